@@ -1,4 +1,4 @@
-//! The command line: its options, its commands, and one run from arguments to exit code.
+//! The command line: options, commands, and `run`, which executes one command line and returns its exit code.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -15,7 +15,7 @@ use crate::complete;
 use crate::connection::Client;
 use crate::discovery::{ConnectionOptions, Environment, Target, find};
 use crate::failure::Failure;
-use crate::help::dressed;
+use crate::help::with_help_layout;
 use crate::line::{Line, joined};
 use crate::output::{Answer, Body, Note, Output, report};
 use crate::text::{one_line, parse_duration};
@@ -23,14 +23,15 @@ use crate::view::View;
 use crate::wait::{Backoff, Deadline, pause};
 use crate::wording::as_typed;
 
-/// Drives a running ghostd
+/// Control a running ghostd
 #[derive(Debug, Parser)]
 #[command(name = "ghostctl", version, arg_required_else_help = true, max_term_width = 110)]
 #[command(after_help = "\
-The daemon is the one at --endpoint, else at GHOST_ENDPOINT, else the one world that runs under
-GHOST_STATE_DIR (by default ~/.local/state/ghost). If nobody listens there, --wait says for how long to wait; one that
-goes away in the middle is waited for, up to --timeout.
-An https endpoint takes its PEM files from GHOST_TLS_CA and, for mutual TLS, GHOST_TLS_CERT and GHOST_TLS_KEY.
+ghostctl connects to --endpoint, else to GHOST_ENDPOINT, else to the only running world under GHOST_STATE_DIR
+(default: ~/.local/state/ghost). If no daemon listens there, ghostctl fails within a second; --wait makes it
+wait. If the connection breaks later, ghostctl retries until --timeout.
+An https endpoint needs the CA certificate (PEM) in GHOST_TLS_CA. Mutual TLS also needs GHOST_TLS_CERT and
+GHOST_TLS_KEY.
 
 Examples:
   ghostctl status
@@ -38,27 +39,27 @@ Examples:
   ghostctl --world newsroom events --follow
   ghostctl --json agent list | jq -r '.[].agent_id'
 
-Exit codes: 0 ok, 1 error, 2 usage, 3 not found, 4 denied, 5 unavailable, 6 timeout, 7 conflict, 8 a bound reached")]
+Exit codes: 0 ok, 1 error, 2 usage, 3 not found, 4 denied, 5 unavailable, 6 timeout, 7 conflict, 8 limit reached")]
 pub struct Cli {
-    /// Where it listens: unix:PATH, a path, HOST:PORT or http[s]://HOST:PORT
+    /// Connect to this address: unix:PATH, a path, HOST:PORT or http[s]://HOST:PORT
     #[arg(long, global = true, hide = true, value_name = "E", conflicts_with = "world")]
     endpoint: Option<String>,
-    /// The world meant, when several run under the state directory
+    /// Connect to this world, if several run under the state directory
     #[arg(long, global = true, hide = true, value_name = "W")]
     world: Option<String>,
-    /// The token of a TCP endpoint; else GHOST_TOKEN, else a local world's file `token`
+    /// Use this token for TCP; else GHOST_TOKEN, else the file `token` of the local world
     #[arg(long, global = true, hide = true, value_name = "T")]
     token: Option<String>,
     /// Print JSON
     #[arg(long, global = true, hide = true)]
     json: bool,
-    /// Times in UTC and not in the zone of TZ or of this machine; JSON has them in UTC always
+    /// Print times in UTC instead of the local time zone; JSON is always in UTC
     #[arg(long, global = true, hide = true)]
     utc: bool,
-    /// How long to wait for the daemon and its answer; 60s by default
+    /// Wait at most this long for an answer (default: 60s)
     #[arg(long, global = true, hide = true, value_name = "TIME", default_value = "60s", value_parser = parse_duration)]
     timeout: Duration,
-    /// Wait this long for a daemon that does not listen yet, instead of failing within a second
+    /// Wait at most this long for a daemon that does not listen yet
     #[arg(long, global = true, hide = true, value_name = "TIME", value_parser = parse_duration)]
     wait: Option<Duration>,
     #[command(subcommand)]
@@ -72,63 +73,63 @@ enum Command {
     Resume(world::resume::Resume),
     Reload(world::reload::Reload),
     Shutdown(world::shutdown::Shutdown),
-    /// Agents: list, get, create, start, stop, delete, prompt
+    /// Manage agents: list, get, create, start, stop, delete, prompt
     #[command(subcommand)]
     Agent(agent::Agent),
-    /// Tools of an agent: list, brief, call
+    /// Show and call the tools of an agent: list, brief, call
     #[command(subcommand)]
     Tool(tool::Tool),
     Send(message::send::Send),
     Ask(message::ask::Ask),
     Talk(talk::Talk),
-    /// Conversations with people outside: list, show, handoff, redeliver
+    /// Manage conversations with people outside the world: list, show, handoff, redeliver
     #[command(subcommand)]
     Conversation(conversation::Conversation),
-    /// Turns: list, show, retry, cancel
+    /// Manage turns: list, show, retry, cancel
     #[command(subcommand)]
     Turn(turn::Turn),
-    /// The task board: create, list, get, update
+    /// Manage tasks: create, list, get, update
     #[command(subcommand)]
     Task(task::Task),
-    /// Knowledge: list, read, write, delete
+    /// Manage knowledge entries: list, read, write, delete
     #[command(subcommand)]
     Knowledge(knowledge::Knowledge),
-    /// Shared state: get, set, list
+    /// Manage the shared state: get, set, list
     #[command(subcommand)]
     State(state::State),
-    /// Chat channels: create, send, invite, remove, list, history, watch
+    /// Manage chat channels: create, send, invite, remove, list, history, watch
     #[command(subcommand)]
     Chat(chat::Chat),
-    /// Timers: set, list, cancel
+    /// Manage timers: set, list, runs, cancel
     #[command(subcommand)]
     Timer(timer::Timer),
-    /// Cron jobs: add, list, runs, run, enable, disable, cancel
+    /// Manage cron jobs: add, list, runs, run, enable, disable, cancel
     #[command(subcommand)]
     Cron(cron::Cron),
-    /// Watches of files: add, list, cancel
+    /// Manage file watches: add, list, runs, cancel
     #[command(subcommand)]
     Watch(watch::Watch),
-    /// Mail that crashed its agent: list, show, retry, drop
+    /// Manage dead letters: list, show, retry, drop
     #[command(subcommand)]
     Dead(dead::Dead),
-    /// Budgets: list, set
+    /// Manage budgets: list, set
     #[command(subcommand)]
     Budget(budget::Budget),
     Usage(budget::usage::Usage),
     Ledger(ledger::list::List),
     Events(events::subscribe::Subscribe),
-    /// Print the completions for a shell
+    /// Print the completion script for a shell
     #[command(
-        after_help = "They offer what the running daemon knows: agents, turns, tasks, channels and more.\n\nExamples:\n  ghostctl completions bash > ~/.local/share/bash-completion/completions/ghostctl\n  ghostctl completions zsh > ~/.zfunc/_ghostctl\n  ghostctl completions fish > ~/.config/fish/completions/ghostctl.fish"
+        after_help = "The script completes commands and options, and names from the running daemon: agents, turns, tasks and more.\n\nExamples:\n  ghostctl completions bash > ~/.local/share/bash-completion/completions/ghostctl\n  ghostctl completions zsh > ~/.zfunc/_ghostctl\n  ghostctl completions fish > ~/.config/fish/completions/ghostctl.fish"
     )]
     Completions {
-        /// The shell
+        /// Shell
         #[arg(value_parser = clap::builder::PossibleValuesParser::new(["bash", "zsh", "fish"]))]
         shell: String,
     },
 }
 
-/// Runs one command line and gives its exit code.
+/// Runs one command line and returns its exit code.
 pub async fn run(
     args: impl IntoIterator<Item = OsString>,
     environment: &Environment,
@@ -151,7 +152,7 @@ pub async fn run(
     let outcome = match execute(cli, environment, out).await {
         Ok(answer) => {
             if let Some(note) = &answer.note {
-                // A word beside the answer; there is nobody to tell when standard error is gone.
+                // If standard error is closed, the note is lost; the answer does not depend on it.
                 drop(match (as_json, note) {
                     (false, Note::Word(text) | Note::Cut(text)) => writeln!(err, "note: {text}"),
                     (true, Note::Cut(text)) => writeln!(err, "{}", json!({ "note": text })),
@@ -160,7 +161,7 @@ pub async fn run(
             }
             answer.print(as_json, out).map_err(Failure::from).and_then(|()| answer.failure.map_or(Ok(()), Err))
         }
-        // What a tool or a turn says of its failure, which comes with an answer, is not about this line.
+        // Only refusals of the request name its fields. A failure inside an answer (of a tool or a turn) does not.
         Err(failure) => Err(as_typed(failure, &Line::new(&command(), &matches, &args))),
     };
     match outcome {
@@ -172,24 +173,24 @@ pub async fn run(
     }
 }
 
-/// Every command with what it takes.
+/// The command-line definition, with the layout of the help texts.
 pub fn command() -> clap::Command {
-    dressed(Cli::command())
+    with_help_layout(Cli::command())
 }
 
-/// Characters of one word of the line that a usage error shows.
-const SHOWN: usize = 200;
+/// A usage error shows at most this many characters of one argument.
+const SHOWN_CHARACTERS: usize = 200;
 
-/// Help and version go to standard output with exit code 0; a usage error goes to standard error with 2.
+/// Prints a clap result: help and version to standard output (exit code 0), a usage error to standard error (2).
 fn explain(error: &clap::Error, args: &[OsString], out: &mut Output, err: &mut dyn Write) -> u8 {
     let mut text = error.render().to_string();
     for arg in args.iter().filter_map(|arg| arg.to_str()) {
-        // An option and its value are told apart where they are spoken of.
+        // clap may quote `--option=value` as a whole, or the option or the value alone.
         let parts = arg.split_once('=').filter(|_| arg.starts_with("--"));
         let words = [Some(arg), parts.map(|(name, _)| name), parts.map(|(_, value)| value)];
-        for word in words.into_iter().flatten().filter(|word| word.len() > SHOWN) {
-            // Nobody reads what was typed, or pasted, by the screenful.
-            text = text.replace(word, &one_line(word, SHOWN));
+        for word in words.into_iter().flatten().filter(|word| word.len() > SHOWN_CHARACTERS) {
+            // A long pasted argument would hide the message.
+            text = text.replace(word, &one_line(word, SHOWN_CHARACTERS));
         }
     }
     if error.exit_code() == 0 {
@@ -199,13 +200,13 @@ fn explain(error: &clap::Error, args: &[OsString], out: &mut Output, err: &mut d
         };
     }
     if args.iter().any(|arg| arg == "--json") {
-        // What is missing stands in lines of its own.
+        // clap lists missing arguments on lines of their own, which become one line here.
         let (first, rest) = text.trim().split_once("\n\n").unwrap_or((text.trim(), ""));
         let what: Vec<&str> = first.trim_start_matches("error: ").split_whitespace().collect();
         let failure = Failure::new("invalid_arguments", what.join(" ")).hint(rest.trim());
         report(&failure, true, err);
     } else {
-        // Nobody to tell when standard error is gone; the exit code says it.
+        // If standard error is closed, the exit code still reports the error.
         drop(err.write_all(text.as_bytes()));
     }
     2
@@ -217,10 +218,10 @@ async fn execute(cli: Cli, environment: &Environment, out: &mut Output) -> Resul
     }
     let options = ConnectionOptions { endpoint: cli.endpoint, world: cli.world, token: cli.token };
     let target = found(&options, environment, cli.wait).await?;
-    let talks = !cli.json;
+    let prints_notices = !cli.json;
     let on_waiting = Box::new(move |text: &str| {
-        if talks {
-            // Who cannot be told waits all the same.
+        if prints_notices {
+            // If standard error is closed, the notice is lost; the wait goes on.
             drop(writeln!(std::io::stderr(), "{}", crate::text::one_line(text, 200)));
         }
     });
@@ -256,7 +257,7 @@ async fn execute(cli: Cli, environment: &Environment, out: &mut Output) -> Resul
     }
 }
 
-/// The daemon that is meant. With `wait` one that is about to be there is waited for.
+/// Finds the daemon. With `wait`, retries until a daemon listens or that time has passed.
 async fn found(
     options: &ConnectionOptions,
     environment: &Environment,
@@ -266,9 +267,9 @@ async fn found(
     let (deadline, mut backoff) = (Deadline::after(wait), Backoff::new());
     loop {
         let found = find(options, environment);
-        let there = found.as_ref().is_ok_and(|target| target.endpoint.listens());
+        let listens = found.as_ref().is_ok_and(|target| target.endpoint.listens());
         let left = deadline.remaining();
-        if there || left.is_zero() {
+        if listens || left.is_zero() {
             return found;
         }
         pause(backoff.next().min(left)).await;
@@ -277,8 +278,8 @@ async fn found(
 
 fn completions(shell: &str) -> Result<Answer, Failure> {
     let script = complete::script(shell).ok_or_else(|| {
-        Failure::new("invalid_arguments", format!("there are no completions for {shell}"))
-            .hint("one of bash, zsh, fish")
+        Failure::new("invalid_arguments", format!("there is no completion script for {shell}"))
+            .hint("use bash, zsh or fish")
     })?;
     Ok(Body::Text(script.to_owned()).into())
 }

@@ -1,7 +1,7 @@
-//! The line to the daemon: the channel, the token on every request, and asking again when the daemon is not there.
+//! The connection to the daemon: the channel, the token on every request, and retries while the daemon is unreachable.
 //!
-//! Must never: ask a mutation again under another `request_id`. The request is built once and repeated as it is, so
-//! that a daemon which died between doing and answering gives the stored answer.
+//! Must never: repeat a mutation under another `request_id`. A request is built once and repeated unchanged. So if
+//! the daemon stopped after the effect but before the answer, the repetition gets the stored answer.
 
 use std::fs;
 use std::path::Path;
@@ -17,34 +17,35 @@ use tonic::{Code, Request, Response, Status};
 use crate::discovery::{Target, TlsFiles};
 use crate::endpoint::Endpoint;
 use crate::failure::{
-    Failure, came_from_the_daemon, is_absent, is_lost, refused_by_the_kernel, refused_by_tls, root_cause,
+    Failure, came_from_the_daemon, is_connection_failure, is_not_listening, refused_by_the_kernel, refused_by_tls,
+    root_cause,
 };
 use crate::source::unreadable;
 use crate::view::View;
 use crate::wait::{Backoff, Deadline, pause};
 
-/// The largest answer that is read.
+/// The largest answer that the client accepts, in bytes.
 pub const ANSWER_BYTES: usize = 64 * 1024 * 1024;
-/// The largest headers and trailers that are read: a refusal travels in one.
+/// The largest headers and trailers that the client accepts, in bytes. Refusals are sent in a trailer.
 const TRAILER_BYTES: u32 = 1024 * 1024;
-/// Bytes of a token: it travels in a header, and servers take 8 KiB of those.
+/// The longest token in bytes. It is sent in a header, and servers accept about 8 KiB of headers.
 const TOKEN_MAX: usize = 4 * 1024;
-/// With less time left than this, no other attempt is made.
+/// If less time than this is left, there is no further attempt.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(20);
-/// One attempt to connect takes no longer. A daemon that nobody has met yet is given up after it, too: most often it does not
-/// run. One that went away in the middle is waited for as long as the command may take.
+/// The longest time for one attempt to connect. Retries stop after this time, too, if the daemon has not answered yet
+/// during this command, since it probably does not run. If it has, retries go on until the command's timeout.
 const CONNECT: Duration = Duration::from_secs(1);
-/// A peer that went away without a word is noticed within about twice this.
+/// Interval and timeout of HTTP/2 keep-alive. A silently dead peer is noticed within about twice this time.
 const KEEP_ALIVE: Duration = Duration::from_secs(20);
 
-/// What the files of mutual TLS must hold.
-const TLS_FILES: &str = "GHOST_TLS_CA names the authority of the daemon's certificate, GHOST_TLS_CERT and GHOST_TLS_KEY \
-                         yours, from the authority that the daemon trusts";
+/// Hint about the TLS environment variables.
+const TLS_FILES: &str = "GHOST_TLS_CA is the CA of the daemon's certificate; GHOST_TLS_CERT and GHOST_TLS_KEY are your \
+                         certificate and key, issued by the CA that the daemon trusts";
 
-/// What clients of services are made over.
+/// The channel type of the generated service clients.
 pub type Transport = InterceptedService<Channel, Bearer>;
 
-/// Puts the token on a request.
+/// Adds the token to each request.
 #[derive(Clone)]
 pub struct Bearer(Option<MetadataValue<Ascii>>);
 
@@ -57,23 +58,23 @@ impl Interceptor for Bearer {
     }
 }
 
-/// A daemon, whether it is there at the moment or not.
+/// A client of one daemon, which may be unreachable at the moment.
 pub struct Client {
     transport: Transport,
-    /// Where it should be.
+    /// Address of the daemon.
     pub endpoint: Endpoint,
     /// How long one command may take.
     pub timeout: Duration,
-    /// How answers look to who reads them.
+    /// Time zone and width of the text output.
     pub view: View,
-    /// Told once, when the daemon is waited for.
+    /// Prints a notice to standard error, for example that the client waits for the daemon.
     on_waiting: Box<dyn Fn(&str)>,
-    /// Whether the daemon was there since the command began.
-    met: AtomicBool,
+    /// Whether the daemon has answered during this command.
+    reached: AtomicBool,
 }
 
 impl Client {
-    /// Prepares the line; the first request opens it. Must be called within the runtime.
+    /// Creates the client without connecting; the first request connects. Must be called within the tokio runtime.
     pub fn new(
         target: Target,
         tls: &TlsFiles,
@@ -98,19 +99,19 @@ impl Client {
             .connect_lazy();
         let bearer = Bearer(target.token.as_deref().map(bearer).transpose()?);
         let transport = InterceptedService::new(channel, bearer);
-        Ok(Self { transport, endpoint: target.endpoint, timeout, view, on_waiting, met: AtomicBool::new(false) })
+        Ok(Self { transport, endpoint: target.endpoint, timeout, view, on_waiting, reached: AtomicBool::new(false) })
     }
 
-    fn speaks_tls(&self) -> bool {
+    fn uses_tls(&self) -> bool {
         matches!(self.endpoint, Endpoint::Tcp { tls: true, .. })
     }
 
-    /// The line, for streams.
+    /// The channel, for streaming calls.
     pub fn transport(&self) -> Transport {
         self.transport.clone()
     }
 
-    /// Asks, and asks again with back-off while the daemon is not there, until the timeout.
+    /// Sends a request. Repeats it with back-off while the daemon is unreachable, until the timeout.
     pub async fn call<R: Clone, T>(
         &self,
         request: R,
@@ -119,134 +120,138 @@ impl Client {
         self.call_within(self.timeout, request, ask).await
     }
 
-    /// The same with a time of its own, for calls that the daemon itself ends at the timeout.
+    /// Like [`Client::call`] with another time limit, for calls that the daemon itself ends at the timeout.
     pub async fn call_within<R: Clone, T>(
         &self,
-        patience: Duration,
+        limit: Duration,
         request: R,
         ask: impl AsyncFn(Transport, R) -> Result<Response<T>, Status>,
     ) -> Result<T, Failure> {
-        let mut waiting = self.patience(patience);
+        let mut window = self.retry_window(limit);
         loop {
-            match waiting.deadline.within(ask(self.transport(), request.clone())).await {
-                None => return Err(waiting.timed_out()),
+            match window.deadline.within(ask(self.transport(), request.clone())).await {
+                None => return Err(window.timed_out()),
                 Some(Ok(response)) => {
-                    self.meet();
+                    self.mark_reached();
                     return Ok(response.into_inner());
                 }
-                Some(Err(status)) => waiting.bear(self, status).await?,
+                Some(Err(status)) => window.wait_or_fail(self, status).await?,
             }
         }
     }
 
-    /// A word to a person, on standard error.
+    /// Prints a notice to standard error, unless the output is JSON.
     pub fn word(&self, text: &str) {
         (self.on_waiting)(text);
     }
 
-    /// The daemon is there: from now on its absence is a restart, which is waited for.
-    pub fn meet(&self) {
-        self.met.store(true, Ordering::Relaxed);
+    /// Records that the daemon has answered. If it is unreachable later, it restarts, so retries go on longer.
+    pub fn mark_reached(&self) {
+        self.reached.store(true, Ordering::Relaxed);
     }
 
-    /// Patience for a daemon that is not there.
-    pub fn patience(&self, patience: Duration) -> Patience {
-        let first = Deadline::after(patience.min(CONNECT));
-        Patience { deadline: Deadline::after(patience), first, patience, backoff: Backoff::new(), lost: None }
+    /// Starts a period of retries that ends after `limit`.
+    pub fn retry_window(&self, limit: Duration) -> RetryWindow {
+        let first = Deadline::after(limit.min(CONNECT));
+        RetryWindow { deadline: Deadline::after(limit), first, limit, backoff: Backoff::new(), last_failure: None }
     }
 }
 
-/// How long a daemon that is not there is waited for, and how often it is asked.
-pub struct Patience {
+/// A period of retries while the daemon is unreachable.
+pub struct RetryWindow {
     deadline: Deadline,
-    /// The end of waiting for a daemon that nobody has met.
+    /// When retries end if the daemon has not answered yet during this command.
     first: Deadline,
-    patience: Duration,
+    /// Length of the period, for messages.
+    limit: Duration,
     backoff: Backoff,
-    /// What the last attempt came to.
-    lost: Option<Failure>,
+    /// The failure of the last attempt.
+    last_failure: Option<Failure>,
 }
 
-impl Patience {
-    /// Waits before the next attempt if `status` says that the daemon is not there and there is time left; otherwise
-    /// says what went wrong.
-    pub async fn bear(&mut self, client: &Client, status: Status) -> Result<(), Failure> {
+impl RetryWindow {
+    /// Waits before the next attempt, if `status` means that the daemon is unreachable and time is left. Otherwise
+    /// returns the failure.
+    pub async fn wait_or_fail(&mut self, client: &Client, status: Status) -> Result<(), Failure> {
         if refused_by_the_kernel(&status) {
             return Err(Failure::new("access_denied", format!("{} belongs to another user", client.endpoint))
-                .hint("the socket serves the user that runs ghostd; use TCP and its token for others"));
+                .hint("only the user that runs ghostd can use its socket; other users need TCP and the token"));
         }
-        if client.speaks_tls() && refused_by_tls(&status) {
+        if client.uses_tls() && refused_by_tls(&status) {
             let cause = root_cause(&status);
-            return Err(Failure::new("access_denied", format!("{} was not agreed on: {cause}", client.endpoint))
-                .hint(TLS_FILES));
+            return Err(Failure::new(
+                "access_denied",
+                format!("the TLS handshake with {} failed: {cause}", client.endpoint),
+            )
+            .hint(TLS_FILES));
         }
-        if !is_lost(&status) {
+        if !is_connection_failure(&status) {
             return Err(status.into());
         }
-        let absent = is_absent(&status) && !client.met.load(Ordering::Relaxed);
+        let absent = is_not_listening(&status) && !client.reached.load(Ordering::Relaxed);
         if !absent {
-            client.meet();
+            client.mark_reached();
         }
-        // Half of what is left at most, so that the last attempts come close to the end of patience.
+        // At most half of the remaining time, so that the last attempts come close to the deadline.
         let left = if absent { self.first.remaining() } else { self.deadline.remaining() };
         let next = self.backoff.next().min(left / 2);
-        if self.lost.is_none() {
+        if self.last_failure.is_none() {
             (client.on_waiting)(&format!("waiting for ghostd at {} ({})", client.endpoint, root_cause(&status)));
         }
-        // A daemon that is there and says UNAVAILABLE itself has a better reason than ours.
+        // If the daemon itself answered UNAVAILABLE, its message says more than ours.
         let failure = match () {
             () if came_from_the_daemon(&status) => status.into(),
-            () if absent => nobody(client, &root_cause(&status)),
-            () => self.gone(client, &root_cause(&status)),
+            () if absent => no_listener(client, &root_cause(&status)),
+            () => self.connection_lost(client, &root_cause(&status)),
         };
         if left < SHORTEST_PAUSE {
             return Err(failure);
         }
-        self.lost = Some(failure);
+        self.last_failure = Some(failure);
         pause(next).await;
         Ok(())
     }
 
-    /// What to say when no answer came in time: why the attempts before failed, if there were any.
+    /// The failure when no answer came in time: that of the last attempt, if there was one.
     fn timed_out(self) -> Failure {
-        if let Some(failure) = self.lost {
+        if let Some(failure) = self.last_failure {
             return failure;
         }
-        Failure::new("timeout", format!("no answer within {} s", self.patience.as_secs_f64()))
-            .hint("a change may still have been made, or be made yet; look before you repeat it, or raise --timeout")
+        Failure::new("timeout", format!("no answer within {} s", self.limit.as_secs_f64()))
+            .hint("the request may still take effect; check before you repeat it, or raise --timeout")
     }
 
-    fn gone(&self, client: &Client, cause: &str) -> Failure {
-        let waited = self.patience.as_secs_f64();
+    fn connection_lost(&self, client: &Client, cause: &str) -> Failure {
+        let waited = self.limit.as_secs_f64();
         let failure = Failure::new(
             "unavailable",
             format!("ghostd did not answer at {} within {waited} s: {cause}", client.endpoint),
         );
-        // Who shows no certificate is often cut off without a word.
-        failure.hint(match client.speaks_tls() {
+        // A server with mutual TLS often drops a client without a certificate without an error.
+        failure.hint(match client.uses_tls() {
             true => format!("is it running? If so: {TLS_FILES}"),
             false => "is it running? `ghostd up` starts it; --timeout sets how long to wait".to_owned(),
         })
     }
 }
 
-fn nobody(client: &Client, cause: &str) -> Failure {
-    Failure::new("unavailable", format!("nobody listens at {}: {cause}", client.endpoint))
+fn no_listener(client: &Client, cause: &str) -> Failure {
+    Failure::new("unavailable", format!("no daemon listens at {}: {cause}", client.endpoint))
         .hint("is ghostd running? `ghostd up` starts it; --wait 30s waits for it")
 }
 
-/// Whether a stream ended because this reader was too slow; the daemon keeps the rest for it.
+/// Whether the daemon ended a stream because this client read too slowly. The rest can be read with a new stream.
 pub fn lagged(status: &Status) -> bool {
     status.code() == Code::Aborted && status.metadata().contains_key(ghost_proto::LAST_SEQ_TRAILER)
 }
 
 fn bearer(token: &str) -> Result<MetadataValue<Ascii>, Failure> {
     if token.len() > TOKEN_MAX {
-        let what = format!("the token has {} bytes, and no daemon takes more than {TOKEN_MAX}", token.len());
+        let what = format!("the token has {} bytes; the maximum is {TOKEN_MAX}", token.len());
         return Err(Failure::new("invalid_arguments", what).hint("a token is one line, such as the file <data>/token"));
     }
     let mut value: MetadataValue<Ascii> = format!("Bearer {token}").parse().map_err(|_| {
-        Failure::new("invalid_arguments", "the token has characters that no token has")
+        Failure::new("invalid_arguments", "the token contains invalid characters")
             .hint("a token is one line of printable ASCII")
     })?;
     value.set_sensitive(true);
@@ -259,9 +264,8 @@ fn tls_config(files: &TlsFiles) -> Result<ClientTlsConfig, Failure> {
     match &files.ca {
         Some(ca) => config = config.ca_certificate(Certificate::from_pem(read(ca)?)),
         None => {
-            return Err(Failure::new("invalid_arguments", "an https endpoint needs the certificate to trust").hint(
-                "name its PEM file in GHOST_TLS_CA, and for mutual TLS yours in GHOST_TLS_CERT and GHOST_TLS_KEY",
-            ));
+            return Err(Failure::new("invalid_arguments", "an https endpoint needs a CA certificate")
+                .hint("set GHOST_TLS_CA to its PEM file; mutual TLS also needs GHOST_TLS_CERT and GHOST_TLS_KEY"));
         }
     }
     match (&files.cert, &files.key) {
@@ -285,15 +289,15 @@ macro_rules! rpc {
 }
 pub(crate) use rpc;
 
-/// A part of an answer that the contract promises and the wire format cannot.
+/// A part of an answer that is always present, although the wire format makes it optional.
 pub fn required<T>(part: Option<T>, what: &str) -> Result<T, Failure> {
     part.ok_or_else(|| {
         Failure::new("internal", format!("the daemon's answer has no {what}"))
-            .hint("this daemon and this ghostctl are of different versions")
+            .hint("this daemon and this ghostctl have different versions")
     })
 }
 
-/// A name for one mutation, never used twice.
+/// A new id for one mutation.
 pub fn new_request_id() -> String {
     uuid::Uuid::now_v7().to_string()
 }

@@ -1,7 +1,7 @@
-//! Where the daemon is and what opens its door: `--endpoint`, else `GHOST_ENDPOINT`, else the one world that runs under
-//! the state directory.
+//! Finds the daemon's endpoint and token: `--endpoint`, else `GHOST_ENDPOINT`, else the only running world under the
+//! state directory.
 //!
-//! Must never: send a token that was found by itself to another machine.
+//! Must never: send a token that it found in a file to another machine.
 
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -11,14 +11,14 @@ use crate::failure::Failure;
 use crate::text::one_line;
 use crate::view::local_zone;
 
-/// What a data directory holds of a world that has run, also when its daemon has stopped in order and taken its socket away.
+/// Files of a data directory whose world has run before. A daemon removes its socket when it stops, but not the others.
 const HAS_RUN: [&str; 3] = [SOCKET, "world.id", "ghost.db"];
-/// The token's name in a data directory.
+/// Name of the token file in a data directory.
 const TOKEN: &str = "token";
-/// A token is a short text, perhaps with a line's end; a larger file is something else.
+/// Largest token file in bytes: a token with a line break. A larger file is not a token.
 const TOKEN_BYTES: u64 = 4_096 + 2;
 
-/// What the surroundings of the process say.
+/// Settings from the environment of the process.
 #[derive(Clone, Debug, Default)]
 pub struct Environment {
     /// `GHOST_ENDPOINT`.
@@ -29,7 +29,7 @@ pub struct Environment {
     pub state_dir: Option<PathBuf>,
     /// `HOME`.
     pub home: Option<PathBuf>,
-    /// The zone of `TZ`, else of this machine; none is UTC.
+    /// Time zone of `TZ`, else of this machine; `None` means UTC.
     pub zone: Option<jiff::tz::TimeZone>,
     /// `GHOST_TLS_CA`, `GHOST_TLS_CERT` and `GHOST_TLS_KEY`: PEM files for `https` endpoints.
     pub tls: TlsFiles,
@@ -38,11 +38,11 @@ pub struct Environment {
 /// PEM files for `https` endpoints.
 #[derive(Clone, Debug, Default)]
 pub struct TlsFiles {
-    /// Whom to trust.
+    /// CA certificate that signs the daemon's certificate.
     pub ca: Option<PathBuf>,
-    /// Who this is.
+    /// Certificate of this client.
     pub cert: Option<PathBuf>,
-    /// The proof of it.
+    /// Private key of the client certificate.
     pub key: Option<PathBuf>,
 }
 
@@ -56,7 +56,7 @@ impl Environment {
             token: text("GHOST_TOKEN"),
             state_dir: path("GHOST_STATE_DIR"),
             home: path("HOME"),
-            // An empty one is UTC, as everywhere.
+            // Unlike the others, an empty TZ is not unset: it means UTC.
             zone: local_zone(std::env::var("TZ").ok().as_deref()),
             tls: TlsFiles { ca: path("GHOST_TLS_CA"), cert: path("GHOST_TLS_CERT"), key: path("GHOST_TLS_KEY") },
         }
@@ -66,22 +66,22 @@ impl Environment {
     fn state_root(&self) -> Result<PathBuf, Failure> {
         let from_home = || self.home.as_ref().map(|home| home.join(".local/state/ghost"));
         self.state_dir.clone().or_else(from_home).ok_or_else(|| {
-            Failure::new("unavailable", "neither GHOST_STATE_DIR nor HOME is set, so no world can be looked for")
+            Failure::new("unavailable", "neither GHOST_STATE_DIR nor HOME is set, so there is no state directory")
                 .hint("name the daemon with --endpoint unix:PATH or --endpoint HOST:PORT")
         })
     }
 }
 
-/// A daemon to talk to.
+/// Address and token of a daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// Where.
+    /// Address to connect to.
     pub endpoint: Endpoint,
-    /// What opens the door.
+    /// Token to send, if any.
     pub token: Option<String>,
 }
 
-/// What the command line says of the daemon.
+/// Command-line options that select the daemon.
 #[derive(Clone, Debug, Default)]
 pub struct ConnectionOptions {
     /// `--endpoint`.
@@ -92,7 +92,7 @@ pub struct ConnectionOptions {
     pub token: Option<String>,
 }
 
-/// Finds the daemon that is meant. No world, or several: a failure that lists what there is.
+/// Finds the daemon. Fails if no world runs or several do; the failure lists them.
 pub fn find(options: &ConnectionOptions, environment: &Environment) -> Result<Target, Failure> {
     let endpoint = match (&options.endpoint, &options.world, &environment.endpoint) {
         (Some(text), _, _) | (None, None, Some(text)) => text.parse()?,
@@ -113,13 +113,13 @@ struct World {
 }
 
 impl World {
-    /// Whether a daemon answers at its socket; a socket outlives a daemon that was killed.
+    /// Whether a daemon accepts connections. The socket file alone proves nothing: it survives `kill -9`.
     fn runs(&self) -> bool {
         UnixStream::connect(&self.socket).is_ok()
     }
 }
 
-/// The worlds that have run, by name.
+/// The worlds that have run under `root`, sorted by name.
 fn worlds(root: &Path) -> Result<Vec<World>, Failure> {
     let unreadable = |error: std::io::Error| {
         Failure::new("unavailable", format!("cannot read the state directory {}: {error}", root.display()))
@@ -142,7 +142,7 @@ fn worlds(root: &Path) -> Result<Vec<World>, Failure> {
     Ok(found)
 }
 
-/// The names of the worlds that have run here; none if they cannot be seen.
+/// Names of the worlds that have run here; empty if the directory cannot be read.
 pub fn known_worlds(environment: &Environment) -> Vec<String> {
     let found = environment.state_root().and_then(|root| worlds(&root)).unwrap_or_default();
     found.into_iter().map(|world| world.name).collect()
@@ -152,7 +152,7 @@ fn names(worlds: &[World]) -> String {
     worlds.iter().map(|world| world.name.as_str()).collect::<Vec<_>>().join(", ")
 }
 
-/// The world of that name. It need not run: it may be about to.
+/// The endpoint of the world with this name. It need not run yet.
 fn named(world: &str, root: &Path) -> Result<Endpoint, Failure> {
     let found = worlds(root)?;
     if let Some(found) = found.iter().find(|known| known.name == world) {
@@ -183,8 +183,8 @@ fn the_running_one(root: &Path) -> Result<Endpoint, Failure> {
     })
 }
 
-/// The token file of the world that is meant, for a TCP endpoint of this machine. On a Unix socket the kernel vouches
-/// for the caller.
+/// The token from the world's token file, for a TCP endpoint on this machine. A Unix socket needs no token: the daemon
+/// checks the peer's user id.
 fn token_beside(
     endpoint: &Endpoint,
     options: &ConnectionOptions,
@@ -205,7 +205,7 @@ fn token_beside(
         .collect();
     match with_token.as_slice() {
         [only] => read_token(only),
-        // Which of several is meant cannot be told; the daemon's refusal says what to do.
+        // With several worlds, the right token is unknown. The daemon's refusal says what to do.
         _ => Ok(None),
     }
 }
@@ -221,7 +221,7 @@ fn read_token(file: &Path) -> Result<Option<String>, Failure> {
         Err(error) => return Err(unreadable(error.to_string())),
     };
     if size > TOKEN_BYTES {
-        return Err(unreadable(format!("{size} bytes are no token")));
+        return Err(unreadable(format!("{size} bytes are too many for a token")));
     }
     let token = std::fs::read_to_string(file).map_err(|error| unreadable(error.to_string()))?;
     Ok(Some(token.trim().to_owned()).filter(|token| !token.is_empty()))
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn none_is_unavailable_and_several_are_a_usage_error_and_both_are_listed() {
+    fn no_running_world_is_unavailable_and_several_are_a_usage_error() {
         let none = State::new(&[], &["old"]);
         let failure = find(&ConnectionOptions::default(), &none.environment()).unwrap_err();
         assert_eq!(failure.exit_code(), 5);
@@ -282,13 +282,13 @@ mod tests {
         assert_eq!(target.endpoint, Endpoint::Unix(several.0.path().join("beta/ghostd.sock")));
 
         let options = ConnectionOptions { world: Some("gamma".into()), ..ConnectionOptions::default() };
-        // There never was such a world, so waiting for it is of no use.
+        // This world has never run, so waiting for it would not help.
         let failure = find(&options, &several.environment()).unwrap_err();
         assert_eq!((failure.exit_code(), failure.hint.as_deref()), (3, Some("worlds there: alpha, beta")));
     }
 
     #[test]
-    fn a_world_that_has_stopped_in_order_has_run_all_the_same() {
+    fn a_stopped_world_is_still_known() {
         let state = State::new(&[], &[]);
         let dir = state.0.path().join("openmic");
         std::fs::create_dir(&dir).unwrap();
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_state_directory_that_is_not_there_is_no_world() {
+    fn a_missing_state_directory_means_no_world() {
         let environment = Environment { home: Some("/nowhere/at/all".into()), ..Environment::default() };
         let failure = find(&ConnectionOptions::default(), &environment).unwrap_err();
         assert!(failure.message.contains("/nowhere/at/all/.local/state/ghost"), "{failure}");
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_found_token_goes_to_this_machine_only() {
+    fn a_token_from_a_file_is_sent_to_this_machine_only() {
         let state = State::new(&["news"], &[]);
         std::fs::write(state.0.path().join("news/token"), "s3cret\n").unwrap();
         let token = |endpoint: &str| {

@@ -1,6 +1,6 @@
-//! Where a daemon listens, as people write it.
+//! Parses the address of a daemon.
 //!
-//! Must never: guess at what is not clearly an endpoint; a wrong one is a usage error that names the forms.
+//! Must never: guess. An invalid address is a usage error that lists the valid forms.
 
 use std::fmt;
 use std::net::{TcpStream, ToSocketAddrs as _};
@@ -12,17 +12,17 @@ use std::time::Duration;
 use crate::failure::Failure;
 use crate::text::one_line;
 
-/// The socket's name in a data directory.
+/// Name of the socket in a data directory.
 pub const SOCKET: &str = "ghostd.sock";
-/// Bytes of a socket's path, as the kernel has it.
+/// Longest path of a Unix socket in bytes, a limit of the kernel.
 const SOCKET_PATH_MAX: usize = 107;
-/// Bytes of a host and port: a name has 253.
+/// Longest `HOST:PORT` in bytes. A host name has at most 253.
 const AUTHORITY_MAX: usize = 300;
 
-/// How long one look whether someone listens takes.
+/// Time limit of one check whether a TCP port accepts connections.
 const CONNECT: Duration = Duration::from_secs(1);
 
-/// Where a daemon listens.
+/// The address of a daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Endpoint {
     /// A Unix socket.
@@ -31,13 +31,14 @@ pub enum Endpoint {
     Tcp {
         /// `HOST:PORT`, an IPv6 host in brackets.
         authority: String,
-        /// Whether it speaks TLS.
+        /// Whether to use TLS.
         tls: bool,
     },
 }
 
 impl Endpoint {
-    /// Whether something accepts connections there. Holds its thread for a second at most, but for names that are looked up.
+    /// Whether something accepts connections there. Blocks the thread for at most a second for each address, plus the
+    /// time of a DNS lookup.
     pub fn listens(&self) -> bool {
         match self {
             Self::Unix(path) => UnixStream::connect(path).is_ok(),
@@ -83,20 +84,20 @@ impl fmt::Display for Endpoint {
 }
 
 impl Endpoint {
-    /// A socket, or the socket in a data directory.
+    /// The endpoint of a socket path, or of the socket in a data directory.
     fn socket(path: impl Into<PathBuf>) -> Result<Self, Failure> {
         let path = path.into();
         let path = if path.is_dir() { path.join(SOCKET) } else { path };
         let bytes = path.as_os_str().len();
         if bytes > SOCKET_PATH_MAX {
-            // No waiting makes it shorter.
-            let what = format!("a socket's path has {SOCKET_PATH_MAX} bytes at most, and this one {bytes}");
-            return Err(Failure::new("invalid_arguments", what).hint("name it relative to where you are, or by a link"));
+            // A usage error at once: retries cannot succeed.
+            let what = format!("the socket path has {bytes} bytes; the maximum is {SOCKET_PATH_MAX}");
+            return Err(Failure::new("invalid_arguments", what).hint("use a relative path or a symbolic link"));
         }
         Ok(Self::Unix(path))
     }
 
-    /// Whether what is sent there stays on this machine.
+    /// Whether data sent there stays on this machine.
     pub fn is_local(&self) -> bool {
         match self {
             Self::Unix(_) => true,
@@ -140,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn endpoints_are_read_in_every_form() {
+    fn endpoints_are_parsed_in_every_form() {
         let read = |text: &str| text.parse::<Endpoint>().unwrap();
         assert_eq!(read("unix:/run/g.sock"), Endpoint::Unix("/run/g.sock".into()));
         assert_eq!(read("unix:///run/g.sock"), Endpoint::Unix("/run/g.sock".into()));
@@ -163,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_data_directory_stands_for_its_socket() {
+    fn a_data_directory_means_its_socket() {
         let data = tempfile::tempdir().unwrap();
         let endpoint: Endpoint = data.path().to_str().unwrap().parse().unwrap();
         assert_eq!(endpoint, Endpoint::Unix(data.path().join("ghostd.sock")));

@@ -1,6 +1,6 @@
-//! What went wrong, in the daemon's vocabulary, and the one table from it to exit codes.
+//! The failure of a command, with the daemon's refusal codes, and the table from codes to exit codes.
 //!
-//! Must never: invent a hint for a refusal that carries one; the daemon's own is the same everywhere.
+//! Must never: replace the hint of a refusal; all transports show the daemon's own hint.
 
 use std::error::Error;
 use std::io;
@@ -8,13 +8,13 @@ use std::io;
 use serde_json::{Value, json};
 use tonic::{Code, Status};
 
-/// A command that did not do what was asked.
+/// Why a command failed.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 #[error("{message}")]
 pub struct Failure {
     /// A refusal code of the daemon, or one of this client's: `output_closed`, `ask_failed`.
     pub code: String,
-    /// What was wrong, and where.
+    /// What went wrong, as one sentence.
     pub message: String,
     /// What to do about it.
     pub hint: Option<String>,
@@ -34,7 +34,7 @@ impl Failure {
         self
     }
 
-    /// A refusal as the daemon writes it, `{error, code, hint?}`; nothing if the text is something else.
+    /// Parses a refusal `{error, code, hint?, details?}` of the daemon; `None` if the text has another form.
     pub fn from_refusal_json(text: &[u8]) -> Option<Self> {
         let value: Value = serde_json::from_slice(text).ok()?;
         Some(Self {
@@ -45,11 +45,11 @@ impl Failure {
         })
     }
 
-    /// The exit code: 0 ok, 1 error, 2 usage, 3 not found, 4 denied, 5 unavailable, 6 timeout, 7 conflict, 8 a bound
+    /// The exit code: 0 ok, 1 error, 2 usage, 3 not found, 4 denied, 5 unavailable, 6 timeout, 7 conflict, 8 limit
     /// reached.
     pub fn exit_code(&self) -> u8 {
         match self.code.as_str() {
-            // The reader has seen enough; that is no failure.
+            // The reader of a pipe closed it, which is not an error.
             "output_closed" => 0,
             "invalid_arguments" | "cursor_ahead" | "payload_mismatch" => 2,
             "not_found" | "unknown_tool" | "cursor_expired" => 3,
@@ -58,17 +58,18 @@ impl Failure {
             "timeout" => 6,
             "conflict" => 7,
             "too_large" | "rate_limited" | "inbox_full" | "hop_limit" | "budget_exhausted" | "loop_guard" => 8,
-            // cancelled, exec_failed, outcome_unknown, internal, unsupported, and codes of a daemon newer than this client.
+            // cancelled, exec_failed, outcome_unknown, internal, unsupported, and codes of a daemon newer than this
+            // client.
             _ => 1,
         }
     }
 
-    /// Whether it is not worth a word.
+    /// Whether nothing is printed about this failure.
     pub fn is_silent(&self) -> bool {
         self.code == "output_closed"
     }
 
-    /// The object that `--json` prints to standard error; `details` only when there are some.
+    /// The object that `--json` prints to standard error. `details` is present only if there are some.
     pub fn to_json(&self) -> Value {
         let mut object = json!({ "error": self.message, "code": self.code, "hint": self.hint });
         if let (Some(details), Value::Object(fields)) = (&self.details, &mut object) {
@@ -97,7 +98,7 @@ impl From<Status> for Failure {
             Code::ResourceExhausted => ("too_large", None),
             Code::OutOfRange => ("cursor_ahead", None),
             Code::Cancelled => ("cancelled", None),
-            Code::Unimplemented => ("internal", Some("this daemon and this ghostctl are of different versions")),
+            Code::Unimplemented => ("internal", Some("this daemon and this ghostctl have different versions")),
             Code::Ok | Code::Unknown | Code::Internal | Code::DataLoss => ("internal", None),
         };
         let message = if status.message().is_empty() { status.code().to_string() } else { status.message().to_owned() };
@@ -108,47 +109,46 @@ impl From<Status> for Failure {
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         if error.kind() == io::ErrorKind::BrokenPipe {
-            Self::new("output_closed", "nobody reads the output any more")
+            Self::new("output_closed", "the output was closed")
         } else {
             Self::new("internal", format!("cannot write the output: {error}"))
         }
     }
 }
 
-/// Whether a daemon sent this status. Those that come from the transport have a source; these have none.
+/// Whether the daemon sent this status. A status of the transport has a source; one of the daemon has none.
 pub fn came_from_the_daemon(status: &Status) -> bool {
     status.source().is_none()
 }
 
-/// Whether the daemon was not there, or went away in the middle: nothing that it decided.
-pub fn is_lost(status: &Status) -> bool {
+/// Whether the daemon was unreachable, or the connection broke: a retry may help.
+pub fn is_connection_failure(status: &Status) -> bool {
     if refused_by_the_kernel(status) {
         return false;
     }
     status.code() == Code::Unavailable || !came_from_the_daemon(status)
 }
 
-/// Whether nobody was there to ask: the connection itself could not be made.
-pub fn is_absent(status: &Status) -> bool {
+/// Whether no connection could be made.
+pub fn is_not_listening(status: &Status) -> bool {
     causes(status).any(|cause| cause.is::<tonic::ConnectError>())
 }
 
-/// Whether the socket belongs to somebody else, which no waiting changes.
+/// Whether the socket belongs to another user. A retry does not help.
 pub fn refused_by_the_kernel(status: &Status) -> bool {
     causes(status)
         .filter_map(|cause| cause.downcast_ref::<io::Error>())
         .any(|error| error.kind() == io::ErrorKind::PermissionDenied)
 }
 
-/// Whether the two sides could not agree on TLS, such as when one does not trust the other's certificate. Waiting does not
-/// change that.
+/// Whether the TLS handshake failed, for example because of an untrusted certificate. A retry does not help.
 pub fn refused_by_tls(status: &Status) -> bool {
     causes(status)
         .filter_map(|cause| cause.downcast_ref::<io::Error>())
         .any(|error| error.kind() == io::ErrorKind::InvalidData)
 }
 
-/// The innermost cause, which says more than "transport error".
+/// The innermost cause. It says more than the status message "transport error".
 pub fn root_cause(status: &Status) -> String {
     causes(status).last().map_or_else(|| status.message().to_owned(), ToString::to_string)
 }
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_of_the_domain_is_read_whole() {
+    fn a_refusal_of_the_domain_is_parsed() {
         let refusal = ghost_domain::Refusal::not_found("agent", "chorra", Some("chora"));
         let read = Failure::from_refusal_json(&serde_json::to_vec(&refusal).unwrap()).unwrap();
         assert_eq!(read.code, "not_found");
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_trailer_that_is_no_refusal_is_not_believed() {
+    fn a_trailer_that_is_not_a_refusal_is_ignored() {
         for garbage in ["", "null", "[]", "{}", r#"{"code":1,"error":"x"}"#, r#"{"code":"x"}"#] {
             assert_eq!(Failure::from_refusal_json(garbage.as_bytes()), None, "{garbage}");
         }

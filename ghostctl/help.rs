@@ -1,35 +1,36 @@
-//! How help looks: commands in groups by purpose, and the options that all of them take told once.
+//! The layout of help texts: commands in groups by purpose; common options listed once, at the top level.
 //!
-//! Must never: change what a command takes.
+//! Must never: change the arguments of a command.
 
 use clap::{Arg, Command};
 
-/// The commands by what they are for. One that is in no group is shown under [`ELSE`].
+/// The commands by purpose. A command in no group is listed under [`OTHER_HEADING`].
 pub const GROUPS: &[(&str, &[&str])] = &[
     ("The world", &["status", "pause", "resume", "reload", "shutdown"]),
-    ("Agents and their work", &["agent", "turn", "task", "tool"]),
-    ("Talking", &["ask", "send", "talk", "conversation", "chat"]),
-    ("What agents know and share", &["knowledge", "state"]),
-    ("What happens by itself", &["timer", "cron", "watch"]),
-    ("What happened, and what it cost", &["events", "ledger", "usage", "budget", "dead"]),
-    ("This program", &["completions", "help"]),
+    ("Agents and work", &["agent", "turn", "task", "tool"]),
+    ("Messages and conversations", &["ask", "send", "talk", "conversation", "chat"]),
+    ("Knowledge and shared state", &["knowledge", "state"]),
+    ("Schedules", &["timer", "cron", "watch"]),
+    ("Events, costs and failures", &["events", "ledger", "usage", "budget", "dead"]),
+    ("ghostctl", &["completions", "help"]),
 ];
-/// Where a command stands that is in no group.
-const ELSE: &str = "More";
+/// The heading of commands in no group.
+const OTHER_HEADING: &str = "More";
 
-/// Heads the options that every command takes and only the top level shows.
+/// The heading of the options of every command, which only the top level lists.
 pub const COMMON: &str = "Options of every command";
 
-const BELOW: &str = "\
+/// Help template of all commands below the top level.
+const SUBCOMMAND_TEMPLATE: &str = "\
 {before-help}{about-with-newline}
 {usage-heading} {usage}
 
 {all-args}
 
-The daemon, JSON and times: see the options of every command in `ghostctl --help`.{after-help}";
+`ghostctl --help` lists the options of every command, such as --world, --json and --timeout.{after-help}";
 
-/// The command line with help in this form.
-pub fn dressed(command: Command) -> Command {
+/// Sets the help templates of a command line.
+pub fn with_help_layout(command: Command) -> Command {
     let mut whole = String::from("{before-help}{about-with-newline}\n{usage-heading} {usage}\n");
     for (heading, commands) in groups(&command) {
         whole.push_str(&format!("\n{heading}:\n"));
@@ -43,27 +44,27 @@ pub fn dressed(command: Command) -> Command {
         whole.push_str(&format!("  {:<17} {about}\n", option(arg)));
     }
     whole.push_str(
-        "  -h, --help        Print help, also below every command\n  -V, --version     Print the version{after-help}",
+        "  -h, --help        Print help for ghostctl or a command\n  -V, --version     Print the version{after-help}",
     );
-    below(command).help_template(whole)
+    with_subcommand_template(command).help_template(whole)
 }
 
-fn below(command: Command) -> Command {
-    command.mut_subcommands(|command| below(command.help_template(BELOW)))
+fn with_subcommand_template(command: Command) -> Command {
+    command.mut_subcommands(|command| with_subcommand_template(command.help_template(SUBCOMMAND_TEMPLATE)))
 }
 
-/// `--name <VALUE>`.
+/// An option as `--name <VALUE>`.
 fn option(arg: &Arg) -> String {
     let value = arg.get_value_names().filter(|_| arg.get_action().takes_values()).unwrap_or_default();
     let value: String = value.iter().map(|name| format!(" <{name}>")).collect();
     format!("--{}{value}", arg.get_long().unwrap_or_default())
 }
 
-/// Each heading with its commands and what they are about.
+/// Each heading with its commands and their descriptions.
 fn groups(command: &Command) -> Vec<(&'static str, Vec<(String, String)>)> {
     let entry = |name: &str| match name {
-        // It is there once the command line is built.
-        "help" => Some(("help".to_owned(), "Print this, or the help of a command".to_owned())),
+        // clap adds this command only when it builds the command line.
+        "help" => Some(("help".to_owned(), "Print help for ghostctl or a command".to_owned())),
         _ => command
             .find_subcommand(name)
             .filter(|found| !found.is_hide_set())
@@ -73,7 +74,10 @@ fn groups(command: &Command) -> Vec<(&'static str, Vec<(String, String)>)> {
         GROUPS.iter().map(|(heading, names)| (*heading, names.iter().filter_map(|name| entry(name)).collect()));
     let known = |name: &str| GROUPS.iter().any(|(_, names)| names.contains(&name));
     let others = command.get_subcommands().map(Command::get_name).filter(|name| !known(name)).filter_map(entry);
-    grouped.chain([(ELSE, others.collect())]).filter(|(_, commands): &(_, Vec<_>)| !commands.is_empty()).collect()
+    grouped
+        .chain([(OTHER_HEADING, others.collect())])
+        .filter(|(_, commands): &(_, Vec<_>)| !commands.is_empty())
+        .collect()
 }
 
 #[cfg(test)]
@@ -90,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn every_command_stands_in_one_group() {
+    fn every_command_is_in_exactly_one_group() {
         let command = command();
         let shown = command.get_subcommands().filter(|below| !below.is_hide_set()).map(Command::get_name);
         for name in shown {
@@ -103,12 +107,12 @@ mod tests {
     }
 
     #[test]
-    fn common_options_are_told_once_and_lines_fit() {
+    fn common_options_are_listed_once_and_lines_fit() {
         let top = command().render_help().to_string();
         for option in ["--endpoint", "--world", "--token", "--timeout", "--json"] {
             assert_eq!(top.matches(&format!("  {option}")).count(), 1, "{option}\n{top}");
         }
-        // Only the template's own lines: the rest is wrapped.
+        // Only the lines of the template: clap wraps the others.
         let head = top.split("Examples:").next().unwrap();
         for line in head.lines() {
             assert!(line.chars().count() <= 110, "{line}");
@@ -123,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn examples_can_be_used() {
+    fn examples_are_valid_command_lines() {
         let mut examples = 0;
         each(&command(), "ghostctl", &mut |path, below| {
             let help = below.get_after_help().map(ToString::to_string).unwrap_or_default();
@@ -141,7 +145,7 @@ mod tests {
         assert!(examples > 70, "{examples}");
     }
 
-    /// The words of a line as a shell takes them, with `$ID` as it is.
+    /// Splits a line into words like a shell; `$ID` stays as it is.
     fn words(line: &str) -> Vec<String> {
         let (mut words, mut word, mut quote) = (Vec::new(), String::new(), None);
         let mut begun = false;

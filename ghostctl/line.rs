@@ -1,12 +1,11 @@
-//! The command line as it was typed: what it says of numbers below zero, and what its command calls its options and
-//! arguments.
+//! The command line as typed: handling of negative numbers, and the names of options and arguments of a command.
 
 use std::ffi::OsString;
 
 use clap::{Arg, ArgMatches, Command};
 
-/// The line with `--option -5` written as `--option=-5`, where that option takes a value. To clap a word that begins with
-/// `-` is an option that it does not know; so the option itself says why it takes no such number.
+/// Rewrites `--option -5` as `--option=-5`, if the option takes a value. Otherwise clap would report `-5` as an unknown
+/// option, and the option's own parser could not say that the number must not be negative.
 pub fn joined(command: &Command, args: &[OsString]) -> Vec<OsString> {
     let takes_value = options_with_values(command);
     let mut line: Vec<OsString> = Vec::with_capacity(args.len());
@@ -17,10 +16,10 @@ pub fn joined(command: &Command, args: &[OsString]) -> Vec<OsString> {
             line.extend(words.cloned());
             break;
         }
-        let below_zero =
+        let is_negative =
             word.to_str().and_then(|word| word.strip_prefix('-')).is_some_and(|rest| rest.starts_with(is_digit));
         match line.last_mut() {
-            Some(option) if below_zero && takes_value.iter().any(|known| *option == **known) => {
+            Some(option) if is_negative && takes_value.iter().any(|known| *option == **known) => {
                 option.push("=");
                 option.push(word);
             }
@@ -39,20 +38,20 @@ fn options_with_values(command: &Command) -> Vec<String> {
     own.chain(command.get_subcommands().flat_map(options_with_values)).collect()
 }
 
-/// The names of an option, its aliases included; none for an argument.
+/// The long names of an option with its aliases; empty for a positional argument.
 fn options(arg: &Arg) -> Vec<String> {
     let aliases = arg.get_all_aliases().unwrap_or_default();
     arg.get_long().into_iter().chain(aliases).map(|name| format!("--{name}")).collect()
 }
 
-/// A command that was run, and what it calls what it takes.
+/// A command line, with the names of the options and arguments that its command accepts.
 pub struct Line {
     typed: Vec<String>,
     names: Vec<String>,
 }
 
 impl Line {
-    /// The line that was read as `matches`.
+    /// The line `args`, which clap parsed as `matches`.
     pub fn new(command: &Command, matches: &ArgMatches, args: &[OsString]) -> Self {
         let typed = args.iter().map(|arg| arg.to_string_lossy().into_owned()).collect();
         let mut names: Vec<String> = command.get_arguments().flat_map(names_of).collect();
@@ -66,12 +65,12 @@ impl Line {
         Self { typed, names }
     }
 
-    /// Whether the command takes this.
+    /// Whether the command has this option or argument.
     pub fn takes(&self, name: &str) -> bool {
         self.names.iter().any(|known| known == name)
     }
 
-    /// Of these names the one that was typed, else one that could have been.
+    /// The first of these names that was typed, else the first that the command accepts.
     pub fn name<'n>(&self, names: &[&'n str]) -> Option<&'n str> {
         let was_typed = |name: &&&str| {
             self.typed
@@ -79,13 +78,13 @@ impl Line {
                 .any(|arg| arg.strip_prefix(**name).is_some_and(|rest| rest.is_empty() || rest.starts_with('=')))
         };
         let mut taken = names.iter().filter(|name| self.takes(name));
-        // An argument is not written with its name, but where there is one it was given.
+        // The name of a positional argument is never typed. If the command has it, it counts as typed.
         let typed = taken.clone().find(|name| !name.starts_with('-') || was_typed(name));
         typed.or_else(|| taken.next()).copied()
     }
 }
 
-/// What a person calls an option, with its aliases, or an argument.
+/// The names of an option with its aliases, or of a positional argument, as help shows them.
 pub fn names_of(arg: &Arg) -> Vec<String> {
     if !arg.is_positional() {
         return options(arg);
@@ -106,12 +105,12 @@ mod tests {
     }
 
     #[test]
-    fn a_number_below_zero_stays_with_its_option() {
+    fn a_negative_number_is_joined_to_its_option() {
         for (line, wanted) in [
             ("ghostctl events --after -1", "ghostctl events --after=-1"),
             ("ghostctl --timeout -1s status", "ghostctl --timeout=-1s status"),
             ("ghostctl usage --since -1h --json", "ghostctl usage --since=-1h --json"),
-            // No option that takes a value stands before these.
+            // These numbers do not follow an option with a value.
             ("ghostctl send ada -5", "ghostctl send ada -5"),
             ("ghostctl --json -5", "ghostctl --json -5"),
             ("ghostctl send ada -- --subject -5", "ghostctl send ada -- --subject -5"),
@@ -122,13 +121,13 @@ mod tests {
     }
 
     #[test]
-    fn every_command_refuses_a_number_below_zero_as_a_value() {
+    fn every_option_parses_a_negative_number_as_its_value() {
         fn each(command: &Command, path: &str, seen: &mut usize) {
             for arg in command.get_arguments().filter(|arg| arg.get_action().takes_values() && !arg.is_positional()) {
                 let line = format!("{path} --{} -1h", arg.get_long().unwrap());
                 let args = joined(&crate::cli::command(), &words(&line));
-                let told = crate::cli::command().try_get_matches_from(args).err().map(|error| error.to_string());
-                assert!(!told.is_some_and(|told| told.contains("unexpected argument '-1")), "{line}");
+                let error = crate::cli::command().try_get_matches_from(args).err().map(|error| error.to_string());
+                assert!(!error.is_some_and(|error| error.contains("unexpected argument '-1")), "{line}");
                 *seen += 1;
             }
             for below in command.get_subcommands() {

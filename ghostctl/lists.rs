@@ -1,32 +1,32 @@
-//! Lists longer than one page.
+//! Reads lists page by page.
 
 use crate::failure::Failure;
 use crate::output::Note;
 use crate::text::from_1;
 
-/// Rows asked for at once.
+/// Rows per request.
 const PAGE: u32 = 200;
-/// Rows printed unless more or fewer are asked for.
+/// Default of `--limit`.
 const ROWS: u32 = 10_000;
 
-/// The options of every list that can be long.
+/// The option `--limit` of lists.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Bound {
-    /// Most rows to print
+    /// Print at most N rows
     #[arg(long, value_name = "N", default_value_t = ROWS, value_parser = from_1::<u32>)]
     pub limit: u32,
 }
 
-/// Rows, and whether there would have been more.
+/// The rows of a list, and a note if there are more.
 #[derive(Debug)]
 pub struct Rows<T> {
     /// The rows, in the daemon's order.
     pub rows: Vec<T>,
-    /// A word about what was left out, if anything.
+    /// A note if rows are left out.
     pub note: Option<Note>,
 }
 
-/// Fetches pages until `bound` is reached or the list ends. `fetch` gets the page size and the cursor, and gives the
+/// Fetches pages until `bound` is reached or the list ends. `fetch` takes the page size and the cursor. It returns the
 /// rows and the next cursor, which is empty at the end.
 pub async fn collect<T>(
     bound: &Bound,
@@ -41,11 +41,11 @@ pub async fn collect<T>(
         rows.extend(page);
         if rows.len() >= limit && (rows.len() > limit || !next.is_empty()) {
             rows.truncate(limit);
-            let note = format!("only the first {limit} are shown; --limit shows more");
+            let note = format!("only the first {limit} are shown; use --limit to see more");
             let note = if bound.limit == ROWS { Note::Cut(note) } else { Note::Word(note) };
             return Ok(Rows { rows, note: Some(note) });
         }
-        // A cursor that stands still would never end.
+        // A cursor that does not advance would loop forever.
         if next.is_empty() || next == cursor {
             return Ok(Rows { rows, note: None });
         }
@@ -53,9 +53,9 @@ pub async fn collect<T>(
     }
 }
 
-/// Fetches every page, for what is read whole, and whether the daemon has more than it lists. `fetch` gets the page size and
-/// the cursor, and gives the rows, the next cursor and whether the list was cut.
-pub async fn whole<T>(
+/// Fetches all pages. Returns the rows, and whether the daemon has more than it lists. `fetch` takes the page size and
+/// the cursor. It returns the rows, the next cursor and whether the daemon truncated the list.
+pub async fn collect_all<T>(
     fetch: impl AsyncFn(u32, String) -> Result<(Vec<T>, String, bool), Failure>,
 ) -> Result<(Vec<T>, bool), Failure> {
     let cut = std::cell::Cell::new(false);
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn pages_are_joined_and_the_bound_is_told() {
+    async fn pages_are_joined_and_a_note_says_if_there_are_more() {
         assert_eq!(count(0, 10).await, (0, false));
         assert_eq!(count(1_050, 10_000).await, (1_050, false));
         assert_eq!(count(1_050, 300).await, (300, true));
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_cursor_that_stands_still_ends_the_list() {
+    async fn a_cursor_that_does_not_advance_ends_the_list() {
         let rows = collect(&Bound { limit: 9_999 }, async |_, _| Ok((vec![1], "same".to_owned()))).await.unwrap();
         assert_eq!(rows.rows.len(), 2);
     }

@@ -1,7 +1,7 @@
-//! `ghostctl`: drives a running `ghostd` over gRPC.
+//! `ghostctl`, the command-line client. It sends requests to a running `ghostd` over gRPC and prints the answers.
 //!
-//! Must never: hold a rule of the world, touch its files beyond finding the socket and the token, or compile a
-//! database or an actor. It asks, prints and exits; the daemon decides.
+//! Must never: contain a rule of the world, read the world's files other than the socket and the token, or depend on
+//! the store or the agent crates. All decisions are the daemon's.
 
 use std::io::IsTerminal as _;
 use std::process::ExitCode;
@@ -26,7 +26,7 @@ mod text;
 mod times;
 mod view;
 mod wait;
-mod waits;
+mod wait_notice;
 mod wording;
 
 #[cfg(test)]
@@ -46,8 +46,8 @@ async fn main() -> ExitCode {
     ExitCode::from(code)
 }
 
-/// The columns of the terminal; as many as most have if it does not say.
+/// Width of the terminal in columns; 80 if the terminal does not report one.
 fn columns() -> usize {
-    let said = rustix::termios::tcgetwinsize(std::io::stdout()).map_or(0, |size| usize::from(size.ws_col));
-    if said == 0 { 80 } else { said }
+    let reported = rustix::termios::tcgetwinsize(std::io::stdout()).map_or(0, |size| usize::from(size.ws_col));
+    if reported == 0 { 80 } else { reported }
 }

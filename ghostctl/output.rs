@@ -1,4 +1,4 @@
-//! What a command answers, and how it is printed: tables and sentences for people, JSON for programs.
+//! The answer of a command and its output, as text or as JSON.
 //!
 //! Must never: print anything but the answer to standard output.
 
@@ -10,24 +10,24 @@ use crate::failure::Failure;
 use crate::table::Table;
 use crate::text::harmless;
 
-/// Where answers go.
+/// Standard output.
 pub struct Output {
     writer: Box<dyn Write>,
     screen: Option<usize>,
 }
 
 impl Output {
-    /// Answers go to `writer`; `screen` is how many columns the terminal has through which a person looks at it.
+    /// Writes answers to `writer`. `screen` is the width of the terminal in columns, if it is one.
     pub fn new(writer: Box<dyn Write>, screen: Option<usize>) -> Self {
         Self { writer, screen }
     }
 
-    /// The columns of the reader's screen; none if no person looks.
+    /// Width of the terminal in columns; `None` for a pipe or a file.
     pub fn screen(&self) -> Option<usize> {
         self.screen
     }
 
-    /// Writes text as it is, but for what could drive a terminal.
+    /// Writes text. For a terminal, removes control characters first.
     pub fn text(&mut self, text: &str) -> io::Result<()> {
         if self.screen.is_some() {
             self.writer.write_all(harmless(text).as_bytes())
@@ -36,55 +36,55 @@ impl Output {
         }
     }
 
-    /// Hands on what was written so far.
+    /// Flushes the writer.
     pub fn flush(&mut self) -> io::Result<()> {
         self.writer.flush()
     }
 }
 
-/// What the daemon's answer comes to.
+/// The content of an answer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Body {
-    /// One thing.
+    /// One object.
     Object {
-        /// With `--json`.
+        /// Printed with `--json`.
         json: Value,
-        /// Without.
+        /// Printed without `--json`.
         text: String,
     },
-    /// Many of one sort.
+    /// A list, printed as a table.
     List {
-        /// With `--json`.
+        /// Printed with `--json`.
         json: Vec<Value>,
-        /// Without.
+        /// Printed without `--json`.
         table: Table,
     },
-    /// Many of one sort, too long for the columns of a table.
+    /// A list whose items are too long for a table.
     Long {
-        /// With `--json`.
+        /// Printed with `--json`.
         json: Vec<Value>,
-        /// Without.
+        /// Printed without `--json`.
         text: String,
     },
-    /// One thing or many, with the JSON as it is to be printed.
+    /// An object or a list whose JSON is already formatted.
     Written {
-        /// With `--json`.
+        /// Printed with `--json`.
         json: String,
-        /// Without.
+        /// Printed without `--json`.
         text: String,
     },
-    /// Text either way.
+    /// Text, with or without `--json`.
     Text(String),
-    /// It was printed as it came.
+    /// Nothing more: the command printed its output itself.
     Printed,
 }
 
-/// A word beside an answer.
+/// A note to an answer, printed to standard error.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Note {
-    /// To the person at the keyboard.
+    /// A note for people; not printed with `--json`.
     Word(String),
-    /// That a list ends where nobody asked it to: a program cannot see that either, and is told as `{"note"}`.
+    /// A note that the list is incomplete. A program cannot see that in the list, so `--json` prints it as `{"note"}`.
     Cut(String),
 }
 
@@ -93,9 +93,9 @@ pub enum Note {
 pub struct Answer {
     /// What to print.
     pub body: Body,
-    /// A word beside the answer, to standard error.
+    /// A note for standard error.
     pub note: Option<Note>,
-    /// Set when there is an answer and yet what was asked for did not come about: it decides the exit code.
+    /// Set if the command failed although there is an answer to print. It sets the exit code.
     pub failure: Option<Failure>,
 }
 
@@ -106,7 +106,7 @@ impl From<Body> for Answer {
 }
 
 impl Answer {
-    /// One thing.
+    /// An answer with one object.
     pub fn object(json: Value, text: impl Into<String>) -> Self {
         Body::Object { json, text: text.into() }.into()
     }
@@ -118,9 +118,9 @@ impl Answer {
             Body::List { json, .. } | Body::Long { json, .. } if as_json => {
                 out.text(&pretty(&Value::Array(json.clone())))?
             }
-            Body::Written { json, .. } if as_json => out.text(&ended(json))?,
+            Body::Written { json, .. } if as_json => out.text(&with_newline(json))?,
             Body::Object { text, .. } | Body::Long { text, .. } | Body::Written { text, .. } | Body::Text(text) => {
-                out.text(&ended(text))?
+                out.text(&with_newline(text))?
             }
             Body::List { table, .. } => {
                 let screen = out.screen();
@@ -133,28 +133,28 @@ impl Answer {
 }
 
 fn pretty(json: &Value) -> String {
-    // `{:#}` of a Value is its indented JSON and cannot fail on a String.
+    // `{:#}` of a Value is its indented JSON.
     format!("{json:#}\n")
 }
 
 /// The text with a line break at its end, unless it is empty.
-fn ended(text: &str) -> String {
+fn with_newline(text: &str) -> String {
     if text.is_empty() || text.ends_with('\n') { text.to_owned() } else { format!("{text}\n") }
 }
 
-/// Tells of a failure: one object with `--json`, a sentence and its hint without.
+/// Prints a failure to standard error: one object with `--json`, else the message and its hint.
 pub fn report(failure: &Failure, as_json: bool, err: &mut dyn Write) {
     if failure.is_silent() {
         return;
     }
-    let told = if as_json {
+    let written = if as_json {
         writeln!(err, "{}", failure.to_json())
     } else {
         let hint = failure.hint.as_deref().map(|hint| format!("\nhint: {hint}")).unwrap_or_default();
         writeln!(err, "error: {}", harmless(&format!("{}{hint}", failure.message)))
     };
-    // Standard error is the last place to say anything; when it is gone the exit code has to do.
-    drop(told);
+    // If standard error is closed, only the exit code reports the failure.
+    drop(written);
 }
 
 #[cfg(test)]
@@ -163,7 +163,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn refusals_are_one_object_for_programs_and_a_hint_for_people() {
+    fn failures_are_one_object_as_json_and_message_and_hint_as_text() {
         let failure = Failure::new("not_found", "there is no agent `x`").hint("did you mean `y`?");
         let (mut program, mut person) = (Vec::new(), Vec::new());
         report(&failure, true, &mut program);

@@ -1,6 +1,6 @@
-//! The daemon's process, as the kernel shows it to whoever is connected to its socket.
+//! The daemon's process, found through the peer credentials of its socket.
 //!
-//! Must never: do anything to it but look whether it has ended.
+//! Must never: do more with the process than check whether it has ended.
 
 use std::os::fd::OwnedFd;
 
@@ -10,23 +10,23 @@ use tokio::net::UnixStream;
 
 use crate::endpoint::Endpoint;
 
-/// A process whose end can be seen, though it is nobody's child here.
+/// A handle (pidfd) of a process that is not a child of this one.
 pub struct Process(OwnedFd);
 
 impl Process {
-    /// The one that listens there. None if the kernel does not say: over TCP, or into another container.
+    /// The process that listens at `endpoint`. `None` if the kernel does not tell: over TCP, or in another container.
     pub async fn behind(endpoint: &Endpoint) -> Option<Self> {
         let Endpoint::Unix(path) = endpoint else { return None };
         let pid = UnixStream::connect(path).await.ok()?.peer_cred().ok()?.pid()?;
-        // Nobody can wait for their own end.
+        // In tests the daemon runs in this process, which cannot wait for its own end.
         let pid = Pid::from_raw(pid).filter(|pid| *pid != rustix::process::getpid())?;
         pidfd_open(pid, PidfdFlags::empty()).ok().map(Self)
     }
 
-    /// Whether it has ended. Does not wait.
+    /// Whether the process has ended. Does not block.
     pub fn ended(&self) -> bool {
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-        // What cannot be looked at counts as ended: that nobody listens was seen before.
+        // An error counts as ended: the caller has already seen that the daemon does not listen any more.
         !poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(&at_once)).is_ok_and(|ready| ready == 0)
     }
 }

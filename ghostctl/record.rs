@@ -1,4 +1,4 @@
-//! The daemon's records as JSON objects, as the daemon's own HTTP side writes them.
+//! The daemon's records as JSON objects, in the form of the HTTP interface.
 
 pub use ghost_record::*;
 

@@ -1,7 +1,6 @@
-//! Texts that are too long for a command line: `-` stands for standard input wherever a text or a value is taken, and a
-//! file is named.
+//! Texts from standard input or a file. Wherever a command accepts a text or a value, `-` means standard input.
 //!
-//! Must never: read without a bound, or read standard input twice.
+//! Must never: read without a limit, or read standard input twice.
 
 use std::io::{ErrorKind, Read};
 use std::path::Path;
@@ -9,16 +8,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::failure::Failure;
 
-/// What stands for standard input.
+/// The argument that means standard input.
 const STANDARD_INPUT: &str = "-";
-/// Bytes that are read of a file or of standard input: more than any world takes.
+/// Largest text in bytes. It is larger than any world accepts.
 pub const TEXT_MAX: u64 = 2 * 1024 * 1024;
 
-/// Whether standard input was read.
+/// Whether standard input was read already.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// The text itself, or for `-` what standard input holds, without the line break at its end.
-pub fn words(text: String) -> Result<String, Failure> {
+/// The text itself, or for `-` the content of standard input without its final line break.
+pub fn text_or_stdin(text: String) -> Result<String, Failure> {
     if text != STANDARD_INPUT {
         return Ok(text);
     }
@@ -32,12 +31,13 @@ pub fn words(text: String) -> Result<String, Failure> {
     Ok(text)
 }
 
-/// The same where the text may be absent.
-pub fn words_if(text: Option<String>) -> Result<Option<String>, Failure> {
-    text.map(words).transpose()
+/// Like [`text_or_stdin`] for an optional text.
+pub fn optional_text(text: Option<String>) -> Result<Option<String>, Failure> {
+    text.map(text_or_stdin).transpose()
 }
 
-/// A document as it is, line break at its end and all: given as text, as `-`, or as a file, which may be `-`, too.
+/// A document from an argument, from a file, or (for `-` as either) from standard input. It is not changed, so a final
+/// line break stays.
 pub fn document(text: Option<String>, file: Option<&Path>) -> Result<String, Failure> {
     match (text, file) {
         (Some(text), _) if text != STANDARD_INPUT => Ok(text),
@@ -51,11 +51,11 @@ pub fn document(text: Option<String>, file: Option<&Path>) -> Result<String, Fai
 
 fn standard_input() -> Result<String, Failure> {
     if TAKEN.swap(true, Ordering::SeqCst) {
-        return Err(Failure::new("invalid_arguments", "standard input holds one text, and `-` was given twice")
-            .hint("give one of the two as text"));
+        return Err(Failure::new("invalid_arguments", "`-` was given twice, but standard input can be read only once")
+            .hint("pass one of the two as text"));
     }
     read(std::io::stdin(), "standard input", |error| {
-        Failure::new("internal", format!("cannot read standard input: {error}")).hint("pipe a text into it")
+        Failure::new("internal", format!("cannot read standard input: {error}")).hint("pipe a text into ghostctl")
     })
 }
 
@@ -64,18 +64,18 @@ fn read(from: impl Read, name: &str, failed: impl Fn(&std::io::Error) -> Failure
     from.take(TEXT_MAX + 1).read_to_end(&mut bytes).map_err(|error| failed(&error))?;
     if bytes.len() as u64 > TEXT_MAX {
         return Err(Failure::new("too_large", format!("{name} holds more than {TEXT_MAX} bytes"))
-            .hint("split it up, or write a workspace file and name its path"));
+            .hint("split it, or write it to a workspace file and send the path"));
     }
     String::from_utf8(bytes).map_err(|_| {
         Failure::new("invalid_arguments", format!("{name} is not UTF-8")).hint("it must be text; save it as UTF-8")
     })
 }
 
-/// A file of this machine that cannot be read: not there 3, not allowed 4, something else 2.
+/// The failure for a local file that cannot be read. Exit code 3 if it is missing, 4 if access is denied, else 2.
 pub fn unreadable(path: &Path, error: &std::io::Error) -> Failure {
     let (code, hint) = match error.kind() {
-        ErrorKind::NotFound => ("not_found", "name a file that is there, or - for standard input"),
-        ErrorKind::PermissionDenied => ("access_denied", "the file must be readable to you"),
+        ErrorKind::NotFound => ("not_found", "name an existing file, or - for standard input"),
+        ErrorKind::PermissionDenied => ("access_denied", "you need permission to read the file"),
         _ => ("invalid_arguments", "name a readable file"),
     };
     Failure::new(code, format!("cannot read {}: {error}", path.display())).hint(hint)
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_read_within_its_bound_and_only_if_it_is_text() {
+    fn a_file_must_be_text_within_the_size_limit() {
         let dir = tempfile::tempdir().unwrap();
         let path = |name: &str, bytes: &[u8]| {
             let path = dir.path().join(name);
@@ -101,7 +101,7 @@ mod tests {
         let missing = document(None, Some(&dir.path().join("none"))).unwrap_err();
         assert_eq!((missing.exit_code(), missing.message.contains("none"), missing.hint.is_some()), (3, true, true));
         assert_eq!(document(None, Some(dir.path())).unwrap_err().exit_code(), 2);
-        assert_eq!(words("--".into()).unwrap(), "--");
-        assert_eq!(words_if(None).unwrap(), None);
+        assert_eq!(text_or_stdin("--".into()).unwrap(), "--");
+        assert_eq!(optional_text(None).unwrap(), None);
     }
 }

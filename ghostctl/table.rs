@@ -1,21 +1,21 @@
-//! Tables and lists of fields for people: no wider than a screen, and whole where a pipe or a file takes them.
+//! Tables and lists of fields as text. On a terminal they are cut to its width; in a pipe or a file they are complete.
 
 use uuid::Uuid;
 
 use crate::text::one_line;
 
-/// The widest a cell gets on a screen, but for those of the last column.
+/// Largest width of a cell on a terminal. The last column may be wider.
 const WIDEST: usize = 48;
-/// No column is made narrower than this or its heading.
+/// A column does not get narrower than this or than its heading.
 const NARROWEST: usize = 10;
-/// Nor the last one than this.
+/// The last column does not get narrower than this.
 const LAST_NARROWEST: usize = 16;
-/// Characters of a field's value on a screen.
+/// Longest value of a field on a terminal, in characters.
 const VALUE: usize = 400;
-/// An id is shortened to no fewer characters: so many hold the millisecond at which it was made.
+/// Shortest abbreviation of an id. These characters contain the millisecond in which a UUIDv7 was created.
 const ID_SHORTEST: usize = 13;
 
-/// Columns with a heading, aligned by the widest cell.
+/// A table whose columns are aligned.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Table {
     headings: Vec<&'static str>,
@@ -23,19 +23,19 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table without rows.
+    /// An empty table with these headings.
     pub fn new(headings: &[&'static str]) -> Self {
         Self { headings: headings.to_vec(), rows: Vec::new() }
     }
 
-    /// Adds a row, one cell for each heading.
+    /// Adds a row. It must have one cell for each heading.
     pub fn row<const N: usize>(&mut self, cells: [String; N]) {
         debug_assert_eq!(N, self.headings.len(), "a cell for each heading");
         self.rows.push(cells.iter().map(|cell| one_line(cell, usize::MAX - 1)).collect());
     }
 
-    /// The lines, heading first; a table without rows is the heading alone. On a screen of so many columns ids are shortened
-    /// to a beginning that is enough, and then other cells are cut.
+    /// The lines of the table, headings first. If `screen` (a width in columns) is too narrow, first ids are
+    /// abbreviated to unique prefixes, then other cells are cut.
     pub fn render(&self, screen: Option<usize>) -> String {
         match screen {
             None => self.lines(&self.rows, &self.widths(&self.rows)),
@@ -58,7 +58,7 @@ impl Table {
         }
     }
 
-    /// What each column would take.
+    /// The width of the widest cell of each column.
     fn widths(&self, rows: &[Vec<String>]) -> Vec<usize> {
         let mut widths: Vec<usize> = self.headings.iter().map(|heading| heading.chars().count()).collect();
         for row in rows {
@@ -69,8 +69,8 @@ impl Table {
         widths
     }
 
-    /// What each column gets: the last gives first, then the widest; those that must stay `whole` give nothing, since part of an
-    /// id names nothing.
+    /// The width of each column on a terminal. The last column shrinks first, then always the widest. Columns marked
+    /// `whole` (ids) do not shrink, because a cut id cannot be used.
     fn fitting(&self, rows: &[Vec<String>], room: usize, whole: &[bool]) -> Vec<usize> {
         let mut widths = self.widths(rows);
         let heading = |column: usize| self.headings.get(column).map_or(0, |heading| heading.chars().count());
@@ -89,7 +89,7 @@ impl Table {
                 **width > NARROWEST.max(heading(*column)) && whole.get(*column) != Some(&true)
             };
             let widest = widths.iter_mut().enumerate().filter(can_give).max_by_key(|(_, width)| **width);
-            // A screen that is narrower than all that wraps.
+            // On an even narrower terminal the lines wrap.
             let Some((_, width)) = widest else { break };
             *width -= 1;
         }
@@ -103,7 +103,7 @@ impl Table {
             let mut line = String::new();
             for (cell, width) in row.iter().zip(widths) {
                 line.push_str(cell);
-                // Two spaces at least, so that a full cell and the next stay apart.
+                // At least two spaces separate cells.
                 line.extend(std::iter::repeat_n(' ', width.saturating_sub(cell.chars().count()) + 2));
             }
             text.push_str(line.trim_end());
@@ -113,13 +113,13 @@ impl Table {
     }
 }
 
-/// Whether a column holds ids and nothing else.
+/// Whether a column holds only ids.
 fn ids(rows: &[Vec<String>], column: usize) -> bool {
     let mut cells = rows.iter().filter_map(|row| row.get(column)).filter(|cell| !cell.is_empty()).peekable();
     cells.peek().is_some() && cells.all(|cell| cell.len() == 36 && Uuid::try_parse(cell).is_ok())
 }
 
-/// Shortens a column of ids to beginnings of one length that tell them apart, which every command takes for the whole.
+/// Abbreviates a column of ids to unique prefixes of one length. Every command accepts such a prefix.
 fn shorten_ids(rows: &mut [Vec<String>], column: usize) {
     if !ids(rows, column) {
         return;
@@ -138,7 +138,7 @@ fn shorten_ids(rows: &mut [Vec<String>], column: usize) {
     }
 }
 
-/// At most `max` characters: the beginning and the end, with `…` for what lies between.
+/// Cuts a text to `max` characters: its beginning and end, with `…` between them.
 fn cut_in_the_middle(text: &str, max: usize) -> String {
     let length = text.chars().count();
     if length <= max {
@@ -149,14 +149,14 @@ fn cut_in_the_middle(text: &str, max: usize) -> String {
     text.chars().take(head).chain(['…']).chain(text.chars().skip(length - tail)).collect()
 }
 
-/// `name  value` lines, aligned. Fields without a value are left out. On a screen a value is cut where it gets long.
+/// Aligned lines `name  value`. Fields without a value are left out. On a terminal long values are cut.
 pub fn fields(screen: Option<usize>, pairs: &[(&str, String)]) -> String {
     let width = pairs.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
-    let most = if screen.is_some() { VALUE } else { usize::MAX - 1 };
+    let value_max = if screen.is_some() { VALUE } else { usize::MAX - 1 };
     pairs
         .iter()
         .filter(|(_, value)| !value.is_empty())
-        .map(|(name, value)| format!("{name:width$}  {}\n", one_line(value, most)))
+        .map(|(name, value)| format!("{name:width$}  {}\n", one_line(value, value_max)))
         .collect()
 }
 
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_line_up_and_lines_have_no_tail() {
+    fn columns_are_aligned_without_trailing_spaces() {
         let mut table = Table::new(&["AGENT", "STATUS", "GOAL"]);
         table.row(["chora".into(), "running".into(), "write\nit".into()]);
         table.row(["a-long-one".into(), "".into(), "".into()]);
@@ -178,19 +178,19 @@ mod tests {
     }
 
     #[test]
-    fn cells_are_cut_on_a_screen_alone() {
+    fn cells_are_cut_only_on_a_terminal() {
         let mut table = Table::new(&["A", "B"]);
         table.row(["x".repeat(100), "y".repeat(1_000)]);
         assert!(!table.render(None).contains('…'));
         let text = table.render(Some(80));
         assert!(text.contains("xx…xx") && text.trim_end().ends_with("y…"), "{text}");
         assert_eq!(widest(&text), 80);
-        // No screen is too narrow to print anything.
+        // Even a very narrow terminal gets output.
         assert!(table.render(Some(5)).contains('…'));
     }
 
     #[test]
-    fn the_last_column_gives_first_and_then_the_widest() {
+    fn the_last_column_shrinks_first_and_then_the_widest() {
         let mut table = Table::new(&["AGENT", "WHERE", "ABOUT"]);
         table.row(["chora".into(), "output/reports/2026-11-draft.md".into(), "a".repeat(40)]);
         let text = table.render(Some(60));
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_are_shortened_to_what_tells_them_apart() {
+    fn ids_are_abbreviated_to_unique_prefixes() {
         let ids = [
             "01a206d4-d936-7292-a3b0-fc222172ca38",
             "01a206d4-d936-7293-a3b0-fc222172ca38",

@@ -1,34 +1,34 @@
-//! Text in and out: durations and amounts as people write them, instants as machines read them, and words of agents
-//! made safe for a terminal.
+//! Parsing and formatting of values: durations, numbers, amounts and instants; and text of agents made safe for a
+//! terminal.
 
 use std::num::{IntErrorKind, ParseIntError};
 use std::time::Duration;
 
 pub use ghost_record::{dollars, rfc3339};
 
-/// Reads a whole number from `least` to `most`. What is wrong with another text is said in words that fit after its name.
-pub fn whole<T: TryFrom<i64>>(text: &str, least: i64, most: i64) -> Result<T, String> {
+/// Parses a whole number from `min` to `max`. The error text follows the name of the option in a message.
+pub fn whole_number<T: TryFrom<i64>>(text: &str, min: i64, max: i64) -> Result<T, String> {
     let too_large = || "it is too large".to_owned();
     match text.parse() {
-        Ok(number) if (least..=most).contains(&number) => T::try_from(number).map_err(|_| too_large()),
-        Err(error) if most == i64::MAX && *error.kind() == IntErrorKind::PosOverflow => Err(too_large()),
-        // Nobody is helped by the last number that a machine can count to.
-        _ if most == i64::MAX => Err(format!("it must be a whole number, {least} or more")),
-        _ => Err(format!("it must be a whole number, from {least} to {most}")),
+        Ok(number) if (min..=max).contains(&number) => T::try_from(number).map_err(|_| too_large()),
+        Err(error) if max == i64::MAX && *error.kind() == IntErrorKind::PosOverflow => Err(too_large()),
+        // `i64::MAX` would not help the reader.
+        _ if max == i64::MAX => Err(format!("it must be a whole number, {min} or more")),
+        _ => Err(format!("it must be a whole number, from {min} to {max}")),
     }
 }
 
-/// Reads a whole number, 0 or more.
+/// Parses a whole number, 0 or more.
 pub fn from_0<T: TryFrom<i64>>(text: &str) -> Result<T, String> {
-    whole(text, 0, i64::MAX)
+    whole_number(text, 0, i64::MAX)
 }
 
-/// Reads a whole number, 1 or more.
+/// Parses a whole number, 1 or more.
 pub fn from_1<T: TryFrom<i64>>(text: &str) -> Result<T, String> {
-    whole(text, 1, i64::MAX)
+    whole_number(text, 1, i64::MAX)
 }
 
-/// Reads `500ms`, `60s`, `15m`, `24h`, `7d`, or a bare number of seconds.
+/// Parses `500ms`, `60s`, `15m`, `24h`, `7d`, or a bare number of seconds.
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let wrong = || match text.starts_with('-') {
         true => format!("`{text}` is below 0; a duration is 0 or more, such as 90s or 24h"),
@@ -48,47 +48,47 @@ pub fn parse_duration(text: &str) -> Result<Duration, String> {
     number.checked_mul(factor_ms).map(Duration::from_millis).ok_or_else(wrong)
 }
 
-/// The last instant that is taken for one: the end of the year 9999.
+/// The latest valid instant: the end of the year 9999.
 const LATEST_MS: i64 = 253_402_300_799_999;
 
-/// Reads a duration and gives the instant that lies so far before `now_ms`.
+/// Parses a duration and returns the instant that is this long before `now_ms`.
 pub fn parse_since(text: &str, now_ms: i64) -> Result<i64, String> {
     let back = i64::try_from(parse_duration(text)?.as_millis()).ok();
-    back.and_then(|back| now_ms.checked_sub(back)).filter(|at| *at >= 0).ok_or_else(|| {
-        format!("`{text}` reaches back to before 1970, when nothing had happened; write such as 24h or 30d")
-    })
+    back.and_then(|back| now_ms.checked_sub(back))
+        .filter(|at| *at >= 0)
+        .ok_or_else(|| format!("`{text}` reaches back before 1970; use a shorter time, such as 24h or 30d"))
 }
 
-/// Reads a duration and gives the instant that lies so far after `now_ms`.
+/// Parses a duration and returns the instant that is this long after `now_ms`.
 pub fn parse_due(text: &str, now_ms: i64) -> Result<i64, String> {
     let ahead = i64::try_from(parse_duration(text)?.as_millis()).ok();
     ahead
         .and_then(|ahead| now_ms.checked_add(ahead))
         .filter(|at| *at <= LATEST_MS)
-        .ok_or_else(|| format!("`{text}` reaches beyond the year 9999; write such as 24h or 30d"))
+        .ok_or_else(|| format!("`{text}` reaches beyond the year 9999; use a shorter time, such as 24h or 30d"))
 }
 
-/// A limit that can be set or taken away.
+/// A new limit of a budget.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
-    /// At most this.
+    /// This limit.
     At(u64),
     /// No limit.
     None,
 }
 
-/// Reads a count of tokens, or `none`.
+/// Parses a number of tokens, or `none`.
 pub fn parse_tokens(text: &str) -> Result<Limit, String> {
     if text == "none" {
         return Ok(Limit::None);
     }
     text.replace('_', "").parse().map(Limit::At).map_err(|error: ParseIntError| match error.kind() {
-        IntErrorKind::PosOverflow => format!("`{text}` is too large; none is no limit"),
+        IntErrorKind::PosOverflow => format!("`{text}` is too large; none means no limit"),
         _ => format!("`{text}` is neither none nor a whole number of tokens, 0 or more"),
     })
 }
 
-/// Reads US dollars into millionths, or `none`.
+/// Parses US dollars into millionths of a dollar, or `none`.
 pub fn parse_usd(text: &str) -> Result<Limit, String> {
     if text == "none" {
         return Ok(Limit::None);
@@ -99,14 +99,20 @@ pub fn parse_usd(text: &str) -> Result<Limit, String> {
         return Err(wrong());
     }
     if micros > 0.0 && micros.round() < 1.0 {
-        return Err(format!("`{text}` is less than a millionth of a dollar, which is the least that is kept"));
+        return Err(format!("`{text}` is less than a millionth of a dollar, the smallest unit"));
     }
-    // In range by the check above, which also refuses what is not a number.
+    // The check above keeps it in range and refuses NaN.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     Ok(Limit::At(micros.round() as u64))
 }
 
-/// What something cost, as far as anybody knows: the price of a model may not be known.
+/// A count with its noun: `1 agent`, `2 agents`.
+pub fn plural(count: impl Into<u64>, noun: &str) -> String {
+    let count = count.into();
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
+/// The cost as text. Tokens of models without a known price are listed separately.
 pub fn cost(micros: u64, unpriced_tokens: u64) -> String {
     match (micros, unpriced_tokens) {
         (known, 0) => dollars(known),
@@ -115,13 +121,13 @@ pub fn cost(micros: u64, unpriced_tokens: u64) -> String {
     }
 }
 
-/// Whether a character turns the order in which a terminal shows the text around it.
+/// Whether a character changes the direction in which a terminal shows the text around it.
 fn is_bidi(c: char) -> bool {
     matches!(c, '\u{200e}' | '\u{200f}' | '\u{061c}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// The text with such characters written out, as `\u{202e}`.
-fn in_order(text: &str) -> String {
+/// The text with direction characters escaped, as `\u{202e}`.
+fn escape_bidi(text: &str) -> String {
     let mut plain = String::with_capacity(text.len());
     for c in text.chars() {
         if is_bidi(c) { plain.extend(c.escape_default()) } else { plain.push(c) }
@@ -129,10 +135,10 @@ fn in_order(text: &str) -> String {
     plain
 }
 
-/// One line of at most `max` characters: line breaks and control characters become spaces, what would turn its order is
-/// written out, and a cut shows as `…`.
+/// The text as one line of at most `max` characters. Control characters and line breaks become spaces, direction
+/// characters are escaped, and a cut is marked with `…`.
 pub fn one_line(text: &str, max: usize) -> String {
-    let text = in_order(text);
+    let text = escape_bidi(text);
     let mut line: String =
         text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(max.saturating_add(1)).collect();
     if line.chars().count() > max {
@@ -142,10 +148,10 @@ pub fn one_line(text: &str, max: usize) -> String {
     line
 }
 
-/// Words of an agent for a terminal: without control characters that could move the cursor or rename the window, and with those
-/// written out that would turn their order.
+/// Text of an agent for a terminal. Control characters, which could move the cursor or rename the window, are removed,
+/// and direction characters are escaped.
 pub fn harmless(text: &str) -> String {
-    in_order(text).chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
+    escape_bidi(text).chars().filter(|c| !c.is_control() || matches!(c, '\n' | '\t')).collect()
 }
 
 #[cfg(test)]
@@ -153,26 +159,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_out_of_range_is_told_what_the_range_is() {
-        assert_eq!((from_0::<u32>("0"), from_1::<i64>("7"), whole::<u32>("500", 1, 500)), (Ok(0), Ok(7), Ok(500)));
-        for (wrong, told) in [
+    fn the_error_for_a_number_out_of_range_names_the_range() {
+        assert_eq!(
+            (from_0::<u32>("0"), from_1::<i64>("7"), whole_number::<u32>("500", 1, 500)),
+            (Ok(0), Ok(7), Ok(500))
+        );
+        for (wrong, message) in [
             (from_0::<i64>("-1"), "it must be a whole number, 0 or more"),
             (from_1::<i64>("0"), "it must be a whole number, 1 or more"),
             (from_1::<i64>("x"), "it must be a whole number, 1 or more"),
             (from_1::<i64>("1.5"), "it must be a whole number, 1 or more"),
             (from_0::<u32>("4294967296").map(i64::from), "it is too large"),
             (from_0::<i64>("99999999999999999999"), "it is too large"),
-            (whole("501", 1, 500), "it must be a whole number, from 1 to 500"),
-            (whole("99999999999999999999", 1, 500), "it must be a whole number, from 1 to 500"),
+            (whole_number("501", 1, 500), "it must be a whole number, from 1 to 500"),
+            (whole_number("99999999999999999999", 1, 500), "it must be a whole number, from 1 to 500"),
         ] {
-            assert_eq!(wrong, Err(told.to_owned()));
+            assert_eq!(wrong, Err(message.to_owned()));
         }
         assert!(parse_duration("-1h").unwrap_err().contains("0 or more"));
         assert!(parse_tokens("-1").unwrap_err().contains("0 or more"));
     }
 
     #[test]
-    fn durations_are_read_and_nonsense_is_not() {
+    fn durations_are_parsed_and_other_text_is_refused() {
         assert_eq!(parse_duration("24h"), Ok(Duration::from_secs(86_400)));
         assert_eq!(parse_duration("500ms"), Ok(Duration::from_millis(500)));
         assert_eq!(parse_duration("90"), Ok(Duration::from_secs(90)));
@@ -183,13 +192,13 @@ mod tests {
     }
 
     #[test]
-    fn what_turns_the_order_of_a_text_is_written_out() {
+    fn direction_characters_are_escaped() {
         assert_eq!(one_line("a\u{202e}b\nc", 40), "a\\u{202e}b c");
         assert_eq!(harmless("\u{2066}x\u{1b}[2J\n"), "\\u{2066}x[2J\n");
     }
 
     #[test]
-    fn spans_stay_within_the_calendar() {
+    fn instants_stay_between_1970_and_9999() {
         let now = 1_709_164_800_123;
         assert_eq!(parse_since("1d", now), Ok(now - 86_400_000));
         assert_eq!(parse_since("0s", 0), Ok(0));
@@ -203,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn amounts_are_read_to_the_millionth() {
+    fn amounts_are_parsed_to_the_millionth() {
         assert_eq!(parse_usd("2.50"), Ok(Limit::At(2_500_000)));
         assert_eq!(parse_usd("none"), Ok(Limit::None));
         for wrong in ["-1", "NaN", "inf", "1e300", "two", "", "0.0000001"] {
@@ -218,14 +227,14 @@ mod tests {
     }
 
     #[test]
-    fn instants_read_as_the_daemon_writes_them() {
+    fn instants_have_the_daemons_format() {
         for ms in [0, 1, -1, 951_782_400_000, 1_709_164_800_123, 4_107_542_399_999, -62_135_596_800_000] {
             assert_eq!(rfc3339(ms), ghost_domain::Timestamp(ms).rfc3339());
         }
     }
 
     #[test]
-    fn words_of_agents_cannot_drive_a_terminal() {
+    fn text_of_agents_cannot_control_a_terminal() {
         assert_eq!(one_line("a\nb\u{1b}[31mc", 20), "a b [31mc");
         assert_eq!(one_line("abcdef", 4), "abc…");
         assert_eq!(one_line("äöüß", 4), "äöüß");

@@ -1,14 +1,14 @@
-//! Times as schedules take them: durations of several units, and instants in ISO 8601.
+//! Times of schedules: durations with several units, and instants in ISO 8601.
 
 use std::time::Duration;
 
 use crate::text::parse_duration;
 
-/// Reads `90s`, `5m`, `1h30m`, or a bare number of seconds.
+/// Parses `90s`, `5m`, `1h30m`, or a bare number of seconds.
 pub fn parse_span(text: &str) -> Result<Duration, String> {
     let wrong = || match text.starts_with('-') {
-        true => format!("`{text}` is below 0; write such as 90s, 5m, 1h30m or 2d"),
-        false => format!("`{text}` is not a duration; write such as 90s, 5m, 1h30m or 2d"),
+        true => format!("`{text}` is below 0; use a form such as 90s, 5m, 1h30m or 2d"),
+        false => format!("`{text}` is not a duration; use a form such as 90s, 5m, 1h30m or 2d"),
     };
     let mut rest = text;
     let (mut total, mut last) = (Duration::ZERO, Duration::MAX);
@@ -17,7 +17,7 @@ pub fn parse_span(text: &str) -> Result<Duration, String> {
         let letters = rest[digits..].bytes().take_while(u8::is_ascii_alphabetic).count();
         let (part, after) = rest.split_at(digits + letters);
         let unit = parse_duration(&format!("1{}", &part[digits..])).map_err(|_| wrong())?;
-        // The longest unit comes first, and each once: anything else is a slip.
+        // Units must come in decreasing order, each at most once. Anything else is probably a typo.
         if digits == 0 || unit >= last || (letters == 0 && part.len() < text.len()) {
             return Err(wrong());
         }
@@ -28,18 +28,18 @@ pub fn parse_span(text: &str) -> Result<Duration, String> {
     if total.is_zero() { Err(wrong()) } else { Ok(total) }
 }
 
-/// Reads a span in milliseconds.
+/// Parses a duration into milliseconds.
 pub fn parse_span_ms(text: &str) -> Result<i64, String> {
     i64::try_from(parse_span(text)?.as_millis()).map_err(|_| format!("`{text}` is too long"))
 }
 
-/// Reads an instant such as `2026-11-30T18:00:00Z` into milliseconds since 1970; without a zone it is UTC.
+/// Parses an instant such as `2026-11-30T18:00:00Z` into milliseconds since 1970; without a zone it is UTC.
 pub fn parse_instant(text: &str) -> Result<i64, String> {
-    let wrong = || format!("`{text}` is not a time; write such as 2026-11-30T18:00:00Z (UTC if there is no zone)");
+    let wrong = || format!("`{text}` is not a time; use a form such as 2026-11-30T18:00:00Z (UTC if there is no zone)");
     let ms = match text.parse::<jiff::Timestamp>() {
         Ok(at) => at.as_millisecond(),
         Err(_) => {
-            // What looks like an offset and is none must not be read as if it were not there.
+            // An invalid offset must not be ignored.
             let clock = text.split_once(['T', 't', ' ']).map_or("", |(_, clock)| clock);
             if clock.contains(['Z', 'z', '+', '-', '[']) {
                 return Err(wrong());
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spans_and_instants_are_read() {
+    fn durations_and_instants_are_parsed() {
         for (text, seconds) in [("90s", 90), ("90", 90), ("1h30m", 5_400), ("2d1h", 176_400)] {
             assert_eq!(parse_span(text), Ok(Duration::from_secs(seconds)), "{text}");
         }

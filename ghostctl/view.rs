@@ -1,6 +1,6 @@
-//! How things look to the person who reads them: times in their zone, and no wider than their screen.
+//! Time zone and terminal width of the text output.
 //!
-//! Must never: touch what programs read. JSON has times in UTC as ever.
+//! Must never: affect JSON, whose times are always UTC.
 
 use std::path::Path;
 
@@ -10,22 +10,22 @@ use jiff::tz::TimeZone;
 use crate::text::rfc3339;
 use crate::wait::now_ms;
 
-/// Where the zone of this machine stands.
+/// The time zone file of this machine.
 const LOCALTIME: &str = "/etc/localtime";
-/// A file of a zone is smaller.
+/// Largest time zone file that is read, in bytes.
 const ZONE_BYTES: u64 = 1024 * 1024;
 
-/// What is known of the reader.
+/// Settings of the text output.
 #[derive(Clone, Debug, Default)]
 pub struct View {
-    /// Their zone; none is UTC.
+    /// Time zone; `None` means UTC.
     pub zone: Option<TimeZone>,
-    /// The columns of their screen; none if a pipe or a file takes what is printed.
+    /// Width of the terminal in columns; `None` for a pipe or a file.
     pub screen: Option<usize>,
 }
 
 impl View {
-    /// An instant to the second, with its distance to UTC: `2026-11-21 23:08:00+01`, or `2026-11-21 22:08:00Z` in UTC.
+    /// An instant to the second, with its UTC offset: `2026-11-21 23:08:00+01`, or `2026-11-21 22:08:00Z` in UTC.
     pub fn moment(&self, ms: i64) -> String {
         let utc = || rfc3339(ms).get(..19).map_or_else(|| rfc3339(ms), |at| format!("{}Z", at.replace('T', " ")));
         let Some((zone, at)) = self.zone.clone().zip(Timestamp::from_millisecond(ms).ok()) else { return utc() };
@@ -36,12 +36,12 @@ impl View {
         }
     }
 
-    /// How long ago that was: `12s`, `3m`, `7h`, `5d`; `in 3m` if it is yet to be.
+    /// How long ago an instant was: `12s`, `3m`, `7h`, `5d`; `in 3m` if it is in the future.
     pub fn age(&self, ms: i64) -> String {
         age(now_ms(), ms)
     }
 
-    /// Both: `2026-11-21 23:08:00+01 (3m ago)`.
+    /// Instant and age: `2026-11-21 23:08:00+01 (3m ago)`.
     pub fn when(&self, ms: i64) -> String {
         when(self.moment(ms), &self.age(ms))
     }
@@ -63,11 +63,11 @@ fn age(now_ms: i64, ms: i64) -> String {
         3_600..172_800 => format!("{}h", seconds / 3_600),
         _ => format!("{}d", seconds / 86_400),
     };
-    // Two clocks may differ by a little.
+    // The clocks of daemon and client may differ slightly.
     if past < -1_000 { format!("in {long}") } else { long }
 }
 
-/// The zone that `TZ` names, else that of this machine. What is not understood is UTC, which every time then says.
+/// The time zone of `TZ`, else of this machine. An invalid value means UTC; printed times show that.
 pub fn local_zone(tz: Option<&str>) -> Option<TimeZone> {
     match tz.map(|tz| tz.strip_prefix(':').unwrap_or(tz)) {
         None => from_file(Path::new(LOCALTIME)),
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_moment_says_its_zone() {
+    fn a_time_shows_its_utc_offset() {
         let at = 1_709_164_800_123;
         for (zone, moment) in [
             ("UTC", "2024-02-29 00:00:00Z"),
@@ -106,19 +106,19 @@ mod tests {
         ] {
             assert_eq!(in_zone(zone).moment(at), moment, "{zone}");
         }
-        // In summer the same zone is another one.
+        // In summer the same zone has another offset.
         assert_eq!(in_zone("Europe/Berlin").moment(1_720_000_000_000), "2024-07-03 11:46:40+02");
-        // What no calendar of a zone holds is told all the same.
+        // An instant outside the range of the zone is still printed, in UTC.
         assert!(in_zone("Europe/Berlin").moment(i64::MAX / 2).ends_with('Z'));
     }
 
     #[test]
     fn an_age_has_one_unit() {
         let now = 1_709_164_800_123;
-        for (seconds, told) in
+        for (seconds, text) in
             [(0, "0s"), (59, "59s"), (60, "1m"), (7_100, "1h"), (172_799, "47h"), (900_000, "10d"), (-90, "in 1m")]
         {
-            assert_eq!(age(now, now - seconds * 1_000), told);
+            assert_eq!(age(now, now - seconds * 1_000), text);
         }
         assert_eq!(age(now, now + 900), "0s", "two clocks");
         assert_eq!(when("x".into(), "3m"), "x (3m ago)");

@@ -1,5 +1,5 @@
-//! Refusals in the words of the command line: the daemon names a field of the wire, the person typed an option or an
-//! argument.
+//! Rewrites refusals for the command line. The daemon names fields of the wire format; the user typed options and
+//! arguments.
 
 use ghost_record::names::{about, renamed};
 use serde_json::Value;
@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::failure::Failure;
 use crate::line::Line;
 
-/// A field of the wire, and what sets it: options, or the name of an argument. Of these one command has one.
+/// Each field of the wire format with the options or arguments that set it. A command has one of them.
 const FIELDS: &[(&str, &[&str])] = &[
     ("after_ms", &["--in"]),
     ("after_seq", &["--after"]),
@@ -96,7 +96,7 @@ const FIELDS: &[(&str, &[&str])] = &[
     ("zone", &["--zone"]),
 ];
 
-/// Ordinary words that name an option where one of its values follows, and what those values are.
+/// Fields whose names are ordinary words, with their values. They count as fields only before one of these values.
 const PAIRS: &[(&str, &[&str])] = &[
     ("session", &["main", "isolated"]),
     ("payload", &["systemEvent", "agentTurn"]),
@@ -104,25 +104,25 @@ const PAIRS: &[(&str, &[&str])] = &[
     ("deliver", &["none", "announce", "webhook"]),
 ];
 
-/// The failure with every field called what the command calls it that was run.
+/// The failure with each field name replaced by the option or argument of the command that was run.
 pub fn as_typed(failure: Failure, line: &Line) -> Failure {
-    // These are of fields inside the JSON that was typed, where they are called so.
+    // These problems concern fields inside the typed JSON, which have the same names there.
     if failure.details.as_ref().is_some_and(|details| details.get("problems").is_some()) {
         return failure;
     }
     let name = |word: &str| typed(word, line);
-    // Only these are nobody's ordinary words: they are never left as they are, even if the command does not take them.
+    // Names with an underscore are no ordinary words. They are always replaced, even if the command lacks the option.
     let unusual = |word: &str| {
         let elsewhere = || names(word)?.first().map(ToString::to_string);
         if word.contains('_') { name(word).or_else(elsewhere) } else { None }
     };
     let field = failure.details.as_ref().and_then(|details| details.get("field")).and_then(Value::as_str);
-    // `name: what is wrong with it` is of a field, too.
+    // A message of the form `name: problem` also names a field.
     let field = field.or_else(|| failure.message.split_once(": ").map(|(field, _)| field));
     let message = about(&failure.message, field, name);
     Failure {
-        message: placed(&renamed(&message, unusual), line),
-        hint: failure.hint.as_deref().map(|hint| placed(&renamed(hint, unusual), line)),
+        message: replace_in_context(&renamed(&message, unusual), line),
+        hint: failure.hint.as_deref().map(|hint| replace_in_context(&renamed(hint, unusual), line)),
         ..failure
     }
 }
@@ -138,9 +138,9 @@ fn names(field: &str) -> Option<&'static [&'static str]> {
     FIELDS.iter().find(|(known, _)| *known == field).map(|(_, names)| *names)
 }
 
-/// The ordinary words that are options of the command where they stand: `payload agentTurn` as `--payload agentTurn`,
-/// `leave to out` as `leave --to out`, `does not go with deliver` as `does not go with --deliver`.
-fn placed(text: &str, line: &Line) -> String {
+/// Replaces ordinary words that name an option by their context: `payload agentTurn` becomes `--payload agentTurn`,
+/// `leave to out` becomes `leave --to out`, `does not go with deliver` becomes `does not go with --deliver`.
+fn replace_in_context(text: &str, line: &Line) -> String {
     let words: Vec<&str> = text.split(' ').collect();
     let bare = |at: usize| words.get(at).map_or("", |word| word.trim_end_matches([',', ':', ';', '.']));
     let before = |at: usize, back: usize| at.checked_sub(back).map_or("", bare);
@@ -170,11 +170,10 @@ mod tests {
     use crate::cli::command;
     use crate::line::names_of;
 
-    /// What no line can set: the daemon gives the cursor, and the command itself says the kind of schedule, the lists to be
-    /// emptied, and whether it is turned on.
+    /// Fields that no option sets. The daemon returns the cursor; the command itself sets the others.
     const NEVER_TYPED: [&str; 5] = ["cursor", "kind", "clear", "enabled", "overrides_json"];
 
-    fn told(message: &str, hint: &str, field: Option<&str>, line: &str) -> (String, String) {
+    fn rewritten(message: &str, hint: &str, field: Option<&str>, line: &str) -> (String, String) {
         let args: Vec<OsString> = format!("ghostctl {line}").split(' ').map(OsString::from).collect();
         let matches = command().try_get_matches_from(&args).unwrap_or_else(|error| panic!("{line}: {error}"));
         let failure = Failure {
@@ -204,7 +203,7 @@ mod tests {
                 ("--agent: `A B` is no id", "x"),
             ),
             ("agent_id: `A B` is no id", "x", Some("agent_id"), "send A hi", ("AGENT_ID: `A B` is no id", "x")),
-            // The same field is called otherwise by another command.
+            // Another command has another name for the same field.
             ("agent_id: `A B` is no id", "x", Some("agent_id"), cron, ("AGENT: `A B` is no id", "x")),
             ("owner: bad", "x", None, "task list --agent A", ("--agent: bad", "x")),
             ("owner: bad", "x", None, "task list --owner A", ("--owner: bad", "x")),
@@ -223,10 +222,10 @@ mod tests {
                 "state set k 1",
                 ("content of `value_json`", "a fresh request"),
             ),
-            // What the command does not take is an ordinary word, unless it is no word at all.
+            // A field that the command lacks stays an ordinary word, unless it has an underscore.
             ("to: x", "read on with before_seq", None, "chat watch room", ("to: x", "read on with --before")),
-            // Ordinary words are fields where they begin the message, or where their value follows.
-            ("to: `x` is no target", "write to it", None, cron, ("--to: `x` is no target", "write to it")),
+            // Ordinary words are fields at the beginning of a message, or before one of their values.
+            ("to: `x` is not a target", "write to it", None, cron, ("--to: `x` is not a target", "write to it")),
             ("timeout_seconds is 0", "x", Some("timeout_seconds"), cron, ("--run-timeout is 0", "x")),
             (
                 "session isolated does not go with payload systemEvent: see it",
@@ -250,12 +249,12 @@ mod tests {
                 ),
             ),
         ] {
-            assert_eq!(told(message, hint, field, line), (wanted.0.to_owned(), wanted.1.to_owned()), "{line}");
+            assert_eq!(rewritten(message, hint, field, line), (wanted.0.to_owned(), wanted.1.to_owned()), "{line}");
         }
     }
 
     #[test]
-    fn what_stands_in_json_keeps_its_name() {
+    fn fields_inside_typed_json_keep_their_names() {
         let args: Vec<OsString> =
             ["ghostctl", "tool", "call", "ada", "syscall.task.update", "{}"].map(OsString::from).into();
         let matches = command().try_get_matches_from(&args).unwrap();
@@ -281,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn every_field_that_a_line_can_set_has_its_name() {
+    fn every_request_field_has_an_option_or_argument() {
         assert!(FIELDS.windows(2).all(|pair| pair[0].0 < pair[1].0), "sorted");
         fn collect(command: &clap::Command, names: &mut BTreeSet<String>) {
             names.extend(command.get_arguments().flat_map(names_of));

@@ -1,4 +1,4 @@
-//! Compiles the wire contract with protox, so that building needs no protoc on the machine, and keeps its descriptors
+//! Compiles the wire contract with protox, so the build needs no `protoc`. Writes the descriptors
 //! for gRPC reflection.
 
 use std::error::Error;
@@ -12,7 +12,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             files.push(path);
         }
     }
-    // Directory order differs between machines; the descriptor set must not.
+    // The order of a directory differs between machines; the descriptors must not differ.
     files.sort();
 
     let mut compiler = protox::Compiler::new(["."])?;
@@ -20,7 +20,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let descriptors = PathBuf::from(std::env::var("OUT_DIR")?).join("ghost_descriptors.bin");
     std::fs::write(descriptors, compiler.encode_file_descriptor_set())?;
     tonic_prost_build::configure()
-        // Seldom there, and large enough to make every entry larger.
+        // The field is rarely set and large. Without the box every entry would be as large.
         .boxed(".ghost.v1.ConversationEntry.action")
         .compile_fds(compiler.file_descriptor_set())?;
 

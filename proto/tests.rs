@@ -1,4 +1,4 @@
-//! The rules that every file of the contract keeps, checked on the compiled descriptors.
+//! Checks rules that all files of the contract follow, on the compiled descriptors.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +23,7 @@ fn messages() -> BTreeMap<String, DescriptorProto> {
         .collect()
 }
 
-/// Methods that change nothing. Whoever adds a method decides here whether it is one of these.
+/// Methods that change nothing. Each new method that only reads must be added here.
 const READS: [&str; 33] = [
     "World.Status",
     "World.ResolveId",
@@ -61,7 +61,7 @@ const READS: [&str; 33] = [
 ];
 
 #[test]
-fn every_service_is_described() {
+fn the_contract_has_exactly_these_services() {
     let names: BTreeSet<String> =
         descriptors().file.iter().flat_map(|file| &file.service).map(|service| service.name().to_owned()).collect();
     let expected = [
@@ -84,7 +84,7 @@ fn every_service_is_described() {
 }
 
 #[test]
-fn every_mutation_carries_a_request_id_first_and_no_read_does() {
+fn every_mutation_has_request_id_as_its_first_field_and_no_read_has_it() {
     let messages = messages();
     let mut seen = BTreeSet::new();
     for service in descriptors().file.iter().flat_map(|file| &file.service) {
@@ -97,12 +97,12 @@ fn every_mutation_carries_a_request_id_first_and_no_read_does() {
         }
     }
     for read in READS {
-        assert!(seen.contains(read), "{read} is listed here but not in the contract");
+        assert!(seen.contains(read), "{read} is in READS but not in the contract");
     }
 }
 
 #[test]
-fn instants_are_signed_milliseconds_and_lists_are_bounded() {
+fn instants_are_signed_milliseconds_and_lists_have_a_limit() {
     for (name, message) in messages() {
         for field in &message.field {
             if field.name().ends_with("_at_ms") {
@@ -117,7 +117,8 @@ fn instants_are_signed_milliseconds_and_lists_are_bounded() {
     }
 }
 
-/// The steps of a path to an element, as `descriptor.proto` numbers them: the field of its parent, and its place there.
+/// Field numbers of `descriptor.proto`. A path to an element consists of such a number and an index
+/// for each level.
 mod path {
     pub(super) const MESSAGE: i32 = 4;
     pub(super) const ENUM: i32 = 5;
@@ -130,7 +131,7 @@ mod path {
     pub(super) const ONEOF: i32 = 8;
 }
 
-/// Every element of a file with its path.
+/// All elements of a file with their paths.
 fn elements(file: &FileDescriptorProto) -> Vec<(String, Vec<i32>)> {
     fn numbered<T>(list: &[T]) -> impl Iterator<Item = (i32, &T)> {
         list.iter().enumerate().map(|(at, one)| (i32::try_from(at).unwrap(), one))
@@ -146,7 +147,7 @@ fn elements(file: &FileDescriptorProto) -> Vec<(String, Vec<i32>)> {
             out.push((format!("{name}.{}", field.name()), [at, &[path::FIELD, field_at]].concat()));
         }
         for (oneof_at, oneof) in numbered(&message.oneof_decl) {
-            // `optional` makes a oneof of its own, which nobody wrote.
+            // The compiler adds a oneof for each `optional` field.
             let made = |field: &prost_types::FieldDescriptorProto| {
                 field.proto3_optional() && field.oneof_index == Some(oneof_at)
             };
@@ -183,33 +184,36 @@ fn elements(file: &FileDescriptorProto) -> Vec<(String, Vec<i32>)> {
     out
 }
 
-/// The elements of a file that say nothing of themselves, or only their own name over again.
+/// The elements of a file without a comment, or with a comment that only repeats their name.
 fn uncommented(file: &FileDescriptorProto) -> Vec<String> {
-    let places = &file.source_code_info.as_ref().unwrap().location;
-    let said: BTreeMap<&[i32], &str> =
-        places.iter().map(|place| (place.path.as_slice(), place.leading_comments())).collect();
+    let locations = &file.source_code_info.as_ref().unwrap().location;
+    let comments: BTreeMap<&[i32], &str> =
+        locations.iter().map(|location| (location.path.as_slice(), location.leading_comments())).collect();
     let letters = |text: &str| -> String {
         text.chars().filter(|c| c.is_alphanumeric()).map(|c| c.to_ascii_lowercase()).collect()
     };
-    let says_nothing = |(name, at): &(String, Vec<i32>)| {
-        let comment = letters(said.get(at.as_slice()).copied().unwrap_or_default());
+    let without_comment = |(name, path): &(String, Vec<i32>)| {
+        let comment = letters(comments.get(path.as_slice()).copied().unwrap_or_default());
         let own = letters(name.rsplit('.').next().unwrap_or_default());
         comment.is_empty() || comment == own
     };
-    elements(file).into_iter().filter(says_nothing).map(|(name, _)| name).collect()
+    elements(file).into_iter().filter(without_comment).map(|(name, _)| name).collect()
 }
 
 #[test]
 fn every_element_of_the_contract_has_a_comment() {
     let ours: Vec<_> = descriptors().file.into_iter().filter(|file| file.package() == "ghost.v1").collect();
-    assert!(ours.iter().map(|file| elements(file).len()).sum::<usize>() > 500, "the walk misses most of the contract");
+    assert!(
+        ours.iter().map(|file| elements(file).len()).sum::<usize>() > 500,
+        "`elements` misses most of the contract"
+    );
     for file in ours {
         assert_eq!(uncommented(&file), Vec::<String>::new(), "{}", file.name());
     }
 }
 
 #[test]
-fn an_element_without_a_comment_is_noticed() {
+fn an_element_without_a_comment_is_found() {
     let text = "syntax = \"proto3\";\npackage p;\n// Says much.\nmessage M {\n  string mute = 1;\n  // Name.\n  string name = 2;\n  \
                 // Chosen.\n  oneof o {\n    // One.\n    string a = 3;\n  }\n  // Of some sort.\n  Sort sort = 4;\n}\n\
                 // Sorts.\nenum Sort {\n  NONE = 0;\n}\n// A service.\nservice S {\n  rpc Quiet(M) returns (M);\n}\n";

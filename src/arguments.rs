@@ -17,21 +17,21 @@ Examples:
   ghostd init my-world && ghostd up my-world
   ghostd demo                            kill a working daemon three times, and prove that nothing was lost
 
-Talk to a running world with ghostctl.")]
+Use ghostctl to talk to a running world.")]
 pub struct Arguments {
-    /// What to do.
+    /// The command to run.
     #[command(subcommand)]
     pub command: Command,
 }
 
-/// What `ghostd` does.
+/// The commands of `ghostd`.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Run a world until Ctrl-C or `ghostctl shutdown`.
     Up(Up),
     /// Check a world's files and list every problem at once. Starts nothing.
     Check {
-        /// The world's directory; by default this one, else worlds/newsroom.
+        /// The world's directory; by default the current one, else worlds/newsroom.
         world_dir: Option<PathBuf>,
         /// Print the problems as a JSON array.
         #[arg(long)]
@@ -41,7 +41,7 @@ pub enum Command {
     Demo(Demo),
     /// Write a small world to start from.
     Init {
-        /// The directory to make; it must not hold a world yet.
+        /// The directory to create; it must not contain a world yet.
         dir: PathBuf,
     },
 }
@@ -49,34 +49,34 @@ pub enum Command {
 /// `ghostd up`.
 #[derive(Debug, Args)]
 pub struct Up {
-    /// The world's directory; by default this one, else worlds/newsroom.
+    /// The world's directory; by default the current one, else worlds/newsroom.
     pub world_dir: Option<PathBuf>,
     /// Where the world keeps its data [default: $GHOST_STATE_DIR/<world>, else ~/.local/state/ghost/<world>].
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
-    /// Take over data that another world directory made, as after moving the directory.
+    /// Accept data that another world directory created, for example after the directory was moved.
     #[arg(long)]
     pub adopt: bool,
     /// The files of the main job [default: the world's own].
     #[arg(long, value_name = "DIR")]
     pub input: Option<PathBuf>,
-    /// Where gRPC listens, `unix:PATH` or `HOST:PORT`; may be given several times [default: <data>/ghostd.sock].
+    /// The address of gRPC, `unix:PATH` or `HOST:PORT`; can be repeated [default: <data>/ghostd.sock].
     #[arg(long, value_name = "ADDRESS", value_parser = listener)]
     pub listen: Vec<ListenAddress>,
-    /// Where HTTP (REST, health, metrics) listens; off by default.
+    /// The address of HTTP (REST, health, metrics); off by default.
     #[arg(long, value_name = "HOST:PORT", value_parser = address, allow_negative_numbers = true)]
     pub http: Option<SocketAddr>,
-    /// Think with this provider instead of what the archetypes say: one named in the world file, or anthropic, openai,
-    /// gemini, ollama, scripted.
+    /// Use this provider instead of the archetypes' own: one named in the world file, or anthropic, openai, gemini,
+    /// ollama, scripted.
     #[arg(long, value_name = "NAME")]
     pub provider: Option<String>,
     /// The model at that provider.
     #[arg(long, value_name = "M", requires = "provider")]
     pub model: Option<String>,
-    /// Where that provider listens.
+    /// The base URL of that provider.
     #[arg(long, value_name = "URL", requires = "provider")]
     pub base_url: Option<String>,
-    /// Show what agents look at, too, and the last words of every turn.
+    /// Also show agents' reads and the last text of every turn.
     #[arg(short, long)]
     pub verbose: bool,
 }
@@ -84,12 +84,13 @@ pub struct Up {
 /// `ghostd demo`.
 #[derive(Debug, Args)]
 pub struct Demo {
-    /// The world's directory; by default this one, else worlds/newsroom. Its models must be scripted or recorded.
+    /// The world's directory; by default the current one, else worlds/newsroom. Its models must be scripted or
+    /// recorded.
     pub world_dir: Option<PathBuf>,
-    /// Where everything is kept; it must not exist [default: a new directory among the temporary files].
+    /// The directory of the demonstration; it must not exist [default: a new directory among the temporary files].
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
-    /// How many files the job gets, copies of the world's own input.
+    /// Number of input files for the job, copied from the world's own input.
     #[arg(long, value_name = "N", default_value_t = 60, value_parser = clap::value_parser!(u16).range(1..=200))]
     pub files: u16,
     /// Show what the daemons print.
@@ -97,7 +98,7 @@ pub struct Demo {
     pub verbose: bool,
 }
 
-/// Bytes of a socket's path, as the kernel has it.
+/// Maximum length of a Unix socket's path in bytes (Linux).
 const SOCKET_PATH_MAX: usize = 107;
 
 fn address(text: &str) -> Result<SocketAddr, String> {
@@ -117,7 +118,7 @@ fn listener(text: &str) -> Result<ListenAddress, String> {
         .map_err(|_| "give unix:PATH or HOST:PORT with a numeric host, such as 127.0.0.1:7070".to_owned())
 }
 
-/// The world that is meant when none is named: the one in this directory, else the newsroom.
+/// The world's directory: the one given, else the current one if it has a world file, else the newsroom if it exists.
 pub fn world_dir(given: Option<PathBuf>) -> PathBuf {
     let newsroom = Path::new("worlds/newsroom");
     match given {

@@ -1,4 +1,4 @@
-//! `ghostd`: arguments, environment and exit codes. Everything else is in the rooms.
+//! The program `ghostd`: arguments, environment and exit codes. The work is in the crate `ghost-daemon`.
 
 mod arguments;
 mod report;
@@ -16,7 +16,7 @@ use ghost_domain::{Code, Refusal};
 use crate::arguments::{Arguments, Command};
 
 fn main() -> ExitCode {
-    // The one crypto provider of this process: two would panic at the first handshake (DESIGN.md section 9).
+    // The only crypto provider of this process. With two, the first TLS handshake would panic.
     if rustls::crypto::ring::default_provider().install_default().is_err() {
         report::tell("error: a TLS crypto provider was installed twice");
         return ExitCode::FAILURE;
@@ -60,14 +60,14 @@ fn main() -> ExitCode {
                 Ok(()) => ExitCode::SUCCESS,
                 Err(failure) => report::failure(&failure, &world_dir),
             };
-            // A tool's thread that hangs must not keep the process from ending.
+            // A tool's blocked thread must not keep the process alive.
             runtime.shutdown_background();
             code
         }
     }
 }
 
-/// `ghostd demo`: the daemons that it starts and kills are this program.
+/// `ghostd demo`. The daemons that it starts and kills run this program.
 fn demo(options: arguments::Demo, env: &dyn Fn(&str) -> Option<String>) -> ExitCode {
     let program = match std::env::current_exe() {
         Ok(program) => program,
@@ -91,7 +91,7 @@ fn demo(options: arguments::Demo, env: &dyn Fn(&str) -> Option<String>) -> ExitC
     }
 }
 
-/// How standard output shows what it is told: a terminal has a width, and colours unless someone wants none.
+/// The style of standard output: width and colours on a terminal, unless `NO_COLOR` is set or `TERM` is `dumb`.
 fn style(verbose: bool, env: &dyn Fn(&str) -> Option<String>) -> Style {
     let is_terminal = std::io::stdout().is_terminal();
     let given = |name: &str| env(name).filter(|value| !value.is_empty());
@@ -99,20 +99,20 @@ fn style(verbose: bool, env: &dyn Fn(&str) -> Option<String>) -> Style {
     Style { colour: is_terminal && !plain, width: is_terminal.then_some(columns as fn() -> Option<usize>), verbose }
 }
 
-/// How wide the terminal is now.
+/// The width of the terminal in columns.
 fn columns() -> Option<usize> {
     terminal_size::terminal_size().map(|(terminal_size::Width(columns), _)| usize::from(columns))
 }
 
-/// How many pages the database may have. A bound that was meant and not understood would be none.
+/// Parses `GHOST_DATABASE_PAGES`. An invalid value is refused; otherwise the database would have no limit.
 fn page_limit(given: Option<&str>) -> Result<Option<u32>, Refusal> {
     let Some(given) = given.filter(|given| !given.is_empty()) else { return Ok(None) };
     match given.parse() {
         Ok(pages) if pages > 0 => Ok(Some(pages)),
         _ => {
-            let what = format!("GHOST_DATABASE_PAGES is `{}`, which is no number of pages", shown(given, 40));
+            let what = format!("GHOST_DATABASE_PAGES is `{}`, which is not a number of pages", shown(given, 40));
             Err(Refusal::new(Code::InvalidArguments, what)
-                .hint(format!("write a whole number from 1 to {}, or leave it unset for no bound", u32::MAX)))
+                .hint(format!("write a whole number from 1 to {}, or leave it unset for no limit", u32::MAX)))
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What `ghostd` says in the terminal about configurations and failures, and the exit codes that go with it.
+//! What `ghostd` prints about configurations and failures, and its exit codes.
 
 use std::io::{self, Write as _};
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use ghost_daemon::{Failure, Overrides};
 use ghost_domain::{Code, Refusal};
 
-/// The exit code of a configuration with problems: the same as of a misuse of the command line.
+/// The exit code of a configuration with problems; also used for wrong arguments.
 const USAGE: u8 = 2;
 
 /// `ghostd check`.
@@ -37,13 +37,12 @@ pub fn check(world_dir: &Path, json: bool, env: &dyn Fn(&str) -> Option<String>)
     printed(&out, if fine { ExitCode::SUCCESS } else { of_problems(world_dir) })
 }
 
-/// Writes a line to standard error. Nobody can be told that it cannot: the exit code says what it says anyway. `eprintln!`
-/// would panic.
+/// Writes a line to standard error. An error is ignored, because it could be reported nowhere; `eprintln!` would panic.
 pub fn tell(line: &str) {
     drop(io::stderr().write_all(format!("{line}\n").as_bytes()));
 }
 
-/// Writes `text` to standard output and gives `code`. Nobody who reads any more is no failure; a full disk is one.
+/// Writes `text` to standard output and returns `code`. A closed pipe is no failure; a full disk is one.
 fn printed(text: &str, code: ExitCode) -> ExitCode {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
@@ -55,7 +54,7 @@ fn printed(text: &str, code: ExitCode) -> ExitCode {
     }
 }
 
-/// How many problems there are, in words.
+/// The number of problems as text.
 fn counted(errors: usize, warnings: usize) -> String {
     let many = |count: usize, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
     format!("{}, {}.", many(errors, "error"), many(warnings, "warning"))
@@ -73,7 +72,7 @@ pub fn init(dir: &Path) -> ExitCode {
     }
 }
 
-/// The exit code of problems of the world at `world_dir`: that nothing is there is no problem of its configuration.
+/// The exit code of problems of the world at `world_dir`: 3 if the directory does not exist, else 2.
 fn of_problems(world_dir: &Path) -> ExitCode {
     match world_dir.try_exists() {
         Ok(false) => ExitCode::from(exit_code(Code::NotFound)),
@@ -81,7 +80,7 @@ fn of_problems(world_dir: &Path) -> ExitCode {
     }
 }
 
-/// Why the daemon did not start with the world at `world_dir`.
+/// Prints why the daemon did not start with the world at `world_dir`, or why it ended.
 pub fn failure(failure: &Failure, world_dir: &Path) -> ExitCode {
     match failure {
         Failure::Problems(problems) => {
@@ -94,7 +93,7 @@ pub fn failure(failure: &Failure, world_dir: &Path) -> ExitCode {
     }
 }
 
-/// Says what was refused, and what to do.
+/// Prints a refusal with its hint.
 pub fn refused(refusal: &Refusal) -> ExitCode {
     tell(&format!("error: {}", refusal.message));
     if let Some(hint) = &refusal.hint {
@@ -103,7 +102,7 @@ pub fn refused(refusal: &Refusal) -> ExitCode {
     ExitCode::from(exit_code(refusal.code))
 }
 
-/// The same codes that ghostctl gives (CP-09 as corrected).
+/// The exit code of a refusal. `ghostctl` uses the same codes (CP-09).
 fn exit_code(code: Code) -> u8 {
     match code {
         Code::InvalidArguments | Code::CursorAhead | Code::PayloadMismatch => USAGE,
@@ -119,7 +118,7 @@ fn exit_code(code: Code) -> u8 {
         | Code::BudgetExhausted
         | Code::LoopGuard => 8,
         Code::Cancelled | Code::ExecFailed | Code::Internal | Code::OutcomeUnknown => 1,
-        // The other side lacks something that must be there.
+        // The other side does not have a feature that it needs.
         Code::Unsupported => 1,
     }
 }

@@ -1,6 +1,6 @@
-//! What `ghostd` logs, and where to.
+//! Logging.
 //!
-//! Must never: panic or stop anything because a line cannot be written. Standard error may lie on the disk that is full.
+//! Must never: panic or stop anything because a line cannot be written. Standard error may be on a full disk.
 
 use std::io::{self, IsTerminal as _};
 
@@ -9,7 +9,7 @@ use tracing_subscriber::EnvFilter;
 
 use crate::report;
 
-/// Logs go to standard error, warnings and worse unless `GHOST_LOG` says otherwise.
+/// Starts logging to standard error, at level `warn` unless `GHOST_LOG` says otherwise.
 pub fn begin() {
     let spec = std::env::var_os("GHOST_LOG").filter(|spec| !spec.is_empty()).unwrap_or_else(|| "warn".into());
     let spec = spec.to_string_lossy();
@@ -24,7 +24,7 @@ pub fn begin() {
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(io::stderr)
-        // It would tell of a line that could not be written by `eprintln!`, which panics where that cannot be written either.
+        // By default a line that cannot be written is reported with `eprintln!`, which panics if that fails, too.
         .log_internal_errors(false)
         .with_target(false)
         .with_ansi(io::stderr().is_terminal())

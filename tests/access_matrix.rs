@@ -1,7 +1,8 @@
-//! The matrix archetype x tool of every world that ships (issue 2, 3): a change of what some agent may use shows up in a
-//! file of this repository, never by surprise. `UPDATE_SNAPSHOTS=1 cargo test --test access_matrix` writes them anew.
+//! Snapshots of the tool access of every shipped world: which archetype may use which tool. A change of access
+//! changes a file of this repository. `UPDATE_SNAPSHOTS=1 cargo test --test access_matrix` writes the snapshots
+//! again.
 
-// A black-box test has nothing to recover to: what goes wrong is told by the panic that fails it.
+// A failure in a test is a panic with a message.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +15,7 @@ use ghost_testkit::blackbox::{Deadline, TestEnvironment};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
-/// The names of the tools that the code has.
+/// The names of all tools in the code.
 fn registered() -> BTreeSet<String> {
     ghost_tools::builtins::all().into_iter().map(|tool| tool.spec.name).collect()
 }
@@ -23,7 +24,8 @@ fn load(dir: &Path) -> Plan {
     ghost_config::load(dir, &|_| None).unwrap_or_else(|problems| panic!("{}: {problems}", dir.display()))
 }
 
-/// Who may use what: one line a tool, one column an archetype, and one an agent that has more than its archetype.
+/// The matrix: one row for each tool, one column for each archetype and for each agent with other tools than its
+/// archetype.
 fn matrix(plan: &Plan) -> String {
     let mut columns: BTreeMap<String, _> = plan.archetype_access.clone();
     for agent in &plan.agents {
@@ -75,7 +77,7 @@ fn every_tool_of_the_code_is_in_the_catalogue() {
     }
 }
 
-/// The table of the catalogue as the documents have it (ACC-14).
+/// The catalogue of tools as a table in Markdown (ACC-14).
 fn catalogue() -> String {
     let code = registered();
     let mut text = "| name | | section | profiles | also | |\n|---|---|---|---|---|---|\n".to_owned();
@@ -107,7 +109,7 @@ fn catalogue() -> String {
 
 // covers: ACC-14
 #[test]
-fn the_documents_have_the_catalogue_as_it_is() {
+fn the_documents_contain_the_current_catalogue() {
     const BEGIN: &str = "cargo test --test access_matrix` -->\n";
     let file = Path::new(ROOT).join("docs/tools.md");
     let document = std::fs::read_to_string(&file).unwrap();
@@ -123,7 +125,7 @@ fn the_documents_have_the_catalogue_as_it_is() {
 
 // covers: ACC-01, WORLD-03
 #[test]
-fn the_matrix_of_every_shipped_world() {
+fn the_matrix_of_every_shipped_world_matches_its_snapshot() {
     let mut worlds = 0;
     for entry in std::fs::read_dir(Path::new(ROOT).join("worlds")).unwrap() {
         let dir = entry.unwrap().path();
@@ -136,17 +138,17 @@ fn the_matrix_of_every_shipped_world() {
 }
 
 #[test]
-fn the_matrix_of_a_world_from_init() {
+fn the_matrix_of_a_world_from_init_matches_its_snapshot() {
     let test_env = TestEnvironment::new(env!("CARGO_BIN_EXE_ghostd"));
     let dir = test_env.join("first");
     test_env.ghostd(&["init", dir.to_str().unwrap()]).ok();
     compare("init", &matrix(&load(&dir)));
 }
 
-/// ACC-12: who has what in the six-role world.
+/// The roles of the newsroom have the tools that ACC-12 demands.
 // covers: ACC-12, CONF-16, TEST-01, WORLD-16
 #[test]
-fn the_newsroom_has_the_roles_of_the_catalogue() {
+fn the_newsroom_roles_have_the_demanded_tools() {
     let plan = load(&Path::new(ROOT).join("worlds/newsroom"));
     let six = ["chora", "mux", "praxis", "primus", "subrosa", "thaum"];
     let map: [(&str, &[&str]); 9] = [
@@ -172,10 +174,10 @@ fn the_newsroom_has_the_roles_of_the_catalogue() {
     }
 }
 
-/// What the matrix says is what a running daemon hands out.
+/// A running daemon gives each agent the tools of the matrix.
 // covers: ACC-11, CONF-02, TASK-05
 #[test]
-fn a_running_newsroom_gives_what_the_matrix_says() {
+fn a_running_newsroom_gives_the_tools_of_the_matrix() {
     let newsroom = Path::new(ROOT).join("worlds/newsroom");
     let plan = load(&newsroom);
     let mut test_env = TestEnvironment::new(env!("CARGO_BIN_EXE_ghostd"));
@@ -189,18 +191,20 @@ fn a_running_newsroom_gives_what_the_matrix_says() {
             tools.as_array().unwrap().iter().map(|tool| tool["name"].as_str().unwrap()).collect();
         let mut expected: BTreeSet<&str> =
             code.iter().map(String::as_str).filter(|name| agent.access.can_access(name)).collect();
-        // These exist only in a turn that comes from a conversation with someone outside (CONF-03).
+        // These tools exist only in a turn that belongs to a conversation with the outside (CONF-03).
         expected.retain(|name| *name != "message" && !name.trim_start_matches("syscall.").starts_with("channel."));
         if plan.owner_may_update_tasks && agent.access.may_update_own_tasks() {
-            // For one's own tasks (TASK-05); the tool itself refuses the rest. A denial or a profile takes it away.
+            // Every agent has it for its own tasks (TASK-05), unless a denial or a profile removes it.
             expected.insert("syscall.task.update");
         }
         assert_eq!(given, expected, "{}", agent.agent_id);
-        // Which rule decided is in the log and at the agent (CONF-02).
+        // The log and the agent's details say which rule decided (CONF-02).
         let mode = agent.access.mode().as_str();
         assert_eq!(test_env.json(&["agent", "get", agent.agent_id.as_str()])["access"], mode);
-        let said = |line: &str| line.contains("tool access") && line.contains(&format!("agent_id={} ", agent.agent_id));
-        let (_, line) = daemon.err.find(0, Deadline::seconds(10), said).expect("the log says which rule decides");
+        let is_access_line =
+            |line: &str| line.contains("tool access") && line.contains(&format!("agent_id={} ", agent.agent_id));
+        let (_, line) =
+            daemon.err.find(0, Deadline::seconds(10), is_access_line).expect("the log says which rule decides");
         assert!(line.contains(&format!("access=\"{mode}\"")), "{line}");
     }
     daemon.kill();

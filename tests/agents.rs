@@ -1,7 +1,7 @@
-//! Agents whose place in the world's files changes while there is work for them: acknowledged mail and half-done turns wait for
-//! as long as the files have no place for their agent, and are worked off when it has one again.
+//! Agents that the world's files no longer allow to run while they have work. Their acknowledged mail and open
+//! turns wait, and continue when the files allow the agent again.
 
-// A black-box test has nothing to recover to: what goes wrong is told by the panic that fails it.
+// A failure in a test is a panic with a message.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use ghost_testkit::blackbox::{Daemon, Deadline, TestEnvironment, WorldDir};
@@ -31,7 +31,7 @@ rules:
 otherwise: [{ say: "Here is {{ agent_id }}." }]
 "#;
 
-/// A world at work, and its files.
+/// A running world and its files.
 struct Places {
     test_env: TestEnvironment,
     world: WorldDir,
@@ -50,7 +50,7 @@ impl Places {
         places
     }
 
-    /// The archetype as it was at first.
+    /// Writes the archetype in its first form.
     fn quiet(&self) {
         self.world.archetype("quiet", "## Tool Access\nprivilege_groups: communicator\n- workspace.read\n");
     }
@@ -63,7 +63,7 @@ impl Places {
         self.daemon.take().unwrap().kill();
     }
 
-    /// Reloads; gives the actions with subjects, and details.
+    /// Reloads. Returns the rows of the plan: action with subject, and details.
     fn reload(&self, args: &[&str]) -> Vec<(String, String)> {
         let done = self.test_env.json(&[&["reload"], args].concat());
         let text = |change: &Value, field: &str| change[field].as_str().unwrap().to_owned();
@@ -71,7 +71,7 @@ impl Places {
         done["changes"].as_array().unwrap().iter().map(line).collect()
     }
 
-    /// Expects the plan of the reload to name the agent so, first only planned and then done.
+    /// Asserts that the plan has this row for the agent, in a dry run and in the reload itself.
     fn reload_says(&self, subject: &str, detail: &str) {
         for args in [&["--dry-run"][..], &[]] {
             let plan = self.reload(args);
@@ -91,7 +91,7 @@ impl Places {
         self.test_env.ctl(&["send", agent, "important mail"]).ok();
     }
 
-    /// Expects the agent to have failed with these words, and to leave alone the mail that it is sent.
+    /// Asserts that the agent has failed with these words and takes no mail.
     fn waits(&self, agent: &str, words: &[&str]) {
         let failed = Deadline::seconds(60).until("the agent to fail", || {
             let agent = self.agent(agent);
@@ -104,7 +104,7 @@ impl Places {
         for word in words {
             assert!(failed["status_reason"].as_str().unwrap().contains(word), "{word}: {failed}");
         }
-        // No start helps, and it says what does; nor does anyone wait for an answer in vain.
+        // A start is refused with the remedy, and an ask is refused at once.
         self.test_env.ctl(&["agent", "start", agent]).exits(7).says(words);
         self.test_env.ctl(&["ask", agent, "are you there?"]).exits(7).says(words);
         assert_eq!(self.agent(agent)["inbox_pending"].as_u64().unwrap(), before + 1);
@@ -117,7 +117,7 @@ impl Places {
         }
     }
 
-    /// Expects the agent to work off all its mail.
+    /// Asserts that the agent deals with all its mail.
     fn works_off(&self, agent: &str) {
         Deadline::seconds(60).until("the mail to be worked off", || {
             let agent = self.agent(agent);
@@ -131,7 +131,7 @@ impl Places {
 }
 
 #[test]
-fn an_agent_that_the_file_names_no_longer_is_not_started_and_loses_nothing() {
+fn an_agent_that_the_file_no_longer_names_is_not_started_and_loses_nothing() {
     let mut places = Places::new();
     places.test_env.ctl(&["send", "c", "take your time"]).ok();
     let turn = Deadline::seconds(60)
@@ -148,7 +148,7 @@ fn an_agent_that_the_file_names_no_longer_is_not_started_and_loses_nothing() {
         let refused = places.test_env.ctl(&["agent", "start", "c"]);
         let words = ["the world file does not name `c`", "name it in the world file again"];
         refused.exits(7).says(&words);
-        // It is the same refusal whatever is wanted of it, and no start is named that would be refused.
+        // Every order gets the same refusal, and no hint names a start that would be refused.
         let call = ["tool", "call", "c", "syscall.task.list", "{}"];
         for args in [
             &["agent", "prompt", "c"][..],
@@ -165,19 +165,19 @@ fn an_agent_that_the_file_names_no_longer_is_not_started_and_loses_nothing() {
         assert!(places.agent("c")["cannot_run"].as_str().unwrap().contains(words[1]));
         let kept = places.turns("c");
         assert_eq!((kept.len(), &kept[0]["turn_id"], &kept[0]["status"]), (1, &turn["turn_id"], &json!("open")));
-        // The same after a death of the daemon and a start without c.
+        // The same after a kill and a start without c.
         places.kill();
         places.up();
     }
     places.world.config(WORLD);
-    places.reload_says("start agent:c", "named again");
+    places.reload_says("start agent:c", "in the world file again");
     places.test_env.ctl(&["turn", "cancel", turn["turn_id"].as_str().unwrap()]).ok();
     places.works_off("c");
 }
 
 // covers: MSG-10
 #[test]
-fn an_agent_whose_archetype_is_taken_away_fails_with_its_mail_waiting_and_goes_on_when_it_is_back() {
+fn an_agent_without_archetype_fails_and_its_mail_waits_until_the_archetype_is_back() {
     let mut places = Places::new();
     places.test_env.ctl(&["agent", "create", "quiet", "--id", "n1"]).ok();
     places.test_env.ctl(&["ask", "n1", "are you there?"]).ok();
@@ -196,7 +196,7 @@ fn an_agent_whose_archetype_is_taken_away_fails_with_its_mail_waiting_and_goes_o
 }
 
 #[test]
-fn an_agent_goes_on_with_what_a_narrowed_archetype_has_of_its_overrides() {
+fn an_agent_keeps_the_overrides_that_a_narrowed_archetype_still_allows() {
     let mut places = Places::new();
     let create = json!({
         "archetype": "quiet", "agent_id": "n2",
@@ -223,7 +223,7 @@ fn an_agent_goes_on_with_what_a_narrowed_archetype_has_of_its_overrides() {
 
 // covers: WORLD-07
 #[test]
-fn an_agent_that_its_archetype_forbids_to_run_takes_no_mail_until_that_is_mended() {
+fn an_agent_with_a_broken_archetype_takes_no_mail_until_it_is_repaired() {
     let mut places = Places::new();
     places.test_env.ctl(&["ask", "a", "are you there?"]).ok();
     places.world.archetype("worker", "## Toolbox\nsource: toolbox/nowhere/toolbox.yaml\n- dig\n");
@@ -233,7 +233,7 @@ fn an_agent_that_its_archetype_forbids_to_run_takes_no_mail_until_that_is_mended
     places.kill();
     places.up();
     places.waits("a", &words);
-    // One that someone stops meanwhile is stopped.
+    // An agent that is stopped in the meantime stays stopped.
     places.test_env.ctl(&["agent", "stop", "c"]).ok();
     places.world.archetype("worker", "");
     places.reload_says("start agent:a", "can run again");
@@ -242,24 +242,24 @@ fn an_agent_that_its_archetype_forbids_to_run_takes_no_mail_until_that_is_mended
 }
 
 #[test]
-fn what_a_deleted_agent_leaves_is_told_and_its_successor_does_it() {
+fn the_work_of_a_deleted_agent_is_reported_and_its_successor_does_it() {
     let places = Places::new();
     places.test_env.ctl(&["pause"]).ok();
     places.send("c");
     places.test_env.ctl(&["task", "create", "--owner", "c", "--title", "Count them"]).ok();
     let gone = places.test_env.json(&["agent", "delete", "c"]);
     assert_eq!((&gone["mail_dropped"], &gone["tasks_left"]), (&json!(2), &json!(1)), "{gone}");
-    // Its id is the file's, which brings it back; one that is there is used, or left alone.
+    // The file names the id, so a reload creates the agent again. An existing agent is used or left alone.
     for (id, status, words) in [
         ("c", "deleted", ["`c`, which was deleted", "reload the world to have that agent back"]),
-        ("a", "running", ["already; it is running", "use it as it is, or choose another id: that agent is the world"]),
+        ("a", "running", ["already; it is running", "use it as it is, or choose another id: the world file names"]),
     ] {
         let refused = places.test_env.ctl(&["--json", "agent", "create", "worker", "--id", id]);
         refused.exits(7).says(&words);
         let refusal: Value = serde_json::from_str(&refused.err).unwrap();
         assert_eq!(refusal["details"], json!({ "agent_id": id, "status": status, "archetype": "worker" }));
     }
-    // Whoever has more for it is told what became of it, and how it comes back.
+    // A sender gets a refusal that says that it was deleted, and how to create it again.
     for args in [&["agent", "start", "c"][..], &["agent", "prompt", "c"], &["ask", "c", "?"], &["tool", "list", "c"]] {
         places.test_env.ctl(args).exits(3).says(&["`c` any more: it was deleted", "with `ghostctl reload`"]);
     }
@@ -274,10 +274,10 @@ fn what_a_deleted_agent_leaves_is_told_and_its_successor_does_it() {
 }
 
 #[test]
-fn a_file_that_takes_an_agent_over_says_what_that_gives_it() {
+fn a_file_that_takes_over_an_agent_shows_what_changes() {
     let places = Places::new();
     places.test_env.ctl(&["agent", "create", "quiet", "--id", "lim"]).ok();
-    // Again, and it is there; as another, and it says what is there.
+    // The same request again finds the agent; a request for another one says which exists.
     let again = places.test_env.json(&["agent", "create", "quiet", "--id", "lim"]);
     assert_eq!((&again["changed"], &again["status"]), (&json!(false), &json!("running")));
     places.test_env.ctl(&["agent", "create", "worker", "--id", "lim"]).exits(7).says(&["already; it is running"]);

@@ -1,7 +1,7 @@
-//! Chat channels as a user meets them (issue 3, 1): every command, what it refuses, posts over kill -9, and a moderated
-//! debate from its question to its summary.
+//! Chat channels from a user's point of view: every command and its refusals, posts over kill -9, and a moderated
+//! debate from the question to the summary.
 
-// A black-box test has nothing to recover to: what goes wrong is told by the panic that fails it.
+// A failure in a test is a panic with a message.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::collections::BTreeMap;
@@ -19,8 +19,8 @@ use tonic::transport::Endpoint;
 
 const OPENMIC: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/worlds/openmic");
 
-/// A house with a world of three agents that end every turn at once, and their model server.
-fn rooms(
+/// An environment with a world of three agents, which end every turn at once, and their model server.
+fn chat_world(
     answer: impl Fn(&FakeRequest, u64) -> FakeAnswer + Send + Sync + 'static,
 ) -> (TestEnvironment, PathBuf, ModelServer) {
     let server = ModelServer::start(answer);
@@ -50,8 +50,8 @@ fn turns_of(test_env: &TestEnvironment, agent: &str) -> Vec<Value> {
 
 // covers: CHAT-01, CHAT-14, TEST-11
 #[test]
-fn every_command_does_what_it_says_and_shows_it() {
-    let (test_env, world, _server) = rooms(silent);
+fn every_command_has_its_effect_and_shows_it() {
+    let (test_env, world, _server) = chat_world(silent);
     let daemon = test_env.up(&world, &[]);
     let created =
         test_env.json(&["chat", "create", "plan", "--members", "cyd,ada,cyd", "--as", "bob", "--topic", "May"]);
@@ -62,7 +62,7 @@ fn every_command_does_what_it_says_and_shows_it() {
         test_env.json(&["chat", "create", "panel", "--members", "ada,cyd", "--gated", "--skip-creator", "--as", "bob"]);
     assert_eq!((&panel["members"], &panel["advisory"]), (&json!(["ada", "cyd"]), &Value::Null));
 
-    // The stream is there before the first post, and shows both kinds of channel.
+    // The stream begins before the first post, and shows gated and ungated channels.
     let watch = test_env.ctl_in_background(&["--json", "chat", "watch", "panel", "--after", "0"]);
     let posted = test_env.json(&["chat", "send", "panel", "@ada, the floor is yours", "--as", "bob"]);
     assert_eq!((&posted["seq"], &posted["from"]), (&json!(1), &json!("bob")));
@@ -104,7 +104,7 @@ fn every_command_does_what_it_says_and_shows_it() {
     assert_eq!(seqs(&test_env.json(&["chat", "history", "panel", "--after", "1"])), [2, 3]);
     assert_eq!(seqs(&test_env.json(&["chat", "history", "panel", "--after", "1", "--limit", "1"])), [2]);
     assert_eq!(seqs(&test_env.json(&["chat", "history", "panel", "--after", "3"])), [] as [i64; 0]);
-    // Everyone is a mention like any other; a package, an address and code are none.
+    // `everyone` counts as one mention; package names, addresses and code are no mentions.
     let everyone = test_env.json(&["chat", "send", "panel", "@ada and @all: see `@nobody`, @types/node, a@b.example"]);
     assert_eq!(everyone["mentions"], json!(["all", "ada"]));
     assert_eq!(test_env.json(&["chat", "history", "panel", "--after", "3"])[0]["mentions"], json!(["all", "ada"]));
@@ -115,16 +115,16 @@ fn every_command_does_what_it_says_and_shows_it() {
     assert!(table.ok().out.contains("@cyd come to the end"), "{}", table.out);
     let kinds: Vec<Value> = test_env.ctl(&["--json", "events", "--kind", "chat.*"]).json_lines();
     let count = |kind: &str| kinds.iter().filter(|event| event["kind"] == kind).count();
-    let told = ["chat.created", "chat.message", "chat.member_added", "chat.member_removed"].map(count);
-    assert_eq!(told, [2, 5, 1, 1], "CHAT-14");
+    let counts = ["chat.created", "chat.message", "chat.member_added", "chat.member_removed"].map(count);
+    assert_eq!(counts, [2, 5, 1, 1], "CHAT-14");
     assert!(kinds.iter().all(|event| event["channel"].is_string()));
     daemon.stop();
 }
 
 // covers: CHAT-04
 #[test]
-fn a_post_that_the_gate_holds_is_told_as_held_and_not_as_delivered_to_nobody() {
-    let (test_env, world, _server) = rooms(silent);
+fn a_gated_post_is_reported_as_held() {
+    let (test_env, world, _server) = chat_world(silent);
     let daemon = test_env.up(&world, &[]);
     test_env.json(&["chat", "create", "panel", "--members", "ada,cyd", "--gated"]);
     test_env.json(&["chat", "create", "plan", "--members", "ada,cyd"]);
@@ -134,15 +134,15 @@ fn a_post_that_the_gate_holds_is_told_as_held_and_not_as_delivered_to_nobody() {
     };
     assert_eq!(sent(&["panel", "@ada a question"]), (json!(true), json!(0), json!(0)));
     assert_eq!(sent(&["panel", "@ada a question", "--deliver"]), (json!(false), json!(2), json!(2)));
-    assert_eq!(sent(&["plan", "a word"]).0, json!(false), "what nobody is called by is not held");
-    let told = test_env.ctl(&["chat", "send", "panel", "@ada another"]);
-    assert!(told.ok().out.contains("gated") && !told.out.contains("delivered to"), "{}", told.out);
+    assert_eq!(sent(&["plan", "a word"]).0, json!(false), "a post without mentions is not held");
+    let output = test_env.ctl(&["chat", "send", "panel", "@ada another"]);
+    assert!(output.ok().out.contains("gated") && !output.out.contains("delivered to"), "{}", output.out);
     daemon.stop();
 }
 
 #[test]
-fn what_is_refused_says_why_and_changes_nothing() {
-    let (test_env, world, _server) = rooms(silent);
+fn a_refused_command_gives_the_reason_and_changes_nothing() {
+    let (test_env, world, _server) = chat_world(silent);
     let daemon = test_env.up(&world, &[]);
     test_env.json(&["chat", "create", "plan", "--members", "ada", "--gated", "--as", "bob"]);
     test_env.json(&["chat", "send", "plan", "one"]);
@@ -182,7 +182,7 @@ fn what_is_refused_says_why_and_changes_nothing() {
     assert_eq!(ahead["code"], "cursor_ahead");
     assert_eq!(seqs(&test_env.json(&["chat", "history", "plan"])), [1]);
     assert_eq!(test_env.json(&["chat", "list"]).as_array().unwrap().len(), 1);
-    // Someone mentioned who is no member is told beside the answer, and the post stands.
+    // A mention of a non-member is reported in the answer, and the post is stored.
     let posted = test_env.json(&["chat", "send", "plan", "@cyd mail@nobody.example", "--as", "bob"]);
     assert_eq!(posted["skipped"].as_array().unwrap().len(), 1);
     assert_eq!(
@@ -193,8 +193,8 @@ fn what_is_refused_says_why_and_changes_nothing() {
 }
 
 #[test]
-fn a_foreign_client_that_repeats_a_post_gets_the_first_answer() {
-    let (test_env, world, _server) = rooms(silent);
+fn a_repeated_post_gets_the_first_answer() {
+    let (test_env, world, _server) = chat_world(silent);
     let daemon = test_env.up(&world, &[]);
     test_env.json(&["chat", "create", "plan", "--members", "ada,bob"]);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
@@ -230,7 +230,7 @@ fn a_foreign_client_that_repeats_a_post_gets_the_first_answer() {
 fn ten_posts_to_a_busy_agent_are_one_turn() {
     let (open, gate): (_, Receiver<()>) = sync_channel(1);
     let gate = Mutex::new(gate);
-    let (test_env, world, server) = rooms(move |_, number| {
+    let (test_env, world, server) = chat_world(move |_, number| {
         if number == 1 {
             gate.lock().unwrap().recv().unwrap();
         }
@@ -251,10 +251,10 @@ fn ten_posts_to_a_busy_agent_are_one_turn() {
     daemon.stop();
 }
 
-/// Digests that each agent was shown, with the posts in them.
+/// Digests that each agent got, with the posts in them.
 type Shown = BTreeMap<String, BTreeMap<String, Vec<i64>>>;
 
-/// The posts that a digest shows, by their heads.
+/// Sequence numbers of the posts in a digest.
 fn shown(digest: &str) -> Vec<i64> {
     let heads = digest.lines().filter_map(|line| line.strip_prefix('#'));
     heads.map(|head| head.split(' ').next().unwrap().parse().unwrap()).collect()
@@ -262,13 +262,13 @@ fn shown(digest: &str) -> Vec<i64> {
 
 // covers: CHAT-12
 #[test]
-fn kill_9_between_posts_loses_nothing_and_shows_nothing_twice() {
+fn a_kill_between_posts_loses_none_and_shows_none_twice() {
     const ROUNDS: usize = 6;
     const POSTS: usize = 4;
-    // What each agent was shown: the digests of a turn are the same however often its question is asked.
+    // The digests of each agent. A turn shows the same digest whenever its model is asked.
     let seen: Arc<Mutex<Shown>> = Arc::default();
     let log = Arc::clone(&seen);
-    let (test_env, world, _server) = rooms(move |request, _| {
+    let (test_env, world, _server) = chat_world(move |request, _| {
         for mail in mail_of(request).into_iter().filter(|mail| mail.kind == "chat") {
             let posts = shown(&mail.body);
             log.lock().unwrap().entry(agent_of(request)).or_default().insert(mail.body, posts);
@@ -283,7 +283,7 @@ fn kill_9_between_posts_loses_nothing_and_shows_nothing_twice() {
             let text = format!("@{} post {round}.{post}", ["bob", "all"][post % 2]);
             clients.push(test_env.ctl_in_background(&["--world", "rooms", "chat", "send", "plan", &text]));
         }
-        // It dies with some of them accepted, some under way and some not yet sent.
+        // The kill happens while some posts are accepted, some in progress and some not sent.
         clients[round * POSTS + round % POSTS].wait();
         daemon.kill();
         daemon = test_env.up(&world, &[]);
@@ -292,7 +292,7 @@ fn kill_9_between_posts_loses_nothing_and_shows_nothing_twice() {
         assert_eq!(client.wait(), 0, "{}", client.err.text());
     }
     test_env.wait_until_quiet(Deadline::seconds(60));
-    // What did not wake comes with whatever wakes next.
+    // Posts that did not wake an agent come with the next wake-up.
     for agent in ["ada", "bob", "cyd"] {
         test_env.json(&["send", agent, "the end"]);
     }
@@ -329,7 +329,7 @@ fn an_open_mic_debates_a_question_and_gated_posts_start_no_turn() {
     let speakers: Vec<&str> = posts.as_array().unwrap().iter().map(|post| post["from"].as_str().unwrap()).collect();
     let round = ["ada", "bruno", "chen", "dina", "emil"];
     assert_eq!(speakers, [&["moderator"][..], &round, &round, &["moderator"]].concat());
-    // The second round answers what was read, and the summary is made of what was said.
+    // The second round answers the first, and the summary is made of the posts.
     assert_eq!(posts[6]["reply_to"], 6);
     assert!(posts[6]["content"].as_str().unwrap().starts_with("emil, "), "{}", posts[6]);
     let summary = posts[11]["content"].as_str().unwrap();
@@ -337,17 +337,17 @@ fn an_open_mic_debates_a_question_and_gated_posts_start_no_turn() {
         assert!(summary.contains(&format!("- {speaker} holds: ")), "{summary}");
     }
     assert!(summary.contains("Should the library stay open at night?") && reply.contains("- ada holds: "));
-    // What each says takes up words of the question, and the counts are of what was said.
+    // Each post uses words of the question, and the counts match the posts.
     for post in &posts.as_array().unwrap()[1..6] {
-        let said = post["content"].as_str().unwrap();
-        assert!(said.contains("library") && (said.contains("night") || said.contains("open")), "{said}");
+        let content = post["content"].as_str().unwrap();
+        assert!(content.contains("library") && (content.contains("night") || content.contains("open")), "{content}");
     }
     let stands = |word: &str| {
         let posts = &posts.as_array().unwrap()[1..6];
         posts.iter().filter(|post| post["content"].as_str().unwrap().starts_with(word)).count()
     };
-    let told = format!("{} for, {} against and {} undecided", stands("For"), stands("Against"), stands("Undecided"));
-    assert!(posts[10]["content"].as_str().unwrap().ends_with(&format!("So far I hear {told}.")), "{}", posts[10]);
+    let counts = format!("{} for, {} against and {} undecided", stands("For"), stands("Against"), stands("Undecided"));
+    assert!(posts[10]["content"].as_str().unwrap().ends_with(&format!("So far I hear {counts}.")), "{}", posts[10]);
     assert!(summary.starts_with("Summary of 10 posts by 5 speakers"), "{summary}");
     assert_eq!(summary.lines().filter(|line| line.contains("and to ")).count(), 5, "{summary}");
     test_env.wait_until_quiet(Deadline::seconds(30));
@@ -355,11 +355,11 @@ fn an_open_mic_debates_a_question_and_gated_posts_start_no_turn() {
     let turns = turns.as_array().unwrap();
     assert_eq!(turns.len(), 11, "the moderator's, and two of each speaker's that it asked for");
     assert!(turns.iter().all(|turn| turn["status"] == "finished"), "{turns:#?}");
-    // What was posted is seen by whoever watches.
+    // A watcher sees the posts.
     let watch = test_env.ctl_in_background(&["--json", "chat", "watch", &name, "--after", "10"]);
     watch.wait_for_line("the summary", Deadline::seconds(30), |line| line.contains("Summary of"));
     drop(watch);
-    // Mail that is no question is read, and starts no debate.
+    // Mail that is no question starts no debate.
     test_env.json(&["task", "create", "Tidy the room", "--owner", "moderator"]);
     let note = json!({ "to": "moderator", "content": "Was that a question? I think so." }).to_string();
     test_env.json(&["tool", "call", "ada", "syscall.message.send", &note]);
@@ -368,7 +368,7 @@ fn an_open_mic_debates_a_question_and_gated_posts_start_no_turn() {
     assert!(read[..read.len() - 1].iter().all(|turn| turn["calls"] == 0 && turn["status"] == "finished"), "{read:#?}");
     assert_eq!(test_env.json(&["chat", "list"]).as_array().unwrap().len(), 1);
     assert_eq!(test_env.json(&["chat", "list"])[0]["last_seq"], 12);
-    // The same question again goes on in the channel that is there; killed in the middle, it comes to its end.
+    // The same question continues in the existing channel. It finishes even after a kill.
     test_env.json(&["send", "moderator", "Should the library stay open at night?"]);
     let watch = test_env.ctl_in_background(&["--json", "--timeout", "60s", "chat", "watch", &name, "--after", "12"]);
     watch.wait_for_line("a third speaker", Deadline::seconds(60), |line| line.contains("\"seq\":16"));
@@ -386,8 +386,8 @@ fn an_open_mic_debates_a_question_and_gated_posts_start_no_turn() {
 }
 
 #[test]
-fn what_is_watched_is_what_is_read_back() {
-    let (test_env, world, _server) = rooms(silent);
+fn a_watcher_sees_the_same_posts_as_a_reader() {
+    let (test_env, world, _server) = chat_world(silent);
     let daemon = test_env.up(&world, &[]);
     test_env.json(&["chat", "create", "panel", "--members", "ada,cyd", "--gated"]);
     let watch = test_env.ctl_in_background(&["--json", "chat", "watch", "panel", "--after", "0"]);

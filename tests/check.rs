@@ -1,7 +1,7 @@
-//! `ghostd check` tells everything that is wrong with a world at once, whatever else is wrong with it, and `ghostd up` and
-//! `ghostctl reload` tell the same when they refuse.
+//! `ghostd check` reports all problems of a world at once. `ghostd up` and `ghostctl reload` report the same
+//! problems when they refuse.
 
-// A black-box test has nothing to recover to: what goes wrong is told by the panic that fails it.
+// A failure in a test is a panic with a message.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use ghost_testkit::blackbox::{Deadline, TestEnvironment, WorldDir};
@@ -31,8 +31,8 @@ fn test_env() -> (TestEnvironment, WorldDir) {
     (test_env, world)
 }
 
-/// What `check --json` says: file, line, severity and message with the hint, in its order.
-fn told(test_env: &TestEnvironment, world: &WorldDir) -> Vec<String> {
+/// The output of `check --json`: file, line, severity, and message with hint, in its order.
+fn reported(test_env: &TestEnvironment, world: &WorldDir) -> Vec<String> {
     let ran = test_env.ghostd(&["check", "--json", world.path().to_str().unwrap()]);
     let problems: Vec<Value> = serde_json::from_str(&ran.out).unwrap();
     let text = |problem: &Value, key: &str| problem[key].as_str().unwrap_or_default().to_owned();
@@ -47,7 +47,7 @@ fn told(test_env: &TestEnvironment, world: &WorldDir) -> Vec<String> {
     problems.iter().map(line).collect()
 }
 
-/// Every one is told, and nothing else, in this order.
+/// Asserts that exactly these problems were found, in this order.
 fn exactly(found: &[String], expected: &[&str]) {
     assert_eq!(found.len(), expected.len(), "{found:#?}");
     for (found, expected) in found.iter().zip(expected) {
@@ -56,15 +56,15 @@ fn exactly(found: &[String], expected: &[&str]) {
     }
 }
 
-/// Each of these was a world whose denials, or whose turns, came to nothing without a word.
+/// Without these checks, each of these mistakes would silently remove denials or stop turns.
 #[test]
-fn what_is_nearly_right_is_told_by_check_start_and_reload() {
+fn near_misses_are_reported_by_check_start_and_reload() {
     let (test_env, world) = test_env();
     let priced = "default_model: clerk }\nbudgets: { world: { usd: 5 } }\n";
     let local = "local: { kind: openai, base_url: 'http://127.0.0.1:9' }";
     let llm = "default_model: clerk, providers: { LOCAL } }\nbudgets: { world: { usd: 5 } }\n".replace("LOCAL", local);
     world.config(&WORLD.replace("default_model: clerk }\n", priced));
-    exactly(&told(&test_env, &world), &[]);
+    exactly(&reported(&test_env, &world), &[]);
     world.config(&WORLD.replace("default_model: clerk }\n", &llm));
     world.archetype(
         "clerk",
@@ -73,13 +73,13 @@ fn what_is_nearly_right_is_told_by_check_start_and_reload() {
     world.write("scripts/clerk.yaml", "otherwise: [{ say: Here. }]\n").write("law.md", "Be exact.");
     let warnings = [
         "archetype/clerk/config.md:3: warning: `local/nobody-knows` has no price, and money is limited (world)",
-        "law.md:1: warning: the file is not read: nothing has this name did you mean `laws.md`?",
+        "law.md:1: warning: the file is not read: its name is unknown did you mean `laws.md`?",
     ];
-    exactly(&told(&test_env, &world), &warnings);
+    exactly(&reported(&test_env, &world), &warnings);
     let daemon = test_env.up(world.path(), &[]);
     for words in ["the file is not read", "`local/nobody-knows` has no price"] {
-        let said = daemon.err.find(0, Deadline::seconds(10), |line| line.contains(words));
-        assert!(said.is_some(), "{words} is not in {}", daemon.err.text());
+        let logged = daemon.err.find(0, Deadline::seconds(10), |line| line.contains(words));
+        assert!(logged.is_some(), "{words} is not in {}", daemon.err.text());
     }
     let reload = test_env.json(&["reload"]);
     assert_eq!(reload["problems"].as_array().unwrap().len(), 2, "{reload}");
@@ -93,14 +93,14 @@ fn what_is_nearly_right_is_told_by_check_start_and_reload() {
 #[test]
 fn mistakes_in_one_file_hide_none_in_another() {
     let (test_env, world) = test_env();
-    exactly(&told(&test_env, &world), &[]);
+    exactly(&reported(&test_env, &world), &[]);
     world
         .config(&WORLD.replace("  - { id: ben", "  - { id: ben, nmae: Ben").replace("llm:", "limit: {}\nllm:"))
         .archetype("clerk", "## Limits\nmax_tool_rounds: many\n## Tool Access\nprofil: full\n")
         .write("laws.md", [0xff, 0xfe])
         .write("scripts/clerk.yaml", "rules:\n  - whn: {}\n    do: [{ say: '{{ mial }}' }]\nruls: []\n")
         .write("scripts/spare.yaml", "otherwise: [\n")
-        .write("scripts/lead.yaml", "otherwise:\n  - say: '{{ mail | regex_find(\"(\") }}'\n");
+        .write("scripts/lead.yaml", "otherwise: [{ say: x }]\nrules: [{ when: { mail: '(' }, do: [{ say: x }] }]\n");
     let everything = [
         "archetype/clerk/config.md:2: many",
         "archetype/clerk/config.md:4: profile",
@@ -114,27 +114,27 @@ fn mistakes_in_one_file_hide_none_in_another() {
         "world-config.yaml:5: did you mean `name`?",
         "world-config.yaml:9: did you mean `limits`?",
     ];
-    exactly(&told(&test_env, &world), &everything);
-    // A start that is refused says the same, and starts nothing.
+    exactly(&reported(&test_env, &world), &everything);
+    // A refused start reports the same and starts nothing.
     let up = test_env.ghostd(&["up", world.path().to_str().unwrap()]);
     up.exits(2).says(&["laws.md:1", "clerk.yaml:3", "lead.yaml:2", "spare.yaml:1", "world-config.yaml:5", "11 errors"]);
     assert!(!test_env.data("home").exists());
 
-    // Of a world file that is not YAML nothing more can be said; of the others everything.
+    // A world file that is no YAML hides its other problems, but not those of other files.
     world.config("agents: [\n");
     let mut rest: Vec<&str> = everything[..9].to_vec();
     rest.push("world-config.yaml:1: not YAML");
-    exactly(&told(&test_env, &world), &rest);
+    exactly(&reported(&test_env, &world), &rest);
     test_env.ghostd(&["up", world.path().to_str().unwrap()]).exits(2).says(&["clerk.yaml:3", "10 errors"]);
 }
 
 #[test]
-fn tools_that_scripts_name_are_looked_up_as_their_agents_have_them() {
+fn tools_in_scripts_are_checked_against_their_agents_tools() {
     let (test_env, world) = test_env();
     world
-        .write("scripts/clerk.yaml", "rules:\n  - when: { tool: workspace.raed }\n    do:\n      - { call: syscall.task.create }\n      - { call: workspace.wirte }\n      - { call: tool.google_search }\n      - { call: '{{ mail }}' }\notherwise:\n  - say: \"{{ results | of('workspace.lst') | length }}\"\n")
+        .write("scripts/clerk.yaml", "rules:\n  - when: { tool: workspace.raed }\n    do:\n      - { call: syscall.task.create }\n      - { call: workspace.wirte }\n      - { call: tool.google_search }\n      - { call: '{{ mail }}' }\notherwise: [{ say: x }]\n")
         .write("scripts/unused.yaml", "otherwise: [{ call: syscall.task.create }, { call: no.such.thing }]\n");
-    let found = told(&test_env, &world);
+    let found = reported(&test_env, &world);
     exactly(
         &found,
         &[
@@ -142,57 +142,56 @@ fn tools_that_scripts_name_are_looked_up_as_their_agents_have_them() {
             "scripts/clerk.yaml:4: error: `syscall.task.create` is not among the tools of ada",
             "scripts/clerk.yaml:5: did you mean `workspace.write`?",
             "scripts/clerk.yaml:6: warning: `tool.google_search` is not built yet",
-            "scripts/clerk.yaml:9: did you mean `workspace.list`?",
             "scripts/unused.yaml:1: there is no tool `no.such.thing`",
         ],
     );
-    // One who shares the script may: what the other may not is a warning.
+    // If only one of two agents with the same script lacks the tool, it is a warning.
     std::fs::remove_file(world.path().join("scripts/unused.yaml")).unwrap();
     world
         .write("scripts/clerk.yaml", "otherwise: [{ call: syscall.task.create, with: { title: x } }]\n")
         .archetype("lead", "## Tool Access\nprivilege_groups: manager\n");
     exactly(
-        &told(&test_env, &world),
+        &reported(&test_env, &world),
         &["scripts/clerk.yaml:1: warning: `syscall.task.create` is not among the tools of ada"],
     );
     test_env.up(world.path(), &[]).stop();
 }
 
 #[test]
-fn a_model_without_rules_is_told_with_the_nearest_and_who_thinks_with_it() {
+fn a_model_without_rule_file_is_reported_with_its_agents_and_a_suggestion() {
     let (test_env, world) = test_env();
     world.config(&WORLD.replace("default_model: clerk", "default_model: clrk"));
-    let found = told(&test_env, &world);
+    let found = reported(&test_env, &world);
     exactly(&found, &["scripts/clrk.yaml:0: ada would follow it did you mean the model `clerk`?"]);
     test_env.ghostd(&["up", world.path().to_str().unwrap()]).exits(2).says(&["scripts/clrk.yaml", "ada"]);
 }
 
 #[test]
-fn a_rule_for_one_agent_asks_nothing_of_the_others() {
+fn a_rule_for_one_agent_demands_no_tools_of_the_others() {
     let (test_env, world) = test_env();
     let rule = "rules:\n  - when: { agent: ben }\n    do: [{ call: syscall.task.create, with: { title: x } }]\notherwise: [{ say: Here. }]\n";
     world
         .config(&WORLD.replace("llm:", "agents_may_create: [clerk]\nllm:"))
         .write("scripts/clerk.yaml", rule)
         .archetype("lead", "## Tool Access\nprivilege_groups: manager\n");
-    exactly(&told(&test_env, &world), &[]);
-    // Whom it is for must have the tool; one of a name that nobody has may be for who is created.
+    exactly(&reported(&test_env, &world), &[]);
+    // A target of the rule must have the tool. An unknown id in the rule may be an agent that is created later.
     world.write("scripts/clerk.yaml", rule.replace("agent: ben", "agent: [a*]"));
     exactly(
-        &told(&test_env, &world),
+        &reported(&test_env, &world),
         &[
             "scripts/clerk.yaml:3: error: `syscall.task.create` is not among the tools of ada, agents created as `clerk`",
         ],
     );
     world.write("scripts/clerk.yaml", rule.replace("agent: ben", "agent: ada"));
     exactly(
-        &told(&test_env, &world),
+        &reported(&test_env, &world),
         &["scripts/clerk.yaml:3: error: `syscall.task.create` is not among the tools of ada give"],
     );
 }
 
 #[test]
-fn a_wrong_flag_is_told_as_a_flag() {
+fn a_wrong_flag_is_reported_as_a_flag() {
     let (test_env, world) = test_env();
     let path = world.path().to_str().unwrap();
     let ran = test_env.ghostd(&["up", path, "--provider", "scriptd"]);
@@ -205,14 +204,14 @@ fn a_wrong_flag_is_told_as_a_flag() {
 }
 
 #[test]
-fn a_fall_back_without_a_provider_is_told_once_and_where_it_stands() {
+fn a_fall_back_model_without_provider_is_reported_once_at_its_place() {
     let (test_env, world) = test_env();
     world.archetype(
         "clerk",
         "## Tool Access\nprivilege_groups: everyone\n## LLM\nfallback_models: nowhere/x, scripted/gone\n",
     );
     exactly(
-        &told(&test_env, &world),
+        &reported(&test_env, &world),
         &[
             "archetype/clerk/config.md:4: error: there is no provider `nowhere`",
             "scripts/gone.yaml:0: error: the rule file is missing",
@@ -226,7 +225,7 @@ fn worlds_newsroom() -> String {
 
 // covers: WORLD-02, WORLD-16
 #[test]
-fn every_shipped_world_is_without_a_doubt() {
+fn every_shipped_world_has_no_problems() {
     let test_env = TestEnvironment::new(env!("CARGO_BIN_EXE_ghostd"));
     for world in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/worlds")).unwrap() {
         let world = world.unwrap().path();
@@ -238,7 +237,7 @@ fn every_shipped_world_is_without_a_doubt() {
 
 // covers: WORLD-08
 #[test]
-fn every_mistake_is_told_at_once_with_its_line_and_nothing_is_started() {
+fn all_mistakes_are_reported_at_once_with_their_lines_and_nothing_starts() {
     let (test_env, world) = test_env();
     let path = world.path().to_str().unwrap();
     test_env.ghostd(&["check", path]).ok();
@@ -275,10 +274,10 @@ fn every_mistake_is_told_at_once_with_its_line_and_nothing_is_started() {
             assert!(problem.get(key).is_some(), "no `{key}` in {problem:#}");
         }
     }
-    // The same words when it is started, and nothing is.
+    // A refused start reports the same and starts nothing.
     test_env.ghostd(&["up", path]).exits(2).says(&["world-config.yaml:4:", "Nothing was started"]);
     assert!(!test_env.data("home").exists());
-    // What is not there has the same code whichever it is.
+    // A missing directory and a missing file have the same exit code.
     test_env.ghostd(&["check", "/nowhere/at/all"]).exits(3).says(&["/nowhere/at/all"]);
     test_env.ghostd(&["up", "/nowhere/at/all"]).exits(3).says(&["/nowhere/at/all", "Nothing was started"]);
     let world = worlds_newsroom();
@@ -294,7 +293,7 @@ fn a_world_from_init_is_checked_and_does_its_job() {
     let checked = test_env.ghostd(&["check", path]);
     checked.ok();
     assert!(checked.out.contains("0 errors, 0 warnings"), "{}{}", checked.out, checked.err);
-    // It never overwrites.
+    // `init` never overwrites.
     test_env.ghostd(&["init", path]).exits(7);
     let daemon = test_env.up(&dir, &[]);
     let line = daemon.wait_for_line("the result", Deadline::seconds(60), |line| line.starts_with("  result  "));
@@ -303,7 +302,7 @@ fn a_world_from_init_is_checked_and_does_its_job() {
     daemon.stop();
 }
 
-/// More files than one answer may read are read all the same, and it says what it is when it is asked.
+/// It reads more files than one answer may contain calls, and describes itself when asked.
 #[test]
 fn a_world_from_init_reads_many_files_and_says_what_it_is() {
     let test_env = TestEnvironment::new(env!("CARGO_BIN_EXE_ghostd"));
@@ -320,8 +319,8 @@ fn a_world_from_init_reads_many_files_and_says_what_it_is() {
     let line = daemon.wait_for_line("the result", Deadline::seconds(120), |line| line.starts_with("  result  "));
     let briefing = std::fs::read_to_string(line.trim_start_matches("  result  ")).unwrap();
     for n in 0..70 {
-        let told = format!("## file-{n}.md\n\n- It grew by {n} %.");
-        assert!(briefing.contains(&told), "{told}: {briefing}");
+        let reported = format!("## file-{n}.md\n\n- It grew by {n} %.");
+        assert!(briefing.contains(&reported), "{reported}: {briefing}");
     }
     let asked = test_env.json(&["--timeout", "60s", "ask", "lead", "What can you do?"]);
     assert!(asked["reply"].as_str().unwrap().contains("scripts/default.yaml"), "{asked}");

@@ -1,7 +1,6 @@
-//! Every form of ghostctl against a running world (issue 2, 10): what is printed for
-//! programs, the exit codes, the hints.
+//! Every command of `ghostctl` against a running world: the JSON output, the exit codes, the hints.
 
-// A black-box test has nothing to recover to: what goes wrong is told by the panic that fails it.
+// A failure in a test is a panic with a message.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::collections::BTreeSet;
@@ -43,7 +42,7 @@ budgets: { world: { tokens: 1000000 } }
 llm: { default_provider: scripted, default_model: desk, prices: { scripted/desk: { input: 1, output: 1 } } }
 ";
 
-/// A house with the world in it.
+/// An environment with the world in it.
 fn desk() -> (TestEnvironment, PathBuf) {
     let test_env = TestEnvironment::new(env!("CARGO_BIN_EXE_ghostd"));
     let world = test_env.world("desk");
@@ -62,7 +61,7 @@ fn running() -> (TestEnvironment, Daemon) {
     (test_env, daemon)
 }
 
-/// Expects an object, or every object of an array, to have all of these keys.
+/// Asserts that an object, or every object of an array, has all of these keys.
 fn has(value: &Value, keys: &[&str]) {
     for item in value.as_array().unwrap_or(&vec![value.clone()]) {
         for key in keys {
@@ -76,7 +75,7 @@ fn text<'a>(value: &'a Value, key: &str) -> &'a str {
 }
 
 #[test]
-fn the_world_is_shown_paused_resumed_reloaded_and_shut_down() {
+fn the_world_can_be_shown_paused_resumed_reloaded_and_shut_down() {
     let (test_env, mut daemon) = running();
     let status = test_env.json(&["status"]);
     let keys = ["world_id", "name", "agents_by_status", "open_turns", "inbox_total", "last_seq", "endpoints", "job"];
@@ -105,7 +104,7 @@ fn the_world_is_shown_paused_resumed_reloaded_and_shut_down() {
     has(&reloaded, &["changes", "problems"]);
     assert!(reloaded["changes"].to_string().contains("dora"), "{reloaded}");
     assert_eq!(text(&test_env.json(&["ask", "dora", "who is there"]), "reply"), "Here is dora.");
-    // A rule file that changed is named, and so are the agents that follow it.
+    // The plan names the changed rule file and the agents that follow it.
     let script = test_env.join("worlds/desk/scripts/desk.yaml");
     let rules = std::fs::read_to_string(&script).unwrap();
     std::fs::write(&script, format!("{rules}# Looked at again.\n")).unwrap();
@@ -127,15 +126,15 @@ fn the_world_is_shown_paused_resumed_reloaded_and_shut_down() {
         assert!(seen.contains(&("agent:ada", "script")) && seen.contains(&("skill:counting", "added")), "{seen:?}");
     }
     assert_eq!(test_env.json(&["reload"])["changes"].as_array().unwrap().len(), 1, "only that all stay as they are");
-    // A file with mistakes changes nothing, and every mistake is told with its line.
+    // A file with mistakes changes nothing, and every mistake is reported with its line.
     std::fs::write(&script, rules.replace("rules:", "ruls:")).unwrap();
     std::fs::write(&file, WORLD.replace("archetype: lead", "archetype: leed")).unwrap();
     let refused = test_env.ctl(&["--json", "reload"]);
     refused.exits(2);
     let refused: Value = serde_json::from_str(&refused.out).unwrap();
     assert_eq!(refused["applied"], false);
-    let told = refused["problems"].to_string();
-    assert!(told.contains("leed") && told.contains("ruls"), "{told}");
+    let reported = refused["problems"].to_string();
+    assert!(reported.contains("leed") && reported.contains("ruls"), "{reported}");
 
     let stopped = test_env.json(&["shutdown"]);
     assert_eq!(stopped["stopped"], true);
@@ -158,7 +157,7 @@ fn agents_are_listed_created_stopped_started_and_deleted() {
     test_env.wait_until_quiet(Deadline::seconds(30));
     let first = test_env.data("desk").join("workspace/agents/dan/first.md");
     assert_eq!(std::fs::read_to_string(first).unwrap(), "Forty-two.");
-    // Without a goal it waits.
+    // Without a goal the agent waits.
     let waits = test_env.json(&["agent", "create", "clerk"]);
     let id = text(&waits, "agent_id").to_owned();
     assert_eq!(test_env.json(&["turn", "list", "--agent", &id]), json!([]));
@@ -177,7 +176,7 @@ fn agents_are_listed_created_stopped_started_and_deleted() {
     assert_eq!(deleted[0]["payload"]["reason"], "no longer needed");
     test_env.ctl(&["agent", "get", "dan"]);
     let all = test_env.json(&["agent", "list", "--deleted"]);
-    // What it did is still to be read.
+    // Its records can still be read.
     let past = test_env.ctl(&["--json", "events", "--agent", "dan", "--kind", "agent.deleted"]).json_lines();
     assert_eq!(past.len(), 1);
     let dan = all.as_array().unwrap().iter().find(|agent| agent["agent_id"] == "dan").expect("a tombstone");
@@ -194,7 +193,7 @@ fn agents_are_listed_created_stopped_started_and_deleted() {
 
 // covers: CP-03, TEST-11
 #[test]
-fn tools_are_listed_briefed_and_called_as_the_agent() {
+fn tools_are_listed_described_and_called_as_the_agent() {
     let (test_env, daemon) = running();
     let tools = test_env.json(&["tool", "list", "ada"]);
     for tool in tools.as_array().unwrap() {
@@ -203,7 +202,7 @@ fn tools_are_listed_briefed_and_called_as_the_agent() {
         assert!(!text(tool, "description").contains('\n'));
     }
     assert!(tools.as_array().unwrap().iter().any(|tool| tool["name"] == "workspace.write"));
-    // For people it is a table, a tool a line.
+    // The output for people is a table with one tool in a row.
     let table = test_env.ctl(&["tool", "list", "ada"]);
     let named: Vec<&str> = table.ok().out.lines().skip(1).map(|line| line.split(' ').next().unwrap()).collect();
     let names: Vec<&str> = tools.as_array().unwrap().iter().map(|tool| text(tool, "name")).collect();
@@ -218,7 +217,7 @@ fn tools_are_listed_briefed_and_called_as_the_agent() {
     let call = test_env.json(&["tool", "call", "ada", "workspace.write", r#"{"path": "n.md", "content": "7"}"#]);
     has(&call, &["call_id", "turn_id", "agent_id", "tool", "status", "result", "duration_ms"]);
     assert_eq!(text(&call, "status"), "ok");
-    // Aliases, too; and it is in the ledger, in a turn of the operator's.
+    // Aliases work, too. The ledger has the call, in a turn of the operator.
     let read = test_env.json(&["tool", "call", "ada", "read", r#"{"path": "n.md"}"#]);
     assert_eq!((text(&read, "tool"), read["result"]["content"].as_str()), ("workspace.read", Some("7")));
     let turn = test_env.json(&["turn", "show", text(&call, "turn_id")]);
@@ -228,7 +227,7 @@ fn tools_are_listed_briefed_and_called_as_the_agent() {
     has(&ledger, &["call_id", "agent_id", "turn_id", "tool", "status", "error_code", "duration_ms"]);
     assert_eq!(test_env.json(&["ledger", "--tool", "workspace.read", "--status", "failed"]), json!([]));
 
-    // What was not granted is not there to call, whoever asks for it.
+    // A tool that was not granted cannot be called by anyone in the agent's name.
     let denied = test_env.ctl(&["--json", "tool", "call", "ben", "syscall.agent.create", r#"{"archetype": "clerk"}"#]);
     denied.exits(4);
     assert_eq!(text(&denied.error(), "code"), "access_denied");
@@ -270,7 +269,7 @@ fn messages_asks_turns_and_tasks() {
     assert_eq!((text(&answer, "status"), text(&answer, "reply")), ("answered", "Here is ada."));
     assert_eq!(test_env.ctl(&["ask", "ada", "hello"]).ok().out, "Here is ada.\n");
 
-    // A turn that takes long is seen, and cancelled.
+    // A long turn is listed and can be cancelled.
     test_env.json(&["send", "cleo", "wait a while"]);
     let open = Deadline::seconds(20).until("an open turn", || {
         let open = test_env.json(&["turn", "list", "--status", "open"]);
@@ -308,11 +307,12 @@ fn budgets_usage_dead_letters_and_events() {
     let usage = test_env.json(&["usage", "--agent", "ada", "--since", "24h"]);
     has(&usage, &["agent_id", "model", "calls", "input_tokens", "output_tokens"]);
     assert_eq!((usage.as_array().unwrap().len(), &usage[0]["calls"]), (1, &json!(1)));
-    // A budget that is spent parks the turn. Who asked gets that reason at the deadline, and work goes on when it is raised.
+    // A spent budget parks the turn. The asker gets that reason at the deadline. The work continues when the limit
+    // is raised.
     let set = test_env.json(&["budget", "set", "agent:ada", "--tokens", "1"]);
     assert_eq!((text(&set, "scope"), &set["limit_tokens"]), ("agent:ada", &json!(1)));
     let spent = test_env.ctl(&["--json", "--timeout", "500ms", "ask", "ada", "hello"]);
-    // One object on standard error, as every failure is, and the exit code of its reason.
+    // Standard error has one JSON object, and the exit code is that of the reason.
     assert_eq!(spent.exits(6).out, "");
     assert_eq!(text(&spent.error(), "code"), "timeout");
     assert!(text(&spent.error(), "error").contains("budget agent:ada is spent"), "{}", spent.err);
@@ -347,10 +347,10 @@ fn budgets_usage_dead_letters_and_events() {
     test_env.ctl(&["events", "--kind", "trun.*"]).exits(2).says(&["did you mean `turn.`?"]);
     let after = seqs[seqs.len() - 3];
     assert_eq!(test_env.ctl(&["--json", "events", "--after", &after.to_string()]).json_lines().len(), 2);
-    // Someone who follows sees what happens next.
+    // A follower sees new events.
     let follower =
         test_env.ctl_in_background(&["--json", "events", "--follow", "--after", "now", "--kind", "message.*"]);
-    // It follows from the moment at which it asked; mail is sent until that has passed.
+    // It follows from the moment of its request, so mail is sent until that moment has passed.
     Deadline::seconds(30).until("an event", || {
         test_env.json(&["send", "ben", "news"]);
         if follower.out.is_empty() { Err("none yet".into()) } else { Ok(()) }
@@ -400,7 +400,7 @@ fn every_exit_code_has_its_case_and_every_refusal_its_hint() {
 }
 
 #[test]
-fn the_beginning_of_an_id_is_enough() {
+fn an_unambiguous_beginning_of_an_id_is_enough() {
     let (test_env, daemon) = running();
     for question in ["hello", "again", "once more"] {
         test_env.json(&["ask", "ada", question]);
@@ -413,7 +413,7 @@ fn the_beginning_of_an_id_is_enough() {
         let beginning = (1..=id.len()).map(|end| &id[..end]).find(|beginning| is_one(beginning)).unwrap();
         assert_eq!(text(&test_env.json(&["turn", "show", beginning]), "turn_id"), *id, "{beginning}");
     }
-    // What several have in common is refused with those that it could be.
+    // An ambiguous beginning is refused with the candidates.
     let common = (1..).take_while(|end| ids.iter().all(|id| id[..*end] == ids[0][..*end])).last().unwrap();
     let several = test_env.ctl(&["--json", "turn", "show", &ids[0][..common]]);
     several.exits(2);
@@ -428,7 +428,7 @@ fn the_beginning_of_an_id_is_enough() {
 }
 
 #[test]
-// The completions are asked for as a shell asks for them.
+// The test requests completions as a shell does.
 #[allow(clippy::disallowed_methods)]
 fn help_completions_and_a_reader_that_goes_away() {
     let (test_env, daemon) = running();
@@ -436,7 +436,7 @@ fn help_completions_and_a_reader_that_goes_away() {
         let script = test_env.ctl(&["completions", shell]);
         assert!(script.ok().out.contains("ghostctl"), "{shell}");
     }
-    // What a shell is offered, in the way that bash asks.
+    // The completions that bash gets.
     let script = test_env.ctl(&["completions", "bash"]).out;
     let ctl = ghost_testkit::blackbox::ghostctl();
     for (words, wanted) in
@@ -451,8 +451,8 @@ fn help_completions_and_a_reader_that_goes_away() {
         for (name, value) in test_env.ctl_command::<&str>(&[]).get_envs() {
             bash.env(name, value.unwrap_or_default());
         }
-        let told = bash.args(["--norc", "-c", &ask]).output().unwrap();
-        assert_eq!(String::from_utf8_lossy(&told.stdout).trim(), wanted, "{words}");
+        let completions = bash.args(["--norc", "-c", &ask]).output().unwrap();
+        assert_eq!(String::from_utf8_lossy(&completions.stdout).trim(), wanted, "{words}");
     }
     for args in
         [["--help"].as_slice(), &["agent", "create", "--help"], &["events", "--help"], &["dead", "retry", "--help"]]
@@ -474,11 +474,11 @@ fn help_completions_and_a_reader_that_goes_away() {
 
 // covers: CP-01
 #[test]
-fn a_client_whose_daemon_died_asks_again_and_is_heard_once() {
+fn a_client_whose_daemon_died_repeats_its_request_with_one_effect() {
     let (test_env, world) = desk();
     let daemon = test_env.up(&world, &[]);
     daemon.kill();
-    // Nobody is there; the client waits, under the one request that it will repeat.
+    // No daemon runs. The client waits, with the request id that it will repeat.
     let mut client = test_env.ctl_in_background(&["--world", "desk", "--json", "send", "ada", "once only"]);
     let mut asker = test_env.ctl_in_background(&["--world", "desk", "--json", "ask", "ben", "once only"]);
     let daemon = test_env.up(&world, &[]);

@@ -1,7 +1,7 @@
-//! What ghostctl says when one mistypes: numbers below zero, filters that name nothing, options by the name that was typed,
-//! lines that are no text, and the code of what came of an answer (issue 2, 10).
+//! What `ghostctl` prints for mistyped input: negative numbers, filters that match no record, wrong option values,
+//! lines that are no text. Also the exit codes of failed answers.
 
-// A black-box test has nothing to recover to: what goes wrong is told by the panic that fails it.
+// A failure in a test is a panic with a message.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use ghost_proto::v1::agents_client::AgentsClient;
@@ -30,7 +30,7 @@ agents_may_create: [helper]
 llm: { default_provider: scripted, default_model: desk, prices: { scripted/desk: { input: 1, output: 1 } } }
 ";
 
-/// A root, a turn, a conversation that never was.
+/// Ids of a root, a turn and a conversation that do not exist.
 const NEVER: &str = "0197d2a0-0000-7000-8000-000000000000";
 
 fn running() -> (TestEnvironment, Daemon) {
@@ -42,13 +42,13 @@ fn running() -> (TestEnvironment, Daemon) {
     (test_env, daemon)
 }
 
-/// The lines of what it said, without those that every usage error has.
-fn told(ran: &Ran) -> &str {
+/// The lines of its output without those that every usage error has.
+fn error_text(ran: &Ran) -> &str {
     ran.err.split("\n\n").next().unwrap_or_default()
 }
 
 #[test]
-fn a_number_below_zero_is_told_what_it_must_be() {
+fn a_negative_number_is_refused_with_the_allowed_range() {
     let (test_env, daemon) = running();
     test_env.json(&["chat", "create", "room", "--members", "ada,ben"]);
     for (args, bound) in [
@@ -77,9 +77,9 @@ fn a_number_below_zero_is_told_what_it_must_be() {
     ] {
         let ran = test_env.ctl(args);
         ran.exits(2);
-        assert!(told(&ran).contains(bound) && !ran.err.contains("use '--"), "{args:?}: {}", ran.err);
+        assert!(error_text(&ran).contains(bound) && !ran.err.contains("use '--"), "{args:?}: {}", ran.err);
     }
-    // A text may begin with a dash, behind `--`; that tip stays.
+    // A text may begin with a dash after `--`; the tip for that stays.
     test_env.ctl(&["send", "ada", "-5 degrees"]).exits(2).says(&["use '--"]);
     daemon.stop();
 }
@@ -109,13 +109,13 @@ fn a_refusal_names_the_option_of_the_command_that_was_run() {
         (vec!["chat", "create", "A B", "--members", "ada"], "CHANNEL: `A B`"),
         (vec!["budget", "set", "wrld", "--tokens", "1"], "SCOPE: `wrld`"),
         (vec!["budget", "list", "--scope", "wrld"], "--scope: `wrld` is not a kind of scope"),
-        (vec!["events", "--kind", "nope.x"], "--kind: `nope.x` is no kind of event"),
+        (vec!["events", "--kind", "nope.x"], "--kind: `nope.x` is not an event kind"),
         (vec!["agent", "stop", "ada", "--grace", "9999d"], "--grace is 1428w3d"),
     ] {
         let ran = test_env.ctl(&args);
         ran.exits(2).says(&[named]);
     }
-    // Both the option and the setting that bounds it are named, and an article goes with its word.
+    // The message names the option and the setting that limits it.
     test_env.ctl(&job(&["--max-rounds", "999"])).says(&["1 to 15", "limits.turn_rounds_max"]);
     test_env
         .ctl(&["agent", "list", "--status", "runing"])
@@ -123,11 +123,11 @@ fn a_refusal_names_the_option_of_the_command_that_was_run() {
         .says(&["--status: `runing` is not an agent status"]);
     test_env.ctl(&["cron", "cancel", "ada/none"]).exits(3).says(&["there is no cron job `ada/none`"]);
     test_env.ctl(&["knowledge", "list", "--as", "wholly-unknown"]).exits(3).says(&["list the agents"]);
-    // For programs it is one object.
+    // With `--json` it is one object.
     let program = test_env.ctl(&[&["--json"], job(&["--session", "isolate"]).as_slice()].concat());
     assert_eq!((program.exits(2).out.as_str(), program.error()["details"]["field"].as_str()), ("", Some("session")));
     assert!(program.error()["error"].as_str().unwrap().starts_with("--session: "), "{}", program.err);
-    // What a tool takes is called what the tool calls it.
+    // The arguments of a tool have the names that the tool gives them.
     test_env.json(&["chat", "create", "room", "--members", "ada,ben"]);
     let call = test_env.ctl(&["tool", "call", "ada", "syscall.chat.history", r#"{"channel": "room", "after_seq": 9}"#]);
     call.exits(2).says(&["after_seq is 9"]);
@@ -147,7 +147,7 @@ fn refusal(status: &Status) -> Value {
 }
 
 #[test]
-fn a_filter_that_names_nothing_is_refused_and_one_that_left_records_is_not() {
+fn a_filter_for_an_unknown_record_is_refused() {
     let (test_env, daemon) = running();
     test_env.json(&["agent", "create", "helper", "--id", "dan", "--goal", "begin"]);
     test_env.wait_until_quiet(Deadline::seconds(30));
@@ -176,7 +176,7 @@ fn a_filter_that_names_nothing_is_refused_and_one_that_left_records_is_not() {
         let program = test_env.ctl(&[&["--json"], args].concat());
         assert_eq!((program.exits(3).out.as_str(), program.error()["code"].as_str()), ("", Some("not_found")));
     }
-    // What was there left records, and what is there may have none.
+    // A deleted agent has left records; an existing one may have none.
     let agents = test_env.json(&["agent", "list", "--archetype", "helper"]);
     assert_eq!(agents, json!([]));
     let gone = test_env.json(&["agent", "list", "--deleted", "--archetype", "helper"]);
@@ -186,7 +186,7 @@ fn a_filter_that_names_nothing_is_refused_and_one_that_left_records_is_not() {
     assert_eq!(test_env.json(&["turn", "list", "--root", root]), turns);
     let turn = turns[0]["turn_id"].as_str().unwrap();
     assert_eq!(test_env.json(&["ledger", "--turn", turn]), json!([]));
-    // A root whose work waits for its first turn is one, too.
+    // A root is known even if its work waits for its first turn.
     test_env.json(&["pause"]);
     let sent = test_env.json(&["send", "ada", "later"]);
     assert_eq!(test_env.json(&["turn", "list", "--root", sent["root_id"].as_str().unwrap()]), json!([]));
@@ -206,18 +206,19 @@ fn a_filter_that_names_nothing_is_refused_and_one_that_left_records_is_not() {
 }
 
 #[test]
-fn a_line_that_is_no_text_is_refused_and_not_said() {
+fn a_line_that_is_no_text_is_refused_and_not_sent() {
     let (test_env, daemon) = running();
     let (code, out, err) = test_env.ctl_piped(&["--json", "talk", "ada"], b"one\ncaf\xe9\nthree\n");
     assert_eq!(code, 2, "{err}");
     let error: Value = serde_json::from_str(&err).unwrap();
     assert_eq!(error["code"], "invalid_arguments");
-    assert_eq!(error["error"], "line 2 of standard input is not UTF-8 from its byte 4 on");
+    assert_eq!(error["error"], "line 2 of standard input is not UTF-8 from byte 4 on");
     let conversation: Value = serde_json::from_str(out.lines().next().unwrap()).unwrap();
     let shown = test_env.json(&["conversation", "show", conversation["conversation_id"].as_str().unwrap()]);
-    let said: Vec<&str> = shown["entries"].as_array().unwrap().iter().map(|e| e["content"].as_str().unwrap()).collect();
-    assert_eq!(said, ["one", "Noted."]);
-    // At once: there is not even a conversation.
+    let texts: Vec<&str> =
+        shown["entries"].as_array().unwrap().iter().map(|e| e["content"].as_str().unwrap()).collect();
+    assert_eq!(texts, ["one", "Noted."]);
+    // It is refused at once, before there is a conversation.
     let before = test_env.json(&["conversation", "list"]);
     assert_eq!(test_env.ctl_piped(&["talk", "ada"], b"\xff\n").0, 2);
     assert_eq!(test_env.json(&["conversation", "list"]), before);
@@ -225,7 +226,7 @@ fn a_line_that_is_no_text_is_refused_and_not_said() {
 }
 
 #[test]
-fn no_answer_has_the_code_of_its_reason() {
+fn a_missing_answer_has_the_exit_code_of_its_reason() {
     let (test_env, daemon) = running();
     let late = test_env.ctl(&["--json", "--timeout", "300ms", "ask", "ada", "wait a while"]);
     late.exits(6);
@@ -259,7 +260,7 @@ fn no_answer_has_the_code_of_its_reason() {
 }
 
 #[test]
-fn a_history_that_is_not_whole_says_how_to_go_on() {
+fn an_incomplete_history_says_how_to_continue() {
     let (test_env, daemon) = running();
     test_env.json(&["chat", "create", "room", "--members", "ada,ben", "--gated"]);
     for number in 1..=3 {
@@ -286,13 +287,13 @@ fn a_history_that_is_not_whole_says_how_to_go_on() {
         let ran = test_env.ctl(&[&["chat", "history", "room"], args].concat());
         assert_eq!(ran.ok().err, note, "{args:?}");
     }
-    // A program sees the sequences.
+    // The JSON output has the sequence numbers.
     assert_eq!(test_env.ctl(&["--json", "chat", "history", "room", "--limit", "2"]).ok().err, "");
     daemon.stop();
 }
 
 #[test]
-fn what_is_far_too_long_is_refused_at_once_and_in_few_words() {
+fn input_that_is_far_too_long_is_refused_at_once_with_a_short_message() {
     let (test_env, daemon) = running();
     let long = "x".repeat(100_000);
     let path = format!("unix:/{long}");
@@ -316,7 +317,7 @@ fn what_is_far_too_long_is_refused_at_once_and_in_few_words() {
         &["status", &with("nonsense")],
         &["status", &with(&"n".repeat(1_000))],
     ] {
-        // A text that is too long has one code wherever it stands; what could be nothing in any length is misspelt.
+        // A text that is too long has the same code everywhere. An id of an impossible form is a usage error.
         let code = if args.iter().any(|arg| arg.contains("archetype")) { 8 } else { 2 };
         let ran = test_env.ctl(args);
         ran.exits(code);
@@ -326,13 +327,13 @@ fn what_is_far_too_long_is_refused_at_once_and_in_few_words() {
         assert!(program.err.len() < 2_000 && program.error()["error"].is_string(), "{}", program.err.len());
     }
     test_env.ctl(&["--world", &long, "status"]).exits(3);
-    for (args, told) in [
+    for (args, expected) in [
         (&["up", "--http", "localhost:80"][..], "a numeric host"),
         (&["up", "--http", "-1"], "a numeric host"),
         (&["up", "--listen", &path], "107 bytes at most"),
         (&["up", "--listen", "unix:"], "needs a path"),
     ] {
-        test_env.ghostd(args).exits(2).says(&[told]);
+        test_env.ghostd(args).exits(2).says(&[expected]);
     }
     daemon.stop();
 }

@@ -1,7 +1,7 @@
-//! What ghostctl takes and prints whatever the command (issue 2, 10): lists as arrays, texts from standard input, and refusals
-//! in the words that were typed, with the exit code of their cause.
+//! Rules for all commands of `ghostctl`: lists are arrays, texts can come from standard input, and refusals use the
+//! typed words and have the exit code of their cause.
 
-// A black-box test has nothing to recover to: what goes wrong is told by the panic that fails it.
+// A failure in a test is a panic with a message.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use ghost_testkit::blackbox::{Daemon, Deadline, TestEnvironment};
@@ -91,14 +91,14 @@ fn every_list_is_one_array_and_every_other_command_one_object() {
 }
 
 #[test]
-fn a_text_may_come_from_standard_input_wherever_one_is_taken() {
+fn every_text_can_come_from_standard_input() {
     let (test_env, daemon) = running();
     let text = |args: &[&str], input: &str| {
         let (code, out, err) = test_env.ctl_piped(&[&["--json"], args].concat(), input.as_bytes());
         assert_eq!((code, err.as_str()), (0, ""), "{args:?}");
         serde_json::from_str::<Value>(&out).unwrap()
     };
-    // The line break at the end is the shell's and not the text's.
+    // The shell adds the final line break; it is not part of the text.
     assert_eq!(text(&["ask", "ada", "-"], "two\nlines\n")["reply"], "heard two\nlines");
     text(&["send", "ada", "-", "--subject", "S"], "by mail");
     test_env.json(&["chat", "create", "room", "--members", "ada,ben", "--gated"]);
@@ -115,12 +115,12 @@ fn a_text_may_come_from_standard_input_wherever_one_is_taken() {
     assert!(cron.to_string().contains("read it"), "{cron}");
     assert_eq!(text(&["pause", "--reason", "-"], "backup\n")["paused"], true);
     test_env.json(&["resume"]);
-    // A document is kept as it is.
+    // A document is stored unchanged.
     for (entry, args) in [("a", &["-"][..]), ("b", &["--file", "-"])] {
         let written = text(&[&["knowledge", "write", entry], args].concat(), "# Head\n");
         assert_eq!(written["content"], "# Head\n", "{args:?}");
     }
-    // One input is one text, and it has a bound.
+    // Only one text can come from standard input, and its length is limited.
     let twice = test_env.ctl_piped(&["send", "ada", "-", "--subject", "-"], b"x");
     assert!(twice.0 == 2 && twice.2.contains("`-` was given twice") && twice.2.contains("hint: "), "{}", twice.2);
     assert_eq!(test_env.ctl_piped(&["send", "ada", "-"], &vec![b'x'; 3 << 20]).0, 8);
@@ -131,7 +131,7 @@ fn a_text_may_come_from_standard_input_wherever_one_is_taken() {
 
 // covers: CP-09
 #[test]
-fn the_exit_code_is_that_of_the_cause_and_not_of_the_place() {
+fn the_exit_code_depends_on_the_cause_only() {
     let (test_env, daemon) = running();
     test_env.json(&["chat", "create", "room", "--members", "ada,ben"]);
     test_env.json(&["chat", "send", "room", "one"]);
@@ -140,7 +140,7 @@ fn the_exit_code_is_that_of_the_cause_and_not_of_the_place() {
     let directory = test_env.join(".");
     let directory = directory.to_str().unwrap();
     for (exit, args) in [
-        // What is named is not there.
+        // The named record does not exist.
         (3, &["--world", "nope", "status"][..]),
         (3, &["knowledge", "write", "e", "--file", gone]),
         (3, &["agent", "get", "adda"]),
@@ -149,13 +149,13 @@ fn the_exit_code_is_that_of_the_cause_and_not_of_the_place() {
         (3, &["events", "--follow", "--channel", "rom"]),
         (3, &["chat", "history", "rom"]),
         (3, &["talk", "ada", "--conversation", "0197d2a0-0000-7000-8000-000000000000"]),
-        // It cannot be meant.
+        // The value has an impossible form.
         (2, &["knowledge", "write", "e", "--file", directory]),
         (2, &["chat", "history", "room", "--limit", "501"]),
         (2, &["chat", "history", "room", "--after", "999"]),
         (2, &["chat", "history", "room", "--before", "999"]),
         (2, &["state", "set", "k", "{"]),
-        // A path that is not to be reached, however it is named.
+        // A path that the agent may not reach, in every form.
         (4, &["tool", "call", "ada", "workspace.read", r#"{"path": "../../x"}"#]),
         (4, &["watch", "add", "ada", "w", "../../x"]),
     ] {
@@ -173,7 +173,7 @@ fn the_exit_code_is_that_of_the_cause_and_not_of_the_place() {
 }
 
 #[test]
-fn a_refusal_names_what_was_typed() {
+fn a_refusal_uses_the_typed_words() {
     let (test_env, daemon) = running();
     test_env.json(&["chat", "create", "room", "--members", "ada,ben"]);
     test_env.json(&["chat", "send", "room", "one"]);
@@ -207,7 +207,7 @@ fn a_refusal_names_what_was_typed() {
             assert!(!ran.err.contains(wire), "{args:?} speaks of {wire}: {}", ran.err);
         }
     }
-    // A place that a conversation has not reached is none, and its own refusal.
+    // A sequence number that a conversation has not reached has a refusal of its own.
     let ahead = test_env.ctl(&["--json", "conversation", "show", talk, "--after", "999"]);
     ahead.exits(2);
     assert_eq!(

@@ -1,11 +1,12 @@
-//! The clients of `docs/clients.md`, run as they stand there against a real daemon.
+//! Runs the clients of `docs/clients.md`, as they are printed there, against a real daemon.
 //!
-//! They need Python, and the second one `grpcio` and `grpcio-tools`. Where these are missing the test says so and is skipped,
-//! unless `GHOST_CLIENTS=required`, as CI sets it. `GHOST_PYTHON` names another interpreter than `python3`.
+//! They need Python; the second one also needs `grpcio` and `grpcio-tools`. If these are missing, the test prints
+//! that and is skipped, unless `GHOST_CLIENTS=required`, as in CI. `GHOST_PYTHON` names another interpreter than
+//! `python3`.
 
-// A black-box test has nothing to recover to: what goes wrong is told by the panic that fails it.
+// A failure in a test is a panic with a message.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
-// The clients are programs of their own, and what is skipped is said where tests are read.
+// The clients are separate programs, and the test prints what it skips.
 #![allow(clippy::disallowed_methods, clippy::print_stderr)]
 
 use std::path::{Path, PathBuf};
@@ -15,7 +16,7 @@ use ghost_testkit::blackbox::{Daemon, Deadline, TestEnvironment, python};
 
 const GUIDE: &str = include_str!("../docs/clients.md");
 
-/// The example of the guide that stands in a block of this sort.
+/// The code block of the guide with this label.
 fn example(sort: &str) -> &'static str {
     let begin = format!("```python {sort}\n");
     let (_, rest) = GUIDE.split_once(&begin).unwrap_or_else(|| panic!("the guide has no {begin}"));
@@ -28,10 +29,10 @@ fn run(python: &Path, at: &Path, code: &str, args: &[&str]) -> String {
     let file = at.join("client.py");
     std::fs::write(&file, code).unwrap();
     let ran = Command::new(python).arg(&file).args(args).env("PYTHONPATH", at).output().unwrap();
-    said(&ran)
+    stdout_of(&ran)
 }
 
-fn said(ran: &Output) -> String {
+fn stdout_of(ran: &Output) -> String {
     let (out, err) = (String::from_utf8_lossy(&ran.stdout), String::from_utf8_lossy(&ran.stderr));
     assert!(ran.status.success(), "{out}\n{err}");
     out.into_owned()
@@ -48,7 +49,7 @@ fn test_env() -> (TestEnvironment, PathBuf) {
     (test_env, path)
 }
 
-/// The address that a daemon with one TCP endpoint listens at, as it printed it.
+/// The address of a daemon with one TCP endpoint, from its output.
 fn address(daemon: &Daemon) -> String {
     let line = daemon.wait_for_line("the endpoint", Deadline::seconds(10), |line| line.contains("127.0.0.1:"));
     line[line.find("127.0.0.1:").unwrap()..].trim_end_matches('/').to_owned()
@@ -56,7 +57,7 @@ fn address(daemon: &Daemon) -> String {
 
 // covers: CONF-29, CP-06
 #[test]
-fn the_client_over_http_does_what_the_guide_says() {
+fn the_http_client_does_what_the_guide_says() {
     let python = match python(&[]) {
         Ok(python) => python,
         Err(missing) => return eprintln!("skipped: {missing}"),
@@ -79,7 +80,7 @@ fn the_client_over_http_does_what_the_guide_says() {
 
 // covers: CP-01
 #[test]
-fn the_client_over_grpc_does_what_the_guide_says() {
+fn the_grpc_client_does_what_the_guide_says() {
     let python = match python(&["grpc", "grpc_tools"]) {
         Ok(python) => python,
         Err(missing) => return eprintln!("skipped: {missing}"),
@@ -97,7 +98,7 @@ fn the_client_over_grpc_does_what_the_guide_says() {
         .current_dir(test_env.path())
         .output()
         .unwrap();
-    said(&made);
+    stdout_of(&made);
     let daemon = test_env.up(&world, &[]);
     let socket = test_env.data("open").join("ghostd.sock");
     let out = run(&python, test_env.path(), example("grpc"), &[socket.to_str().unwrap()]);

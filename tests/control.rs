@@ -1,6 +1,6 @@
-//! The control plane as a foreign client sees it: plain gRPC and plain HTTP against a real daemon.
+//! The control plane from a foreign client's point of view: plain gRPC and plain HTTP against a real daemon.
 
-// A black-box test has nothing to recover to: what goes wrong is told by the panic that fails it.
+// A failure in a test is a panic with a message.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::collections::BTreeSet;
@@ -45,13 +45,13 @@ fn runtime() -> Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
 }
 
-/// A channel to the daemon's socket. Must be called within a runtime.
+/// A channel to the daemon's socket. Must be called inside a runtime.
 fn channel(test_env: &TestEnvironment) -> Channel {
     let socket = test_env.data("open").join("ghostd.sock");
     Endpoint::from_shared(format!("unix:{}", socket.display())).unwrap().connect_lazy()
 }
 
-/// The refusal in a status' trailer.
+/// The refusal in a status's trailer.
 fn refusal(status: &Status) -> Value {
     let trailer = status.metadata().get_bin(ghost_proto::REFUSAL_TRAILER).expect("a refusal in the trailer");
     serde_json::from_slice(&trailer.to_bytes().unwrap()).unwrap()
@@ -61,7 +61,8 @@ fn send(request_id: &str, body: &str) -> SendRequest {
     SendRequest { request_id: request_id.into(), agent_id: "ada".into(), body: body.into(), ..SendRequest::default() }
 }
 
-/// Reads the feed after `after` until the stream ends or `enough` says so; gives what came and where to go on.
+/// Reads events after `after` until the stream ends or `enough` returns true. Returns their numbers and where to
+/// continue.
 async fn follow(channel: Channel, after: i64, mut enough: impl FnMut(i64) -> bool) -> (Vec<i64>, i64) {
     let mut seen = Vec::new();
     let mut position = after;
@@ -82,7 +83,7 @@ async fn follow(channel: Channel, after: i64, mut enough: impl FnMut(i64) -> boo
 
 // covers: CP-06
 #[test]
-fn the_feed_is_resumed_over_kills_without_gap_or_repetition() {
+fn the_event_feed_resumes_over_kills_without_gap_or_repetition() {
     let (test_env, world) = test_env();
     let runtime = runtime();
     let (mut all, mut position) = (Vec::new(), 0);
@@ -93,7 +94,7 @@ fn the_feed_is_resumed_over_kills_without_gap_or_repetition() {
             test_env.ctl(&["send", "ada", &format!("mail {round}.{number}")]).ok();
         }
         daemon.kill();
-        // The stream ends with the daemon.
+        // The stream ends when the daemon is killed.
         let (seen, reached) = runtime.block_on(reader).unwrap();
         all.extend(seen);
         position = reached;
@@ -111,7 +112,7 @@ fn the_feed_is_resumed_over_kills_without_gap_or_repetition() {
 
 // covers: CP-01, CP-07
 #[test]
-fn three_subscribers_agree() {
+fn three_subscribers_get_the_same_events() {
     let (test_env, world) = test_env();
     let runtime = runtime();
     let daemon = test_env.up(&world, &[]);
@@ -145,7 +146,7 @@ fn three_subscribers_agree() {
 }
 
 #[test]
-fn a_request_is_done_once_whatever_happens_to_the_daemon() {
+fn a_repeated_request_has_one_effect_over_kills() {
     let (test_env, world) = test_env();
     let runtime = runtime();
     let daemon = test_env.up(&world, &[]);
@@ -182,7 +183,7 @@ fn a_request_is_done_once_whatever_happens_to_the_daemon() {
         assert_eq!(id(made_again), id(made));
         let called_again = ToolsClient::new(channel).call(effect).await.unwrap().into_inner();
         assert_eq!(called_again, called);
-        // Another content under the same name is a mistake of the caller's.
+        // The same request id with other content is an error of the caller.
         let other = messages.send(send("r-1", "twice")).await.unwrap_err();
         assert!(matches!(other.code(), Code::FailedPrecondition | Code::Aborted | Code::AlreadyExists), "{other:?}");
         assert_eq!(refusal(&other)["code"], "conflict");
@@ -199,7 +200,7 @@ fn a_request_is_done_once_whatever_happens_to_the_daemon() {
 
 // covers: CP-10
 #[test]
-fn refusals_carry_the_same_hint_on_every_way() {
+fn refusals_have_the_same_hint_on_every_transport() {
     let (test_env, world) = test_env();
     let runtime = runtime();
     let daemon = test_env.up(&world, &["--http", "127.0.0.1:0"]);
@@ -252,13 +253,13 @@ fn health_and_reflection_answer() {
     daemon.stop();
 }
 
-/// The address that a daemon with one TCP endpoint listens at, as it printed it.
+/// The address of a daemon with one TCP endpoint, from its output.
 fn address(daemon: &Daemon) -> String {
     let line = daemon.wait_for_line("the endpoint", Deadline::seconds(10), |line| line.contains("127.0.0.1:"));
     line[line.find("127.0.0.1:").unwrap()..].trim_end_matches('/').to_owned()
 }
 
-/// One HTTP request; gives status and body.
+/// Sends one HTTP request. Returns status and body.
 fn http(address: &str, path: &str, headers: &[(&str, &str)]) -> (u16, String) {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
@@ -311,7 +312,7 @@ fn tcp_needs_the_token() {
 
 // covers: WORLD-15
 #[test]
-fn a_shutdown_returns_when_the_daemon_is_gone() {
+fn a_shutdown_returns_when_the_daemon_has_ended() {
     let (test_env, world) = test_env();
     let log = test_env.data("open").join("ghost.db-wal");
     for _ in 0..3 {
@@ -321,7 +322,8 @@ fn a_shutdown_returns_when_the_daemon_is_gone() {
         assert!(daemon.has_ended(), "its process has ended");
         assert!(!log.exists(), "its database is closed");
     }
-    // Over TCP nobody sees the process, but its doors close after its database, and the next daemon waits for its lock.
+    // A client over TCP cannot watch the process. But the listeners close after the database, and the next daemon
+    // waits for the lock.
     for _ in 0..3 {
         let daemon = test_env.up(&world, &["--listen", "127.0.0.1:0"]);
         let (address, token) = (address(&daemon), token(&test_env.data("open")));
@@ -332,7 +334,7 @@ fn a_shutdown_returns_when_the_daemon_is_gone() {
     test_env.up(&world, &[]).stop();
 }
 
-/// An authority, and certificates that it signs, as PEM files of the house: `<name>.pem` and `<name>.key`.
+/// Creates an authority and certificates that it signs, as the PEM files `<name>.pem` and `<name>.key`.
 fn certificates(test_env: &TestEnvironment, authority: &str, names: &[(&str, rcgen::ExtendedKeyUsagePurpose)]) {
     use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
     let mut params = CertificateParams::new(Vec::new()).unwrap();
@@ -349,8 +351,8 @@ fn certificates(test_env: &TestEnvironment, authority: &str, names: &[(&str, rcg
     }
 }
 
-/// Has what is started from now on show this certificate and trust this authority.
-fn shows(test_env: &mut TestEnvironment, name: Option<&str>, authority: &str) {
+/// Sets this certificate and this trusted authority for all programs that start later.
+fn use_certificate(test_env: &mut TestEnvironment, name: Option<&str>, authority: &str) {
     test_env.unset("GHOST_TLS_CERT").unset("GHOST_TLS_KEY");
     if let Some(name) = name {
         let (certificate, key) = (test_env.join(format!("{name}.pem")), test_env.join(format!("{name}.key")));
@@ -362,34 +364,34 @@ fn shows(test_env: &mut TestEnvironment, name: Option<&str>, authority: &str) {
 
 // covers: CP-10
 #[test]
-fn mutual_tls_opens_to_certificates_of_its_authority_alone() {
+fn mutual_tls_accepts_only_certificates_of_its_authority() {
     use rcgen::ExtendedKeyUsagePurpose::{ClientAuth, ServerAuth};
     let (mut test_env, world) = test_env();
     certificates(&test_env, "ours", &[("server", ServerAuth), ("friend", ClientAuth)]);
     certificates(&test_env, "theirs", &[("stranger", ClientAuth)]);
-    shows(&mut test_env, Some("server"), "ours");
+    use_certificate(&mut test_env, Some("server"), "ours");
     let daemon = test_env.up(&world, &["--listen", "127.0.0.1:0"]);
     let endpoint = format!("https://{}", address(&daemon));
     let ask = ["--timeout", "1s", "--endpoint", &endpoint, "--json", "task", "create", "Knock", "--owner", "ada"];
-    shows(&mut test_env, Some("friend"), "ours");
+    use_certificate(&mut test_env, Some("friend"), "ours");
     let task = test_env.ctl(&ask).json();
     assert!(task["creator"].as_str().unwrap().starts_with("operator:certificate-"), "{task}");
     for (certificate, trusted) in [(None, "ours"), (Some("stranger"), "ours"), (Some("friend"), "theirs")] {
-        shows(&mut test_env, certificate, trusted);
+        use_certificate(&mut test_env, certificate, trusted);
         let refused = test_env.ctl(&ask);
-        // Whether the daemon's reason still arrives before it hangs up is a matter of luck.
+        // The daemon may close the connection before its reason arrives.
         assert!(matches!(refused.code, Some(4 | 5)), "{certificate:?}: {:?} {}", refused.code, refused.err);
         refused.says(&["GHOST_TLS_CERT"]);
     }
-    // What this side itself finds wrong is told at once.
+    // Errors that the client finds itself are reported at once.
     test_env.ctl(&ask).exits(4).says(&["certificate"]);
-    shows(&mut test_env, Some("friend"), "ours");
+    use_certificate(&mut test_env, Some("friend"), "ours");
     let tasks = test_env.ctl(&["--endpoint", &endpoint, "--json", "task", "list"]).json();
-    assert_eq!(tasks.as_array().unwrap().len(), 1, "nobody else got in");
-    // A key of another certificate is told before anything serves.
+    assert_eq!(tasks.as_array().unwrap().len(), 1, "no other client had access");
+    // A key that does not fit its certificate is reported before anything serves.
     daemon.stop();
     let key = test_env.join("friend.key");
-    shows(&mut test_env, Some("server"), "ours");
+    use_certificate(&mut test_env, Some("server"), "ours");
     test_env.set("GHOST_TLS_KEY", key);
     let path = world.to_str().unwrap();
     let mixed = test_env.ghostd(&["up", path, "--listen", "127.0.0.1:0"]);
@@ -398,7 +400,7 @@ fn mutual_tls_opens_to_certificates_of_its_authority_alone() {
 
 // covers: CONF-29, CP-02, CP-11
 #[test]
-fn the_http_side_answers_its_routes_to_those_who_may_ask() {
+fn http_routes_answer_only_authorized_clients() {
     let (test_env, world) = test_env();
     let daemon = test_env.up(&world, &["--http", "127.0.0.1:0"]);
     let address = address(&daemon);
@@ -421,7 +423,7 @@ fn the_http_side_answers_its_routes_to_those_who_may_ask() {
     let (status, metrics) = http(&address, "/metrics", &authorized);
     assert_eq!(status, 200);
     assert!(metrics.lines().any(|line| line.starts_with("ghost_")), "{metrics}");
-    // A page that resolves its own name to this machine is turned away.
+    // A web page whose own host name resolves to this machine is refused.
     let (status, _) = http(&address, "/api/agents/ada/tools", &[authorized[0], ("Host", "evil.example")]);
     assert!((400..500).contains(&status), "{status}");
     daemon.stop();

@@ -1,6 +1,6 @@
-//! `ghostd demo`: a stranger's proof that kills lose nothing. What it claims is counted here a second time.
+//! `ghostd demo`. The test counts again what the proof claims.
 
-// A black-box test has nothing to recover to: what goes wrong is told by the panic that fails it.
+// A failure in a test is a panic with a message.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::path::Path;
@@ -14,12 +14,12 @@ fn test_env() -> TestEnvironment {
 }
 
 #[test]
-fn three_kills_in_the_middle_lose_nothing() {
+fn three_kills_lose_nothing() {
     let test_env = test_env();
     let (world, dir) = (Path::new(WORLDS).join("newsroom"), test_env.join("demo"));
     test_env.ghostd(&["demo", world.to_str().unwrap(), "--dir", dir.to_str().unwrap()]).exits(0);
     let database = Database::open(&dir.join("data"));
-    // The last start, and perhaps one in which something came to its end.
+    // The last start, and perhaps one more that let the remaining work finish.
     assert!(database.number("SELECT count(*) FROM events WHERE kind = 'world.started'") >= 4);
     assert!(database.number("SELECT count(*) FROM events WHERE kind = 'turn.resumed'") > 0, "no kill met any work");
     assert_eq!(database.number("SELECT count(*) FROM turns WHERE status <> 'finished'"), 0);
@@ -29,7 +29,7 @@ fn three_kills_in_the_middle_lose_nothing() {
 }
 
 #[test]
-fn what_it_cannot_show_it_refuses_before_it_makes_anything() {
+fn a_world_without_a_proof_is_refused_before_anything_is_created() {
     let test_env = test_env();
     let (newsroom, openmic) = (Path::new(WORLDS).join("newsroom"), Path::new(WORLDS).join("openmic"));
     let there = test_env.join("there");
@@ -39,7 +39,7 @@ fn what_it_cannot_show_it_refuses_before_it_makes_anything() {
     let new = test_env.join("new");
     test_env.ghostd(&["demo", openmic.to_str().unwrap(), "--dir", new.to_str().unwrap()]).exits(2);
     test_env.ghostd(&["demo", newsroom.to_str().unwrap(), "--files", "0"]).exits(2);
-    // A world whose models may be somebody's money.
+    // A world whose models may cost money.
     let costly = test_env.copy_of(&newsroom, "costly");
     let file = costly.join("world-config.yaml");
     let text = std::fs::read_to_string(&file).unwrap();

@@ -1,7 +1,7 @@
-//! Promise 3: one failure stays one failure. Each test breaks one thing, shows what happened to the agent that it broke
-//! for, and that nothing happened to the others, which answer meanwhile.
+//! Promise 3: one failure stays one failure. Each test breaks one thing and shows what happens to the affected
+//! agent, and that the other agents keep answering.
 
-// A black-box test has nothing to recover to: what goes wrong is told by the panic that fails it.
+// A failure in a test is a panic with a message.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::fs::File;
@@ -33,10 +33,10 @@ llm:
     scripted: { kind: scripted, dir: scripts }
 ";
 
-/// Mail that is answered with 300 KB.
+/// A message with this text is answered with 300 KB.
 const AT_LENGTH: &str = "at length, please";
 
-/// `call TOOL JSON` in the mail makes the model do so; anything else is answered at once.
+/// `call TOOL JSON` in the mail makes the model call that tool. Other mail is answered at once.
 fn answer(request: &FakeRequest, number: u64) -> FakeAnswer {
     if let Some(last) = fresh_outcomes(request).last() {
         return FakeAnswer::say(format!("{} gave {}", last.tool, last.content));
@@ -54,22 +54,22 @@ fn answer(request: &FakeRequest, number: u64) -> FakeAnswer {
     }
 }
 
-/// Takes nothing that is written to it.
+/// A file that refuses every write.
 fn full() -> File {
     File::options().write(true).open("/dev/full").unwrap()
 }
 
-/// A house with the world in it, and its model server.
+/// An environment with the world in it, and its model server.
 struct Trouble {
     test_env: TestEnvironment,
     world: PathBuf,
-    /// Requests that the server still refuses.
+    /// Number of requests that the server still refuses.
     outage: Arc<AtomicU32>,
     server: ModelServer,
 }
 
 impl Trouble {
-    /// One whose database has room for so many more pages than it has, and no more, from its next start on.
+    /// An environment whose database can grow by this many pages from its next start on.
     fn with_room(pages: i64) -> Self {
         let mut trouble = Self::new();
         trouble.up().stop();
@@ -78,7 +78,7 @@ impl Trouble {
         trouble
     }
 
-    /// Sends the victim mail until the daemon has no room for more. Gives how much was taken, and the refusal.
+    /// Sends the victim mail until the disk is full. Returns the number of accepted messages, and the refusal.
     fn fill(&self) -> (i64, Ran) {
         let long = "x".repeat(20_000);
         for kept in 0..200 {
@@ -118,8 +118,8 @@ impl Trouble {
         self.test_env.ctl(&["send", agent, body]).ok();
     }
 
-    /// The others answer as if nothing had happened.
-    fn others_are_well(&self) {
+    /// Asserts that the other agents answer.
+    fn assert_others_answer(&self) {
         self.reply("steady", "I am steady.");
         self.reply("friend", "I am well.");
         for agent in ["friend", "steady"] {
@@ -147,7 +147,7 @@ impl Trouble {
         self.test_env.json(&["dead", "list"]).as_array().unwrap().clone()
     }
 
-    /// Waits until the victim has ended its latest turn, and gives it.
+    /// Waits until the victim's latest turn has ended, and returns it.
     fn ended(&self) -> Value {
         Deadline::seconds(60).until("the victim's turn to end", || {
             let last = self.turns("victim").first().cloned().ok_or("no turn")?;
@@ -167,13 +167,13 @@ impl Trouble {
 
 // covers: TEST-08, WORLD-12
 #[test]
-fn a_panic_in_a_tool_restarts_its_agent_and_the_turn_goes_on() {
+fn a_panic_in_a_tool_restarts_its_agent_and_the_turn_resumes() {
     let trouble = Trouble::new();
     let daemon = trouble.up();
     trouble.send("victim", r#"call test.panic {"words": "on purpose"}"#);
-    trouble.others_are_well();
+    trouble.assert_others_answer();
     let turn = trouble.ended();
-    // It may have happened or not: the tool is not run a second time, and the model is told.
+    // The outcome is unknown. The tool does not run again, and the model gets that result.
     assert_eq!((&turn["status"], &turn["crashes"]), (&json!("finished"), &json!(1)), "{turn}");
     assert!(turn["text"].as_str().unwrap().contains("outcome_unknown"), "{turn}");
     let calls = trouble.test_env.json(&["ledger", "--agent", "victim"]);
@@ -186,7 +186,7 @@ fn a_panic_in_a_tool_restarts_its_agent_and_the_turn_goes_on() {
     assert!(crashes.iter().any(|event| event["payload"].to_string().contains("on purpose")));
     assert!(trouble.held().is_empty());
     trouble.reply("victim", "I am well.");
-    trouble.others_are_well();
+    trouble.assert_others_answer();
     daemon.stop();
 }
 
@@ -196,7 +196,7 @@ fn a_hung_tool_is_ended_at_its_deadline() {
     let trouble = Trouble::new();
     let daemon = trouble.up();
     trouble.send("victim", "call test.hang {}");
-    trouble.others_are_well();
+    trouble.assert_others_answer();
     let turn = trouble.ended();
     assert_eq!((&turn["status"], &turn["crashes"]), (&json!("finished"), &json!(0)), "{turn}");
     assert!(turn["text"].as_str().unwrap().contains("timeout"), "{turn}");
@@ -205,7 +205,7 @@ fn a_hung_tool_is_ended_at_its_deadline() {
     assert!(calls[0]["duration_ms"].as_u64().unwrap() >= 2_000, "{calls}");
     assert_eq!(trouble.victim()["restarts"], 0);
     trouble.reply("victim", "I am well.");
-    trouble.others_are_well();
+    trouble.assert_others_answer();
     daemon.stop();
 }
 
@@ -215,11 +215,11 @@ fn a_poisoned_message_becomes_a_dead_letter_that_can_be_read_retried_and_dropped
     let trouble = Trouble::new();
     let daemon = trouble.up();
     trouble.send("victim", r#"call test.poison {"text": "poison one"}"#);
-    trouble.others_are_well();
+    trouble.assert_others_answer();
     let letter = trouble.wait_for_dead_letter();
     assert_eq!((&letter["agent_id"], &letter["crashes"]), (&json!("victim"), &json!(3)), "{letter}");
     assert!(letter["reason"].as_str().unwrap().contains("poison one"), "{letter}");
-    // The agent is well: the message was set aside before its own limit was reached.
+    // The agent still runs: the message became a dead letter before the agent reached its own limit.
     trouble.reply("victim", "I am well.");
     assert_eq!(trouble.victim()["status"], "running");
     let id = letter["dead_letter_id"].as_str().unwrap();
@@ -227,13 +227,13 @@ fn a_poisoned_message_becomes_a_dead_letter_that_can_be_read_retried_and_dropped
     assert!(shown.to_string().contains("call test.poison"), "{shown:#}");
     assert_eq!(trouble.test_env.json(&["status"])["dead_letters_held"], 1);
 
-    // The cause is still there: it is set aside again.
+    // The cause still exists, so it becomes a dead letter again.
     let retried = trouble.test_env.json(&["dead", "retry", id]);
     assert_eq!((&retried["status"], &retried["changed"]), (&json!("retried"), &json!(true)));
     trouble.test_env.ctl(&["dead", "retry", id]).exits(7);
     let second = trouble.wait_for_dead_letter();
     let id = second["dead_letter_id"].as_str().unwrap().to_owned();
-    // The cause is gone: the turn goes on from its journal.
+    // The cause is gone, so the turn resumes from its journal.
     let asked_before = trouble.turns("victim").len();
     std::fs::write(trouble.test_env.join("calm"), "").unwrap();
     trouble.test_env.json(&["dead", "retry", &id]);
@@ -245,7 +245,7 @@ fn a_poisoned_message_becomes_a_dead_letter_that_can_be_read_retried_and_dropped
     assert!(trouble.turns("victim").len() >= asked_before);
     assert!(trouble.held().is_empty());
 
-    // Another one, started afresh; and one that is given up.
+    // A second one is retried in a new turn, and a third is dropped.
     std::fs::remove_file(trouble.test_env.join("calm")).unwrap();
     trouble.send("victim", r#"call test.poison {"text": "poison two"}"#);
     let letter = trouble.wait_for_dead_letter();
@@ -264,19 +264,19 @@ fn a_poisoned_message_becomes_a_dead_letter_that_can_be_read_retried_and_dropped
     assert_eq!(dropped["status"], "dropped");
     assert!(trouble.held().is_empty());
     assert!(trouble.test_env.json(&["dead", "list", "--status", "all"]).as_array().unwrap().len() >= 4);
-    trouble.others_are_well();
+    trouble.assert_others_answer();
     daemon.stop();
 }
 
 // covers: MSG-02
 #[test]
-fn an_ask_whose_target_dies_of_it_is_answered_with_the_reason() {
+fn an_ask_that_crashes_its_target_ends_with_the_reason() {
     let trouble = Trouble::new();
     let daemon = trouble.up();
     let asked = trouble.test_env.ctl(&["--json", "ask", "victim", r#"call test.poison {"text": "poison asked"}"#]);
     assert!(matches!(asked.code, Some(1 | 5)), "{:?} {}", asked.code, asked.err);
-    assert!(asked.err.contains("set it aside"), "{}", asked.err);
-    trouble.others_are_well();
+    assert!(asked.err.contains("is a dead letter now"), "{}", asked.err);
+    trouble.assert_others_answer();
     daemon.stop();
 }
 
@@ -285,13 +285,13 @@ fn an_ask_whose_target_dies_of_it_is_answered_with_the_reason() {
 fn a_provider_outage_parks_a_turn_and_fails_no_agent() {
     let trouble = Trouble::new();
     let daemon = trouble.up();
-    // A short one is ridden out.
+    // During a short outage the call is retried.
     trouble.outage.store(2, Ordering::SeqCst);
     trouble.reply("victim", "I am well.");
     let failures = trouble.test_env.ctl(&["--json", "events", "--kind", "model.failed"]).json_lines();
     assert_eq!(failures.len(), 2);
     assert!(failures[0]["payload"]["error"].as_str().unwrap().contains("out of order"), "{}", failures[0]);
-    // A long one parks the turn, and whoever asked is told why at the deadline.
+    // A long outage parks the turn, and the asker gets the reason at the deadline.
     trouble.outage.store(u32::MAX, Ordering::SeqCst);
     let asked = trouble.test_env.ctl(&["--json", "--timeout", "2s", "ask", "victim", "how are you"]);
     asked.exits(6);
@@ -306,22 +306,22 @@ fn a_provider_outage_parks_a_turn_and_fails_no_agent() {
     trouble.outage.store(0, Ordering::SeqCst);
     trouble.test_env.ctl(&["turn", "retry", parked[0]["turn_id"].as_str().unwrap()]).ok();
     trouble.reply("victim", "I am well.");
-    trouble.others_are_well();
+    trouble.assert_others_answer();
     daemon.stop();
 }
 
 // covers: STORE-04
 #[test]
-fn a_full_disk_refuses_what_it_cannot_keep_and_loses_nothing() {
+fn a_full_disk_refuses_writes_and_loses_nothing() {
     let mut trouble = Trouble::with_room(60);
     let daemon = trouble.up();
     trouble.test_env.ctl(&["pause"]);
     let (kept, refused) = trouble.fill();
     refused.exits(5).says(&["full"]);
-    // What only reads goes on.
+    // Reads still work.
     assert_eq!(trouble.test_env.json(&["status"])["inbox_total"], kept);
     assert_eq!(trouble.victim()["inbox_pending"], kept);
-    // It is told where people look, and once in the log.
+    // `status` and the log report it, the log only once.
     assert!(trouble.test_env.json(&["status"])["warnings"].to_string().contains("full"));
     let soon = Deadline::seconds(5);
     trouble.test_env.ctl(&["--timeout", "2s", "ask", "friend", &"x".repeat(60_000)]).exits(5).says(&["full"]);
@@ -330,13 +330,13 @@ fn a_full_disk_refuses_what_it_cannot_keep_and_loses_nothing() {
     assert!((1..=3).contains(&lines), "{lines}: {}", daemon.err.text());
     daemon.kill();
 
-    // With room again, everything that was acknowledged is there and is worked off.
+    // When there is room again, everything acknowledged is there, and the work continues.
     trouble.test_env.unset("GHOST_DATABASE_PAGES");
     let daemon = trouble.up();
     trouble.test_env.ctl(&["resume"]).ok();
     trouble.test_env.wait_until_quiet(Deadline::seconds(60));
     trouble.reply("victim", "I am well.");
-    trouble.others_are_well();
+    trouble.assert_others_answer();
     daemon.stop();
     let database = Database::open(&trouble.test_env.data("trouble"));
     assert_eq!(database.integrity(), "ok");
@@ -346,22 +346,22 @@ fn a_full_disk_refuses_what_it_cannot_keep_and_loses_nothing() {
     assert_eq!(database.number("SELECT count(*) FROM events"), last);
 }
 
-/// `ghostd up ... 2>> LOG`, with the log on the disk that is full.
+/// `ghostd up ... 2>> LOG`, with the log on the full disk.
 #[test]
-fn a_full_disk_under_the_log_as_well_ends_nothing() {
+fn a_full_disk_under_the_log_does_not_end_the_daemon() {
     let mut trouble = Trouble::with_room(60);
     let mut daemon = trouble.test_env.start_into(&trouble.world, Stdio::piped(), full());
     daemon.wait_until_ready();
     trouble.test_env.ctl(&["pause"]).ok();
     let (kept, refused) = trouble.fill();
     refused.exits(5).says(&["full"]);
-    // The writer logs each of them, and goes on: a store that had ended would say that it is closed.
+    // The writer logs each failure and continues. A store that had ended would report that it is closed.
     let long = "x".repeat(60_000);
     for _ in 0..3 {
         trouble.test_env.ctl(&["--timeout", "1s", "send", "victim", &long]).exits(5).says(&["full"]);
     }
     assert_eq!(trouble.test_env.json(&["status"])["inbox_total"], kept);
-    // Not a row has room any more, and whoever wants it to stop is heard all the same.
+    // There is no room for a single row, and a stop request works anyway.
     let small = || trouble.test_env.ctl(&["--timeout", "1s", "send", "friend", "small"]).code == Some(0);
     let more = std::iter::repeat_with(small).take_while(|kept| *kept).count();
     assert_eq!(trouble.test_env.json(&["status"])["inbox_total"], kept + i64::try_from(more).unwrap());
@@ -372,32 +372,32 @@ fn a_full_disk_under_the_log_as_well_ends_nothing() {
     let daemon = trouble.up();
     trouble.test_env.ctl(&["resume"]).ok();
     trouble.test_env.wait_until_quiet(Deadline::seconds(60));
-    trouble.others_are_well();
+    trouble.assert_others_answer();
     daemon.stop();
     let database = Database::open(&trouble.test_env.data("trouble"));
     assert_eq!(database.number("SELECT count(*) FROM messages WHERE body LIKE 'mail %' AND state = 'consumed'"), kept);
 }
 
 #[test]
-fn a_store_that_fails_ends_the_daemon_and_the_next_one_goes_on() {
+fn a_failed_store_ends_the_daemon_and_the_next_one_continues() {
     let trouble = Trouble::new();
     let mut daemon = trouble.up();
     trouble.send("victim", "call test.break_store {}");
-    // Publishing any commit breaks it.
+    // Publishing any commit makes the writer panic.
     Deadline::seconds(60).until("the store to fail", || {
         let sent = trouble.test_env.ctl(&["--timeout", "1s", "send", "friend", "hello"]);
         if daemon.has_ended() || sent.code != Some(0) { Ok(()) } else { Err(sent.out) }
     });
     assert_eq!(daemon.wait(), 1);
-    let told = daemon.err.text();
-    for words in ["error: the store has failed, its writer panicked: test.break_store: this daemon ends", "hint: "] {
-        assert!(told.contains(words), "{told}");
+    let text = daemon.err.text();
+    for words in ["error: the store has failed, its writer panicked: test.break_store", "hint: "] {
+        assert!(text.contains(words), "{text}");
     }
     assert!(daemon.out.text().contains("Stopping (its store has failed)"), "{}", daemon.out.text());
 
     let daemon = trouble.up();
     trouble.test_env.wait_until_quiet(Deadline::seconds(60));
-    trouble.others_are_well();
+    trouble.assert_others_answer();
     trouble.reply("victim", "I am well.");
     daemon.stop();
     let database = Database::open(&trouble.test_env.data("trouble"));
@@ -405,7 +405,7 @@ fn a_store_that_fails_ends_the_daemon_and_the_next_one_goes_on() {
 }
 
 #[test]
-fn an_answer_that_the_disk_has_no_room_for_is_bought_once() {
+fn an_answer_without_room_on_the_disk_is_requested_once() {
     let mut trouble = Trouble::with_room(40);
     let daemon = trouble.up();
     trouble.send("victim", AT_LENGTH);
@@ -417,25 +417,25 @@ fn an_answer_that_the_disk_has_no_room_for_is_bought_once() {
     };
     let waits = failed(1)["payload"]["error"].as_str().unwrap().to_owned();
     assert!(waits.contains("kept in memory") && waits.contains("full"), "{waits}");
-    // It used to be asked for again every second.
+    // An earlier version requested it again every second.
     assert!(!trouble.server.wait_for(2, Deadline::seconds(5)), "{:?}", trouble.server.asked().len());
     daemon.kill();
     assert_eq!(trouble.server.asked().len(), 1);
 
-    // What died with the daemon is asked for again, now that there is room.
+    // The answer that was lost with the daemon is requested again, now that there is room.
     trouble.test_env.unset("GHOST_DATABASE_PAGES");
     let daemon = trouble.up();
     let turn = trouble.ended();
     assert_eq!((&turn["status"], &turn["crashes"]), (&json!("finished"), &json!(0)), "{turn}");
     assert_eq!(trouble.server.asked().len(), 2);
-    trouble.others_are_well();
+    trouble.assert_others_answer();
     daemon.stop();
 }
 
 #[test]
-fn a_file_that_meets_its_size_limit_refuses_what_it_cannot_keep_and_loses_nothing() {
+fn a_file_at_its_size_limit_refuses_writes_and_loses_nothing() {
     let trouble = Trouble::new();
-    // The file that it logs to has no room either.
+    // The log file has reached the limit, too.
     let mut daemon = trouble.test_env.start_into(&trouble.world, Stdio::piped(), full());
     daemon.wait_until_ready();
     trouble.test_env.ctl(&["pause"]).ok();
@@ -448,20 +448,20 @@ fn a_file_that_meets_its_size_limit_refuses_what_it_cannot_keep_and_loses_nothin
     let (kept, refused) = trouble.fill();
     refused.exits(5).says(&["the system refused a write", "limits"]);
     assert_eq!(trouble.test_env.json(&["status"])["inbox_total"], kept);
-    // With room again the same daemon goes on, and says when it could not write.
+    // When there is room again, the same daemon continues, and reports when it could not write.
     limit(None);
     trouble.test_env.ctl(&["resume"]).ok();
     Deadline::seconds(30).until("the trouble in the feed", || {
         let warnings = trouble.test_env.ctl(&["--json", "events", "--kind", "world.warning"]).json_lines();
-        let told = warnings.iter().any(|warning| {
+        let reported = warnings.iter().any(|warning| {
             let words = warning["payload"]["warning"].as_str().unwrap_or_default();
             words.contains("the system refused a write") && warning["payload"]["since"].as_i64() > Some(0)
         });
-        if told { Ok(()) } else { Err(format!("{warnings:?}")) }
+        if reported { Ok(()) } else { Err(format!("{warnings:?}")) }
     });
     trouble.test_env.wait_until_quiet(Deadline::seconds(60));
     trouble.reply("victim", "I am well.");
-    trouble.others_are_well();
+    trouble.assert_others_answer();
     daemon.terminate();
     assert_eq!(daemon.wait(), 0);
     let database = Database::open(&trouble.test_env.data("trouble"));

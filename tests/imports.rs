@@ -1,7 +1,8 @@
-//! Imports run one way, inside a room as well: no two files of a crate take from each other, however far around. Between the
-//! rooms Cargo sees to that; here it is read from the sources. Paths inside macro calls are not seen.
+//! Imports inside a crate run in one direction: no two files of a crate import from each other, not even through
+//! others. Cargo checks this between crates; this test parses the sources. It does not see paths inside macro
+//! calls.
 
-// A test has nothing to recover to: what goes wrong is told by the panic that fails it.
+// A failure in a test is a panic with a message.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,13 +13,13 @@ use syn::{Attribute, Item, UseTree};
 
 const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 
-/// A file's place in its crate: `["turn", "open"]` for `turn/open.rs`, nothing for the crate's root.
+/// The module path of a file in its crate: `["turn", "open"]` for `turn/open.rs`, empty for the crate's root.
 type Module = Vec<String>;
 
-/// Which files a file takes from, and what.
-type Arrows = BTreeMap<Module, BTreeMap<Module, BTreeSet<String>>>;
+/// The modules that a module imports from, with the imported paths.
+type Imports = BTreeMap<Module, BTreeMap<Module, BTreeSet<String>>>;
 
-/// The directories of the workspace that have a manifest of their own, the workspace's root aside.
+/// The packages of the workspace, except the root, with their source files.
 fn crates(dir: &Path, found: &mut BTreeMap<PathBuf, Vec<PathBuf>>, of: &Path) {
     let mut entries: Vec<PathBuf> = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();
     entries.sort();
@@ -50,7 +51,7 @@ fn for_tests(attributes: &[Attribute]) -> bool {
     })
 }
 
-/// What one file takes, as the paths that it writes.
+/// Collects the paths that one file uses.
 struct Taken<'a> {
     module: &'a Module,
     modules: &'a BTreeSet<Module>,
@@ -58,7 +59,7 @@ struct Taken<'a> {
 }
 
 impl Taken<'_> {
-    /// Notes a path if it leads into another file of the crate.
+    /// Records a path if it leads into another file of the crate.
     fn path(&mut self, path: &[String]) {
         let Some(first) = path.first() else { return };
         let beside: Module = self.module.iter().chain([first]).cloned().collect();
@@ -112,7 +113,7 @@ impl<'ast> Visit<'ast> for Taken<'_> {
     }
 }
 
-fn arrows(of: &Path, files: &[PathBuf]) -> Arrows {
+fn imports_of(of: &Path, files: &[PathBuf]) -> Imports {
     let modules: BTreeSet<Module> = files.iter().map(|file| module_of(file, of)).collect();
     files
         .iter()
@@ -128,12 +129,12 @@ fn arrows(of: &Path, files: &[PathBuf]) -> Arrows {
         .collect()
 }
 
-/// The shortest way from `start` back to it, if there is one.
-fn circle(arrows: &Arrows, start: &Module) -> Option<Vec<Module>> {
+/// The shortest import cycle through `start`, if there is one.
+fn cycle(imports_of: &Imports, start: &Module) -> Option<Vec<Module>> {
     let mut came: BTreeMap<&Module, &Module> = BTreeMap::new();
     let mut next = std::collections::VecDeque::from([start]);
     while let Some(at) = next.pop_front() {
-        for to in arrows.get(at).into_iter().flat_map(BTreeMap::keys) {
+        for to in imports_of.get(at).into_iter().flat_map(BTreeMap::keys) {
             if to == start {
                 let mut way = vec![at.clone()];
                 while let Some(before) = way.last().filter(|last| *last != start).and_then(|last| came.get(last)) {
@@ -155,19 +156,19 @@ fn shown(module: &Module) -> String {
     if module.is_empty() { "the crate's root".to_owned() } else { module.join("::") }
 }
 
-/// The circles of a crate in words, each once.
-fn circles(of: &Path, files: &[PathBuf]) -> Vec<String> {
-    let arrows = arrows(of, files);
-    let mut told: BTreeSet<BTreeSet<Module>> = BTreeSet::new();
+/// The import cycles of a crate as text, each once.
+fn cycles(of: &Path, files: &[PathBuf]) -> Vec<String> {
+    let imports_of = imports_of(of, files);
+    let mut reported: BTreeSet<BTreeSet<Module>> = BTreeSet::new();
     let mut words = Vec::new();
-    for start in arrows.keys() {
-        let Some(way) = circle(&arrows, start) else { continue };
-        if told.insert(way.iter().cloned().collect()) {
+    for start in imports_of.keys() {
+        let Some(way) = cycle(&imports_of, start) else { continue };
+        if reported.insert(way.iter().cloned().collect()) {
             let steps: Vec<String> = way
                 .iter()
                 .zip(way.iter().cycle().skip(1))
                 .map(|(from, to)| {
-                    let names: Vec<&str> = arrows[from][to].iter().map(String::as_str).take(5).collect();
+                    let names: Vec<&str> = imports_of[from][to].iter().map(String::as_str).take(5).collect();
                     format!("\n    {} takes {} from {}", shown(from), names.join(", "), shown(to))
                 })
                 .collect();
@@ -178,21 +179,21 @@ fn circles(of: &Path, files: &[PathBuf]) -> Vec<String> {
 }
 
 #[test]
-fn no_two_files_of_a_room_take_from_each_other() {
+fn no_crate_has_an_import_cycle() {
     let mut found = BTreeMap::new();
     crates(Path::new(ROOT), &mut found, Path::new(ROOT));
     assert!(found.len() > 10, "the rooms were not found: {:?}", found.keys());
-    let words: Vec<String> = found.iter().flat_map(|(of, files)| circles(of, files)).collect();
+    let words: Vec<String> = found.iter().flat_map(|(of, files)| cycles(of, files)).collect();
     assert!(
         words.is_empty(),
-        "{} circles. What several files need stands in one that takes from none of them:\n{}",
+        "{} cycles. What several files need stands in one that takes from none of them:\n{}",
         words.len(),
         words.join("\n")
     );
 }
 
 #[test]
-fn a_circle_is_found_with_what_ties_it() {
+fn an_import_cycle_is_found_with_its_imports() {
     let dir = tempfile::tempdir().unwrap();
     let files: Vec<PathBuf> = [
         ("lib.rs", "mod a; mod b; pub use a::A;"),
@@ -208,9 +209,9 @@ fn a_circle_is_found_with_what_ties_it() {
         file
     })
     .collect();
-    let arrows = arrows(dir.path(), &files);
+    let imports_of = imports_of(dir.path(), &files);
     let names = |modules: &[&str]| modules.iter().map(|part| (*part).to_owned()).collect::<Module>();
-    assert_eq!(circle(&arrows, &names(&["a"])), Some(vec![names(&["a"]), names(&["b", "c"])]));
-    assert_eq!(circle(&arrows, &names(&["b"])), None);
-    assert_eq!(circle(&arrows, &names(&[])), None);
+    assert_eq!(cycle(&imports_of, &names(&["a"])), Some(vec![names(&["a"]), names(&["b", "c"])]));
+    assert_eq!(cycle(&imports_of, &names(&["b"])), None);
+    assert_eq!(cycle(&imports_of, &names(&[])), None);
 }

@@ -1,7 +1,7 @@
-//! Cron jobs that are turns of their own, through `ghostctl` and plain gRPC (SCHED-05, SCHED-08): their bounds and model,
-//! where their last text goes, what does not go together, and requests that come again over `kill -9`.
+//! Cron jobs with a turn of their own, through `ghostctl` and plain gRPC (SCHED-05, SCHED-08): their limits and
+//! model, where the last text goes, forbidden combinations of options, and repeated requests over `kill -9`.
 
-// A black-box test has nothing to recover to: what goes wrong is told by the panic that fails it.
+// A failure in a test is a panic with a message.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -53,7 +53,7 @@ otherwise: [{ say: Noted. }]
 "#;
 
 const WORLD: &str = "\
-world: { name: The WorldServices }
+world: { name: The Office }
 agents:
   - { id: ada, archetype: clerk }
   - { id: ben, archetype: writer }
@@ -80,7 +80,7 @@ fn running() -> (TestEnvironment, PathBuf, Daemon) {
     (test_env, world, daemon)
 }
 
-/// Adds a job of ada's that never comes due by itself, and runs it to its end.
+/// Adds a job for ada that is never due, starts it by hand, and waits for its end.
 fn run(test_env: &TestEnvironment, name: &str, message: &str, more: &[&str]) -> Value {
     let add = ["cron", "add", "ada", name, "--every", "30d", "--message", message];
     let job = test_env.json(&[&add[..], more].concat());
@@ -96,7 +96,7 @@ fn posts(test_env: &TestEnvironment) -> Vec<String> {
 
 // covers: SCHED-05, SCHED-08
 #[test]
-fn a_job_of_its_own_is_announced_and_has_its_own_rounds_time_and_model() {
+fn a_job_with_its_own_turn_has_its_own_limits_model_and_outlet() {
     let (test_env, _, daemon) = running();
     test_env.json(&["chat", "create", "news", "--members", "ada,ben", "--as", "ada"]);
     let to_news = ["--session", "isolated", "--deliver", "announce", "--to", "news"];
@@ -112,7 +112,7 @@ fn a_job_of_its_own_is_announced_and_has_its_own_rounds_time_and_model() {
     let slow = run(&test_env, "slow", "dawdle", &["--run-timeout", "1s"]);
     assert_eq!(slow["status"], "failed");
     assert!(slow["note"].as_str().unwrap().starts_with("timeout"), "{slow}");
-    // What a job does for itself is no secret: who listens hears nothing, and the run says why.
+    // The run of a job without an outlet delivers nothing and says why.
     let nowhere = run(&test_env, "nowhere", "write the digest", &["--session", "isolated"]);
     assert!(nowhere["note"].as_str().unwrap().contains("no conversation with anyone outside"), "{nowhere}");
 
@@ -135,7 +135,7 @@ fn a_job_of_its_own_is_announced_and_has_its_own_rounds_time_and_model() {
 
 // covers: SCHED-05
 #[test]
-fn what_does_not_go_together_is_refused_with_its_own_code_and_slips_say_what_to_write() {
+fn forbidden_combinations_are_refused_with_a_code_and_a_hint() {
     let (test_env, _, daemon) = running();
     let add = ["--json", "cron", "add", "ada", "job", "--every", "1h", "--message", "x"];
     for (code, exit, more) in [
@@ -175,7 +175,7 @@ fn what_does_not_go_together_is_refused_with_its_own_code_and_slips_say_what_to_
     assert_eq!(
         (&quiet["options"]["session"], &quiet["options"]["deliver"]),
         (&json!("isolated"), &json!("none")),
-        "whoever says where its last words go means a turn of its own"
+        "an outlet needs a turn of its own"
     );
     test_env.json(&["cron", "cancel", "ada/job"]);
 
@@ -204,7 +204,7 @@ fn what_does_not_go_together_is_refused_with_its_own_code_and_slips_say_what_to_
     daemon.stop();
 }
 
-/// One request that a webhook's other side got.
+/// A request that the webhook's receiver got.
 struct Got {
     headers: Vec<(String, String)>,
     body: String,
@@ -217,7 +217,7 @@ impl Got {
     }
 }
 
-/// The other side of a webhook: takes everything.
+/// Starts a receiver of a webhook that accepts everything.
 fn listen() -> (u16, Receiver<Got>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -246,14 +246,14 @@ fn take(stream: TcpStream, sender: &SyncSender<Got>) {
         return;
     }
     got.body = String::from_utf8(body).unwrap();
-    // Both may be gone: the daemon because it was killed, the test because it has ended.
+    // The daemon may have been killed, and the test may have ended.
     let _ = reader.into_inner().write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n");
     let _ = sender.send(got);
 }
 
 // covers: SCHED-05
 #[test]
-fn a_webhook_is_told_signed_and_once_over_kill_9() {
+fn a_webhook_gets_a_signed_delivery_once_over_kill_9() {
     let (port, heard) = listen();
     let hook = format!("{{ url: 'http://127.0.0.1:{port}/in', secret_env: HOOK_SECRET, agent: ben }}");
     let (test_env, world) = services(&format!("channels: {{ webhooks: {{ ops: {hook} }} }}\n"));
@@ -281,11 +281,11 @@ fn a_webhook_is_told_signed_and_once_over_kill_9() {
     test_env.wait_until_quiet(Deadline::seconds(60));
     assert_eq!(test_env.json(&["conversation", "list"]).as_array().unwrap().len(), 1, "one thread for all runs");
     daemon.stop();
-    assert!(heard.try_recv().is_err(), "nothing is told twice");
+    assert!(heard.try_recv().is_err(), "nothing is delivered twice");
 }
 
 #[test]
-fn an_agents_job_is_told_nowhere_when_its_webhook_is_given_to_another_and_the_run_says_so() {
+fn a_job_delivers_nothing_when_its_webhook_belongs_to_another_agent() {
     let (port, heard) = listen();
     let hooked = |agent: &str| {
         let hook = format!("{{ url: 'http://127.0.0.1:{port}/in', secret_env: HOOK_SECRET, agent: {agent} }}");
@@ -305,17 +305,17 @@ fn an_agents_job_is_told_nowhere_when_its_webhook_is_given_to_another_and_the_ru
     let config = std::fs::read_to_string(world.join("world-config.yaml")).unwrap();
     std::fs::write(world.join("world-config.yaml"), config.replace(&hooked("ada"), &hooked("ben"))).unwrap();
     test_env.ctl(&["reload"]).ok();
-    let told = |run: &Value| {
+    let check_run = |run: &Value| {
         assert_eq!(run["status"], "done", "{run}");
         let note = run["note"].as_str().unwrap_or_default();
-        assert!(note.contains("not delivered") && note.contains("ops go to ben"), "{run}");
+        assert!(note.contains("not delivered") && note.contains("go to ben"), "{run}");
     };
-    told(&run());
-    // A daemon that starts with that file knows it as well.
+    check_run(&run());
+    // A daemon that starts with this file refuses the delivery, too.
     daemon.kill();
     let daemon = test_env.up(&world, &[]);
-    told(&run());
-    // One that is switched off is not switched on without a webhook to go to.
+    check_run(&run());
+    // A disabled job cannot be enabled without a webhook.
     test_env.json(&["cron", "disable", "ada/free"]);
     std::fs::write(world.join("world-config.yaml"), config.replace(&hooked("ada"), "")).unwrap();
     test_env.ctl(&["reload"]).ok();
@@ -330,7 +330,7 @@ fn schedules(test_env: &TestEnvironment) -> SchedulesClient<Channel> {
     SchedulesClient::new(Endpoint::from_shared(format!("unix:{}", socket.display())).unwrap().connect_lazy())
 }
 
-/// A timer, a watch, a job with one time and one that is a turn of its own.
+/// A timer, a watch, a job with one time, and a job with a turn of its own.
 fn sets() -> [SetScheduleRequest; 4] {
     let set = |request_id: &str, kind: &str| SetScheduleRequest {
         request_id: request_id.into(),
@@ -354,8 +354,8 @@ fn sets() -> [SetScheduleRequest; 4] {
     ]
 }
 
-/// Every mutation of the service, each under a request id of its own. The sets come first, and what they give is what the
-/// others are about.
+/// Calls every mutation of the service, each with a request id of its own. The first ones create the schedules for the
+/// others.
 async fn mutate(test_env: &TestEnvironment) -> (Vec<Schedule>, Vec<ScheduleRun>) {
     let mut client = schedules(test_env);
     let mut schedules = Vec::new();
@@ -377,7 +377,7 @@ async fn mutate(test_env: &TestEnvironment) -> (Vec<Schedule>, Vec<ScheduleRun>)
 }
 
 #[test]
-fn every_mutation_that_comes_again_is_answered_again_and_done_once_over_kill_9() {
+fn a_repeated_mutation_gets_the_first_answer_and_has_one_effect_over_kill_9() {
     let (test_env, world) = services("");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let mut daemon = test_env.up(&world, &[]);
@@ -385,7 +385,7 @@ fn every_mutation_that_comes_again_is_answered_again_and_done_once_over_kill_9()
     std::fs::create_dir_all(&watched).unwrap();
     let first = runtime.block_on(mutate(&test_env));
     let id = |n: usize| first.0[n].schedule_id.clone();
-    // What was watched may be gone: the answer is that of the first time all the same.
+    // Even if the watch is gone by then, a repeated request gets the first answer.
     std::fs::remove_dir(&watched).unwrap();
     for _ in 0..2 {
         assert_eq!(runtime.block_on(mutate(&test_env)), first);
@@ -401,7 +401,7 @@ fn every_mutation_that_comes_again_is_answered_again_and_done_once_over_kill_9()
         assert_eq!(client.runs(runs).await.unwrap().into_inner().runs.len(), 1);
         let gone = client.get(GetScheduleRequest { schedule_id: id(0) }).await.unwrap_err();
         assert_eq!(gone.code(), tonic::Code::NotFound);
-        // The same id for something else is refused.
+        // The same request id with other content is refused.
         let other = CancelScheduleRequest { request_id: "run".into(), schedule_id: id(3) };
         assert_eq!(client.cancel(other).await.unwrap_err().code(), tonic::Code::FailedPrecondition);
     });

@@ -1,7 +1,7 @@
-//! Promises 1 and 2 under fire: twenty agents exchange two thousand messages, tasks, files and effects outside, while
-//! the daemon is killed with -9 again and again, at instants that a seed chooses.
+//! Promises 1 and 2 under many kills: twenty agents exchange two thousand messages, tasks, files and outside
+//! effects, while the daemon is killed with -9 at times that a seed decides.
 
-// A black-box test has nothing to recover to: what goes wrong is told by the panic that fails it, and what is printed is its log.
+// A failure in a test is a panic with a message. The output is the log of the test.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stderr)]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,11 +15,11 @@ use serde_json::{Value, json};
 
 const AGENTS: u32 = 20;
 const CHAINS: u32 = 100;
-/// Messages of one chain; all chains together are the two thousand.
+/// Number of messages in one chain. All chains together have two thousand.
 const HOPS: u32 = 20;
 const KILLS: u32 = 28;
 
-/// What the message of a hop makes its receiver do besides passing it on.
+/// Whether the receiver of this hop writes a file.
 fn writes_files(hop: u32) -> bool {
     hop % 4 == 1
 }
@@ -30,12 +30,12 @@ fn creates_task(hop: u32) -> bool {
     hop.is_multiple_of(5)
 }
 
-/// Whom the receiver of a hop asks, if it asks: only ever someone after itself, so that nobody waits in a circle.
+/// The agent that the receiver of a hop asks, if it asks. Its number is always higher, so that no cycle of asks exists.
 fn asks(me: u32, hop: u32) -> Option<u32> {
     (hop % 10 == 3 && me + 1 < AGENTS).then(|| me + 1 + hop % (AGENTS - me - 1))
 }
 
-/// Who gets the message of a hop.
+/// The agent that gets the message of a hop.
 fn receiver(chain: u32, hop: u32) -> u32 {
     (chain % AGENTS + 1 + (hop - 1) * step(chain)) % AGENTS
 }
@@ -47,7 +47,7 @@ fn agent(number: u32) -> String {
     format!("a{:02}", number % AGENTS)
 }
 
-/// A small generator: the instants of the kills must come from a seed and from nothing else.
+/// A small random number generator. The times of the kills must depend only on the seed.
 struct Seeded(u64);
 
 impl Seeded {
@@ -57,8 +57,8 @@ impl Seeded {
     }
 }
 
-/// What the model answers: it follows from the mail alone. The number of the answer goes into ids and words, so that the
-/// journal tells which of several answers to the same question it holds.
+/// The model's answer, which depends only on the mail. Ids and texts contain the number of the answer, so that the
+/// journal shows which of several answers it holds.
 fn answer(request: &FakeRequest, number: u64) -> FakeAnswer {
     if request.rounds() > 0 {
         return FakeAnswer::say(format!("over #{number}"));
@@ -124,7 +124,7 @@ fn world(test_env: &TestEnvironment, base_url: &str) -> std::path::PathBuf {
     world.path().to_owned()
 }
 
-/// The tags `<chain>-<hop>` of the hops that `wanted` picks.
+/// The tags `<chain>-<hop>` of the hops for which `wanted` is true.
 fn tags(wanted: impl Fn(u32) -> bool) -> BTreeSet<String> {
     (0..CHAINS)
         .flat_map(|chain| {
@@ -148,7 +148,7 @@ fn once(wanted: BTreeSet<String>) -> BTreeMap<String, u32> {
 
 // covers: MSG-10, STORE-03, TOOL-16
 #[test]
-fn a_world_that_is_killed_again_and_again_does_everything_once() {
+fn a_world_does_everything_once_over_many_kills() {
     let server = ModelServer::start(answer);
     let mut test_env = TestEnvironment::new(ghostd_testing());
     let effects = test_env.join("effects.txt");
@@ -165,7 +165,7 @@ fn a_world_that_is_killed_again_and_again_does_everything_once() {
     }
     let mut clients = Vec::new();
     for kill in 0..KILLS {
-        // Someone sends while the daemon dies: the client asks again, and the message is there once.
+        // A client sends while the daemon dies. It repeats its request, and the message exists once.
         clients.push(test_env.ctl_in_background(&[
             "--wait",
             "60s",
@@ -176,7 +176,7 @@ fn a_world_that_is_killed_again_and_again_does_everything_once() {
             &format!("extra={kill}"),
         ]));
         if kill % 5 == 4 {
-            // Any time, in the middle of its start as well.
+            // At any time, also during the start.
             let pause = Deadline::after(Duration::from_millis(chance.below(600)));
             let _ = daemon.out.find(usize::MAX, pause, |_| false);
         } else {
@@ -202,14 +202,14 @@ fn a_world_that_is_killed_again_and_again_does_everything_once() {
 
     let database = Database::open(&test_env.data("storm"));
     assert_eq!(database.integrity(), "ok");
-    // Every message is there once and was consumed by a turn that finished.
+    // Every message exists once and was consumed by a finished turn.
     assert_eq!(database.texts("SELECT DISTINCT state FROM messages"), ["consumed"]);
     assert_eq!(database.texts("SELECT DISTINCT status FROM turns"), ["finished"]);
     let orphans =
         "SELECT count(*) FROM messages m WHERE NOT EXISTS (SELECT 1 FROM turns t WHERE t.turn_id = m.turn_id)";
     assert_eq!(database.number(orphans), 0);
     assert_eq!(database.number("SELECT count(*) FROM dead_letters"), 0);
-    // A call that failed is told first: whatever else is missing follows from it.
+    // Failed calls are reported first, because other missing things follow from them.
     let failed = database.texts("SELECT record FROM ledger WHERE tool <> 'test.effect' AND status <> 'ok'");
     assert!(failed.is_empty(), "{failed:#?}");
     let chains = counted(database.texts("SELECT body FROM messages WHERE body LIKE 'chain=%'"));
@@ -219,7 +219,7 @@ fn a_world_that_is_killed_again_and_again_does_everything_once() {
     assert_eq!(chains, once(wanted));
     let extras = counted(database.texts("SELECT body FROM messages WHERE body LIKE 'extra=%'"));
     assert_eq!(extras, once((0..KILLS).map(|kill| format!("extra={kill}")).collect()));
-    // Every question was put once and answered, however often one of the two died meanwhile.
+    // Every ask was made once and answered, however often the daemon was killed meanwhile.
     let questions = counted(database.texts("SELECT body FROM messages WHERE kind = 'ask'"));
     let wanted: BTreeSet<String> = tags(|_| true)
         .into_iter()
@@ -233,7 +233,7 @@ fn a_world_that_is_killed_again_and_again_does_everything_once() {
     assert!(wanted.len() > 150);
     assert_eq!(questions, once(wanted));
     assert_eq!(database.texts("SELECT DISTINCT status FROM asks"), ["answered"]);
-    // Every effect in the world is there once.
+    // Every effect in the world exists once.
     let tasks = counted(database.texts("SELECT json_extract(record, '$.title') FROM tasks WHERE status = 'done'"));
     assert_eq!(tasks, once(tags(creates_task).iter().map(|tag| format!("task {tag}")).collect()));
     assert_eq!(database.number("SELECT count(*) FROM tasks WHERE status <> 'done'"), 0);
@@ -248,12 +248,12 @@ fn a_world_that_is_killed_again_and_again_does_everything_once() {
     }
     assert_eq!(counted(logged), once(tags(writes_files)));
     assert_eq!(written, tags(writes_files));
-    // Every effect outside happened at most once, and those of which nobody knows are told.
+    // Every outside effect happened at most once. Calls with an unknown outcome are recorded as such.
     let lines = std::fs::read_to_string(&effects).unwrap();
     let happened = counted(lines.lines().map(|line| line.rsplit(' ').next().unwrap().to_owned()));
     let ledger =
         database.pairs("SELECT status, json_extract(record, '$.arguments') FROM ledger WHERE tool = 'test.effect'");
-    let mut told = BTreeMap::new();
+    let mut statuses = BTreeMap::new();
     for (status, arguments) in ledger {
         let arguments: Value = serde_json::from_str(&arguments).unwrap();
         let tag = arguments["arg"].as_str().unwrap().to_owned();
@@ -263,21 +263,21 @@ fn a_world_that_is_killed_again_and_again_does_everything_once() {
             "unknown" => assert!(times <= 1, "{tag} happened {times} times"),
             other => panic!("{tag} is {other}"),
         }
-        assert_eq!(told.insert(tag.clone(), status), None, "{tag} was called twice");
+        assert_eq!(statuses.insert(tag.clone(), status), None, "{tag} was called twice");
     }
-    assert_eq!(told.keys().cloned().collect::<BTreeSet<_>>(), tags(has_effect));
-    let unknown = told.values().filter(|status| *status == "unknown").count();
-    assert_eq!(reported.as_array().unwrap().len(), unknown, "those of which nobody knows are reported");
-    // The feed has no gap.
+    assert_eq!(statuses.keys().cloned().collect::<BTreeSet<_>>(), tags(has_effect));
+    let unknown = statuses.values().filter(|status| *status == "unknown").count();
+    assert_eq!(reported.as_array().unwrap().len(), unknown, "calls with an unknown outcome are reported");
+    // The event feed has no gap.
     let last = database.number("SELECT max(seq) FROM events");
     assert_eq!(database.number("SELECT min(seq) FROM events"), 1);
     assert_eq!(database.number("SELECT count(*) FROM events"), last);
     assert_eq!(database.number("SELECT count(*) FROM events WHERE kind = 'world.sweep_found'"), 0);
-    // No budget is held for a call that is over.
+    // No budget is reserved for a finished call.
     assert_eq!(database.number("SELECT count(*) FROM turns WHERE json_extract(record, '$.held') IS NOT NULL"), 0);
     assert_eq!(database.number("SELECT count(*) FROM turns WHERE status = 'open'"), 0);
 
-    // No answer that was in the journal was asked for again.
+    // No journaled answer was requested again.
     let mut journaled = BTreeSet::new();
     for step in database.texts("SELECT step FROM journal WHERE json_extract(step, '$.step') = 'model_answered'") {
         let number = step

@@ -1,7 +1,6 @@
-//! Knowledge, shared state and tasks that wait, from outside: `ghostctl` and plain gRPC against a real daemon that is
-//! killed in between.
+//! Knowledge, shared state and tasks with dependencies, through `ghostctl` and plain gRPC, with kills of the daemon.
 
-// A black-box test has nothing to recover to: what goes wrong is told by the panic that fails it.
+// A failure in a test is a panic with a message.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::io::Write;
@@ -35,7 +34,7 @@ llm: { default_provider: scripted, default_model: desk }
 
 const SEED: &str = "\
 ---
-id: test_env/style
+id: house/style
 title: How we write
 readers: ['*']
 writers: ['group:manager']
@@ -67,7 +66,7 @@ fn runtime() -> Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
 }
 
-/// A channel to the daemon's socket. Must be called within a runtime.
+/// A channel to the daemon's socket. Must be called inside a runtime.
 fn channel(test_env: &TestEnvironment) -> Channel {
     let socket = test_env.data("library").join("ghostd.sock");
     Endpoint::from_shared(format!("unix:{}", socket.display())).unwrap().connect_lazy()
@@ -88,7 +87,7 @@ fn code(test_env: &TestEnvironment, exit: i32, args: &[&str]) -> String {
 #[test]
 fn knowledge_is_written_read_listed_and_deleted_with_its_permissions() {
     let (test_env, world, daemon) = running();
-    // What the world's files bring is there.
+    // The entries of the world's files exist.
     let seed = test_env.json(&["knowledge", "read", "house/style", "--as", "ben"]);
     assert_eq!((&seed["content"], &seed["creator"]), (&json!("Short. No puns."), &json!("system")));
     assert_eq!((&seed["tags"], &seed["version"]), (&json!(["style"]), &json!(1)));
@@ -96,7 +95,7 @@ fn knowledge_is_written_read_listed_and_deleted_with_its_permissions() {
     let changed = test_env.json(&["knowledge", "write", "house/style", "Shorter.", "--as", "ada"]);
     assert_eq!((&changed["version"], &changed["updated_by"]), (&json!(2), &json!("agent:ada")));
 
-    // One's own entry is nobody else's until it is opened, and an unreadable one is as if it were not there.
+    // An agent's own entry is private until it is shared. For others, an unreadable entry does not exist.
     let own = test_env.json(&[
         "knowledge",
         "write",
@@ -150,7 +149,7 @@ fn knowledge_is_written_read_listed_and_deleted_with_its_permissions() {
     assert_eq!(ids(&test_env.json(&["knowledge", "list", "--query", "PIPE"])), ["from/pipe"]);
     test_env.ctl(&["knowledge", "list", "--limit", "2"]).ok().says(&["--limit"]);
 
-    // Versions: kept up to the bound, compared, and going on over a deletion.
+    // Versions are kept up to the limit and can be compared. A new entry continues the numbers of a deleted one.
     for text in ["two", "three", "four"] {
         test_env.json(&["knowledge", "write", "from/file", text]);
     }
@@ -164,7 +163,7 @@ fn knowledge_is_written_read_listed_and_deleted_with_its_permissions() {
     assert_eq!(code(&test_env, 3, &["knowledge", "read", "from/file"]), "not_found");
     assert_eq!(test_env.json(&["knowledge", "write", "from/file", "anew", "--expect", "0"])["version"], 6);
 
-    // A seed is not put again over what was changed or deleted; new ones come with a reload.
+    // A changed or deleted seed is not written again. A reload adds new seeds.
     test_env.json(&["knowledge", "delete", "house/style"]);
     let second = SEED.replace("house/style", "house/names");
     std::fs::write(world.join("knowledge/names.md"), second).unwrap();
@@ -191,7 +190,7 @@ fn agents_have_the_tools_that_their_groups_allow() {
     let denied = call("dot", "syscall.knowledge.write", json!({ "entry_id": "e", "content": "x" }));
     denied.exits(4);
     call("dot", "syscall.state.write", json!({ "key": "k", "value": 1 })).exits(4);
-    // Nor has an operator in their name.
+    // An operator cannot call the tool in the agent's name either.
     for (tool, args) in [
         ("syscall.knowledge.write", ["knowledge", "write", "e", "x", "--as", "dot"]),
         ("syscall.state.write", ["state", "set", "k", "1", "--as", "dot"]),
@@ -231,7 +230,7 @@ fn state_is_set_read_listed_and_refused() {
     assert_eq!(keys(&plan), ["plan.mood", "plan.step"]);
     assert_eq!(keys(&test_env.json(&["state", "list"])).len(), 4);
     test_env.ctl(&["state", "list", "--limit", "1"]).ok().says(&["--limit"]);
-    // A number keeps all its digits, wherever it is shown.
+    // A number keeps all its digits everywhere.
     let long = "12345678901234567890.123";
     test_env.json(&["state", "set", "count", &format!("[{long}, 9007199254740993]")]);
     assert_eq!(test_env.ctl(&["state", "get", "count"]).ok().out, format!("[{long}, 9007199254740993]\n"));
@@ -267,10 +266,10 @@ fn state_is_set_read_listed_and_refused() {
     ] {
         assert_eq!(code(&test_env, exit, args), refused, "{args:?}");
     }
-    // A number beyond what is kept is JSON all the same, and is told as what it is.
+    // A number beyond the limits is valid JSON, and the refusal says what it is.
     for beyond in ["1e400", "[-1e400]", &"9".repeat(400)] {
         let ran = test_env.ctl(&["state", "set", "k", beyond]);
-        ran.exits(2).says(&["JSON has a number beyond what is kept, at line 1 column ", "write a greater one as text"]);
+        ran.exits(2).says(&["JSON has a number out of range, at line 1 column ", "write a greater one as text"]);
         assert!(!ran.err.contains("not JSON"), "{}", ran.err);
     }
     for args in [["state", "set", "k", "1", "--as", "bne"], ["knowledge", "write", "e", "x", "--as", "bne"]] {
@@ -288,14 +287,14 @@ fn state_is_set_read_listed_and_refused() {
     daemon.stop();
 }
 
-/// The codes of those of the answers that are refusals.
+/// The codes of the refusals among the answers.
 fn refusals<T>(answers: Vec<Result<T, tonic::Status>>) -> Vec<Code> {
     answers.into_iter().filter_map(Result::err).map(|status| status.code()).collect()
 }
 
 // covers: KNOW-04, STATE-02
 #[test]
-fn one_of_many_writers_wins_and_the_others_hear_of_the_conflict() {
+fn one_of_many_writers_wins_and_the_others_get_a_conflict() {
     let (test_env, _, daemon) = running();
     runtime().block_on(async {
         let channel = channel(&test_env);
@@ -337,7 +336,7 @@ fn one_of_many_writers_wins_and_the_others_hear_of_the_conflict() {
 
 // covers: KNOW-04, STATE-02
 #[test]
-fn what_was_acknowledged_outlives_kills_and_is_not_done_twice() {
+fn acknowledged_changes_survive_kills_and_happen_once() {
     let (test_env, world) = library();
     let runtime = runtime();
     let mut first = None;
@@ -347,7 +346,7 @@ fn what_was_acknowledged_outlives_kills_and_is_not_done_twice() {
         runtime.block_on(async {
             let channel = channel(&test_env);
             let (mut knowledge, mut state) = (KnowledgeClient::new(channel.clone()), StateClient::new(channel));
-            // The same requests after every kill: the first answer again, word for word.
+            // After every kill, the same requests get the same first answers.
             let write = WriteKnowledgeRequest {
                 request_id: "again".into(),
                 entry_id: "once".into(),
@@ -403,7 +402,7 @@ fn what_was_acknowledged_outlives_kills_and_is_not_done_twice() {
 
 // covers: TASK-06
 #[test]
-fn tasks_wait_for_one_another_and_say_so() {
+fn tasks_wait_for_their_dependencies_and_show_it() {
     let (test_env, _, daemon) = running();
     let create = |title: &str| {
         test_env.json(&["task", "create", title, "--owner", "ben"])["task_id"].as_str().unwrap().to_owned()
@@ -428,14 +427,14 @@ fn tasks_wait_for_one_another_and_say_so() {
 
 // covers: KNOW-06
 #[test]
-fn a_world_whose_knowledge_is_wrong_does_not_start_and_says_why() {
+fn a_world_with_invalid_knowledge_does_not_start() {
     let (test_env, world) = library();
     std::fs::write(world.join("knowledge/a.md"), "---\nid: a\nreaders: [archetype:clark]\n---\ntext\n").unwrap();
     std::fs::write(world.join("knowledge/b.md"), "just text\n").unwrap();
     let checked = test_env.ghostd(&["check", world.to_str().unwrap()]);
     assert_ne!(checked.code, Some(0));
-    let told = format!("{}{}", checked.out, checked.err);
+    let output = format!("{}{}", checked.out, checked.err);
     for words in ["a.md:1: title", "a.md:3", "did you mean `clerk`?", "b.md:1"] {
-        assert!(told.contains(words), "{words}: {told}");
+        assert!(output.contains(words), "{words}: {output}");
     }
 }

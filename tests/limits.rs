@@ -1,8 +1,8 @@
-//! Agents that talk freely come to rest within the default bounds: a ring in which each always answers, a pair that thanks
-//! each other for ever, a pair that always finds new words. The feed says why, and how many turns it took (issue 3, 6). And
-//! a crowd under one budget is answered, one after the other.
+//! Worlds whose agents never stop talking come to rest within the default limits: a ring that always passes a
+//! message on, a pair that always thanks, a pair that always finds new words. The events say which limit was
+//! reached and after how many turns. And many asks at once under one budget are all answered, one after the other.
 
-// A black-box test has nothing to recover to: what goes wrong is told by the panic that fails it.
+// A failure in a test is a panic with a message.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::path::PathBuf;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 const RING: usize = 17;
 
-/// Every agent hands on what it gets, for ever, if it is let.
+/// A world whose agents pass on every message, and its model server.
 const SCRIPT: &str = r##"
 rules:
   - when: { agent: "r*", round: 0 }
@@ -57,8 +57,8 @@ impl Storm {
         self.test_env.up(&self.world, &[])
     }
 
-    /// Says one thing and waits until nothing moves any more. Gives the turns of those agents.
-    fn set_going(&self, agent: &str, text: &str, agents: &[&str]) -> Vec<Value> {
+    /// Sends one message and waits until the world is quiet. Returns the turns of these agents.
+    fn send_and_wait(&self, agent: &str, text: &str, agents: &[&str]) -> Vec<Value> {
         self.test_env.ctl(&["send", agent, text]).ok();
         self.test_env.wait_until_quiet(Deadline::seconds(120));
         agents
@@ -68,22 +68,22 @@ impl Storm {
     }
 
     fn held(&self) -> Vec<Value> {
-        self.test_env.ctl(&["--json", "events", "--kind", "storm.held"]).ok().json_lines()
+        self.test_env.ctl(&["--json", "events", "--kind", "limit.reached"]).ok().json_lines()
     }
 }
 
 #[test]
-fn a_ring_that_always_answers_comes_to_rest() {
+fn a_ring_of_agents_comes_to_rest() {
     let storm = Storm::new("");
     let daemon = storm.up();
     let ring: Vec<String> = (0..RING).map(|n| format!("r{n}")).collect();
     let names: Vec<&str> = ring.iter().map(String::as_str).collect();
-    let turns = storm.set_going("r0", "Pass it on.", &names);
-    // The message from outside is hop 0; its turn and those of hops 1 to 32 are all that is let through.
+    let turns = storm.send_and_wait("r0", "Pass it on.", &names);
+    // The message from outside is hop 0. Its turn and the turns of hops 1 to 32 are allowed.
     assert_eq!(turns.len(), 33);
     assert!(turns.iter().all(|turn| turn["status"] == "finished"), "{turns:#?}");
-    let told = turns.iter().filter(|turn| turn["text"].as_str().unwrap_or_default().contains("the limit is 32"));
-    assert_eq!(told.count(), 1, "the last sender was told why");
+    let refusals = turns.iter().filter(|turn| turn["text"].as_str().unwrap_or_default().contains("the limit is 32"));
+    assert_eq!(refusals.count(), 1, "the last sender gets the reason");
     let held = storm.held();
     assert_eq!(held.len(), 1, "{held:#?}");
     let payload = &held[0]["payload"];
@@ -96,7 +96,7 @@ fn a_ring_that_always_answers_comes_to_rest() {
 }
 
 #[test]
-fn a_pair_that_thanks_each_other_for_ever_comes_to_rest_even_over_a_kill() {
+fn a_pair_that_repeats_its_thanks_comes_to_rest_even_over_a_kill() {
     let storm = Storm::new("");
     let daemon = storm.up();
     storm.test_env.ctl(&["send", "ann", "Thank you!"]).ok();
@@ -107,7 +107,7 @@ fn a_pair_that_thanks_each_other_for_ever_comes_to_rest_even_over_a_kill() {
         .iter()
         .flat_map(|agent| storm.test_env.json(&["turn", "list", "--agent", agent]).as_array().unwrap().clone())
         .count();
-    // Three thanks each way are let through; who would send the fourth is told that it needs none.
+    // Three thanks in each direction are allowed. The fourth is refused with the hint that it is not needed.
     assert_eq!(turns, 7);
     let limits: Vec<Value> = storm.held().iter().map(|event| event["payload"]["limit"].clone()).collect();
     assert_eq!(limits, [json!("echoes_max"), json!("echoes_max")], "one for each way");
@@ -117,15 +117,15 @@ fn a_pair_that_thanks_each_other_for_ever_comes_to_rest_even_over_a_kill() {
 }
 
 #[test]
-fn a_pair_that_always_finds_new_words_is_ended_by_the_chain() {
+fn a_pair_that_always_finds_new_words_is_stopped_by_the_hop_limit() {
     let storm = Storm::new("");
     let daemon = storm.up();
-    assert_eq!(storm.set_going("ida", "wa", &["ida", "jim"]).len(), 33);
+    assert_eq!(storm.send_and_wait("ida", "wa", &["ida", "jim"]).len(), 33);
     daemon.stop();
 }
 
 #[test]
-fn an_agent_that_is_woken_too_often_is_held_back_and_takes_its_mail_together() {
+fn an_agent_with_too_many_turns_a_minute_waits_and_then_takes_its_mail_together() {
     let storm = Storm::new("limits: { agent_turns_per_minute: 3 }\n");
     let daemon = storm.up();
     for n in 0..3 {
@@ -140,14 +140,14 @@ fn an_agent_that_is_woken_too_often_is_held_back_and_takes_its_mail_together() {
     });
     let turns = storm.test_env.json(&["turn", "list", "--agent", "sid"]);
     assert_eq!(turns.as_array().unwrap().len(), 3, "what comes beyond that waits: {turns:#}");
-    // Waiting is no work: a stop does not wait for it.
+    // A waiting agent has no work to finish, so a stop does not wait for it.
     assert_eq!(storm.test_env.json(&["agent", "stop", "sid"])["status"], "stopped");
     assert_eq!(storm.test_env.json(&["agent", "get", "sid"])["inbox_pending"], 5);
     daemon.stop();
 }
 
 #[test]
-fn status_says_which_bounds_are_near() {
+fn status_shows_which_limits_are_nearly_reached() {
     let storm = Storm::new("limits: { inbox_max: 5 }\n");
     let daemon = storm.up();
     storm.test_env.json(&["agent", "stop", "r5"]);
@@ -163,14 +163,14 @@ fn status_says_which_bounds_are_near() {
     daemon.stop();
 }
 
-/// What the world's account holds, has spent, and may spend.
+/// The world's account: reserved tokens, spent tokens, limit.
 fn world_budget(test_env: &TestEnvironment) -> Value {
     let all = test_env.json(&["budget", "list"]);
     all.as_array().unwrap().iter().find(|budget| budget["scope"] == "world").unwrap().clone()
 }
 
 #[test]
-fn twelve_that_are_asked_at_once_are_all_answered_under_a_limit_that_they_cannot_hold_together() {
+fn twelve_asks_at_once_are_all_answered_under_a_budget_too_small_for_all_reservations() {
     let test_env = TestEnvironment::new(ghostd_testing());
     let names: Vec<String> = (0..12).map(|n| format!("a{n}")).collect();
     let agents: String = names.iter().map(|name| format!("  - {{ id: {name}, archetype: worker }}\n")).collect();
@@ -181,14 +181,14 @@ fn twelve_that_are_asked_at_once_are_all_answered_under_a_limit_that_they_cannot
              providers:\n    scripted: {{ kind: scripted, dir: scripts, concurrency: 12 }}\n  \
              prices: {{ scripted/slow: {{ input: 1, output: 1 }} }}\n"
         ))
-        // Far more than is ever written is held for each answer.
+        // The reservation for each answer is far larger than the answer.
         .archetype("worker", "## LLM\nmax_tokens: 60000\n")
         .write("scripts/slow.yaml", "rules: []\notherwise: [{ wait: 300ms }, { say: Done. }]\n");
     let daemon = test_env.up(world.path(), &[]);
     test_env.json(&["ask", "a0", "Ready?"]);
     let each = world_budget(&test_env)["spent_tokens"].as_u64().unwrap();
     assert!(each < 20_000, "{each}");
-    // What all of them take, and room for the answer of the last: two or three hold theirs at the same time.
+    // The limit is the total cost and room for one more reservation. Two or three reservations fit at the same time.
     let limit = 13 * each + 80_000;
     test_env.ctl(&["budget", "set", "world", "--tokens", &limit.to_string()]).ok();
     let test_env = &test_env;
@@ -200,10 +200,10 @@ fn twelve_that_are_asked_at_once_are_all_answered_under_a_limit_that_they_cannot
     assert!(replies.iter().all(|reply| reply["reply"] == "Done."), "{replies:#?}");
     let spent = world_budget(test_env);
     assert!(spent["spent_tokens"].as_u64().unwrap() < limit && spent["reserved_tokens"] == 0, "{spent:#}");
-    // No answer was cut for what others held.
+    // No answer was shortened because of others' reservations.
     let calls = test_env.ctl(&["--json", "events", "--kind", "model.started"]).ok().json_lines();
     assert!(calls.len() == 13 && calls.iter().all(|call| call["payload"]["max_tokens"] == 60_000), "{calls:#?}");
-    // Who waits when the daemon is killed goes on after it, once there is room.
+    // Calls that wait when the daemon is killed continue after the next start, when there is room.
     let room = spent["spent_tokens"].as_u64().unwrap() + 150_000;
     test_env.ctl(&["budget", "set", "world", "--tokens", &room.to_string()]).ok();
     for name in &names {
@@ -224,7 +224,7 @@ fn twelve_that_are_asked_at_once_are_all_answered_under_a_limit_that_they_cannot
     let turns = turns.as_array().unwrap();
     assert!(turns.len() == 25 && turns.iter().all(|turn| turn["text"] == "Done."), "{turns:#?}");
     assert_eq!(world_budget(test_env)["reserved_tokens"], 0);
-    // What is spent is refused with what is spent and what is held.
+    // A refusal because of a spent budget names the spent and the reserved tokens.
     test_env.ctl(&["budget", "set", "world", "--tokens", "100"]).ok();
     test_env.ctl(&["ask", "a0", "And now?"]).says(&["budget world is spent", "of 100 tokens spent"]);
     daemon.stop();

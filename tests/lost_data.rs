@@ -1,7 +1,7 @@
-//! Data that are damaged, emptied or taken away are told, with what to do; nothing is made in their place, and nothing is
-//! acknowledged that nobody could find again.
+//! Damaged, emptied or removed data is reported with a remedy. It is not replaced by new data, and no write is
+//! acknowledged that would be lost.
 
-// A black-box test has nothing to recover to: what goes wrong is told by the panic that fails it.
+// A failure in a test is a panic with a message.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::fs;
@@ -22,8 +22,8 @@ fn test_env() -> (TestEnvironment, PathBuf) {
     (test_env, path)
 }
 
-/// A house whose world has run, and has a message that must not get lost.
-fn lived_in() -> (TestEnvironment, PathBuf) {
+/// An environment whose world has run and has a message that must not get lost.
+fn world_with_mail() -> (TestEnvironment, PathBuf) {
     let (test_env, world) = test_env();
     let daemon = test_env.up(&world, &[]);
     test_env.ctl(&["send", "ada", "keep me"]).ok();
@@ -32,7 +32,7 @@ fn lived_in() -> (TestEnvironment, PathBuf) {
     (test_env, world)
 }
 
-/// The world does not start.
+/// Asserts that the world does not start.
 fn refused(test_env: &TestEnvironment, world: &Path, code: i32, words: &[&str]) -> Ran {
     let ran = test_env.ghostd(&["up", world.to_str().unwrap()]);
     assert!(!ran.out.contains(" is up."), "{}", ran.out);
@@ -44,8 +44,8 @@ fn kept(data: &Path) -> i64 {
     Database::open(data).number("SELECT count(*) FROM messages WHERE body = 'keep me' AND state = 'consumed'")
 }
 
-/// The world starts, and what was in it is in it.
-fn nothing_is_lost(test_env: &TestEnvironment, world: &Path) {
+/// Asserts that the world starts and still has its message.
+fn assert_nothing_is_lost(test_env: &TestEnvironment, world: &Path) {
     let daemon = test_env.up(world, &[]);
     assert_eq!(test_env.json(&["ask", "ada", "hello"])["reply"], "Here.");
     daemon.stop();
@@ -63,13 +63,13 @@ fn sql(data: &Path, statement: &'static str) {
 }
 
 #[test]
-fn a_database_that_was_emptied_or_lost_is_refused_and_its_log_is_kept() {
-    let (test_env, world) = lived_in();
+fn an_empty_or_lost_database_is_refused_and_its_log_is_kept() {
+    let (test_env, world) = world_with_mail();
     let data = test_env.data("home");
     let (file, log, marker) = (data.join("ghost.db"), data.join("ghost.db-wal"), data.join("world.id"));
     assert_eq!(fs::read_to_string(&marker).unwrap(), "home\n");
 
-    // After an orderly end: nothing else tells that there was one.
+    // After an orderly end only `world.id` shows that there was a database.
     let good = fs::read(&file).unwrap();
     fs::write(&file, "").unwrap();
     refused(&test_env, &world, 1, &["ghost.db", "it is empty", "a world has run", "backup"]);
@@ -77,7 +77,7 @@ fn a_database_that_was_emptied_or_lost_is_refused_and_its_log_is_kept() {
     fs::remove_file(&file).unwrap();
     refused(&test_env, &world, 1, &["ghost.db", "it is missing", "a world has run", "backup"]);
     assert!(!file.exists() && !log.exists());
-    // A pipe makes nobody wait.
+    // A pipe in its place does not block the start.
     mknodat(CWD, &file, FileType::Fifo, 0o600.into(), 0).unwrap();
     refused(&test_env, &world, 1, &["ghost.db", "not a file"]);
     fs::remove_file(&file).unwrap();
@@ -87,9 +87,9 @@ fn a_database_that_was_emptied_or_lost_is_refused_and_its_log_is_kept() {
     mknodat(CWD, &lock, FileType::Fifo, 0o600.into(), 0).unwrap();
     refused(&test_env, &world, 5, &["lock in it is not a file", "hint: "]);
     fs::remove_file(&lock).unwrap();
-    nothing_is_lost(&test_env, &world);
+    assert_nothing_is_lost(&test_env, &world);
 
-    // After a crash: SQLite would throw the log away.
+    // After a crash SQLite would delete the log.
     let daemon = test_env.up(&world, &[]);
     test_env.ctl(&["send", "ada", "keep me"]).ok();
     test_env.wait_until_quiet(Deadline::seconds(30));
@@ -101,30 +101,30 @@ fn a_database_that_was_emptied_or_lost_is_refused_and_its_log_is_kept() {
             fs::remove_file(&marker).unwrap();
         }
         fs::write(&file, "").unwrap();
-        refused(&test_env, &world, 1, &["ghost.db", "it is empty", "ghost.db-wal is there", "backup"]);
+        refused(&test_env, &world, 1, &["ghost.db", "it is empty", "ghost.db-wal exists", "backup"]);
         assert!(fs::read(&file).unwrap().is_empty() && fs::read(&log).unwrap() == logged);
         fs::remove_file(&file).unwrap();
-        refused(&test_env, &world, 1, &["ghost.db", "it is missing", "ghost.db-wal is there", "backup"]);
+        refused(&test_env, &world, 1, &["ghost.db", "it is missing", "ghost.db-wal exists", "backup"]);
         assert!(!file.exists() && fs::read(&log).unwrap() == logged);
     }
     fs::write(&file, good).unwrap();
-    nothing_is_lost(&test_env, &world);
+    assert_nothing_is_lost(&test_env, &world);
     assert_eq!(kept(&data), 2);
-    assert_eq!(fs::read_to_string(&marker).unwrap(), "home\n", "told by the next start");
+    assert_eq!(fs::read_to_string(&marker).unwrap(), "home\n", "written by the next start");
 
-    // Away with all of it, and the world is a new one.
+    // Without any data, the world is a new one.
     fs::rename(&data, test_env.join("old")).unwrap();
     test_env.up(&world, &[]).stop();
     assert_eq!((kept(&data), kept(&test_env.join("old"))), (0, 2));
 }
 
 #[test]
-fn a_start_that_damage_stands_in_the_way_of_names_the_file_and_what_to_do() {
+fn a_start_with_damaged_data_names_the_file_and_the_remedy() {
     for (damage, words) in [
         ("UPDATE agents SET record = '{bad'", ["table agents", "row `{bad`", "hint: "]),
         ("DROP TABLE messages", ["is damaged", "no such table: messages", "a backup"]),
     ] {
-        let (test_env, world) = lived_in();
+        let (test_env, world) = world_with_mail();
         sql(&test_env.data("home"), damage);
         let ran = refused(&test_env, &world, 1, &words);
         ran.says(&[test_env.data("home").join("ghost.db").to_str().unwrap(), "backup"]);
@@ -132,8 +132,8 @@ fn a_start_that_damage_stands_in_the_way_of_names_the_file_and_what_to_do() {
 }
 
 #[test]
-fn a_damaged_event_is_told_and_can_be_passed_over() {
-    let (test_env, world) = lived_in();
+fn a_damaged_event_is_reported_and_can_be_skipped() {
+    let (test_env, world) = world_with_mail();
     sql(&test_env.data("home"), "UPDATE events SET payload = '{bad' WHERE seq = 4");
     let daemon = test_env.up(&world, &[]);
     let seqs = |ran: &Ran| -> Vec<i64> {
@@ -151,7 +151,7 @@ fn a_damaged_event_is_told_and_can_be_passed_over() {
 }
 
 #[test]
-fn a_daemon_whose_directory_was_removed_acknowledges_nothing_and_ends() {
+fn a_daemon_whose_directory_is_removed_acknowledges_nothing_and_ends() {
     let (mut test_env, world) = test_env();
     test_env.set("GHOST_TOKEN", "x".repeat(32));
     let data = test_env.data("home");
@@ -173,18 +173,21 @@ fn a_daemon_whose_directory_was_removed_acknowledges_nothing_and_ends() {
             assert_ne!(send().code, Some(0), "{number}");
         }
         assert_eq!(daemon.wait(), 1);
-        let told = daemon.err.text();
-        assert!(told.contains("removed or replaced while this daemon used it") && told.contains("hint: "), "{told}");
+        let reported = daemon.err.text();
+        assert!(
+            reported.contains("removed or replaced while this daemon used it") && reported.contains("hint: "),
+            "{reported}"
+        );
         if number == 2 {
-            // The database is still ours: an orderly end has brought into it what was in the log.
-            assert!(told.contains("start the daemon again"), "{told}");
+            // The orderly end has moved the content of the log into the database.
+            assert!(reported.contains("start the daemon again"), "{reported}");
             assert_eq!(kept(&data), 1);
         }
     }
 }
 
 #[test]
-fn a_daemon_that_was_put_aside_leaves_its_successor_alone() {
+fn a_daemon_with_moved_data_leaves_its_successor_alone() {
     let (test_env, world) = test_env();
     let (data, aside) = (test_env.data("home"), test_env.join("aside"));
     let mut first = test_env.up(&world, &[]);
@@ -193,23 +196,23 @@ fn a_daemon_that_was_put_aside_leaves_its_successor_alone() {
     fs::rename(&data, &aside).unwrap();
     let second = test_env.up(&world, &[]);
     assert_eq!(first.wait(), 1);
-    // Neither its socket nor its log went with the first.
+    // The first daemon's end removed neither the socket nor the log of the second.
     test_env.ctl(&["send", "ada", "keep me"]).ok();
     test_env.wait_until_quiet(Deadline::seconds(30));
     second.kill();
-    nothing_is_lost(&test_env, &world);
+    assert_nothing_is_lost(&test_env, &world);
     assert_eq!((kept(&data), kept(&aside)), (1, 1));
 
-    // A lock that somebody tidied away would let two of them in.
+    // If someone deletes the lock file, the first daemon must end before a second one does harm.
     let mut daemon = test_env.up(&world, &[]);
     fs::remove_file(data.join("lock")).unwrap();
     assert_eq!(daemon.wait(), 1);
-    assert!(daemon.err.text().contains("the data are in their place"), "{}", daemon.err.text());
-    nothing_is_lost(&test_env, &world);
+    assert!(daemon.err.text().contains("the database is still in its place"), "{}", daemon.err.text());
+    assert_nothing_is_lost(&test_env, &world);
 }
 
 #[test]
-fn a_copy_without_the_log_of_a_killed_daemon_begins_no_new_world_beside_its_files() {
+fn a_database_copied_without_its_log_is_refused_beside_files() {
     let (test_env, world) = test_env();
     let data = test_env.data("home");
     let daemon = test_env.up(&world, &[]);
@@ -232,11 +235,11 @@ fn a_copy_without_the_log_of_a_killed_daemon_begins_no_new_world_beside_its_file
     fs::write(data.join("ghost.db"), "").unwrap();
     refused(&test_env, &world, 1, &["it is empty, but files of a world lie in the workspace", "backup"]);
 
-    // With its log it is whole.
+    // With its log the copy is complete.
     fs::copy(aside.join("ghost.db"), data.join("ghost.db")).unwrap();
     fs::copy(aside.join("ghost.db-wal"), data.join("ghost.db-wal")).unwrap();
-    nothing_is_lost(&test_env, &world);
-    // Files alone may have been laid out for a new world.
+    assert_nothing_is_lost(&test_env, &world);
+    // Files without a database may have been prepared for a new world.
     fs::rename(&data, test_env.join("second")).unwrap();
     fs::create_dir_all(data.join("workspace/shared")).unwrap();
     test_env.up(&world, &[]).stop();
@@ -244,7 +247,7 @@ fn a_copy_without_the_log_of_a_killed_daemon_begins_no_new_world_beside_its_file
 }
 
 #[test]
-fn a_first_start_that_was_killed_is_gone_on_with_beside_files_that_were_laid_out() {
+fn a_killed_first_start_is_completed_beside_prepared_files() {
     let (test_env, world) = test_env();
     let data = test_env.data("home");
     let brief = data.join("workspace/shared/brief.md");
@@ -260,21 +263,21 @@ fn a_first_start_that_was_killed_is_gone_on_with_beside_files_that_were_laid_out
         daemon.stop();
         assert_eq!(fs::read_to_string(&brief).unwrap(), "Count.");
     };
-    // Killed when it had made the file, and nothing in it.
+    // Killed when it had created an empty file.
     lay_out();
     fs::write(data.join("ghost.db-new"), "").unwrap();
     fs::write(data.join("ghost.db"), "").unwrap();
     goes_on();
-    // From then on that file is the world's.
+    // After that, the file belongs to the world.
     fs::write(data.join("ghost.db"), "").unwrap();
     fs::remove_file(data.join("world.id")).unwrap();
     refused(&test_env, &world, 1, &["it is empty, but files of a world lie in the workspace", "backup"]);
 
-    // Killed as soon as there is anything of it, whatever else there is by then.
+    // Killed as soon as a file exists, at whatever step.
     for name in ["ghost.db-new", "ghost.db", "ghost.db-wal"].into_iter().cycle().take(12) {
         lay_out();
         let daemon = test_env.start(&world, &[]);
-        // The log stays; the others may be seen too late.
+        // The log stays longest. The other files may be gone before they are seen.
         let begun = || data.join(name).exists() || data.join("ghost.db-wal").exists();
         Deadline::seconds(30).until(name, || begun().then_some(()).ok_or_else(String::new));
         daemon.kill();
@@ -283,20 +286,20 @@ fn a_first_start_that_was_killed_is_gone_on_with_beside_files_that_were_laid_out
 }
 
 #[test]
-fn a_workspace_that_goes_away_under_a_running_daemon_is_told() {
+fn a_workspace_that_is_removed_while_the_daemon_runs_is_reported() {
     let (test_env, world) = test_env();
     let daemon = test_env.up(&world, &[]);
     let (workspace, aside) = (test_env.data("home").join("workspace"), test_env.join("aside"));
-    let told = || test_env.json(&["status"])["warnings"].to_string().contains("was removed or replaced");
-    assert!(!told());
+    let reported = || test_env.json(&["status"])["warnings"].to_string().contains("was removed or replaced");
+    assert!(!reported());
     fs::rename(&workspace, &aside).unwrap();
-    assert!(told());
+    assert!(reported());
     Deadline::seconds(30).until("the warning in the feed", || {
-        let told = test_env.ctl(&["--json", "events", "--kind", "world.warning"]).ok().out.clone();
-        if told.contains("was removed or replaced") { Ok(()) } else { Err(told) }
+        let reported = test_env.ctl(&["--json", "events", "--kind", "world.warning"]).ok().out.clone();
+        if reported.contains("was removed or replaced") { Ok(()) } else { Err(reported) }
     });
-    // Back where it was, it is the same directory.
+    // Moved back, it is the same directory.
     fs::rename(&aside, &workspace).unwrap();
-    assert!(!told());
+    assert!(!reported());
     daemon.stop();
 }

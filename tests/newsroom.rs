@@ -1,7 +1,7 @@
-//! The main job (issue 2, 11): a folder of files becomes one briefing in which every file has its own heading with
-//! figures taken from it; with any folder, over any crash, and with models behind a real provider's protocol.
+//! The main job of the newsroom: a folder of files becomes one briefing. Every file has its own heading in it, with
+//! figures from the file. With any folder, over any crash, and with models behind a real provider's protocol.
 
-// A black-box test has nothing to recover to: what goes wrong is told by the panic that fails it.
+// A failure in a test is a panic with a message.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::collections::BTreeSet;
@@ -17,14 +17,14 @@ fn test_env() -> TestEnvironment {
     TestEnvironment::new(env!("CARGO_BIN_EXE_ghostd"))
 }
 
-/// Waits for the end of the job, and gives the briefing's path.
+/// Waits for the end of the job. Returns the path of the briefing.
 fn briefing(daemon: &Daemon) -> PathBuf {
     let line =
         daemon.wait_for_line("the end of the job", Deadline::seconds(120), |line| line.starts_with("  result  "));
     PathBuf::from(line.trim_start_matches("  result  "))
 }
 
-/// The files of a folder, with the names that they have relative to it.
+/// The files of a folder: relative name and text.
 fn files(dir: &Path) -> Vec<(String, String)> {
     let mut found = Vec::new();
     let mut queue = vec![dir.to_owned()];
@@ -43,13 +43,13 @@ fn files(dir: &Path) -> Vec<(String, String)> {
     found
 }
 
-/// The numbers of a text, as they stand in it.
+/// The numbers in a text, as they are written.
 fn numbers(text: &str) -> BTreeSet<&str> {
     let parts = text.split(|c: char| !(c.is_ascii_digit() || c == '.' || c == ','));
     parts.map(|part| part.trim_matches(['.', ','])).filter(|part| !part.is_empty()).collect()
 }
 
-/// Every input has exactly one heading of its own, and under it a figure that stands in the input, if it has any.
+/// Asserts that every input has exactly one heading, and under it a figure from the input, if that has any.
 fn check(briefing: &Path, input: &Path) {
     let text = std::fs::read_to_string(briefing).unwrap();
     let sections: Vec<(&str, &str)> =
@@ -74,7 +74,7 @@ fn check(briefing: &Path, input: &Path) {
 
 // covers: WORLD-01, WORLD-16
 #[test]
-fn the_shipped_files_become_a_briefing_and_the_world_goes_on_serving() {
+fn the_shipped_files_become_a_briefing_and_the_world_keeps_serving() {
     let test_env = test_env();
     let daemon = test_env.up(Path::new(NEWSROOM), &[]);
     let path = briefing(&daemon);
@@ -86,7 +86,7 @@ fn the_shipped_files_become_a_briefing_and_the_world_goes_on_serving() {
     assert_eq!(status["job"]["state"], "finished");
     assert_eq!(status["world_id"], "newsroom");
     test_env.wait_until_quiet(Deadline::seconds(60));
-    // All six took part, and none of them badly.
+    // All six agents took part and none failed.
     let turns = test_env.json(&["turn", "list"]);
     let turns = turns.as_array().unwrap();
     let agents: BTreeSet<&str> = turns.iter().map(|turn| turn["agent_id"].as_str().unwrap()).collect();
@@ -97,7 +97,7 @@ fn the_shipped_files_become_a_briefing_and_the_world_goes_on_serving() {
     assert_eq!(test_env.json(&["dead", "list"]), serde_json::json!([]));
     daemon.stop();
 
-    // Whoever takes the briefing away is told so at the next start, and how to have it again.
+    // If the briefing is gone, the next start says so, and how to have it made again.
     std::fs::remove_file(&path).unwrap();
     let daemon = test_env.up(Path::new(NEWSROOM), &[]);
     daemon.wait_for_line("the job", Deadline::seconds(30), |line| line.contains("but its result is gone"));
@@ -107,12 +107,12 @@ fn the_shipped_files_become_a_briefing_and_the_world_goes_on_serving() {
 
 // covers: MSG-10
 #[test]
-fn a_daemon_that_is_killed_in_the_middle_finishes_the_same_job() {
+fn a_killed_daemon_finishes_the_same_job() {
     let test_env = test_env();
     let marks = [" is under way", " the task “", " has done “", " writes output/", " asks chora: "];
     for mark in marks {
         let daemon = test_env.up(Path::new(NEWSROOM), &[]);
-        // Whether the mark comes or the job is over before: both are instants to die at.
+        // Both are times for a kill: after the mark, or after the end of the job.
         let marks = [mark, " is done after", " was done before"];
         let _ = daemon.out.find(0, Deadline::seconds(60), |line| marks.iter().any(|mark| line.contains(mark)));
         daemon.kill();
@@ -126,7 +126,7 @@ fn a_daemon_that_is_killed_in_the_middle_finishes_the_same_job() {
     assert_eq!(test_env.json(&["status"])["job"]["state"], "finished");
     daemon.stop();
 
-    // Once more, without a job to do: it is not started again.
+    // The next start does not begin the finished job again.
     let daemon = test_env.up(Path::new(NEWSROOM), &[]);
     daemon.wait_for_line("the job", Deadline::seconds(30), |line| line.contains(" was done before: "));
     test_env.wait_until_quiet(Deadline::seconds(60));
@@ -139,13 +139,13 @@ fn a_daemon_that_is_killed_in_the_middle_finishes_the_same_job() {
     let database = Database::open(&data);
     assert_eq!(database.number("SELECT count(*) FROM jobs"), 1);
     assert_eq!(database.number("SELECT count(*) FROM dead_letters"), 0);
-    // One task a file, and the job's own.
+    // One task for each file, and one for the job.
     let inputs = i64::try_from(files(&Path::new(NEWSROOM).join("input")).len()).unwrap();
     assert_eq!(database.number("SELECT count(*) FROM tasks WHERE parent_id IS NOT NULL"), inputs);
     assert_eq!(database.number("SELECT count(*) FROM tasks WHERE ended = 0"), 0);
 }
 
-/// Runs the job on a folder of one's own, and checks its briefing.
+/// Runs the job on a folder with these files and checks its briefing.
 fn own_folder(files: &[(&str, &str)]) {
     let test_env = test_env();
     let input = test_env.join("my files");
@@ -159,7 +159,7 @@ fn own_folder(files: &[(&str, &str)]) {
     daemon.stop();
 }
 
-/// Lines of so many bytes together, with a figure in each.
+/// A text of this many bytes, with a figure in each line.
 fn long_text(title: &str, bytes: usize) -> String {
     let mut text = format!("# {title}\n\n");
     for n in 1.. {
@@ -172,7 +172,7 @@ fn long_text(title: &str, bytes: usize) -> String {
 }
 
 #[test]
-fn files_that_are_longer_than_one_read_are_read_on_and_what_is_not_read_is_told() {
+fn long_files_take_several_reads_and_unread_parts_are_reported() {
     let test_env = test_env();
     let input = test_env.join("long");
     std::fs::create_dir(&input).unwrap();
@@ -180,7 +180,7 @@ fn files_that_are_longer_than_one_read_are_read_on_and_what_is_not_read_is_told(
     write("hundred.md", &long_text("H", 100_000));
     write("seven-hundred.txt", &long_text("S", 700_000));
     write("beyond.md", &long_text("B", 1_200_000));
-    // One line that ends nowhere, and one without so much as a space; a figure that only the end of a file has.
+    // One file is a single line, and one has no space at all. One has a figure only at its end.
     let line: Vec<String> = (0..6_000).map(|n| format!("Item {n} costs {} euros.", 5 + n * 3)).collect();
     write("line.txt", &line.join(" "));
     let list: Vec<String> = (0..20_000).map(|n| (n * n).to_string()).collect();
@@ -199,7 +199,7 @@ fn files_that_are_longer_than_one_read_are_read_on_and_what_is_not_read_is_told(
     assert!(!text.contains("could not be read"), "{text}");
     let headed = |section: &&str, name: &str| section.lines().next().is_some_and(|title| title.ends_with(name));
     let section = |name: &str| text.split("\n## ").find(|section| headed(section, name)).unwrap();
-    // Figures come from all over a file, not from what the first read gives.
+    // The figures come from the whole file, not only from the first read.
     let last = |name: &str, title: &str| {
         let mark = format!("Gauge {title}");
         let gauges = section(name).split(&mark).skip(1);
@@ -214,7 +214,7 @@ fn files_that_are_longer_than_one_read_are_read_on_and_what_is_not_read_is_told(
     assert!(section("beyond.md").contains(read) && text.matches("Only the first").count() == 1, "{text}");
 }
 
-/// A heading's section of a briefing.
+/// The section of a briefing under a heading.
 fn section<'t>(text: &'t str, heading: &str) -> &'t str {
     let sections = text.split("\n## ").filter_map(|section| section.split_once('\n'));
     sections
@@ -225,7 +225,7 @@ fn section<'t>(text: &'t str, heading: &str) -> &'t str {
 }
 
 #[test]
-fn real_files_are_read_as_what_they_are_and_what_cannot_be_read_is_not_approved() {
+fn real_files_are_read_by_their_format_and_unreadable_ones_are_not_approved() {
     let test_env = test_env();
     let input = test_env.join("real");
     std::fs::create_dir(&input).unwrap();
@@ -263,7 +263,7 @@ fn real_files_are_read_as_what_they_are_and_what_cannot_be_read_is_not_approved(
     assert!(summary.contains("Inputs: 7. Read: 6. Read in part: 0. Not read: 1.\n"), "{text}");
     assert_eq!(summary.lines().filter(|line| line.starts_with("- ")).count(), 7, "{text}");
     assert!(summary.contains("- 7. 7-blob.bin: not read: "), "{text}");
-    // Only what was read is approved.
+    // Only files that were read are approved.
     assert!(text.contains("Approved: 6 of 7 inputs.") && !text.contains("approved by subrosa"), "{text}");
     assert!(section(&text, "Not approved").contains("- 7. 7-blob.bin: "), "{text}");
     let whole = "am 3. Mai in Bonn und gab 3,2 Mio. Euro frei.";
@@ -294,7 +294,7 @@ fn one_file_is_a_job() {
 }
 
 #[test]
-fn odd_names_empty_files_and_subfolders_are_a_job() {
+fn a_folder_with_odd_names_empty_files_and_subfolders_is_a_job() {
     own_folder(&[
         ("a b c.md", "We counted 77 swans on the lake.\n"),
         ("Ünïcode – façade.txt", "Der Turm ist 93 Meter hoch.\n"),
@@ -318,7 +318,7 @@ fn twelve_files_are_a_job() {
 }
 
 #[test]
-fn an_input_that_cannot_be_taken_is_told_and_nothing_is_started() {
+fn an_invalid_input_is_refused_and_nothing_starts() {
     let test_env = test_env();
     let missing = test_env.join("missing");
     let ran = test_env.ghostd(&["up", NEWSROOM, "--input", missing.to_str().unwrap()]);
@@ -361,7 +361,7 @@ fn the_job_is_done_by_models_behind_a_providers_protocol() {
     daemon.stop();
 }
 
-/// The newsroom with this in the place of the world's own budget, and models that cost something: scripts use up none.
+/// Copies the newsroom with another budget and with models that cost something. Scripted models cost nothing.
 fn costly(text: &str, budget: (&str, &str)) -> String {
     const LLM: &str = "    scripted: { kind: scripted, dir: scripts }\n";
     assert!(text.contains(LLM) && text.contains(budget.0), "the models, and the world's own budget");
@@ -372,7 +372,7 @@ fn costly(text: &str, budget: (&str, &str)) -> String {
 }
 
 #[test]
-fn a_job_that_waits_for_a_budget_goes_on_when_it_is_raised() {
+fn a_job_that_waits_for_a_budget_continues_when_it_is_raised() {
     let test_env = test_env();
     let world = test_env.copy_of(Path::new(NEWSROOM), "newsroom");
     let file = world.join("world-config.yaml");
@@ -386,7 +386,7 @@ fn a_job_that_waits_for_a_budget_goes_on_when_it_is_raised() {
 }
 
 #[test]
-fn a_job_that_waits_for_a_days_budget_goes_on_the_next_day_by_itself() {
+fn a_job_that_waits_for_a_daily_budget_continues_the_next_day() {
     let mut test_env = TestEnvironment::new(ghostd_testing());
     let ahead = test_env.join("ahead");
     test_env.set(AHEAD, &ahead);
@@ -395,18 +395,18 @@ fn a_job_that_waits_for_a_days_budget_goes_on_the_next_day_by_itself() {
     let text = std::fs::read_to_string(&file).unwrap();
     std::fs::write(&file, costly(&text, ("tokens: 200_000_000", "tokens_per_day: 400_000"))).unwrap();
     let daemon = test_env.up(&world, &[]);
-    // How many turns a day lets go on is not said. Nothing but the time of day changes.
+    // How many turns fit into a day is not checked. Only the time of day changes.
     let (mut days, mut from) = (0_u64, 0);
     loop {
-        let told = |line: &str| line.contains(" waits: ") || line.starts_with("  result  ");
-        let (at, line) = daemon.out.find(from, Deadline::seconds(120), told).expect("a parked turn, or the end");
+        let wanted = |line: &str| line.contains(" waits: ") || line.starts_with("  result  ");
+        let (at, line) = daemon.out.find(from, Deadline::seconds(120), wanted).expect("a parked turn, or the end");
         if line.starts_with("  result  ") {
             break;
         }
         assert!(line.contains("world/day"), "{line}");
         days += 1;
         assert!(days < 60, "a day brings it no further");
-        // Renamed into place: the daemon would read a file without words as no time ahead.
+        // Written by a rename, because the daemon would read an empty file as 0 ms.
         let next = test_env.join("ahead.next");
         std::fs::write(&next, (days * 86_400_000).to_string()).unwrap();
         std::fs::rename(&next, &ahead).unwrap();
@@ -418,7 +418,7 @@ fn a_job_that_waits_for_a_days_budget_goes_on_the_next_day_by_itself() {
 }
 
 #[test]
-fn a_job_whose_provider_was_away_goes_on_after_a_restart() {
+fn a_job_whose_provider_was_down_continues_after_a_restart() {
     let test_env = test_env();
     let away = ["--provider", "openai", "--model", "any", "--base-url", "http://127.0.0.1:1/v1"];
     let daemon = test_env.up(Path::new(NEWSROOM), &away);

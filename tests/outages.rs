@@ -1,8 +1,8 @@
-//! An outage or a spent budget loses no work (DESIGN.md section 2, "Transient causes"; S1). A model server refuses, stalls and
-//! answers 503 and 429 in turn while mail piles up and the daemon is killed; when it is back, every piece of mail is in exactly
-//! one finished turn, in order by sender.
+//! An outage or a spent budget loses no work. A model server refuses, stalls and answers 503 and 429 in turn, while
+//! mail arrives and the daemon is killed. After the outage, every message is in exactly one finished turn, in order
+//! for each sender.
 
-// A black-box test has nothing to recover to: what goes wrong is told by the panic that fails it.
+// A failure in a test is a panic with a message.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::collections::BTreeMap;
@@ -17,11 +17,11 @@ use ghost_testkit::blackbox::{Daemon, Database, Deadline, ModelServer, TestEnvir
 use serde_json::{Value, json};
 use tonic::transport::Endpoint;
 
-/// How many agents there are, and how many pieces of mail each gets.
+/// Number of agents, and number of messages for each of them.
 const AGENTS: usize = 10;
 const MAIL: usize = 100;
 
-/// For how long the server answers nobody.
+/// Length of the outage.
 const OUTAGE: Duration = Duration::from_secs(60);
 
 const WORLD: &str = "\
@@ -39,7 +39,7 @@ fn agent(n: usize) -> String {
     format!("a{n:02}")
 }
 
-/// What a server that is out does, in turn.
+/// The next failure of a server that is down.
 fn out(number: u64) -> FakeAnswer {
     let begun = |end| FakeReply { end, ..FakeReply::new(200, "text/event-stream", "data: {\"choices\":[]}\n\n") };
     match number % 4 {
@@ -84,7 +84,7 @@ impl Scene {
     }
 }
 
-/// Two senders' mail to every agent, numbered by sender, over one connection.
+/// Sends the messages of two senders to every agent, numbered for each sender, over one connection.
 fn send_all(test_env: &TestEnvironment) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
@@ -104,7 +104,7 @@ fn send_all(test_env: &TestEnvironment) {
 
 // covers: LOOP-09, MSG-10
 #[test]
-fn every_piece_of_mail_outlives_an_outage_and_kills_in_exactly_one_finished_turn() {
+fn every_message_survives_an_outage_and_kills_in_exactly_one_finished_turn() {
     let scene = Scene::new();
     let daemon = scene.up();
     let over = Deadline::after(OUTAGE);
@@ -156,7 +156,7 @@ fn every_piece_of_mail_outlives_an_outage_and_kills_in_exactly_one_finished_turn
 
 // covers: LOOP-09
 #[test]
-fn a_spent_budget_waits_for_whoever_raises_it() {
+fn a_turn_over_a_spent_budget_waits_until_it_is_raised() {
     let scene = Scene::new();
     scene.is_out.store(false, Ordering::SeqCst);
     let mut daemon = scene.up();
@@ -176,7 +176,7 @@ fn a_spent_budget_waits_for_whoever_raises_it() {
     let before = parked(&scene);
     assert!(before["reason"].as_str().unwrap().starts_with("budget_exhausted"), "{before}");
     assert_eq!(scene.test_env.json(&["ask", "a01", "are you well?"])["reply"], "done", "others go on");
-    // A word from an operator changes nothing while the budget is spent.
+    // A retry by an operator changes nothing while the budget is spent.
     scene.test_env.ctl(&["turn", "retry", before["turn_id"].as_str().unwrap()]).ok();
     daemon.kill();
     daemon = scene.up();
@@ -189,23 +189,23 @@ fn a_spent_budget_waits_for_whoever_raises_it() {
 }
 
 #[test]
-fn whoever_waits_for_an_agent_that_waits_is_told_once() {
+fn a_client_that_waits_for_a_parked_agent_is_notified_once() {
     let scene = Scene::new();
     scene.is_out.store(false, Ordering::SeqCst);
     let daemon = scene.up();
     let test_env = &scene.test_env;
     test_env.ctl(&["budget", "set", "agent:a00", "--tokens", "20"]).ok();
-    let told = |err: &str| err.lines().filter(|line| line.starts_with("a00 waits: budget_exhausted")).count();
+    let notices = |err: &str| err.lines().filter(|line| line.starts_with("a00 waits: budget_exhausted")).count();
     let asked = test_env.ctl(&["--timeout", "8s", "ask", "a00", "are you well?"]);
     asked.exits(6);
-    assert_eq!((told(&asked.err), asked.out.as_str()), (1, ""), "{}", asked.err);
+    assert_eq!((notices(&asked.err), asked.out.as_str()), (1, ""), "{}", asked.err);
     let (code, _, err) = test_env.ctl_piped(&["--timeout", "8s", "talk", "a00"], b"hello\n");
-    assert_eq!((code, told(&err)), (6, 1), "{err}");
+    assert_eq!((code, notices(&err)), (6, 1), "{err}");
     assert!(test_env.json(&["agent", "get", "a00"])["waits"].as_str().unwrap().starts_with("budget_exhausted"));
-    // A program gets its answer or its failure, and nothing besides.
+    // A program gets only its answer or its failure.
     let program = test_env.ctl(&["--json", "--timeout", "5s", "ask", "a00", "are you well?"]);
     assert_eq!(program.exits(6).err.lines().count(), 1, "{}", program.err);
-    // Whoever gets an answer reads nothing besides.
+    // A client that gets an answer sees no other message.
     let well = test_env.ctl(&["ask", "a01", "are you well?"]);
     assert_eq!((well.ok().out.trim(), well.err.as_str()), ("done", ""));
     test_env.ctl(&["budget", "set", "agent:a00", "--tokens", "100000000"]).ok();
@@ -215,14 +215,14 @@ fn whoever_waits_for_an_agent_that_waits_is_told_once() {
 }
 
 #[test]
-fn whoever_waits_for_an_agent_whose_model_is_down_is_told() {
+fn a_client_that_waits_for_an_agent_with_a_model_down_is_notified() {
     let scene = Scene::new();
     let daemon = scene.up();
-    // Whether its own turn is parked or it opens none, because another's calls have found the model down.
+    // Its own turn is parked, or it opens none because another agent's calls have found the model down.
     for agent in ["a00", "a01"] {
         let asked = scene.test_env.ctl(&["--timeout", "12s", "ask", agent, "are you well?"]);
-        let told = asked.err.lines().filter(|line| line.starts_with(&format!("{agent} waits: ")));
-        assert_eq!((asked.exits(6).out.as_str(), told.count() > 0), ("", true), "{}", asked.err);
+        let notices = asked.err.lines().filter(|line| line.starts_with(&format!("{agent} waits: ")));
+        assert_eq!((asked.exits(6).out.as_str(), notices.count() > 0), ("", true), "{}", asked.err);
     }
     daemon.stop();
 }

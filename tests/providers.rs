@@ -1,8 +1,9 @@
-//! Whole worlds against servers that speak the providers' protocols, refuse what they refuse, and want back what they attached.
+//! Whole worlds against servers that speak the providers' protocols. They refuse what the real providers refuse,
+//! and demand back the state that they attached to answers.
 
-// A black-box test has nothing to recover to: what goes wrong is told by the panic that fails it.
+// A failure in a test is a panic with a message.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
-// Python is a program of its own, and what is skipped is said where tests are read.
+// Python is a separate program, and the test prints what it skips.
 #![allow(clippy::disallowed_methods, clippy::print_stderr)]
 
 use std::path::Path;
@@ -25,7 +26,7 @@ fn runtime() -> Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(3).enable_all().build().unwrap()
 }
 
-/// The provider `p` of a world file.
+/// The configuration of the provider `p`.
 fn provider(wire: Wire, url: &str) -> String {
     let (kind, api) = match wire {
         Wire::Anthropic => ("anthropic", ""),
@@ -37,10 +38,10 @@ fn provider(wire: Wire, url: &str) -> String {
     format!("p: {{ kind: {kind}, base_url: '{url}'{api} }}")
 }
 
-/// Holds the answers of these rounds until they are let go, once each.
+/// Holds back the answers of some rounds until the test releases them.
 #[derive(Default)]
 struct Gate {
-    /// Rounds that were asked for and are held.
+    /// Rounds that were requested and are held back.
     held: Mutex<Vec<usize>>,
     /// Rounds that may be answered.
     open: Mutex<Vec<usize>>,
@@ -65,13 +66,13 @@ impl Gate {
         assert!(!late.timed_out(), "round {round} was never asked for: {held:?}");
     }
 
-    fn let_go(&self, round: usize) {
+    fn release(&self, round: usize) {
         self.open.lock().unwrap().push(round);
         self.changed.notify_all();
     }
 }
 
-/// A call in every round, two in every second, words in every third; and an end.
+/// A call in every round, two in every second round, text in every third round; then the end.
 fn script(gate: &Gate, asked: &Asked) -> Vec<Block> {
     let round = asked.messages.iter().filter(|message: &&Message| message.role == Role::Assistant).count();
     gate.pass(round);
@@ -92,7 +93,7 @@ fn script(gate: &Gate, asked: &Asked) -> Vec<Block> {
     blocks
 }
 
-/// Holds requests against the request types of the official Python libraries.
+/// Checks requests against the request types of the official Python libraries.
 fn check_types(requests: &str) {
     let modules = ["anthropic", "google.genai", "ollama", "openai", "pydantic"];
     let python = match python(&modules) {
@@ -109,7 +110,7 @@ fn check_types(requests: &str) {
 
 // covers: LOOP-05
 #[test]
-fn everything_attached_comes_back_over_twenty_rounds_and_two_kills() {
+fn attached_state_comes_back_over_twenty_rounds_and_two_kills() {
     let mut requests = String::new();
     for wire in Wire::ALL {
         let (test_env, runtime, gate) = (test_env(), runtime(), Arc::new(Gate::default()));
@@ -127,7 +128,7 @@ fn everything_attached_comes_back_over_twenty_rounds_and_two_kills() {
         for round in [7, 14] {
             gate.wait_for(round);
             daemon.kill();
-            gate.let_go(round);
+            gate.release(round);
             daemon = test_env.up(world.path(), &[]);
         }
         test_env.wait_until_quiet(Deadline::seconds(60));

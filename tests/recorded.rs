@@ -1,6 +1,7 @@
-//! A run that is served again: each agent is answered as it was, without a model, over a reload and over `kill -9`.
+//! The provider `recorded`: each agent gets its answers of an earlier run, without a model, over a reload and over
+//! `kill -9`.
 
-// A black-box test has nothing to recover to: what goes wrong is told by the panic that fails it.
+// A failure in a test is a panic with a message.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use ghost_testkit::blackbox::{TestEnvironment, WorldDir};
@@ -25,7 +26,7 @@ otherwise: [{ say: "Nobody asked." }]
 fn world(test_env: &TestEnvironment, id: &str, provider: &str, dir: &str) -> WorldDir {
     let world = test_env.world(id);
     let config = WORLD.replace("WORLD_ID", id).replace("PROVIDER", provider).replace("DIR", dir);
-    // A run of its own has no earlier one.
+    // The first run has no recording.
     let config = if dir.is_empty() {
         config.replace(", providers: { earlier: { kind: recorded, dir: '' } }", "")
     } else {
@@ -42,7 +43,7 @@ fn ask(test_env: &TestEnvironment, agent: &str, text: &str) -> String {
 
 // covers: LOOP-05
 #[test]
-fn a_recorded_run_goes_on_where_it_was_over_reloads_and_kills() {
+fn a_recorded_run_continues_over_reloads_and_kills() {
     let test_env = TestEnvironment::new(env!("CARGO_BIN_EXE_ghostd"));
     let first = world(&test_env, "first", "scripted", "");
     let daemon = test_env.up(first.path(), &[]);
@@ -64,22 +65,22 @@ fn a_recorded_run_goes_on_where_it_was_over_reloads_and_kills() {
     let daemon = test_env.up(second.path(), &[]);
     assert_eq!(ask(&test_env, "a", "anything"), "a heard three.");
     assert_eq!(ask(&test_env, "b", "anything"), "b heard one.");
-    // One that the reload reads for the first time goes on, too.
+    // A recording that the reload reads for the first time continues at its position, too.
     let text = std::fs::read_to_string(second.path().join("world-config.yaml")).unwrap();
     second.config(&text.replace("dir: '", "dir: '/"));
     test_env.json(&["reload"]);
     assert_eq!(ask(&test_env, "a", "anything"), "a heard four.");
     test_env.ctl(&["ask", "a", "anything"]).exits(5).says(&["the recording has no further answer for a"]);
 
-    // A run that is not there changes nothing.
+    // A missing recording changes nothing.
     second.config(&text.replace(&earlier, "/nowhere"));
     let refused = test_env.ctl(&["reload"]);
-    let told = "world-config.yaml:3: llm.providers.earlier.dir: there is no run in /nowhere";
-    assert!(refused.exits(2).out.contains(told), "{}", refused.out);
+    let problem = "world-config.yaml:3: llm.providers.earlier.dir: there is no run in /nowhere";
+    assert!(refused.exits(2).out.contains(problem), "{}", refused.out);
     test_env.json(&["status"]);
     daemon.stop();
 
-    // Who thinks with something else needs no recording.
+    // An agent with another model needs no recording.
     let daemon = test_env.up(second.path(), &["--provider", "scripted", "--model", "plain"]);
     assert_eq!(ask(&test_env, "a", "five"), "a heard five.");
     daemon.stop();

@@ -1,9 +1,9 @@
-//! Timers, cron jobs and watches through ghostctl, over `kill -9` (issue 3, 4): every command, bad input with its exit
-//! code, and that every slot ends in exactly one recorded run.
+//! Timers, cron jobs and watches through `ghostctl`, over `kill -9`: every command, the exit codes of bad input,
+//! and that every slot ends in exactly one recorded run.
 
-// A black-box test has nothing to recover to: what goes wrong is told by the panic that fails it.
+// A failure in a test is a panic with a message.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
-// The daemon under test is another process on the machine's own clock, so that is the clock to wait for.
+// The daemon under test uses the system's clock, so the test waits for that clock.
 #![allow(clippy::disallowed_methods)]
 
 use std::path::PathBuf;
@@ -54,7 +54,7 @@ fn events(test_env: &TestEnvironment, kind: &str) -> Vec<Value> {
     test_env.ctl(&["--json", "events", "--kind", kind]).ok().json_lines()
 }
 
-/// Waits until there are so many events of a kind, and gives them.
+/// Waits until there are `count` events of a kind, and returns them.
 fn until(test_env: &TestEnvironment, kind: &str, count: usize) -> Vec<Value> {
     Deadline::seconds(60).until(kind, || {
         let found = events(test_env, kind);
@@ -62,7 +62,7 @@ fn until(test_env: &TestEnvironment, kind: &str, count: usize) -> Vec<Value> {
     })
 }
 
-/// Waits until the wall clock has passed this instant: what falls due meanwhile falls due while nobody is there.
+/// Waits until the system's clock has passed this time. A schedule that is due then is due while no daemon runs.
 fn passes(at: SystemTime) {
     Deadline::seconds(60)
         .until("the time", || if SystemTime::now() >= at { Ok(()) } else { Err("not yet".to_owned()) });
@@ -72,14 +72,14 @@ fn text<'a>(value: &'a Value, key: &str) -> &'a str {
     value[key].as_str().unwrap_or_else(|| panic!("no text `{key}` in {value:#}"))
 }
 
-/// The same time tomorrow, as lists print it.
+/// The same time tomorrow, as lists show it.
 fn tomorrow() -> String {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
     let ms = i64::try_from(now.as_millis()).unwrap();
     ghost_domain::Timestamp(ms + 86_400_000).rfc3339()
 }
 
-/// Expects the table of a kind to hold these words.
+/// Asserts that the list of a kind contains these words.
 fn lists(test_env: &TestEnvironment, kind: &str, words: &[&str]) {
     let ran = test_env.ctl(&[kind, "list"]);
     for word in words {
@@ -146,7 +146,7 @@ fn every_command_has_its_form_and_bad_input_its_exit_code() {
 
     let watch = test_env.json(&["watch", "add", "ada", "box", "shared", "--recursive", "--changes", "created,removed"]);
     assert_eq!(watch["when"]["changes"], serde_json::json!(["created", "removed"]));
-    lists(&test_env, "watch", &["box", "shared and below"]);
+    lists(&test_env, "watch", &["box", "shared (recursive)"]);
     assert_eq!(test_env.json(&["watch", "runs", "ada/box"]), serde_json::json!([]));
     test_env.json(&["watch", "cancel", "ada/box"]);
 
@@ -190,7 +190,7 @@ fn every_command_has_its_form_and_bad_input_its_exit_code() {
 
 // covers: BI-86, SCHED-01, SCHED-02, TEST-13
 #[test]
-fn a_timer_that_an_agent_set_survives_kill_9_and_one_that_passed_meanwhile_goes_off_once_and_late() {
+fn a_timer_survives_kill_9_and_a_missed_one_fires_once_and_late() {
     let (test_env, world, daemon) = running();
     test_env.json(&["ask", "ada", "remind me of lunch"]);
     until(&test_env, "schedule.fired", 1);
@@ -216,7 +216,7 @@ fn a_timer_that_an_agent_set_survives_kill_9_and_one_that_passed_meanwhile_goes_
 
 // covers: SCHED-01, SCHED-02, SCHED-09, TEST-13
 #[test]
-fn a_cron_job_killed_in_the_middle_runs_no_slot_twice_and_accounts_for_each() {
+fn a_killed_cron_job_runs_no_slot_twice_and_records_each() {
     let (test_env, world, daemon) = running();
     let job = test_env.json(&["cron", "add", "ada", "tick", "--every", "1s", "--message", "tick"]);
     until(&test_env, "schedule.fired", 2);
@@ -233,7 +233,7 @@ fn a_cron_job_killed_in_the_middle_runs_no_slot_twice_and_accounts_for_each() {
     assert!(runs.iter().rev().zip(1..).all(|(run, n)| run["run"] == n), "{runs:#?}");
     assert!(runs.iter().any(|run| run["status"] == "skipped" && run["missed"].as_u64().unwrap() >= 2), "{runs:#?}");
     assert!(runs.iter().all(|run| matches!(text(run, "status"), "done" | "skipped")), "{runs:#?}");
-    // Every second from the first slot to the last is a run, or counted by one.
+    // Every second from the first slot to the last has a run, or is counted by one.
     let slots: u64 =
         runs.iter().map(|run| run["missed"].as_u64().unwrap() + u64::from(run["status"] != "skipped")).sum();
     let seconds = |at: &str| -> u64 {
@@ -247,12 +247,12 @@ fn a_cron_job_killed_in_the_middle_runs_no_slot_twice_and_accounts_for_each() {
 
 // covers: SCHED-01, SCHED-03, TEST-13
 #[test]
-fn a_watch_reports_a_burst_once_and_what_changed_while_the_daemon_was_down() {
+fn a_watch_reports_a_burst_once_and_changes_during_a_downtime() {
     let (test_env, world, daemon) = running();
     let workspace = test_env.data("clock").join("workspace");
     let (shared, aside) = (workspace.join("shared"), workspace.join("aside"));
     test_env.json(&["watch", "add", "ada", "box", "shared", "--recursive", "--message", "read it"]);
-    // What is moved in is there at once, however busy the machine is with other things.
+    // A moved file is complete at once, even on a busy machine.
     std::fs::create_dir(&aside).unwrap();
     for n in 0..20 {
         std::fs::write(aside.join(format!("{n}.txt")), "1").unwrap();
@@ -269,7 +269,7 @@ fn a_watch_reports_a_burst_once_and_what_changed_while_the_daemon_was_down() {
     let daemon = test_env.up(&world, &[]);
     let fired = until(&test_env, "schedule.fired", 2);
     assert_eq!(fired[1]["payload"]["late"], true);
-    // Nothing of it is told again: what comes next is the next change.
+    // Nothing is reported twice: the next report is about the next change.
     std::fs::write(&aside, "1").unwrap();
     std::fs::rename(&aside, shared.join("deep/new.txt")).unwrap();
     let fired = until(&test_env, "schedule.fired", 3);
@@ -299,7 +299,7 @@ fn planned(test_env: &TestEnvironment, args: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn channels_and_jobs_of_the_world_file_follow_it_over_kills_and_reloads() {
+fn declared_channels_and_jobs_follow_the_world_file_over_kills_and_reloads() {
     let (test_env, world) = clock();
     let file = world.join("world-config.yaml");
     let declared = "chat_channels:\n  desk: { members: [ada, ben], gated: true }\ncron:\n  - { agent: ada, name: pulse, \
@@ -320,7 +320,7 @@ fn channels_and_jobs_of_the_world_file_follow_it_over_kills_and_reloads() {
     assert_eq!(first.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["pulse", "report"]);
     assert_eq!(members(&test_env), (1, serde_json::json!(["ada", "ben"])));
     assert!(planned(&test_env, &["reload", "--dry-run"]).is_empty());
-    // Whatever moment it dies in, the next start finds the same channel and the same jobs, once.
+    // After a kill at any time, the next start finds the same channel and the same jobs, once.
     daemon.kill();
     for _ in 0..3 {
         test_env.start(&world, &[]).kill();
@@ -328,7 +328,7 @@ fn channels_and_jobs_of_the_world_file_follow_it_over_kills_and_reloads() {
     let daemon = test_env.up(&world, &[]);
     assert_eq!((jobs(&test_env), members(&test_env).0), (first.clone(), 1));
     assert_eq!((events(&test_env, "chat.created").len(), events(&test_env, "schedule.set").len()), (1, 2));
-    // What a hand sets up is no business of the file's.
+    // The file does not affect channels and jobs that users create.
     test_env.ctl(&["chat", "create", "mine", "--members", "ada"]).ok();
     test_env.ctl(&["cron", "add", "ada", "own", "--every", "3h", "--message", "Mine"]).ok();
     let changed = declared.replace("[ada, ben]", "[ada]").replace("every: 1h", "every: 4h");
@@ -342,7 +342,7 @@ fn channels_and_jobs_of_the_world_file_follow_it_over_kills_and_reloads() {
     assert_eq!(now.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["own", "pulse"]);
     assert!(now.contains(&first[0]), "a job that changes is the same job");
     assert_eq!(members(&test_env), (2, serde_json::json!(["ada"])));
-    // A mistake names its line, and changes nothing.
+    // A mistake is reported with its line and changes nothing.
     std::fs::write(&file, format!("{WORLD}cron:\n  - {{ agent: adda, name: x, every: 1h, message: y }}\n")).unwrap();
     let refused = test_env.ctl(&["reload"]);
     assert_eq!(refused.code, Some(2));
@@ -355,7 +355,7 @@ fn channels_and_jobs_of_the_world_file_follow_it_over_kills_and_reloads() {
 }
 
 #[test]
-fn a_clock_that_jumps_by_400_days_sets_off_soon_what_is_due_and_each_once() {
+fn a_clock_jump_of_400_days_fires_each_due_schedule_once() {
     let mut test_env = TestEnvironment::new(ghostd_testing());
     let ahead = test_env.join("ahead");
     test_env.set(AHEAD, &ahead);
@@ -371,7 +371,7 @@ fn a_clock_that_jumps_by_400_days_sets_off_soon_what_is_due_and_each_once() {
         let of = |agent: &str| fired.iter().filter(|event| event["agent_id"] == agent).count();
         if of("ada") == 1 && of("ben") >= 1 { Ok(()) } else { Err(format!("{fired:?}")) }
     });
-    // Nine thousand six hundred hours are one run, not as many.
+    // 9,600 missed hours are one run.
     test_env.wait_until_quiet(Deadline::seconds(30));
     let fired = events(&test_env, "schedule.fired");
     assert!(fired.iter().filter(|event| event["agent_id"] == "ben").count() <= 2, "{fired:?}");

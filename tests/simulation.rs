@@ -1,8 +1,9 @@
-//! Promise 8, and most of the others under it: the same seed gives the same world, and no seed gives a broken one.
+//! Promise 8, and most other promises under simulation: the same seed gives the same world, and no seed breaks a
+//! promise.
 //!
-//! A failing seed is run again alone with `GHOST_SIM_SEED=<seed> cargo test --test simulation`.
+//! `GHOST_SIM_SEED=<seed> cargo test --test simulation` runs a failing seed alone.
 
-// Helpers of a test file count as no test to clippy; here a panic is a failed test, and what is printed is its log.
+// For clippy, helpers of a test file are no tests. A panic here is a failed test, and the output is its log.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, clippy::print_stderr)]
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use ghost_domain::{Event, EventKind};
 use ghost_testkit::sim::{Course, Outcome, SimWorld};
 
-/// Seeds that every run of the tests goes through; `GHOST_SIM_SEEDS` asks for another number.
+/// The default number of seeds; `GHOST_SIM_SEEDS` overrides it.
 const SEEDS: u64 = 200;
 
 fn seeds() -> u64 {
@@ -37,7 +38,7 @@ fn log_text(outcome: &Outcome) -> Vec<String> {
     outcome.event_log.iter().map(|event| serde_json::to_string(event).unwrap()).collect()
 }
 
-/// The seed that someone wants to look at, if any.
+/// The seed in `GHOST_SIM_SEED`, if set.
 fn chosen() -> Option<u64> {
     std::env::var("GHOST_SIM_SEED").ok().map(|text| text.parse().expect("GHOST_SIM_SEED must be a number"))
 }
@@ -94,7 +95,7 @@ fn no_seed_breaks_a_promise() {
                             return outcomes;
                         }
                         let outcome = run(seed);
-                        // At once, too: whoever asked for many seeds may not wait for all of them.
+                        // Also print it at once: a run of many seeds takes long.
                         complaint(&outcome).into_iter().for_each(|words| eprintln!("{words}"));
                         outcomes.push(outcome);
                     }
@@ -110,7 +111,7 @@ fn no_seed_breaks_a_promise() {
     }
 }
 
-/// A simulation in which nothing goes wrong proves nothing: every trouble must have been there.
+/// Asserts that the runs together contained every kind of fault. Otherwise they would prove little.
 fn enough_happened(outcomes: &[Outcome]) {
     let total = |of: &dyn Fn(&Outcome) -> usize| outcomes.iter().map(of).sum::<usize>();
     let events = |wanted: &dyn Fn(&Event) -> bool| {

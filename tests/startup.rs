@@ -1,6 +1,6 @@
-//! What stands in the way of a start is told clearly, with its exit code, and nothing is changed or lost by it.
+//! Obstacles to a start are reported clearly, each with its exit code. They change and lose nothing.
 
-// A black-box test has nothing to recover to: what goes wrong is told by the panic that fails it.
+// A failure in a test is a panic with a message.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::collections::BTreeMap;
@@ -23,8 +23,8 @@ fn test_env() -> (TestEnvironment, PathBuf) {
     (test_env, path)
 }
 
-/// A house whose world has run, and has a message that must not get lost.
-fn lived_in() -> (TestEnvironment, PathBuf) {
+/// An environment whose world has run and has a message that must not get lost.
+fn world_with_mail() -> (TestEnvironment, PathBuf) {
     let (test_env, world) = test_env();
     let daemon = test_env.up(&world, &[]);
     test_env.ctl(&["send", "ada", "keep me"]).ok();
@@ -39,8 +39,8 @@ fn up(test_env: &TestEnvironment, world: &Path, args: &[&str]) -> Ran {
     test_env.ghostd(&all)
 }
 
-/// The world starts, and what was in it is in it.
-fn nothing_is_lost(test_env: &TestEnvironment, world: &Path) {
+/// Asserts that the world starts and still has its message.
+fn assert_nothing_is_lost(test_env: &TestEnvironment, world: &Path) {
     let daemon = test_env.up(world, &[]);
     assert_eq!(test_env.json(&["ask", "ada", "hello"])["reply"], "Here.");
     let events = test_env.ctl(&["--json", "events"]).json_lines();
@@ -51,7 +51,7 @@ fn nothing_is_lost(test_env: &TestEnvironment, world: &Path) {
 }
 
 #[test]
-fn a_data_directory_that_cannot_be_made_or_written() {
+fn a_data_directory_that_cannot_be_created_or_written_is_refused() {
     let (test_env, world) = test_env();
     std::fs::write(test_env.join("file"), "").unwrap();
     let inside = test_env.join("file/data");
@@ -60,7 +60,7 @@ fn a_data_directory_that_cannot_be_made_or_written() {
     let locked = test_env.join("locked");
     std::fs::create_dir(&locked).unwrap();
     std::fs::set_permissions(&locked, std::fs::Permissions::from_mode(0o555)).unwrap();
-    // A privileged user writes where it likes; the kernel's own file system still says no.
+    // A privileged user may write everywhere, except in the kernel's file systems.
     let privileged = std::fs::write(locked.join("probe"), "").is_ok();
     let target = if privileged { PathBuf::from("/sys/ghost-data") } else { locked.join("data") };
     up(&test_env, &world, &["--data", target.to_str().unwrap()]).exits(5).says(&["cannot be made", "hint: "]);
@@ -69,7 +69,7 @@ fn a_data_directory_that_cannot_be_made_or_written() {
 }
 
 #[test]
-fn a_token_that_the_daemon_takes_is_one_that_its_client_sends() {
+fn daemon_and_client_accept_the_same_tokens() {
     let (mut test_env, world) = test_env();
     test_env.set("GHOST_TOKEN", "x".repeat(4_096));
     let daemon = test_env.up(&world, &["--listen", "127.0.0.1:0"]);
@@ -77,7 +77,7 @@ fn a_token_that_the_daemon_takes_is_one_that_its_client_sends() {
     test_env.ctl(&["--endpoint", &line[line.find("127.0.0.1:").unwrap()..], "status"]).ok();
     daemon.stop();
     for (token, why) in [
-        ("x".repeat(4_097), "GHOST_TOKEN has 4097 bytes; at most 4096 are taken"),
+        ("x".repeat(4_097), "GHOST_TOKEN has 4097 bytes; the maximum is 4096"),
         ("x".repeat(15), "GHOST_TOKEN is shorter than 16 characters"),
         ("fünfzehn und mehr Zeichen".to_owned(), "printable ASCII"),
     ] {
@@ -88,7 +88,7 @@ fn a_token_that_the_daemon_takes_is_one_that_its_client_sends() {
 
 #[test]
 fn a_taken_port_starts_nothing() {
-    let (test_env, world) = lived_in();
+    let (test_env, world) = world_with_mail();
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     for flag in ["--listen", "--http"] {
@@ -97,10 +97,10 @@ fn a_taken_port_starts_nothing() {
         ran.says(&[&address]);
         assert!(ran.err.contains("hint: "), "{}", ran.err);
     }
-    nothing_is_lost(&test_env, &world);
+    assert_nothing_is_lost(&test_env, &world);
 }
 
-/// What a directory holds: every file with its text, every socket and directory.
+/// The content of a directory: every file with its bytes, and every socket and directory.
 fn holds(dir: &Path) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
     let mut found = BTreeMap::new();
     let mut queue = vec![dir.to_owned()];
@@ -118,7 +118,7 @@ fn holds(dir: &Path) -> BTreeMap<PathBuf, Option<Vec<u8>>> {
 }
 
 #[test]
-fn a_refused_start_leaves_the_data_directory_as_it_was() {
+fn a_refused_start_does_not_change_the_data_directory() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();
     let nowhere = "/nope";
@@ -139,13 +139,13 @@ fn a_refused_start_leaves_the_data_directory_as_it_was() {
     }
     up(&fresh, &world, &["--input", nowhere]).exits(2).says(&["no job", "--input"]);
 
-    let (test_env, world) = lived_in();
+    let (test_env, world) = world_with_mail();
     let before = holds(&test_env.data("home"));
     assert!(before.keys().any(|path| path.ends_with("lock")));
     for args in refused {
         assert_ne!(up(&test_env, &world, args).code, Some(0), "{args:?}");
         let after = holds(&test_env.data("home"));
-        // An orderly close of the database may write what it holds in another place; what it says is checked below.
+        // Closing a database may move its content between files. The content is checked below.
         let names = |held: &BTreeMap<PathBuf, Option<Vec<u8>>>| held.keys().cloned().collect::<Vec<_>>();
         assert_eq!(names(&after), names(&before), "{args:?}");
         for name in ["lock", "token"] {
@@ -153,9 +153,9 @@ fn a_refused_start_leaves_the_data_directory_as_it_was() {
             assert_eq!(after.get(&file), before.get(&file), "{args:?} changed {name}");
         }
     }
-    nothing_is_lost(&test_env, &world);
+    assert_nothing_is_lost(&test_env, &world);
 
-    // One that runs keeps its lock, whoever else tries.
+    // A running daemon keeps its lock when another one tries.
     let daemon = test_env.up(&world, &[]);
     let lock = test_env.data("home").join("lock");
     let running = holds(&test_env.data("home"))[&lock].clone();
@@ -165,23 +165,23 @@ fn a_refused_start_leaves_the_data_directory_as_it_was() {
     }
     assert_eq!(running.as_deref(), Some(daemon.pid().to_string().as_bytes()));
     daemon.stop();
-    nothing_is_lost(&test_env, &world);
+    assert_nothing_is_lost(&test_env, &world);
 }
 
 #[test]
 fn a_rule_file_that_was_changed_for_the_worse_keeps_a_world_from_starting() {
-    let (test_env, world) = lived_in();
+    let (test_env, world) = world_with_mail();
     let script = world.join("scripts/clerk.yaml");
     let good = std::fs::read_to_string(&script).unwrap();
     std::fs::write(&script, "otherwise: [{ say: '{{ nobody }}' }]\n").unwrap();
     up(&test_env, &world, &[]).exits(2).says(&["clerk.yaml:1", "nobody"]);
     std::fs::write(&script, good).unwrap();
-    nothing_is_lost(&test_env, &world);
+    assert_nothing_is_lost(&test_env, &world);
 }
 
 #[test]
-fn an_input_without_a_place_in_the_workspace_starts_nothing() {
-    let (test_env, world) = lived_in();
+fn an_input_that_does_not_fit_into_the_workspace_starts_nothing() {
+    let (test_env, world) = world_with_mail();
     let config = world.join("world-config.yaml");
     let text = std::fs::read_to_string(&config).unwrap();
     let job = "job: { input: input, lead: ada, brief: 'Do {input}.', result: output/reports }\n";
@@ -202,48 +202,48 @@ fn an_input_without_a_place_in_the_workspace_starts_nothing() {
     assert_eq!((starts(&data), std::fs::read(data.join("lock")).unwrap()), (before, lock));
 
     std::fs::remove_file(&inputs).unwrap();
-    nothing_is_lost(&test_env, &world);
-    // What lies there already needs no leave to write.
-    nothing_is_lost(&test_env, &world);
+    assert_nothing_is_lost(&test_env, &world);
+    // Input that is already there needs no permission to write.
+    assert_nothing_is_lost(&test_env, &world);
 }
 
 #[test]
 fn a_stale_socket_is_replaced() {
-    let (test_env, world) = lived_in();
+    let (test_env, world) = world_with_mail();
     let daemon = test_env.up(&world, &[]);
     daemon.kill();
     let socket = test_env.data("home").join("ghostd.sock");
     assert!(socket.exists(), "a daemon that was killed leaves its socket");
-    nothing_is_lost(&test_env, &world);
-    // Somebody else's, too.
+    assert_nothing_is_lost(&test_env, &world);
+    // So is a socket of another program that has ended.
     drop(std::fs::remove_file(&socket));
     drop(UnixListener::bind(&socket).unwrap());
-    nothing_is_lost(&test_env, &world);
-    // One that is alive is not.
+    assert_nothing_is_lost(&test_env, &world);
+    // A socket that is in use is not replaced.
     drop(std::fs::remove_file(&socket));
     let alive = UnixListener::bind(&socket).unwrap();
     let ran = up(&test_env, &world, &[]);
     assert_ne!(ran.code, Some(0));
     ran.says(&["ghostd.sock"]);
     drop(alive);
-    nothing_is_lost(&test_env, &world);
+    assert_nothing_is_lost(&test_env, &world);
 }
 
 #[test]
-fn a_second_daemon_on_the_same_data_is_refused_and_the_first_goes_on() {
-    let (test_env, world) = lived_in();
+fn a_second_daemon_on_the_same_data_is_refused_and_the_first_keeps_running() {
+    let (test_env, world) = world_with_mail();
     let daemon = test_env.up(&world, &[]);
     let pid = format!("process {}", daemon.pid());
     up(&test_env, &world, &[]).exits(7).says(&["another ghostd", &pid, "hint: "]);
     assert_eq!(test_env.json(&["ask", "ada", "hello"])["reply"], "Here.");
     daemon.stop();
-    nothing_is_lost(&test_env, &world);
+    assert_nothing_is_lost(&test_env, &world);
 }
 
-/// Puts `bytes` in the database's place, expects a refusal that says `words` and leaves the file as it is, and puts the
-/// database back.
+/// Changes the database, asserts that the start is refused with these words and leaves the file unchanged, and
+/// restores the database.
 fn with_database(change: impl Fn(&Path), words: &[&str]) {
-    let (test_env, world) = lived_in();
+    let (test_env, world) = world_with_mail();
     let file = test_env.data("home").join("ghost.db");
     let good = std::fs::read(&file).unwrap();
     change(&file);
@@ -257,7 +257,7 @@ fn with_database(change: impl Fn(&Path), words: &[&str]) {
         drop(std::fs::remove_file(test_env.data("home").join(left)));
     }
     std::fs::write(&file, good).unwrap();
-    nothing_is_lost(&test_env, &world);
+    assert_nothing_is_lost(&test_env, &world);
 }
 
 // covers: STORE-01
@@ -269,7 +269,7 @@ fn a_damaged_database_is_refused_and_kept() {
     );
     with_database(
         |file| {
-            // The head is whole; what follows is not.
+            // The header is correct, the rest is not.
             let mut bytes = std::fs::read(file).unwrap();
             let end = bytes.len();
             bytes[4_096..end / 2].fill(0x5a);
@@ -289,7 +289,7 @@ fn patch(file: &Path, at: usize, number: u32) {
 // covers: STORE-01
 #[test]
 fn a_newer_database_is_refused_and_kept() {
-    // `user_version` lies at byte 60, `application_id` at byte 68 (SQLite's file format, section 1.3).
+    // `user_version` is at byte 60, `application_id` at byte 68 (SQLite's file format, section 1.3).
     with_database(|file| patch(file, 60, 9_999), &["schema version 9999", "newer"]);
 }
 
@@ -299,8 +299,8 @@ fn a_database_of_another_program_is_refused_and_kept() {
 }
 
 #[test]
-fn the_data_of_another_world_are_refused_and_kept() {
-    let (test_env, world) = lived_in();
+fn the_data_of_another_world_is_refused_and_kept() {
+    let (test_env, world) = world_with_mail();
     let other = test_env.world("away");
     other
         .config("agents: [{ id: bob, archetype: clerk }]\nllm: { default_provider: scripted, default_model: clerk }\n")
@@ -309,12 +309,12 @@ fn the_data_of_another_world_are_refused_and_kept() {
     let data = test_env.data("home");
     let ran = up(&test_env, other.path(), &["--data", data.to_str().unwrap()]);
     ran.exits(7).says(&["home", "away"]);
-    nothing_is_lost(&test_env, &world);
+    assert_nothing_is_lost(&test_env, &world);
 }
 
 // covers: WORLD-15
 #[test]
-fn two_signals_are_not_needed_and_the_end_is_orderly() {
+fn one_signal_ends_the_daemon_in_order() {
     let (test_env, world) = test_env();
     let mut daemon = test_env.up(&world, &[]);
     daemon.terminate();
@@ -326,7 +326,7 @@ fn two_signals_are_not_needed_and_the_end_is_orderly() {
 }
 
 #[test]
-fn a_second_signal_ends_at_once_what_the_first_lets_finish() {
+fn a_second_signal_ends_the_daemon_at_once() {
     let (test_env, world) = test_env();
     std::fs::write(world.join("scripts/clerk.yaml"), "otherwise: [{ wait: 600s }, { say: Here. }]\n").unwrap();
     let mut daemon = test_env.up(&world, &[]);
@@ -342,13 +342,13 @@ fn a_second_signal_ends_at_once_what_the_first_lets_finish() {
     assert_eq!(daemon.wait(), 130);
 }
 
-/// Makes a pipe that nobody writes to.
+/// Creates a pipe without a writer.
 fn pipe(path: &Path) {
     rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR, 0).unwrap();
 }
 
 #[test]
-fn a_start_that_waits_for_a_file_can_be_ended() {
+fn a_start_that_waits_for_a_file_can_be_stopped() {
     let (mut test_env, world) = test_env();
     let key = test_env.join("key");
     pipe(&key);
@@ -362,44 +362,44 @@ fn a_start_that_waits_for_a_file_can_be_ended() {
 }
 
 #[test]
-fn a_pipe_among_the_files_holds_up_neither_a_start_nor_a_reload_nor_a_check() {
+fn a_pipe_among_the_files_does_not_block_start_reload_or_check() {
     let (test_env, world) = test_env();
     let (rules, dir) = (world.join("scripts/extra.yaml"), world.to_str().unwrap());
-    let tells = |ran: Ran, told: &[&str]| {
+    let tells = |ran: Ran, expected: &[&str]| {
         let all = format!("{}{}", ran.exits(2).out, ran.err);
-        assert!(told.iter().all(|words| all.contains(words)), "{}: {all}", ran.call);
+        assert!(expected.iter().all(|words| all.contains(words)), "{}: {all}", ran.call);
         all
     };
     let daemon = test_env.up(&world, &[]);
     pipe(&rules);
-    let told = ["scripts/extra.yaml", "it is not a regular file", "put a file of text in its place"];
-    tells(test_env.ctl(&["reload", "--dry-run"]), &told);
-    tells(test_env.ctl(&["reload"]), &told);
-    tells(test_env.ghostd(&["check", dir]), &told);
+    let expected = ["scripts/extra.yaml", "it is not a regular file", "replace it with a text file"];
+    tells(test_env.ctl(&["reload", "--dry-run"]), &expected);
+    tells(test_env.ctl(&["reload"]), &expected);
+    tells(test_env.ghostd(&["check", dir]), &expected);
     assert_eq!(test_env.json(&["ask", "ada", "hello"])["reply"], "Here.");
     std::fs::remove_file(&rules).unwrap();
     test_env.ctl(&["reload"]).ok();
     daemon.stop();
 
     pipe(&rules);
-    tells(up(&test_env, &world, &[]), &told);
+    tells(up(&test_env, &world, &[]), &expected);
     std::fs::remove_file(&rules).unwrap();
     std::os::unix::fs::symlink("/etc/passwd", &rules).unwrap();
     let all = tells(test_env.ghostd(&["check", dir]), &["scripts/extra.yaml", "leaves the world's directory"]);
     assert!(!all.contains("root:"), "{all}");
     std::fs::remove_file(&rules).unwrap();
     let token = test_env.data("home").join("token");
-    // There is none unless this world has listened on TCP.
+    // The token file exists only if this world has listened on TCP.
     drop(std::fs::remove_file(&token));
     pipe(&token);
     up(&test_env, &world, &["--listen", "127.0.0.1:0"]).exits(5).says(&["token", "not a regular file"]);
 }
 
 #[test]
-fn output_that_nobody_reads_ends_quietly_and_output_that_cannot_be_written_is_told() {
+fn a_closed_output_is_ignored_and_a_failed_write_is_reported() {
     let (test_env, world) = test_env();
     let run = |args: &[&str], out: Stdio| {
-        // It reads its arguments alone, and the house sets nothing that it needs.
+        // The command reads only its arguments, and the environment sets nothing that it needs.
         #[allow(clippy::disallowed_methods)]
         let mut command = Command::new(env!("CARGO_BIN_EXE_ghostd"));
         let ended = command.args(args).stdin(Stdio::null()).stdout(out).output().unwrap();
@@ -423,9 +423,9 @@ fn output_that_nobody_reads_ends_quietly_and_output_that_cannot_be_written_is_to
     }
 }
 
-/// What cannot be told keeps nobody from what he does.
+/// Output that cannot be written does not change the effect or the exit code.
 #[test]
-fn output_that_can_be_written_nowhere_changes_nothing() {
+fn unwritable_output_changes_nothing() {
     let (mut test_env, world) = test_env();
     let full = || std::fs::File::options().write(true).open("/dev/full").unwrap();
     for log in ["debug", "loud=very"] {
@@ -450,12 +450,12 @@ fn output_that_can_be_written_nowhere_changes_nothing() {
 }
 
 #[test]
-fn a_setting_of_the_environment_that_is_not_understood_is_told() {
+fn an_invalid_environment_variable_is_reported() {
     let (mut test_env, world) = test_env();
     for pages in ["abc", "-1", "0", "4294967296"] {
         test_env.set("GHOST_DATABASE_PAGES", pages);
-        let told = format!("GHOST_DATABASE_PAGES is `{pages}`, which is no number of pages");
-        up(&test_env, &world, &[]).exits(2).says(&[&told, "hint: "]);
+        let expected = format!("GHOST_DATABASE_PAGES is `{pages}`, which is not a number of pages");
+        up(&test_env, &world, &[]).exits(2).says(&[&expected, "hint: "]);
     }
     test_env.set("GHOST_DATABASE_PAGES", "").set("GHOST_LOG", "loud=very");
     let daemon = test_env.up(&world, &[]);
@@ -465,7 +465,7 @@ fn a_setting_of_the_environment_that_is_not_understood_is_told() {
 
 #[test]
 fn two_worlds_of_the_same_name_share_no_data() {
-    let (test_env, first) = lived_in();
+    let (test_env, first) = world_with_mail();
     let second = test_env.world("elsewhere/home");
     second
         .config("agents: [{ id: bob, archetype: clerk }]\nllm: { default_provider: scripted, default_model: clerk }\n")
@@ -474,17 +474,17 @@ fn two_worlds_of_the_same_name_share_no_data() {
     let before = holds(&test_env.data("home"));
     up(&test_env, second.path(), &[]).exits(7).says(&["elsewhere/home", "--data", "--adopt"]);
     assert_eq!(holds(&test_env.data("home")), before, "a start that was refused changed the data");
-    // With data of its own it runs, and again.
+    // With its own data it runs, also a second time.
     for _ in 0..2 {
         test_env.up(second.path(), &["--data", test_env.join("own").to_str().unwrap()]).stop();
     }
-    nothing_is_lost(&test_env, &first);
+    assert_nothing_is_lost(&test_env, &first);
 
-    // A world that was moved takes its data along, once and for all.
+    // A moved world takes its data along with `--adopt`, which is needed only once.
     let moved = test_env.join("moved/home");
     std::fs::create_dir_all(moved.parent().unwrap()).unwrap();
     std::fs::rename(&first, &moved).unwrap();
     up(&test_env, &moved, &[]).exits(7);
     test_env.up(&moved, &["--adopt"]).stop();
-    nothing_is_lost(&test_env, &moved);
+    assert_nothing_is_lost(&test_env, &moved);
 }

@@ -1,25 +1,25 @@
-//! The column of tests in `docs/requirements.md`. `cargo xtask covers` writes it from the comments `// covers: ID, ID` in
-//! the sources; `cargo xtask covers --check` fails if the column is stale, if a comment names an unknown ID, or if a
-//! `covers` comment is above no function.
+//! The column of tests in `docs/requirements.md`. `cargo xtask covers` writes it from the comments `// covers: ID,
+//! ID` in the sources. `cargo xtask covers --check` fails if the column is stale, if a comment names an unknown id,
+//! or if a `covers` comment is not above a function.
 //!
-//! A comment directly above a function or its attributes counts for that function. One at the top of a file counts for the
-//! file.
+//! A comment directly above a function or its attributes counts for that function. A comment at the top of a file
+//! counts for the whole file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::path::Path;
 
-/// The catalogue, from the root of the workspace.
+/// Path of the catalogue, relative to the root of the workspace.
 const CATALOGUE: &str = "docs/requirements.md";
 
-/// Where comments are read, from the root of the workspace.
+/// Directories whose comments are read, relative to the root of the workspace.
 const SOURCES: [&str; 5] = ["benches", "ghostctl", "proto", "src", "tests"];
 
-/// The tests of each ID: the names of the functions by file. A file without names counts as a whole.
+/// The tests of each id: function names by file. A file without names counts as a whole.
 type Covers = BTreeMap<String, BTreeMap<String, BTreeSet<String>>>;
 
-/// Writes the column, or only compares it. Returns the problems.
+/// Writes the column, or with `check` only compares it. Returns the problems found.
 pub(crate) fn run(root: &Path, check: bool) -> io::Result<Vec<String>> {
     let old = fs::read_to_string(root.join(CATALOGUE))?;
     let known: BTreeSet<&str> = old.lines().filter_map(row_id).collect();
@@ -58,23 +58,23 @@ fn walk(dir: &Path, each: &mut dyn FnMut(&Path) -> io::Result<()>) -> io::Result
 fn scan(file: &str, text: &str, known: &BTreeSet<&str>, covers: &mut Covers) -> Vec<String> {
     let prefixes: BTreeSet<&str> = known.iter().filter_map(|id| id.split('-').next()).collect();
     let (mut problems, mut waiting, mut top) = (Vec::new(), Vec::new(), true);
-    // An empty line at the end settles a comment in the last line.
+    // An extra empty line ends a comment in the last line.
     for (at, line) in text.lines().chain([""]).enumerate() {
         let line = line.trim_start();
-        let place = format!("{file}:{}", at + 1);
+        let location = format!("{file}:{}", at + 1);
         if let Some(list) = line.strip_prefix("// covers:") {
             for id in list.split(',').map(str::trim) {
                 if known.contains(id) {
                     waiting.push(id);
                 } else {
-                    problems.push(format!("{place}: `{id}` is not in {CATALOGUE}"));
+                    problems.push(format!("{location}: `{id}` is not in {CATALOGUE}"));
                 }
             }
             continue;
         }
         for id in comment(line).into_iter().flat_map(ids) {
             if !known.contains(id.as_str()) && id.split('-').next().is_some_and(|prefix| prefixes.contains(prefix)) {
-                problems.push(format!("{place}: the comment names `{id}`, which is not in {CATALOGUE}"));
+                problems.push(format!("{location}: the comment names `{id}`, which is not in {CATALOGUE}"));
             }
         }
         if line.starts_with("//") || (line.starts_with('#') && !line.starts_with("#!")) {
@@ -82,7 +82,7 @@ fn scan(file: &str, text: &str, known: &BTreeSet<&str>, covers: &mut Covers) -> 
         }
         let name = function(line);
         if !waiting.is_empty() && name.is_none() && !top {
-            problems.push(format!("{place}: the `covers` comment above is above no function"));
+            problems.push(format!("{location}: the `covers` comment above is not above a function"));
         }
         for id in waiting.drain(..).filter(|_| name.is_some() || top) {
             covers
@@ -109,7 +109,7 @@ fn function(line: &str) -> Option<&str> {
     declared.then(|| rest.split(|c: char| !c.is_alphanumeric() && c != '_').next()).flatten()
 }
 
-/// What looks like an ID: `CHAT-04`, `BI-10a`, and both ends of `CHAT-01..15`.
+/// Words that look like an id: `CHAT-04`, `BI-10a`, and both ends of `CHAT-01..15`.
 fn ids(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '-' && c != '.');
@@ -128,13 +128,13 @@ fn ids(text: &str) -> Vec<String> {
     found
 }
 
-/// The ID of a row of the catalogue.
+/// The id in a row of the catalogue.
 fn row_id(line: &str) -> Option<&str> {
     let id = line.strip_prefix("| ")?.split(" |").next()?;
     (ids(id) == [id]).then_some(id)
 }
 
-/// The catalogue with the last column of each row written anew.
+/// The catalogue with a new last column in each row.
 fn rewritten(text: &str, covers: &Covers) -> String {
     let none = BTreeMap::new();
     text.lines()
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_ids_and_lost_comments_are_problems() {
+    fn unknown_ids_and_misplaced_comments_are_problems() {
         let (_, problems) = scanned("fn a() {}\n// covers: CHAT-05\nfn b() {}\n");
         assert!(problems[0].starts_with("a.rs:2: `CHAT-05`"), "{problems:?}");
         let (covers, problems) = scanned("fn a() {}\n// covers: CHAT-04\nlet a = 1;\n");

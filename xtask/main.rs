@@ -1,11 +1,10 @@
-//! The developer's commands of this workspace. `cargo verify` (an alias in `.cargo/config.toml`) runs every check that CI
-//! runs as its test command, in order, and stops at the first that fails. `cargo xtask covers` writes the column of tests in
-//! `docs/requirements.md`.
+//! Developer commands of this workspace. `cargo verify` (an alias in `.cargo/config.toml`) runs the checks in order and
+//! stops at the first failure. `cargo xtask covers` writes the column of tests in `docs/requirements.md`.
 //!
-//! Must never: depend on another crate (it has to build in a second), or do anything that a person could not do by
-//! typing the commands that it prints.
+//! Must never: depend on another crate (it must build within a second), or do anything beyond the commands that it
+//! prints.
 
-// What it does is told as it goes, to a person.
+// A command-line tool: it reports to the terminal.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 mod covers;
@@ -15,13 +14,13 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
-/// The checks of `verify`: what each is for, and the arguments of `cargo`. Cheap ones first.
+/// The checks of `verify`: name and arguments of `cargo`, cheapest first.
 const VERIFY: [(&str, &[&str]); 5] = [
     ("formatting", &["fmt", "--all", "--check"]),
     ("requirements and their tests", &["xtask", "covers", "--check"]),
     ("lints", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
-    // The black-box tests start these beside ghostd. Each sees to it that they are up to date with this very command, which
-    // must not compile anything while a test is being timed.
+    // Black-box tests start these programs and build them with this same command if needed. Building them first means
+    // that no test spends its time on compilation.
     (
         "programs that tests start",
         &[
@@ -46,9 +45,9 @@ fn main() -> ExitCode {
         ["covers", "--check"] => requirements(true),
         _ => {
             eprintln!(
-                "usage:\n  cargo verify                  runs formatting, lints and every test, and stops at the first that \
-                 fails\n  cargo xtask covers            writes the column of tests in docs/requirements.md\n  cargo xtask \
-                 covers --check    fails if that column is stale or a comment names an unknown ID"
+                "usage:\n  cargo verify                  runs formatting, lints and all tests; stops at the first \
+                 failure\n  cargo xtask covers            writes the column of tests in docs/requirements.md\n  cargo xtask \
+                 covers --check    fails if that column is stale or a comment names an unknown id"
             );
             ExitCode::from(2)
         }
@@ -56,7 +55,7 @@ fn main() -> ExitCode {
 }
 
 fn requirements(check: bool) -> ExitCode {
-    // Cargo sets it for a program that it runs; the path of the build is for a program that someone runs without Cargo.
+    // Cargo sets the variable at run time. The compile-time value serves a program that is started without Cargo.
     let package = env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| OsString::from(env!("CARGO_MANIFEST_DIR")));
     match covers::run(&PathBuf::from(package).join(".."), check) {
         Ok(problems) if problems.is_empty() => ExitCode::SUCCESS,
@@ -65,7 +64,7 @@ fn requirements(check: bool) -> ExitCode {
             ExitCode::FAILURE
         }
         Err(error) => {
-            eprintln!("covers: the sources or the catalogue cannot be read: {error}");
+            eprintln!("covers: cannot read the sources or the catalogue: {error}");
             ExitCode::FAILURE
         }
     }
@@ -83,7 +82,7 @@ fn verify() -> ExitCode {
                 return ExitCode::FAILURE;
             }
             Err(error) => {
-                eprintln!("verify: cargo cannot be started: {error}");
+                eprintln!("verify: cannot start cargo: {error}");
                 return ExitCode::FAILURE;
             }
         }
@@ -98,23 +97,22 @@ fn summary(passed: &[&str]) {
     for what in passed {
         println!("verify: ok       {what}");
     }
-    // A test that needs a service of the machine has to be listed here, with whether that service was found.
+    // List tests here that need a service of the machine, and whether the service was found.
     println!("verify: skipped  nothing: no test needs Docker, PostgreSQL or Chromium yet");
 }
 
-/// Runs `cargo` with `arguments`; whether it succeeded.
+/// Runs `cargo` with `arguments`. Returns whether it succeeded.
 #[allow(
     clippy::disallowed_methods,
-    reason = "the sandbox rule is about what ghostd starts; this is a developer's tool"
+    reason = "the rule concerns processes that ghostd starts; this is a developer tool"
 )]
 fn run(arguments: &[&str]) -> std::io::Result<bool> {
     let cargo = env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
     let mut command = Command::new(cargo);
-    // The step before the tests has built the programs that they start; building them again in the middle of a test would
-    // only make it wait.
+    // The step before the tests has built the programs that tests start, so tests need not build them again.
     command.args(arguments).env("GHOST_PROGRAMS_BUILT", "1");
-    // `cargo run` describes this package in the environment. Build scripts that watch these variables (ring's does) would
-    // run again, and everything above them would be compiled again.
+    // `cargo run` sets variables that describe this package. Build scripts that depend on them (such as ring's) would
+    // run again and cause a rebuild of all dependent crates.
     for (name, _) in env::vars_os() {
         let text = name.to_string_lossy();
         if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") || text == "CARGO_BIN_NAME" {

@@ -1,6 +1,6 @@
-//! A global allocator that can count what is live, for the budget of an idle agent's memory.
+//! A global allocator that can count live bytes, for the memory budget of an idle agent.
 //!
-//! Must never: change what an allocation costs in rows that do not count: until [`count`] is called it reads one flag.
+//! Must never: make allocations slower in rows that do not count. Before [`count`] is called it only reads one flag.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
@@ -8,15 +8,15 @@ use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
 static COUNTING: AtomicBool = AtomicBool::new(false);
 static LIVE: AtomicIsize = AtomicIsize::new(0);
 
-/// The system's allocator, counted on demand.
+/// The system's allocator with an optional count.
 pub struct Counting;
 
-/// Begins to count. What was allocated before is not in the count, and its release would be: so this comes first.
+/// Starts to count. Call it first: releasing older memory would be counted wrongly.
 pub fn count() {
     COUNTING.store(true, Ordering::Relaxed);
 }
 
-/// Bytes that are live now, as they were asked for; the allocator's own overhead is not among them.
+/// Number of live bytes as requested, without the allocator's overhead.
 pub fn live() -> isize {
     LIVE.load(Ordering::Relaxed)
 }
@@ -33,12 +33,11 @@ fn take(bytes: usize) {
     }
 }
 
-// An allocator can be written in no other way. Every call is passed on to the system's as it came, whose guarantees are
-// therefore this one's.
+// An allocator needs unsafe code. Every call goes to the system's allocator unchanged, so its guarantees hold.
 #[allow(unsafe_code)]
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        // SAFETY: the caller's promise about `layout` is passed on.
+        // SAFETY: the caller's guarantee about `layout` is passed on.
         let place = unsafe { System.alloc(layout) };
         if !place.is_null() {
             add(layout.size());
@@ -57,7 +56,7 @@ unsafe impl GlobalAlloc for Counting {
 
     unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
         take(layout.size());
-        // SAFETY: the caller's promise that `place` came from here with `layout` is passed on.
+        // SAFETY: the caller's guarantee that `place` came from here with `layout` is passed on.
         unsafe { System.dealloc(place, layout) }
     }
 

@@ -1,4 +1,4 @@
-//! Helper processes: this program again, with another part to play, or the daemon itself.
+//! Helper processes: this program with another task, or the daemon.
 //!
 //! Must never: leave a process behind.
 
@@ -8,31 +8,31 @@ use std::process::{ChildStdout, Command, Stdio};
 
 use crate::measure::Outcome;
 
-/// The first argument of a helper process.
+/// The first argument of a helper process. The name of its task follows.
 pub const PART: &str = "--part";
 
-/// The daemon as cargo built it for this run.
+/// Path of the daemon that cargo built for this run.
 pub const GHOSTD: &str = env!("CARGO_BIN_EXE_ghostd");
 
-/// A process that ends with this value.
+/// A process that is killed when this value is dropped.
 pub struct Child {
     process: std::process::Child,
     lines: Option<BufReader<ChildStdout>>,
 }
 
 impl Child {
-    /// Starts this program in the part of `name`. What it prints can be read with [`line`](Self::line).
+    /// Starts this program with the task `name`. [`line`](Self::line) reads its output.
     pub fn part(name: &str, arguments: &[&str]) -> Outcome<Self> {
         Self::start(&std::env::current_exe()?, &[&[PART, name], arguments].concat(), Stdio::piped())
     }
 
-    /// Starts the daemon over a world, with its data in `data`.
+    /// Starts the daemon for a world, with its data in `data`.
     pub fn daemon(world: &Path, data: &Path) -> Outcome<Self> {
         let (world, data) = (world.display().to_string(), data.display().to_string());
         Self::start(Path::new(GHOSTD), &["up", &world, "--data", &data], Stdio::null())
     }
 
-    // The sandbox room is for what agents run; these are the bench's own servers.
+    // The ban on processes is about what agents run. These are the servers of the benchmark.
     #[allow(clippy::disallowed_methods)]
     fn start(program: &Path, arguments: &[&str], out: Stdio) -> Outcome<Self> {
         let mut process = Command::new(program)
@@ -45,7 +45,7 @@ impl Child {
         Ok(Self { process, lines })
     }
 
-    /// The next line that it prints. Blocks.
+    /// The next line of its output. Blocks.
     pub fn line(&mut self) -> Outcome<String> {
         let mut line = String::new();
         if let Some(lines) = &mut self.lines {
@@ -57,7 +57,7 @@ impl Child {
         }
     }
 
-    /// The most memory that it has held, in bytes.
+    /// Its peak memory in bytes.
     pub fn peak_rss(&self) -> Outcome<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id()))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).ok_or("the kernel shows no VmHWM")?;
@@ -65,7 +65,7 @@ impl Child {
         Ok(kilobytes * 1_024)
     }
 
-    /// Asks it to end in order, and waits.
+    /// Sends SIGTERM and waits for its end.
     pub fn terminate(mut self) -> Outcome<()> {
         let pid = rustix::process::Pid::from_child(&self.process);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM)?;
@@ -76,7 +76,7 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        // It may have ended already, which is what is wanted.
+        // An error means that it has already ended.
         drop(self.process.kill());
         drop(self.process.wait());
     }

@@ -1,4 +1,4 @@
-//! The floor of everything that is served: a tonic service that answers what it was given, and does nothing besides.
+//! The floor of gRPC reads: a tonic service that always returns the same answer.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use tonic::{Request, Response, Status};
 
 use crate::measure::{Outcome, runtime};
 
-/// Answers every `Get` and `List` with the same.
+/// Answers every `Get` and `List` with a fixed answer.
 struct Empty {
     answer: GetAgentResponse,
 }
@@ -69,7 +69,7 @@ pub async fn serve(socket: &Path, answer: GetAgentResponse) -> Outcome<()> {
     Ok(())
 }
 
-/// The same as a helper process; `answer` is the encoded answer in hexadecimal.
+/// The same in a helper process; `answer` is the encoded answer in hexadecimal.
 pub fn serve_alone(socket: &str, answer: &str) -> Outcome<()> {
     let bytes = (0..answer.len() / 2)
         .map(|at| u8::from_str_radix(answer.get(2 * at..2 * at + 2).unwrap_or(""), 16))
@@ -78,7 +78,7 @@ pub fn serve_alone(socket: &str, answer: &str) -> Outcome<()> {
     runtime()?.block_on(serve(Path::new(socket), answer))
 }
 
-/// The encoded answer in hexadecimal, as [`serve_alone`] takes it.
+/// The encoded answer in hexadecimal, for [`serve_alone`].
 pub fn in_hex(answer: &GetAgentResponse) -> String {
     answer.encode_to_vec().iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -1,4 +1,4 @@
-//! The worlds that are measured.
+//! The worlds that the benchmarks measure.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use ghost_world::{Boot, World};
 
 use crate::measure::Outcome;
 
-/// Writes a world of `agents` workers that think with a model server at `model`.
+/// Writes a world of `agents` workers whose model server is at `model`.
 pub fn write_world(dir: &Path, agents: usize, model: &str) -> Outcome<()> {
     let mut text = String::from("world: { id: bench, name: Bench }\nagents:\n");
     for agent in 0..agents {
@@ -39,7 +39,7 @@ pub fn write_world(dir: &Path, agents: usize, model: &str) -> Outcome<()> {
     Ok(())
 }
 
-/// Boots the world in `dir` over an SQLite file in `data`.
+/// Boots the world in `dir` with a SQLite file in `data`.
 pub async fn boot(dir: &Path, data: &Path, ports: Ports, extra_tools: Vec<Tool>) -> Outcome<Arc<World>> {
     let env = |_: &str| None;
     let plan = ghost_config::load(dir, &env).map_err(|problems| problems.to_string())?;
@@ -62,7 +62,7 @@ pub async fn boot(dir: &Path, data: &Path, ports: Ports, extra_tools: Vec<Tool>)
     Ok(world)
 }
 
-/// Copies the shipped newsroom to `to`, without its job: six agents that wait.
+/// Copies the shipped newsroom to `to` without its job, so that its six agents are idle.
 pub fn idle_newsroom(to: &Path) -> Outcome<()> {
     let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("worlds/newsroom");
     copy(&from, to)?;

@@ -1,9 +1,9 @@
-//! The budgets of issue 2 (DESIGN.md, section 10): `cargo bench` prints one table, each figure beside a floor that was
-//! measured in the same run. `cargo bench -- NAME` runs one of them: sends, chat, gating, turn, read, memory, ready, streams, cache, age.
+//! The performance budgets: `cargo bench` prints one table. Each figure is beside a floor that the same run measured.
+//! `cargo bench -- NAME` runs one of them: sends, chat, gating, turn, read, memory, ready, streams, cache, age.
 //!
-//! Must never: fail because a bar is missed. It says so in the table; what to do about it is a person's to decide.
+//! Must never: fail because a budget is missed. The table shows it, and a person decides.
 
-// Its figures are what it is run for.
+// The output is the purpose of this program.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 mod alloc;
@@ -24,10 +24,10 @@ use crate::table::Line;
 #[global_allocator]
 static ALLOCATOR: alloc::Counting = alloc::Counting;
 
-/// One measurement: its name on the command line, and what it gives.
+/// A measurement: its name on the command line, and its function.
 type Measure = (&'static str, fn() -> Outcome<Vec<Line>>);
 
-/// Everything that is measured, in the order of the table.
+/// All measurements, in the order of the table.
 const MEASURES: [Measure; 11] = [
     ("sends", rows::durable_sends::measure),
     ("chat", rows::chat_fanout::measure),
@@ -58,7 +58,7 @@ fn main() -> ExitCode {
     }
     let names: Vec<&str> = arguments.iter().map(String::as_str).filter(|name| !name.starts_with('-')).collect();
     if names.is_empty() && !arguments.iter().any(|argument| argument == "--bench") {
-        // `cargo test --benches` starts benches, too; it wants to see that they are built, not what they measure.
+        // `cargo test --benches` starts benchmarks, too. It only checks that they build.
         println!("run `cargo bench` to measure");
         return ExitCode::SUCCESS;
     }
@@ -71,7 +71,7 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Measures what is wanted, and prints the table.
+/// Runs the measurements with these names and prints the table.
 fn run(names: &[&str]) {
     let began = measure::now();
     let mut lines = Vec::new();
@@ -94,9 +94,9 @@ fn run(names: &[&str]) {
     println!("{}", table::table(&lines));
 }
 
-/// Plays the part of a helper process.
+/// Runs a helper process.
 fn play(part: &str, arguments: &[String]) -> Outcome<()> {
-    // Whoever started it holds the other end of its input: when that is gone, so is the need for a helper.
+    // When the parent process ends, standard input closes, and the helper ends, too.
     std::thread::spawn(|| {
         drop(std::io::copy(&mut std::io::stdin(), &mut std::io::sink()));
         std::process::exit(0);

@@ -1,29 +1,29 @@
-//! The table: every budget beside its floor.
+//! The table of figures, floors and budgets.
 
-/// Which way is better.
+/// Whether a higher or a lower ratio is better.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Sense {
-    /// The ratio should be at least the bar.
+    /// Higher: the ratio should be at least the limit.
     AtLeast,
-    /// The ratio should be at most the bar.
+    /// Lower: the ratio should be at most the limit.
     AtMost,
 }
 
-/// One line.
+/// One row of the table.
 pub struct Line {
     /// What is measured.
     pub what: &'static str,
-    /// The floor's figure, with its unit.
+    /// The figure of the floor, with its unit.
     pub floor: String,
-    /// Ours.
+    /// The figure of Ghost.
     pub ours: String,
-    /// Ours in terms of the floor.
+    /// The ratio of Ghost's figure to the floor.
     pub ratio: f64,
-    /// What must be kept.
+    /// The required ratio.
     pub bar: f64,
-    /// What is wanted.
+    /// The desired ratio.
     pub aim: f64,
-    /// Which way is better.
+    /// Whether a higher or a lower ratio is better.
     pub sense: Sense,
 }
 
@@ -53,7 +53,7 @@ impl Line {
     }
 }
 
-/// The whole table, in Markdown.
+/// The whole table in Markdown.
 pub fn table(lines: &[Line]) -> String {
     let mut rows = vec![
         ["budget", "floor", "ours", "ratio", "bar", "aim", "reached"].map(str::to_owned),

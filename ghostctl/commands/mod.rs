@@ -1,6 +1,7 @@
-//! The commands, a folder for each noun and a file for each verb: the options, the request, and the answer's form.
+//! The commands: one folder for each noun, one file for each verb. A file defines the options, builds the request
+//! and formats the answer.
 //!
-//! Must never: decide anything that the daemon decides.
+//! Must never: make a decision that belongs to the daemon.
 
 pub mod agent;
 pub mod budget;

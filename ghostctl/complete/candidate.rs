@@ -1,30 +1,30 @@
-//! One word that could stand at the cursor.
+//! One completion.
 
 use crate::text::one_line;
 
-/// Characters of what is told beside a candidate.
+/// A description is cut to this many characters.
 const ABOUT: usize = 60;
 
-/// What could be meant, and a few words about it.
+/// A completion and its description.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// The whole word.
+    /// The completed word.
     pub value: String,
-    /// What it is; may be empty.
+    /// Description; may be empty.
     pub about: String,
 }
 
 impl Candidate {
-    /// A word, and what it is.
+    /// A completion with a description.
     pub fn new(value: impl Into<String>, about: &str) -> Self {
         Self { value: value.into(), about: one_line(about, ABOUT) }
     }
 
-    /// Whether the word means itself to every shell, and names nothing but itself to a command. Agents choose some of the
-    /// names that are offered, and a person who accepts one has seldom read it.
+    /// Whether every shell takes the word literally. Agents choose some of the offered names, and users accept
+    /// completions without reading them, so a name must not be able to run anything.
     pub fn is_harmless(&self) -> bool {
         let plain = |c: char| c.is_alphanumeric() || "._/@:=,+-".contains(c);
-        // zsh takes `=name` for the path of a program.
+        // zsh replaces `=name` with the path of a program.
         !self.value.starts_with('=') && self.value.chars().all(plain)
     }
 }

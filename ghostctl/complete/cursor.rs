@@ -1,6 +1,6 @@
-//! Where the cursor stands on a command line, and what sort of word could stand there.
+//! Finds what kind of word is expected at the cursor of a command line.
 //!
-//! Must never: fail. A line that is not understood wants nothing.
+//! Must never: fail. For an invalid line nothing is expected.
 
 use clap::{Arg, Command};
 
@@ -9,51 +9,51 @@ use super::live::Live;
 use crate::discovery::ConnectionOptions;
 use crate::line::names_of;
 
-/// What could stand at the cursor.
+/// What is expected at the cursor.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// One of these.
+    /// One of these words.
     Words(Vec<Candidate>),
-    /// A world under the state directory.
+    /// The name of a world under the state directory.
     Worlds,
-    /// Something that the daemon knows.
+    /// A name that the daemon can list.
     Live(Live),
-    /// Nobody can say what.
+    /// Unknown: nothing is offered.
     Nothing,
 }
 
-/// Where the cursor stands.
+/// The word at the cursor.
 #[derive(Debug)]
 pub struct Cursor {
-    /// What could stand there.
+    /// What is expected there.
     pub wanted: Wanted,
-    /// What is written of it.
+    /// The part that is typed already.
     pub typed: String,
-    /// What stands in the same word before it: the earlier parts of a list, or the option.
+    /// The part of the shell's word before it: `--option=`, or earlier items of a list.
     pub before: String,
-    /// The daemon that the line names.
+    /// Connection options on the line.
     pub options: ConnectionOptions,
 }
 
-/// The line as far as it was walked.
+/// State while the words of the line are read from left to right.
 struct Walk<'c> {
     command: &'c Command,
     /// The names of the commands, such as `cron runs`.
     path: Vec<&'c str>,
     globals: Vec<&'c Arg>,
-    /// The words in the places of arguments.
+    /// The positional arguments so far.
     arguments: Vec<String>,
     options: ConnectionOptions,
-    /// The option that waits for its value.
+    /// The option whose value comes next.
     open: Option<&'c Arg>,
-    /// Whether `--` was passed.
+    /// Whether `--` was read.
     literal: bool,
 }
 
 impl Cursor {
-    /// Reads the words up to the cursor; the last is the one it stands in.
+    /// Reads the words up to the cursor. The last word is the one at the cursor.
     pub fn of(command: &Command, words: &[String]) -> Self {
-        // Some shells take `--option=value` apart.
+        // Some shells split `--option=value` into three words.
         let mut whole: Vec<String> = Vec::new();
         for word in words {
             match whole.last_mut() {
@@ -74,7 +74,7 @@ impl Cursor {
             open: None,
             literal: false,
         };
-        whole.iter().for_each(|word| walk.pass(word));
+        whole.iter().for_each(|word| walk.read_word(word));
         let inline = current.split_once('=').filter(|(name, _)| name.starts_with("--") && !walk.literal);
         let (mut before, mut typed) = (String::new(), current.clone());
         let wanted = match (walk.open, inline) {
@@ -95,8 +95,8 @@ impl Cursor {
 }
 
 impl<'c> Walk<'c> {
-    /// Takes a word that stands before the cursor.
-    fn pass(&mut self, word: &str) {
+    /// Reads one word before the cursor.
+    fn read_word(&mut self, word: &str) {
         if let Some(option) = self.open.take() {
             self.connect_option(option, word);
         } else if self.literal {
@@ -132,7 +132,7 @@ impl<'c> Walk<'c> {
         *slot = Some(value.to_owned());
     }
 
-    /// The options that the command takes.
+    /// The options of the command.
     fn options(&self) -> Wanted {
         let own = self.command.get_arguments().filter(|arg| !arg.is_positional() && !arg.is_hide_set());
         let all = own.chain(self.globals.iter().copied());
@@ -141,12 +141,14 @@ impl<'c> Walk<'c> {
         Wanted::Words(named.chain([help]).collect())
     }
 
-    /// A command, or the argument whose turn it is.
+    /// A subcommand, or the next positional argument.
     fn next_word(&self) -> Wanted {
         if self.command.has_subcommands() && self.arguments.is_empty() {
             let commands = self.command.get_subcommands().filter(|command| !command.is_hide_set());
-            let told = |command: &Command| command.get_about().map(ToString::to_string).unwrap_or_default();
-            return Wanted::Words(commands.map(|command| Candidate::new(command.get_name(), &told(command))).collect());
+            let description = |command: &Command| command.get_about().map(ToString::to_string).unwrap_or_default();
+            return Wanted::Words(
+                commands.map(|command| Candidate::new(command.get_name(), &description(command))).collect(),
+            );
         }
         let at = self.arguments.len();
         self.command.get_positionals().nth(at).map_or(Wanted::Nothing, |arg| self.value_of(arg))

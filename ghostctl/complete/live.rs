@@ -1,6 +1,6 @@
-//! What the daemon knows that could stand on a command line: its lists, a page of each.
+//! Completions from the running daemon: names and ids from its lists.
 //!
-//! Must never: ask for more than a page.
+//! Must never: request more than one page of a list.
 
 use ghost_proto::v1::agents_client::AgentsClient;
 use ghost_proto::v1::chat_client::ChatClient;
@@ -21,36 +21,36 @@ use super::candidate::Candidate;
 use crate::connection::{Client, rpc};
 use crate::failure::Failure;
 
-/// Rows of a list that are asked for.
+/// Rows per list.
 const PAGE: u32 = 200;
 
-/// What a word could name.
+/// A kind of name that the daemon can list.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Live {
-    /// An agent.
+    /// An agent id.
     Agent,
-    /// A turn, the newest first.
+    /// A turn id, newest first.
     Turn,
-    /// A task.
+    /// A task id.
     Task,
-    /// A dead letter that is held.
+    /// The id of a held dead letter.
     DeadLetter,
-    /// A conversation.
+    /// A conversation id.
     Conversation,
-    /// A timer, cron job or watch, as `AGENT/NAME`.
+    /// A schedule as `AGENT/NAME`; the field is its kind: timer, cron or watch.
     Schedule(String),
-    /// A channel.
+    /// A channel name.
     Channel,
-    /// A knowledge entry.
+    /// The id of a knowledge entry.
     Entry,
     /// A key of the shared state.
     Key,
-    /// A tool of this agent.
+    /// A tool name of this agent.
     Tool(String),
 }
 
 impl Live {
-    /// What an argument or option of that name takes, in the command of this path, behind this first argument.
+    /// The kind of value of the option or argument `name`, in the command `path`, with `first` as the first argument.
     pub fn named(name: &str, path: &[&str], first: Option<&str>) -> Option<Self> {
         Some(match name {
             "ENTRY_ID" => Self::Entry,
@@ -68,7 +68,7 @@ impl Live {
     }
 }
 
-/// What there is of it.
+/// Lists the names of this kind.
 pub async fn candidates(client: &Client, kind: &Live) -> Result<Vec<Candidate>, Failure> {
     let (limit, cursor) = (PAGE, String::new());
     Ok(match kind {

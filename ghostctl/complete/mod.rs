@@ -1,7 +1,6 @@
-//! Completions: what could stand where the cursor is, from the command line's own definition and from the running daemon.
+//! Shell completion, from the definition of the command line and from the running daemon.
 //!
-//! Must never: keep a shell waiting, say anything when something fails, change anything, or offer a word that a shell would
-//! read as more than a word.
+//! Must never: block a shell for long, print errors, change anything, or offer a word that a shell would interpret.
 
 mod candidate;
 mod cursor;
@@ -24,18 +23,18 @@ pub use scripts::script;
 use candidate::Candidate;
 use cursor::{Cursor, Wanted};
 
-/// The word that scripts begin with, which no command is called.
+/// The hidden first argument with which the shell scripts call this program.
 pub const WORD: &str = "__complete";
-/// A shell waits no longer for the daemon.
-const PATIENCE: Duration = Duration::from_millis(500);
-/// The words behind [`WORD`], if that is what is asked for: those of the line up to the cursor, the last as far as it is
-/// written.
+/// Time limit for requests to the daemon.
+const DAEMON_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// The words after [`WORD`], if the arguments are a completion request: the words of the line up to the cursor.
 pub fn asked(args: &[OsString]) -> Option<Vec<String>> {
     let word = args.get(1).is_some_and(|word| word == WORD);
     word.then(|| args.iter().skip(2).map(|word| word.to_string_lossy().into_owned()).collect())
 }
 
-/// Prints the candidates, one a line, with a tab before what each is. Gives the exit code, which is always that of success.
+/// Prints the candidates, one on each line, as `value<TAB>description`. Always returns exit code 0.
 pub async fn run(command: &Command, words: &[String], environment: &Environment, out: &mut Output) -> u8 {
     let cursor = Cursor::of(command, words);
     let candidates = match cursor.wanted {
@@ -47,7 +46,7 @@ pub async fn run(command: &Command, words: &[String], environment: &Environment,
             .collect(),
         Wanted::Live(kind) => {
             let mut found = live(&cursor.options, environment, &kind).await.unwrap_or_default();
-            // A name that looks like an option would be taken for one.
+            // A name that starts with `-` would be read as an option.
             found.retain(|candidate| !candidate.value.starts_with('-'));
             found
         }
@@ -58,7 +57,7 @@ pub async fn run(command: &Command, words: &[String], environment: &Environment,
             true => format!("{}{value}\n", cursor.before),
             false => format!("{}{value}\t{about}\n", cursor.before),
         };
-        // A shell that reads no more has what it wanted.
+        // The shell has stopped reading.
         if out.text(&line).is_err() {
             break;
         }
@@ -69,8 +68,8 @@ pub async fn run(command: &Command, words: &[String], environment: &Environment,
 
 async fn live(options: &ConnectionOptions, environment: &Environment, kind: &live::Live) -> Option<Vec<Candidate>> {
     let target = find(options, environment).ok()?;
-    let client = Client::new(target, &environment.tls, PATIENCE, View::default(), Box::new(|_| {})).ok()?;
-    Deadline::after(PATIENCE).within(live::candidates(&client, kind)).await?.ok()
+    let client = Client::new(target, &environment.tls, DAEMON_TIMEOUT, View::default(), Box::new(|_| {})).ok()?;
+    Deadline::after(DAEMON_TIMEOUT).within(live::candidates(&client, kind)).await?.ok()
 }
 
 #[cfg(test)]

@@ -1,10 +1,10 @@
-//! The shells' sides of completion: each asks this program for what could stand at the cursor.
+//! The completion scripts of the shells. Each calls this program for the candidates at the cursor.
 
 const BASH: &str = r#"# Completions of ghostctl for bash.
 _ghostctl() {
     local line value inline=
     COMPREPLY=()
-    # bash takes --option=value apart and wants the value alone.
+    # bash splits --option=value and expects the value alone.
     if [[ ${COMP_WORDS[COMP_CWORD]} == "=" || ${COMP_WORDS[COMP_CWORD - 1]} == "=" ]]; then
         inline=1
     fi
@@ -13,7 +13,7 @@ _ghostctl() {
         if [[ $inline ]]; then
             value=${value#--*=}
         fi
-        # bash puts the word on the line as it stands here, so what the shell would read otherwise is quoted.
+        # bash inserts the word unchanged, so special characters must be quoted here.
         if [[ $value == *[![:alnum:]._/@:=,+-]* ]]; then
             printf -v value %q "$value"
         fi
@@ -23,7 +23,7 @@ _ghostctl() {
 complete -o default -F _ghostctl ghostctl
 "#;
 
-// zsh quotes each word that `_describe` offers, and fish each that is printed to it: neither may be quoted here as well.
+// zsh and fish quote the offered words themselves, so these scripts must not quote them.
 const ZSH: &str = r#"#compdef ghostctl
 # Completions of ghostctl for zsh.
 _ghostctl() {
@@ -58,7 +58,7 @@ end
 complete -c ghostctl -a '(__ghostctl_complete)'
 "#;
 
-/// The script for that shell.
+/// The script for a shell; `None` for an unknown shell.
 pub fn script(shell: &str) -> Option<&'static str> {
     match shell {
         "bash" => Some(BASH),

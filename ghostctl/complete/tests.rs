@@ -1,4 +1,4 @@
-//! What is offered at a cursor, from the definition and from a daemon.
+//! Tests of the completions from the command-line definition and from a fake daemon.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use crate::discovery::Environment;
 use crate::testing::fake::{End, Fake};
 use crate::testing::ran::ghostctl;
 
-/// The candidates for the words, without what they are.
+/// The candidates for the words, without their descriptions.
 async fn offered(endpoint: &str, words: &[&str]) -> Vec<String> {
     let ran = ghostctl(endpoint, &[&["__complete"], words].concat()).await;
     assert_eq!((ran.code, ran.err.as_str()), (0, ""), "{words:?}");
@@ -46,7 +46,7 @@ async fn commands_options_and_their_values_need_no_daemon() {
 }
 
 #[tokio::test]
-async fn what_the_daemon_knows_is_offered_where_it_could_stand() {
+async fn names_from_the_daemon_are_offered_where_they_are_expected() {
     let dir = tempfile::tempdir().unwrap();
     let daemon = Fake::default().rows(12).serve(&dir.path().join("g.sock"));
     let some = |first: &str| vec![first.to_owned(), format!("{first}0"), format!("{first}1")];
@@ -67,7 +67,7 @@ async fn what_the_daemon_knows_is_offered_where_it_could_stand() {
     for (words, wanted) in [
         (&["state", "get", "k1"][..], &["k1", "k10", "k11"][..]),
         (&["tool", "call", "ada", "work"], &["workspace.read"]),
-        // Each part of a list by itself.
+        // Each item of a list is completed separately.
         (&["chat", "create", "room", "--members", "3,1"], &["3,1", "3,10", "3,11"]),
         (&["chat", "create", "room", "--members=3,9"], &["--members=3,9"]),
         (&["chat", "create", "1"], &[]),
@@ -75,12 +75,12 @@ async fn what_the_daemon_knows_is_offered_where_it_could_stand() {
     ] {
         assert_eq!(offered(&daemon.endpoint, words).await, wanted, "{words:?}");
     }
-    let told = ghostctl(&daemon.endpoint, &["__complete", "agent", "get", "0"]).await.out;
-    assert_eq!(told, "0\teditor running\n");
+    let printed = ghostctl(&daemon.endpoint, &["__complete", "agent", "get", "0"]).await.out;
+    assert_eq!(printed, "0\teditor running\n");
 }
 
 #[tokio::test]
-async fn a_shell_is_never_kept_waiting_and_hears_of_no_failure() {
+async fn an_unreachable_daemon_neither_blocks_the_shell_nor_prints_errors() {
     let dir = tempfile::tempdir().unwrap();
     for endpoint in ["unix:/nowhere/at/all", "127.0.0.1:1", "no endpoint://"] {
         let begun = crate::wait::Deadline::after(std::time::Duration::from_secs(10));
@@ -89,12 +89,12 @@ async fn a_shell_is_never_kept_waiting_and_hears_of_no_failure() {
     }
     let daemon = Fake::default().first([End::Hold]).serve(&dir.path().join("g.sock"));
     assert_eq!(offered(&daemon.endpoint, &["agent", "get", ""]).await, Vec::<String>::new());
-    // No world runs, and none is named.
+    // No state directory is known.
     assert_eq!(super::super::discovery::known_worlds(&Environment::default()), Vec::<String>::new());
 }
 
 #[test]
-fn every_shell_has_a_script_that_asks_this_program() {
+fn every_shell_has_a_script_that_calls_this_program() {
     for shell in ["bash", "zsh", "fish"] {
         let script = super::script(shell).unwrap();
         assert!(script.contains("__complete") && script.contains("2>/dev/null"), "{shell}");
@@ -103,7 +103,7 @@ fn every_shell_has_a_script_that_asks_this_program() {
 }
 
 #[test]
-fn a_word_that_a_shell_would_read_as_more_is_not_harmless() {
+fn a_word_with_special_characters_is_not_harmless() {
     for word in ["", "ada/daily", "a_b.c:d@e", "--status=ok", "ops/3,10", "1+1", "grün", "日報", "ежедневно"]
     {
         assert!(Candidate::new(word, "").is_harmless(), "{word}");
@@ -117,7 +117,7 @@ fn a_word_that_a_shell_would_read_as_more_is_not_harmless() {
 }
 
 #[tokio::test]
-async fn a_name_that_would_run_something_is_not_offered() {
+async fn a_name_that_could_run_a_command_is_not_offered() {
     let dir = tempfile::tempdir().unwrap();
     let names = ["x$(touch PWNED)", "daily", "`touch PWNED`", "a;touch PWNED", "x\ty", "two words", "*", "täglich"];
     let daemon = Fake::default().schedules(&names).serve(&dir.path().join("g.sock"));
@@ -127,9 +127,9 @@ async fn a_name_that_would_run_something_is_not_offered() {
 }
 
 #[test]
-fn bash_runs_nothing_of_a_word_that_it_is_offered() {
+fn bash_does_not_execute_an_offered_word() {
     let dir = tempfile::tempdir().unwrap();
-    // A program that offers the word whatever is asked, and tells what it was run with.
+    // A function in place of ghostctl: it always offers $WORD, and otherwise prints its arguments.
     let program = r#"ghostctl() {
         if [[ $1 == __complete ]]; then printf '%s\tabout\n' "$WORD"; else printf '%s|' "$@"; fi
     }"#;
@@ -145,7 +145,7 @@ fn bash_runs_nothing_of_a_word_that_it_is_offered() {
         "ada/two 'words' \"of\" \\ {a,b} * ~ !",
         "ada/daily,weekly",
     ] {
-        // The script is for bash, and only bash can say what it does with it.
+        // Only bash itself can show what it does with the script.
         #[allow(clippy::disallowed_methods)]
         let mut bash = Command::new("bash");
         let ran = bash.args(["--norc", "-c", &script]).env("WORD", word).current_dir(dir.path()).output();

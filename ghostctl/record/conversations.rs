@@ -1,11 +1,11 @@
-//! Conversations with someone outside, as JSON objects.
+//! Conversations with people outside the world, as JSON objects.
 
 use ghost_proto::v1;
 use serde_json::{Value, json};
 
 use crate::text::rfc3339;
 
-/// A conversation.
+/// A conversation as JSON, without its entries.
 pub fn conversation(conversation: &v1::Conversation) -> Value {
     json!({
         "conversation_id": conversation.conversation_id,
@@ -19,7 +19,7 @@ pub fn conversation(conversation: &v1::Conversation) -> Value {
     })
 }
 
-/// One thing said.
+/// An entry of a conversation as JSON.
 pub fn entry(entry: &v1::ConversationEntry) -> Value {
     let attachments: Vec<Value> = entry.attachments.iter().map(attachment).collect();
     json!({

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::text::rfc3339;
 
-/// An entry; in lists without its text.
+/// A knowledge entry as JSON; lists leave out its text.
 pub fn entry(entry: &v1::KnowledgeEntry, with_text: bool) -> Value {
     let mut object = json!({
         "entry_id": entry.entry_id,
@@ -27,7 +27,7 @@ pub fn entry(entry: &v1::KnowledgeEntry, with_text: bool) -> Value {
     object
 }
 
-/// An earlier version of an entry.
+/// An earlier version of a knowledge entry as JSON.
 pub fn version(version: &v1::KnowledgeVersion) -> Value {
     json!({
         "version": version.version,
@@ -38,9 +38,9 @@ pub fn version(version: &v1::KnowledgeVersion) -> Value {
     })
 }
 
-/// A value of the shared state, as JSON text: the value stands in it as it was written, with all the digits of its numbers.
+/// A value of the shared state as JSON text. The value is copied as written, so numbers keep all their digits.
 pub fn state_text(entry: &v1::StateEntry) -> String {
-    // Text that is no JSON stays a string, as everywhere.
+    // Text that is not JSON becomes a string.
     let value = match parsed(&entry.value_json) {
         Value::Null => "null".to_owned(),
         Value::String(text) if text == entry.value_json => json!(text).to_string(),
@@ -57,9 +57,9 @@ pub fn state_text(entry: &v1::StateEntry) -> String {
     format!("{{\n{}\n}}", lines.join(",\n"))
 }
 
-/// JSON texts as the text of one array.
+/// Joins JSON texts to the text of one array.
 pub fn array(items: impl Iterator<Item = String>) -> String {
-    // No line break of a JSON text is part of a string in it.
+    // JSON strings contain no raw line breaks, so indenting every line is safe.
     let items: Vec<String> = items.map(|item| format!("  {}", item.replace('\n', "\n  "))).collect();
     if items.is_empty() { "[]".to_owned() } else { format!("[\n{}\n]", items.join(",\n")) }
 }
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_value_keeps_its_shape_and_no_record_has_a_bare_id() {
+    fn a_value_keeps_its_form_and_no_record_has_a_field_named_id() {
         let written = |text: &str| state_text(&v1::StateEntry { value_json: text.into(), ..Default::default() });
         let value = |text: &str| serde_json::from_str::<Value>(&written(text)).unwrap();
         assert_eq!(value("{\"n\": [1]}")["value"], json!({ "n": [1] }));

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::text::rfc3339;
 
-/// A schedule.
+/// A timer, cron job, watch or heartbeat as JSON.
 pub fn schedule(schedule: &v1::Schedule) -> Value {
     json!({
         "schedule_id": schedule.schedule_id,
@@ -27,7 +27,7 @@ pub fn schedule(schedule: &v1::Schedule) -> Value {
     })
 }
 
-/// How a cron job runs.
+/// The options of a cron job as JSON.
 fn options(options: &v1::JobOptions) -> Value {
     json!({
         "session": options.session,
@@ -41,7 +41,7 @@ fn options(options: &v1::JobOptions) -> Value {
     })
 }
 
-/// One run of a schedule.
+/// One run of a schedule as JSON.
 pub fn run(run: &v1::ScheduleRun) -> Value {
     json!({
         "schedule_id": run.schedule_id,

@@ -1,4 +1,4 @@
-//! The fixed forms: what each command asks and prints.
+//! Tests of the requests and the output of each command.
 
 use std::io::{self, Write};
 
@@ -10,7 +10,7 @@ use tonic::Code;
 use super::fake::{Daemon, End, Fake, refused};
 use super::ran::{Ran, ghostctl};
 
-/// A daemon with a directory of its own.
+/// A fake daemon with its own directory.
 pub struct Scene {
     daemon: Daemon,
     pub fake: Fake,
@@ -47,9 +47,9 @@ async fn a_prompt_ends_with_what_its_sections_take() {
     let scene = Scene::new(Fake::default());
     let ran = scene.run(&["agent", "prompt", "a"]).await;
     let table = "PART      SECTION  BYTES  TOKENS AT MOST\nsystem    laws     4      2\nbriefing  goal     6      2\n\
-                 all                10     4\n";
+                total              10     4\n";
     let history = "## History\n\n<recent>\n\n## Tools of the request\n\nt\n  Does it.\n  - n (integer, required)\n\n";
-    let whole = format!("## System prompt\n\nLaws\n\n## Briefing\n\n<goal>\n\n{history}## What it takes\n\n{table}");
+    let whole = format!("## System prompt\n\nLaws\n\n## Briefing\n\n<goal>\n\n{history}## Sizes\n\n{table}");
     assert_eq!((ran.code, ran.out.as_str()), (0, whole.as_str()));
     let ran = scene.run(&["--json", "agent", "prompt", "a"]).await;
     let section = json!({ "part": "briefing", "name": "goal", "bytes": 6, "estimated_tokens": 2 });
@@ -80,6 +80,7 @@ async fn every_other_command_is_one_object() {
         &["agent", "stop", "a", "--grace", "5s"],
         &["agent", "prompt", "a"],
         &["tool", "brief", "a"],
+        &["tool", "brief", "a", "workspace.read"],
         &["tool", "call", "a", "t", "{\"x\": -1}"],
         &["send", "a", "--", "-- hello"],
         &["ask", "a", "why?"],
@@ -128,7 +129,7 @@ async fn every_other_command_is_one_object() {
 }
 
 #[tokio::test]
-async fn a_mistyped_option_is_never_taken_for_the_text() {
+async fn a_mistyped_option_is_not_read_as_the_text() {
     let scene = Scene::new(Fake::default());
     for args in [
         &["knowledge", "write", "style/typo", "--titel"][..],
@@ -149,9 +150,11 @@ async fn the_fixed_shapes_are_kept() {
     let scene = Scene::new(Fake::default().rows(2));
     let tools = json!([{ "name": "workspace.read", "description": "Reads a file" }]);
     let table = scene.run(&["tool", "list", "a"]).await.out;
-    assert_eq!(table, "TOOL            WHAT IT DOES\nworkspace.read  Reads a file\n");
+    assert_eq!(table, "TOOL            DESCRIPTION\nworkspace.read  Reads a file\n");
     assert_eq!(scene.run(&["--json", "tool", "list", "a"]).await.json(), tools);
     assert_eq!(scene.run(&["tool", "brief", "a"]).await.out, "- workspace.read: Reads a file\n");
+    assert_eq!(scene.run(&["tool", "brief", "a", "workspace.read"]).await.out, "- workspace.read: Reads a file\n");
+    assert_eq!(scene.run(&["tool", "brief", "a", "workspace.raed"]).await.code, 3);
 
     let agents = scene.run(&["agent", "list", "--json"]).await.json();
     for key in ["agent_id", "archetype", "status", "activity", "kind", "restarts"] {
@@ -259,12 +262,12 @@ async fn arguments_go_to_the_daemon_as_they_were_written() {
     let scene = Scene::new(Fake::default());
     let text = r#"{"path": "a", "path": "b"}"#;
     scene.run(&["tool", "call", "a", "t", text]).await;
-    // Whether a key may be given twice is the daemon's to say: it must see both.
+    // The daemon decides whether a duplicate key is allowed, so it must see both.
     assert!(scene.fake.asked()[0].1.contains(&format!("{text:?}")), "{:?}", scene.fake.asked());
 }
 
 #[tokio::test]
-async fn a_span_that_no_calendar_holds_is_told_by_its_option() {
+async fn a_time_out_of_range_is_refused_with_the_name_of_the_option() {
     let scene = Scene::new(Fake::default());
     for args in [
         &["usage", "--since", "99999d"][..],
@@ -282,7 +285,7 @@ async fn a_span_that_no_calendar_holds_is_told_by_its_option() {
 }
 
 #[tokio::test]
-async fn an_unavailable_daemon_that_answers_is_heard_to_the_end() {
+async fn the_refusal_of_an_unavailable_daemon_is_printed() {
     let refusal = Refusal::new(ghost_domain::Code::Unavailable, "the store is full").hint("free some space");
     let ends = std::iter::repeat_n(End::Status(refused(Code::Unavailable, &refusal)), 200);
     let ran = Scene::new(Fake::default().first(ends)).run(&["--timeout", "2s", "pause"]).await;
@@ -298,7 +301,7 @@ async fn a_large_refusal_arrives_whole() {
 }
 
 #[tokio::test]
-async fn limits_are_set_kept_or_taken_away() {
+async fn budget_limits_are_set_kept_or_removed() {
     let scene = Scene::new(Fake::default());
     assert_eq!(scene.run(&["budget", "set", "world", "--usd", "2.5"]).await.code, 0);
     assert_eq!(scene.run(&["budget", "set", "world", "--tokens", "none"]).await.code, 0);
@@ -308,31 +311,31 @@ async fn limits_are_set_kept_or_taken_away() {
 }
 
 #[tokio::test]
-async fn a_limit_that_is_passed_already_is_told() {
+async fn a_limit_that_is_already_reached_prints_a_warning() {
     let scene = Scene::new(Fake::default());
-    let said = async |args: &[&str]| scene.run(&[&["budget", "set"], args].concat()).await.out;
-    let both = said(&["world", "--tokens", "100", "--usd", "2.5"]).await;
+    let printed = async |args: &[&str]| scene.run(&[&["budget", "set"], args].concat()).await.out;
+    let both = printed(&["world", "--tokens", "100", "--usd", "2.5"]).await;
     let line = both.lines().nth(1).unwrap();
-    assert!(line.starts_with("already passed: 120 of 100 tokens, $2.50 of $2.50; "), "{both}");
-    assert!(line.ends_with("until it is raised"), "{both}");
-    assert!(said(&["world/day", "--tokens", "120"]).await.trim_end().ends_with("until it is raised, or 00:00 UTC"));
-    assert_eq!(said(&["world", "--tokens", "121"]).await.lines().count(), 1);
+    assert!(line.starts_with("limit already reached: 120 of 100 tokens, $2.50 of $2.50; "), "{both}");
+    assert!(line.ends_with("until the limit is raised"), "{both}");
+    assert!(printed(&["world/day", "--tokens", "120"]).await.trim_end().ends_with("the limit is raised, or 00:00 UTC"));
+    assert_eq!(printed(&["world", "--tokens", "121"]).await.lines().count(), 1);
     let json = scene.run(&["--json", "budget", "set", "world", "--tokens", "7"]).await.json();
     assert_eq!(json["passed"], serde_json::json!(["tokens"]));
-    // Models without cost are still asked.
-    let money = said(&["world", "--usd", "1"]).await;
-    assert!(money.contains("waits before its next call of a model that costs something, until"), "{money}");
-    let none = said(&["world", "--usd", "0"]).await;
-    assert!(!none.contains("already passed") && none.contains("no money may be spent: only models whose"), "{none}");
+    // Models with a price of 0 can still be called.
+    let money = printed(&["world", "--usd", "1"]).await;
+    assert!(money.contains("waits before its next call of a model with a price, until"), "{money}");
+    let none = printed(&["world", "--usd", "0"]).await;
+    assert!(!none.contains("already reached") && none.contains("only models with a known price of 0"), "{none}");
 }
 
 #[tokio::test]
-async fn what_a_deleted_agent_leaves_undone_is_told() {
+async fn deleting_an_agent_prints_its_open_tasks_and_dropped_mail() {
     let scene = Scene::new(Fake::default());
-    let said = scene.run(&["agent", "delete", "scout"]).await.out;
-    let lines: Vec<&str> = said.lines().skip(1).collect();
-    let tasks = "tasks left: 1500, open still; see `ghostctl task list --owner scout`";
-    assert_eq!(lines, [tasks, "mail dropped: 2, which it had not read"], "{said}");
+    let printed = scene.run(&["agent", "delete", "scout"]).await.out;
+    let lines: Vec<&str> = printed.lines().skip(1).collect();
+    let tasks = "open tasks left: 1500; see `ghostctl task list --owner scout`";
+    assert_eq!(lines, [tasks, "unread mail dropped: 2"], "{printed}");
     assert_eq!(scene.run(&["agent", "delete", "idle"]).await.out.lines().count(), 1);
     for (agent, mail, tasks) in [("scout", 2, 1_500), ("idle", 0, 0)] {
         let json = scene.run(&["--json", "agent", "delete", agent]).await.json();
@@ -343,7 +346,7 @@ async fn what_a_deleted_agent_leaves_undone_is_told() {
 }
 
 #[tokio::test]
-async fn usage_errors_exit_with_2_and_ask_nothing() {
+async fn usage_errors_exit_with_2_and_send_no_request() {
     let scene = Scene::new(Fake::default());
     for args in [
         &[][..],
@@ -398,7 +401,7 @@ async fn the_token_is_sent_as_a_bearer() {
     assert!(!odd.err.contains("two"), "a token is never printed");
 }
 
-/// Standard output that someone has closed.
+/// A closed standard output.
 struct Closed;
 
 impl Write for Closed {
@@ -412,7 +415,7 @@ impl Write for Closed {
 }
 
 #[tokio::test]
-async fn a_closed_output_is_a_quiet_end() {
+async fn a_closed_output_ends_the_command_without_an_error() {
     let scene = Scene::new(Fake::default().rows(5));
     for command in [&["agent", "list"][..], &["--help"], &["completions", "bash"]] {
         let environment = crate::discovery::Environment {
@@ -428,7 +431,7 @@ async fn a_closed_output_is_a_quiet_end() {
 }
 
 #[tokio::test]
-async fn the_beginning_of_an_id_is_made_whole_before_anything_is_changed() {
+async fn an_id_prefix_is_resolved_before_the_request_is_sent() {
     let scene = Scene::new(Fake::default());
     for (args, method, whole) in [
         (&["turn", "show", "0197d2"][..], "Turns.get", "turn_id: \"0197d2-whole\""),
@@ -451,7 +454,7 @@ async fn the_beginning_of_an_id_is_made_whole_before_anything_is_changed() {
         let (last, request) = asked.last().unwrap();
         assert!(*last == method && request.contains(whole), "{args:?}: {last} {request}");
     }
-    // What is ambiguous is refused before anything is done.
+    // An ambiguous prefix is refused, and the request is not sent.
     let refusal = Refusal::new(ghost_domain::Code::InvalidArguments, "several").hint("write more of it: 1, 2");
     let scene = Scene::new(Fake::default().first([End::Status(refused(Code::InvalidArgument, &refusal))]));
     let ran = scene.run(&["dead", "drop", "0197"]).await;

@@ -1,4 +1,4 @@
-//! Channels: pages of posts joined, and posts as they happen.
+//! Tests of `chat history`, `chat send` and `chat watch`.
 
 use super::fake::{End, Fake, Feed};
 use super::ran::ghostctl;
@@ -31,7 +31,7 @@ async fn posts_are_read_back_over_all_pages() {
 }
 
 #[tokio::test]
-async fn what_a_post_did_not_reach_is_told_beside_the_answer() {
+async fn notes_name_members_that_a_post_did_not_reach() {
     let dir = tempfile::tempdir().unwrap();
     let fake = Fake::default();
     let daemon = fake.serve(&dir.path().join("g.sock"));
@@ -46,9 +46,9 @@ async fn what_a_post_did_not_reach_is_told_beside_the_answer() {
 }
 
 #[tokio::test]
-async fn watching_begins_where_it_is_told_and_passes_over_what_was_shown() {
+async fn watch_starts_after_the_given_post_and_prints_no_post_twice() {
     let dir = tempfile::tempdir().unwrap();
-    // The feed's end ends the watch: that daemon does not come back.
+    // The watch ends with the feed, because the fake daemon offers no further stream.
     let fake = Fake::default().rows(230).feeds([Feed { upto: 4, repeats: false, end: End::Done }]);
     let daemon = fake.serve(&dir.path().join("g.sock"));
     let args = ["--timeout", "1s", "--json", "chat", "watch", "room", "--after", "10"];

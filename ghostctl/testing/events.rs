@@ -1,4 +1,4 @@
-//! The feed over connections that break: no gap, no repetition.
+//! Tests of `events` over broken connections: no gaps, no repetition.
 
 use tonic::{Code, Status};
 
@@ -36,7 +36,7 @@ async fn each_event_is_one_object_a_line() {
 }
 
 #[tokio::test]
-async fn what_is_never_kept_is_not_waited_for_in_vain() {
+async fn ephemeral_kinds_need_ephemeral_and_follow() {
     let dir = tempfile::tempdir().unwrap();
     let fake = Fake::default().feeds([feed(1, End::Done)]);
     let daemon = fake.serve(&dir.path().join("g.sock"));
@@ -47,7 +47,7 @@ async fn what_is_never_kept_is_not_waited_for_in_vain() {
     ] {
         let ran = ghostctl(&daemon.endpoint, args).await;
         assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{}", ran.err);
-        assert!(ran.err.contains(&format!("without {missing} nothing of it comes")), "{}", ran.err);
+        assert!(ran.err.contains(&format!("only with {missing}")), "{}", ran.err);
     }
     assert!(fake.asked().is_empty());
     let ran = ghostctl(&daemon.endpoint, &["events", "--ephemeral", "--kind", "model.delta,turn.started"]).await;
@@ -55,7 +55,7 @@ async fn what_is_never_kept_is_not_waited_for_in_vain() {
 }
 
 #[tokio::test]
-async fn a_reading_goes_on_where_it_broke() {
+async fn a_broken_stream_continues_after_the_last_event() {
     let dir = tempfile::tempdir().unwrap();
     let fake = Fake::default().feeds([
         feed(3, End::Status(Status::unavailable("restarting"))),
@@ -71,12 +71,12 @@ async fn a_reading_goes_on_where_it_broke() {
 }
 
 #[tokio::test]
-async fn following_outlives_the_daemon() {
+async fn following_survives_a_restart_of_the_daemon() {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("g.sock");
     let fake = Fake::default().feeds([
         feed(3, End::Hold),
-        // An orderly stop ends the stream without a word.
+        // An orderly stop ends the stream without an error.
         feed(4, End::Done),
         feed(6, End::Status(Status::invalid_argument("the end of this test"))),
     ]);
@@ -104,7 +104,7 @@ async fn following_a_daemon_that_stays_away_ends_as_unavailable() {
 }
 
 #[tokio::test]
-async fn now_begins_after_what_has_happened() {
+async fn now_starts_after_the_newest_event() {
     let dir = tempfile::tempdir().unwrap();
     let fake = Fake::default().feeds([feed(4, End::Done)]);
     let daemon = fake.serve(&dir.path().join("g.sock"));

@@ -1,4 +1,4 @@
-//! A daemon that acts a part: it notes what it is asked and answers what it was told to.
+//! A fake daemon: it records requests and gives prepared answers.
 
 use std::collections::VecDeque;
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ use tonic::{Code, Request, Response, Status};
 #[derive(Clone)]
 pub struct Feed {
     pub upto: i64,
-    /// Sends the last event that the reader has again.
+    /// Whether the stream repeats the last event that the reader already has.
     pub repeats: bool,
     pub end: End,
 }
@@ -41,11 +41,11 @@ pub struct Feed {
 pub enum End {
     Done,
     Status(Status),
-    /// Never; whoever waits on `Fake::held` is told.
+    /// Never ends; notifies `Fake::held`.
     Hold,
 }
 
-/// What the part is, and what was seen of the play.
+/// Prepared answers and recorded requests.
 #[derive(Default)]
 pub struct Script {
     asked: Vec<(&'static str, String)>,
@@ -54,17 +54,17 @@ pub struct Script {
     feeds: VecDeque<Feed>,
     pub rows: u32,
     pub truncated: bool,
-    /// What the schedules of a list are called, from the first on.
+    /// Names of the listed schedules.
     pub schedules: Vec<String>,
     pub call: CallToolResponse,
     pub reply: AskResponse,
 }
 
-/// The part.
+/// A fake daemon; clones share its script.
 #[derive(Clone, Default)]
 pub struct Fake {
     script: Arc<Mutex<Script>>,
-    /// Told when a call or a stream holds.
+    /// Notified when a call or a stream reaches [`End::Hold`].
     pub held: Arc<Notify>,
 }
 
@@ -73,7 +73,7 @@ impl Fake {
         self.script.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The next calls end like this, before any is answered.
+    /// The next calls end like this; later calls are answered.
     pub fn first(self, ends: impl IntoIterator<Item = End>) -> Self {
         self.script().first.extend(ends);
         self
@@ -98,30 +98,30 @@ impl Fake {
         self.rows(rows)
     }
 
-    /// The board holds more tasks than there are rows.
+    /// Marks lists as truncated by the daemon.
     pub fn truncated(self) -> Self {
         self.script().truncated = true;
         self
     }
 
-    /// What a tool call leaves.
+    /// The answer to tool calls.
     pub fn call(self, call: CallToolResponse) -> Self {
         self.script().call = call;
         self
     }
 
-    /// What an ask leaves.
+    /// The answer to asks.
     pub fn reply(self, reply: AskResponse) -> Self {
         self.script().reply = reply;
         self
     }
 
-    /// Method and whole request of everything asked.
+    /// Method and request of each recorded call.
     pub fn asked(&self) -> Vec<(&'static str, String)> {
         self.script().asked.clone()
     }
 
-    /// The `authorization` of everything asked.
+    /// The `authorization` header of each recorded call.
     pub fn tokens(&self) -> Vec<Option<String>> {
         self.script().tokens.clone()
     }
@@ -197,7 +197,7 @@ impl Fake {
     }
 }
 
-/// A fake that serves. Dropped or killed, its connections break without a word.
+/// A serving fake. Dropping or killing it breaks its connections.
 pub struct Daemon {
     runtime: Option<Runtime>,
     pub endpoint: String,
@@ -205,7 +205,7 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Dies at once, as by kill -9, and leaves a way for the next one.
+    /// Stops at once, as with `kill -9`, and removes the socket for the next daemon.
     pub fn kill(mut self) {
         self.end();
     }

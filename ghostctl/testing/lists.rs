@@ -1,4 +1,4 @@
-//! Lists: joined over their pages, and said to be cut where they are.
+//! Tests of lists: joined pages and notes about truncated lists.
 
 use super::answers::Scene;
 use super::fake::Fake;
@@ -23,7 +23,7 @@ async fn every_list_is_one_array_over_all_pages() {
         let some = scene.run(&[args, &["--limit", "3"]].concat()).await;
         assert_eq!((some.out.lines().count(), some.err.contains("--limit")), (4, true), "{args:?}");
     }
-    // Those that one answer holds; chat history is the newest 50.
+    // Lists without --limit; chat history shows the newest 50.
     for (args, rows) in [
         (&["usage"][..], 450),
         (&["usage", "--agent", "a", "--since", "24h"], 450),
@@ -37,10 +37,10 @@ async fn every_list_is_one_array_over_all_pages() {
 }
 
 #[tokio::test]
-async fn lists_of_knowledge_are_given_left_or_emptied() {
+async fn lists_of_a_knowledge_entry_are_set_kept_or_emptied() {
     let scene = Scene::new(Fake::default());
     let args = ["knowledge", "write", "e", "text", "--readers", "a, group:b,", "--tags", ""];
-    assert_eq!(scene.run(&args).await.out, "e is at version 0\n");
+    assert_eq!(scene.run(&args).await.out, "e is now version 0\n");
     let asked = scene.fake.asked().remove(0).1;
     for part in ["readers: [\"a\", \"group:b\"]", "writers: []", "clear: [\"tags\"]", "expected_version: None"] {
         assert!(asked.contains(part), "{part}: {asked}");
@@ -55,7 +55,7 @@ async fn lists_of_knowledge_are_given_left_or_emptied() {
     }
     let read = scene.run(&["knowledge", "read", "e"]).await;
     assert!(read.out.ends_with("\ntext\n"), "{}", read.out);
-    assert_eq!(scene.run(&["state", "set", "k", "null"]).await.out, "k is deleted\n");
+    assert_eq!(scene.run(&["state", "set", "k", "null"]).await.out, "k deleted\n");
     assert_eq!(scene.run(&["state", "get", "k"]).await.out, "7\n");
     scene.run(&["task", "update", "t", "--depends-on", "a", "--depends-on", "b"]).await;
     scene.run(&["task", "update", "t", "--depends-on", "none"]).await;
@@ -64,7 +64,7 @@ async fn lists_of_knowledge_are_given_left_or_emptied() {
 }
 
 #[tokio::test]
-async fn a_list_that_the_daemon_cut_says_so() {
+async fn a_list_truncated_by_the_daemon_prints_a_note() {
     let scene = Scene::new(Fake::default().rows(3).truncated());
     for (list, hint) in [("dead", "--agent"), ("cron", "--agent"), ("timer", "--agent")] {
         let plain = scene.run(&[list, "list"]).await;
@@ -78,7 +78,7 @@ async fn a_list_that_the_daemon_cut_says_so() {
     assert_eq!((plain.code, plain.out.lines().count()), (0, 4));
     assert!(plain.err.starts_with("note: ") && plain.err.contains("--owner"), "{}", plain.err);
     assert_eq!(plain.err.lines().count(), 1);
-    // For programs it stays one array; that it was cut is told beside it, since nobody asked for that.
+    // With --json, standard output stays one array, and the note goes to standard error.
     let program = scene.run(&["--json", "task", "list"]).await;
     assert_eq!(program.json().as_array().unwrap().len(), 3);
     let note: serde_json::Value = serde_json::from_str(&program.err).unwrap();
@@ -91,13 +91,13 @@ async fn a_list_that_the_daemon_cut_says_so() {
     for list in ["task", "cron", "watch"] {
         assert_eq!(scene.run(&[list, "list"]).await.err, "");
     }
-    // Named in a list that was cut, it may be one of the others.
+    // The name may belong to a schedule that the truncated list does not show.
     let unseen = Scene::new(Fake::default().rows(3).truncated()).run(&["cron", "cancel", "ada/report"]).await;
-    assert!(unseen.code == 3 && unseen.err.contains("give its id"), "{}", unseen.err);
+    assert!(unseen.code == 3 && unseen.err.contains("use the id"), "{}", unseen.err);
     let runs = async |rows: u32, limit: &str| {
         Scene::new(Fake::default().rows(rows)).run(&["cron", "runs", "s", "--limit", limit]).await.err
     };
     assert_eq!(runs(3, "4").await, "");
-    assert!(runs(3, "3").await.contains("--limit shows more"));
+    assert!(runs(3, "3").await.contains("use --limit to see more"));
     assert!(runs(1_000, "1000").await.contains("the daemon lists no more"));
 }

@@ -1,10 +1,10 @@
-//! Whole command lines against a daemon that only acts a part.
+//! Tests that run whole command lines against a fake daemon.
 
 mod answers;
 mod chat;
 mod events;
 pub mod fake;
 mod lists;
-mod part;
 pub mod ran;
 mod retries;
+mod unary_answers;

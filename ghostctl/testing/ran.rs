@@ -1,4 +1,4 @@
-//! A command line that was run, and what came of it.
+//! Runs a command line in this process and captures its output.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -10,7 +10,7 @@ use crate::cli;
 use crate::discovery::Environment;
 use crate::output::Output;
 
-/// Collects what is written.
+/// A writer that collects its bytes.
 #[derive(Clone, Default)]
 pub struct Sink(Arc<Mutex<Vec<u8>>>);
 
@@ -31,7 +31,7 @@ impl Write for Sink {
     }
 }
 
-/// What came of a command line.
+/// Exit code and output of a command.
 pub struct Ran {
     pub code: u8,
     pub out: String,
@@ -45,7 +45,7 @@ impl Ran {
         serde_json::from_str(&self.out).unwrap()
     }
 
-    /// Standard output as one JSON value a line.
+    /// Standard output as one JSON value on each line.
     pub fn lines(&self) -> Vec<Value> {
         self.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
     }

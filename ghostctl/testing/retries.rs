@@ -1,4 +1,4 @@
-//! A daemon that is away, dies or hangs: what is asked again, and what is said when nothing helps.
+//! Tests of retries against a daemon that is unreachable, dies or hangs.
 
 use std::os::unix::net::UnixListener;
 
@@ -13,7 +13,7 @@ fn unavailable() -> End {
 }
 
 #[tokio::test]
-async fn unavailable_is_asked_again_as_the_same_request() {
+async fn an_unavailable_daemon_gets_the_same_request_again() {
     let dir = tempfile::tempdir().unwrap();
     let fake = Fake::default().first([unavailable(), unavailable()]);
     let daemon = fake.serve(&dir.path().join("g.sock"));
@@ -27,7 +27,7 @@ async fn unavailable_is_asked_again_as_the_same_request() {
 }
 
 #[tokio::test]
-async fn other_errors_are_not_asked_again() {
+async fn other_errors_are_not_retried() {
     let dir = tempfile::tempdir().unwrap();
     let fake = Fake::default().first([End::Status(Status::new(Code::FailedPrecondition, "no"))]);
     let daemon = fake.serve(&dir.path().join("g.sock"));
@@ -36,7 +36,7 @@ async fn other_errors_are_not_asked_again() {
 }
 
 #[tokio::test]
-async fn a_daemon_killed_in_the_middle_is_asked_again_when_it_is_back() {
+async fn a_request_is_repeated_after_the_daemon_was_killed() {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("g.sock");
     let reply = AskResponse { status: "answered".into(), reply: Some("42".into()), ..AskResponse::default() };
@@ -54,7 +54,7 @@ async fn a_daemon_killed_in_the_middle_is_asked_again_when_it_is_back() {
 }
 
 #[tokio::test]
-async fn a_daemon_that_stays_away_is_unavailable_and_one_that_hangs_is_a_timeout() {
+async fn an_unreachable_daemon_is_unavailable_and_a_hanging_one_is_a_timeout() {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("g.sock");
     let endpoint = format!("unix:{}", socket.display());
@@ -74,7 +74,7 @@ async fn a_daemon_that_stays_away_is_unavailable_and_one_that_hangs_is_a_timeout
 }
 
 #[tokio::test]
-async fn a_daemon_that_is_about_to_be_there_is_waited_for_when_that_is_wanted() {
+async fn the_wait_option_waits_for_a_daemon_that_starts_later() {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("g.sock");
     let endpoint = format!("unix:{}", socket.display());
@@ -88,7 +88,7 @@ async fn a_daemon_that_is_about_to_be_there_is_waited_for_when_that_is_wanted() 
 }
 
 #[tokio::test]
-async fn shutdown_returns_when_the_daemon_is_gone() {
+async fn shutdown_returns_when_the_daemon_has_stopped() {
     let dir = tempfile::tempdir().unwrap();
     let fake = Fake::default();
     let daemon = fake.serve(&dir.path().join("g.sock"));
@@ -101,7 +101,7 @@ async fn shutdown_returns_when_the_daemon_is_gone() {
 }
 
 #[tokio::test]
-async fn a_daemon_that_dies_over_its_shutdown_has_stopped() {
+async fn a_daemon_that_dies_during_its_shutdown_counts_as_stopped() {
     let dir = tempfile::tempdir().unwrap();
     let fake = Fake::default().first([End::Done, End::Hold]);
     let daemon = fake.serve(&dir.path().join("g.sock"));

@@ -1,7 +1,8 @@
-//! The agent's actor: it owns the task that works off the agent's mail, and nothing else. Its mailbox carries wake-ups
-//! and control only, so losing it loses nothing.
+//! The agent's actor. It owns the task that works off the agent's mail, and nothing else. Its
+//! mailbox carries only wake-ups and control messages, so losing it loses no work.
 //!
-//! Must never: await anything in a handler but its own bookkeeping; the work runs beside it, so that a stop gets through.
+//! Must never: wait in a handler for work. The work runs in a task of its own, so that a stop is
+//! handled at once.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -16,70 +17,71 @@ use crate::engine::Engine;
 use crate::panics;
 use crate::turn::{self, AgentSession, Pauses};
 
-/// What an agent's actor is told.
+/// The messages of an agent's actor.
 #[derive(Debug)]
 pub enum AgentMsg {
-    /// There is mail, or a reason to look for it.
+    /// There may be new mail, or another reason to read the inbox.
     Wake,
-    /// An ask of this agent's is closed.
+    /// An ask that this agent made is closed.
     AskClosed,
-    /// The turn was ended from outside.
+    /// This turn was ended from outside.
     Cancel(TurnId),
-    /// A parked turn may be tried again.
+    /// This parked turn may be tried again.
     Retry(TurnId),
-    /// Sleep, if nothing came in meanwhile.
+    /// Sleep, unless a wake-up has come meanwhile.
     TrySleep,
-    /// A crash beside it takes it along, which is none of its doing: it ends when what it has asked of a model or a tool is
-    /// there and in the journal, at the latest after `grace`.
+    /// The agent is restarted because another agent of its team crashed. It exits as soon as its
+    /// running model or tool call is done and journaled, at the latest after `grace`.
     Yield {
-        /// How long that may take.
+        /// The longest time to wait for the running call.
         grace: Duration,
     },
     /// Let the turn finish within the grace period, then exit.
     Stop {
-        /// The grace period.
+        /// The longest time to wait for the turn.
         grace: Duration,
     },
     /// The grace period is over.
     GraceOver,
-    /// A task has ended.
+    /// The actor's task has ended.
     Worked {
-        /// Which: one that was let go may still say so, and its successor must not suffer for it.
+        /// Number of the task. A task that was cancelled may still report; its report is ignored.
         task: u64,
-        /// What came of it; the words of the panic if it panicked.
+        /// The task's result; on the outside, the panic's message if it panicked.
         result: Result<Result<(), Refusal>, String>,
     },
 }
 
-/// The actor.
+/// The actor of one agent.
 pub struct AgentActor;
 
-/// What it is started with.
+/// The arguments of a new actor.
 pub struct Arguments {
-    /// Whose actor.
+    /// The agent that the actor runs.
     pub agent_id: AgentId,
-    /// What it works with.
+    /// What the actor shares with the world's other agents.
     pub engine: Arc<Engine>,
 }
 
-/// Its state.
+/// The actor's state.
 pub struct State {
     agent_id: AgentId,
     engine: Arc<Engine>,
     session: Arc<AgentSession>,
     task: Option<Task>,
-    /// The number of the last task.
+    /// Number of the last task that was started.
     tasks: u64,
-    /// The last look failed, and another is to come.
+    /// The last task failed because the store was unavailable, and a retry is scheduled.
     again: bool,
-    /// The wake generation that the last look at the inbox began with.
+    /// The wake generation when the last inbox read began.
     seen: u64,
     stopping: bool,
-    /// How long it waits when the store cannot take its work: the fault is not the agent's, so it is no crash.
+    /// Pauses between retries while the store is unavailable. That is not the agent's fault, so it
+    /// counts as no crash.
     pauses: Pauses,
 }
 
-/// A task that does not outlive its actor, however that ends.
+/// A task that is cancelled when its actor ends.
 struct Task(JoinHandle<()>);
 
 impl Drop for Task {
@@ -90,12 +92,13 @@ impl Drop for Task {
 
 impl State {
     fn begin(&mut self, myself: &ActorRef<AgentMsg>) {
-        // A task that runs needs no note of the wake-up: at its end the generation says that there was one.
+        // While a task runs, the wake-up needs no note: the wake generation shows at its end that
+        // there was one.
         if self.stopping || self.task.is_some() {
             return;
         }
         self.again = false;
-        // Said before the inbox is read: what comes after this look raises the generation.
+        // Taken before the inbox is read: a wake-up after this point raises the generation.
         self.seen = self.engine.activity.look(&self.agent_id);
         let (engine, agent_id, session) = (Arc::clone(&self.engine), self.agent_id.clone(), Arc::clone(&self.session));
         let myself = myself.clone();
@@ -104,7 +107,8 @@ impl State {
         self.task = Some(Task(tokio::spawn(async move {
             let result = AssertUnwindSafe(turn::work(&engine, &agent_id, &session)).catch_unwind().await;
             let result = result.map_err(|panic| panics::text(&*panic));
-            // Failing to tell means that the actor is gone; whoever ended it looks after the inbox.
+            // The send fails only if the actor is gone. Then whoever stopped it takes care of the
+            // inbox.
             let _ = myself.cast(AgentMsg::Worked { task, result });
         })));
     }
@@ -114,7 +118,7 @@ impl State {
         let myself = myself.clone();
         tokio::spawn(async move {
             sleep.await;
-            // The actor may have ended meanwhile, and then there is nobody to tell.
+            // The actor may have ended meanwhile; then the message is not needed.
             let _ = myself.cast(message);
         });
     }
@@ -125,7 +129,8 @@ impl Actor for AgentActor {
     type State = State;
     type Arguments = Arguments;
 
-    /// Takes no look yet: whoever made the actor records it first and then wakes it, so that what comes between finds it.
+    /// Reads no mail yet. The supervisor records the actor first and then wakes it, so that
+    /// wake-ups in between reach it.
     async fn pre_start(&self, _: ActorRef<AgentMsg>, arguments: Arguments) -> Result<State, ActorProcessingErr> {
         Ok(State {
             agent_id: arguments.agent_id,
@@ -152,7 +157,7 @@ impl Actor for AgentActor {
             AgentMsg::Cancel(turn_id) => {
                 if state.session.current() == Some(turn_id) && state.task.take().is_some() {
                     if state.stopping {
-                        // What the grace period was for is over.
+                        // The turn that the grace period was for is over.
                         myself.stop(None);
                     } else {
                         state.begin(&myself);
@@ -160,7 +165,8 @@ impl Actor for AgentActor {
                 }
             }
             AgentMsg::Retry(_) => {
-                // Whatever it waits for, it looks again; and one that was aside may be its next.
+                // A wait of the current turn checks again, and a turn that was set aside may be the
+                // next.
                 state.session.retry();
                 state.begin(&myself);
             }
@@ -169,7 +175,8 @@ impl Actor for AgentActor {
                 if idle {
                     match state.engine.activity.try_sleep(&state.agent_id, state.seen) {
                         true => myself.stop(None),
-                        // Whoever woke it is on the way, and no wake-up rests on another.
+                        // A wake-up came first. It is in the generation, so the inbox must be read
+                        // again.
                         false => state.begin(&myself),
                     }
                 }
@@ -200,7 +207,7 @@ impl Actor for AgentActor {
                 match result {
                     Err(panic) => return Err(format!("panic: {panic}").into()),
                     Ok(Err(refusal)) if refusal.code == Code::Unavailable => {
-                        tracing::warn!(agent_id = %state.agent_id, %refusal, "the store cannot take the work; trying again");
+                        tracing::warn!(agent_id = %state.agent_id, %refusal, "the store is unavailable; the agent's work is tried again");
                         state.engine.activity.show(&state.agent_id, Activity::Idle);
                         if state.stopping {
                             myself.stop(None);
@@ -212,8 +219,9 @@ impl Actor for AgentActor {
                         return Ok(());
                     }
                     Ok(Err(refusal)) if matches!(refusal.code, Code::Conflict | Code::NotFound) => {
-                        // Another daemon owns the agent now, or it is deleted: nothing here may act for it any more.
-                        tracing::warn!(agent_id = %state.agent_id, %refusal, "letting the agent go");
+                        // Another daemon owns the agent now, or it is deleted: this actor must not
+                        // act for it any more.
+                        tracing::warn!(agent_id = %state.agent_id, %refusal, "the agent is deleted or another daemon owns it; stopping its actor");
                         myself.stop(None);
                         return Ok(());
                     }

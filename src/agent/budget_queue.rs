@@ -1,9 +1,10 @@
-//! The line of model calls that wait for what other calls hold of a budget, one for each account that was full. When an
-//! account has room again, the first in its line is called; whoever leaves calls the next. Who comes later lines up behind them, though
-//! it may fit.
+//! Queues of model calls that wait for budget held by other calls, one queue for each full account.
+//! When an account has room again, the first call in its queue is notified. A call that leaves the
+//! queue notifies the next. A new call waits behind the queue even if its own demand would fit.
 //!
-//! Must never: let a call wait that nobody would call. What changes while one finds an account full is noticed before it lines
-//! up, and one that was called and does not go on, for whatever reason, passes the call on.
+//! Must never: let a call wait that no other call will notify. A change between a call's budget
+//! check and its wait makes it check again. A notified call that does not proceed, for whatever
+//! reason, notifies the next.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,43 +13,44 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ghost_domain::Scope;
 use tokio::sync::Notify;
 
-/// The line of a world.
+/// The budget queues of a world.
 #[derive(Default)]
 pub struct BudgetQueue {
-    /// How often any account had room again, or anybody left a line.
+    /// How often an account got room or a call left a queue.
     changes: AtomicU64,
     tickets: AtomicU64,
-    /// Who waits for room in an account, by their tickets: in the order in which they first came.
+    /// The waiting calls of each account, by ticket number: in the order in which they first
+    /// waited.
     waiting: Mutex<Waiting>,
-    /// Rings when a limit was set: whoever found a budget spent looks again.
-    pub(crate) raised: Notify,
-    /// How often it rang.
-    raises: AtomicU64,
+    /// Notified when a limit was set: calls that found a budget spent check again.
+    pub(crate) limits_changed: Notify,
+    /// How often a limit was set.
+    limit_changes: AtomicU64,
 }
 
 type Waiting = BTreeMap<Scope, BTreeMap<u64, Arc<Notify>>>;
 
 impl BudgetQueue {
-    /// Calls the first who waits for each of these accounts.
+    /// Notifies the first waiting call of each of these accounts.
     pub fn freed(&self, scopes: &[Scope]) {
         let mut waiting = self.lock();
-        // Before anyone can line up who has not seen it.
+        // Counted under the lock, so that a call which joins a queue later has seen the change.
         self.changes.fetch_add(1, Ordering::AcqRel);
         scopes.iter().for_each(|scope| call_next(&mut waiting, scope));
     }
 
-    /// Has everyone look again who found a budget spent.
+    /// Makes all calls that found a budget spent check again.
     pub fn limits_set(&self) {
-        self.raises.fetch_add(1, Ordering::AcqRel);
-        self.raised.notify_waiters();
+        self.limit_changes.fetch_add(1, Ordering::AcqRel);
+        self.limits_changed.notify_waiters();
     }
 
     /// How often a limit was set.
-    pub(crate) fn raises(&self) -> u64 {
-        self.raises.load(Ordering::Acquire)
+    pub(crate) fn limit_changes(&self) -> u64 {
+        self.limit_changes.load(Ordering::Acquire)
     }
 
-    /// How many wait.
+    /// The number of waiting calls.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.lock().values().map(BTreeMap::len).sum()
@@ -60,46 +62,49 @@ impl BudgetQueue {
 }
 
 fn call_next(waiting: &mut Waiting, scope: &Scope) {
-    let Some(line) = waiting.get_mut(scope) else { return };
-    if let Some((_, bell)) = line.pop_first() {
-        bell.notify_one();
+    let Some(queue) = waiting.get_mut(scope) else { return };
+    if let Some((_, notify)) = queue.pop_first() {
+        notify.notify_one();
     }
-    if line.is_empty() {
+    if queue.is_empty() {
         waiting.remove(scope);
     }
 }
 
-/// The place of one who may have to wait. Dropping it leaves the line.
+/// The position of one call in the queues. Dropping it leaves the queue.
 pub(crate) struct Ticket {
     queue: Arc<BudgetQueue>,
     ticket: Option<u64>,
-    /// What had changed when it last looked.
+    /// The value of `changes` at the last check.
     seen: u64,
-    /// The account that it waits for, or was called for and has not passed the call on.
-    at: Option<Scope>,
+    /// The account that the call waits for, or was notified for and has not yet passed on.
+    account: Option<Scope>,
 }
 
 impl Ticket {
     pub(crate) fn new(queue: &Arc<BudgetQueue>) -> Self {
-        Self { queue: Arc::clone(queue), ticket: None, seen: 0, at: None }
+        Self { queue: Arc::clone(queue), ticket: None, seen: 0, account: None }
     }
 
-    /// Says that it looks now whether there is room. Gives the accounts for whose room others wait who came before it.
+    /// Call this before a budget check. Returns the accounts for which calls with lower tickets
+    /// wait.
     pub(crate) fn check(&mut self) -> BTreeSet<Scope> {
         let waiting = self.queue.lock();
         self.seen = self.queue.changes.load(Ordering::Acquire);
-        let before = |line: &BTreeMap<u64, Arc<Notify>>| {
-            line.first_key_value().is_some_and(|(first, _)| self.ticket.is_none_or(|ticket| *first < ticket))
+        let before = |queue: &BTreeMap<u64, Arc<Notify>>| {
+            queue.first_key_value().is_some_and(|(first, _)| self.ticket.is_none_or(|ticket| *first < ticket))
         };
-        waiting.iter().filter(|(_, line)| before(line)).map(|(scope, _)| scope.clone()).collect()
+        waiting.iter().filter(|(_, queue)| before(queue)).map(|(scope, _)| scope.clone()).collect()
     }
 
-    /// Waits until there may be room in `scope`, which was full when it looked. Keeps its place over several waits.
+    /// Waits until there may be room in `scope`, which was full at the last check. Keeps its ticket
+    /// over several waits.
     pub(crate) async fn wait(&mut self, scope: Scope) {
-        let bell = Arc::new(Notify::new());
-        if self.at.as_ref() != Some(&scope) {
-            // The room that it was called for is somebody else's. That much it has changed itself.
-            let before = self.at.is_some() && self.ticket.is_some();
+        let notify = Arc::new(Notify::new());
+        if self.account.as_ref() != Some(&scope) {
+            // The call gives up the room that it was notified for. That counts as one change, its
+            // own.
+            let before = self.account.is_some() && self.ticket.is_some();
             self.pass_on();
             self.seen += u64::from(before);
         }
@@ -109,29 +114,29 @@ impl Ticket {
                 return;
             }
             let ticket = *self.ticket.get_or_insert_with(|| self.queue.tickets.fetch_add(1, Ordering::Relaxed));
-            waiting.entry(scope.clone()).or_default().insert(ticket, Arc::clone(&bell));
-            self.at = Some(scope);
+            waiting.entry(scope.clone()).or_default().insert(ticket, Arc::clone(&notify));
+            self.account = Some(scope);
         }
-        bell.notified().await;
+        notify.notified().await;
     }
 
-    /// Has the next tried instead, while this one cannot go on; it keeps its place.
+    /// Notifies the next call, while this one cannot proceed. This one keeps its ticket.
     pub(crate) fn pass_on(&mut self) {
-        let (Some(scope), Some(ticket)) = (self.at.take(), self.ticket) else { return };
+        let (Some(scope), Some(ticket)) = (self.account.take(), self.ticket) else { return };
         let mut waiting = self.queue.lock();
-        // Who looked while this one was in the line, or another whom it calls, and has not lined up behind them yet, looks again:
-        // there may be nobody left to call it.
+        // Calls that checked before this one left and have not joined the queue yet must check
+        // again: perhaps no call is left that would notify them.
         self.queue.changes.fetch_add(1, Ordering::AcqRel);
-        let Some(line) = waiting.get_mut(&scope) else { return };
-        // Whoever was called is in the line no more.
-        if line.remove(&ticket).is_none() {
+        let Some(queue) = waiting.get_mut(&scope) else { return };
+        // A notified call has already been removed from the queue.
+        if queue.remove(&ticket).is_none() {
             call_next(&mut waiting, &scope);
-        } else if line.is_empty() {
+        } else if queue.is_empty() {
             waiting.remove(&scope);
         }
     }
 
-    /// Gives the place up: its call goes on, and there may be room for another.
+    /// Gives the ticket up: the call proceeds, and there may be room for another.
     pub(crate) fn leave(&mut self) {
         self.pass_on();
         self.ticket = None;
@@ -163,7 +168,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn each_is_called_in_its_turn_and_whoever_goes_on_calls_the_next() {
+    async fn freed_room_notifies_the_first_waiting_call_of_that_account() {
         let queue = Arc::new(BudgetQueue::default());
         let (mut one, mut two, mut other) = (ticket(&queue), ticket(&queue), ticket(&queue));
         {
@@ -172,31 +177,32 @@ mod tests {
             assert!(poll_immediate(&mut first).await.is_none() && poll_immediate(&mut second).await.is_none());
             assert!(poll_immediate(&mut third).await.is_none());
             queue.freed(&[Scope::World, team("b")]);
-            assert!(poll_immediate(&mut second).await.is_none(), "one after the other");
-            assert!(poll_immediate(&mut third).await.is_none(), "its account is as full as before");
+            assert!(poll_immediate(&mut second).await.is_none(), "only the first is notified");
+            assert!(poll_immediate(&mut third).await.is_none(), "its account got no room");
             assert!(poll_immediate(&mut first).await.is_some());
         }
         drop((one, two, other));
-        assert_eq!(queue.len(), 0, "whoever is gone is in no line");
+        assert_eq!(queue.len(), 0, "dropped tickets leave the queue");
     }
 
     #[tokio::test]
-    async fn who_comes_later_sees_who_waits_and_is_never_left_behind_by_them() {
+    async fn a_later_call_sees_which_accounts_are_waited_for_and_checks_again_after_a_change() {
         let queue = Arc::new(BudgetQueue::default());
         let (mut one, mut later) = (ticket(&queue), Ticket::new(&queue));
         {
             let mut first = pin!(one.wait(Scope::World));
             assert!(poll_immediate(&mut first).await.is_none());
             assert_eq!(later.check(), BTreeSet::from([Scope::World]));
-            // Called and gone before the other has lined up: it must not wait for somebody who will never call it.
+            // The waiting call is notified and leaves before the later one joins the queue. The
+            // later one must not wait for it.
             queue.freed(&[Scope::World]);
             assert!(poll_immediate(&mut first).await.is_some());
         }
         assert!(poll_immediate(pin!(later.wait(Scope::World))).await.is_some());
         assert_eq!(later.check(), BTreeSet::new());
         one.leave();
-        assert!(poll_immediate(pin!(later.wait(Scope::World))).await.is_some(), "one that was called has left since");
-        // Nobody is behind those who come after it, nor behind itself.
+        assert!(poll_immediate(pin!(later.wait(Scope::World))).await.is_some(), "a notified call has left since");
+        // A call waits neither behind later calls nor behind itself.
         later.check();
         assert!(poll_immediate(pin!(later.wait(Scope::World))).await.is_none());
         one.check();
@@ -205,19 +211,19 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_call_is_passed_on_by_whoever_leaves_waits_for_another_account_or_cannot_go_on() {
-        let leave = |mut place: Ticket| async move {
-            place.leave();
-            Some(place)
+    async fn a_notified_call_that_leaves_or_waits_elsewhere_notifies_the_next() {
+        let leave = |mut ticket: Ticket| async move {
+            ticket.leave();
+            Some(ticket)
         };
-        let gone = |place: Ticket| async move {
-            drop(place);
+        let dropped = |ticket: Ticket| async move {
+            drop(ticket);
             None
         };
-        let elsewhere = |mut place: Ticket| async move {
-            place.check();
-            assert!(poll_immediate(pin!(place.wait(team("a")))).await.is_none());
-            Some(place)
+        let elsewhere = |mut ticket: Ticket| async move {
+            ticket.check();
+            assert!(poll_immediate(pin!(ticket.wait(team("a")))).await.is_none());
+            Some(ticket)
         };
         for way in 0..3 {
             let queue = Arc::new(BudgetQueue::default());
@@ -232,7 +238,7 @@ mod tests {
             assert!(poll_immediate(&mut second).await.is_none());
             let kept = match way {
                 0 => leave(one).await,
-                1 => gone(one).await,
+                1 => dropped(one).await,
                 _ => elsewhere(one).await,
             };
             assert!(poll_immediate(&mut second).await.is_some(), "{way}");
@@ -241,7 +247,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_that_was_called_and_finds_no_room_keeps_its_place_before_the_others() {
+    async fn a_notified_call_that_finds_no_room_keeps_its_position() {
         let queue = Arc::new(BudgetQueue::default());
         let (mut one, mut two) = (ticket(&queue), ticket(&queue));
         assert!(poll_immediate(pin!(one.wait(Scope::World))).await.is_none());
@@ -251,17 +257,17 @@ mod tests {
         one.check();
         let mut first = pin!(one.wait(Scope::World));
         assert!(poll_immediate(&mut first).await.is_none());
-        assert!(poll_immediate(&mut second).await.is_none(), "it is not its turn");
+        assert!(poll_immediate(&mut second).await.is_none(), "the first is still before it");
         queue.freed(&[Scope::World]);
         assert!(poll_immediate(&mut first).await.is_some() && poll_immediate(&mut second).await.is_none());
     }
 
     #[tokio::test]
-    async fn what_changes_between_the_look_and_the_wait_is_not_missed() {
+    async fn a_change_between_check_and_wait_is_not_missed() {
         let queue = Arc::new(BudgetQueue::default());
         let mut one = ticket(&queue);
         queue.freed(&[Scope::World]);
-        assert!(poll_immediate(pin!(one.wait(Scope::World))).await.is_some(), "it looks again at once");
+        assert!(poll_immediate(pin!(one.wait(Scope::World))).await.is_some(), "it returns at once, to check again");
         one.check();
         assert!(poll_immediate(pin!(one.wait(Scope::World))).await.is_none());
         drop(one);

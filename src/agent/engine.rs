@@ -1,4 +1,4 @@
-//! What all agents of a world work with.
+//! What all agents of a world share: the services, the tools, the providers and some caches.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -14,44 +14,44 @@ use crate::activity_port::ActivityPort;
 use crate::budget_queue::BudgetQueue;
 use crate::profile::{AgentProfile, AgentProfiles};
 
-/// Lists of tools whose size is kept.
+/// Tool lists whose size is cached.
 const SIZES_MAX: usize = 256;
-/// Models that are known to reason first.
+/// Models remembered as reasoning first.
 const REASONERS_MAX: usize = 256;
 
-/// A model that does not answer.
+/// A model that is down.
 #[derive(Clone, Debug)]
 pub struct ModelDown {
     /// The provider's name in the world file.
     pub provider: String,
     /// The model's name there.
     pub model: String,
-    /// Since when, and why.
+    /// When the outage began, and why.
     pub outage: Outage,
 }
 
-/// The engine of a world.
+/// What all agents of a world share.
 pub struct Engine {
-    /// Rules, store, workspace, plan.
+    /// The world services: rules, store, workspace and plan.
     pub services: Arc<WorldServices>,
-    /// Every tool that the code has.
+    /// All tools compiled into the daemon.
     pub tools: Arc<ToolTable>,
-    /// Where actors show what they do.
+    /// Where actors report what their agents do.
     pub activity: Arc<dyn ActivityPort>,
-    /// Who waits for what others hold of a budget.
+    /// Model calls that wait for budget held by other calls.
     pub queue: Arc<BudgetQueue>,
     providers: RwLock<Arc<Providers>>,
-    /// Rings when another plan and its providers are in force.
+    /// Notified when a reload has put another plan and its providers in force.
     pub(crate) in_force: Notify,
-    /// Sizes of the lists of tools that agents share; see [`Engine::tool_bytes`].
+    /// Sizes of the tool lists that agents share; see [`Engine::tool_bytes`].
     sizes: Mutex<Vec<(Arc<[ToolSpec]>, usize)>>,
     profiles: AgentProfiles,
-    /// Models whose words begin within reasoning; see [`Engine::reasons_first`].
+    /// Models whose text begins with unopened reasoning; see [`Engine::reasons_first`].
     reasoners: Mutex<BTreeSet<String>>,
 }
 
 impl Engine {
-    /// An engine.
+    /// Creates the engine of a world.
     #[must_use]
     pub fn new(
         services: Arc<WorldServices>,
@@ -72,7 +72,7 @@ impl Engine {
         }
     }
 
-    /// What an agent goes to work with in a turn with this channel context and these skills.
+    /// The agent's profile for a turn with this channel context and these skills.
     ///
     /// # Errors
     /// As [`Engine::outfit_for`].
@@ -82,10 +82,11 @@ impl Engine {
         channel: Option<ChannelContext>,
         held: &[HeldSkill],
     ) -> Result<Arc<AgentProfile>, Refusal> {
-        self.profiles.of(self.services.plan(), agent, channel, held, || self.outfit_for(agent, channel))
+        self.profiles.get_or_build(self.services.plan(), agent, channel, held, || self.outfit_for(agent, channel))
     }
 
-    /// Bytes of a list of tools as a request carries it. Agents with the same access share one list, so there are few.
+    /// Bytes of a list of tools as a request carries it. Agents with the same access share one
+    /// list, so the sizes are cached by list.
     #[must_use]
     pub fn tool_bytes(&self, tools: &Arc<[ToolSpec]>) -> usize {
         let mut sizes = self.sizes.lock().unwrap_or_else(PoisonError::into_inner);
@@ -100,14 +101,16 @@ impl Engine {
         bytes
     }
 
-    /// Whether a model has closed reasoning in its words that it had not opened there: its provider opens it in a prefix,
-    /// so whatever comes before the close is not for people.
+    /// Whether the model's last complete answer closed a reasoning block that it had not opened.
+    /// Its provider then opens the block in a prefix, so text before the closing tag is not for
+    /// people.
     #[must_use]
     pub fn reasons_first(&self, model: &str) -> bool {
         self.reasoners.lock().unwrap_or_else(PoisonError::into_inner).contains(model)
     }
 
-    /// Remembers how a model has answered last.
+    /// Remembers whether the model's last complete answer closed a reasoning block that it had not
+    /// opened.
     pub fn set_reasons_first(&self, model: &str, first: bool) {
         let mut reasoners = self.reasoners.lock().unwrap_or_else(PoisonError::into_inner);
         if !first {
@@ -120,41 +123,46 @@ impl Engine {
     /// The providers in force.
     #[must_use]
     pub fn providers(&self) -> Arc<Providers> {
-        // The lock is held for a pointer copy only, so a poisoned one still holds a whole value.
+        // The lock is held only to copy a pointer, so the value is whole even if the lock is
+        // poisoned.
         Arc::clone(&self.providers.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The models that do not answer, by provider and name.
+    /// The models that are down, by provider and name.
     #[must_use]
     pub fn models_down(&self) -> Vec<ModelDown> {
         let providers = self.providers();
-        let of = |entry: &Entry| {
+        let models_of = |entry: &Entry| {
             let outages = entry.breaker.outages().into_iter();
             let down = |(model, outage)| ModelDown { provider: entry.name.clone(), model, outage };
             outages.map(down).collect::<Vec<_>>()
         };
-        providers.iter().flat_map(|entry| of(entry)).collect()
+        providers.iter().flat_map(|entry| models_of(entry)).collect()
     }
 
-    /// Puts other providers in force, as a reload does. Calls under way end with the old ones; who is to count them takes
-    /// their pools over first (see [`Providers::keep_pools`]).
+    /// Puts other providers in force, as a reload does. Running calls finish with the old
+    /// providers. To keep counting those calls, the new providers take over the old pools first
+    /// (see [`Providers::keep_pools`]).
     pub fn set_providers(&self, providers: Arc<Providers>) {
         providers.size_pools();
         *self.providers.write().unwrap_or_else(PoisonError::into_inner) = providers;
     }
 
-    /// Says that another plan and its providers are in force. Whoever waits for a model of the one before looks again.
+    /// Announces that another plan and its providers are in force. Turns that wait for a model then
+    /// check again.
     pub fn say_in_force(&self) {
         self.in_force.notify_waiters();
     }
 
-    /// What an agent is and may use, by the plan in force (ACC-05), in a turn that does not come from outside.
+    /// The agent's spec and tools under the plan in force (ACC-05), for a turn that does not come
+    /// from an outside conversation.
     pub fn outfit(&self, agent: &Agent) -> Result<(AgentSpec, Registry), Refusal> {
         self.outfit_for(agent, None)
     }
 
-    /// The same for a turn with this channel context. The tools of the outside channel exist in such turns alone: those
-    /// that the context brings, and those that the agent is granted besides (CONF-03).
+    /// The agent's spec and tools for a turn with this channel context. The tools of the outside
+    /// channel exist only in such turns: those that the context brings, and those that the agent is
+    /// granted in addition (CONF-03).
     pub fn outfit_for(&self, agent: &Agent, channel: Option<ChannelContext>) -> Result<(AgentSpec, Registry), Refusal> {
         let plan = self.services.plan();
         let spec = plan.spec_for(agent)?;

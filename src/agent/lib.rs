@@ -1,8 +1,9 @@
-//! The agent: its actor, its turn (a journaled loop of thinking and acting), the prompt, and the transcript that a
-//! journal unfolds into.
+//! One agent at work: its actor, its turns, its prompt, and the transcript rebuilt from a turn's
+//! journal. A turn is a journaled loop of model calls and tool calls.
 //!
-//! Must never: keep anything that a crash may not take. An actor owns its turn and nothing else; what it knows is in the
-//! journal. Model and tool calls run beside the actor's handler, so that it can always be told to stop.
+//! Must never: hold state that a crash must not lose. An actor owns only the task that runs its
+//! agent's turns; everything else is in the journal. Model and tool calls run in that task, not in
+//! the actor's message handler, so the actor can always receive a stop.
 
 pub mod activity_port;
 pub mod actor;

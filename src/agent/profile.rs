@@ -1,7 +1,7 @@
-//! What an agent goes to work with: its spec, its tools and the stable parts of its prompt. The same from turn to turn while
-//! nothing that it is made of changes, so it is kept.
+//! Agent profiles: an agent's spec, its tools and the stable parts of its prompt. They stay the
+//! same from turn to turn until one of their sources changes, so they are cached.
 //!
-//! Must never: outlive a change of the plan, the agent's record, its skills or the turn's channel.
+//! Must never: return a profile whose plan, agent record, skills or channel context have changed.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,29 +13,31 @@ use ghost_tools::Registry;
 
 use crate::prompt::{self, Part};
 
-/// Kits that are kept: some kilobytes each. A world with more agents at work makes some of them anew.
-const KITS_MAX: usize = 256;
+/// Profiles kept: some kilobytes each. If more agents are at work, the cache is cleared and
+/// profiles are built again.
+const PROFILES_MAX: usize = 256;
 
-/// See the module.
+/// What an agent needs to run a turn; built from a plan, the agent's record, its skills and the
+/// turn's channel context.
 pub struct AgentProfile {
-    /// What it was made by.
+    /// The plan that the profile was built from.
     pub plan: Arc<Plan>,
     agent: Agent,
     channel: Option<ChannelContext>,
     held: Vec<HeldSkill>,
-    /// What the agent is.
+    /// The agent's spec: its archetype, limits, access and model.
     pub spec: Arc<AgentSpec>,
-    /// What it may use.
+    /// The tools that the agent may use.
     pub registry: Registry,
-    /// The system part of its prompts.
+    /// The system part of the agent's prompts.
     pub system: Arc<Part>,
-    /// The briefing.
+    /// The briefing part of the agent's prompts.
     pub briefing: Arc<Part>,
 }
 
 impl AgentProfile {
-    fn fits(&self, plan: &Arc<Plan>, agent: &Agent, channel: Option<ChannelContext>, held: &[HeldSkill]) -> bool {
-        // What a record says of the agent's past is in no prompt.
+    fn matches(&self, plan: &Arc<Plan>, agent: &Agent, channel: Option<ChannelContext>, held: &[HeldSkill]) -> bool {
+        // Status, restarts and times of the agent's record appear in no prompt, so they may differ.
         let past = |agent: &Agent| (agent.status, agent.status_reason.clone(), agent.restarts);
         let same = |kept: &Agent| {
             let (status, status_reason, restarts) = past(agent);
@@ -46,33 +48,33 @@ impl AgentProfile {
     }
 }
 
-/// The kits of the agents that were at work last.
+/// A cache of the profiles of the agents that worked last.
 #[derive(Default)]
 pub struct AgentProfiles {
     kept: Mutex<BTreeMap<AgentId, Arc<AgentProfile>>>,
 }
 
 impl AgentProfiles {
-    /// The agent's kit under `plan` for a turn with this channel context and these skills. `outfit` says what the agent is
-    /// and may use, if that has to be found out.
+    /// The agent's profile under `plan` for a turn with this channel context and these skills. If
+    /// the cache has none that matches, `build` supplies the spec and the tools for a new one.
     ///
     /// # Errors
-    /// Those of `outfit`.
-    pub fn of(
+    /// Those of `build`.
+    pub fn get_or_build(
         &self,
         plan: Arc<Plan>,
         agent: &Agent,
         channel: Option<ChannelContext>,
         held: &[HeldSkill],
-        outfit: impl FnOnce() -> Result<(AgentSpec, Registry), Refusal>,
+        build: impl FnOnce() -> Result<(AgentSpec, Registry), Refusal>,
     ) -> Result<Arc<AgentProfile>, Refusal> {
         let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(profile) = kept.get(&agent.agent_id)
-            && profile.fits(&plan, agent, channel, held)
+            && profile.matches(&plan, agent, channel, held)
         {
             return Ok(Arc::clone(profile));
         }
-        let (spec, registry) = outfit()?;
+        let (spec, registry) = build()?;
         let system = Part::new(prompt::join(&prompt::system(&plan, agent, &spec)));
         let briefing = Part::new(prompt::join(&prompt::briefing(&spec, &registry.specs(), held)));
         let profile = Arc::new(AgentProfile {
@@ -85,7 +87,7 @@ impl AgentProfiles {
             system: Arc::new(system),
             briefing: Arc::new(briefing),
         });
-        if kept.len() >= KITS_MAX && !kept.contains_key(&agent.agent_id) {
+        if kept.len() >= PROFILES_MAX && !kept.contains_key(&agent.agent_id) {
             kept.clear();
         }
         kept.insert(agent.agent_id.clone(), Arc::clone(&profile));

@@ -1,7 +1,8 @@
-//! The prompt of a turn: the stable parts first, byte for byte the same while their sources are, then what the turn is
-//! about (ARCH-08..12, 14). Assembled once a turn; a resumed turn reads it back from its journal.
+//! Builds the prompt of a turn. The stable parts come first and are byte-identical between turns
+//! until their sources change; then come the recalled turns and the mail (ARCH-08..12, 14). A
+//! prompt is built once for each turn; a resumed turn reads it from its journal.
 //!
-//! Must never: hold the time of day, a secret, or machine configuration (ARCH-02, ARCH-14).
+//! Must never: contain the time of day, a secret, or machine configuration (ARCH-02, ARCH-14).
 
 mod briefing;
 mod escape;
@@ -11,6 +12,6 @@ mod system;
 
 pub use briefing::briefing;
 pub use escape::{escape, escape_attribute};
-pub use mail::{Ways, channel, earlier_note, inbox, recent};
+pub use mail::{ChannelOptions, channel, earlier_note, inbox, recent};
 pub use part::{Part, Section, Size, join, sizes};
 pub use system::system;

@@ -1,5 +1,6 @@
-//! The transcript that a journal unfolds into: what the model is shown next, and which of its calls are still open. A
-//! pure function, so that a resumed turn is shown exactly what the first one was (DESIGN.md section 2, "Journal").
+//! Rebuilds a turn's transcript from its journal: the messages that the model gets next, and the
+//! calls that are still open. This is a pure function, so a resumed turn shows the model exactly
+//! what it showed before the crash.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,16 +10,16 @@ use ghost_domain::{AskId, CallId};
 use ghost_provider::ErrorKind;
 use serde_json::Value;
 
-/// A call that was begun and not ended.
+/// A call that was started and has not ended.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Begun {
-    /// Our id.
+    /// Ghost's id of the call; the provider's id is in [`OpenCall`].
     pub call_id: CallId,
-    /// What it does.
+    /// The kind of effect that the call has.
     pub effect: Effect,
-    /// For a file write: what it should leave.
+    /// For a file write: the planned path and hashes.
     pub file: Option<FilePlan>,
-    /// For an ask: which.
+    /// For an ask: the id of the ask.
     pub ask_id: Option<AskId>,
 }
 
@@ -27,66 +28,66 @@ pub struct Begun {
 pub struct OpenCall {
     /// The provider's id, unique within the answer.
     pub id: String,
-    /// The name that the model used.
+    /// The tool name that the model used.
     pub name: String,
-    /// The arguments.
+    /// The arguments of the call.
     pub arguments: Value,
-    /// If it was begun before a crash: how.
+    /// The start of the call, if it was started before a crash.
     pub begun: Option<Begun>,
 }
 
-/// A model call that failed.
+/// A failed model call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// The model asked.
+    /// Name of the model that was asked.
     pub model: String,
-    /// Whether its cause may pass.
+    /// Whether the cause is transient.
     pub transient: bool,
 }
 
 impl Failure {
-    /// Reads what the journal says: its text begins with the kind.
+    /// Reads a journaled error, whose text begins with the kind of the error.
     fn read(model: &str, error: &str) -> Self {
         let kind = error.split_once(':').and_then(|(kind, _)| ErrorKind::named(kind));
         Self { model: model.to_owned(), transient: kind.is_some_and(ErrorKind::is_transient) }
     }
 }
 
-/// How far a turn is.
+/// The state of a turn, as its journal shows it.
 #[derive(Clone, Debug, Default)]
 pub struct Transcript {
     /// Hashes of the system part and the briefing, if the prompt was journaled.
     pub prompt: Option<(String, String)>,
-    /// What was recalled and the mail, if the prompt was journaled.
+    /// The recalled turns and the mail, if the prompt was journaled.
     pub opening: Option<(String, String)>,
-    /// What follows the opening: answers, results, notes.
+    /// The messages after the opening: answers, results and notes.
     pub messages: Vec<Message>,
     /// Calls of the last answer without a result, in the model's order.
     pub open: Vec<OpenCall>,
     /// Results of the last answer's calls, by the provider's id.
     pub results: BTreeMap<String, (String, CallOutcome)>,
-    /// Answers so far.
+    /// Number of answers so far.
     pub rounds: u32,
-    /// Failures of model calls since the last answer that nothing has overcome, by model.
+    /// Failed model calls since the last answer that nothing has remedied, in order.
     pub failures: Vec<Failure>,
-    /// Bytes that the conversation may have, if a model has refused it as too long.
+    /// The limit of the conversation in bytes, if a model has refused it as too long.
     pub context: Option<usize>,
-    /// Corrections of malformed calls so far.
+    /// Number of corrections of malformed answers so far.
     pub corrections: u32,
 }
 
-/// Leaves out what providers attached to their answers.
+/// Drops the opaque state that providers attached to their answers.
 pub fn drop_state(messages: &mut [Message]) {
     for message in messages {
         message.blocks.retain(|block| !matches!(block, Block::Opaque(_)));
     }
 }
 
-/// The text that an outcome is shown as: `(tool name, outcome) -> (text, is_error)`.
+/// Gives the text for an outcome: `(tool name, outcome) -> (text, is_error)`.
 pub type View<'a> = &'a dyn Fn(&str, &CallOutcome) -> (String, bool);
 
 impl Transcript {
-    /// Unfolds a journal.
+    /// Rebuilds the transcript from the rows of a journal.
     #[must_use]
     pub fn unfold(rows: &[JournalRow], view: View<'_>) -> Self {
         let mut transcript = Self::default();
@@ -159,8 +160,8 @@ impl Transcript {
         transcript
     }
 
-    /// Puts the results of an answer's calls behind it, in the model's order. A call that never got one gets an error,
-    /// because a provider refuses a transcript with a hole in it (TOOL-25).
+    /// Appends the results of an answer's calls, in the model's order. A call without a result gets
+    /// an error, because a provider refuses a transcript in which a result is missing (TOOL-25).
     pub fn close_round(&mut self, calls: &[(String, String, Value)], view: View<'_>) {
         if calls.is_empty() {
             return;
@@ -186,8 +187,8 @@ impl Transcript {
     }
 }
 
-/// Makes the ids of an answer's calls unique within it and drops what is not a call: some providers give none, some
-/// give the same twice (TOOL-10).
+/// Makes the ids of an answer's calls unique within the answer and drops calls without an id. Some
+/// providers give no id, some the same id twice (TOOL-10).
 #[must_use]
 pub fn with_unique_ids(blocks: Vec<Block>) -> Vec<Block> {
     let mut seen = BTreeSet::new();
@@ -254,7 +255,7 @@ mod tests {
         let whole = Transcript::unfold(&rows, &view);
         assert!(whole.open.is_empty());
         let Block::ToolResult { id, .. } = &whole.messages[1].blocks[0] else { panic!("a result") };
-        assert_eq!(id, "a", "results stand in the model's order, not in that of their ends");
+        assert_eq!(id, "a", "results are in the model's order, not in the order in which they ended");
     }
 
     #[test]
@@ -267,7 +268,7 @@ mod tests {
 
     // covers: TOOL-10
     #[test]
-    fn ids_become_unique_and_calls_without_one_go() {
+    fn ids_become_unique_and_calls_without_an_id_are_dropped() {
         let blocks = with_unique_ids(vec![call("x"), call("x"), call("")]);
         let ids: Vec<String> = blocks
             .iter()
@@ -296,15 +297,15 @@ mod tests {
     }
 
     #[test]
-    fn words_of_ours_after_an_answer_without_calls_are_corrections() {
-        let said = || answered(vec![Block::Text { text: "<tool_call>".into() }]);
+    fn a_note_after_an_answer_without_calls_is_a_correction() {
+        let answer = || answered(vec![Block::Text { text: "<tool_call>".into() }]);
         let note = || row(Step::Note { text: "not so".into() });
-        let rows = [said(), note(), answered(vec![call("a")]), finished("a"), note(), said(), note()];
+        let rows = [answer(), note(), answered(vec![call("a")]), finished("a"), note(), answer(), note()];
         assert_eq!(Transcript::unfold(&rows, &view).corrections, 2);
     }
 
     #[test]
-    fn failures_count_from_the_last_answer_or_the_last_shortening_of_that_model_on() {
+    fn an_answer_or_a_shortening_for_the_model_clears_earlier_failures() {
         let failed = |model: &str| row(Step::ModelFailed { model: model.into(), error: "e".into() });
         let shortened = |context| row(Step::Shortened { model: "b".into(), context });
         let passed = row(Step::PassedOver { model: "c".into(), why: "no price".into() });
@@ -319,6 +320,6 @@ mod tests {
         assert_eq!(failed, ["a", "b"]);
         rows.push(answered(vec![]));
         let after = Transcript::unfold(&rows, &view);
-        assert_eq!((after.failures.len(), after.context), (0, Some(450)), "the model takes no more than it did");
+        assert_eq!((after.failures.len(), after.context), (0, Some(450)), "the model's limit stays as it was");
     }
 }

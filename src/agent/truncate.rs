@@ -1,28 +1,32 @@
-//! A conversation that is fitted into its bound: what is old goes first, what was just learnt last (TOOL-14).
+//! Shortens a conversation to a number of bytes. Old content goes first, the last round last
+//! (TOOL-14).
 //!
-//! Must never: touch the opening, or leave a call without its result.
+//! Must never: change the opening, or remove the result of a call.
 
 use ghost_domain::transcript::{Block, Message};
 use serde_json::Value;
 
-/// Bytes of a result of the last round that are left in any case, and those of the mark behind what was cut.
+/// Bytes that each result of the last round keeps at least, and bytes of the mark that replaces cut
+/// text.
 const RESULT_LEAST: usize = 400;
 const MARK_BYTES: usize = 64;
 
-/// Bytes of a conversation.
+/// Size of a conversation in bytes.
 #[must_use]
 pub fn bytes_of(messages: &[Message]) -> usize {
     messages.iter().map(message_bytes).sum()
 }
 
-/// Fits a conversation into `most` bytes: from the oldest round on, results are emptied and long words and arguments are
-/// cut. If that is not enough, the results of the last round are cut, each by its share, and then its arguments. The
-/// opening stays whole, and no call loses its result.
-pub fn truncate(messages: &mut [Message], keep_first: usize, most: usize) {
+/// Shortens a conversation to `limit` bytes, as far as possible. The first `keep_first` messages,
+/// which are the opening, stay whole. From the oldest round on, results are replaced with a note,
+/// and long texts and arguments are cut. If that is not enough, opaque blocks of old answers are
+/// dropped; then the results of the last round are cut, each in proportion to its size; then its
+/// arguments. No call loses its result.
+pub fn truncate(messages: &mut [Message], keep_first: usize, limit: usize) {
     let mut total = bytes_of(messages);
     let last = messages.len().saturating_sub(2);
     for message in messages.iter_mut().take(last).skip(keep_first) {
-        if total <= most {
+        if total <= limit {
             return;
         }
         for block in &mut message.blocks {
@@ -40,30 +44,30 @@ pub fn truncate(messages: &mut [Message], keep_first: usize, most: usize) {
             total = total.saturating_sub(before.saturating_sub(block_bytes(block)));
         }
     }
-    // What providers attached cannot be cut, only left out, and all of an answer's together.
+    // Opaque blocks of providers cannot be cut. All of one answer are dropped together.
     for message in messages.iter_mut().take(last).skip(keep_first) {
-        if total <= most {
+        if total <= limit {
             return;
         }
         let before = message_bytes(message);
         message.blocks.retain(|block| !matches!(block, Block::Opaque(_)));
         total = total.saturating_sub(before.saturating_sub(message_bytes(message)));
     }
-    if let Some(over) = total.checked_sub(most).filter(|over| *over > 0) {
+    if let Some(over) = total.checked_sub(limit).filter(|over| *over > 0) {
         let round = messages.get_mut(last.max(keep_first)..).unwrap_or_default();
-        fit_round(round, over);
+        shorten_round(round, over);
     }
 }
 
-/// Takes `over` bytes out of a round, as far as that can be done.
-fn fit_round(round: &mut [Message], over: usize) {
+/// Takes `over` bytes out of a round, as far as possible.
+fn shorten_round(round: &mut [Message], over: usize) {
     let blocks = || round.iter().flat_map(|message| &message.blocks);
     let whole: usize = blocks().filter(|block| matches!(block, Block::ToolResult { .. })).map(block_bytes).sum();
     let all: usize = blocks().map(block_bytes).sum();
     let left = whole.saturating_sub(over);
     for block in round.iter_mut().flat_map(|message| &mut message.blocks) {
         if let Block::ToolResult { content, .. } = block {
-            // In 128 bits, because two sizes are multiplied.
+            // 128 bits, because the product of two sizes may overflow.
             let share = content.len() as u128 * left as u128 / whole.max(1) as u128;
             let share = usize::try_from(share).unwrap_or(usize::MAX).saturating_sub(MARK_BYTES).max(RESULT_LEAST);
             if content.len() > share {
@@ -80,7 +84,7 @@ fn fit_round(round: &mut [Message], over: usize) {
     }
 }
 
-/// Cuts the long strings of arguments that were carried out long ago, such as a file's content.
+/// Cuts long strings in arguments of past calls, such as a file's content.
 fn shorten(value: &mut Value) {
     match value {
         Value::String(text) if text.len() > 400 => {
@@ -105,16 +109,16 @@ fn block_bytes(block: &Block) -> usize {
 
 fn message_bytes(message: &Message) -> usize {
     let mut proven = false;
-    let mut of = |block: &Block| {
-        // Reasoning that nothing proves is not sent back.
+    let mut sent_bytes = |block: &Block| {
+        // Reasoning without a proof from its provider is not sent back.
         let sent = proven || !matches!(block, Block::Thinking { .. });
         proven = matches!(block, Block::Opaque(opaque) if opaque.attached);
         if sent { block_bytes(block) } else { 0 }
     };
-    message.blocks.iter().map(&mut of).sum()
+    message.blocks.iter().map(&mut sent_bytes).sum()
 }
 
-/// A cheap size of a JSON value: near enough for a bound.
+/// An estimate of a JSON value's size, which is cheap and close enough for a limit.
 fn json_bytes(value: &Value) -> usize {
     match value {
         Value::String(text) => text.len() + 2,
@@ -132,13 +136,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_sent_back_takes_no_room() {
+    fn reasoning_without_proof_does_not_count() {
         let thought = || Block::Thinking { text: "y".repeat(900) };
         let proof = Block::Opaque(Opaque { author: "p/m".into(), json: "{}".into(), attached: true });
         let result = Block::ToolResult { id: "1".into(), name: "t".into(), content: "z".repeat(500), is_error: false };
-        let said = Message { role: Role::Assistant, blocks: vec![thought(), proof, thought()] };
+        let answer = Message { role: Role::Assistant, blocks: vec![thought(), proof, thought()] };
         let mut messages =
-            vec![said, Message { role: Role::Tool, blocks: vec![result] }, Message::text(Role::User, "")];
+            vec![answer, Message { role: Role::Tool, blocks: vec![result] }, Message::text(Role::User, "")];
         assert_eq!(bytes_of(&messages), 1_402);
         let before = messages.clone();
         truncate(&mut messages, 0, 1_402);
@@ -146,11 +150,11 @@ mod tests {
     }
 
     #[test]
-    fn what_was_attached_long_ago_is_left_out_where_nothing_else_helps() {
+    fn opaque_blocks_of_old_answers_are_dropped_when_cutting_is_not_enough() {
         let attached = || Block::Opaque(Opaque { author: "p/m".into(), json: "x".repeat(5_000), attached: true });
-        let said =
+        let answer =
             || Message { role: Role::Assistant, blocks: vec![attached(), Block::Thinking { text: "t".repeat(90) }] };
-        let mut messages = vec![said(), said(), said(), said()];
+        let mut messages = vec![answer(), answer(), answer(), answer()];
         truncate(&mut messages, 1, 16_000);
         let kept: Vec<bool> =
             messages.iter().map(|message| matches!(message.blocks.first(), Some(Block::Opaque(_)))).collect();
@@ -158,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn fitting_shortens_old_arguments_too() {
+    fn old_arguments_are_shortened() {
         let arguments = json!({ "path": "a.md", "content": "y".repeat(5_000) });
         let big = Block::ToolCall { id: "x".into(), name: "t".into(), arguments };
         let mut messages = vec![Message { role: Role::Assistant, blocks: vec![big] }; 4];
@@ -169,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_round_is_cut_when_nothing_else_is_left() {
+    fn the_last_round_is_cut_only_when_old_rounds_are_not_enough() {
         let result = |bytes: usize| Block::ToolResult {
             id: "1".into(),
             name: "t".into(),
@@ -185,9 +189,9 @@ mod tests {
                 Message { role: Role::Tool, blocks: vec![result(8_000), result(2_000)] },
             ]
         };
-        let sizes = |most| {
+        let sizes = |limit| {
             let mut messages = messages();
-            truncate(&mut messages, 1, most);
+            truncate(&mut messages, 1, limit);
             messages.iter().map(message_bytes).collect::<Vec<_>>()
         };
         let results = sizes(12_100);
@@ -198,7 +202,7 @@ mod tests {
 
     // covers: TOOL-14
     #[test]
-    fn fitting_empties_old_results_and_keeps_the_ends() {
+    fn old_results_are_replaced_and_the_opening_and_the_last_round_stay() {
         let long = "y".repeat(1_000);
         let result = |id: &str| Message {
             role: Role::Tool,

@@ -1,5 +1,6 @@
-//! One turn from its mail to its end: think, act, until the model makes no call. Every step is journaled before the next
-//! begins, so that a crash anywhere is a restart here with the journal in hand.
+//! Runs one turn from its mail to its end: call the model, run its tool calls, repeat until an
+//! answer has no call. Every step is journaled before the next begins. After a crash, the turn
+//! starts here again and resumes from its journal.
 
 mod act;
 mod answer;
@@ -7,12 +8,12 @@ mod ask;
 mod call;
 mod file_call;
 mod gate;
-mod keep;
 mod open;
 mod operator;
 mod parsed_answer;
 mod pending_result;
 mod record;
+mod retry_write;
 mod round;
 mod runner;
 mod session;
@@ -20,9 +21,9 @@ mod stream;
 mod think;
 mod wait;
 
-pub(crate) use keep::Pauses;
 pub use open::{Preview, preview};
 pub use operator::{OperatorCall, call_for_operator};
+pub(crate) use retry_write::Pauses;
 pub use session::AgentSession;
 
 use std::sync::Arc;
@@ -34,35 +35,35 @@ use ghost_rules::agents;
 use ghost_rules::turns::{self, Ending, Next, Seen, Taken};
 use serde_json::json;
 
-use self::open::Unopened;
-use self::runner::{Runner, bound_reached};
+use self::open::OpenError;
+use self::runner::{Runner, limit_reached};
 use crate::engine::Engine;
 
-/// Works off an agent's mail, turn by turn, until there is none or new turns may not begin. An agent that the plan in force has
-/// no place for takes none: it is recorded as failed, and its mail and its open turn wait.
+/// Works off an agent's mail, turn by turn, until there is none or new turns may not begin. If the
+/// agent cannot run under the plan in force, that is recorded and its mail and its open turn wait.
 ///
 /// # Errors
-/// When the store refuses to go on: the journal is then where the last step left it.
+/// When the store refuses a write. The journal then ends with the last step that it took.
 pub async fn work(engine: &Arc<Engine>, agent_id: &AgentId, session: &Arc<AgentSession>) -> Result<(), Refusal> {
-    while engine.activity.may_begin(agent_id) && !session.yields() {
-        if let Some((wait, tell)) =
+    while engine.activity.may_begin(agent_id) && !session.yield_requested() {
+        if let Some((wait, report)) =
             session.pace(engine.services.ctx.now(), engine.services.ctx.limits().agent_turns_per_minute)
         {
-            if tell {
-                held_back(engine, agent_id).await?;
+            if report {
+                report_turn_limit(engine, agent_id).await?;
             }
             engine.services.ctx.ports.clock.sleep(wait).await;
-            session.paced();
+            session.end_pace_wait();
             continue;
         }
-        // Before the look: what it finds is found by this plan or a later one.
+        // Taken before the inbox is read, so that the read uses this plan or a later one.
         let plan = engine.services.plan();
-        let (next, sources, room) = match open::look(engine, agent_id, session).await? {
-            Ok(looked) => looked,
+        let (next, sources, room) = match open::read_next(engine, agent_id, session).await? {
+            Ok(work) => work,
             Err(why) => return unfit(engine, agent_id, why).await,
         };
         let pass = match &next {
-            Next::Mail { .. } => match gate::door(engine, agent_id, session, &plan, &room.models).await {
+            Next::Mail { .. } => match gate::wait_for_model(engine, agent_id, session, &plan, &room.models).await {
                 Some(pass) => pass,
                 None => continue,
             },
@@ -83,15 +84,18 @@ pub async fn work(engine: &Arc<Engine>, agent_id: &AgentId, session: &Arc<AgentS
         let turn_id = taken.turn.turn_id;
         session.set(Some(turn_id));
         let recent = sources.as_ref().map(|sources| sources.history.clone());
-        let ran = run(engine, taken, sources, session, pass).await;
+        let outcome = run(engine, taken, sources, session, pass).await;
         session.set(None);
-        match ran {
-            Ok(Ran::Finished(turn)) => session.remember(recent, *turn, engine.services.ctx.limits().history_turns),
-            Ok(Ran::Ended) => {}
-            Ok(Ran::Unfit(why)) => return unfit(engine, agent_id, why).await,
-            Ok(Ran::Left) => return Ok(()),
-            Ok(Ran::Anew) => continue,
-            // It was ended from outside while its agent was at work: what it wanted to write is refused, rightly.
+        match outcome {
+            Ok(RunOutcome::Finished(turn)) => {
+                session.remember(recent, *turn, engine.services.ctx.limits().history_turns)
+            }
+            Ok(RunOutcome::Ended) => {}
+            Ok(RunOutcome::Unfit(why)) => return unfit(engine, agent_id, why).await,
+            Ok(RunOutcome::Yielded) => return Ok(()),
+            Ok(RunOutcome::Reopen) => continue,
+            // The turn was ended from outside while the agent worked, so its later writes are
+            // refused.
             Err(refusal) if refusal.code == Code::Cancelled => {}
             Err(refusal) if refusal.code == Code::Unavailable || refusal.code == Code::Internal => return Err(refusal),
             Err(refusal) => end(engine, turn_id, Ending::Failed(refusal)).await?,
@@ -104,24 +108,25 @@ pub async fn work(engine: &Arc<Engine>, agent_id: &AgentId, session: &Arc<AgentS
     Ok(())
 }
 
-/// Records that the plan in force has no place for an agent.
+/// Records that the agent cannot run under the plan in force.
 async fn unfit(engine: &Arc<Engine>, agent_id: &AgentId, why: Refusal) -> Result<(), Refusal> {
     let (ctx, agent_id) = (engine.services.ctx.clone(), agent_id.clone());
     engine.services.store.write(move |w| Box::pin(async move { agents::unfit(w, &ctx, &agent_id, &why).await })).await
 }
 
-/// Says in the feed that an agent is woken more often than it may open turns. What wakes it meanwhile is taken together.
-async fn held_back(engine: &Arc<Engine>, agent_id: &AgentId) -> Result<(), Refusal> {
+/// Writes the event that the agent has reached its limit of turns per minute. Mail that comes
+/// meanwhile is taken by one turn.
+async fn report_turn_limit(engine: &Arc<Engine>, agent_id: &AgentId) -> Result<(), Refusal> {
     let (ctx, agent_id) = (engine.services.ctx.clone(), agent_id.clone());
     let payload = json!({ "limit": "agent_turns_per_minute", "value": ctx.limits().agent_turns_per_minute });
-    let event = NewEvent::new(EventKind::StormHeld, payload).agent(&agent_id);
+    let event = NewEvent::new(EventKind::LimitReached, payload).agent(&agent_id);
     engine.services.store.write(move |w| Box::pin(async move { ctx.emit(w, event).await })).await
 }
 
-/// Ends a turn, whose end is not given up because the store cannot take it for the moment.
+/// Ends a turn. If the store is unavailable, the write is retried.
 async fn end(engine: &Arc<Engine>, turn_id: TurnId, ending: Ending) -> Result<(), Refusal> {
     let ctx = engine.services.ctx.clone();
-    let finish = keep::keep(
+    let finish = retry_write::write_with_retry(
         engine,
         turn_id,
         move |w| Box::pin(async move { turns::finish(w, &ctx, turn_id, ending).await }),
@@ -134,73 +139,74 @@ async fn end(engine: &Arc<Engine>, turn_id: TurnId, ending: Ending) -> Result<()
     }
 }
 
-/// What became of a turn.
-enum Ran {
-    /// It ended with its model's last word.
+/// How a run of a turn ended.
+enum RunOutcome {
+    /// The turn finished with the model's last answer.
     Finished(Box<Turn>),
-    /// It ended otherwise.
+    /// The turn ended in another way.
     Ended,
-    /// It is kept: its agent cannot run now.
+    /// The turn stays open: its agent cannot run now.
     Unfit(Refusal),
-    /// It is kept: its agent is restarted.
-    Left,
-    /// It is kept, and goes on by other files than it was opened with.
-    Anew,
+    /// The turn stays open: its agent is being restarted.
+    Yielded,
+    /// The turn stays open: another plan is in force, and the turn is opened again under it.
+    Reopen,
 }
 
-/// Runs a turn to its end.
+/// Runs a turn until it ends or must wait open.
 async fn run(
     engine: &Arc<Engine>,
     taken: Taken,
     sources: Option<open::Sources>,
     session: &Arc<AgentSession>,
     pass: Option<Pass>,
-) -> Result<Ran, Refusal> {
+) -> Result<RunOutcome, Refusal> {
     let turn_id = taken.turn.turn_id;
     if let Some(refusal) = &taken.over {
-        return end(engine, turn_id, Ending::Failed(refusal.clone())).await.map(|()| Ran::Ended);
+        return end(engine, turn_id, Ending::Failed(refusal.clone())).await.map(|()| RunOutcome::Ended);
     }
     let mut runner = match Runner::open(engine, taken, sources, session).await? {
         Ok(runner) => Runner { pass, ..runner },
-        // The files have changed since the agent looked for its place in them.
-        Err(Unopened::Unfit(why)) => return Ok(Ran::Unfit(why)),
-        Err(Unopened::Failed(refusal)) => {
-            return end(engine, turn_id, Ending::Failed(refusal)).await.map(|()| Ran::Ended);
+        // The plan has changed since the agent's next work was read.
+        Err(OpenError::Unfit(why)) => return Ok(RunOutcome::Unfit(why)),
+        Err(OpenError::Failed(refusal)) => {
+            return end(engine, turn_id, Ending::Failed(refusal)).await.map(|()| RunOutcome::Ended);
         }
     };
     match runner.run_to_end().await? {
-        None if session.has_left() => Ok(Ran::Left),
-        None if runner.anew => Ok(Ran::Anew),
-        Some(ending) => end(engine, turn_id, ending).await.map(|()| Ran::Ended),
-        None if runner.turn.status == TurnStatus::Finished => Ok(Ran::Finished(Box::new(runner.turn))),
-        // A last word may have been a refusal, which is no turn to be recalled.
-        None => Ok(Ran::Ended),
+        None if session.has_yielded() => Ok(RunOutcome::Yielded),
+        None if runner.reopen => Ok(RunOutcome::Reopen),
+        Some(ending) => end(engine, turn_id, ending).await.map(|()| RunOutcome::Ended),
+        None if runner.turn.status == TurnStatus::Finished => Ok(RunOutcome::Finished(Box::new(runner.turn))),
+        // If the last answer was a refusal, the turn is not one to recall.
+        None => Ok(RunOutcome::Ended),
     }
 }
 
 impl Runner {
-    /// Goes on until the turn has an ending; `None` if the ending was committed already, with the last answer.
+    /// Runs the turn until it has an ending. `None` if no ending is to be written: the last
+    /// answer's transaction wrote it, or the turn stays open.
     async fn run_to_end(&mut self) -> Result<Option<Ending>, Refusal> {
-        let ending = self.go_on().await;
-        // What a call gave is recorded before its turn ends, for whatever reason it ends.
+        let ending = self.run_rounds().await;
+        // A pending result is recorded before the turn ends, for whatever reason it ends.
         let recorded = self.flush().await;
         let ending = ending?;
         recorded.map(|()| ending)
     }
 
-    async fn go_on(&mut self) -> Result<Option<Ending>, Refusal> {
+    async fn run_rounds(&mut self) -> Result<Option<Ending>, Refusal> {
         if !self.open.is_empty()
             && let Some(ending) = self.act().await?
         {
             return Ok(Some(ending));
         }
         loop {
-            // Every step before is in the journal: whoever resumes the turn pays for none of them again.
-            if self.session.leaves() {
+            // All steps before are journaled, so a resumed turn repeats and pays for none of them.
+            if self.session.must_yield() {
                 return Ok(None);
             }
             if self.rounds >= self.spec.limits.turn_rounds_max {
-                return Ok(Some(Ending::Failed(bound_reached(
+                return Ok(Some(Ending::Failed(limit_reached(
                     format!("the turn made {} model calls, which is its bound", self.rounds),
                     "turn_rounds_max",
                 ))));
@@ -210,9 +216,10 @@ impl Runner {
             }
             match self.think().await? {
                 think::Thought::Calls => {
-                    // A call whose start was journaled with the answer is made: cut off, nobody could say whether it was.
+                    // If a call's start was journaled with the answer, the call runs now. If it
+                    // were left, its outcome would count as unknown.
                     let begun = matches!(self.prepared, Some((_, Some(_))));
-                    if !begun && self.session.leaves() {
+                    if !begun && self.session.must_yield() {
                         return Ok(None);
                     }
                     if let Some(ending) = self.act().await? {
@@ -223,24 +230,26 @@ impl Runner {
                 think::Thought::Ended => return Ok(None),
                 think::Thought::Failed(refusal) => return Ok(Some(Ending::Failed(refusal))),
                 think::Thought::TooLong(refusal) | think::Thought::Poisoned(refusal) => {
-                    self.give_back(refusal).await?;
+                    self.end_without_model(refusal).await?;
                     return Ok(None);
                 }
-                think::Thought::Aside => return Ok(None),
-                think::Thought::Anew => {
-                    self.anew = true;
+                think::Thought::SetAside => return Ok(None),
+                think::Thought::Reopen => {
+                    self.reopen = true;
                     return Ok(None);
                 }
             }
         }
     }
 
-    /// Ends the turn because no model can take it, which is no reason to lose its mail.
-    async fn give_back(&mut self, refusal: Refusal) -> Result<(), Refusal> {
+    /// Ends the turn because no model can take its conversation. Its mail is tried again one
+    /// message at a time, or becomes a dead letter.
+    async fn end_without_model(&mut self, refusal: Refusal) -> Result<(), Refusal> {
         self.flush().await?;
         let (ctx, turn_id) = (self.engine.services.ctx.clone(), self.turn.turn_id);
-        let ended =
-            self.keep(move |w| Box::pin(async move { turns::too_long(w, &ctx, turn_id, refusal).await })).await?;
+        let ended = self
+            .write_with_retry(move |w| Box::pin(async move { turns::too_long(w, &ctx, turn_id, refusal).await }))
+            .await?;
         self.turn = ended;
         Ok(())
     }

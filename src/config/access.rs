@@ -1,8 +1,9 @@
-//! Which tools an agent may use: privilege groups, single overrides, public tools, the legacy allow-list and profiles
-//! become one [`ToolAccess`] (ACC-01..15, CONF-01..03). Pure functions; every name is resolved to its canonical form
-//! before any rule looks at it, so that no alias reaches past a group.
+//! Decides which tools an agent may use. Privilege groups, single overrides, public tools, the
+//! legacy allow-list and profiles become one [`ToolAccess`] (ACC-01..15, CONF-01..03). All
+//! functions are pure. Every name is resolved to its canonical form before a rule is applied, so an
+//! alias cannot bypass a group.
 //!
-//! Must never: grant by default what a rule did not name, or let a later layer widen an earlier one.
+//! Must never: grant a tool that no rule names, or let a later rule widen an earlier one.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,27 +14,28 @@ use ghost_domain::tool_catalogue::{self, Profile};
 use crate::extra_tools::ExtraTools;
 use crate::plan::archetype::AccessSection;
 
-/// Tools that exist only with a conversation from outside (CONF-03).
+/// Tools that need a conversation from outside (CONF-03).
 const CHANNEL_CONTEXT: [&str; 2] = ["syscall.channel.handoff", "syscall.channel.send"];
 
-/// What the owner of a task says how far it is with (TASK-05).
+/// The tool with which the owner of a task reports progress (TASK-05).
 pub(crate) const TASK_UPDATE: &str = "syscall.task.update";
-/// Makes an agent.
+/// The tool that creates agents.
 const AGENT_CREATE: &str = "syscall.agent.create";
-/// Takes one back.
+/// The tool that deletes agents.
 const AGENT_DELETE: &str = "syscall.agent.delete";
 
-/// What holds for a tool that no group lists (CONF-27).
+/// The rule for a tool that no group lists (CONF-27).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AccessDefault {
-    /// Everyone may use it.
+    /// Every agent may use the tool.
     #[default]
     Public,
-    /// Only who names it as an override may use it.
+    /// Only an agent that names the tool as an override may use it.
     Privileged,
 }
 
-/// The name that rules are applied to: lower case, aliases resolved. Names outside the catalogue stay as they are.
+/// The name that rules apply to: lower case, aliases resolved. A name outside the catalogue is only
+/// put into lower case.
 #[must_use]
 pub fn canonical_name(name: &str) -> Cow<'_, str> {
     if let Some(entry) = tool_catalogue::entry(name) {
@@ -46,12 +48,12 @@ pub fn canonical_name(name: &str) -> Cow<'_, str> {
     }
 }
 
-/// Whether the tool is registered whatever any rule says (ACC-04). `name` must be canonical.
+/// Whether the tool is registered regardless of the rules (ACC-04). `name` must be canonical.
 fn always_on(name: &str) -> bool {
     tool_catalogue::entry(name).is_some_and(|entry| entry.always_on)
 }
 
-/// The access rules of a world: privilege groups and what holds outside them.
+/// The access rules of a world: its privilege groups and the default for other tools.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Groups {
     members: BTreeMap<String, BTreeSet<String>>,
@@ -62,8 +64,8 @@ pub struct Groups {
 }
 
 impl Groups {
-    /// Rules from groups of words as the world file has them; words are expanded, and those that stand for nothing are
-    /// dropped. Whoever reads files reports those first (see [`ExtraTools::expand`]).
+    /// Builds the rules from the words of each group in the world file. Unknown words are dropped
+    /// here; the code that reads the file reports them first (see [`ExtraTools::expand`]).
     #[must_use]
     pub fn new(
         words: &BTreeMap<String, Vec<String>>,
@@ -90,7 +92,7 @@ impl Groups {
         self.members.get(group)
     }
 
-    /// The groups that list `tool`, sorted: for hints such as "ask for one of these".
+    /// The groups that list `tool`, sorted. For hints such as "ask for one of these groups".
     #[must_use]
     pub fn groups_of(&self, tool: &str) -> Vec<&str> {
         let tool = canonical_name(tool);
@@ -101,28 +103,29 @@ impl Groups {
             .collect()
     }
 
-    /// Whether there is no group.
+    /// Whether the world has no groups.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.members.is_empty()
     }
 
-    /// Tools of toolboxes and skills that may be named.
+    /// The tools of toolboxes and skills.
     #[must_use]
     pub fn extra(&self) -> &ExtraTools {
         &self.extra
     }
 
-    /// Whether everyone may use `tool`: it is in no group and the default is public, or it is always on and in no group
-    /// (ACC-02).
+    /// Whether every agent may use `tool`: no group lists it, and the default is public or the tool
+    /// is always on (ACC-02).
     #[must_use]
     pub fn is_public(&self, tool: &str) -> bool {
         public(&canonical_name(tool), &self.listed, self.default)
     }
 }
 
-/// The tool whose grant decides over `canonical`. Who makes agents can take them back, and nobody else has made any: unless a
-/// group names it, deleting goes with creating. What narrows it by its own name narrows it all the same.
+/// The tool whose grant decides about `canonical`. An agent can delete only agents that it created,
+/// so `syscall.agent.delete` follows the grant of `syscall.agent.create` unless a group lists it.
+/// Denials and other filters on the tool's own name still apply.
 fn goes_with<'a>(canonical: &'a str, listed: &BTreeSet<String>) -> &'a str {
     if canonical == AGENT_DELETE && !listed.contains(canonical) { AGENT_CREATE } else { canonical }
 }
@@ -132,19 +135,19 @@ fn public(canonical: &str, listed: &BTreeSet<String>, default: AccessDefault) ->
     !listed.contains(canonical) && (default == AccessDefault::Public || always_on(canonical))
 }
 
-/// Which rule decided, for the log (CONF-02).
+/// The rule that decided, for the log (CONF-02).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Mode {
     /// Groups and overrides.
     Privileges,
     /// The legacy allow-list alone.
     AllowList,
-    /// The legacy allow-list, cut down to what groups allow.
+    /// The legacy allow-list, reduced to what the groups allow.
     AllowListWithinPrivileges,
 }
 
 impl Mode {
-    /// The mode as it is logged.
+    /// The name of the mode in logs.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -155,16 +158,17 @@ impl Mode {
     }
 }
 
-/// What one agent may use. Two agents with the same rules have equal values, so that one `Arc` can serve thousands.
+/// The tools that one agent may use. Agents with the same rules have equal values, so one `Arc` can
+/// serve thousands.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ToolAccess {
     mode: Mode,
     default: AccessDefault,
     strict_channel: bool,
-    /// Every tool in any group of the world; shared by all agents of it.
+    /// Every tool that any group of the world lists. All agents of the world share the set.
     listed: Arc<BTreeSet<String>>,
     granted: BTreeSet<String>,
-    /// The privilege groups that the agent has, whatever of them its filters leave.
+    /// The agent's privilege groups, regardless of its filters.
     groups: BTreeSet<String>,
     denied: BTreeSet<String>,
     profiles: BTreeSet<Profile>,
@@ -173,7 +177,7 @@ pub struct ToolAccess {
 }
 
 impl ToolAccess {
-    /// Whether the agent may use the tool of that name, alias or not.
+    /// Whether the agent may use the tool. `name` may be an alias.
     #[must_use]
     pub fn can_access(&self, name: &str) -> bool {
         let name = canonical_name(name);
@@ -184,9 +188,10 @@ impl ToolAccess {
         rules && self.passes_filters(&name) && self.passes_list(&name)
     }
 
-    /// The same in a turn that came from an outside conversation: `syscall.channel.send` and `syscall.channel.handoff`
-    /// are there whatever groups say, unless the world is strict about it (CONF-03). Denials, profiles and overrides
-    /// narrow these too.
+    /// As [`can_access`](Self::can_access), for a turn that came from an outside conversation. Such
+    /// a turn has `syscall.channel.send` and `syscall.channel.handoff` regardless of groups, unless
+    /// the world sets strict channel access (CONF-03). Denials, profiles and overrides still narrow
+    /// these tools.
     #[must_use]
     pub fn can_access_with_channel(&self, name: &str) -> bool {
         let canonical = canonical_name(name);
@@ -196,14 +201,16 @@ impl ToolAccess {
         self.can_access(name)
     }
 
-    /// Whether the agent may be given `syscall.task.update` for its own tasks in a world that lets owners have it: they
-    /// need no group then (TASK-05). Denials, profiles, overrides and an allow-list narrow this too (ACC-07, ACC-15).
+    /// Whether the agent may have `syscall.task.update` for its own tasks, in a world that allows
+    /// this to owners. No group is needed (TASK-05). Denials, profiles, overrides and an allow-list
+    /// still narrow it (ACC-07, ACC-15).
     #[must_use]
     pub fn may_update_own_tasks(&self) -> bool {
         self.passes_filters(TASK_UPDATE) && self.passes_list(TASK_UPDATE)
     }
 
-    /// The same for a tool that a held skill brings: it needs no grant unless a world group lists it (ACC-10).
+    /// As [`can_access`](Self::can_access), for a tool that one of the agent's skills brings. It
+    /// needs no grant unless a group of the world lists it (ACC-10).
     #[must_use]
     pub fn can_access_of_skill(&self, name: &str) -> bool {
         let name = canonical_name(name);
@@ -213,31 +220,32 @@ impl ToolAccess {
         self.passes_filters(&name) && (!self.listed.contains(name.as_ref()) || self.granted.contains(name.as_ref()))
     }
 
-    /// Whether the tool is in no group of the world and open by default (ACC-02).
+    /// Whether no group lists the tool and it is open by default (ACC-02).
     #[must_use]
     pub fn is_public(&self, name: &str) -> bool {
         public(&canonical_name(name), &self.listed, self.default)
     }
 
-    /// The privilege groups that this agent has, sorted: what `group:<name>` means in lists of readers and writers.
+    /// The agent's privilege groups, sorted. Lists of readers and writers refer to them as
+    /// `group:<name>`.
     #[must_use]
     pub fn groups(&self) -> &BTreeSet<String> {
         &self.groups
     }
 
-    /// The privileged tools that this agent has, sorted.
+    /// The privileged tools that the agent may use, sorted.
     #[must_use]
     pub fn granted_privileged(&self) -> Vec<String> {
         self.granted.iter().filter(|name| !self.is_public(name) && self.can_access(name)).cloned().collect()
     }
 
-    /// Which rule decided.
+    /// The rule that decided.
     #[must_use]
     pub fn mode(&self) -> Mode {
         self.mode
     }
 
-    /// The catalogue's tools that this agent may use, sorted: a row of the access matrix.
+    /// The catalogue tools that the agent may use, sorted: one row of the access matrix.
     #[must_use]
     pub fn catalogue(&self) -> Vec<&'static str> {
         tool_catalogue::CATALOGUE.iter().map(|entry| entry.name).filter(|name| self.can_access(name)).collect()
@@ -247,7 +255,7 @@ impl ToolAccess {
         self.only.as_ref().is_none_or(|only| only.contains(name))
     }
 
-    /// Layers that only narrow: denials first, because they beat everything (ACC-15).
+    /// The filters that only narrow. Denials come first: they override everything (ACC-15).
     fn passes_filters(&self, name: &str) -> bool {
         !self.denied.contains(name)
             && self.within_only(name)
@@ -259,14 +267,15 @@ impl ToolAccess {
     }
 
     fn passes_rules(&self, name: &str) -> bool {
-        // With no groups anywhere the allow-list is the rule (ACC-07).
+        // Without groups, the allow-list is the only rule (ACC-07).
         self.mode == Mode::AllowList || public(name, &self.listed, self.default) || self.granted.contains(name)
     }
 }
 
-/// Resolves one agent's access. `section` is its `## Tool Access`, `extra_groups` and `profile` come from the world file,
-/// `legacy` is its `## Tools` list. A section makes `legacy` irrelevant; without one, a world with groups cuts the list
-/// down to what groups allow (CONF-02). Unknown groups and words grant nothing.
+/// Resolves the access of one agent. `section` is its `## Tool Access`; `extra_groups` and
+/// `profile` come from the world file; `legacy` is its `## Tools` list. If there is a section,
+/// `legacy` is ignored. Otherwise a world with groups reduces the list to what the groups allow
+/// (CONF-02). Unknown groups and words grant nothing.
 #[must_use]
 pub fn resolve(
     groups: &Groups,
@@ -279,8 +288,9 @@ pub fn resolve(
     let empty = AccessSection::default();
     let section_or_empty = section.unwrap_or(&empty);
     let known = section_or_empty.groups.iter().chain(extra_groups).filter(|group| groups.tools(group).is_some());
-    let own: BTreeSet<String> = known.cloned().collect();
-    let mut granted: BTreeSet<String> = own.iter().filter_map(|group| groups.tools(group)).flatten().cloned().collect();
+    let own_groups: BTreeSet<String> = known.cloned().collect();
+    let mut granted: BTreeSet<String> =
+        own_groups.iter().filter_map(|group| groups.tools(group)).flatten().cloned().collect();
     granted.extend(section_or_empty.overrides.iter().flat_map(|word| groups.extra.expand(word)));
     let list = match (section, legacy) {
         (None, Some(words)) => Some(words.iter().flat_map(|word| groups.extra.expand(word)).collect()),
@@ -292,7 +302,8 @@ pub fn resolve(
         (Some(_), true) => Mode::AllowListWithinPrivileges,
     };
     let named = section_or_empty.profile.as_deref().map(|name| {
-        // An unknown profile was reported when it was read; the narrowest one is the safe meaning of it here.
+        // An unknown profile was reported when the file was read. The narrowest profile is the safe
+        // choice.
         Profile::named(&name.to_ascii_lowercase()).unwrap_or(Profile::Minimal)
     });
     ToolAccess {
@@ -301,7 +312,7 @@ pub fn resolve(
         strict_channel: groups.strict_channel,
         listed: Arc::clone(&groups.listed),
         granted,
-        groups: own,
+        groups: own_groups,
         denied: section_or_empty.denied.iter().flat_map(|word| groups.extra.expand(word)).collect(),
         profiles: named.into_iter().chain(profile).filter(|profile| *profile != Profile::Full).collect(),
         list,
@@ -309,7 +320,8 @@ pub fn resolve(
     }
 }
 
-/// `access` cut down to `allowed` (canonical names, aliases or patterns). Always-on tools stay; nothing is added (BI-22).
+/// Reduces `access` to `allowed` (canonical names, aliases or patterns). Always-on tools stay; no
+/// tool is added (BI-22).
 #[must_use]
 pub fn narrow(access: &ToolAccess, allowed: &BTreeSet<String>) -> ToolAccess {
     let mut wanted: BTreeSet<String> = BTreeSet::new();

@@ -37,10 +37,10 @@ fn section(groups: &[&str], overrides: &[&str]) -> AccessSection {
 
 // covers: ACC-01, ACC-02, ACC-03, ACC-04, ACC-05
 #[test]
-fn public_privileged_override_and_always_on() {
+fn groups_overrides_and_denials_decide_and_always_on_tools_stay() {
     let groups = seed_groups();
-    let mut of = section(&["communicator"], &["workspace.write"]);
-    let access = resolve(&groups, Some(&of), &BTreeSet::new(), None, None);
+    let mut section_of = section(&["communicator"], &["workspace.write"]);
+    let access = resolve(&groups, Some(&section_of), &BTreeSet::new(), None, None);
     assert!(access.can_access("workspace.read") && access.is_public("workspace.read"));
     assert!(access.can_access("channel.send") && !access.is_public("channel.send"));
     assert!(access.can_access("file_write"), "an override grants under every name of the tool");
@@ -57,8 +57,8 @@ fn public_privileged_override_and_always_on() {
             "workspace.write"
         ]
     );
-    of.denied = set(&["channel", "syscall.skill.*", "read"]);
-    let access = resolve(&groups, Some(&of), &BTreeSet::new(), None, None);
+    section_of.denied = set(&["channel", "syscall.skill.*", "read"]);
+    let access = resolve(&groups, Some(&section_of), &BTreeSet::new(), None, None);
     assert!(!access.can_access("channel.send") && !access.can_access("workspace.read"));
     assert!(access.can_access("syscall.skill.list") && access.can_access("unload_skill"));
     assert_eq!(access.mode(), Mode::Privileges);
@@ -66,7 +66,7 @@ fn public_privileged_override_and_always_on() {
 
 // covers: ACC-07, CONF-02
 #[test]
-fn legacy_lists() {
+fn a_legacy_list_is_reduced_by_groups_and_replaced_by_a_section() {
     let list = ["bash".to_owned(), "workspace.read".to_owned(), "channel".to_owned()];
     let legacy = resolve(&groups(&[]), None, &BTreeSet::new(), Some(&list), None);
     assert_eq!(legacy.mode(), Mode::AllowList);
@@ -86,8 +86,8 @@ fn legacy_lists() {
     assert_eq!(mixed.mode(), Mode::AllowListWithinPrivileges);
     assert!(mixed.can_access("workspace.read") && !mixed.can_access("tool.cli") && !mixed.can_access("workspace.list"));
 
-    let of = section(&[], &[]);
-    let sectioned = resolve(&groups(&[]), Some(&of), &BTreeSet::new(), Some(&list), None);
+    let section_of = section(&[], &[]);
+    let sectioned = resolve(&groups(&[]), Some(&section_of), &BTreeSet::new(), Some(&list), None);
     assert_eq!(sectioned.mode(), Mode::Privileges);
     assert!(sectioned.can_access("workspace.list"));
 }
@@ -111,7 +111,7 @@ fn the_default_may_be_privileged() {
 
 // covers: ACC-08, CONF-03
 #[test]
-fn a_channel_context_brings_its_two_tools() {
+fn an_outside_conversation_adds_its_two_tools() {
     let access = resolve(&seed_groups(), None, &BTreeSet::new(), None, None);
     assert!(!access.can_access("syscall.channel.send"));
     assert!(access.can_access_with_channel("syscall.channel.send") && !access.can_access_with_channel("channel.send"));
@@ -146,7 +146,7 @@ fn toolbox_tools_by_full_and_short_name() {
 
 // covers: TASK-05
 #[test]
-fn the_owner_exception_passes_every_filter_or_is_none() {
+fn the_exception_for_task_owners_passes_every_filter() {
     let world = crate::fixture::World::new();
     world.with("tasks: { owner_may_update: false }\n", "");
     let mut plan = world.plan();
@@ -188,7 +188,10 @@ fn the_owner_exception_passes_every_filter_or_is_none() {
         let section = legacy.is_none().then_some(&section);
         let wide = resolve(&plan.groups, section, &BTreeSet::new(), legacy.as_deref(), profile);
         let access = only.map_or_else(|| wide.clone(), |only| narrow(&wide, &set(&[only])));
-        assert!(!access.can_access("syscall.task.update"), "{what}: a group has it, and nobody here is in it");
+        assert!(
+            !access.can_access("syscall.task.update"),
+            "{what}: a group lists it, and the agent is not in the group"
+        );
         assert_eq!(plan.grants(&access, "syscall.task.update", false), granted, "{what}");
         assert_eq!(plan.grants(&access, "syscall.task.update", true), granted, "{what}");
     }
@@ -232,7 +235,7 @@ prop_compose! {
 proptest! {
     // covers: CONF-01
     #[test]
-    fn an_alias_never_differs_from_its_tool(
+    fn an_alias_has_the_same_access_as_its_tool(
         groups in world(), section in prop::option::of(any_section()), list in prop::option::of(words()),
     ) {
         let access = resolve(&groups, section.as_ref(), &BTreeSet::new(), list.as_deref(), None);
@@ -260,7 +263,7 @@ proptest! {
     }
 
     #[test]
-    fn joining_a_group_never_takes_away(groups in world(), section in any_section(), more in "[a-d]") {
+    fn joining_a_group_removes_no_tool(groups in world(), section in any_section(), more in "[a-d]") {
         let before = resolve(&groups, Some(&section), &BTreeSet::new(), None, None);
         let after = resolve(&groups, Some(&section), &BTreeSet::from([more]), None, None);
         for name in before.catalogue() {
@@ -292,7 +295,7 @@ proptest! {
 
     // covers: ACC-04, ACC-07
     #[test]
-    fn legacy_mode_is_the_list_and_what_is_always_on(list in words(), closed: bool) {
+    fn legacy_mode_allows_the_list_and_always_on_tools(list in words(), closed: bool) {
         let default = if closed { AccessDefault::Privileged } else { AccessDefault::Public };
         let groups = Groups::new(&BTreeMap::new(), default, false, ExtraTools::default());
         let access = resolve(&groups, None, &BTreeSet::new(), Some(&list), None);
@@ -303,7 +306,7 @@ proptest! {
     }
 
     #[test]
-    fn no_name_makes_it_panic(groups in world(), section in any_section(), name in ".{0,40}") {
+    fn no_name_causes_a_panic(groups in world(), section in any_section(), name in ".{0,40}") {
         let access = resolve(&groups, Some(&section), &BTreeSet::new(), None, None);
         let _ = (access.can_access(&name), access.can_access_with_channel(&name), access.can_access_of_skill(&name));
     }

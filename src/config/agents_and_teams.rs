@@ -1,6 +1,7 @@
-//! The agents and teams of a world, their budgets and its job: entries of the world file with every reference resolved.
+//! Resolves the agents, teams, budgets and job of the world file: checks that everything they refer
+//! to exists.
 //!
-//! Must never: let two entries claim one thing.
+//! Must never: accept two entries for the same id, team, budget or write rule.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -23,13 +24,13 @@ use crate::world_file::agents::AgentEntry;
 use crate::world_file::budgets::BudgetEntry;
 use crate::world_file::{JobEntry, WorldFile};
 
-/// What [`members`] gives.
+/// The result of [`agents_and_teams`].
 pub struct AgentsAndTeams {
-    /// In the order of the file.
+    /// Agents, in the order of the file.
     pub agents: Vec<AgentPlan>,
-    /// In the order of the file.
+    /// Teams, in the order of the file.
     pub teams: Vec<TeamPlan>,
-    /// Limits of every scope that has one.
+    /// The budget limits of every scope that has one.
     pub budgets: Vec<(Scope, BudgetLimits)>,
 }
 
@@ -59,11 +60,12 @@ pub fn agents_and_teams(
         .agents
         .iter()
         .filter_map(|entry| {
-            // Read before the archetype is looked up: what is wrong with the one hides nothing of the other.
+            // Checked before the archetype is looked up, so that an unknown archetype does not hide
+            // these problems.
             let extra = own_groups(entry, groups);
             let write_acl = write_acl(world, entry);
-            if let Some(doubt) = above_world(&entry.limits, &world.limits) {
-                entry.field.warn(doubt, "raise `limits`, or leave it out here");
+            if let Some(message) = above_world(&entry.limits, &world.limits) {
+                entry.field.warn(message, "raise `limits`, or leave it out here");
             }
             let (field, name) = entry.archetype.as_ref()?;
             let Some(archetype) = archetypes.get(*name) else {
@@ -84,7 +86,7 @@ pub fn agents_and_teams(
                 let field = entry.model.provider.as_ref().unwrap_or(&entry.field);
                 field.error(problem, "write `model` under `overrides` too");
             }
-            // Those of the archetype are told where they stand.
+            // Problems of the archetype's fallback models are reported in its own file.
             if !entry.model.choice.fallback_models.is_empty() {
                 for (at, message, hint) in fallback_problems(&model, llm, &world.llm.unread) {
                     entry.model.fallbacks.get(at).unwrap_or(&entry.field).error(message, hint);
@@ -118,7 +120,7 @@ fn no_agent(field: &Field<'_>, id: &AgentId, known: &BTreeSet<&AgentId>) {
     field.error(format!("there is no agent `{id}`"), hint);
 }
 
-/// The groups that an agent names for itself; a name that is none is reported.
+/// The groups that the agent's entry names. Unknown groups are reported.
 fn own_groups(entry: &AgentEntry<'_>, groups: &Groups) -> BTreeSet<String> {
     let mut own = BTreeSet::new();
     for (field, group) in &entry.groups {
@@ -162,7 +164,7 @@ fn write_acl(world: &WorldFile<'_>, entry: &AgentEntry<'_>) -> WriteAcl {
     }
 }
 
-/// The teams with their members in start order, and the team of each agent that is in one.
+/// The teams with their members in start order, and the team of each member.
 fn teams(world: &WorldFile<'_>, known: &BTreeSet<&AgentId>) -> (Vec<TeamPlan>, BTreeMap<AgentId, String>) {
     let mut membership: BTreeMap<AgentId, String> = BTreeMap::new();
     let mut plans: Vec<TeamPlan> = Vec::new();
@@ -205,8 +207,8 @@ fn teams(world: &WorldFile<'_>, known: &BTreeSet<&AgentId>) -> (Vec<TeamPlan>, B
     (plans, membership)
 }
 
-/// Limits of every scope that has one: in all, and for one day. What the world file says of an agent's day goes before its
-/// archetype's `daily_cost_usd`.
+/// The limits of every scope that has one, in total and per day. An agent's daily limit in the
+/// world file takes precedence over its archetype's `daily_cost_usd`.
 fn budgets(
     world: &WorldFile<'_>,
     known: &BTreeSet<&AgentId>,
@@ -251,7 +253,7 @@ fn budgets(
     limits.into_iter().collect()
 }
 
-/// Checks the main job.
+/// Checks the main job: its input directory, lead, brief and result path.
 pub fn job(entry: &JobEntry<'_>, known: &BTreeSet<&AgentId>, dir: &Path) -> Option<JobPlan> {
     let (field, input) = &entry.input;
     let found = is_plain_relative(input).then(|| directory_within(&dir.join(input), dir)).flatten();
@@ -269,7 +271,7 @@ pub fn job(entry: &JobEntry<'_>, known: &BTreeSet<&AgentId>, dir: &Path) -> Opti
     let (field, brief) = &entry.brief;
     for name in placeholders(brief).filter(|name| !PLACEHOLDERS.contains(name)) {
         let hint = did_you_mean(name, PLACEHOLDERS.iter().copied(), "take it out");
-        field.error(format!("nothing is filled in for `{{{name}}}`"), hint);
+        field.error(format!("there is no placeholder `{{{name}}}`"), hint);
     }
     let (field, result) = &entry.result;
     let result = match WorkspacePath::parse(result, false) {
@@ -285,7 +287,7 @@ pub fn job(entry: &JobEntry<'_>, known: &BTreeSet<&AgentId>, dir: &Path) -> Opti
 
 const PLACEHOLDERS: [&str; 3] = ["files", "input", "job_id"];
 
-/// The names that stand in braces by themselves.
+/// The names in braces, such as `input` in `{input}`.
 fn placeholders(text: &str) -> impl Iterator<Item = &str> {
     text.split('{').skip(1).filter_map(|rest| {
         let name = rest.split_once('}')?.0;
@@ -294,8 +296,8 @@ fn placeholders(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Says which bounds of one agent have no effect because the world's are lower. A model's window is no such wish: it says
-/// how much fits, not how much to take.
+/// Describes the limits of an agent that have no effect because the world's limits are lower.
+/// `context_bytes` is not compared: it states the model's window, not a wish.
 pub(crate) fn above_world(own: &AgentLimits, world: &Limits) -> Option<String> {
     let pairs = [
         ("turn_rounds_max", own.turn_rounds_max, world.turn_rounds_max),

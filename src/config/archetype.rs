@@ -1,7 +1,7 @@
-//! The files of an archetype (ARCH-01), under their own names or the older ones (CONF-19), and an `agent.md` from the
-//! days when it was configuration (CONF-20).
+//! Reads the files of an archetype (ARCH-01), under their current or older names (CONF-19). Also
+//! reads an old `agent.md` that contains configuration sections (CONF-20).
 //!
-//! Must never: let a machine section reach a prompt.
+//! Must never: let a configuration section reach a prompt.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -18,43 +18,45 @@ use crate::plan::{Archetype, Origin};
 use crate::reader::{self, Field, is_name};
 use crate::report::{FileReport, Report};
 
-/// Most archetypes of a world.
+/// The largest number of archetypes in a world.
 pub const ARCHETYPES_MAX: usize = 200;
 
-/// What to do about an archetype that there is not.
+/// The hint for a missing archetype.
 const MAKE_ONE: &str = "make archetype/<name>/ with soul.md and goal.md";
 
-/// Sections that no prose has: one of them makes an `agent.md` without a `config.md` beside it configuration.
-const MACHINE: [&str; 4] = ["limits", "llm", "tool access", "toolbox"];
+/// Headings that occur only in configuration. If an `agent.md` has one of them and there is no
+/// `config.md`, its configuration sections are read.
+const CONFIGURATION: [&str; 4] = ["limits", "llm", "tool access", "toolbox"];
 
-/// Files that mean something themselves, so that none of them can be meant to be another one.
+/// File names with a meaning of their own. Such a file is never taken for a misspelt name of
+/// another.
 const OWN: [&str; 9] =
     ["soul.md", "goal.md", "user.md", "agent.md", "config.md", "HEARTBEAT.md", OLDER[0].1, OLDER[1].1, OLDER[2].1];
 
-/// An archetype, and where what must still be checked stands.
+/// An archetype, with the lines that later checks report.
 pub struct Loaded {
-    /// The archetype.
+    /// The archetype as read.
     pub archetype: Arc<Archetype>,
-    /// The file that its configuration came from.
+    /// The file with its configuration.
     pub config_path: std::path::PathBuf,
-    /// The lines of that file.
+    /// The lines of settings in that file.
     pub lines: Lines,
 }
 
 impl Loaded {
-    /// A place in the file that its configuration came from.
+    /// A position in the configuration file, for a problem.
     pub fn origin(&self, line: usize, field: &str) -> Origin {
         Origin { file: self.config_path.clone(), line, field: field.to_owned() }
     }
 }
 
-/// Reads every directory under `dir/archetype`. `shown` is the same directory as it is named in messages.
+/// Reads every directory under `dir/archetype`. `shown` is `dir` as messages name it.
 pub fn load_all(dir: &Path, shown: &Path, known: &Known<'_>, report: &Report) -> BTreeMap<String, Loaded> {
     let (real, shown) = (dir.join(ARCHETYPES), shown.join(ARCHETYPES));
     let file = report.file(&shown);
     if !real.is_dir() {
         let hint = match near_names::meant_directory(dir, ARCHETYPES) {
-            Some(near) => format!("did you mean `{near}` to be it? Rename it"),
+            Some(near) => format!("did you mean `{near}`? Rename it"),
             None => MAKE_ONE.to_owned(),
         };
         file.error(first_line(&real), "", "the world has no directory `archetype`", hint);
@@ -71,35 +73,36 @@ pub fn load_all(dir: &Path, shown: &Path, known: &Known<'_>, report: &Report) ->
         let file = report.file(&shown);
         if !is_name(&name) {
             let hint = "use 1 to 64 letters, digits, `.`, `_` and `-`";
-            file.error(0, "", "an archetype cannot be called that", hint);
+            file.error(0, "", "an archetype cannot have this name", hint);
             continue;
         }
         if found.len() == ARCHETYPES_MAX {
             let message = format!("the world has more than {ARCHETYPES_MAX} archetypes");
-            file.error(0, "", message, "move those that nobody needs out of this directory");
+            file.error(0, "", message, "move unused ones out of this directory");
             break;
         }
-        let place = Place { dir: real.join(&name), shown, root: dir, report };
-        found.insert(name.clone(), place.load(name, known));
+        let directory = Directory { dir: real.join(&name), shown, root: dir, report };
+        found.insert(name.clone(), directory.load(name, known));
     }
     found
 }
 
-/// Reports that there is no archetype of the name in `field`. If there is none at all, that was told.
+/// Reports that `field` names an unknown archetype. If the world has no archetypes, that was
+/// already reported.
 pub fn no_such(field: &Field<'_>, archetypes: &BTreeMap<String, Arc<Archetype>>) {
     if !archetypes.is_empty() {
         reader::no_such(field, "archetype", archetypes.keys().map(String::as_str), MAKE_ONE);
     }
 }
 
-struct Place<'a> {
+struct Directory<'a> {
     dir: std::path::PathBuf,
     shown: std::path::PathBuf,
     root: &'a Path,
     report: &'a Report,
 }
 
-impl Place<'_> {
+impl Directory<'_> {
     fn load(&self, name: String, known: &Known<'_>) -> Loaded {
         let names = names_in(&self.dir, &self.report.file(&self.shown));
         let missing = std::cell::RefCell::new(BTreeSet::new());
@@ -110,7 +113,7 @@ impl Place<'_> {
                     let near = nearest(file, names.iter().map(String::as_str).filter(|name| !OWN.contains(name)));
                     let hint = near.map_or_else(
                         || "write the file; a sentence is enough".to_owned(),
-                        |near| format!("did you mean `{near}` to be it? Rename it"),
+                        |near| format!("did you mean `{near}`? Rename it"),
                     );
                     missing.borrow_mut().extend(near.map(str::to_owned));
                     self.at(file).error(0, "", "the file is missing", hint);
@@ -126,14 +129,15 @@ impl Place<'_> {
         let goal = need("goal.md");
         let misnamed =
             if names.contains("config.md") { None } else { near_names::meant_file("config.md", &OWN, &names) };
-        let told = |name: &String| missing.borrow().contains(name) || misnamed == Some(name);
-        let others = names.iter().filter(|name| !told(name)).map(String::as_str);
+        let reported = |name: &String| missing.borrow().contains(name) || misnamed == Some(name);
+        let others = names.iter().filter(|name| !reported(name)).map(String::as_str);
         let kinds = Wanted::Archetype { dir: &self.dir };
         near_names::report(others, &OWN, kinds, &|name| self.at(name));
         let user = self.text("user.md", &names).unwrap_or_default();
         let [mut agent, more] = self.parts("agent.md", &names);
         let mut config_file = "config.md";
-        // What it says is looked at as what it was meant to be: without it, much else would seem wrong.
+        // Read the misnamed file as `config.md`: otherwise many follow-up problems would be
+        // reported.
         if let Some(name) = misnamed {
             near_names::report_as_error(name, "config.md", &self.at(name));
             config_file = name;
@@ -169,12 +173,12 @@ impl Place<'_> {
         self.report.file(self.shown.join(file))
     }
 
-    /// The text of `file` and of its older form, joined; nothing if neither is there.
+    /// The texts of `file` and of its older name, joined; `None` if neither exists.
     fn text(&self, file: &str, names: &BTreeSet<String>) -> Option<String> {
         join(self.parts(file, names))
     }
 
-    /// The text of `file` and of its older form, as far as they are there.
+    /// The texts of `file` and of its older name, each if it exists.
     fn parts(&self, file: &str, names: &BTreeSet<String>) -> [Option<String>; 2] {
         let older = OLDER.iter().find(|(new, _)| *new == file).map(|(_, old)| *old);
         [Some(file), older].map(|name| {
@@ -183,14 +187,14 @@ impl Place<'_> {
         })
     }
 
-    /// The text of a file that is there.
+    /// The text of a file that exists.
     fn read(&self, name: &str) -> String {
         let text = read_text(&self.dir.join(name), self.root, MARKDOWN_MAX, &self.at(name));
         text.unwrap_or_else(unread)
     }
 }
 
-/// Whether a file's name says that it is in another language than `config.md`.
+/// Whether the file's extension does not rule out markdown.
 fn is_markdown(name: &str) -> bool {
     let ending = name.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase());
     !matches!(ending.as_deref(), Some("yaml" | "yml"))
@@ -201,21 +205,22 @@ fn join(parts: [Option<String>; 2]) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join("\n\n"))
 }
 
-/// Stands for a file whose trouble has been reported: it is there, so it is not missing, and not empty either.
+/// The text of a file that could not be read. The problem was reported, so the file must count
+/// neither as missing nor as empty.
 fn unread() -> String {
     "(unread)".to_owned()
 }
 
-/// Splits an `agent.md` into prose and machine sections, if it has any that only configuration has. What stands before
-/// them is prose.
+/// Splits an `agent.md` into prose and configuration sections, if it has a section that occurs only
+/// in configuration. Text before the first section is prose.
 fn split_legacy(text: &str) -> Option<(String, Parsed)> {
     let Parsed { before_raw, sections, unclosed, .. } = markdown::sections(text);
-    if !sections.iter().any(|section| MACHINE.contains(&section.key.as_str())) {
+    if !sections.iter().any(|section| CONFIGURATION.contains(&section.key.as_str())) {
         return None;
     }
     let is_machine = |section: &Section| {
         let key = section.key.as_str();
-        MACHINE.contains(&key) || (SECTIONS.contains(&key) && section.is_structured())
+        CONFIGURATION.contains(&key) || (SECTIONS.contains(&key) && section.is_structured())
     };
     let (machine, prose): (Vec<Section>, Vec<Section>) = sections.into_iter().partition(is_machine);
     let mut kept = before_raw;

@@ -1,5 +1,5 @@
-//! What the sections of a `config.md` mean (ARCH-02..07, ACC-04, ACC-07): the shape comes from `markdown`, the values go
-//! through the same typed readers as the world file.
+//! Interprets the sections of a `config.md` (ARCH-02..07, ACC-04, ACC-07). `markdown` parses the
+//! file; values go through the same typed readers as the world file.
 //!
 //! Must never: ignore a line of a section that it knows.
 
@@ -21,7 +21,7 @@ use crate::world_file::llm::read_model;
 use crate::world_file::{budgets, channels};
 use crate::yaml::{Key, Node, Value};
 
-/// Keys that people know from the world file, and what holds in a `config.md`.
+/// World-file keys that people write into a `config.md`, with the hint for each.
 const ELSEWHERE: [(&str, &str); 4] = [
     ("usd_per_day", "write `daily_cost_usd` under `## Limits`"),
     ("tokens_per_day", "write it into the world file: `budgets: { agent: { <id>: { tokens_per_day: … } } }`"),
@@ -29,54 +29,55 @@ const ELSEWHERE: [(&str, &str); 4] = [
     ("usd", "write it into the world file: `budgets: { agent: { <id>: { usd: … } } }`"),
 ];
 
-/// The sections that hold nothing but `key: value`.
-const OF_PAIRS: [&str; 5] = ["llm", "limits", "heartbeat", "channels", "prompt"];
+/// Sections that contain only `key: value` lines.
+const PAIR_SECTIONS: [&str; 5] = ["llm", "limits", "heartbeat", "channels", "prompt"];
 
-/// What a `config.md` may refer to.
+/// The names that a `config.md` may refer to.
 pub struct Known<'a> {
-    /// Group names with the tools in them.
+    /// Privilege groups of the world.
     pub groups: BTreeSet<&'a str>,
     /// Tools of toolboxes and skills.
     pub extra: &'a ExtraTools,
     /// Toolboxes that the world lists, by source.
     pub toolboxes: &'a BTreeMap<String, Toolbox>,
-    /// Skills.
+    /// Skills of the world.
     pub skills: &'a BTreeSet<String>,
-    /// Whether that is all there is: if the world file cannot be read, what it would define is not asked for.
+    /// Whether the lists are complete. If the world file cannot be read they are not, and unknown
+    /// names are not reported.
     pub whole: bool,
 }
 
-/// An archetype's configuration, and where what must still be checked stands.
+/// An archetype's configuration, with the lines that later checks report.
 #[derive(Debug, Default)]
 pub struct Read {
-    /// The configuration.
+    /// The configuration as read.
     pub config: ArchetypeConfig,
-    /// The lines of what must still be checked.
+    /// The lines of settings that are checked later.
     pub lines: Lines,
 }
 
-/// Where what must still be checked stands; a line is 0 if there is no such thing.
+/// Lines of settings that are checked later. 0 means that the setting is absent.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Lines {
-    /// `## LLM`.
+    /// The line of the heading `## LLM`.
     pub llm: usize,
-    /// `provider`.
+    /// The line of `provider`.
     pub provider: usize,
-    /// `model`.
+    /// The line of `model`.
     pub model: usize,
-    /// `fallback_models`.
+    /// The line of `fallback_models`.
     pub fallbacks: usize,
-    /// `temperature`.
+    /// The line of `temperature`.
     pub temperature: usize,
-    /// `max_tokens`.
+    /// The line of `max_tokens`.
     pub max_tokens: usize,
-    /// `thinking`.
+    /// The line of `thinking`.
     pub thinking: usize,
-    /// `## Limits`.
+    /// The line of the heading `## Limits`.
     pub limits: usize,
 }
 
-/// Reads one `config.md`: its sections, and what stands outside of them where nothing would read it.
+/// Reads one `config.md`. Also reports text outside its sections, which nothing would read.
 pub fn read(parsed: &Parsed, known: &Known<'_>, file: &FileReport<'_>) -> Read {
     headings::before(&parsed.before, file);
     headings::unclosed(parsed.unclosed, file);
@@ -91,16 +92,16 @@ fn read_sections(sections: &[Section], known: &Known<'_>, file: &FileReport<'_>)
         if let Some(first) = seen.insert(&section.key, section.line)
             && section.key != "toolbox"
         {
-            let message = format!("the section `## {}` stands here a second time", clip(&section.heading, 60));
+            let message = format!("the section `## {}` is repeated", clip(&section.heading, 60));
             file.error(section.line, "", message, format!("it is already on line {first}; keep one"));
-            // What is wrong in it is told all the same; what it says counts for nothing.
+            // Problems in the repeated section are reported, but its values are ignored.
             if SECTIONS.contains(&section.key.as_str()) {
                 one_section(section, known, file, &mut Read::default(), &mut BTreeSet::new());
             }
             continue;
         }
         one_section(section, known, file, &mut read, &mut toolbox_tools);
-        // So it is with keys.
+        // The same holds for repeated keys.
         for again in repeated(section) {
             one_section(&again, known, file, &mut Read::default(), &mut BTreeSet::new());
         }
@@ -112,17 +113,17 @@ fn read_sections(sections: &[Section], known: &Known<'_>, file: &FileReport<'_>)
         file.warn(*line, "Tools", message, "move its tools there, or remove the section");
     }
     if let Some(list) = &mut read.config.legacy_tools {
-        // The old list says which built-ins there are; toolboxes were always declared beside it.
+        // The old list selects built-in tools only. Toolbox tools were always declared separately.
         list.extend(toolbox_tools);
     }
     read
 }
 
-/// What a section of pairs says under keys that were there before, as sections without such keys.
+/// The repeated keys of a `key: value` section, as sections without repetitions.
 fn repeated(section: &Section) -> Vec<Section> {
     let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
     let mut found: Vec<Section> = Vec::new();
-    if !OF_PAIRS.contains(&section.key.as_str()) {
+    if !PAIR_SECTIONS.contains(&section.key.as_str()) {
         return found;
     }
     for item in &section.items {
@@ -138,7 +139,7 @@ fn repeated(section: &Section) -> Vec<Section> {
     found
 }
 
-/// Reads one section into `read`, and the full names of its toolbox's tools into `toolbox_tools`.
+/// Reads one section into `read`. Adds the full names of its toolbox tools to `toolbox_tools`.
 fn one_section(
     section: &Section,
     known: &Known<'_>,
@@ -186,14 +187,14 @@ fn one_section(
     }
 }
 
-/// Reads a section of nothing but `key: value` lines. Values under keys in `lists` are split at commas.
+/// Reads a section of `key: value` lines. Values of the keys in `lists` are split at commas.
 fn pairs(section: &Section, lists: &[&str], file: &FileReport<'_>, read: impl FnOnce(&Map<'_>)) {
     let mut found: Vec<(Key, Node)> = Vec::new();
     for item in &section.items {
         match &item.kind {
             ItemKind::Pair(key, value) => {
                 if let Some((first, _)) = found.iter().find(|(found, _)| found.text == *key) {
-                    let message = format!("the key `{key}` stands here a second time");
+                    let message = format!("the key `{key}` is repeated");
                     file.error(
                         item.line,
                         &section.heading,
@@ -220,7 +221,7 @@ fn pairs(section: &Section, lists: &[&str], file: &FileReport<'_>, read: impl Fn
             Node { line: section.line, value: Value::Map(found) },
         )]),
     };
-    // The heading becomes the first part of every path, so that a problem says `LLM.provider`.
+    // Make the heading the first part of every path, so that a problem names `LLM.provider`.
     if let Some(map) = Field::root(&node, file).entries().into_iter().next().and_then(|(_, field)| field.map()) {
         read(&map);
         map.finish(if section.key == "limits" { &ELSEWHERE } else { &[] });
@@ -250,7 +251,7 @@ fn stray(section: &Section, line: usize, text: &str, file: &FileReport<'_>) {
 }
 
 fn tool_access(section: &Section, known: &Known<'_>, file: &FileReport<'_>) -> AccessSection {
-    let (mut counts, mut passed_over) = (AccessSection::default(), AccessSection::default());
+    let (mut counts, mut ignored) = (AccessSection::default(), AccessSection::default());
     let mut seen = BTreeSet::new();
     let path = |key: &str| format!("{}.{key}", section.heading);
     for item in &section.items {
@@ -267,12 +268,12 @@ fn tool_access(section: &Section, known: &Known<'_>, file: &FileReport<'_>) -> A
         };
         let first = seen.insert(key);
         if !first {
-            let message = format!("the key `{key}` stands here a second time");
+            let message = format!("the key `{key}` is repeated");
             let hint = if key == "profile" { "keep one" } else { "write all of it behind one, with commas between" };
             file.error(item.line, &path(key), message, hint);
         }
-        // What is wrong with one that stands there again is told; what it says counts for nothing.
-        let access = if first { &mut counts } else { &mut passed_over };
+        // Problems in a repeated key are reported, but its value is ignored.
+        let access = if first { &mut counts } else { &mut ignored };
         match key {
             "privilege_groups" => {
                 for group in comma_list(value) {
@@ -313,7 +314,7 @@ fn tool_access(section: &Section, known: &Known<'_>, file: &FileReport<'_>) -> A
     counts
 }
 
-/// The tools that `word` stands for; none, and an error, if it stands for nothing.
+/// The tools that `word` stands for. Reports an error if there are none.
 pub fn tool(word: &str, line: usize, path: &str, known: &Known<'_>, file: &FileReport<'_>) -> BTreeSet<String> {
     if word.is_empty() {
         file.error(line, path, "an item of this list is empty", "name a tool, or take the `-` out");

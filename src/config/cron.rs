@@ -1,6 +1,6 @@
-//! What a cron job names of its world: models and webhooks (SCHED-05, SCHED-08).
+//! Checks the models and webhooks that a cron job names (SCHED-05, SCHED-08).
 //!
-//! Must never: let a job think with a model that the world's files do not name.
+//! Must never: let a job use a model that the world's files do not name.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,14 +13,15 @@ use serde_json::json;
 use crate::models::SCRIPTED_MODEL;
 use crate::plan::Plan;
 
-/// Names that a hint lists.
+/// The largest number of names in a hint.
 const LISTED: usize = 8;
 
 impl Plan {
-    /// Whether the world has what a cron job names.
+    /// Checks that the world has the model and the webhook that the job names.
     ///
     /// # Errors
-    /// `NotFound` for a model or a webhook that there is not, with the nearest.
+    ///
+    /// `NotFound` for an unknown model or webhook, with the nearest name.
     pub fn check_job(&self, options: &JobOptions) -> Result<(), Refusal> {
         if let Some(model) = &options.model {
             self.model_named(&self.llm.default_provider, model)?;
@@ -39,30 +40,33 @@ impl Plan {
         Ok(())
     }
 
-    /// Whether an agent may have the last words of a job that it sets go where its options say.
+    /// Checks that `agent_id` may deliver the final text of its job where the options say.
     ///
     /// # Errors
-    /// `AccessDenied` for another's thread of a webhook; see [`check_thread`].
+    ///
+    /// `AccessDenied` for a webhook thread of another agent; see [`check_thread`].
     pub fn check_thread(&self, agent_id: &AgentId, options: &JobOptions) -> Result<(), Refusal> {
         let webhook = options.to.split_once('/').map_or(options.to.as_str(), |(webhook, _)| webhook);
         match self.webhooks.get(webhook) {
             Some(webhook) if options.deliver == Deliver::Webhook => check_thread(agent_id, &options.to, &webhook.agent),
-            // One that there is not is refused by `check_job`.
+            // `check_job` refuses an unknown webhook.
             Some(_) | None => Ok(()),
         }
     }
 
-    /// The agents that the threads of webhooks go to, by the webhook's name.
+    /// The agent of each webhook, by the webhook's name.
     #[must_use]
     pub fn webhook_agents(&self) -> BTreeMap<String, AgentId> {
         self.webhooks.iter().map(|(name, webhook)| (name.clone(), webhook.agent.clone())).collect()
     }
 
-    /// The provider and the model that `name` means, which is `model` or `provider/model`, for someone who thinks at
-    /// `own_provider`: a model that several providers have is taken there.
+    /// Resolves `name`, which is `model` or `provider/model`, to a provider and a model. If several
+    /// providers have the model, `own_provider` wins.
     ///
     /// # Errors
-    /// `NotFound` for a model that no archetype, agent, fall-back, default or price of this world names.
+    ///
+    /// `NotFound` for a model that no archetype, agent, fallback, default or price of this world
+    /// names.
     pub fn model_named(&self, own_provider: &str, name: &str) -> Result<(String, String), Refusal> {
         let known = self.models();
         let found = match name.split_once('/') {
@@ -119,7 +123,7 @@ mod tests {
 
     // covers: SCHED-08
     #[test]
-    fn a_job_thinks_with_a_model_that_the_world_names() {
+    fn a_job_may_use_only_models_that_the_world_names() {
         let plan = World::new().plan();
         let own = plan.llm.default_provider.clone();
         let default = plan.llm.default_model.clone();
@@ -131,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_job_tells_a_webhook_that_the_world_has() {
+    fn a_job_for_an_unknown_webhook_is_refused() {
         let plan = World::new().plan();
         let to = |to: &str| JobOptions { deliver: Deliver::Webhook, to: to.into(), ..JobOptions::default() };
         let refusal = plan.check_job(&to("nowhere/x")).unwrap_err();

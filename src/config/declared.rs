@@ -1,6 +1,6 @@
-//! Chat channels and cron jobs of the world file, with every reference checked.
+//! Reads the chat channels and cron jobs of the world file and checks what they refer to.
 //!
-//! Must never: judge anything by the time at which the file is read.
+//! Must never: let the result depend on the current time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,12 +17,12 @@ use crate::reader::{Field, no_such};
 use crate::world_file::WorldFile;
 use crate::world_file::cron::CronEntry;
 
-/// Members from which on an ungated channel is advised against (CHAT-10).
-const CROWD: usize = 3;
-/// An instant from which the gap between the slots of a rule is reckoned; any would do.
-const SOME_DAY: Timestamp = Timestamp(1_767_225_600_000);
+/// The number of members from which an ungated channel gets a warning (CHAT-10).
+const CROWDED_MEMBERS: usize = 3;
+/// A fixed instant for computing the gap between slots. Any instant would do.
+const REFERENCE_INSTANT: Timestamp = Timestamp(1_767_225_600_000);
 
-/// What the world file declares, for a plan of which all else is made.
+/// The declared channels and jobs. `plan` must be complete except for them.
 pub fn declared(world: &WorldFile<'_>, plan: &Plan) -> Declared {
     let ids: BTreeSet<&AgentId> = world.agents.iter().map(|agent| &agent.agent_id).collect();
     let channels = channels(world, &ids);
@@ -31,7 +31,7 @@ pub fn declared(world: &WorldFile<'_>, plan: &Plan) -> Declared {
 }
 
 fn channels(world: &WorldFile<'_>, ids: &BTreeSet<&AgentId>) -> Vec<DeclaredChannel> {
-    let most = (world.limits.chat_members_max as usize, world.limits.chat_channels_max as usize);
+    let (members_max, channels_max) = (world.limits.chat_members_max as usize, world.limits.chat_channels_max as usize);
     let mut found = BTreeMap::new();
     for entry in &world.chat_channels {
         let mut members = BTreeSet::new();
@@ -44,11 +44,11 @@ fn channels(world: &WorldFile<'_>, ids: &BTreeSet<&AgentId>) -> Vec<DeclaredChan
         if entry.members.is_empty() {
             entry.field.error("the channel would have no members", "name at least one agent: `members: [lead]`");
         }
-        if members.len() > most.0 {
-            let message = format!("it has {} members; limits.chat_members_max is {}", members.len(), most.0);
-            entry.field.error(message, "share them out over several channels, or raise the limit");
+        if members.len() > members_max {
+            let message = format!("it has {} members; limits.chat_members_max is {}", members.len(), members_max);
+            entry.field.error(message, "split them over several channels, or raise the limit");
         }
-        if !entry.gated && members.len() >= CROWD && world.chat_wake == ChatWake::All {
+        if !entry.gated && members.len() >= CROWDED_MEMBERS && world.chat_wake == ChatWake::All {
             let message = format!("every post starts a turn of each of its {} members", members.len());
             entry.field.warn(
                 message,
@@ -58,8 +58,8 @@ fn channels(world: &WorldFile<'_>, ids: &BTreeSet<&AgentId>) -> Vec<DeclaredChan
         let channel = entry.channel.clone();
         let declared = DeclaredChannel { channel, members, gated: entry.gated, topic: entry.topic.clone() };
         found.insert(entry.channel.clone(), declared);
-        if found.len() == most.1 + 1 {
-            let message = format!("there are more channels than limits.chat_channels_max, {}", most.1);
+        if found.len() == channels_max + 1 {
+            let message = format!("there are more channels than limits.chat_channels_max, {channels_max}");
             entry.field.error(message, "take some out, or raise the limit");
         }
     }
@@ -90,9 +90,9 @@ fn jobs(
             check_when(field, when, world.limits.cron_gap_seconds);
         }
         if let Some((field, text)) = &entry.message {
-            let most = world.limits.message_bytes as usize / 2;
-            if text.len() > most {
-                let message = format!("the message has {} bytes; at most {most} are taken", text.len());
+            let limit = world.limits.message_bytes as usize / 2;
+            if text.len() > limit {
+                let message = format!("the message has {} bytes; at most {limit} are taken", text.len());
                 field.error(message, "write the long part to a file and name its path");
             }
         }
@@ -122,17 +122,18 @@ fn jobs(
     found
 }
 
-/// A rule that can be followed. Whether an instant has passed is not the file's to say.
+/// Checks that the rule can be computed. A one-time instant is not checked: that would depend on
+/// the current time.
 fn check_when(field: &Field<'_>, when: &When, gap_seconds: u32) {
     if matches!(when, When::At { .. }) {
         return;
     }
-    if let Err(refusal) = first_slot(when, SOME_DAY, gap_seconds) {
+    if let Err(refusal) = first_slot(when, REFERENCE_INSTANT, gap_seconds) {
         field.refused(refusal, "write five fields, such as '0 7 * * 1-5'");
     }
 }
 
-/// How a job runs, with a model, a webhook and a channel that the world has.
+/// The job's options, after checking its model, webhook and channel.
 fn options(
     entry: &CronEntry<'_>,
     plan: &Plan,
@@ -140,23 +141,23 @@ fn options(
     name: &str,
     channels: &[DeclaredChannel],
 ) -> Option<ghost_domain::schedule::JobOptions> {
-    let told = |mut refusal: Refusal| {
+    let report = |mut refusal: Refusal| {
         let named = refusal.details.as_ref().and_then(|details| details.get("field")?.as_str());
         let field = named.and_then(|named| entry.fields.get(named)).unwrap_or(&entry.field);
-        // The file gives the time of a turn as a duration.
+        // The world file calls this setting `timeout`, and it is a duration.
         refusal.message = refusal.message.replace("timeout_seconds", "timeout");
         refusal.hint = refusal.hint.map(|hint| hint.replace("timeout_seconds", "timeout"));
-        field.refused(refusal, "see that it goes with the rest of the job");
+        field.refused(refusal, "check that it matches the other settings of the job");
     };
     let options = match entry.spec.clone().options(agent_id, name, &plan.limits) {
         Ok(options) => options,
         Err(refusal) => {
-            told(refusal);
+            report(refusal);
             return None;
         }
     };
     if let Err(refusal) = plan.check_job(&options) {
-        told(refusal);
+        report(refusal);
     }
     let a_channel = options.deliver == Deliver::Announce && options.to != LAST;
     if a_channel

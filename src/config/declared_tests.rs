@@ -24,14 +24,14 @@ fn channels_and_jobs_are_read() {
     assert!(matches!(&morning.when, When::Cron { zone: Some(zone), .. } if zone == "Europe/Berlin"));
     assert_eq!((pulse.options.payload, pulse.options.deliver), (Payload::AgentTurn, Deliver::Announce));
     assert_eq!((pulse.options.to.as_str(), pulse.options.timeout_seconds, pulse.enabled), ("desk", Some(120), false));
-    // Read again, it is the same to the last bit: nothing in it is of the time at which it was read.
+    // The result does not depend on the time of reading.
     assert_eq!(world.plan().declared, plan.declared);
 }
 
 #[test]
 fn every_mistake_has_its_line_and_a_hint() {
     let before = GOOD.lines().count();
-    for (text, line, told) in [
+    for (text, line, expected) in [
         (
             "chat_channels: { desk: { members: [chora, chorra] } }\n",
             1,
@@ -49,9 +49,9 @@ fn every_mistake_has_its_line_and_a_hint() {
         ("crons: []\n", 1, "did you mean `cron`?"),
         ("schedules: []\n", 1, "under `cron`"),
         ("cron:\n  - { agent: chorra, name: a, every: 1h, message: x }\n", 2, "did you mean `chora`?"),
-        ("cron:\n  - { agent: chora, name: a/b, every: 1h, message: x }\n", 2, "holds a `/`"),
-        ("cron:\n  - { agent: chora, name: a, message: x }\n", 2, "does not say when"),
-        ("cron:\n  - { agent: chora, name: a, every: 1h, at: 2030-01-01, message: x }\n", 2, "more than once"),
+        ("cron:\n  - { agent: chora, name: a/b, every: 1h, message: x }\n", 2, "contains a `/`"),
+        ("cron:\n  - { agent: chora, name: a, message: x }\n", 2, "has no schedule"),
+        ("cron:\n  - { agent: chora, name: a, every: 1h, at: 2030-01-01, message: x }\n", 2, "more than one schedule"),
         ("cron:\n  - { agent: chora, name: a, cron: '61 * * * *', message: x }\n", 2, "cron"),
         ("cron:\n  - { agent: chora, name: a, every: 1s, message: x }\n", 2, "cron_gap_seconds"),
         (
@@ -82,12 +82,12 @@ fn every_mistake_has_its_line_and_a_hint() {
     ] {
         let problems = with(text).problems();
         assert!(problems.contains(&format!("world-config.yaml:{}:", before + line)), "{text}{problems}");
-        assert!(problems.contains(told) && problems.contains("hint: "), "{text}{problems}");
+        assert!(problems.contains(expected) && problems.contains("hint: "), "{text}{problems}");
     }
 }
 
 #[test]
-fn what_is_doubtful_is_a_warning() {
+fn questionable_settings_are_warnings() {
     let world = with(
         "cron:\n  - { agent: chora, name: a, every: 1h, message: x, to: dessk }\nchat_channels: { desk: { members: [mux] } }\n",
     );

@@ -1,7 +1,7 @@
-//! What a reload changes: two plans become a list of what is added, changed, dropped and left alone (DESIGN.md
-//! section 3). The world acts on it; people read it first.
+//! Computes what a reload changes: compares two plans and lists what is added, changed, dropped and
+//! unchanged. The world applies the list; operators read it first.
 //!
-//! Must never: call something unchanged whose behaviour would differ.
+//! Must never: report something as unchanged if its behaviour would differ.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -12,51 +12,53 @@ use serde::Serialize;
 
 use crate::plan::{AgentPlan, Plan, ProviderKind};
 
-/// Agents that cannot run any more and are told one by one; a whole archetype's may be without end.
-const UNFIT_SHOWN: usize = 200;
+/// The largest number of agents that are listed as no longer able to run.
+const UNFIT_SHOWN_MAX: usize = 200;
 
-/// The reconciliation of a running world with a new plan.
+/// The difference between a running world and a new plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ReloadPlan {
-    /// Agents that are named now and were not, and that are made.
+    /// Agents that are new in the file and will be created.
     pub added: Vec<AgentId>,
-    /// Agents that are named now and were not, and that are there from earlier.
+    /// Agents that are new in the file but exist already.
     pub returning: BTreeMap<AgentId, Returning>,
-    /// Agents that could run and cannot any more, named or created at run time, and why.
+    /// Agents that could run before and no longer can, with the reason. Includes agents created at
+    /// run time.
     pub unfit: BTreeMap<AgentId, String>,
-    /// Agents that could not run and can again.
+    /// Agents that could not run before and now can.
     pub repaired: Vec<AgentId>,
-    /// Agents that change, and what of them.
+    /// Agents that change.
     pub changed: Vec<AgentChange>,
-    /// Agents that are named no longer: they are stopped and kept.
+    /// Agents that the file no longer names. They are stopped and kept.
     pub dropped: Vec<AgentId>,
-    /// How many agents stay as they are.
+    /// The number of agents that do not change.
     pub unchanged: usize,
-    /// Archetypes that changed, and what of them; created agents follow these.
+    /// Archetypes that change, with their changed parts. Agents created at run time follow them.
     pub archetypes: BTreeMap<String, Vec<String>>,
-    /// What changed of the world itself: `laws`, `teams`, `limits`, ….
+    /// Changed parts of the world itself: `laws`, `teams`, `limits`, ….
     pub world: Vec<String>,
-    /// Budgets by scope, and what becomes of the limits that the file names.
+    /// Changed budgets by scope, with the effect on the limits that the file sets.
     pub budgets: BTreeMap<String, &'static str>,
-    /// Rule files of scripted models, as paths within the world where they are in it, and what became of each.
+    /// Changed rule files of scripted models: `added`, `changed` or `removed`. Paths are relative
+    /// to the world where possible.
     pub scripts: BTreeMap<PathBuf, String>,
-    /// Skills, and what became of each.
+    /// Changed skills: `added`, `changed` or `removed`.
     pub skills: BTreeMap<String, String>,
-    /// Chat channels and cron jobs that the file declares, and what becomes of their records: a line each.
+    /// Effects on the channels and cron jobs that the file declares, one line each.
     pub declared: Vec<String>,
 }
 
-/// What changed of files that a plan does not hold: each with `added`, `changed` or `removed`.
+/// Changes of files that a plan does not contain: each `added`, `changed` or `removed`.
 #[derive(Clone, Debug, Default)]
 pub struct FileChanges {
-    /// Rule files of scripted models.
+    /// Rule files of scripted models, by path.
     pub scripts: BTreeMap<PathBuf, &'static str>,
     /// Skills, by name.
     pub skills: BTreeMap<String, &'static str>,
 }
 
 impl FileChanges {
-    /// What became of each of two sets of things, where something did.
+    /// Compares two maps. Returns the keys that differ, each `added`, `changed` or `removed`.
     #[must_use]
     pub fn of<K: Ord + Clone, V: PartialEq>(
         before: &BTreeMap<K, V>,
@@ -72,32 +74,32 @@ impl FileChanges {
     }
 }
 
-/// What becomes of an agent that the file names and did not name before, although it is there.
+/// What happens to an existing agent that the file names and did not name before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Return {
-    /// The file had dropped it: it is started again.
+    /// The file had dropped the agent. It starts again.
     Starts,
-    /// Someone stopped it, or it does not start by itself.
+    /// An operator stopped the agent, or it does not start by itself.
     StaysStopped,
-    /// It runs: someone created it under this name.
+    /// The agent runs: it was created at run time under this id.
     Runs,
 }
 
-/// An agent that returns, and what of it changes with that.
+/// An existing agent that the file names again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Returning {
-    /// What becomes of it.
+    /// What happens to the agent.
     pub how: Return,
-    /// The fields that change, by the names of the world file.
+    /// The fields that change, by their names in the world file.
     pub fields: Vec<String>,
 }
 
 impl Returning {
     fn line(&self, agent_id: &AgentId) -> String {
         let (sign, words) = match self.how {
-            Return::Starts => ('>', "named again"),
-            Return::StaysStopped => ('~', "named again; stays stopped"),
+            Return::Starts => ('>', "in the world file again"),
+            Return::StaysStopped => ('~', "in the world file again; stays stopped"),
             Return::Runs => ('~', "belongs to the world file from now on"),
         };
         let mut line = format!("{sign} agent {agent_id}: {words}");
@@ -111,14 +113,16 @@ impl Returning {
 /// One agent that changes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct AgentChange {
-    /// Which.
+    /// The id of the agent.
     pub agent_id: AgentId,
-    /// The fields, by the names of the world file, `archetype.<file>` for what its archetype brings.
+    /// The changed fields, by their names in the world file. `archetype.<part>` stands for a change
+    /// of its archetype.
     pub fields: Vec<String>,
 }
 
 impl ReloadPlan {
-    /// Takes up what the records say of agents that a comparison of files holds for new ones.
+    /// Moves agents that exist already from `added` to `returning`. A comparison of files cannot
+    /// know them.
     pub fn returning(&mut self, agents: BTreeMap<AgentId, Returning>) {
         self.added.retain(|agent_id| !agents.contains_key(agent_id));
         self.returning = agents;
@@ -142,7 +146,8 @@ impl ReloadPlan {
     }
 }
 
-/// Compares the plan that runs with the one that was just loaded, and takes up what changed beside them.
+/// Compares the running plan with the plan that was just loaded, and includes the changes of other
+/// files.
 #[must_use]
 pub fn diff(old: &Plan, new: &Plan, files: &FileChanges) -> ReloadPlan {
     let before: BTreeMap<&AgentId, &AgentPlan> = old.agents.iter().map(|agent| (&agent.agent_id, agent)).collect();
@@ -176,8 +181,9 @@ pub fn diff(old: &Plan, new: &Plan, files: &FileChanges) -> ReloadPlan {
     plan
 }
 
-/// What changes of an agent on record when `new` takes the place of `old`, by the names of the world file; what it cannot run
-/// under has nothing to compare.
+/// The fields of a recorded agent that change if `new` replaces `old`, by their names in the world
+/// file. If the agent cannot run under one of the plans, only its name, archetype and team are
+/// compared.
 #[must_use]
 pub fn record_fields(old: (&Plan, &Agent), new: (&Plan, &Agent)) -> Vec<String> {
     let ((old_plan, was), (new_plan, is)) = (old, new);
@@ -198,7 +204,7 @@ pub fn record_fields(old: (&Plan, &Agent), new: (&Plan, &Agent)) -> Vec<String> 
     fields
 }
 
-/// The rule file that an agent's model follows, if it is scripted.
+/// The rule file that an agent's model follows, if the model is scripted.
 fn script_of(plan: &Plan, agent: &AgentPlan) -> Option<PathBuf> {
     let choice = plan.llm.resolve(&agent.model);
     let provider = plan.llm.providers.get(&choice.provider?)?;
@@ -249,11 +255,11 @@ fn archetypes(old: &Plan, new: &Plan) -> BTreeMap<String, Vec<String>> {
 }
 
 fn budgets(old: &Plan, new: &Plan) -> BTreeMap<String, &'static str> {
-    let of = |plan: &Plan| plan.budgets.iter().map(|(scope, limits)| (scope.to_string(), *limits)).collect();
-    let changes = FileChanges::of(&of(old), &of(new));
+    let by_scope = |plan: &Plan| plan.budgets.iter().map(|(scope, limits)| (scope.to_string(), *limits)).collect();
+    let changes = FileChanges::of(&by_scope(old), &by_scope(new));
     let words = |(scope, what)| match what {
-        "removed" => (scope, "no longer named; what the file set is lifted"),
-        _ => (scope, "set as the world file names it"),
+        "removed" => (scope, "no longer in the world file; the limit that the file set is removed"),
+        _ => (scope, "set as in the world file"),
     };
     changes.into_iter().map(words).collect()
 }
@@ -313,7 +319,7 @@ impl fmt::Display for ReloadPlan {
             writeln!(f, "~ agent {}: {}", change.agent_id, change.fields.join(", "))?;
         }
         for id in &self.dropped {
-            writeln!(f, "- agent {id}: no longer named; stopped and kept")?;
+            writeln!(f, "- agent {id}: no longer in the world file; stopped and kept")?;
         }
         for line in &self.declared {
             writeln!(f, "{line}")?;
@@ -321,13 +327,13 @@ impl fmt::Display for ReloadPlan {
         for id in &self.repaired {
             writeln!(f, "> agent {id}: can run again")?;
         }
-        for (id, why) in self.unfit.iter().take(UNFIT_SHOWN) {
-            writeln!(f, "! agent {id}: fails, and its mail waits: {why}")?;
+        for (id, why) in self.unfit.iter().take(UNFIT_SHOWN_MAX) {
+            writeln!(f, "! agent {id}: fails; its mail waits: {why}")?;
         }
-        if self.unfit.len() > UNFIT_SHOWN {
-            writeln!(f, "! {} more agents fail", self.unfit.len() - UNFIT_SHOWN)?;
+        if self.unfit.len() > UNFIT_SHOWN_MAX {
+            writeln!(f, "! {} more agents fail", self.unfit.len() - UNFIT_SHOWN_MAX)?;
         }
-        write!(f, "{} agents unchanged", self.unchanged)
+        write!(f, "{} agent{} unchanged", self.unchanged, if self.unchanged == 1 { "" } else { "s" })
     }
 }
 

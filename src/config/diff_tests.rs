@@ -10,7 +10,7 @@ fn the_same_world_changes_nothing() {
 }
 
 #[test]
-fn a_reload_is_told_agent_by_agent() {
+fn a_reload_lists_each_change() {
     let world = World::new();
     let old = world.plan();
     world.with(
@@ -28,7 +28,7 @@ fn a_reload_is_told_agent_by_agent() {
     assert_eq!(
         plan.to_string(),
         "~ laws\n~ teams\n~ archetype doer: goal\n+ agent nova\n+ agent fern\n~ agent mux: archetype.goal\n- agent chora: no \
-         longer named; stopped and kept\n0 agents unchanged"
+         longer in the world file; stopped and kept\n0 agents unchanged"
     );
     let json = serde_json::to_value(&plan).unwrap();
     assert_eq!(json["changed"][0]["fields"][0], "archetype.goal");
@@ -36,7 +36,7 @@ fn a_reload_is_told_agent_by_agent() {
 }
 
 #[test]
-fn budgets_are_told_by_scope_and_agents_that_return_by_what_becomes_of_them() {
+fn budgets_are_listed_by_scope_and_returning_agents_by_effect() {
     let world = World::new();
     let old = world.plan();
     world.with(
@@ -46,8 +46,8 @@ fn budgets_are_told_by_scope_and_agents_that_return_by_what_becomes_of_them() {
     let mut plan = diff(&old, &world.plan(), &FileChanges::default());
     assert_eq!(
         plan.to_string(),
-        "~ budget team:desk: set as the world file names it\n~ budget world: no longer named; what the file set is \
-         lifted\n2 agents unchanged"
+        "~ budget team:desk: set as in the world file\n~ budget world: no longer in the world file; the \
+         limit that the file set is removed\n2 agents unchanged"
     );
     let id = |name: &str| -> AgentId { name.parse().unwrap() };
     plan.budgets.clear();
@@ -64,7 +64,7 @@ fn budgets_are_told_by_scope_and_agents_that_return_by_what_becomes_of_them() {
     );
     assert_eq!(
         plan.to_string(),
-        "+ agent ana\n> agent bea: named again\n~ agent cyd: named again; stays stopped\n~ agent dan: belongs to the world \
+        "+ agent ana\n> agent bea: in the world file again\n~ agent cyd: in the world file again; stays stopped\n~ agent dan: belongs to the world \
          file from now on; changes: archetype, access\n2 agents unchanged"
     );
     plan.added.clear();
@@ -87,25 +87,26 @@ fn a_rule_file_that_changed_is_named_with_the_agents_that_follow_it() {
     assert_eq!(
         plan.to_string(),
         "~ script scripts/big.yaml: changed\n~ script scripts/gone.yaml: removed\n~ skill python: added\n~ agent mux: script\n1 \
-         agents unchanged"
+         agent unchanged"
     );
     assert!(!plan.is_empty());
 }
 
 #[test]
-fn agents_that_cannot_run_any_more_are_told_with_the_reason_and_so_are_those_that_can_again() {
+fn agents_that_can_no_longer_run_are_listed_with_the_reason() {
     let world = World::new();
     let mut plan = diff(&world.plan(), &world.plan(), &FileChanges::default());
     plan.repaired = vec!["cyd".parse().unwrap()];
     assert!(!plan.is_empty());
-    plan.unfit = (0..=UNFIT_SHOWN).map(|n| (format!("n{n:03}").parse().unwrap(), "no archetype".to_owned())).collect();
+    plan.unfit =
+        (0..=UNFIT_SHOWN_MAX).map(|n| (format!("n{n:03}").parse().unwrap(), "no archetype".to_owned())).collect();
     let text = plan.to_string();
     assert!(
-        text.starts_with("> agent cyd: can run again\n! agent n000: fails, and its mail waits: no archetype\n"),
+        text.starts_with("> agent cyd: can run again\n! agent n000: fails; its mail waits: no archetype\n"),
         "{text}"
     );
     assert!(
-        text.ends_with("n199: fails, and its mail waits: no archetype\n! 1 more agents fail\n2 agents unchanged"),
+        text.ends_with("n199: fails; its mail waits: no archetype\n! 1 more agents fail\n2 agents unchanged"),
         "{text}"
     );
 }

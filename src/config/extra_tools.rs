@@ -1,13 +1,15 @@
-//! The words of a world that stand for tools: those of the catalogue, and the names that toolboxes and skills bring (TBX-03).
+//! Resolves words to tools: the words of the catalogue, and the tools of toolboxes and skills
+//! (TBX-03).
 //!
-//! Must never: decide who may use what; that is the rules' business (`access`).
+//! Must never: decide which agent may use a tool; `access` does that.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use ghost_domain::text::nearest;
 use ghost_domain::tool_catalogue;
 
-/// Tools that toolboxes and skills bring: full names, and the short names that mean exactly one of them (TBX-03).
+/// The tools of toolboxes and skills: full names, and short names that mean exactly one of them
+/// (TBX-03).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExtraTools {
     full: BTreeSet<String>,
@@ -15,15 +17,15 @@ pub struct ExtraTools {
 }
 
 impl ExtraTools {
-    /// Makes `<toolbox>.<tool>` known.
+    /// Adds the tool `<toolbox>.<tool>`.
     pub fn insert(&mut self, toolbox: &str, tool: &str) {
         let full = format!("{toolbox}.{tool}");
         self.short.entry(tool.to_owned()).or_default().insert(full.clone());
         self.full.insert(full);
     }
 
-    /// What a word in a group or tool list stands for, catalogue included. Empty if nothing is called that, or if a
-    /// short name could mean several tools.
+    /// The tools that a word in a group or tool list stands for, catalogue included. Empty if the
+    /// word is unknown, or if a short name could mean several tools.
     #[must_use]
     pub fn expand(&self, word: &str) -> BTreeSet<String> {
         let mut found: BTreeSet<String> = tool_catalogue::expand(word).into_iter().map(str::to_owned).collect();
@@ -33,35 +35,36 @@ impl ExtraTools {
         } else if found.is_empty() {
             if self.full.contains(&word) {
                 found.insert(word);
-            } else if let Some(meant) = self.short.get(&word)
-                && meant.len() == 1
+            } else if let Some(tools) = self.short.get(&word)
+                && tools.len() == 1
             {
-                found.extend(meant.iter().cloned());
+                found.extend(tools.iter().cloned());
             }
         }
         found
     }
 
-    /// Every word that stands for something, for hints about misspelt ones.
+    /// Every word that stands for a tool, for hints about misspelt words.
     pub fn words(&self) -> impl Iterator<Item = &str> {
         tool_catalogue::words()
             .map(|word| -> &str { word })
             .chain(self.full.iter().map(String::as_str))
-            .chain(self.short.iter().filter(|(_, meant)| meant.len() == 1).map(|(short, _)| short.as_str()))
+            .chain(self.short.iter().filter(|(_, tools)| tools.len() == 1).map(|(short, _)| short.as_str()))
     }
 
-    /// What someone may have meant who wrote a word that stands for nothing.
+    /// The hint for a word that stands for no tool.
     #[must_use]
     pub fn hint(&self, word: &str) -> String {
         let word = word.trim().to_ascii_lowercase();
         let near = match word.find('*') {
-            // Only the text before the first star is said outright: it is held against the beginnings of names.
+            // Compare only the text before the first star, with the beginnings of names.
             Some(at) => {
                 let beginnings = self.words().flat_map(|name| name.match_indices('.').map(|(dot, _)| &name[..=dot]));
                 nearest(&word[..at], beginnings).map(|near| format!("{near}{}", &word[at..]))
             }
             None => nearest(&word, self.words()).map(str::to_owned).or_else(|| {
-                // `memory` for `memory.get` is no slip of the keyboard, yet plain enough.
+                // `memory` for `memory.get` is too short to be the nearest word, but the intention
+                // is clear.
                 let longer = self.words().filter(|longer| word.len() >= 4 && longer.starts_with(&word)).min();
                 longer.map(str::to_owned)
             }),
@@ -69,7 +72,7 @@ impl ExtraTools {
         match near.filter(|near| !self.expand(near).is_empty()) {
             Some(near) => format!("did you mean `{near}`?"),
             None if word.starts_with("group:") => format!(
-                "the sections are: {}; `{}` is everything of Ghost's own",
+                "the sections are: {}; `{}` is all of Ghost's own tools",
                 tool_catalogue::SECTIONS.join(", "),
                 tool_catalogue::WHOLE_PRODUCT
             ),

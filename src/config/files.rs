@@ -1,6 +1,8 @@
-//! Reading the files of a world: regular UTF-8 files of bounded size that lie where they claim to lie.
+//! Reads the files of a world safely: regular UTF-8 files of limited size that lie within the
+//! world.
 //!
-//! Must never: follow a symbolic link out of the directory that was meant, or block on something that is not a file.
+//! Must never: follow a symbolic link out of the directory, or block on something that is not a
+//! regular file.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -14,40 +16,42 @@ use crate::report::FileReport;
 /// The name of the world file.
 pub const WORLD_FILE: &str = "world-config.yaml";
 
-/// The directory of a world with its archetypes.
+/// The directory with the world's archetypes.
 pub const ARCHETYPES: &str = "archetype";
 
-/// Most bytes of a markdown file.
+/// The largest size of a markdown file, in bytes.
 pub const MARKDOWN_MAX: u64 = 64 * 1024;
 
-/// Most entries of a directory that are looked at.
+/// The largest number of entries of a directory that are read.
 pub const DIR_ENTRIES_MAX: usize = 4_096;
 
-/// What to do about something that cannot be read.
+/// The hint for a file or directory that cannot be read.
 #[must_use]
 pub fn unreadable(error: &std::io::Error) -> &'static str {
     match error.kind() {
-        ErrorKind::NotFound => "see that it is there, and that a symbolic link leads somewhere",
+        ErrorKind::NotFound => "check that it exists, and that a symbolic link has a target",
         ErrorKind::PermissionDenied => "let the user that runs ghostd read it (`chmod`, `chown`)",
-        ErrorKind::NotADirectory | ErrorKind::IsADirectory => "see that files and directories are where they belong",
-        _ => "see that its disk can be read",
+        ErrorKind::NotADirectory | ErrorKind::IsADirectory => {
+            "check that no file is in place of a directory, or the reverse"
+        }
+        _ => "check that its disk is readable",
     }
 }
 
-/// The line of a problem of all that is at `path`: the first of a regular file, and 0, for none, of anything else.
+/// The line for a problem with the whole of `path`: 1 for a regular file, 0 (no line) otherwise.
 #[must_use]
 pub fn first_line(path: &Path) -> usize {
     usize::from(path.is_file())
 }
 
-/// Why a file's text cannot be taken.
+/// The reason why a file's text cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unread {
-    /// The line that it is about; see [`Problem::line`](crate::Problem::line).
+    /// The line of the problem; see [`Problem::line`](crate::Problem::line).
     pub line: usize,
-    /// What is wrong. Nothing of what the file says is in it.
+    /// The problem, without any of the file's content.
     pub message: String,
-    /// What to do.
+    /// The hint.
     pub hint: &'static str,
 }
 
@@ -61,11 +65,13 @@ impl Unread {
     }
 }
 
-/// The text of `path`, a regular file of at most `max` bytes that must really lie within `root` (a canonical path). A byte
-/// order mark is left out. Does not wait for pipes, and takes in no more than `max` bytes of a file that grows.
+/// Reads `path`, which must be a regular file of at most `max` bytes within `root` (a canonical
+/// path). A byte order mark is removed. Does not block on pipes, and reads at most `max` + 1 bytes
+/// of a file that grows.
 ///
 /// # Errors
-/// What is wrong with it, and what to do.
+///
+/// The problem and a hint.
 pub fn text_of(path: &Path, root: &Path, max: u64) -> Result<String, Unread> {
     read_of(path, root, max).map_err(|unread| Unread { line: unread.line.max(first_line(path)), ..unread })
 }
@@ -78,7 +84,7 @@ fn read_of(path: &Path, root: &Path, max: u64) -> Result<String, Unread> {
     }
     let mut bytes = Vec::new();
     let file = regular(&real).map_err(|error| Unread::failed(&error))?;
-    let file = file.ok_or_else(|| Unread::whole("it is not a regular file", "put a file of text in its place"))?;
+    let file = file.ok_or_else(|| Unread::whole("it is not a regular file", "replace it with a text file"))?;
     file.take(max.saturating_add(1)).read_to_end(&mut bytes).map_err(|error| Unread::failed(&error))?;
     if bytes.len() as u64 > max {
         return Err(Unread::whole(format!("the file is larger than {max} bytes"), "shorten it, or split it up"));
@@ -97,11 +103,13 @@ fn read_of(path: &Path, root: &Path, max: u64) -> Result<String, Unread> {
     }
 }
 
-/// The regular file at `path`, opened, or `None` if something else is there: opening a pipe would wait for a writer that
-/// never comes, and opening a device may do anything. What takes the file's place meanwhile is not waited for either.
+/// Opens the regular file at `path`, or returns `None` if it is something else: opening a pipe
+/// would wait for a writer, and opening a device may have side effects. The open does not block,
+/// even if the file is replaced meanwhile.
 ///
 /// # Errors
-/// When it cannot be looked at or opened.
+///
+/// If the file cannot be examined or opened.
 pub fn regular(path: &Path) -> std::io::Result<Option<File>> {
     if !std::fs::metadata(path)?.is_file() {
         return Ok(None);
@@ -111,7 +119,7 @@ pub fn regular(path: &Path) -> std::io::Result<Option<File>> {
     Ok(file.metadata()?.is_file().then_some(file))
 }
 
-/// As [`text_of`]; what is wrong goes into `report`. The file's absence is wrong, unless the caller looked first.
+/// As [`text_of`], but reports the problem. A missing file is a problem.
 pub fn read_text(path: &Path, root: &Path, max: u64, report: &FileReport<'_>) -> Option<String> {
     match text_of(path, root, max) {
         Ok(text) => Some(text),
@@ -122,7 +130,7 @@ pub fn read_text(path: &Path, root: &Path, max: u64, report: &FileReport<'_>) ->
     }
 }
 
-/// The names in `dir`, sorted; names that are not UTF-8 are reported and left out.
+/// The names in `dir`, sorted. Names that are not UTF-8 are reported and left out.
 pub fn names_in(dir: &Path, report: &FileReport<'_>) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     let entries = match std::fs::read_dir(dir) {
@@ -144,20 +152,21 @@ pub fn names_in(dir: &Path, report: &FileReport<'_>) -> BTreeSet<String> {
         }
         if names.len() > DIR_ENTRIES_MAX {
             let message = format!("the directory has more than {DIR_ENTRIES_MAX} entries");
-            report.error(0, "", message, "move what does not belong here elsewhere");
+            report.error(0, "", message, "move other files elsewhere");
             break;
         }
     }
     names
 }
 
-/// The directory `path` if it is one and really lies within `root` (a canonical path).
+/// Returns `path` if it is a directory within `root` (a canonical path).
 pub fn directory_within(path: &Path, root: &Path) -> Option<PathBuf> {
     let real = path.canonicalize().ok()?;
     (real.is_dir() && real.starts_with(root)).then(|| path.to_owned())
 }
 
-/// Whether a path from configuration is plain: relative, without `..`, without control characters, not too long.
+/// Whether a configured path is relative, without `..` and control characters, and at most 1024
+/// bytes long.
 pub fn is_plain_relative(text: &str) -> bool {
     let path = Path::new(text);
     !text.is_empty()
@@ -206,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_paths() {
+    fn paths_must_be_relative_and_clean() {
         assert!(is_plain_relative("a/b.yaml") && is_plain_relative("./a"));
         for bad in ["", "/a", "../a", "a/../b", "a\0b"] {
             assert!(!is_plain_relative(bad), "{bad:?}");

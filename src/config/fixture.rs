@@ -1,16 +1,16 @@
-//! A world in a temporary directory, for the tests of this room.
+//! A world in a temporary directory, for tests.
 
 use std::path::{Path, PathBuf};
 
 use crate::plan::Plan;
 use crate::problem::Problems;
 
-/// A directory `demo` with a world in it; gone when dropped.
+/// A directory `demo` with a world in it. It is removed on drop.
 pub struct World {
-    keep: tempfile::TempDir,
+    temp_dir: tempfile::TempDir,
 }
 
-/// A small world file that is right.
+/// A valid small world file.
 pub const GOOD: &str = "\
 world: { id: demo, name: Demo World }
 agents:
@@ -45,9 +45,9 @@ x-notes: anything
 ";
 
 impl World {
-    /// The good world.
+    /// Creates a world with [`GOOD`] and two archetypes.
     pub fn new() -> Self {
-        let world = Self { keep: tempfile::tempdir().unwrap() };
+        let world = Self { temp_dir: tempfile::tempdir().unwrap() };
         world.write("world-config.yaml", GOOD);
         world.write("laws.md", "Be exact.");
         for name in ["analyst", "doer"] {
@@ -68,12 +68,12 @@ impl World {
 
     /// The world's directory.
     pub fn dir(&self) -> PathBuf {
-        self.keep.path().join("demo")
+        self.temp_dir.path().join("demo")
     }
 
-    /// The directory two levels above, where toolboxes may lie.
+    /// The parent of the world's directory. Toolboxes may be there.
     pub fn above(&self) -> &Path {
-        self.keep.path()
+        self.temp_dir.path()
     }
 
     /// Writes a file of the world.
@@ -84,34 +84,34 @@ impl World {
         self
     }
 
-    /// Writes the world file.
+    /// Replaces the world file.
     pub fn config(&self, text: &str) -> &Self {
         self.write("world-config.yaml", text)
     }
 
-    /// Replaces `from`, which must be there, in the good world file.
+    /// Writes [`GOOD`] with `from`, which must occur in it, replaced by `to`.
     pub fn with(&self, from: &str, to: &str) -> &Self {
         assert!(GOOD.contains(from), "{from}");
         self.config(&GOOD.replace(from, to))
     }
 
-    /// Loads it with an environment of one secret.
+    /// Loads the world with one environment variable, `SECRET`.
     pub fn load(&self) -> Result<Plan, Problems> {
         crate::load(&self.dir(), &|name| (name == "SECRET").then(|| "hunter2-hunter2".to_owned()))
     }
 
-    /// The plan of a world that is right.
+    /// Loads a world that must be valid.
     pub fn plan(&self) -> Plan {
         self.load().unwrap_or_else(|problems| panic!("{problems}"))
     }
 
-    /// Every problem of a world that is not, with paths relative to it.
+    /// Loads a world that must be invalid. Returns every problem, with paths relative to the world.
     pub fn problems(&self) -> String {
         let problems = self.load().map(|_| ()).unwrap_err();
         problems.to_string().replace(&format!("{}/", self.dir().display()), "")
     }
 
-    /// The warnings of a world that is right.
+    /// The warnings of a world that must be valid.
     pub fn warnings(&self) -> String {
         Problems(self.plan().warnings).to_string().replace(&format!("{}/", self.dir().display()), "")
     }

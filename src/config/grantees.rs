@@ -1,7 +1,7 @@
-//! Whom lists of readers and writers may name: `archetype:` and `group:` must be there, or a slip of the keyboard would
-//! keep people out in silence.
+//! Checks the names in lists of readers and writers. An unknown `archetype:` or `group:` is an
+//! error: a typing mistake would silently deny access.
 //!
-//! Must never: decide who may read what (that is the domain's).
+//! Must never: decide who may read what; `ghost_domain` does that.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,21 +12,22 @@ use ghost_domain::{AgentId, Grantee, Refusal};
 use crate::access::Groups;
 use crate::plan::{Archetype, Plan};
 
-/// The people of a world.
+/// The names that a list of readers or writers may use.
 pub struct People<'p> {
-    /// Its archetypes.
+    /// The world's archetypes.
     pub archetypes: &'p BTreeMap<String, Arc<Archetype>>,
-    /// Its privilege groups; none if its file cannot be read, and then any name may be one.
+    /// The world's privilege groups. `None` if the world file cannot be read; then any group is
+    /// accepted.
     pub groups: Option<&'p Groups>,
-    /// The agents that its file names; others may be created later. As `groups`.
+    /// The agents that the world file names; others may be created later. `None` as for `groups`.
     pub agents: Option<BTreeSet<&'p AgentId>>,
 }
 
 impl People<'_> {
-    /// What is wrong with an archetype or a group that a list names, if something is.
+    /// The refusal for an unknown archetype or group.
     pub fn problem(&self, grantee: &Grantee) -> Option<Refusal> {
         match grantee {
-            // Where there is none at all, that was told.
+            // If there are no archetypes, that was already reported.
             Grantee::Archetype(name) if !self.archetypes.is_empty() && !self.archetypes.contains_key(name) => {
                 let near = nearest(name, self.archetypes.keys().map(String::as_str));
                 Some(unknown("archetype", name, near))
@@ -49,10 +50,11 @@ fn unknown(what: &str, name: &str, near: Option<&str>) -> Refusal {
 }
 
 impl Plan {
-    /// Whether every archetype and every privilege group that a list of readers or writers names is there.
+    /// Checks that every archetype and privilege group of a list of readers or writers exists.
     ///
     /// # Errors
-    /// `NotFound` with the nearest name for the first one that is not.
+    ///
+    /// `NotFound` for the first unknown name, with the nearest name.
     pub fn check_grantees(&self, list: &[Grantee]) -> Result<(), Refusal> {
         let people = People { archetypes: &self.archetypes, groups: Some(&self.groups), agents: None };
         list.iter().find_map(|grantee| people.problem(grantee)).map_or(Ok(()), Err)

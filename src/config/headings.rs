@@ -1,17 +1,18 @@
-//! The headings of a `config.md`: which sections there are, and what is wrong with text that belongs to none of them.
+//! The headings of a `config.md`: the known sections, and reports about text that belongs to none
+//! of them.
 //!
-//! Must never: read what a section says.
+//! Must never: interpret the content of a section.
 
 use ghost_domain::text::{clip, nearest};
 
 use crate::markdown::{Item, ItemKind, Section, other_heading};
 use crate::report::FileReport;
 
-/// The sections that are known, as they are compared.
+/// The known sections, in lower case.
 pub const SECTIONS: [&str; 9] =
     ["llm", "limits", "tool access", "toolbox", "skills", "tools", "heartbeat", "prompt", "channels"];
 
-/// The heading of a known section, as it is documented.
+/// The heading of a known section as the documentation writes it.
 fn titled(section: &str) -> String {
     let word = |word: &str| match word {
         "llm" => "LLM".to_owned(),
@@ -20,19 +21,20 @@ fn titled(section: &str) -> String {
     format!("## {}", section.split(' ').map(word).collect::<Vec<_>>().join(" "))
 }
 
-/// Reports a comment without an end: it hides everything after it.
+/// Reports a comment that is not closed: it hides everything after it.
 pub fn unclosed(line: Option<usize>, file: &FileReport<'_>) {
     if let Some(line) = line {
-        let message = "the comment that begins here has no end, so that nothing after it is read";
+        let message = "the comment that begins here is not closed, so nothing after it is read";
         file.error(line, "", message, "write `-->` where it ends");
     }
 }
 
-/// What stands before the first section: a title and notes. Whatever looks like configuration would be lost there.
+/// Checks the text before the first section. A title and prose are allowed; configuration there
+/// would be ignored, so it is reported.
 pub fn before(items: &[Item], file: &FileReport<'_>) {
     let mut titled = false;
     for Item { line, kind } in items {
-        let told = match kind {
+        let found = match kind {
             ItemKind::Pair(key, _) => format!("`{}:`", clip(key, 60)),
             ItemKind::Bullet(word) => format!("the list item `{}`", clip(word, 60)),
             ItemKind::Prose(text) => {
@@ -45,35 +47,35 @@ pub fn before(items: &[Item], file: &FileReport<'_>) {
             }
         };
         let hint = "put it under the `## Section` that it belongs to; put notes between <!-- and -->";
-        file.error(*line, "", format!("{told} stands before the first section, where nothing reads it"), hint);
+        file.error(*line, "", format!("{found} is before the first section, so it is not read"), hint);
     }
 }
 
-/// The known section that a heading in lower case means, whatever stands between its words.
+/// The known section whose letters and digits equal those of `key`.
 fn section_of(key: &str) -> Option<&'static str> {
     let plain = |text: &str| text.chars().filter(|c| c.is_alphanumeric()).collect::<String>();
     SECTIONS.into_iter().find(|section| plain(section) == plain(key))
 }
 
-/// Reports a heading that begins no section, although it may have been meant to.
+/// Reports a heading of the wrong level or format.
 pub fn no_section(line: usize, text: &str, key: &str, file: &FileReport<'_>) {
     let hint = match section_of(key).or_else(|| nearest(key, SECTIONS)) {
         Some(near) => format!("did you mean `{}`? Sections begin with two `#`", titled(near)),
         None => "sections begin with two `#`; put notes between <!-- and -->".to_owned(),
     };
-    file.error(line, "", format!("`{}` begins no section", clip(text, 60)), hint);
+    file.error(line, "", format!("`{}` does not begin a section", clip(text, 60)), hint);
 }
 
-/// Reports a section that nobody knows.
+/// Reports an unknown section.
 pub fn unread(section: &Section, file: &FileReport<'_>) {
-    let meant = section_of(&section.key).or_else(|| nearest(&section.key, SECTIONS));
-    let hint = match meant {
-        Some(meant) => format!("did you mean `{}`?", titled(meant)),
-        None => format!("known are: {}", SECTIONS.map(titled).join(", ")),
+    let suggestion = section_of(&section.key).or_else(|| nearest(&section.key, SECTIONS));
+    let hint = match suggestion {
+        Some(suggestion) => format!("did you mean `{}`?", titled(suggestion)),
+        None => format!("known: {}", SECTIONS.map(titled).join(", ")),
     };
     let message = format!("the section `## {}` is not read", clip(&section.heading, 60));
     file.warn(section.line, "", message, hint);
-    // A section that is known may begin in it, under a heading of another level.
+    // A known section may begin in it under a heading of the wrong level.
     for Item { line, kind } in &section.items {
         if let ItemKind::Prose(text) = kind
             && let Some((_, key)) = other_heading(text)

@@ -1,5 +1,6 @@
-//! Heartbeats (HB-01, HB-04): the blocks of the world file, its agents and the archetypes, and what follows for each agent.
-//! Off unless something asks for them; if any agent has a block of its own, only such agents have heartbeats.
+//! Heartbeats (HB-01, HB-04): reads the blocks of the world file, its agents and its archetypes,
+//! and computes each agent's heartbeat. Heartbeats are off by default. If any agent or archetype
+//! has a block of its own, only such agents have heartbeats.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -10,28 +11,28 @@ use ghost_domain::{AgentId, ChannelName};
 use crate::plan::heartbeat::{ActiveHours, HeartbeatPlan};
 use crate::reader::{Field, Map};
 
-/// The interval of a block that gives none.
+/// The default interval.
 const EVERY: Duration = Duration::from_secs(1_800);
 /// The longest interval.
 const EVERY_MAX: Duration = Duration::from_secs(7 * 86_400);
 
-/// A heartbeat block, as far as it says something.
+/// A heartbeat block. A key that is absent is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeartbeatBlock {
-    /// `every`; zero is off.
+    /// `every`; zero turns heartbeats off.
     pub every: Option<Duration>,
-    /// `target`.
+    /// `target`: `none`, `last` or a chat channel.
     pub target: Option<String>,
-    /// `prompt`.
+    /// `prompt`: the text of the heartbeat.
     pub prompt: Option<String>,
-    /// `timezone`.
+    /// `timezone`: the zone of `active_hours`.
     pub timezone: Option<String>,
     /// `active_hours`, in minutes since midnight.
     pub active: Option<(u32, u32)>,
 }
 
 impl HeartbeatBlock {
-    /// This block, and where it is silent what `under` says.
+    /// Fills the absent keys of this block from `under`.
     fn over(&self, under: &Self) -> Self {
         Self {
             every: self.every.or(under.every),
@@ -43,7 +44,7 @@ impl HeartbeatBlock {
     }
 }
 
-/// A block of the world file or of an agent in it.
+/// Reads a block of the world file or of an agent in it.
 pub fn block(field: &Field<'_>) -> Option<HeartbeatBlock> {
     let map = field.map_of("{ every: 30m }")?;
     let block = keys(&map);
@@ -51,12 +52,13 @@ pub fn block(field: &Field<'_>) -> Option<HeartbeatBlock> {
     Some(block)
 }
 
-/// The keys of a block. `ack_max_chars` is one bound for the whole world and read with it.
+/// Reads the keys of a block. `ack_max_chars` is not among them: it is one limit for the whole
+/// world.
 pub fn keys(map: &Map<'_>) -> HeartbeatBlock {
     let every = map.get("every").and_then(|field| {
         let every = field.duration(Duration::ZERO..=EVERY_MAX)?;
         if !every.is_zero() && every < Duration::from_secs(1) {
-            field.error("a heartbeat comes once a second at most", "write such as 30m, or 0m for off");
+            field.error("the shortest interval is 1s", "write such as 30m, or 0m for off");
             return None;
         }
         Some(every)
@@ -65,7 +67,7 @@ pub fn keys(map: &Map<'_>) -> HeartbeatBlock {
         let text = field.text(64)?;
         if !matches!(text, "none" | "last") && text.parse::<ChannelName>().is_err() {
             let hint = "write none, last, or the name of a chat channel";
-            field.error(format!("`{}` is no target of an alert", field.shown()), hint);
+            field.error(format!("`{}` is not a target for alerts", field.shown()), hint);
             return None;
         }
         Some(text.to_owned())
@@ -75,7 +77,7 @@ pub fn keys(map: &Map<'_>) -> HeartbeatBlock {
         let read = hours(field.text(64)?);
         if read.is_none() {
             let hint = "write such as 08:00-22:00";
-            field.error(format!("`{}` are no hours of a day", field.shown()), hint);
+            field.error(format!("`{}` is not a range of hours", field.shown()), hint);
         }
         read
     });
@@ -83,7 +85,7 @@ pub fn keys(map: &Map<'_>) -> HeartbeatBlock {
     HeartbeatBlock { every, target, prompt, timezone, active }
 }
 
-/// The name of a time zone.
+/// Reads the name of a time zone.
 pub fn timezone(field: &Field<'_>) -> Option<String> {
     let text = field.text(64)?;
     match time_zone(text) {
@@ -95,7 +97,7 @@ pub fn timezone(field: &Field<'_>) -> Option<String> {
     }
 }
 
-/// `HH:MM-HH:MM` in minutes since midnight; the end may be 24:00.
+/// Parses `HH:MM-HH:MM` into minutes since midnight. The end may be 24:00.
 fn hours(text: &str) -> Option<(u32, u32)> {
     let minutes = |text: &str| {
         let (hours, minutes) = text.trim().split_once(':')?;
@@ -108,11 +110,11 @@ fn hours(text: &str) -> Option<(u32, u32)> {
     (from != to && from < 24 * 60).then_some((from, to))
 }
 
-/// What is known of an agent's heartbeat.
+/// The inputs for one agent's heartbeat.
 pub struct Source<'s> {
-    /// Whose.
+    /// The id of the agent.
     pub agent_id: &'s AgentId,
-    /// The block at the agent in the world file.
+    /// The block of the agent in the world file.
     pub own: Option<&'s HeartbeatBlock>,
     /// The block of its archetype.
     pub archetype: Option<&'s HeartbeatBlock>,
@@ -120,7 +122,7 @@ pub struct Source<'s> {
     pub text: Option<&'s str>,
 }
 
-/// The heartbeats of a world.
+/// Computes the heartbeat of each agent that has one.
 pub fn heartbeats(world: Option<&HeartbeatBlock>, agents: &[Source<'_>]) -> BTreeMap<AgentId, HeartbeatPlan> {
     let only_own = agents.iter().any(|agent| agent.own.is_some() || agent.archetype.is_some());
     let nothing = HeartbeatBlock::default();
@@ -145,7 +147,7 @@ pub fn heartbeats(world: Option<&HeartbeatBlock>, agents: &[Source<'_>]) -> BTre
             every,
             active,
             target: block.target.unwrap_or_else(|| "none".to_owned()),
-            empty: agent.text.is_some_and(says_nothing),
+            empty: agent.text.is_some_and(is_blank),
             prompt: agent.text.map(str::to_owned).or(block.prompt),
         };
         found.insert(agent.agent_id.clone(), plan);
@@ -153,8 +155,8 @@ pub fn heartbeats(world: Option<&HeartbeatBlock>, agents: &[Source<'_>]) -> BTre
     found
 }
 
-/// Whether a HEARTBEAT.md is there without saying anything: headings, comments and empty list items only (HB-04).
-fn says_nothing(text: &str) -> bool {
+/// Whether a HEARTBEAT.md has no content: only headings, comments and empty list items (HB-04).
+fn is_blank(text: &str) -> bool {
     let mut rest = text.to_owned();
     while let Some(start) = rest.find("<!--") {
         let end = rest[start..].find("-->").map_or(rest.len(), |end| start + end + 3);
@@ -176,7 +178,7 @@ mod tests {
 
     // covers: HB-04
     #[test]
-    fn only_agents_with_a_block_of_their_own_if_any_has_one() {
+    fn if_any_agent_has_its_own_block_only_such_agents_have_heartbeats() {
         let (a, b): (AgentId, AgentId) = ("a".parse().unwrap(), "b".parse().unwrap());
         let world = HeartbeatBlock { target: Some("last".into()), ..HeartbeatBlock::default() };
         let own = HeartbeatBlock { every: Some(Duration::from_secs(60)), ..HeartbeatBlock::default() };
@@ -198,8 +200,8 @@ mod tests {
         for bad in ["", "8-22", "08:00", "08:00-08:00", "25:00-26:00", "08:60-09:00", "24:00-25:00"] {
             assert_eq!(hours(bad), None, "{bad}");
         }
-        assert!(says_nothing("# Heartbeat\n\n<!-- tasks\n go here -->\n- [ ]\n* \n"));
-        assert!(!says_nothing("# Heartbeat\nLook at the mail.\n"));
+        assert!(is_blank("# Heartbeat\n\n<!-- tasks\n go here -->\n- [ ]\n* \n"));
+        assert!(!is_blank("# Heartbeat\nLook at the mail.\n"));
     }
 
     #[test]

@@ -1,24 +1,24 @@
-//! The same of archetypes, manifests and knowledge, and of files that are missing, misnamed or unreadable.
+//! Broken archetypes, manifests and knowledge entries, and files that are missing, misnamed or unreadable.
 
 use super::*;
 
-/// For chains of changes to a world.
+/// Discards the result of a chain of changes to a world.
 fn done(_: &World) {}
 
 #[test]
 fn every_problem_of_an_archetype_has_a_line_and_a_hint() {
     let mut wrong = Vec::new();
     for (text, line, message, hint) in [
-        ("## LLm\nmodel: a\n## LLM\n", 3, "`## LLM` stands here a second time", "it is already on line 1"),
+        ("## LLm\nmodel: a\n## LLM\n", 3, "`## LLM` is repeated", "it is already on line 1"),
         ("## Limit\nx: 1\n", 1, "the section `## Limit` is not read", "did you mean `## Limits`?"),
         ("## Tool-Access\n- x\n", 1, "is not read", "did you mean `## Tool Access`?"),
-        ("## Thoughts\n", 1, "is not read", "known are: ## LLM, ## Limits, ## Tool Access, ## Toolbox"),
-        ("### LLM\n", 1, "`### LLM` begins no section", "did you mean `## LLM`? Sections begin with two `#`"),
-        ("# doer\n### Musings\n", 2, "begins no section", "sections begin with two `#`"),
-        ("- x\n", 1, "stands before the first section", "`## Section`"),
-        ("<!-- x\n", 1, "has no end", "write `-->`"),
+        ("## Thoughts\n", 1, "is not read", "known: ## LLM, ## Limits, ## Tool Access, ## Toolbox"),
+        ("### LLM\n", 1, "`### LLM` does not begin a section", "did you mean `## LLM`? Sections begin with two `#`"),
+        ("# doer\n### Musings\n", 2, "does not begin a section", "sections begin with two `#`"),
+        ("- x\n", 1, "is before the first section", "`## Section`"),
+        ("<!-- x\n", 1, "is not closed", "write `-->`"),
         ("## LLM\nwords\n", 2, "`words` cannot be read here", "write `key: value`"),
-        ("## LLM\nmodel: a\nmodel: b\n", 3, "`model` stands here a second time", "line 2; keep one"),
+        ("## LLM\nmodel: a\nmodel: b\n", 3, "`model` is repeated", "line 2; keep one"),
         ("## LLM\nmodle: a\n", 2, "there is no key `modle`", "did you mean `model`?"),
         ("## LLM\nprovider: opnai\n", 2, "there is no provider `opnai`", "did you mean `openai`?"),
         ("## LLM\nprovider: openai\n", 1, "no model is named", "write `model:`"),
@@ -37,11 +37,11 @@ fn every_problem_of_an_archetype_has_a_line_and_a_hint() {
         ("## Limits\nmax_tool_rounds: 90\n", 1, "limits are lower", "raise `limits`"),
         ("## Tool Access\nprofile: codng\n", 2, "there is no profile `codng`", "did you mean `coding`?"),
         ("## Tool Access\nprivilege_groups: manger\n", 2, "no privilege group", "did you mean `manager`?"),
-        ("## Tool Access\ndeny: bash\ndeny: bash\n", 3, "`deny` stands here a second time", "with commas"),
+        ("## Tool Access\ndeny: bash\ndeny: bash\n", 3, "`deny` is repeated", "with commas"),
         ("## Tool Access\ndeny: syscall.skill.list\n", 2, "cannot be denied", "take it out"),
         ("## Tool Access\n- bsh\n", 2, "there is no tool `bsh`", ""),
         ("## Tool Access\n-\n", 2, "an item of this list is empty", "name a tool"),
-        ("## Tool Access\ngroups: x\n", 2, "there is no key `groups`", "known are: deny, privilege_groups, profile"),
+        ("## Tool Access\ngroups: x\n", 2, "there is no key `groups`", "known: deny, privilege_groups, profile"),
         ("## Tools\nread: x\n", 2, "there is no key `read`", "write each tool on a line of its own"),
         ("## Tools\n- bash\n## Tool Access\n- bash\n", 1, "`## Tools` is not read", "move its tools there"),
         ("## Skills\n- x\n", 2, "there is no skill `x`", "a directory under `skills`"),
@@ -73,7 +73,7 @@ fn every_file_that_is_missing_misnamed_or_unreadable_has_a_hint() {
     };
     type Break<'b> = &'b dyn Fn(&World);
     let doer = "archetype/doer/config.md";
-    let cases: &[(&str, Break<'_>, &[Told<'_>])] = &[
+    let cases: &[(&str, Break<'_>, &[Expected<'_>])] = &[
         (
             "yml",
             &|w| rename(w, "world-config.yaml", "world-config.yml"),
@@ -81,7 +81,7 @@ fn every_file_that_is_missing_misnamed_or_unreadable_has_a_hint() {
                 "world-config.yaml",
                 0,
                 "the world file is missing",
-                "did you mean `world-config.yml` to be it? Rename it to `world-config.yaml`",
+                "did you mean `world-config.yml`? Rename it to `world-config.yaml`",
             )],
         ),
         (
@@ -93,17 +93,12 @@ fn every_file_that_is_missing_misnamed_or_unreadable_has_a_hint() {
         (
             "both",
             &|w| done(w.write("world-config.yml", "x")),
-            &[("world-config.yml", 1, "not read", "move what it says")],
+            &[("world-config.yml", 1, "not read", "move its content")],
         ),
         (
             "plural",
             &|w| rename(w, "archetype", "archetypes"),
-            &[(
-                "archetype",
-                0,
-                "the world has no directory `archetype`",
-                "did you mean `archetypes` to be it? Rename it",
-            )],
+            &[("archetype", 0, "the world has no directory `archetype`", "did you mean `archetypes`? Rename it")],
         ),
         ("capital", &|w| rename(w, "archetype", "Archetype"), &[("archetype", 0, "no directory", "`Archetype`")]),
         ("none", &|w| remove(w, "archetype"), &[("archetype", 0, "no directory", "make archetype/<name>/")]),
@@ -141,7 +136,7 @@ fn every_file_that_is_missing_misnamed_or_unreadable_has_a_hint() {
         (
             "bad name",
             &|w| done(w.write("archetype/a b/soul.md", "x")),
-            &[("archetype/a b", 0, "cannot be called", "use 1")],
+            &[("archetype/a b", 0, "cannot have this name", "use 1")],
         ),
         (
             "no soul",
@@ -203,7 +198,7 @@ fn every_file_that_is_missing_misnamed_or_unreadable_has_a_hint() {
             &[("world-config.yaml", 2, "not UTF-8", "UTF-8")],
         ),
         ("empty", &|w| done(w.config("")), &[("world-config.yaml", 1, "the file is empty", "write something")]),
-        ("null", &|w| done(w.config("~")), &[("world-config.yaml", 1, "the file says nothing", "at least `agents`")]),
+        ("null", &|w| done(w.config("~")), &[("world-config.yaml", 1, "the file has no content", "at least `agents`")]),
         ("list", &|w| done(w.config("- a")), &[("world-config.yaml", 1, "a list is not a map", "`key: value`")]),
         (
             "no agents",
@@ -238,7 +233,7 @@ fn every_file_that_is_missing_misnamed_or_unreadable_has_a_hint() {
         (
             "no text",
             &|w| done(w.write("knowledge/a.md", "---\nid: a\ntitle: a\n---\n")),
-            &[("knowledge/a.md", 4, "empty", "say")],
+            &[("knowledge/a.md", 4, "empty", "write")],
         ),
         (
             "readers",
@@ -291,11 +286,11 @@ fn every_problem_of_a_manifest_has_a_hint() {
     let mut wrong = Vec::new();
     for (manifest, line, message, hint) in [
         ("tools: []\n", 1, "the toolbox has no name", "write such as `name: devtools`"),
-        ("name: Tool\n", 1, "cannot be called that", "use lower-case letters"),
+        ("name: Tool\n", 1, "cannot have this name", "use lower-case letters"),
         ("name: dev\ntools: x\n", 2, "`tools` is not a list", "[{ name: repo-git }]"),
         ("name: dev\ntools: [{}]\n", 2, "the tool has no name", "{ name: repo-git }"),
-        ("name: dev\ntools: [{ name: A }]\n", 2, "a tool cannot be called that", "use lower-case letters"),
-        ("name: dev\ntools: [{ name: a }, { name: a }]\n", 2, "a second tool is called that", "rename one of them"),
+        ("name: dev\ntools: [{ name: A }]\n", 2, "a tool cannot have this name", "use lower-case letters"),
+        ("name: dev\ntools: [{ name: a }, { name: a }]\n", 2, "another tool has this name", "rename one of them"),
         ("name: [\n", 1, "not YAML", "check the indentation"),
     ] {
         let world = World::new();
@@ -307,7 +302,7 @@ fn every_problem_of_a_manifest_has_a_hint() {
 }
 
 #[test]
-fn what_only_follows_from_another_problem_is_not_told() {
+fn consequences_of_another_problem_are_not_reported() {
     let world = World::new();
     std::fs::rename(world.dir().join("archetype"), world.dir().join("archetypes")).unwrap();
     world.write("knowledge/a.md", "---\nid: a\ntitle: a\nreaders: archetype:doer\n---\nx");
@@ -317,7 +312,7 @@ fn what_only_follows_from_another_problem_is_not_told() {
     world.config(&format!("{GOOD}{more}"));
     let problems = all(&world);
     assert_eq!(problems.counts().0, 1, "{problems}");
-    // An agent without its archetype is an agent all the same.
+    // An agent without its archetype still counts as an agent.
     let world = World::new();
     std::fs::create_dir(world.dir().join("input")).unwrap();
     world.config(&format!("{GOOD}{more}").replace("archetype: analyst", "archetype: analist"));
@@ -326,7 +321,7 @@ fn what_only_follows_from_another_problem_is_not_told() {
     assert!(problems.to_string().contains("there is no archetype `analist`\n  hint: did you mean `analyst`?"));
 }
 
-/// Its configuration decides much else: which models there are, and who may use what.
+/// Without the configuration, models and access would produce further problems.
 #[test]
 fn a_misnamed_configuration_is_one_problem() {
     for name in ["Config.md", "config.MD", "conf.md", "confg.md", "config.txt", "configuration.md"] {
@@ -350,25 +345,26 @@ fn a_misnamed_configuration_is_one_problem() {
     }
 }
 
-/// What is defined under a key that stands there again is asked for elsewhere, and is there.
+/// A definition under a repeated key is found by references to it.
 #[test]
-fn what_only_follows_from_a_repeated_key_is_not_told() {
+fn consequences_of_a_repeated_key_are_not_reported() {
     let world = World::new();
     world.config(&format!(
         "{GOOD}tool_privileges:\n  clerks: [workspace.raed]\nagents:\n  - {{ id: eve, archetype: doer, nmae: Eve }}\n"
     ));
     world.write("archetype/doer/config.md", "## Tool Access\nprivilege_groups: clerks\n");
     let problems = all(&world);
-    let told: Vec<(usize, &str)> = problems.0.iter().map(|problem| (problem.line, problem.field.as_str())).collect();
+    let reported: Vec<(usize, &str)> =
+        problems.0.iter().map(|problem| (problem.line, problem.field.as_str())).collect();
     assert_eq!(
-        told,
+        reported,
         [(31, "tool_privileges"), (32, "tool_privileges.clerks[0]"), (33, "agents"), (34, "agents[0].nmae")],
         "{problems}"
     );
 }
 
 #[test]
-fn a_file_that_is_no_yaml_hides_nothing_of_the_others() {
+fn a_file_that_is_not_yaml_does_not_hide_problems_of_other_files() {
     let world = World::new();
     world.config(&format!("{GOOD}toolboxes: [{{ source: box/toolbox.yaml }}]\nlimits: [\n"));
     world.write("archetype/doer/config.md", "## Limits\nmax_tool_rounds: many\n");
@@ -376,7 +372,7 @@ fn a_file_that_is_no_yaml_hides_nothing_of_the_others() {
     world.write("knowledge/a.md", "---\nid: [\n---\nx");
     world.write("knowledge/b.md", "x");
     world.write("Laws.md", "x");
-    let expected: &[Told<'_>] = &[
+    let expected: &[Expected<'_>] = &[
         ("archetype/doer/config.md", 2, "is not a whole number", "write a whole number"),
         ("archetype/analyst/soul.md", 1, "empty", "a sentence"),
         ("knowledge/a.md", 2, "not YAML", "check"),
@@ -385,10 +381,10 @@ fn a_file_that_is_no_yaml_hides_nothing_of_the_others() {
     ];
     none(&faults(&world, "a broken world file", expected));
     assert!(all(&world).to_string().contains("this is not YAML"));
-    // The same of one that has another name.
+    // The same for a world file with a wrong name.
     std::fs::rename(world.dir().join("world-config.yaml"), world.dir().join("world-config.yml")).unwrap();
     none(&faults(&world, "no world file", expected));
-    // And of a broken manifest.
+    // And for a broken manifest.
     world.config(&format!("{GOOD}toolboxes: [{{ source: box/toolbox.yaml }}]\n").replace("hops_max: 8", "hops_max: 0"));
     world.write("box/toolbox.yaml", "name: [\n");
     none(&faults(&world, "a broken manifest", expected));

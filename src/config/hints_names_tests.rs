@@ -1,11 +1,11 @@
-//! Every key of the world file with a slip of the keyboard in it: the right one is proposed.
+//! Misspells every key of the world file. The hint must suggest the right key.
 
 use super::*;
 use crate::node::{Key, Node, Value};
 use crate::reader::Field;
 use crate::report::Report;
 
-/// Every key that there is, in the good world file or here.
+/// Keys that the good world file does not contain.
 const MORE: &str = "\
 access: { default: public, strict_channel_privileges: false }
 chat: { wake: all }
@@ -30,7 +30,7 @@ sandbox: { kind: none, image: a, network: none, memory_mb: 64, read_only_root: t
 approvals: { security: deny, ask: off, ask_fallback: deny, allowlist: [], expires: 5s, safe_bins: [], agents: { mux: {} } }
 ";
 
-/// Maps whose keys the file chooses, by the path of the map.
+/// Maps with arbitrary keys, by path.
 const FREE: [&str; 14] = [
     "tool_privileges",
     "budgets.team",
@@ -48,7 +48,7 @@ const FREE: [&str; 14] = [
     "x-notes",
 ];
 
-/// Calls `with` for each key of `node` with its map's path; it may change the key, which is put back.
+/// Calls `with` for each key below `root`, with the path of its map. `with` must restore a key that it changes.
 fn each_key(root: &mut Node, way: &mut Vec<usize>, path: &str, with: &mut dyn FnMut(&mut Node, &[usize], &str)) {
     let keys: Vec<Option<String>> = match &at(root, way).value {
         Value::Map(pairs) => pairs.iter().map(|(key, _)| Some(key.text.clone())).collect(),
@@ -89,8 +89,8 @@ fn key_at<'n>(root: &'n mut Node, way: &[usize]) -> &'n mut Key {
     }
 }
 
-/// What is typed instead of a key: one letter too many, too few, another or two exchanged, singular and plural, capitals.
-fn slips(key: &str) -> Vec<String> {
+/// Misspellings of a key: a letter added, removed, replaced or swapped, the plural, capitals.
+fn misspellings(key: &str) -> Vec<String> {
     let swapped = format!("{}{}{}", &key[..1], key[1..].chars().rev().collect::<String>(), "");
     let short = key[..key.len() - 1].to_owned();
     let mut all = vec![format!("{key}s"), short, key.to_uppercase(), format!("{}{key}", &key[..1]), format!("{key}x")];
@@ -103,12 +103,12 @@ fn slips(key: &str) -> Vec<String> {
         all.push(format!("{}q{}", &key[..2], &key[3..]));
         all.push(key.replace('_', "-"));
     }
-    all.retain(|slip| slip != key);
+    all.retain(|misspelling| misspelling != key);
     all
 }
 
 #[test]
-fn every_key_is_proposed_for_a_slip_in_it() {
+fn every_misspelt_key_gets_the_right_suggestion() {
     let report = Report::default();
     let mut root = crate::yaml::parse(&format!("{GOOD}{MORE}"), &report.file("w.yaml"), &|_| None).unwrap();
     let (mut wrong, mut tried) = (Vec::new(), 0);
@@ -117,16 +117,17 @@ fn every_key_is_proposed_for_a_slip_in_it() {
         if FREE.contains(&path) || key.starts_with("x-") {
             return;
         }
-        for slip in slips(&key) {
-            key_at(root, way).text.clone_from(&slip);
+        for misspelling in misspellings(&key) {
+            key_at(root, way).text.clone_from(&misspelling);
             let report = Report::default();
             let file = report.file("w.yaml");
             drop(crate::world_file::read(&Field::root(root, &file)));
             let problems = report.finish();
-            let told = problems.0.iter().find(|problem| problem.message.contains(&format!("no key `{slip}`")));
+            let reported =
+                problems.0.iter().find(|problem| problem.message.contains(&format!("no key `{misspelling}`")));
             tried += 1;
-            if !told.is_some_and(|told| told.hint.as_str().contains(&format!("`{key}"))) {
-                wrong.push(format!("{path}: `{slip}` for `{key}`: {told:?}"));
+            if !reported.is_some_and(|reported| reported.hint.as_str().contains(&format!("`{key}"))) {
+                wrong.push(format!("{path}: `{misspelling}` for `{key}`: {reported:?}"));
             }
         }
         key_at(root, way).text = key;

@@ -1,4 +1,5 @@
-//! Broken worlds, one for each kind of problem: each is told in its file, on its line, with what to do about it.
+//! Broken worlds, one for each kind of problem. Each problem is reported with its file, its line
+//! and a hint.
 
 use crate::fixture::{GOOD, World};
 use crate::problem::{Problem, Problems};
@@ -8,11 +9,11 @@ mod files;
 #[path = "hints_names_tests.rs"]
 mod names;
 
-/// What a world is made of and what is told of it: the file, the line (0 of what is no file), a part of the message, and
+/// An expected problem: the file, the line (0 if the problem has none), a part of the message, and
 /// a part of the hint.
-type Told<'t> = (&'t str, usize, &'t str, &'t str);
+type Expected<'t> = (&'t str, usize, &'t str, &'t str);
 
-/// Everything that is told of a world, errors and warnings, with paths relative to it.
+/// All problems of a world, with paths relative to it.
 fn all(world: &World) -> Problems {
     let (_, mut problems) = crate::examine(&world.dir(), &|name| (name == "SECRET").then(|| "hunter2-hunter2".into()));
     let (shown, real) = (world.dir(), world.dir().canonicalize().unwrap());
@@ -23,19 +24,19 @@ fn all(world: &World) -> Problems {
     problems
 }
 
-/// What is wrong with what is told of a world: each of `expected` must be, and every problem has a file, a hint, and a line
-/// that the file has.
-fn faults(world: &World, what: &str, expected: &[Told<'_>]) -> Vec<String> {
+/// Checks the problems of a world. Each of `expected` must be reported, and every problem must have a
+/// file, a hint, and a line that exists in the file. Returns what is missing.
+fn faults(world: &World, what: &str, expected: &[Expected<'_>]) -> Vec<String> {
     let problems = all(world);
     let mut faults = Vec::new();
     for (file, line, message, hint) in expected {
-        let told = problems.0.iter().any(|problem| {
+        let reported = problems.0.iter().any(|problem| {
             problem.file.to_str() == Some(file)
                 && problem.line == *line
                 && problem.message.contains(message)
                 && problem.hint.as_str().contains(hint)
         });
-        if !told {
+        if !reported {
             faults.push(format!("{what}: {file}:{line}: {message} / {hint} is not in\n{problems}"));
         }
     }
@@ -52,7 +53,7 @@ fn faults(world: &World, what: &str, expected: &[Told<'_>]) -> Vec<String> {
     faults
 }
 
-/// Fails with all of `faults`.
+/// Fails if there are `faults`.
 fn none(faults: &[String]) {
     assert!(faults.is_empty(), "{}", faults.join("\n\n"));
 }
@@ -80,11 +81,11 @@ fn every_problem_of_the_world_file_has_a_line_and_a_hint() {
         ("secrets_env: [a-b]", "not the name of an environment variable", "never the value itself"),
         // Keys.
         ("acess: { default: public }", "there is no key `acess` here", "did you mean `access`?"),
-        ("quite_something_else: 1", "there is no key `quite_something_else` here", "known are: access, agents"),
+        ("quite_something_else: 1", "there is no key `quite_something_else` here", "known: access, agents"),
         ("listen: 8080", "there is no key `listen` here", "ghostd up --listen"),
         ("usd_per_day: 5", "there is no key `usd_per_day` here", "`budgets: { world: { usd_per_day: … } }`"),
         ("budgets: { world/day: { usd: 5 } }", "there is no key `world/day` here", "`world: { usd_per_day: … }`"),
-        ("budgets: { agent: { mux/day: { usd: 5 } } }", "a budget of a day", "under `mux`"),
+        ("budgets: { agent: { mux/day: { usd: 5 } } }", "a daily budget", "under `mux`"),
         ("budgets: { world: { usd: '$5' } }", "`$5` is not a number", "US dollars such as 2.50, without quotes"),
         ("budgets: { world: { tokens: '5000' } }", "`5000` is not a whole number", "write it without quotes"),
         ("budgets: { world: 5000 }", "`5000` is not a map", "{ tokens: 5000 }"),
@@ -100,14 +101,14 @@ fn every_problem_of_the_world_file_has_a_line_and_a_hint() {
         ("teams: [{ name: desk, agents: [Mux] }]", "`Mux` is not an agent id", "use 1 to 64 of a-z"),
         ("teams: [{ name: desk, agents: [mux] }, { name: other, agents: [mux] }]", "already in team", "in one team"),
         ("teams: [{ name: other, agents: [mux] }, { name: desk }]", "`teams` puts this agent into", "name one team"),
-        ("agents_may_create: [nobody-here]", "there is no archetype `nobody-here`", "known are: analyst, doer"),
+        ("agents_may_create: [nobody-here]", "there is no archetype `nobody-here`", "known: analyst, doer"),
         ("write_acls: { 'A B': [x/] }", "agent", "use 1 to 64"),
         ("write_acls: { mux: [out] }", "does not end in `/`", "write `out/`"),
         ("write_acls: { mux: [../x/] }", "`../x/`", ""),
         // Access.
         ("tool_privileges: { 'a b': [] }", "the group's name is not a name", "use 1 to 64 letters"),
         ("tool_privileges: { web: [tool.ftch] }", "there is no tool `tool.ftch`", "did you mean `tool.fetch`?"),
-        ("tool_privileges: { web: [syscall.skill.list] }", "this is always on", "take it out of the group"),
+        ("tool_privileges: { web: [syscall.skill.list] }", "this tool is always on", "take it out of the group"),
         ("access: { default: privat }", "`privat` is not a value", "it may be: public, privileged"),
         // Models.
         ("llm: { providers: { mine: {} } }", "`kind` is missing", "it may be: anthropic"),
@@ -140,11 +141,11 @@ fn every_problem_of_the_world_file_has_a_line_and_a_hint() {
         ("channels: { webhooks: { shop: { url: x } } }", "the URL is not an address", "https://HOST/PATH"),
         ("channels: { webhooks: { 'a b': {} } }", "the webhook's name is not a name", "use 1 to 64 letters"),
         ("channels: { reactions: wild }", "`wild` is not a value", "it may be: minimal, extensive"),
-        ("heartbeat: { every: 1ms }", "once a second at most", "30m"),
+        ("heartbeat: { every: 1ms }", "the shortest interval is 1s", "30m"),
         ("heartbeat: { every: often }", "`often` is not a duration", "30s"),
-        ("heartbeat: { target: 'a b' }", "is no target of an alert", "none, last"),
+        ("heartbeat: { target: 'a b' }", "is not a target for alerts", "none, last"),
         ("heartbeat: { timezone: Mars }", "there is no time zone", ""),
-        ("heartbeat: { active_hours: all }", "are no hours of a day", "08:00-22:00"),
+        ("heartbeat: { active_hours: all }", "is not a range of hours", "08:00-22:00"),
         ("heartbeat: 30m", "`30m` is not a map", "{ every: 30m }"),
         // The job, toolboxes, skills, and parts for later.
         ("job: { input: input }", "`brief` is missing", "write such as `brief:"),
@@ -152,7 +153,7 @@ fn every_problem_of_the_world_file_has_a_line_and_a_hint() {
         ("job: { input: in, lead: mxu, brief: b, result: r/ }", "there is no agent `mxu`", "did you mean `mux`?"),
         (
             "job: { input: in, lead: mux, brief: '{fiels}', result: r/ }",
-            "nothing is filled in",
+            "there is no placeholder",
             "did you mean `files`?",
         ),
         ("job: { input: in, lead: mux, brief: b, result: ../r }", "is not a path in the workspace", "relative"),
@@ -165,7 +166,7 @@ fn every_problem_of_the_world_file_has_a_line_and_a_hint() {
         (
             "skills: { roots: [nowhere] }",
             "there is no directory `nowhere`",
-            "along with the world, to `nowhere` in the world's directory",
+            "copy the directory to `nowhere` in the world's directory",
         ),
         ("skills: { roots: [../x] }", "`../x` is not relative", "two levels above it"),
         ("access: { default: public }\naccess: { default: privat }", "`privat` is not a value", "public, privileged"),
@@ -180,7 +181,7 @@ fn every_problem_of_the_world_file_has_a_line_and_a_hint() {
         ("a: !!str 1", "tags", "leave it out"),
         ("<<: { a: 1 }", "merge keys", "write the keys out"),
         ("? { a: 1 }\n: 2", "a key must be plain text", "quote a key"),
-        ("limits: { hops_max: 3 }\nlimits: {}", "stands here a second time", "keep one"),
+        ("limits: { hops_max: 3 }\nlimits: {}", "is repeated", "keep one"),
         ("\tx: 1", "not YAML", "forbids tabs"),
         ("x-a: \"${}\"", "does not name a variable", "write ${NAME}"),
         ("x-a: \"${NONE}\"", "the environment variable NONE is not set", "set it"),
@@ -194,7 +195,7 @@ fn every_problem_of_the_world_file_has_a_line_and_a_hint() {
     let mut wrong = Vec::new();
     for (yaml, message, hint) in cases {
         let world = World::new();
-        // What is written here takes the place of what the good world says under the same key.
+        // Replace the good world's value of the same key.
         let key = yaml.split(':').next().unwrap();
         let mut skip = false;
         let kept: Vec<&str> = GOOD
@@ -208,8 +209,8 @@ fn every_problem_of_the_world_file_has_a_line_and_a_hint() {
             .collect();
         world.config(&format!("{}\n{yaml}\n", kept.join("\n")));
         let problems = all(&world);
-        let told = problems.0.iter().find(|p| p.message.contains(message) && p.hint.as_str().contains(hint));
-        if told.is_none_or(|told| !told.file.ends_with(crate::load::WORLD_FILE) || told.line == 0) {
+        let reported = problems.0.iter().find(|p| p.message.contains(message) && p.hint.as_str().contains(hint));
+        if reported.is_none_or(|reported| !reported.file.ends_with(crate::load::WORLD_FILE) || reported.line == 0) {
             wrong.push(format!("{yaml}: {message} / {hint} is not in\n{problems}"));
         }
         wrong.extend(faults(&world, yaml, &[]));
@@ -235,7 +236,7 @@ fn every_problem_of_an_agent_has_a_line_and_a_hint() {
         ("{ id: ada, archetype: doer, restart: { backoff: { base: 2s, cap: 1s } } }", "is shorter", "the longest"),
         ("{ id: ada, archetype: doer, privilege_groups: [manger] }", "no privilege group", "did you mean `manager`?"),
         ("{ id: ada, archetype: doer, profile: codng }", "`codng` is not a value", "did you mean `coding`?"),
-        ("{ id: ada, archetype: doer, write_acl: [agents/mux/] }", "takes in what is another agent's", ""),
+        ("{ id: ada, archetype: doer, write_acl: [agents/mux/] }", "includes another agent's directory", ""),
         ("{ id: ada, archetype: doer, budget: 5 }", "`5` is not a map", "{ tokens: 5000 }"),
         ("{ id: ada, archetype: doer, budget: { daily_cost_usd: 5 } }", "no key", "write `usd_per_day`"),
         ("{ id: ada, archetype: doer, overides: {} }", "no key `overides`", "did you mean `overrides`?"),
@@ -256,10 +257,10 @@ fn every_problem_of_an_agent_has_a_line_and_a_hint() {
         let world = World::new();
         world.with("teams:\n", &format!("  - {entry}\nteams:\n"));
         let problems = all(&world);
-        let told = |problem: &Problem| {
+        let reported = |problem: &Problem| {
             problem.message.contains(message) && problem.hint.as_str().contains(hint) && problem.line > 0
         };
-        if !problems.0.iter().any(told) {
+        if !problems.0.iter().any(reported) {
             wrong.push(format!("{entry}: {message} / {hint} is not in\n{problems}"));
         }
         wrong.extend(faults(&world, entry, &[]));

@@ -1,13 +1,14 @@
-//! The world that `ghostd init` makes: a lead and a researcher who turn files into a briefing, with scripted models.
+//! The world that `ghostd init` creates: a lead and a researcher turn files into a briefing, with
+//! scripted models.
 //!
-//! Must never: write over anything.
+//! Must never: overwrite a file.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use ghost_domain::{Code, Refusal};
 
-/// The files of the template: relative path and content, parents before what is in them.
+/// The files of the template: relative path and content.
 #[must_use]
 pub fn template() -> Vec<(&'static str, &'static str)> {
     vec![
@@ -28,11 +29,13 @@ pub fn template() -> Vec<(&'static str, &'static str)> {
     ]
 }
 
-/// Writes the template into `dir`, which is made if it does not exist. Gives the files written.
+/// Writes the template into `dir`, which is created if it does not exist. Returns the files
+/// written.
 ///
 /// # Errors
-/// `Conflict` if `dir` holds anything already, `InvalidArguments` if its name cannot be a world's id, `Unavailable` if
-/// something cannot be written; what had been written is left for people to look at.
+///
+/// `Conflict` if `dir` is not empty, `InvalidArguments` if its name cannot be a world's id,
+/// `Unavailable` if something cannot be written. Files that were already written stay.
 pub fn write(dir: &Path) -> Result<Vec<PathBuf>, Refusal> {
     let failed = |path: &Path, error: &std::io::Error| {
         Refusal::new(Code::Unavailable, format!("{} cannot be written: {error}", path.display()))
@@ -69,7 +72,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_template_is_a_world_without_a_single_warning() {
+    fn the_template_loads_without_warnings() {
         let parent = tempfile::tempdir().unwrap();
         let dir = parent.path().join("first");
         assert_eq!(write(&dir).unwrap().len(), template().len());

@@ -1,10 +1,10 @@
-//! The located tree as JSON, for what is handed on as it stands: plain scalars by YAML's core schema.
+//! Converts a parsed YAML tree to JSON. Plain scalars follow YAML's core schema.
 //!
-//! Must never: fail. What is no number and no truth value is text.
+//! Must never: fail. A scalar that is not null, a boolean or a number becomes a string.
 
 use crate::yaml::{Node, Value};
 
-/// A node as a JSON value.
+/// Converts a node.
 pub fn of(node: &Node) -> serde_json::Value {
     match &node.value {
         _ if node.is_null() => serde_json::Value::Null,
@@ -17,7 +17,7 @@ pub fn of(node: &Node) -> serde_json::Value {
     }
 }
 
-/// A plain scalar by YAML's core schema.
+/// Converts a plain scalar by YAML's core schema.
 fn plain(text: &str) -> serde_json::Value {
     match text {
         "true" | "True" | "TRUE" => return true.into(),
@@ -33,7 +33,7 @@ fn plain(text: &str) -> serde_json::Value {
         && digits.bytes().any(|b| b.is_ascii_digit())
         && digits.bytes().all(|b| b.is_ascii_digit() || matches!(b, b'.' | b'e' | b'E' | b'+' | b'-'))
         && digits.starts_with(|c: char| c.is_ascii_digit() || c == '.')
-        // `007` is a name for something, not seven.
+        // `007` is an identifier, not the number seven.
         && !(digits.len() > 1 && digits.starts_with('0') && digits.bytes().all(|b| b.is_ascii_digit()));
     if !is_number {
         return text.into();
@@ -49,7 +49,7 @@ mod tests {
     use crate::report::Report;
 
     #[test]
-    fn whatever_stands_there_becomes_json() {
+    fn every_kind_of_scalar_becomes_json() {
         let text = "a: [1, -2, +3, 1.5, 1e3, 0x1F, 0o17, true, False, ~, '', null, 'null', '7', 007, 1.2.3, 5 %, e5]\nb:\n  c: |\n    x\n";
         let report = Report::default();
         let file = report.file("w.yaml");

@@ -1,7 +1,8 @@
-//! Entries of knowledge that a world brings: `knowledge/*.md` but `README.md`, each with a head between two lines `---` that says `id`,
-//! `title`, `readers`, `writers` and `tags`, and below it the text (KNOW-06).
+//! Reads the knowledge entries that a world brings: `knowledge/*.md` except `README.md`. Each file
+//! has a head between two `---` lines, with `id`, `title`, `readers`, `writers` and `tags`, and the
+//! text below it (KNOW-06).
 //!
-//! Must never: put anything into the store, or let a file in part: an entry is whole or an error.
+//! Must never: write to the store, or accept part of a file.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,11 +20,11 @@ use crate::repeats;
 use crate::report::{FileReport, Report};
 use crate::yaml;
 
-/// Bytes of a file's head.
+/// The largest size of a file's head, in bytes.
 const HEAD_MAX: usize = 64 * 1024;
 
-/// Reads every entry under `dir/knowledge`; a world without that directory has none. `shown` is `dir` as it is named in
-/// messages.
+/// Reads every entry under `dir/knowledge`. A world without that directory has no entries. `shown`
+/// is `dir` as messages name it.
 pub fn seeds(dir: &Path, shown: &Path, people: &People<'_>, limits: &Limits, report: &Report) -> Vec<KnowledgeSeed> {
     let (real, shown) = (dir.join("knowledge"), shown.join("knowledge"));
     let whole = report.file(&shown);
@@ -37,7 +38,7 @@ pub fn seeds(dir: &Path, shown: &Path, people: &People<'_>, limits: &Limits, rep
     }
     let mut found: BTreeMap<String, (String, KnowledgeSeed)> = BTreeMap::new();
     for name in names_in(&real, &whole) {
-        // A README tells people about the directory.
+        // A README is for people.
         if name.starts_with('.') || name.eq_ignore_ascii_case("readme.md") {
             continue;
         }
@@ -60,7 +61,7 @@ pub fn seeds(dir: &Path, shown: &Path, people: &People<'_>, limits: &Limits, rep
     }
     if found.len() > limits.knowledge_entries_max as usize {
         let message = format!(
-            "{} entries are brought; limits.knowledge_entries_max is {}",
+            "{} entries are in the directory; limits.knowledge_entries_max is {}",
             found.len(),
             limits.knowledge_entries_max
         );
@@ -69,7 +70,7 @@ pub fn seeds(dir: &Path, shown: &Path, people: &People<'_>, limits: &Limits, rep
     found.into_values().map(|(_, seed)| seed).collect()
 }
 
-/// One file: the line of its id, and the entry.
+/// Reads one file. Returns the entry and the line of its id.
 fn seed(text: &str, people: &People<'_>, limits: &Limits, file: &FileReport<'_>) -> Option<(usize, KnowledgeSeed)> {
     let Some((head, body)) = split(text) else {
         let hint = "begin the file with `---`, `id: …`, `title: …` and `---`, each on a line of its own";
@@ -80,16 +81,16 @@ fn seed(text: &str, people: &People<'_>, limits: &Limits, file: &FileReport<'_>)
         file.error(1, "", format!("the head has more than {HEAD_MAX} bytes"), "shorten it");
         return None;
     }
-    // What stands here is shown to agents: nothing of the environment belongs into it.
+    // Agents read the head, so it must not contain values of environment variables.
     let tree = yaml::parse_all(&head, file, Some(&|_| None), yaml::Bounds::CONFIGURATION)?;
-    let below = (head.lines().count() + 2).min(text.lines().count());
-    repeats::each(&tree, file, |node, file| entry(node, (below, body), people, limits, file)).first
+    let text_line = (head.lines().count() + 2).min(text.lines().count());
+    repeats::each(&tree, file, |node, file| entry(node, (text_line, body), people, limits, file)).first
 }
 
-/// One entry: its head, and the text below it with the line that it begins on.
+/// Reads one entry: its head, and the text below it with the text's first line.
 fn entry(
     node: &Node,
-    (below, body): (usize, &str),
+    (text_line, body): (usize, &str),
     people: &People<'_>,
     limits: &Limits,
     file: &FileReport<'_>,
@@ -98,32 +99,33 @@ fn entry(
     let map = root.map()?;
     let id = required(&map, "id", file).and_then(|field| {
         let text = field.text(1_024)?;
-        told(&field, check_entry_id(text))?;
+        checked_value(&field, check_entry_id(text))?;
         Some((field.line(), text.to_owned()))
     });
     let title = required(&map, "title", file).and_then(|field| {
         let text = field.text(4_096)?;
-        told(&field, check_title(text))?;
+        checked_value(&field, check_title(text))?;
         Some(text.to_owned())
     });
     let readers = people_of(&map, "readers", people).unwrap_or(Some(vec![Grantee::Everyone]));
     let writers = people_of(&map, "writers", people).unwrap_or(Some(Vec::new()));
     let tags = map.get("tags").map_or(Some(Vec::new()), |field| {
         let tags: Vec<String> = words(&field).into_iter().map(|(_, text)| text).collect();
-        told(&field, check_tags(&tags)).map(|()| tags)
+        checked_value(&field, check_tags(&tags)).map(|()| tags)
     });
     map.finish(&[("entry_id", "write `id`"), ("name", "write `title`"), ("content", "the text goes below the head")]);
     let content = body.trim_matches(['\n', '\r']).to_owned();
     if let Err(refusal) = check_content(&content, limits.knowledge_bytes) {
         let hint = Hint::of(refusal.hint, "write the text of the entry below the head");
-        file.error(below, "", refusal.message, hint);
+        file.error(text_line, "", refusal.message, hint);
         return None;
     }
     let (line, entry_id) = id?;
     Some((line, KnowledgeSeed { entry_id, title: title?, content, tags: tags?, readers: readers?, writers: writers? }))
 }
 
-/// The head, with an empty first line so that lines count as in the file, and the text below it.
+/// Splits the file into head and text. The head gets an empty first line, so that its line numbers
+/// are those of the file.
 fn split(text: &str) -> Option<(String, &str)> {
     let mut lines = text.split_inclusive('\n');
     let first = lines.next().filter(|line| line.trim_end() == "---")?;
@@ -145,16 +147,16 @@ fn required<'n>(map: &Map<'n>, key: &'static str, file: &FileReport<'_>) -> Opti
     found
 }
 
-/// `None` if the key is not there, `Some(None)` if what is there was reported.
+/// `None` if the key is absent; `Some(None)` if its value was wrong and has been reported.
 fn people_of(map: &Map<'_>, key: &'static str, people: &People<'_>) -> Option<Option<Vec<Grantee>>> {
     let field = map.get(key)?;
-    let mut fits = true;
+    let mut valid = true;
     let mut texts = Vec::new();
     for (field, text) in words(&field) {
-        let one = told(&field, grantees(key, std::slice::from_ref(&text)));
+        let one = checked_value(&field, grantees(key, std::slice::from_ref(&text)));
         for grantee in one.iter().flatten() {
             if let Some(refusal) = people.problem(grantee) {
-                fits &= told(&field, Err::<(), _>(refusal)).is_some();
+                valid &= checked_value(&field, Err::<(), _>(refusal)).is_some();
             }
             if let Grantee::Agent(agent_id) = grantee
                 && people.agents.as_ref().is_some_and(|agents| !agents.contains(agent_id))
@@ -163,13 +165,13 @@ fn people_of(map: &Map<'_>, key: &'static str, people: &People<'_>) -> Option<Op
                 field.warn(format!("the world file names no agent `{agent_id}`"), hint);
             }
         }
-        fits &= one.is_some();
+        valid &= one.is_some();
         texts.push(text);
     }
-    Some(if fits { told(&field, grantees(key, &texts)) } else { None })
+    Some(if valid { checked_value(&field, grantees(key, &texts)) } else { None })
 }
 
-/// The texts of a list, or of one line that separates them with commas.
+/// The texts of a list, or of one line separated by commas.
 fn words<'n>(field: &Field<'n>) -> Vec<(Field<'n>, String)> {
     if !field.is_single() {
         return field.texts(1_024).into_iter().map(|(field, text)| (field, text.trim().to_owned())).collect();
@@ -178,11 +180,11 @@ fn words<'n>(field: &Field<'n>) -> Vec<(Field<'n>, String)> {
     line.split(',').map(|word| (field.clone(), word.trim().to_owned())).collect()
 }
 
-fn told<T>(field: &Field<'_>, checked: Result<T, Refusal>) -> Option<T> {
+fn checked_value<T>(field: &Field<'_>, checked: Result<T, Refusal>) -> Option<T> {
     match checked {
         Ok(value) => Some(value),
         Err(refusal) => {
-            field.refused(refusal, "see docs/knowledge.md for what may stand here");
+            field.refused(refusal, "see docs/configuration.md#knowledge-files");
             None
         }
     }

@@ -52,7 +52,7 @@ fn entries_are_read_in_order_of_id() {
 }
 
 #[test]
-fn everything_that_is_wrong_is_told_at_once_with_its_line() {
+fn all_problems_are_reported_with_their_lines() {
     let world = World::new();
     world
         .write("knowledge/bare.md", "no head")
@@ -79,20 +79,20 @@ fn everything_that_is_wrong_is_told_at_once_with_its_line() {
         ("lacks.md", 1, "no `title`"),
         ("lacks.md", 2, "not a tag"),
         ("people.md", 4, "no archetype `dore`"),
-        ("people.md", 4, "`role:x` names nobody"),
+        ("people.md", 4, "`role:x` is not a reader or writer"),
         ("people.md", 5, "no privilege group `x`"),
         ("two.md", 3, "a second entry is called `twice`"),
         ("env.md", 3, "SECRET is not set"),
         ("utf.md", 4, "not UTF-8"),
     ] {
-        let there = |(f, l, text): &&(String, usize, String)| f == file && *l == line && text.contains(words);
-        assert!(found.iter().any(|problem| there(&problem)), "{file}:{line}: {words}\n{found:#?}");
+        let matches = |(f, l, text): &&(String, usize, String)| f == file && *l == line && text.contains(words);
+        assert!(found.iter().any(|problem| matches(&problem)), "{file}:{line}: {words}\n{found:#?}");
     }
     assert_eq!(found.len(), 14, "{found:#?}");
 }
 
 #[test]
-fn sizes_and_counts_have_their_bounds() {
+fn sizes_and_counts_are_limited() {
     let world = World::new();
     world.with("limits: { hops_max: 8,", "limits: { knowledge_bytes: 4, knowledge_entries_max: 1, hops_max: 8,");
     world.write("knowledge/a.md", "---\nid: a\ntitle: T\n---\n12345");
@@ -104,19 +104,19 @@ fn sizes_and_counts_have_their_bounds() {
 }
 
 #[test]
-fn what_is_no_entry_is_doubted_and_agents_may_come_later() {
+fn other_files_and_unknown_agents_are_warnings() {
     let world = World::new();
     world.write("knowledge/notes.txt", "x").write("knowledge/.hidden", "x");
     world.write("knowledge/README.md", "# What is here").write("knowledge/readme.md", "no head either");
     world.write("knowledge/a.md", "---\nid: a\ntitle: T\nreaders: later\n---\nx");
     let plan = world.plan();
-    let doubts: Vec<String> = plan.warnings.iter().map(ToString::to_string).collect();
+    let warnings: Vec<String> = plan.warnings.iter().map(ToString::to_string).collect();
     assert!(
-        doubts.iter().any(|doubt| doubt.contains("notes.txt") && doubt.contains("nothing reads this")),
-        "{doubts:?}"
+        warnings.iter().any(|warning| warning.contains("notes.txt") && warning.contains("nothing reads this")),
+        "{warnings:?}"
     );
-    assert!(doubts.iter().any(|doubt| doubt.contains("names no agent `later`")), "{doubts:?}");
-    assert!(!doubts.iter().any(|doubt| doubt.contains(".hidden") || doubt.to_lowercase().contains("readme")));
+    assert!(warnings.iter().any(|warning| warning.contains("names no agent `later`")), "{warnings:?}");
+    assert!(!warnings.iter().any(|warning| warning.contains(".hidden") || warning.to_lowercase().contains("readme")));
     assert_eq!(plan.knowledge.len(), 1);
     assert_eq!(plan.knowledge[0].readers.len(), 1);
 }
@@ -130,7 +130,7 @@ fn a_link_out_of_the_world_is_not_followed() {
 }
 
 #[test]
-fn a_reload_tells_of_them() {
+fn a_reload_reports_changed_knowledge() {
     let world = World::new();
     let old = world.plan();
     world.write("knowledge/z.md", GOOD);
@@ -139,7 +139,7 @@ fn a_reload_tells_of_them() {
 
 proptest! {
     #[test]
-    fn a_head_is_cut_at_its_lines(text in "(---|a: b|x)(\n|\r\n| \n)(---|id: a|){0,3}\n?(---)?(\n.{0,9}){0,4}") {
+    fn a_head_ends_at_its_line_of_dashes(text in "(---|a: b|x)(\n|\r\n| \n)(---|id: a|){0,3}\n?(---)?(\n.{0,9}){0,4}") {
         if let Some((head, body)) = split(&text) {
             prop_assert!(text.ends_with(body) && head.starts_with('\n'));
             prop_assert!(text.starts_with("---"));

@@ -1,4 +1,4 @@
-//! What is known of the models of a world: what they take, and what they cost.
+//! Looks up the facts and prices of models.
 //!
 //! Must never: guess.
 
@@ -8,27 +8,27 @@ use ghost_domain::model_facts::ModelFacts;
 use crate::plan::{LlmPlan, ProviderKind};
 
 impl LlmPlan {
-    /// What is known of `model` at the provider named `provider`. Where nobody has said anything, nothing is.
+    /// The facts about `model` at the provider `provider`. Unknown facts are empty.
     #[must_use]
     pub fn facts(&self, kind: ProviderKind, provider: &str, model: &str) -> ModelFacts {
         if kind.is_local() {
             return ModelFacts::default();
         }
-        // Behind a `:` stands which build or variant of the model it is.
+        // The part after `:` names a build or variant of the model.
         let bare = model.strip_prefix("ft:").unwrap_or(model).split(':').next().unwrap_or(model);
         let own = [model, bare].into_iter().find_map(|name| self.models.find_at(kind, provider, name));
         own.map(|known| known.facts.clone()).or_else(|| self.models.find_anywhere(bare)).unwrap_or_default()
     }
 
-    /// The price of `model` at the provider named `provider`, or `None` if nobody has said it. The world's own prices come
-    /// first, `provider/model` before `model`; then the list, by the longest name that the model's begins with and that only a
-    /// version follows. Models of `scripted` and `recorded` providers are free, unless the world prices them as
-    /// `provider/model`.
+    /// The price of `model` at the provider `provider`, or `None` if it is unknown. The world's own
+    /// prices come first, `provider/model` before `model`. Then comes the list: the longest entry
+    /// that the model's name begins with, followed by nothing but a version. Models of `scripted`
+    /// and `recorded` providers are free, unless the world prices them as `provider/model`.
     #[must_use]
     pub fn price(&self, kind: ProviderKind, provider: &str, model: &str) -> Option<Price> {
         let named = self.prices.get(&format!("{provider}/{model}")).copied();
         if kind.is_local() {
-            // A price of its own, by the full name alone, is for trying budgets out.
+            // A price under the full name is for testing budgets.
             return Some(named.unwrap_or_default());
         }
         let own = named.or_else(|| self.prices.get(model).copied());

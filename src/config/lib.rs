@@ -1,8 +1,8 @@
-//! Configuration: `world-config.yaml`, archetypes and their `config.md`, skill folders. Files go in; a checked
-//! [`plan::Plan`] comes out, or every problem at once, each with its file, its line and a hint.
+//! Configuration: reads `world-config.yaml`, archetypes with their `config.md`, skills and
+//! knowledge. Returns a checked [`plan::Plan`], or every problem at once, each with file, line and
+//! hint.
 //!
-//! Must never: start anything, reach the network, or let a key through that it does not understand (DESIGN.md section 4,
-//! "Configuration fails closed").
+//! Must never: start anything, use the network, or accept a key that it does not know.
 
 pub mod access;
 mod agents_and_teams;

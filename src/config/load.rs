@@ -1,7 +1,8 @@
-//! Reads a world: the world file, the manifests it lists, skills and archetypes, in that order, and checks every
-//! reference between them. Gives a plan, or every problem at once.
+//! Loads a world. Reads the world file, the toolbox manifests it lists, skills and archetypes, in
+//! that order. Checks every reference between them. Returns a plan, or every problem at once.
 //!
-//! Must never: stop at the first problem where a later one can still be told, or give a plan that has an error.
+//! Must never: stop at the first problem if later ones can still be found, or return a plan that
+//! has an error as valid.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -34,11 +35,12 @@ use crate::world_file::{self, Named, WorldFile};
 use crate::world_paths::WorldPaths;
 use crate::yaml;
 
-/// Loads the world at `path`, its directory or its world file. `env` looks up environment variables, for `${NAME}` and to
-/// see which keys are there; values are used and never shown.
+/// Loads the world at `path`, which is its directory or its world file. `env` reads environment
+/// variables, for `${NAME}` and to check which keys are set. Their values are never shown.
 ///
 /// # Errors
-/// Every problem that was found, warnings among them, if at least one is an error. Otherwise warnings are in
+///
+/// All problems, warnings included, if at least one is an error. Otherwise the warnings are in
 /// [`Plan::warnings`].
 pub fn load(path: &Path, env: Env<'_>) -> Result<Plan, Problems> {
     match examine(path, env) {
@@ -50,35 +52,35 @@ pub fn load(path: &Path, env: Env<'_>) -> Result<Plan, Problems> {
     }
 }
 
-/// As [`load`], for who looks further: with everything that was found, the plan as far as it could be made. One that comes
-/// with errors is not to be run, since references in it may lead nowhere.
+/// As [`load`], for callers that check further. Returns all problems, and the plan as far as it
+/// could be built. Do not run a plan that comes with errors: references in it may be invalid.
 #[must_use]
 pub fn examine(path: &Path, env: Env<'_>) -> (Option<Plan>, Problems) {
     let report = Report::default();
-    let plan = WorldPaths::of(path, &report).and_then(|place| build(&place, &report, env));
+    let plan = WorldPaths::of(path, &report).and_then(|paths| build(&paths, &report, env));
     (plan, report.finish())
 }
 
-fn build(place: &WorldPaths, report: &Report, env: Env<'_>) -> Option<Plan> {
-    let file = report.file(&place.shown_file);
-    let text = || read_text(&place.file, &place.dir, yaml::FILE_MAX as u64, &file);
+fn build(paths: &WorldPaths, report: &Report, env: Env<'_>) -> Option<Plan> {
+    let file = report.file(&paths.shown_file);
+    let text = || read_text(&paths.file, &paths.dir, yaml::FILE_MAX as u64, &file);
     let parse = |text: String| yaml::parse_all(&text, &file, Some(env), yaml::Bounds::CONFIGURATION);
-    let Some(tree) = place.there.then(text).flatten().and_then(parse) else {
-        look_at_the_rest(place, report, env);
+    let Some(tree) = paths.exists.then(text).flatten().and_then(parse) else {
+        check_other_files(paths, report, env);
         return None;
     };
-    repeats::each(&tree, &file, |node, file| resolve(place, node, file, env)).first
+    repeats::each(&tree, &file, |node, file| resolve(paths, node, file, env)).first
 }
 
-/// Reads everything that the world file, which says `node`, is about.
-fn resolve(place: &WorldPaths, node: &Node, file: &FileReport<'_>, env: Env<'_>) -> Option<Plan> {
+/// Reads everything that the world file, parsed as `node`, refers to.
+fn resolve(paths: &WorldPaths, node: &Node, file: &FileReport<'_>, env: Env<'_>) -> Option<Plan> {
     let report = file.whole();
     let Some(world) = world_file::read(&Field::root(node, file)) else {
-        look_at_the_rest(place, report, env);
+        check_other_files(paths, report, env);
         return None;
     };
 
-    let bases = Bases::of(&place.dir);
+    let bases = Bases::of(&paths.dir);
     let toolboxes = toolbox::toolboxes(&world.toolboxes, &bases, report, env);
     let mut extra = ExtraTools::default();
     for toolbox in toolboxes.values() {
@@ -94,8 +96,8 @@ fn resolve(place: &WorldPaths, node: &Node, file: &FileReport<'_>, env: Env<'_>)
         skills: &skills.names,
         whole: true,
     };
-    let loaded = archetype::load_all(&place.dir, &place.shown, &known, report);
-    let (llm, origins) = llm(&world, &loaded, &place.dir, env, report, file);
+    let loaded = archetype::load_all(&paths.dir, &paths.shown, &known, report);
+    let (llm, origins) = llm(&world, &loaded, &paths.dir, env, report, file);
     check_configs(&loaded, &llm, &world, report);
 
     let archetypes: BTreeMap<String, Arc<Archetype>> =
@@ -118,12 +120,12 @@ fn resolve(place: &WorldPaths, node: &Node, file: &FileReport<'_>, env: Env<'_>)
         file,
     );
 
-    // What is wrong with an agent is told where it stands, not where it is named.
+    // Problems of an agent are reported at its own entry, not where it is named.
     let ids: BTreeSet<&AgentId> = world.agents.iter().map(|agent| &agent.agent_id).collect();
-    let job = world.job.as_ref().and_then(|job| agents_and_teams::job(job, &ids, &place.dir));
+    let job = world.job.as_ref().and_then(|job| agents_and_teams::job(job, &ids, &paths.dir));
     let webhooks = webhooks(&world, &ids, env);
     let people = People { archetypes: &archetypes, groups: Some(&groups), agents: Some(ids) };
-    let seeds = knowledge::seeds(&place.dir, &place.shown, &people, &world.limits, report);
+    let seeds = knowledge::seeds(&paths.dir, &paths.shown, &people, &world.limits, report);
     let sources: Vec<heartbeat::Source<'_>> = world
         .agents
         .iter()
@@ -138,8 +140,8 @@ fn resolve(place: &WorldPaths, node: &Node, file: &FileReport<'_>, env: Env<'_>)
         })
         .collect();
     let heartbeats = heartbeat::heartbeats(world.heartbeat.as_ref(), &sources);
-    let (laws, tools_md) = place.markdowns(report);
-    let (id, name) = place.identity(&world, file)?;
+    let (laws, tools_md) = paths.markdowns(report);
+    let (id, name) = paths.identity(&world, file)?;
     let mut secret_env: BTreeSet<String> = world.secret_env.iter().cloned().collect();
     secret_env.extend(llm.providers.values().filter_map(|provider| provider.api_key_env.clone()));
     secret_env.extend(world.llm.providers.values().flat_map(|entry| entry.sent.variables.iter().cloned()));
@@ -147,7 +149,7 @@ fn resolve(place: &WorldPaths, node: &Node, file: &FileReport<'_>, env: Env<'_>)
     let mut plan = Plan {
         world_id: id,
         name,
-        dir: place.dir.clone(),
+        dir: paths.dir.clone(),
         laws,
         tools_md,
         archetypes,
@@ -175,23 +177,23 @@ fn resolve(place: &WorldPaths, node: &Node, file: &FileReport<'_>, env: Env<'_>)
         heartbeats,
         warnings: Vec::new(),
     };
-    // Jobs name models and webhooks, which takes the plan to look up.
+    // Checking jobs needs the plan, to look up models and webhooks.
     plan.declared = declared::declared(&world, &plan);
     Some(plan)
 }
 
-/// A world file that cannot be read says nothing of the others: what is wrong with them by themselves is told all the
-/// same.
-fn look_at_the_rest(place: &WorldPaths, report: &Report, env: Env<'_>) {
+/// Checks the other files if the world file cannot be read. Only problems within each file are
+/// found.
+fn check_other_files(paths: &WorldPaths, report: &Report, env: Env<'_>) {
     let (toolboxes, mut extra) = (BTreeMap::new(), ExtraTools::default());
-    let skills = toolbox::skills(None, &toolboxes, &Bases::of(&place.dir), &mut extra, (report, env));
+    let skills = toolbox::skills(None, &toolboxes, &Bases::of(&paths.dir), &mut extra, (report, env));
     let known =
         Known { groups: BTreeSet::new(), extra: &extra, toolboxes: &toolboxes, skills: &skills.names, whole: false };
-    let loaded = archetype::load_all(&place.dir, &place.shown, &known, report);
+    let loaded = archetype::load_all(&paths.dir, &paths.shown, &known, report);
     let archetypes = loaded.into_iter().map(|(name, loaded)| (name, loaded.archetype)).collect();
     let people = People { archetypes: &archetypes, groups: None, agents: None };
-    knowledge::seeds(&place.dir, &place.shown, &people, &Limits::default(), report);
-    place.markdowns(report);
+    knowledge::seeds(&paths.dir, &paths.shown, &people, &Limits::default(), report);
+    paths.markdowns(report);
 }
 
 /// Checks the references of webhooks.
@@ -224,7 +226,7 @@ fn webhooks(world: &WorldFile<'_>, ids: &BTreeSet<&AgentId>, env: Env<'_>) -> BT
     found
 }
 
-/// Checks the words of groups and makes the groups.
+/// Checks the words of groups and builds the groups.
 fn groups(world: &WorldFile<'_>, extra: ExtraTools) -> Groups {
     let mut words: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (group, list) in &world.groups {
@@ -233,7 +235,7 @@ fn groups(world: &WorldFile<'_>, extra: ExtraTools) -> Groups {
             if tools.is_empty() {
                 field.error(format!("there is no tool `{}`", field.shown()), extra.hint(word));
             } else if tools.iter().all(|name| tool_catalogue::entry(name).is_some_and(|entry| entry.always_on)) {
-                field.warn("this is always on, so that its group changes nothing", "take it out of the group");
+                field.warn("this tool is always on, so the group has no effect on it", "take it out of the group");
             }
         }
         words.insert(group.clone(), list.iter().map(|(_, word)| (*word).to_owned()).collect());
@@ -251,29 +253,29 @@ fn creatable(world: &WorldFile<'_>, archetypes: &BTreeMap<String, Arc<Archetype>
     world.creatable.iter().map(check).collect()
 }
 
-/// Every archetype must end up with a model, and with bounds that mean something.
+/// Checks that every archetype has a model, and that its limits have an effect.
 fn check_configs(loaded: &BTreeMap<String, Loaded>, llm: &LlmPlan, world: &WorldFile<'_>, report: &Report) {
     let mut by_default = Vec::new();
     for loaded in loaded.values() {
         let (model, lines) = (&loaded.archetype.config.model, loaded.lines);
-        let tell = |line, field, severity, message, hint: Hint| {
+        let report_problem = |line, field, severity, message, hint: Hint| {
             report.push(loaded.origin(line, field).problem(severity, message, hint));
         };
         match (model_problem(model, llm), &world.llm.default_provider) {
-            // Then the archetype says nothing that is wrong.
+            // Then the default provider lacks a model, and the archetype itself is right.
             (Some(problem), Some((field, _))) if model.provider.is_none() => by_default.push((field, problem)),
             (Some(problem), _) => {
                 let hint = "write `model:` under `## LLM`, or `llm.default_model` in the world file";
-                tell(lines.llm, "LLM.model", Severity::Error, problem, hint.into());
+                report_problem(lines.llm, "LLM.model", Severity::Error, problem, hint.into());
             }
             (None, _) => {}
         }
         for (_, message, hint) in fallback_problems(model, llm, &world.llm.unread) {
-            tell(lines.fallbacks, "LLM.fallback_models", Severity::Error, message, hint);
+            report_problem(lines.fallbacks, "LLM.fallback_models", Severity::Error, message, hint);
         }
-        if let Some(doubt) = above_world(&loaded.archetype.config.limits, &world.limits) {
+        if let Some(message) = above_world(&loaded.archetype.config.limits, &world.limits) {
             let hint = "raise `limits` in the world file, or leave it out here";
-            tell(lines.limits, "Limits", Severity::Warning, doubt, hint.into());
+            report_problem(lines.limits, "Limits", Severity::Warning, message, hint.into());
         }
     }
     if let Some((field, problem)) = by_default.first() {
@@ -284,7 +286,8 @@ fn check_configs(loaded: &BTreeMap<String, Loaded>, llm: &LlmPlan, world: &World
     }
 }
 
-/// Dangerous tools that someone may use only because nothing restricts them (CONF-27).
+/// Warns about dangerous tools that some agent may use only because nothing restricts them
+/// (CONF-27).
 fn warn_of_public<'a>(
     world: &WorldFile<'_>,
     groups: &Groups,

@@ -1,4 +1,4 @@
-//! Whatever stands in the files, there is a plan or there are problems.
+//! Loading any text returns a plan or problems.
 
 use super::*;
 

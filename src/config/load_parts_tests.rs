@@ -1,4 +1,5 @@
-//! Parts of a world beside its agents: webhooks, toolboxes, skills, and those that come later.
+//! Parts of a world besides its agents: webhooks, toolboxes, skills, and sections without an
+//! effect.
 
 use super::*;
 use crate::plan::ProviderKind;
@@ -25,7 +26,7 @@ fn webhooks_are_read_and_checked() {
     assert_eq!(plan.channel_actions("webhook:shop"), can);
     assert_eq!(plan.channel_actions("control"), CONTROL_ACTIONS);
     assert_eq!((plan.channel_actions("webhook:gone"), plan.channel_actions("mail")), (&[][..], &[][..]));
-    // An archetype has a level of its own.
+    // An archetype may have its own level.
     world.write("archetype/analyst/config.md", "# analyst\n## Channels\nreactions: minimal\n");
     let plan = world.plan();
     assert_eq!(plan.reactions_of("analyst"), Reactions::Minimal);
@@ -35,7 +36,7 @@ fn webhooks_are_read_and_checked() {
     world.write("archetype/analyst/config.md", "# analyst\n");
     world.config(&format!("{GOOD}{}", hook.replace("SECRET", "UNSET")));
     assert!(world.warnings().contains("`UNSET` is not set"));
-    for (from, to, told) in [
+    for (from, to, reported) in [
         ("agent: chora", "agent: chorra", "did you mean `chora`?"),
         ("http://127.0.0.1:9/in", "ftp://x", "the URL is not an address of a server"),
         ("secret_env: SECRET", "secret: hunter2-hunter2", "secrets are never written here"),
@@ -47,13 +48,13 @@ fn webhooks_are_read_and_checked() {
         ("webhooks:", "reactions: wild, webhooks:", "`wild` is not a value for this"),
     ] {
         let problems = world.config(&format!("{GOOD}{}", hook.replace(from, to))).problems();
-        assert!(problems.contains(told) && !problems.contains("hunter2"), "{to}: {problems}");
+        assert!(problems.contains(reported) && !problems.contains("hunter2"), "{to}: {problems}");
     }
 }
 
 // covers: TBX-01, TBX-03, TBX-04, WORLD-07
 #[test]
-fn toolboxes_are_known_and_bounded_by_the_worlds_list() {
+fn only_toolbox_tools_that_the_world_allows_are_known() {
     let world = World::new();
     let boxes = world.above().join("toolbox/devtools");
     std::fs::create_dir_all(&boxes).unwrap();
@@ -87,7 +88,7 @@ fn toolboxes_are_known_and_bounded_by_the_worlds_list() {
             .contains("there is no tool `repo-gti` in toolbox `devtools`\n  hint: did you mean `repo-git`?")
     );
     std::fs::write(boxes.join("toolbox.yaml"), "name: syscall\ntools: [{ name: skill.evil }]\n").unwrap();
-    assert!(world.problems().contains("the toolbox cannot be called that"));
+    assert!(world.problems().contains("the toolbox cannot have this name"));
 }
 
 // covers: SKILL-07, SKILL-18
@@ -111,9 +112,9 @@ fn skills_are_found_and_named() {
 }
 
 #[test]
-fn a_skills_head_is_judged_with_its_lines() {
+fn problems_of_a_skills_frontmatter_have_lines() {
     let world = World::new();
-    for (text, told) in [
+    for (text, reported) in [
         ("---\nname: a\ndescription: b\nlicense: MIT\nx-own: 1\n---\nText\n", &[][..]),
         ("# Text\n", &["SKILL.md:1: there is no frontmatter"]),
         ("---\nname: a\n", &["SKILL.md:1: the frontmatter begins with `---` and has no end"]),
@@ -136,40 +137,40 @@ fn a_skills_head_is_judged_with_its_lines() {
     ] {
         world.write("skills/one/SKILL.md", text);
         let warnings = world.warnings();
-        assert!(!told.is_empty() || warnings.is_empty(), "{text}: {warnings}");
-        for told in told {
-            assert!(warnings.contains(told), "{text}: {told} is not in {warnings}");
+        assert!(!reported.is_empty() || warnings.is_empty(), "{text}: {warnings}");
+        for reported in reported {
+            assert!(warnings.contains(reported), "{text}: {reported} is not in {warnings}");
         }
     }
 }
 
 #[test]
-fn everything_wrong_with_a_webhook_is_told_at_once() {
+fn all_problems_of_a_webhook_are_reported() {
     let world = World::new();
     let hook = "channels: { webhooks: { shop: { url: 'ftp://x', secret_env: UNSET, agent: chorra } } }\n";
     let problems = world.config(&format!("{GOOD}{hook}")).problems();
-    for told in ["shop.url: the URL is not", "did you mean `chora`?", "`UNSET` is not set"] {
-        assert!(problems.contains(told), "{told} is not in {problems}");
+    for reported in ["shop.url: the URL is not", "did you mean `chora`?", "`UNSET` is not set"] {
+        assert!(problems.contains(reported), "{reported} is not in {problems}");
     }
 }
 
 #[test]
-fn a_second_section_is_judged_too() {
+fn a_repeated_section_is_checked_too() {
     let world = World::new();
     world.write(
         "archetype/analyst/config.md",
         "## LLM\nmodel: a\n## LLM\nmodle: b\n## Tool Access\n## Tool Access\n- bsh\n",
     );
     let problems = world.problems();
-    for told in
+    for reported in
         ["config.md:3: the section", "config.md:4: LLM.modle", "config.md:6: the section", "config.md:7: Tool Access"]
     {
-        assert!(problems.contains(told), "{told} is not in {problems}");
+        assert!(problems.contains(reported), "{reported} is not in {problems}");
     }
 }
 
 #[test]
-fn a_time_zone_of_a_prompt_must_be_one() {
+fn the_time_zone_of_a_prompt_must_exist() {
     let world = World::new();
     world.write("archetype/analyst/config.md", "## Prompt\ntimezone: Mars/Base\n");
     assert!(world.problems().contains("config.md:2: Prompt.timezone: there is no time zone `Mars/Base`"));
@@ -178,28 +179,28 @@ fn a_time_zone_of_a_prompt_must_be_one() {
 }
 
 #[test]
-fn a_file_that_means_something_is_no_slip_for_another() {
+fn a_file_with_its_own_meaning_is_not_suggested_for_a_missing_one() {
     let world = World::new();
     std::fs::remove_file(world.dir().join("archetype/doer/goal.md")).unwrap();
     let problems = world.problems();
     assert!(problems.contains("doer/goal.md: the file is missing\n  hint: write the file"), "{problems}");
     world.write("archetype/doer/Goal.md", "To do.");
-    assert!(world.problems().contains("did you mean `Goal.md` to be it?"));
+    assert!(world.problems().contains("did you mean `Goal.md`?"));
 }
 
 #[test]
-fn fall_back_models_without_a_provider_are_told_where_they_stand() {
+fn fallback_models_without_a_provider_are_reported_at_their_line() {
     let world = World::new();
     let section =
         "## LLM\nprovider: scripted\nmodel: small\nfallback_models: scriptd/x, big, recorded/y, scripted/huge\n";
     world.write("archetype/doer/config.md", section);
     let problems = world.problems();
     let place = "config.md:4: LLM.fallback_models: there is no provider";
-    for told in [
+    for reported in [
         format!("{place} `scriptd`\n  hint: did you mean `scripted`?"),
         format!("{place} `recorded`\n  hint: define it under `llm.providers`"),
     ] {
-        assert!(problems.contains(&told), "{told} is not in {problems}");
+        assert!(problems.contains(&reported), "{reported} is not in {problems}");
     }
     assert_eq!(problems.matches("fallback_models").count(), 2, "{problems}");
     world.write("archetype/doer/config.md", section.replace("scriptd/x, big, recorded/y", "big"));
@@ -212,7 +213,7 @@ fn fall_back_models_without_a_provider_are_told_where_they_stand() {
 }
 
 #[test]
-fn a_kind_that_nobody_lists_may_be_a_fall_back() {
+fn a_fallback_may_name_a_kind_that_is_not_listed() {
     let world = World::new();
     let choice = |fallbacks: &str| {
         let section = format!("## LLM\nprovider: local\nmodel: small\nfallback_models: {fallbacks}\n");
@@ -231,14 +232,14 @@ fn a_kind_that_nobody_lists_may_be_a_fall_back() {
         assert_eq!(plan.llm.fallback_target("local", entry), target);
     }
     assert!(!choice("small-2").llm.providers.contains_key("anthropic"));
-    // The same for what an agent says of its own.
+    // The same for an agent's own fallback models.
     world.write("archetype/doer/config.md", "");
     world.with("overrides: { model: big,", "overrides: { model: big, fallback_models: [gemini/g],");
     assert!(world.plan().llm.providers.contains_key("gemini"));
 }
 
 #[test]
-fn a_word_that_stands_for_no_tool_gets_a_hint_of_its_kind() {
+fn an_unknown_tool_word_gets_a_fitting_hint() {
     let world = World::new();
     for (word, hint) in [
         ("group:runtme", "did you mean `group:runtime`?"),
@@ -251,59 +252,68 @@ fn a_word_that_stands_for_no_tool_gets_a_hint_of_its_kind() {
         world.write("archetype/doer/config.md", format!("## Tool Access\n- {word}\n"));
         world.with("  shell: [bash,", &format!("  shell: ['{word}', bash,"));
         let problems = world.problems();
-        let told = format!("there is no tool `{word}`\n  hint: {hint}");
-        assert_eq!(problems.matches(&told).count(), 2, "{told} is not in {problems}");
+        let reported = format!("there is no tool `{word}`\n  hint: {hint}");
+        assert_eq!(problems.matches(&reported).count(), 2, "{reported} is not in {problems}");
     }
 }
 
 #[test]
-fn configuration_that_is_nearly_right_is_never_lost_in_silence() {
+fn misplaced_configuration_is_always_reported() {
     let world = World::new();
     let deny = "privilege_groups: communicator\ndeny: tool.cli\n";
     let all = |text: String| {
         world.write("archetype/doer/config.md", text);
         world.problems()
     };
-    let told = |text: String, tell: &[&str]| {
+    let reported = |text: String, expected_problems: &[&str]| {
         let problems = all(text.clone());
-        for tell in tell {
-            assert!(problems.contains(&format!("doer/config.md:{tell}")), "{text}: {tell} is not in {problems}");
+        for expected_problems in expected_problems {
+            assert!(
+                problems.contains(&format!("doer/config.md:{expected_problems}")),
+                "{text}: {expected_problems} is not in {problems}"
+            );
         }
-        assert_eq!(problems.matches("error:").count(), tell.len(), "{text}: {problems}");
+        assert_eq!(problems.matches("error:").count(), expected_problems.len(), "{text}: {problems}");
     };
-    let stands = "stands before the first section";
-    told(
+    let expected = "is before the first section";
+    reported(
         format!("# Tool Access\n{deny}"),
         &[
-            "1: `# Tool Access` begins no section\n  hint: did you mean `## Tool Access`?",
-            &format!("2: `privilege_groups:` {stands}"),
-            &format!("3: `deny:` {stands}"),
+            "1: `# Tool Access` does not begin a section\n  hint: did you mean `## Tool Access`?",
+            &format!("2: `privilege_groups:` {expected}"),
+            &format!("3: `deny:` {expected}"),
         ],
     );
-    told(format!("notes\n{deny}## LLM\nmodel: m\n"), &[&format!("2: `privilege_groups:` {stands}"), "3: `deny:`"]);
-    told("### LLM\n- a\n".into(), &["1: `### LLM` begins no section", "2: the list item `a` stands before"]);
-    told("# doer\n# Tool-Access\n## LLM\nmodel: m\n".into(), &["2: `# Tool-Access` begins no section"]);
-    told("# doer\n## LLM\n# Skills\nmodel: m\n".into(), &["3: `# Skills` begins no section\n  hint: did you mean"]);
-    told("## Mine\ntext\n### Skills\n".into(), &["3: `### Skills` begins no section"]);
+    reported(
+        format!("notes\n{deny}## LLM\nmodel: m\n"),
+        &[&format!("2: `privilege_groups:` {expected}"), "3: `deny:`"],
+    );
+    reported("### LLM\n- a\n".into(), &["1: `### LLM` does not begin a section", "2: the list item `a` is before"]);
+    reported("# doer\n# Tool-Access\n## LLM\nmodel: m\n".into(), &["2: `# Tool-Access` does not begin a section"]);
+    reported(
+        "# doer\n## LLM\n# Skills\nmodel: m\n".into(),
+        &["3: `# Skills` does not begin a section\n  hint: did you mean"],
+    );
+    reported("## Mine\ntext\n### Skills\n".into(), &["3: `### Skills` does not begin a section"]);
     let lost = format!("## LLM\nmodel: m\n<!-- a note\n## Tool Access\n{deny}");
-    told(lost, &["3: the comment that begins here has no end"]);
-    // A title, notes and comments are free.
+    reported(lost, &["3: the comment that begins here is not closed"]);
+    // A title, notes and comments are allowed.
     world.write("archetype/doer/config.md", "# doer\n\nSome notes.\n<!-- x: y\n- z -->\n## LLM\nmodel: m\n");
     assert_eq!(world.warnings(), "");
 }
 
 #[test]
-fn files_whose_names_are_nearly_right_are_told() {
+fn misspelt_file_names_are_reported() {
     let world = World::new();
     let config = "## Tool Access\ndeny: tool.cli\n";
     world.write("archetype/doer/Config.md", config).write("archetype/doer/agents.md", "How.").write("Laws.md", "x");
     let problems = world.problems();
-    for told in [
-        "doer/Config.md:1: the file is not read: its name is not `config.md` in every letter\n  hint: rename it",
-        "doer/agents.md:1: the file is not read: its name is not `agent.md`",
-        "error: Laws.md:1: the file is not read: its name is not `laws.md`",
+    for reported in [
+        "doer/Config.md:1: the file is not read: its name differs in case from `config.md`\n  hint: rename it",
+        "doer/agents.md:1: the file is not read: its name differs in case from `agent.md`",
+        "error: Laws.md:1: the file is not read: its name differs in case from `laws.md`",
     ] {
-        assert!(problems.contains(told), "{told} is not in {problems}");
+        assert!(problems.contains(reported), "{reported} is not in {problems}");
     }
     let world = World::new();
     for name in ["archetype/doer/conf.md", "archetype/doer/config.yaml", "law.md", "tool.md"] {
@@ -314,33 +324,31 @@ fn files_whose_names_are_nearly_right_are_told() {
         world.write(free, "mine");
     }
     let warnings = world.warnings();
-    assert_eq!(warnings.matches("the file is not read: nothing has this name").count(), 4, "{warnings}");
+    assert_eq!(warnings.matches("the file is not read: its name is unknown").count(), 4, "{warnings}");
     assert!(
         warnings
-            .contains("doer/conf.md:1: the file is not read: nothing has this name\n  hint: did you mean `config.md`?")
+            .contains("doer/conf.md:1: the file is not read: its name is unknown\n  hint: did you mean `config.md`?")
     );
-    assert!(
-        warnings.contains("law.md:1: the file is not read: nothing has this name\n  hint: did you mean `laws.md`?")
-    );
+    assert!(warnings.contains("law.md:1: the file is not read: its name is unknown\n  hint: did you mean `laws.md`?"));
 }
 
 // covers: ACL-03
 #[test]
-fn no_write_rule_takes_in_another_agents_directory() {
+fn a_write_rule_must_not_include_another_agents_directory() {
     let world = World::new();
     world.with("agents/chora/, output/reports/", "agents/, agents/mux/, output/, agents/chora/notes/");
     let problems = world.problems();
     for (at, prefix) in [(0, "agents/"), (1, "agents/mux/")] {
-        let told = format!("write_acls.chora[{at}]: write prefix `{prefix}` takes in what is another agent's");
+        let told = format!("write_acls.chora[{at}]: write prefix `{prefix}` includes another agent's directory");
         assert!(problems.contains(&told), "{told} is not in {problems}");
     }
     assert_eq!(problems.matches("error:").count(), 2, "{problems}");
     world.with("    team: desk\n", "    team: desk\n    write_acl: [agents/chora/]\n");
-    assert!(world.problems().contains("agents[1].write_acl[0]: write prefix `agents/chora/` takes in"));
+    assert!(world.problems().contains("agents[1].write_acl[0]: write prefix `agents/chora/` includes"));
 }
 
 #[test]
-fn an_empty_item_of_a_list_of_tools_is_told_as_one() {
+fn an_empty_item_in_a_list_of_tools_is_reported_as_empty() {
     let world = World::new();
     world.write("archetype/doer/config.md", "## Tool Access\n- workspace.read\n-\n");
     let problems = world.problems();
@@ -352,7 +360,7 @@ fn an_empty_item_of_a_list_of_tools_is_told_as_one() {
 
 // covers: CONF-27
 #[test]
-fn dangerous_public_tools_are_warned_of() {
+fn dangerous_public_tools_get_a_warning() {
     let world = World::new();
     world.with("  shell: [bash, tool.python, syscall.state.write]\n", "");
     let warnings = world.warnings();
@@ -369,7 +377,7 @@ fn dangerous_public_tools_are_warned_of() {
 
 // covers: CONF-13, EXEC-06, SBX-07, SBX-10, SBX-11
 #[test]
-fn parts_for_later_are_checked_and_said_to_have_no_effect() {
+fn sections_without_effect_are_checked_and_get_a_warning() {
     let world = World::new();
     let later = "cli_policy: { default: deny, mode: segments, tiers: { read: { commands: [ls], action: allow } } }\n\
                  sandbox: { kind: local, memory_mb: 512, passthrough_env: [GH_TOKEN] }\nheartbeat: { every: 30m, \

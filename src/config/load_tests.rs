@@ -61,7 +61,7 @@ fn a_good_world_becomes_a_plan() {
 
 // covers: ACC-06, WORLD-03
 #[test]
-fn the_seeds_groups_are_read_as_written() {
+fn privilege_groups_are_read_as_written() {
     let plan = World::new().plan();
     let tools = |group: &str| plan.groups.tools(group).unwrap().iter().cloned().collect::<Vec<_>>();
     assert_eq!(
@@ -126,10 +126,10 @@ limits: {}
     insta::assert_snapshot!(world.problems());
 }
 
-/// Nothing can be said of a value that is not known.
+/// The value itself is not checked if its variable is unset.
 // covers: WORLD-09
 #[test]
-fn a_variable_that_is_not_set_is_all_that_is_told_of_its_value() {
+fn an_unset_variable_is_the_only_problem_of_its_value() {
     for (from, to, field) in [
         ("hops_max: 8", "hops_max: '${NONE}'", "limits.hops_max"),
         ("open: true", "open: '${NONE}'", "metrics.open"),
@@ -142,8 +142,8 @@ fn a_variable_that_is_not_set_is_all_that_is_told_of_its_value() {
         let world = World::new();
         let problems = world.with(from, to).problems();
         let mut lines = problems.lines().filter(|line| line.starts_with("error: "));
-        let told = lines.next().unwrap_or_default();
-        assert!(told.ends_with(&format!(": {field}: the environment variable NONE is not set")), "{problems}");
+        let reported = lines.next().unwrap_or_default();
+        assert!(reported.ends_with(&format!(": {field}: the environment variable NONE is not set")), "{problems}");
         assert_eq!(lines.next(), None, "{problems}");
     }
 }
@@ -169,7 +169,7 @@ fn values_of_variables_are_used_and_never_shown() {
 
 // covers: ARCH-01, CONF-19, CONF-20, PROMPT-04
 #[test]
-fn legacy_agent_md_and_old_names_are_understood() {
+fn a_legacy_agent_md_and_old_file_names_are_read() {
     let world = World::new();
     std::fs::remove_file(world.dir().join("archetype/doer/config.md")).unwrap();
     world.write("archetype/doer/agent.md", "How I work.\n## LLM\nmodel: old\n## Tools\n- bash\n- workspace.read\n");
@@ -186,7 +186,7 @@ fn legacy_agent_md_and_old_names_are_understood() {
 }
 
 #[test]
-fn files_out_of_bounds_are_refused() {
+fn unsuitable_files_are_refused() {
     let world = World::new();
     world.write("archetype/doer/soul.md", "x".repeat(64 * 1024 + 1));
     world.write("archetype/doer/goal.md", b"\xff\xfe");
@@ -236,9 +236,9 @@ fn a_world_needs_agents_a_file_and_a_directory() {
     world.write("archetype/analyst/config.md", "");
     let many: String = (0..2_001).map(|at| format!("  - {{ id: a{at}, archetype: doer }}\n")).collect();
     world.config(&format!("agents:\n{many}"));
-    let told = world.problems();
-    assert!(told.contains("the list has 2001 entries; at most 2000 are read"), "{told}");
-    assert_eq!(told.matches("error: ").count(), 1, "nothing that only follows from it: {told}");
+    let reported = world.problems();
+    assert!(reported.contains("the list has 2001 entries; at most 2000 are read"), "{reported}");
+    assert_eq!(reported.matches("error: ").count(), 1, "nothing that only follows from it: {reported}");
     world.config(&format!("agents:\n{}", many.lines().take(2_000).map(|line| format!("{line}\n")).collect::<String>()));
     let plan = world.plan();
     assert_eq!(plan.agents.len(), 2_000);
@@ -264,7 +264,7 @@ fn a_provider_needs_a_model_and_a_known_name() {
 }
 
 #[test]
-fn a_world_file_that_cannot_be_read_hides_nothing_of_the_others() {
+fn a_broken_world_file_does_not_hide_problems_of_other_files() {
     let world = World::new();
     world.config("agents: [\n");
     world.write(
@@ -274,11 +274,12 @@ fn a_world_file_that_cannot_be_read_hides_nothing_of_the_others() {
     world.write("knowledge/x.md", "---\nid: x\nreaders: [group:whoever, nobody]\n---\ntext\n");
     std::fs::write(world.dir().join("laws.md"), [0xff, 0xfe]).unwrap();
     let problems = world.problems();
-    for told in ["world-config.yaml:1: this is not YAML", "config.md:3: Tool Access.profil", "x.md:1: title", "laws.md"]
+    for reported in
+        ["world-config.yaml:1: this is not YAML", "config.md:3: Tool Access.profil", "x.md:1: title", "laws.md"]
     {
-        assert!(problems.contains(told), "{told} is not in {problems}");
+        assert!(problems.contains(reported), "{reported} is not in {problems}");
     }
-    // What the world file would define is not asked for.
+    // References to definitions of the world file are not checked.
     for word in ["whoever", "some.tool", "a/b.yaml", "skill", "nobody"] {
         assert!(!problems.contains(word), "{word} is in {problems}");
     }
@@ -322,14 +323,14 @@ fn a_budget_for_a_day_comes_from_the_world_file_or_from_the_archetype() {
 }
 
 #[test]
-fn a_wrong_group_is_told_beside_a_wrong_archetype_of_the_same_agent() {
+fn a_wrong_group_and_a_wrong_archetype_of_one_agent_are_both_reported() {
     let world = World::new();
     world.write(
         "world-config.yaml",
         "agents:\n  - { id: ada, archetype: nobody, privilege_groups: [nogroup], write_acl: [x] }\n",
     );
-    let told = world.problems();
+    let reported = world.problems();
     for words in ["there is no archetype `nobody`", "there is no privilege group `nogroup`"] {
-        assert!(told.contains(words), "{told}");
+        assert!(reported.contains(words), "{reported}");
     }
 }

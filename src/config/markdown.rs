@@ -1,18 +1,18 @@
-//! The sections of a `config.md`: headings, `key: value` lines and list items, each with its line (ARCH-04..07). Knows
-//! the shape only; what a section means is read elsewhere.
+//! Parses a `config.md`: headings, `key: value` lines and list items, each with its line
+//! (ARCH-04..07). `archetype_config` interprets the sections.
 //!
-//! Must never: recurse, or lose a line without saying so.
+//! Must never: recurse, or lose a line without a report.
 
 /// One `## Section`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Section {
     /// The heading as written.
     pub heading: String,
-    /// The heading in lower case with single spaces: what is compared.
+    /// The heading in lower case with single spaces, for comparisons.
     pub key: String,
     /// The line of the heading, from 1.
     pub line: usize,
-    /// What stands under it.
+    /// The lines under the heading, parsed.
     pub items: Vec<Item>,
     /// The lines under it as written, comments included.
     pub raw: Vec<String>,
@@ -23,16 +23,16 @@ pub struct Section {
 pub struct Item {
     /// The line, from 1.
     pub line: usize,
-    /// What it is.
+    /// The kind of the line.
     pub kind: ItemKind,
 }
 
-/// What a line of a section is.
+/// The kind of a line in a section.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ItemKind {
     /// `key: value`, the key in lower case.
     Pair(String, Written),
-    /// A list item, marker and back-ticks stripped.
+    /// A list item, without its marker and backticks.
     Bullet(String),
     /// Anything else.
     Prose(String),
@@ -41,36 +41,36 @@ pub enum ItemKind {
 /// The value of a pair.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Written {
-    /// The value, which may be empty, without quotes and back-ticks.
+    /// The value without quotes and backticks. May be empty.
     pub text: String,
-    /// Whether it stands in quotes, so that it is text whatever it looks like.
+    /// Whether the value is in quotes, and so always text.
     pub quoted: bool,
 }
 
 impl Section {
-    /// Whether it holds nothing but pairs and list items, and at least one of them.
+    /// Whether the section has at least one item and contains only pairs and list items.
     #[must_use]
     pub fn is_structured(&self) -> bool {
         !self.items.is_empty() && self.items.iter().all(|item| !matches!(item.kind, ItemKind::Prose(_)))
     }
 }
 
-/// A whole file, taken apart.
+/// A parsed file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Parsed {
-    /// What stands before the first section, line by line.
+    /// The lines before the first section, parsed.
     pub before: Vec<Item>,
     /// The same lines as written, comments included.
     pub before_raw: Vec<String>,
     /// The sections.
     pub sections: Vec<Section>,
-    /// The line on which a comment begins that has no end: nothing after it was read.
+    /// The line of a comment that is not closed. Nothing after it was read.
     pub unclosed: Option<usize>,
 }
 
-/// Splits `text` into the lines before the first section and the sections. Comments (`<!-- -->`) are blanked out first,
-/// over lines too; an unclosed one reaches to the end of the file. Fences (three back-ticks) are skipped, what is in
-/// them counts.
+/// Splits `text` into sections and the lines before them. Comments (`<!-- -->`) are removed first,
+/// also across lines; a comment that is not closed reaches to the end of the file. Fence lines
+/// (three backticks) are skipped, but lines between fences are read.
 #[must_use]
 pub fn sections(text: &str) -> Parsed {
     let (bare, unclosed) = without_comments(text);
@@ -101,7 +101,8 @@ fn key_of(heading: &str) -> String {
     heading.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase()
 }
 
-/// The level of a heading that begins no section, and its text in lower case with single spaces: `# Title`, `### Detail`.
+/// The level and the text (lower case, single spaces) of a heading that does not begin a section:
+/// `# Title`, `### Detail`.
 #[must_use]
 pub fn other_heading(line: &str) -> Option<(usize, String)> {
     let level = line.bytes().take_while(|b| *b == b'#').count();
@@ -110,7 +111,7 @@ pub fn other_heading(line: &str) -> Option<(usize, String)> {
     is_one.then(|| (level, key_of(rest.trim().trim_end_matches('#'))))
 }
 
-/// The text of a heading of the second level. A first-level heading is a title and no section.
+/// The text of a second-level heading, which begins a section.
 fn heading(line: &str) -> Option<&str> {
     let rest = line.strip_prefix("##")?;
     (!rest.starts_with('#')).then(|| rest.trim().trim_end_matches('#').trim())
@@ -124,7 +125,8 @@ fn item(line: &str) -> ItemKind {
     let bullet = line.strip_prefix(['-', '*', '+']).filter(|rest| rest.starts_with([' ', '\t']) || rest.is_empty());
     match bullet {
         Some(rest) => match pair(rest.trim()) {
-            // `- provider: scripted` is as good as the line without its marker; `group:fs` is a word, not a pair.
+            // `- provider: scripted` means the same as `provider: scripted`. `group:fs` is a word,
+            // not a pair.
             Some((key, value)) => ItemKind::Pair(key, value),
             None => ItemKind::Bullet(strip(without_note(rest))),
         },
@@ -135,7 +137,8 @@ fn item(line: &str) -> ItemKind {
     }
 }
 
-/// `key: value`, where the key is one word of letters, digits and underscores and a space or nothing follows the colon.
+/// Parses `key: value`. The key is one word of letters, digits, `_` and `-`; a space or nothing
+/// follows the colon.
 fn pair(line: &str) -> Option<(String, Written)> {
     let line = line.trim_start_matches("**").replacen(":**", ":", 1).replacen("**:", ":", 1);
     let (key, value) = line.split_once(':')?;
@@ -151,12 +154,12 @@ fn pair(line: &str) -> Option<(String, Written)> {
     Some((key.to_lowercase().replace('-', "_"), written))
 }
 
-/// Cuts a trailing ` # note`.
+/// Removes a trailing ` # note`.
 fn without_note(text: &str) -> &str {
     text.find(" #").map_or(text, |at| &text[..at])
 }
 
-/// Whether `text` stands between two of `mark`.
+/// Whether `text` begins and ends with `mark`.
 fn within(text: &str, mark: char) -> bool {
     text.len() >= 2 && text.starts_with(mark) && text.ends_with(mark)
 }
@@ -168,7 +171,8 @@ fn strip(text: &str) -> String {
     inner.trim().to_owned()
 }
 
-/// `text` with every comment replaced by nothing, its line breaks kept; and the line of a comment that has no end.
+/// Removes every comment but keeps its line breaks. Also returns the line of a comment that is not
+/// closed.
 fn without_comments(text: &str) -> (String, Option<usize>) {
     let mut out = String::with_capacity(text.len());
     let mut unclosed = None;
@@ -200,7 +204,7 @@ mod tests {
 
     // covers: ARCH-02, ARCH-04, ARCH-05
     #[test]
-    fn the_seeds_form_is_read() {
+    fn sections_pairs_and_items_are_parsed() {
         let text = "# chora\n\nnotes\n## Tool Access\nprivilege_groups: manager, communicator\n- workspace.write\n- \
                     tool.browser\n## Toolbox\nsource: toolbox/devtools/toolbox.yaml\n- repo-git\n";
         let Parsed { before, before_raw, sections, unclosed } = sections(text);
@@ -225,7 +229,7 @@ mod tests {
 
     // covers: ARCH-07
     #[test]
-    fn tolerance() {
+    fn variant_notations_are_accepted() {
         let text = "##  TOOL   access ##\r\n* `tool.cli`  # why\r\n<!-- - tool.python\n- tool.fetch -->\n- group:fs\n\
                     **Profile**: `coding`\n---\n```\n- a\n```\nsome words\n";
         let sections = sections(text).sections;
@@ -244,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn quotes_are_told_from_back_ticks() {
+    fn quotes_and_backticks_differ() {
         let parsed = sections("## LLM\na: '5' # five\nb: \"x\"\nc: `5`\nd: 5'\ne: '\n");
         let written = parsed.sections[0].items.iter().map(|item| match &item.kind {
             ItemKind::Pair(_, written) => (written.text.as_str(), written.quoted),
@@ -255,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_section_is_told_from_one() {
+    fn other_headings_are_not_sections() {
         assert_eq!(other_heading("#  Tool  Access #"), Some((1, "tool access".to_owned())));
         assert_eq!(other_heading("### LLM"), Some((3, "llm".to_owned())));
         assert_eq!((other_heading("## LLM"), other_heading("#LLM"), other_heading("LLM")), (None, None, None));
@@ -265,7 +269,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_makes_it_panic_and_lines_are_within(text in "[#a:`*<!\\-> \n\r|é]{0,200}") {
+        fn no_text_causes_a_panic_and_line_numbers_are_in_range(text in "[#a:`*<!\\-> \n\r|é]{0,200}") {
             let count = text.lines().count();
             let parsed = sections(&text);
             prop_assert!(parsed.unclosed.is_none_or(|line| (1..=count.max(1)).contains(&line)));

@@ -1,7 +1,8 @@
-//! What is known of models: what they cost and what they take. The list ships as data in `models.yaml`; a world may extend it
-//! with a file of its own.
+//! The list of known models: prices and capabilities. The list ships in `models.yaml`; a world may
+//! extend it with its own file.
 //!
-//! Must never: guess. A model that no entry names has no price, and a money budget then refuses the call; of its facts nothing
+//! Must never: guess. A model without an entry has no price, so a call under a money budget is
+//! refused; its capabilities are unknown.
 //! is known.
 
 use std::collections::BTreeMap;
@@ -17,15 +18,15 @@ use crate::reader::{Field, Map, is_free};
 use crate::report::{Report, did_you_mean};
 use crate::yaml;
 
-/// The shipped list. A test shows that it reads; were it broken all the same, nothing would be known of any model, and money
-/// budgets would refuse rather than undercharge.
+/// The shipped list. A test checks that it parses. If it did not, no model would be known, and
+/// money budgets would refuse calls.
 static SHIPPED: LazyLock<Arc<ModelList>> =
     LazyLock::new(|| Arc::new(ModelList::parse(include_str!("models.yaml")).unwrap_or_default()));
 
 /// Every word for effort, weakest first.
 const EFFORTS: [&str; 7] = ["none", "minimal", "low", "medium", "high", "xhigh", "max"];
 
-/// How a model may be told to think, in the words of the file.
+/// The ways to control a model's thinking, by their words in the file.
 const THINKING: [(&str, ThinkingControl); 6] = [
     ("never", ThinkingControl::Never),
     ("budget", ThinkingControl::Budget),
@@ -35,17 +36,17 @@ const THINKING: [(&str, ThinkingControl); 6] = [
     ("switch", ThinkingControl::Switch),
 ];
 
-/// Most tokens that a size may be.
+/// The largest accepted number of tokens.
 const TOKENS_MAX: u64 = 1_000_000_000;
 
-/// Models by kind or by provider, then by the beginning of their names.
+/// Models by provider kind or provider name, then by the beginning of their names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ModelList {
     as_of: String,
     sections: BTreeMap<String, BTreeMap<String, Known>>,
 }
 
-/// One entry.
+/// One entry of the list.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Known {
     pub(crate) price: Option<Price>,
@@ -59,10 +60,11 @@ impl ModelList {
         Arc::clone(&SHIPPED)
     }
 
-    /// Reads a list.
+    /// Parses a list.
     ///
     /// # Errors
-    /// Everything that is wrong with it, each with its line.
+    ///
+    /// All problems, each with its line.
     pub fn parse(text: &str) -> Result<Self, Problems> {
         let report = Report::default();
         let file = report.file("models.yaml");
@@ -72,7 +74,7 @@ impl ModelList {
         if problems.is_empty() { Ok(list) } else { Err(problems) }
     }
 
-    /// Reads a list whose models may stand under the names of `providers`, too.
+    /// Reads a list. Sections may also have the names in `providers`.
     pub(crate) fn read<'p>(root: &Field<'_>, providers: &[&'p str]) -> Self {
         let mut list = Self::default();
         let sections = || kinds().map(|kind| -> &'p str { kind }).chain(providers.iter().copied());
@@ -95,7 +97,7 @@ impl ModelList {
         list
     }
 
-    /// This list with the entries of `other`, which take the place of those of the same name.
+    /// This list with the entries of `other`. Entries of `other` replace those with the same name.
     #[must_use]
     pub fn merged(mut self, other: Self) -> Self {
         for (section, models) in other.sections {
@@ -104,13 +106,13 @@ impl ModelList {
         self
     }
 
-    /// The day that its prices are of.
+    /// The date of the prices.
     #[must_use]
     pub fn as_of(&self) -> &str {
         &self.as_of
     }
 
-    /// The entry with the longest name that `model` begins with, of those that only a version follows.
+    /// The entry with the longest name that `model` begins with, if only a version follows.
     fn find(&self, section: &str, model: &str, plain: impl Fn(&str) -> String) -> Option<&Known> {
         let model = plain(model);
         let fits = |name: &str| model.strip_prefix(&plain(name)).is_some_and(only_a_version);
@@ -118,16 +120,18 @@ impl ModelList {
         found.max_by_key(|(name, _)| name.len()).map(|(_, known)| known)
     }
 
-    /// As [`find`](Self::find), under the name of a provider and then under its kind.
+    /// As [`find`](Self::find): first under the name of the provider, then under its kind.
     pub(crate) fn find_at(&self, kind: ProviderKind, provider: &str, model: &str) -> Option<&Known> {
-        // A provider that only bears the name of another kind is none of that kind.
+        // If a provider has the name of another kind, the section of that kind does not apply to
+        // it.
         let named = ProviderKind::named(provider).is_none().then_some(provider);
         named.into_iter().chain([kind.as_str()]).find_map(|section| self.find(section, model, str::to_owned))
     }
 
-    /// What gateways serve is often called `vendor/model:variant`, and may have dots where the vendor has dashes. What it takes
-    /// is what it takes at its vendor, whichever protocol the gateway speaks, if the part behind the last `/` names one model
-    /// of one kind. What it costs is the gateway's own business, and so is the API that it needs there.
+    /// Finds a model served by a gateway. Gateways often use names like `vendor/model:variant`,
+    /// with dots where the vendor has dashes. The capabilities are those of the vendor's model, if
+    /// the part after the last `/` matches one model of exactly one kind. The price and the API are
+    /// the gateway's, so they stay unknown.
     pub(crate) fn find_anywhere(&self, model: &str) -> Option<ModelFacts> {
         let model = model.rsplit('/').next().unwrap_or(model);
         let mut found = kinds().filter_map(|kind| self.find(kind, model, |name| name.replace('.', "-")));
@@ -138,7 +142,7 @@ impl ModelList {
     }
 }
 
-/// The kinds whose models anything can be known of.
+/// The provider kinds that the list may contain.
 fn kinds() -> impl Iterator<Item = &'static str> + Clone {
     ProviderKind::ALL.into_iter().filter(|(_, kind)| !kind.is_local()).map(|(name, _)| name)
 }
@@ -151,7 +155,7 @@ fn section(field: &Field<'_>) -> BTreeMap<String, Known> {
         } else if let Some(map) = field.map_of("{ context: 128_000, output: 16_384 }") {
             models.insert(key.text.clone(), known(&map));
             map.finish(&[
-                ("input", "prices stand below `price: { input: …, output: … }`"),
+                ("input", "write prices under `price: { input: …, output: … }`"),
                 ("max_tokens", "write `output`"),
                 ("context_window", "write `context`"),
                 ("reasoning", "write `thinking`"),
@@ -180,7 +184,7 @@ fn known(map: &Map<'_>) -> Known {
     Known { price: map.get("price").and_then(|field| price(&field)), facts }
 }
 
-/// An API of OpenAI's kind.
+/// Reads one of the APIs of the OpenAI kind.
 pub(crate) fn api(field: &Field<'_>) -> Option<Api> {
     let words: Vec<&str> = Api::ALL.iter().map(|api| api.as_str()).collect();
     field.choice(&words).and_then(|word| word.parse().ok())
@@ -195,7 +199,7 @@ fn range(field: &Field<'_>) -> Option<(u64, u64)> {
     let ends: Vec<u64> = field.list().iter().filter_map(|end| end.count(0..=TOKENS_MAX)).collect();
     match ends[..] {
         [least, most] if least <= most => Some((least, most)),
-        // What cannot be read of them has been told.
+        // Values that cannot be read have been reported.
         _ if ends.len() == 2 || ends.len() == field.length() => {
             field.error("this is no range of tokens", "write the fewest and the most, such as [1_024, 32_000]");
             None
@@ -214,8 +218,9 @@ fn date(field: &Field<'_>) -> Option<String> {
     None
 }
 
-/// Whether what follows a model's name is empty or a version of it, rather than the name of another model: `-2024-08-06` and
-/// `-latest` are versions; `-mini` is not, nor is `-5` of `claude-opus-4-5`.
+/// Whether `rest`, the text after a model's name, is empty or a version: `-2024-08-06` and
+/// `-latest` are versions. `-mini` and the `-5` of `claude-opus-4-5` are not: they name other
+/// models.
 fn only_a_version(rest: &str) -> bool {
     if rest.is_empty() {
         return true;
@@ -224,7 +229,7 @@ fn only_a_version(rest: &str) -> bool {
     let digits = |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_digit());
     let word = |part: &str| matches!(part, "latest" | "preview" | "exp");
     let mut parts = version.split(['-', '.']);
-    // A day, a year or a number of three digits; one that is shorter is part of the name.
+    // A date, a year or a number with three digits or more. A shorter number is part of the name.
     parts.next().is_some_and(|part| word(part) || digits(part) && part.len() >= 3)
         && parts.all(|part| word(part) || digits(part))
 }

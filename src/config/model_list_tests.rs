@@ -12,7 +12,7 @@ fn facts(kind: ProviderKind, model: &str) -> ModelFacts {
 }
 
 #[test]
-fn the_shipped_list_reads_and_what_has_a_price_costs_something() {
+fn the_shipped_list_parses_and_its_values_are_plausible() {
     let list = ModelList::parse(include_str!("models.yaml")).unwrap_or_else(|problems| panic!("{problems}"));
     assert_eq!(list.sections.keys().collect::<Vec<_>>(), ["anthropic", "gemini", "ollama", "openai"]);
     assert_eq!(list.as_of().len(), 10);
@@ -33,7 +33,7 @@ fn the_shipped_list_reads_and_what_has_a_price_costs_something() {
 }
 
 #[test]
-fn the_longest_name_that_fits_wins() {
+fn the_longest_matching_name_wins() {
     let plan = LlmPlan::default();
     let of = |model| plan.price(ProviderKind::OpenAi, "p", model);
     assert_eq!(of("gpt-4o-2024-08-06"), of("gpt-4o"));
@@ -56,7 +56,7 @@ fn the_longest_name_that_fits_wins() {
 }
 
 #[test]
-fn the_worlds_own_prices_come_first() {
+fn the_worlds_own_prices_take_precedence() {
     let own = |micros| Price { input: Money(micros), ..Price::default() };
     let plan = LlmPlan {
         prices: BTreeMap::from([("gpt-4o".to_owned(), own(1)), ("here/gpt-4o".to_owned(), own(2))]),
@@ -69,7 +69,7 @@ fn the_worlds_own_prices_come_first() {
 }
 
 #[test]
-fn models_are_told_to_think_as_they_take_it() {
+fn the_shipped_facts_of_models_are_right() {
     use ProviderKind::{Anthropic, Gemini, Ollama, OpenAi};
     use ThinkingControl::{Adaptive, AlwaysAdaptive, Budget, Effort, Never, Unknown};
     for (kind, model, thinking, temperature) in [
@@ -110,7 +110,7 @@ fn models_are_told_to_think_as_they_take_it() {
 }
 
 #[test]
-fn a_gateways_model_takes_what_it_takes_at_its_vendor() {
+fn a_gateways_model_has_the_capabilities_of_the_vendors_model() {
     let plan = LlmPlan::default();
     for (gateway, kind, vendor) in [
         ("anthropic/claude-opus-4.8", ProviderKind::Anthropic, "claude-opus-4-8"),
@@ -130,14 +130,14 @@ fn a_gateways_model_takes_what_it_takes_at_its_vendor() {
     let at_gateway = facts(ProviderKind::OpenAi, "openai/gpt-5.4");
     assert_eq!(at_gateway, ModelFacts { api: None, ..facts(ProviderKind::OpenAi, "gpt-5.4") });
     assert_eq!(facts(ProviderKind::OpenAi, "anthropic/claude-opus-4.9"), ModelFacts::default());
-    // Two kinds that name it say different things.
+    // If two kinds have the name, the model is ambiguous.
     let other = ModelList::parse("gemini: { claude-opus-4-8: { context: 5 } }").unwrap();
     let plan = LlmPlan { models: Arc::new((*ModelList::shipped()).clone().merged(other)), ..LlmPlan::default() };
     assert_eq!(plan.facts(ProviderKind::OpenAi, "p", "anthropic/claude-opus-4-8"), ModelFacts::default());
 }
 
 #[test]
-fn an_entry_of_the_same_name_takes_the_place_of_the_shipped_one() {
+fn an_entry_of_the_same_name_replaces_the_shipped_one() {
     let text = "openai: { gpt-4o: { context: 5 }, mine: { price: { input: 1, output: 2 }, thinking: switch } }";
     let models = (*ModelList::shipped()).clone().merged(ModelList::parse(text).unwrap());
     assert_eq!(models.as_of(), ModelList::shipped().as_of());
@@ -154,7 +154,7 @@ fn an_entry_of_the_same_name_takes_the_place_of_the_shipped_one() {
 }
 
 #[test]
-fn what_is_wrong_with_a_list_is_told_with_its_line() {
+fn problems_of_a_list_have_lines() {
     let text = "as_of: soon\nopnai: {}\nopenai:\n  m:\n    contxt: 5\n    thinking: allways\n    efforts: [low, hi]\n    \
                 thinking_tokens: [5]\n    api: chats\n    input: 3\n    price: { input: 3 }\n    temperature: 'no'\n    \
                 output: 0\n  n: 5\n  o: { thinking_tokens: [9, 5] }\nx-note: anything\n";
@@ -181,7 +181,7 @@ fn what_is_wrong_with_a_list_is_told_with_its_line() {
         (14, "openai.n", "{ context"),
         (15, "openai.o.thinking_tokens", "[1_024"),
     ] {
-        assert!(of(line, field).is_some_and(|told| told.contains(hint)), "{line} {field}: {found}");
+        assert!(of(line, field).is_some_and(|reported| reported.contains(hint)), "{line} {field}: {found}");
     }
     assert_eq!(found.0.len(), 13, "{found}");
     assert!(HTTP.iter().all(|kind| kinds().any(|name| name == kind.as_str())));

@@ -1,7 +1,7 @@
-//! What someone asks of a model that it cannot do: to think or not to think, a temperature, a longer answer than it gives, an
-//! API that it does not have.
+//! Warns about settings that a model does not support: thinking, a temperature, a longer answer, an
+//! API.
 //!
-//! Must never: keep a world from starting, or say anything of a model that nothing is known of.
+//! Must never: keep a world from starting, or warn about a model whose capabilities are unknown.
 
 use std::collections::BTreeSet;
 
@@ -12,27 +12,28 @@ use ghost_domain::text::clip;
 use crate::plan::{ModelChoice, Origin, Plan, ProviderKind};
 use crate::problem::{Problem, Problems, Severity};
 
-/// A warning for each thing that the agents of `plan`, and those that may be created, ask of a model that cannot do it. `knows`
-/// says of an archetype whether it is known what its agents think with.
+/// Checks the agents of `plan` and the archetypes that agents may be created from. Returns a
+/// warning for each setting that the model does not support. `knows` says whether the model of an
+/// archetype's agents is known.
 #[must_use]
-pub fn model_warnings(plan: &Plan, knows: impl Fn(&str) -> bool) -> Vec<Problem> {
+pub fn model_warnings(plan: &Plan, model_is_known: impl Fn(&str) -> bool) -> Vec<Problem> {
     let mut warnings = Warnings { plan, found: Vec::new(), apis: BTreeSet::new() };
-    for agent in plan.agents.iter().filter(|agent| knows(&agent.archetype)) {
+    for agent in plan.agents.iter().filter(|agent| model_is_known(&agent.archetype)) {
         warnings.check(Some(&agent.agent_id), &agent.archetype, &agent.model);
     }
-    for name in plan.creatable.iter().filter(|name| knows(name)) {
+    for name in plan.creatable.iter().filter(|name| model_is_known(name)) {
         if let Some(archetype) = plan.archetypes.get(name) {
             warnings.check(None, name, &archetype.config.model);
         }
     }
-    // Many agents may have one archetype, and its settings.
+    // Agents of the same archetype produce equal warnings, which `sorted` removes.
     Problems::sorted(warnings.found).0
 }
 
 struct Warnings<'p> {
     plan: &'p Plan,
     found: Vec<Problem>,
-    /// Providers whose `api` was told.
+    /// Models whose `api` was reported.
     apis: BTreeSet<String>,
 }
 
@@ -44,28 +45,29 @@ impl Warnings<'_> {
         let (provider, model) = (provider.as_str(), model.as_str());
         let fallbacks = choice.fallback_models.iter().map(|entry| llm.fallback_target(provider, entry));
         for (at, (provider, model)) in std::iter::once((provider, model)).chain(fallbacks).enumerate() {
-            // A provider that is not there is told elsewhere.
+            // An unknown provider is reported elsewhere.
             let Some(plan) = llm.providers.get(provider) else { continue };
             let facts = llm.facts(plan.kind, provider, model);
             let shown = clip(&format!("{provider}/{model}"), 120);
             self.api(provider, &shown, &facts);
-            let of = |key: &'static str| self.origin(agent, archetype, key, (provider, model));
+            let origin_of = |key: &'static str| self.origin(agent, archetype, key, (provider, model));
             let mut found = Vec::new();
-            if let (Some(wanted), Some(most)) = (choice.max_tokens, facts.output_tokens)
-                && u64::from(wanted) > most
+            if let (Some(wanted), Some(limit)) = (choice.max_tokens, facts.output_tokens)
+                && u64::from(wanted) > limit
             {
-                let message = format!("`{shown}` answers with at most {most} tokens, and {wanted} are asked for");
-                found.push((of("max_tokens"), message, format!("write at most {most}, or name another model")));
+                let message = format!("`{shown}` answers with at most {limit} tokens, and {wanted} are asked for");
+                found.push((origin_of("max_tokens"), message, format!("write at most {limit}, or name another model")));
             }
-            // Who stands in does what it can: what it cannot is left out.
+            // A fallback model ignores settings that it does not support, so only the first model
+            // is checked.
             if at == 0 {
                 if choice.temperature.is_some() && !facts.temperature {
-                    let message = format!("`{shown}` takes no temperature: it is not sent");
-                    found.push((of("temperature"), message, "take it out, or name another model".to_owned()));
+                    let message = format!("`{shown}` does not accept a temperature: it is not sent");
+                    found.push((origin_of("temperature"), message, "take it out, or name another model".to_owned()));
                 }
                 let thinking = choice.thinking.and_then(|wanted| thinking(plan.kind, &facts, wanted));
                 if let Some((what, hint)) = thinking {
-                    found.push((of("thinking"), format!("`{shown}` {what}"), hint));
+                    found.push((origin_of("thinking"), format!("`{shown}` {what}"), hint));
                 }
             }
             let as_problem = |(origin, message, hint): (Origin, String, String)| {
@@ -91,7 +93,8 @@ impl Warnings<'_> {
         self.found.push(self.plan.origins.provider(provider, "api").problem(Severity::Warning, message, hint));
     }
 
-    /// Where `key` is said of the agent: by itself, else by its archetype, else where the model is named.
+    /// The position of `key`: in the agent's entry, else in its archetype, else where the model is
+    /// named.
     fn origin(&self, agent: Option<&AgentId>, archetype: &str, key: &'static str, model: (&str, &str)) -> Origin {
         let origins = &self.plan.origins;
         let own = agent.and_then(|id| origins.agent_settings.get(&(id.clone(), key)));
@@ -99,19 +102,19 @@ impl Warnings<'_> {
         found.cloned().unwrap_or_else(|| origins.model(model.0, model.1))
     }
 
-    /// Whose word it is.
+    /// The end of a hint: the date of the list and how to correct it.
     fn source(&self) -> String {
-        format!("; if the list of {} is wrong of it, say so in `llm.models_file`", self.plan.llm.models.as_of())
+        format!("; if the list of {} is wrong, correct it in `llm.models_file`", self.plan.llm.models.as_of())
     }
 }
 
-/// What a model does where `wanted` is asked for, and what to do.
+/// Describes the problem if the model does not support `wanted`, with a hint.
 fn thinking(kind: ProviderKind, facts: &ModelFacts, wanted: Thinking) -> Option<(String, String)> {
     let least = facts.thinking_tokens.map_or(0, |(least, _)| least);
     let always = match facts.thinking {
         ThinkingControl::AlwaysAdaptive => true,
         ThinkingControl::Effort => facts.efforts.first().is_some_and(|least| least != "none"),
-        // Elsewhere thinking is turned off by a word, here by a budget of none.
+        // Gemini turns thinking off with a budget of 0; the other APIs do it with a word.
         ThinkingControl::Budget => kind == ProviderKind::Gemini && least > 0,
         _ => false,
     };
@@ -124,7 +127,7 @@ fn thinking(kind: ProviderKind, facts: &ModelFacts, wanted: Thinking) -> Option<
         (_, Thinking::None) if always => {
             let little = facts.efforts.first().map(|word| format!(", which is `{word}`")).unwrap_or_default();
             let hint = "write `low`, or name another model";
-            Some((format!("always thinks: it is told to as little as it takes{little}"), hint.to_owned()))
+            Some((format!("always thinks: it is set to its least effort{little}"), hint.to_owned()))
         }
         _ => None,
     }

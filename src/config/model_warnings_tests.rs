@@ -2,22 +2,25 @@ use crate::fixture::World;
 
 const WORLD: &str = "world: { id: demo }\nagents:\n  - { id: ada, archetype: doer }\n";
 
-/// The line, the file's last part and the field of each doubt, of a world whose `doer` has `config`.
-fn doubts(world: &str, config: &str) -> Vec<(usize, String, String)> {
-    let here = World::new();
-    here.config(world).write("archetype/doer/config.md", config).write("archetype/analyst/config.md", "# analyst\n");
-    let found = super::model_warnings(&here.plan(), |_| true);
+/// The line, the file name and the field of each warning for a world whose `doer` has `config`.
+fn warnings_of(world: &str, config: &str) -> Vec<(usize, String, String)> {
+    let world_dir = World::new();
+    world_dir
+        .config(world)
+        .write("archetype/doer/config.md", config)
+        .write("archetype/analyst/config.md", "# analyst\n");
+    let found = super::model_warnings(&world_dir.plan(), |_| true);
     let file = |problem: &super::Problem| problem.file.file_name().unwrap().to_str().unwrap().to_owned();
     found.iter().map(|problem| (problem.line, file(problem), problem.field.clone())).collect()
 }
 
-fn of_llm(provider: &str, model: &str, settings: &str) -> Vec<(usize, String, String)> {
-    doubts(WORLD, &format!("## LLM\nprovider: {provider}\nmodel: {model}\n{settings}\n"))
+fn warnings_of_llm(provider: &str, model: &str, settings: &str) -> Vec<(usize, String, String)> {
+    warnings_of(WORLD, &format!("## LLM\nprovider: {provider}\nmodel: {model}\n{settings}\n"))
 }
 
 #[test]
-fn what_a_model_cannot_do_is_told_where_it_is_asked_for() {
-    for (provider, model, setting, told) in [
+fn unsupported_settings_get_a_warning_at_their_line() {
+    for (provider, model, setting, reported) in [
         ("openai", "gpt-4.1", "thinking: high", true),
         ("openai", "gpt-4.1", "thinking: none", false),
         ("openai", "gpt-5.1", "thinking: none", false),
@@ -42,19 +45,23 @@ fn what_a_model_cannot_do_is_told_where_it_is_asked_for() {
         ("scripted", "gpt-5", "temperature: 1", false),
     ] {
         let key = setting.split(':').next().unwrap();
-        let expected = told.then(|| (4, "config.md".to_owned(), format!("LLM.{key}")));
-        assert_eq!(of_llm(provider, model, setting), expected.into_iter().collect::<Vec<_>>(), "{model} {setting}");
+        let expected = reported.then(|| (4, "config.md".to_owned(), format!("LLM.{key}")));
+        assert_eq!(
+            warnings_of_llm(provider, model, setting),
+            expected.into_iter().collect::<Vec<_>>(),
+            "{model} {setting}"
+        );
     }
 }
 
 #[test]
-fn an_agents_own_setting_is_told_where_the_agent_has_it() {
+fn an_agents_own_setting_gets_the_warning_at_the_agent() {
     let world = "world: { id: demo }\nagents:\n  - id: ada\n    archetype: doer\n    overrides:\n      model: gpt-4.1\n      \
                  thinking: high\n  - { id: bo, archetype: doer, overrides: { model: gpt-4o } }\n  - { id: cy, archetype: doer }\n";
     let config = "## LLM\nprovider: openai\nmodel: gpt-5\nthinking: low\n";
-    // Bo's model is its own, and what it asks of it its archetype's. Cy's model can do it.
+    // Bo has its own model with the archetype's settings. Cy's model supports them.
     assert_eq!(
-        doubts(world, config),
+        warnings_of(world, config),
         [
             (4, "config.md".to_owned(), "LLM.thinking".to_owned()),
             (7, "world-config.yaml".to_owned(), "agents[0].overrides.thinking".to_owned()),
@@ -63,31 +70,35 @@ fn an_agents_own_setting_is_told_where_the_agent_has_it() {
 }
 
 #[test]
-fn fallbacks_are_asked_for_no_more_than_they_give_and_may_think_less() {
+fn fallbacks_are_checked_for_answer_size_only() {
     let settings = "thinking: high\nmax_tokens: 20000\nfallback_models: gpt-4o";
-    assert_eq!(of_llm("openai", "gpt-5", settings), [(5, "config.md".to_owned(), "LLM.max_tokens".to_owned())]);
+    assert_eq!(
+        warnings_of_llm("openai", "gpt-5", settings),
+        [(5, "config.md".to_owned(), "LLM.max_tokens".to_owned())]
+    );
 }
 
 #[test]
-fn an_api_that_a_model_does_not_have_is_told_once_where_it_is_set() {
+fn an_unsupported_api_gets_one_warning() {
     let config = "## LLM\nprovider: openai\nmodel: gpt-5.4\n";
     let world = |api: &str| {
         let agents = "world: { id: demo }\nagents: [{ id: ada, archetype: doer }, { id: bo, archetype: doer }]\n";
         format!("{agents}llm:\n  providers:\n    openai:\n      api: {api}\n")
     };
-    let told = (6, "world-config.yaml".to_owned(), "llm.providers.openai.api".to_owned());
-    assert_eq!(doubts(&world("chat"), config), [told]);
-    assert_eq!(doubts(&world("responses"), config), []);
-    assert_eq!(doubts(WORLD, config), []);
+    let reported = (6, "world-config.yaml".to_owned(), "llm.providers.openai.api".to_owned());
+    assert_eq!(warnings_of(&world("chat"), config), [reported]);
+    assert_eq!(warnings_of(&world("responses"), config), []);
+    assert_eq!(warnings_of(WORLD, config), []);
 }
 
 #[test]
-fn who_is_created_counts_and_who_is_in_doubt_does_not() {
-    let here = World::new();
+fn creatable_archetypes_are_checked_and_unknown_ones_are_not() {
+    let world_dir = World::new();
     let world = "world: { id: demo }\nagents:\n  - { id: ada, archetype: analyst }\nagents_may_create: [doer]\n";
-    here.config(world)
+    world_dir
+        .config(world)
         .write("archetype/analyst/config.md", "# analyst\n")
         .write("archetype/doer/config.md", "## LLM\nprovider: openai\nmodel: gpt-5\ntemperature: 1\n");
-    assert_eq!(super::model_warnings(&here.plan(), |_| true).len(), 1);
-    assert_eq!(super::model_warnings(&here.plan(), |name| name != "doer"), []);
+    assert_eq!(super::model_warnings(&world_dir.plan(), |_| true).len(), 1);
+    assert_eq!(super::model_warnings(&world_dir.plan(), |name| name != "doer"), []);
 }

@@ -1,5 +1,5 @@
-//! Which provider and model an agent thinks with: the kinds of providers, the defaults of a world, and the flags of
-//! `ghostd up` that override them.
+//! Chooses the provider and the model of an agent: defaults of providers and worlds, and the flags
+//! of `ghostd up` that override them.
 //!
 //! Must never: hold a key, or guess a provider from a model's name.
 
@@ -13,11 +13,11 @@ use ghost_domain::{Code, Refusal};
 
 use crate::plan::{LlmPlan, ModelChoice, Plan, ProviderKind, ProviderPlan};
 
-/// The model of agents that name none, at a `scripted` or `recorded` provider.
+/// The default model at a `scripted` or `recorded` provider.
 pub const SCRIPTED_MODEL: &str = "default";
 
 impl ProviderPlan {
-    /// A provider of `kind` with every setting at its default, for the world in `world_dir`.
+    /// A provider of `kind` with default settings, for the world in `world_dir`.
     #[must_use]
     pub fn of_kind(kind: ProviderKind, world_dir: &Path) -> Self {
         Self {
@@ -43,8 +43,8 @@ fn scripts_dir(world_dir: &Path) -> PathBuf {
 }
 
 impl ModelChoice {
-    /// This choice, with what it leaves open taken from `base`. A choice of another provider or model does not inherit
-    /// the fall-back models, which belong to the model that they stand in for.
+    /// This choice, with absent values taken from `base`. If this choice names a provider or a
+    /// model, the fallback models of `base` are not inherited: they belong to the model of `base`.
     #[must_use]
     pub fn over(&self, base: &Self) -> Self {
         let same = self.provider.is_none() && self.model.is_none();
@@ -64,7 +64,7 @@ impl ModelChoice {
 }
 
 impl LlmPlan {
-    /// `choice` with the world's defaults filled in: `provider` and `model` are always there.
+    /// `choice` with the world's defaults filled in: `provider` and `model` are always set.
     #[must_use]
     pub fn resolve(&self, choice: &ModelChoice) -> ModelChoice {
         let provider = choice.provider.clone().unwrap_or_else(|| self.default_provider.clone());
@@ -72,8 +72,8 @@ impl LlmPlan {
         ModelChoice { provider: Some(provider), model: Some(model), ..choice.clone() }
     }
 
-    /// The model of agents that name none, at `provider`. Empty if there is none to assume, which a plan never has for
-    /// a choice that an agent uses: loading reports it.
+    /// The model of agents that name none, at `provider`. Empty if there is no default. In a valid
+    /// plan no agent's choice is affected: loading reports that.
     pub(crate) fn model_at(&self, provider: &str) -> String {
         let local = self.providers.get(provider).is_some_and(|plan| plan.kind.is_local());
         if provider == self.default_provider {
@@ -85,8 +85,9 @@ impl LlmPlan {
         }
     }
 
-    /// The provider and the model that a fall-back entry names: `provider/model` if the part before the first `/` is a
-    /// provider of the world, else a model of `own_provider` (model names may hold slashes).
+    /// The provider and the model of a fallback entry. `provider/model` if the part before the
+    /// first `/` is a provider of the world; otherwise a model of `own_provider` (model names may
+    /// contain slashes).
     #[must_use]
     pub fn fallback_target<'a>(&self, own_provider: &'a str, entry: &'a str) -> (&'a str, &'a str) {
         match entry.split_once('/') {
@@ -97,14 +98,16 @@ impl LlmPlan {
 }
 
 impl Plan {
-    /// Makes every agent think with one provider (`ghostd up --provider`). `name` is a provider of the world file or a
-    /// kind. Without `model`, agents that already use that provider keep their model, and the others take the world's
-    /// default model if it belongs to that provider. `base_url` replaces the provider's own; a provider that the file
-    /// does not name then sends a key only if its usual variable was set.
+    /// Makes every agent use one provider (`ghostd up --provider`). `name` is a provider of the
+    /// world file or a kind. Without `model`, agents that already use that provider keep their
+    /// model. The others get the world's default model if it belongs to that provider. `base_url`
+    /// replaces the provider's address. A provider that the file does not define then sends a key
+    /// only if its usual variable is set.
     ///
     /// # Errors
-    /// `InvalidArguments` if no provider is called that, or if no model is known for some archetype. The plan is
-    /// unchanged then.
+    ///
+    /// `InvalidArguments` if the provider is unknown, or if some archetype or agent has no model.
+    /// The plan is then unchanged.
     pub fn override_models(&mut self, name: &str, model: Option<&str>, base_url: Option<&str>) -> Result<(), Refusal> {
         let mut provider = match (self.llm.providers.get(name), ProviderKind::named(name)) {
             (Some(plan), _) => plan.clone(),
@@ -122,13 +125,13 @@ impl Plan {
             None if provider.kind.is_local() => SCRIPTED_MODEL.to_owned(),
             None => String::new(),
         };
-        let swap = |choice: &ModelChoice| -> Option<ModelChoice> {
+        let switched = |choice: &ModelChoice| -> Option<ModelChoice> {
             let own = self.llm.resolve(choice);
-            let stays = model.is_none() && own.provider.as_deref() == Some(name);
-            let model = if stays { own.model.unwrap_or_default() } else { default_model.clone() };
-            let fallback_models = if stays {
-                let own_here = |entry: &String| self.llm.fallback_target(name, entry).0 == name;
-                choice.fallback_models.iter().filter(|entry| own_here(entry)).cloned().collect()
+            let keeps_model = model.is_none() && own.provider.as_deref() == Some(name);
+            let model = if keeps_model { own.model.unwrap_or_default() } else { default_model.clone() };
+            let fallback_models = if keeps_model {
+                let same_provider = |entry: &String| self.llm.fallback_target(name, entry).0 == name;
+                choice.fallback_models.iter().filter(|entry| same_provider(entry)).cloned().collect()
             } else {
                 Vec::new()
             };
@@ -147,16 +150,16 @@ impl Plan {
         let mut archetypes = self.archetypes.clone();
         for archetype in archetypes.values_mut() {
             let choice =
-                swap(&archetype.config.model).ok_or_else(|| missing(format!("archetype {}", archetype.name)))?;
+                switched(&archetype.config.model).ok_or_else(|| missing(format!("archetype {}", archetype.name)))?;
             Arc::make_mut(archetype).config.model = choice;
         }
         let mut agents = self.agents.clone();
         for agent in &mut agents {
-            agent.model = swap(&agent.model).ok_or_else(|| missing(format!("agent {}", agent.agent_id)))?;
+            agent.model = switched(&agent.model).ok_or_else(|| missing(format!("agent {}", agent.agent_id)))?;
         }
         self.secret_env.extend(provider.api_key_env.clone());
-        // Nobody thinks with another server or recording any more: what it lacks, such as a key, must keep nobody from
-        // starting.
+        // Remove providers that no agent uses any more. Otherwise a missing key, for example, would
+        // keep the world from starting.
         self.llm.providers.retain(|_, other| other.kind == ProviderKind::Scripted);
         self.llm.providers.insert(name.to_owned(), provider);
         self.llm.default_provider = name.to_owned();
@@ -176,7 +179,7 @@ impl Plan {
         }
         let mut plan = ProviderPlan::of_kind(kind, &self.dir);
         let set = plan.api_key_env.as_ref().is_some_and(|name| self.llm.keys_present.contains(name));
-        // A server of one's own seldom wants a key; without an address, a missing key must be reported.
+        // A private server seldom needs a key. Without an address, a missing key must be reported.
         if has_base_url && !set {
             plan.api_key_env = None;
         }
@@ -194,11 +197,11 @@ impl Plan {
         let near = nearest(name, known()).map(|near| format!("did you mean `{near}`? ")).unwrap_or_default();
         let shown = ghost_domain::text::clip(name, 80);
         Refusal::new(Code::InvalidArguments, format!("there is no provider `{shown}`"))
-            .hint(format!("{near}known are: {}", known().join(", ")))
+            .hint(format!("{near}known: {}", known().join(", ")))
     }
 }
 
-/// Checks that `model` can be the name of a model.
+/// Checks that `model` is a valid name of a model.
 ///
 /// # Errors
 /// `InvalidArguments` if it is empty or has more than 200 bytes.
@@ -210,16 +213,16 @@ pub fn check_model(model: &str) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Checks that `url` can be an address of a provider.
+/// Checks that `url` is a valid address of a provider.
 ///
 /// # Errors
 /// `InvalidArguments` unless it is `http://` or `https://` with a host, without white space, of at most 2,000 bytes.
 pub fn check_base_url(url: &str) -> Result<(), Refusal> {
     let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://"));
-    let fits = rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/'))
+    let valid = rest.is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/'))
         && url.len() <= 2_000
         && !url.chars().any(|c| c.is_whitespace() || c.is_control());
-    if fits {
+    if valid {
         Ok(())
     } else {
         Err(Refusal::new(Code::InvalidArguments, "the base URL is not an address of a server")

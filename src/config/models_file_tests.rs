@@ -1,4 +1,4 @@
-//! `llm.models_file`: a world's own entries of what is known of models.
+//! `llm.models_file`: a world's own list of models.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ fn world(file: &str, text: &str) -> World {
 const MINE: &str = "as_of: 2026-11-23\nopenai:\n  mine: { price: { input: 1, output: 2 }, output: 9 }\nazure:\n  mine: { output: 5 }\n";
 
 #[test]
-fn a_worlds_own_file_comes_before_the_shipped_list() {
+fn a_worlds_own_file_takes_precedence_over_the_shipped_list() {
     let plan = world("facts/models.yaml", MINE).plan();
     let output = |provider: &str| plan.llm.facts(OpenAi, provider, "mine").output_tokens;
     assert_eq!((output("openai"), output("azure")), (Some(9), Some(5)), "a provider's entries come before its kind's");
@@ -30,25 +30,25 @@ fn a_worlds_own_file_comes_before_the_shipped_list() {
 }
 
 #[test]
-fn a_reload_sees_what_changes_in_it_and_in_what_providers_add() {
-    let here = world("facts/models.yaml", MINE);
-    let before = here.plan();
-    let changed = |here: &World| diff(&before, &here.plan(), &FileChanges::default()).world;
-    assert_eq!(changed(&here), [""; 0]);
-    here.write("facts/models.yaml", MINE.replace("output: 9", "output: 8"));
-    assert_eq!(changed(&here), ["llm"]);
+fn a_reload_reports_changes_of_the_file_and_of_providers() {
+    let own = world("facts/models.yaml", MINE);
+    let before = own.plan();
+    let changed = |own: &World| diff(&before, &own.plan(), &FileChanges::default()).world;
+    assert_eq!(changed(&own), [""; 0]);
+    own.write("facts/models.yaml", MINE.replace("output: 9", "output: 8"));
+    assert_eq!(changed(&own), ["llm"]);
     for more in ["headers: { a: b }", "query: { a: b }", "extra_body: { a: b }", "api: chat"] {
-        let here = world("facts/models.yaml", MINE);
+        let own = world("facts/models.yaml", MINE);
         let llm = "llm: { models_file: facts/models.yaml, providers: { azure: { kind: openai, base_url: 'http://h/', ";
-        here.config(&format!("{GOOD}{llm}{more} }} }} }}\n"));
-        assert_eq!(changed(&here), ["llm"], "{more}");
+        own.config(&format!("{GOOD}{llm}{more} }} }} }}\n"));
+        assert_eq!(changed(&own), ["llm"], "{more}");
     }
 }
 
 #[test]
-fn what_is_wrong_with_it_is_told_where_it_stands() {
+fn problems_of_the_file_have_lines() {
     let line = GOOD.lines().count() + 1;
-    for (file, text, told) in [
+    for (file, text, reported) in [
         ("facts/models.yaml", "azur: {}", "facts/models.yaml:1: azur"),
         ("facts/models.yaml", "azure:\n  m:\n    contex: 5", "facts/models.yaml:3: azure.m.contex"),
         ("facts/models.yaml", "azure: [", "facts/models.yaml:1: "),
@@ -57,13 +57,13 @@ fn what_is_wrong_with_it_is_told_where_it_stands() {
         ("../models.yaml", "", &format!("world-config.yaml:{line}: llm.models_file")),
     ] {
         let problems = world(file, text).problems();
-        assert!(problems.starts_with(&format!("error: {told}")), "{told} is not {problems}");
+        assert!(problems.starts_with(&format!("error: {reported}")), "{reported} is not {problems}");
         assert_eq!(problems.matches("error: ").count(), 1, "{problems}");
         assert!(problems.contains("\n  hint: "), "{problems}");
     }
     let outside = tempfile::tempdir().unwrap();
     std::fs::write(outside.path().join("m.yaml"), MINE).unwrap();
-    let here = world("link.yaml", MINE);
-    std::os::unix::fs::symlink(outside.path().join("m.yaml"), here.dir().join("link.yaml")).unwrap();
-    assert!(here.problems().contains("leaves the world's directory"));
+    let own = world("link.yaml", MINE);
+    std::os::unix::fs::symlink(outside.path().join("m.yaml"), own.dir().join("link.yaml")).unwrap();
+    assert!(own.problems().contains("leaves the world's directory"));
 }

@@ -38,7 +38,7 @@ fn a_key_that_is_set_goes_to_the_address_of_the_flag() {
 }
 
 #[test]
-fn a_provider_that_nobody_thinks_with_any_more_is_not_needed() {
+fn providers_that_no_agent_uses_are_removed() {
     let world = World::new();
     world.config(&format!(
         "{GOOD}llm: {{ default_provider: anthropic, default_model: m, providers: {{ gemini: {{}} }} }}\n"
@@ -58,7 +58,7 @@ fn agents_of_the_provider_keep_their_model() {
 }
 
 #[test]
-fn what_is_unknown_is_refused_and_nothing_changes() {
+fn an_unknown_provider_is_refused_and_nothing_changes() {
     let world = World::new();
     world.config(&format!("{GOOD}llm: {{ providers: {{ local: {{ kind: ollama }} }} }}\n"));
     let mut plan = world.plan();

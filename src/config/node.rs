@@ -1,30 +1,32 @@
-//! What a YAML file says, as a small tree in which everything knows its line.
+//! A YAML file as a tree in which each value and key has its line.
 //!
 //! Must never: recurse.
 
-/// A value and where it stands.
+/// A value and its line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
     /// The line, from 1.
     pub line: usize,
-    /// What it is.
+    /// The value.
     pub value: Value,
 }
 
-/// What stands at a place.
+/// A YAML value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
-    /// Text, a number, a truth value or nothing: the reader decides.
+    /// Text, a number, a boolean or null. The typed reader decides which.
     Scalar {
         /// The text with `${NAME}` substituted.
         text: String,
-        /// The text as it may be shown: never with a substituted value in it.
+        /// The text as written, without substituted values. Safe to show in a message.
         shown: String,
-        /// Whether it was written without quotes, so that it may be a number, a truth value or nothing.
+        /// Whether it was written without quotes. Only then may it be a number, a boolean or null.
         plain: bool,
-        /// Whether it was written below a `|`, so that its lines are those of the file, from the next one on.
+        /// Whether it was written below a `|`. Its lines are then lines of the file, starting with
+        /// the next one.
         literal: bool,
-        /// Whether a `${NAME}` in it stands for nothing. That is told where it is found, and nothing more of the value.
+        /// Whether a `${NAME}` in it could not be substituted. That was reported; other problems of
+        /// the value are not.
         unset: bool,
     },
     /// A list.
@@ -33,23 +35,23 @@ pub enum Value {
     Map(Vec<(Key, Node)>),
 }
 
-/// A key and where it stands.
+/// A key and its line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Key {
     /// The line, from 1.
     pub line: usize,
-    /// The key.
+    /// The text of the key.
     pub text: String,
 }
 
 impl Node {
-    /// Whether it is left empty: nothing, `~` or `null`.
+    /// Whether it is empty: nothing, `~` or `null`.
     #[must_use]
     pub fn is_null(&self) -> bool {
         matches!(&self.value, Value::Scalar { text, plain: true, .. } if matches!(text.as_str(), "" | "~" | "null" | "Null" | "NULL"))
     }
 
-    /// What it is, in words.
+    /// The kind of the value, for messages.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match &self.value {
@@ -60,7 +62,7 @@ impl Node {
         }
     }
 
-    /// The value of `key`, if this is a map that has it.
+    /// The value of `key`, if this is a map that contains it.
     #[must_use]
     pub fn get(&self, key: &str) -> Option<&Node> {
         match &self.value {
@@ -69,7 +71,7 @@ impl Node {
         }
     }
 
-    /// The text, if this is a scalar that is not empty.
+    /// The text, if this is a scalar that is not null.
     #[must_use]
     pub fn text(&self) -> Option<&str> {
         match &self.value {
@@ -79,15 +81,15 @@ impl Node {
     }
 }
 
-/// How much a node holds.
+/// The size of a tree.
 pub(crate) struct Size {
-    /// Maps, lists and scalars.
+    /// The number of maps, lists and scalars.
     pub(crate) nodes: usize,
-    /// Bytes of keys and scalars.
+    /// The number of bytes in keys and scalars.
     pub(crate) bytes: usize,
-    /// Levels of maps and lists.
+    /// The number of nested levels of maps and lists.
     pub(crate) depth: usize,
-    /// The last line on which something of it begins.
+    /// The last line on which a value or key begins.
     pub(crate) last_line: usize,
 }
 

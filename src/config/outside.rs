@@ -1,6 +1,6 @@
-//! What agents can do in conversations with someone outside, as the plan has it.
+//! What agents can do in conversations with people outside the world.
 //!
-//! Must never: allow what the way to the outside did not declare.
+//! Must never: allow an action that the adapter does not declare.
 
 use ghost_domain::conversation::{CONTROL, CONTROL_ACTIONS, WEBHOOK};
 use ghost_domain::{ActionKind, Reactions};
@@ -8,7 +8,7 @@ use ghost_domain::{ActionKind, Reactions};
 use crate::plan::Plan;
 
 impl Plan {
-    /// What can be done in conversations of an adapter; nothing if the world has none of that name.
+    /// The actions that an adapter supports. Empty if the world has no adapter of that name.
     #[must_use]
     pub fn channel_actions(&self, adapter: &str) -> &[ActionKind] {
         match adapter.strip_prefix(WEBHOOK) {
@@ -18,7 +18,7 @@ impl Plan {
         }
     }
 
-    /// How freely agents of an archetype react (MSG-14).
+    /// How readily agents of an archetype react (MSG-14).
     #[must_use]
     pub fn reactions_of(&self, archetype: &str) -> Reactions {
         self.archetypes.get(archetype).and_then(|archetype| archetype.config.reactions).unwrap_or(self.reactions)

@@ -1,7 +1,7 @@
-//! The checked plan of a world: what every other room reads instead of files. Building one is the work of the other
-//! modules here; holding one means that every reference in it resolves.
+//! The checked plan of a world. All other crates read the plan instead of the files. Every
+//! reference in a plan is valid.
 //!
-//! Must never: hold a secret's value (only the name of the environment variable that does).
+//! Must never: hold the value of a secret. A plan holds the name of its environment variable.
 
 pub mod archetype;
 pub mod heartbeat;
@@ -27,77 +27,82 @@ use crate::access::{Groups, TASK_UPDATE, ToolAccess};
 use crate::problem::Problem;
 pub use crate::provider_kind::ProviderKind;
 
-/// A whole world, checked.
+/// A checked world.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The world's id: a directory-safe name, also the name of its data directory.
+    /// The id of the world. It is safe as a directory name, and also names the data directory.
     pub world_id: String,
-    /// The name people see.
+    /// The name of the world for display.
     pub name: String,
-    /// The directory that holds `world-config.yaml`.
+    /// The directory of `world-config.yaml`.
     pub dir: PathBuf,
     /// Text of `laws.md`; empty if there is none.
     pub laws: String,
     /// Text of the world's `tools.md`; empty if there is none.
     pub tools_md: String,
-    /// Archetypes by name, every directory under `archetype/`.
+    /// All archetypes by name: every directory under `archetype/`.
     pub archetypes: BTreeMap<String, Arc<Archetype>>,
-    /// What an agent made from an archetype without further groups may use, by archetype; shared by all of them.
+    /// The tools of an agent without additional groups, by archetype. All such agents share the
+    /// value.
     pub archetype_access: BTreeMap<String, Arc<ToolAccess>>,
     /// Archetypes that agents may create agents from (`agents_may_create:`).
     pub creatable: BTreeSet<String>,
-    /// The agents that the world file names, in its order.
+    /// The agents of the world file, in its order.
     pub agents: Vec<AgentPlan>,
-    /// The teams, in the order of the world file. Agents in none belong to the world's own, which is `one_for_one`.
+    /// The teams, in the order of the world file. Agents without a team are supervised
+    /// `one_for_one`.
     pub teams: Vec<TeamPlan>,
-    /// The restart intensity of the world's own team.
+    /// The restart intensity of the agents without a team.
     pub root_intensity: Intensity,
     /// Privilege groups.
     pub groups: Groups,
-    /// Models and what they cost.
+    /// Providers, models and prices.
     pub llm: LlmPlan,
-    /// Where the files say that; of no meaning to a running world.
+    /// Where the files define providers and models, for messages. It has no effect on a running
+    /// world.
     pub origins: Origins,
-    /// Bounds.
+    /// The world's limits.
     pub limits: Limits,
-    /// Limits of budgets that the world file sets at boot.
+    /// The budget limits that the world file sets.
     pub budgets: Vec<(Scope, BudgetLimits)>,
-    /// Whom a post in an ungated chat channel wakes (CHAT-11).
+    /// The members that a post in an ungated chat channel wakes (CHAT-11).
     pub chat_wake: ChatWake,
-    /// Whether the owner of a task may change its status without the privilege (TASK-05).
+    /// Whether the owner of a task may update it without the privilege (TASK-05).
     pub owner_may_update_tasks: bool,
-    /// Entries of knowledge that the world's files bring, in order of id.
+    /// The knowledge entries that the world brings, sorted by id.
     pub knowledge: Vec<KnowledgeSeed>,
-    /// Directories with skills, lowest precedence first; all exist.
+    /// Directories with skills, lowest precedence first. All of them exist.
     pub skill_roots: Vec<PathBuf>,
-    /// Names of environment variables whose values are secrets, besides those that providers name.
+    /// Names of environment variables whose values are secrets. Includes those that providers and
+    /// webhooks name.
     pub secret_env: BTreeSet<String>,
-    /// The files that a main job takes in when no `--input` is given; relative to the world, and what to do with them.
+    /// The main job, if the world has one.
     pub job: Option<JobPlan>,
-    /// The origin of the HTTP side's metrics: whether `/metrics` is open.
+    /// Whether `/metrics` answers without a token.
     pub metrics_open: bool,
-    /// Whom the HTTP side answers besides its own address.
+    /// Hosts and origins that the HTTP listener accepts besides its own address.
     pub http: HttpPlan,
-    /// The webhooks over which someone outside talks with agents, by name.
+    /// Webhooks by name. Agents talk with people outside through them.
     pub webhooks: BTreeMap<String, WebhookPlan>,
-    /// How freely agents react whose archetype says nothing (MSG-14).
+    /// How readily agents react if their archetype does not say (MSG-14).
     pub reactions: Reactions,
     /// The chat channels and cron jobs that the file declares.
     pub declared: Declared,
-    /// The heartbeats of agents that have one (HB-04).
+    /// The heartbeat of each agent that has one (HB-04).
     pub heartbeats: BTreeMap<AgentId, HeartbeatPlan>,
-    /// What is allowed but doubtful.
+    /// Warnings found while loading.
     pub warnings: Vec<Problem>,
 }
 
 impl Plan {
-    /// Whether an agent with this access has `tool`, a canonical name, in its registry: in a turn that comes from `outside`,
-    /// or in one that does not. The tools of the outside channel exist in the former alone (CONF-03).
+    /// Whether an agent with this access has `tool` (a canonical name) in its registry. `outside`
+    /// says whether the turn came from an outside conversation: only such a turn has the channel
+    /// tools (CONF-03).
     #[must_use]
     pub fn grants(&self, access: &ToolAccess, tool: &str, outside: bool) -> bool {
         let of_channel = is_of_channel(tool);
         match outside {
-            // The owner of a task may say how far it is (TASK-05): the tool is there, and knows whom it serves.
+            // The owner of a task may report progress (TASK-05). The tool itself checks the owner.
             _ if !of_channel => {
                 access.can_access(tool)
                     || (self.owner_may_update_tasks && tool == TASK_UPDATE && access.may_update_own_tasks())
@@ -108,75 +113,76 @@ impl Plan {
     }
 }
 
-/// Whether a tool, by its canonical name, exists only in turns that come from a conversation outside (CONF-03).
+/// Whether a tool (a canonical name) exists only in turns that came from an outside conversation
+/// (CONF-03).
 #[must_use]
 pub fn is_of_channel(tool: &str) -> bool {
     tool == "message" || tool.strip_prefix("syscall.").unwrap_or(tool).starts_with("channel.")
 }
 
-/// A webhook: signed JSON in over the daemon's HTTP side and out to an address.
+/// A webhook: signed JSON comes in over HTTP and goes out to an address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WebhookPlan {
-    /// Where what agents say is posted.
+    /// The address to which agents' messages are posted.
     pub url: String,
-    /// The environment variable that holds the secret of both directions.
+    /// The environment variable with the secret, used in both directions.
     pub secret_env: String,
-    /// The agent that answers threads which nobody else has.
+    /// The agent that answers threads which no other agent has.
     pub agent: AgentId,
-    /// How far the time stamp of a request may be off.
+    /// The largest accepted deviation of a request's time stamp.
     pub tolerance: Duration,
-    /// What the other side understands, sorted; sending always.
+    /// The actions that the other side supports, sorted. Always includes sending.
     pub actions: Vec<ActionKind>,
 }
 
 /// The main job of a world.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct JobPlan {
-    /// The shipped input directory.
+    /// The default input directory, relative to the world.
     pub input: PathBuf,
-    /// The agent that is told of the job.
+    /// The agent that gets the job.
     pub lead: AgentId,
-    /// What it is told; `{job_id}`, `{input}` and `{files}` are filled in.
+    /// The message to the lead. `{job_id}`, `{input}` and `{files}` are replaced.
     pub brief: String,
-    /// Directory in the workspace under which the result appears, such as `output/briefings`.
+    /// The directory in the workspace for the result, such as `output/briefings`.
     pub result: String,
 }
 
-/// An agent that the world file names.
+/// An agent of the world file.
 #[derive(Clone, Debug)]
 pub struct AgentPlan {
-    /// Its id.
+    /// The id of the agent.
     pub agent_id: AgentId,
-    /// The name people see; the id if none is given.
+    /// The name for display. Defaults to the id.
     pub name: String,
     /// Key of [`Plan::archetypes`].
     pub archetype: String,
-    /// Its team; `None` is the world's own.
+    /// The team of the agent. `None` means no team.
     pub team: Option<String>,
-    /// Whether a first boot starts it.
+    /// Whether the agent starts when it is first created.
     pub autostart: bool,
-    /// When and how it is restarted.
+    /// The restart rules of the agent.
     pub restart: RestartPlan,
-    /// What it may use, resolved.
+    /// The tools of the agent, resolved.
     pub access: Arc<ToolAccess>,
-    /// Where it may write.
+    /// The directories that the agent may write to.
     pub write_acl: WriteAcl,
-    /// Its model, archetype and overrides merged.
+    /// The model of the agent: its archetype's choice with its own overrides.
     pub model: ModelChoice,
-    /// Its bounds.
+    /// The limits of the agent.
     pub limits: AgentLimits,
-    /// Where this agent stands in the world file, for messages.
+    /// The line of the agent in the world file, for messages.
     pub line: usize,
 }
 
-/// Restart rules of one child (DESIGN.md section 3).
+/// The restart rules of one agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RestartPlan {
-    /// When.
+    /// When the agent is restarted.
     pub restart: RestartType,
-    /// How often at most.
+    /// How often the agent may be restarted.
     pub intensity: Intensity,
-    /// How soon.
+    /// The pause before a restart.
     pub backoff: Backoff,
 }
 
@@ -186,15 +192,15 @@ impl Default for RestartPlan {
     }
 }
 
-/// A team (DESIGN.md section 3).
+/// A team of agents under one supervisor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TeamPlan {
-    /// Its name.
+    /// The name of the team.
     pub name: String,
-    /// Who is restarted with a crashed member.
+    /// Which members are restarted with a crashed member.
     pub strategy: Strategy,
-    /// How many restarts within what window fail the team as a whole.
+    /// The number of restarts within a window after which the whole team fails.
     pub intensity: Intensity,
-    /// Its members, in start order.
+    /// The members, in start order.
     pub agents: Vec<AgentId>,
 }

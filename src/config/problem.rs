@@ -1,20 +1,20 @@
-//! What is wrong with a world's files, in words that say where and what to do. Every reader reports here, and all that
-//! was found comes out at once.
+//! Problems of a world's files: what is wrong, where, and what to do. Loading collects all problems
+//! and returns them together.
 //!
-//! Must never: hold the value of an environment variable (WORLD-09).
+//! Must never: contain the value of an environment variable (WORLD-09).
 
 use std::fmt;
 use std::path::PathBuf;
 
 use serde::Serialize;
 
-/// How bad a problem is.
+/// The severity of a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Severity {
-    /// The world does not boot.
+    /// The world does not start.
     Error,
-    /// It boots, and someone should look.
+    /// The world starts, but an operator should check.
     Warning,
 }
 
@@ -27,25 +27,25 @@ impl fmt::Display for Severity {
     }
 }
 
-/// What to do about a problem: some text. Nobody can tell a problem without one.
+/// The text that says what to do about a problem. Every problem needs one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Hint(String);
 
 impl Hint {
-    /// The hint that a refusal came with, or `otherwise` if it came without.
+    /// The hint of a refusal, or `otherwise` if it has none.
     #[must_use]
     pub fn of(refused: Option<String>, otherwise: &str) -> Self {
         refused.map_or_else(|| otherwise.into(), Self::from)
     }
 
-    /// The text.
+    /// The text of the hint.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Changes the text, which must not become empty.
+    /// Changes the text. It must not become empty.
     pub(crate) fn change(&mut self, change: impl FnOnce(&mut String)) {
         change(&mut self.0);
     }
@@ -53,7 +53,7 @@ impl Hint {
 
 impl From<String> for Hint {
     fn from(text: String) -> Self {
-        debug_assert!(!text.trim().is_empty(), "an empty hint helps nobody");
+        debug_assert!(!text.trim().is_empty(), "a hint must not be empty");
         Self(text)
     }
 }
@@ -70,29 +70,30 @@ impl fmt::Display for Hint {
     }
 }
 
-/// Stands for the file of what is wrong with the command line.
+/// The `file` of a problem with the command line.
 pub const COMMAND_LINE: &str = "command line";
 
-/// One thing that is wrong or doubtful.
+/// An error or a warning.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Problem {
-    /// How bad it is.
+    /// The severity of the problem.
     pub severity: Severity,
-    /// The file that it is in, as a path that starts like the one that was asked to be loaded; or [`COMMAND_LINE`].
+    /// The file, as a path that begins with the path given to `load`; or [`COMMAND_LINE`].
     pub file: PathBuf,
-    /// The line, from 1: the first of a file that is meant as a whole. 0 where there are no lines: of a file that is missing
-    /// or no regular file, of a directory, and of the command line.
+    /// The line, from 1; it is 1 for a problem with a whole file. 0 if there are no lines: for a
+    /// missing file, something that is not a regular file, a directory, and the command line.
     pub line: usize,
-    /// The field, dotted: `agents[1].archetype`; of the command line the flag. Empty if none is meant.
+    /// The dotted path of the field, such as `agents[1].archetype`; the flag for the command line.
+    /// Empty if the problem is not about a field.
     pub field: String,
-    /// What is wrong.
+    /// The text that says what is wrong.
     pub message: String,
-    /// What to do about it.
+    /// The text that says what to do.
     pub hint: Hint,
 }
 
 impl Problem {
-    /// The problem without its severity, for where that is said already.
+    /// Displays the problem without its severity, for contexts that show it already.
     #[must_use]
     pub fn bare(&self) -> impl fmt::Display + '_ {
         Bare(self)
@@ -121,13 +122,13 @@ impl fmt::Display for Bare<'_> {
     }
 }
 
-/// Everything that was found, sorted by file and line, each problem once.
+/// All problems, sorted by file and line, without duplicates.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Problems(pub Vec<Problem>);
 
 impl Problems {
-    /// Sorts `list` by file, line and field, and drops doubles.
+    /// Sorts `list` by file, line and field, and removes duplicates.
     #[must_use]
     pub fn sorted(mut list: Vec<Problem>) -> Self {
         list.sort_by(|a, b| {
@@ -138,19 +139,19 @@ impl Problems {
         Self(list)
     }
 
-    /// Whether nothing was found.
+    /// Whether there are no problems.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether the world cannot boot.
+    /// Whether there is an error, so that the world cannot start.
     #[must_use]
     pub fn has_errors(&self) -> bool {
         self.0.iter().any(|problem| problem.severity == Severity::Error)
     }
 
-    /// How many errors and how many warnings there are.
+    /// The numbers of errors and of warnings.
     #[must_use]
     pub fn counts(&self) -> (usize, usize) {
         let errors = self.0.iter().filter(|problem| problem.severity == Severity::Error).count();
@@ -160,8 +161,8 @@ impl Problems {
 
 impl fmt::Display for Problems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (at, problem) in self.0.iter().enumerate() {
-            if at > 0 {
+        for (index, problem) in self.0.iter().enumerate() {
+            if index > 0 {
                 writeln!(f)?;
             }
             write!(f, "{problem}")?;
@@ -197,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn problems_are_sorted_and_single() {
+    fn problems_are_sorted_and_without_duplicates() {
         let all = Problems::sorted(vec![problem("b", 1), problem("a", 9), problem("a", 9)]);
         assert_eq!(all.0.iter().map(|p| p.file.display().to_string()).collect::<Vec<_>>(), ["a", "b"]);
         assert_eq!(all.counts(), (2, 0));

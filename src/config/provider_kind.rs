@@ -1,21 +1,22 @@
-//! The protocols that providers speak, by name.
+//! The protocols of providers, by name.
 //!
-//! Must never: know a provider's address, or a model.
+//! Must never: know a provider's address or a model.
 
-/// The protocol that a provider speaks.
+/// The protocol of a provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ProviderKind {
     /// Anthropic's Messages API.
     Anthropic,
-    /// OpenAI's Responses and chat completions, and everything that speaks these (vLLM, llama.cpp, …).
+    /// OpenAI's Responses and chat completions APIs, also used by other servers (vLLM, llama.cpp,
+    /// …).
     OpenAi,
     /// Gemini's generateContent.
     Gemini,
     /// Ollama's own chat API.
     Ollama,
-    /// Rules from a file: demos, tests, simulation.
+    /// Answers from a rule file, for demos, tests and simulation.
     Scripted,
-    /// Answers of an earlier run.
+    /// Answers recorded in an earlier run.
     Recorded,
 }
 
@@ -30,13 +31,13 @@ impl ProviderKind {
         ("recorded", Self::Recorded),
     ];
 
-    /// The kind of that name.
+    /// The kind with the given name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.iter().find(|(known, _)| *known == name).map(|(_, kind)| *kind)
     }
 
-    /// Its name in files and flags.
+    /// The name of the kind in files and flags.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -49,7 +50,7 @@ impl ProviderKind {
         }
     }
 
-    /// The environment variable that usually holds its key.
+    /// The environment variable that usually holds the provider's key.
     #[must_use]
     pub fn usual_key_env(self) -> Option<&'static str> {
         match self {
@@ -60,7 +61,7 @@ impl ProviderKind {
         }
     }
 
-    /// Whether its answers come from a file, cost nothing and need no network.
+    /// Whether answers come from a file, without cost and network.
     #[must_use]
     pub fn is_local(self) -> bool {
         matches!(self, Self::Scripted | Self::Recorded)

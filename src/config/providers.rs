@@ -1,5 +1,4 @@
-//! The providers of a world and the models that are named: what the files define, what a bare name stands for, and what is
-//! wrong with a choice.
+//! Builds the providers of a world and checks the models that its files name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -18,10 +17,11 @@ use crate::world_file::WorldFile;
 use crate::world_file::agents::AgentEntry;
 use crate::yaml;
 
-/// What to do about a provider that there is not.
+/// The hint for an unknown provider.
 const UNDEFINED: &str = "define it under `llm.providers` in the world file";
 
-/// Makes the providers: those of the file, and each kind that something names without defining it.
+/// Builds the providers: those that the file defines, and each kind that is named without a
+/// definition.
 pub(crate) fn llm(
     world: &WorldFile<'_>,
     loaded: &BTreeMap<String, Loaded>,
@@ -49,8 +49,8 @@ pub(crate) fn llm(
             extra_body: entry.sent.extra_body.clone(),
             api: entry.sent.api,
         };
-        // A key goes only where it belongs: to the provider's own address, or where the file sends it by name. What is
-        // written and cannot be read is told already, and leaves open where that is.
+        // Send the usual key only to the kind's own address, or if the file names the variable. If
+        // one of the two settings is present but invalid, that was reported; then send no key.
         if !["base_url", "api_key_env"].iter().any(|setting| entry.settings.contains_key(setting)) {
             plan.api_key_env = base.api_key_env;
         }
@@ -58,18 +58,19 @@ pub(crate) fn llm(
         let settings = entry.settings.iter().map(|(key, field)| (*key, field.origin())).collect();
         origins.providers.insert(name.clone(), ProviderOrigin { named: entry.field.origin(), settings });
     }
-    let mut usable = |name: &str, providers: &mut BTreeMap<String, ProviderPlan>, named: &dyn Fn() -> Origin| {
-        if !providers.contains_key(name)
-            && !world.llm.unread.contains(name)
-            && let Some(kind) = ProviderKind::named(name).filter(|kind| *kind != ProviderKind::Recorded)
-        {
-            providers.insert(name.to_owned(), ProviderPlan::of_kind(kind, dir));
-            let origin = ProviderOrigin { named: named(), ..ProviderOrigin::default() };
-            origins.providers.insert(name.to_owned(), origin);
-        }
-        // Of one that is there and cannot be read nobody says that it is not there.
-        providers.contains_key(name) || world.llm.unread.contains(name)
-    };
+    let mut ensure_provider =
+        |name: &str, providers: &mut BTreeMap<String, ProviderPlan>, named: &dyn Fn() -> Origin| {
+            if !providers.contains_key(name)
+                && !world.llm.unread.contains(name)
+                && let Some(kind) = ProviderKind::named(name).filter(|kind| *kind != ProviderKind::Recorded)
+            {
+                providers.insert(name.to_owned(), ProviderPlan::of_kind(kind, dir));
+                let origin = ProviderOrigin { named: named(), ..ProviderOrigin::default() };
+                origins.providers.insert(name.to_owned(), origin);
+            }
+            // A provider whose entry is invalid exists, so it must not be reported as unknown.
+            providers.contains_key(name) || world.llm.unread.contains(name)
+        };
     let known: Vec<String> = {
         let kinds = ProviderKind::ALL.iter().map(|(name, _)| (*name).to_owned()).filter(|name| name != "recorded");
         providers.keys().cloned().chain(kinds).collect()
@@ -80,7 +81,7 @@ pub(crate) fn llm(
         Some((field, _)) => field.origin(),
         None => Origin { file: file.path().to_owned(), line: 1, field: "llm".to_owned() },
     };
-    if !usable(&default_provider, &mut providers, &default_origin)
+    if !ensure_provider(&default_provider, &mut providers, &default_origin)
         && let Some((field, _)) = &world.llm.default_provider
     {
         no_such(field, "provider", known(), UNDEFINED);
@@ -88,7 +89,7 @@ pub(crate) fn llm(
     for field in world.agents.iter().filter_map(|agent| agent.model.provider.as_ref().map(|f| (f, &agent.model))) {
         let (field, entry) = field;
         if let Some(name) = &entry.choice.provider
-            && !usable(name, &mut providers, &|| field.origin())
+            && !ensure_provider(name, &mut providers, &|| field.origin())
         {
             no_such(field, "provider", known(), UNDEFINED);
         }
@@ -96,20 +97,21 @@ pub(crate) fn llm(
     for loaded in loaded.values() {
         let named = || loaded.origin(loaded.lines.provider, "LLM.provider");
         if let Some(name) = &loaded.archetype.config.model.provider
-            && !usable(name, &mut providers, &named)
+            && !ensure_provider(name, &mut providers, &named)
         {
             let message = format!("there is no provider `{}`", ghost_domain::text::clip(name, 80));
             let hint = crate::report::did_you_mean(name, known(), UNDEFINED);
             report.push(named().problem(Severity::Error, message, hint));
         }
     }
-    // A kind may stand before the `/` of a fall-back model as it may stand anywhere else: what `kind/model` means must not
-    // hang on whether something else happens to name that kind.
+    // A kind may precede the `/` of a fallback model. What `kind/model` means must not depend on
+    // whether another setting names that kind.
     for (choice, origins) in choices(world, loaded) {
-        for (at, entry) in choice.fallback_models.iter().enumerate() {
+        for (index, entry) in choice.fallback_models.iter().enumerate() {
             if let Some((name, _)) = entry.split_once('/') {
-                // What is no provider is a model with a slash in its name, or is told where the rest is known.
-                let _ = usable(name, &mut providers, &|| origins.fallback(at));
+                // If the part is not a provider, it belongs to a model's name, or the problem is
+                // reported later.
+                let _ = ensure_provider(name, &mut providers, &|| origins.fallback(index));
             }
         }
     }
@@ -122,7 +124,7 @@ pub(crate) fn llm(
     let usual = ProviderKind::ALL.iter().filter_map(|(_, kind)| kind.usual_key_env());
     let keys_present = usual.filter(|name| env(name).is_some_and(|key| !key.is_empty())).map(str::to_owned).collect();
     for provider in providers.values() {
-        // Keys are known from here on, so that no message shows one that the file quotes by mistake.
+        // Register keys, so that no message shows one that the file contains by mistake.
         if let Some(name) = &provider.api_key_env
             && let Some(key) = env(name)
         {
@@ -133,12 +135,12 @@ pub(crate) fn llm(
     origins.models_file = world.llm.models_file.as_ref().map(|(_, name)| beside(file.path(), name));
     let models = models(world, providers.keys(), dir, env, file);
     let llm = LlmPlan { default_provider, default_model, providers, prices, models, keys_present, world_dir };
-    name_models(world, loaded, &llm, &mut origins);
-    name_settings(world, loaded, &mut origins);
+    record_models(world, loaded, &llm, &mut origins);
+    record_settings(world, loaded, &mut origins);
     (llm, origins)
 }
 
-/// What is known of models: the list that ships, and the world's own if it names one.
+/// The list of known models: the shipped list, extended with the world's own.
 fn models<'p>(
     world: &WorldFile<'_>,
     providers: impl Iterator<Item = &'p String>,
@@ -155,13 +157,13 @@ fn models<'p>(
     Arc::new((*shipped).clone().merged(ModelList::read(&Field::root(&root, &file), &providers)))
 }
 
-/// A file of the world, as messages name it.
+/// The path of a file beside the world file, as messages name it.
 fn beside(world_file: &Path, name: &str) -> PathBuf {
     world_file.parent().unwrap_or(Path::new("")).join(name)
 }
 
-/// Notes where the settings of each choice of models stand.
-fn name_settings(world: &WorldFile<'_>, loaded: &BTreeMap<String, Loaded>, origins: &mut Origins) {
+/// Records where the settings of each model choice are.
+fn record_settings(world: &WorldFile<'_>, loaded: &BTreeMap<String, Loaded>, origins: &mut Origins) {
     for (name, loaded) in loaded {
         let lines = loaded.lines;
         let settings =
@@ -178,7 +180,7 @@ fn name_settings(world: &WorldFile<'_>, loaded: &BTreeMap<String, Loaded>, origi
     }
 }
 
-/// Where a choice of models stands.
+/// The position of a model choice.
 enum Chosen<'c> {
     Archetype(&'c Loaded),
     Agent(&'c AgentEntry<'c>),
@@ -187,21 +189,23 @@ enum Chosen<'c> {
 impl Chosen<'_> {
     fn model(&self) -> Option<Origin> {
         match self {
-            Self::Archetype(loaded) => Some(loaded.origin(loaded.lines.model, "LLM.model")).filter(|at| at.line > 0),
+            Self::Archetype(loaded) => {
+                Some(loaded.origin(loaded.lines.model, "LLM.model")).filter(|index| index.line > 0)
+            }
             Self::Agent(entry) => entry.model.model.as_ref().map(Field::origin),
         }
     }
 
-    /// Where the fall-back model of that number stands.
-    fn fallback(&self, at: usize) -> Origin {
+    /// The position of the fallback model with this index.
+    fn fallback(&self, index: usize) -> Origin {
         match self {
             Self::Archetype(loaded) => loaded.origin(loaded.lines.fallbacks, "LLM.fallback_models"),
-            Self::Agent(entry) => entry.model.fallbacks.get(at).map(Field::origin).unwrap_or_default(),
+            Self::Agent(entry) => entry.model.fallbacks.get(index).map(Field::origin).unwrap_or_default(),
         }
     }
 }
 
-/// Every choice of models that the files make: of archetypes, then of agents.
+/// Every model choice of the files: archetypes, then agents.
 fn choices<'c>(
     world: &'c WorldFile<'_>,
     loaded: &'c BTreeMap<String, Loaded>,
@@ -210,8 +214,8 @@ fn choices<'c>(
     archetypes.chain(world.agents.iter().map(|agent| (&agent.model.choice, Chosen::Agent(agent))))
 }
 
-/// Notes where each model is first named.
-fn name_models(world: &WorldFile<'_>, loaded: &BTreeMap<String, Loaded>, llm: &LlmPlan, origins: &mut Origins) {
+/// Records where each model is first named.
+fn record_models(world: &WorldFile<'_>, loaded: &BTreeMap<String, Loaded>, llm: &LlmPlan, origins: &mut Origins) {
     let mut note = |(provider, model): (&str, &str), origin: Origin| {
         origins.models.entry((provider.to_owned(), model.to_owned())).or_insert(origin);
     };
@@ -219,49 +223,50 @@ fn name_models(world: &WorldFile<'_>, loaded: &BTreeMap<String, Loaded>, llm: &L
         note((&llm.default_provider, model), field.origin());
     }
     for (choice, origins) in choices(world, loaded) {
-        // What an agent leaves open is its archetype's.
+        // An agent without a provider uses its archetype's.
         let archetype = || match &origins {
             Chosen::Archetype(_) => None,
             Chosen::Agent(entry) => Some(&loaded.get(entry.archetype.as_ref()?.1)?.archetype.config.model),
         };
-        let own = choice.provider.as_deref().or_else(|| archetype()?.provider.as_deref());
-        let own = own.unwrap_or(&llm.default_provider);
+        let own_provider = choice.provider.as_deref().or_else(|| archetype()?.provider.as_deref());
+        let own_provider = own_provider.unwrap_or(&llm.default_provider);
         if let (Some(model), Some(origin)) = (&choice.model, origins.model()) {
-            note((own, model), origin);
+            note((own_provider, model), origin);
         }
-        for (at, entry) in choice.fallback_models.iter().enumerate() {
-            note(llm.fallback_target(own, entry), origins.fallback(at));
+        for (index, entry) in choice.fallback_models.iter().enumerate() {
+            note(llm.fallback_target(own_provider, entry), origins.fallback(index));
         }
     }
 }
 
-/// Why `choice` has no model, if it has none.
+/// The message if `choice` has no model.
 pub(crate) fn model_problem(choice: &ModelChoice, llm: &LlmPlan) -> Option<String> {
     let resolved = llm.resolve(choice);
     let provider = resolved.provider.unwrap_or_default();
     let empty = resolved.model.unwrap_or_default().is_empty();
-    // An unknown provider has been reported already.
+    // An unknown provider was already reported.
     (empty && llm.providers.contains_key(&provider)).then(|| format!("no model is named for provider `{provider}`"))
 }
 
-/// What is wrong with the fall-back models of `choice`: a rule file's name has no slash, so one at a scripted provider
-/// means a provider that is not there; and so does a recorded one that is not defined. Each with the entry's number. Of the
-/// providers `unread` it is told already that they cannot be read.
+/// Finds unknown providers in the fallback models of `choice`. At a scripted provider, an entry
+/// with a slash must name a provider, because names of rule files have no slash. A recorded
+/// provider must be defined. Returns the index of each wrong entry. Providers in `unread` were
+/// already reported.
 pub(crate) fn fallback_problems(
     choice: &ModelChoice,
     llm: &LlmPlan,
     unread: &BTreeSet<String>,
 ) -> Vec<(usize, String, Hint)> {
-    let own = choice.provider.as_deref().unwrap_or(&llm.default_provider);
+    let own_provider = choice.provider.as_deref().unwrap_or(&llm.default_provider);
     let scripted = |name: &str| llm.providers.get(name).is_some_and(|plan| plan.kind == ProviderKind::Scripted);
     let mut problems = Vec::new();
-    for (at, entry) in choice.fallback_models.iter().enumerate() {
+    for (index, entry) in choice.fallback_models.iter().enumerate() {
         let Some((name, _)) = entry.split_once('/') else { continue };
         let kind = ProviderKind::named(name);
-        if unread.contains(name) || !scripted(own) && kind.is_none() {
+        if unread.contains(name) || !scripted(own_provider) && kind.is_none() {
             continue;
         }
-        if llm.fallback_target(own, entry) != (own, entry.as_str()) {
+        if llm.fallback_target(own_provider, entry) != (own_provider, entry.as_str()) {
             continue;
         }
         let shown = ghost_domain::text::clip(name, 80);
@@ -274,7 +279,7 @@ pub(crate) fn fallback_problems(
             };
             (format!("there is no provider `{shown}`"), hint)
         };
-        problems.push((at, message, hint));
+        problems.push((index, message, hint));
     }
     problems
 }

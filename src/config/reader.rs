@@ -1,5 +1,6 @@
-//! Typed reading of the located tree: each reader takes a field, gives a value of the wanted type within its bounds, or
-//! reports what is wrong with its line and its dotted path. A map knows which keys were asked for; the rest are errors.
+//! Typed readers for the parsed YAML tree. Each reader takes a field and returns a checked value,
+//! or reports the problem with line and path. A map records which keys were read; the others are
+//! errors.
 //!
 //! Must never: guess, or stop at the first problem.
 
@@ -15,10 +16,10 @@ use crate::problem::Hint;
 use crate::report::{FileReport, did_you_mean};
 use crate::yaml::{Key, Node, Value};
 
-/// Most entries of one list or map of configuration.
+/// The largest number of entries in a list or map of configuration.
 pub const ENTRIES_MAX: usize = 2_000;
 
-/// A value with the path that leads to it.
+/// A value with its path.
 #[derive(Clone)]
 pub struct Field<'n> {
     node: &'n Node,
@@ -28,38 +29,38 @@ pub struct Field<'n> {
 }
 
 impl<'n> Field<'n> {
-    /// The root of a file.
+    /// The field for a file's root.
     pub fn root(node: &'n Node, report: &'n FileReport<'n>) -> Self {
         Self { node, line: node.line, path: String::new(), report }
     }
 
-    /// Its line: that of its key if it has one, since that is what people look for.
+    /// The line of its key; for a value without a key, its own line.
     pub fn line(&self) -> usize {
         self.line
     }
 
-    /// Its dotted path.
+    /// The dotted path.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// What stands here.
+    /// The parsed value.
     pub fn node(&self) -> &'n Node {
         self.node
     }
 
-    /// Where it stands.
+    /// The position of the field.
     pub(crate) fn origin(&self) -> Origin {
         Origin { file: self.report.path().to_owned(), line: self.line, field: self.path.clone() }
     }
 
-    /// Whether a variable in it stands for nothing. That has been reported, and whatever else may be wrong with the value
-    /// only follows from it: none of the reports here does anything then.
+    /// Whether a variable in it could not be substituted. That was reported, so all other reports
+    /// about this field are suppressed.
     pub(crate) fn is_unset(&self) -> bool {
         matches!(self.node.value, Value::Scalar { unset: true, .. })
     }
 
-    /// Reports an error at a line within this field.
+    /// Reports an error on a line within this field.
     pub fn error_at(&self, line: usize, message: impl Into<String>, hint: impl Into<Hint>) {
         if self.is_unset() {
             return;
@@ -72,7 +73,8 @@ impl<'n> Field<'n> {
         self.error_at(self.line, message, hint);
     }
 
-    /// Reports what the domain refused at this field; `otherwise` is the hint of a refusal without one.
+    /// Reports a refusal of the domain at this field. `otherwise` is the hint if the refusal has
+    /// none.
     pub fn refused(&self, refusal: Refusal, otherwise: &str) {
         self.error(refusal.message, Hint::of(refusal.hint, otherwise));
     }
@@ -84,7 +86,7 @@ impl<'n> Field<'n> {
         }
     }
 
-    /// The value as it may be shown in a message.
+    /// The value in a form that messages may show.
     pub fn shown(&self) -> String {
         match &self.node.value {
             Value::Scalar { shown, .. } => one_line(&clip(shown, 80)),
@@ -92,7 +94,7 @@ impl<'n> Field<'n> {
         }
     }
 
-    /// The text as it is written, before variables are put in; empty if it is none.
+    /// The text before variables are substituted. Empty if the value is not a scalar.
     pub(crate) fn written(&self) -> &'n str {
         match &self.node.value {
             Value::Scalar { shown, .. } => shown,
@@ -100,17 +102,17 @@ impl<'n> Field<'n> {
         }
     }
 
-    /// Whether it is one scalar that says something, where a map may stand too.
+    /// Whether it is a scalar that is not null.
     pub fn is_single(&self) -> bool {
         matches!(self.node.value, Value::Scalar { .. }) && !self.node.is_null()
     }
 
-    /// Whether it is left empty.
+    /// Whether it is null or empty.
     pub fn is_null(&self) -> bool {
         self.node.is_null()
     }
 
-    /// Reports that what stands here is not `what`.
+    /// Reports that the value is not `what`.
     pub(crate) fn wanted(&self, what: &str, hint: impl Into<Hint>) {
         let found = match &self.node.value {
             Value::Scalar { .. } if !self.node.is_null() => format!("`{}`", self.shown()),
@@ -119,7 +121,7 @@ impl<'n> Field<'n> {
         self.error(format!("{found} is not {what}"), hint);
     }
 
-    /// Text that is not empty, of at most `max` bytes.
+    /// Reads text that is not empty, of at most `max` bytes.
     pub fn text(&self, max: usize) -> Option<&'n str> {
         match &self.node.value {
             Value::Scalar { text, .. } if !self.node.is_null() && !text.trim().is_empty() => {
@@ -140,7 +142,7 @@ impl<'n> Field<'n> {
         }
     }
 
-    /// Text of at most `max` bytes that may be empty, if quotes say so.
+    /// Reads text of at most `max` bytes. It may be empty if it is in quotes.
     pub fn string(&self, max: usize) -> Option<&'n str> {
         match &self.node.value {
             Value::Scalar { text, .. } if text.is_empty() && !self.node.is_null() => Some(""),
@@ -149,12 +151,12 @@ impl<'n> Field<'n> {
         }
     }
 
-    /// Whatever stands here as a JSON value: plain scalars by YAML's core schema, a literal as text.
+    /// The value as JSON. Plain scalars follow YAML's core schema.
     pub fn json(&self) -> serde_json::Value {
         crate::json::of(self.node)
     }
 
-    /// A name: 1 to 64 of letters, digits, `.`, `_` and `-`, starting with a letter or a digit.
+    /// Reads a name: 1 to 64 letters, digits, `.`, `_` and `-`, starting with a letter or a digit.
     pub fn name(&self) -> Option<&'n str> {
         let text = self.text(1_024)?;
         if is_name(text) {
@@ -167,7 +169,7 @@ impl<'n> Field<'n> {
         None
     }
 
-    /// One of `choices`.
+    /// Reads one of `choices`.
     pub fn choice(&self, choices: &[&'static str]) -> Option<&'static str> {
         if !self.is_single() {
             self.wanted("a value for this", format!("it may be: {}", choices.join(", ")));
@@ -185,7 +187,7 @@ impl<'n> Field<'n> {
         found
     }
 
-    /// A value of a domain type that reads itself from text.
+    /// Reads a domain type that parses itself from text.
     pub fn parsed<T: FromStr<Err = Refusal>>(&self, what: &str) -> Option<T> {
         let text = self.text(1_024)?;
         match text.parse() {
@@ -198,7 +200,7 @@ impl<'n> Field<'n> {
         }
     }
 
-    /// Entries that are written there, whether or not they are too many to be read.
+    /// The number of entries, even if they are too many to be read.
     pub fn length(&self) -> usize {
         match &self.node.value {
             Value::List(items) => items.len(),
@@ -207,7 +209,7 @@ impl<'n> Field<'n> {
         }
     }
 
-    /// The entries of a list; nothing written is an empty list.
+    /// The entries of a list. Null is an empty list.
     pub fn list(&self) -> Vec<Field<'n>> {
         match &self.node.value {
             Value::List(items) => {
@@ -237,21 +239,21 @@ impl<'n> Field<'n> {
         }
     }
 
-    /// A list of texts, each of at most `max` bytes, with their fields.
+    /// Reads a list of texts, each of at most `max` bytes, with their fields.
     pub fn texts(&self, max: usize) -> Vec<(Field<'n>, &'n str)> {
         self.list().into_iter().filter_map(|field| field.text(max).map(|text| (field.clone(), text))).collect()
     }
 
-    /// The map with keys of our choosing; nothing written is an empty map.
+    /// Reads a map with fixed keys. Null is an empty map.
     pub fn map(&self) -> Option<Map<'n>> {
         self.map_of("")
     }
 
-    /// As [`map`](Self::map); `such_as` is a map that would do, if one can be shown.
+    /// As [`map`](Self::map). `such_as` is a valid example for the hint, or empty.
     pub fn map_of(&self, such_as: &str) -> Option<Map<'n>> {
         match &self.node.value {
-            Value::Map(_) => Some(Map { field: self.clone(), asked: RefCell::default() }),
-            _ if self.node.is_null() => Some(Map { field: self.clone(), asked: RefCell::default() }),
+            Value::Map(_) => Some(Map { field: self.clone(), read_keys: RefCell::default() }),
+            _ if self.node.is_null() => Some(Map { field: self.clone(), read_keys: RefCell::default() }),
             _ => {
                 self.wanted_map(such_as);
                 None
@@ -259,7 +261,7 @@ impl<'n> Field<'n> {
         }
     }
 
-    /// The entries of a map whose keys the file chooses.
+    /// The entries of a map with arbitrary keys.
     pub fn entries(&self) -> Vec<(&'n Key, Field<'n>)> {
         match &self.node.value {
             Value::Map(pairs) => {
@@ -268,7 +270,7 @@ impl<'n> Field<'n> {
                     self.error(message, "take some out");
                     return Vec::new();
                 }
-                let field = |(key, node)| (key, self.below(key, node));
+                let field = |(key, node)| (key, self.child(key, node));
                 pairs.iter().map(|(key, node)| (key, node)).map(field).collect()
             }
             _ if self.node.is_null() => Vec::new(),
@@ -287,7 +289,7 @@ impl<'n> Field<'n> {
         self.wanted("a map", hint);
     }
 
-    fn below(&self, key: &Key, node: &'n Node) -> Field<'n> {
+    fn child(&self, key: &Key, node: &'n Node) -> Field<'n> {
         let key_line = key.line;
         let key = one_line(&clip(&key.text, 60));
         let path = if self.path.is_empty() { key } else { format!("{}.{key}", self.path) };
@@ -295,10 +297,10 @@ impl<'n> Field<'n> {
     }
 }
 
-/// A map that remembers which keys were asked for.
+/// A map that records which keys were read.
 pub struct Map<'n> {
     field: Field<'n>,
-    asked: RefCell<BTreeSet<&'static str>>,
+    read_keys: RefCell<BTreeSet<&'static str>>,
 }
 
 impl<'n> Map<'n> {
@@ -307,18 +309,18 @@ impl<'n> Map<'n> {
         &self.field
     }
 
-    /// The value of `key`, if the file has it.
+    /// The value of `key`, if present.
     pub fn get(&self, key: &'static str) -> Option<Field<'n>> {
-        self.asked.borrow_mut().insert(key);
+        self.read_keys.borrow_mut().insert(key);
         match &self.field.node.value {
             Value::Map(pairs) => {
-                pairs.iter().find(|(found, _)| found.text == key).map(|(key, node)| self.field.below(key, node))
+                pairs.iter().find(|(found, _)| found.text == key).map(|(key, node)| self.field.child(key, node))
             }
             _ => None,
         }
     }
 
-    /// The value of `key`, which must be there; `such_as` is one that would do.
+    /// The value of `key`, which is required. `such_as` is a valid example for the hint.
     pub fn need(&self, key: &'static str, such_as: &str) -> Option<Field<'n>> {
         let found = self.get(key);
         if found.is_none() {
@@ -327,28 +329,31 @@ impl<'n> Map<'n> {
         found
     }
 
-    /// Reports every key that was never asked for. `hints` explains keys that people expect and that are not here.
+    /// Reports every key that was not read. `hints` explains keys that people expect but that do
+    /// not belong here.
     pub fn finish(self, hints: &[(&str, &str)]) {
         self.finish_or(hints, |_| None);
     }
 
-    /// As [`finish`](Self::finish); `otherwise` may have a hint for a key that is near to none that was asked for.
+    /// As [`finish`](Self::finish). `otherwise` may give a hint for an unknown key that is not
+    /// similar to a known one.
     pub fn finish_or(self, hints: &[(&str, &str)], otherwise: impl Fn(&str) -> Option<String>) {
         let Value::Map(pairs) = &self.field.node.value else { return };
-        let asked = self.asked.borrow();
-        for (key, node) in pairs.iter().filter(|(key, _)| !asked.contains(key.text.as_str()) && !is_free(&key.text)) {
-            let below = self.field.below(key, node);
-            let path = below.path();
+        let read_keys = self.read_keys.borrow();
+        for (key, node) in pairs.iter().filter(|(key, _)| !read_keys.contains(key.text.as_str()) && !is_free(&key.text))
+        {
+            let child = self.field.child(key, node);
+            let path = child.path();
             match hints.iter().find(|(name, _)| *name == key.text) {
                 Some((_, hint)) => {
                     let message = format!("there is no key `{}` here", key.text);
                     self.field.report.error(key.line, path, message, *hint);
                 }
                 None => {
-                    let near = nearest(&key.text, asked.iter().copied()).is_some();
+                    let near = nearest(&key.text, read_keys.iter().copied()).is_some();
                     match otherwise(&key.text).filter(|_| !near) {
                         Some(hint) => self.field.report.no_key(key.line, path, &key.text, hint),
-                        None => self.field.report.unknown_key(key.line, path, &key.text, asked.iter().copied()),
+                        None => self.field.report.unknown_key(key.line, path, &key.text, read_keys.iter().copied()),
                     }
                 }
             }
@@ -356,20 +361,22 @@ impl<'n> Map<'n> {
     }
 }
 
-/// Whether a key is free for people's own use.
+/// Whether a key is reserved for users' own notes.
 pub fn is_free(key: &str) -> bool {
     key.starts_with("x-")
 }
 
-/// Whether `text` is a name: 1 to 64 of letters, digits, `.`, `_` and `-`, starting with a letter or a digit.
+/// Whether `text` is a name: 1 to 64 letters, digits, `.`, `_` and `-`, starting with a letter or a
+/// digit.
 pub fn is_name(text: &str) -> bool {
-    let fits = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
+    let valid = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'.' | b'_' | b'-');
     (1..=64).contains(&text.len())
-        && text.bytes().all(fits)
+        && text.bytes().all(valid)
         && text.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric())
 }
 
-/// Reports that nothing is called what `field` says, with the nearest of `known`, else `otherwise`.
+/// Reports that `field` names an unknown `what`. The hint is the nearest of `known`, else
+/// `otherwise`.
 pub fn no_such<'k>(field: &Field<'_>, what: &str, known: impl Iterator<Item = &'k str> + Clone, otherwise: &str) {
     let name = match &field.node.value {
         Value::Scalar { text, .. } => text.as_str(),
@@ -378,9 +385,9 @@ pub fn no_such<'k>(field: &Field<'_>, what: &str, known: impl Iterator<Item = &'
     field.error(format!("there is no {what} `{}`", field.shown()), did_you_mean(name, known, otherwise));
 }
 
-/// Everything that is told of a file with the text `text` when `read` reads it.
+/// The problems reported when `read` reads a file with this text.
 #[cfg(test)]
-pub(crate) fn told(text: &str, read: impl Fn(&Map<'_>)) -> String {
+pub(crate) fn problems_of(text: &str, read: impl Fn(&Map<'_>)) -> String {
     let report = crate::report::Report::default();
     let file = report.file("w.yaml");
     let node = crate::yaml::parse(text, &file, &|_| Some("from-the-environment".to_owned())).unwrap();
@@ -400,7 +407,7 @@ mod tests {
     #[test]
     fn values_are_checked_and_unknown_keys_refused() {
         let text = "a: yes\nb: 99\nc: 5x\nd: [1]\nconcurency: 1\nx-note: anything\ne: ${SECRET}\n";
-        let found = told(text, |map| {
+        let found = problems_of(text, |map| {
             assert_eq!(map.get("a").unwrap().flag(), None);
             assert_eq!(map.get("b").unwrap().count(1..=9), None);
             assert_eq!(map.get("c").unwrap().duration(Duration::ZERO..=Duration::MAX), None);

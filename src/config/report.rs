@@ -1,7 +1,7 @@
-//! Where readers put what they find. One report serves a whole load, so that everything comes out at once.
+//! Collects the problems of one load, over all its files.
 //!
-//! Must never: grow without bound, or let the value of an environment variable through: what was substituted is put
-//! back as the reference that it came from.
+//! Must never: grow without limit, or show the value of an environment variable. A substituted
+//! value is replaced by its reference.
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -10,13 +10,14 @@ use ghost_domain::text::nearest;
 
 use crate::problem::{Hint, Problem, Problems, Severity};
 
-/// Most problems that one load reports; what follows is counted in a last one.
+/// The largest number of problems of one load. One more problem gives the number of the rest.
 pub const PROBLEMS_MAX: usize = 500;
 
-/// Substituted values shorter than this are no secrets, and putting them back would garble messages.
+/// Shorter substituted values are not replaced: they are not secrets, and replacing them would
+/// garble messages.
 const SECRET_MIN: usize = 4;
 
-/// Problems found so far, over all files of one load.
+/// The problems found so far in one load.
 #[derive(Debug, Default)]
 pub struct Report {
     found: RefCell<Vec<Problem>>,
@@ -25,7 +26,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Everything, sorted. Values that were substituted for `${NAME}` are replaced by that text wherever they occur.
+    /// All problems, sorted. Values that were substituted for `${NAME}` are replaced by that text.
     #[must_use]
     pub fn finish(self) -> Problems {
         let mut substituted = self.substituted.into_inner();
@@ -53,34 +54,34 @@ impl Report {
         problems
     }
 
-    /// The report as seen from one file.
+    /// A view of the report for one file.
     #[must_use]
     pub fn file(&self, path: impl Into<PathBuf>) -> FileReport<'_> {
         FileReport { report: self, path: path.into() }
     }
 
-    /// Remembers that `value` came from the environment.
+    /// Records that `value` was substituted for `reference`.
     pub fn substituted(&self, value: &str, reference: &str) {
         if value.len() >= SECRET_MIN {
             self.substituted.borrow_mut().push((value.to_owned(), reference.to_owned()));
         }
     }
 
-    /// How many problems were found so far.
+    /// The number of problems so far.
     pub(crate) fn len(&self) -> usize {
         self.found.borrow().len()
     }
 
-    /// Of the problems from the one at `from` on, keeps those that `keep` says.
+    /// Removes problems from index `from` on for which `keep` returns false.
     pub(crate) fn keep(&self, from: usize, keep: impl Fn(&Problem) -> bool) {
-        let mut at = 0;
+        let mut index = 0;
         self.found.borrow_mut().retain(|problem| {
-            at += 1;
-            at <= from || keep(problem)
+            index += 1;
+            index <= from || keep(problem)
         });
     }
 
-    /// The problems of `other` as they were found; what was substituted for it is known here from now on.
+    /// Takes the problems of `other` in the order found, and its substituted values.
     pub(crate) fn take_secrets(&self, other: Self) -> Vec<Problem> {
         self.substituted.borrow_mut().extend(other.substituted.into_inner());
         other.found.into_inner()
@@ -103,7 +104,7 @@ fn hide(text: &mut String, value: &str, reference: &str) {
     }
 }
 
-/// A [`Report`] as seen from one file.
+/// A [`Report`] for problems of one file.
 #[derive(Clone, Debug)]
 pub struct FileReport<'r> {
     report: &'r Report,
@@ -117,28 +118,29 @@ impl FileReport<'_> {
         self.report
     }
 
-    /// The file.
+    /// The path of the file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Something that keeps the world from booting. `line` is 0 where there is none: see [`Problem::line`].
+    /// Reports an error, which keeps the world from starting. `line` is 0 if there is none: see
+    /// [`Problem::line`].
     pub fn error(&self, line: usize, field: &str, message: impl Into<String>, hint: impl Into<Hint>) {
         self.push(Severity::Error, line, field, message.into(), hint.into());
     }
 
-    /// Something that someone should look at.
+    /// Reports a warning.
     pub fn warn(&self, line: usize, field: &str, message: impl Into<String>, hint: impl Into<Hint>) {
         self.push(Severity::Warning, line, field, message.into(), hint.into());
     }
 
-    /// A key that nobody reads.
+    /// Reports an unknown key.
     pub fn unknown_key<'k>(&self, line: usize, field: &str, key: &str, known: impl Iterator<Item = &'k str> + Clone) {
         self.no_key(line, field, key, did_you_mean(key, known, NO_KEY));
     }
 
-    /// The same, with what to do about it.
+    /// Reports an unknown key with the given hint.
     pub fn no_key(&self, line: usize, field: &str, key: &str, hint: impl Into<Hint>) {
         let shown = ghost_domain::text::clip(key, 60);
         self.error(line, field, format!("there is no key `{shown}` here"), hint);
@@ -149,16 +151,17 @@ impl FileReport<'_> {
     }
 }
 
-/// What to do with a key that nobody reads, where there are too many others to list them.
+/// The hint for an unknown key if there are too many known keys to list.
 const NO_KEY: &str = "take it out, or begin it with `x-` if it is a note of your own";
 
-/// A hint that names the nearest of `known`, or lists them if they are few; `otherwise` if there are none, or too many.
+/// The hint for an unknown name: the nearest of `known`, or all of them if they are few, else
+/// `otherwise`.
 #[must_use]
 pub fn did_you_mean<'k>(name: &str, known: impl Iterator<Item = &'k str> + Clone, otherwise: &str) -> Hint {
     if let Some(near) = nearest(name, known.clone()) {
         return format!("did you mean `{near}`?").into();
     }
-    // `memory` for `memory_mb` is no slip of the keyboard, yet plain enough.
+    // `memory` for `memory_mb` is too short to be the nearest name, but the intention is clear.
     if name.len() >= 4
         && let Some(longer) = known.clone().filter(|longer| longer.starts_with(name)).min()
     {
@@ -168,7 +171,7 @@ pub fn did_you_mean<'k>(name: &str, known: impl Iterator<Item = &'k str> + Clone
     all.sort_unstable();
     all.dedup();
     match all.len() {
-        1..=32 => format!("known are: {}", all.join(", ")).into(),
+        1..=32 => format!("known: {}", all.join(", ")).into(),
         _ => otherwise.into(),
     }
 }
@@ -178,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_from_the_environment_are_put_back() {
+    fn substituted_values_are_replaced_by_their_references() {
         let report = Report::default();
         report.substituted("hunter2-secret", "${TOKEN}");
         report.file("a.yaml").error(3, "llm", "`xhunter2-secret` is no number", "not hunter2-secret");
@@ -187,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn problems_are_bounded() {
+    fn the_number_of_problems_is_limited() {
         let report = Report::default();
         for line in 1..=PROBLEMS_MAX + 7 {
             report.file("a.yaml").error(line, "", "wrong", "right it");

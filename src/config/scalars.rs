@@ -1,6 +1,8 @@
-//! Readers of truth values, numbers and durations: each gives a value within its bounds, or says what to write instead.
+//! Readers of booleans, numbers and durations. Each returns a value within its range, or reports
+//! what to write instead.
 //!
-//! Must never: guess (`yes` is no truth value, `1.0` no count), or take what stands in quotes for a number.
+//! Must never: guess (`yes` is not a boolean, `1.0` is not a whole number), or read quoted text as
+//! a number.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -8,9 +10,9 @@ use std::time::Duration;
 use crate::reader::Field;
 use crate::yaml::Value;
 
-/// What a hint says of a number that is left empty, unless leaving it out means something of its own.
+/// The hint for an empty number that is optional.
 const LEFT_OUT: &str = "leave the key out";
-/// How durations are written.
+/// The hint for a duration.
 const DURATIONS: &str = "write 250ms, 30s, 5m, 2h or 7d, or a whole number of seconds";
 
 impl Field<'_> {
@@ -21,9 +23,9 @@ impl Field<'_> {
         }
     }
 
-    /// What to write in place of what stands here: `wanted` says what, `left_out` what to do if there is no such value, and
-    /// `reads` whether a text would be one.
-    fn instead(&self, wanted: &str, left_out: &str, reads: impl Fn(&str) -> bool) -> String {
+    /// The hint for a wrong value. `wanted` says what to write, `left_out` what to do for no value.
+    /// `reads` tells whether an unquoted text would be valid.
+    fn correction(&self, wanted: &str, left_out: &str, reads: impl Fn(&str) -> bool) -> String {
         match &self.node().value {
             _ if self.is_null() => format!("write {wanted}, or {left_out}"),
             Value::Scalar { text, plain: false, .. } if reads(text.trim()) => "write it without quotes".to_owned(),
@@ -32,7 +34,7 @@ impl Field<'_> {
         }
     }
 
-    /// A truth value.
+    /// Reads a boolean: `true` or `false`.
     pub fn flag(&self) -> Option<bool> {
         match self.plain() {
             Some("true") => Some(true),
@@ -44,29 +46,30 @@ impl Field<'_> {
         }
     }
 
-    /// A whole number within `range`. Underscores between digits are allowed.
+    /// Reads a whole number within `range`. Underscores between digits are allowed.
     pub fn count(&self, range: RangeInclusive<u64>) -> Option<u64> {
         let wanted = format!("a whole number from {} to {}", range.start(), range.end());
         self.count_of(range, &wanted, LEFT_OUT)
     }
 
-    /// As [`count`](Self::count); `wanted` is what to write, with an example, and `left_out` what to do to write none.
+    /// As [`count`](Self::count). `wanted` says what to write, with an example; `left_out` says
+    /// what to do for no value.
     pub fn count_of(&self, range: RangeInclusive<u64>, wanted: &str, left_out: &str) -> Option<u64> {
         match self.plain().and_then(whole) {
             Some(number) => self.within(number, &range),
             None => {
-                self.wanted("a whole number", self.instead(wanted, left_out, |text| whole(text).is_some()));
+                self.wanted("a whole number", self.correction(wanted, left_out, |text| whole(text).is_some()));
                 None
             }
         }
     }
 
-    /// [`count`](Self::count) for what fits 32 bits.
+    /// As [`count`](Self::count), for 32 bits.
     pub fn count32(&self, range: RangeInclusive<u32>) -> Option<u32> {
         self.count(u64::from(*range.start())..=u64::from(*range.end())).and_then(|number| u32::try_from(number).ok())
     }
 
-    /// A number within `range`.
+    /// Reads a finite number within `range`.
     pub fn number(&self, range: RangeInclusive<f64>) -> Option<f64> {
         let wanted = format!("a number from {} to {}", range.start(), range.end());
         self.number_of(range, &wanted, LEFT_OUT)
@@ -78,34 +81,35 @@ impl Field<'_> {
         match self.plain().and_then(read) {
             Some(number) => self.within(number, &range),
             None => {
-                self.wanted("a number", self.instead(wanted, left_out, |text| read(text).is_some()));
+                self.wanted("a number", self.correction(wanted, left_out, |text| read(text).is_some()));
                 None
             }
         }
     }
 
     fn within<T: PartialOrd + std::fmt::Display>(&self, number: T, range: &RangeInclusive<T>) -> Option<T> {
-        let (least, most) = (range.start(), range.end());
+        let (min, max) = (range.start(), range.end());
         if range.contains(&number) {
             return Some(number);
         }
-        let hint = if number < *least { format!("write at least {least}") } else { format!("write at most {most}") };
-        self.error(format!("{number} is not within {least} to {most}"), hint);
+        let hint = if number < *min { format!("write at least {min}") } else { format!("write at most {max}") };
+        self.error(format!("{number} is not within {min} to {max}"), hint);
         None
     }
 
-    /// A duration within `range`: `250ms`, `30s`, `5m`, `2h`, `7d`, or a whole number of seconds.
+    /// Reads a duration within `range`: `250ms`, `30s`, `5m`, `2h`, `7d`, or a whole number of
+    /// seconds.
     pub fn duration(&self, range: RangeInclusive<Duration>) -> Option<Duration> {
         let text = match &self.node().value {
             Value::Scalar { text, .. } if !self.is_null() => Some(text.trim()),
             _ => None,
         };
-        let (least, most) = (range.start(), range.end());
+        let (min, max) = (range.start(), range.end());
         match text.and_then(parse_duration) {
             Some(duration) if range.contains(&duration) => Some(duration),
             Some(duration) => {
-                let bound = if duration < *least { format!("at least {least:?}") } else { format!("at most {most:?}") };
-                let message = format!("{duration:?} is not within {least:?} to {most:?}");
+                let bound = if duration < *min { format!("at least {min:?}") } else { format!("at most {max:?}") };
+                let message = format!("{duration:?} is not within {min:?} to {max:?}");
                 self.error(message, format!("write {bound}"));
                 None
             }
@@ -117,14 +121,14 @@ impl Field<'_> {
     }
 }
 
-/// A whole number of decimal digits, underscores between them allowed.
+/// Parses a whole number in decimal digits. Underscores between them are allowed.
 fn whole(text: &str) -> Option<u64> {
     let digits = text.bytes().all(|b| b.is_ascii_digit() || b == b'_');
     let edges = text.bytes().next().is_some_and(|b| b.is_ascii_digit()) && !text.ends_with('_');
     (digits && edges).then(|| text.replace('_', "")).and_then(|text| text.parse().ok())
 }
 
-/// `250ms`, `30s`, `5m`, `2h`, `7d`, or a whole number of seconds.
+/// Parses `250ms`, `30s`, `5m`, `2h`, `7d`, or a whole number of seconds.
 fn parse_duration(text: &str) -> Option<Duration> {
     let end = text.bytes().position(|b| !b.is_ascii_digit()).unwrap_or(text.len());
     let (digits, unit) = text.split_at(end);
@@ -143,10 +147,10 @@ fn parse_duration(text: &str) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reader::told;
+    use crate::reader::problems_of;
 
     #[test]
-    fn durations() {
+    fn durations_are_parsed() {
         assert_eq!(parse_duration("250ms"), Some(Duration::from_millis(250)));
         assert_eq!(parse_duration("7d"), Some(Duration::from_secs(604_800)));
         assert_eq!(parse_duration("45"), Some(Duration::from_secs(45)));
@@ -205,7 +209,7 @@ mod tests {
             ("", &choice, "nothing is not a value for this\n  hint: it may be: full, none"),
         ];
         for (value, read, expected) in cases {
-            let found = told(&format!("key: {value}\n"), |map| read(&map.get("key").unwrap()));
+            let found = problems_of(&format!("key: {value}\n"), |map| read(&map.get("key").unwrap()));
             assert!(found.starts_with(&format!("error: w.yaml:1: key: {expected}")), "{value}: {found}");
         }
     }

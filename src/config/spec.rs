@@ -1,6 +1,7 @@
-//! What the runtime needs to know of one agent, whether the world file names it or another agent created it: a
-//! [`Plan`] and an agent's record become an [`AgentSpec`]. Overrides of created agents are checked and applied here: when an
-//! agent is created, they must fit; later they take away what they can, for the archetype may have changed meanwhile.
+//! Builds the [`AgentSpec`] of an agent from the [`Plan`] and the agent's record. This works for
+//! agents of the world file and for agents created at run time. Overrides of created agents are
+//! checked strictly when the agent is created. Later they are applied leniently, because the
+//! archetype may have changed.
 //!
 //! Must never: let an override give more than the archetype has (BI-22).
 
@@ -15,43 +16,44 @@ use serde_json::Value;
 use crate::access::{self, ToolAccess};
 use crate::plan::{AgentLimits, AgentPlan, Archetype, ModelChoice, Plan, RestartPlan};
 
-/// The keys that overrides may have.
+/// The keys that overrides may contain.
 pub const OVERRIDE_KEYS: [&str; 4] = ["max_tokens", "model", "tools", "turn_rounds_max"];
 
-/// Most tool names in one override.
+/// The largest number of tool names in one override.
 const TOOLS_MAX: usize = 500;
 
-/// How overrides are taken.
+/// How strictly overrides are applied.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Overrides {
-    /// Of an agent that is to be created: whatever its archetype does not have is refused.
+    /// The agent is about to be created: an override that the archetype does not allow is refused.
     Wanted,
-    /// Of an agent on record, which nobody can edit: what its archetype has no longer is passed over.
+    /// The agent exists, and its overrides cannot be edited: what the archetype no longer allows is
+    /// ignored.
     Recorded,
 }
 
-/// One agent, ready to be run.
+/// Everything that the runtime needs to run an agent.
 #[derive(Clone, Debug)]
 pub struct AgentSpec {
-    /// What it is made from.
+    /// The archetype of the agent.
     pub archetype: Arc<Archetype>,
-    /// What it may use.
+    /// The tools that the agent may use.
     pub access: Arc<ToolAccess>,
-    /// Where it may write.
+    /// The directories that the agent may write to.
     pub write_acl: WriteAcl,
-    /// Its model; `provider` and `model` are always there.
+    /// The model; `provider` and `model` are always set.
     pub model: ModelChoice,
-    /// Its bounds, none above the world's.
+    /// The limits of its turns, never above the world's.
     pub limits: TurnLimits,
-    /// The skills it may acquire; `None` is all eligible.
+    /// The skills that the agent may acquire. `None` means all eligible skills.
     pub skills: Option<BTreeSet<String>>,
-    /// When and how it is restarted.
+    /// The restart rules.
     pub restart: RestartPlan,
-    /// Its team; `None` is the world's own.
+    /// The team of the agent. `None` means no team.
     pub team: Option<String>,
 }
 
-/// The bounds of one agent's turns, all filled in.
+/// The limits of one agent's turns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TurnLimits {
     /// See [`Limits::turn_rounds_max`].
@@ -60,8 +62,8 @@ pub struct TurnLimits {
     pub turn_seconds: u32,
     /// See [`Limits::context_bytes`].
     pub context_bytes: u32,
-    /// The context window of its model, in tokens of 4 bytes, if the archetype or the world file's entry bounds it; never
-    /// above [`Limits::context_bytes`].
+    /// The context window of its model, in tokens of 4 bytes, if the archetype or the agent's entry
+    /// sets it. Never above [`Limits::context_bytes`].
     pub window_tokens: Option<u32>,
     /// See [`Limits::result_view_bytes`].
     pub result_view_bytes: u32,
@@ -71,38 +73,39 @@ pub struct TurnLimits {
 
 impl TurnLimits {
     fn of(world: &Limits, own: &AgentLimits, max_tokens: Option<u32>) -> Self {
-        let least = |own: Option<u32>, world: u32| own.map_or(world, |own| own.min(world));
+        let lower = |own: Option<u32>, world: u32| own.map_or(world, |own| own.min(world));
         Self {
-            turn_rounds_max: least(own.turn_rounds_max, world.turn_rounds_max),
-            turn_seconds: least(own.turn_seconds, world.turn_seconds),
-            context_bytes: least(own.context_bytes, world.context_bytes),
+            turn_rounds_max: lower(own.turn_rounds_max, world.turn_rounds_max),
+            turn_seconds: lower(own.turn_seconds, world.turn_seconds),
+            context_bytes: lower(own.context_bytes, world.context_bytes),
             window_tokens: own.context_bytes.map(|own| own.min(world.context_bytes) / 4),
-            result_view_bytes: least(own.result_view_bytes, world.result_view_bytes),
+            result_view_bytes: lower(own.result_view_bytes, world.result_view_bytes),
             answer_tokens: max_tokens.unwrap_or(world.answer_tokens),
         }
     }
 }
 
-/// A plan that has no place for an agent: a state of things, whichever of its parts is at fault.
-fn no_place(refusal: Refusal) -> Refusal {
+/// The agent cannot run under this plan. The code is always `Conflict`, whatever the cause.
+fn cannot_run(refusal: Refusal) -> Refusal {
     Refusal { code: Code::Conflict, ..refusal }
 }
 
 impl Plan {
-    /// The agent that the world file names so.
+    /// The entry of the world file for an agent.
     #[must_use]
     pub fn agent(&self, agent_id: &AgentId) -> Option<&AgentPlan> {
         self.agents.iter().find(|plan| plan.agent_id == *agent_id)
     }
 
-    /// What the runtime needs for `agent`.
+    /// The spec of `agent`.
     ///
     /// # Errors
-    /// `Conflict` with what to repair: its archetype, or a persistent agent itself, is no longer in the world, the archetype's
-    /// own configuration forbids it to start (WORLD-07), or its overrides are none. It is the same for whatever is wanted
-    /// of the agent, which is there.
+    ///
+    /// `Conflict` with what to repair: the archetype is missing, the world file no longer names the
+    /// persistent agent, the archetype's configuration forbids a start (WORLD-07), or the overrides
+    /// are invalid.
     pub fn spec_for(&self, agent: &Agent) -> Result<AgentSpec, Refusal> {
-        self.spec_of(agent).map_err(no_place)
+        self.spec_of(agent).map_err(cannot_run)
     }
 
     fn spec_of(&self, agent: &Agent) -> Result<AgentSpec, Refusal> {
@@ -114,30 +117,33 @@ impl Plan {
         self.narrowed(base, &agent.overrides, Overrides::Recorded)
     }
 
-    /// Whether `agent` can be run at all: [`spec_for`](Self::spec_for) without the spec.
+    /// Whether `agent` can run: [`spec_for`](Self::spec_for) without the spec.
     ///
     /// # Errors
+    ///
     /// Those of [`spec_for`](Self::spec_for).
     pub fn may_run(&self, agent: &Agent) -> Result<(), Refusal> {
         if !agent.overrides.is_null() {
             return self.spec_for(agent).map(drop);
         }
-        self.archetype_of(&agent.agent_id, &agent.archetype).map_err(no_place)?;
+        self.archetype_of(&agent.agent_id, &agent.archetype).map_err(cannot_run)?;
         match agent.kind {
-            AgentKind::Persistent => self.named(&agent.agent_id).map(drop).map_err(no_place),
+            AgentKind::Persistent => self.named(&agent.agent_id).map(drop).map_err(cannot_run),
             AgentKind::Dynamic => Ok(()),
         }
     }
 
-    /// Whether an agent that the world file names, and that is not on record yet, can be run.
+    /// Whether an agent of the world file without a record can run.
     ///
     /// # Errors
-    /// `AccessDenied` if its archetype's own configuration forbids it to start.
+    ///
+    /// `AccessDenied` if the archetype's configuration forbids a start, `NotFound` if there is no
+    /// such archetype.
     pub fn may_start(&self, named: &AgentPlan) -> Result<(), Refusal> {
         self.archetype_of(&named.agent_id, &named.archetype).map(drop)
     }
 
-    /// The archetype that an agent is made from, if that lets it start.
+    /// The archetype of an agent, if the archetype allows a start.
     fn archetype_of(&self, agent_id: &AgentId, name: &str) -> Result<&Arc<Archetype>, Refusal> {
         let Some(archetype) = self.archetypes.get(name) else {
             return Err(Refusal::new(
@@ -159,14 +165,16 @@ impl Plan {
     /// Whether an agent may create an agent from `archetype` with `overrides`.
     ///
     /// # Errors
-    /// `NotFound` with the nearest name if there is no such archetype, `AccessDenied` with the list of those that may be
-    /// used if it is not among them, `InvalidArguments` if the overrides would widen what it has.
+    ///
+    /// `NotFound` with the nearest name for an unknown archetype. `AccessDenied` with the allowed
+    /// archetypes if it is not among them. `InvalidArguments` if the overrides would widen what it
+    /// has.
     pub fn check_create(&self, archetype: &str, overrides: &Value) -> Result<(), Refusal> {
         let found = self.archetype(archetype)?;
         if !self.creatable.contains(archetype) {
             let list: Vec<&str> = self.creatable.iter().map(String::as_str).collect();
             let hint = if list.is_empty() {
-                "this world lets agents create no agents: `agents_may_create` is empty".to_owned()
+                "agents may not create agents in this world: `agents_may_create` is empty".to_owned()
             } else {
                 format!("agents may create: {}", list.join(", "))
             };
@@ -177,11 +185,12 @@ impl Plan {
         self.check_overrides(found, overrides)
     }
 
-    /// Whether `overrides` only narrow what agents made from `archetype` have: the part of
-    /// [`check_create`](Self::check_create) that holds for operators too.
+    /// Whether `overrides` only narrow what agents of `archetype` have. This part of
+    /// [`check_create`](Self::check_create) applies to operators too.
     ///
     /// # Errors
-    /// `NotFound` if there is no such archetype, `AccessDenied` if its configuration forbids it to start,
+    ///
+    /// `NotFound` for an unknown archetype, `AccessDenied` if its configuration forbids a start,
     /// `InvalidArguments` if the overrides would widen what it has.
     pub fn check_overrides_of(&self, archetype: &str, overrides: &Value) -> Result<(), Refusal> {
         self.check_overrides(self.archetype(archetype)?, overrides)
@@ -213,7 +222,7 @@ impl Plan {
         })
     }
 
-    /// The world file's entry for a persistent agent.
+    /// The entry of the world file for a persistent agent.
     fn named(&self, agent_id: &AgentId) -> Result<&AgentPlan, Refusal> {
         self.agent(agent_id).ok_or_else(|| {
             Refusal::new(Code::NotFound, format!("the world file does not name `{agent_id}`"))
@@ -280,7 +289,7 @@ impl Plan {
                 other => {
                     let near = nearest(other, OVERRIDE_KEYS).map(|near| format!("did you mean `{near}`? "));
                     let hint = format!("{}{}", near.unwrap_or_default(), allowed_keys());
-                    return Err(wrong(&format!("overrides.{}", clip(other, 60)), "is not something to override", hint));
+                    return Err(wrong(&format!("overrides.{}", clip(other, 60)), "cannot be overridden", hint));
                 }
             }
         }
@@ -303,7 +312,7 @@ impl Plan {
             *entry == wanted || model == wanted || format!("{provider}/{model}") == wanted
         }) else {
             if how == Overrides::Recorded {
-                // The archetype has other models now, and one of these it must be.
+                // The archetype no longer has that model. Use the archetype's models.
                 spec.model.fallback_models = fallbacks;
                 return Ok(());
             }
@@ -317,7 +326,8 @@ impl Plan {
         let (provider, model) = self.llm.fallback_target(&own_provider, chosen);
         spec.model.provider = Some(provider.to_owned());
         spec.model.model = Some(model.to_owned());
-        // Entries without a provider mean the archetype's own, which the choice may just have changed.
+        // Entries without a provider refer to the archetype's provider, which the choice may just
+        // have changed.
         let rest = fallbacks.iter().filter(|entry| *entry != chosen).map(|entry| {
             let (provider, model) = self.llm.fallback_target(&own_provider, entry);
             format!("{provider}/{model}")
@@ -335,20 +345,21 @@ impl Plan {
         let mut allowed = BTreeSet::new();
         for item in list {
             let word =
-                item.as_str().ok_or_else(|| wrong(field, "holds something that is not a name", allowed_keys()))?;
+                item.as_str().ok_or_else(|| wrong(field, "contains something that is not a name", allowed_keys()))?;
             let tools = self.groups.extra().expand(word);
             if tools.is_empty() && how == Overrides::Wanted {
                 let hint = self.groups.extra().hint(word);
                 return Err(wrong(field, &format!("there is no tool `{}`", clip(word, 80)), hint));
             }
-            // A pattern means those of its tools that the archetype has; a single name must be one that it has.
+            // A pattern stands for those of its tools that the archetype has. A single name must be
+            // one that it has.
             let has = |tool: &&String| [false, true].into_iter().any(|outside| self.grants(access, tool, outside));
             let had: BTreeSet<String> = tools.iter().filter(has).cloned().collect();
             if had.is_empty() && how == Overrides::Wanted {
                 return Err(wrong(
                     field,
                     &format!("`{}` is not among the archetype's tools", clip(word, 80)),
-                    "overrides only take away; leave it out, or use an archetype that has it",
+                    "overrides can only remove tools; leave it out, or use an archetype that has it",
                 ));
             }
             allowed.extend(had);
@@ -358,7 +369,7 @@ impl Plan {
 }
 
 fn allowed_keys() -> String {
-    format!("overrides may have: {}", OVERRIDE_KEYS.join(", "))
+    format!("overrides may contain: {}", OVERRIDE_KEYS.join(", "))
 }
 
 fn wrong(field: &str, what: &str, hint: impl Into<String>) -> Refusal {
@@ -367,12 +378,12 @@ fn wrong(field: &str, what: &str, hint: impl Into<String>) -> Refusal {
         .details(serde_json::json!({ "field": field }))
 }
 
-fn smaller(key: &str, value: &Value, most: u32, how: Overrides) -> Result<u32, Refusal> {
+fn smaller(key: &str, value: &Value, limit: u32, how: Overrides) -> Result<u32, Refusal> {
     let number = value.as_u64().filter(|number| *number >= 1);
     let number = number.map(|number| u32::try_from(number).unwrap_or(u32::MAX));
-    let fits = |number: &u32| *number <= most || how == Overrides::Recorded;
-    number.filter(fits).map(|number| number.min(most)).ok_or_else(|| {
-        wrong(&format!("overrides.{key}"), &format!("must be a number from 1 to {most}"), "overrides only narrow")
+    let allowed = |number: &u32| *number <= limit || how == Overrides::Recorded;
+    number.filter(allowed).map(|number| number.min(limit)).ok_or_else(|| {
+        wrong(&format!("overrides.{key}"), &format!("must be a number from 1 to {limit}"), "overrides can only narrow")
     })
 }
 

@@ -51,7 +51,7 @@ fn a_named_agent_gets_its_entry() {
 }
 
 #[test]
-fn the_window_of_a_model_is_what_its_archetype_says_and_no_more_than_the_world_takes() {
+fn the_models_window_is_the_archetypes_within_the_worlds_limit() {
     let world = World::new();
     let window = |plan: &Plan| plan.spec_for(&created(json!({}))).unwrap().limits.window_tokens;
     assert_eq!(window(&world.plan()), None, "left to the provider");
@@ -63,7 +63,7 @@ fn the_window_of_a_model_is_what_its_archetype_says_and_no_more_than_the_world_t
 }
 
 #[test]
-fn an_agent_that_a_plan_has_no_place_for_cannot_run_and_is_told_what_to_mend() {
+fn an_agent_without_a_place_in_the_plan_cannot_run_and_gets_a_hint() {
     let plan = World::new().plan();
     for (agent, message, hint) in [
         (
@@ -76,7 +76,7 @@ fn an_agent_that_a_plan_has_no_place_for_cannot_run_and_is_told_what_to_mend() {
         let refusal = plan.may_run(&agent).unwrap_err();
         assert_eq!(refusal, plan.spec_for(&agent).unwrap_err());
         assert_eq!(refusal.code, Code::Conflict);
-        // A near name is no help: the agent is what it is.
+        // A similar name would not help: the agent's record cannot be edited.
         assert!(refusal.message.contains(message) && refusal.hint.as_ref().unwrap().contains(hint), "{refusal}");
     }
     assert_eq!(plan.may_run(&record("mux", "doer", AgentKind::Persistent, Value::Null)), Ok(()));
@@ -85,7 +85,7 @@ fn an_agent_that_a_plan_has_no_place_for_cannot_run_and_is_told_what_to_mend() {
 }
 
 #[test]
-fn overrides_on_record_take_away_what_they_can_when_the_archetype_has_changed() {
+fn recorded_overrides_still_narrow_after_the_archetype_has_changed() {
     let world = World::new();
     let overrides = json!({
         "model": "huge", "max_tokens": 1_500, "turn_rounds_max": 8, "tools": ["workspace.read", "syscall.task.list"]
@@ -103,7 +103,7 @@ fn overrides_on_record_take_away_what_they_can_when_the_archetype_has_changed() 
     assert_eq!(spec.model.model.as_deref(), Some("small"), "the choice is gone");
     assert_eq!(spec.model.fallback_models, ["big"]);
     assert!(spec.access.can_access("workspace.read") && !spec.access.can_access("workspace.list"));
-    // Nothing that is left is nothing, and not everything.
+    // If no listed tool is left, the agent has none, rather than all.
     let none = plan.spec_for(&created(json!({ "tools": ["syscall.task.list", "tool.gone"] }))).unwrap();
     assert!(!none.access.can_access("workspace.read") && none.access.can_access("syscall.skill.list"));
 }
@@ -132,7 +132,7 @@ fn a_created_agent_gets_its_archetype_and_its_own_directory() {
 #[test]
 fn overrides_never_widen() {
     let plan = World::new().plan();
-    // With each: whether an agent on record that has it can run nevertheless, with what its archetype has.
+    // With each: whether an existing agent with these overrides can still run.
     for (overrides, message, runs) in [
         (json!({ "model": "other" }), "overrides.model: `other` is not among", true),
         (json!({ "model": 3 }), "overrides.model", true),
@@ -154,7 +154,7 @@ fn overrides_never_widen() {
 }
 
 #[test]
-fn overrides_take_what_the_registry_gives() {
+fn overrides_may_name_every_tool_that_the_registry_grants() {
     let world = World::new();
     world.with("tasks: { owner_may_update: false }\n", "");
     let plan = world.plan();
@@ -216,7 +216,7 @@ fn overrides() -> impl Strategy<Value = Value> {
 }
 
 #[test]
-fn whatever_is_accepted_is_narrower() {
+fn accepted_overrides_never_widen() {
     let plan = World::new().plan();
     let wide = plan.spec_for(&created(Value::Null)).unwrap();
     proptest!(|(overrides in overrides())| {

@@ -1,16 +1,17 @@
-//! `${NAME}` and `${NAME:-default}` in scalars (WORLD-09). `$$` is one `$`; any other `$` stands for itself.
+//! Substitutes `${NAME}` and `${NAME:-default}` in scalars (WORLD-09). `$$` stands for `$`; any
+//! other `$` stays as it is.
 //!
-//! Must never: put a value into a message.
+//! Must never: show a value in a message.
 
 use crate::report::FileReport;
 
-/// Looks up an environment variable.
+/// Looks up an environment variable by name.
 pub type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// Most bytes that substitution may add to one file.
+/// The largest number of bytes that substitution may add to one file.
 const ADDED_MAX: usize = 1024 * 1024;
 
-/// The variables that `text`, as it is written, refers to.
+/// The variables that `text` refers to, before substitution.
 pub fn variables(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     for part in text.replace("$$", "").split("${").skip(1) {
@@ -20,26 +21,26 @@ pub fn variables(text: &str) -> Vec<String> {
     found
 }
 
-/// Substitution within one file.
+/// Substitutes variables in one file.
 pub struct Substitution<'a> {
     env: Env<'a>,
     added: usize,
 }
 
 impl<'a> Substitution<'a> {
-    /// With variables from `env`.
+    /// A substitution with variables from `env`.
     #[must_use]
     pub fn new(env: Env<'a>) -> Self {
         Self { env, added: 0 }
     }
 
-    /// `text` with its references replaced; nothing if one of them cannot be, all of which are reported at the line and
-    /// the field of `place`.
-    pub fn apply(&mut self, text: &str, place: (usize, &str), report: &FileReport<'_>) -> Option<String> {
+    /// Replaces the references in `text`. Returns `None` if one of them cannot be replaced; each is
+    /// reported at the line and field of `position`.
+    pub fn apply(&mut self, text: &str, position: (usize, &str), report: &FileReport<'_>) -> Option<String> {
         if !text.contains('$') {
             return Some(text.to_owned());
         }
-        let mut whole = true;
+        let mut complete = true;
         let mut out = String::with_capacity(text.len());
         let mut rest = text;
         while let Some(at) = rest.find('$') {
@@ -50,13 +51,13 @@ impl<'a> Substitution<'a> {
                 rest = after;
             } else if rest.starts_with("${") {
                 let Some(end) = rest.find('}') else {
-                    report.error(place.0, place.1, "`${` has no `}`", "write `$$` for a `$` that means itself");
+                    report.error(position.0, position.1, "`${` has no `}`", "write `$$` for a `$` that means itself");
                     return None;
                 };
                 let reference = &rest[..=end];
-                match self.lookup(reference, place, report) {
+                match self.lookup(reference, position, report) {
                     Some(value) => out.push_str(&value),
-                    None => whole = false,
+                    None => complete = false,
                 }
                 rest = &rest[end + 1..];
             } else {
@@ -65,7 +66,7 @@ impl<'a> Substitution<'a> {
             }
         }
         out.push_str(rest);
-        whole.then_some(out)
+        complete.then_some(out)
     }
 
     fn lookup(&mut self, reference: &str, (line, field): (usize, &str), report: &FileReport<'_>) -> Option<String> {
@@ -125,7 +126,7 @@ mod tests {
 
     // covers: WORLD-09
     #[test]
-    fn references_defaults_and_escapes() {
+    fn references_defaults_and_escapes_are_substituted() {
         for (text, expected) in [
             ("${HOME}/a", "/home/x/a"),
             ("${NONE:-d e}", "d e"),
@@ -139,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_replaced_is_reported() {
+    fn references_that_cannot_be_replaced_are_reported() {
         for (text, told) in [
             ("${NONE}", "w.yaml:7: a.b: the environment variable NONE is not set"),
             ("${HOME}${NONE}${OTHER}", "w.yaml:7: a.b: the environment variable OTHER is not set"),

@@ -1,5 +1,5 @@
-//! Toolbox manifests and skill folders, as far as configuration needs them: which tools and skills there are to be named
-//! (WORLD-07, TBX-01, TBX-03, SKILL-02, SKILL-07). What a toolbox's tools do is read elsewhere.
+//! Reads toolbox manifests and skill folders to learn which tool and skill names exist (WORLD-07,
+//! TBX-01, TBX-03, SKILL-02, SKILL-07). Nothing loads the tools of toolboxes yet.
 //!
 //! Must never: run anything that a manifest names.
 
@@ -18,14 +18,15 @@ use crate::substitute::Env;
 use crate::world_file::ToolboxEntry;
 use crate::yaml::{self, Node, Value};
 
-/// First words of catalogue names: a toolbox called so could pass for a built-in.
+/// First parts of built-in tool names. A toolbox with such a name could be mistaken for built-in
+/// tools.
 const RESERVED: [&str; 7] = ["channel", "group", "memory", "syscall", "tool", "util", "workspace"];
 
-/// Most skills in one root.
+/// The largest number of skills in one root.
 const SKILLS_MAX: usize = 1_000;
 
-/// Where relative paths of toolboxes and skill roots may start: the world's directory, and the two above it (a world
-/// usually lies in `worlds/<world>`, beside `toolbox/`).
+/// The directories in which relative paths of toolboxes and skill roots are looked up: the world's
+/// directory and the two above it. Usually a world is in `worlds/<world>`, beside `toolbox/`.
 #[derive(Clone, Debug)]
 pub struct Bases(Vec<PathBuf>);
 
@@ -35,7 +36,7 @@ impl Bases {
         Self(dir.ancestors().take(3).map(Path::to_owned).collect())
     }
 
-    /// The first base that has something at `relative`, and that path.
+    /// The first base in which `relative` exists, and the full path.
     fn find(&self, relative: &str) -> Option<(&Path, PathBuf)> {
         self.0.iter().map(|base| (base.as_path(), base.join(relative))).find(|(_, path)| path.exists())
     }
@@ -44,22 +45,22 @@ impl Bases {
 /// A toolbox that the world lists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Toolbox {
-    /// Its name, the first part of its tools' names.
+    /// The name of the toolbox: the first part of its tools' names.
     pub name: String,
-    /// Short names of the tools that it has.
+    /// Short names of its tools.
     pub tools: BTreeSet<String>,
-    /// Short names of those that the world allows.
+    /// Short names of the tools that the world allows.
     pub allowed: BTreeSet<String>,
-    /// Its directory, if it is there.
+    /// Its directory, if the manifest exists.
     pub dir: Option<PathBuf>,
 }
 
-/// `source` in one form, so that `./a` and `a` are the same.
+/// The normal form of `source`, so that `./a` and `a` are equal.
 pub fn normal_source(source: &str) -> String {
     source.split('/').filter(|part| !part.is_empty() && *part != ".").collect::<Vec<_>>().join("/")
 }
 
-/// Reads the manifests of the toolboxes that the world lists, by source.
+/// Reads the manifests of the toolboxes that the world lists. The result is keyed by source.
 pub fn toolboxes(
     entries: &[ToolboxEntry<'_>],
     bases: &Bases,
@@ -110,7 +111,7 @@ pub fn toolboxes(
     found
 }
 
-/// The name and the tools of the manifest at `path`. Only these two keys are looked at.
+/// Reads the name and the tools of the manifest at `path`. All other keys are ignored.
 fn manifest(path: &Path, root: &Path, report: &Report, env: Env<'_>) -> Option<(String, BTreeSet<String>)> {
     let file = report.file(path);
     let text = read_text(path, root, yaml::FILE_MAX as u64, &file)?;
@@ -118,7 +119,7 @@ fn manifest(path: &Path, root: &Path, report: &Report, env: Env<'_>) -> Option<(
     repeats::each(&tree, &file, tools_of).first
 }
 
-/// What a manifest says.
+/// The name and the tools of a parsed manifest.
 fn tools_of(node: &Node, file: &FileReport<'_>) -> Option<(String, BTreeSet<String>)> {
     let Some(name) = node.get("name").and_then(Node::text) else {
         file.error(node.line, "name", "the toolbox has no name", "write such as `name: devtools`");
@@ -127,7 +128,7 @@ fn tools_of(node: &Node, file: &FileReport<'_>) -> Option<(String, BTreeSet<Stri
     let name_line = node.get("name").map_or(node.line, |node| node.line);
     if !is_lower_name(name) || name.contains('.') || RESERVED.contains(&name) {
         let hint = format!("use lower-case letters, digits, `_` and `-`; not one of: {}", RESERVED.join(", "));
-        file.error(name_line, "name", "the toolbox cannot be called that", hint);
+        file.error(name_line, "name", "the toolbox cannot have this name", hint);
         return None;
     }
     let mut tools = BTreeSet::new();
@@ -144,12 +145,12 @@ fn tools_of(node: &Node, file: &FileReport<'_>) -> Option<(String, BTreeSet<Stri
         match tool.get("name").and_then(Node::text) {
             Some(short) if is_lower_name(short) && tool_catalogue::expand(&format!("{name}.{short}")).is_empty() => {
                 if !tools.insert(short.to_owned()) {
-                    file.error(tool.line, &path, "a second tool is called that", "rename one of them");
+                    file.error(tool.line, &path, "another tool has this name", "rename one of them");
                 }
             }
             Some(_) => {
                 let hint = "use lower-case letters, digits, `.`, `_` and `-`";
-                file.error(tool.line, &path, "a tool cannot be called that", hint);
+                file.error(tool.line, &path, "a tool cannot have this name", hint);
             }
             None => file.error(tool.line, &path, "the tool has no name", "write such as { name: repo-git }"),
         }
@@ -161,17 +162,18 @@ fn is_lower_name(name: &str) -> bool {
     is_name(name) && name == name.to_ascii_lowercase() && !name.contains("__")
 }
 
-/// The skill folders of a world, and what is in them.
+/// The skill folders of a world and the names of their skills.
 #[derive(Clone, Debug, Default)]
 pub struct Skills {
-    /// The roots, lowest precedence first.
+    /// The folders, lowest precedence first.
     pub roots: Vec<PathBuf>,
-    /// Names of all skills.
+    /// The names of all skills.
     pub names: BTreeSet<String>,
 }
 
-/// Finds skills: below the roots that the world names, or else beside each listed toolbox; the world's own `skills/`
-/// comes last and wins. Tools of toolboxes that skills declare become known in `extra`.
+/// Finds skills: in the roots that the world names, or else beside each listed toolbox. The world's
+/// own `skills/` comes last and takes precedence. Tools of toolboxes that skills declare are added
+/// to `extra`.
 pub fn skills(
     named: Option<&[crate::world_file::Named<'_>]>,
     toolboxes: &BTreeMap<String, Toolbox>,
@@ -196,7 +198,7 @@ pub fn skills(
                         let hint = match near {
                             Some(near) => format!("did you mean `{near}`? Name it here, or rename it"),
                             None => format!(
-                                "copy that directory along with the world, to `{root}` in the world's directory or up to two levels \
+                                "copy the directory to `{root}` in the world's directory or up to two levels \
                                  above it; or take the entry out"
                             ),
                         };
@@ -233,7 +235,7 @@ pub fn skills(
         let names = names_in(&root, &report.file(&root));
         if names.len() > SKILLS_MAX {
             let message = format!("the directory has more than {SKILLS_MAX} skills");
-            report.file(&root).error(0, "", message, "move those that nobody needs elsewhere");
+            report.file(&root).error(0, "", message, "move unused ones elsewhere");
         }
         for name in names.into_iter().take(SKILLS_MAX).filter(|name| !name.starts_with('.')) {
             let document = root.join(&name).join("SKILL.md");
@@ -246,7 +248,8 @@ pub fn skills(
     skills
 }
 
-/// The name of one skill; makes the tools of its toolbox known, if it declares one (`metadata.ghost.toolbox`).
+/// Returns the name of one skill. If it declares a toolbox (`metadata.ghost.toolbox`), the tools
+/// are added to `extra`.
 fn skill(
     folder: &str,
     document: &Path,
@@ -264,7 +267,8 @@ fn skill(
         file.warn(line, "", message, "write `name` and `description` between two lines `---`");
         return folder.to_owned();
     };
-    // Skills come from many hands: what their frontmatter gets wrong concerns that skill, not this world's boot.
+    // Skills come from many authors. Errors in a skill's frontmatter become warnings, so that they
+    // do not keep the world from starting.
     let quiet = Report::default();
     let Some(node) = yaml::parse(matter, &quiet.file(document), env) else {
         let message = "the frontmatter cannot be read; the skill is known by its folder's name";
@@ -275,7 +279,7 @@ fn skill(
         file.warn(line + 1, "", message, hint);
         return folder.to_owned();
     };
-    judge_frontmatter(&node, &file);
+    check_frontmatter(&node, &file);
     let declared = node.get("metadata").and_then(|node| node.get("ghost")).and_then(|node| node.get("toolbox"));
     if let Some(source) = declared.and_then(Node::text) {
         let path = document.parent().map(|dir| dir.join(source)).filter(|_| is_plain_relative(source));
@@ -296,12 +300,13 @@ fn skill(
     name.unwrap_or(folder).to_owned()
 }
 
-/// Keys of a skill's frontmatter: those that are read, and those that the common form of skills has besides.
+/// Keys of a skill's frontmatter: those that Ghost reads, and those of the common skill format.
 const SKILL_KEYS: [&str; 7] =
     ["name", "description", "disable-model-invocation", "metadata", "license", "compatibility", "allowed-tools"];
 
-/// Tells what a frontmatter lacks and what in it nobody reads. Its first line is the second one of the file.
-fn judge_frontmatter(node: &Node, file: &FileReport<'_>) {
+/// Warns about missing and unknown keys of a frontmatter. The frontmatter begins on the second line
+/// of the file.
+fn check_frontmatter(node: &Node, file: &FileReport<'_>) {
     let Value::Map(pairs) = &node.value else {
         let hint = "write `name:` and `description:`, each on a line";
         file.warn(2, "", "the frontmatter has no keys; the skill is known by its folder's name", hint);
@@ -337,8 +342,8 @@ fn frontmatter(text: &str) -> Option<&str> {
     rest.find("\n---").map(|end| &rest[..=end])
 }
 
-/// What is wrong with a reference to a toolbox from an archetype: a source that the world does not list keeps the
-/// archetype's agents from starting and no one else's (WORLD-07).
+/// Checks an archetype's reference to a toolbox. If the world does not list the source or does not
+/// allow the tool, the archetype's agents do not start, but the world does (WORLD-07).
 pub fn check_reference(
     toolboxes: &BTreeMap<String, Toolbox>,
     (source, line): (&str, usize),

@@ -1,4 +1,4 @@
-//! Where a world's files lie, and how messages name them.
+//! Finds a world's files, and how messages name them.
 //!
 //! Must never: leave the world's directory.
 
@@ -10,24 +10,25 @@ use crate::reader::is_name;
 use crate::report::{FileReport, Report};
 use crate::world_file::WorldFile;
 
-/// The markdown files that a world's directory may hold.
+/// The markdown files that a world's directory may contain.
 const MARKDOWN: [&str; 2] = ["laws.md", "tools.md"];
 
-/// A world's directory and its own file.
+/// The paths of a world's directory and its world file.
 pub struct WorldPaths {
-    /// The directory as it is named in messages.
+    /// The directory as messages name it.
     pub shown: PathBuf,
     /// The directory, canonical.
     pub dir: PathBuf,
     /// The world file, within `dir`.
     pub file: PathBuf,
-    /// The world file as it is named in messages.
+    /// The world file as messages name it.
     pub shown_file: PathBuf,
-    /// Whether the world file is there; that it is not was told.
-    pub there: bool,
+    /// Whether the world file exists. A missing file was reported.
+    pub exists: bool,
 }
 
-/// The directory of the world at `path`, its directory or its world file, as messages name it.
+/// The directory of the world at `path`, as messages name it. `path` is the directory or the world
+/// file.
 #[must_use]
 pub fn shown_dir(path: &Path) -> PathBuf {
     if path.is_file() {
@@ -39,7 +40,7 @@ pub fn shown_dir(path: &Path) -> PathBuf {
 }
 
 impl WorldPaths {
-    /// The place of the world at `path`; what keeps it from being one goes into `report`.
+    /// The paths of the world at `path`. Reports why it is not a world.
     pub fn of(path: &Path, report: &Report) -> Option<Self> {
         let file = report.file(path);
         let shown = shown_dir(path);
@@ -58,29 +59,29 @@ impl WorldPaths {
         };
         let name = if path.is_file() { path.file_name().map(PathBuf::from)? } else { PathBuf::from(WORLD_FILE) };
         let shown_file = shown.join(&name);
-        let there = dir.join(&name).symlink_metadata().is_ok();
-        if !there {
+        let exists = dir.join(&name).symlink_metadata().is_ok();
+        if !exists {
             let hint = match near_names::meant_world_file(&dir) {
-                Some(near) => format!("did you mean `{near}` to be it? Rename it to `{WORLD_FILE}`"),
+                Some(near) => format!("did you mean `{near}`? Rename it to `{WORLD_FILE}`"),
                 None => "`ghostd init DIR` makes a world to start from".to_owned(),
             };
             report.file(&shown_file).error(0, "", "the world file is missing", hint);
-            // Somewhere else altogether, nothing more is to be said.
+            // If there are no archetypes either, this is not a world, so report nothing else.
             if !dir.join(ARCHETYPES).is_dir() {
                 return None;
             }
         }
-        Some(Self { file: dir.join(name), shown, dir, shown_file, there })
+        Some(Self { file: dir.join(name), shown, dir, shown_file, exists })
     }
 
-    /// The texts of `laws.md` and `tools.md`; empty where there is none. What was meant to be one of them, or to be a
-    /// directory that is read, is reported.
+    /// The texts of `laws.md` and `tools.md`; empty if absent. Also reports misspelt names of files
+    /// and directories.
     pub fn markdowns(&self, report: &Report) -> (String, String) {
         let names = near_names::names_in(&self.dir);
         let at = |name: &str| report.file(self.shown.join(name));
         near_names::report(names.iter().map(String::as_str), &MARKDOWN, Wanted::World { dir: &self.dir }, &at);
         near_names::report_directories(&self.dir, &self.shown, report);
-        if self.there && self.file.file_name().is_some_and(|name| name == WORLD_FILE) {
+        if self.exists && self.file.file_name().is_some_and(|name| name == WORLD_FILE) {
             near_names::report_world_files(&self.dir, &self.shown, report);
         }
         let [laws, tools] = MARKDOWN.map(|name| self.markdown(name, report));
@@ -90,7 +91,7 @@ impl WorldPaths {
     fn markdown(&self, name: &str, report: &Report) -> String {
         let path = self.dir.join(name);
         let read = || read_text(&path, &self.dir, MARKDOWN_MAX, &report.file(self.shown.join(name)));
-        // A dangling link is a mistake, not an absent file, so links are not followed to see whether it is there.
+        // A dangling link is a mistake, not an absent file. So the check does not follow links.
         if path.symlink_metadata().is_ok() { read().unwrap_or_default() } else { String::new() }
     }
 

@@ -1,9 +1,10 @@
-//! YAML as a small tree in which everything knows its line. A deliberate subset: one document of plain maps, lists and
-//! scalars. Anchors, aliases, tags, merge keys and keys that are not text are refused, because configuration needs none
-//! of them and each is a way to make a small file mean something large or hidden. Rule files may have anchors and aliases:
-//! what these stand for counts each time it is used.
+//! Parses YAML into a small tree with line numbers. Only a subset is accepted: one document of
+//! plain maps, lists and scalars. Anchors, aliases, tags, merge keys and keys that are not text are
+//! refused: configuration does not need them, and with them a small file can expand to a large one
+//! or hide its meaning. Rule files may have anchors and aliases; each use counts towards the
+//! limits.
 //!
-//! Must never: recurse on the input, or hold more than its bounds.
+//! Must never: recurse on the input, or exceed its limits.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -16,76 +17,78 @@ pub use crate::node::{Key, Node, Value};
 use crate::report::FileReport;
 use crate::substitute::{Env, Substitution};
 
-/// Most bytes of a YAML file.
+/// The largest size of a YAML file, in bytes.
 pub const FILE_MAX: usize = 256 * 1024;
-/// Most levels of maps and lists in one another.
+/// The largest number of nested levels of maps and lists.
 pub const DEPTH_MAX: usize = 32;
-/// Most maps, lists and scalars in one file, keys not counted.
+/// The largest number of maps, lists and scalars in one file, without keys.
 pub const NODES_MAX: usize = 20_000;
-/// Most bytes of one scalar as written.
+/// The largest size of one scalar as written, in bytes.
 pub const SCALAR_MAX: usize = 64 * 1024;
 
-/// What a kind of file may hold.
+/// The limits for a kind of file.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Most bytes of the file, and of all that its aliases stand for.
+    /// The largest size of the file, and of everything that its aliases expand to, in bytes.
     pub file: usize,
-    /// Most maps, lists and scalars, keys not counted, those of aliases counted each time.
+    /// The largest number of maps, lists and scalars, without keys. Aliases count each time.
     pub nodes: usize,
-    /// Most bytes of one scalar as written.
+    /// The largest size of one scalar as written, in bytes.
     pub scalar: usize,
-    /// Whether anchors and aliases are read.
+    /// Whether anchors and aliases are accepted.
     pub aliases: bool,
 }
 
 impl Bounds {
-    /// Those of configuration.
+    /// The limits for configuration files.
     pub const CONFIGURATION: Self = Self { file: FILE_MAX, nodes: NODES_MAX, scalar: SCALAR_MAX, aliases: false };
 }
 
-/// Most keys that stand a second time whose values are kept to be looked at.
+/// The largest number of repeated values that are kept for checking.
 const REPEATS_MAX: usize = 16;
 
-/// A file as it counts, and what stands in it under keys that were there before.
+/// A parsed file, and the values of its repeated keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tree {
-    /// The file, with the first of several values under one key.
+    /// The file with the first value of every key.
     pub root: Node,
-    /// The others, in the order of the file: at most 16, and none within another.
+    /// The other values of repeated keys, in the order of the file. At most 16; values inside
+    /// another repeated value are left out.
     pub repeats: Vec<Repeat>,
 }
 
-/// A key that stands in its map a second time.
+/// A repeated key with its value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Repeat {
-    /// The way to the map: the place of each entry in its map or list, from the root.
+    /// The path from the root to the map: the index of each entry in its map or list.
     pub path: Vec<usize>,
-    /// The key, where it stands again.
+    /// The repeated key.
     pub key: Key,
-    /// Its value there.
+    /// The value of the repeated key.
     pub node: Node,
 }
 
 struct Open {
     line: usize,
-    /// The parser's number of its anchor; 0 if it has none.
+    /// The parser's number of the anchor; 0 if there is none.
     anchor: usize,
-    what: What,
+    partial: Partial,
 }
 
-enum What {
+enum Partial {
     List(Vec<Node>),
     Map { pairs: Vec<(Key, Node)>, lines: BTreeMap<String, usize>, key: Option<Key>, skip: bool },
 }
 
-/// Reads one file. What is wrong goes into `report`; nothing comes out if the text cannot be read as a tree at all.
-/// Repeated keys are reported and the first one counts, so that reading can go on.
+/// Parses one file. Problems go into `report`; the result is `None` if the text is not YAML.
+/// Repeated keys are reported, and the first value is used.
 #[must_use]
 pub fn parse(text: &str, report: &FileReport<'_>, env: Env<'_>) -> Option<Node> {
     parse_all(text, report, Some(env), Bounds::CONFIGURATION).map(|tree| tree.root)
 }
 
-/// As [`parse`], within other bounds, with the values that do not count. Without `env` a `$` is a `$`.
+/// As [`parse`], with other limits and with the values of repeated keys. Without `env`, `$` has no
+/// meaning.
 #[must_use]
 pub fn parse_all(text: &str, report: &FileReport<'_>, env: Option<Env<'_>>, bounds: Bounds) -> Option<Tree> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
@@ -94,7 +97,7 @@ pub fn parse_all(text: &str, report: &FileReport<'_>, env: Option<Env<'_>>, boun
         report.error(1, "", message, "shorten it, or put long texts into files of their own");
         return None;
     }
-    // A CR alone would be counted as a line by the parser and by nobody else.
+    // The parser counts a CR alone as a line break, unlike everything else.
     let text = if text.contains('\r') { Cow::Owned(text.replace("\r\n", "\n")) } else { Cow::Borrowed(text) };
     let bad = |c: char| (c.is_control() && c != '\n' && c != '\t') || c == '\u{feff}';
     if let Some((at, c)) = text.char_indices().find(|(_, c)| bad(*c)) {
@@ -113,8 +116,8 @@ fn line_of(text: &str, at: usize) -> usize {
     text[..at].bytes().filter(|byte| *byte == b'\n').count() + 1
 }
 
-/// Adds `key` to a dotted path.
-fn below(path: &mut String, key: &str) {
+/// Appends `key` to a dotted path.
+fn push_key(path: &mut String, key: &str) {
     let dot = if path.is_empty() { "" } else { "." };
     path.push_str(&format!("{dot}{}", one_line(&clip(key, 60))));
 }
@@ -124,12 +127,12 @@ struct Builder<'a, 'r> {
     bounds: Bounds,
     substitution: Option<Substitution<'a>>,
     open: Vec<Open>,
-    /// What has an anchor and is complete, by the parser's number of the anchor.
+    /// The completed nodes with an anchor, by the parser's number of the anchor.
     anchors: BTreeMap<usize, Node>,
     root: Option<Node>,
     repeats: Vec<Repeat>,
     nodes: usize,
-    /// Bytes that aliases stand for.
+    /// The number of bytes that aliases expand to.
     aliased: usize,
 }
 
@@ -167,13 +170,13 @@ impl Builder<'_, '_> {
         match self.root {
             Some(root) => Some(Tree { root, repeats: self.repeats }),
             None => {
-                self.report.error(1, "", "the file is empty", "write something into it, or take it away");
+                self.report.error(1, "", "the file is empty", "write something into it, or remove it");
                 None
             }
         }
     }
 
-    /// Takes one event; nothing comes back if reading must end.
+    /// Handles one event. Returns `None` if parsing must stop.
     fn event(&mut self, event: Event<'_>, line: usize) -> Option<()> {
         let (anchor, tag) = match &event {
             Event::Alias(anchor) if self.bounds.aliases => return self.alias(*anchor, line),
@@ -199,10 +202,10 @@ impl Builder<'_, '_> {
         }
         match event {
             Event::Scalar(text, style, ..) => self.scalar(&text, style, line, anchor),
-            Event::SequenceStart(..) => self.start(Open { line, anchor, what: What::List(Vec::new()) }),
+            Event::SequenceStart(..) => self.start(Open { line, anchor, partial: Partial::List(Vec::new()) }),
             Event::MappingStart(..) => {
-                let what = What::Map { pairs: Vec::new(), lines: BTreeMap::new(), key: None, skip: false };
-                self.start(Open { line, anchor, what })
+                let partial = Partial::Map { pairs: Vec::new(), lines: BTreeMap::new(), key: None, skip: false };
+                self.start(Open { line, anchor, partial })
             }
             Event::SequenceEnd | Event::MappingEnd => self.end(),
             _ => Some(()),
@@ -210,7 +213,7 @@ impl Builder<'_, '_> {
     }
 
     fn start(&mut self, open: Open) -> Option<()> {
-        self.fits(open.line, 1)?;
+        self.check_depth(open.line, 1)?;
         if self.wants_key() {
             let message = "a key must be plain text, not a map or a list";
             self.report.error(open.line, "", message, "quote a key that begins with `{`, `[` or `?`");
@@ -220,8 +223,8 @@ impl Builder<'_, '_> {
         Some(())
     }
 
-    /// Whether so many more levels may stand here.
-    fn fits(&self, line: usize, depth: usize) -> Option<()> {
+    /// Checks that `depth` more levels are allowed here.
+    fn check_depth(&self, line: usize, depth: usize) -> Option<()> {
         if self.open.len() + depth <= DEPTH_MAX {
             return Some(());
         }
@@ -231,38 +234,38 @@ impl Builder<'_, '_> {
     }
 
     fn wants_key(&self) -> bool {
-        matches!(self.open.last(), Some(Open { what: What::Map { key: None, .. }, .. }))
+        matches!(self.open.last(), Some(Open { partial: Partial::Map { key: None, .. }, .. }))
     }
 
     fn end(&mut self) -> Option<()> {
-        let Open { line, anchor, what } = self.open.pop()?;
-        let value = match what {
-            What::List(items) => Value::List(items),
-            What::Map { pairs, .. } => Value::Map(pairs),
+        let Open { line, anchor, partial } = self.open.pop()?;
+        let value = match partial {
+            Partial::List(items) => Value::List(items),
+            Partial::Map { pairs, .. } => Value::Map(pairs),
         };
-        self.place(Node { line, value }, anchor)
+        self.insert(Node { line, value }, anchor)
     }
 
-    /// Puts what `anchor` names here once more.
+    /// Inserts a copy of the node that `anchor` names.
     fn alias(&mut self, anchor: usize, line: usize) -> Option<()> {
         if self.wants_key() {
             self.report.error(line, "", "a key must be plain text, not an alias", "write the key out");
             return None;
         }
         let Some(node) = self.anchors.get(&anchor) else {
-            self.report.error(line, "", "an alias stands within what it names", "write the value out");
+            self.report.error(line, "", "an alias is inside the value that it names", "write the value out");
             return None;
         };
         let size = Size::of(node);
         self.aliased = self.aliased.saturating_add(size.bytes);
         if self.aliased > self.bounds.file || self.nodes + size.nodes > self.bounds.nodes {
-            self.report.error(line, "", "the aliases of the file stand for too much", "write fewer of them");
+            self.report.error(line, "", "the aliases of the file expand to too much", "write fewer of them");
             return None;
         }
         let node = node.clone();
-        self.fits(line, size.depth)?;
+        self.check_depth(line, size.depth)?;
         self.nodes += size.nodes - 1;
-        self.place(node, 0)
+        self.insert(node, 0)
     }
 
     fn scalar(&mut self, text: &str, style: ScalarStyle, line: usize, anchor: usize) -> Option<()> {
@@ -272,7 +275,7 @@ impl Builder<'_, '_> {
             return None;
         }
         let field = if self.wants_key() { self.field(text) } else { String::new() };
-        if let Some(Open { what: What::Map { key: key @ None, lines, skip, .. }, .. }) = self.open.last_mut() {
+        if let Some(Open { partial: Partial::Map { key: key @ None, lines, skip, .. }, .. }) = self.open.last_mut() {
             if text == "<<" {
                 let message = "merge keys (`<<`) are not read";
                 self.report.error(line, "", message, "write the keys out where they are needed");
@@ -280,7 +283,7 @@ impl Builder<'_, '_> {
             }
             *skip = match lines.get(text) {
                 Some(first) => {
-                    let message = format!("the key `{}` stands here a second time", clip(text, 60));
+                    let message = format!("the key `{}` is repeated", clip(text, 60));
                     self.report.error(line, &field, message, format!("it is already on line {first}; keep one"));
                     true
                 }
@@ -301,51 +304,52 @@ impl Builder<'_, '_> {
         let substituted = substituted.unwrap_or_else(|| text.to_owned());
         let (plain, literal) = (style == ScalarStyle::Plain, style == ScalarStyle::Literal);
         let block = literal || style == ScalarStyle::Folded;
-        // The parser places a block at its first line that is not blank, unless it has an anchor; here it is at its `|`.
+        // The parser gives a block scalar the line of its first line that is not blank, unless it
+        // has an anchor. Use the line of its `|`.
         let line = match text.bytes().take_while(|byte| *byte == b'\n').count() {
             blank if block && anchor == 0 && blank < text.len() => line.saturating_sub(blank + 1).max(1),
             _ => line,
         };
         let value = Value::Scalar { text: substituted, shown: text.to_owned(), plain, literal, unset };
-        self.place(Node { line, value }, anchor)
+        self.insert(Node { line, value }, anchor)
     }
 
-    /// The dotted path of `key` in the map that is open.
+    /// The dotted path of `key` in the open map.
     fn field(&self, key: &str) -> String {
         let mut path = self.path();
-        below(&mut path, key);
+        push_key(&mut path, key);
         path
     }
 
-    /// The dotted path of the value that comes next.
+    /// The dotted path of the next value.
     fn path(&self) -> String {
         let mut path = String::new();
         for open in &self.open {
-            match &open.what {
-                What::List(items) => path.push_str(&format!("[{}]", items.len())),
-                What::Map { key: Some(key), .. } => below(&mut path, &key.text),
-                What::Map { key: None, .. } => {}
+            match &open.partial {
+                Partial::List(items) => path.push_str(&format!("[{}]", items.len())),
+                Partial::Map { key: Some(key), .. } => push_key(&mut path, &key.text),
+                Partial::Map { key: None, .. } => {}
             }
         }
         path
     }
 
-    /// Keeps a value that does not count, unless all of what it stands in does not.
+    /// Keeps the value of a repeated key, unless it is inside another repeated value.
     fn repeat(&mut self, key: Key, node: Node) {
         let above = &self.open[..self.open.len().saturating_sub(1)];
-        let passed_over = above.iter().any(|open| matches!(open.what, What::Map { skip: true, .. }));
-        if passed_over || self.repeats.len() >= REPEATS_MAX {
+        let inside_repeat = above.iter().any(|open| matches!(open.partial, Partial::Map { skip: true, .. }));
+        if inside_repeat || self.repeats.len() >= REPEATS_MAX {
             return;
         }
-        let place = |open: &Open| match &open.what {
-            What::List(items) => items.len(),
-            What::Map { pairs, .. } => pairs.len(),
+        let index = |open: &Open| match &open.partial {
+            Partial::List(items) => items.len(),
+            Partial::Map { pairs, .. } => pairs.len(),
         };
-        let path = above.iter().map(place).collect();
+        let path = above.iter().map(index).collect();
         self.repeats.push(Repeat { path, key, node });
     }
 
-    fn place(&mut self, node: Node, anchor: usize) -> Option<()> {
+    fn insert(&mut self, node: Node, anchor: usize) -> Option<()> {
         self.nodes += 1;
         if self.nodes > self.bounds.nodes {
             let message = format!("the file has more than {} values", self.bounds.nodes);
@@ -355,13 +359,14 @@ impl Builder<'_, '_> {
         if anchor != 0 {
             self.anchors.insert(anchor, node.clone());
         }
-        match self.open.last_mut().map(|open| &mut open.what) {
+        match self.open.last_mut().map(|open| &mut open.partial) {
             None => self.root = Some(node),
-            Some(What::List(items)) => items.push(node),
-            Some(What::Map { pairs, key, skip, .. }) => {
-                // A key always precedes its value; `start` and `scalar` see to it.
+            Some(Partial::List(items)) => items.push(node),
+            Some(Partial::Map { pairs, key, skip, .. }) => {
+                // A key always precedes its value; `start` and `scalar` ensure it.
                 if let Some(key) = key.take() {
-                    // An empty value is placed by the parser at what follows; the key's line is what people look for.
+                    // The parser gives an empty value the line of the next token. Use the key's
+                    // line.
                     let node = if node.is_null() { Node { line: key.line, ..node } } else { node };
                     if *skip {
                         self.repeat(key, node);

@@ -1,6 +1,7 @@
-//! An operator acts as itself, or as an agent (`as_agent`): then it is bound as the agent is, and named besides it.
+//! Lets an operator act as an agent (`as_agent`). The agent's access rules apply, and the record names
+//! both.
 //!
-//! Must never: give an agent's name more than the agent has.
+//! Must never: give the operator more access than the agent has while it acts as the agent.
 
 use std::collections::BTreeSet;
 
@@ -14,13 +15,16 @@ use serde_json::json;
 
 use crate::convert::input;
 
-/// The agent that a request wants to act as, if it names one.
-pub fn wanted(as_agent: Option<&str>) -> Result<Option<AgentId>, Refusal> {
+/// The agent that the request names in `as_agent`, if any.
+pub fn acting_agent(as_agent: Option<&str>) -> Result<Option<AgentId>, Refusal> {
     input::parsed_if("as_agent", as_agent)
 }
 
-/// Who acts: `operator` itself, or the agent that it acts as, which must be there and have `tool`, the canonical name of
-/// the tool by which it would do the same thing itself.
+/// The author of a change: `operator` itself, or the agent in `as_agent`.
+///
+/// # Errors
+/// If the agent does not exist, or does not have `tool`. `tool` is the canonical name of the tool with
+/// which the agent itself would do the same.
 pub async fn author(
     r: &mut dyn Reads,
     plan: &Plan,
@@ -37,7 +41,7 @@ pub async fn author(
     Ok(Author { by: Party::Agent(agent.agent_id), viewer, through: Some(operator) })
 }
 
-/// The same for who speaks in a channel.
+/// The speaker in a channel, under the same rules as [`author`].
 pub async fn speaker(
     r: &mut dyn Reads,
     plan: &Plan,
@@ -49,7 +53,8 @@ pub async fn speaker(
     Ok(Speaker { party: author.by, via: author.through })
 }
 
-/// The privilege groups of an agent that has `tool` by the plan in force. One that the plan no longer runs has no tools.
+/// The privilege groups of an agent that has `tool` in the current plan. An agent that the plan no
+/// longer runs has no tools.
 fn groups_if_granted(plan: &Plan, agent: &Agent, tool: &str) -> Result<BTreeSet<String>, Refusal> {
     let lacks = |why: &str, hint: &str| {
         Refusal::new(Code::AccessDenied, format!("{} may not use {tool}{why}", agent.agent_id))

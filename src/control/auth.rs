@@ -1,5 +1,5 @@
-//! Who is let in: the daemon's own user over the Unix socket, whoever holds the token over TCP, whoever holds a
-//! certificate over mutual TLS (DESIGN.md section 5). Anything else is refused.
+//! Authenticates callers: the daemon's own user over the Unix socket, the holder of the token over TCP,
+//! the holder of a client certificate over mutual TLS. Everyone else is refused.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
@@ -17,21 +17,21 @@ use tonic::{Request, Status};
 use crate::caller::Principal;
 use crate::refusal::{status, unauthenticated};
 
-/// Where the token is, and where it goes.
-const TOKEN_HINT: &str = "it is GHOST_TOKEN of the daemon, else the text of <data>/token: give it to ghostctl with --token or \
+/// Says where the token is and how to send it.
+const TOKEN_HINT: &str = "the token is the daemon's GHOST_TOKEN, or else the text of <data>/token; pass it to ghostctl with --token or \
                           GHOST_TOKEN, or send `authorization: Bearer <token>`";
 
-/// How one listener knows its callers.
+/// How one listener authenticates its callers.
 #[derive(Clone)]
 pub(crate) enum Gate {
     /// Peer credentials: the daemon's user, or root.
     Peer {
-        /// The daemon's user.
+        /// User id of the daemon.
         uid: u32,
     },
     /// A bearer token.
     Token(Arc<str>),
-    /// A client certificate that the handshake has checked.
+    /// A client certificate that the TLS handshake has verified.
     Certificate,
 }
 
@@ -52,7 +52,7 @@ impl Interceptor for Gate {
                     }
                     None => {
                         return Err(unauthenticated(
-                            "the socket does not say who you are",
+                            "the socket gives no peer credentials",
                             "use a TCP listener with a token",
                         ));
                     }
@@ -62,7 +62,7 @@ impl Interceptor for Gate {
                 let given = request.metadata().get("authorization").and_then(|value| value.to_str().ok());
                 match given {
                     Some(given) if bearer_matches(given, token) => {}
-                    Some(_) => return Err(unauthenticated("the token is not this daemon's", TOKEN_HINT)),
+                    Some(_) => return Err(unauthenticated("the token is wrong", TOKEN_HINT)),
                     None => return Err(unauthenticated("a token is needed", TOKEN_HINT)),
                 }
                 "token".to_owned()
@@ -73,7 +73,7 @@ impl Interceptor for Gate {
                 let Some(first) = certificates.as_ref().and_then(|list| list.first()) else {
                     return Err(unauthenticated(
                         "a client certificate is needed",
-                        "show one of the authority in the daemon's GHOST_TLS_CA; ghostctl takes GHOST_TLS_CERT and GHOST_TLS_KEY",
+                        "present one that the daemon's GHOST_TLS_CA has signed; for ghostctl set GHOST_TLS_CERT and GHOST_TLS_KEY",
                     ));
                 };
                 let digest = Sha256::digest(first.as_ref());
@@ -86,31 +86,33 @@ impl Interceptor for Gate {
     }
 }
 
-/// Whether an `Authorization` header carries the token. Takes the same time wherever the two differ.
+/// Whether an `Authorization` header carries the token. The time it takes does not depend on where the
+/// two differ.
 pub(crate) fn bearer_matches(header: &str, token: &str) -> bool {
     let Some(given) = header.strip_prefix("Bearer ").or_else(|| header.strip_prefix("bearer ")) else { return false };
-    // Digests have one length, so the comparison says nothing about the token's.
+    // Digests have the same length, so the comparison does not reveal the length of the token.
     let (given, token) = (Sha256::digest(given.trim().as_bytes()), Sha256::digest(token.as_bytes()));
     given.iter().zip(token.iter()).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
 }
 
-/// 64 hexadecimal digits of the system's randomness.
-pub(crate) fn unguessable() -> std::io::Result<String> {
+/// 32 random bytes from the system, as 64 hexadecimal digits.
+pub(crate) fn random_hex() -> std::io::Result<String> {
     let mut random = [0u8; 32];
     File::open("/dev/urandom").and_then(|mut source| source.read_exact(&mut random))?;
     Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Bytes of a token. It travels in a header, of which servers take 8 KiB: ghostctl sends no longer one either.
+/// Allowed length of a token in bytes. It travels in a header, and servers accept 8 KiB of headers.
+/// ghostctl has the same upper bound.
 const TOKEN_BYTES: RangeInclusive<usize> = 16..=4_096;
 
-/// Whether a text can be the token, else what is wrong with it.
-pub(crate) fn fit(token: &str) -> Result<(), String> {
-    let (least, most) = (TOKEN_BYTES.start(), TOKEN_BYTES.end());
+/// Checks that a text can be a token. The error completes the sentence "the token …".
+pub(crate) fn check_token(token: &str) -> Result<(), String> {
+    let (min, max) = (TOKEN_BYTES.start(), TOKEN_BYTES.end());
     match token.len() {
-        length if length < *least => Err(format!("is shorter than {least} characters")),
-        length if length > *most => Err(format!("has {length} bytes; at most {most} are taken")),
-        // A header holds nothing else, and is trimmed.
+        length if length < *min => Err(format!("is shorter than {min} characters")),
+        length if length > *max => Err(format!("has {length} bytes; the maximum is {max}")),
+        // A header value allows nothing else, and spaces at its ends are trimmed.
         _ if token.trim() != token || !token.bytes().all(|byte| (b' '..=b'~').contains(&byte)) => {
             Err("is not one line of printable ASCII".to_owned())
         }
@@ -118,21 +120,21 @@ pub(crate) fn fit(token: &str) -> Result<(), String> {
     }
 }
 
-/// The token's file in a data directory.
+/// Name of the token's file in the data directory.
 pub(crate) const TOKEN_FILE: &str = "token";
 
-/// Most bytes of it that are read: more than any token has.
+/// Largest number of bytes read from the token's file: more than any token has.
 const TOKEN_FILE_MAX: u64 = 64 * 1024;
 
-/// The token of a data directory: read if it is there, else made from the system's randomness, readable by its owner
-/// alone.
+/// The token of a data directory. If there is no file, a random token is written, readable only by its
+/// owner.
 pub(crate) fn token(data_dir: &Path) -> Result<Arc<str>, Refusal> {
     let path = data_dir.join(TOKEN_FILE);
     let failed = |what: &str, error: &dyn std::fmt::Display| {
         Refusal::new(Code::Unavailable, format!("the token {} {what}: {error}", path.display()))
             .hint("set GHOST_TOKEN, or make the data directory writable")
     };
-    // Whatever else stands there, such as a pipe, must not make the start wait.
+    // A pipe or another special file must not block the start.
     let read = || match ghost_config::regular(&path)? {
         Some(file) => {
             let mut text = String::new();
@@ -142,11 +144,11 @@ pub(crate) fn token(data_dir: &Path) -> Result<Arc<str>, Refusal> {
     };
     match read() {
         Ok(text) => {
-            fit(text.trim()).map_err(|why| {
+            check_token(text.trim()).map_err(|why| {
                 Refusal::new(Code::InvalidArguments, format!("the token {} {why}", path.display()))
                     .hint("remove it to get a new one")
             })?;
-            let mode = std::fs::metadata(&path).map_err(|error| failed("cannot be looked at", &error))?.mode();
+            let mode = std::fs::metadata(&path).map_err(|error| failed("cannot be examined", &error))?.mode();
             if mode & 0o077 != 0 {
                 return Err(Refusal::new(Code::AccessDenied, format!("others may read the token {}", path.display()))
                     .hint("chmod 600 it, or remove it to get a new one"));
@@ -156,7 +158,7 @@ pub(crate) fn token(data_dir: &Path) -> Result<Arc<str>, Refusal> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
         Err(error) => return Err(failed("cannot be read", &error)),
     }
-    let text = unguessable().map_err(|error| failed("cannot be made", &error))?;
+    let text = random_hex().map_err(|error| failed("cannot be made", &error))?;
     let mut file = OpenOptions::new()
         .write(true)
         .create_new(true)
@@ -181,10 +183,10 @@ mod tests {
     }
 
     #[test]
-    fn a_token_is_one_that_clients_can_send() {
+    fn a_token_is_one_line_of_printable_ascii_of_16_to_4096_bytes() {
         let dir = tempfile::tempdir().unwrap();
         let (longest, longer) = ("x".repeat(4_096), "x".repeat(4_097));
-        for (text, fits) in [
+        for (text, valid) in [
             ("a b c d e f g h.", true),
             (longest.as_str(), true),
             (longer.as_str(), false),
@@ -193,7 +195,7 @@ mod tests {
             ("sixteen lett\ners", false),
             ("sechzehn Zeichen, ü", false),
         ] {
-            assert_eq!(fit(text).is_ok(), fits, "{text}");
+            assert_eq!(check_token(text).is_ok(), valid, "{text}");
         }
         let file = dir.path().join(TOKEN_FILE);
         std::fs::write(&file, &longer).unwrap();

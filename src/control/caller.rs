@@ -1,4 +1,4 @@
-//! Who asks, and under which name a mutation is kept.
+//! The caller of a request, and the key under which a mutation's answer is stored.
 
 use ghost_domain::{Party, Refusal, RequestKey};
 use prost::Message;
@@ -7,20 +7,20 @@ use tonic::{Request, Status};
 
 use crate::refusal::to_status;
 
-/// The principal of a request, set by the listener that let it in.
+/// The authenticated name of the caller. The listener that accepted the request sets it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Principal(pub String);
 
-/// The party that a request speaks for. A request that no listener vouched for is refused.
+/// The operator that a request comes from. A request without a [`Principal`] is refused.
 pub fn party<T>(request: &Request<T>) -> Result<Party, Status> {
     match request.extensions().get::<Principal>() {
         Some(Principal(name)) => Ok(Party::Operator(name.clone())),
-        None => Err(Status::unauthenticated("nobody vouches for this request")),
+        None => Err(Status::unauthenticated("the request has no principal")),
     }
 }
 
-/// The key under which a mutation's answer is kept: principal, the client's own name, method, and a digest of the whole
-/// message.
+/// The key under which a mutation's answer is stored: principal, the client's `request_id`, method, and
+/// a digest of the whole request.
 pub fn key<T: Message>(request: &Request<T>, method: &str, request_id: &str) -> Result<RequestKey, Status> {
     let principal = party(request)?;
     let request_id = request_id.parse().map_err(|refusal: Refusal| to_status(refusal))?;

@@ -1,7 +1,7 @@
-//! How many connections may be held at once, whatever they speak: as many from the network, over all of its doors together, as
-//! over the daemon's own sockets. Peers elsewhere therefore never keep the operator of this machine waiting.
+//! Limits the open connections: all network listeners share one limit, and the Unix sockets share
+//! another of the same size. So network peers never keep the operator of this machine from connecting.
 //!
-//! Must never: hold a place for a connection that is gone.
+//! Must never: count a connection that has closed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,10 +12,10 @@ use tokio::sync::Notify;
 
 use crate::log_throttle::LogThrottle;
 
-/// The limit is looked at again this often while no place is free: it may have been raised.
-const AGAIN: Duration = Duration::from_secs(1);
+/// How often the limit is read again while it is reached: a reload may have raised it.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
-/// The places of the doors that share them.
+/// A connection limit, shared by several listeners.
 #[derive(Clone, Default)]
 pub(crate) struct ConnectionLimit(Arc<Counted>);
 
@@ -23,32 +23,32 @@ pub(crate) struct ConnectionLimit(Arc<Counted>);
 struct Counted {
     taken: AtomicUsize,
     freed: Notify,
-    /// That there is no place.
-    told: LogThrottle,
+    /// Throttles the warning that the limit is reached.
+    warned: LogThrottle,
 }
 
-/// One connection's place, free again when this is dropped.
+/// Permission for one connection. Dropping it frees a slot.
 pub(crate) struct ConnectionPermit(Arc<Counted>);
 
 impl ConnectionLimit {
-    /// Takes one as soon as fewer are taken than the limits of the world say then.
+    /// Waits until fewer connections are open than the world's current limit, then takes a slot.
     pub(crate) async fn take(&self, world: &World) -> ConnectionPermit {
         loop {
-            let most = usize::try_from(world.ctx().limits().connections_max).unwrap_or(usize::MAX);
+            let limit = usize::try_from(world.ctx().limits().connections_max).unwrap_or(usize::MAX);
             let counted = &self.0;
-            let took = counted
+            let acquired = counted
                 .taken
-                .fetch_update(Ordering::AcqRel, Ordering::Acquire, |taken| (taken < most).then_some(taken + 1));
-            if took.is_ok() {
+                .fetch_update(Ordering::AcqRel, Ordering::Acquire, |taken| (taken < limit).then_some(taken + 1));
+            if acquired.is_ok() {
                 return ConnectionPermit(Arc::clone(counted));
             }
-            if counted.told.is_due(world.ctx().now()) {
-                tracing::warn!(connections_max = most, "no more connections can be held; the next waits for a place");
+            if counted.warned.is_due(world.ctx().now()) {
+                tracing::warn!(connections_max = limit, "the connection limit is reached; new connections wait");
             }
             tokio::select! {
                 () = counted.freed.notified() => {}
-                // The limit itself may have been raised meanwhile.
-                () = world.ctx().ports.clock.sleep(AGAIN) => {}
+                // A reload may have raised the limit.
+                () = world.ctx().ports.clock.sleep(RETRY_PAUSE) => {}
             }
         }
     }

@@ -1,7 +1,7 @@
-//! Connections of readers that may stall: the bytes that a peer does not take are waited for only so long, and one stream
-//! of a gRPC connection can be ended without the others.
+//! Limits for peers that stop reading: a write that makes no progress fails after a timeout, and one
+//! stream of a gRPC connection can be reset without the others.
 //!
-//! Must never: hold a connection or a stream for a peer that takes nothing of what it is sent.
+//! Must never: keep a connection or a stream open for a peer that reads nothing.
 
 use std::io;
 use std::pin::Pin;
@@ -18,36 +18,36 @@ use tonic::transport::server::Connected;
 
 use crate::connection_limit::ConnectionPermit;
 
-/// A connection that fails when its peer has taken nothing for too long.
+/// A connection whose writes fail when the peer has read nothing for too long.
 pub(crate) struct StallTimeout<IO> {
     io: IO,
     clock: Arc<dyn Clock>,
-    most: Duration,
-    /// Runs while the peer takes nothing.
-    waits: Option<BoxFuture<'static, ()>>,
-    /// Held as long as the connection is, whatever it has become.
+    limit: Duration,
+    /// Runs while a write waits for the peer.
+    timer: Option<BoxFuture<'static, ()>>,
+    /// Kept as long as the connection, even after an HTTP upgrade.
     _permit: ConnectionPermit,
 }
 
 impl<IO> StallTimeout<IO> {
-    /// Waits as long as the world's limits say.
+    /// Uses `reader_stall_seconds` of the world's current limits as the timeout.
     pub(crate) fn new(io: IO, world: &World, permit: ConnectionPermit) -> Self {
-        let most = Limits::seconds(world.ctx().limits().reader_stall_seconds);
-        Self { io, clock: Arc::clone(&world.ctx().ports.clock), most, waits: None, _permit: permit }
+        let limit = Limits::seconds(world.ctx().limits().reader_stall_seconds);
+        Self { io, clock: Arc::clone(&world.ctx().ports.clock), limit, timer: None, _permit: permit }
     }
 
-    /// Begins to wait where a write cannot go on, and ends the connection when it has waited long enough.
-    fn judge(&mut self, written: Poll<io::Result<usize>>, ctx: &mut Context<'_>) -> Poll<io::Result<usize>> {
+    /// Starts the timer when a write cannot proceed, and fails the write when the timer ends.
+    fn time_out(&mut self, written: Poll<io::Result<usize>>, ctx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         if written.is_ready() {
-            self.waits = None;
+            self.timer = None;
             return written;
         }
-        let (clock, most) = (&self.clock, self.most);
-        let waits = self.waits.get_or_insert_with(|| clock.sleep(most));
-        waits.as_mut().poll(ctx).map(|()| {
-            // What has completed must not be polled again, should there be another write.
-            self.waits = None;
-            Err(io::Error::new(io::ErrorKind::TimedOut, "the peer took nothing of what it was sent for too long"))
+        let (clock, limit) = (&self.clock, self.limit);
+        let timer = self.timer.get_or_insert_with(|| clock.sleep(limit));
+        timer.as_mut().poll(ctx).map(|()| {
+            // A completed future must not be polled again; the next write starts a new timer.
+            self.timer = None;
+            Err(io::Error::new(io::ErrorKind::TimedOut, "the peer has read nothing for too long"))
         })
     }
 }
@@ -61,7 +61,7 @@ impl<IO: AsyncRead + Unpin> AsyncRead for StallTimeout<IO> {
 impl<IO: AsyncWrite + Unpin> AsyncWrite for StallTimeout<IO> {
     fn poll_write(mut self: Pin<&mut Self>, ctx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.io).poll_write(ctx, bytes);
-        self.judge(written, ctx)
+        self.time_out(written, ctx)
     }
 
     fn poll_write_vectored(
@@ -70,7 +70,7 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for StallTimeout<IO> {
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.io).poll_write_vectored(ctx, pieces);
-        self.judge(written, ctx)
+        self.time_out(written, ctx)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -95,28 +95,28 @@ impl<IO: Connected> Connected for StallTimeout<IO> {
 }
 
 tokio::task_local! {
-    /// Of the stream that the task serves.
+    /// The reset handle of the stream that the task serves.
     static RESET: Reset;
 }
 
-/// Ends one stream of a connection, as if its client had gone. A stream whose client grants it no window is not asked for
-/// more, so nothing but this ends it.
+/// Resets one stream of a connection, as if its client had gone. hyper does not poll a stream whose
+/// client grants no window, so the stream cannot end by itself.
 #[derive(Clone, Default)]
 pub(crate) struct Reset(Arc<Notify>);
 
 impl Reset {
-    /// Of the stream that is served here, if it is one that can be ended.
+    /// The handle of the stream that the current task serves, or `None` outside of one.
     pub(crate) fn of_this_stream() -> Option<Self> {
         RESET.try_with(Clone::clone).ok()
     }
 
-    /// Ends it.
+    /// Resets the stream.
     pub(crate) fn fire(&self) {
         self.0.notify_one();
     }
 }
 
-/// Runs each stream of a gRPC connection as a task of its own that can be ended.
+/// Runs each stream of a gRPC connection as a task of its own, which can be reset.
 #[derive(Clone)]
 pub(crate) struct Streams;
 
@@ -131,7 +131,7 @@ where
         tokio::spawn(RESET.scope(scope, async move {
             tokio::select! {
                 biased;
-                // What is dropped unfinished is reset.
+                // hyper resets a stream that is dropped before its end.
                 () = reset.0.notified() => {}
                 _ = stream => {}
             }
@@ -146,48 +146,48 @@ mod tests {
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     #[tokio::test]
-    async fn a_peer_that_takes_nothing_is_waited_for_only_so_long() {
+    async fn a_write_fails_when_the_peer_reads_nothing_for_too_long() {
         let scene = Scene::with("limits: { reader_stall_seconds: 5 }\n").await;
         let (near, mut far) = tokio::io::duplex(8);
         let permit = crate::connection_limit::ConnectionLimit::default().take(&scene.world).await;
         let mut near = StallTimeout::new(near, &scene.world, permit);
         near.write_all(&[1; 8]).await.unwrap();
-        // It takes a little now and then: that is no stall.
+        // A peer that reads slowly has not stalled.
         for _ in 0..3 {
-            let waits = near.write(&[2; 8]);
-            tokio::pin!(waits);
-            assert!(futures_util::poll!(&mut waits).is_pending());
+            let write = near.write(&[2; 8]);
+            tokio::pin!(write);
+            assert!(futures_util::poll!(&mut write).is_pending());
             scene.clock.advance(Duration::from_secs(4));
-            assert!(futures_util::poll!(&mut waits).is_pending());
+            assert!(futures_util::poll!(&mut write).is_pending());
             far.read_exact(&mut [0; 8]).await.unwrap();
-            assert_eq!(waits.await.unwrap(), 8);
+            assert_eq!(write.await.unwrap(), 8);
         }
-        let waits = near.write(&[3; 8]);
-        tokio::pin!(waits);
-        assert!(futures_util::poll!(&mut waits).is_pending());
+        let write = near.write(&[3; 8]);
+        tokio::pin!(write);
+        assert!(futures_util::poll!(&mut write).is_pending());
         scene.clock.advance(Duration::from_secs(6));
-        assert_eq!(waits.as_mut().await.unwrap_err().kind(), io::ErrorKind::TimedOut);
-        // One that is tried once more is waited for anew.
-        assert!(futures_util::poll!(&mut waits).is_pending());
+        assert_eq!(write.as_mut().await.unwrap_err().kind(), io::ErrorKind::TimedOut);
+        // A new write starts a new timer.
+        assert!(futures_util::poll!(&mut write).is_pending());
     }
 
     #[tokio::test]
-    async fn one_stream_is_ended_and_its_neighbour_goes_on() {
+    async fn resetting_one_stream_leaves_the_others_running() {
         use hyper::rt::Executor as _;
-        let (tell, told) = tokio::sync::oneshot::channel();
-        let (hold, held) = tokio::sync::oneshot::channel::<()>();
+        let (sender, received) = tokio::sync::oneshot::channel();
+        let (hold, dropped) = tokio::sync::oneshot::channel::<()>();
         Streams.execute(async move {
             let _hold = hold;
-            tell.send(Reset::of_this_stream()).ok();
+            sender.send(Reset::of_this_stream()).ok();
             std::future::pending::<()>().await;
         });
         let (end, ended) = tokio::sync::oneshot::channel::<()>();
         Streams.execute(async move {
-            // Who waits for it is there.
+            // The receiver is still there.
             let _ = end.send(());
         });
-        told.await.unwrap().expect("a stream knows how it is ended").fire();
-        assert!(held.await.is_err(), "it was dropped");
+        received.await.unwrap().expect("a stream knows how it is ended").fire();
+        assert!(dropped.await.is_err(), "it was dropped");
         ended.await.unwrap();
         assert!(Reset::of_this_stream().is_none(), "not outside of a stream");
     }

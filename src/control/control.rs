@@ -1,6 +1,7 @@
-//! What the services, the streams and the HTTP side work with: the world, and what belongs to the control plane itself.
+//! The state that the services, the event streams and the HTTP side share: the world and the control
+//! plane's own counters.
 //!
-//! Must never: hold what one service alone needs.
+//! Must never: hold state that only one service needs.
 
 use std::sync::Arc;
 
@@ -9,30 +10,30 @@ use ghost_world::World;
 use tokio::sync::watch;
 
 use crate::streams::readers::Readers;
-use crate::streams::shown::Lately;
+use crate::streams::recent::RecentEvents;
 use crate::tallies::Tallies;
 
-/// What every service works with. Cheap to clone.
+/// Shared state of all services. Cheap to clone.
 #[derive(Clone)]
 pub struct Control {
-    /// The world.
+    /// The world that this daemon runs.
     pub world: Arc<World>,
-    /// Where the control plane listens, for status.
+    /// Addresses that the control plane listens on, as `status` shows them.
     pub endpoints: Arc<[String]>,
-    /// Begins the daemon's orderly end, on a principal's word.
+    /// Starts the orderly shutdown of the daemon. The argument is the principal who asked for it.
     pub on_shutdown: Arc<dyn Fn(&Party) + Send + Sync>,
-    /// Turns true when the daemon has stopped its world and ends its streams.
+    /// Becomes true when the daemon stops; streams then end.
     pub closed: watch::Receiver<bool>,
-    /// The event streams that are open.
+    /// Counts the open event streams, which `subscribers_max` limits.
     pub(crate) readers: Arc<Readers>,
-    /// The events that their readers got lately.
-    pub(crate) lately: Arc<Lately>,
-    /// What happened since the start, for metrics.
+    /// Cache of recently sent events, already encoded.
+    pub(crate) recent: Arc<RecentEvents>,
+    /// Counts since the start of the daemon, for metrics.
     pub(crate) tallies: Arc<Tallies>,
 }
 
 impl Control {
-    /// What the services of a world work with, until `closed` turns true.
+    /// State for the services of `world`. `closed` becomes true when the daemon stops.
     #[must_use]
     pub fn new(
         world: Arc<World>,
@@ -46,7 +47,7 @@ impl Control {
             on_shutdown,
             closed,
             readers: Arc::default(),
-            lately: Arc::default(),
+            recent: Arc::default(),
             tallies: Arc::default(),
         }
     }

@@ -1,6 +1,8 @@
-//! The one file that turns domain records into messages of the wire. What comes in is checked in [`input`].
+//! Turns domain records into wire messages; the files below do so for the larger families. [`input`]
+//! checks what requests contain.
 //!
-//! Must never: decide, look anything up, or leave out what the message has a field for.
+//! Must never: decide anything, read other data, or leave a field of the message unset that the record
+//! has.
 
 pub mod chat;
 pub mod conversations;
@@ -23,7 +25,7 @@ use ghost_world::AgentCard;
 
 use self::texts::texts;
 
-/// An agent as its record says. The activity is shown only while it runs.
+/// An agent from its row. The activity is set only while the agent runs.
 #[must_use]
 pub fn agent(agent: &Agent, activity: Option<Activity>) -> v1::Agent {
     let runs = agent.status == AgentStatus::Running && !agent.is_deleted();
@@ -50,7 +52,7 @@ pub fn agent(agent: &Agent, activity: Option<Activity>) -> v1::Agent {
     }
 }
 
-/// An agent as memory shows it, with what only its record holds. Where the two differ, memory is newer.
+/// An agent from memory, with the fields that only its row has. Where the two differ, memory is newer.
 #[must_use]
 pub fn agent_card(card: &AgentCard, record: &Agent) -> v1::Agent {
     let desired = match card.status {
@@ -81,10 +83,11 @@ pub fn agent_card(card: &AgentCard, record: &Agent) -> v1::Agent {
     }
 }
 
-/// The status of an open turn that waits.
+/// The status of an open turn that is parked.
 pub const PARKED: &str = "parked";
 
-/// A turn. What agents wrote leaves only redacted; the record keeps the raw words, which resuming needs.
+/// A turn. Text by agents is redacted here; the stored row keeps it unredacted, because resuming the
+/// turn needs it.
 #[must_use]
 pub fn turn(turn: &Turn, redactor: &Redactor) -> v1::Turn {
     v1::Turn {
@@ -121,7 +124,7 @@ pub fn turn(turn: &Turn, redactor: &Redactor) -> v1::Turn {
     }
 }
 
-/// A step of a turn's journal; `step` is the step as JSON, redacted already.
+/// A step of a turn's journal. `step` is its JSON, already redacted.
 #[must_use]
 pub fn journal_row(row: &JournalRow, step: &serde_json::Value) -> v1::JournalRow {
     v1::JournalRow {
@@ -152,7 +155,7 @@ pub fn ledger_row(row: &LedgerRow) -> v1::LedgerRow {
     }
 }
 
-/// A piece of mail, redacted.
+/// A mail envelope, redacted.
 #[must_use]
 pub fn envelope(envelope: &Envelope, redactor: &Redactor) -> v1::Envelope {
     v1::Envelope {
@@ -213,7 +216,7 @@ pub fn task(task: &Task, redactor: &Redactor) -> v1::Task {
     }
 }
 
-/// A change of a task, redacted.
+/// An entry of a task's history, redacted.
 #[must_use]
 pub fn task_event(event: &TaskEvent, redactor: &Redactor) -> v1::TaskEvent {
     v1::TaskEvent {
@@ -226,7 +229,7 @@ pub fn task_event(event: &TaskEvent, redactor: &Redactor) -> v1::TaskEvent {
     }
 }
 
-/// An account.
+/// A budget account.
 #[must_use]
 pub fn budget(budget: &Budget) -> v1::Budget {
     v1::Budget {
@@ -243,7 +246,7 @@ pub fn budget(budget: &Budget) -> v1::Budget {
     }
 }
 
-/// Tokens of model calls.
+/// The token counts of model calls.
 #[must_use]
 pub fn token_usage(usage: TokenUsage) -> v1::TokenUsage {
     v1::TokenUsage {
@@ -254,7 +257,7 @@ pub fn token_usage(usage: TokenUsage) -> v1::TokenUsage {
     }
 }
 
-/// A sum of usage.
+/// The usage of one agent and model.
 #[must_use]
 pub fn usage_sum(sum: &UsageSum) -> v1::UsageSum {
     v1::UsageSum {
@@ -269,7 +272,7 @@ pub fn usage_sum(sum: &UsageSum) -> v1::UsageSum {
     }
 }
 
-/// A row of the feed.
+/// An event of the feed.
 #[must_use]
 pub fn event(event: &Event) -> v1::Event {
     v1::Event {
@@ -284,10 +287,10 @@ pub fn event(event: &Event) -> v1::Event {
     }
 }
 
-/// A refusal inside an answer: `{error, code, hint?, details?}`, as in the trailer.
+/// A refusal as the JSON `{error, code, hint?, details?}`, as in the trailer.
 ///
 /// # Errors
-/// Never for a refusal whose details are JSON, which all are; the error is passed on all the same.
+/// If it cannot be serialized, which does not happen for details in JSON.
 pub fn refusal_json(refusal: &Refusal) -> Result<String, Refusal> {
     serde_json::to_string(refusal)
         .map_err(|error| Refusal::new(ghost_domain::Code::Internal, format!("the refusal cannot be written: {error}")))

@@ -1,7 +1,7 @@
-//! A refusal as `google.rpc.Status`, in `grpc-status-details-bin`, which tools that know nothing of this daemon show (AIP-193).
-//! The messages are few and fixed, so they are written here by hand.
+//! A refusal as `google.rpc.Status` in `grpc-status-details-bin`, which generic gRPC tools show
+//! (AIP-193). The few message types are written by hand here.
 //!
-//! Must never: say more than the refusal does, or something else.
+//! Must never: contain anything that the refusal does not contain.
 
 use std::collections::BTreeMap;
 
@@ -9,9 +9,9 @@ use ghost_domain::Refusal;
 use prost::Message;
 use serde_json::Value;
 
-/// The domain of the reasons: the package of the contract.
+/// The `domain` of an `ErrorInfo`: the package of the wire contract.
 const DOMAIN: &str = "ghost.v1";
-/// What names a message in [`Any`].
+/// Prefix of the type URL in [`Any`].
 const TYPES: &str = "type.googleapis.com/";
 
 /// `google.rpc.Status`
@@ -20,7 +20,7 @@ pub(crate) struct RpcStatus {
     /// The gRPC code.
     #[prost(int32, tag = "1")]
     pub code: i32,
-    /// The same words as the status has: clients compare them.
+    /// The same text as the message of the gRPC status; clients compare the two.
     #[prost(string, tag = "2")]
     pub message: String,
     #[prost(message, repeated, tag = "3")]
@@ -44,7 +44,7 @@ pub(crate) struct ErrorInfo {
     pub reason: String,
     #[prost(string, tag = "2")]
     pub domain: String,
-    /// The hint, and those facts that are texts, numbers or truth values.
+    /// The hint, and those details that are strings, numbers or booleans.
     #[prost(btree_map = "string, string", tag = "3")]
     pub metadata: BTreeMap<String, String>,
 }
@@ -65,7 +65,7 @@ pub(crate) struct FieldViolation {
     pub description: String,
 }
 
-/// The refusal under this code, encoded.
+/// The refusal as an encoded [`RpcStatus`] with this gRPC code.
 pub(crate) fn encoded(code: tonic::Code, refusal: &Refusal) -> Vec<u8> {
     let mut metadata = BTreeMap::new();
     if let Some(Value::Object(facts)) = &refusal.details {
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_by_hand_reads_as_google_has_it() {
+    fn hand_written_messages_match_the_encoding_of_google_rpc() {
         let refusal = Refusal::new(Code::InvalidArguments, "limit is 0")
             .hint("leave it out")
             .details(json!({ "field": "limit", "version": 3, "list": [1] }));
@@ -118,7 +118,7 @@ mod tests {
         assert_eq!(facts, [("field", "limit"), ("hint", "leave it out"), ("version", "3")]);
         let bad = BadRequest::decode(&*status.details[1].value).unwrap();
         assert_eq!(bad.field_violations[0].field, "limit");
-        // Field 1 as a varint, field 2 with its length, field 3 with its length: the bytes that any other client reads.
+        // Field 1 is a varint; fields 2 and 3 have a length: the bytes that any other client reads.
         let plain = encoded(tonic::Code::NotFound, &Refusal::new(Code::NotFound, "no"));
         assert_eq!(plain[..6], [0x08, 5, 0x12, 2, b'n', b'o']);
         assert_eq!(plain[6], 0x1a);

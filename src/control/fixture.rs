@@ -1,4 +1,5 @@
-//! A world in this process, on the in-memory store, under a clock that the test moves. For the tests of this room.
+//! A world in this process for the tests of this crate: on the in-memory store, with a clock that the
+//! test moves.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -26,11 +27,11 @@ pub(crate) struct Scene {
     pub(crate) world: Arc<World>,
     pub(crate) control: Control,
     pub(crate) clock: Arc<ManualClock>,
-    /// Ends the control plane.
+    /// Stops the control plane.
     pub(crate) closing: watch::Sender<bool>,
-    /// How often a shutdown was asked for.
+    /// How many shutdowns were requested.
     pub(crate) shutdowns: Arc<AtomicUsize>,
-    /// What the next reloads give; without it they read the files.
+    /// The refusal of the next reloads. Without it they read the files.
     pub(crate) reload: Arc<Mutex<Option<Refusal>>>,
     dir: tempfile::TempDir,
 }
@@ -52,12 +53,12 @@ impl Scene {
         Self::with("").await
     }
 
-    /// With `more` at the end of the world file.
+    /// A scene with `more` at the end of the world file.
     pub(crate) async fn with(more: &str) -> Self {
         Self::over(MemoryDisk::new().open(), more).await
     }
 
-    /// On a store of the test's own.
+    /// A scene on the given store.
     pub(crate) async fn over(store: Store, more: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let access = "## Tool Access\n- workspace.read\n- workspace.list\n";
@@ -105,12 +106,12 @@ impl Scene {
         self.dir.path()
     }
 
-    /// Puts another world file in place.
+    /// Replaces the world file.
     pub(crate) fn rewrite(&self, more: &str) {
         write_file(&self.dir().join("world"), "world-config.yaml", &format!("{CONFIG}{more}"));
     }
 
-    /// A chat channel, of which no event tells.
+    /// Creates a chat channel without an event.
     pub(crate) async fn channel(&self, name: &str) {
         let channel = ChatChannel {
             channel: name.parse().unwrap(),
@@ -128,7 +129,7 @@ impl Scene {
         write.await.unwrap();
     }
 
-    /// One more event, about `agent`, in `channel`.
+    /// Writes an event about `agent` in `channel`.
     pub(crate) async fn emit(&self, kind: EventKind, agent: Option<&str>, channel: Option<&str>) {
         let mut event = NewEvent::new(kind, json!({ "n": 1 }));
         event.agent_id = agent.map(|agent| agent.parse().unwrap());
@@ -137,20 +138,20 @@ impl Scene {
         self.world.store().write(move |w| Box::pin(async move { ctx.emit(w, event).await })).await.unwrap();
     }
 
-    /// One more event that tells this.
+    /// Writes an event with this payload.
     pub(crate) async fn emit_with(&self, kind: EventKind, payload: serde_json::Value) {
         let (ctx, event) = (self.world.ctx().clone(), NewEvent::new(kind, payload));
         self.world.store().write(move |w| Box::pin(async move { ctx.emit(w, event).await })).await.unwrap();
     }
 
-    /// As many events of no particular subject.
+    /// Writes `count` events.
     pub(crate) async fn emit_many(&self, count: usize) {
         for _ in 0..count {
             self.emit(EventKind::WorldWarning, None, None).await;
         }
     }
 
-    /// An event that is streamed only.
+    /// Publishes an event that is not stored.
     pub(crate) fn ephemeral(&self, kind: EventKind) {
         self.world.store().publish_ephemeral(Event {
             seq: self.world.store().last_seq(),
@@ -165,7 +166,7 @@ impl Scene {
     }
 }
 
-/// A request that a listener has vouched for.
+/// A request with an authenticated principal.
 pub(crate) fn from_operator<T>(message: T) -> Request<T> {
     let mut request = Request::new(message);
     request.extensions_mut().insert(Principal("tester".into()));

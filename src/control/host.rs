@@ -1,34 +1,34 @@
-//! What this process and its host use, from what the kernel shows. A figure that cannot be had is 0.
+//! Resource usage of this process and its host, read from the kernel. A value that cannot be read is 0.
 //!
-//! Must never: wait for anything but small files of the kernel and the sizes of the world's own.
+//! Must never: block on anything but small files in `/proc` and the metadata of the world's own files.
 
 use std::path::Path;
 
-/// What process and host use.
+/// Resource usage of the process, the host and the store.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Usage {
-    /// Processor time of this process, in milliseconds.
+    /// CPU time of this process, in milliseconds.
     pub cpu_ms: u64,
     /// Resident memory of this process, in bytes.
     pub rss_bytes: u64,
-    /// Processors.
+    /// CPUs that this process may use.
     pub cpus: u32,
-    /// Load over the last minute, times 1000.
+    /// Load average over the last minute, times 1000.
     pub load_milli: u64,
     /// Memory of the host, in bytes.
     pub memory_total: u64,
-    /// What of it can still be had.
+    /// Memory of the host that is still available, in bytes.
     pub memory_available: u64,
-    /// The file system that holds the data, in bytes.
+    /// Size of the file system that holds the data directory, in bytes.
     pub disk_total: u64,
-    /// What of it is free.
+    /// Free space of that file system for unprivileged users, in bytes.
     pub disk_available: u64,
-    /// The database with its log, in bytes.
+    /// Size of the database with its WAL and shared-memory files, in bytes.
     pub store_bytes: u64,
 }
 
 impl Usage {
-    /// Reads it all. Blocks for as long as a few small files take.
+    /// Reads all values. Blocks while it reads a few small files.
     pub(crate) fn read(data_dir: Option<&Path>) -> Self {
         let memory = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
         let (disk_total, disk_available) = data_dir.map(disk).unwrap_or_default();
@@ -47,25 +47,25 @@ impl Usage {
     }
 }
 
-/// This process, for metrics.
+/// Resource usage of this process, for metrics.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Process {
-    /// Processor time, in milliseconds.
+    /// CPU time, in milliseconds.
     pub cpu_ms: u64,
     /// Resident memory, in bytes.
     pub resident: u64,
     /// Virtual memory, in bytes.
     pub virtual_size: u64,
-    /// File descriptors that are open.
+    /// Number of open file descriptors.
     pub open_fds: u64,
-    /// File descriptors that may be open.
+    /// Limit of open file descriptors.
     pub max_fds: u64,
-    /// When it started, in seconds since the Unix epoch.
+    /// Start of the process, in seconds since the Unix epoch.
     pub started: u64,
 }
 
 impl Process {
-    /// Reads it all. Blocks for as long as a few small files of the kernel take.
+    /// Reads all values. Blocks while it reads a few small files of the kernel.
     pub(crate) fn read() -> Self {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         let open = std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
@@ -73,7 +73,7 @@ impl Process {
             cpu_ms: cpu_ms(),
             resident: kilobytes(&status, "VmRSS:"),
             virtual_size: kilobytes(&status, "VmSize:"),
-            // Looking has one of them open.
+            // The directory listing itself has one descriptor open.
             open_fds: u64::try_from(open.saturating_sub(1)).unwrap_or(0),
             max_fds: rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX),
             started: started(),
@@ -81,10 +81,11 @@ impl Process {
     }
 }
 
-/// The 22nd field of `/proc/self/stat` counts ticks since the boot, of which the kernel shows 100 a second to everyone.
+/// Start of this process in seconds since the Unix epoch, or 0. Field 22 of `/proc/self/stat` counts
+/// ticks since boot; the kernel reports 100 ticks a second to user space.
 fn started() -> u64 {
     let ticks = std::fs::read_to_string("/proc/self/stat").ok().and_then(|stat| {
-        // The name of the program, in brackets, may hold anything.
+        // The program name, in parentheses, may contain any character.
         let fields = stat.rsplit_once(')')?.1;
         fields.split_whitespace().nth(19)?.parse::<u64>().ok()
     });
@@ -104,7 +105,7 @@ fn cpu_ms() -> u64 {
     seconds.saturating_mul(1_000).saturating_add(nanos / 1_000_000)
 }
 
-/// The figure of a line such as `MemTotal:  8000 kB`, in bytes.
+/// The value of a line such as `MemTotal:  8000 kB`, in bytes.
 fn kilobytes(text: &str, label: &str) -> u64 {
     text.lines()
         .find_map(|line| line.strip_prefix(label))
@@ -113,7 +114,7 @@ fn kilobytes(text: &str, label: &str) -> u64 {
         .map_or(0, |figure| figure.saturating_mul(1_024))
 }
 
-/// The first figure of `0.52 0.40 0.30 1/200 1234`, times 1000.
+/// The first number of `0.52 0.40 0.30 1/200 1234`, times 1000.
 fn load_milli(text: &str) -> u64 {
     let first = text.split_whitespace().next().unwrap_or_default();
     let (whole, part) = first.split_once('.').unwrap_or((first, "0"));
@@ -129,7 +130,7 @@ fn disk(data_dir: &Path) -> (u64, u64) {
     }
 }
 
-/// The database and the files that it keeps beside itself.
+/// Size of the database file with its WAL and shared-memory files.
 fn store_bytes(data_dir: &Path) -> u64 {
     ["ghost.db", "ghost.db-wal", "ghost.db-shm"]
         .iter()
@@ -142,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_are_read() {
+    fn values_of_proc_files_are_parsed() {
         assert_eq!(kilobytes("A: 1 kB\nMemTotal:   8 kB\n", "MemTotal:"), 8_192);
         assert_eq!((kilobytes("MemTotal: x", "MemTotal:"), kilobytes("", "MemTotal:")), (0, 0));
         for (text, milli) in [("0.52 0.40", 520), ("12.3", 12_300), ("7", 7_000), ("", 0), ("1.23456", 1_234)] {
@@ -151,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process_uses_something_and_its_store_is_counted() {
+    fn usage_of_this_process_and_its_store_is_read() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("ghost.db"), [0; 100]).unwrap();
         std::fs::write(dir.path().join("ghost.db-wal"), [0; 11]).unwrap();
@@ -162,7 +163,7 @@ mod tests {
         let process = Process::read();
         assert!(process.resident > 0 && process.virtual_size >= process.resident, "{process:?}");
         assert!((1..=process.max_fds).contains(&process.open_fds), "{process:?}");
-        // The kernel's own clock: the boot and what has passed since.
+        // The start must lie between the boot and now, by the kernel's own clock.
         let boot = std::fs::read_to_string("/proc/stat").unwrap();
         let boot: u64 = boot.lines().find_map(|line| line.strip_prefix("btime ")).unwrap().trim().parse().unwrap();
         let up = std::fs::read_to_string("/proc/uptime").unwrap();

@@ -1,7 +1,9 @@
-//! The HTTP side: the world to be read and written to, its events as they happen, health and metrics (CP-02, CP-06, CP-11).
-//! Only who holds the token sees more than health.
+//! The HTTP side: routes for reading and writing the world, event streams, health and metrics (CP-02,
+//! CP-06, CP-11). Only health, the API description and, if the world file says so, metrics are open
+//! without a token.
 //!
-//! Must never: answer a page of another origin, or a name that is not this machine's (DNS rebinding).
+//! Must never: serve a page of another origin that is not allowed, or accept a host name that is not
+//! this daemon's (DNS rebinding).
 
 mod admission;
 mod events;
@@ -43,45 +45,46 @@ use self::tickets::Tickets;
 use crate::control::Control;
 use crate::services::AgentsService;
 
-/// Bytes of a body: a message with room around it.
+/// Largest request body in bytes: more than the largest message.
 const BODY_MAX: usize = 4 * 1024 * 1024;
 
-/// The routes of the HTTP side, which listens on `bound`.
+/// The router of the HTTP side, which listens on `bound`.
 pub fn router(control: Control, token: Option<Arc<str>>, bound: SocketAddr) -> Router {
     let rest = Arc::new(Rest {
         agents: AgentsService::new(control.clone()),
         control,
         token,
         bound,
-        tickets: Tickets::lasting(tickets::GOOD_FOR),
-        sessions: Tickets::lasting(session::GOOD_FOR),
+        tickets: Tickets::with_lifetime(tickets::LIFETIME),
+        sessions: Tickets::with_lifetime(session::LIFETIME),
         description: Description::new(|| openapi::document(ROUTES).to_string()),
     });
-    let of = |access: Access| {
+    let routes_with = |access: Access| {
         let routes = ROUTES.iter().filter(move |route| route.access == access);
         routes.fold(Router::new(), |router, route| router.route(route.path, (route.serve)()))
     };
-    let with_bearer = of(Access::Bearer).route_layer(from_fn_with_state(Arc::clone(&rest), guard::bearer));
-    let with_token = of(Access::Token).route_layer(from_fn_with_state(Arc::clone(&rest), guard::token));
-    // A page can put no header on these requests, so a ticket opens them, too.
-    let with_ticket = of(Access::Ticket).route_layer(from_fn_with_state(Arc::clone(&rest), admission::or_token));
+    let with_bearer = routes_with(Access::Bearer).route_layer(from_fn_with_state(Arc::clone(&rest), guard::bearer));
+    let with_token = routes_with(Access::Token).route_layer(from_fn_with_state(Arc::clone(&rest), guard::token));
+    // Browsers cannot set headers on these requests, so a ticket in the URL is accepted too.
+    let with_ticket =
+        routes_with(Access::Ticket).route_layer(from_fn_with_state(Arc::clone(&rest), admission::or_token));
     let signed = ROUTES.iter().filter(|route| route.access == Access::Signed);
-    let router = of(Access::Open)
-        .merge(of(Access::Setting))
+    let router = routes_with(Access::Open)
+        .merge(routes_with(Access::Setting))
         .merge(with_bearer)
         .merge(with_token)
         .merge(with_ticket)
-        .fallback(nothing_here)
-        .method_not_allowed_fallback(another_verb)
+        .fallback(not_found)
+        .method_not_allowed_fallback(method_not_allowed)
         .layer(DefaultBodyLimit::max(BODY_MAX))
         .layer(from_fn_with_state(Arc::clone(&rest), guard::host));
-    // Signed by its sender, so neither the host nor the token is asked for.
+    // The sender signs these requests, so neither host nor token is checked.
     signed
-        .fold(router, |router, route| router.route(route.path, (route.serve)().fallback(hooks::only_posting)))
+        .fold(router, |router, route| router.route(route.path, (route.serve)().fallback(hooks::method_not_allowed)))
         .with_state(rest)
 }
 
-async fn nothing_here(request: Request) -> Failed {
+async fn not_found(request: Request) -> Failed {
     Refusal::new(Code::NotFound, format!("there is nothing at {}", clip(request.uri().path(), 200)))
         .hint(
             "/api/agents, /api/channels, /api/tasks, /api/ledger, /api/events, /healthz, /readyz or /metrics; \
@@ -90,16 +93,16 @@ async fn nothing_here(request: Request) -> Failed {
         .into()
 }
 
-async fn another_verb(request: Request) -> Response {
-    // A part in braces stands for any.
-    let is_here = |path: &str| {
-        let (asked, parts) = (request.uri().path().split('/'), path.split('/'));
-        asked.clone().count() == parts.clone().count()
-            && asked.zip(parts).all(|(asked, part)| part == asked || part.starts_with('{'))
+async fn method_not_allowed(request: Request) -> Response {
+    // A path segment in braces matches any segment.
+    let matches = |path: &str| {
+        let (requested, parts) = (request.uri().path().split('/'), path.split('/'));
+        requested.clone().count() == parts.clone().count()
+            && requested.zip(parts).all(|(requested, part)| part == requested || part.starts_with('{'))
     };
-    let here = ROUTES.iter().filter(|route| is_here(route.path));
-    let verbs: Vec<&str> = here.map(|route| route.verb.as_str()).collect();
-    let what = format!("{} is not asked of {}", request.method(), clip(request.uri().path(), 200));
+    let matching = ROUTES.iter().filter(|route| matches(route.path));
+    let verbs: Vec<&str> = matching.map(|route| route.verb.as_str()).collect();
+    let what = format!("{} is not allowed for {}", request.method(), clip(request.uri().path(), 200));
     let refusal = Refusal::new(Code::InvalidArguments, what).hint(format!("use {}", verbs.join(" or ")));
     (StatusCode::METHOD_NOT_ALLOWED, Json(body(&refusal))).into_response()
 }

@@ -1,7 +1,9 @@
-//! The control plane: gRPC services over a Unix socket or TCP, REST and health over HTTP, and who may use them.
+//! The control plane: gRPC over a Unix socket or TCP, REST, event streams, health and metrics over
+//! HTTP, and delivery of what agents send to the outside.
 //!
-//! Must never: let bad input reach an actor, answer without having told who asks, or decide what commons decides. Types
-//! of the wire become domain values in [`convert`] and nowhere else; refusals become statuses in [`refusal`].
+//! Must never: let invalid input reach an actor, serve an unauthenticated caller except on the few open
+//! routes, or decide what `ghost-rules` decides. Types of the wire become domain values and back in
+//! [`convert`]; refusals become gRPC statuses in [`refusal`].
 
 pub mod act_as;
 pub mod adapters;

@@ -1,18 +1,18 @@
-//! What happens over and over and is told once in a while: a flood of connections must not become one of lines.
+//! Limits how often a repeated event is logged, so that a flood of connections does not flood the log.
 //!
-//! Must never: keep the first of them to itself.
+//! Must never: suppress the first occurrence.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use ghost_domain::Timestamp;
 
-/// It is told once in so long.
-const TELL_EVERY: Duration = Duration::from_secs(60);
-/// The time of what was never told.
+/// Shortest time between two log lines.
+const LOG_EVERY: Duration = Duration::from_secs(60);
+/// Marks a throttle that has not logged yet.
 const NEVER: i64 = i64::MIN;
 
-/// When something was told last, in milliseconds.
+/// Time of the last log line, in milliseconds since the Unix epoch.
 pub(crate) struct LogThrottle(AtomicI64);
 
 impl Default for LogThrottle {
@@ -22,10 +22,10 @@ impl Default for LogThrottle {
 }
 
 impl LogThrottle {
-    /// Whether it is to be told now. A clock that goes back keeps nothing from being told.
+    /// Whether to log now. If the clock has gone back, it logs.
     pub(crate) fn is_due(&self, now: Timestamp) -> bool {
-        let told = self.0.load(Ordering::Relaxed);
-        let due = told == NEVER || now >= Timestamp(told).plus(TELL_EVERY) || now < Timestamp(told);
+        let last = self.0.load(Ordering::Relaxed);
+        let due = last == NEVER || now >= Timestamp(last).plus(LOG_EVERY) || now < Timestamp(last);
         if due {
             self.0.store(now.0, Ordering::Relaxed);
         }
@@ -38,10 +38,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_happens_every_second_is_told_once_a_minute() {
-        let seldom = LogThrottle::default();
-        let told: Vec<i64> = (0..=120_i64).filter(|second| seldom.is_due(Timestamp(second * 1_000))).collect();
-        assert_eq!(told, [0, 60, 120]);
-        assert!(seldom.is_due(Timestamp(5)), "the clock has gone back");
+    fn an_event_that_repeats_every_second_is_logged_once_a_minute() {
+        let throttle = LogThrottle::default();
+        let last: Vec<i64> = (0..=120_i64).filter(|second| throttle.is_due(Timestamp(second * 1_000))).collect();
+        assert_eq!(last, [0, 60, 120]);
+        assert!(throttle.is_due(Timestamp(5)), "the clock has gone back");
     }
 }

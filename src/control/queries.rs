@@ -1,7 +1,7 @@
-//! The rows that the services show, and [`commands`] for the few that commons has no rule for. The one place of this
-//! room that touches the store.
+//! Reads rows from the store for the services. [`commands`] holds the few writes that `ghost-rules` has
+//! no rule for.
 //!
-//! Must never: decide anything, or give a list without a bound.
+//! Must never: decide anything, or return an unbounded list.
 
 mod agents;
 mod asks;
@@ -20,12 +20,12 @@ pub use agents::{AtWork, agents, all_agents, at_work};
 pub use asks::why_unanswered;
 pub use beginning::beginning_with;
 pub use budgets::{budgets, usage, usage_page};
-pub use commands::{CutOff, TaskText, cancel_turn, deliver, edit_task, keep_answer, take_over_call};
+pub use commands::{TakeOver, TaskText, cancel_turn, deliver, edit_task, store_answer, take_over_call};
 pub use conversations::{Answering, answering, beyond_the_end, conversation, conversations, ended_turn, unanswerable};
 pub use filters::{agent_in_filter, archetype_in_filter, tool_in_filter, turn_in_filter};
 pub use pages::{PAGE_BYTES, Page, within_bytes};
 pub use roots::root_named;
-pub use suggestion::{Sort, suggestion};
+pub use suggestion::{Sort, with_suggestion};
 pub use turns::{turn, turns, why_ended};
 
 use ghost_domain::{
@@ -39,9 +39,9 @@ use uuid::Uuid;
 
 use self::outcome::{Result, refused};
 use self::pages::{WINDOW, newest, window};
-use crate::convert::input::{Place, bad_cursor};
+use crate::convert::input::{Position, bad_cursor};
 
-/// Schedules in order of agent, kind and name.
+/// Schedules, ordered by agent, kind and name.
 pub async fn schedules(
     world: &World,
     agent_id: Option<AgentId>,
@@ -49,7 +49,7 @@ pub async fn schedules(
     cursor: &str,
     limit: usize,
 ) -> Result<Page<Schedule>> {
-    // The sign between the parts stands in no agent and in no kind.
+    // The separator cannot occur in an agent id or a kind.
     let after = match cursor.splitn(3, '\u{1}').collect::<Vec<_>>()[..] {
         [""] => None,
         [agent_id, kind, name] => {
@@ -58,22 +58,22 @@ pub async fn schedules(
         }
         _ => Some(None),
     };
-    let after: Option<SchedulePlace> = after.map(|place| place.ok_or_else(|| bad_cursor(cursor))).transpose()?;
+    let after: Option<SchedulePlace> = after.map(|position| position.ok_or_else(|| bad_cursor(cursor))).transpose()?;
     let read = world
         .store()
         .read(move |r| Box::pin(async move { r.schedule_list(agent_id.as_ref(), kind, after.as_ref()).await }));
     let rows: Vec<Schedule> = read.await.map_err(refused)?;
-    let place = |row: &Schedule| format!("{}\u{1}{}\u{1}{}", row.agent_id, row.kind.as_str(), row.name);
-    Ok(Page::cut(rows, limit, place))
+    let position = |row: &Schedule| format!("{}\u{1}{}\u{1}{}", row.agent_id, row.kind.as_str(), row.name);
+    Ok(Page::cut(rows, limit, position))
 }
 
-/// Dead letters, newest first, of the newest thousand. Besides them, whether the list ends there and there may be older
-/// ones.
+/// Dead letters, newest first, among the newest 1000. The flag says that this is the last page but the
+/// store may hold older ones.
 pub async fn dead_letters(
     world: &World,
     agent_id: Option<AgentId>,
     status: Option<DeadLetterStatus>,
-    after: Option<Place>,
+    after: Option<Position>,
     limit: usize,
 ) -> Result<(Page<DeadLetter>, bool)> {
     let rows: Vec<DeadLetter> = world
@@ -82,13 +82,13 @@ pub async fn dead_letters(
         .await
         .map_err(refused)?;
     let full = rows.len() >= WINDOW as usize;
-    let place = |letter: &DeadLetter| Place { at: letter.created_at, id: letter.dead_letter_id.0.as_u128() };
-    let page = newest(rows, false, after, limit, place);
+    let position = |letter: &DeadLetter| Position { at: letter.created_at, id: letter.dead_letter_id.0.as_u128() };
+    let page = newest(rows, false, after, limit, position);
     let truncated = full && page.next.is_empty();
     Ok((page, truncated))
 }
 
-/// A dead letter with its mail. Mail that retention has taken is left out.
+/// A dead letter with its messages. Messages that retention has deleted are left out.
 pub async fn dead_letter(world: &World, id: DeadLetterId) -> Result<(DeadLetter, Vec<Envelope>)> {
     world
         .store()
@@ -109,8 +109,8 @@ pub async fn dead_letter(world: &World, id: DeadLetterId) -> Result<(DeadLetter,
         .await
 }
 
-/// Tasks by priority, then age: of the first thousand that the filter wants. Besides them, whether the list ends there and
-/// the board may hold more.
+/// Tasks by priority, then by age, among the first 1000 that match. The flag says that this is the last
+/// page but the store may hold more.
 pub async fn task_page(
     world: &World,
     owner: Option<AgentId>,
@@ -120,10 +120,10 @@ pub async fn task_page(
 ) -> Result<(Page<Task>, bool)> {
     let after = match cursor.split_once('/') {
         None if cursor.is_empty() => None,
-        Some((priority, place)) => {
+        Some((priority, position)) => {
             let priority: i32 = priority.parse().map_err(|_| bad_cursor(cursor))?;
-            let place = crate::convert::input::place(place)?.ok_or_else(|| bad_cursor(cursor))?;
-            Some((-i64::from(priority), place))
+            let position = crate::convert::input::position(position)?.ok_or_else(|| bad_cursor(cursor))?;
+            Some((-i64::from(priority), position))
         }
         None => return Err(bad_cursor(cursor)),
     };
@@ -131,14 +131,16 @@ pub async fn task_page(
     let rows: Vec<Task> =
         world.store().read(move |r| Box::pin(async move { r.task_list(&filter).await })).await.map_err(refused)?;
     let full = rows.len() >= WINDOW as usize;
-    let order = |task: &Task| (-i64::from(task.priority), Place { at: task.created_at, id: task.task_id.0.as_u128() });
+    let order =
+        |task: &Task| (-i64::from(task.priority), Position { at: task.created_at, id: task.task_id.0.as_u128() });
     let mut rows: Vec<Task> = rows.into_iter().filter(|task| after.is_none_or(|after| order(task) > after)).collect();
     let more = rows.len() > limit;
     rows.truncate(limit);
-    let places: Vec<String> = rows.iter().map(|task| format!("{}/{}", task.priority, order(task).1.cursor())).collect();
-    let next = if more { places.last().cloned().unwrap_or_default() } else { String::new() };
+    let positions: Vec<String> =
+        rows.iter().map(|task| format!("{}/{}", task.priority, order(task).1.cursor())).collect();
+    let next = if more { positions.last().cloned().unwrap_or_default() } else { String::new() };
     let truncated = full && next.is_empty();
-    Ok((Page { rows, places, next }, truncated))
+    Ok((Page { rows, positions, next }, truncated))
 }
 
 /// A task with its history.
@@ -146,24 +148,24 @@ pub async fn task(world: &World, task_id: TaskId) -> Result<tasks::TaskWithHisto
     world.store().read(move |r| Box::pin(async move { tasks::get_with_history(r, task_id).await })).await
 }
 
-/// Recorded tool calls, newest first.
+/// Ledger rows of tool calls, newest first.
 pub async fn ledger(
     world: &World,
     filter: LedgerFilter,
-    after: Option<Place>,
+    after: Option<Position>,
     limit: usize,
 ) -> Result<Page<LedgerRow>> {
     let window = window(limit);
-    let behind = after.map(|place| (place.at, CallId(Uuid::from_u128(place.id))));
+    let behind = after.map(|position| (position.at, CallId(Uuid::from_u128(position.id))));
     let filter = LedgerFilter { after: behind, limit: window, ..filter };
     let rows: Vec<LedgerRow> =
         world.store().read(move |r| Box::pin(async move { r.call_list(&filter).await })).await.map_err(refused)?;
     let more = rows.len() >= window as usize;
-    let place = |row: &LedgerRow| Place { at: row.started_at, id: row.call_id.0.as_u128() };
-    Ok(newest(rows, more, after, limit, place))
+    let position = |row: &LedgerRow| Position { at: row.started_at, id: row.call_id.0.as_u128() };
+    Ok(newest(rows, more, after, limit, position))
 }
 
-/// The one call of an operator's turn.
+/// The call of an operator's turn, which has exactly one.
 pub async fn call_of_turn(world: &World, turn_id: TurnId) -> Result<Option<LedgerRow>> {
     let filter = LedgerFilter { turn_id: Some(turn_id), limit: 1, ..LedgerFilter::default() };
     let rows: Vec<LedgerRow> =
@@ -171,15 +173,15 @@ pub async fn call_of_turn(world: &World, turn_id: TurnId) -> Result<Option<Ledge
     Ok(rows.into_iter().next())
 }
 
-/// The answer that is kept for a request.
-pub async fn kept_answer(world: &World, key: &RequestKey) -> Result<Option<String>> {
+/// The stored answer of a request.
+pub async fn stored_answer(world: &World, key: &RequestKey) -> Result<Option<String>> {
     let (principal, request_id) = (key.principal.clone(), key.request_id.clone());
-    let kept: Option<StoredAnswer> = world
+    let stored: Option<StoredAnswer> = world
         .store()
         .read(move |r| Box::pin(async move { r.request_get(&principal, &request_id).await }))
         .await
         .map_err(refused)?;
-    Ok(kept.map(|kept| kept.answer))
+    Ok(stored.map(|stored| stored.answer))
 }
 
 #[cfg(test)]
@@ -189,11 +191,11 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn pages_of_schedules_and_conversations_go_to_the_end() {
+    async fn paging_through_schedules_and_conversations_reaches_the_end() {
         use ghost_domain::schedule::{JobOptions, Missed, When};
         use ghost_domain::{Conversation, ConversationId, Party, ScheduleId};
 
-        use crate::convert::input::place;
+        use crate::convert::input::position;
 
         let scene = crate::fixture::Scene::new().await;
         let write = scene.world.store().write(|w| {
@@ -255,7 +257,7 @@ mod tests {
         loop {
             let page = conversations(&scene.world, None, after, 500).await.unwrap();
             ids.extend(page.rows.iter().map(|row| row.conversation_id.0.as_u128()));
-            after = place(&page.next).unwrap();
+            after = position(&page.next).unwrap();
             if after.is_none() {
                 break;
             }
@@ -268,7 +270,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_list_that_the_store_cuts_says_so() {
+    async fn a_list_that_the_store_truncates_says_so() {
         use ghost_domain::ScopeSort;
 
         let scene = crate::fixture::Scene::new().await;
@@ -296,16 +298,16 @@ mod tests {
             });
             write.await.unwrap();
         };
-        let look = async || {
+        let list_both = async || {
             let (letters, cut) = dead_letters(&scene.world, None, None, None, 2_000).await.unwrap();
             let budgets = budgets(&scene.world, Some(ScopeSort::Root), "", 2_000).await.unwrap();
             (letters.rows.len(), cut, budgets.rows.len(), budgets.next)
         };
         put(1, 900).await;
-        assert_eq!(look().await, (899, false, 899, String::new()));
+        assert_eq!(list_both().await, (899, false, 899, String::new()));
         put(900, 1_200).await;
-        assert_eq!(look().await, (1_000, true, 1_199, String::new()), "budgets are read to their end");
-        // Behind as many roots, the world and its day are found, and page by page nothing is left out.
+        assert_eq!(list_both().await, (1_000, true, 1_199, String::new()), "budgets are read to their end");
+        // Behind many roots, the world and its day are still found, and paging leaves nothing out.
         let (mut found, mut cursor) = (Vec::new(), String::new());
         loop {
             let page = budgets(&scene.world, Some(ScopeSort::Root), &cursor, 500).await.unwrap();
@@ -322,7 +324,7 @@ mod tests {
         write.await.map_err(Refusal::from).unwrap();
         let others = budgets(&scene.world, None, "", 500).await.unwrap().rows;
         assert!(others.iter().any(|budget| budget.scope.to_string() == "world/day"), "{others:?}");
-        // A page that is not the last one of what is given says nothing of it.
+        // `truncated` is set only on the last page.
         let (page, cut) = dead_letters(&scene.world, None, None, None, 10).await.unwrap();
         assert!(!page.next.is_empty() && !cut);
     }

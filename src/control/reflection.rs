@@ -1,7 +1,7 @@
-//! gRPC reflection in both of its versions, whose tables are made when someone first asks for them: few do, and every start
-//! would wait for them. Most clients that ask still speak v1alpha alone.
+//! gRPC reflection, v1 and v1alpha. Its tables are built at the first request: few clients use
+//! reflection, and building them would slow down every start. Many clients support only v1alpha.
 //!
-//! Must never: fail a start. That the descriptors are whole is tested.
+//! Must never: fail the start. A test checks that the descriptors are valid.
 
 use std::convert::Infallible;
 use std::marker::PhantomData;
@@ -18,28 +18,28 @@ use tonic_reflection::server::Builder;
 use tower::util::BoxCloneSyncService;
 use tower::{Service, ServiceExt};
 
-/// What answers, once it is made.
-type Made = BoxCloneSyncService<Request<Body>, Response<Body>, Infallible>;
+/// The built reflection service.
+type Built = BoxCloneSyncService<Request<Body>, Response<Body>, Infallible>;
 
 /// A version of the reflection service.
 pub(crate) trait Version: Send + 'static {
     /// The service's full name.
     const NAME: &'static str;
 
-    /// Makes its tables.
-    fn make() -> Result<Made, String>;
+    /// Builds its tables.
+    fn build() -> Result<Built, String>;
 }
 
-/// The version that newer clients speak.
+/// `grpc.reflection.v1`, for newer clients.
 pub(crate) enum V1 {}
 
-/// The version that most clients speak.
+/// `grpc.reflection.v1alpha`, for older clients.
 pub(crate) enum V1Alpha {}
 
 impl Version for V1 {
     const NAME: &'static str = "grpc.reflection.v1.ServerReflection";
 
-    fn make() -> Result<Made, String> {
+    fn build() -> Result<Built, String> {
         builder().build_v1().map(BoxCloneSyncService::new).map_err(|error| error.to_string())
     }
 }
@@ -47,7 +47,7 @@ impl Version for V1 {
 impl Version for V1Alpha {
     const NAME: &'static str = "grpc.reflection.v1alpha.ServerReflection";
 
-    fn make() -> Result<Made, String> {
+    fn build() -> Result<Built, String> {
         builder().build_v1alpha().map(BoxCloneSyncService::new).map_err(|error| error.to_string())
     }
 }
@@ -58,8 +58,8 @@ fn builder() -> Builder<'static> {
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
 }
 
-/// The reflection service.
-pub(crate) struct Reflection<V>(Arc<OnceLock<Result<Made, String>>>, PhantomData<fn() -> V>);
+/// The reflection service of one version, built at its first request.
+pub(crate) struct Reflection<V>(Arc<OnceLock<Result<Built, String>>>, PhantomData<fn() -> V>);
 
 impl<V> Default for Reflection<V> {
     fn default() -> Self {
@@ -87,9 +87,9 @@ impl<V: Version> Service<Request<Body>> for Reflection<V> {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let made = Arc::clone(&self.0);
+        let built = Arc::clone(&self.0);
         Box::pin(async move {
-            match made.get_or_init(V::make) {
+            match built.get_or_init(V::build) {
                 Ok(service) => service.clone().oneshot(request).await,
                 Err(error) => Ok(Status::internal(format!("reflection cannot be built: {error}")).into_http()),
             }
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_descriptors_are_whole() {
-        assert!(V1::make().is_ok() && V1Alpha::make().is_ok());
+    fn the_descriptors_are_valid() {
+        assert!(V1::build().is_ok() && V1Alpha::build().is_ok());
     }
 }

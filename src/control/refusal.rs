@@ -1,5 +1,6 @@
-//! The one place where refusals become gRPC statuses. The whole refusal travels in a trailer, so that the same hint shows
-//! everywhere (CP-10, DESIGN.md section 8), and in the details of `google.rpc`, which tools of other makers show.
+//! Turns refusals into gRPC statuses. The whole refusal travels as JSON in a trailer, so that every
+//! transport shows the same hint (CP-10, docs/design.md). It also travels as `google.rpc` details,
+//! which generic gRPC tools show.
 
 use ghost_domain::text::clip;
 use ghost_domain::{Code, Refusal};
@@ -9,13 +10,14 @@ use tonic::metadata::{BinaryMetadataKey, MetadataMap, MetadataValue};
 
 use crate::details;
 
-/// Bytes of the trailer: foreign clients accept 8 KiB of headers in all.
+/// Largest size of the trailer, in bytes. Some clients accept only 8 KiB of headers in all.
 const TRAILER_MAX: usize = 6 * 1024;
-/// Bytes that the words, our trailer and the details of `google.rpc` have together, as they travel. Beyond it the details are
-/// left out.
+/// Largest size of the message, the trailer and the `google.rpc` details together, in bytes as they are
+/// encoded. Above it the details are left out.
 const HEADERS_MAX: usize = 7 * 1024;
 
-/// The gRPC code of a refusal. Another version than the one that was expected is ABORTED: read again, then write (AIP-154).
+/// The gRPC code of a refusal. A conflict about a version is ABORTED: the client must read again before
+/// it writes (AIP-154).
 fn code_of(refusal: &Refusal) -> tonic::Code {
     let has_version = || refusal.details.as_ref().is_some_and(|details| details.get("version").is_some());
     match refusal.code {
@@ -24,7 +26,7 @@ fn code_of(refusal: &Refusal) -> tonic::Code {
     }
 }
 
-/// The gRPC code of a refusal's code.
+/// The usual gRPC code for a refusal's code.
 #[must_use]
 pub fn grpc_code(code: Code) -> tonic::Code {
     match code {
@@ -50,26 +52,26 @@ pub fn grpc_code(code: Code) -> tonic::Code {
     }
 }
 
-/// A refusal as a status with its trailer.
+/// A refusal as a gRPC status with its trailer.
 #[must_use]
 pub fn status(refusal: &Refusal) -> Status {
     status_as(code_of(refusal), refusal)
 }
 
-/// A caller that has not shown who it is: the gRPC code is that of no other refusal.
+/// UNAUTHENTICATED, for a caller without valid credentials. No refusal code maps to this gRPC code.
 #[must_use]
 pub fn unauthenticated(message: &str, hint: &str) -> Status {
     status_as(tonic::Code::Unauthenticated, &Refusal::new(Code::AccessDenied, message).hint(hint))
 }
 
-/// A refusal under a gRPC code that is not its usual one.
+/// A refusal as a status with a gRPC code other than its usual one.
 pub(crate) fn status_as(code: tonic::Code, refusal: &Refusal) -> Status {
     let mut sent = refusal.clone();
     sent.message = clip(&sent.message, 1_000);
     sent.hint = sent.hint.map(|hint| clip(&hint, 1_000));
     let mut bytes = serde_json::to_vec(&sent).unwrap_or_default();
     if bytes.len() > TRAILER_MAX {
-        // The facts are what may be long; the words are bounded.
+        // Only the details can be this long; message and hint are truncated above.
         sent.details = None;
         bytes = serde_json::to_vec(&sent).unwrap_or_default();
     }
@@ -77,7 +79,7 @@ pub(crate) fn status_as(code: tonic::Code, refusal: &Refusal) -> Status {
     if let Ok(key) = BinaryMetadataKey::from_bytes(REFUSAL_TRAILER.as_bytes()) {
         trailer.insert_bin(key, MetadataValue::from_bytes(&bytes));
     }
-    // Both travel in base 64, and words beyond ASCII as percent signs and digits.
+    // Trailer and details travel in base64. Non-ASCII bytes of the message are percent-encoded.
     let packed = |length: usize| length.div_ceil(3) * 4;
     let words: usize = sent.message.bytes().map(|byte| if byte.is_ascii() { 1 } else { 3 }).sum();
     let details = details::encoded(code, &sent);
@@ -86,7 +88,7 @@ pub(crate) fn status_as(code: tonic::Code, refusal: &Refusal) -> Status {
     Status::with_details_and_metadata(code, sent.message, details.into(), trailer)
 }
 
-/// For `map_err` at the edge of every service.
+/// [`status`] by value, for `map_err` in the services.
 #[allow(clippy::needless_pass_by_value)] // the shape that `map_err` wants
 pub fn to_status(refusal: Refusal) -> Status {
     status(&refusal)
@@ -117,19 +119,19 @@ mod tests {
     }
 
     #[test]
-    fn details_for_other_tools_travel_beside_the_trailer_as_far_as_there_is_room() {
+    fn google_rpc_details_are_sent_if_they_fit() {
         use prost::Message as _;
         let refusal = Refusal::new(Code::NotFound, "there is no agent `adda`").hint("did you mean `ada`?");
         let sent = status(&refusal);
-        let told = details::RpcStatus::decode(sent.details()).unwrap();
-        assert_eq!((told.code, told.message.as_str()), (5, sent.message()));
+        let decoded = details::RpcStatus::decode(sent.details()).unwrap();
+        assert_eq!((decoded.code, decoded.message.as_str()), (5, sent.message()));
         let long = refusal.details(serde_json::json!("y".repeat(5_600)));
         let sent = status(&long);
         assert!(sent.details().is_empty() && sent.metadata().get_bin(REFUSAL_TRAILER).is_some());
     }
 
     #[test]
-    fn long_facts_are_left_out_and_words_stay() {
+    fn long_details_are_left_out_and_the_message_stays() {
         let refusal = Refusal::new(Code::Conflict, "x".repeat(20_000)).details(serde_json::json!("y".repeat(20_000)));
         let status = status(&refusal);
         let bytes = status.metadata().get_bin(REFUSAL_TRAILER).unwrap().to_bytes().unwrap();

@@ -1,5 +1,5 @@
-//! Listening and serving. Everything is bound before the world runs, so that a taken port or socket is an error that has
-//! started nothing.
+//! Binds the listeners and serves the control plane. Everything is bound before the world runs, so a
+//! port or socket in use is an error before anything has started.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -36,7 +36,7 @@ use tonic::service::Routes;
 use tonic::service::interceptor::InterceptedService;
 
 use crate::adapters;
-use crate::auth::{Gate, TOKEN_FILE, fit, token};
+use crate::auth::{Gate, TOKEN_FILE, check_token, token};
 use crate::connection_limit::ConnectionLimit;
 use crate::control::Control;
 use crate::http;
@@ -48,9 +48,9 @@ use crate::services::{
 use crate::serving::{self, Listener, Protocol};
 use crate::tallies;
 
-/// Bytes of one request: a message body with room around it.
+/// Largest request in bytes: more than the largest message body.
 const REQUEST_MAX: usize = 4 * 1024 * 1024;
-/// How long streams may still take once the daemon is stopping.
+/// How long open streams may go on after the daemon begins to stop.
 const CLOSING: Duration = Duration::from_millis(1_500);
 
 /// An address to listen on.
@@ -58,93 +58,95 @@ const CLOSING: Duration = Duration::from_millis(1_500);
 pub enum ListenAddress {
     /// A Unix socket, for the daemon's own user.
     Unix(PathBuf),
-    /// A TCP port, for whoever holds the token or a certificate.
+    /// A TCP port, for holders of the token or of a client certificate.
     Tcp(SocketAddr),
 }
 
-/// Files of mutual TLS, all PEM.
+/// PEM files for mutual TLS.
 #[derive(Clone, Debug)]
 pub struct TlsFiles {
     /// The server's certificate chain.
     pub certificate: PathBuf,
-    /// Its key.
+    /// The private key of that certificate.
     pub key: PathBuf,
-    /// The authority that clients' certificates must come from.
+    /// The CA that signs the certificates of clients.
     pub client_ca: PathBuf,
 }
 
-/// How the control plane is set up.
+/// Configuration of the control plane.
 pub struct ControlOptions {
-    /// Where gRPC listens.
+    /// Where gRPC listens. May be empty.
     pub listeners: Vec<ListenAddress>,
-    /// Where HTTP listens, if it does.
+    /// Where HTTP listens, or `None` for no HTTP.
     pub http: Option<SocketAddr>,
-    /// The data directory, where the token lies.
+    /// The data directory, which holds the token's file.
     pub data_dir: PathBuf,
-    /// The token, if it was given; else it is the data directory's.
+    /// The token, if the environment gives one. Otherwise the token of the data directory is used.
     pub token: Option<String>,
-    /// Mutual TLS for the TCP listeners, instead of the token.
+    /// Mutual TLS for the TCP listeners. It replaces the token there.
     pub tls: Option<TlsFiles>,
-    /// Begins the daemon's orderly end.
+    /// Starts the orderly shutdown of the daemon.
     pub on_shutdown: Arc<dyn Fn(&Party) + Send + Sync>,
 }
 
-/// One door of gRPC, and whom it lets in.
+/// A gRPC listener and how it authenticates callers.
 struct Socket {
     listener: Arc<Listener>,
     gate: Gate,
 }
 
-/// Files that listening has made, by what the system knows them by. They go with this, unless others stand there by now.
+/// Files that binding has created, with their device and inode numbers. Dropping this removes them,
+/// unless another file has replaced them.
 #[derive(Default)]
-struct Made(Vec<(PathBuf, Option<(u64, u64)>)>);
+struct CreatedFiles(Vec<(PathBuf, Option<(u64, u64)>)>);
 
 fn identity(path: &Path) -> Option<(u64, u64)> {
     std::fs::symlink_metadata(path).ok().map(|meta| (meta.dev(), meta.ino()))
 }
 
-impl Made {
-    /// The file at `path` was made just now.
-    fn note(&mut self, path: PathBuf) {
+impl CreatedFiles {
+    /// Records the file at `path`, which was just created.
+    fn add(&mut self, path: PathBuf) {
         let made = identity(&path);
         self.0.push((path, made));
     }
 
-    /// They stay from here on.
+    /// Keeps the files.
     fn keep(mut self) {
         self.0.clear();
     }
 }
 
-impl Drop for Made {
+impl Drop for CreatedFiles {
     fn drop(&mut self) {
         for (path, made) in &self.0 {
-            // A daemon whose directory was taken away must not take another's socket along.
+            // Another daemon may have replaced the file. Its socket must stay.
             if identity(path) == *made
                 && let Err(error) = std::fs::remove_file(path)
                 && error.kind() != std::io::ErrorKind::NotFound
             {
-                tracing::warn!(%error, path = %path.display(), "the file stays");
+                tracing::warn!(%error, path = %path.display(), "the file could not be removed");
             }
         }
     }
 }
 
-/// The doors of gRPC, held. While anyone holds them connections are let in, and wait if nobody serves them: to a client the
-/// daemon is there. The last holder closes them, the sockets' files first.
+/// The open gRPC listeners. While a clone of this exists, clients can connect; they wait if no one
+/// serves them. Dropping the last clone removes the socket files, then closes the listeners.
 #[derive(Clone)]
 pub struct OpenListeners(Arc<BoundSockets>);
 
 struct BoundSockets {
-    // Dropped in this order: a daemon that finds the file asks whether anyone listens behind it.
-    _files: Made,
+    // Dropped in this order: a daemon that finds a socket file tries to connect to it.
+    _files: CreatedFiles,
     sockets: Vec<Socket>,
 }
 
-/// A control plane that listens and does not answer yet. Dropped before it serves, it leaves nothing behind.
+/// A control plane whose listeners are bound but not served yet. Dropping it before [`Bound::serve`]
+/// leaves no file behind.
 pub struct Bound {
-    /// The token, if it is new.
-    made: Made,
+    /// The token's file, if it is new.
+    made: CreatedFiles,
     listeners: OpenListeners,
     http: Option<(TcpListener, SocketAddr)>,
     token: Option<Arc<str>>,
@@ -155,10 +157,11 @@ pub struct Bound {
 /// Binds every listener.
 ///
 /// # Errors
-/// When an address is taken or cannot be used; none of them is left bound then, and no file that was made for it is left.
+/// If an address is in use or cannot be bound. Then no listener stays bound, and the files created so
+/// far are removed.
 pub async fn bind(options: ControlOptions) -> Result<Bound, Refusal> {
-    let mut made = Made::default();
-    // Ports first: what is taken is found before any file is made.
+    let mut made = CreatedFiles::default();
+    // Ports first: a port in use is found before any file is created.
     let http = match options.http {
         Some(address) => Some(bind_tcp(address).await?),
         None => None,
@@ -174,9 +177,9 @@ pub async fn bind(options: ControlOptions) -> Result<Bound, Refusal> {
             && options.listeners.iter().any(|listener| matches!(listener, ListenAddress::Tcp(_))));
     let token: Option<Arc<str>> = match options.token {
         Some(text) => {
-            fit(&text).map_err(|why| {
+            check_token(&text).map_err(|why| {
                 Refusal::new(Code::InvalidArguments, format!("GHOST_TOKEN {why}"))
-                    .hint("use a long random one, or unset it to have one made")
+                    .hint("use a long random token, or unset it to have one created")
             })?;
             Some(text.into())
         }
@@ -185,20 +188,20 @@ pub async fn bind(options: ControlOptions) -> Result<Bound, Refusal> {
             let new = file.symlink_metadata().is_err();
             let token = token(&options.data_dir)?;
             if new {
-                made.note(file);
+                made.add(file);
             }
             Some(token)
         }
         None => None,
     };
-    let (mut files, mut sockets, mut endpoints) = (Made::default(), Vec::new(), Vec::new());
+    let (mut files, mut sockets, mut endpoints) = (CreatedFiles::default(), Vec::new(), Vec::new());
     for listener in &options.listeners {
         match listener {
             ListenAddress::Unix(path) => {
                 endpoints.push(format!("unix:{}", path.display()));
                 let gate = Gate::Peer { uid: rustix::process::getuid().as_raw() };
                 sockets.push(Socket { listener: Arc::new(Listener::Unix(bind_unix(path)?)), gate });
-                files.note(path.clone());
+                files.add(path.clone());
             }
             ListenAddress::Tcp(address) => {
                 let Some(socket) = ports.pop_front() else {
@@ -236,23 +239,24 @@ async fn bind_tcp(address: SocketAddr) -> Result<TcpListener, Refusal> {
     })
 }
 
-/// Binds a Unix socket for its owner alone. A stale one is replaced; one that answers, or what is no socket, is not.
+/// Binds a Unix socket with mode 0600. A stale socket is replaced. A socket that accepts connections,
+/// or a file that is not a socket, is an error.
 fn bind_unix(path: &Path) -> Result<UnixListener, Refusal> {
     let failed = |error: std::io::Error| {
         Refusal::new(Code::Unavailable, format!("cannot listen on {}: {error}", path.display()))
-            .hint("choose another place with --listen unix:PATH; a socket's path has 107 bytes at most")
+            .hint("choose another path with --listen unix:PATH; it may have at most 107 bytes")
     };
     match std::fs::symlink_metadata(path) {
         Ok(meta) if !meta.file_type().is_socket() => {
-            return Err(Refusal::new(Code::Conflict, format!("{} is there and is no socket", path.display()))
-                .hint("choose another place with --listen unix:PATH"));
+            return Err(Refusal::new(Code::Conflict, format!("{} exists and is not a socket", path.display()))
+                .hint("choose another path with --listen unix:PATH"));
         }
         Ok(_) => match StdUnixStream::connect(path) {
             Ok(_) => {
                 return Err(Refusal::new(Code::Conflict, format!("another program listens on {}", path.display()))
-                    .hint("stop it with `ghostctl shutdown`, or choose another place with --listen unix:PATH"));
+                    .hint("stop it with `ghostctl shutdown`, or choose another path with --listen unix:PATH"));
             }
-            // Nobody answers: its daemon died.
+            // No one accepts: the socket is left over from a daemon that died.
             Err(_) => std::fs::remove_file(path).map_err(failed)?,
         },
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
@@ -263,13 +267,13 @@ fn bind_unix(path: &Path) -> Result<UnixListener, Refusal> {
     Ok(listener)
 }
 
-/// Reads the files on a thread of its own: one of them may be a pipe, which has to be waited for.
+/// Reads the files on a blocking thread, because one of them may be a named pipe.
 async fn tls_config(files: TlsFiles) -> Result<Arc<rustls::ServerConfig>, Refusal> {
-    let made = tokio::task::spawn_blocking(move || made_of(&files)).await;
+    let made = tokio::task::spawn_blocking(move || build_tls_config(&files)).await;
     made.map_err(|error| Refusal::new(Code::Internal, format!("reading the files of TLS panicked: {error}")))?
 }
 
-fn made_of(files: &TlsFiles) -> Result<Arc<rustls::ServerConfig>, Refusal> {
+fn build_tls_config(files: &TlsFiles) -> Result<Arc<rustls::ServerConfig>, Refusal> {
     let read = |path: &Path| {
         std::fs::read(path).map_err(|error| {
             Refusal::new(Code::Unavailable, format!("cannot read {}: {error}", path.display()))
@@ -280,34 +284,35 @@ fn made_of(files: &TlsFiles) -> Result<Arc<rustls::ServerConfig>, Refusal> {
 }
 
 impl Bound {
-    /// The token that TCP and HTTP callers must show, if there is one: a secret like any other.
+    /// The token that TCP and HTTP callers must send, if there is one. It is a secret.
     #[must_use]
     pub fn token(&self) -> Option<&str> {
         self.token.as_deref()
     }
 
-    /// Where it listens, for people and for clients.
+    /// The addresses that the control plane listens on, for people and for clients.
     #[must_use]
     pub fn endpoints(&self) -> Vec<String> {
         self.endpoints.clone()
     }
 
-    /// The doors, to be held for longer than they are served: whoever waits for the daemon's end waits until they close.
+    /// The gRPC listeners. A caller may keep them open after serving ends; a client that waits for the
+    /// daemon's end waits until they close.
     #[must_use]
     pub fn listeners(&self) -> OpenListeners {
         self.listeners.clone()
     }
 
-    /// Serves the world until `shutdown` completes, then lets requests under way finish for a moment.
+    /// Serves the world until `shutdown` completes. Requests under way then have 1.5 s to finish.
     ///
     /// # Errors
-    /// When a listener fails while it serves; the others are stopped, too.
+    /// If a listener ends or panics while it serves. The others are stopped too.
     pub async fn serve(self, world: Arc<World>, shutdown: impl Future<Output = ()> + Send) -> Result<(), Refusal> {
         self.made.keep();
         let (closing, closed) = watch::channel(false);
         let control = Control::new(world, self.endpoints.into(), Arc::clone(&self.on_shutdown), closed.clone());
         let (health, health_service) = tonic_health::server::health_reporter();
-        tell(&health, tonic_health::ServingStatus::Serving).await;
+        set_health(&health, tonic_health::ServingStatus::Serving).await;
         let mut tasks = JoinSet::new();
         let (own, network) = (ConnectionLimit::default(), ConnectionLimit::default());
         for Socket { listener, gate } in &self.listeners.0.sockets {
@@ -337,7 +342,7 @@ impl Bound {
                 Err(error) => Refusal::new(Code::Internal, format!("a listener panicked: {error}")),
             }),
         };
-        tell(&health, tonic_health::ServingStatus::NotServing).await;
+        set_health(&health, tonic_health::ServingStatus::NotServing).await;
         closing.send_replace(true);
         delivery_worker.abort();
         counting.abort();
@@ -345,15 +350,15 @@ impl Bound {
         tokio::select! {
             biased;
             () = async { while tasks.join_next().await.is_some() {} } => {}
-            // Streams have no end of their own; their readers resume elsewhere.
+            // Event streams do not end by themselves. Their readers resume after the next start.
             () = clock.sleep(CLOSING) => tasks.abort_all(),
         }
         failed.map_or(Ok(()), Err)
     }
 }
 
-/// Tells the health of the daemon, and of each of its services, which are well or not together.
-async fn tell(health: &tonic_health::server::HealthReporter, status: tonic_health::ServingStatus) {
+/// Sets the health of the daemon and of each of its services. They all have the same status.
+async fn set_health(health: &tonic_health::server::HealthReporter, status: tonic_health::ServingStatus) {
     for service in [
         "",
         agents_server::SERVICE_NAME,
@@ -375,7 +380,7 @@ async fn tell(health: &tonic_health::server::HealthReporter, status: tonic_healt
     }
 }
 
-/// All services behind one gate; health alone is open.
+/// All services behind one gate. Only the health service needs no authentication.
 fn routes<H>(
     control: &Control,
     gate: Gate,
@@ -389,7 +394,8 @@ where
             InterceptedService::new(
                 $server::new($service)
                     .max_decoding_message_size(REQUEST_MAX)
-                    // What is unpacked is bounded by the same size. Answers are not packed: most go no further than this machine.
+                    // The size limit also applies to decompressed requests. Responses are not
+                    // compressed, because most clients are on the same machine.
                     .accept_compressed(CompressionEncoding::Gzip),
                 gate.clone(),
             )

@@ -1,6 +1,6 @@
-//! Listening: connections are taken at every door, gRPC's and REST's alike, and served until the daemon goes.
+//! Accepts connections, for gRPC and REST alike, and serves them until the daemon stops.
 //!
-//! Must never: let one peer's handshake, its silence, or its connection's end, hold up the others or the daemon's end.
+//! Must never: let one peer's handshake, silence or disconnection delay other peers or the shutdown.
 
 mod deadlines;
 mod first;
@@ -27,16 +27,16 @@ use tokio_rustls::TlsAcceptor;
 use tonic::service::Routes;
 use tonic::transport::server::Connected;
 
-use self::first::First;
-use self::percent::Percentless;
+use self::first::FirstRequest;
+use self::percent::PercentFilter;
 use crate::connection_limit::{ConnectionLimit, ConnectionPermit};
 use crate::connections::StallTimeout;
 use crate::log_throttle::LogThrottle;
 
-/// When a connection cannot be taken, mostly for want of file descriptors, the next is tried after this.
-const AGAIN: Duration = Duration::from_secs(1);
+/// Pause after a failed accept, mostly for want of file descriptors.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
-/// Where connections come in.
+/// A bound listener.
 pub(crate) enum Listener {
     /// A Unix socket.
     Unix(UnixListener),
@@ -46,7 +46,7 @@ pub(crate) enum Listener {
     Tls(TcpListener, Arc<ServerConfig>),
 }
 
-/// What is spoken behind a door.
+/// The protocol of a listener.
 #[derive(Clone)]
 pub(crate) enum Protocol {
     /// gRPC.
@@ -55,7 +55,8 @@ pub(crate) enum Protocol {
     Rest(Router),
 }
 
-/// Serves until `closed` turns true and the last connection has ended. The door closes when nobody else holds it.
+/// Serves until `closed` becomes true and the last connection has ended. The listener closes when no
+/// one else holds it.
 pub(crate) async fn serve(
     listener: Arc<Listener>,
     protocol: Protocol,
@@ -68,29 +69,35 @@ pub(crate) async fn serve(
     let mut connections = JoinSet::new();
     let failed = LogThrottle::default();
     loop {
-        let taken = tokio::select! {
+        let accepted = tokio::select! {
             biased;
-            // The sender being gone is the end as well.
+            // A dropped sender also means the end.
             _ = closing.wait_for(|closed| *closed) => break,
-            // Looked at one by one, so that what has ended is let go.
+            // Reaps tasks of ended connections, so that they do not pile up.
             Some(_) = connections.join_next() => continue,
-            taken = take(&listener) => taken,
+            accepted = accept(&listener) => accepted,
         };
-        match taken {
-            Ok(taken) => {
+        match accepted {
+            Ok(accepted) => {
                 let permit = tokio::select! {
                     biased;
                     _ = closing.wait_for(|closed| *closed) => break,
                     permit = limit.take(&world) => permit,
                 };
-                connections.spawn(welcome(taken, permit, protocol.clone(), Arc::clone(&world), closed.clone()));
+                connections.spawn(serve_connection(
+                    accepted,
+                    permit,
+                    protocol.clone(),
+                    Arc::clone(&world),
+                    closed.clone(),
+                ));
             }
-            Err(error) if is_of_the_peer(&error) => tracing::debug!(%error, "a connection was not taken"),
+            Err(error) if is_peer_error(&error) => tracing::debug!(%error, "a connection was not accepted"),
             Err(error) => {
                 if failed.is_due(clock.now()) {
-                    tracing::warn!(%error, "a connection could not be taken; trying again");
+                    tracing::warn!(%error, "a connection could not be accepted; trying again");
                 }
-                clock.sleep(AGAIN).await;
+                clock.sleep(RETRY_PAUSE).await;
             }
         }
     }
@@ -98,68 +105,76 @@ pub(crate) async fn serve(
     while connections.join_next().await.is_some() {}
 }
 
-/// Whether only the one connection is lost.
-fn is_of_the_peer(error: &io::Error) -> bool {
+/// Whether the error concerns only this one connection.
+fn is_peer_error(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, Interrupted, TimedOut, WouldBlock};
     matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | Interrupted | TimedOut | WouldBlock)
 }
 
-/// A connection that was taken.
-enum Taken {
+/// An accepted connection.
+enum Accepted {
     Unix(UnixStream),
     Tcp(TcpStream),
     Tls(TcpStream, Arc<ServerConfig>),
 }
 
-async fn take(listener: &Listener) -> io::Result<Taken> {
+async fn accept(listener: &Listener) -> io::Result<Accepted> {
     match listener {
-        Listener::Unix(listener) => Ok(Taken::Unix(listener.accept().await?.0)),
+        Listener::Unix(listener) => Ok(Accepted::Unix(listener.accept().await?.0)),
         Listener::Tcp(listener) => {
             let (io, _) = listener.accept().await?;
             io.set_nodelay(true)?;
-            Ok(Taken::Tcp(io))
+            Ok(Accepted::Tcp(io))
         }
         Listener::Tls(listener, config) => {
             let (io, _) = listener.accept().await?;
             io.set_nodelay(true)?;
-            Ok(Taken::Tls(io, Arc::clone(config)))
+            Ok(Accepted::Tls(io, Arc::clone(config)))
         }
     }
 }
 
-/// Serves one connection, of whatever kind it is.
-async fn welcome(
-    taken: Taken,
+/// Serves one accepted connection, after the TLS handshake if it needs one.
+async fn serve_connection(
+    accepted: Accepted,
     permit: ConnectionPermit,
     protocol: Protocol,
     world: Arc<World>,
     mut closed: watch::Receiver<bool>,
 ) {
-    let mut first = First::new(&world);
-    match taken {
-        Taken::Unix(io) => {
-            speak(Percentless::new(StallTimeout::new(io, &world, permit)), protocol, &world, first, closed).await;
+    let mut first = FirstRequest::new(&world);
+    match accepted {
+        Accepted::Unix(io) => {
+            serve_protocol(PercentFilter::new(StallTimeout::new(io, &world, permit)), protocol, &world, first, closed)
+                .await;
         }
-        Taken::Tcp(io) => speak(StallTimeout::new(io, &world, permit), protocol, &world, first, closed).await,
-        Taken::Tls(io, config) => {
+        Accepted::Tcp(io) => {
+            serve_protocol(StallTimeout::new(io, &world, permit), protocol, &world, first, closed).await
+        }
+        Accepted::Tls(io, config) => {
             let handshake = TlsAcceptor::from(config).accept(StallTimeout::new(io, &world, permit));
-            let shaken = tokio::select! {
+            let handshaken = tokio::select! {
                 biased;
-                shaken = handshake => shaken,
+                handshaken = handshake => handshaken,
                 () = first.missed() => Err(io::Error::from(io::ErrorKind::TimedOut)),
                 () = async { drop(closed.wait_for(|closed| *closed).await) } => return,
             };
-            match shaken {
-                Ok(io) => speak(io, protocol, &world, first, closed).await,
-                // Whoever has no certificate of ours is told so by the handshake itself.
+            match handshaken {
+                Ok(io) => serve_protocol(io, protocol, &world, first, closed).await,
+                // The handshake itself tells a client that its certificate is not accepted.
                 Err(error) => tracing::debug!(%error, "a handshake failed"),
             }
         }
     }
 }
 
-async fn speak<IO>(io: IO, protocol: Protocol, world: &World, first: First, closed: watch::Receiver<bool>)
-where
+async fn serve_protocol<IO>(
+    io: IO,
+    protocol: Protocol,
+    world: &World,
+    first: FirstRequest,
+    closed: watch::Receiver<bool>,
+) where
     IO: AsyncRead + AsyncWrite + Connected + Unpin + Send + 'static,
 {
     let clock = Arc::clone(&world.ctx().ports.clock);
@@ -169,10 +184,10 @@ where
     }
 }
 
-/// Makes the settings of mutual TLS from PEM texts.
+/// Builds the mutual TLS configuration from PEM texts.
 ///
 /// # Errors
-/// When they cannot be read, or do not belong together.
+/// If a text cannot be parsed, or the certificate and the key do not belong together.
 pub(crate) fn tls(certificate: &[u8], key: &[u8], client_ca: &[u8]) -> Result<Arc<ServerConfig>, Refusal> {
     use rustls::pki_types::pem::PemObject as _;
     use rustls::pki_types::{CertificateDer, PrivateKeyDer};

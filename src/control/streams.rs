@@ -1,13 +1,14 @@
-//! The feed as a stream, the same for every transport: what a reader may ask for, and what it gets.
+//! The event feed as a stream, for every transport: checks what a reader asks for, and feeds it.
 //!
-//! Must never: know a transport, or open a stream that stays silent because something in its request was misspelt.
+//! Must never: depend on a transport, or open a stream that stays silent because a name in the request
+//! was misspelled.
 
 mod drain_timeout;
 mod feeder;
 mod item;
+mod permit_stream;
 pub(crate) mod readers;
-mod seated_stream;
-pub(crate) mod shown;
+pub(crate) mod recent;
 
 use std::sync::Arc;
 
@@ -26,67 +27,70 @@ use crate::queries;
 
 pub(crate) use drain_timeout::DrainTimeout;
 #[cfg(test)]
-pub(crate) use feeder::{ALIVE, PATIENCE};
-pub(crate) use item::{Ended, Item, Why};
-pub(crate) use readers::Seat;
-pub(crate) use seated_stream::SeatedStream;
+pub(crate) use feeder::{HEARTBEAT_EVERY, LAG_CHECK_EVERY};
+pub(crate) use item::{EndReason, Ended, Item};
+pub(crate) use permit_stream::PermitStream;
+pub(crate) use readers::StreamPermit;
 
-/// Events that wait for one reader in its own queue. Those beyond wait in the feed, which all readers share.
+/// Capacity of one reader's own queue, in events. Further events wait in the feed, which all readers
+/// share.
 pub(crate) const QUEUE: usize = 64;
-/// Kinds in one filter.
+/// Largest number of kinds in one filter.
 const KINDS_MAX: usize = 64;
-/// Characters of a channel's name.
+/// Largest length of a channel's name, in characters.
 const CHANNEL_MAX: usize = 128;
 
-/// What a reader asks for, as it said it.
+/// A reader's request, not checked yet.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Wanted {
-    /// Of these kinds, or families such as `turn.` or `turn.*`; empty is all.
+pub(crate) struct StreamRequest {
+    /// Event kinds, or families such as `turn.` or `turn.*`. Empty means all.
     pub kinds: Vec<String>,
-    /// About this agent.
+    /// Only events about this agent.
     pub agent_id: Option<String>,
-    /// In this channel.
+    /// Only events of this channel.
     pub channel: Option<String>,
-    /// Where to begin.
+    /// Where the stream begins.
     pub start: Start,
-    /// Goes on with what happens next.
+    /// Whether the stream goes on with new events.
     pub follow: bool,
-    /// With what is streamed only and never stored.
+    /// Whether to include ephemeral events, which are never stored.
     pub ephemeral: bool,
 }
 
-/// Where a stream begins.
+/// The start of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Start {
-    /// With the oldest event that is kept, whatever was before it.
+    /// At the oldest stored event.
     #[default]
     Oldest,
-    /// With what happens next.
+    /// At the next new event.
     Now,
-    /// With the event after this sequence, which must be kept or still to come.
+    /// At the event after this sequence number. It must still be stored, or be the next one.
     After(i64),
 }
 
 /// An open stream.
 pub(crate) struct Stream {
-    /// What comes. At its end without an [`Item::Ended`] the present was reached, and no more was wanted.
+    /// The items of the stream. If they end without an [`Item::Ended`], the stream reached the present
+    /// and `follow` was false.
     pub items: mpsc::Receiver<Item>,
-    /// Ends when nothing more is put into `items`.
+    /// Completes when it puts no more items into `items`.
     pub feeder: JoinHandle<()>,
-    /// Its place among the readers, shared with the feeder: who holds on to it after the feeder's end still counts.
-    pub seat: Arc<Seat>,
+    /// The reader's permit, shared with the feeder. The reader counts until both have dropped it.
+    pub permit: Arc<StreamPermit>,
 }
 
-/// Opens a stream, if there is room for one more reader.
+/// Opens a stream.
 ///
 /// # Errors
-/// When the filter cannot be meant, the cursor lies in the future or before what is kept, or readers are too many.
-pub(crate) async fn open(control: &Control, wanted: Wanted) -> Result<Stream, Refusal> {
+/// If the filter names something unknown, the sequence number is in the future or no longer stored, or
+/// the limit of open streams is reached.
+pub(crate) async fn open(control: &Control, request: StreamRequest) -> Result<Stream, Refusal> {
     let world = &control.world;
-    let filter = filter(&wanted)?;
-    // What a deleted agent did is still to be read; a name that nobody bore would be a stream that stays silent.
-    queries::agent_in_filter(world, "agent_id", wanted.agent_id.as_deref()).await?;
-    // Channels are never taken away, so this goes for them just as much.
+    let filter = filter(&request)?;
+    // Events of a deleted agent can still be read. With an unknown name the stream would stay silent.
+    queries::agent_in_filter(world, "agent_id", request.agent_id.as_deref()).await?;
+    // Channels are never deleted, so an unknown channel was never created.
     if let Some(channel) = filter.channel.as_deref() {
         let channel: ChannelName = input::parsed("channel", channel)?;
         let found: Result<_, Refusal> =
@@ -96,30 +100,30 @@ pub(crate) async fn open(control: &Control, wanted: Wanted) -> Result<Stream, Re
             _ => refusal,
         })?;
     }
-    let seat = Arc::new(control.readers.take(world.ctx().limits().subscribers_max)?);
-    let after = match wanted.start {
+    let permit = Arc::new(control.readers.take(world.ctx().limits().subscribers_max)?);
+    let after = match request.start {
         Start::Oldest => Some(0),
         Start::Now => None,
         Start::After(after) => Some(after),
     };
-    let subscription = Subscription::open(world.store(), after, filter, wanted.follow).await?;
+    let subscription = Subscription::open(world.store(), after, filter, request.follow).await?;
     let (sender, items) = mpsc::channel(QUEUE + 1);
-    // Kept for the end, so that a reader with a full queue is still told why.
-    let last_word =
+    // One slot is reserved for the final item, so that a reader with a full queue also gets it.
+    let final_slot =
         sender.clone().try_reserve_owned().map_err(|_| Refusal::new(Code::Internal, "a new queue had no room"))?;
-    let feeder = feeder::Feeder::new(control, subscription, sender, wanted.ephemeral);
-    Ok(Stream { items, feeder: tokio::spawn(feeder.run(last_word, Arc::clone(&seat))), seat })
+    let feeder = feeder::Feeder::new(control, subscription, sender, request.ephemeral);
+    Ok(Stream { items, feeder: tokio::spawn(feeder.run(final_slot, Arc::clone(&permit))), permit })
 }
 
-/// What a request wants to see, checked: a kind that cannot happen would be a stream that stays silent.
-pub(crate) fn filter(wanted: &Wanted) -> Result<EventFilter, Refusal> {
-    if wanted.kinds.len() > KINDS_MAX {
-        return Err(input::bad("kinds", format!("has {} entries", wanted.kinds.len()))
+/// Checks the filter of a request. With an unknown kind the stream would stay silent.
+pub(crate) fn filter(request: &StreamRequest) -> Result<EventFilter, Refusal> {
+    if request.kinds.len() > KINDS_MAX {
+        return Err(input::bad("kinds", format!("has {} entries", request.kinds.len()))
             .hint(format!("name at most {KINDS_MAX}, or families such as `turn.`")));
     }
-    // A family may be written as people write it, over every transport: `turn.*` is `turn.`.
+    // `turn.*` is another spelling of `turn.`.
     let kinds: Vec<String> =
-        wanted.kinds.iter().map(|kind| kind.strip_suffix('*').unwrap_or(kind).to_owned()).collect();
+        request.kinds.iter().map(|kind| kind.strip_suffix('*').unwrap_or(kind).to_owned()).collect();
     for kind in &kinds {
         let mut known = EventKind::ALL.iter().map(|known| known.as_str());
         let is_known = match kind.strip_suffix('.') {
@@ -130,7 +134,7 @@ pub(crate) fn filter(wanted: &Wanted) -> Result<EventFilter, Refusal> {
             let hint = nearest_kind(kind);
             return Err(Refusal::new(
                 Code::InvalidArguments,
-                format!("kinds: `{}` is no kind of event", clip(kind, 80)),
+                format!("kinds: `{}` is not an event kind", clip(kind, 80)),
             )
             .hint(hint)
             .details(json!({ "field": "kinds" })));
@@ -138,12 +142,12 @@ pub(crate) fn filter(wanted: &Wanted) -> Result<EventFilter, Refusal> {
     }
     Ok(EventFilter {
         kinds,
-        agent_id: input::parsed_if("agent_id", wanted.agent_id.as_deref())?,
-        channel: input::line_if("channel", wanted.channel.as_deref(), CHANNEL_MAX)?,
+        agent_id: input::parsed_if("agent_id", request.agent_id.as_deref())?,
+        channel: input::line_if("channel", request.channel.as_deref(), CHANNEL_MAX)?,
     })
 }
 
-/// The kind, or for a family the family, that someone may have meant. Of a family that there is, another is not meant.
+/// The hint for an unknown kind. If its family exists, only that family's kinds are suggested.
 fn nearest_kind(kind: &str) -> String {
     let known = || EventKind::ALL.iter().map(|known| known.as_str());
     let family = kind.find('.').map_or("", |dot| &kind[..=dot]);
@@ -157,8 +161,8 @@ fn nearest_kind(kind: &str) -> String {
     };
     match near {
         Some(near) => format!("did you mean `{near}`?"),
-        None if !within.is_empty() => format!("of `{family}` there are: {}", within.join(", ")),
-        None => "a kind is such as `turn.started`, a family such as `turn.`".to_owned(),
+        None if !within.is_empty() => format!("the family `{family}` has: {}", within.join(", ")),
+        None => "a kind is for example `turn.started`, a family is for example `turn.`".to_owned(),
     }
 }
 
@@ -167,12 +171,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_kind_of_a_family_that_there_is_is_looked_for_in_it() {
+    fn an_unknown_kind_of_a_known_family_gets_suggestions_from_that_family() {
         let hint = nearest_kind("turn.wholly-unknown");
-        assert!(hint.starts_with("of `turn.` there are: ") && hint.contains("turn.finished"), "{hint}");
+        assert!(hint.starts_with("the family `turn.` has: ") && hint.contains("turn.finished"), "{hint}");
         assert_eq!(nearest_kind("turn.startd"), "did you mean `turn.started`?");
         assert_eq!(nearest_kind("tern.started"), "did you mean `turn.started`?");
         assert_eq!(nearest_kind("trun."), "did you mean `turn.`?");
-        assert!(nearest_kind("nonsense-of-some-kind").contains("a kind is such as"));
+        assert!(nearest_kind("nonsense-of-some-kind").contains("a kind is for example"));
     }
 }

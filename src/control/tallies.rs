@@ -1,7 +1,7 @@
-//! What happened since the daemon started, counted from the feed: turns, tool calls and model calls by how they ended, tokens,
-//! dollars, and how long each took. For metrics, whose readers take counts that begin anew with a process.
+//! Counts since the start of the daemon, taken from the event feed, for metrics: turns, tool calls and
+//! model calls by result, tokens, dollars and durations.
 //!
-//! Must never: hold anything that grows with the age of the world, or keep an event from its readers.
+//! Must never: grow with the age of the world, or keep an event from its subscribers.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,27 +13,28 @@ use ghost_rules::feed::Subscription;
 use ghost_world::World;
 use serde_json::Value;
 
-/// The loop that counts, as status names it.
+/// Name of the counting loop in `status`.
 pub(crate) const METRICS: &str = "metrics";
 
-/// Bounds of the histograms, in seconds.
+/// Upper bounds of the histogram buckets, in seconds.
 pub(crate) const BUCKETS: [f64; 14] =
     [0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0];
-/// Different labels of one family. What comes after them is counted as `other`: names of models come from outside.
+/// Largest number of labels in one family. Further ones count as `other`, because model names come from
+/// outside.
 const LABELS_MAX: usize = 200;
-/// Turns under way whose beginning is remembered.
+/// Largest number of open turns whose start time is kept.
 const TURNS_MAX: usize = 100_000;
-/// The feed is opened again after this when it could not be read.
-const AGAIN: Duration = Duration::from_secs(1);
+/// Pause before the feed is opened again after an error.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
-/// How long things took.
+/// Histogram of durations.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Histogram {
-    /// How many fell into each bucket and into none of those before.
+    /// Number of durations in each bucket. The buckets are not cumulative.
     pub buckets: [u64; BUCKETS.len()],
-    /// How many there were.
+    /// Number of all durations.
     pub count: u64,
-    /// Milliseconds of all of them.
+    /// Sum of all durations, in milliseconds.
     pub sum_ms: u64,
 }
 
@@ -49,52 +50,52 @@ impl Histogram {
     }
 }
 
-/// What is counted of one model.
+/// Counts for one model.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct OfModel {
+pub(crate) struct ModelCounts {
     /// Calls that were answered.
     pub answered: u64,
     /// Calls that failed.
     pub failed: u64,
     /// Calls that a turn made after one of its calls had failed.
     pub retries: u64,
-    /// Tokens read, of which some came from the provider's cache.
+    /// Input tokens, including those from the provider's cache.
     pub input: u64,
-    /// Tokens written.
+    /// Output tokens.
     pub output: u64,
     /// Tokens read from the provider's cache.
     pub cache_read: u64,
     /// Tokens written to the provider's cache.
     pub cache_write: u64,
-    /// What is known of the price, in millionths of a dollar.
+    /// Known cost, in millionths of a dollar.
     pub micros: u64,
-    /// How long answers took.
+    /// Durations of the answered calls.
     pub took: Histogram,
 }
 
 /// All counts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Counts {
-    /// Turns by how they ended.
+    /// Turns by status.
     pub turns: BTreeMap<String, u64>,
-    /// How long turns took that began in this process.
+    /// Durations of the turns that started in this process.
     pub turns_took: Histogram,
-    /// Tool calls by tool and how they ended.
+    /// Tool calls by tool and status.
     pub tools: BTreeMap<(String, String), u64>,
-    /// How long tool calls took.
+    /// Durations of tool calls.
     pub tools_took: Histogram,
     /// Model calls by model.
-    pub models: BTreeMap<String, OfModel>,
-    /// When the turns under way began, and whether their last model call failed.
+    pub models: BTreeMap<String, ModelCounts>,
+    /// Start time of each open turn in milliseconds, and whether its last model call failed.
     turns_open: HashMap<String, (i64, bool)>,
 }
 
-/// The counts, shared by who counts and who shows.
+/// The counts, shared by the counting loop and the metrics endpoint.
 #[derive(Default)]
 pub(crate) struct Tallies(Mutex<Counts>);
 
 impl Tallies {
-    /// The counts as they stand.
+    /// A copy of the current counts.
     pub(crate) fn read(&self) -> Counts {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -105,18 +106,18 @@ impl Tallies {
     }
 }
 
-/// Counts what happens from now on, until the store closes.
+/// Counts events from now on, until the store closes.
 pub(crate) async fn follow(world: Arc<World>, tallies: Arc<Tallies>) -> Result<(), String> {
     let mut after = None;
     loop {
         let ended = count(&world, &tallies, &mut after).await;
         match ended {
             Ok(()) => return Ok(()),
-            // Overtaken by what happens: what storage has is read from where it stood.
+            // Retention has deleted the next events: skip them and start at the present.
             Err(refusal) if refusal.code == ghost_domain::Code::CursorExpired => after = None,
             Err(refusal) => tracing::debug!(%refusal, "the feed is opened again for the counts"),
         }
-        world.ctx().ports.clock.sleep(AGAIN).await;
+        world.ctx().ports.clock.sleep(RETRY_PAUSE).await;
     }
 }
 
@@ -145,8 +146,8 @@ impl Counts {
             }
             EventKind::TurnFinished => {
                 *labelled(&mut self.turns, text("status")) += 1;
-                if let Some((began, _)) = turn_id.and_then(|turn_id| self.turns_open.remove(turn_id)) {
-                    self.turns_took.add(u64::try_from(event.ts.0.saturating_sub(began)).unwrap_or(0));
+                if let Some((started, _)) = turn_id.and_then(|turn_id| self.turns_open.remove(turn_id)) {
+                    self.turns_took.add(u64::try_from(event.ts.0.saturating_sub(started)).unwrap_or(0));
                 }
             }
             EventKind::ToolFinished => {
@@ -169,7 +170,7 @@ impl Counts {
                 model.took.add(number("duration_ms"));
                 model.spend(&event.payload);
             }
-            // An answer that waits for the store is no failure of the model.
+            // `kept` means that the answer waits for the store: the model has not failed.
             EventKind::ModelFailed if event.payload.get("kept") != Some(&Value::Bool(true)) => {
                 let model = labelled(&mut self.models, text("model"));
                 model.failed += 1;
@@ -183,7 +184,7 @@ impl Counts {
     }
 }
 
-impl OfModel {
+impl ModelCounts {
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // a price is not negative, and far below 2^64 millionths
     fn spend(&mut self, payload: &Value) {
         let number = |name: &str| payload.get(name).and_then(Value::as_u64).unwrap_or(0);
@@ -196,7 +197,7 @@ impl OfModel {
     }
 }
 
-/// The entry of a label, or of `other` when there are too many.
+/// The entry for a label, or for `other` if there are too many labels.
 fn labelled<T: Default>(map: &mut BTreeMap<String, T>, label: String) -> &mut T {
     let full = map.len() >= LABELS_MAX && !map.contains_key(&label);
     map.entry(if full { "other".to_owned() } else { label }).or_default()
@@ -224,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_happens_is_counted_by_how_it_ended() {
+    fn events_are_counted_by_result() {
         let tallies = Tallies::default();
         let failed = |kept| json!({ "turn_id": "t", "model": "m", "kept": kept });
         for event in [
@@ -240,7 +241,7 @@ mod tests {
             ),
             event(5, EventKind::ToolFinished, json!({ "tool": "workspace.read", "status": "ok", "duration_ms": 5 })),
             event(2_000, EventKind::TurnFinished, json!({ "turn_id": "t", "status": "finished" })),
-            // It began before this process did.
+            // This turn started before the process did.
             event(2_000, EventKind::TurnFinished, json!({ "turn_id": "u", "status": "failed" })),
         ] {
             tallies.take(&event);
@@ -256,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_from_outside_are_bounded() {
+    fn labels_from_outside_are_limited() {
         let tallies = Tallies::default();
         for n in 0..LABELS_MAX * 2 {
             tallies.take(&event(0, EventKind::ModelFinished, json!({ "model": n.to_string(), "duration_ms": 1 })));

@@ -1,5 +1,5 @@
-//! `ghostd check`: everything that is wrong or doubtful with the files of a world, in one list. Also what a start or a
-//! reload says that was refused because of them.
+//! `ghostd check`: finds all errors and warnings in the files of a world and lists them together. A start or reload
+//! that is refused because of the files shows the same list.
 //!
 //! Must never: stop at a file that cannot be read, start anything, or open a database.
 
@@ -17,11 +17,11 @@ use crate::loading::{Env, Overrides, of_provider};
 use crate::ports::SystemClock;
 use crate::{prices, recordings, scripts};
 
-/// Where rule files lie in a world whose own file cannot be read.
+/// The directory of rule files, for a world whose own file cannot be read.
 const SCRIPTS: &str = "scripts";
 
-/// Looks at every file of the world at `world_dir` and gives what it finds, sorted by file and line. `tools` are the names
-/// of tools besides the built-in ones.
+/// Checks every file of the world at `world_dir`. Returns the problems, sorted by file and line. `tools` are the
+/// names of tools besides the built-in ones.
 #[must_use]
 pub fn check(world_dir: &Path, overrides: &Overrides, env: Env<'_>, tools: &[String]) -> Problems {
     let (plan, Problems(mut found)) = ghost_config::examine(world_dir, env);
@@ -65,7 +65,7 @@ pub fn check(world_dir: &Path, overrides: &Overrides, env: Env<'_>, tools: &[Str
                 && let Ok(root) = shown.canonicalize()
             {
                 let survey = scripted::survey(&dir, &root);
-                // Without the world file nobody says that it is one of rule files: what it holds does.
+                // The unreadable world file cannot say whether this directory has rule files, so its content decides.
                 if misnamed.is_none() || !survey.models.is_empty() {
                     found.extend(misnamed.map(|_| misnamed_directory(&dir, SCRIPTS)));
                     found.extend(survey.problems);
@@ -76,8 +76,8 @@ pub fn check(world_dir: &Path, overrides: &Overrides, env: Env<'_>, tools: &[Str
     Problems::sorted(found)
 }
 
-/// Whether a provider that wants a key has none only because an address or the name of a key is written that cannot be
-/// read, which is told already.
+/// Whether a provider lacks a key only because its `base_url` or `api_key_env` is written but cannot be read. That
+/// error is already in the list.
 fn follows(unbuilt: &Unbuilt, plan: &Plan) -> bool {
     let written = plan.origins.providers.get(&unbuilt.provider).map(|origin| &origin.settings);
     unbuilt.setting == "api_key_env"
@@ -85,13 +85,13 @@ fn follows(unbuilt: &Unbuilt, plan: &Plan) -> bool {
         && written.is_some_and(|written| written.contains_key("base_url") || written.contains_key("api_key_env"))
 }
 
-/// The directories with rule files that scripted providers name, each once.
+/// The rule directories of all scripted providers, each once.
 fn script_dirs(plan: &Plan) -> BTreeSet<PathBuf> {
     let scripted = plan.llm.providers.values().filter(|provider| provider.kind == ProviderKind::Scripted);
     scripted.filter_map(|provider| provider.dir.clone()).collect()
 }
 
-/// The plan knows its directory by its real name; people know it, and a world file of another name, by what they `typed`.
+/// Replaces the real path of the world's directory in a problem by the path that the user typed.
 fn as_shown(mut problem: Problem, real: &Path, shown: &Path, typed: &Path) -> Problem {
     if typed != shown && problem.file == real.join(WORLD_FILE) {
         problem.file = typed.to_owned();

@@ -1,10 +1,10 @@
-//! What is told of providers, models and the flags that choose them.
+//! Tests of the problems of providers, models and model flags.
 
 use super::*;
 
-/// What is wrong with a provider or a model is told where the files say it, whatever they say it in.
+/// A problem of a provider or model is reported at its place in the files, whatever the kind of file.
 #[test]
-fn every_problem_of_a_provider_is_told_where_it_stands() {
+fn every_problem_of_a_provider_is_reported_at_its_place() {
     let llm = "llm: { default_provider: scripted, default_model: clerk }\n";
     let needs = |name: &str, variable: &str| {
         format!(
@@ -22,8 +22,8 @@ fn every_problem_of_a_provider_is_told_where_it_stands() {
         )
     };
     let access = "## Tool Access\n- workspace.read\n";
-    for (models, config, told) in [
-        // A key that is not set: where the variable is named, else where the provider is.
+    for (models, config, problems) in [
+        // A missing key: at the name of the variable if it is written, else at the provider.
         (
             "llm:\n  default_model: clerk\n  providers:\n    mine:\n      kind: openai\n      api_key_env: MY_KEY\n".to_owned(),
             String::new(),
@@ -69,7 +69,7 @@ fn every_problem_of_a_provider_is_told_where_it_stands() {
             String::new(),
             format!("{WORLD_FILE}:9: llm.providers.old.dir: there is no run in "),
         ),
-        // A model without a price, or of a name that no rule file can have: where it is named.
+        // A model without a price, or with a name that no rule file can have: where it is named.
         (
             format!("{local}{limited}"),
             "## LLM\nprovider: mine\nmodel: m\n".to_owned(),
@@ -100,16 +100,16 @@ fn every_problem_of_a_provider_is_told_where_it_stands() {
         let agents = WORLD.split("llm:").next().unwrap();
         write(world.path(), WORLD_FILE, format!("{agents}{models}"));
         write(world.path(), "archetype/clerk/config.md", format!("{config}{access}"));
-        let found = self::told(world.path());
-        assert_eq!(found.len(), 1, "{told} is to be the only one of {found:#?}");
+        let found = self::problems(world.path());
+        assert_eq!(found.len(), 1, "{problems} is to be the only one of {found:#?}");
         let rest = found[0].split_once(": ").unwrap().1;
-        assert!(rest.starts_with(&told), "{told} is not {}", found[0]);
+        assert!(rest.starts_with(&problems), "{problems} is not {}", found[0]);
     }
 }
 
-/// What only follows from a setting of a provider that cannot be read is not told.
+/// Problems that only follow from an invalid setting of a provider are not reported.
 #[test]
-fn a_bad_setting_of_a_provider_is_the_only_problem_that_is_told() {
+fn a_bad_setting_of_a_provider_is_the_only_reported_problem() {
     let address = "the base URL is not an address of a server\n  hint: write it as http://HOST:PORT/PATH";
     let variable = "this is not the name of an environment variable\n  hint: write the variable's name";
     for (entry, field, message) in [
@@ -140,12 +140,12 @@ fn a_bad_setting_of_a_provider_is_the_only_problem_that_is_told() {
         let agents = WORLD.split("llm:").next().unwrap();
         let llm = format!("llm:\n  default_model: m\n  default_provider: {name}\n  providers:\n    {entry}\n");
         write(world.path(), WORLD_FILE, format!("{agents}{llm}"));
-        let found = told(world.path());
+        let found = problems(world.path());
         assert_eq!(found.len(), 1, "{entry}: {found:#?}");
-        let told = format!("error: {WORLD_FILE}:8: llm.providers.{field}: {message}");
-        assert!(found[0].starts_with(&told), "{told} is not {}", found[0]);
+        let problems = format!("error: {WORLD_FILE}:8: llm.providers.{field}: {message}");
+        assert!(found[0].starts_with(&problems), "{problems} is not {}", found[0]);
     }
-    // Nor is what fall-back models say of one that cannot be read.
+    // The same for fall-back models of such a provider.
     let world = world();
     let llm = "llm: { default_provider: scripted, default_model: clerk, providers: { d: { kind: opnai } } }";
     write(world.path(), WORLD_FILE, format!("{}{llm}\n", WORLD.split("llm:").next().unwrap()));
@@ -154,29 +154,29 @@ fn a_bad_setting_of_a_provider_is_the_only_problem_that_is_told() {
         "archetype/clerk/config.md",
         "## LLM\nfallback_models: d/x\n## Tool Access\n- workspace.read\n",
     );
-    let found = told(world.path());
+    let found = problems(world.path());
     assert!(found.len() == 1 && found[0].contains("`opnai` is not a value"), "{found:#?}");
 }
 
 #[test]
-fn a_key_that_is_named_and_not_set_is_told_beside_a_bad_address() {
+fn a_missing_key_and_a_bad_address_are_both_reported() {
     let world = world();
     let llm = "llm: { default_provider: scripted, default_model: clerk, providers: { d: { kind: openai, base_url: x, \
                api_key_env: MY_KEY } } }";
     write(world.path(), WORLD_FILE, format!("{}{llm}\n", WORLD.split("llm:").next().unwrap()));
-    let found = told(world.path());
+    let found = problems(world.path());
     assert_eq!(found.len(), 2, "{found:#?}");
-    assert!(found.iter().any(|told| told.contains("needs the environment variable MY_KEY")), "{found:#?}");
+    assert!(found.iter().any(|problems| problems.contains("needs the environment variable MY_KEY")), "{found:#?}");
 }
 
 #[test]
-fn what_is_wrong_with_the_flags_is_told_of_the_command_line() {
+fn problems_of_the_flags_are_reported_for_the_command_line() {
     let flags = |provider: &str, model: Option<&str>, base_url: Option<&str>| {
         let (model, base_url) = (model.map(str::to_owned), base_url.map(str::to_owned));
         Overrides { provider: Some(provider.to_owned()), model, base_url }
     };
     let limited = "budgets: { world: { usd: 1 } }\n";
-    for (overrides, told) in [
+    for (overrides, problems) in [
         (flags("scriptd", None, None), "error: command line: --provider: there is no provider `scriptd`"),
         (flags("openai", None, None), "error: command line: --provider: no model is known for"),
         (flags("openai", Some("m"), None), "error: command line: --provider: provider `openai` needs the environment"),
@@ -195,16 +195,17 @@ fn what_is_wrong_with_the_flags_is_told_of_the_command_line() {
     ] {
         let world = world();
         write(world.path(), WORLD_FILE, format!("{WORLD}{limited}"));
-        let found = told_with(world.path(), &overrides);
-        assert!(found.iter().any(|found| found.starts_with(told)), "{told} is not in {found:#?}");
+        let found = problems_with_flags(world.path(), &overrides);
+        assert!(found.iter().any(|found| found.starts_with(problems)), "{problems} is not in {found:#?}");
         let of_flags = found.iter().filter(|found| found.contains("command line: --"));
         assert_eq!(of_flags.count(), found.len(), "{found:#?}");
     }
 }
 
-/// What a model cannot do is told where it is asked for; of a list with errors only these are told.
+/// A model's missing abilities are reported where they are needed. If the list of models has errors, only these are
+/// reported.
 #[test]
-fn what_a_model_cannot_do_is_told_once_the_list_of_models_can_be_read() {
+fn missing_abilities_of_a_model_are_reported_when_the_list_of_models_is_valid() {
     let world = world();
     let agents = WORLD.split("llm:").next().unwrap();
     let llm =
@@ -214,11 +215,11 @@ fn what_a_model_cannot_do_is_told_once_the_list_of_models_can_be_read() {
     write(world.path(), "archetype/clerk/config.md", config);
     let entry = "mine:\n  m: { thinking: never, price: { input: 1, output: 2 } }\n";
     write(world.path(), "models.yaml", entry);
-    let found = told(world.path());
+    let found = problems(world.path());
     assert_eq!(found.len(), 1, "{found:#?}");
     assert!(found[0].starts_with("warning: archetype/clerk/config.md:4: LLM.thinking: "), "{found:#?}");
     write(world.path(), "models.yaml", entry.replace("price", "prise"));
-    let found = told(world.path());
+    let found = problems(world.path());
     assert_eq!(found.len(), 1, "{found:#?}");
     assert!(found[0].starts_with("error: models.yaml:2: mine.m.prise: "), "{found:#?}");
 }

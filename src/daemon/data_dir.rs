@@ -1,4 +1,4 @@
-//! The data directory of a world: where it is, and that one daemon alone uses it.
+//! The data directory of a world: where it is, and the lock that lets only one daemon use it.
 
 use std::ffi::OsString;
 use std::fs::{DirBuilder, File, Metadata, OpenOptions};
@@ -12,30 +12,31 @@ use std::time::Duration;
 use ghost_domain::{Clock, Code, Refusal};
 use rustix::fs::{FlockOperation, flock};
 
-/// The agents' files in the data directory.
+/// The directory of the agents' files in the data directory.
 pub(crate) const WORKSPACE: &str = "workspace";
 
-/// The file that is locked; it says which process holds it.
+/// The lock file. It contains the process id of the daemon that holds the lock.
 pub(crate) const LOCK: &str = "lock";
-/// The file that says which world the directory has held. It outlives the database, should that be lost.
+/// The file with the id of the world whose data this is. It shows that there was a database, even if that is lost.
 const WORLD: &str = "world.id";
-/// The file that says which world directory made the data: its canonical path. Two directories of the same name have the same
-/// world id, and must not share data. It lies with the data, so data that are moved still know it.
+/// The file with the canonical path of the world directory that created the data. Two directories of the same name
+/// have the same world id, and must not share data. The file is part of the data, so it stays correct if the data
+/// is moved.
 const MADE_BY: &str = "world.dir";
-/// The same while it is being written.
+/// The name of that file while it is being written.
 const MADE_BY_NEW: &str = "world.dir-new";
-/// What the file says besides while that process is ending.
+/// The word after the process id in the lock file while that process is shutting down.
 const ENDING: &str = "ending";
-/// How often a lock is tried for whose file was taken away meanwhile.
+/// Maximum number of tries if the lock file is removed while it is being locked.
 const TRIES_MAX: usize = 16;
-/// How soon a lock that another daemon holds is tried again.
+/// Time between two tries if another daemon holds the lock.
 const AGAIN: Duration = Duration::from_millis(20);
-/// How often it is, if that daemon says that it is ending: for two seconds.
+/// Number of tries if that daemon is shutting down: two seconds.
 const ENDING_TRIES: u32 = 100;
-/// The same if it does not say so, but may have been killed a moment ago.
+/// Number of tries otherwise: a daemon that was just killed may still hold the lock for a moment.
 const KILLED_TRIES: u32 = 10;
 
-/// Where worlds keep their data: `$GHOST_STATE_DIR`, else `~/.local/state/ghost`.
+/// The parent of all default data directories: `$GHOST_STATE_DIR`, else `~/.local/state/ghost`.
 #[must_use]
 pub fn state_dir(env: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
     if let Some(dir) = env("GHOST_STATE_DIR").filter(|dir| !dir.is_empty()) {
@@ -44,7 +45,7 @@ pub fn state_dir(env: &dyn Fn(&str) -> Option<String>) -> Option<PathBuf> {
     env("HOME").filter(|home| !home.is_empty()).map(|home| Path::new(&home).join(".local/state/ghost"))
 }
 
-/// The data directory of a world that was given none.
+/// The default data directory of a world.
 pub fn default_data_dir(world_id: &str, env: &dyn Fn(&str) -> Option<String>) -> Result<PathBuf, Refusal> {
     state_dir(env).map(|dir| dir.join(world_id)).ok_or_else(|| {
         Refusal::new(
@@ -55,30 +56,30 @@ pub fn default_data_dir(world_id: &str, env: &dyn Fn(&str) -> Option<String>) ->
     })
 }
 
-/// A data directory in use. Held for as long as the daemon lives; the lock goes with the process, however it ends. Let go
-/// before [`keep`](Self::keep), it is as it was found.
+/// A locked data directory. The lock ends with the process, however that ends. If it is dropped before
+/// [`keep`](Self::keep), everything that locking created is removed again.
 #[derive(Debug)]
 pub struct DataDir {
     path: PathBuf,
     lock: File,
-    /// How it was found.
+    /// The state before it was locked.
     found: Found,
     kept: AtomicBool,
 }
 
-/// How a data directory was before it was locked.
+/// The state of a data directory before it was locked.
 #[derive(Debug)]
 struct Found {
-    /// Directories that were not there, the innermost first.
+    /// Directories that did not exist, the innermost first.
     missing: Vec<PathBuf>,
-    /// What the lock file said; `None` if there was none.
+    /// The content of the lock file; `None` if there was none.
     lock: Option<Vec<u8>>,
 }
 
-/// Why a directory is not locked.
+/// Why a directory could not be locked.
 #[derive(Debug)]
 enum Locked {
-    /// Another daemon holds it; what its file says.
+    /// Another daemon holds the lock; the content of the lock file.
     Held(String),
     Refused(Refusal),
 }
@@ -90,10 +91,11 @@ impl From<Refusal> for Locked {
 }
 
 impl DataDir {
-    /// Makes the directory if it is not there, and locks it. A daemon that is ending is waited for, for two seconds.
+    /// Creates the directory if it does not exist, and locks it. Waits up to two seconds for a daemon that is
+    /// shutting down.
     ///
     /// # Errors
-    /// When it cannot be made or written, or another daemon uses it. Nothing in it is changed then.
+    /// If it cannot be created or written, or if another daemon uses it. Then nothing in it has changed.
     pub async fn lock(path: &Path, clock: &dyn Clock) -> Result<Self, Refusal> {
         let mut tried = 0;
         loop {
@@ -131,10 +133,10 @@ impl DataDir {
             if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
                 return Err(Locked::Held(std::fs::read_to_string(&file).unwrap_or_default()));
             }
-            // Between the two steps a daemon that was refused may have taken its file away.
+            // In the meantime a daemon whose start was refused may have removed its lock file.
             let is_there = lock.metadata().ok().zip(file.metadata().ok());
             if is_there.as_ref().is_some_and(|(ours, _)| !ours.is_file()) {
-                // A pipe would make the start wait for whoever writes to it.
+                // Reading a pipe would block the start until someone writes to it.
                 return Err(denied("cannot be locked", &format!("{LOCK} in it is not a file")).into());
             }
             if is_there.is_none_or(|(ours, there)| (ours.dev(), ours.ino()) != (there.dev(), there.ino())) {
@@ -143,53 +145,54 @@ impl DataDir {
             let before = std::fs::read(&file).map_err(|error| denied("cannot be read", &error))?;
             let found = Found { missing, lock: (!new).then_some(before) };
             let dir = Self { path: real, lock, found, kept: AtomicBool::new(false) };
-            dir.say(std::process::id().to_string().as_bytes()).map_err(|error| denied("cannot be written", &error))?;
+            dir.write_lock_file(std::process::id().to_string().as_bytes())
+                .map_err(|error| denied("cannot be written", &error))?;
             return Ok(dir);
         }
         Err(Locked::Held(String::new()))
     }
 
-    /// The directory.
+    /// The canonical path of the directory.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Checks that the world directory `world_dir` made these data, unless `adopt` says that it takes them over. Data of
-    /// a world of another id are not judged here: the database says whose they are. Nor are data that a daemon made which did
-    /// not record the directory yet.
+    /// Checks that the world directory `world_dir` created this data, unless `adopt` is set. Data of a world with
+    /// another id is not checked here: the database checks the id. Data without a recorded directory is accepted.
     ///
     /// # Errors
-    /// `Conflict` if another directory made them; `Unavailable` if that cannot be read.
+    /// `Conflict` if another directory created the data; `Unavailable` if the record cannot be read.
     pub(crate) fn check_origin(&self, world_dir: &Path, world_id: &str, adopt: bool) -> Result<(), Refusal> {
-        let of = |name: &str| match std::fs::read(self.path.join(name)) {
+        let content = |name: &str| match std::fs::read(self.path.join(name)) {
             Ok(bytes) => Ok(Some(bytes)),
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
             Err(error) => {
                 let file = self.path.join(name);
                 Err(Refusal::new(Code::Unavailable, format!("{} cannot be read: {error}", file.display()))
-                    .hint("make the data directory and what lies in it readable, or give another with --data"))
+                    .hint("make the data directory and its content readable, or give another with --data"))
             }
         };
-        let same_id = of(WORLD)?.is_some_and(|id| id.trim_ascii() == world_id.as_bytes());
-        let Some(made_by) = of(MADE_BY)?.filter(|_| same_id && !adopt) else { return Ok(()) };
+        let same_id = content(WORLD)?.is_some_and(|id| id.trim_ascii() == world_id.as_bytes());
+        let Some(made_by) = content(MADE_BY)?.filter(|_| same_id && !adopt) else { return Ok(()) };
         let made_by = PathBuf::from(OsString::from_vec(line_of(made_by)));
-        let here = real(world_dir);
-        if made_by == here {
+        let current = real(world_dir);
+        if made_by == current {
             return Ok(());
         }
         let what = format!(
             "the data directory {} was made by the world in {}, not by the one in {}",
             self.path.display(),
             made_by.display(),
-            here.display()
+            current.display()
         );
         Err(Refusal::new(Code::Conflict, what).hint(
-            "give this world a data directory of its own with --data DIR; if it is the same world, moved, take the data over with --adopt",
+            "give this world a data directory of its own with --data DIR; if this is the same world in a new place, take over the data with --adopt",
         ))
     }
 
-    /// From here on it holds this world, made by this world directory: what was made in it stays.
+    /// Marks the directory as the data of this world and world directory. From now on it is kept when this value is
+    /// dropped.
     pub fn keep(&self, world_id: &str, world_dir: &Path) {
         self.kept.store(true, Ordering::Relaxed);
         self.made_by(&real(world_dir));
@@ -197,13 +200,13 @@ impl DataDir {
         let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&file);
         match made.and_then(|made| made.write_all_at(format!("{world_id}\n").as_bytes(), 0)) {
             Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => {
-                tracing::warn!(%error, path = %file.display(), "if the database is lost, the next start takes the world for a new one");
+                tracing::warn!(%error, path = %file.display(), "the file could not be written: if the database is lost, the next start treats the world as new");
             }
             _ => {}
         }
     }
 
-    /// Records which world directory the data belong to, as a whole or not at all.
+    /// Records the world directory that the data belongs to, with an atomic rename.
     fn made_by(&self, world_dir: &Path) {
         let (file, new) = (self.path.join(MADE_BY), self.path.join(MADE_BY_NEW));
         let mut line = world_dir.as_os_str().as_bytes().to_vec();
@@ -218,56 +221,56 @@ impl DataDir {
             std::fs::rename(&new, &file)
         };
         if let Err(error) = write() {
-            tracing::warn!(%error, path = %file.display(), "another world directory of the same name is not told from this one");
+            tracing::warn!(%error, path = %file.display(), "the file could not be written: another world directory of the same name could use this data");
         }
     }
 
-    /// Whether it has held a world, so that there must be a database.
+    /// Whether a world has run here, so that there must be a database.
     pub(crate) fn has_held_a_world(&self) -> bool {
         self.path.join(WORLD).symlink_metadata().is_ok_and(|meta| meta.is_file())
     }
 
-    /// Whether anything lies in the workspace.
+    /// Whether the workspace contains anything.
     pub(crate) fn has_files(&self) -> bool {
         std::fs::read_dir(self.path.join(WORKSPACE)).is_ok_and(|mut entries| entries.next().is_some())
     }
 
-    /// Checks that a world that has run still has its workspace: agents that go on without their files would take lost
-    /// work for work that was never done. One that is empty is told; it may be meant.
+    /// Checks that a world that has run still has its workspace. Without their files, agents would treat lost work
+    /// as work that was never done. An empty workspace may be intended, so it is only logged.
     ///
     /// # Errors
-    /// `Unavailable` if there is none.
+    /// `Unavailable` if the workspace does not exist.
     pub(crate) fn check_workspace(&self) -> Result<(), Refusal> {
         let workspace = self.path.join(WORKSPACE);
         if workspace.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
             let what = format!("the workspace {} is missing, but the world has run", workspace.display());
             return Err(Refusal::new(Code::Unavailable, format!("{what}: its agents would go on without their files"))
-                .hint("bring it back from the backup that the database is of; to go on without its files, make an empty directory there"));
+                .hint("restore it from the backup of the same time as the database; to continue without its files, create an empty directory there"));
         }
         if !self.has_files() {
             tracing::warn!(
-                "the workspace {} is empty, but the world has run: if its files are elsewhere, stop the daemon and bring them back",
+                "the workspace {} is empty, but the world has run: if its files are elsewhere, stop the daemon and restore them",
                 workspace.display()
             );
         }
         Ok(())
     }
 
-    /// The lock file as it was locked; none if the system does not tell.
+    /// Path and metadata of the lock file; `None` if the system does not return them.
     pub(crate) fn locked(&self) -> Option<(PathBuf, Metadata)> {
         Some((self.path.join(LOCK), self.lock.metadata().ok()?))
     }
 
-    /// Says in the lock file that this daemon is ending, so that the next one waits for it.
+    /// Writes to the lock file that this daemon is shutting down, so that the next one waits for it.
     pub fn ending(&self) {
         let text = format!("{} {ENDING}", std::process::id());
-        if let Err(error) = self.say(text.as_bytes()) {
-            // The next one waits a shorter time, or is refused as before.
-            tracing::debug!(%error, "the lock file does not say that the daemon is ending");
+        if let Err(error) = self.write_lock_file(text.as_bytes()) {
+            // Then the next daemon only waits for the shorter time.
+            tracing::debug!(%error, "the shutdown could not be written to the lock file");
         }
     }
 
-    fn say(&self, text: &[u8]) -> std::io::Result<()> {
+    fn write_lock_file(&self, text: &[u8]) -> std::io::Result<()> {
         self.lock.set_len(0)?;
         self.lock.write_all_at(text, 0)
     }
@@ -278,16 +281,16 @@ impl Drop for DataDir {
         if self.kept.load(Ordering::Relaxed) {
             return;
         }
-        // Still locked: nobody else reads or writes the file meanwhile.
+        // The lock is still held, so no other daemon uses the file.
         let undone = match &self.found.lock {
-            Some(text) => self.say(text),
+            Some(text) => self.write_lock_file(text),
             None => std::fs::remove_file(self.path.join(LOCK)),
         };
         if let Err(error) = undone {
-            tracing::warn!(%error, path = %self.path.display(), "the lock file is not as it was");
+            tracing::warn!(%error, path = %self.path.display(), "the lock file could not be restored");
         }
         for dir in &self.found.missing {
-            // One that holds something by now stays.
+            // A directory with content stays, and so do its parents.
             if std::fs::remove_dir(dir).is_err() {
                 break;
             }
@@ -295,12 +298,12 @@ impl Drop for DataDir {
     }
 }
 
-/// A path by which a directory is known, however it is written.
+/// The canonical path of a directory; the path itself if it has none.
 fn real(dir: &Path) -> PathBuf {
     dir.canonicalize().unwrap_or_else(|_| dir.to_owned())
 }
 
-/// What a file of one line holds.
+/// Removes the newline at the end.
 fn line_of(mut bytes: Vec<u8>) -> Vec<u8> {
     if bytes.last() == Some(&b'\n') {
         bytes.pop();
@@ -308,7 +311,7 @@ fn line_of(mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
-/// The lock file, and whether it is new.
+/// Opens the lock file. Returns whether it is new.
 fn open(file: &Path) -> std::io::Result<(File, bool)> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).mode(0o600);
@@ -321,7 +324,7 @@ fn open(file: &Path) -> std::io::Result<(File, bool)> {
     }
 }
 
-/// The process that a lock file names, and whether it is ending.
+/// Reads a lock file: the process id, and whether that process is shutting down.
 fn holder(text: &str) -> (&str, bool) {
     let (process, rest) = text.trim().split_once(' ').unwrap_or((text.trim(), ""));
     (process, rest == ENDING)
@@ -329,14 +332,14 @@ fn holder(text: &str) -> (&str, bool) {
 
 fn in_use(path: &Path, text: &str) -> Refusal {
     let (process, ending) = holder(text);
-    let who = if process.is_empty() { String::new() } else { format!(" (process {process})") };
-    let what = format!("another ghostd{who} uses the data directory {}", path.display());
+    let process = if process.is_empty() { String::new() } else { format!(" (process {process})") };
+    let what = format!("another ghostd{process} uses the data directory {}", path.display());
     if ending {
         return Refusal::new(Code::Conflict, format!("{what} and is ending"))
-            .hint("start again when it has ended: it lets the turns under way finish first");
+            .hint("start again when it has ended; it first lets running turns finish");
     }
     Refusal::new(Code::Conflict, what)
-        .hint("talk to that one with ghostctl, stop it with `ghostctl shutdown`, or give --data another directory")
+        .hint("use that one with ghostctl, stop it with `ghostctl shutdown`, or give --data another directory")
 }
 
 #[cfg(test)]
@@ -346,7 +349,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_that_came_to_nothing_is_as_it_was() {
+    fn a_directory_that_is_not_kept_is_restored() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path().join("a/b");
         let dir = DataDir::attempt(&path).unwrap();
@@ -367,7 +370,7 @@ mod tests {
     }
 
     #[test]
-    fn data_belong_to_the_world_directory_that_made_them() {
+    fn data_belongs_to_the_world_directory_that_created_it() {
         let home = tempfile::tempdir().unwrap();
         let (first, second) = (home.path().join("a/world"), home.path().join("b/world"));
         for dir in [&first, &second] {
@@ -382,10 +385,10 @@ mod tests {
         let refusal = dir.check_origin(&second, "world", false).unwrap_err();
         assert_eq!(refusal.code, Code::Conflict);
         assert!(refusal.hint.unwrap().contains("--adopt"));
-        // Whose the data of another id are, the database says.
+        // Data of another world id is not checked here.
         dir.check_origin(&second, "other", false).unwrap();
 
-        // Data that were moved still know it.
+        // The record moves with the data.
         drop(dir);
         std::fs::rename(&path, home.path().join("moved")).unwrap();
         let dir = open(&home.path().join("moved"));
@@ -395,13 +398,13 @@ mod tests {
         dir.check_origin(&second, "world", false).unwrap();
         assert!(dir.check_origin(&first, "world", false).is_err());
 
-        // Data of a daemon that recorded no directory are taken as they are.
+        // Data without a recorded directory is accepted.
         std::fs::remove_file(dir.path().join(MADE_BY)).unwrap();
         dir.check_origin(&first, "world", false).unwrap();
     }
 
     #[tokio::test]
-    async fn a_daemon_that_is_ending_is_waited_for() {
+    async fn a_start_waits_for_a_daemon_that_is_shutting_down() {
         let home = tempfile::tempdir().unwrap();
         let path = home.path();
         let clock = ManualClock::at(0);
@@ -419,12 +422,13 @@ mod tests {
         let next = waits.await.unwrap();
         assert_eq!(std::fs::read_to_string(path.join(LOCK)).unwrap(), std::process::id().to_string());
 
-        // One that goes on for long is not, and one that says nothing for a moment only.
-        for (ending, tries, told) in [(true, ENDING_TRIES, "and is ending"), (false, KILLED_TRIES, "uses the data")] {
+        // A start does not wait for longer than the limits.
+        for (ending, tries, expected) in [(true, ENDING_TRIES, "and is ending"), (false, KILLED_TRIES, "uses the data")]
+        {
             if ending {
                 next.ending();
             } else {
-                next.say(b"4711").unwrap();
+                next.write_lock_file(b"4711").unwrap();
             }
             let refused = DataDir::lock(path, &*clock);
             tokio::pin!(refused);
@@ -434,7 +438,7 @@ mod tests {
                 tokio::task::yield_now().await;
             }
             let refusal = refused.await.unwrap_err();
-            assert!(refusal.code == Code::Conflict && refusal.message.contains(told), "{refusal}");
+            assert!(refusal.code == Code::Conflict && refusal.message.contains(expected), "{refusal}");
         }
     }
 }

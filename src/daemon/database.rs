@@ -1,7 +1,8 @@
-//! The database in the data directory: opened as early as it can be, and none left behind that could not be made whole.
+//! Opens the database in the data directory, as early as possible. A database that could not be created completely is
+//! removed.
 //!
-//! Must never: change a database before the configuration is known to be good, or take one that holds nothing for a new one where
-//! it may have held something.
+//! Must never: change a database before the configuration is known to be good, or treat an empty database as new where
+//! data may have been lost.
 
 use std::fs::OpenOptions;
 use std::io::ErrorKind;
@@ -14,22 +15,22 @@ use ghost_store::sqlite::{SqliteOptions, is_current, open_store};
 
 use crate::data_dir::DataDir;
 
-/// The file in the data directory.
+/// The database file in the data directory.
 pub(crate) const FILE: &str = "ghost.db";
-/// Its log beside it, there as long as it is open.
+/// Its write-ahead log. It exists only while the database is open or after a crash.
 pub(crate) const LOG: &str = "ghost.db-wal";
 
-/// Lies beside the file while that is being made. Nothing is kept in a database as long as it is there: one without tables is what
-/// a start has left that was killed.
+/// A marker that exists while the database is being created. Until it is removed, the database has no data. So a
+/// database without tables beside it was left by a start that was killed.
 const MAKING: &str = "ghost.db-new";
 
-/// Why there must be a database with something in it.
+/// Why the database must have content: its directory says that a world has run.
 const HAS_RUN: &str = "a world has run in its directory";
-/// Why one that is there must hold something: its log may have been left behind when it was copied after a crash.
+/// Why an existing database must have content: a copy made after a crash may lack the write-ahead log.
 const HAS_FILES: &str = "files of a world lie in the workspace beside it";
 
-/// Locks the data directory and opens its database, if that is there and taken as it is. Any other waits until the
-/// configuration is known to be good.
+/// Locks the data directory and opens its database, if that exists and has the current version. Otherwise returns
+/// `None`: the database must wait until the configuration is known to be good.
 pub(crate) async fn open_early(
     path: &Path,
     sqlite: SqliteOptions,
@@ -44,9 +45,9 @@ pub(crate) async fn open_early(
     Ok(Some((data_dir, store)))
 }
 
-/// Opens a database that is not there yet, or is of an earlier version. One that could not be made whole does not stay.
-/// Where a world has run already, none is made; nor in one without tables beside a workspace with files, unless a start that was
-/// making it has left it.
+/// Opens a database that does not exist yet or has an earlier version. If it cannot be created completely, it is
+/// removed. It is not created where a world has run already. A database without tables beside a workspace with
+/// files is refused, unless the marker shows that a killed start was creating it.
 pub(crate) async fn open(data_dir: &DataDir, sqlite: SqliteOptions) -> Result<Store, Refusal> {
     let file = data_dir.path().join(FILE);
     let named = |end: &str| {
@@ -55,13 +56,13 @@ pub(crate) async fn open(data_dir: &DataDir, sqlite: SqliteOptions) -> Result<St
         PathBuf::from(name)
     };
     let mark = data_dir.path().join(MAKING);
-    // The mark is the last to go.
+    // The marker is removed last.
     let names = ["", "-wal", "-shm", "-journal"].map(named).into_iter().chain([mark.clone()]);
     let missing: Vec<PathBuf> = names.filter(|name| !is_there(name)).collect();
     let (new, marked) = (missing.contains(&file), !missing.contains(&mark));
     let expected = match () {
         () if data_dir.has_held_a_world() => Some(HAS_RUN),
-        // Without a database somebody may have laid files out for a new world.
+        // If there is no database, the files may have been prepared for a new world.
         () if !new && !marked && data_dir.has_files() => Some(HAS_FILES),
         () => None,
     };
@@ -78,7 +79,7 @@ pub(crate) async fn open(data_dir: &DataDir, sqlite: SqliteOptions) -> Result<St
         },
         Err(error) => {
             for made in missing.iter().filter(|_| new) {
-                // Whatever is not there need not go; the refusal that follows says what is wrong.
+                // An error is ignored: the file may not exist, and the refusal below names the cause.
                 drop(std::fs::remove_file(made));
             }
             Err(located(error.into(), data_dir))
@@ -90,31 +91,31 @@ fn is_there(path: &Path) -> bool {
     path.symlink_metadata().is_ok()
 }
 
-/// Leaves the mark, for longer than a loss of power.
+/// Creates the marker and syncs its directory, so that it survives a power loss.
 fn put(mark: &Path) -> std::io::Result<()> {
     OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(mark)?;
     let directory = mark.parent().map(std::fs::File::open).transpose()?;
     if let Some(Err(error)) = directory.map(|directory| directory.sync_all()) {
-        // There are file systems that cannot; killed, without a loss of power, the next start finds it all the same.
-        tracing::debug!(%error, path = %mark.display(), "the directory could not be brought to the disk");
+        // Some file systems cannot sync a directory. Then the marker survives a kill, but perhaps not a power loss.
+        tracing::debug!(%error, path = %mark.display(), "the directory could not be synced");
     }
     Ok(())
 }
 
-/// The mark is not as it has to be.
+/// The refusal for a marker that could not be created or removed.
 fn unmarked(mark: &Path, how: &str, error: &std::io::Error) -> Refusal {
     let what = format!("{} could not be {how}, which says that the database beside it is new: {error}", mark.display());
     Refusal::new(Code::Unavailable, what)
-        .hint("make the data directory and what lies in it writable, or give another with --data")
+        .hint("make the data directory and its content writable, or give another with --data")
 }
 
-/// What a daemon ends with whose store can write nothing any more.
+/// The error with which a daemon ends whose store can no longer write.
 pub(crate) fn broken(why: &str) -> Refusal {
-    let what = format!("the store has failed, {why}: this daemon ends, since nothing more can be kept");
+    let what = format!("the store has failed, {why}: the daemon ends, because it can store nothing more");
     Refusal::new(Code::Internal, what).hint("what was acknowledged is in the database: start the daemon again")
 }
 
-/// A refusal of the start, with the file if it is about one of its records.
+/// Adds the database's path to a refusal about a damaged record.
 pub(crate) fn located(mut refusal: Refusal, data_dir: &DataDir) -> Refusal {
     if refusal.details.as_ref().is_some_and(|details| details.get("table").is_some()) {
         let file = data_dir.path().join(FILE);
@@ -131,7 +132,7 @@ mod tests {
 
     const NAMES: [&str; 4] = [FILE, LOG, "ghost.db-shm", MAKING];
 
-    /// A data directory with files in its workspace, and what a daemon that was killed left of a database.
+    /// A data directory with workspace files, and with what a killed daemon left of a database.
     async fn left(database: &[(&str, &[u8])]) -> (tempfile::TempDir, DataDir) {
         let home = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(home.path().join("workspace/shared")).unwrap();
@@ -142,7 +143,7 @@ mod tests {
         (home, dir)
     }
 
-    fn lying(dir: &DataDir) -> Vec<(&'static str, Vec<u8>)> {
+    fn present(dir: &DataDir) -> Vec<(&'static str, Vec<u8>)> {
         NAMES.into_iter().filter_map(|name| Some((name, std::fs::read(dir.path().join(name)).ok()?))).collect()
     }
 
@@ -153,7 +154,7 @@ mod tests {
         }
     }
 
-    /// What lies there of a database that is open and has its tables in its log alone.
+    /// The files of an open database whose tables exist only in its write-ahead log.
     async fn young() -> (Vec<u8>, Vec<u8>) {
         let (_home, dir) = left(&[]).await;
         let store = open(&dir, SqliteOptions::default()).await.unwrap();
@@ -164,7 +165,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_database_that_a_killed_start_was_making_is_made_by_the_next_beside_files() {
+    async fn a_start_completes_a_database_that_a_killed_start_was_creating() {
         let (head, log) = young().await;
         assert!(!head.is_empty() && log.len() > 8_192);
         let states: [&[(&str, &[u8])]; 6] = [
@@ -180,14 +181,14 @@ mod tests {
             let (_home, dir) = left(state).await;
             assert!(open_early(dir.path(), SqliteOptions::default(), &*ManualClock::at(0)).await.unwrap().is_none());
             open(&dir, SqliteOptions::default()).await.unwrap().close().await;
-            let names: Vec<&str> = lying(&dir).into_iter().map(|(name, _)| name).collect();
-            assert_eq!(names, [FILE], "what is whole is no longer called new");
+            let names: Vec<&str> = present(&dir).into_iter().map(|(name, _)| name).collect();
+            assert_eq!(names, [FILE], "the marker is gone");
             assert!(is_current(&dir.path().join(FILE)));
         }
     }
 
     #[tokio::test]
-    async fn a_database_without_tables_that_nobody_was_making_begins_nothing_beside_files() {
+    async fn a_database_without_tables_beside_files_is_refused() {
         let (head, _) = young().await;
         for (bytes, words) in
             [(&b""[..], "it is empty, but files of a world"), (&head, "it has no tables, but files of a")]
@@ -195,9 +196,9 @@ mod tests {
             let (_home, dir) = left(&[(FILE, bytes)]).await;
             let refusal = refused(&dir).await;
             assert!(refusal.message.contains(words), "{refusal}");
-            assert_eq!(lying(&dir), [(FILE, bytes.to_vec())]);
+            assert_eq!(present(&dir), [(FILE, bytes.to_vec())]);
         }
-        // A world that has run says more than the mark.
+        // That a world has run counts more than the marker.
         let (_home, dir) = left(&[(MAKING, b""), (FILE, b"")]).await;
         dir.keep("home", Path::new("/home"));
         let refusal = refused(&dir).await;
@@ -205,12 +206,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_database_that_cannot_be_made_leaves_neither_itself_nor_its_mark() {
+    async fn a_database_that_cannot_be_created_is_removed_with_its_marker() {
         let (_home, dir) = left(&[]).await;
         let small = SqliteOptions { page_limit: Some(4), ..SqliteOptions::default() };
         assert!(open(&dir, small).await.is_err());
-        assert_eq!(lying(&dir), []);
-        // A mark that cannot go keeps the start from anything.
+        assert_eq!(present(&dir), []);
+        // A marker that cannot be removed stops the start.
         std::fs::create_dir(dir.path().join(MAKING)).unwrap();
         std::fs::write(dir.path().join(FILE), "").unwrap();
         let refusal = refused(&dir).await;

@@ -1,7 +1,7 @@
-//! `ghostd demo`: runs a world's main job, kills its daemon with SIGKILL in the middle, and reads from the database whether
-//! anything was lost or done twice.
+//! `ghostd demo`: runs a world's main job, kills its daemon with SIGKILL several times, and then proves from the
+//! database that nothing was lost or done twice.
 //!
-//! Must never: write outside a directory that it made, spend money, or end well if the proof does not hold.
+//! Must never: write outside the directory that it creates, spend money, or succeed if the proof does not hold.
 
 mod daemon;
 mod proof;
@@ -19,35 +19,35 @@ use self::proof::Proof;
 use crate::failure::Failure;
 use crate::page::Style;
 
-/// How often the daemon is killed.
+/// Number of times that the daemon is killed.
 const KILLS: usize = 3;
-/// How often a world is looked at that does not seem to come to rest.
+/// Maximum number of reads of the proof while the world still has work.
 const TRIES_MAX: usize = 10;
 /// The job's files, in the directory of the demonstration.
 const INPUT: &str = "input";
-/// The data directory, in the same.
+/// The data directory, in the directory of the demonstration.
 const DATA: &str = "data";
 
-/// What a demonstration is started with.
+/// The options of `ghostd demo`.
 #[derive(Debug)]
 pub struct DemoOptions {
     /// The `ghostd` to start and kill.
     pub program: PathBuf,
     /// The world's directory.
     pub world_dir: PathBuf,
-    /// Where everything is kept; it must not exist.
+    /// The directory of the demonstration. It must not exist.
     pub dir: PathBuf,
-    /// How many files the job gets: copies of the world's own input. At least 1.
+    /// Number of input files for the job, copied from the world's own input. At least 1.
     pub files: usize,
-    /// How the terminal shows it; `verbose` shows what the daemons print, too.
+    /// How the output looks; `verbose` also shows what the daemons print.
     pub style: Style,
 }
 
-/// Runs the demonstration and prints its proof. It blocks for as long as the job takes.
+/// Runs the demonstration and prints its proof. It blocks until the job is done.
 ///
 /// # Errors
-/// When the world cannot be started, has no main job or models that cost money; `Conflict` when the directory exists;
-/// `Internal` when the proof does not hold.
+/// If the world cannot be started, has no main job, or has models that may cost money; `Conflict` if the directory
+/// exists; `Internal` if the proof does not hold.
 pub fn demo(options: &DemoOptions, env: &dyn Fn(&str) -> Option<String>, out: &mut dyn Write) -> Result<(), Failure> {
     let plan = ghost_config::load(&options.world_dir, env).map_err(Failure::Problems)?;
     if !plan.llm.providers.values().all(|provider| provider.kind.is_local()) {
@@ -64,7 +64,7 @@ pub fn demo(options: &DemoOptions, env: &dyn Fn(&str) -> Option<String>, out: &m
     };
     let names = lay_out(options, &job)?;
     let mut show = |line: &str| {
-        // A terminal that was closed is no reason to stop.
+        // The demonstration continues if its terminal is closed.
         let _ = writeln!(out, "{line}").and_then(|()| out.flush());
     };
     show(&options.style.paint("1", &format!("{} files for {}, in {}", names.len(), plan.name, options.dir.display())));
@@ -85,35 +85,37 @@ pub fn demo(options: &DemoOptions, env: &dyn Fn(&str) -> Option<String>, out: &m
         return Err(Refusal::new(Code::Internal, what).hint(hint).into());
     }
     show(&format!(
-        "Look around in it: ghostd up {} --data {}",
+        "To run this world again: ghostd up {} --data {}",
         options.world_dir.display(),
         options.dir.join(DATA).display()
     ));
     Ok(())
 }
 
-/// Starts the daemon, kills it, and starts it again, until the job is done. How often it was killed.
+/// Starts the daemon, kills it and starts it again until the job is done. Returns the number of kills.
 fn interrupted(options: &DemoOptions, files: usize, show: &mut dyn FnMut(&str)) -> Result<usize, Refusal> {
     let mut kills = 0;
     loop {
         let mut daemon = start(options)?;
-        // Every file takes several things to do: one for each is well before the end.
-        let until = if kills < KILLS { Until::Things(files) } else { Until::Done };
-        let done = daemon.watch(until, &mut passing(options, show))?;
+        // Each file takes several actions, so one action for each file comes well before the end.
+        let until = if kills < KILLS { Until::Actions(files) } else { Until::Done };
+        let done = daemon.watch(until, &mut echo(options, show))?;
         let (id, seen) = (daemon.id(), daemon.seen());
         if done {
-            show(&format!("Start {}: process {id} went on where it was, and the job is done.", kills + 1));
-            daemon.watch(Until::Quiet, &mut passing(options, show))?;
+            show(&format!("Start {}: process {id} continued, and the job is done.", kills + 1));
+            daemon.watch(Until::Quiet, &mut echo(options, show))?;
             daemon.stop()?;
             return Ok(kills);
         }
         daemon.kill()?;
         kills += 1;
-        show(&options.style.paint("33", &format!("Start {kills}: agents in process {id} did {seen} things; kill -9.")));
+        show(
+            &options.style.paint("33", &format!("Start {kills}: agents in process {id} did {seen} actions; kill -9.")),
+        );
     }
 }
 
-/// Reads the proof. A world in which something still waited when it was stopped is started again first.
+/// Reads the proof. If mail or a turn is left, starts the world again first.
 fn proven(
     options: &DemoOptions,
     job: &JobPlan,
@@ -128,7 +130,7 @@ fn proven(
             return Ok(proof);
         }
         let mut daemon = start(options)?;
-        daemon.watch(Until::Quiet, &mut passing(options, show))?;
+        daemon.watch(Until::Quiet, &mut echo(options, show))?;
         daemon.stop()?;
     }
 }
@@ -137,8 +139,8 @@ fn start(options: &DemoOptions) -> Result<Daemon, Refusal> {
     Daemon::start(&options.program, &options.world_dir, &options.dir.join(DATA), &options.dir.join(INPUT))
 }
 
-/// Shows what a daemon prints, if anybody wants to see it.
-fn passing<'a>(options: &DemoOptions, show: &'a mut dyn FnMut(&str)) -> impl FnMut(&str) + use<'a> {
+/// Shows what a daemon prints, if the output is verbose.
+fn echo<'a>(options: &DemoOptions, show: &'a mut dyn FnMut(&str)) -> impl FnMut(&str) + use<'a> {
     let verbose = options.style.verbose;
     move |line| {
         if verbose {
@@ -147,7 +149,8 @@ fn passing<'a>(options: &DemoOptions, show: &'a mut dyn FnMut(&str)) -> impl FnM
     }
 }
 
-/// Makes the directory and the job's files in it: copies of the world's own input under names of their own, which are given back.
+/// Creates the directory and the job's input files, which are numbered copies of the world's own input. Returns
+/// their names.
 fn lay_out(options: &DemoOptions, job: &JobPlan) -> Result<Vec<String>, Refusal> {
     let mut sources: Vec<PathBuf> = std::fs::read_dir(&job.input)
         .and_then(|entries| entries.map(|entry| entry.map(|entry| entry.path())).collect())
@@ -155,7 +158,7 @@ fn lay_out(options: &DemoOptions, job: &JobPlan) -> Result<Vec<String>, Refusal>
     sources.retain(|path| path.is_file());
     sources.sort();
     if sources.is_empty() {
-        let what = format!("the world's own input, {}, holds no files", job.input.display());
+        let what = format!("the world's own input, {}, has no files", job.input.display());
         return Err(Refusal::new(Code::InvalidArguments, what).hint("put a text file there"));
     }
     DirBuilder::new().mode(0o700).create(&options.dir).map_err(|error| match error.kind() {

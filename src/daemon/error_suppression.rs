@@ -1,6 +1,7 @@
-//! What the problems that were found leave open, so that what only follows from them is not told.
+//! Suppresses problems that only follow from other problems: if the configuration of a thing has an error, checks that
+//! depend on that thing are skipped.
 //!
-//! Must never: take a warning for a doubt; what is warned of holds as it stands.
+//! Must never: let a warning suppress anything. The configuration that it is about is valid.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -8,8 +9,8 @@ use std::path::Path;
 use ghost_config::plan::Plan;
 use ghost_config::{Problem, Severity};
 
-/// Keys of a choice of models that say nothing of which is the first, those of prices, and those of what requests carry.
-const BESIDE: [&str; 11] = [
+/// Keys in the configuration of models that do not decide which model is used.
+const NOT_DECISIVE: [&str; 11] = [
     ".api_version",
     ".extra_body",
     ".fallback_models",
@@ -23,21 +24,21 @@ const BESIDE: [&str; 11] = [
     ".thinking",
 ];
 
-/// What is not known for sure.
+/// What is unknown because of errors.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ErrorSuppression {
-    /// Who may use which tools.
+    /// Which agents may use which tools.
     pub(crate) access: bool,
-    /// What models cost and what they take, because the world's own list of that has errors.
+    /// Prices and limits of models, because the world's own list of models has errors.
     pub(crate) facts: bool,
-    /// Which models there are, and who thinks with what.
+    /// Which models exist, and which agent uses which.
     models: bool,
-    /// The archetypes whose models are not known.
+    /// The archetypes whose models are unknown.
     archetypes: BTreeSet<String>,
 }
 
 impl ErrorSuppression {
-    /// What `found` leaves open in the world that messages call `shown`.
+    /// What the errors in `found` make unknown. `shown` is the world's directory as the problems show it.
     pub(crate) fn of(found: &[Problem], plan: &Plan, shown: &Path) -> Self {
         let mut suppression = Self::default();
         for problem in found.iter().filter(|problem| problem.severity == Severity::Error) {
@@ -46,7 +47,7 @@ impl ErrorSuppression {
                 || ["Tool Access", "Toolbox", "Tools", "Skills"].contains(&first);
             suppression.facts |= problem.field == "llm.models_file"
                 || plan.origins.models_file.as_ref().is_some_and(|file| *file == problem.file);
-            let decides = !BESIDE.iter().any(|key| problem.field.contains(key));
+            let decides = !NOT_DECISIVE.iter().any(|key| problem.field.contains(key));
             if problem.file == plan.origins.world_file {
                 let overrides = first == "agents" && problem.field.contains(".overrides");
                 suppression.models |= decides && (overrides || first == "llm");
@@ -61,13 +62,13 @@ impl ErrorSuppression {
         suppression
     }
 
-    /// Whether it is known which models the agents of an archetype think with.
+    /// Whether the models of an archetype's agents are known.
     pub(crate) fn knows_models_of(&self, archetype: &str) -> bool {
         !self.models && !self.archetypes.contains(archetype)
     }
 }
 
-/// The archetype that a problem is in, if it is in the archetype's configuration and not in its prose.
+/// The archetype that a problem is in; `None` if the file is only prose.
 fn archetype(problem: &Problem, shown: &Path) -> Option<String> {
     let within = problem.file.strip_prefix(shown.join("archetype")).ok()?;
     let (mut parts, prose) = (within.iter(), ["soul.md", "goal.md", "user.md", "heartbeat.md"]);

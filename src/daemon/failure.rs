@@ -1,14 +1,14 @@
-//! Why a daemon ends before its time.
+//! The error with which a daemon ends.
 
 use ghost_config::Problems;
 use ghost_domain::Refusal;
 
-/// Why a daemon did not start, or did not end well.
+/// Why a daemon did not start, or failed later.
 #[derive(Debug)]
 pub enum Failure {
-    /// The configuration.
+    /// The configuration has problems.
     Problems(Problems),
-    /// Anything else.
+    /// Any other error.
     Refused(Refusal),
 }
 

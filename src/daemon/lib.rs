@@ -1,7 +1,7 @@
-//! The daemon: `run(options)` wires the rooms together and serves a world until it is told to stop. Used by `ghostd` and
-//! by the testkit, which brings its own tools and ports.
+//! The daemon: [`run`] wires the layers together and serves a world until it is asked to stop. `ghostd` uses it,
+//! and so does the testkit, with its own tools and ports.
 //!
-//! Must never: decide anything that a room decides. This is wiring.
+//! Must never: contain rules of another layer. This crate is wiring.
 
 mod check;
 mod data_dir;

@@ -1,4 +1,4 @@
-//! Reading the configuration: the files, the model flags over them, the providers they name.
+//! Loads the configuration: the files, then the model flags, then the providers.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,19 +15,19 @@ use serde_json::json;
 use crate::error_suppression::ErrorSuppression;
 use crate::recordings;
 
-/// The flags that override every archetype's model.
+/// The model flags of `ghostd up`. They override the model of every archetype.
 #[derive(Clone, Debug, Default)]
 pub struct Overrides {
-    /// `--provider`.
+    /// The value of `--provider`.
     pub provider: Option<String>,
-    /// `--model`.
+    /// The value of `--model`.
     pub model: Option<String>,
-    /// `--base-url`.
+    /// The value of `--base-url`.
     pub base_url: Option<String>,
 }
 
 impl Overrides {
-    /// Puts the flags over what the files say.
+    /// Applies the flags to a plan.
     pub(crate) fn apply(&self, plan: &mut Plan) -> Result<(), Problem> {
         let Some(name) = &self.provider else { return Ok(()) };
         let done = plan.override_models(name, self.model.as_deref(), self.base_url.as_deref());
@@ -36,7 +36,7 @@ impl Overrides {
         Ok(())
     }
 
-    /// What is wrong with the flags: not with a file.
+    /// A problem with the flags. It is in no file.
     fn of_flags(&self, refusal: Refusal) -> Problem {
         let bad_url = self.base_url.as_deref().is_some_and(|url| check_base_url(url).is_err());
         let bad_model = self.model.as_deref().is_some_and(|model| check_model(model).is_err());
@@ -45,11 +45,11 @@ impl Overrides {
             (false, true) => "--model",
             (false, false) => "--provider",
         };
-        let hint = Hint::of(refusal.hint, "`ghostd up --help` says what the flags take");
+        let hint = Hint::of(refusal.hint, "`ghostd up --help` describes the flags");
         Origin::flag(flag).problem(Severity::Error, refusal.message, hint)
     }
 
-    /// Notes what of the plan is the flags': what turns out to be wrong with that is wrong with no file.
+    /// Notes which parts of the plan come from the flags, so that their problems are not reported for a file.
     fn note(&self, name: &str, plan: &mut Plan) {
         let origins = &mut plan.origins;
         let named = || ProviderOrigin { named: Origin::flag("--provider"), ..ProviderOrigin::default() };
@@ -60,28 +60,28 @@ impl Overrides {
         if let Some(model) = &self.model {
             origins.models.insert((name.to_owned(), model.clone()), Origin::flag("--model"));
         } else {
-            // Who was with another provider has the model that goes with the flag.
+            // An agent that used another provider now uses this provider's default model.
             let model = (name.to_owned(), plan.llm.default_model.clone());
             origins.models.entry(model).or_insert_with(|| Origin::flag("--provider"));
         }
     }
 }
 
-/// A checked configuration.
+/// A configuration without errors.
 pub struct Loaded {
-    /// The plan.
+    /// The plan, with the flags applied.
     pub plan: Plan,
-    /// Its providers.
+    /// The providers of the plan, ready for calls.
     pub providers: Providers,
 }
 
 /// Reads an environment variable.
 pub type Env<'a> = &'a dyn Fn(&str) -> Option<String>;
 
-/// Loads what a world is made of, on a thread that may be held. Starts nothing.
+/// Loads a world's configuration. Blocks while it reads, and starts nothing.
 ///
 /// # Errors
-/// Problems that keep it from being loaded, not all of them: [`check`](crate::check()) tells all.
+/// The first problems that prevent it. [`check`](crate::check()) finds all problems.
 pub fn load(world_dir: &Path, overrides: &Overrides, env: Env<'_>, clock: Arc<dyn Clock>) -> Result<Loaded, Problems> {
     let mut plan = ghost_config::load(world_dir, env)?;
     overrides.apply(&mut plan).map_err(|problem| Problems(vec![problem]))?;
@@ -89,7 +89,7 @@ pub fn load(world_dir: &Path, overrides: &Overrides, env: Env<'_>, clock: Arc<dy
     if !missing.is_empty() {
         return Err(Problems::sorted(missing));
     }
-    // Nearly no world has one.
+    // Few worlds have a recorded provider, so most need no runtime for this.
     let recorded = plan.llm.providers.values().any(|provider| provider.kind == ProviderKind::Recorded);
     let recordings = if recorded {
         let unread = |refusal| Unbuilt { provider: String::new(), setting: "dir", refusal };
@@ -101,10 +101,10 @@ pub fn load(world_dir: &Path, overrides: &Overrides, env: Env<'_>, clock: Arc<dy
     complete(plan, env, clock, recordings)
 }
 
-/// What [`load`] does once the files of configuration are read and the flags put over them.
+/// The second half of [`load`], after the files are read and the flags applied.
 ///
 /// # Errors
-/// As [`load`].
+/// The same as [`load`].
 pub fn complete(
     mut plan: Plan,
     env: Env<'_>,
@@ -124,20 +124,20 @@ pub fn complete(
     if problems.is_empty() { Ok(Loaded { plan, providers }) } else { Err(Problems::sorted(problems)) }
 }
 
-/// Why a provider cannot be built, as a problem of where it is said.
+/// The problem of a provider that cannot be built, at the place in the files that causes it.
 pub(crate) fn of_provider(unbuilt: Unbuilt, plan: &Plan) -> Problem {
     let Unbuilt { provider, setting, refusal } = unbuilt;
-    let hint = Hint::of(refusal.hint, "see that what `llm` says of this provider is right");
+    let hint = Hint::of(refusal.hint, "check the settings of this provider under `llm`");
     plan.origins.provider(&provider, setting).problem(Severity::Error, refusal.message, hint)
 }
 
-/// Problems as one refusal, for a reload.
+/// All problems as one refusal, for a reload.
 #[must_use]
 pub fn problems_refusal(problems: &Problems) -> Refusal {
     let (errors, _) = problems.counts();
     Refusal::new(
         Code::InvalidArguments,
-        format!("the configuration has {errors} problems; the world goes on as it was"),
+        format!("the configuration has {errors} problems; the world runs on unchanged"),
     )
     .hint("`ghostd check` lists them")
     .details(json!({ "problems": problems }))

@@ -1,14 +1,16 @@
-//! The world's main job as the terminal shows it: taken in when the world is ready, followed to its end.
+//! The world's main job on the terminal: its start, its progress by parts, and its end.
 //!
 //! Must never: run the job. Agents do.
 
 use std::sync::Arc;
 
 use ghost_config::plan::JobPlan;
+use ghost_domain::event::{EventFilter, EventKind};
 use ghost_domain::usage::Spending;
-use ghost_domain::{Job, Refusal};
+use ghost_domain::{Job, Refusal, TaskStatus};
 use ghost_rules::budgets;
-use ghost_store::tables::UsageFilter;
+use ghost_rules::feed::Subscription;
+use ghost_store::tables::{TaskFilter, UsageFilter};
 use ghost_world::World;
 use tokio::task::JoinHandle;
 
@@ -17,7 +19,13 @@ use crate::data_dir::WORKSPACE;
 use crate::job;
 use crate::terminal::Terminal;
 
-/// Takes the job in and follows it in a task of its own. Nothing if the world has no job, or it is done.
+/// The events that a job's progress shows in.
+const KINDS: [EventKind; 3] = [EventKind::TaskCreated, EventKind::TaskUpdated, EventKind::JobFinished];
+
+/// Most parts of a job that are counted: a list of tasks holds no more.
+const PARTS_MAX: u32 = 1_000;
+
+/// Starts the job and shows its progress in a task of its own. Gives `None` if the world has no job, or it is done.
 pub(crate) async fn begin(
     world: &Arc<World>,
     plan: Option<JobPlan>,
@@ -26,8 +34,9 @@ pub(crate) async fn begin(
     data_dir: &DataDir,
 ) -> Result<Option<JoinHandle<()>>, Refusal> {
     let Some(plan) = plan else { return Ok(None) };
-    let begun = job::begin(world, &plan, input).await?;
-    let job = begun.job.clone();
+    // Events of the job come after this one.
+    let after = world.store().last_seq();
+    let job = job::begin(world, &plan, input).await?;
     let root = data_dir.path().join(WORKSPACE);
     let done = job.finished_at.is_some();
     if done {
@@ -43,26 +52,72 @@ pub(crate) async fn begin(
     }
     let (world, terminal) = (Arc::clone(world), terminal.clone());
     Ok(Some(tokio::spawn(async move {
-        let (shown, job_id) = (terminal.clone(), job.job_id);
-        let still = move |standing: &job::Standing| shown.job_stands(&job_id, standing);
-        match job::follow(Arc::clone(&world), plan, begun, still).await {
-            Ok(job) => {
+        match follow(&world, job, &terminal, after).await {
+            Ok(Some(job)) => {
                 let spent = spent(&world, &job).await.unwrap_or_default();
                 terminal.job_done(&job, &root, spent, is_free(&world));
             }
-            Err(refusal) => tracing::warn!(%refusal, "the job is no longer followed"),
+            // The daemon stops.
+            Ok(None) => {}
+            Err(refusal) => tracing::warn!(%refusal, "the terminal no longer shows the progress of the job"),
         }
     })))
 }
 
-/// Whether nobody in the world thinks with a model that costs anything or anybody's time.
+/// Shows each part of the job that is done, until the job has ended. Gives the job then.
+async fn follow(world: &World, job: Job, terminal: &Terminal, mut after: i64) -> Result<Option<Job>, Refusal> {
+    let kinds = KINDS.iter().map(|kind| kind.as_str().into()).collect();
+    let filter = EventFilter { kinds, ..EventFilter::default() };
+    let mut shown = parts(world, &job).await?;
+    loop {
+        let mut events = Subscription::open(world.store(), Some(after), filter.clone(), true).await?;
+        loop {
+            let event = match events.next().await {
+                Ok(Some(event)) => event,
+                Ok(None) => return Ok(None),
+                // Too slow for the live feed: read on from storage.
+                Err(_) => break,
+            };
+            if event.correlation_id != Some(job.root_id.to_string()) {
+                continue;
+            }
+            if event.kind == EventKind::JobFinished {
+                let job_id = job.job_id.clone();
+                return world
+                    .store()
+                    .read_latest(move |r| Box::pin(async move { Ok(r.job_get(&job_id).await?) }))
+                    .await;
+            }
+            let parts = parts(world, &job).await?;
+            if parts.0 > shown.0 {
+                terminal.job_progress(&job, parts.0, parts.1);
+            }
+            shown = parts;
+        }
+        after = events.seen();
+    }
+}
+
+/// How many parts of the job have ended, and how many there are: the tasks that name the job's task as their parent.
+async fn parts(world: &World, job: &Job) -> Result<(usize, usize), Refusal> {
+    let Some(task_id) = job.task_id else { return Ok((0, 0)) };
+    let filter = TaskFilter { parent_id: Some(task_id), limit: PARTS_MAX, ..TaskFilter::default() };
+    let tasks =
+        world.store().read_latest(move |r| Box::pin(async move { Ok::<_, Refusal>(r.task_list(&filter).await?) }));
+    let tasks = tasks.await?;
+    let parts = tasks.iter().filter(|task| task.status != TaskStatus::Cancelled);
+    let ended = parts.clone().filter(|task| task.status.is_terminal()).count();
+    Ok((ended, parts.count()))
+}
+
+/// Whether all models of the world are scripts or recordings, which cost nothing.
 fn is_free(world: &World) -> bool {
     let plan = world.plan();
     let mut providers = plan.llm.providers.values();
     providers.all(|provider| provider.kind.is_local())
 }
 
-/// What a job cost so far.
+/// What a job has cost so far.
 async fn spent(world: &World, job: &Job) -> Result<Spending, Refusal> {
     let filter = UsageFilter { root_id: Some(job.root_id), ..UsageFilter::default() };
     let sums = world.store().read(move |r| Box::pin(async move { budgets::usage(r, &filter).await })).await?;

@@ -1,7 +1,7 @@
-//! What happens in a world, told for people: events become sentences about who does what, and what is said. A cause is told
-//! before its effects: a call that is known by what it does is told by that alone.
+//! Turns events into sentences for people: which agent does what, and what it says. A call whose effect has an
+//! event of its own gets no sentence of its own.
 //!
-//! Must never: know where it is shown. How wide a line is and whether it has colours is the terminal's.
+//! Must never: depend on the output. Width and colours are in `page`.
 
 use std::collections::BTreeMap;
 
@@ -10,11 +10,11 @@ use ghost_domain::text::one_line;
 use ghost_domain::{Party, Timestamp};
 use serde_json::Value;
 
-/// Calls and answers that are remembered at most; a crash may leave a few behind.
+/// Maximum number of remembered calls and answers. A crash can leave some behind.
 const REMEMBERED: usize = 4_096;
 
-/// Tools that only look: they change nothing, and are most of what agents call.
-const LOOKS: [&str; 21] = [
+/// Tools that only read. They are shown only in verbose output, because agents call them often.
+const READS: [&str; 21] = [
     "memory.get",
     "memory.search",
     "syscall.agent.inspect",
@@ -38,8 +38,8 @@ const LOOKS: [&str; 21] = [
     "workspace.read",
 ];
 
-/// Tools whose effect is an event of its own, which is what is told.
-const TOLD_BY_EFFECT: [&str; 10] = [
+/// Tools whose effect is an event of its own. That event is shown instead of the call.
+const SHOWN_BY_EFFECT: [&str; 10] = [
     "syscall.agent.create",
     "syscall.ask",
     "syscall.broadcast",
@@ -52,60 +52,60 @@ const TOLD_BY_EFFECT: [&str; 10] = [
     "syscall.task.update",
 ];
 
-/// How a line is meant.
+/// The kind of a sentence. It decides about colour and length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tone {
-    /// Something is done.
+    /// An action.
     Plain,
-    /// Someone speaks: the words are what counts.
-    Said,
-    /// Nothing changes by it.
+    /// Someone's words.
+    Speech,
+    /// No change.
     Quiet,
-    /// Something is worth a look.
+    /// A warning.
     Warning,
-    /// Something went wrong.
+    /// An error.
     Bad,
 }
 
-/// A sentence about somebody.
+/// A sentence about one agent or person.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct Sentence {
     pub(crate) at: Timestamp,
     pub(crate) who: String,
-    /// On one line.
+    /// What happened. One line.
     pub(crate) what: String,
-    /// The words that somebody said or wrote, on one line; shown in quotes behind it.
+    /// The words that were said or written. One line, shown in quotes.
     pub(crate) words: Option<String>,
     pub(crate) tone: Tone,
 }
 
-/// Turns events into sentences, one by one in their order.
+/// Turns events into sentences. The events must come in their order.
 #[derive(Default)]
 pub(crate) struct Narrator {
-    /// Whether looks and the last texts of turns are told, too.
+    /// Whether reads and the final texts of turns get sentences, too.
     verbose: bool,
-    /// What calls under way are about, by their id.
+    /// The subjects of running calls, by call id.
     calls: BTreeMap<String, String>,
-    /// Whom the turns that are just ending answer, by who ends one.
+    /// The askers that each agent's ending turn has answered, by agent.
     answers: BTreeMap<String, Vec<String>>,
 }
 
 impl Narrator {
-    /// One that tells looks and the last texts of turns only if it is `verbose`.
+    /// A narrator. It includes reads and the final texts of turns only if it is `verbose`.
     pub(crate) fn new(verbose: bool) -> Self {
         Self { verbose, ..Self::default() }
     }
 
-    /// What an event says, if it is worth a line.
-    pub(crate) fn take(&mut self, event: &Event) -> Option<Told> {
+    /// The sentence for an event; `None` if the event gets none.
+    pub(crate) fn take(&mut self, event: &Event) -> Option<Sentence> {
         let own = event.agent_id.as_ref().map_or("world", |id| id.as_str()).to_owned();
         let text = |field: &str| event.payload.get(field).and_then(Value::as_str).unwrap_or_default();
-        let told = |who: String, what: String, words: Option<&str>, tone: Tone| {
+        let sentence = |who: String, what: String, words: Option<&str>, tone: Tone| {
             let words = words.map(one_line).map(|words| words.trim().to_owned()).filter(|words| !words.is_empty());
-            Some(Told { at: event.ts, who, what: one_line(&what), words, tone })
+            Some(Sentence { at: event.ts, who, what: one_line(&what), words, tone })
         };
-        let plain = |what: String| told(own.clone(), what, None, Tone::Plain);
-        let bad = |what: String| told(own.clone(), what, None, Tone::Bad);
+        let plain = |what: String| sentence(own.clone(), what, None, Tone::Plain);
+        let bad = |what: String| sentence(own.clone(), what, None, Tone::Bad);
         match event.kind {
             EventKind::ToolStarted => {
                 remember(&mut self.calls, text("call_id"), subject(text("summary")));
@@ -116,9 +116,11 @@ impl Narrator {
                 let from = name(text("from"));
                 let words = Some(text("preview"));
                 match text("kind") {
-                    "ask" => told(from, format!("asks {own}:"), words, Tone::Said),
-                    "message" | "broadcast" | "handoff" => told(from, format!("writes to {own}:"), words, Tone::Said),
-                    "timer" | "cron" | "cron_turn" | "watch" => told(
+                    "ask" => sentence(from, format!("asks {own}:"), words, Tone::Speech),
+                    "message" | "broadcast" | "handoff" => {
+                        sentence(from, format!("writes to {own}:"), words, Tone::Speech)
+                    }
+                    "timer" | "cron" | "cron_turn" | "watch" => sentence(
                         own,
                         format!("is woken by a {}:", text("kind").replace("cron_turn", "cron")),
                         words,
@@ -138,17 +140,17 @@ impl Narrator {
                 let asker = name(text("asker"));
                 let error = event.payload.pointer("/error/message").and_then(Value::as_str);
                 let why = error.unwrap_or_else(|| text("status"));
-                told(asker, format!("has no answer from {own}: {why}"), None, Tone::Bad)
+                sentence(asker, format!("has no answer from {own}: {why}"), None, Tone::Bad)
             }
             EventKind::TurnFinished => {
                 let answered = self.answers.remove(&own).unwrap_or_default();
                 match text("status") {
                     "failed" => bad(format!("turn failed: {}", text("reason"))),
                     "finished" if !answered.is_empty() => {
-                        told(own, format!("answers {}:", answered.join(", ")), Some(text("text")), Tone::Said)
+                        sentence(own, format!("answers {}:", answered.join(", ")), Some(text("text")), Tone::Speech)
                     }
                     "finished" if self.verbose && !text("text").is_empty() => {
-                        told(own, "ends its turn:".to_owned(), Some(text("text")), Tone::Quiet)
+                        sentence(own, "ends its turn:".to_owned(), Some(text("text")), Tone::Quiet)
                     }
                     _ => None,
                 }
@@ -159,74 +161,74 @@ impl Narrator {
                 let what = format!("opens #{channel} for {members} members");
                 let topic = event.payload.get("topic").and_then(Value::as_str);
                 let what = if topic.is_some() { format!("{what}:") } else { what };
-                told(name(text("by")), what, topic, Tone::Plain)
+                sentence(name(text("by")), what, topic, Tone::Plain)
             }
             EventKind::ChatMessage => {
                 let channel = event.channel.as_deref().unwrap_or_default();
-                told(text("from").to_owned(), format!("in #{channel}:"), Some(text("content")), Tone::Said)
+                sentence(text("from").to_owned(), format!("in #{channel}:"), Some(text("content")), Tone::Speech)
             }
             EventKind::ConversationMessage => {
                 let words = Some(text("preview"));
                 match text("direction") {
-                    "in" => told(text("from").to_owned(), format!("says to {own}:"), words, Tone::Said),
-                    _ => told(own, "says to the outside:".to_owned(), words, Tone::Said),
+                    "in" => sentence(text("from").to_owned(), format!("says to {own}:"), words, Tone::Speech),
+                    _ => sentence(own, "says to the outside:".to_owned(), words, Tone::Speech),
                 }
             }
             EventKind::TaskCreated => {
                 let (by, title) = (name(text("by")), Some(text("title")));
                 match by == own {
-                    true => told(by, "takes the task".to_owned(), title, Tone::Plain),
-                    false => told(by, format!("gives {own} the task"), title, Tone::Plain),
+                    true => sentence(by, "takes the task".to_owned(), title, Tone::Plain),
+                    false => sentence(by, format!("gives {own} the task"), title, Tone::Plain),
                 }
             }
             EventKind::TaskUpdated => {
                 let (by, title) = (name(text("by")), Some(text("title")));
                 match text("status") {
-                    "done" => told(by, "has done".to_owned(), title, Tone::Plain),
-                    "failed" => told(by, format!("gives up ({}):", text("note")), title, Tone::Bad),
-                    "cancelled" => told(by, "calls off".to_owned(), title, Tone::Warning),
-                    status if self.verbose => told(by, format!("marks as {status}"), title, Tone::Quiet),
+                    "done" => sentence(by, "has done".to_owned(), title, Tone::Plain),
+                    "failed" => sentence(by, format!("gives up ({}):", text("note")), title, Tone::Bad),
+                    "cancelled" => sentence(by, "calls off".to_owned(), title, Tone::Warning),
+                    status if self.verbose => sentence(by, format!("marks as {status}"), title, Tone::Quiet),
                     _ => None,
                 }
             }
             EventKind::AgentCreated => plain(format!("is created as {}", text("archetype"))),
             EventKind::ModelFailed => bad(format!("model {} failed: {}", text("model"), text("error"))),
             EventKind::AgentCrashed => bad(format!("crashed: {}", text("reason"))),
-            EventKind::AgentRestarted => plain("is back".into()),
+            EventKind::AgentRestarted => plain("was restarted".into()),
             EventKind::AgentFailed => bad(format!("failed: {}", text("reason"))),
-            EventKind::TurnParked => told(own, format!("waits: {}", text("reason")), None, Tone::Warning),
+            EventKind::TurnParked => sentence(own, format!("waits: {}", text("reason")), None, Tone::Warning),
             EventKind::ProviderDown => {
                 let what = format!("model {} at {} is down: {}", text("model"), text("provider"), text("reason"));
-                told("world".to_owned(), what, None, Tone::Warning)
+                sentence("world".to_owned(), what, None, Tone::Warning)
             }
             EventKind::ProviderUp => {
                 let what = format!("model {} at {} answers again", text("model"), text("provider"));
-                told("world".to_owned(), what, None, Tone::Plain)
+                sentence("world".to_owned(), what, None, Tone::Plain)
             }
-            EventKind::TurnResumed => plain("goes on where it was".into()),
-            EventKind::DeadLetterHeld => bad(format!("set a message aside: {}", text("reason"))),
-            EventKind::WorldWarning => told(own, format!("warning: {}", text("warning")), None, Tone::Warning),
+            EventKind::TurnResumed => plain("resumes its turn".into()),
+            EventKind::DeadLetterHeld => bad(format!("has a new dead letter: {}", text("reason"))),
+            EventKind::WorldWarning => sentence(own, format!("warning: {}", text("warning")), None, Tone::Warning),
             _ => None,
         }
     }
 
-    /// A call that has ended.
-    fn call(&mut self, event: &Event, own: &str) -> Option<Told> {
+    /// The sentence for a finished call.
+    fn call(&mut self, event: &Event, own: &str) -> Option<Sentence> {
         let text = |field: &str| event.payload.get(field).and_then(Value::as_str).unwrap_or_default();
         let subject = self.calls.remove(text("call_id")).unwrap_or_default();
         let tool = text("tool");
-        let told = |what: String, tone| Some(Told { at: event.ts, who: own.to_owned(), what, words: None, tone });
+        let sentence =
+            |what: String, tone| Some(Sentence { at: event.ts, who: own.to_owned(), what, words: None, tone });
         let called = one_line(format!("{tool} {subject}").trim_end());
         if text("status") != "ok" {
-            return told(one_line(&format!("{called} — {}: {}", text("status"), text("error"))), Tone::Bad);
+            return sentence(one_line(&format!("{called} — {}: {}", text("status"), text("error"))), Tone::Bad);
         }
-        let looks = LOOKS.contains(&tool);
-        if looks || TOLD_BY_EFFECT.contains(&tool) {
-            return if self.verbose { told(called, Tone::Quiet) } else { None };
+        if READS.contains(&tool) || SHOWN_BY_EFFECT.contains(&tool) {
+            return if self.verbose { sentence(called, Tone::Quiet) } else { None };
         }
         match tool {
-            "workspace.write" => told(format!("writes {subject}"), Tone::Plain),
-            _ => told(called, Tone::Plain),
+            "workspace.write" => sentence(format!("writes {subject}"), Tone::Plain),
+            _ => sentence(called, Tone::Plain),
         }
     }
 }
@@ -238,7 +240,7 @@ fn remember(calls: &mut BTreeMap<String, String>, call_id: &str, subject: String
     calls.insert(call_id.to_owned(), subject);
 }
 
-/// Who a party is, in one word: an agent's id, or what it is and its name.
+/// The short name of a party: an agent's id; for others, kind and name.
 fn name(party: &str) -> String {
     match party.parse::<Party>() {
         Ok(party) => party.agent().map_or_else(|| party.to_string(), ToString::to_string),
@@ -246,7 +248,7 @@ fn name(party: &str) -> String {
     }
 }
 
-/// What a call is about, from its arguments: a path, a title, a receiver.
+/// The subject of a call, from its arguments: a path, a title, a receiver.
 fn subject(arguments: &str) -> String {
     for field in ["\"path\":\"", "\"title\":\"", "\"agent_id\":\"", "\"to\":\"", "\"name\":\"", "\"channel\":\""] {
         if let Some(at) = arguments.find(field) {
@@ -278,12 +280,12 @@ mod tests {
         }
     }
 
-    /// The lines of these events, a line each.
-    fn told(verbose: bool, events: &[Event]) -> Vec<String> {
+    /// The sentences of these events, one line each.
+    fn narrated(verbose: bool, events: &[Event]) -> Vec<String> {
         let mut narrator = Narrator::new(verbose);
-        let line = |told: Told| {
-            let words = told.words.map(|words| format!(" “{words}”")).unwrap_or_default();
-            format!("{} {}{words}", told.who, told.what)
+        let line = |sentence: Sentence| {
+            let words = sentence.words.map(|words| format!(" “{words}”")).unwrap_or_default();
+            format!("{} {}{words}", sentence.who, sentence.what)
         };
         events.iter().filter_map(|event| narrator.take(event)).map(line).collect()
     }
@@ -296,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_said_is_told_and_a_call_by_what_it_does() {
+    fn speech_is_shown_and_calls_by_their_effect() {
         let [asks, asked] = call("lea", "syscall.ask", "1", r#"{"agent_id":"ann","message":"How many?"}"#);
         let [sends, sent] = call("ann", "syscall.chat.send", "2", r#"{"channel":"desk"}"#);
         let mail = json!({ "from": "agent:lea", "kind": "ask", "preview": "How\nmany?" });
@@ -313,15 +315,15 @@ mod tests {
             event(EventKind::TurnFinished, "lea", json!({ "status": "finished", "text": "Done." })),
         ];
         let lines = ["lea asks ann: “How many?”", "ann in #desk: “I count.”", "ann answers lea: “Three.”"];
-        assert_eq!(told(false, &events), lines);
-        assert_eq!(told(true, &events).len(), 6, "the calls themselves, and the text of lea's turn");
+        assert_eq!(narrated(false, &events), lines);
+        assert_eq!(narrated(true, &events).len(), 6, "the calls themselves, and the text of lea's turn");
     }
 
     #[test]
-    fn who_gives_a_task_is_told_and_not_who_has_it() {
+    fn a_task_is_shown_with_the_agent_that_acts() {
         let task = |by: &str, status: &str| json!({ "by": by, "title": "Read", "status": status, "note": "why" });
         let [begun, ended] = call("lea", "syscall.task.create", "1", r#"{"title":"Read"}"#);
-        let lines = told(
+        let lines = narrated(
             false,
             &[
                 begun,
@@ -343,20 +345,20 @@ mod tests {
     }
 
     #[test]
-    fn looks_are_told_to_who_asks_for_them_and_failures_to_everybody() {
-        let look = call("ann", "workspace.read", "1", r#"{"path":"a.md"}"#);
+    fn reads_are_shown_in_verbose_output_and_failures_always() {
+        let read = call("ann", "workspace.read", "1", r#"{"path":"a.md"}"#);
         let write = call("ann", "workspace.write", "2", r#"{"path":"b.md","content":"…"#);
-        let all = [look.clone(), write].concat();
-        assert_eq!(told(false, &all), ["ann writes b.md"]);
-        assert_eq!(told(true, &all), ["ann workspace.read a.md", "ann writes b.md"]);
+        let all = [read.clone(), write].concat();
+        assert_eq!(narrated(false, &all), ["ann writes b.md"]);
+        assert_eq!(narrated(true, &all), ["ann workspace.read a.md", "ann writes b.md"]);
         let failed = json!({ "call_id": "1", "tool": "workspace.read", "status": "error", "error": "not there" });
-        let lines = told(false, &[look[0].clone(), event(EventKind::ToolFinished, "ann", failed)]);
+        let lines = narrated(false, &[read[0].clone(), event(EventKind::ToolFinished, "ann", failed)]);
         assert_eq!(lines, ["ann workspace.read a.md — error: not there"]);
     }
 
     #[test]
-    fn the_tools_that_are_named_here_are_tools() {
-        for tool in LOOKS.iter().chain(&TOLD_BY_EFFECT) {
+    fn every_tool_named_here_exists() {
+        for tool in READS.iter().chain(&SHOWN_BY_EFFECT) {
             assert!(ghost_domain::tool_catalogue::entry(tool).is_some(), "{tool}");
         }
     }

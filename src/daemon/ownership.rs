@@ -1,6 +1,6 @@
-//! That the data directory and the database in it are still those that this daemon took.
+//! Checks that the lock file and the database are still the files that this daemon opened.
 //!
-//! Must never: let a daemon go on in files that nobody can find any more, or beside another one.
+//! Must never: let a daemon work on deleted files, or beside another daemon.
 
 use std::fs::Metadata;
 use std::io::ErrorKind;
@@ -14,24 +14,24 @@ use crate::data_dir::DataDir;
 use crate::data_dir::LOCK;
 use crate::database;
 
-/// How often it is looked at. The store itself looks before every commit: this is for a daemon that has nothing to write.
+/// Time between two checks. The store itself checks before every commit; this is for a daemon that writes nothing.
 const EVERY: Duration = Duration::from_secs(2);
 
-/// What the system knows a file by.
+/// Device and inode of a file.
 type Identity = (u64, u64);
 
 fn identity(of: &Metadata) -> Identity {
     (of.dev(), of.ino())
 }
 
-/// The files that a daemon lives by, as it took them.
-pub(crate) struct Held {
+/// The files that a daemon depends on, as it opened them.
+pub(crate) struct OpenFiles {
     files: Vec<(PathBuf, Identity)>,
 }
 
-impl Held {
-    /// The lock, and the database that is open, with its log.
-    pub(crate) fn of(data_dir: &DataDir) -> Self {
+impl OpenFiles {
+    /// The lock file, the open database and its write-ahead log.
+    pub(crate) fn new(data_dir: &DataDir) -> Self {
         let mut files = Vec::new();
         files.extend(data_dir.locked().map(|(path, meta)| (path, identity(&meta))));
         for name in [database::FILE, database::LOG] {
@@ -41,12 +41,12 @@ impl Held {
         Self { files }
     }
 
-    /// Whether the database is where it was.
+    /// Whether the database file is still the same.
     fn has_its_database(&self) -> bool {
         self.files.iter().any(|(path, taken)| path.ends_with(database::FILE) && !is_gone(path, *taken))
     }
 
-    /// Returns when one of them is gone: what the daemon ends with.
+    /// Returns when one of the files is gone, with the error that the daemon ends with.
     pub(crate) async fn gone(&self, clock: &dyn Clock) -> Refusal {
         loop {
             if let Some((path, _)) = self.files.iter().find(|(path, taken)| is_gone(path, *taken)) {
@@ -54,19 +54,22 @@ impl Held {
                 let hint = if path.ends_with(database::LOG) {
                     "what was acknowledged is in the database: start the daemon again"
                 } else if path.ends_with(LOCK) && self.has_its_database() {
-                    "the data are in their place: start the daemon again"
+                    "the database is still in its place: start the daemon again"
                 } else {
-                    "what was acknowledged is where that file is now: bring it back, then start the daemon again"
+                    "the acknowledged data is where that file is now: restore it, then start the daemon again"
                 };
-                return Refusal::new(Code::Internal, format!("{what}: it ends, since nothing more can be kept"))
-                    .hint(hint);
+                return Refusal::new(
+                    Code::Internal,
+                    format!("{what}: the daemon ends, because it can store nothing more"),
+                )
+                .hint(hint);
             }
             clock.sleep(EVERY).await;
         }
     }
 }
 
-/// Whether nothing lies there any more, or something else. What cannot be looked at is not known to be gone.
+/// Whether the path no longer has the same file. If the path cannot be checked, the file does not count as gone.
 fn is_gone(path: &Path, taken: Identity) -> bool {
     match std::fs::metadata(path) {
         Ok(found) => identity(&found) != taken,

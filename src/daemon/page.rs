@@ -1,74 +1,75 @@
-//! How a sentence stands on the page: elapsed time, who, what, and the words that were said; fitted to the width of a terminal
-//! and coloured if someone looks at it, and one plain line each in a pipe.
+//! The layout of a sentence: elapsed time, name, text, quoted words. On a terminal the text is broken to its
+//! width and coloured. In a pipe each sentence is one plain line.
 //!
-//! Must never: let a control character through. What agents say must not drive the terminal.
+//! Must never: output a control character from an event. Agents' words must not control the terminal.
 
 use std::time::Duration;
 
 use ghost_domain::Timestamp;
 use ghost_domain::text::clip;
 
-use crate::narration::{Told, Tone};
+use crate::narration::{Sentence, Tone};
 
-/// Characters of what was said in a line of a pipe, which has no width.
+/// Maximum number of characters of a line with someone's words, in a pipe.
 const WORDS_MAX: usize = 300;
-/// Characters of everything else there; the end of a failure says what to do.
+/// Maximum number of characters of other lines, in a pipe.
 const PLAIN_MAX: usize = 200;
+/// The same for warnings and errors; their end says what to do.
 const BAD_MAX: usize = 600;
-/// Columns of a name: longer ones push the rest to the right.
+/// Number of columns for a name. A longer name moves the rest to the right.
 const NAME: usize = 10;
-/// The narrowest text that is still broken into lines.
+/// Minimum number of columns of a text that is broken into lines.
 const NARROW: usize = 24;
 
-/// How a terminal shows what it is told.
+/// The style of the output.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Style {
-    /// Whether it has colours.
+    /// Whether to use colours.
     pub colour: bool,
-    /// How wide it is now; nothing for what is no terminal.
+    /// Returns the current width in columns. `None` for an output that is no terminal.
     pub width: Option<fn() -> Option<usize>>,
-    /// Whether everything is shown that agents look at.
+    /// Whether to show agents' reads and the final texts of turns, too.
     pub verbose: bool,
 }
 
 impl Style {
-    /// `text` in a colour, if there are any.
+    /// `text` in the ANSI colour `code`, if the style has colours.
     pub(crate) fn paint(&self, code: &str, text: &str) -> String {
         if self.colour && !code.is_empty() { format!("\u{1b}[{code}m{text}\u{1b}[0m") } else { text.to_owned() }
     }
 
-    /// A sentence, on one line or, if words are long and the terminal narrow, on several.
-    pub(crate) fn lay_out(&self, told: &Told, begun: Timestamp) -> String {
-        let time = format!("{:>7}", elapsed(told.at.since(begun)));
-        let who = plain(&told.who);
+    /// A sentence as text. It has several lines if it is too long for the terminal.
+    pub(crate) fn lay_out(&self, sentence: &Sentence, begun: Timestamp) -> String {
+        let time = format!("{:>7}", elapsed(sentence.at.since(begun)));
+        let who = plain(&sentence.who);
         let pad = NAME.saturating_sub(columns(&who));
         let head = format!("{}  {}{} ", self.paint("2", &time), self.paint(hue(&who), &who), " ".repeat(pad));
         let before = 7 + 2 + columns(&who) + pad + 1;
-        let body = match &told.words {
-            Some(words) => format!("{} “{}”", told.what, clip(&plain(words), 4 * WORDS_MAX)),
-            None => told.what.clone(),
+        let body = match &sentence.words {
+            Some(words) => format!("{} “{}”", sentence.what, clip(&plain(words), 4 * WORDS_MAX)),
+            None => sentence.what.clone(),
         };
         let body = plain(&body);
         let lines = match self.width.and_then(|width| width()) {
             Some(width) => {
-                let most = match told.tone {
-                    Tone::Said => 3,
+                let limit = match sentence.tone {
+                    Tone::Speech => 3,
                     Tone::Bad | Tone::Warning => 8,
                     Tone::Plain | Tone::Quiet => 1,
                 };
-                broken(&body, width.saturating_sub(before).max(NARROW), most)
+                break_lines(&body, width.saturating_sub(before).max(NARROW), limit)
             }
             None => {
-                let most = match told.tone {
-                    Tone::Said => WORDS_MAX,
+                let limit = match sentence.tone {
+                    Tone::Speech => WORDS_MAX,
                     Tone::Bad | Tone::Warning => BAD_MAX,
                     Tone::Plain | Tone::Quiet => PLAIN_MAX,
                 };
-                vec![clip(&body, most)]
+                vec![clip(&body, limit)]
             }
         };
-        let colour = match told.tone {
-            Tone::Plain | Tone::Said => "",
+        let colour = match sentence.tone {
+            Tone::Plain | Tone::Speech => "",
             Tone::Quiet => "2",
             Tone::Warning => "33",
             Tone::Bad => "31",
@@ -78,19 +79,19 @@ impl Style {
     }
 }
 
-/// The colour of a name, the same at every time.
+/// The colour of a name. The same name always has the same colour.
 fn hue(name: &str) -> &'static str {
     const HUES: [&str; 6] = ["36", "32", "35", "34", "33", "96"];
     let sum = name.bytes().fold(0_usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
     HUES[sum % HUES.len()]
 }
 
-/// A text without control characters.
+/// The text with spaces for control characters.
 fn plain(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
-/// How long something has taken: `4.2s`, `12m03s`, `3h04m`.
+/// A duration as text: `4.2s`, `12m03s`, `3h04m`.
 fn elapsed(time: Duration) -> String {
     let seconds = time.as_secs();
     match seconds {
@@ -100,7 +101,7 @@ fn elapsed(time: Duration) -> String {
     }
 }
 
-/// Columns that a text takes: those of East Asian scripts and of pictures take two.
+/// Number of columns of a text. East Asian characters and emoji take two.
 fn columns(text: &str) -> usize {
     text.chars().map(width_of).sum()
 }
@@ -114,13 +115,13 @@ fn width_of(c: char) -> usize {
     }
 }
 
-/// A text on at most `most` lines of `width` columns, broken between words where there are any; the rest is cut off, and the cut
-/// marked.
-fn broken(text: &str, width: usize, most: usize) -> Vec<String> {
+/// Breaks a text into at most `limit` lines of `width` columns, between words if possible. Text that does not fit
+/// is cut off and `…` added.
+fn break_lines(text: &str, width: usize, limit: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     let mut rest = text.trim();
     while !rest.is_empty() {
-        let last = lines.len() + 1 == most;
+        let last = lines.len() + 1 == limit;
         if columns(rest) <= width {
             lines.push(rest.to_owned());
             break;
@@ -137,7 +138,7 @@ fn broken(text: &str, width: usize, most: usize) -> Vec<String> {
                 space = Some(at);
             }
         }
-        // A word that is longer than half a line is broken.
+        // If the last space is in the first half of the line, the word is broken.
         let cut = space.filter(|at| *at > end / 2).unwrap_or(end).max(1);
         let cut = (cut..=rest.len()).find(|at| rest.is_char_boundary(*at)).unwrap_or(rest.len());
         if last {
@@ -154,24 +155,24 @@ fn broken(text: &str, width: usize, most: usize) -> Vec<String> {
 mod tests {
     use super::*;
 
-    fn told(tone: Tone, what: &str, words: Option<&str>) -> Told {
+    fn sentence(tone: Tone, what: &str, words: Option<&str>) -> Sentence {
         let words = words.map(str::to_owned);
-        Told { at: Timestamp(64_200), who: "ann".into(), what: what.into(), words, tone }
+        Sentence { at: Timestamp(64_200), who: "ann".into(), what: what.into(), words, tone }
     }
 
     #[test]
-    fn in_a_pipe_a_sentence_is_one_line_without_colours() {
+    fn a_sentence_in_a_pipe_is_one_line_without_colours() {
         let style = Style::default();
-        let line = style.lay_out(&told(Tone::Said, "in #desk:", Some("I \u{1b}[31mcount.")), Timestamp(60_000));
+        let line = style.lay_out(&sentence(Tone::Speech, "in #desk:", Some("I \u{1b}[31mcount.")), Timestamp(60_000));
         assert_eq!(line, "   4.2s  ann        in #desk: “I  [31mcount.”");
-        let long = style.lay_out(&told(Tone::Said, "in #desk:", Some(&"word ".repeat(300))), Timestamp(0));
+        let long = style.lay_out(&sentence(Tone::Speech, "in #desk:", Some(&"word ".repeat(300))), Timestamp(0));
         assert!(!long.contains('\n') && long.ends_with('…') && long.chars().count() < 340, "{long}");
     }
 
     #[test]
-    fn on_a_terminal_it_fits_the_width_and_has_colours() {
+    fn a_sentence_on_a_terminal_fits_its_width_and_has_colours() {
         let style = Style { colour: true, width: Some(|| Some(60)), verbose: false };
-        let text = style.lay_out(&told(Tone::Said, "in #desk:", Some(&"word ".repeat(300))), Timestamp(0));
+        let text = style.lay_out(&sentence(Tone::Speech, "in #desk:", Some(&"word ".repeat(300))), Timestamp(0));
         let bare = text.replace("\u{1b}[2m", "").replace("\u{1b}[0m", "");
         let bare = ["36", "32", "35", "34", "33", "96"]
             .iter()
@@ -179,17 +180,17 @@ mod tests {
         assert_eq!(bare.lines().count(), 3);
         assert!(bare.lines().all(|line| columns(line) <= 60) && bare.ends_with('…'), "{bare}");
         assert!(text.contains("\u{1b}["));
-        let bad = style.lay_out(&told(Tone::Bad, "failed: so", None), Timestamp(0));
+        let bad = style.lay_out(&sentence(Tone::Bad, "failed: so", None), Timestamp(0));
         assert!(bad.ends_with("\u{1b}[31mfailed: so\u{1b}[0m"), "{bad:?}");
     }
 
     #[test]
-    fn times_and_wide_letters() {
+    fn durations_and_wide_characters_are_measured() {
         let of = |seconds: f64| elapsed(Duration::from_secs_f64(seconds));
         assert_eq!([of(0.04), of(99.94), of(723.0), of(11_040.0)], ["0.0s", "99.9s", "12m03s", "3h04m"]);
         assert_eq!((columns("aé"), columns("日本"), columns("e\u{301}")), (2, 4, 1));
-        assert_eq!(broken("日本日本日本", 5, 2), ["日本", "日本…"]);
-        assert_eq!(broken("", 5, 2), Vec::<String>::new());
-        assert_eq!(broken("aaaaaaaaaa", 4, 9), ["aaaa", "aaaa", "aa"]);
+        assert_eq!(break_lines("日本日本日本", 5, 2), ["日本", "日本…"]);
+        assert_eq!(break_lines("", 5, 2), Vec::<String>::new());
+        assert_eq!(break_lines("aaaaaaaaaa", 4, 9), ["aaaa", "aaaa", "aa"]);
     }
 }

@@ -1,4 +1,4 @@
-//! The real clock, ids and randomness: the one place in the daemon that reads the wall clock.
+//! The real clock, ids and random numbers. Only this module of the daemon reads the system clock.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -13,7 +13,7 @@ use uuid::Uuid;
 pub struct SystemClock;
 
 impl Clock for SystemClock {
-    // The port itself: everything else asks here.
+    // This is the port. All other code must use it.
     #[allow(clippy::disallowed_methods)]
     fn now(&self) -> Timestamp {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -30,14 +30,14 @@ impl Clock for SystemClock {
                 if left.is_zero() {
                     return;
                 }
-                // In slices, so that a wall clock that jumps is noticed within a minute.
+                // Sleep at most a minute at a time, so that a change of the system clock is noticed.
                 tokio::time::sleep(left.min(Duration::from_secs(60))).await;
             }
         })
     }
 }
 
-/// UUIDs of version 7: they rise with time, which keeps database pages warm.
+/// UUIDs of version 7. They grow with time, so new rows go to the same database pages.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct UuidIds;
 
@@ -47,7 +47,7 @@ impl Ids for UuidIds {
     }
 }
 
-/// Jitter from the randomness that UUIDs of version 4 are made of.
+/// Random numbers for jitter, from UUIDs of version 4.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct OsRng;
 

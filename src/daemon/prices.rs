@@ -1,6 +1,6 @@
-//! Models without a price where money is limited: every call of one would be refused, turn after turn.
+//! Warns about models without a price where money is limited: every call of such a model is refused.
 //!
-//! Must never: keep a world from starting. What has no price may be a model that is never reached.
+//! Must never: prevent a start. The model may be one that is never called.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,22 +12,22 @@ use ghost_provider::price;
 
 use crate::error_suppression::ErrorSuppression;
 
-/// Whom a model without a price would fail.
+/// The agents and budgets that a model without a price affects.
 #[derive(Default)]
-struct Failing<'p> {
+struct Affected<'p> {
     who: Vec<String>,
     scopes: BTreeSet<&'p Scope>,
 }
 
-/// A warning for each model without a price that someone thinks with, or falls back to, while money is limited for them.
+/// One warning for each model without a price that an agent with a money budget uses, fall-back models included.
 pub(crate) fn unpriced(plan: &Plan, suppression: &ErrorSuppression) -> Vec<Problem> {
     let limited: BTreeSet<&Scope> =
         plan.budgets.iter().filter(|(_, limits)| limits.money.is_some()).map(|(scope, _)| scope).collect();
     if limited.is_empty() {
         return Vec::new();
     }
-    let mut failing: BTreeMap<Model, Failing<'_>> = BTreeMap::new();
-    let mut look = |who: &dyn Fn() -> String, choice: &ModelChoice, scopes: &[Scope]| {
+    let mut affected: BTreeMap<Model, Affected<'_>> = BTreeMap::new();
+    let mut check = |who: &dyn Fn() -> String, choice: &ModelChoice, scopes: &[Scope]| {
         let bound: Vec<&Scope> = limited
             .iter()
             .filter(|limited| scopes.iter().any(|scope| is_or_is_daily(limited, scope)))
@@ -37,23 +37,23 @@ pub(crate) fn unpriced(plan: &Plan, suppression: &ErrorSuppression) -> Vec<Probl
             return;
         }
         for model in models_without_price(plan, choice) {
-            let failing = failing.entry(model).or_default();
-            failing.who.push(who());
-            failing.scopes.extend(&bound);
+            let affected = affected.entry(model).or_default();
+            affected.who.push(who());
+            affected.scopes.extend(&bound);
         }
     };
     for agent in plan.agents.iter().filter(|agent| suppression.knows_models_of(&agent.archetype)) {
         let own = [Scope::World, Scope::Agent(agent.agent_id.clone())];
         let scopes: Vec<Scope> = own.into_iter().chain(agent.team.clone().map(Scope::Team)).collect();
-        look(&|| agent.agent_id.to_string(), &agent.model, &scopes);
+        check(&|| agent.agent_id.to_string(), &agent.model, &scopes);
     }
-    // Who is created is charged to the world in any case.
+    // Agents that are created later pay at least from the world's budget.
     let creatable = plan.creatable.iter().filter(|name| suppression.knows_models_of(name));
     for archetype in creatable.filter_map(|name| plan.archetypes.get(name)) {
         let who = || format!("agents created from {}", archetype.name);
-        look(&who, &archetype.config.model, &[Scope::World]);
+        check(&who, &archetype.config.model, &[Scope::World]);
     }
-    failing.into_iter().map(|(model, failing)| problem(plan, &model, &failing)).collect()
+    affected.into_iter().map(|(model, affected)| problem(plan, &model, &affected)).collect()
 }
 
 fn is_or_is_daily(limited: &Scope, scope: &Scope) -> bool {
@@ -63,7 +63,7 @@ fn is_or_is_daily(limited: &Scope, scope: &Scope) -> bool {
 /// A provider and a model.
 type Model = (String, String);
 
-/// The models of a choice, fall-backs included, whose price nobody has said.
+/// The models of a choice, fall-back models included, that have no known price.
 fn models_without_price(plan: &Plan, choice: &ModelChoice) -> BTreeSet<Model> {
     let resolved = plan.llm.resolve(choice);
     let (Some(provider), Some(model)) = (&resolved.provider, &resolved.model) else { return BTreeSet::new() };
@@ -71,7 +71,7 @@ fn models_without_price(plan: &Plan, choice: &ModelChoice) -> BTreeSet<Model> {
     std::iter::once((provider.as_str(), model.as_str()))
         .chain(fallbacks)
         .filter(|(provider, model)| {
-            // A provider that is not there is told elsewhere.
+            // Another check reports an unknown provider.
             let kind = plan.llm.providers.get(*provider).map(|provider| provider.kind);
             kind.is_some_and(|kind| price(&plan.llm, provider, kind, model).is_none())
         })
@@ -79,16 +79,16 @@ fn models_without_price(plan: &Plan, choice: &ModelChoice) -> BTreeSet<Model> {
         .collect()
 }
 
-/// The warning, where the model is first named.
-fn problem(plan: &Plan, (provider, model): &Model, failing: &Failing<'_>) -> Problem {
+/// The warning, at the place where the model is first named.
+fn problem(plan: &Plan, (provider, model): &Model, affected: &Affected<'_>) -> Problem {
     let origin = plan.origins.model(provider, model);
     let model = format!("{provider}/{model}");
     let model = clip(&model, 120);
-    let scopes: Vec<String> = failing.scopes.iter().map(ToString::to_string).collect();
+    let scopes: Vec<String> = affected.scopes.iter().map(ToString::to_string).collect();
     let message = format!(
         "`{model}` has no price, and money is limited ({}): every call of it is refused, for {}",
         clip(&scopes.join(", "), 200),
-        clip(&failing.who.join(", "), 200)
+        clip(&affected.who.join(", "), 200)
     );
     let hint = format!(
         "write `{model}: {{ input: …, output: … }}` under `llm.prices` in the world file, or limit tokens instead"
@@ -125,8 +125,8 @@ mod tests {
     }
 
     #[test]
-    fn a_model_without_a_price_is_told_where_money_is_limited() {
-        let said = |model: &str, scopes: &str, who: &str| {
+    fn a_model_without_a_price_gets_a_warning_where_money_is_limited() {
+        let warning = |model: &str, scopes: &str, who: &str| {
             format!(
                 "`openai/{model}` has no price, and money is limited ({scopes}): every call of it is refused, for {who}"
             )
@@ -135,19 +135,19 @@ mod tests {
         assert_eq!(warnings("budgets: { world: { tokens: 5 } }\n"), []);
         assert_eq!(
             warnings("budgets: { world: { usd: 5 } }\n"),
-            [(6, said("nobody-knows", "world", "ada")), (4, said("spare", "world", "ben"))],
+            [(6, warning("nobody-knows", "world", "ada")), (4, warning("spare", "world", "ben"))],
             "the list has a price for gpt-4o"
         );
         assert_eq!(
             warnings("budgets: { team: { desk: { usd: 5 } } }\n"),
-            [(6, said("nobody-knows", "team:desk", "ada"))]
+            [(6, warning("nobody-knows", "team:desk", "ada"))]
         );
-        assert_eq!(warnings("budgets: { agent: { ben: { usd: 5 } } }\n"), [(4, said("spare", "agent:ben", "ben"))]);
+        assert_eq!(warnings("budgets: { agent: { ben: { usd: 5 } } }\n"), [(4, warning("spare", "agent:ben", "ben"))]);
         let priced = "budgets: { world: { usd: 5 } }\nagents_may_create: [worker]\n";
         assert_eq!(
             warnings(priced)[0].1,
-            said("nobody-knows", "world", "ada, agents created from worker"),
-            "who is created is charged to the world"
+            warning("nobody-knows", "world", "ada, agents created from worker"),
+            "new agents pay from the world's budget"
         );
     }
 }

@@ -1,7 +1,7 @@
-//! What a world is started with, read side by side: its files, its models, the job's input, and the database, which is
-//! opened meanwhile.
+//! Reads everything that a start needs, in parallel: the world's files, its models, the job's input. Opens the
+//! database at the same time.
 //!
-//! Must never: leave anything changed when something of it is wrong.
+//! Must never: leave anything changed if the start is refused.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -19,11 +19,11 @@ use crate::failure::Failure;
 use crate::loading::{Loaded, Overrides, complete, of_provider};
 use crate::{database, job, recordings};
 
-/// The files that a world is made of, and what is asked about them.
+/// The location of a world's files, and how to read them.
 pub(crate) struct Files {
     pub(crate) world_dir: PathBuf,
     pub(crate) overrides: Overrides,
-    /// Whether data that another world directory made are taken over.
+    /// Whether to accept data that another world directory created.
     pub(crate) adopt: bool,
     pub(crate) env: SharedEnv,
     /// Names of tools besides the built-in ones.
@@ -31,19 +31,19 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    /// Everything that is wrong with them, now that `first` was found.
+    /// All problems of the files. `first` is the first one found; it is returned if the check finds no error.
     pub(crate) fn problems(&self, first: Problems) -> Problems {
         let all = check(&self.world_dir, &self.overrides, &*self.env, &self.extra_tools);
         if all.has_errors() { all } else { first }
     }
 }
 
-/// Everything that a world is started with.
+/// Everything that a start needs.
 pub(crate) struct Read {
     pub(crate) loaded: Loaded,
     pub(crate) input: Vec<job::Input>,
     pub(crate) data_dir: DataDir,
-    /// The database, if it could be opened as it is.
+    /// The open database; `None` if it does not exist yet or has an earlier version.
     pub(crate) store: Option<Store>,
 }
 
@@ -53,7 +53,7 @@ fn panicked(what: &str) -> Refusal {
     Refusal::new(Code::Internal, format!("{what} panicked"))
 }
 
-/// What is wrong with the files, all of it, read on a thread of its own.
+/// All problems of the files. Reads them on a blocking thread.
 async fn failure(files: &Arc<Files>, first: Problems) -> Failure {
     let files = Arc::clone(files);
     match spawn_blocking(move || files.problems(first)).await {
@@ -62,11 +62,11 @@ async fn failure(files: &Arc<Files>, first: Problems) -> Failure {
     }
 }
 
-/// Reads all of it, on threads of their own. `data_dir` is where the data lie, `None` the usual place; `input` the job's, `None`
-/// the world's own. Nothing comes of it if `stopped` is first.
+/// Reads everything, on threads of their own. `data_dir` is the data directory, `None` for the default. `input` is
+/// the job's input, `None` for the world's own. Returns `None` if `stopped` completes first.
 ///
 /// # Errors
-/// When anything is wrong with it; the data directory is as it was then.
+/// If anything is wrong. Then the data directory has not changed.
 pub(crate) async fn read(
     files: &Arc<Files>,
     data_dir: Option<PathBuf>,
@@ -75,7 +75,7 @@ pub(crate) async fn read(
     sqlite: &SqliteOptions,
     stopped: impl Future<Output = ()>,
 ) -> Result<Option<Read>, Failure> {
-    // If something turns out to be wrong with the files, a database that is taken as it is, is as it was.
+    // Opening a database of the current version changes nothing, so it need not wait for the configuration.
     let open = |path: PathBuf| -> (PathBuf, Opening) {
         let (file, sqlite, clock) = (path.clone(), sqlite.clone(), Arc::clone(&clock));
         (path, tokio::spawn(async move { database::open_early(&file, sqlite, &*clock).await }))
@@ -135,7 +135,7 @@ pub(crate) async fn read(
             }
             Ok(Some(Read { loaded, input, data_dir, store }))
         }
-        (Ok(Some(_)), None) => Err(Refusal::new(Code::Internal, "nobody said where the data lie").into()),
+        (Ok(Some(_)), None) => Err(Refusal::new(Code::Internal, "the data directory was not opened").into()),
         (nothing, opened) => {
             if let Some((_, Ok(Some((_, store))))) = opened {
                 store.close().await;

@@ -1,4 +1,4 @@
-//! Answers of an earlier run, read from its database for providers of kind `recorded`.
+//! Reads the answers of an earlier run from its database, for providers of kind `recorded`.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -15,13 +15,13 @@ use ghost_store::{Reads, Store};
 
 use crate::database;
 
-/// Turns of a run that are read at once; never more than a list has.
+/// Maximum number of turns in one read.
 const PAGE: u32 = 1_000;
 
 /// Reads the recording of every `recorded` provider of a plan.
 ///
 /// # Errors
-/// Whose run names none, or cannot be read.
+/// The provider that names no run, or whose run cannot be read.
 pub async fn read_all(plan: &LlmPlan) -> Result<BTreeMap<String, Recording>, Unbuilt> {
     let mut recordings = BTreeMap::new();
     for (name, provider) in &plan.providers {
@@ -30,7 +30,7 @@ pub async fn read_all(plan: &LlmPlan) -> Result<BTreeMap<String, Recording>, Unb
         }
         let unread = |refusal| Unbuilt { provider: name.clone(), setting: "dir", refusal };
         let Some(dir) = &provider.dir else {
-            let refusal = Refusal::new(Code::InvalidArguments, format!("provider {name} is recorded and names no run"));
+            let refusal = Refusal::new(Code::InvalidArguments, format!("provider {name} is recorded but names no run"));
             return Err(unread(refusal.hint("set llm.providers.<name>.dir to the data directory of the run")));
         };
         recordings.insert(name.clone(), read(dir).await.map_err(unread)?);
@@ -38,11 +38,10 @@ pub async fn read_all(plan: &LlmPlan) -> Result<BTreeMap<String, Recording>, Unb
     Ok(recordings)
 }
 
-/// Lets every recording go on where this run has come to: what an agent was answered by a provider of that name is not
-/// answered again.
+/// Moves every recording to the position that this run has reached, so that an agent does not get an answer twice.
 ///
 /// # Errors
-/// When the store cannot be read.
+/// If the store cannot be read.
 pub async fn go_on(store: &Store, providers: &Providers) -> Result<(), Refusal> {
     for (name, recorded) in providers.recorded() {
         let filter = UsageFilter { provider: Some(name.to_owned()), ..UsageFilter::default() };
@@ -50,7 +49,7 @@ pub async fn go_on(store: &Store, providers: &Providers) -> Result<(), Refusal> 
             store.read(move |r| Box::pin(async move { Ok(r.usage_sum(&filter).await?) })).await;
         let mut given: BTreeMap<AgentId, u64> = BTreeMap::new();
         for sum in sums? {
-            // An estimate stands for an answer that a crash lost, which is asked for again.
+            // An estimate stands for an answer that was lost in a crash. That call is made again.
             *given.entry(sum.agent_id).or_default() += sum.calls.saturating_sub(sum.estimated_calls);
         }
         for (agent_id, answers) in given {
@@ -60,38 +59,38 @@ pub async fn go_on(store: &Store, providers: &Providers) -> Result<(), Refusal> 
     Ok(())
 }
 
-/// Runs what reads a recording to its end, for a reload, whose thread is its own.
+/// Runs a future to its end on a runtime of its own. A reload uses it on its own thread.
 ///
 /// # Errors
-/// When there is nothing to run it on.
+/// If no runtime can be created.
 pub fn here<T>(work: impl Future<Output = T>) -> Result<T, Refusal> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| {
         Refusal::new(Code::Unavailable, format!("the recordings cannot be read: {error}"))
-            .hint("the machine is short of something; try again")
+            .hint("the system is short of threads, memory or file handles; try again")
     })?;
     Ok(runtime.block_on(work))
 }
 
-/// The `recorded` providers whose run is not there.
+/// The problems of `recorded` providers whose run does not exist.
 pub(crate) fn missing(plan: &Plan) -> Vec<Problem> {
     let recorded = plan.llm.providers.iter().filter(|(_, provider)| provider.kind == ProviderKind::Recorded);
-    let told = |(name, provider): (&String, &ProviderPlan)| {
+    let problem = |(name, provider): (&String, &ProviderPlan)| {
         let refusal = no_run(provider.dir.as_deref()?)?;
         let hint = Hint::of(refusal.hint, "name the data directory of the run");
         Some(plan.origins.provider(name, "dir").problem(Severity::Error, refusal.message, hint))
     };
-    recorded.filter_map(told).collect()
+    recorded.filter_map(problem).collect()
 }
 
-/// Why there is no run to read, if there is none.
+/// The refusal if the directory has no run.
 fn no_run(data_dir: &Path) -> Option<Refusal> {
     let refusal = || Refusal::new(Code::NotFound, format!("there is no run in {}", data_dir.display()));
     let hint = "dir must be the data directory of an earlier run; a relative one starts at the world's directory";
     (!data_dir.join(database::FILE).is_file()).then(|| refusal().hint(hint))
 }
 
-/// Reads one run, turn by turn, oldest first.
+/// Reads the recording of one run.
 async fn read(data_dir: &Path) -> Result<Recording, Refusal> {
     if let Some(refusal) = no_run(data_dir) {
         return Err(refusal);
@@ -103,9 +102,9 @@ async fn read(data_dir: &Path) -> Result<Recording, Refusal> {
     recording
 }
 
-/// The answers in a journal, by agent and in order.
+/// The answers in the journals, by agent, oldest first.
 async fn answers(r: &mut dyn Reads) -> Result<Recording, Refusal> {
-    // By time and id: an agent's turns follow one another, and ids grow with time.
+    // Ordered by time and id: the turns of an agent are serial, and ids grow with time.
     let mut turns = BTreeMap::new();
     let mut after = None;
     loop {

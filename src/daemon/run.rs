@@ -1,4 +1,4 @@
-//! From options to a world that serves, and back to an orderly end.
+//! Runs a daemon: reads the world, boots it, serves it, and stops it in order.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -21,47 +21,48 @@ use crate::data_dir::{DataDir, WORKSPACE};
 use crate::environment::{SharedEnv, node_name, secrets_of, tls_files};
 use crate::failure::Failure;
 use crate::loading::{Loaded, Overrides, load, problems_refusal};
-use crate::ownership::Held;
+use crate::ownership::OpenFiles;
 use crate::reading::{Files, Read};
 use crate::terminal::Terminal;
 use crate::{database, job, main_job, reading, recordings};
 
-/// How long a world that can keep nothing any more may take to stop.
+/// Maximum time to stop if the store can no longer write.
 const GONE_GRACE: Duration = Duration::from_secs(5);
 
-/// What a daemon is started with.
+/// The options of a daemon.
 pub struct Options {
     /// The world's directory.
     pub world_dir: PathBuf,
-    /// Where its data lie; `None` is the usual place.
+    /// The data directory; `None` for the default.
     pub data_dir: Option<PathBuf>,
-    /// Whether data that another world directory made are taken over.
+    /// Whether to accept data that another world directory created.
     pub adopt: bool,
-    /// The job's input; `None` is the world's own.
+    /// The directory of the main job's input; `None` for the world's own.
     pub input: Option<PathBuf>,
-    /// Where gRPC listens; empty is the socket in the data directory.
+    /// The addresses of gRPC; empty for the socket in the data directory.
     pub listen: Vec<ListenAddress>,
-    /// Where HTTP listens, if it does.
+    /// The address of HTTP; `None` for no HTTP.
     pub http: Option<SocketAddr>,
-    /// Model flags.
+    /// The model flags.
     pub overrides: Overrides,
     /// Reads an environment variable.
     pub env: SharedEnv,
     /// Tools besides the built-in ones; for tests.
     pub extra_tools: Vec<Tool>,
-    /// Clock, ids, jitter.
+    /// Clock, ids and random numbers.
     pub ports: Ports,
-    /// A bound on the database's pages; for tests of a full disk.
+    /// Maximum number of database pages; for tests of a full disk.
     pub page_limit: Option<u32>,
-    /// Where the progress of the job is shown.
+    /// Where progress is shown.
     pub terminal: Terminal,
 }
 
-/// Boots the world and serves it until `stop` turns true or a client asks for the end.
+/// Boots the world and serves it until `stop` turns true or a client asks it to shut down.
 ///
 /// # Errors
-/// When it cannot start: the configuration has problems, the data directory is in use or not writable, a port is taken,
-/// the database is damaged, the job's input cannot be taken in. Nothing runs then, and the data directory is as it was.
+/// If the start fails: the configuration has problems, the data directory is in use or not writable, a
+/// port is taken, the database is damaged, or the job's input cannot be read. Then nothing runs and the data
+/// directory has not changed. Also if the daemon must stop because its data or its control plane failed.
 pub async fn run(options: Options, mut stop: watch::Receiver<bool>) -> Result<(), Failure> {
     let extra = options.extra_tools;
     let files = Arc::new(Files {
@@ -75,7 +76,7 @@ pub async fn run(options: Options, mut stop: watch::Receiver<bool>) -> Result<()
     let sqlite = SqliteOptions { page_limit: options.page_limit, ..SqliteOptions::default() };
     let clock = Arc::clone(&options.ports.clock);
     let stopped = async {
-        // An error means that nobody can ask for the end any more, which is the end as well.
+        // An error means that the sender is gone. That is a stop, too.
         let _ = stop.wait_for(|stop| *stop).await;
     };
     let read = reading::read(&files, options.data_dir, options.input, clock, &sqlite, stopped).await?;
@@ -118,10 +119,10 @@ async fn serve_world(
     mut stop: watch::Receiver<bool>,
 ) -> Result<(), Failure> {
     let mut secrets = secrets_of(&loaded, &*options.env);
-    let (asked, mut ask) = watch::channel(false);
-    let asked = Arc::new(asked);
-    let asker = Arc::clone(&asked);
-    // Bound before the world runs: a taken port is an error that starts nothing.
+    let (shutdown, mut shutdown_request) = watch::channel(false);
+    let shutdown = Arc::new(shutdown);
+    let shutdown_sender = Arc::clone(&shutdown);
+    // Bound before the world boots, so that a taken port starts nothing.
     let listeners = if options.listen.is_empty() {
         vec![ListenAddress::Unix(data_dir.path().join("ghostd.sock"))]
     } else {
@@ -137,7 +138,7 @@ async fn serve_world(
             token: (options.env)("GHOST_TOKEN").filter(|token| !token.is_empty()),
             tls,
             on_shutdown: Arc::new(move |_| {
-                asker.send_replace(true);
+                shutdown_sender.send_replace(true);
             }),
         })
         .await
@@ -157,7 +158,7 @@ async fn serve_world(
         }
     };
     secrets.extend(bound.token().map(str::to_owned));
-    // Closed when the database is: until then whoever waits for this daemon's end is not told that it has come.
+    // The listeners close after the database: a client that waits for the end of this daemon must not see it too early.
     let listeners = bound.listeners();
     let store = match store {
         Some(store) => store,
@@ -179,12 +180,12 @@ async fn serve_world(
         async move {
             tokio::select! {
                 _ = stop.wait_for(|stop| *stop) => "signal",
-                _ = ask.wait_for(|asked| *asked) => "request",
+                _ = shutdown_request.wait_for(|requested| *requested) => "request",
             }
         },
     )
     .await;
-    drop(asked);
+    drop(shutdown);
     store.close().await;
     drop(listeners);
     outcome
@@ -222,7 +223,7 @@ async fn boot_and_serve(
             recordings::here(recordings::go_on(&journal, &loaded.providers)).flatten()?;
         }
         if let Some(redactor) = learning.get() {
-            // Before anything can use a key that the new configuration names.
+            // Before anything can use a key from the new configuration.
             redactor.learn(secrets_of(&loaded, &*files.env));
         }
         Ok((loaded.plan, loaded.providers))
@@ -233,8 +234,9 @@ async fn boot_and_serve(
     recordings::go_on(store, &loaded.providers).await.map_err(|refusal| database::located(refusal, data_dir))?;
     let workspace = Workspace::open(&data_dir.path().join(WORKSPACE))?;
     job::put_back(store, &workspace, &input).await?;
-    let tools =
-        tools.await.map_err(|error| Refusal::new(Code::Internal, format!("the tools could not be made: {error}")))?;
+    let tools = tools
+        .await
+        .map_err(|error| Refusal::new(Code::Internal, format!("the tools could not be created: {error}")))?;
     let world = ghost_world::boot(Boot {
         plan: loaded.plan,
         store: store.clone(),
@@ -249,30 +251,30 @@ async fn boot_and_serve(
     })
     .await
     .map_err(|refusal| database::located(refusal, data_dir))?;
-    // From here on the world is one that ran: what it has made stays.
+    // The world has now run, so its data is kept.
     data_dir.keep(&world_id, &world_dir);
-    let held = Held::of(data_dir);
-    // Set once: this is the only place that sets it.
+    let open_files = OpenFiles::new(data_dir);
+    // This is the only place that sets it, so it cannot fail.
     let _ = redactor.set((*world.ctx().redactor).clone());
     let endpoints = bound.endpoints();
     let (closing, closed) = watch::channel(false);
     let mut control = tokio::spawn(bound.serve(Arc::clone(&world), async move {
         let mut closed = closed;
-        // An error means that the sender is gone, which is the end as well.
+        // An error means that the sender is gone. That is a stop, too.
         let _ = closed.wait_for(|closed| *closed).await;
     }));
     terminal.ready(&world_name, &endpoints, data_dir.path());
     let watching = tokio::spawn(terminal.clone().watch(store.clone(), watch_clock.now()));
-    let ground = tokio::spawn(Arc::clone(&world).watch_ground());
+    let health = tokio::spawn(Arc::clone(&world).watch_health());
     let main_job = main_job::begin(&world, job_plan, &input, &terminal, data_dir).await;
     let mut failed = main_job.as_ref().err().cloned();
     let (mut served, mut gone) = (None, None);
     let reason = match failed {
-        Some(_) => "the job could not be taken in",
+        Some(_) => "the job could not be started",
         None => tokio::select! {
             biased;
             reason = stopped => reason,
-            refusal = held.gone(&*watch_clock) => {
+            refusal = open_files.gone(&*watch_clock) => {
                 gone = Some(refusal);
                 "its data are gone"
             }
@@ -280,7 +282,7 @@ async fn boot_and_serve(
                 gone = Some(database::broken(&why));
                 "its store has failed"
             }
-            // A daemon that nobody can reach is no use: it ends in order, and says why.
+            // A daemon without a control plane is of no use, so it stops in order.
             ended = &mut control => {
                 served = Some(ended);
                 "the control plane failed"
@@ -288,12 +290,12 @@ async fn boot_and_serve(
         },
     };
     terminal.stopping(reason);
-    ground.abort();
+    health.abort();
     data_dir.ending();
     tokio::select! {
         biased;
         () = world.shutdown(reason) => {}
-        // Turns that are let finish are no use to anyone then.
+        // If nothing can be stored, there is no use in waiting for turns.
         () = watch_clock.sleep(GONE_GRACE), if gone.is_some() => {}
     }
     failed = failed.or(gone);
@@ -314,7 +316,7 @@ async fn boot_and_serve(
     };
     match broken {
         Some(refusal) if early => failed = failed.or(Some(refusal)),
-        Some(refusal) => tracing::warn!(%refusal, "the control plane did not end well"),
+        Some(refusal) => tracing::warn!(%refusal, "the control plane did not stop cleanly"),
         None => {}
     }
     failed.map_or(Ok(()), |refusal| Err(refusal.into()))

@@ -1,7 +1,7 @@
-//! The rule files of scripted models as a world uses them: that each model has one, and that the tools which they name are
-//! there, and among those of the agents that follow them.
+//! Checks the rule files of scripted models: that each model has one, that the tools in it exist, and that the
+//! agents that follow it have these tools.
 //!
-//! Must never: read a rule file, or decide what an agent may use.
+//! Must never: read a rule file, or decide which tools an agent may use.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -15,16 +15,16 @@ use ghost_provider::scripted::{Survey, ToolName, misnamed_for, path_of};
 
 use crate::error_suppression::ErrorSuppression;
 
-/// Who follows a script.
+/// An agent, or the agents of an archetype, whose model is a rule file.
 struct Follower<'p> {
     who: String,
-    /// Its id; `None` of agents that are still to be created, which may be called anything.
+    /// Id of the agent; `None` for agents that are created later, whose ids are unknown.
     agent_id: Option<&'p str>,
     access: &'p ToolAccess,
 }
 
-/// Everyone whose model is scripted from `dir`, by model: the agents of the world file, and the archetypes that agents may
-/// be created from; but those whose models are in doubt.
+/// The followers of rule files in `dir`, by model: agents of the world file, and archetypes from which agents may be
+/// created. Archetypes whose models are unknown are left out.
 fn followers<'p>(plan: &'p Plan, dir: &Path, suppression: &ErrorSuppression) -> BTreeMap<String, Vec<Follower<'p>>> {
     let mut found: BTreeMap<String, Vec<Follower<'p>>> = BTreeMap::new();
     let agents = plan
@@ -44,12 +44,12 @@ fn followers<'p>(plan: &'p Plan, dir: &Path, suppression: &ErrorSuppression) -> 
     found
 }
 
-/// The models of a choice, fall-backs among them, that are scripted from `dir`.
+/// The models of a choice, fall-back models included, whose rule files are in `dir`.
 fn scripted_models(plan: &Plan, choice: &ModelChoice, dir: &Path) -> BTreeSet<String> {
     let choice = plan.llm.resolve(choice);
     let own = choice.provider.unwrap_or_default();
     let first = choice.model.iter().map(|model| (own.as_str(), model.as_str()));
-    // One with a slash that names no provider of the world is told where it is written.
+    // An entry with a slash whose provider does not exist is reported where it is written.
     let others = choice.fallback_models.iter().map(|entry| plan.llm.fallback_target(&own, entry));
     let others = others.filter(|(_, model)| !model.contains('/'));
     let here = |name: &str| {
@@ -59,7 +59,7 @@ fn scripted_models(plan: &Plan, choice: &ModelChoice, dir: &Path) -> BTreeSet<St
     first.chain(others).filter(|(provider, _)| here(provider)).map(|(_, model)| model.to_owned()).collect()
 }
 
-/// The models that someone thinks with and that have no rule file in `dir`; `is_there` says whether a file is.
+/// A problem for each model that is used and has no rule file in `dir`. `is_there` says whether a file exists.
 pub(crate) fn missing(
     plan: &Plan,
     dir: &Path,
@@ -87,7 +87,7 @@ pub(crate) fn missing(
                     (Origin { file, ..Origin::default() }, message)
                 };
                 let names = names_in(dir);
-                let hint = match meant_for(&model, &names) {
+                let hint = match misnamed_file(&model, &names) {
                     Some(name) => format!("rename `{name}` to `{model}.yaml`"),
                     None => match near_model(&model, &names).filter(|name| is_there(&dir.join(format!("{name}.yaml"))))
                     {
@@ -108,7 +108,7 @@ pub(crate) fn missing(
     problems
 }
 
-/// Where a model that is scripted from `dir` is named.
+/// The place where a model whose rule file is in `dir` is named.
 fn named(plan: &Plan, dir: &Path, model: &str) -> Origin {
     let here = plan
         .llm
@@ -121,16 +121,15 @@ fn named(plan: &Plan, dir: &Path, model: &str) -> Origin {
     plan.origins.model(names.find(key).unwrap_or(first), model)
 }
 
-/// Warnings of the files in `dir` that would be rule files under another ending, but those for the models that `missing`
-/// has told of.
+/// Warnings about files in `dir` with a wrong ending. Files of models that `missing` already reports are left out.
 pub(crate) fn misnamed(dir: &Path, missing: &[Problem]) -> Vec<Problem> {
     let mut problems = Vec::new();
     for name in names_in(dir) {
         let Some(model) = misnamed_for(&name) else { continue };
-        let told = |problem: &Problem| problem.file.file_stem().is_some_and(|stem| stem == model);
-        if !missing.iter().any(told) {
+        let reported = |problem: &Problem| problem.file.file_stem().is_some_and(|stem| stem == model);
+        if !missing.iter().any(reported) {
             let message = "the file is not read: rule files end in `.yaml`".to_owned();
-            let hint = format!("rename it to `{model}.yaml`, or take it away");
+            let hint = format!("rename it to `{model}.yaml`, or remove it");
             let file = dir.join(&name);
             problems.push(problem(Severity::Warning, &file, first_line(&file), "", message, hint));
         }
@@ -145,8 +144,8 @@ fn names_in(dir: &Path) -> Vec<String> {
     names
 }
 
-/// The file that was probably meant to be the one of `model`: it has another ending, or other capitals.
-fn meant_for<'n>(model: &str, names: &'n [String]) -> Option<&'n str> {
+/// The file that should probably be the rule file of `model`: it has another ending, or other capitals.
+fn misnamed_file<'n>(model: &str, names: &'n [String]) -> Option<&'n str> {
     let is = |name: &&String| {
         let stem = name.strip_suffix(".yaml").or_else(|| misnamed_for(name));
         stem.is_some_and(|stem| stem.eq_ignore_ascii_case(model))
@@ -159,8 +158,8 @@ fn near_model<'n>(model: &str, names: &'n [String]) -> Option<&'n str> {
     nearest(model, names.iter().filter_map(|name| name.strip_suffix(".yaml")))
 }
 
-/// What is wrong with the tools that scripts name. `built` are the tools of this build. While access rules are in doubt, nobody
-/// is said to lack a tool.
+/// Problems with the tools that rule files name. `built` are the tools of this build. While access rules are
+/// unknown, no missing access is reported.
 pub(crate) fn tools(
     plan: &Plan,
     dir: &Path,
@@ -195,7 +194,7 @@ fn tool_problem(
     let name = canonical(&tool.name).unwrap_or(&tool.name);
     if !built.contains(name) {
         if extra.expand(name).iter().any(|known| known == name) {
-            let message = format!("`{shown}` is not built yet: nobody can call it");
+            let message = format!("`{shown}` is not built yet: no agent can call it");
             let hint = "call another tool until it is, or leave the call out".to_owned();
             return tool.called.then_some((Severity::Warning, message, hint));
         }
@@ -205,7 +204,7 @@ fn tool_problem(
         );
         let hint = match near {
             Some(near) => format!("did you mean `{near}`?"),
-            None => "docs/tools.md lists those that there are".to_owned(),
+            None => "docs/tools.md lists the tools".to_owned(),
         };
         return Some((Severity::Error, format!("there is no tool `{shown}`"), hint));
     }
@@ -213,22 +212,22 @@ fn tool_problem(
         return None;
     }
     let has = |access: &ToolAccess| [false, true].into_iter().any(|outside| plan.grants(access, name, outside));
-    let meant = meant(plan, followers, &tool.agents);
+    let targets = rule_targets(plan, followers, &tool.agents);
     let without: Vec<&str> =
-        meant.iter().filter(|follower| !has(follower.access)).map(|follower| &*follower.who).collect();
+        targets.iter().filter(|follower| !has(follower.access)).map(|follower| &*follower.who).collect();
     if without.is_empty() {
         return None;
     }
     let who = clip(&without.join(", "), 200);
-    // A script that several share may hold rules that are meant for one of them.
-    let severity = if without.len() == meant.len() { Severity::Error } else { Severity::Warning };
+    // In a shared rule file, a rule may be meant for only one agent. So it is an error only if no target has the tool.
+    let severity = if without.len() == targets.len() { Severity::Error } else { Severity::Warning };
     let hint = "give the archetype a group that has it under `## Tool Access`, or call another tool".to_owned();
     Some((severity, format!("`{shown}` is not among the tools of {who}"), hint))
 }
 
-/// The followers that a rule for `agents` is for; all, if it names none. Who is still to be created may have any id that
-/// is free, so a rule with a name of one who is there is not for them.
-fn meant<'f, 'p>(plan: &Plan, followers: &'f [Follower<'p>], agents: &[String]) -> Vec<&'f Follower<'p>> {
+/// The followers that a rule with this list of `agents` is for; all followers if the list is empty. Agents that are
+/// created later can have any free id. So they are targets unless the list has only ids of existing agents.
+fn rule_targets<'f, 'p>(plan: &Plan, followers: &'f [Follower<'p>], agents: &[String]) -> Vec<&'f Follower<'p>> {
     let fits = |id: &str| agents.iter().any(|pattern| glob(pattern, id));
     let taken = |pattern: &String| plan.agents.iter().any(|agent| agent.agent_id.as_str() == pattern);
     let for_new = agents.is_empty() || !agents.iter().all(taken);

@@ -1,8 +1,7 @@
-//! The signals that a daemon receives: those that end it, and one that must not. They are received on a thread of their own,
-//! so that they are heard whatever the others do.
+//! The signals that a daemon receives: SIGINT and SIGTERM, which stop it, and SIGXFSZ, which must not. A thread of
+//! its own receives them, so that a busy runtime cannot delay them.
 //!
-//! Must never: end the process before whoever asked for its end had a chance to wait for it, or depend on the runtime that
-//! the world runs on.
+//! Must never: end the process at the first signal, or depend on the runtime of the world.
 
 use std::sync::mpsc;
 use std::thread;
@@ -13,10 +12,10 @@ use tokio::runtime::Builder;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
-/// Turns true at the first SIGINT or SIGTERM; a second one ends the process at once.
+/// Returns a flag that turns true at the first SIGINT or SIGTERM. The second one ends the process at once.
 ///
 /// # Errors
-/// `Internal` when the system does not let signals be received.
+/// `Internal` if the system refuses signal handlers.
 pub fn stop_signal() -> Result<watch::Receiver<bool>, Refusal> {
     let refuse = |error: std::io::Error| Refusal::new(Code::Internal, format!("signals cannot be received: {error}"));
     let (stop, stopped) = watch::channel(false);
@@ -24,8 +23,8 @@ pub fn stop_signal() -> Result<watch::Receiver<bool>, Refusal> {
     let receive = move || {
         let listened = Builder::new_current_thread().enable_io().build().and_then(|runtime| {
             let entered = runtime.enter();
-            // A file that meets its size limit would end the process without a word. Received, the signal lets the write
-            // fail with a reason instead; its handler stays when the receiver goes.
+            // A write past the file size limit would end the process without a message. With a handler, the write fails
+            // with an error instead. The handler stays when the receiver is dropped.
             drop(signal(SignalKind::from_raw(Signal::XFSZ.as_raw()))?);
             let signals = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
             drop(entered);
@@ -33,7 +32,7 @@ pub fn stop_signal() -> Result<watch::Receiver<bool>, Refusal> {
         });
         let (runtime, (mut interrupt, mut terminate)) = match listened {
             Ok(listened) => listened,
-            // Whoever asked is still there: they wait for this.
+            // The caller waits for this message.
             Err(error) => return drop(ready.send(Err(error))),
         };
         drop(ready.send(Ok(())));
@@ -44,7 +43,8 @@ pub fn stop_signal() -> Result<watch::Receiver<bool>, Refusal> {
                     _ = terminate.recv() => {}
                 }
                 if stop.send_replace(true) {
-                    // Asked twice: whoever asks does not want to wait for the grace period. Nothing acknowledged is lost.
+                    // The second signal means that the user does not want to wait for the grace period.
+                    // Acknowledged data is not lost.
                     std::process::exit(130);
                 }
             }

@@ -1,7 +1,7 @@
-//! Whether a model call may begin: what its budgets leave for it, or why not.
+//! Decides whether a model call may start under its budgets, and how many tokens it may use.
 //!
-//! What is held is mostly given back. So only what is spent refuses a call or shortens its answer; what others merely hold
-//! makes it wait.
+//! Most of a reservation is released when its call ends. So only spending refuses a call or
+//! shortens its answer. If only reservations of other calls are in the way, the call waits.
 
 use crate::budget::Budget;
 use crate::money::{Money, Price};
@@ -9,34 +9,35 @@ use crate::refusal::{Code, Refusal};
 use crate::scope::Scope;
 use crate::transcript::TokenUsage;
 
-/// What one model call may use: the outcome of a check over all its scopes.
+/// What one model call may use, after a check of all its scopes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allowance {
-    /// The most tokens the model may write; at most what was asked for.
+    /// Most output tokens; at most the requested number.
     pub max_tokens: u64,
-    /// Tokens to hold in every scope.
+    /// Tokens to reserve in every scope.
     pub tokens: u64,
-    /// Money to hold in every scope.
+    /// Money to reserve in every scope.
     pub money: Money,
 }
 
-/// What a call is told that has room in all its scopes, or will have.
+/// The result of a check that did not refuse the call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// It may begin.
+    /// The call may start.
     Granted(Allowance),
-    /// What is spent leaves room for it, and what other calls hold in this scope does not: it waits until one of them ends.
+    /// The spending leaves room, but the reservations of other calls in this scope do not. The call
+    /// waits until one of them ends.
     Held(Scope),
 }
 
-/// Whether what calls under way hold counts as taken.
+/// Whether reservations of running calls count.
 #[derive(Clone, Copy)]
-enum Held {
-    Counts,
-    IsFree,
+enum Reservations {
+    Count,
+    Ignore,
 }
 
-/// What is left of an account; `None` is no limit.
+/// The rest of an account; `None` is no limit.
 struct Left {
     tokens: Option<u64>,
     money: Option<Money>,
@@ -50,10 +51,10 @@ enum Lack {
 }
 
 impl Left {
-    fn of(budget: &Budget, held: Held) -> Self {
-        let (tokens, money) = match held {
-            Held::Counts => (budget.reserved_tokens, budget.reserved_money),
-            Held::IsFree => (0, Money(0)),
+    fn of(budget: &Budget, reservations: Reservations) -> Self {
+        let (tokens, money) = match reservations {
+            Reservations::Count => (budget.reserved_tokens, budget.reserved_money),
+            Reservations::Ignore => (0, Money(0)),
         };
         let limits = budget.limits;
         Self {
@@ -62,15 +63,16 @@ impl Left {
         }
     }
 
-    /// The most tokens that a call which reads `input` may write; `None` if there is no limit.
-    fn writes(&self, input: u64, floor: u64, price: Option<&Price>) -> Result<Option<u64>, Lack> {
+    /// Most output tokens of a call with `input` tokens; `None` if there is no limit. An error if
+    /// it is below `floor`.
+    fn max_output(&self, input: u64, floor: u64, price: Option<&Price>) -> Result<Option<u64>, Lack> {
         let tokens = match self.tokens {
             None => None,
-            Some(left) => Some(left.checked_sub(input).filter(|most| *most >= floor).ok_or(Lack::Tokens)?),
+            Some(left) => Some(left.checked_sub(input).filter(|output| *output >= floor).ok_or(Lack::Tokens)?),
         };
         let Some(left) = self.money else { return Ok(tokens) };
         let price = price.ok_or(Lack::Price)?;
-        // Any input token may turn out to be the dearest sort.
+        // The worst case: every input token has the highest price.
         let dearest = Price { input: price.dearest_read(), ..Price::default() };
         let read = dearest.of(TokenUsage { input, ..TokenUsage::default() });
         if left < read {
@@ -84,27 +86,29 @@ impl Left {
         if affordable < floor {
             return Err(Lack::Money);
         }
-        Ok(Some(tokens.map_or(affordable, |most| most.min(affordable))))
+        Ok(Some(tokens.map_or(affordable, |output| output.min(affordable))))
     }
 }
 
-/// What the details of a refusal name the model under whose price is unknown.
+/// Key in a refusal's details for a model without a known price.
 const UNPRICED: &str = "unpriced";
 
-/// Whether a call was refused because its model has no price, and not because anything is spent.
+/// Whether a call was refused because the price of its model is unknown, and not because a budget
+/// is spent.
 #[must_use]
 pub fn is_unpriced(refusal: &Refusal) -> bool {
     refusal.code == Code::BudgetExhausted
         && refusal.details.as_ref().is_some_and(|details| details.get(UNPRICED).is_some())
 }
 
-/// Checks a call against `budgets`: `input` tokens to be read (an estimate from above), at most `max_tokens` to be
-/// written. What is spent shrinks `max_tokens`; when not even `floor` tokens can be written, or a money limit meets an
-/// unknown price, the call is refused. A call that is not refused waits while others hold what it may use. `model` is what
-/// the price is of, as `llm.prices` names it.
+/// Checks a call against `budgets`. The call has `input` tokens (an upper estimate) and at most
+/// `max_tokens` output tokens. Spending reduces `max_tokens`. The call is refused if not even
+/// `floor` output tokens are left, or if a scope has a money limit and the price is unknown.
+/// Otherwise it waits while other calls have reserved what it needs. `model` is the model's name in
+/// `llm.prices`.
 ///
 /// # Errors
-/// `BudgetExhausted`, whatever is held: waiting would not help.
+/// `BudgetExhausted` if waiting for other calls would not help.
 pub fn allow(
     budgets: &[Budget],
     model: &str,
@@ -116,8 +120,8 @@ pub fn allow(
     let floor = floor.min(max_tokens);
     let mut output = max_tokens;
     for budget in budgets {
-        match Left::of(budget, Held::IsFree).writes(input, floor, price) {
-            Ok(most) => output = output.min(most.unwrap_or(output)),
+        match Left::of(budget, Reservations::Ignore).max_output(input, floor, price) {
+            Ok(limit) => output = output.min(limit.unwrap_or(output)),
             Err(Lack::Price) => return Err(unpriced(budget, model)),
             Err(Lack::Tokens) => {
                 let need = input.saturating_add(floor);
@@ -135,8 +139,9 @@ pub fn allow(
             }
         }
     }
-    // As much as what is spent leaves, and no less because others hold some of it for the moment.
-    let fits = |budget: &&Budget| Left::of(budget, Held::Counts).writes(input, output, price).is_ok();
+    // The call gets all that the spending leaves. It waits rather than take less because of
+    // reservations.
+    let fits = |budget: &&Budget| Left::of(budget, Reservations::Count).max_output(input, output, price).is_ok();
     if let Some(full) = budgets.iter().find(|budget| !fits(budget)) {
         return Ok(Admission::Held(full.scope.clone()));
     }
@@ -154,16 +159,16 @@ fn unpriced(budget: &Budget, model: &str) -> Refusal {
         .details(serde_json::json!({ UNPRICED: model }))
 }
 
-/// Refuses under a limit, of which some is spent and some is held.
+/// The refusal for a limit, with the amounts spent and reserved.
 fn spent<T>(budget: &Budget, unit: &str, (limit, spent, held): (T, T, T), next: &str) -> Refusal
 where
     T: std::fmt::Display + PartialEq + Default,
 {
     let flag = if unit.is_empty() { "--usd X" } else { "--tokens N" };
     let unit = if unit.is_empty() { String::new() } else { format!(" {unit}") };
-    let held = if held == T::default() { String::new() } else { format!(" ({held} more held by calls under way)") };
+    let held = if held == T::default() { String::new() } else { format!(" ({held} more reserved by running calls)") };
     let what = format!("{spent} of {limit}{unit} spent{held}, and {next}");
-    let wait = if matches!(budget.scope, Scope::Day(_)) { ", or wait: it begins anew at 00:00 UTC" } else { "" };
+    let wait = if matches!(budget.scope, Scope::Day(_)) { ", or wait: it starts again at 00:00 UTC" } else { "" };
     Refusal::new(Code::BudgetExhausted, format!("budget {} is spent: {what}", budget.scope))
         .hint(format!("raise it with `ghostctl budget set {} {flag}`{wait}", budget.scope))
         .details(serde_json::json!({ "scope": budget.scope.to_string() }))
@@ -205,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn without_money_models_that_cost_nothing_can_be_asked_and_others_cannot() {
+    fn a_money_limit_of_zero_allows_only_free_models() {
         let none = budget(None, Some(0));
         let ask = |price: &Price| allow(std::slice::from_ref(&none), "p/m", 1_000, 100, 16, Some(price));
         assert_eq!(granted(ask(&Price::default())).max_tokens, 100);
@@ -213,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_sort_of_reading_is_dearest_is_held() {
+    fn the_highest_input_price_is_reserved() {
         for price in [
             Price { input: Money(0), cache_read: Money(2_000_000), ..PRICE },
             Price { input: Money(0), cache_write: Money(2_000_000), ..PRICE },
@@ -228,25 +233,25 @@ mod tests {
     }
 
     #[test]
-    fn what_is_left_shrinks_the_answer() {
+    fn spending_shortens_the_answer() {
         let allowance = granted(allow(&[budget(Some(100), None)], "p/m", 40, 4_096, 16, None));
         assert_eq!(allowance, Allowance { max_tokens: 60, tokens: 100, money: Money(0) });
         assert!(allow(&[budget(Some(50), None)], "p/m", 40, 4_096, 16, None).is_err());
     }
 
     #[test]
-    fn what_is_only_held_makes_a_call_wait_and_what_is_spent_refuses_it() {
+    fn reservations_make_a_call_wait_and_spending_refuses_it() {
         let account =
             |spent_tokens, reserved_tokens| Budget { spent_tokens, reserved_tokens, ..budget(Some(60_000), None) };
         let ask = |spent, held| allow(&[account(spent, held)], "p/m", 12_211, 4_096, 16, None);
         assert_eq!(granted(ask(1_560, 0)).max_tokens, 4_096);
-        assert_eq!(ask(1_560, 48_921), Ok(Admission::Held(Scope::World)), "most of that is given back");
-        assert_eq!(ask(0, 44_000), Ok(Admission::Held(Scope::World)), "an answer is not cut for what is given back");
-        assert_eq!(granted(ask(47_000, 0)).max_tokens, 789, "and it is for what is not");
+        assert_eq!(ask(1_560, 48_921), Ok(Admission::Held(Scope::World)));
+        assert_eq!(ask(0, 44_000), Ok(Admission::Held(Scope::World)), "a reservation does not shorten the answer");
+        assert_eq!(granted(ask(47_000, 0)).max_tokens, 789, "spending does");
         let refusal = ask(47_774, 12_000).unwrap_err();
         assert_eq!(
             refusal.message,
-            "budget world is spent: 47774 of 60000 tokens spent (12000 more held by calls under way), and the next call needs \
+            "budget world is spent: 47774 of 60000 tokens spent (12000 more reserved by running calls), and the next call needs \
              12227"
         );
         let poor = Budget { spent_money: Money(900_000), ..budget(None, Some(1_000_000)) };
@@ -261,7 +266,7 @@ mod tests {
         );
     }
 
-    /// Limit, spent and held, each of them perhaps far more than another.
+    /// Limit, spent and reserved: independent random amounts.
     fn amounts(most: u64) -> impl Strategy<Value = (Option<u64>, u64, u64)> {
         (prop::option::of(0..most), 0..most, prop_oneof![Just(0), 0..most])
     }
@@ -279,38 +284,37 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_hold_never_passes_any_limit(
+        fn a_reservation_never_exceeds_a_limit(
             budgets in accounts(), input in 0u64..3_000, max in 1u64..3_000, floor in 1u64..64,
         ) {
             if let Ok(Admission::Granted(allowance)) = allow(&budgets, "p/m", input, max, floor, Some(&PRICE)) {
                 prop_assert!(allowance.max_tokens <= max);
                 for budget in &budgets {
-                    let left = Left::of(budget, Held::Counts);
+                    let left = Left::of(budget, Reservations::Count);
                     prop_assert!(left.tokens.is_none_or(|left| allowance.tokens <= left));
-                    // One millionth of rounding on each of the two parts.
+                    // Each of the two parts may round up by one millionth.
                     prop_assert!(left.money.is_none_or(|left| allowance.money.0 <= left.0 + 2));
                 }
             }
         }
 
         #[test]
-        fn a_call_waits_exactly_while_only_what_is_held_is_in_its_way(
+        fn a_call_waits_only_for_reservations_of_others(
             budgets in accounts(), input in 0u64..3_000, max in 1u64..3_000, floor in 1u64..64,
         ) {
             let ask = |budgets: &[Budget]| allow(budgets, "p/m", input, max, floor, Some(&PRICE));
             let free = |budget: &Budget| Budget { reserved_tokens: 0, reserved_money: Money(0), ..budget.clone() };
             let alone = ask(&budgets.iter().map(free).collect::<Vec<_>>());
             match (ask(&budgets), alone) {
-                // Nobody waits for nobody.
-                (_, Ok(Admission::Held(scope))) => prop_assert!(false, "{scope} is held by nobody"),
-                (Err(_), alone) => prop_assert!(alone.is_err(), "refused for what is only held"),
+                (_, Ok(Admission::Held(scope))) => prop_assert!(false, "{scope} has no reservation"),
+                (Err(_), alone) => prop_assert!(alone.is_err(), "refused because of a reservation"),
                 (Ok(Admission::Granted(now)), alone) => prop_assert_eq!(Ok(Admission::Granted(now)), alone),
                 (Ok(Admission::Held(scope)), alone) => {
                     prop_assert!(alone.is_ok());
-                    let of = |budget: &&Budget| {
+                    let reserved = |budget: &&Budget| {
                         budget.scope == scope && (budget.reserved_tokens > 0 || budget.reserved_money > Money(0))
                     };
-                    prop_assert!(budgets.iter().any(|budget| of(&budget)), "somebody holds something there");
+                    prop_assert!(budgets.iter().any(|budget| reserved(&budget)), "{scope} has a reservation");
                 }
             }
         }

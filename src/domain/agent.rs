@@ -1,4 +1,4 @@
-//! An agent as the world records it.
+//! The record of an agent, and its states.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -9,55 +9,57 @@ use crate::party::Party;
 use crate::time::Timestamp;
 
 text_enum! {
-    /// What the supervisor says of an agent (DESIGN.md section 3).
+    /// Status of an agent, as its supervisor sets it (`docs/design.md`, "Supervision and restart").
     AgentStatus, "agent status" {
         /// Supervised; it may be asleep.
         Running = "running",
-        /// Crashed, waiting out its back-off.
+        /// Crashed; it waits for the end of its back-off.
         Restarting = "restarting",
-        /// Letting its current turn finish.
+        /// It stops after its current turn.
         Stopping = "stopping",
-        /// Stopped by someone; stays so over boots.
+        /// Stopped by an order. It stays stopped across restarts of the daemon.
         Stopped = "stopped",
-        /// Past its restart intensity or its team's, or without a place in the world's files.
+        /// Crashed more often than its own limit or its team's allows, or the world's files do not
+        /// allow it to run.
         Failed = "failed",
     }
 }
 
 text_enum! {
-    /// What a running agent does. Lives in memory only.
+    /// What a running agent does now. Kept in memory only.
     Activity, "activity" {
-        /// No actor; woken by its next message.
+        /// It has no actor. The next message wakes it.
         Asleep = "asleep",
-        /// Awake without a turn.
+        /// It has an actor and no turn.
         Idle = "idle",
-        /// In a turn, waiting for a model slot, or for what others hold of a budget.
+        /// In a turn; it waits for a slot of a provider, or in a budget queue.
         Queued = "queued",
-        /// In a turn, waiting for the model.
+        /// In a turn; it waits for the model.
         Thinking = "thinking",
-        /// In a turn, running tools.
+        /// In a turn; it runs tools.
         Acting = "acting",
-        /// In a turn, waiting for another agent's answer.
+        /// In a turn; it waits for another agent's answer.
         Asking = "asking",
     }
 }
 
 text_enum! {
-    /// Where an agent came from.
+    /// Origin of an agent.
     AgentKind, "agent kind" {
-        /// Named in the world file.
+        /// Declared in the world file.
         Persistent = "persistent",
-        /// Created at run time; re-created at boot from the store.
+        /// Created at run time; restored from the store when the daemon starts.
         Dynamic = "dynamic",
     }
 }
 
 text_enum! {
-    /// What was last asked of an agent. The supervisor works towards it; a boot starts from it.
+    /// The last order for an agent. The supervisor works towards it, also after a restart of the
+    /// daemon.
     Desired, "desired state" {
-        /// Should run.
+        /// The agent should run.
         Running = "running",
-        /// Should be stopped.
+        /// The agent should be stopped.
         Stopped = "stopped",
     }
 }
@@ -65,68 +67,75 @@ text_enum! {
 /// The durable record of an agent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Agent {
-    /// Its id.
+    /// Id of the agent.
     pub agent_id: AgentId,
-    /// Counts the agents that have borne this id; a deleted agent's successor is one higher.
+    /// Number of agents that have had this id so far. If an agent is deleted, the next one with its
+    /// id has a number one higher.
     pub incarnation: u32,
-    /// The archetype it is made from.
+    /// Archetype of the agent.
     pub archetype: String,
-    /// The name people see.
+    /// Name for people.
     pub name: String,
-    /// The team it is supervised in; `None` is the world's own.
+    /// Team of the agent; `None` if it has no team.
     pub team: Option<String>,
-    /// Who created it, for a dynamic agent.
+    /// Party that created the agent, if it is dynamic.
     pub owner: Option<String>,
-    /// Where it came from.
+    /// Origin of the agent.
     pub kind: AgentKind,
-    /// What was last asked of it.
+    /// The last order for the agent.
     pub desired: Desired,
-    /// What the supervisor says of it.
+    /// Status of the agent.
     pub status: AgentStatus,
-    /// Why it is stopped or failed.
+    /// Why the agent is stopped or failed.
     pub status_reason: Option<String>,
-    /// How often it has been restarted after a crash, ever.
+    /// Total number of restarts after a crash.
     pub restarts: u32,
-    /// What narrows its archetype (BI-22), as the configuration room understands it.
+    /// Overrides that narrow the archetype (BI-22), in the form that `ghost-config` reads.
     pub overrides: Value,
-    /// The node that owns it.
+    /// The node that owns the agent.
     pub node: String,
-    /// The fencing epoch of that ownership: a write under an older one is refused.
+    /// Fencing epoch of that ownership. Writes with an older epoch are refused.
     pub epoch: i64,
-    /// When it was created.
+    /// When the agent was created.
     pub created_at: Timestamp,
-    /// When it was last started, or restarted after a crash; `None` if never, or by a version that did not say.
+    /// When the agent was last started, or restarted after a crash. `None` if never, or if an older
+    /// version did not record it.
     #[serde(default)]
     pub started_at: Option<Timestamp>,
     /// When this record last changed.
     pub updated_at: Timestamp,
-    /// When its last turn ended, to the minute.
+    /// When the agent's last turn ended, to the minute.
     pub last_active_at: Option<Timestamp>,
-    /// Set on a tombstone.
+    /// When the agent was deleted; the record is then a tombstone.
     pub deleted_at: Option<Timestamp>,
-    /// Since when its present creator pays for what its id spends; `None` is ever. What was spent before was somebody else's.
+    /// Since when the spending of this id counts for its present creator; `None` is always.
+    /// Spending before that belongs to an earlier agent of this id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paid_since: Option<Timestamp>,
-    /// The same of its present team; `None` is for as long as its creator. See [`Agent::team_pays_since`].
+    /// Since when the spending of this id counts for its present team; `None` is as for the
+    /// creator. See [`Agent::team_pays_since`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub team_since: Option<Timestamp>,
-    /// Whether it was stopped because the world file names it no longer, and nobody has asked anything of it since.
+    /// Whether the agent was stopped because the world file no longer declares it, without a later
+    /// order.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub dropped: bool,
-    /// Whether it is failed because the world's files have no place for it, and nobody has asked anything of it since: it goes
-    /// on when they are repaired.
+    /// Whether the agent failed because the world's files do not allow it to run, without a later
+    /// order. It runs again when the files are corrected.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unfit: bool,
-    /// The root whose work an agent created it for.
+    /// If an agent created it: the root of the turn that did. Such an agent can end with that root;
+    /// see `let_go`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub helps: Option<RootId>,
-    /// Whether an agent stopped it, and nobody has asked anything of it since: a helper that was let go ends with its root.
+    /// Whether an agent stopped it, without a later order. Such an agent is deleted after the root
+    /// in `helps` ends.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub let_go: bool,
 }
 
 impl Agent {
-    /// The agent that created it, if one did.
+    /// The agent that created this one, if an agent did.
     #[must_use]
     pub fn creator(&self) -> Option<AgentId> {
         match self.owner.as_deref()?.parse() {
@@ -135,13 +144,14 @@ impl Agent {
         }
     }
 
-    /// Since when its present creator, and whoever created that one, pay for what its id spends.
+    /// Since when the spending of this id counts for its creator and for the creators above that
+    /// one.
     #[must_use]
     pub fn creator_pays_since(&self) -> Timestamp {
         self.paid_since.unwrap_or(Timestamp(0))
     }
 
-    /// Since when its present team pays for what its id spends.
+    /// Since when the spending of this id counts for its present team.
     #[must_use]
     pub fn team_pays_since(&self) -> Timestamp {
         self.team_since.unwrap_or_else(|| self.creator_pays_since())
@@ -159,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_that_says_nothing_of_its_team_means_as_long_as_the_creator() {
+    fn without_its_own_time_the_team_pays_as_long_as_the_creator() {
         let record = serde_json::json!({
             "agent_id": "ada", "incarnation": 1, "archetype": "worker", "name": "ada", "team": "crew", "owner": null,
             "kind": "dynamic", "desired": "running", "status": "running", "status_reason": null, "restarts": 0,

@@ -1,4 +1,4 @@
-//! A question that someone waits on.
+//! Asks: questions to an agent whose asker waits for the answer.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,62 +8,63 @@ use crate::party::Party;
 use crate::time::Timestamp;
 
 text_enum! {
-    /// How an ask stands.
+    /// Status of an ask.
     AskStatus, "ask status" {
-        /// Someone waits.
+        /// The asker waits.
         Open = "open",
-        /// Answered in time.
+        /// The target answered before the deadline.
         Answered = "answered",
-        /// The target could not or will not answer.
+        /// The target could not answer.
         Failed = "failed",
-        /// The deadline passed first.
+        /// The deadline passed before an answer.
         TimedOut = "timed_out",
     }
 }
 
-/// Who waits for the answer, and where it must be put.
+/// The party that waits for the answer, and the call that gets it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Asker {
-    /// Who asked.
+    /// The party that asked.
     pub party: Party,
-    /// For an agent: the turn whose step waits.
+    /// If the asker is an agent: the turn that waits.
     pub turn_id: Option<TurnId>,
-    /// For an agent: the waiting call.
+    /// If the asker is an agent: the tool call that waits.
     pub call_id: Option<CallId>,
-    /// For an agent: the provider's id of that call.
+    /// If the asker is an agent: the provider's id of that call.
     pub provider_call_id: Option<String>,
 }
 
-/// The durable record of an ask. A late reply is kept in `reply` with the status left as it is.
+/// The durable record of an ask. A late answer is stored in `reply`; the status stays as it was.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Ask {
-    /// The correlation id.
+    /// Correlation id of the ask.
     pub ask_id: AskId,
-    /// Who waits.
+    /// The party that waits.
     pub asker: Asker,
-    /// Who is asked.
+    /// The agent that is asked.
     pub target: AgentId,
     /// The mail that carries the question.
     pub message_id: MessageId,
-    /// When waiting ends.
+    /// When the asker stops waiting.
     pub deadline_at: Timestamp,
-    /// How it stands.
+    /// Status of the ask.
     pub status: AskStatus,
     /// The answer.
     pub reply: Option<String>,
-    /// Whether the answer was cut, which its end says too.
+    /// Whether the answer was cut. Its text then ends with a mark.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
-    /// Why there is none.
+    /// Why there is no answer.
     pub error: Option<String>,
-    /// When it was asked.
+    /// When the ask was sent.
     pub created_at: Timestamp,
-    /// When it stopped being open.
+    /// When the ask ended.
     pub closed_at: Option<Timestamp>,
 }
 
-/// The agents on a cycle of waiting that asking `target` would close, or nothing (MSG-03). `waits` lists who waits for
-/// whom now. An agent serves one turn at a time, so a chain that leads back to the asker can never be answered.
+/// The cycle of waiting agents that an ask from `asker` to `target` would close, or `None`
+/// (MSG-03). `waits` contains the present pairs (waiting agent, asked agent). An agent runs one
+/// turn at a time, so an ask in a cycle would never be answered.
 #[must_use]
 pub fn cycle(asker: &AgentId, target: &AgentId, waits: &[(AgentId, AgentId)]) -> Option<Vec<AgentId>> {
     let mut paths = vec![vec![asker.clone(), target.clone()]];

@@ -1,9 +1,10 @@
-//! Budgets: limit, reserved and spent, in tokens and money, one record per scope (DESIGN.md section 2, "Budgets").
+//! Budgets: the limits, reservations and spending of one scope, in tokens and money
+//! (`docs/design.md`, "Outages, breakers and budgets").
 //!
-//! A model call holds its worst case, as it is estimated, before it starts, and pays what it took when it ends. So what is
-//! spent and held together never passes a limit by what is held, whatever runs at the same time. A call that takes more
-//! than was estimated is paid all the same: spending can pass a limit by what one call for each agent at work takes beyond
-//! its estimate, and the next call is refused.
+//! A model call reserves its estimated worst case before it starts, and pays its real use when it
+//! ends. A reservation is granted only if spending and all reservations stay within the limit. A
+//! call that uses more than its estimate is paid in full, so spending can exceed a limit by the
+//! excess of the calls that ran at that time. Then the next call is refused.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,17 +14,17 @@ use crate::scope::Scope;
 use crate::time::Timestamp;
 use crate::transcript::TokenUsage;
 
-/// Limits of one scope; `None` is no limit.
+/// The limits of one scope; `None` is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BudgetLimits {
-    /// Tokens, input and output together.
+    /// Most tokens, input and output together.
     pub tokens: Option<u64>,
-    /// Money.
+    /// Most money.
     pub money: Option<Money>,
 }
 
 impl BudgetLimits {
-    /// Whether nothing is limited.
+    /// Whether there is no limit.
     #[must_use]
     pub fn is_none(&self) -> bool {
         *self == Self::default()
@@ -33,57 +34,59 @@ impl BudgetLimits {
 /// The account of one scope.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Budget {
-    /// What it covers.
+    /// Scope of the account.
     pub scope: Scope,
-    /// Its limits.
+    /// Limits in force.
     pub limits: BudgetLimits,
-    /// Those of them that the world file has set, and nobody has changed since.
+    /// The limits that the world file set and no one changed since.
     #[serde(default, skip_serializing_if = "BudgetLimits::is_none")]
     pub of_file: BudgetLimits,
-    /// The limit of money, if the archetype of its agent has set it and nobody has changed it since. It ends with that
-    /// agent; a limit that someone set by hand, or the world file, is its id's.
+    /// The money limit that the agent's archetype set, if no one changed it since. It ends when the
+    /// agent is deleted. A limit from an operator or the world file belongs to the id and stays.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub of_archetype: Option<Money>,
-    /// Whether someone has lifted the limit of money by hand: what an archetype says does not come back for this agent.
+    /// Whether an operator removed the money limit. The archetype's limit then does not return.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub money_lifted: bool,
-    /// Whether someone has lifted the limit of a root's tokens by hand: the default of roots does not come back for it.
+    /// Whether an operator removed the token limit of a root. The default limit of roots then does
+    /// not return.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub tokens_lifted: bool,
-    /// Tokens held for calls under way.
+    /// Tokens reserved for running calls.
     pub reserved_tokens: u64,
-    /// Money held for calls under way.
+    /// Money reserved for running calls.
     pub reserved_money: Money,
     /// Tokens spent.
     pub spent_tokens: u64,
     /// Money spent.
     pub spent_money: Money,
-    /// Of the tokens spent: those of models without a known price, for which no money was counted.
+    /// Spent tokens of models without a known price; part of `spent_tokens`. `spent_money` does not
+    /// include them.
     #[serde(default, skip_serializing_if = "no_tokens")]
     pub unpriced_tokens: u64,
-    /// When it last changed.
+    /// When the account last changed.
     pub updated_at: Timestamp,
-    /// The day that what is spent belongs to, in days since 1970-01-01 UTC; 0 where the scope is not bounded to a day.
+    /// The day of the spending, in days since 1970-01-01 UTC; 0 if the scope is not daily.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub day: i64,
 }
 
-// What serde asks for.
+// serde passes a reference.
 #[allow(clippy::trivially_copy_pass_by_ref)]
 fn is_zero(day: &i64) -> bool {
     *day == 0
 }
 
-/// Milliseconds of a day.
+/// Milliseconds in a day.
 const DAY_MS: i64 = 86_400_000;
 
-/// The first instant of the day after `now`, when budgets for a day begin anew.
+/// The first instant of the day after `now` (UTC), when daily budgets start again.
 #[must_use]
 pub fn next_day(now: Timestamp) -> Timestamp {
     Timestamp((now.0.div_euclid(DAY_MS) + 1).saturating_mul(DAY_MS))
 }
 
-/// The first instant of the day of `now`.
+/// The first instant of the day of `now` (UTC).
 #[must_use]
 pub fn this_day(now: Timestamp) -> Timestamp {
     Timestamp(now.0.div_euclid(DAY_MS).saturating_mul(DAY_MS))
@@ -111,8 +114,8 @@ impl Budget {
         .at(at)
     }
 
-    /// The account as it is at `now`: one for a day forgets what was spent on another. A clock that goes back over
-    /// midnight, or years, opens no new day, and neither does its way back.
+    /// The account as of `now`. A daily account forgets the spending of an earlier day. If the
+    /// clock goes back, it keeps its day and its spending.
     #[must_use]
     pub fn at(mut self, now: Timestamp) -> Self {
         let today = now.0.div_euclid(DAY_MS);
@@ -122,8 +125,9 @@ impl Budget {
         self
     }
 
-    /// The account with the limit of tokens that every root has (`limits.root_tokens_max`; 0 is none), unless it has one of
-    /// its own or someone has lifted it. The default is not kept with the account, so a reload changes it for all.
+    /// The account of a root with the default token limit (`limits.root_tokens_max`; 0 is none),
+    /// unless it has its own limit or an operator removed the limit. The default is not stored, so
+    /// a reload changes it for all roots.
     #[must_use]
     pub fn with_default(mut self, root_tokens: u64) -> Self {
         let bounded = matches!(self.scope, Scope::Root(_)) && root_tokens > 0 && !self.tokens_lifted;
@@ -133,17 +137,19 @@ impl Budget {
         self
     }
 
-    /// The account of a day that has not come yet, because the clock was ahead, becomes that of `now`, with what was spent.
-    /// Otherwise it would stand until the clock is there again; that it may not, a person has to say.
+    /// Moves a daily account from a future day, which a wrong clock caused, to the day of `now`.
+    /// The spending stays. Without this the account would keep its spending until that day. Only an
+    /// operator's change calls it.
     #[must_use]
     pub fn set_right(mut self, now: Timestamp) -> Self {
         self.day = self.day.min(now.0.div_euclid(DAY_MS));
         self
     }
 
-    /// The limits that what was spent has reached, in the words of the command line: `tokens`, `usd`. While `tokens` is among
-    /// them every call is refused, while `usd` is, every call of a model that costs something. A limit of no money at all
-    /// is reached when something was spent: models without cost can be asked under it.
+    /// The limits that the spending has reached, as on the command line: `tokens`, `usd`. With
+    /// `tokens`, every call is refused. With `usd`, every call of a model that costs money is
+    /// refused. A money limit of 0 is reached only when money was spent; free models can be used
+    /// under it.
     #[must_use]
     pub fn passed(&self) -> Vec<&'static str> {
         let tokens = self.limits.tokens.is_some_and(|limit| self.spent_tokens >= limit);
@@ -153,36 +159,36 @@ impl Budget {
     }
 }
 
-// What serde asks for: whether a count of tokens need not be written.
+// serde passes a reference. Records omit a count of 0.
 #[allow(clippy::trivially_copy_pass_by_ref)]
 pub(crate) fn no_tokens(count: &u64) -> bool {
     *count == 0
 }
 
-/// Budget held for one model call, in every scope that it is charged to. A turn makes one model call at a time, so its
-/// record has room for one.
+/// The budget reserved for one model call, in every scope that the call is charged to. A turn makes
+/// one model call at a time, so its record stores at most one reservation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reservation {
-    /// Its id.
+    /// Id of the reservation.
     pub reservation_id: ReservationId,
-    /// The provider asked.
+    /// Provider of the call.
     #[serde(default)]
     pub provider: String,
-    /// The model asked.
+    /// Model of the call.
     pub model: String,
-    /// The scopes that it is held in.
+    /// Scopes in which the budget is reserved.
     pub scopes: Vec<Scope>,
-    /// Tokens held in each.
+    /// Tokens reserved in each scope.
     pub tokens: u64,
-    /// Of these tokens: the most that the model may write.
+    /// Most output tokens; part of `tokens`.
     #[serde(default)]
     pub output: u64,
-    /// Money held in each; `None` for a model without a known price.
+    /// Money reserved in each scope; `None` for a model without a known price.
     pub money: Option<Money>,
 }
 
 impl Reservation {
-    /// The tokens that are held, as what the call takes at most.
+    /// The reserved tokens as input and output.
     #[must_use]
     pub fn at_most(&self) -> TokenUsage {
         let output = self.output.min(self.tokens);
@@ -199,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_day_has_spent_is_forgotten_the_next_day_and_what_is_held_is_not() {
+    fn a_new_day_clears_spending_and_keeps_reservations() {
         let day = |days: i64| Timestamp(days * DAY_MS + 1);
         let scope = Scope::World.daily().unwrap();
         let mut budget = Budget::open(scope, day(5));
@@ -209,9 +215,9 @@ mod tests {
         }
         let next = budget.clone().at(next_day(day(5)));
         assert_eq!((next.day, next.spent_tokens, next.spent_money, next.reserved_tokens), (6, 0, Money(0), 3));
-        // The clock was years ahead, and a person says that it is right now.
+        // The clock was years ahead, and an operator corrects the account.
         let ahead = Budget { day: 9_000, ..budget.clone() };
-        assert_eq!(ahead.clone().at(day(7)), ahead, "by itself nothing is given back");
+        assert_eq!(ahead.clone().at(day(7)), ahead, "without the correction the account stays as it is");
         let right = ahead.set_right(day(5));
         assert_eq!((right.day, right.spent_tokens, right.clone().at(day(6)).spent_tokens), (5, 10, 0));
         assert_eq!(budget.clone().set_right(day(9)), budget);
@@ -221,14 +227,14 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_that_is_reached_is_passed() {
+    fn a_limit_counts_as_passed_when_it_is_reached() {
         let spent =
             |tokens, money| Budget { spent_tokens: 10, spent_money: Money(5), ..budget(tokens, money) }.passed();
         assert_eq!(spent(None, None), Vec::<&str>::new());
         assert_eq!(spent(Some(11), Some(6)), Vec::<&str>::new());
         assert_eq!((spent(Some(10), Some(6)), spent(Some(9), Some(0))), (vec!["tokens"], vec!["tokens", "usd"]));
         assert_eq!(budget(Some(0), None).passed(), ["tokens"], "nothing may be spent, and nothing was");
-        // Without money models that cost nothing can be asked, and others cannot.
+        // A money limit of 0 allows free models only.
         let none = budget(None, Some(0));
         assert_eq!(none.passed(), Vec::<&str>::new());
         assert_eq!(Budget { spent_money: Money(1), ..none }.passed(), ["usd"]);

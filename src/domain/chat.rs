@@ -1,4 +1,5 @@
-//! Chat channels: one log per channel, read by cursor (CHAT-01..15, DESIGN.md section 2 "Chat").
+//! Chat channels: one log of posts for each channel, and a read cursor for each member
+//! (CHAT-01..15; `docs/design.md`, "Chat and gating"). Also finds the mentions in a post.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
@@ -12,93 +13,96 @@ use crate::refusal::{Code, Refusal};
 use crate::time::Timestamp;
 
 text_enum! {
-    /// Whom a post in an ungated channel wakes (CHAT-11). Members of a channel of two are always woken.
+    /// Which members a post in an ungated channel wakes (CHAT-11). In a channel of two, the other
+    /// member is always woken.
     ChatWake, "chat wake rule" {
         /// Every other member.
         All = "all",
-        /// Those whom the post names with `@id`.
+        /// The members that the post mentions with `@id`.
         Mentions = "mentions",
-        /// Nobody: posts wait for the next turn.
+        /// No member. The posts wait for their next turns.
         None = "none",
     }
 }
 
-/// A channel.
+/// The record of a channel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ChatChannel {
-    /// Its name, unique in the world.
+    /// Name of the channel, unique in the world.
     pub channel: ChannelName,
-    /// Who created it, and alone may invite and remove (CHAT-07).
+    /// Party that created the channel. Only the creator and operators may invite and remove members
+    /// (CHAT-07).
     pub creator: Party,
-    /// Whether posts are stored and streamed only, and wake nobody (CHAT-04).
+    /// Whether posts are only stored and streamed, and wake no member (CHAT-04).
     pub gated: bool,
-    /// What it is about.
+    /// Topic of the channel.
     pub topic: Option<String>,
-    /// How many members it has.
+    /// Number of members.
     pub members: u32,
-    /// The sequence of its last post; 0 before the first. Never falls, whatever is pruned.
+    /// Sequence number of the last post; 0 before the first. It never falls, even if posts are
+    /// pruned.
     pub last_seq: i64,
-    /// When it was created.
+    /// When the channel was created.
     pub created_at: Timestamp,
 }
 
-/// One agent in one channel.
+/// The membership of one agent in one channel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ChatMember {
-    /// The channel.
+    /// Name of the channel.
     pub channel: ChannelName,
-    /// The member.
+    /// Id of the member.
     pub agent_id: AgentId,
-    /// The last post that the member was shown, or that was there when it joined.
+    /// Read cursor: the last post that the member was shown, or the last one before it joined.
     pub read_seq: i64,
-    /// The mail that is to wake the member for this channel and that no turn has taken yet: one at most (CHAT-03).
+    /// The pending mail that wakes the member for this channel; at most one (CHAT-03).
     pub wake_id: Option<MessageId>,
-    /// When it joined.
+    /// When the member joined.
     pub joined_at: Timestamp,
 }
 
-/// One post.
+/// One post in a channel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ChatPost {
-    /// The channel.
+    /// Name of the channel.
     pub channel: ChannelName,
-    /// Its place there: rises by one from post to post, without a gap (CHAT-12).
+    /// Sequence number in the channel. It rises by one, without gaps (CHAT-12).
     pub seq: i64,
-    /// Its id.
+    /// Id of the post.
     pub message_id: MessageId,
-    /// Who wrote it.
+    /// Author of the post.
     pub from: Party,
-    /// The text, as written.
+    /// Text of the post.
     pub content: String,
-    /// Members whom it names, in order of id.
+    /// Members that the post mentions by id, sorted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mentions: Vec<AgentId>,
-    /// The post that it answers.
+    /// Sequence number of the post that it answers.
     pub reply_to: Option<i64>,
-    /// What it is charged to.
+    /// Root that the post belongs to.
     pub root_id: RootId,
-    /// How many turns lie between the root and it.
+    /// Number of turns between the root and this post.
     pub hop: u32,
-    /// When it was committed.
+    /// When the post was committed.
     pub ts: Timestamp,
 }
 
 impl ChatChannel {
-    /// Whether `party` may post in it and read it, given whether it is a member. Operators always may (CHAT-15), and the
-    /// creator, who need not be a member (CHAT-02).
+    /// Whether `party` may read the channel and post in it. Members may, operators (CHAT-15), and
+    /// the creator, who need not be a member (CHAT-02).
     #[must_use]
     pub fn admits(&self, party: &Party, is_member: bool) -> bool {
         is_member || self.is_run_by(party)
     }
 
-    /// Whether `party` may invite and remove (CHAT-07).
+    /// Whether `party` may invite and remove members (CHAT-07).
     #[must_use]
     pub fn is_run_by(&self, party: &Party) -> bool {
         *party == self.creator || matches!(party, Party::Operator(_) | Party::System)
     }
 
-    /// Whether its posts reach a member's next turn and wake each of its members whatever they say: two who talk, with
-    /// or without someone outside who posts, have nobody else to mean.
+    /// Whether the channel has at most two members. Then each post is meant for the other member
+    /// and wakes it, with or without a mention.
     #[must_use]
     pub fn is_between_two(&self) -> bool {
         self.members <= 2
@@ -106,34 +110,35 @@ impl ChatChannel {
 }
 
 impl ChatPost {
-    /// Whom it mentions, for people to see: everyone first, if it names everyone.
+    /// The mentions for display: first `all`, if the post mentions everyone, then the members.
     pub fn mentioned(&self) -> impl Iterator<Item = &str> {
         let everyone = mentions(&self.content).all.then_some(EVERYONE);
         everyone.into_iter().chain(self.mentions.iter().map(AgentId::as_str))
     }
 
-    /// Whether it names `agent_id`, alone or with everyone.
+    /// Whether the post mentions `agent_id`, by id or with everyone.
     #[must_use]
     pub fn addresses(&self, agent_id: &AgentId) -> bool {
         self.mentions.binary_search(agent_id).is_ok() || mentions(&self.content).all
     }
 }
 
-/// Whom a text names with `@`.
+/// The mentions in a text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Mentions {
-    /// Whether it names everyone (`@all`).
+    /// Whether the text contains `@all`.
     pub all: bool,
-    /// What has the form of an agent's id, each once, in order; whether there are such agents is for the caller to see.
+    /// Names in the form of an agent's id, sorted, without duplicates. The caller checks whether
+    /// such agents exist.
     pub names: BTreeSet<AgentId>,
 }
 
-/// The name that stands for every member.
+/// The name that mentions every member.
 pub const EVERYONE: &str = "all";
 
-/// Finds the mentions of a text: `@` and a name, not inside a word such as an e-mail address, not followed by `/` as in the
-/// name of a package, and not inside code (between backticks, as Markdown has it). Capitals count as small letters. Marks
-/// that may end a sentence (`.`, `-`, `_`) belong to a name only where it goes on after them.
+/// Finds the mentions in a text: `@` and a name. Not inside a word such as an e-mail address, not
+/// before `/` as in the name of a package, and not inside Markdown code. Case does not matter. `.`,
+/// `-` and `_` at the end of a name do not belong to it.
 #[must_use]
 pub fn mentions(text: &str) -> Mentions {
     let mut found = Mentions::default();
@@ -150,7 +155,7 @@ pub fn mentions(text: &str) -> Mentions {
         let rest = &text[at + 1..];
         let is_part = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
         let run = &rest[..rest.find(|c| !is_part(c)).unwrap_or(rest.len())];
-        // A name that runs on into something that no name has is part of something else.
+        // Followed by another letter, `@` or `/`, it is not a mention.
         if rest[run.len()..].chars().next().is_some_and(|c| c.is_alphanumeric() || matches!(c, '@' | '/')) {
             continue;
         }
@@ -164,12 +169,13 @@ pub fn mentions(text: &str) -> Mentions {
     found
 }
 
-/// Where a text has code: between two runs of equally many backticks in one paragraph, and from a fence (three or more backticks or tildes
-/// at the beginning of a line) to the line with one of the same mark that is no shorter, or to the end. In order, without
-/// overlap.
+/// The ranges of Markdown code in a text, sorted, without overlap. Code is between two equally long
+/// runs of backticks in one paragraph. Code is also between two fences: lines that begin with three
+/// or more backticks or tildes. The closing fence has the same mark and is not shorter; without
+/// one, the code goes to the end.
 fn code_spans(text: &str) -> Vec<Range<usize>> {
     let mut spans = Vec::new();
-    // Runs of backticks outside fences; each stretch between fences and blank lines is looked through by itself.
+    // Runs of backticks in the present paragraph, outside fences.
     let mut runs: Vec<Range<usize>> = Vec::new();
     let mut fence: Option<(usize, char, usize)> = None;
     let mut start = 0;
@@ -184,7 +190,7 @@ fn code_spans(text: &str) -> Vec<Range<usize>> {
                 fence = None;
             }
             Some(_) => {}
-            // A line such as ```this``` is no fence: what opens one has no backtick after it.
+            // A line such as ```this``` is not a fence: an opening fence has no backtick after it.
             None if is_fence && !(mark == '`' && body[length..].contains('`')) => {
                 pair_up(&mut runs, &mut spans);
                 fence = Some((start, mark, length));
@@ -201,7 +207,7 @@ fn code_spans(text: &str) -> Vec<Range<usize>> {
     spans
 }
 
-/// The runs of backticks of a line.
+/// The runs of backticks in a line.
 fn backticks(line: &str) -> impl Iterator<Item = Range<usize>> {
     let mut at = 0;
     std::iter::from_fn(move || {
@@ -212,45 +218,47 @@ fn backticks(line: &str) -> impl Iterator<Item = Range<usize>> {
     })
 }
 
-/// Turns runs of backticks into the spans that they enclose. One without a partner is a backtick and nothing more.
+/// Adds the spans between equally long runs of backticks to `spans`, and clears `runs`. A run
+/// without a partner is plain text.
 fn pair_up(runs: &mut Vec<Range<usize>>, spans: &mut Vec<Range<usize>>) {
-    // The later runs of a length: so that many of different lengths cost no more than few.
+    // The later runs by length, so that many different lengths do not make the search slow.
     let mut by_length: BTreeMap<usize, VecDeque<usize>> = BTreeMap::new();
-    for (at, run) in runs.iter().enumerate() {
-        by_length.entry(run.len()).or_default().push_back(at);
+    for (index, run) in runs.iter().enumerate() {
+        by_length.entry(run.len()).or_default().push_back(index);
     }
-    let mut at = 0;
-    while let Some(run) = runs.get(at) {
+    let mut index = 0;
+    while let Some(run) = runs.get(index) {
         let later = by_length.entry(run.len()).or_default();
-        while later.front().is_some_and(|other| *other <= at) {
+        while later.front().is_some_and(|other| *other <= index) {
             later.pop_front();
         }
-        at = match later.front() {
+        index = match later.front() {
             Some(&partner) => {
                 spans.push(run.start..runs[partner].end);
                 partner + 1
             }
-            None => at + 1,
+            None => index + 1,
         };
     }
     runs.clear();
 }
 
-/// Whether a mention cannot begin right after this character.
+/// Whether a mention cannot begin directly after this character.
 fn in_word(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '.' | '_' | '-' | '+' | '@' | '/')
 }
 
-/// Checks a post's text: not blank, no control characters but line breaks and tabs, `most` bytes at most (CHAT-12).
+/// Checks the text of a post: not blank, at most `limit` bytes, no control characters except line
+/// breaks and tabs (CHAT-12).
 ///
 /// # Errors
-/// With the field and what to do; `too_large` over the bound, `invalid_arguments` otherwise.
-pub fn check_content(content: &str, most: u32) -> Result<(), Refusal> {
+/// `TooLarge` for a text that is too long, otherwise `InvalidArguments`.
+pub fn check_content(content: &str, limit: u32) -> Result<(), Refusal> {
     let field = serde_json::json!({ "field": "content" });
-    if content.len() > most as usize {
+    if content.len() > limit as usize {
         return Err(Refusal::new(
             Code::TooLarge,
-            format!("the post has {} bytes; at most {most} are taken (limits.chat_post_bytes)", content.len()),
+            format!("the post has {} bytes; at most {limit} are taken (limits.chat_post_bytes)", content.len()),
         )
         .hint("write the long part to a workspace file and post its path")
         .details(field));
@@ -261,19 +269,19 @@ pub fn check_content(content: &str, most: u32) -> Result<(), Refusal> {
             Code::InvalidArguments,
             format!("content has the control character U+{:04X} at byte {at}", u32::from(c)),
         )
-        .hint("of control characters, a post may have line breaks and tabs only")
+        .hint("a post may have no control characters except line breaks and tabs")
         .details(field)),
         None => Ok(()),
     }
 }
 
-/// Characters of a topic.
+/// Most characters of a topic.
 pub const TOPIC_MAX: usize = 200;
 
-/// A topic without blanks around it: one line that says something.
+/// Checks a topic: one line of 1 to 200 characters. Returns it without white space around it.
 ///
 /// # Errors
-/// `InvalidArguments`, or `TooLarge`, with the field and what to do.
+/// `TooLarge` for a topic that is too long, otherwise `InvalidArguments`.
 pub fn check_topic(text: &str) -> Result<String, Refusal> {
     let refused = |code, what: String| {
         Err(Refusal::new(code, what)
@@ -303,7 +311,7 @@ mod tests {
 
     // covers: CHAT-11
     #[test]
-    fn mentions_are_names_and_no_parts_of_words() {
+    fn mentions_are_found_outside_words_and_code() {
         for (text, wanted) in [
             ("@ada, what do you say?", vec!["ada"]),
             ("ask @bob-2 and (@ada).", vec!["ada", "bob-2"]),
@@ -336,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn a_post_says_something_that_can_be_shown() {
+    fn blank_long_and_unprintable_posts_are_refused() {
         assert!(check_content("a\tb\nc é", 100).is_ok());
         for (text, most, code) in [
             ("", 9, Code::InvalidArguments),
@@ -354,7 +362,7 @@ mod tests {
 
     // covers: CHAT-02, CHAT-07, CHAT-15
     #[test]
-    fn who_may_what() {
+    fn members_the_creator_and_operators_have_access() {
         let ada = Party::Agent("ada".parse().unwrap());
         let bob = Party::Agent("bob".parse().unwrap());
         let operator = Party::Operator("o".into());
@@ -374,7 +382,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_makes_it_panic_and_every_name_was_written(text in ".{0,80}") {
+        fn every_mentioned_name_is_in_the_text(text in ".{0,80}") {
             let lower = text.to_ascii_lowercase();
             for name in mentions(&text).names {
                 let written = format!("@{}", name);
@@ -390,7 +398,7 @@ mod tests {
         }
 
         #[test]
-        fn packages_addresses_and_code_mention_nobody(
+        fn packages_addresses_and_code_are_not_mentions(
             name in "[a-z0-9]([a-z0-9._-]{0,10}[a-z0-9])?", word in "[a-z0-9]{1,8}", text in "[ a-z,!?\n]{0,20}",
         ) {
             for inside in [
@@ -403,14 +411,14 @@ mod tests {
             ] {
                 let found = mentions(&format!("{text} {inside} {text}"));
                 prop_assert_eq!(&found, &Mentions::default(), "{}", inside);
-                // What comes after is a mention again.
+                // A later mention is still found.
                 let more = mentions(&format!("{text} {inside} @{name}x"));
                 prop_assert_eq!(more.names.len(), 1, "{}", inside);
             }
         }
 
         #[test]
-        fn code_lies_within_the_text_and_in_order(text in "[`~@a \n]{0,60}") {
+        fn code_spans_are_within_the_text_and_sorted(text in "[`~@a \n]{0,60}") {
             let spans = code_spans(&text);
             prop_assert!(spans.iter().all(|span| span.start < span.end && span.end <= text.len()));
             prop_assert!(spans.windows(2).all(|pair| pair[0].end <= pair[1].start));
@@ -418,9 +426,9 @@ mod tests {
 
         // covers: CHAT-12
         #[test]
-        fn what_is_checked_is_within_its_bounds(text in "\\PC{0,40}|[\\x00-\\x20]{0,10}", most in 1u32..50) {
-            if check_content(&text, most).is_ok() {
-                prop_assert!(text.len() <= most as usize && !text.trim().is_empty());
+        fn an_accepted_post_is_within_its_limits(text in "\\PC{0,40}|[\\x00-\\x20]{0,10}", limit in 1u32..50) {
+        if check_content(&text, limit).is_ok() {
+        prop_assert!(text.len() <= limit as usize && !text.trim().is_empty());
                 prop_assert!(text.chars().all(|c| !c.is_control() || c == '\n' || c == '\t'));
             }
         }

@@ -1,7 +1,8 @@
-//! Conversations with someone outside the world: who owns one, what was said, and what is still to be delivered
+//! The records of conversations with someone outside the world: their owner, their entries, and the
+//! state of delivery
 //! (BI-34..38, MSG-11..14).
 //!
-//! Must never: reach the outside. What an adapter can do is said here; that it does it is the adapter's.
+//! Must never: send anything to the outside. The adapters in `ghost-control` do that.
 
 use std::time::Duration;
 
@@ -13,106 +14,106 @@ use crate::party::Party;
 use crate::time::Timestamp;
 
 text_enum! {
-    /// Which way a part of a conversation went.
+    /// Direction of an entry.
     Direction, "direction" {
         /// From outside to the agent.
         In = "in",
         /// From the agent to the outside.
         Out = "out",
-        /// Said to neither: a handoff, a change of state.
+        /// A note for neither side, for example a handoff.
         Note = "note",
     }
 }
 
 text_enum! {
-    /// How far a part of a conversation is on its way out.
+    /// State of the delivery of an entry.
     Delivery, "delivery state" {
-        /// It goes nowhere: it came in, or it is a note.
+        /// It is not delivered: it came from outside, or it is a note.
         None = "none",
-        /// It is added to while the turn that writes it is open.
+        /// The reply of an open turn. The turn can still add to it.
         Draft = "draft",
-        /// It waits to be delivered, or to be tried again.
+        /// It waits for its first or next delivery attempt.
         Pending = "pending",
-        /// The adapter has handed it over.
+        /// The adapter delivered it.
         Delivered = "delivered",
-        /// It was given up after the last attempt.
+        /// Delivery was given up.
         Failed = "failed",
     }
 }
 
 text_enum! {
-    /// What can be done in a conversation besides replying (BI-38).
+    /// Kind of an action in a conversation besides the reply (BI-38).
     ActionKind, "action" {
-        /// Say something.
+        /// Send a message.
         Send = "send",
-        /// Take back what one said.
+        /// Delete one's own message.
         Delete = "delete",
         /// React to a message.
         React = "react",
-        /// Ask everyone there to choose.
+        /// Make a poll.
         Poll = "poll",
-        /// Have a message stand out.
+        /// Pin a message.
         Pin = "pin",
-        /// Open a thread of its own.
+        /// Open a thread.
         Thread = "thread",
     }
 }
 
 text_enum! {
-    /// How freely an agent reacts to messages (MSG-14).
+    /// How often an agent may react to messages (MSG-14).
     Reactions, "level of reactions" {
-        /// At most once in `limits.reaction_gap` messages from outside.
+        /// Once in `limits.reaction_gap` messages from outside at most.
         Minimal = "minimal",
-        /// Whenever it seems fit.
+        /// Without this limit.
         Extensive = "extensive",
     }
 }
 
-/// Something done in a conversation. What it is about stands in it under the id that the outside knows.
+/// An action in a conversation. `message_id` in it is the id that the outside knows.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Action {
-    /// A message was taken back.
+    /// A message was deleted.
     Delete {
-        /// Which, as the outside knows it.
+        /// Id of the message.
         message_id: String,
-        /// Its place in the conversation.
+        /// Sequence number of the message's entry.
         seq: i64,
     },
     /// A reaction to a message.
     React {
-        /// To which, as the outside knows it.
+        /// Id of the message.
         message_id: String,
-        /// Its place in the conversation.
+        /// Sequence number of the message's entry.
         seq: i64,
-        /// The reaction.
+        /// The reaction, such as an emoji.
         emoji: String,
-        /// Whether it is taken back.
+        /// Whether the reaction is removed.
         remove: bool,
     },
-    /// A question with answers to choose from; the question is the entry's text.
+    /// A poll. The question is the entry's text.
     Poll {
-        /// The answers.
+        /// Answers to choose from.
         options: Vec<String>,
     },
-    /// A message stands out.
+    /// A message was pinned.
     Pin {
-        /// Which, as the outside knows it.
+        /// Id of the message.
         message_id: String,
-        /// Its place in the conversation.
+        /// Sequence number of the message's entry.
         seq: i64,
-        /// Whether it no longer does.
+        /// Whether the pin is removed.
         remove: bool,
     },
-    /// A thread was opened; its first words are the entry's text.
+    /// A thread was opened. Its first message is the entry's text.
     Thread {
-        /// The message that it hangs on, as the outside knows it, if on one.
+        /// Id of the message that the thread belongs to, if there is one.
         message_id: Option<String>,
     },
 }
 
 impl Action {
-    /// What kind it is.
+    /// Kind of the action.
     #[must_use]
     pub fn kind(&self) -> ActionKind {
         match self {
@@ -124,7 +125,7 @@ impl Action {
         }
     }
 
-    /// The message that it is about, as the outside knows it.
+    /// Id of the message that the action is about.
     #[must_use]
     pub fn message_id(&self) -> Option<&str> {
         match self {
@@ -137,124 +138,129 @@ impl Action {
     }
 }
 
-/// What the control plane's own conversations can do: whoever watches one sees it done. A thread there would be another
-/// conversation, which only the one outside begins.
+/// Actions in conversations over the control plane. Watchers of a conversation see them. There are
+/// no threads: a thread would be another conversation, and only the outside begins one.
 pub const CONTROL_ACTIONS: &[ActionKind] =
     &[ActionKind::Send, ActionKind::Delete, ActionKind::React, ActionKind::Poll, ActionKind::Pin];
 
-/// What a webhook can do unless the world file says otherwise.
+/// Actions that a webhook supports, unless the world file sets others.
 pub const WEBHOOK_ACTIONS: &[ActionKind] = &[ActionKind::Send, ActionKind::Delete, ActionKind::React];
 
-/// The adapter of conversations held over the control plane: whoever watches one has it.
+/// Name of the adapter for conversations over the control plane. Watchers receive the messages.
 pub const CONTROL: &str = "control";
 
-/// What the adapters of webhooks begin with: `webhook:<name>`.
+/// Prefix of the names of webhook adapters: `webhook:<name>`.
 pub const WEBHOOK: &str = "webhook:";
 
-/// A conversation. `(adapter, thread)` is unique.
+/// The record of a conversation. `(adapter, thread)` is unique.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Conversation {
-    /// Its id.
+    /// Id of the conversation.
     pub conversation_id: ConversationId,
-    /// Which adapter carries it: `control`, or `webhook:<name>`.
+    /// Name of its adapter: `control` or `webhook:<name>`.
     pub adapter: String,
-    /// What the outside calls it.
+    /// Name of the conversation outside.
     pub thread: String,
     /// The agent that answers.
     pub owner: AgentId,
-    /// Who speaks from outside.
+    /// The party outside.
     pub party: Party,
-    /// The sequence of its last entry; 0 before the first.
+    /// Sequence number of the last entry; 0 before the first.
     pub last_seq: i64,
     /// When it began.
     pub created_at: Timestamp,
-    /// When something was last said.
+    /// When the last entry was added.
     pub updated_at: Timestamp,
-    /// Messages that came from outside so far.
+    /// Number of messages from outside so far.
     #[serde(default)]
     pub heard: u64,
-    /// When the last of them came.
+    /// When the last message from outside came.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub heard_at: Option<Timestamp>,
-    /// How many had come when an agent last reacted to one.
+    /// The value of `heard` when an agent last reacted to a message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reacted: Option<u64>,
-    /// The agents that gave it away since something last came from outside: it does not come back to them before that.
+    /// Agents that handed the conversation over since the last message from outside. Until the next
+    /// one, it cannot be handed back to them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub passed_on: Vec<AgentId>,
 }
 
-/// What a turn that comes from a conversation can reach there (CONF-03).
+/// The conversation that a turn belongs to (CONF-03).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ChannelContext {
-    /// The conversation.
+    /// Id of the conversation.
     pub conversation_id: ConversationId,
-    /// Whether the turn's last text is the reply there. It is not if the conversation was only handed over.
+    /// Whether the turn's last text is the reply. It is not if the conversation was only handed
+    /// over to the agent.
     pub replies: bool,
 }
 
-/// A workspace file that goes with what is said.
+/// A workspace file that is attached to a message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attachment {
-    /// Where it lies, relative to the workspace.
+    /// Path relative to the workspace.
     pub path: String,
-    /// What the outside sees it named.
+    /// File name for the outside.
     pub name: String,
-    /// Its type, such as `text/markdown`.
+    /// Media type, such as `text/markdown`.
     pub mime_type: String,
-    /// Its size in bytes when it was attached.
+    /// Size in bytes when it was attached.
     pub bytes: u64,
 }
 
-/// One thing said in a conversation.
+/// One entry of a conversation: a message, an action or a note.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ConversationEntry {
-    /// The conversation.
+    /// Id of the conversation.
     pub conversation_id: ConversationId,
-    /// Its place there: rises by one, without a gap.
+    /// Sequence number in the conversation. It rises by one, without gaps.
     pub seq: i64,
-    /// Its id; for what goes out, also the stable delivery id.
+    /// Id of the message. For a message to the outside it is also the delivery id, which stays the
+    /// same for all attempts.
     pub message_id: MessageId,
-    /// Which way it went.
+    /// Direction of the entry.
     pub direction: Direction,
-    /// Who said it.
+    /// Author of the entry.
     pub from: Party,
-    /// The text.
+    /// Text of the entry.
     pub content: String,
-    /// Files that go with it.
+    /// Attached files.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attachments: Vec<Attachment>,
-    /// The outside's id of the message that it answers.
+    /// Id of the message that it answers, as the outside knows it.
     pub reply_to: Option<String>,
-    /// The outside's own id of what came in.
+    /// The outside's id of a message from outside.
     pub external_id: Option<String>,
     /// The turn that wrote it.
     pub turn_id: Option<TurnId>,
-    /// How far it is on its way.
+    /// State of the delivery.
     pub delivery: Delivery,
-    /// Attempts to deliver it so far.
+    /// Delivery attempts so far.
     pub attempts: u32,
-    /// Not before this is it tried again.
+    /// Earliest time of the next attempt.
     pub next_at: Option<Timestamp>,
     /// Why the last attempt failed.
     pub error: Option<String>,
-    /// When it was committed.
+    /// When the entry was committed.
     pub at: Timestamp,
-    /// What was done, if something was done and not only said.
+    /// The action, if the entry is not a plain message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub action: Option<Action>,
-    /// Whether it was taken back: its text and its files are gone.
+    /// Whether the message was deleted. Its text and files are then removed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub deleted: bool,
 }
 
-/// The first wait after an attempt that failed; each next one is four times as long, up to [`LONGEST_WAIT`].
+/// The wait after the first failed attempt. Each further wait is four times as long, up to
+/// [`LONGEST_WAIT`].
 const FIRST_WAIT: Duration = Duration::from_secs(1);
-/// See [`FIRST_WAIT`].
+/// The longest wait, without jitter.
 const LONGEST_WAIT: Duration = Duration::from_secs(3_600);
 
-/// The wait after attempt number `attempt` (from 1) to deliver something: exponential, and up to half as long again by
-/// `jitter`, a number in `0..1_000`, so that what failed together does not come back together.
+/// The wait after failed delivery attempt number `attempt` (from 1). It grows exponentially.
+/// `jitter`, a random number in `0..1_000`, adds up to a half, so that deliveries that failed
+/// together are not repeated together.
 #[must_use]
 pub fn delivery_wait(attempt: u32, jitter: u64) -> Duration {
     let factor = 4_u32.saturating_pow(attempt.saturating_sub(1).min(16));
@@ -263,13 +269,15 @@ pub fn delivery_wait(attempt: u32, jitter: u64) -> Duration {
     wait + Duration::from_millis(u64::try_from(extra).unwrap_or(0))
 }
 
-/// Whether a text can be a reaction: 1 to 64 bytes without space and control characters, such as an emoji or `:eyes:`.
+/// Whether a text is a valid reaction: 1 to 64 bytes without white space and control characters,
+/// such as an emoji or `:eyes:`.
 #[must_use]
 pub fn is_reaction(text: &str) -> bool {
     !text.is_empty() && text.len() <= 64 && !text.contains(|c: char| crate::text::is_strange(c) || c.is_whitespace())
 }
 
-/// The type of a file as its name says; `application/octet-stream` if it says none that is known here.
+/// The media type for a file name's extension; `application/octet-stream` if the extension is not
+/// known.
 #[must_use]
 pub fn mime_of(name: &str) -> &'static str {
     let ending = name.rsplit('/').next().and_then(|name| name.rsplit_once('.')).map(|(_, ending)| ending);
@@ -291,8 +299,8 @@ pub fn mime_of(name: &str) -> &'static str {
     }
 }
 
-/// Whether a text is a media type such as `text/markdown`, or `text/plain; charset=utf-8`: printable ASCII of at most 127
-/// characters with one slash between two words.
+/// Whether a text is a media type such as `text/markdown` or `text/plain; charset=utf-8`: at most
+/// 127 printable ASCII characters, with one slash between two words.
 #[must_use]
 pub fn is_mime_type(text: &str) -> bool {
     let essence = text.split(';').next().unwrap_or_default().trim();
@@ -303,8 +311,8 @@ pub fn is_mime_type(text: &str) -> bool {
         && essence.split_once('/').is_some_and(|(kind, sub)| word(kind) && word(sub))
 }
 
-/// Whether a text can be the name of an attached file: 1 to 128 characters, none of them a separator or a control
-/// character, not `.` or `..`.
+/// Whether a text is a valid name for an attached file: 1 to 128 characters, without slashes,
+/// backslashes and control characters, and not `.` or `..`.
 #[must_use]
 pub fn is_file_name(text: &str) -> bool {
     let strange = |c: char| crate::text::is_strange(c) || c == '/' || c == '\\';
@@ -317,7 +325,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn types_follow_names() {
+    fn media_types_and_file_names_are_checked() {
         for (name, mime) in [("a/b.md", "text/markdown"), ("B.PNG", "image/png"), ("a.b/c", "application/octet-stream")]
         {
             assert_eq!(mime_of(name), mime, "{name}");
@@ -334,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn reactions_are_short_and_actions_read_back() {
+    fn reactions_are_short_and_actions_parse_from_their_own_json() {
         for (text, fits) in [("👍", true), (":eyes:", true), ("", false), ("a b", false), ("a\n", false)] {
             assert_eq!(is_reaction(text), fits, "{text:?}");
         }
@@ -344,12 +352,12 @@ mod tests {
         assert_eq!((json["kind"].as_str(), act.kind()), (Some("react"), ActionKind::React));
         assert_eq!(serde_json::from_value::<Action>(json).unwrap(), act);
         let kinds = [CONTROL_ACTIONS, WEBHOOK_ACTIONS];
-        assert!(kinds.iter().all(|kinds| kinds.starts_with(WEBHOOK_ACTIONS)), "everyone can at least do these");
+        assert!(kinds.iter().all(|kinds| kinds.starts_with(WEBHOOK_ACTIONS)), "every adapter supports at least these");
     }
 
     proptest! {
         #[test]
-        fn waits_grow_and_stay_within_their_bounds(attempt in 0u32..200, jitter in 0u64..2_000) {
+        fn delivery_waits_grow_up_to_the_longest(attempt in 0u32..200, jitter in 0u64..2_000) {
             let wait = delivery_wait(attempt, jitter);
             prop_assert!(wait >= FIRST_WAIT && wait <= LONGEST_WAIT * 3 / 2);
             prop_assert!(delivery_wait(attempt + 1, 0) >= delivery_wait(attempt, 0));
@@ -357,7 +365,7 @@ mod tests {
         }
 
         #[test]
-        fn any_text_is_judged_without_a_panic(text in "\\PC{0,200}") {
+        fn no_text_causes_a_panic(text in "\\PC{0,200}") {
             let _ = (mime_of(&text), is_mime_type(&text), is_file_name(&text), is_reaction(&text));
         }
     }

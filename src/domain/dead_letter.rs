@@ -1,4 +1,5 @@
-//! Mail set aside because its agent crashed on it, for an operator to read, retry or drop (promise 3).
+//! Dead letters: mail that its agent crashed on too often. An operator can read, retry or drop it
+//! (promise 3 in `docs/design.md`).
 
 use serde::{Deserialize, Serialize};
 
@@ -7,36 +8,36 @@ use crate::ids::{AgentId, DeadLetterId, MessageId, TurnId};
 use crate::time::Timestamp;
 
 text_enum! {
-    /// What became of a dead letter.
+    /// State of a dead letter.
     DeadLetterStatus, "dead letter status" {
         /// Waiting for an operator.
         Held = "held",
-        /// Put back to work.
+        /// An operator sent the mail to the agent again.
         Retried = "retried",
-        /// Given up.
+        /// An operator gave the mail up.
         Dropped = "dropped",
     }
 }
 
-/// A dead letter: the mail, the turn that crashed on it, and why.
+/// A dead letter: the mail, the turn that crashed on it, and the reason.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DeadLetter {
-    /// Its id.
+    /// Id of the dead letter.
     pub dead_letter_id: DeadLetterId,
-    /// Whose mail it was.
+    /// Id of the agent that received the mail.
     pub agent_id: AgentId,
-    /// The turn that crashed on it; its journal is kept for a retry.
+    /// Turn that crashed on the mail. Its journal is kept for a retry.
     pub turn_id: TurnId,
-    /// The mail.
+    /// Ids of the mail.
     pub messages: Vec<MessageId>,
-    /// The last crash, in words.
+    /// Description of the last crash.
     pub reason: String,
-    /// How many crashes.
+    /// Number of crashes.
     pub crashes: u32,
-    /// What became of it.
+    /// State of the dead letter.
     pub status: DeadLetterStatus,
-    /// When it was set aside.
+    /// When the mail became a dead letter.
     pub created_at: Timestamp,
-    /// When an operator dealt with it.
+    /// When an operator retried or dropped it.
     pub resolved_at: Option<Timestamp>,
 }

@@ -1,8 +1,8 @@
-//! What a world file declares besides agents: chat channels and cron jobs. The file wants them; what becomes of the records
-//! is the commons' rule.
+//! The chat channels and cron jobs that a world file declares. `ghost-rules` compares them with the
+//! stored records and changes the records.
 //!
-//! Must never: hold anything that differs between two readings of one file, such as an instant of "now": a declaration that
-//! is equal to the last one changes nothing.
+//! Must never: contain a value that differs between two readings of the same file, such as the
+//! present time. A reload changes nothing if the declaration is equal to the previous one.
 
 use std::collections::BTreeSet;
 
@@ -11,42 +11,43 @@ use serde::{Deserialize, Serialize};
 use crate::ids::{AgentId, ChannelName};
 use crate::schedule::{JobOptions, Missed, When};
 
-/// A chat channel of the world file.
+/// A chat channel that the world file declares.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DeclaredChannel {
-    /// Its name.
+    /// Name of the channel.
     pub channel: ChannelName,
-    /// Who is in it.
+    /// Members of the channel.
     pub members: BTreeSet<AgentId>,
-    /// Whether posts wake nobody.
+    /// Whether the channel is gated: a post wakes no member.
     pub gated: bool,
-    /// What it is about.
+    /// Topic of the channel.
     pub topic: Option<String>,
 }
 
-/// A cron job of the world file. `(agent_id, name)` is unique there.
+/// A cron job that the world file declares. `(agent_id, name)` is unique in the file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DeclaredJob {
-    /// Whom it wakes.
+    /// Agent that the job sends mail to.
     pub agent_id: AgentId,
-    /// What it is called.
+    /// Name of the job.
     pub name: String,
-    /// When it goes off. An interval counts from 1970, so that it means the same at every reading.
+    /// When the job runs. An interval counts from 1970, so each reading of the file gives the same
+    /// slots.
     pub when: When,
-    /// What is to be done.
+    /// Text of the mail.
     pub message: String,
-    /// What becomes of missed slots.
+    /// What happens to slots that passed while the daemon was down.
     pub missed: Missed,
-    /// How it runs.
+    /// How the job runs.
     pub options: JobOptions,
-    /// Whether it goes off.
+    /// Whether the job runs at all.
     pub enabled: bool,
 }
 
-/// All that a world file declares.
+/// All channels and cron jobs of a world file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Declared {
-    /// Chat channels, in order of name.
+    /// Chat channels, sorted by name.
     pub channels: Vec<DeclaredChannel>,
     /// Cron jobs, in the order of the file.
     pub jobs: Vec<DeclaredJob>,

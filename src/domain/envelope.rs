@@ -1,4 +1,5 @@
-//! Mail: what an agent is woken by, and the table of kinds (DESIGN.md section 2).
+//! Mail: the messages in an agent's inbox, and their kinds. `docs/design.md` has a table of the
+//! kinds. Also the macro for enums that are stored as text.
 
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +17,7 @@ macro_rules! text_enum {
             /// Every value, in declaration order.
             pub const ALL: &'static [Self] = &[$(Self::$variant),+];
 
-            /// The value as it is written in the database, on the wire and in lists.
+            /// The value's text in the database, on the wire and in lists.
             #[must_use]
             pub fn as_str(self) -> &'static str {
                 match self { $(Self::$variant => $text),+ }
@@ -48,47 +49,48 @@ macro_rules! text_enum {
 pub(crate) use text_enum;
 
 text_enum! {
-    /// What a piece of mail is. The kind alone decides whether it wakes, merges and is answered.
+    /// The kind of a piece of mail. It decides whether the mail merges with other mail and whether
+    /// it expects a reply.
     Kind, "kind of mail" {
-        /// Someone waits for the turn's last text.
+        /// An ask: the asker waits for the turn's last text.
         Ask = "ask",
-        /// From outside, through a conversation that gets the turn's last text.
+        /// A message from outside. The turn's last text goes to its conversation.
         Conversation = "conversation",
-        /// One agent to another, no answer expected.
+        /// A message from one party to one agent. No reply is expected.
         Message = "message",
-        /// One agent to all others.
+        /// A message from one agent to all others.
         Broadcast = "broadcast",
         /// A task was assigned or changed.
         Task = "task",
-        /// A conversation was handed over.
+        /// A conversation was handed over to the agent.
         Handoff = "handoff",
         /// A droid ended.
         DroidDone = "droid_done",
         /// A timer fired.
         Timer = "timer",
-        /// A cron slot came.
+        /// A cron job ran.
         Cron = "cron",
-        /// A cron slot came, and is a turn of its own.
+        /// A cron job ran that has a turn of its own.
         CronTurn = "cron_turn",
         /// A watched path changed.
         Watch = "watch",
-        /// A post in a chat channel.
+        /// A wake-up for posts in a chat channel, or a post that an operator delivered.
         Chat = "chat",
-        /// The regular look around.
+        /// A heartbeat: the regular wake-up of an agent.
         Heartbeat = "heartbeat",
-        /// From the supervisor: a note, a correction, a first goal.
+        /// A message from the daemon: a note, a correction, a first goal.
         System = "system",
     }
 }
 
 impl Kind {
-    /// Whether the turn that takes it owes someone its last text.
+    /// Whether the turn that takes this mail sends its last text as a reply.
     #[must_use]
     pub fn expects_reply(self) -> bool {
         matches!(self, Self::Ask | Self::Conversation)
     }
 
-    /// Whether it may join a turn that another envelope opened.
+    /// Whether the mail may join a turn that another envelope opened.
     #[must_use]
     pub fn merges(self) -> bool {
         !matches!(self, Self::Ask | Self::Heartbeat | Self::Conversation | Self::CronTurn)
@@ -96,65 +98,66 @@ impl Kind {
 }
 
 text_enum! {
-    /// Where a piece of mail is on its way.
+    /// State of a piece of mail.
     MailState, "state of mail" {
         /// In the inbox.
         Pending = "pending",
-        /// In the hands of an open turn.
+        /// Taken by an open turn.
         Taken = "taken",
         /// Its turn has ended.
         Consumed = "consumed",
-        /// Set aside; see [`crate::dead_letter`].
+        /// Part of a dead letter; see [`crate::dead_letter`].
         Dead = "dead",
     }
 }
 
-/// One piece of mail, as it lies in the durable inbox.
+/// One piece of mail in the durable inbox.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Envelope {
-    /// Its identity.
+    /// Id of the mail.
     pub message_id: MessageId,
-    /// Its place in the order of all mail of the world; 0 until the store has given one.
+    /// Sequence number in the order of all mail of the world; 0 until the store has assigned it.
     pub seq: i64,
-    /// The receiver.
+    /// Receiver.
     pub to: AgentId,
-    /// The sender.
+    /// Sender.
     pub from: Party,
-    /// What it is.
+    /// Kind of mail.
     pub kind: Kind,
-    /// A short line above the body, if any.
+    /// Subject line, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subject: Option<String>,
-    /// The text.
+    /// Text of the message.
     pub body: String,
-    /// Workspace paths that go with it.
+    /// Paths of attached files, relative to the workspace.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attachments: Vec<String>,
-    /// For an ask: which.
+    /// Id of the ask, if the mail is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ask_id: Option<AskId>,
-    /// For a conversation: which.
+    /// Id of the conversation that the mail belongs to, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conversation_id: Option<String>,
-    /// What started the chain it belongs to.
+    /// Root of the chain of work that the mail belongs to.
     pub root_id: RootId,
-    /// How many turns lie between the root and this.
+    /// Number of turns between the root and this mail.
     pub hop: u32,
-    /// Whether it wakes a sleeping agent.
+    /// Whether the mail wakes the agent.
     pub wake: bool,
-    /// When it was accepted.
+    /// When the mail was accepted.
     pub created_at: Timestamp,
-    /// Where it is on its way.
+    /// State of the mail.
     pub state: MailState,
-    /// The turn that took it.
+    /// The last turn that took the mail.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn_id: Option<TurnId>,
-    /// How often its agent crashed on it.
+    /// How often the agent crashed in a turn with this mail.
     pub crashes: u32,
 }
 
 impl Envelope {
-    /// Whether it only says that a chat channel has something to read: the turn that takes it reads the posts by cursor.
+    /// Whether the mail is only a wake-up for new posts in a chat channel. The turn reads the posts
+    /// itself, from the member's cursor.
     #[must_use]
     pub fn is_chat_wake(&self) -> bool {
         self.kind == Kind::Chat && self.body.is_empty()

@@ -1,4 +1,4 @@
-//! The event feed: one row for everything that happens, in one order (promise 5, CP-07).
+//! The event feed: one row for each change, in one order (promise 5 in `docs/design.md`, CP-07).
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -9,87 +9,88 @@ use crate::ids::{AgentId, ChannelName, EventId};
 use crate::time::Timestamp;
 
 text_enum! {
-    /// What happened.
+    /// Kind of an event.
     EventKind, "kind of event" {
-        /// The daemon serves the world.
+    /// The daemon started and serves the world.
         WorldStarted = "world.started",
-        /// The daemon stops in order.
+        /// The daemon stops in an orderly way.
         WorldStopped = "world.stopped",
-        /// No new turns.
+        /// The world was paused: no new turn starts.
         WorldPaused = "world.paused",
-        /// Turns again.
+        /// The world was resumed: turns start again.
         WorldResumed = "world.resumed",
-        /// The configuration was reconciled.
+        /// The world's files were reloaded.
         WorldReloaded = "world.reloaded",
-        /// The backstop sweep found mail that no wake-up had announced: a defect.
+        /// The sweep found mail without a wake-up. This is a bug.
         WorldSweepFound = "world.sweep_found",
-        /// Something is near or past a bound, or dangerous as configured.
+        /// Something is near or past a limit, or is configured dangerously.
         WorldWarning = "world.warning",
-        /// A loop of the daemon's own, such as the keeper, failed and is begun again after a pause.
+        /// A loop of the daemon, such as maintenance, failed. It starts again after a pause.
         LoopFailed = "loop.failed",
-        /// A team passed its restart intensity.
+        /// A team crashed more often than its limit allows.
         TeamFailed = "team.failed",
-        /// An agent exists.
+        /// An agent was created.
         AgentCreated = "agent.created",
-        /// An agent runs.
+        /// An agent was started.
         AgentStarted = "agent.started",
-        /// An agent is stopped.
+        /// An agent was stopped.
         AgentStopped = "agent.stopped",
-        /// An agent's actor died.
+        /// An agent's actor crashed.
         AgentCrashed = "agent.crashed",
-        /// It is back.
+        /// An agent restarted after a crash.
         AgentRestarted = "agent.restarted",
-        /// It passed its restart intensity.
+        /// An agent became `failed`.
         AgentFailed = "agent.failed",
-        /// A tombstone stands where it was.
+        /// An agent was deleted.
         AgentDeleted = "agent.deleted",
-        /// Its record or configuration changed.
+        /// An agent's record or configuration changed.
         AgentUpdated = "agent.updated",
-        /// A turn took mail.
+        /// A turn started.
         TurnStarted = "turn.started",
-        /// A turn goes on after a crash or a boot.
+        /// A turn continues after a crash or a start of the daemon.
         TurnResumed = "turn.resumed",
         /// A turn ended.
         TurnFinished = "turn.finished",
-        /// A model call began.
+        /// A model call started.
         ModelStarted = "model.started",
         /// A model call ended.
         ModelFinished = "model.finished",
         /// A model call failed.
         ModelFailed = "model.failed",
-        /// A provider does not take what it attached to its earlier answers: the model is asked again without that.
+        /// A provider refused opaque state of its own earlier answers. The model is asked again
+        /// without that state.
         ModelStateDropped = "model.state_dropped",
-        /// A tool call began.
+        /// A tool call started.
         ToolStarted = "tool.started",
-        /// A tool says how far it is. Ephemeral.
+        /// Progress of a tool call. Ephemeral.
         ToolProgress = "tool.progress",
         /// A tool call ended.
         ToolFinished = "tool.finished",
-        /// A turn waits for a model that is down, or for a budget.
+        /// A turn was parked: a model is down, or a budget is spent.
         TurnParked = "turn.parked",
-        /// A model does not answer: its turns wait, and one call at a time tries it.
+        /// A model is down. Its turns wait, and one probe at a time tries it.
         ProviderDown = "provider.down",
         /// A model answers again.
         ProviderUp = "provider.up",
-        /// The model writes. Ephemeral.
+        /// A part of a model's answer while it is written. Ephemeral.
         ModelDelta = "model.delta",
-        /// Mail lies in an inbox.
+        /// Mail was put into an inbox.
         MessageDelivered = "message.delivered",
-        /// An ask got its answer.
+        /// An ask was answered.
         AskAnswered = "ask.answered",
-        /// An ask ended without one.
+        /// An ask ended without an answer.
         AskFailed = "ask.failed",
-        /// An answer came after the asker had stopped waiting.
+        /// An answer came after its ask had ended.
         AskLate = "ask.late",
-        /// A task exists.
+        /// A task was created.
         TaskCreated = "task.created",
         /// A task changed.
         TaskUpdated = "task.updated",
-        /// A chat channel exists.
+        /// A chat channel was created.
         ChatCreated = "chat.created",
-        /// A channel is gated or no longer, or is about something else.
+        /// The gating or the topic of a channel changed.
         ChatChanged = "chat.changed",
-        /// Something was posted in a channel, gated or not (CHAT-14).
+        /// A post was made in a channel, gated or not (CHAT-14).
         ChatMessage = "chat.message",
         /// An agent joined a channel.
         ChatMemberAdded = "chat.member_added",
@@ -97,13 +98,13 @@ text_enum! {
         ChatMemberRemoved = "chat.member_removed",
         /// A conversation with someone outside began.
         ConversationStarted = "conversation.started",
-        /// Something was said in a conversation, by either side.
+        /// A message was added to a conversation, by either side.
         ConversationMessage = "conversation.message",
-        /// A conversation has another owner.
+        /// A conversation was handed over to another agent.
         ConversationHandedOver = "conversation.handed_over",
-        /// What an agent said was handed to the outside.
+        /// A message of an agent was delivered to the outside.
         ConversationDelivered = "conversation.delivered",
-        /// What an agent said could not be handed to the outside, and was given up.
+        /// The delivery of an agent's message was given up.
         ConversationFailed = "conversation.failed",
         /// An entry of knowledge was written or deleted.
         KnowledgeChanged = "knowledge.changed",
@@ -111,15 +112,15 @@ text_enum! {
         StateChanged = "state.changed",
         /// A timer, a cron job or a watch was set or changed.
         ScheduleSet = "schedule.set",
-        /// A timer, a cron job or a watch is gone.
+        /// A timer, a cron job or a watch was cancelled or ended.
         ScheduleCancelled = "schedule.cancelled",
-        /// A timer, a cron job or a watch went off.
+        /// A timer, a cron job or a watch ran.
         ScheduleFired = "schedule.fired",
-        /// A schedule that was due has a record that does not read back; it does not run any more.
+        /// The record of a due schedule cannot be read. The schedule no longer runs.
         ScheduleSetAside = "schedule.set_aside",
         /// A slot passed without a run.
         ScheduleSkipped = "schedule.skipped",
-        /// The last text of a job's own turn was delivered, or could not be, or was not to be.
+        /// The last text of a cron job's own turn was delivered or not; the payload says which.
         ScheduleDelivered = "schedule.delivered",
         /// A heartbeat had nothing to report.
         HeartbeatQuiet = "heartbeat.quiet",
@@ -127,78 +128,78 @@ text_enum! {
         HeartbeatAlert = "heartbeat.alert",
         /// A heartbeat was due and did not run.
         HeartbeatSkipped = "heartbeat.skipped",
-        /// A bound against storms refused or held something back.
-        StormHeld = "storm.held",
-        /// Mail was set aside.
+        /// A limit against endless chains of work was reached and refused or delayed something.
+        LimitReached = "limit.reached",
+        /// Mail became a dead letter.
         DeadLetterHeld = "dead_letter.held",
-        /// An operator put it back to work.
+        /// An operator retried a dead letter.
         DeadLetterRetried = "dead_letter.retried",
-        /// An operator gave it up.
+        /// An operator dropped a dead letter.
         DeadLetterDropped = "dead_letter.dropped",
-        /// A limit was set.
+        /// The limits of a budget were set.
         BudgetSet = "budget.set",
-        /// A call was refused for a budget.
+        /// A call was refused because a budget is spent.
         BudgetExhausted = "budget.exhausted",
-        /// A skill is held.
+        /// An agent acquired a skill.
         SkillAcquired = "skill.acquired",
-        /// A skill's document was read.
+        /// An agent read the text of a skill.
         SkillActivated = "skill.activated",
-        /// A skill is no longer held.
+        /// An agent dropped a skill.
         SkillDropped = "skill.dropped",
-        /// A file appeared under `output/`.
+        /// A new file was written under `output/`.
         ArtifactCreated = "artifact.created",
-        /// A job's input was taken in.
+        /// A main job started.
         JobStarted = "job.started",
-        /// A job's result is there.
+        /// A main job finished.
         JobFinished = "job.finished",
     }
 }
 
 impl EventKind {
-    /// Whether such events are streamed only, with the sequence that they follow, and never stored.
+    /// Whether events of this kind are only streamed and never stored.
     #[must_use]
     pub fn is_ephemeral(self) -> bool {
         matches!(self, Self::ModelDelta | Self::ToolProgress)
     }
 }
 
-/// An event as a transaction states it; the store adds its place in the feed.
+/// A new event in a transaction. The store adds its sequence number.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewEvent {
-    /// What happened.
+    /// Kind of the event.
     pub kind: EventKind,
-    /// To or by which agent.
+    /// Agent that the event is about.
     pub agent_id: Option<AgentId>,
-    /// In which chat channel.
+    /// Chat channel that the event is about.
     pub channel: Option<String>,
-    /// What ties it to other events: a turn, an ask, a root.
+    /// Id that connects related events: of a turn, an ask or a root.
     pub correlation_id: Option<String>,
-    /// The facts, redacted.
+    /// Facts about the event, redacted.
     pub payload: Value,
 }
 
 impl NewEvent {
-    /// An event about nothing in particular yet.
+    /// An event without agent, channel and correlation id.
     #[must_use]
     pub fn new(kind: EventKind, payload: Value) -> Self {
         Self { kind, agent_id: None, channel: None, correlation_id: None, payload }
     }
 
-    /// Says which agent it is about.
+    /// Sets the agent.
     #[must_use]
     pub fn agent(mut self, agent_id: &AgentId) -> Self {
         self.agent_id = Some(agent_id.clone());
         self
     }
 
-    /// Says in which chat channel it happened.
+    /// Sets the chat channel.
     #[must_use]
     pub fn channel(mut self, channel: &ChannelName) -> Self {
         self.channel = Some(channel.to_string());
         self
     }
 
-    /// Ties it to other events.
+    /// Sets the correlation id.
     #[must_use]
     pub fn correlation(mut self, id: impl ToString) -> Self {
         self.correlation_id = Some(id.to_string());
@@ -206,44 +207,44 @@ impl NewEvent {
     }
 }
 
-/// A row of the feed.
+/// A row of the event feed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Event {
-    /// Its place: rises by one from event to event, over the life of the world. For an ephemeral event, the sequence
-    /// that it follows.
+    /// Sequence number. It rises by one from event to event over the life of the world. An
+    /// ephemeral event has the number of the stored event before it.
     pub seq: i64,
-    /// Its id.
+    /// Id of the event.
     pub event_id: EventId,
-    /// When.
+    /// When it happened.
     pub ts: Timestamp,
-    /// What happened.
+    /// Kind of the event.
     pub kind: EventKind,
-    /// To or by which agent.
+    /// Agent that the event is about.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub agent_id: Option<AgentId>,
-    /// In which chat channel.
+    /// Chat channel that the event is about.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub channel: Option<String>,
-    /// What ties it to other events.
+    /// Id that connects related events: of a turn, an ask or a root.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub correlation_id: Option<String>,
-    /// The facts.
+    /// Facts about the event.
     pub payload: EventPayload,
 }
 
-/// Which events a reader wants; empty means all.
+/// A filter for events. An empty field filters nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EventFilter {
-    /// Of these kinds, or families such as `turn.*` given as `turn.`.
+    /// Only these kinds. A family such as `turn.*` is written as `turn.`.
     pub kinds: Vec<String>,
-    /// About this agent.
+    /// Only events about this agent.
     pub agent_id: Option<AgentId>,
-    /// In this channel.
+    /// Only events about this chat channel.
     pub channel: Option<String>,
 }
 
 impl EventFilter {
-    /// Whether `event` is wanted.
+    /// Whether `event` passes the filter.
     #[must_use]
     pub fn matches(&self, event: &Event) -> bool {
         let kind = event.kind.as_str();

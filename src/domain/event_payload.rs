@@ -1,7 +1,7 @@
-//! The facts of an event: a value, or the text that is stored of it. Whichever it was not made of is made when somebody asks: most
-//! events that are read from storage leave as the text that they came as.
+//! The payload of an event, as a JSON value or as JSON text. The other form is made on demand: most
+//! events that are read from storage are sent as text and never parsed.
 //!
-//! Must never: hold a text that is no JSON.
+//! Must never: contain a text that is not JSON.
 
 use std::fmt;
 use std::ops::Deref;
@@ -11,7 +11,7 @@ use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
-/// See the module. It reads like the value.
+/// The payload of an event. It dereferences to its JSON value.
 #[derive(Clone)]
 pub struct EventPayload {
     text: OnceLock<Box<str>>,
@@ -19,10 +19,10 @@ pub struct EventPayload {
 }
 
 impl EventPayload {
-    /// A payload of which only the text is known.
+    /// A payload from JSON text.
     ///
     /// # Errors
-    /// When it is no JSON.
+    /// If the text is not JSON.
     pub fn read(text: String) -> Result<Self, serde_json::Error> {
         serde_json::from_str::<IgnoredAny>(&text)?;
         Ok(Self { text: OnceLock::from(text.into_boxed_str()), value: OnceLock::new() })
@@ -40,8 +40,8 @@ impl Deref for EventPayload {
 
     fn deref(&self) -> &Value {
         self.value.get_or_init(|| {
-            // One of the two is there from the start, and the text is JSON; of one that is nested beyond what can be read there
-            // is no value.
+            // Either form exists from the start, and the text is JSON. A text that is nested too
+            // deeply for `Value` gives null.
             let text = self.text.get().map_or("null", |text| text);
             serde_json::from_str(text).unwrap_or_default()
         })
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_payload_is_the_same_whichever_it_was_made_of() {
+    fn payloads_from_a_value_and_from_text_are_equal() {
         let value = json!({ "b": [1, "ä\u{1}"], "a": null });
         let made = EventPayload::from(value.clone());
         let read = EventPayload::read(made.text().to_owned()).unwrap();

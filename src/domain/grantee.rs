@@ -1,4 +1,5 @@
-//! Who is meant by a list of readers or writers, and who comes to look (KNOW-03).
+//! Grantees: the entries of a knowledge entry's lists of readers and writers. Also the viewer that
+//! they are checked against (KNOW-03).
 
 use std::collections::BTreeSet;
 
@@ -8,26 +9,31 @@ use crate::ids::AgentId;
 use crate::refusal::{Code, Refusal};
 use crate::text::{clip, one_line};
 
-/// Most readers of an entry, and most writers.
+/// Longest list of readers, and of writers.
 pub const GRANTEES_MAX: usize = 256;
 
-/// Who looks at knowledge. Bound by the runtime, never taken from an argument of an agent.
+/// The party that reads or writes knowledge. The runtime sets it; it never comes from an argument
+/// of a tool call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Viewer {
-    /// An operator, or the supervisor: every entry is open to it.
+    /// An operator or the daemon. It may read and write every entry.
     Everything,
     /// An agent.
     Agent {
-        /// Which.
+        /// Id of the agent.
         agent_id: AgentId,
-        /// What it is made from.
+        /// Archetype of the agent.
         archetype: String,
-        /// The privilege groups that it has.
+        /// Privilege groups of the agent.
         groups: BTreeSet<String>,
     },
 }
 
-/// The people that a list of texts gives access to, each once, in the list's order.
+/// Parses a list of grantees. Keeps the order and drops duplicates. `field` names the list in error
+/// messages.
+///
+/// # Errors
+/// `InvalidArguments` if the list is too long or contains a text that is not a grantee.
 pub fn grantees(field: &str, texts: &[String]) -> Result<Vec<Grantee>, Refusal> {
     if texts.len() > GRANTEES_MAX {
         return Err(Refusal::new(
@@ -49,22 +55,23 @@ pub fn grantees(field: &str, texts: &[String]) -> Result<Vec<Grantee>, Refusal> 
     Ok(found)
 }
 
-/// Someone to whom an entry is open: `*`, `archetype:<name>`, `group:<privilege group>`, or an agent's id (KNOW-03).
+/// An entry of a list of readers or writers: `*`, `archetype:<name>`, `group:<privilege group>`, or
+/// an agent's id (KNOW-03).
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Grantee {
     /// Every agent.
     Everyone,
-    /// Agents of an archetype.
+    /// All agents of an archetype.
     Archetype(String),
-    /// Agents whose archetype has the privilege group.
+    /// All agents whose archetype has the privilege group.
     Group(String),
     /// One agent.
     Agent(AgentId),
 }
 
 impl Grantee {
-    /// Whether `viewer` is meant.
+    /// Whether the grantee includes `viewer`.
     #[must_use]
     pub fn covers(&self, viewer: &Viewer) -> bool {
         match (self, viewer) {
@@ -103,7 +110,7 @@ impl std::str::FromStr for Grantee {
             Some(("group", name)) if plain(name) => Ok(Self::Group(name.to_owned())),
             Some(_) => Err(Refusal::new(
                 Code::InvalidArguments,
-                format!("`{}` names nobody who could be given access", one_line(&clip(text, 80))),
+                format!("`{}` is not a reader or writer", one_line(&clip(text, 80))),
             )
             .hint("use `*`, `archetype:<name>`, `group:<privilege group>` or an agent's id")),
         }
@@ -141,13 +148,13 @@ mod tests {
     proptest! {
         // covers: KNOW-03
         #[test]
-        fn grantees_read_back(grantee in grantee()) {
+        fn a_grantee_parses_from_its_own_text(grantee in grantee()) {
             prop_assert_eq!(grantee.to_string().parse::<Grantee>().unwrap(), grantee);
         }
     }
 
     #[test]
-    fn a_list_names_each_once_and_has_its_bound() {
+    fn a_list_drops_duplicates_and_has_a_maximum_length() {
         let texts = ["*", "group:manager", "*"].map(str::to_owned);
         assert_eq!(grantees("readers", &texts).unwrap(), [Grantee::Everyone, Grantee::Group("manager".into())]);
         assert!(grantees("readers", &["role:x".to_owned()]).unwrap_err().message.starts_with("readers: "));

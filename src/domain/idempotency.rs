@@ -1,5 +1,6 @@
-//! Requests that may be sent twice: the answer is stored in the transaction of the effect, so that a client whose
-//! daemon died before answering asks again and gets the same answer (DESIGN.md section 2, "Arrive").
+//! Requests that a client may repeat. The answer is stored in the same transaction as the effect.
+//! If the daemon dies before it answers, the client sends the request again and gets the stored
+//! answer (`docs/design.md`, "Arrive").
 
 use serde::{Deserialize, Serialize};
 
@@ -7,26 +8,26 @@ use crate::ids::RequestId;
 use crate::party::Party;
 use crate::time::Timestamp;
 
-/// Names one mutation of one principal.
+/// Identifies one mutation by one principal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RequestKey {
-    /// Who asks.
+    /// The principal that sent the request.
     pub principal: Party,
-    /// Its own name for the request.
+    /// Id of the request, chosen by the principal.
     pub request_id: RequestId,
-    /// The method. The same id under another method is a conflict, not a repetition.
+    /// The RPC method. The same id with another method is a conflict.
     pub method: String,
-    /// Hash of the request's content: the same id with other content is a conflict, too.
+    /// Hash of the request's content. The same id with other content is a conflict.
     pub digest: String,
 }
 
-/// What was answered.
+/// The stored answer to a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredAnswer {
-    /// The request.
+    /// The request that was answered.
     pub key: RequestKey,
-    /// The answer, as JSON text that the method understands.
+    /// The answer as JSON text, in the form of the method.
     pub answer: String,
-    /// When.
+    /// When the request was answered.
     pub at: Timestamp,
 }

@@ -1,5 +1,5 @@
-//! Typed identifiers. A value of one kind can never be passed where another is meant, and an id that came from
-//! outside is checked once, here, before anything else sees it.
+//! Typed identifiers. The compiler refuses an id of one kind where another is expected. Parsing an
+//! id from outside checks it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -40,52 +40,55 @@ macro_rules! uuid_id {
 }
 
 uuid_id!(
-    /// A piece of mail. Also its idempotency key inside the store.
+    /// Id of a piece of mail, or of an entry of a conversation or chat channel. Also the
+    /// idempotency key in the store.
     MessageId, "message"
 );
 uuid_id!(
-    /// One turn of one agent.
+    /// Id of a turn of one agent.
     TurnId, "turn"
 );
 uuid_id!(
-    /// One tool call. Ours, not the provider's: the provider's own id is kept beside it in the transcript.
+    /// Ghost's id of a tool call. The provider's own id is kept in the transcript.
     CallId, "call"
 );
 uuid_id!(
-    /// The correlation id of an ask: it survives restarts on both sides.
+    /// Id of an ask. It stays the same across restarts.
     AskId, "ask"
 );
 uuid_id!(
-    /// What started a chain of work: everything that follows from it is charged to it (DESIGN.md, hops and roots).
+    /// Id of a root: the event that started a chain of work. All later work of the chain is charged
+    /// to it.
     RootId, "root"
 );
 uuid_id!(
-    /// A task on the board.
+    /// Id of a task.
     TaskId, "task"
 );
 uuid_id!(
-    /// A row of the event feed.
+    /// Id of an event.
     EventId, "event"
 );
 uuid_id!(
-    /// Mail set aside because its agent crashed on it.
+    /// Id of a dead letter.
     DeadLetterId, "dead letter"
 );
 uuid_id!(
-    /// Budget held for one model call.
+    /// Id of the budget reservation of a model call.
     ReservationId, "reservation"
 );
 
 uuid_id!(
-    /// A conversation with someone outside.
+    /// Id of a conversation with someone outside.
     ConversationId, "conversation"
 );
 uuid_id!(
-    /// A timer, a cron job, a watch or a heartbeat.
+    /// Id of a timer, cron job, watch or heartbeat.
     ScheduleId, "schedule"
 );
 
-/// A client's own name for one mutation, unique to its principal. 1 to 128 printable ASCII characters.
+/// A client's id for one mutation, unique to its principal: 1 to 128 printable ASCII characters
+/// without spaces.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct RequestId(String);
@@ -102,8 +105,8 @@ impl FromStr for RequestId {
     type Err = Refusal;
 
     fn from_str(text: &str) -> Result<Self, Refusal> {
-        let fits = !text.is_empty() && text.len() <= 128 && text.bytes().all(|b| b.is_ascii_graphic());
-        if fits {
+        let valid = !text.is_empty() && text.len() <= 128 && text.bytes().all(|b| b.is_ascii_graphic());
+        if valid {
             Ok(Self(text.to_owned()))
         } else {
             Err(Refusal::new(Code::InvalidArguments, "request_id must be 1 to 128 printable ASCII characters")
@@ -126,7 +129,7 @@ macro_rules! name_id {
                 &self.0
             }
 
-            /// The name as text that shares its memory.
+            /// The name as shared text, without a copy.
             #[must_use]
             pub fn shared(&self) -> Arc<str> {
                 Arc::clone(&self.0)
@@ -177,7 +180,8 @@ macro_rules! name_id {
     };
 }
 
-/// Whether a text can be a name: 1 to 64 characters of `a-z`, `0-9`, `.`, `_`, `-`, starting with a letter or digit.
+/// Whether a text is a valid name: 1 to 64 characters of `a-z`, `0-9`, `.`, `_`, `-`, starting with
+/// a letter or digit.
 fn is_name(text: &str) -> bool {
     let starts = text.bytes().next().is_some_and(|b| b.is_ascii_lowercase() || b.is_ascii_digit());
     let body = text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'.' | b'_' | b'-'));
@@ -186,26 +190,28 @@ fn is_name(text: &str) -> bool {
 
 name_id!(
     /// The name of an agent, unique in its world: 1 to 64 characters of `a-z`, `0-9`, `.`, `_`, `-`, starting with a
-    /// letter or digit. It is also a directory name, which is why nothing else is allowed.
+    /// letter or digit. It is also the name of a directory, so other characters are not allowed.
     AgentId, "an", "agent id"
 );
 name_id!(
-    /// The name of a chat channel, unique in its world: as an agent's (CHAT-12).
+    /// The name of a chat channel, unique in its world. The same characters as for an agent
+    /// (CHAT-12).
     ChannelName, "a", "channel name"
 );
 
-/// Ids that no agent may be given: who is named so is the supervisor itself, or everyone in a channel.
+/// Ids that a new agent cannot have: `system` means the daemon, and `@all` everyone in a channel.
 pub const RESERVED_AGENT_IDS: [&str; 2] = ["all", "system"];
 
 impl AgentId {
-    /// Whether a new agent may be called so. Not asked of ids that are on record: what there is stays readable.
+    /// Checks that a new agent may have this id. Ids of existing records are not checked, so they
+    /// stay readable.
     ///
     /// # Errors
     /// `InvalidArguments` if it is one of [`RESERVED_AGENT_IDS`].
     pub fn check_new(&self) -> Result<(), Refusal> {
         if RESERVED_AGENT_IDS.contains(&self.as_str()) {
             return Err(Refusal::new(Code::InvalidArguments, format!("no agent can be called `{self}`"))
-                .hint("`system` is the supervisor and `@all` everyone in a channel; choose another id")
+                .hint("`system` means the daemon and `@all` everyone in a channel; choose another id")
                 .details(serde_json::json!({ "field": "agent_id" })));
         }
         Ok(())
@@ -217,7 +223,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_that_stand_for_others_are_not_given_and_read_back() {
+    fn reserved_ids_are_refused_for_new_agents_and_still_parse() {
         assert!(RESERVED_AGENT_IDS.contains(&crate::chat::EVERYONE));
         assert!(RESERVED_AGENT_IDS.contains(&crate::party::Party::System.to_string().as_str()));
         for id in RESERVED_AGENT_IDS {

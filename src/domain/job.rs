@@ -1,23 +1,29 @@
-//! A main job: a set of input files, named by their content, that a world works on once.
+//! A main job: a set of input files, identified by its content, that a world works on once.
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::RootId;
+use crate::ids::{RootId, TaskId};
 use crate::time::Timestamp;
 
-/// The durable record of a job. The same input names the same job, so that a restart goes on with it (issue 2, 11).
+/// The durable record of a job. The same input gives the same job, so a restart goes on with it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Job {
-    /// First 16 hexadecimal digits of the SHA-256 over names and contents of the input.
+    /// First 16 hexadecimal digits of the SHA-256 over the names and contents of the input.
     pub job_id: String,
-    /// The root that the job's work is charged to.
+    /// The task of the lead. The job is done when the lead closes it. `None` in the record of an older version.
+    #[serde(default)]
+    pub task_id: Option<TaskId>,
+    /// The root whose budget and usage the job counts for.
     pub root_id: RootId,
-    /// How many files.
+    /// The number of input files.
     pub files: u32,
-    /// When it was started.
+    /// When the job was started.
     pub started_at: Timestamp,
-    /// When its result was seen.
+    /// When the lead closed the task.
     pub finished_at: Option<Timestamp>,
-    /// The result, relative to the workspace.
+    /// The directory in the workspace that the result must lie in.
+    #[serde(default)]
+    pub result_dir: String,
+    /// The file with the result, relative to the workspace. `None` while the job runs, and if its task failed or was cancelled.
     pub result_path: Option<String>,
 }

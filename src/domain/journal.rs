@@ -1,5 +1,5 @@
-//! The steps of a turn. A turn resumes from these and from nothing else, so each holds what is needed to go on and no
-//! more: deltas, never whole prompts (DESIGN.md section 2, "Journal").
+//! The journal: the steps of a turn. A turn resumes from its journal alone. So each step contains
+//! what is needed to continue, and no more; whole prompts are never in it.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -9,158 +9,163 @@ use crate::refusal::Refusal;
 use crate::time::Timestamp;
 use crate::transcript::{Block, TokenUsage};
 
-/// What a tool call does to the world, which decides how it is recorded and what a crash in it means (promise 2).
+/// The kind of a tool. It decides what the journal records and what happens after a crash (promise
+/// 2 in `docs/design.md`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Effect {
-    /// Changes nothing; may be run again.
+    /// It changes nothing and may run again.
     Read,
-    /// Its effect lives in the store and commits with its record.
+    /// Its effect is in the store and commits together with its record.
     World,
-    /// Its effect is outside: recorded before and after, never run twice.
+    /// Its effect is outside. It is recorded as started before it runs and is never repeated.
     Outside,
-    /// Writes one file: verified by the hashes before and after.
+    /// It writes one file. The hashes before and after show whether the write happened.
     File,
-    /// Waits for someone; goes on waiting for the same correlation id.
+    /// It waits for another agent. After a crash it waits on for the same ask.
     Wait,
 }
 
-/// A file write as planned before it runs. Hashes are lower-case hexadecimal SHA-256; `None` means "no file".
+/// The plan of a file write, recorded before it runs. Hashes are SHA-256 in lower-case hexadecimal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FilePlan {
     /// Path relative to the workspace root.
     pub path: String,
-    /// What was there.
+    /// Hash of the present file; `None` if there is no file.
     pub before: Option<String>,
-    /// What will be there.
+    /// Hash of the file after the write.
     pub after: String,
 }
 
-/// What a call left behind: the content a model sees, or a refusal.
+/// The outcome of a call: a result or a refusal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CallOutcome {
-    /// The result as a model reads it, before the model-view cut; for a refusal its JSON.
+    /// The result for the model, before it is cut for the prompt; the JSON of a refusal.
     pub content: Value,
-    /// The refusal, if it was one.
+    /// The refusal, if the call was refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refusal: Option<Refusal>,
-    /// Whether a producer cap cut the content.
+    /// Whether the tool itself cut the content.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
 }
 
-/// One fact of a turn.
+/// One step of a turn.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "step", rename_all = "snake_case")]
 pub enum Step {
-    /// The prompt as it was assembled once, by the hashes of its parts, which lie in the prompt table.
+    /// The prompt was assembled. The step contains the hashes of its parts; the parts are in the
+    /// prompt table.
     Briefed {
-        /// Hash of the system part.
+        /// Hash of the system prompt.
         system: String,
         /// Hash of the stable briefing (goal, agent, tools, skills).
         briefing: String,
-        /// What the turn recalls of earlier ones; may be empty.
+        /// Hash of what the turn recalls of earlier turns; may be empty.
         #[serde(default)]
         recent: String,
-        /// The mail itself.
+        /// Hash of the mail.
         mail: String,
     },
-    /// Mail that joined the turn after it was opened (`syscall.inbox.read`). Its text is in that call's result.
+    /// Mail joined the turn after it was opened (`syscall.inbox.read`). The mail's text is in the
+    /// result of that call.
     MailJoined {
-        /// Which.
+        /// Ids of the mail.
         messages: Vec<MessageId>,
     },
-    /// A model call is about to be made, with budget held for it.
+    /// A model call is about to start. Its budget is reserved.
     ModelStarted {
-        /// The model asked.
+        /// Model that is asked.
         model: String,
-        /// The budget held.
+        /// Id of the reservation.
         reservation_id: ReservationId,
     },
     /// The model answered.
     ModelAnswered {
         /// The model that answered.
         model: String,
-        /// What it said.
+        /// The answer.
         blocks: Vec<Block>,
-        /// What it took.
+        /// Tokens of the call.
         usage: TokenUsage,
-        /// Why it stopped, if it did not simply come to its end: `max_tokens`, `refused`, or the provider's own word.
+        /// Why the answer ended, if it did not end normally: `max_tokens`, `refused`, or the
+        /// provider's own word.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         stop: Option<String>,
     },
-    /// A model call failed; the turn tries again, or another model, or ends.
+    /// A model call failed. The turn tries again, tries another model, or ends.
     ModelFailed {
-        /// The model asked.
+        /// Model that was asked.
         model: String,
-        /// What went wrong.
+        /// Error message.
         error: String,
     },
-    /// A fall-back model was not asked, because it has no price where money is counted. It did not fail: a turn that resumes
-    /// owes it nothing.
+    /// A fall-back model was not asked, because a budget counts money and the model has no known
+    /// price. This is not a failure of the model.
     PassedOver {
-        /// The model.
+        /// Name of the model.
         model: String,
-        /// Why.
+        /// Reason.
         why: String,
     },
-    /// The failure before was that the conversation is too long for the model; it was cut down and is asked again, so
-    /// that failure is overcome.
+    /// The last call failed because the conversation was too long for the model. The conversation
+    /// was shortened, so that failure no longer counts.
     Shortened {
-        /// The model that takes no more.
+        /// Name of the model.
         model: String,
-        /// Bytes that the conversation may have from here on.
+        /// Most bytes of the conversation from now on.
         context: u64,
     },
-    /// The failure before was that the provider does not take what it attached to its earlier answers; that is left out from
-    /// here on and the model is asked again, so that failure is overcome.
+    /// The last call failed because the provider refused opaque state of its own earlier answers.
+    /// The turn omits that state from now on, so that failure no longer counts.
     StateDropped {
-        /// The model.
+        /// Name of the model.
         model: String,
     },
-    /// The turn waits for what is not its own fault to pass: a model that is down, a spent budget. The failures before it are
-    /// done with; it begins its attempts anew.
+    /// The turn was parked: a model is down, or a budget is spent. Earlier failures no longer
+    /// count.
     Parked {
-        /// What it waits for, in words.
+        /// What the turn waits for, as text.
         reason: String,
     },
-    /// A call is about to run whose effect is not in the store, or that waits.
+    /// A call is about to run that waits, or whose effect is not in the store.
     CallStarted {
-        /// Our id of the call.
+        /// Ghost's id of the call.
         call_id: CallId,
-        /// The provider's id.
+        /// The provider's id of the call.
         id: String,
-        /// Canonical tool name.
+        /// Canonical name of the tool.
         tool: String,
-        /// What it does.
+        /// Kind of the tool.
         effect: Effect,
-        /// For a file write: what it will leave.
+        /// Plan of the file write, if it is one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         file: Option<FilePlan>,
-        /// For an ask: which.
+        /// Id of the ask, if it is one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         ask_id: Option<AskId>,
     },
-    /// A call has ended, well or not.
+    /// A call ended, with a result or a refusal.
     CallFinished {
-        /// Our id of the call.
+        /// Ghost's id of the call.
         call_id: CallId,
-        /// The provider's id.
+        /// The provider's id of the call.
         id: String,
-        /// Canonical tool name.
+        /// Canonical name of the tool.
         tool: String,
-        /// What it left.
+        /// Outcome of the call.
         outcome: CallOutcome,
     },
-    /// Words of ours to the model: a malformed call, a loop, what an earlier crash means.
+    /// A note from the daemon to the model, for example about a malformed call, a loop or an
+    /// earlier crash.
     Note {
-        /// The words.
+        /// Text of the note.
         text: String,
     },
 }
 
 impl Step {
-    /// Whether this step is progress: something that need not be done again after a restart.
+    /// Whether this step is progress: it need not be repeated after a restart.
     #[must_use]
     pub fn is_progress(&self) -> bool {
         matches!(self, Self::ModelAnswered { .. } | Self::CallFinished { .. } | Self::MailJoined { .. })
@@ -186,15 +191,16 @@ impl Step {
     }
 }
 
-/// A step in its place.
+/// A step with its turn, order and time.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct JournalRow {
-    /// The turn.
+    /// Id of the turn.
     pub turn_id: TurnId,
-    /// Order over the whole world; within a turn it only rises. 0 until the store has given one.
+    /// Sequence number over all turns of the world; 0 until the store has assigned it. It rises
+    /// within a turn.
     pub seq: i64,
-    /// The fact.
+    /// The step.
     pub step: Step,
-    /// When.
+    /// When the step was recorded.
     pub at: Timestamp,
 }

@@ -1,4 +1,4 @@
-//! Knowledge: entries that agents share, each with its own readers and writers (KNOW-01..06).
+//! Knowledge: entries that agents share. Each entry has its own readers and writers (KNOW-01..06).
 
 use serde::{Deserialize, Serialize};
 
@@ -8,79 +8,80 @@ use crate::refusal::{Code, Refusal};
 use crate::text::{clip, one_line};
 use crate::time::Timestamp;
 
-/// An entry as it stands.
+/// The present version of an entry.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KnowledgeEntry {
-    /// Its id: 1 to 128 of `a-z`, `0-9`, `.`, `_`, `-`, `/`.
+    /// Id of the entry: 1 to 128 characters of `a-z`, `0-9`, `.`, `_`, `-`, `/`.
     pub entry_id: String,
-    /// One line.
+    /// Title, one line.
     pub title: String,
-    /// The text.
+    /// Text of the entry.
     pub content: String,
-    /// Words to find it by.
+    /// Tags, as keywords for search.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tags: Vec<String>,
-    /// Who may read it; see [`Grantee`].
+    /// Grantees that may read the entry.
     pub readers: Vec<Grantee>,
-    /// Who may change or delete it, and so read it too.
+    /// Grantees that may read, change and delete the entry.
     pub writers: Vec<Grantee>,
-    /// Rises by one with every change, and goes on over a deletion.
+    /// Version. It rises by one with each change and continues after a deletion.
     pub version: i64,
-    /// Who wrote the first version; may always write (KNOW-03).
+    /// Party that wrote the first version. It may always write the entry (KNOW-03).
     pub creator: Party,
-    /// Who wrote this one.
+    /// Party that wrote this version.
     pub updated_by: Party,
     /// When the first version was written.
     pub created_at: Timestamp,
-    /// When this one was.
+    /// When this version was written.
     pub updated_at: Timestamp,
-    /// Whether it was deleted: nobody is shown it, and a new entry of the same id goes on with its version.
+    /// Whether the entry was deleted. It is then hidden. A new entry with its id continues with its
+    /// version.
     pub deleted: bool,
 }
 
 /// An earlier version of an entry.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct KnowledgeVersion {
-    /// The entry.
+    /// Id of the entry.
     pub entry_id: String,
-    /// Which version.
+    /// Number of the version.
     pub version: i64,
-    /// Its title.
+    /// Title, one line.
     pub title: String,
-    /// Its text.
+    /// Text of the entry.
     pub content: String,
-    /// Who wrote it.
+    /// Party that wrote this version.
     pub by: Party,
-    /// When.
+    /// When this version was written.
     pub at: Timestamp,
 }
 
-/// An entry that the world's files bring (KNOW-06). The supervisor is its creator, so that only its writers and operators
-/// may change it.
+/// An entry from the world's files (KNOW-06). The daemon is its creator, so only its writers and
+/// operators may change it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KnowledgeSeed {
-    /// Its id.
+    /// Id of the entry.
     pub entry_id: String,
-    /// One line.
+    /// Title, one line.
     pub title: String,
-    /// The text.
+    /// Text of the entry.
     pub content: String,
-    /// Words to find it by.
+    /// Tags, as keywords for search.
     pub tags: Vec<String>,
-    /// Who may read it.
+    /// Grantees that may read the entry.
     pub readers: Vec<Grantee>,
-    /// Who may change it.
+    /// Grantees that may read, change and delete the entry.
     pub writers: Vec<Grantee>,
 }
 
 impl KnowledgeEntry {
-    /// Whether `viewer` may read it: its readers may, and whoever may write it.
+    /// Whether `viewer` may read the entry. Readers and writers may.
     #[must_use]
     pub fn may_read(&self, viewer: &Viewer) -> bool {
         self.may_write(viewer) || self.readers.iter().any(|grantee| grantee.covers(viewer))
     }
 
-    /// Whether `viewer` may change or delete it: its writers may, and its creator always (KNOW-03).
+    /// Whether `viewer` may change or delete the entry. Its writers and its creator may (KNOW-03).
     #[must_use]
     pub fn may_write(&self, viewer: &Viewer) -> bool {
         match viewer {
@@ -96,17 +97,20 @@ impl KnowledgeEntry {
 pub const TITLE_MAX: usize = 200;
 /// Most tags of an entry.
 pub const TAGS_MAX: usize = 32;
-/// Characters of a tag.
+/// Most characters of a tag.
 const TAG_CHARS: usize = 64;
-/// Characters of an entry's id.
+/// Most characters of an entry's id.
 const ID_CHARS: usize = 128;
 
 fn wrong(message: String, hint: impl Into<String>) -> Refusal {
     Refusal::new(Code::InvalidArguments, message).hint(hint)
 }
 
-/// Whether a text is an id of an entry: 1 to 128 of `a-z`, `0-9`, `.`, `_`, `-`, `/`. What stands between slashes is neither
-/// empty nor `.` nor `..`, so that two ids never look like one path.
+/// Checks the id of an entry: 1 to 128 characters of `a-z`, `0-9`, `.`, `_`, `-`, `/`. A part
+/// between slashes is not empty, `.` or `..`, so that two ids never look like the same path.
+///
+/// # Errors
+/// `InvalidArguments` if the text is not an id.
 pub fn check_entry_id(entry_id: &str) -> Result<(), Refusal> {
     let fits = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit() || b"._-/".contains(&b);
     if (1..=ID_CHARS).contains(&entry_id.len()) && entry_id.bytes().all(fits) {
@@ -124,7 +128,10 @@ pub fn check_entry_id(entry_id: &str) -> Result<(), Refusal> {
     ))
 }
 
-/// Whether a text can be a title: one line of 1 to 200 characters.
+/// Checks a title: one line of 1 to 200 characters.
+///
+/// # Errors
+/// `TooLarge` for a title that is too long, otherwise `InvalidArguments`.
 pub fn check_title(title: &str) -> Result<(), Refusal> {
     let plain = !title.trim().is_empty() && !title.contains(crate::text::is_strange);
     let refusal =
@@ -136,42 +143,50 @@ pub fn check_title(title: &str) -> Result<(), Refusal> {
     }
 }
 
-/// Whether a text can be the content of an entry: not blank, no control characters but line breaks and tabs, at most
-/// `most` bytes.
-pub fn check_content(content: &str, most: u32) -> Result<(), Refusal> {
-    if content.len() > most as usize {
+/// Checks the text of an entry: not blank, at most `limit` bytes, no control characters except line
+/// breaks and tabs.
+///
+/// # Errors
+/// `TooLarge` for a text that is too long, otherwise `InvalidArguments`.
+pub fn check_content(content: &str, limit: u32) -> Result<(), Refusal> {
+    if content.len() > limit as usize {
         return Err(Refusal::new(
             Code::TooLarge,
-            format!("content has {} bytes; at most {most} are taken (limits.knowledge_bytes)", content.len()),
+            format!("content has {} bytes; at most {limit} are taken (limits.knowledge_bytes)", content.len()),
         )
         .hint("split it into several entries, or write a workspace file and name its path"));
     }
     if content.trim().is_empty() {
-        return Err(wrong(
-            "content is empty".to_owned(),
-            "say what there is to know; to take an entry away, delete it",
-        ));
+        return Err(wrong("content is empty".to_owned(), "write the text of the entry; to remove an entry, delete it"));
     }
     let strange = |c: char| c.is_control() && !matches!(c, '\n' | '\r' | '\t');
     match content.find(strange) {
-        Some(at) => Err(wrong(format!("content holds a control character at byte {at}"), "give plain text")),
+        Some(position) => {
+            Err(wrong(format!("content contains a control character at byte {position}"), "give plain text"))
+        }
         None => Ok(()),
     }
 }
 
-/// Whether texts can be the tags of one entry: at most 32, each 1 to 64 characters without control characters, commas or
-/// space around them.
+/// Checks the tags of an entry: at most 32, each with 1 to 64 characters, without control
+/// characters, commas, or white space around it.
+///
+/// # Errors
+/// `TooLarge` for a tag that is too long, otherwise `InvalidArguments`.
 pub fn check_tags(tags: &[String]) -> Result<(), Refusal> {
     if tags.len() > TAGS_MAX {
-        return Err(wrong(format!("{} tags; an entry has at most {TAGS_MAX}", tags.len()), "keep the telling ones"));
+        return Err(wrong(
+            format!("{} tags; an entry has at most {TAGS_MAX}", tags.len()),
+            "keep the most useful ones",
+        ));
     }
-    let fits = |tag: &&String| {
+    let valid = |tag: &&String| {
         !tag.is_empty()
             && tag.trim() == tag.as_str()
             && tag.chars().count() <= TAG_CHARS
             && !tag.chars().any(|c| crate::text::is_strange(c) || c == ',')
     };
-    match tags.iter().find(|tag| !fits(tag)) {
+    match tags.iter().find(|tag| !valid(tag)) {
         Some(bad) => {
             let refusal = wrong(
                 format!("`{}` is not a tag", one_line(&clip(bad, 80))),
@@ -237,7 +252,7 @@ mod tests {
     proptest! {
         // covers: KNOW-03
         #[test]
-        fn access_follows_the_lists_and_nothing_else(
+        fn only_the_creator_and_the_lists_give_access(
             creator in party(),
             readers in prop::collection::vec(grantee(), 0..4),
             writers in prop::collection::vec(grantee(), 0..4),
@@ -251,15 +266,15 @@ mod tests {
                 Grantee::Group(name) => groups.contains(name),
                 Grantee::Agent(id) => id == agent_id,
             });
-            let made = creator.agent() == Some(agent_id);
-            prop_assert_eq!(entry.may_write(&viewer), made || named(&writers));
-            prop_assert_eq!(entry.may_read(&viewer), made || named(&writers) || named(&readers));
+            let is_creator = creator.agent() == Some(agent_id);
+            prop_assert_eq!(entry.may_write(&viewer), is_creator || named(&writers));
+            prop_assert_eq!(entry.may_read(&viewer), is_creator || named(&writers) || named(&readers));
             prop_assert!(entry.may_read(&Viewer::Everything) && entry.may_write(&Viewer::Everything));
             prop_assert!(!entry.may_write(&viewer) || entry.may_read(&viewer), "a writer reads");
         }
 
         #[test]
-        fn no_text_makes_a_check_panic(text in ".{0,200}") {
+        fn no_text_causes_a_panic(text in ".{0,200}") {
             let one = std::slice::from_ref(&text);
             for refused in [
                 check_entry_id(&text),
@@ -277,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_titles_contents_and_tags_have_their_bounds() {
+    fn invalid_ids_titles_contents_and_tags_are_refused() {
         for good in ["a", "style/guide.v1", "x_y-z", "0", "a/b/c", ".a/b..", "..."] {
             assert!(check_entry_id(good).is_ok(), "{good}");
         }

@@ -1,4 +1,5 @@
-//! The record of tool calls (TOOL-16, TOOL-17): what was called, by whom, in which turn, and what came of it.
+//! The ledger: the record of all tool calls (TOOL-16, TOOL-17), with the caller, the turn and the
+//! result.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,44 +9,45 @@ use crate::refusal::Code;
 use crate::time::Timestamp;
 
 text_enum! {
-    /// How a call stands in the ledger.
+    /// State of a call in the ledger.
     CallStatus, "call status" {
-        /// Running or waiting.
+        /// The call runs or waits.
         Started = "started",
-        /// It gave a result.
+        /// The call returned a result.
         Ok = "ok",
-        /// It gave a refusal.
+        /// The call returned a refusal.
         Failed = "failed",
-        /// Nobody knows whether its effect outside happened.
+        /// The daemon crashed during the call, and it is unknown whether its outside effect
+        /// happened.
         Unknown = "unknown",
     }
 }
 
-/// One tool call. `arguments` and `result` are redacted and cut before they get here.
+/// One tool call. `arguments` and `result` are redacted and cut before they are stored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LedgerRow {
-    /// Our id of the call.
+    /// Ghost's id of the call (the provider has an id of its own).
     pub call_id: CallId,
-    /// Whose call.
+    /// Id of the agent that made the call.
     pub agent_id: AgentId,
-    /// In which turn.
+    /// Turn of the call.
     pub turn_id: TurnId,
-    /// Canonical tool name.
+    /// Canonical name of the tool.
     pub tool: String,
-    /// The name it was called by, if that was an alias (TOOL-22).
+    /// The alias that the model used, if it used one (TOOL-22).
     pub alias: Option<String>,
-    /// The arguments, as JSON text; long strings in it may be cut (see [`crate::text::cut_json`]).
+    /// The arguments as JSON text. Long strings in it may be cut (see [`crate::text::cut_json`]).
     pub arguments: String,
-    /// The result, or why there is none, as text.
+    /// The result, or the reason why there is none.
     pub result: Option<String>,
-    /// How it stands.
+    /// State of the call.
     pub status: CallStatus,
-    /// The refusal's code; `None` also for a call that went well.
+    /// Code of the refusal; `None` if the call was not refused.
     pub error_code: Option<Code>,
-    /// When it began.
+    /// When the call started.
     pub started_at: Timestamp,
-    /// How long it took.
+    /// Duration in milliseconds.
     pub duration_ms: Option<u64>,
-    /// Whether any cap cut its arguments or its result; what is cut says so in its text.
+    /// Whether a size limit cut the arguments or the result. The cut text contains a mark.
     pub truncated: bool,
 }

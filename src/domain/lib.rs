@@ -1,8 +1,10 @@
-//! The nouns of Ghost and the rules that need no IO: ids, mail, turns, budgets, restarts, tool names, write rules,
-//! limits and events, and the ports (clock, ids, randomness, wake) through which the outside reaches the core.
+//! The data types of Ghost and the rules that need no IO: ids, mail, turns, budgets, restarts, tool
+//! names, write rules, limits and events. Also the ports (clock, ids, random numbers, wake-ups):
+//! traits that the daemon and the simulation implement in their own way.
 //!
-//! Must never: touch a file, a socket, a database, the wall clock or a random source. Everything here is a pure
-//! function of its arguments, so that simulation can drive it (DESIGN.md, promise 8).
+//! Must never: use a file, a socket, a database, the wall clock or a source of random numbers.
+//! Every function depends only on its arguments, so a simulation can repeat it exactly (promise 8
+//! in `docs/design.md`).
 
 pub mod admission;
 pub mod agent;

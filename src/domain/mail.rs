@@ -1,4 +1,5 @@
-//! Which pending mail belongs together in one turn: a pure choice over the inbox (DESIGN.md section 2, "Kinds").
+//! Chooses the pending mail that one turn takes (`docs/design.md`, "Which mail shares a turn").
+//! Pure functions.
 
 use std::collections::BTreeSet;
 
@@ -6,37 +7,39 @@ use crate::conversation::ChannelContext;
 use crate::envelope::{Envelope, Kind};
 use crate::ids::RootId;
 
-/// Bytes that an envelope takes beside its own words.
+/// Bytes that an envelope needs in a prompt besides its own text (an estimate).
 const ENVELOPE_BYTES: usize = 200;
 
-/// What one turn has room for.
+/// The most mail that one turn may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
-    /// Envelopes, at least 1.
+    /// Most envelopes; at least 1.
     pub envelopes: usize,
-    /// Bytes of them together. A single envelope may be larger: it waits for no other.
+    /// Most bytes of all envelopes together. A single envelope may be larger.
     pub bytes: usize,
 }
 
-/// Bytes that an envelope takes in a turn.
+/// Bytes that an envelope needs in a turn.
 #[must_use]
 pub fn bytes_of(envelope: &Envelope) -> usize {
     let named = envelope.attachments.iter().map(String::len).sum::<usize>();
     ENVELOPE_BYTES + envelope.subject.as_ref().map_or(0, String::len) + envelope.body.len() + named
 }
 
-/// Picks the mail of the next turn from `pending`, which is in inbox order, or nothing if nothing of it wakes.
+/// Chooses the mail of the next turn from `pending`, which is in inbox order. Nothing, if no mail
+/// wakes the agent.
 ///
-/// - The first waking envelope decides the turn. A turn holds at most one envelope that expects a reply, and further
-///   parts of the same conversation count as one.
-/// - A heartbeat runs only when nothing else waits, and alone but for quiet mail of schedules: that has waited for it.
-/// - A cron job's own turn has no other mail.
-/// - Mail that a turn has crashed on, or that an operator put back, runs alone, so that one poisoned message is found
-///   without hurting its neighbours.
-/// - Mail that wakes and belongs to one of `jobs`, the roots of main jobs, shares a turn with no waking mail of another root: a
-///   turn is charged to one root, and what a job cost is to be known.
-/// - No more goes into one turn than it has room for; the rest wait, in order. The envelope that decided the turn always has
-///   room, and so has the oldest of all if it is too large to ever find some beside others.
+/// - The first waking envelope decides the turn. A turn has at most one envelope that expects a
+///   reply; several messages of one conversation count as one.
+/// - A heartbeat runs only if no other mail wakes the agent. It takes only quiet mail of cron jobs,
+///   which waits for it.
+/// - The mail of a cron job with a turn of its own runs alone.
+/// - Mail that a turn crashed on, or that an operator retried, runs alone. So a poisoned message
+///   does not affect other messages.
+/// - `jobs` are the roots of main jobs. Waking mail of such a root does not share a turn with waking
+///   mail of another root: a turn is charged to one root, and the cost of a job must be known.
+/// - The turn takes no more than `room` allows; the rest waits in order. The deciding envelope always
+///   has room. So has the oldest envelope if it alone is larger than the room.
 #[must_use]
 pub fn plan_turn<'m>(pending: &'m [Envelope], room: Room, jobs: &BTreeSet<RootId>) -> Vec<&'m Envelope> {
     let max = room.envelopes;
@@ -61,7 +64,7 @@ pub fn plan_turn<'m>(pending: &'m [Envelope], room: Room, jobs: &BTreeSet<RootId
     }
     let mut replies_to = first.kind.expects_reply().then_some(first);
     let mut taken = Vec::new();
-    // Room is kept for the envelope that decided the turn.
+    // Room is reserved for the deciding envelope.
     let (mut used, mut full) = (bytes_of(first), false);
     for envelope in pending {
         if taken.len() + 1 > max.max(1) {
@@ -97,8 +100,9 @@ pub fn plan_turn<'m>(pending: &'m [Envelope], room: Room, jobs: &BTreeSet<RootId
     taken
 }
 
-/// The conversation from outside that a turn over this mail comes from, its channel context: the one that it owes an answer,
-/// else the first that was handed over to it. Mail that joined a turn under way gives it none.
+/// The conversation that a turn with this mail belongs to: the one that gets its reply, otherwise
+/// the first one that was handed over by this mail. `mail` is the mail that opened the turn,
+/// without mail that joined later.
 pub fn channel_of<'m>(mail: impl IntoIterator<Item = &'m Envelope>) -> Option<ChannelContext> {
     let mut handed = None;
     for envelope in mail {
@@ -115,33 +119,34 @@ pub fn channel_of<'m>(mail: impl IntoIterator<Item = &'m Envelope>) -> Option<Ch
     handed
 }
 
-/// Whether an envelope must have a turn to itself. Pending mail that names a turn has been in one that did not end well.
+/// Whether an envelope must have a turn of its own. Pending mail that has a turn id was in a turn
+/// that did not end normally.
 #[must_use]
 pub fn runs_alone(envelope: &Envelope) -> bool {
     !is_fresh(envelope) || matches!(envelope.kind, Kind::Heartbeat | Kind::CronTurn)
 }
 
-/// Whether no turn has had it.
+/// Whether no turn has taken the envelope before.
 fn is_fresh(envelope: &Envelope) -> bool {
     envelope.crashes == 0 && envelope.turn_id.is_none()
 }
 
-/// Whether pending mail of a schedule does not wake by itself and goes with the next heartbeat (SCHED-06).
+/// Whether this is quiet mail of a cron job, which the next heartbeat takes along (SCHED-06).
 #[must_use]
 pub fn waits_for_heartbeat(envelope: &Envelope) -> bool {
     envelope.kind == Kind::Cron && !envelope.wake && is_fresh(envelope)
 }
 
-/// Whether an envelope that expects a reply may join a turn that already owes `replies_to` one.
+/// Whether an envelope that expects a reply may join a turn whose reply goes to `replies_to`.
 fn joins(envelope: &Envelope, replies_to: Option<&Envelope>) -> bool {
     match replies_to {
-        // A second debtor would leave one of the two with the other's answer.
-        Some(debt) => {
+        // The turn has one last text, so all its replies must go to the same conversation.
+        Some(first) => {
             envelope.kind == Kind::Conversation
-                && debt.kind == Kind::Conversation
-                && envelope.conversation_id == debt.conversation_id
+                && first.kind == Kind::Conversation
+                && envelope.conversation_id == first.conversation_id
         }
-        // An ask never joins a turn that something else opened: its text would answer more than was asked.
+        // An ask never joins a turn of other mail: the text would answer more than the question.
         None => false,
     }
 }
@@ -178,12 +183,12 @@ mod tests {
         }
     }
 
-    /// The same without jobs.
+    /// `plan_turn` without main jobs.
     fn plan_turn(pending: &[Envelope], room: Room) -> Vec<&Envelope> {
         super::plan_turn(pending, room, &BTreeSet::new())
     }
 
-    /// Room for so many envelopes of any size.
+    /// Room for this many envelopes of any size.
     fn room(envelopes: usize) -> Room {
         Room { envelopes, bytes: usize::MAX }
     }
@@ -209,14 +214,14 @@ mod tests {
             let jobs = jobs.iter().map(|n| root(*n)).collect();
             seqs(&super::plan_turn(pending, room(16), &jobs))
         };
-        assert_eq!(taken(&pending, &[1]), [1, 3, 4], "what does not wake costs no turn and goes with any");
+        assert_eq!(taken(&pending, &[1]), [1, 3, 4], "quiet mail may share any turn");
         assert_eq!(taken(&pending[1..], &[1]), [2, 4, 5]);
         assert_eq!(taken(&pending, &[2, 9]), [1, 3, 4, 5]);
         assert_eq!(taken(&pending, &[]), [1, 2, 3, 4, 5]);
     }
 
     #[test]
-    fn quiet_mail_rides_along_but_does_not_open() {
+    fn quiet_mail_joins_a_turn_but_opens_none() {
         let mut quiet = mail(1, Kind::Chat);
         quiet.wake = false;
         assert!(plan_turn(std::slice::from_ref(&quiet), room(16)).is_empty());
@@ -225,13 +230,13 @@ mod tests {
     }
 
     #[test]
-    fn conversations_join_their_own_only() {
+    fn mail_of_different_conversations_does_not_share_a_turn() {
         let pending = [mail(1, Kind::Conversation), mail(2, Kind::Conversation), mail(3, Kind::Conversation)];
         assert_eq!(seqs(&plan_turn(&pending, room(16))), [1, 3]);
     }
 
     #[test]
-    fn a_turn_has_the_channel_that_it_owes_or_was_given() {
+    fn a_turn_has_the_channel_of_its_reply_or_of_a_handoff() {
         let of = |kinds: &[(Kind, u128)]| {
             let mail: Vec<Envelope> = kinds
                 .iter()
@@ -280,16 +285,16 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_takes_no_more_bytes_than_it_has_room_for() {
+    fn a_turn_takes_no_more_bytes_than_its_room() {
         let room = Room { envelopes: 16, bytes: 1_000 };
         let pending = [long(1, 400), long(2, 600), long(3, 300), long(4, 300)];
-        assert_eq!(seqs(&plan_turn(&pending, room)), [1, 2], "the others wait, though one of them would fit");
+        assert_eq!(seqs(&plan_turn(&pending, room)), [1, 2], "the others wait in order, even if one of them would fit");
         assert_eq!(seqs(&plan_turn(&pending[1..], room)), [2, 3]);
-        // What is too large for any turn has one to itself.
+        // Mail that is larger than the room has a turn of its own.
         let pending = [long(1, 300), long(2, 5_000), long(3, 300)];
         assert_eq!(seqs(&plan_turn(&pending, room)), [1]);
         assert_eq!(seqs(&plan_turn(&pending[1..], room)), [2]);
-        // What does not wake and is too large ever to ride along goes with the first that does.
+        // Quiet mail that is larger than the room shares a turn with the first waking mail.
         let pending = [Envelope { wake: false, ..long(1, 5_000) }, long(2, 300), long(3, 300)];
         assert_eq!(seqs(&plan_turn(&pending, room)), [1, 2]);
         let quiet = |seq| Envelope { wake: false, kind: Kind::Cron, ..long(seq, 400) };
@@ -300,7 +305,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_plan_keeps_its_rules(
+        fn the_plan_follows_its_rules(
             kinds in prop::collection::vec((0usize..Kind::ALL.len(), any::<bool>(), 0u32..2, 0usize..500), 0..40),
             max in 1usize..10,
             bytes in 1usize..3_000,

@@ -1,27 +1,28 @@
-//! What is known of a model beside its price: how it is told to think, and what it takes (LOOP-05).
+//! Facts about a model other than its price: how it takes the setting for reasoning, and which
+//! parameters and sizes it accepts (LOOP-05).
 //!
-//! Must never: name a model; those are data.
+//! Must never: contain the name of a model. Names are data.
 
 use serde::{Deserialize, Serialize};
 
 use crate::envelope::text_enum;
 
 text_enum! {
-    /// How much a model is to think before it answers.
+    /// How much a model should reason before it answers.
     Thinking, "amount of thinking" {
-        /// Not at all, where the model can be told so.
+        /// No reasoning, if the model can turn it off.
         None = "none",
-        /// A little.
+        /// Little reasoning.
         Low = "low",
-        /// Some.
+        /// Medium reasoning.
         Medium = "medium",
-        /// Much.
+        /// Much reasoning.
         High = "high",
     }
 }
 
 text_enum! {
-    /// Which of its APIs a provider of OpenAI's kind is spoken to through.
+    /// The API of a provider of the kind `openai`.
     Api, "API" {
         /// `/responses`.
         Responses = "responses",
@@ -30,43 +31,43 @@ text_enum! {
     }
 }
 
-/// How a model is told to think.
+/// How a request tells a model to reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ThinkingControl {
-    /// Nobody has said: it is told as most models of its provider are.
+    /// Not known. The request uses the form of most models of the provider.
     #[default]
     Unknown,
-    /// It does not think.
+    /// The model does not reason.
     Never,
-    /// By a number of tokens.
+    /// With a number of tokens.
     Budget,
-    /// By a word for the effort. What there is no word for is left out.
+    /// With an effort word. The request omits an amount that has no word.
     Effort,
-    /// By a word for the effort, where it decides by itself whether it thinks.
+    /// With an effort word; the model itself decides whether it reasons.
     Adaptive,
-    /// As `Adaptive`, and it cannot be told not to.
+    /// Like `Adaptive`, but the reasoning cannot be turned off.
     AlwaysAdaptive,
-    /// It can only be told whether to think.
+    /// Only on or off.
     Switch,
 }
 
-/// What is known of a model.
+/// Facts about a model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ModelFacts {
-    /// How it is told to think.
+    /// How a request tells the model to reason.
     pub thinking: ThinkingControl,
-    /// The words for effort that it takes, weakest first; empty if nobody has said.
+    /// Effort words that the model accepts, weakest first; empty if unknown.
     pub efforts: Vec<String>,
-    /// Fewest and most tokens of a thinking budget; `None` if nobody has said.
+    /// Smallest and largest thinking budget in tokens; `None` if unknown.
     pub thinking_tokens: Option<(u64, u64)>,
-    /// Whether it takes a temperature.
+    /// Whether the model accepts a temperature.
     pub temperature: bool,
-    /// Tokens of its context window.
+    /// Size of the context window in tokens.
     pub context_tokens: Option<u64>,
-    /// Most tokens of one answer, thinking included.
+    /// Largest answer in tokens, reasoning included.
     pub output_tokens: Option<u64>,
-    /// The API that it needs, where its provider has several.
+    /// The API that the model needs, if its provider has several.
     pub api: Option<Api>,
 }
 
@@ -85,7 +86,7 @@ impl Default for ModelFacts {
 }
 
 impl ModelFacts {
-    /// How many tokens the model may think for, within what it takes.
+    /// The thinking budget in tokens for `thinking`, within the model's bounds.
     #[must_use]
     pub fn thinking_budget(&self, thinking: Thinking) -> u64 {
         let wanted = match thinking {
@@ -97,8 +98,9 @@ impl ModelFacts {
         self.thinking_tokens.map_or(wanted, |(least, most)| wanted.clamp(least.min(most), most))
     }
 
-    /// The word for `thinking` that this model takes: the same, else the nearest weaker one of the model's own, else its
-    /// weakest. `None` where it takes no word for it.
+    /// The model's effort word for `thinking`: the same word, else the next weaker one that it
+    /// accepts, else its weakest. If the model's words are unknown, the same word, or `None` for
+    /// [`Thinking::None`].
     #[must_use]
     pub fn effort(&self, thinking: Thinking) -> Option<&str> {
         const ORDER: [&str; 7] = ["none", "minimal", "low", "medium", "high", "xhigh", "max"];
@@ -107,9 +109,9 @@ impl ModelFacts {
         }
         let rank = |word: &str| ORDER.iter().position(|known| *known == word);
         let wanted = rank(thinking.as_str());
-        let takes = |word: &&String| rank(word).is_some() && rank(word) <= wanted;
-        let found = self.efforts.iter().rev().find(takes);
-        // One that always thinks does so as little as it can.
+        let not_stronger = |word: &&String| rank(word).is_some() && rank(word) <= wanted;
+        let found = self.efforts.iter().rev().find(not_stronger);
+        // A model that cannot turn reasoning off gets its weakest word.
         found.or_else(|| self.efforts.first()).map(String::as_str)
     }
 }
@@ -119,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_nearest_word_for_an_effort_is_one_that_the_model_takes() {
+    fn the_effort_word_is_the_nearest_one_that_the_model_accepts() {
         let facts = |efforts: &[&str]| ModelFacts {
             efforts: efforts.iter().map(|word| (*word).to_owned()).collect(),
             ..ModelFacts::default()

@@ -1,6 +1,6 @@
-//! Money, and what models cost.
+//! Money in millionths of a US dollar, and the prices of models.
 //!
-//! Must never: lose a millionth. Prices round up, and arithmetic saturates.
+//! Must never: round a cost down. Costs round up to a millionth, and arithmetic saturates.
 
 use std::fmt;
 
@@ -9,14 +9,17 @@ use serde::{Deserialize, Serialize};
 use crate::refusal::{Code, Refusal};
 use crate::transcript::TokenUsage;
 
-/// Money in millionths of a US dollar. Never negative in a record; arithmetic saturates.
+/// An amount in millionths of a US dollar. Arithmetic saturates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Money(pub u64);
 
 impl Money {
-    /// From US dollars; refuses what is not a finite number of 0 or more, too large to count, or so small that it would
-    /// become nothing.
+    /// Converts US dollars, rounded to the nearest millionth.
+    ///
+    /// # Errors
+    /// `InvalidArguments` for a number below 0 or above 1,000,000,000, for NaN and infinity, and
+    /// for an amount above 0 that would round to 0.
     pub fn from_usd(usd: f64) -> Result<Self, Refusal> {
         let micros = usd * 1e6;
         if usd > 0.0 && micros.round() < 1.0 {
@@ -24,7 +27,7 @@ impl Money {
                 .hint("amounts are kept in millionths of a dollar"));
         }
         if micros.is_finite() && (0.0..=1e15).contains(&micros) {
-            // In range by the check above, so the conversion is exact to a millionth.
+            // The check above makes the conversion safe.
             #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
             Ok(Self(micros.round() as u64))
         } else {
@@ -33,7 +36,7 @@ impl Money {
         }
     }
 
-    /// In US dollars, for output that people read.
+    /// The amount in US dollars, for display.
     #[must_use]
     #[allow(clippy::cast_precision_loss)] // amounts stay far below 2^53 millionths
     pub fn usd(self) -> f64 {
@@ -53,8 +56,8 @@ impl Money {
     }
 }
 
-/// `$1.2345`: cents, and smaller parts as far as they say something. `ghostctl` prints money in the same way, from the
-/// record room, which knows no noun of this one.
+/// Prints `$1.23`, with up to six decimals if they are not zero. `ghost-record` prints money for
+/// `ghostctl` in the same way; it cannot import this crate.
 impl fmt::Display for Money {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let whole = format!("{}.{:06}", self.0 / 1_000_000, self.0 % 1_000_000);
@@ -63,27 +66,27 @@ impl fmt::Display for Money {
     }
 }
 
-/// The price of a model: money for a million tokens of each sort.
+/// The price of a model for a million tokens of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Price {
-    /// A million tokens read.
+    /// Input tokens that are not in the provider's cache.
     pub input: Money,
-    /// A million tokens written.
+    /// Output tokens.
     pub output: Money,
-    /// A million tokens read from the provider's cache.
+    /// Input tokens read from the provider's cache.
     pub cache_read: Money,
-    /// A million tokens written to the provider's cache.
+    /// Input tokens written to the provider's cache.
     pub cache_write: Money,
 }
 
 impl Price {
-    /// What a million tokens that are read cost at most, whatever the provider's cache has of them.
+    /// The highest price of a million input tokens: plain, read from the cache or written to it.
     #[must_use]
     pub fn dearest_read(&self) -> Money {
         self.input.max(self.cache_read).max(self.cache_write)
     }
 
-    /// What `usage` costs, rounded up to a millionth of a dollar.
+    /// The cost of `usage`, rounded up to a millionth of a dollar.
     #[must_use]
     pub fn of(&self, usage: TokenUsage) -> Money {
         let cached = usage.cache_read.saturating_add(usage.cache_write);
@@ -113,7 +116,7 @@ mod tests {
     };
 
     #[test]
-    fn money_is_shown_in_cents_and_what_is_below_them() {
+    fn money_prints_at_least_two_decimals_and_no_trailing_zeros_after_them() {
         for (micros, shown) in
             [(0, "$0.00"), (7, "$0.000007"), (500_000, "$0.50"), (1_234_500, "$1.2345"), (12_000_000, "$12.00")]
         {
@@ -122,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn amounts_too_small_to_keep_are_refused() {
+    fn invalid_amounts_are_refused() {
         assert_eq!(Money::from_usd(0.0).unwrap(), Money(0));
         assert_eq!(Money::from_usd(0.000_001).unwrap(), Money(1));
         assert!(Money::from_usd(0.000_000_1).unwrap_err().message.contains("millionth"));

@@ -1,4 +1,5 @@
-//! Who did something: the sender of mail, the author of a change, the principal of a request.
+//! A party: an agent, an operator, someone outside, or the daemon. A party sends mail, makes
+//! changes and requests.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,23 +9,24 @@ use serde::{Deserialize, Serialize};
 use crate::ids::AgentId;
 use crate::refusal::{Code, Refusal};
 
-/// An actor that can be held responsible. Its text form is what the database, the wire and the lists show:
+/// The author of a message or change. The database, the wire and lists use its text form:
 /// `agent:chora`, `operator:uid-1000`, `outside:web`, `system`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Party {
-    /// An agent of this world. Bound by the runtime, never taken from an argument (promise 4).
+    /// An agent of this world. The runtime sets it; it never comes from an argument of a tool call
+    /// (promise 4 in `docs/design.md`).
     Agent(AgentId),
-    /// A person or program at the control plane, by principal name.
+    /// A person or program that uses the control plane, with its principal name.
     Operator(String),
-    /// Someone outside the world who speaks through a conversation.
+    /// Someone outside the world who writes in a conversation.
     Outside(String),
-    /// The supervisor itself.
+    /// The daemon itself.
     System,
 }
 
 impl Party {
-    /// The agent, if it is one.
+    /// The agent's id; `None` if the party is not an agent.
     #[must_use]
     pub fn agent(&self) -> Option<&AgentId> {
         match self {
@@ -55,7 +57,7 @@ impl FromStr for Party {
             Some(("outside", name)) if !name.is_empty() => Ok(Self::Outside(name.to_owned())),
             None if text == "system" => Ok(Self::System),
             _ => {
-                Err(Refusal::new(Code::InvalidArguments, format!("`{}` names no party", crate::text::shown(text, 80)))
+                Err(Refusal::new(Code::InvalidArguments, format!("`{}` is not a party", crate::text::shown(text, 80)))
                     .hint("a party is agent:<id>, operator:<name>, outside:<name> or system"))
             }
         }

@@ -1,4 +1,5 @@
-//! The ports through which ids, randomness and wake-ups reach the core. Time is in [`crate::time`].
+//! The ports for ids, random numbers and wake-ups: traits that the daemon and the simulation
+//! implement in their own way. The port for time is in [`crate::time`].
 
 use std::sync::Arc;
 
@@ -8,72 +9,76 @@ use crate::ids::{AgentId, AskId, TurnId};
 use crate::scope::Scope;
 use crate::time::Clock;
 
-/// Makes new identifiers. In the daemon they are UUIDs of version 7; in a simulation they follow from the seed.
+/// Makes new identifiers. The daemon makes UUIDs of version 7; a simulation derives them from its
+/// seed.
 pub trait Ids: Send + Sync + 'static {
-    /// A new identifier, never returned before by this port.
+    /// A new identifier. The port never returns the same one twice.
     fn next(&self) -> Uuid;
 }
 
-/// Randomness for jitter. Never for secrets.
+/// Random numbers for jitter. Not for secrets.
 pub trait Rng: Send + Sync + 'static {
     /// A uniformly distributed number in `0..bound`; 0 if `bound` is 0.
     fn below(&self, bound: u64) -> u64;
 }
 
-/// What a committed transaction tells the running world. Losing one loses nothing: it only says "look again".
+/// A message from a committed transaction to the running world. The receiver reads the store again,
+/// so a lost signal loses no data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Signal {
-    /// The agent has mail or control to look at.
+    /// The agent has new mail or a new control order.
     Wake(AgentId),
-    /// The ask is no longer open.
+    /// An ask ended: answered, failed or timed out.
     AskClosed {
-        /// Which ask.
+        /// Id of the ask.
         ask_id: AskId,
-        /// The agent that waits for it, if the asker is one.
+        /// The agent that waits for the answer, if the asker is an agent.
         asker: Option<AgentId>,
     },
-    /// The turn was ended from outside; whoever runs it must let go.
+    /// The turn was cancelled in the store. The actor that runs it must stop.
     TurnCancelled {
-        /// Whose turn.
+        /// Agent that runs the turn.
         agent_id: AgentId,
-        /// Which.
+        /// Id of the turn.
         turn_id: TurnId,
     },
-    /// A parked turn may go on: its budget was raised, or someone says that it is time to try again.
+    /// A parked turn may continue: its budget was raised, or an operator asked for a retry.
     TurnRetry {
-        /// Whose turn.
+        /// Agent that runs the turn.
         agent_id: AgentId,
-        /// Which.
+        /// Id of the turn.
         turn_id: TurnId,
     },
-    /// Something waits to be handed to the outside, or no longer does.
+    /// The list of pending deliveries to the outside changed.
     Delivery,
-    /// The agent's desired state or configuration changed; the supervisor must reconcile it.
+    /// The agent's desired state or configuration changed. The supervisor must reconcile it.
     Reconcile(AgentId),
-    /// In these scopes less is held than before, or the limit is another: whoever waits for room in one tries again. Only of
-    /// scopes that have a limit, or had one.
+    /// In these scopes a reservation was released or the limit changed. Calls that wait in their
+    /// budget queues try again. Contains only scopes that have or had a limit.
     BudgetsFreed(Vec<Scope>),
-    /// A limit was set: whoever found a budget spent tries again.
+    /// A budget limit was set. Turns that parked because of a spent budget try again.
     LimitsSet,
-    /// A schedule was set, changed or cancelled: what falls due next may be another.
+    /// A schedule was set, changed or cancelled, so the next due time may be different.
     Schedules,
-    /// The world was paused, or resumed. Said by the commit that made it so, because only commits have one order.
+    /// The world was paused (`true`) or resumed. The commit sends it, because commits have one
+    /// order.
     Paused(bool),
 }
 
-/// Receives signals after commit, in commit order. Must not block: implementations enqueue and return.
+/// Receives signals after COMMIT, in commit order. Implementations must not block: they enqueue and
+/// return.
 pub trait Wake: Send + Sync + 'static {
-    /// Takes the signals of one committed batch.
+    /// Receives the signals of one committed batch.
     fn signal(&self, signals: &[Signal]);
 }
 
-/// The ports that every room below domain shares, bundled because they always travel together.
+/// The ports that the other crates share. They are one struct because most users need all of them.
 #[derive(Clone)]
 pub struct Ports {
-    /// Time.
+    /// Present time and waiting.
     pub clock: Arc<dyn Clock>,
-    /// Identifiers.
+    /// New identifiers.
     pub ids: Arc<dyn Ids>,
-    /// Jitter.
+    /// Random numbers for jitter.
     pub rng: Arc<dyn Rng>,
 }

@@ -1,9 +1,10 @@
-//! Redaction: secrets are taken out of everything that leaves the daemon or is kept to be read (TOOL-24).
+//! Redaction: replaces secrets in text that leaves the daemon or is stored for people and models to
+//! read (TOOL-24).
 
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// Shapes of well-known tokens: a prefix and the least number of token characters after it.
+/// Shapes of well-known tokens: a prefix, and the smallest number of token characters after it.
 const SHAPES: &[(&str, usize)] = &[
     ("sk-", 16),
     ("ghp_", 20),
@@ -19,24 +20,27 @@ const SHAPES: &[(&str, usize)] = &[
     ("Bearer ", 12),
 ];
 
-/// Bytes below which a known value, or what a cut has left of one, is too short to tell it from ordinary words.
+/// A known value, or the part of it that a cut left, is redacted only from this many bytes. A
+/// shorter one could be an ordinary word.
 const KNOWN_LEAST: usize = 6;
-/// What a cut has left must be so large a part of the value, too: a long one may begin like many others, as addresses do.
+/// The part that a cut left must also be at least this fraction (1/4) of the value. Long values can
+/// begin alike, for example addresses.
 const CUT_PART: usize = 4;
 
-/// What stands where a text was cut (see [`crate::text`]).
+/// Marks of a cut text (see [`crate::text`]).
 const CUTS: [&str; 2] = ["…", "\n[cut: "];
 
-/// Bytes below which one line of several is too short for that, and one with spaces, which may be a setting beside a secret.
+/// One line of a secret with several lines is redacted from this many bytes.
 const LINE_LEAST: usize = 10;
+/// The same for a line with spaces, which may be an ordinary setting.
 const SPACED_LEAST: usize = 40;
 
-/// What stands where a secret stood.
+/// The text that replaces a secret.
 pub const MARK: &str = "[redacted]";
 
-/// Takes known values and token shapes out of text.
+/// Replaces known values and token shapes in text.
 ///
-/// Clones share what they know: a reload that names a new secret teaches them all at once.
+/// All clones share their known values, so a reload adds a new secret to all of them.
 #[derive(Clone, Default)]
 pub struct Redactor {
     known: Arc<RwLock<Arc<Vec<String>>>>,
@@ -49,8 +53,8 @@ impl fmt::Debug for Redactor {
 }
 
 impl Redactor {
-    /// A redactor that knows these values besides the shapes. Values shorter than 6 bytes are ignored: they would
-    /// tear holes into ordinary words and protect nothing.
+    /// A redactor for these values and the token shapes. Values below 6 bytes are ignored: they
+    /// could be parts of ordinary words.
     #[must_use]
     pub fn new(secrets: impl IntoIterator<Item = String>) -> Self {
         let redactor = Self::default();
@@ -58,8 +62,9 @@ impl Redactor {
         redactor
     }
 
-    /// Knows these values, too. What is known is never forgotten: a key that was replaced may still be used elsewhere. Of a
-    /// value of several lines, such as a private key, each long line is known by itself.
+    /// Adds these values. Values are never removed: a key that was replaced may still work
+    /// elsewhere. If a value has several lines, such as a private key, each long line is also a
+    /// value of its own.
     pub fn learn(&self, secrets: impl IntoIterator<Item = String>) {
         let mut known = Vec::clone(&self.known());
         for secret in secrets {
@@ -67,7 +72,7 @@ impl Redactor {
             known.push(secret);
         }
         known.retain(|secret| secret.len() >= KNOWN_LEAST);
-        // Longest first, so that a secret that contains another is replaced whole.
+        // Longest first, so that a secret which contains another one is replaced completely.
         known.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
         known.dedup();
         *self.known.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(known);
@@ -80,7 +85,7 @@ impl Redactor {
     }
 
     fn known(&self) -> Arc<Vec<String>> {
-        // The lock is held for a pointer copy only, so a poisoned one still holds a whole value.
+        // The lock protects only a pointer, so the value is complete even if the lock is poisoned.
         Arc::clone(&self.known.read().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -106,12 +111,14 @@ impl Redactor {
         out
     }
 
-    /// Takes the secrets out of a value that is not needed as it was: what holds none, as nearly all do, is not copied.
+    /// `value` without secrets. Like [`redact_json`](Self::redact_json), but a value without
+    /// secrets is not copied.
     #[must_use]
     pub fn clean_json(&self, value: serde_json::Value) -> serde_json::Value {
         if self.is_clean(&value) { value } else { self.redact_json(&value) }
     }
 
+    /// Whether no string and no key of `value` contains a secret.
     fn is_clean(&self, value: &serde_json::Value) -> bool {
         use serde_json::Value;
         let known = self.known();
@@ -143,8 +150,9 @@ impl Redactor {
     }
 }
 
-/// The lines of a value of more than one, as far as they can be told from ordinary words. The borders of a private key are
-/// the same for all. A line break at its end makes no value longer.
+/// The lines of a secret with several lines, if they are long enough. Omits the first and last line
+/// of a private key, which are the same in all keys. A single line with a line break at its end
+/// gives that line.
 fn lines(secret: &str) -> impl Iterator<Item = &str> {
     let several = secret.contains('\n');
     let least = if secret.trim().contains('\n') { LINE_LEAST } else { KNOWN_LEAST };
@@ -155,8 +163,8 @@ fn lines(secret: &str) -> impl Iterator<Item = &str> {
     whole.filter(move |_| several)
 }
 
-/// `text` without the beginnings of known values that a cut has left, if there are any: many texts are cut before they are
-/// redacted, and most of a secret is a secret still.
+/// `text` without the beginnings of known values that a cut left at its mark. `None` if there are
+/// none. Many texts are cut before they are redacted, and a large part of a secret must not remain.
 fn without_cut(text: &str, known: &[String]) -> Option<String> {
     if !CUTS.iter().any(|cut| text.contains(cut)) {
         return None;
@@ -164,16 +172,16 @@ fn without_cut(text: &str, known: &[String]) -> Option<String> {
     let mut out = None;
     for secret in known {
         let least = KNOWN_LEAST.max(secret.len() / CUT_PART);
-        let Some(head) = (least..secret.len()).find(|at| secret.is_char_boundary(*at)) else { continue };
+        let Some(head) = (least..secret.len()).find(|end| secret.is_char_boundary(*end)) else { continue };
         let from: &str = out.as_deref().unwrap_or(text);
         let (mut clean, mut rest) = (String::new(), from);
-        while let Some(at) = rest.find(&secret[..head]) {
-            let found = &rest[at..];
+        while let Some(start) = rest.find(&secret[..head]) {
+            let found = &rest[start..];
             let length = found.bytes().zip(secret.bytes()).take_while(|(a, b)| a == b).count();
             let cut = CUTS.iter().any(|cut| found.as_bytes()[length..].starts_with(cut.as_bytes()));
-            clean.push_str(&rest[..at]);
+            clean.push_str(&rest[..start]);
             clean.push_str(if cut { MARK } else { &found[..head] });
-            // What a cut begins with is the beginning of a character.
+            // A mark begins at a character boundary, so this slice does, too.
             rest = &found[if cut { length } else { head }..];
         }
         if !clean.is_empty() {
@@ -186,8 +194,8 @@ fn without_cut(text: &str, known: &[String]) -> Option<String> {
     out
 }
 
-/// Whether any shape begins in `text` with room for its token: one pass, because nearly no text holds any, and every
-/// string of every event is looked at.
+/// Whether `text` may contain a token shape. A quick check in one pass, because every string of
+/// every event is checked and nearly none contains one.
 fn may_hold_shape(text: &str) -> bool {
     let bytes = text.as_bytes();
     bytes.iter().enumerate().any(|(at, byte)| {
@@ -198,15 +206,16 @@ fn may_hold_shape(text: &str) -> bool {
     })
 }
 
+/// `text` without tokens that begin with `prefix` and have at least `least` further characters.
 fn redact_shape(text: &str, prefix: &str, least: usize) -> String {
     let token = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/' | '+' | '=');
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
-    while let Some(at) = rest.find(prefix) {
-        let (before, from) = rest.split_at(at);
+    while let Some(start) = rest.find(prefix) {
+        let (before, from) = rest.split_at(start);
         let tail = &from[prefix.len()..];
         let length = tail.find(|c| !token(c)).unwrap_or(tail.len());
-        // Inside a word the prefix is no token: `task-` holds `sk-`.
+        // Inside a word the prefix is not a token: `task-` contains `sk-`.
         let inside_word = before.chars().next_back().is_some_and(|c| c.is_ascii_alphanumeric());
         out.push_str(before);
         if length >= least && !inside_word {
@@ -228,7 +237,7 @@ mod tests {
 
     // covers: TOOL-24
     #[test]
-    fn known_values_and_shapes_go() {
+    fn known_values_and_shapes_are_replaced() {
         let redactor = Redactor::new(["hunter2-hunter2".to_owned(), "abc".to_owned()]);
         let text = "key hunter2-hunter2, sk-ABCDEFGHIJKLMNOPQRST; abc task-ABCDEFGHIJKLMNOPQRST stays";
         assert_eq!(redactor.redact(text), "key [redacted], [redacted]; abc task-ABCDEFGHIJKLMNOPQRST stays");
@@ -240,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn every_shape_is_looked_for() {
+    fn every_shape_is_replaced() {
         for (prefix, least) in SHAPES {
             let token = format!("{prefix}{}", "a".repeat(*least));
             assert_eq!(Redactor::default().redact(&format!("x {token}")), format!("x {MARK}"), "{prefix}");
@@ -249,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_learnt_later_is_known_to_every_clone() {
+    fn clones_share_values_that_are_added_later() {
         let first = Redactor::default();
         let second = first.clone();
         first.learn(["a-new-key-of-ours".to_owned()]);
@@ -258,13 +267,13 @@ mod tests {
     }
 
     #[test]
-    fn the_lines_of_a_secret_are_secrets() {
+    fn long_lines_of_a_secret_are_replaced_on_their_own() {
         let key = "-----BEGIN KEY-----\nMIIEvQIBADANBg\n  kqhkiG9w0BAQEF\n{\nAAAA\n-----END KEY-----\n";
         let redactor = Redactor::new([key.to_owned(), "one-line\n".to_owned()]);
         assert_eq!(redactor.redact(&format!("<{key}>")), "<[redacted]>");
         assert_eq!(redactor.redact("its kqhkiG9w0BAQEF, AAAA and one-line"), "its [redacted], AAAA and [redacted]");
         assert_eq!(redactor.redact("-----BEGIN KEY-----\n{"), "-----BEGIN KEY-----\n{");
-        // Of a file of settings, what is long enough to be one.
+        // Of a file of settings, only the lines that are long enough.
         let settings = format!("apiVersion: v1\nkind: Config\ntoken: {}\n", "a1B2".repeat(12));
         let redactor = Redactor::new([settings]);
         let text = format!("kind: Config, apiVersion: v1, token: {}", "a1B2".repeat(12));
@@ -272,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_cut_leaves_of_a_secret_goes_too() {
+    fn the_part_of_a_secret_that_a_cut_left_is_replaced() {
         let redactor = Redactor::new(["hunter2-Pass=wörd".to_owned(), "hunter2-other".to_owned()]);
         let cut = |text: &str| redactor.redact(text);
         assert_eq!(
@@ -283,7 +292,7 @@ mod tests {
         for kept in ["hunt…", "hunter2-P, hunter3…", "the hunters …", "hunter2-Px…"] {
             assert_eq!(cut(kept), kept);
         }
-        // What many addresses begin with is no part of one.
+        // The common beginning of many addresses is not a secret.
         let address = Redactor::new(["https://user:s3cr3t@host.example/path".to_owned()]);
         assert_eq!(address.redact("see https://…, https://user:s3cr…"), "see https://…, [redacted]…");
         let json = serde_json::json!({ "error": "no `hunter2-P…`" });
@@ -295,7 +304,7 @@ mod tests {
         fn no_prefix_of_a_secret_survives_a_clip(before in ".{0,30}", secret in "[A-Za-z0-9é]{8,30}", at in 0usize..60) {
             let redactor = Redactor::new([secret.clone()]);
             let clean = redactor.redact(&crate::text::clip(&format!("{before}{secret}"), at));
-            // A character has two bytes at most here.
+            // Here a character has two bytes at most.
             let head: String = secret.chars().take(secret.chars().count() / 2 + 7).collect();
             prop_assert!(!clean.contains(&head) || MARK.contains(&head) || before.contains(&head));
         }

@@ -1,5 +1,5 @@
-//! The one vocabulary of refusals. A refusal is a value, not a crash: it says what was wrong, where, and what to do,
-//! and every edge (gRPC, exit codes, the JSON that a model reads) maps it in exactly one place.
+//! Refusals: the typed error of every operation, with a code, a message and a hint. gRPC, the exit
+//! codes and the JSON for models each convert it in one place.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,43 +7,43 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// Why something was refused or failed (TOOL-08 and its corrections).
+/// The code of a refusal (TOOL-08).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Code {
-    /// No tool of that name exists in this registry.
+    /// The agent has no tool of that name.
     UnknownTool,
-    /// The caller may not do this.
+    /// The caller is not allowed to do this.
     AccessDenied,
-    /// An argument does not fit its schema or its bounds.
+    /// An argument does not match its schema or its range.
     InvalidArguments,
-    /// The path is outside what the caller may reach or write.
+    /// The caller may not use this path.
     PathDenied,
-    /// What was named does not exist.
+    /// The named thing does not exist.
     NotFound,
-    /// The state of things forbids it: a version, a cycle, a duplicate.
+    /// The present state forbids it: another version, a cycle, a duplicate.
     Conflict,
     /// A deadline passed.
     Timeout,
-    /// Someone cancelled it.
+    /// The operation was cancelled.
     Cancelled,
     /// A program ran and failed.
     ExecFailed,
-    /// A policy forbids it whoever asks.
+    /// A policy forbids it for every caller.
     PolicyDenied,
     /// It waits for an operator's approval.
     ApprovalPending,
     /// An operator denied it.
     ApprovalDenied,
-    /// Too fast.
+    /// Too many calls or things of this kind.
     RateLimited,
-    /// A part that is needed is not there now.
+    /// A needed part does not work now.
     Unavailable,
-    /// Larger than its bound.
+    /// Larger than its limit.
     TooLarge,
-    /// A defect of ours.
+    /// A bug in Ghost.
     Internal,
-    /// An outside effect may or may not have happened.
+    /// It is unknown whether an outside effect happened.
     OutcomeUnknown,
     /// The receiver's inbox is full.
     InboxFull,
@@ -51,20 +51,20 @@ pub enum Code {
     HopLimit,
     /// A budget is spent.
     BudgetExhausted,
-    /// The same call keeps giving the same outcome.
+    /// The same call gave the same result too often.
     LoopGuard,
-    /// A cursor names a place that the feed has not reached.
+    /// The cursor is a sequence that the feed has not reached.
     CursorAhead,
-    /// A cursor names a place that is no longer kept.
+    /// The cursor is a sequence that is no longer stored.
     CursorExpired,
-    /// What a cron job is to its agent does not go with where it runs, or with what only the other kind has.
+    /// The options of a cron job exclude each other.
     PayloadMismatch,
-    /// The way to the outside cannot do this.
+    /// The adapter to the outside cannot do this, or the turn has no conversation.
     Unsupported,
 }
 
 impl Code {
-    /// Every code, for tests that must cover them all.
+    /// All codes.
     pub const ALL: [Self; 25] = [
         Self::UnknownTool,
         Self::AccessDenied,
@@ -93,7 +93,7 @@ impl Code {
         Self::Unsupported,
     ];
 
-    /// The code as it is written everywhere.
+    /// The code's text.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -125,7 +125,7 @@ impl Code {
         }
     }
 
-    /// Whether trying the same thing again later can succeed without anything else being changed first.
+    /// Whether the same call may succeed later without another change.
     #[must_use]
     pub fn retryable(self) -> bool {
         matches!(self, Self::Timeout | Self::RateLimited | Self::Unavailable | Self::InboxFull | Self::Cancelled)
@@ -148,18 +148,18 @@ impl FromStr for Code {
     }
 }
 
-/// A refusal that someone can read and act on.
+/// A typed error with a hint.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Refusal {
-    /// The machine-readable reason.
+    /// Machine-readable code.
     pub code: Code,
-    /// What was wrong, and where.
+    /// What is wrong.
     #[serde(rename = "error")]
     pub message: String,
     /// What to do about it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
-    /// Facts a program may want, such as the field or the cycle of agents.
+    /// Facts for programs, such as the field or the cycle of agents.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub details: Option<Value>,
 }
@@ -171,32 +171,32 @@ impl Refusal {
         Self { code, message: message.into(), hint: None, details: None }
     }
 
-    /// Adds what to do next.
+    /// Adds a hint.
     #[must_use]
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
     }
 
-    /// Adds machine-readable facts.
+    /// Adds facts for programs.
     #[must_use]
     pub fn details(mut self, details: Value) -> Self {
         self.details = Some(details);
         self
     }
 
-    /// "There is no such thing", with the nearest existing name if one is near. Whoever knows where to look puts a better
-    /// hint in the place of the general one.
+    /// A `NotFound` refusal. It suggests the nearest existing name, if there is one. Otherwise the
+    /// hint is general; callers replace it by a better one if they can.
     #[must_use]
     pub fn not_found(what: &str, name: &str, nearest: Option<&str>) -> Self {
         let refusal = Self::new(Code::NotFound, format!("there is no {what} `{}`", crate::text::shown(name, 80)));
         match nearest {
             Some(near) => refusal.hint(format!("did you mean `{near}`?")),
-            None => refusal.hint("see which there are, and name one of them"),
+            None => refusal.hint("list the existing ones and use one of them"),
         }
     }
 
-    /// What was wrong and what to do, for people, on one line.
+    /// Message and hint on one line, for people.
     #[must_use]
     pub fn in_words(&self) -> String {
         let words = match &self.hint {
@@ -206,7 +206,7 @@ impl Refusal {
         crate::text::one_line(&words)
     }
 
-    /// The object that a model reads (TOOL-08).
+    /// The JSON object that a model reads (TOOL-08).
     #[must_use]
     pub fn to_json(&self) -> Value {
         let mut object = serde_json::Map::new();
@@ -235,10 +235,10 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// Refuses a text that says nothing: an empty one, or white space alone.
+/// Refuses a text that is empty or only white space.
 ///
 /// # Errors
-/// `InvalidArguments` with the field, in the same words wherever something must be said.
+/// `InvalidArguments` with the name of the field.
 pub fn not_blank(field: &str, text: &str) -> Result<(), Refusal> {
     if text.trim().is_empty() {
         return Err(Refusal::new(Code::InvalidArguments, format!("{field} is empty"))
@@ -254,7 +254,7 @@ mod tests {
 
     // covers: TOOL-08
     #[test]
-    fn every_code_reads_back() {
+    fn every_code_parses_from_its_own_text() {
         for code in Code::ALL {
             assert_eq!(code.as_str().parse::<Code>().unwrap(), code);
             assert_eq!(serde_json::to_value(code).unwrap(), code.as_str());
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_says_nothing_is_refused_in_one_wording() {
+    fn blank_text_is_refused() {
         for blank in ["", " ", "\n\t "] {
             let refusal = not_blank("message", blank).unwrap_err();
             assert_eq!(

@@ -1,70 +1,73 @@
-//! The words in a turn's last text that are meant for the system and not for a reader: silent replies, the heartbeat's
-//! "nothing to report", and reply tags (HB-02, HB-03, HB-05..07, MSG-13).
+//! Tokens in a turn's last text that control its delivery: silent replies, the heartbeat's "nothing
+//! to report", and reply tags (HB-02, HB-03, HB-05..07, MSG-13). Pure functions of the text.
 //!
-//! Must never: take a token for one that stands in the middle of what somebody should read. Pure functions of the text.
+//! Must never: treat a word in the middle of a text for readers as a token. Reply tags are the
+//! exception: they count anywhere.
 
-/// What a heartbeat answers when there is nothing to report (HB-02).
+/// The answer of a heartbeat that has nothing to report (HB-02).
 pub const HEARTBEAT_OK: &str = "HEARTBEAT_OK";
 
-/// The whole message is one of these: nothing is delivered (HB-05).
+/// If the whole text is one of these, nothing is delivered (HB-05).
 pub const SILENT: [&str; 2] = ["%%NO_REPLY%%", "NO_REPLY"];
 
-/// The whole message is this: a finished run is not announced (HB-07).
+/// If the whole text is this, a cron job's run is not announced (HB-07).
 pub const ANNOUNCE_SKIP: &str = "ANNOUNCE_SKIP";
 
-/// The whole message is this: an exchange of replies ends (HB-07).
+/// If the whole text is this, an exchange of replies ends (HB-07).
 pub const REPLY_SKIP: &str = "REPLY_SKIP";
 
-/// Characters beside [`HEARTBEAT_OK`] that are dropped with it, unless the world says otherwise (HB-03).
+/// Default of `limits.heartbeat_ack_chars`: characters next to [`HEARTBEAT_OK`] that are dropped
+/// with it (HB-03).
 pub const HEARTBEAT_ACK_CHARS: usize = 300;
 
-/// Bytes of the message id in `[[reply_to:<id>]]`.
+/// Most bytes of the message id in `[[reply_to:<id>]]`.
 const TAG_ID_MAX: usize = 128;
 
-/// Which message a reply answers.
+/// The message that a reply answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReplyTo {
-    /// The message that the turn came from: `[[reply_to_current]]`.
+    /// The message that opened the turn: `[[reply_to_current]]`.
     Current,
-    /// That one: `[[reply_to:<id>]]`. The id is as the model wrote it; whether there is such a message is not known here.
+    /// The message with this id: `[[reply_to:<id>]]`. The id is as the model wrote it; it is not
+    /// checked here.
     Message(String),
 }
 
-/// What becomes of a turn's last text outside.
+/// A turn's last text, parsed for delivery to the outside.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
-    /// Nothing is delivered: the text is a silent token, or nothing remains of it.
+    /// Nothing is delivered: the text is a silent token or is empty without its tokens.
     Silent,
-    /// This is delivered.
+    /// The text is delivered.
     Said {
         /// The text without tags, and without [`HEARTBEAT_OK`] at its start or end. Never empty.
         text: String,
-        /// What it answers, if it says so. Of several tags the first counts and all are taken out.
+        /// The message that it answers, if it has a reply tag. Of several tags the first counts.
         reply_to: Option<ReplyTo>,
     },
 }
 
-/// What a heartbeat's last text says.
+/// The last text of a heartbeat's turn, parsed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HeartbeatReply {
     /// Nothing to report.
     Quiet,
-    /// This is to be told. Never empty, never with the token at its start or end.
+    /// The text to report. It is never empty and never starts or ends with the token.
     Alert(String),
 }
 
-/// Whether the whole message, but for white space around it, is a silent token (HB-05).
+/// Whether the whole text, without white space around it, is a silent token (HB-05).
 #[must_use]
 pub fn is_silent(text: &str) -> bool {
     SILENT.contains(&text.trim())
 }
 
-/// Reads a reply that goes outside.
+/// Parses a reply that goes to the outside.
 ///
 /// ```
 /// # use ghost_domain::reply_tokens::{read_reply, Reply, ReplyTo};
-/// let said = Reply::Said { text: "Yes.".to_owned(), reply_to: Some(ReplyTo::Current) };
-/// assert_eq!(read_reply("[[reply_to_current]] Yes."), said);
+/// let reply = Reply::Said { text: "Yes.".to_owned(), reply_to: Some(ReplyTo::Current) };
+/// assert_eq!(read_reply("[[reply_to_current]] Yes."), reply);
 /// assert_eq!(read_reply("NO_REPLY"), Reply::Silent);
 /// ```
 #[must_use]
@@ -78,13 +81,13 @@ pub fn read_reply(text: &str) -> Reply {
     }
 }
 
-/// Whether the whole message, but for white space around it, ends an exchange of replies (HB-07).
+/// Whether the whole text, without white space around it, is [`REPLY_SKIP`] (HB-07).
 #[must_use]
 pub fn ends_exchange(text: &str) -> bool {
     text.trim() == REPLY_SKIP
 }
 
-/// Reads the last text of a run that is to be announced: what is said, or nothing if it is a silent token or
+/// Parses the last text of a cron job's run for its announcement. `None` for a silent token and
 /// [`ANNOUNCE_SKIP`] (HB-07).
 #[must_use]
 pub fn read_announcement(text: &str) -> Option<String> {
@@ -94,8 +97,8 @@ pub fn read_announcement(text: &str) -> Option<String> {
     }
 }
 
-/// Reads the last text of a heartbeat's turn. With the token at its start or end, up to `ack_chars` characters of rest are
-/// dropped with it; in the middle the token means nothing (HB-03).
+/// Parses the last text of a heartbeat's turn. If the token is at its start or end, up to
+/// `ack_chars` further characters are dropped with it. A token in the middle is plain text (HB-03).
 #[must_use]
 pub fn read_heartbeat(text: &str, ack_chars: usize) -> HeartbeatReply {
     let (text, _) = take_tags(text);
@@ -107,7 +110,8 @@ pub fn read_heartbeat(text: &str, ack_chars: usize) -> HeartbeatReply {
     }
 }
 
-/// The text without [`HEARTBEAT_OK`] as its first or last word, trimmed, and whether it was there.
+/// The text without [`HEARTBEAT_OK`] as its first or last word, trimmed, and whether the token was
+/// there.
 fn strip_heartbeat_ok(text: &str) -> (&str, bool) {
     let mut rest = text.trim();
     let mut found = false;
@@ -130,24 +134,25 @@ fn strip_heartbeat_ok(text: &str) -> (&str, bool) {
     }
 }
 
-/// Whether a character would make another word of the token beside it.
+/// Whether a character next to the token makes it a part of another word.
 fn in_word(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// Takes every reply tag out and returns the first.
+/// The text without reply tags, and the first tag.
 fn take_tags(text: &str) -> (String, Option<ReplyTo>) {
     let mut out = String::with_capacity(text.len());
     let mut first = None;
     let mut after_tag = false;
     for c in text.chars() {
-        // The space that set the tag apart from the next word goes with it.
+        // The space after a tag is removed together with it.
         if after_tag && c == ' ' && out.chars().next_back().is_none_or(char::is_whitespace) {
             continue;
         }
         after_tag = false;
         out.push(c);
-        // Looking at what is kept, and not at the source, also finds a tag that appears by taking out another.
+        // The search in `out` also finds a tag that only appears after another was removed from its
+        // middle.
         if c == ']'
             && let Some((start, tag)) = tag_at_end(&out)
         {
@@ -159,11 +164,11 @@ fn take_tags(text: &str) -> (String, Option<ReplyTo>) {
     (out.trim().to_owned(), first)
 }
 
-/// The tag that the text ends with, and where it begins.
+/// The tag at the end of the text, and its start.
 fn tag_at_end(text: &str) -> Option<(usize, ReplyTo)> {
     let open = text.strip_suffix("]]")?;
     let bytes = open.as_bytes();
-    // A bounded look back keeps a text of brackets linear.
+    // The search is bounded, so a text of many brackets takes linear time.
     let from = bytes.len().saturating_sub(TAG_ID_MAX + 32);
     let start = (from..bytes.len()).rev().find(|at| bytes[*at] == b'[' && *at > 0 && bytes[*at - 1] == b'[')? - 1;
     let inner = open[start + 2..].trim();
@@ -181,43 +186,43 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn said(text: &str, reply_to: Option<ReplyTo>) -> Reply {
+    fn reply(text: &str, reply_to: Option<ReplyTo>) -> Reply {
         Reply::Said { text: text.to_owned(), reply_to }
     }
 
     // covers: CONF-11, HB-05
     #[test]
-    fn silence_is_the_whole_message_or_it_is_text() {
+    fn a_silent_token_must_be_the_whole_text() {
         for silent in ["NO_REPLY", " %%NO_REPLY%%\n", "", "  \n", "HEARTBEAT_OK", "[[reply_to_current]] NO_REPLY"] {
             assert_eq!(read_reply(silent), Reply::Silent, "{silent:?}");
         }
         for text in ["`NO_REPLY`", "Done. NO_REPLY", "NO_REPLY.", "no_reply", "NO_REPLY NO_REPLY"] {
-            assert_eq!(read_reply(text), said(text, None), "{text:?}");
+            assert_eq!(read_reply(text), reply(text, None), "{text:?}");
         }
     }
 
     // covers: HB-07
     #[test]
-    fn an_announcement_and_an_exchange_end_with_a_token_of_their_own() {
+    fn announcements_and_exchanges_have_their_own_tokens() {
         for silent in ["ANNOUNCE_SKIP", " ANNOUNCE_SKIP\n", "NO_REPLY", "REPLY_SKIP", "HEARTBEAT_OK", ""] {
             assert_eq!(read_announcement(silent), None, "{silent:?}");
         }
         assert_eq!(read_announcement("Done. ANNOUNCE_SKIP").as_deref(), Some("Done. ANNOUNCE_SKIP"));
         assert_eq!(read_reply("REPLY_SKIP"), Reply::Silent);
-        assert_eq!(read_reply("ANNOUNCE_SKIP"), said("ANNOUNCE_SKIP", None));
+        assert_eq!(read_reply("ANNOUNCE_SKIP"), reply("ANNOUNCE_SKIP", None));
         assert!(ends_exchange("REPLY_SKIP ") && !ends_exchange("`REPLY_SKIP`"));
     }
 
     // covers: MSG-13
     #[test]
-    fn the_first_tag_counts_and_none_is_delivered() {
+    fn the_first_tag_counts_and_all_tags_are_removed() {
         let other = Some(ReplyTo::Message("m-17".to_owned()));
-        assert_eq!(read_reply("[[reply_to_current]] Yes."), said("Yes.", Some(ReplyTo::Current)));
-        assert_eq!(read_reply("Yes. [[ reply_to: m-17 ]]"), said("Yes.", other.clone()));
-        assert_eq!(read_reply("[[reply_to:m-17]]A [[reply_to_current]] b"), said("A b", other));
-        assert_eq!(read_reply("[[reply_to_[[reply_to_current]]current]]x"), said("x", Some(ReplyTo::Current)));
+        assert_eq!(read_reply("[[reply_to_current]] Yes."), reply("Yes.", Some(ReplyTo::Current)));
+        assert_eq!(read_reply("Yes. [[ reply_to: m-17 ]]"), reply("Yes.", other.clone()));
+        assert_eq!(read_reply("[[reply_to:m-17]]A [[reply_to_current]] b"), reply("A b", other));
+        assert_eq!(read_reply("[[reply_to_[[reply_to_current]]current]]x"), reply("x", Some(ReplyTo::Current)));
         for text in ["[[reply_to:]]", "[[reply_to: a b]]", "[reply_to_current]", "[[reply_to_me]]", "a[[b]]"] {
-            assert_eq!(read_reply(text), said(text, None), "{text:?}");
+            assert_eq!(read_reply(text), reply(text, None), "{text:?}");
         }
     }
 
@@ -234,7 +239,7 @@ mod tests {
         }
     }
 
-    /// Texts in which the tokens are likely.
+    /// Random texts with many tokens.
     fn text() -> impl Strategy<Value = String> {
         let piece = prop_oneof![
             Just(HEARTBEAT_OK.to_owned()),
@@ -250,7 +255,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_delivered_holds_no_tag_and_is_read_the_same_again(text in text()) {
+        fn delivered_text_has_no_tag_and_parses_to_itself(text in text()) {
             if let Reply::Said { text: kept, reply_to } = read_reply(&text) {
                 prop_assert!(!kept.is_empty() && kept.trim() == kept);
                 prop_assert!(!kept.contains("[[reply_to_current]]"));
@@ -262,9 +267,9 @@ mod tests {
         }
 
         #[test]
-        fn a_text_without_brackets_and_tokens_stays_as_it_is(text in "[a-z .,\n]{1,400}") {
+        fn a_text_without_brackets_and_tokens_is_unchanged(text in "[a-z .,\n]{1,400}") {
             let kept = text.trim();
-            let expected = if kept.is_empty() { Reply::Silent } else { said(kept, None) };
+            let expected = if kept.is_empty() { Reply::Silent } else { reply(kept, None) };
             prop_assert_eq!(read_reply(&text), expected);
             let alert = if kept.is_empty() { HeartbeatReply::Quiet } else { HeartbeatReply::Alert(kept.to_owned()) };
             prop_assert_eq!(read_heartbeat(&text, 300), alert);
@@ -272,7 +277,7 @@ mod tests {
 
         // covers: HB-03, LIM-36
         #[test]
-        fn an_alert_is_longer_than_what_is_dropped_or_has_no_token(text in text(), ack in 0usize..50) {
+        fn an_alert_parses_to_itself(text in text(), ack in 0usize..50) {
             if let HeartbeatReply::Alert(alert) = read_heartbeat(&text, ack) {
                 prop_assert!(!alert.is_empty() && !alert.starts_with("HEARTBEAT_OK "));
                 prop_assert_eq!(read_heartbeat(&alert, ack), HeartbeatReply::Alert(alert));

@@ -1,5 +1,6 @@
-//! Restart rules: when a crashed child comes back, how soon, and when its supervisor gives up. A pure type, because
-//! the actor library has none for ordinary supervisors (DESIGN.md section 6).
+//! Restart rules: which children restart after a crash, after what delay, and when a supervisor
+//! gives up. They are pure types; the actor library has no restart rules for its supervisors. See
+//! `docs/design.md`, "Supervision and restart".
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -14,7 +15,7 @@ text_enum! {
     RestartType, "restart type" {
         /// Always.
         Permanent = "permanent",
-        /// Only after a crash.
+        /// After a crash only.
         Transient = "transient",
         /// Never.
         Temporary = "temporary",
@@ -22,23 +23,23 @@ text_enum! {
 }
 
 text_enum! {
-    /// Who is restarted with a crashed child.
+    /// Which children are restarted when one crashes.
     Strategy, "team strategy" {
-        /// Only the one that crashed.
+        /// Only the crashed child.
         OneForOne = "one_for_one",
-        /// All children of the team.
+        /// All members of the team.
         OneForAll = "one_for_all",
-        /// The one that crashed and those after it, in order.
+        /// The crashed child and the children declared after it.
         RestForOne = "rest_for_one",
     }
 }
 
-/// How many restarts within what window a supervisor accepts.
+/// How many restarts a supervisor accepts within a time window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Intensity {
     /// Restarts allowed within the window.
     pub max: u32,
-    /// The window.
+    /// Length of the window.
     pub window: Duration,
 }
 
@@ -48,13 +49,13 @@ impl Default for Intensity {
     }
 }
 
-/// How long to wait before a restart: doubles from `base` up to `cap`, then a jitter of up to a fifth is taken off, so
-/// that many agents felled by one cause do not come back at one instant.
+/// The delay before a restart. It doubles from `base` to `cap`; then up to a fifth is taken off at
+/// random, so that agents that crashed together do not restart together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Backoff {
-    /// Before the first restart.
+    /// Delay before the first restart.
     pub base: Duration,
-    /// Never longer than this.
+    /// Longest delay.
     pub cap: Duration,
 }
 
@@ -65,7 +66,8 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// The wait before restart number `attempt` (from 0). `jitter` is a random number in `0..1000`.
+    /// The delay before restart number `attempt` (from 0). `jitter` is a random number in
+    /// `0..1000`.
     #[must_use]
     pub fn delay(&self, attempt: u32, jitter: u64) -> Duration {
         let full = self.base.saturating_mul(2u32.saturating_pow(attempt.min(20))).min(self.cap);
@@ -74,18 +76,19 @@ impl Backoff {
     }
 }
 
-/// The restarts of one supervisor that still count.
+/// The recent restarts of one supervisor.
 #[derive(Clone, Debug, Default)]
 pub struct RestartWindow {
     recent: VecDeque<Timestamp>,
 }
 
 impl RestartWindow {
-    /// Records a crash at `now`. Gives the number of restarts within the window before this one, or nothing if the
-    /// intensity is passed and the supervisor must give up.
+    /// Records a crash at `now`. Returns the number of earlier restarts within the window. Returns
+    /// `None` if the window already contains `intensity.max` restarts: then the supervisor must
+    /// give up.
     pub fn record(&mut self, now: Timestamp, intensity: Intensity) -> Option<u32> {
         let start = now.minus(intensity.window);
-        // A clock that jumped back must not keep old restarts alive for ever.
+        // If the clock jumped back, restarts in the future would otherwise count for ever.
         self.recent.retain(|at| *at > start && *at <= now);
         let before = u32::try_from(self.recent.len()).unwrap_or(u32::MAX);
         if before >= intensity.max {
@@ -95,7 +98,7 @@ impl RestartWindow {
         Some(before)
     }
 
-    /// Forgets everything, as after an operator's start.
+    /// Forgets all restarts, for example after an operator starts the agent.
     pub fn clear(&mut self) {
         self.recent.clear();
     }
@@ -108,7 +111,7 @@ mod tests {
 
     // covers: WORLD-12
     #[test]
-    fn intensity_is_a_count_within_a_window() {
+    fn a_window_allows_max_restarts_and_forgets_old_ones() {
         let intensity = Intensity { max: 2, window: Duration::from_secs(10) };
         let mut window = RestartWindow::default();
         assert_eq!(window.record(Timestamp(0), intensity), Some(0));

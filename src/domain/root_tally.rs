@@ -1,5 +1,6 @@
-//! What a root has set going, counted where agents act on one another, and when that is too much (promise 7). The bounds
-//! are `limits.root_messages_max`, `root_spawns_max`, `root_turns_max`, `echoes_max` and `reply_rounds_max`.
+//! Counts the work of one root where agents act on one another, so that it can be limited (promise
+//! 7 in `docs/design.md`). The limits are `limits.root_messages_max`, `root_spawns_max`,
+//! `root_turns_max`, `echoes_max` and `reply_rounds_max`.
 
 use std::collections::BTreeMap;
 
@@ -8,56 +9,59 @@ use serde::{Deserialize, Serialize};
 use crate::ids::{AgentId, RootId};
 use crate::time::Timestamp;
 
-/// Short texts of one root that are remembered, to notice when they go round.
+/// Most short texts, pairs of agents and askers that one root remembers.
 const ECHOES_KEPT: usize = 256;
-/// Bytes up to which a text may be a politeness; longer ones carry something, even when they repeat.
+/// Longest text in bytes that counts as an echo. A longer text is not a mere courtesy, even if it
+/// repeats.
 const ECHO_BYTES: usize = 240;
 
-/// Tellings of bounds between two agents that one root remembers; beyond that they are not told any more.
-const TOLD_KEPT: usize = 256;
+/// Most reports of limits between two agents that one root remembers. Further ones are not
+/// reported.
+const REPORTS_KEPT: usize = 256;
 
-/// The counts of one root. What arrives from outside (hop 0) is not counted: it has bounds of its own, and a root that
-/// nothing follows from leaves no row.
+/// The counts of one root. Messages from outside (hop 0) are not counted: they have limits of their
+/// own, and a root without further work needs no row.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RootTally {
-    /// The root.
+    /// Id of the root.
     pub root_id: RootId,
-    /// Pieces of mail and posts that turns of it sent.
+    /// Number of messages and posts that the root's turns sent.
     pub messages: u64,
-    /// Turns that took such mail.
+    /// Number of turns that took such mail.
     pub turns: u64,
-    /// Agents that turns of it created.
+    /// Number of agents that the root's turns created.
     pub spawns: u32,
-    /// How often the same short words went from one agent to another, by a digest of the three.
+    /// How often one agent sent the same short text to another. The key is a digest of sender,
+    /// receiver and text.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub echoes: BTreeMap<String, u32>,
-    /// The highest of those counts from one agent to another, by a digest of the two.
+    /// The highest of those counts for each pair. The key is a digest of sender and receiver.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub loudest: BTreeMap<String, u32>,
-    /// Whom each agent asked last, and how often in a row.
+    /// For each agent: which agent it asked last, and how often in a row.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub rounds: BTreeMap<AgentId, Rounds>,
-    /// The bounds that were told of as reached, with their values then: those of the root by name, those between two agents
-    /// by name and both.
+    /// The limits that were reported as reached, with their values then. The key is the limit's
+    /// name; for a limit between two agents also both ids.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub told: BTreeMap<String, u64>,
-    /// When it last counted something.
+    /// When a count last changed.
     pub updated_at: Timestamp,
 }
 
-/// How often in a row an agent asked the same other.
+/// How often in a row an agent asked the same other agent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rounds {
-    /// The other.
+    /// The agent that was asked.
     pub with: AgentId,
-    /// How often.
+    /// Number of asks in a row.
     pub count: u32,
-    /// Whether the other has ended the exchange.
+    /// Whether the asked agent has ended the exchange.
     pub over: bool,
 }
 
 impl RootTally {
-    /// Nothing yet.
+    /// A tally without counts.
     #[must_use]
     pub fn new(root_id: RootId, now: Timestamp) -> Self {
         Self {
@@ -73,27 +77,30 @@ impl RootTally {
         }
     }
 
-    /// Counts a text from one agent to another. Gives how often these words have gone back and forth: as often as this one
-    /// was said, this time included, and the other has said some words of its own. Who repeats himself to one who does not is
-    /// no echo: he may have the same to report of several things. 0 if the text is too long to be a politeness.
+    /// Counts a text from one agent to another. Returns how often short texts have gone back and
+    /// forth: the number of times that this text was sent, but at most one more than the highest
+    /// count in the other direction. So repetition in one direction is not an echo: an agent may
+    /// report the same about several things. Returns 0 for a long text.
     pub fn echo(&mut self, from: &AgentId, to: &AgentId, text: &str) -> u32 {
         if text.len() > ECHO_BYTES {
             return 0;
         }
         let words = text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty()).map(str::to_lowercase);
         let words: Vec<String> = words.collect();
-        let said = count(&mut self.echoes, digest(from, to, &words));
-        let way = self.loudest.entry(digest(from, to, &[])).or_insert(0);
-        *way = said.max(*way);
-        // The way back counts one more, so that the two are told of the bound one after the other.
+        let sent = count(&mut self.echoes, digest(from, to, &words));
+        let highest = self.loudest.entry(digest(from, to, &[])).or_insert(0);
+        *highest = sent.max(*highest);
+        // One more than the other direction, so that the two agents reach the limit one after the
+        // other.
         let back = self.loudest.get(&digest(to, from, &[])).copied().unwrap_or(0);
         trim(&mut self.loudest);
-        said.min(back.saturating_add(1))
+        sent.min(back.saturating_add(1))
     }
 }
 
 impl RootTally {
-    /// Counts that `from` asks `to`. Who asks another in between begins anew, so that asking in turn is no loop.
+    /// Counts that `from` asks `to`. If `from` asked another agent in between, the count starts
+    /// again.
     pub fn asked(&mut self, from: &AgentId, to: &AgentId) -> &Rounds {
         while self.rounds.len() >= ECHOES_KEPT && !self.rounds.contains_key(from) {
             let fewest = self.rounds.iter().min_by_key(|(_, rounds)| rounds.count).map(|(id, _)| id.clone());
@@ -108,15 +115,15 @@ impl RootTally {
         rounds
     }
 
-    /// Whether it is to be told that a bound of the root, or one `between` two agents, is reached: once while it has this
-    /// value. Notes that it is.
-    pub fn tell(&mut self, limit: &str, between: Option<(&str, &str)>, most: u64) -> bool {
+    /// Whether to report that a limit of the root, or one `between` two agents, is reached. It is
+    /// reported once for each value of the limit. Records that it was reported.
+    pub fn tell(&mut self, limit: &str, between: Option<(&str, &str)>, value: u64) -> bool {
         let key = between.map_or_else(|| limit.to_owned(), |(from, to)| format!("{limit} {from} {to}"));
-        let room = between.is_none() || self.told.len() < TOLD_KEPT || self.told.contains_key(&key);
-        room && self.told.insert(key, most) != Some(most)
+        let room = between.is_none() || self.told.len() < REPORTS_KEPT || self.told.contains_key(&key);
+        room && self.told.insert(key, value) != Some(value)
     }
 
-    /// Notes that `to` has ended the exchange in which `from` asks it.
+    /// Records that `to` has ended the exchange in which `from` asks it.
     pub fn ended(&mut self, from: &AgentId, to: &AgentId) {
         if let Some(rounds) = self.rounds.get_mut(from).filter(|rounds| rounds.with == *to) {
             rounds.over = true;
@@ -124,7 +131,7 @@ impl RootTally {
     }
 }
 
-/// Counts a key. The rarest go first when there are too many: a loop is not rare.
+/// Counts a key. If there are too many keys, the rarest is removed: a loop is not rare.
 fn count(counts: &mut BTreeMap<String, u32>, key: String) -> u32 {
     if !counts.contains_key(&key) {
         trim(counts);
@@ -141,7 +148,7 @@ fn trim(counts: &mut BTreeMap<String, u32>) {
     }
 }
 
-/// FNV-1a, 64 bits: two texts that meet by chance would have to do so between the same two agents in one root.
+/// FNV-1a with 64 bits. A collision matters only between the same two agents in one root.
 fn digest(from: &AgentId, to: &AgentId, words: &[String]) -> String {
     let mut digest: u64 = 0xcbf2_9ce4_8422_2325;
     for part in [from.as_str(), to.as_str()].into_iter().chain(words.iter().map(String::as_str)) {
@@ -167,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn words_that_go_back_and_forth_are_counted() {
+    fn short_texts_that_go_back_and_forth_are_counted() {
         let (a, b, mut tally) = (id("a"), id("b"), tally());
         let mut counts = Vec::new();
         for _ in 0..4 {
@@ -180,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn reports_to_one_who_only_listens_are_no_echo() {
+    fn repetition_in_one_direction_is_not_an_echo() {
         let (a, b, mut tally) = (id("a"), id("b"), tally());
         for _ in 0..50 {
             assert_eq!(tally.echo(&a, &b, "Done."), 1);
@@ -203,22 +210,22 @@ mod tests {
     }
 
     #[test]
-    fn a_bound_is_told_once_while_it_has_a_value() {
+    fn a_limit_is_reported_once_for_each_value() {
         let mut tally = tally();
-        let mut tell = |between, most| tally.tell("echoes_max", between, most);
+        let mut tell = |between, value| tally.tell("echoes_max", between, value);
         assert!(tell(Some(("a", "b")), 3) && tell(Some(("b", "a")), 3) && tell(None, 3));
         assert!(!tell(Some(("a", "b")), 3) && !tell(None, 3));
         assert!(tell(None, 4) && !tell(None, 4));
         for n in 0..600 {
             tally.tell("echoes_max", Some(("a", &format!("n{n}"))), 3);
         }
-        assert!(tally.told.len() <= TOLD_KEPT);
-        assert!(tally.tell("hops_max", None, 32), "what the whole root has reached is told in any case");
+        assert!(tally.told.len() <= REPORTS_KEPT);
+        assert!(tally.tell("hops_max", None, 32), "a limit of the root itself is always reported");
     }
 
     proptest! {
         #[test]
-        fn a_loop_is_noticed_among_any_noise(noise in prop::collection::vec("[a-z]{1,8}", 0..600)) {
+        fn a_loop_is_found_among_other_texts(noise in prop::collection::vec("[a-z]{1,8}", 0..600)) {
             let (a, b, mut tally) = (id("a"), id("b"), tally());
             let mut seen = 0;
             for (at, words) in noise.iter().enumerate() {

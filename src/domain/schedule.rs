@@ -1,4 +1,5 @@
-//! Schedules: timers, recurring jobs, watched paths and heartbeats, and the record of every run (SCHED-01..09, HB-01..07).
+//! The records of schedules: timers, cron jobs, watches and heartbeats, and of their runs
+//! (SCHED-01..09, HB-01..07).
 
 pub mod changes;
 pub mod job_spec;
@@ -19,46 +20,47 @@ use crate::party::Party;
 use crate::time::Timestamp;
 
 text_enum! {
-    /// What sets a schedule off.
+    /// Kind of a schedule.
     ScheduleKind, "kind of schedule" {
-        /// One instant.
+        /// It runs once, at one instant.
         Timer = "timer",
-        /// A recurring slot.
+        /// A cron job: it runs repeatedly.
         Cron = "cron",
-        /// A change of a file.
+        /// A watch: it runs when files change.
         Watch = "watch",
-        /// The regular look around (HB-01).
+        /// A heartbeat: the regular wake-up of an agent (HB-01).
         Heartbeat = "heartbeat",
     }
 }
 
 text_enum! {
-    /// What becomes of a slot that passed while the daemon was down (SCHED-02).
+    /// What happens to a slot that passed while the daemon was down (SCHED-02).
     Missed, "policy for missed slots" {
-        /// Nothing runs for it; the next slot does.
+        /// It is skipped. The next slot runs.
         Skip = "skip",
-        /// One run stands for all that were missed.
+        /// One run replaces all missed slots.
         RunOnce = "run_once",
     }
 }
 
 text_enum! {
-    /// How a run of a schedule went (SCHED-09).
+    /// Status of a run of a schedule (SCHED-09).
     RunStatus, "status of a run" {
-        /// Its mail lies in the inbox.
+        /// Its mail is in the inbox.
         Queued = "queued",
-        /// The turn that took it ended well.
+        /// The turn that took its mail finished.
         Done = "done",
-        /// The turn that took it failed.
+        /// The turn that took its mail failed.
         Failed = "failed",
-        /// Its mail was refused by a bound.
+        /// Its mail was refused because of a limit.
         Refused = "refused",
-        /// The slot passed while the daemon was down, the agent was busy, or there was nothing to look at.
+        /// The slot passed without a run: the daemon was down, the agent was busy, or there was
+        /// nothing to report.
         Skipped = "skipped",
     }
 }
 
-/// When a schedule goes off.
+/// When a schedule runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum When {
@@ -71,31 +73,31 @@ pub enum When {
     Every {
         /// The interval in milliseconds.
         every_ms: u64,
-        /// Where counting begins.
+        /// Start of the first interval.
         anchor: Timestamp,
     },
-    /// At the slots of a cron expression of 5 or 6 fields, in a time zone.
+    /// At the slots of a cron expression with 5 or 6 fields, in a time zone.
     Cron {
-        /// The expression.
+        /// The cron expression.
         expression: String,
-        /// An IANA zone; UTC if none.
+        /// IANA name of the time zone; `None` is UTC.
         zone: Option<String>,
     },
-    /// When a path below the workspace changes.
+    /// When a path in the workspace changes.
     Change {
         /// The path, relative to the workspace.
         path: String,
-        /// Whether everything below it counts.
+        /// Whether changes in subdirectories count.
         recursive: bool,
-        /// Which changes count.
+        /// Kinds of changes that count.
         changes: Vec<Change>,
-        /// Milliseconds within which changes are reported together.
+        /// Milliseconds without a further change before the changes are reported.
         debounce_ms: u32,
     },
 }
 
 impl When {
-    /// The rule for someone to read: as it is stored, with instants in ISO 8601.
+    /// The rule as JSON for people: as it is stored, but with instants in ISO 8601.
     #[must_use]
     pub fn shown(&self) -> Value {
         match self {
@@ -114,99 +116,101 @@ impl When {
 text_enum! {
     /// What happened to a watched file.
     Change, "kind of change" {
-        /// It is there now.
+        /// A new file.
         Created = "created",
-        /// Its content is another.
+        /// The file changed.
         Modified = "modified",
-        /// It is gone.
+        /// The file no longer exists.
         Removed = "removed",
-        /// It has another name.
+        /// The file has a new path.
         Renamed = "renamed",
     }
 }
 
-/// A schedule. `(agent_id, kind, name)` is unique among those that are there.
+/// The record of a schedule. `(agent_id, kind, name)` is unique among the existing schedules.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Schedule {
-    /// Its id.
+    /// Id of the schedule.
     pub schedule_id: ScheduleId,
-    /// What sets it off.
+    /// Kind of the schedule.
     pub kind: ScheduleKind,
-    /// Whom it wakes.
+    /// Agent that gets its mail.
     pub agent_id: AgentId,
-    /// What its owner calls it.
+    /// Name of the schedule.
     pub name: String,
-    /// When it goes off.
+    /// When it runs.
     pub when: When,
-    /// The text of the mail; for a heartbeat, where its alert goes (HB-04).
+    /// Text of the mail; for a heartbeat the target of its alerts (HB-04).
     pub message: String,
-    /// What becomes of slots that were missed.
+    /// What happens to missed slots.
     pub missed: Missed,
-    /// How a cron job runs; of every other kind this is the default.
+    /// How a cron job runs; the default for every other kind.
     #[serde(default)]
     pub options: JobOptions,
-    /// Whether it goes off at all.
+    /// Whether it runs at all.
     pub enabled: bool,
-    /// The root that its mail belongs to; a cron slot and a heartbeat start one of their own.
+    /// Root of its mail. Each run of a cron job and each heartbeat starts a new root instead.
     pub root_id: RootId,
-    /// The hop of its mail.
+    /// Hop of its mail.
     pub hop: u32,
-    /// When it goes off next; nothing for a watch, and for what is disabled or over.
+    /// Time of the next run; `None` for a watch and for a schedule that is disabled or over.
     pub next_at: Option<Timestamp>,
-    /// When it last went off.
+    /// Time of the last run.
     pub last_at: Option<Timestamp>,
-    /// How the last run went.
+    /// Status of the last run.
     pub last_status: Option<RunStatus>,
-    /// Runs so far.
+    /// Number of runs so far.
     pub runs: i64,
-    /// Who made it.
+    /// Party that created it.
     pub creator: Party,
-    /// When.
+    /// When it was created.
     pub created_at: Timestamp,
 }
 
-/// One run of a schedule, skipped slots included.
+/// The record of one run of a schedule. Skipped slots also have one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ScheduleRun {
-    /// The schedule.
+    /// Id of the schedule.
     pub schedule_id: ScheduleId,
-    /// Which run of it, from 1.
+    /// Number of the run, from 1.
     pub run: i64,
-    /// The agent.
+    /// Agent of the schedule.
     pub agent_id: AgentId,
-    /// The slot that it stands for.
+    /// Slot of the run.
     pub slot_at: Timestamp,
-    /// When it went off.
+    /// When the run started.
     pub fired_at: Timestamp,
-    /// Whether that was later than the slot because the daemon was down.
+    /// Whether the run was late because the daemon was down.
     pub late: bool,
-    /// Slots that passed unseen before it.
+    /// Number of missed slots before this one.
     pub missed: u32,
-    /// How it went.
+    /// Status of the run.
     pub status: RunStatus,
-    /// Its mail.
+    /// Id of its mail, if it has any.
     pub message_id: Option<MessageId>,
-    /// Why, if it was refused, skipped or failed, or if its last text could not be delivered.
+    /// Why the run was refused, skipped or failed, or why its last text was not delivered.
     pub note: Option<String>,
-    /// How it runs, if it is a turn of its own: its job may be changed or gone before that ends.
+    /// Options of the run if it has a turn of its own. The job may change or end before that turn
+    /// ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub options: Option<JobOptions>,
 }
 
-/// What a watch last saw, so that changes made while nobody looked are found.
+/// The files of a watch at its last check. It shows changes that happened while the daemon was
+/// down.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct WatchSnapshot {
-    /// Files by path relative to the workspace.
+    /// Stamps of the files by path, relative to the workspace.
     pub files: BTreeMap<String, FileStamp>,
 }
 
-/// What tells one state of a file from another.
+/// Identifies one state of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileStamp {
     /// Size in bytes.
     pub bytes: u64,
     /// Time of the last change, in nanoseconds since 1970.
     pub changed_ns: i128,
-    /// The file's identity on its file system; the same under another name is a rename.
+    /// Inode number. The same stamp under another path is a rename.
     pub inode: u64,
 }

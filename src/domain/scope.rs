@@ -1,4 +1,4 @@
-//! What a budget covers.
+//! Scopes of budgets: the world, a team, an agent, a root, or one day of the first three.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,27 +9,27 @@ use crate::envelope::text_enum;
 use crate::ids::{AgentId, RootId};
 use crate::refusal::{Code, Refusal};
 
-/// What a budget covers. Its text form is what `ghostctl budget` takes: `world`, `team:news`, `agent:chora`,
-/// `root:<uuid>`, and `world/day`, `team:news/day`, `agent:chora/day` for what these may use in one day.
+/// What a budget covers. The text form is `world`, `team:news`, `agent:chora` or `root:<uuid>`. The
+/// first three can end in `/day` for one day: `agent:chora/day`. `ghostctl budget` uses this form.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Scope {
-    /// Everything.
+    /// The whole world.
     World,
-    /// The agents of one team, and those that they created.
+    /// The agents of one team, and the agents that they created.
     Team(String),
-    /// One agent, those that it created, and those that these created.
+    /// One agent, the agents that it created, the agents that those created, and so on.
     Agent(AgentId),
-    /// Everything that follows from one root.
+    /// All work of one root.
     Root(RootId),
-    /// What happens within one day, from midnight to midnight UTC (LOOP-09).
+    /// The world, a team or an agent within one day, from midnight to midnight UTC (LOOP-09).
     Day(Daily),
 }
 
 text_enum! {
-    /// The sorts of scopes, by which they are listed.
+    /// The kind of a scope, as a filter for lists.
     ScopeSort, "kind of scope" {
-        /// Everything.
+        /// The whole world.
         World = "world",
         /// Teams.
         Team = "team",
@@ -37,24 +37,24 @@ text_enum! {
         Agent = "agent",
         /// Roots.
         Root = "root",
-        /// Any of these within one day.
+        /// Daily scopes.
         Day = "day",
     }
 }
 
-/// What a budget for one day covers.
+/// What a daily budget covers.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Daily {
-    /// Everything.
+    /// The whole world.
     World,
-    /// The agents of one team.
+    /// One team, as [`Scope::Team`].
     Team(String),
-    /// One agent.
+    /// One agent, as [`Scope::Agent`].
     Agent(AgentId),
 }
 
 impl Daily {
-    /// The same without the bound in time.
+    /// The same scope without the limit to one day.
     #[must_use]
     pub fn whole(&self) -> Scope {
         match self {
@@ -65,11 +65,11 @@ impl Daily {
     }
 }
 
-/// The end of a scope's text that bounds it to a day.
+/// The end of a daily scope's text.
 const DAY: &str = "/day";
 
 impl Scope {
-    /// The same within one day; `None` if it is bounded already, or is a root, which is short-lived.
+    /// The same scope for one day. `None` for a scope that is daily already, and for a root.
     #[must_use]
     pub fn daily(&self) -> Option<Self> {
         match self {
@@ -80,7 +80,7 @@ impl Scope {
         }
     }
 
-    /// Which sort of scope it is.
+    /// The kind of the scope.
     #[must_use]
     pub fn sort(&self) -> ScopeSort {
         match self {
@@ -92,7 +92,7 @@ impl Scope {
         }
     }
 
-    /// The agent that it is about, in all or within one day.
+    /// The agent of the scope, if it is the scope of an agent, daily or not.
     #[must_use]
     pub fn agent(&self) -> Option<&AgentId> {
         match self {
@@ -133,7 +133,7 @@ impl FromStr for Scope {
             Some(("team", name)) if !name.is_empty() && name.len() <= 64 && !name.ends_with(DAY) => {
                 Ok(Self::Team(name.to_owned()))
             }
-            // What stands behind the slash is wrong, and not the id.
+            // The part after the slash is wrong, not the id.
             Some(("agent" | "root", id)) if id.contains('/') => Err(unknown()),
             Some(("agent", id)) => Ok(Self::Agent(id.parse()?)),
             Some(("root", id)) => Ok(Self::Root(id.parse()?)),
@@ -162,7 +162,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn what_is_no_scope_is_told() {
+    fn invalid_scopes_are_refused() {
         for text in
             ["root:019f9c68-0000-7000-8000-000000000000/day", "world/day/day", "/day", "team:/day", "world/days"]
         {
@@ -174,7 +174,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn scopes_read_back(name in "[a-z][a-z0-9-]{0,20}") {
+        fn a_scope_parses_from_its_own_text(name in "[a-z][a-z0-9-]{0,20}") {
             for text in ["world".to_owned(), format!("team:{name}"), format!("agent:{name}")] {
                 let scope: Scope = text.parse().unwrap();
                 let daily = format!("{text}/day");

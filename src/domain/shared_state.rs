@@ -1,4 +1,4 @@
-//! Shared state: versioned JSON values by dotted key (STATE-01..04).
+//! Shared state of the agents: JSON values with versions, by dotted key (STATE-01..04).
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -7,33 +7,34 @@ use crate::party::Party;
 use crate::refusal::{Code, Refusal};
 use crate::time::Timestamp;
 
-/// A value. A key that is deleted and set again goes on above every version that a deleted key had, so that nobody takes
-/// a new value for the one that it has seen.
+/// One value. If a key is deleted and set again, its version continues above all versions of
+/// deleted keys. So no reader mistakes a new value for an old one.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StateEntry {
-    /// Its key; see [`check_key`].
+    /// Key of the value; see [`check_key`].
     pub key: String,
     /// The value.
     pub value: JsonText,
-    /// Rises by one with every write, from 1 as long as no key was ever deleted.
+    /// Version. It rises by one with each write. The first is 1 if no key was ever deleted.
     pub version: i64,
-    /// Who wrote it.
+    /// Party that wrote the value.
     pub writer: Party,
-    /// When.
+    /// When the value was written.
     pub updated_at: Timestamp,
 }
 
-/// A JSON value as it was written, without the white space around it. Kept as text, because reading a number into the
-/// usual 64 bits and writing it again loses digits: `12345678901234567890.123` would come back as another number.
+/// A JSON value as text, as it was written, without white space around it. It is text because a
+/// 64-bit number would lose digits: `12345678901234567890.123` would become another number.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct JsonText(String);
 
 impl JsonText {
-    /// Takes a text that is JSON.
+    /// Checks that `text` is JSON and keeps it.
     ///
     /// # Errors
-    /// `invalid_arguments` when it is none, or has a number that no double is near to, such as `1e999`.
+    /// `InvalidArguments` if it is not JSON, or contains a number out of the range of a double,
+    /// such as `1e999`.
     pub fn parse(text: &str) -> Result<Self, Refusal> {
         let text = text.trim_matches([' ', '\t', '\n', '\r']);
         match serde_json::from_str::<Value>(text) {
@@ -51,26 +52,26 @@ impl JsonText {
         &self.0
     }
 
-    /// What it says, as far as 64 bits hold its numbers; see [`JsonText::is_exact`].
+    /// The parsed value. Its numbers have 64 bits; see [`JsonText::is_exact`].
     #[must_use]
     pub fn value(&self) -> Value {
-        // It was read before, so it can be read now.
+        // `parse` has checked the text.
         serde_json::from_str(&self.0).unwrap_or_default()
     }
 
-    /// Whether it is `null`.
+    /// Whether the value is `null`.
     #[must_use]
     pub fn is_null(&self) -> bool {
         self.0 == "null"
     }
 
-    /// Whether [`JsonText::value`] has every digit of its numbers: whole numbers that fit 64 bits, and others of up to 15
-    /// digits that are not so near to 0 that a double loses some (`1e-400`).
+    /// Whether [`JsonText::value`] has all digits of all numbers. That is so for whole numbers of
+    /// 64 bits, and for other numbers of up to 15 digits that are not too near to 0 (`1e-400` is).
     #[must_use]
     pub fn is_exact(&self) -> bool {
         let mut rest = self.0.as_str();
-        while let Some(at) = rest.find(|c: char| c == '"' || c == '-' || c.is_ascii_digit()) {
-            rest = &rest[at..];
+        while let Some(start) = rest.find(|c: char| c == '"' || c == '-' || c.is_ascii_digit()) {
+            rest = &rest[start..];
             let end = if rest.starts_with('"') { end_of_string(rest) } else { end_of_number(rest) };
             let (token, after) = rest.split_at(end);
             if !token.starts_with('"') && !fits_64_bits(token) {
@@ -82,27 +83,27 @@ impl JsonText {
     }
 }
 
-/// What to do about a number that is beyond what is kept.
+/// Hint for a number that is out of range.
 pub const BEYOND_HINT: &str =
-    "numbers are kept up to about 1.8e308 either side of 0; write a greater one as text, in quotes";
+    "numbers must be between about -1.8e308 and 1.8e308; write a greater one as text, in quotes";
 
-/// Why a text could not be read as JSON: it is none, or it has a number that no double is near to.
+/// Why a text could not be parsed: it is not JSON, or it contains a number out of range.
 #[must_use]
 pub fn why_unread(error: &serde_json::Error) -> String {
     match is_beyond(error) {
-        true => format!("has a number beyond what is kept, at line {} column {}", error.line(), error.column()),
+        true => format!("has a number out of range, at line {} column {}", error.line(), error.column()),
         false => format!("is not JSON: {error}"),
     }
 }
 
-/// Whether a text was not read for a number alone that is too great.
+/// Whether parsing failed only because a number is out of range.
 #[must_use]
 pub fn is_beyond(error: &serde_json::Error) -> bool {
-    // The reader tells its errors apart in words only; a test holds it to these.
+    // The parser has no error code for this. A test checks that its text stays the same.
     error.to_string().starts_with("number out of range")
 }
 
-/// Bytes of the string that a JSON text begins with.
+/// Length in bytes of the JSON string at the start of `text`.
 fn end_of_string(text: &str) -> usize {
     let mut escaped = false;
     for (at, byte) in text.bytes().enumerate().skip(1) {
@@ -116,18 +117,19 @@ fn end_of_string(text: &str) -> usize {
     text.len()
 }
 
-/// Bytes of the number that a JSON text begins with.
+/// Length in bytes of the JSON number at the start of `text`.
 fn end_of_number(text: &str) -> usize {
     text.find(|c: char| !matches!(c, '0'..='9' | '-' | '+' | '.' | 'e' | 'E')).unwrap_or(text.len())
 }
 
+/// Whether a 64-bit integer or a double keeps all digits of `number`.
 fn fits_64_bits(number: &str) -> bool {
     if number.parse::<i64>().is_ok() || number.parse::<u64>().is_ok() {
         return true;
     }
     let digits = number.split(['e', 'E']).next().unwrap_or_default().replace(['-', '.'], "");
     let digits = digits.trim_matches('0');
-    // A double keeps any 15 digits, wherever the point is, unless it is subnormal.
+    // A double keeps 15 digits unless it is subnormal.
     digits.is_empty() || (digits.len() <= 15 && number.parse::<f64>().is_ok_and(f64::is_normal))
 }
 
@@ -157,7 +159,11 @@ impl std::fmt::Display for JsonText {
     }
 }
 
-/// Whether a text is a key: 1 to 128 characters in parts of `a-z`, `A-Z`, `0-9`, `_`, `-`, joined by single dots (STATE-02).
+/// Checks a key: 1 to 128 characters, in parts of `a-z`, `A-Z`, `0-9`, `_`, `-`, joined by single
+/// dots (STATE-02).
+///
+/// # Errors
+/// `InvalidArguments` if it is not a key.
 pub fn check_key(key: &str) -> Result<(), Refusal> {
     let part =
         |part: &str| !part.is_empty() && part.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-');
@@ -169,10 +175,13 @@ pub fn check_key(key: &str) -> Result<(), Refusal> {
         .hint("use 1 to 128 characters: parts of letters, digits, '_' and '-', joined by single dots"))
 }
 
-/// Whether a text can be the beginning of keys; the empty one is the beginning of all.
+/// Checks a prefix of keys. The empty prefix matches all keys.
+///
+/// # Errors
+/// `InvalidArguments` if no key can begin with it.
 pub fn check_prefix(prefix: &str) -> Result<(), Refusal> {
-    let fits = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
-    if prefix.len() <= 128 && prefix.bytes().all(fits) {
+    let allowed = |b: u8| b.is_ascii_alphanumeric() || b"._-".contains(&b);
+    if prefix.len() <= 128 && prefix.bytes().all(allowed) {
         return Ok(());
     }
     let shown = crate::text::one_line(&crate::text::clip(prefix, 80));
@@ -180,7 +189,7 @@ pub fn check_prefix(prefix: &str) -> Result<(), Refusal> {
         .hint("use letters, digits, '_', '-' and single dots, such as plan."))
 }
 
-/// Whether a key is read-only to agents (STATE-04).
+/// Whether a key is under `system`, which agents may only read (STATE-04).
 #[must_use]
 pub fn is_system(key: &str) -> bool {
     key == "system" || key.starts_with("system.")
@@ -192,7 +201,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn a_number_keeps_all_its_digits() {
+    fn json_text_keeps_all_digits_of_a_number() {
         for text in ["12345678901234567890.123", "[-0.10, 1E+2]", "{\"a\": 340282366920938463463374607431768211456}"] {
             let kept = JsonText::parse(&format!("\n {text} ")).unwrap();
             assert_eq!(kept.as_str(), text);
@@ -223,16 +232,16 @@ mod tests {
     }
 
     #[test]
-    fn a_number_beyond_what_is_kept_is_told_from_what_is_no_json() {
+    fn a_number_out_of_range_and_invalid_json_have_different_messages() {
         for beyond in ["1e400", "-1e400", "[1, {\"n\": 1e999999999999999999999}]", &"9".repeat(400), "1.5e309"] {
             let refusal = JsonText::parse(beyond).unwrap_err();
-            assert!(refusal.message.starts_with("has a number beyond what is kept, at line 1 column "), "{refusal}");
+            assert!(refusal.message.starts_with("has a number out of range, at line 1 column "), "{refusal}");
             assert!(refusal.hint.unwrap().contains("as text"), "{beyond}");
         }
         for none in ["1e", "{1e400", "--1"] {
             assert!(JsonText::parse(none).unwrap_err().message.starts_with("is not JSON: "), "{none}");
         }
-        // Long is not great: every digit of these is kept.
+        // A long number is not out of range; all its digits are kept.
         for kept in [&"9".repeat(300), &format!("0.{}", "1".repeat(5_000)), "1e-400", "0e999999999999999999999"] {
             assert_eq!(JsonText::parse(kept).unwrap().as_str(), kept);
         }
@@ -240,7 +249,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_called_exact_reads_back_as_the_same_number(whole in any::<i64>(), cents in 0..10_000_u32) {
+        fn an_exact_number_parses_to_the_same_double(whole in any::<i64>(), cents in 0..10_000_u32) {
             for text in [whole.to_string(), format!("{}.{cents:04}", whole % 10_000_000_000)] {
                 let kept = JsonText::parse(&text).unwrap();
                 prop_assert!(kept.is_exact());
@@ -250,7 +259,7 @@ mod tests {
         }
 
         #[test]
-        fn no_json_makes_it_panic(text in "[\\[\\]{}\",:0-9a-z.eE+\\\\-]{0,40}") {
+        fn no_json_causes_a_panic(text in "[\\[\\]{}\",:0-9a-z.eE+\\\\-]{0,40}") {
             if let Ok(kept) = JsonText::parse(&text) {
                 let _ = (kept.is_exact(), kept.value());
             }

@@ -1,19 +1,19 @@
-//! A skill that an agent holds; held skills outlive restarts (SKILL-41).
+//! The record of a skill that an agent holds. Held skills survive restarts (SKILL-41).
 
 use serde::{Deserialize, Serialize};
 
 use crate::ids::AgentId;
 use crate::time::Timestamp;
 
-/// One agent's hold on one skill.
+/// One skill that one agent holds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct HeldSkill {
-    /// Who holds it.
+    /// Id of the agent that holds the skill.
     pub agent_id: AgentId,
-    /// The skill's name.
+    /// Name of the skill.
     pub skill: String,
-    /// Whether its document is in the agent's context.
+    /// Whether the agent has read the skill's text since it acquired the skill.
     pub active: bool,
-    /// Since when it is held.
+    /// When the agent acquired the skill.
     pub acquired_at: Timestamp,
 }

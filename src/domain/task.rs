@@ -1,4 +1,4 @@
-//! Tasks on the board (TASK-01..06).
+//! Tasks that agents and operators create, and the record of each change (TASK-01..06).
 
 use serde::{Deserialize, Serialize};
 
@@ -9,19 +9,19 @@ use crate::refusal::{Code, Refusal};
 use crate::time::Timestamp;
 
 text_enum! {
-    /// How a task stands.
+    /// Status of a task.
     TaskStatus, "task status" {
-        /// Nobody has begun.
+        /// The work has not begun.
         Pending = "pending",
-        /// Under way.
+        /// The owner works on it.
         InProgress = "in_progress",
-        /// Waits for something, such as a task that it depends on.
+        /// It waits, for example for a task that it depends on.
         Blocked = "blocked",
-        /// Done.
+        /// The work is done.
         Done = "done",
-        /// Given up.
+        /// The owner gave up.
         Failed = "failed",
-        /// Called off.
+        /// The task is no longer wanted.
         Cancelled = "cancelled",
     }
 }
@@ -33,8 +33,12 @@ impl TaskStatus {
         matches!(self, Self::Done | Self::Failed | Self::Cancelled)
     }
 
-    /// Whether a task may go from this status to `next`. An ended task is reopened only with an explicit note
+    /// Refuses a change to status `next` that is not allowed. An ended task can change only if it
+    /// is reopened with a note
     /// (TASK-02).
+    ///
+    /// # Errors
+    /// `Conflict` if the task has ended and `next` is not its present status.
     pub fn check_change(self, next: Self, reopen_note: bool) -> Result<(), Refusal> {
         if self.is_terminal() && !next.is_terminal() && !reopen_note {
             return Err(Refusal::new(Code::Conflict, format!("the task is {self} and cannot become {next}"))
@@ -48,53 +52,53 @@ impl TaskStatus {
     }
 }
 
-/// A task.
+/// The record of a task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Task {
-    /// Its id.
+    /// Id of the task.
     pub task_id: TaskId,
-    /// One line.
+    /// Title, one line.
     pub title: String,
-    /// The whole of it.
+    /// Full description of the work.
     pub description: String,
-    /// Whose work it is.
+    /// Agent that does the work.
     pub owner: AgentId,
-    /// Who created it.
+    /// Party that created the task.
     pub creator: Party,
-    /// How it stands.
+    /// Present status.
     pub status: TaskStatus,
-    /// Higher is sooner; 0 by default.
+    /// Priority: higher is more urgent; 0 by default.
     pub priority: i32,
     /// Tasks that must be done first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub depends_on: Vec<TaskId>,
-    /// The task it is a part of.
+    /// The task that this one is a part of.
     pub parent_id: Option<TaskId>,
     /// When it should be done.
     pub due_at: Option<Timestamp>,
-    /// What came of it.
+    /// Result of the work, as text.
     pub result: Option<String>,
-    /// The root it belongs to.
+    /// Root that the task belongs to.
     pub root_id: RootId,
-    /// When it was created.
+    /// When the task was created.
     pub created_at: Timestamp,
-    /// When it last changed.
+    /// When the task last changed.
     pub updated_at: Timestamp,
 }
 
-/// One change of a task; every change appends one (TASK-04).
+/// One entry of a task's history. Each change of the task appends one (TASK-04).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TaskEvent {
-    /// The task.
+    /// Id of the task.
     pub task_id: TaskId,
-    /// Who changed it.
+    /// Party that made the change.
     pub by: Party,
-    /// When.
+    /// When the change was made.
     pub at: Timestamp,
-    /// The status after it.
+    /// Status after the change.
     pub status: TaskStatus,
-    /// The owner after it.
+    /// Owner after the change.
     pub owner: AgentId,
-    /// Why, in the words of who did it.
+    /// The author's reason for the change.
     pub note: Option<String>,
 }

@@ -1,13 +1,16 @@
-//! Cutting and matching text: every cut respects character boundaries and is marked (TOOL-14).
+//! Functions on text: cutting (never inside a character, TOOL-14), escaping for display, and search
+//! for similar names.
 
 use std::cmp::Reverse;
 
 use serde_json::Value;
 
-/// What stands behind a result that is a list or an object and has more than is shown: it looks whole otherwise.
+/// Mark after a result that is a list or an object and is not complete. Without it, the result
+/// would look complete.
 pub const MORE_MARK: &str = "\n[there is more than is shown]";
 
-/// At most `max` characters of `text`, with an ellipsis if any were cut. For messages, not for tool results.
+/// The first `max` characters of `text`, with an ellipsis if it was longer. For messages, not for
+/// tool results.
 #[must_use]
 pub fn clip(text: &str, max: usize) -> String {
     match text.char_indices().nth(max) {
@@ -29,7 +32,7 @@ pub fn prefix_bytes(text: &str, max: usize) -> &str {
     &text[..end]
 }
 
-/// `text` cut to `max` bytes, the cut marked in the text itself. The flag says whether anything was cut.
+/// `text` cut to `max` bytes, plus a mark if it was cut. The flag says whether it was cut.
 #[must_use]
 pub fn cut_marked(text: &str, max: usize) -> (String, bool) {
     if text.len() <= max {
@@ -39,55 +42,56 @@ pub fn cut_marked(text: &str, max: usize) -> (String, bool) {
     (format!("{kept}\n[cut: {} of {} bytes shown]", kept.len(), text.len()), true)
 }
 
-/// `value` as JSON text of at most about `max` bytes, and whether anything was cut. What is cut is its long strings, each
-/// marked, so that it stays JSON and shows every short member whole. What has too many members for that becomes one
-/// string with the beginning of the text.
+/// `value` as JSON text of about `max` bytes at most, and whether it was cut. Only long strings are
+/// cut, each with a mark, so the result is still JSON and short members stay complete. If that is
+/// not enough, the result is one string with the beginning of the text.
 #[must_use]
 pub fn cut_json(value: &Value, max: usize) -> (String, bool) {
     let whole = value.to_string();
     if whole.len() <= max {
         return (whole, false);
     }
-    let mut most = max / 2;
-    while most >= SHORT_STRING {
-        let cut = strings_cut(value, most).to_string();
+    let mut limit = max / 2;
+    while limit >= SHORT_STRING {
+        let cut = cut_strings(value, limit).to_string();
         if cut.len() <= max {
             return (cut, true);
         }
-        most /= 2;
+        limit /= 2;
     }
     (Value::String(cut_marked(&whole, max).0).to_string(), true)
 }
 
-/// Bytes of a string in JSON below which nothing is gained by a cut: the mark is as long.
+/// Strings below this many bytes are not cut: the mark would be as long.
 const SHORT_STRING: usize = 32;
 
-fn strings_cut(value: &Value, most: usize) -> Value {
+/// `value` with every string cut to `limit` bytes.
+fn cut_strings(value: &Value, limit: usize) -> Value {
     match value {
-        Value::String(text) => Value::String(cut_marked(text, most).0),
-        Value::Array(items) => items.iter().map(|item| strings_cut(item, most)).collect(),
+        Value::String(text) => Value::String(cut_marked(text, limit).0),
+        Value::Array(items) => items.iter().map(|item| cut_strings(item, limit)).collect(),
         Value::Object(members) => {
-            members.iter().map(|(name, member)| (name.clone(), strings_cut(member, most))).collect()
+            members.iter().map(|(name, member)| (name.clone(), cut_strings(member, limit))).collect()
         }
         other => other.clone(),
     }
 }
 
-/// Whether a character has a terminal or an editor show the text around it in another order than it has: a name with one of
-/// them can look like another.
+/// Whether `c` is a bidirectional control character. It changes the order in which a terminal or
+/// editor shows text, so that one name can look like another.
 #[must_use]
 pub fn is_bidi(c: char) -> bool {
     matches!(c, '\u{200e}' | '\u{200f}' | '\u{061c}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Whether a character has no place in a name: it controls something, or the order in which the name is shown.
+/// Whether `c` is not allowed in a name: a control character or a bidirectional one.
 #[must_use]
 pub fn is_strange(c: char) -> bool {
     c.is_control() || is_bidi(c)
 }
 
-/// At most `max` characters of a text from outside, for a message to name it: control characters are escaped, so that it
-/// can neither break the line nor speak to a terminal.
+/// The first `max` characters of a text from outside, for use in a message. Control characters are
+/// escaped, so the text cannot break the line or control a terminal.
 #[must_use]
 pub fn shown(text: &str, max: usize) -> String {
     let mut shown = String::new();
@@ -97,7 +101,8 @@ pub fn shown(text: &str, max: usize) -> String {
     shown
 }
 
-/// `text` on one line: control characters and line breaks become single spaces, and what would turn its order is escaped.
+/// `text` on one line. Control characters and white space become single spaces; bidirectional
+/// characters are escaped.
 #[must_use]
 pub fn one_line(text: &str) -> String {
     let mut spaced = String::with_capacity(text.len());
@@ -111,23 +116,24 @@ pub fn one_line(text: &str) -> String {
     spaced.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// The word with `a` or `an` before it, by its first letter.
+/// The word with its article: `an` before a vowel, otherwise `a`.
 #[must_use]
 pub fn a(word: &str) -> String {
     let article = if word.starts_with(['a', 'e', 'i', 'o', 'u', 'A', 'E', 'I', 'O', 'U']) { "an" } else { "a" };
     format!("{article} {word}")
 }
 
-/// The candidate nearest to `name` by edit distance, if it is near enough to be a slip of the keyboard.
+/// The candidate nearest to `name` by edit distance, if it is near enough to be a typing error.
 #[must_use]
 pub fn nearest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     nearest_within(name, candidates, (name.chars().count() / 3).max(2))
 }
 
-/// The candidate nearest to `name` by edit distance, if it is at most `limit` away; of several, one that begins like it.
+/// The candidate nearest to `name` by edit distance, if the distance is at most `limit`. Among
+/// equals, the one with the longest common beginning.
 #[must_use]
 pub fn nearest_within<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>, limit: usize) -> Option<&'a str> {
-    // The distance is quadratic: a hostile name of a megabyte must cost nothing.
+    // The cost is quadratic, so very long names are ignored.
     if name.chars().count() > 256 {
         return None;
     }
@@ -150,16 +156,16 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn nearest_finds_slips_and_ignores_strangers() {
+    fn nearest_finds_typing_errors_and_ignores_other_names() {
         let names = ["manager", "admin", "communicator"];
         assert_eq!(nearest("manger", names), Some("manager"));
         assert_eq!(nearest("amdin", names), Some("admin"));
         assert_eq!(nearest("wholly-different", names), None);
-        assert_eq!(nearest("kinds", ["binds", "kind"]), Some("kind"), "people get beginnings right");
+        assert_eq!(nearest("kinds", ["binds", "kind"]), Some("kind"), "the common beginning decides");
     }
 
     #[test]
-    fn the_article_goes_with_the_word() {
+    fn the_article_depends_on_the_first_letter() {
         assert_eq!(
             (a("archetype").as_str(), a("root").as_str(), a("ask id").as_str()),
             ("an archetype", "a root", "an ask id")
@@ -167,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_shown_is_one_plain_line() {
+    fn text_for_messages_has_no_control_characters() {
         assert_eq!(shown("a  b", 9), "a  b");
         assert_eq!(shown("\0a\n\u{1b}[2J", 9), "\\u{0}a\\n\\u{1b}[2J");
         assert_eq!(shown("\n\n\n", 1), "\\n…");
@@ -191,7 +197,7 @@ mod tests {
         }
 
         #[test]
-        fn json_that_is_cut_is_json_and_says_so(long in ".{0,400}", n in 0usize..40, max in 0usize..600) {
+        fn cut_json_is_still_json_and_has_a_mark(long in ".{0,400}", n in 0usize..40, max in 0usize..600) {
             let value = serde_json::json!({ "path": "a", "n": 7, "content": long, "list": vec!["é\n"; n] });
             let whole = value.to_string();
             let (text, cut) = cut_json(&value, max);

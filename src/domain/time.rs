@@ -1,4 +1,5 @@
-//! Time as the core sees it: milliseconds since the Unix epoch, from a Clock that a test can own.
+//! Time: timestamps in milliseconds since the Unix epoch, and the port [`Clock`], which a test can
+//! control.
 
 use std::fmt;
 use std::future::Future;
@@ -7,7 +8,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// A boxed future, the shape that ports and store commands share.
+/// A boxed future, as ports and store commands return it.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Milliseconds since 1970-01-01T00:00:00Z.
@@ -28,7 +29,8 @@ impl Timestamp {
         Self(self.0.saturating_sub(i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)))
     }
 
-    /// The time from `earlier` to this instant; zero if `earlier` is later (clocks jump).
+    /// The time from `earlier` to this instant; zero if `earlier` is later, because clocks can jump
+    /// back.
     #[must_use]
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
@@ -59,13 +61,13 @@ impl fmt::Display for Timestamp {
     }
 }
 
-/// The only source of time in the core. Deadlines that must hold over a restart are kept as [`Timestamp`]s; waiting is
-/// always waiting on this port, so that a simulation can move time by itself.
+/// The only source of time. Deadlines that must survive a restart are stored as [`Timestamp`]s. All
+/// waiting uses this port, so a simulation can control time.
 pub trait Clock: Send + Sync + 'static {
-    /// The present instant.
+    /// The present time.
     fn now(&self) -> Timestamp;
 
-    /// Completes at or after `until`. Completes at once if that has passed.
+    /// Completes at or after `until`, at once if `until` has passed.
     fn sleep_until(&self, until: Timestamp) -> BoxFuture<'static, ()>;
 
     /// Completes after `duration`.

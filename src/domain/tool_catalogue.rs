@@ -1,6 +1,7 @@
-//! The catalogue of tool names: canonical names, their aliases, sections and profiles, and the patterns that stand for
-//! several (ACC-06, ACC-13..15, CONF-01). What people call them and a line about each, no more: a name here may have no tool in the code yet, and access rules
-//! must treat it as known all the same. Schemas, and what a model is told of a tool, belong to the tools themselves.
+//! The catalogue of tool names: canonical names, labels, aliases, sections and profiles, and the
+//! words that stand for several names (ACC-06, ACC-13..15, CONF-01). A name here may have no tool
+//! in the code yet; access rules accept it all the same. The tools themselves have the schemas and
+//! the descriptions for models.
 
 mod entry;
 mod table;
@@ -9,8 +10,8 @@ pub use entry::{Entry, Profile};
 pub use table::CATALOGUE;
 
 impl Profile {
-    /// Whether the profile lets `tool` (a canonical name) through. Names outside the catalogue (toolbox and skill
-    /// tools) pass only `Full`.
+    /// Whether the profile includes `tool` (a canonical name). Only `Full` includes names that are
+    /// not in the catalogue, such as tools of toolboxes.
     #[must_use]
     pub fn allows(self, tool: &str) -> bool {
         match self {
@@ -24,7 +25,7 @@ impl Profile {
 pub const SECTIONS: [&str; 11] =
     ["fs", "runtime", "web", "memory", "sessions", "ui", "messaging", "automation", "nodes", "agents", "media"];
 
-/// The words that stand for whole sections, in the order of [`SECTIONS`].
+/// The words for whole sections, in the order of [`SECTIONS`].
 const SECTION_WORDS: [&str; 11] = [
     "group:fs",
     "group:runtime",
@@ -39,26 +40,28 @@ const SECTION_WORDS: [&str; 11] = [
     "group:media",
 ];
 
-/// The word that stands for every tool of the product itself ([`Entry::of_ghost`]).
+/// The word for all tools that are specific to Ghost ([`Entry::of_ghost`]).
 pub const WHOLE_PRODUCT: &str = "group:ghost";
 
-/// Families: one short name that stands for several tools wherever a tool name is accepted (ACC-06).
+/// Families: a short name for several tools. It is accepted wherever a tool name is (ACC-06).
 pub const FAMILIES: &[(&str, &[&str])] = &[("channel", &["channel.file_attach", "channel.handoff", "channel.send"])];
 
-/// The catalogue's entry of a canonical name.
+/// The entry of a canonical name.
 #[must_use]
 pub fn entry(name: &str) -> Option<&'static Entry> {
-    CATALOGUE.binary_search_by(|entry| entry.name.cmp(name)).ok().map(|at| &CATALOGUE[at])
+    CATALOGUE.binary_search_by(|entry| entry.name.cmp(name)).ok().map(|index| &CATALOGUE[index])
 }
 
-/// The canonical name of `name`: itself, or what it is an alias of. Matching of aliases is exact, as on call (TOOL-22).
+/// The canonical name for `name`, which is a canonical name or an alias. Case matters, as in a tool
+/// call (TOOL-22).
 #[must_use]
 pub fn canonical(name: &str) -> Option<&'static str> {
     entry(name).or_else(|| CATALOGUE.iter().find(|entry| entry.aliases.contains(&name))).map(|entry| entry.name)
 }
 
-/// What a word in a group or tool list stands for: canonical names of the catalogue. Understands canonical names,
-/// aliases, families, `group:<section>`, [`WHOLE_PRODUCT`] and `*` patterns, without regard to case (ACC-15). Empty if nothing matches.
+/// The canonical names that a word in a list of tools stands for. The word is a canonical name, an
+/// alias, a family, `group:<section>`, [`WHOLE_PRODUCT`] or a pattern with `*`. Case does not
+/// matter (ACC-15). Empty if nothing matches.
 #[must_use]
 pub fn expand(word: &str) -> Vec<&'static str> {
     let word = word.trim().to_ascii_lowercase();
@@ -80,7 +83,7 @@ pub fn expand(word: &str) -> Vec<&'static str> {
     Vec::new()
 }
 
-/// Every word that [`expand`] understands exactly: for hints about misspelt ones.
+/// Every word that [`expand`] accepts, except patterns. Hints about misspelt words use it.
 pub fn words() -> impl Iterator<Item = &'static str> {
     CATALOGUE
         .iter()
@@ -90,8 +93,8 @@ pub fn words() -> impl Iterator<Item = &'static str> {
         .chain([WHOLE_PRODUCT])
 }
 
-/// Whether `text` matches `pattern`, in which `*` stands for any run of characters. Linear in practice and bounded by
-/// the product of the lengths.
+/// Whether `text` matches `pattern`, in which `*` stands for any number of characters. The cost is
+/// at most the product of both lengths.
 #[must_use]
 pub fn glob(pattern: &str, text: &str) -> bool {
     let (pattern, text) = (pattern.as_bytes(), text.as_bytes());
@@ -104,8 +107,8 @@ pub fn glob(pattern: &str, text: &str) -> bool {
         } else if p < pattern.len() && pattern[p] == text[t] {
             p += 1;
             t += 1;
-        } else if let Some(at) = star {
-            p = at + 1;
+        } else if let Some(index) = star {
+            p = index + 1;
             mark += 1;
             t = mark;
         } else {
@@ -115,8 +118,8 @@ pub fn glob(pattern: &str, text: &str) -> bool {
     pattern[p..].iter().all(|b| *b == b'*')
 }
 
-/// A tool name as providers that forbid dots take it, and back (CONF-01). Underscores are common in names, so the dot
-/// becomes two of them; no canonical name holds two in a row, which a test asserts.
+/// A tool name for providers that forbid dots (CONF-01). A dot becomes two underscores. No
+/// canonical name contains two underscores in a row; a test checks this.
 #[must_use]
 pub fn to_wire(name: &str) -> String {
     name.replace('.', "__")
@@ -136,7 +139,7 @@ mod tests {
 
     // covers: CONF-01
     #[test]
-    fn the_table_is_sorted_and_no_word_means_two_things() {
+    fn the_table_is_sorted_and_every_word_is_unique() {
         assert!(CATALOGUE.windows(2).all(|pair| pair[0].name < pair[1].name));
         let all: Vec<&str> = words().collect();
         let unique: BTreeSet<&str> = all.iter().copied().collect();
@@ -164,17 +167,17 @@ mod tests {
         assert_eq!(expand("syscall.task.*").len(), 4);
         assert_eq!(expand("group:web"), ["tool.fetch", "tool.google_search", "tool.web_search"]);
         assert!(expand("nonsense").is_empty());
-        let ghosts = expand("Group:Ghost");
+        let whole_product = expand("Group:Ghost");
         for (name, of_ghost) in
             [("syscall.ask", true), ("tool.fetch", true), ("workspace.read", false), ("tool.cli", false)]
         {
-            assert_eq!(ghosts.contains(&name), of_ghost, "{name}");
+            assert_eq!(whole_product.contains(&name), of_ghost, "{name}");
         }
     }
 
     proptest! {
         #[test]
-        fn globs_agree_with_a_plain_definition(pattern in "[ab*]{0,6}", text in "[ab]{0,8}") {
+        fn glob_agrees_with_a_recursive_definition(pattern in "[ab*]{0,6}", text in "[ab]{0,8}") {
             fn plain(p: &[u8], t: &[u8]) -> bool {
                 match (p.first(), t.first()) {
                     (None, None) => true,

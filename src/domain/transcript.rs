@@ -1,15 +1,15 @@
-//! What a model reads and writes, in one form for all providers (TOOL-10, LOOP-05).
+//! The messages that a model reads and writes, in one form for all providers (TOOL-10, LOOP-05).
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::tool_catalogue;
 
-/// Who speaks in a transcript. The system part travels apart from the messages.
+/// Author of a message. The system prompt is not a message; it is sent separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
-    /// Briefing, mail, corrections.
+    /// The daemon: briefing, mail, corrections.
     User,
     /// The model.
     Assistant,
@@ -21,57 +21,57 @@ pub enum Role {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Block {
-    /// Words.
+    /// Text.
     Text {
-        /// The words.
+        /// The text.
         text: String,
     },
-    /// The model's reasoning, where a provider shows it. It goes back only where something that the provider attached to it
-    /// proves whose it is.
+    /// The model's reasoning, if the provider shows it. It is sent back only together with opaque
+    /// state that the provider attached to it.
     Thinking {
         /// The reasoning.
         text: String,
     },
-    /// What a provider attached to its answer.
+    /// Opaque state that a provider attached to its answer.
     Opaque(Opaque),
-    /// A picture, in a user's message, or behind the result of the call that made it.
+    /// An image, in a user message or after the result of the call that returned it.
     Image {
-        /// Such as `image/png`.
+        /// Media type, such as `image/png`.
         media_type: String,
-        /// Its bytes in base64.
+        /// The image's bytes in base64.
         data: String,
     },
-    /// The model asks for a tool.
+    /// A tool call by the model.
     ToolCall {
         /// The provider's id of the call, never empty.
         id: String,
-        /// The tool, by its canonical dotted name or an alias.
+        /// Canonical dotted name of the tool, or an alias.
         name: String,
-        /// The arguments, an object if the model behaved.
+        /// The arguments: an object, if the model made a correct call.
         arguments: Value,
     },
-    /// What a call gave.
+    /// The result of a tool call.
     ToolResult {
         /// The provider's id of the call.
         id: String,
-        /// The tool.
+        /// Name of the tool.
         name: String,
-        /// Result or refusal, as text.
+        /// The result or refusal as text.
         content: String,
-        /// Whether it is a refusal.
+        /// Whether `content` is a refusal.
         is_error: bool,
     },
 }
 
-/// What a provider attached to its answer for itself: a signature, encrypted reasoning, an id. It is sent back as it came, in
-/// its place, to the provider and model that wrote it, and to no other.
+/// State that a provider attached to its answer: a signature, encrypted reasoning, an id. It goes
+/// back unchanged and at the same position, but only to the provider and model that wrote it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Opaque {
-    /// Who wrote it: the provider, with its kind and address, and the model's name there.
+    /// Author: the provider with its kind and address, and the name of the model.
     pub author: String,
-    /// JSON, byte for byte as it came.
+    /// The JSON text, unchanged.
     pub json: String,
-    /// Whether it belongs to the block that follows. Else it stands for itself.
+    /// Whether it belongs to the next block. Otherwise it is independent.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub attached: bool,
 }
@@ -79,9 +79,9 @@ pub struct Opaque {
 /// One message of a transcript.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Message {
-    /// Who speaks.
+    /// Author of the message.
     pub role: Role,
-    /// What is said, in order.
+    /// Parts of the message, in order.
     pub blocks: Vec<Block>,
 }
 
@@ -92,13 +92,13 @@ impl Message {
         Self { role, blocks: vec![Block::Text { text: text.into() }] }
     }
 
-    /// The text blocks joined by line breaks; thinking is left out.
+    /// The text blocks, joined by line breaks. Omits reasoning.
     #[must_use]
     pub fn visible_text(&self) -> String {
         visible_text(&self.blocks)
     }
 
-    /// The calls that it makes: id, name, arguments. Blocks without an id are not calls (TOOL-10).
+    /// The tool calls of the message: id, name, arguments. Omits calls with an empty id (TOOL-10).
     pub fn calls(&self) -> impl Iterator<Item = (&str, &str, &Value)> {
         self.blocks.iter().filter_map(|block| match block {
             Block::ToolCall { id, name, arguments } if !id.is_empty() => Some((id.as_str(), name.as_str(), arguments)),
@@ -107,7 +107,7 @@ impl Message {
     }
 }
 
-/// The text among `blocks`, joined by line breaks; thinking is left out.
+/// The text blocks of `blocks`, joined by line breaks. Omits reasoning.
 #[must_use]
 pub fn visible_text(blocks: &[Block]) -> String {
     let parts: Vec<&str> = blocks
@@ -120,25 +120,27 @@ pub fn visible_text(blocks: &[Block]) -> String {
     parts.join("\n")
 }
 
-/// A tool as a model is told of it; the same value feeds the briefing and the request (ARCH-10, ARCH-11).
+/// A tool as it is described to a model. The briefing and the request use the same value (ARCH-10,
+/// ARCH-11).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolSpec {
     /// Canonical dotted name.
     pub name: String,
-    /// One line.
+    /// Description, one line.
     pub description: String,
-    /// JSON schema of the arguments: an object schema.
+    /// JSON schema of the arguments; an object schema.
     pub parameters: Value,
 }
 
 impl ToolSpec {
-    /// What people call it (TOOL-04): the catalogue's label, the name for a tool that is not in the catalogue.
+    /// Label for people (TOOL-04): the catalogue's label, or the name if the tool is not in the
+    /// catalogue.
     #[must_use]
     pub fn label(&self) -> &str {
         tool_catalogue::entry(&self.name).map_or(self.name.as_str(), |entry| entry.label)
     }
 
-    /// The catalogue's section that it is in; `None` for a tool that is not in the catalogue.
+    /// Section of the tool in the catalogue; `None` if the tool is not in the catalogue.
     #[must_use]
     pub fn section(&self) -> Option<&'static str> {
         tool_catalogue::entry(&self.name).map(|entry| entry.section)
@@ -148,20 +150,20 @@ impl ToolSpec {
 /// Tokens of one model call, as the provider reported them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TokenUsage {
-    /// Tokens read, cached ones included.
+    /// Input tokens, cached ones included.
     pub input: u64,
-    /// Tokens written, reasoning included.
+    /// Output tokens, reasoning included.
     pub output: u64,
-    /// Of `input`: read from the provider's prompt cache.
+    /// Tokens read from the provider's prompt cache; part of `input`.
     #[serde(default)]
     pub cache_read: u64,
-    /// Of `input`: written to the provider's prompt cache.
+    /// Tokens written to the provider's prompt cache; part of `input`.
     #[serde(default)]
     pub cache_write: u64,
 }
 
 impl TokenUsage {
-    /// Input and output together: what token budgets count.
+    /// Input plus output, as token budgets count them.
     #[must_use]
     pub fn total(self) -> u64 {
         self.input.saturating_add(self.output)
@@ -178,7 +180,7 @@ mod tests {
         let spec = |name: &str| ToolSpec { name: name.into(), description: String::new(), parameters: Value::Null };
         let known = spec("workspace.read");
         assert_eq!((known.label(), known.section()), ("Read a file", Some("fs")));
-        let of_a_toolbox = spec("weather.now");
-        assert_eq!((of_a_toolbox.label(), of_a_toolbox.section()), ("weather.now", None));
+        let unknown = spec("weather.now");
+        assert_eq!((unknown.label(), unknown.section()), ("weather.now", None));
     }
 }

@@ -1,4 +1,5 @@
-//! A turn: the unit in which an agent takes mail, thinks, acts and answers.
+//! The record of a turn: one unit of an agent's work. The agent takes mail, calls the model and
+//! tools, and ends.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,160 +11,163 @@ use crate::scope::Scope;
 use crate::time::Timestamp;
 
 text_enum! {
-    /// How far a turn is.
+    /// Status of a turn.
     TurnStatus, "turn status" {
-        /// Under way, or to be resumed from its journal.
+        /// It runs, or waits to be resumed from its journal.
         Open = "open",
-        /// The model made no further call.
+        /// It ended normally: the model made no further tool call.
         Finished = "finished",
-        /// It ended with a reason: a budget, a provider, a limit.
+        /// It ended early; `reason` says why, for example a provider error or a limit.
         Failed = "failed",
-        /// Someone cancelled it, or the agent was stopped.
+        /// It was cancelled, or its agent was stopped.
         Cancelled = "cancelled",
-        /// It crashed and its mail went back to the inbox, to be tried one at a time.
+        /// It crashed. Its mail went back to the inbox; each message is tried alone.
         Split = "split",
-        /// It kept crashing; its mail is a dead letter.
+        /// It crashed too often. Its mail is a dead letter.
         Dead = "dead",
     }
 }
 
-/// What a parked turn waits for (DESIGN.md section 2, "Transient causes").
+/// What a parked turn waits for (`docs/design.md`, "Outages, breakers and budgets").
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "cause", rename_all = "snake_case")]
 pub enum ParkCause {
-    /// The model that it needs cannot be had now.
+    /// The model does not answer now.
     Model {
-        /// The provider's name in the world file.
+        /// Name of the provider in the world file.
         provider: String,
-        /// The model's name there.
+        /// Name of the model in the world file.
         model: String,
     },
-    /// A budget is spent: someone raises it, or a new day begins.
+    /// A budget is spent. The turn continues when an operator raises it or a new day begins.
     Budget {
-        /// Which.
+        /// Scope of the budget.
         scope: Scope,
     },
 }
 
-/// Whether a parked turn holds up its agent.
+/// Whether a parked turn blocks its agent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Standing {
-    /// What it waits for holds up all work of its agent, which waits with it, so that mail stays in order.
+    /// The agent waits with the turn, because its other work would have to wait for the same cause.
+    /// Mail stays in order.
     #[default]
     InLine,
-    /// Only its own root is spent: its agent goes on with other work.
+    /// Only the budget of the turn's root is spent. The agent goes on with other work.
     Aside,
-    /// It was aside and may go on: its agent takes it up before new mail.
+    /// The turn was `Aside` and may continue. The agent continues it before it takes new mail.
     Ready,
 }
 
-/// Why an open turn waits, and since when.
+/// Why an open turn is parked, and since when.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Parked {
-    /// What it waits for.
+    /// What the turn waits for.
     #[serde(flatten)]
     pub cause: ParkCause,
-    /// In words, for people.
+    /// Description for people.
     pub reason: String,
-    /// Since when.
+    /// When the turn was parked.
     pub since: Timestamp,
-    /// Whether its agent waits with it.
+    /// Whether the turn blocks its agent.
     #[serde(default)]
     pub standing: Standing,
-    /// Rounds of attempts that failed while the same model answered others. Too many, and the turn itself is at fault.
+    /// Failed rounds of attempts while the same model answered other turns. After too many the turn
+    /// itself counts as faulty.
     #[serde(default)]
     pub alone: u32,
 }
 
-/// What stands behind an answer that was cut, for whoever asked.
+/// Mark at the end of an answer that was cut, for the asker.
 pub const CUT_MARK: &str = "[cut: the answer reached its token limit, or its provider paused it]";
 
-/// The durable record of a turn. Its content is in the journal.
+/// The durable record of a turn. Its steps are in the journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Turn {
-    /// Its id.
+    /// Id of the turn.
     pub turn_id: TurnId,
-    /// Whose it is.
+    /// Agent that runs the turn.
     pub agent_id: AgentId,
-    /// Which incarnation of the agent.
+    /// Incarnation of the agent (see [`crate::agent::Agent::incarnation`]).
     pub incarnation: u32,
-    /// The one root it is charged to.
+    /// The root that the turn is charged to.
     pub root_id: RootId,
-    /// The other roots whose mail it took.
+    /// Other roots whose mail the turn took.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub other_roots: Vec<RootId>,
-    /// The largest hop of the mail it took.
+    /// The largest hop of the turn's mail.
     #[serde(default, skip_serializing_if = "is_none")]
     pub hop: u32,
-    /// `mail` for a turn that mail opened, `cron` for one that a cron job has to itself, `operator` for a tool call made from
-    /// the control plane.
+    /// `mail` for a turn that mail opened, `cron` for a cron job's own turn, `operator` for a tool
+    /// call from the control plane.
     pub source: String,
-    /// What it is about: the first words of the mail that opened it, for lists and for what later turns recall.
+    /// First words of the mail that opened the turn. Lists show it, and later turns recall it.
     #[serde(default)]
     pub about: String,
-    /// How far it is.
+    /// Status of the turn.
     pub status: TurnStatus,
-    /// Why it ended as it did, unless it finished.
+    /// Why the turn ended, if it did not finish normally.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
     /// The model that answered last.
     pub model: Option<String>,
-    /// Model calls answered.
+    /// Number of answered model calls.
     pub rounds: u32,
-    /// Tool calls recorded.
+    /// Number of recorded tool calls.
     pub calls: u32,
-    /// Tokens read, as far as they are known; of a call that was cut off, as many as were held.
+    /// Input tokens. A call that broke off counts with its reservation.
     pub input_tokens: u64,
-    /// Tokens written, in the same way.
+    /// Output tokens, counted in the same way.
     pub output_tokens: u64,
-    /// What they cost, those without a price left out.
+    /// Cost of the tokens whose price is known.
     pub cost: Money,
-    /// Of these tokens: those of models without a known price.
+    /// Tokens of models without a known price; part of the tokens above.
     #[serde(default, skip_serializing_if = "no_tokens")]
     pub unpriced_tokens: u64,
-    /// The budget of its model call under way.
+    /// Reservation of the running model call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<Reservation>,
-    /// The last text, when it has ended.
+    /// The turn's last text, once it has ended.
     pub text: Option<String>,
-    /// Whether that text was cut, because the model reached its token limit for one answer, or its provider paused it.
+    /// Whether that text was cut: the model reached its token limit, or the provider paused it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
-    /// When it was opened.
+    /// When the turn was opened.
     pub started_at: Timestamp,
-    /// When it ended.
+    /// When the turn ended.
     pub ended_at: Option<Timestamp>,
-    /// How often its agent crashed in it.
+    /// How often the agent crashed in the turn.
     #[serde(default, skip_serializing_if = "is_none")]
     pub crashes: u32,
-    /// The count of journaled facts at the last boot, to tell progress from a loop of boots.
+    /// Rounds plus calls plus one at the last start of the daemon; 0 if the turn was not open then.
+    /// An equal value at the next start means that the turn made no progress.
     #[serde(default, skip_serializing_if = "is_none")]
     pub boot_mark: u32,
-    /// Boots in a row that found it without progress.
+    /// Starts of the daemon in a row that found the turn without progress.
     #[serde(default, skip_serializing_if = "is_none")]
     pub stalled_boots: u32,
-    /// Why it waits, if it is open and parked.
+    /// Why the turn waits; set only while it is open and parked.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parked: Option<Parked>,
 }
 
-/// Whether a count is none: records leave it out.
-// The form that serde wants.
+/// Whether a count is 0. Records omit such a count.
+// serde passes a reference.
 #[allow(clippy::trivially_copy_pass_by_ref)]
 fn is_none(count: &u32) -> bool {
     *count == 0
 }
 
 impl Turn {
-    /// Whether its agent goes on without it.
+    /// Whether the agent goes on with other work while this turn is parked.
     #[must_use]
     pub fn is_aside(&self) -> bool {
         self.status == TurnStatus::Open
             && self.parked.as_ref().is_some_and(|parked| parked.standing != Standing::InLine)
     }
 
-    /// Whether it was aside and may go on.
+    /// Whether the turn was aside and may continue.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.is_aside() && self.parked.as_ref().is_some_and(|parked| parked.standing == Standing::Ready)

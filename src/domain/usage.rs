@@ -1,4 +1,4 @@
-//! What a model call took: the record that budgets are checked against and bills are read from.
+//! Usage of model calls: tokens and cost. Budgets and reports sum these records.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,56 +10,57 @@ use crate::transcript::TokenUsage;
 /// One settled model call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct UsageRow {
-    /// Whose call.
+    /// Agent that made the call.
     pub agent_id: AgentId,
-    /// In which turn.
+    /// Turn of the call.
     pub turn_id: TurnId,
-    /// Charged to which root.
+    /// Root that the call is charged to.
     pub root_id: RootId,
-    /// The provider.
+    /// Name of the provider.
     pub provider: String,
-    /// The model.
+    /// Name of the model.
     pub model: String,
-    /// The tokens.
+    /// Tokens that the call used.
     pub tokens: TokenUsage,
-    /// The price of them; `None` if nobody has said what the model costs.
+    /// Cost of the tokens; `None` if the model's price is not known.
     pub cost: Option<Money>,
-    /// Whether the figures are the reservation's, because a crash or a broken stream hid the real ones, or one of them is an
-    /// estimate, because the provider left it out.
+    /// Whether the figures are estimates. After a crash or a broken stream they are those of the
+    /// reservation. If the provider omits a figure, that figure is estimated.
     pub estimated: bool,
-    /// Whether it used up no budget, because asking the model costs nobody anything. A price of nothing does not say so.
+    /// Whether the call counts against no budget: the model is a script or a recording without a
+    /// price. Another model with a price of 0 is not free.
     pub free: bool,
-    /// How long the provider took, in milliseconds.
+    /// Duration of the call in milliseconds.
     pub duration_ms: u64,
-    /// When it was settled.
+    /// When the call was settled.
     pub at: Timestamp,
 }
 
 /// Sums over usage rows, by agent and model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct UsageSum {
-    /// Whose calls.
+    /// Agent that made the calls.
     pub agent_id: AgentId,
-    /// The model.
+    /// Name of the model.
     pub model: String,
-    /// How many calls.
+    /// Number of calls.
     pub calls: u64,
-    /// Their tokens.
+    /// Tokens of all calls.
     pub tokens: TokenUsage,
-    /// Their price, that of calls without a known price left out.
+    /// Cost of the calls whose price is known.
     pub cost: Money,
-    /// How many of the calls are estimates, for what was held.
+    /// Number of calls whose figures are estimates.
     pub estimated_calls: u64,
-    /// The part of the cost that is estimated.
+    /// Cost of the estimated calls; part of `cost`.
     pub estimated_cost: Money,
-    /// Of the tokens: those without a known price.
+    /// Tokens without a known price; part of `tokens`.
     pub unpriced_tokens: u64,
-    /// Of the tokens: those that used up no budget.
+    /// Tokens that count against no budget; part of `tokens`.
     pub free_tokens: u64,
 }
 
 impl UsageSum {
-    /// Of no calls yet.
+    /// The sum of no calls.
     #[must_use]
     pub fn new(agent_id: &AgentId, model: &str) -> Self {
         Self {
@@ -76,19 +77,19 @@ impl UsageSum {
     }
 }
 
-/// What calls took together.
+/// Total tokens and cost of some calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spending {
-    /// Tokens, read and written.
+    /// Input and output tokens.
     pub tokens: u64,
-    /// Their price, that of calls without a known price left out.
+    /// Cost of the calls whose price is known.
     pub cost: Money,
-    /// Of the tokens: those without a known price.
+    /// Tokens without a known price; part of `tokens`.
     pub unpriced_tokens: u64,
 }
 
 impl Spending {
-    /// Of all these sums, saturating.
+    /// The total of `sums`, saturating.
     #[must_use]
     pub fn of(sums: &[UsageSum]) -> Self {
         sums.iter().fold(Self::default(), |all, sum| Self {

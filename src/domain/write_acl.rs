@@ -1,19 +1,23 @@
-//! Write rules: which parts of the shared workspace an agent may write (ACL-01..03, 07, 08, 11). Text rules only; the
-//! workspace is opened through a capability handle besides, so that a symbolic link cannot leave it either.
+//! Write rules: where in the shared workspace an agent may write (ACL-01..03, 07, 08, 11). They
+//! work on the text of a path. Against symbolic links that leave the workspace, `ghost-tools` opens
+//! files through a capability handle.
 
 use crate::ids::AgentId;
 use crate::refusal::{Code, Refusal};
 
-/// Longest path, in bytes.
+/// Longest path in bytes.
 pub const PATH_MAX: usize = 1_024;
 
-/// A path relative to the workspace root: clean components joined by `/`, never empty, never absolute, without `.` or
-/// `..`.
+/// A path relative to the workspace root: components joined by `/`, never absolute, without `.` or
+/// `..`. Only the root itself is empty.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct WorkspacePath(String);
 
 impl WorkspacePath {
-    /// Checks and normalises `text`. The root itself is the empty path, which only `allow_root` lets through.
+    /// Checks and normalises `text`. The root (the empty path) is accepted only with `allow_root`.
+    ///
+    /// # Errors
+    /// `PathDenied` with the reason.
     pub fn parse(text: &str, allow_root: bool) -> Result<Self, Refusal> {
         let denied = |why: &str| {
             Err(Refusal::new(Code::PathDenied, format!("path `{}` {why}", crate::text::shown(text, 120)))
@@ -23,20 +27,21 @@ impl WorkspacePath {
             return denied("is longer than 1,024 bytes");
         }
         if text.contains('\0') || text.contains('\\') {
-            return denied("holds a NUL byte or a backslash");
+            return denied("contains a NUL byte or a backslash");
         }
         if text.chars().any(char::is_control) {
-            return denied("holds a control character");
+            return denied("contains a control character");
         }
         if text.chars().any(crate::text::is_bidi) {
-            return denied("holds a character that turns the order in which it is shown");
+            return denied("contains a bidirectional control character");
         }
         if text.starts_with('/') {
             return denied("is absolute");
         }
-        // Refused even where it would stay inside: a reader of the ledger should not have to resolve it (ACL-07).
+        // Refused even if the path stays inside the workspace: a path in the ledger should be
+        // readable as it is (ACL-07).
         if text.split('/').any(|part| part == "..") {
-            return denied("holds `..`");
+            return denied("contains `..`");
         }
         let parts: Vec<&str> = text.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
         if parts.is_empty() && !allow_root {
@@ -66,20 +71,23 @@ impl WorkspacePath {
     }
 }
 
-/// The prefixes that one agent may write under. Each ends in `/` and matches whole components.
+/// The prefixes under which one agent may write. Each ends in `/` and matches whole components.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriteAcl {
     prefixes: Vec<String>,
 }
 
 impl WriteAcl {
-    /// The default: the agent's own directory (ACL-11).
+    /// The default: the agent's own directory `agents/<id>/` (ACL-11).
     #[must_use]
     pub fn own_directory(agent: &AgentId) -> Self {
         Self { prefixes: vec![format!("agents/{agent}/")] }
     }
 
-    /// Rules from configuration. Each prefix must be a workspace path ending in `/`.
+    /// Rules from configuration. Each prefix must be a workspace path that ends in `/`.
+    ///
+    /// # Errors
+    /// `InvalidArguments` or `PathDenied` for a prefix that is not such a path.
     pub fn new(prefixes: &[String]) -> Result<Self, Refusal> {
         let mut checked = Vec::with_capacity(prefixes.len());
         for prefix in prefixes {
@@ -97,15 +105,18 @@ impl WriteAcl {
         Ok(Self { prefixes: checked })
     }
 
-    /// Rules of one agent from configuration: as [`new`](Self::new), and none of them takes in another agent's directory
-    /// (ACL-03).
+    /// The rules of one agent from configuration. Like [`new`](Self::new), but no prefix may
+    /// include another agent's directory (ACL-03).
+    ///
+    /// # Errors
+    /// As [`new`](Self::new), and `InvalidArguments` for such a prefix.
     pub fn of(agent: &AgentId, prefixes: &[String]) -> Result<Self, Refusal> {
         let acl = Self::new(prefixes)?;
         match acl.prefixes.iter().find(|prefix| is_foreign(agent, prefix)) {
             None => Ok(acl),
             Some(prefix) => Err(Refusal::new(
                 Code::InvalidArguments,
-                format!("write prefix `{prefix}` takes in what is another agent's"),
+                format!("write prefix `{prefix}` includes another agent's directory"),
             )
             .hint(format!(
                 "under agents/ only `{AGENTS}/{agent}/` is for {agent}; send another agent a message instead"
@@ -119,9 +130,13 @@ impl WriteAcl {
         &self.prefixes
     }
 
-    /// Whether the file at `path` may be written.
+    /// Checks that `agent` may write the file at `path`.
+    ///
+    /// # Errors
+    /// `PathDenied` if it may not.
     pub fn check(&self, agent: &AgentId, path: &WorkspacePath) -> Result<(), Refusal> {
-        // Whatever the prefixes say: the agent whose directory it is may have been created after they were written.
+        // Checked first, because the other agent may have been created after the prefixes were
+        // written.
         if is_foreign(agent, path.as_str()) {
             return Err(Refusal::new(
                 Code::PathDenied,
@@ -129,7 +144,7 @@ impl WriteAcl {
             )
             .hint("send that agent a message instead"));
         }
-        // A directory itself is not a file in it: `output` does not match `output/`.
+        // `output` does not match `output/`: a directory is not a file in itself.
         if self.prefixes.iter().any(|prefix| path.as_str().starts_with(prefix.as_str())) {
             return Ok(());
         }
@@ -138,13 +153,13 @@ impl WriteAcl {
     }
 }
 
-/// The directory of agents' own directories.
+/// The directory that contains the agents' own directories.
 const AGENTS: &str = "agents";
 
-/// Whether a path or a prefix lies among the directories of agents, and not in that of this one (ACL-03).
+/// Whether a path or prefix is under `agents/`, but not in the directory of `agent` (ACL-03).
 fn is_foreign(agent: &AgentId, path: &str) -> bool {
     let mut parts = path.split('/');
-    // A disk that does not tell upper from lower case must not be a way around it.
+    // The comparison ignores case, because some file systems do.
     parts.next().is_some_and(|first| first.eq_ignore_ascii_case(AGENTS)) && parts.next() != Some(agent.as_str())
 }
 
@@ -177,7 +192,7 @@ mod tests {
 
     // covers: ACL-03
     #[test]
-    fn nobody_writes_into_another_agents_directory() {
+    fn an_agent_cannot_write_in_another_agents_directory() {
         let chora: AgentId = "chora".parse().unwrap();
         let of = |prefix: &str| WriteAcl::of(&chora, &[prefix.to_owned()]);
         for good in ["agents/chora/", "agents/chora/notes/", "output/", "output/agents/mux/"] {
@@ -187,7 +202,7 @@ mod tests {
             let refusal = of(bad).unwrap_err();
             assert!(refusal.message.contains("another agent's") && refusal.hint.is_some(), "{bad}");
         }
-        // However the rules were made: of an agent that came later nobody knew.
+        // The check also holds for rules that were made before the other agent existed.
         let wide = acl(&["agents/", "output/"]);
         for (path, allowed) in [
             ("agents/chora/n.md", true),
@@ -203,7 +218,7 @@ mod tests {
 
     // covers: ACL-07, TEST-03
     #[test]
-    fn attacks_are_refused() {
+    fn paths_that_leave_the_workspace_or_deceive_are_refused() {
         let long = "a/".repeat(600);
         for bad in
             ["../x", "a/../b", "/etc/passwd", "a\\b", "a\0b", "", ".", "a/..", long.as_str(), "a\nb", "a\u{202e}b"]

@@ -1,61 +1,63 @@
-//! How much one answer may be: on its way, in words, and in the arguments of its calls. Whatever is taken is cleaned, redacted,
-//! journaled and sent back with every later call, on threads that serve everybody.
+//! Limits of one answer: bytes read, bytes of text, and bytes of call arguments. An answer is
+//! cleaned, redacted, journaled and sent back with every later call of its turn, so its size must
+//! be limited.
 //!
-//! Must never: depend on what a provider says of its answer's size.
+//! Must never: trust the size that a provider declares.
 
 use ghost_domain::transcript::Block;
 
 use crate::error::{ErrorKind, ProviderError};
 use crate::model::ModelRequest;
 
-/// Longest answer that is read, in bytes: every few letters come with a few hundred bytes of their event.
+/// Longest answer that is read, in bytes. Every few letters arrive in an event of a few hundred
+/// bytes.
 pub(crate) const ANSWER_MAX: usize = 32 * 1_024 * 1_024;
-/// Most bytes of words and thoughts in an answer, with their signatures. The longest that any model writes, 128,000 tokens,
-/// are about a quarter of that.
+/// Most bytes of text and reasoning in an answer, with signatures. The longest answers of models,
+/// 128,000 tokens, take about a quarter of that.
 pub(crate) const WORDS_MAX: usize = 2 * 1_024 * 1_024;
-/// The least that the arguments of an answer's calls are bounded to, in bytes: what one call too many says is refused where
-/// calls are checked, in words that the model reads.
-const CALLS_LEAST: usize = 1_024 * 1_024;
+/// The smallest limit of call arguments, in bytes. Smaller settings are checked later, where the
+/// model gets a refusal that it can read.
+const CALLS_MIN: usize = 1_024 * 1_024;
 
-/// Counts what an answer comes to, so that one which never ends ends here.
+/// Counts the bytes of an answer and refuses it when it grows past a limit.
 pub(crate) struct AnswerBytes {
-    words: usize,
+    text: usize,
     calls: usize,
     calls_max: usize,
 }
 
 impl AnswerBytes {
-    pub(crate) fn of(request: &ModelRequest) -> Self {
-        Self { words: 0, calls: 0, calls_max: request.calls_bytes.clamp(CALLS_LEAST, ANSWER_MAX) }
+    pub(crate) fn new(request: &ModelRequest) -> Self {
+        Self { text: 0, calls: 0, calls_max: request.calls_bytes.clamp(CALLS_MIN, ANSWER_MAX) }
     }
 
-    /// Adds `bytes` of words or thoughts, unless that is too much.
-    pub(crate) fn add_words(&mut self, bytes: usize) -> Result<(), ProviderError> {
-        self.words = self.words.saturating_add(bytes);
-        within("the answer's words", self.words, WORDS_MAX)
+    /// Adds `bytes` of text or reasoning. Fails past the limit.
+    pub(crate) fn add_text(&mut self, bytes: usize) -> Result<(), ProviderError> {
+        self.text = self.text.saturating_add(bytes);
+        within("the answer's text has", self.text, WORDS_MAX)
     }
 
-    /// Adds `bytes` of a call's arguments, unless that is too much.
+    /// Adds `bytes` of call arguments. Fails past the limit.
     pub(crate) fn add_arguments(&mut self, bytes: usize) -> Result<(), ProviderError> {
         self.calls = self.calls.saturating_add(bytes);
-        within("the arguments of the answer's tool calls", self.calls, self.calls_max)
+        within("the arguments of the answer's tool calls have", self.calls, self.calls_max)
     }
 }
 
-/// Refuses what is not within its bound when the answer is whole, however it came.
-pub(crate) fn check_words(blocks: &[Block]) -> Result<(), ProviderError> {
-    let words = blocks.iter().map(|block| match block {
+/// Checks the size of a whole answer's text.
+pub(crate) fn check_text(blocks: &[Block]) -> Result<(), ProviderError> {
+    let text = blocks.iter().map(|block| match block {
         Block::Text { text } => text.len(),
         Block::Thinking { text } => text.len(),
         Block::Opaque(opaque) => opaque.json.len(),
         Block::ToolCall { .. } | Block::ToolResult { .. } | Block::Image { .. } => 0,
     });
-    within("the answer's words", words.sum(), WORDS_MAX)
+    within("the answer's text has", text.sum(), WORDS_MAX)
 }
 
-fn within(what: &str, bytes: usize, most: usize) -> Result<(), ProviderError> {
-    if bytes <= most {
+fn within(what: &str, bytes: usize, limit: usize) -> Result<(), ProviderError> {
+    if bytes <= limit {
         return Ok(());
     }
-    Err(ProviderError::new(ErrorKind::BadAnswer, format!("{what} are longer than {most} bytes together")))
+    Err(ProviderError::new(ErrorKind::BadAnswer, format!("{what} more than {limit} bytes")))
 }

@@ -1,6 +1,6 @@
 //! Anthropic's Messages API (version 2023-06-01).
 //!
-//! Must never: retry, or put the blocks of an answer into another order than the one in which they came.
+//! Must never: retry, or change the order of an answer's blocks.
 
 mod answer;
 mod request;
@@ -17,7 +17,7 @@ use crate::tool_lists::ToolLists;
 
 const HOME: (&str, &str) = ("https://api.anthropic.com/v1/", "v1/");
 
-/// The adapter.
+/// The adapter for Anthropic's API.
 pub(crate) struct Anthropic {
     exchange: Exchange,
     lists: ToolLists,

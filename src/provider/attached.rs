@@ -1,21 +1,23 @@
-//! What a provider attached to its earlier answers, as it goes back to it.
+//! Opaque state that a provider attached to its earlier answers, and how it goes back to that
+//! provider.
 //!
-//! Must never: show it to another provider or model than the one that wrote it, or change it.
+//! Must never: send the state to another provider or model than its author, or change it.
 
 use ghost_domain::transcript::{Block, Message, Opaque};
 use serde_json::value::RawValue;
 
 use crate::model::ModelRequest;
 
-/// A part of an earlier answer.
+/// A part of an earlier answer, as it is sent back.
 pub(crate) enum Part<'m> {
-    /// A block, with what its author attached to it, if this is its author.
+    /// A block, with the state that is attached to it.
     Block(&'m Block, Option<&'m RawValue>),
-    /// What the author added beside its blocks.
+    /// State that belongs to no block.
     Alone(&'m RawValue),
 }
 
-/// The parts of an answer, for whom `request` asks. What others attached is left out.
+/// The parts of an earlier answer for the model that `request` asks. State of other authors is left
+/// out.
 pub(crate) fn parts<'m>(request: &ModelRequest, message: &'m Message) -> Vec<Part<'m>> {
     let (author, mut attached) = (request.author(), None);
     let mut parts = Vec::with_capacity(message.blocks.len());
@@ -34,17 +36,17 @@ pub(crate) fn parts<'m>(request: &ModelRequest, message: &'m Message) -> Vec<Par
     parts
 }
 
-/// It as JSON; nothing if it is none, which no adapter has written.
+/// The state as JSON; `None` if it is not JSON, which no adapter writes.
 fn raw(opaque: &Opaque) -> Option<&RawValue> {
     serde_json::from_str(&opaque.json).ok()
 }
 
-/// What is attached to the block that follows.
+/// A block of state that is attached to the block after it.
 pub(crate) fn attached(request: &ModelRequest, json: String) -> Block {
     Block::Opaque(Opaque { author: request.author(), json, attached: true })
 }
 
-/// What stands for itself.
+/// A block of state that belongs to no other block.
 pub(crate) fn alone(request: &ModelRequest, json: String) -> Block {
     Block::Opaque(Opaque { author: request.author(), json, attached: false })
 }
@@ -57,7 +59,7 @@ mod tests {
     use crate::testing::request;
 
     #[test]
-    fn only_its_author_gets_what_was_attached() {
+    fn only_the_author_gets_its_state_back() {
         let own = request("m", "");
         let other = ModelRequest { model: "n".to_owned(), ..request("m", "") };
         let json = "{ \"signature\" : \"\u{e4}/+=\" }";

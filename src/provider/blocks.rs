@@ -1,6 +1,6 @@
-//! Raw content blocks of providers, normalised to the blocks of the domain (TOOL-10, LOOP-05).
+//! Converts raw content blocks of providers to the blocks of the domain (TOOL-10, LOOP-05).
 //!
-//! Must never: make a call out of a block that has no id; those are ignored.
+//! Must never: make a call of a block without an id; such blocks are ignored.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -10,7 +10,7 @@ use ghost_domain::tool_catalogue::{from_wire, to_wire};
 use ghost_domain::transcript::{Block, Role, TokenUsage};
 use serde_json::{Value, json};
 
-use crate::answer_bounds::check_words;
+use crate::answer_bounds::check_text;
 use crate::error::{ErrorKind, ProviderError};
 use crate::model::{ModelAnswer, ModelRequest, Stop};
 
@@ -18,15 +18,16 @@ use crate::model::{ModelAnswer, ModelRequest, Stop};
 const CALLS_MAX: usize = 256;
 /// Most blocks in one answer.
 const BLOCKS_MAX: usize = 1_024;
-/// Longest id of a call, and longest name as a model may write one, in bytes. What is longer is nobody's.
+/// Longest id of a call and longest tool name in a call, in bytes. A longer id is replaced, a
+/// longer name is cut.
 const ID_MAX: usize = 128;
 const NAME_MAX: usize = 256;
-/// Longest name of a tool that any provider takes.
+/// The longest tool name that any of the providers accepts, in bytes; some accept less.
 const WIRE_NAME_MAX: usize = 128;
 
-/// Normalises a raw block. Calls are blocks whose `type` is `toolCall`, `toolUse`, `functionCall` or a spelling of
-/// those, with a non-empty `id`; their arguments are under `arguments`, `input` or `args`. Text and thinking are kept;
-/// `None` is everything else, which is left out.
+/// Converts a raw block. A block is a call if its `type` is a spelling of `toolCall`, `toolUse` or
+/// `functionCall` and its `id` is not empty; its arguments are under `arguments`, `input` or
+/// `args`. Text and reasoning are kept. Other blocks give `None`.
 pub(crate) fn normalise(raw: &Value) -> Option<Block> {
     let text_of = |key: &str| raw.get(key).and_then(Value::as_str);
     match text_of("type")? {
@@ -44,9 +45,9 @@ pub(crate) fn normalise(raw: &Value) -> Option<Block> {
     }
 }
 
-/// A call with its canonical name. Absent arguments are an empty object; text that is JSON is taken as what it says, an
-/// object that was written into a string twice too; any other text stays text, so that validation refuses it in words the
-/// model understands.
+/// A call with its canonical tool name. Absent arguments become an empty object. Text that is JSON
+/// is parsed; an object that was written into a JSON string is parsed too. Other text stays text,
+/// so that validation refuses it with a message that the model understands.
 pub(crate) fn call(id: String, wire_name: &str, arguments: Value) -> Block {
     let arguments = match arguments {
         Value::Null => Value::Object(serde_json::Map::new()),
@@ -64,21 +65,21 @@ pub(crate) fn call(id: String, wire_name: &str, arguments: Value) -> Block {
     Block::ToolCall { id, name: from_wire(prefix_bytes(wire_name, NAME_MAX)), arguments }
 }
 
-/// The name of a call as it is sent back. Models make names up, and a provider that is sent one which it lets no tool have
-/// refuses the whole conversation.
+/// The name of a call as it is sent back. Models invent names, and a provider refuses the whole
+/// conversation if a name has characters that it does not allow.
 pub(crate) fn wire_name(name: &str) -> String {
-    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     let wire = to_wire(name);
-    if !wire.is_empty() && wire.len() <= WIRE_NAME_MAX && wire.chars().all(fits) {
+    if !wire.is_empty() && wire.len() <= WIRE_NAME_MAX && wire.chars().all(is_allowed) {
         return wire;
     }
-    let name: String = wire.chars().map(|c| if fits(c) { c } else { '_' }).take(WIRE_NAME_MAX).collect();
+    let name: String = wire.chars().map(|c| if is_allowed(c) { c } else { '_' }).take(WIRE_NAME_MAX).collect();
     if name.is_empty() { "_".to_owned() } else { name }
 }
 
-/// Arguments as they are sent back, always an object: servers read them as JSON, and one that cannot refuses the whole
-/// conversation. What the model wrote instead of one is put under a name of its own, so that it sees what it did; the
-/// refusal that follows says what was wrong.
+/// Arguments as they are sent back, always an object. A server that cannot parse them as JSON
+/// refuses the whole conversation. Anything else that the model wrote is put under a key of its
+/// own, so that the model sees its mistake.
 pub(crate) fn sent_arguments(arguments: &Value) -> Cow<'_, Value> {
     match arguments {
         Value::Object(_) => Cow::Borrowed(arguments),
@@ -87,7 +88,7 @@ pub(crate) fn sent_arguments(arguments: &Value) -> Cow<'_, Value> {
     }
 }
 
-/// Refuses a block too many: each piece of an answer is looked for among its blocks.
+/// Fails if there are too many blocks: each piece of an answer is looked up among the blocks.
 pub(crate) fn count_blocks(blocks: usize) -> Result<(), ProviderError> {
     if blocks <= BLOCKS_MAX {
         return Ok(());
@@ -95,7 +96,7 @@ pub(crate) fn count_blocks(blocks: usize) -> Result<(), ProviderError> {
     Err(ProviderError::new(ErrorKind::BadAnswer, format!("the answer has more than {BLOCKS_MAX} blocks")))
 }
 
-/// Refuses a call too many. No model makes so many at once, and each would be recorded.
+/// Fails if there are too many calls. No model makes so many at once, and each would be recorded.
 pub(crate) fn count_calls(calls: usize) -> Result<(), ProviderError> {
     if calls <= CALLS_MAX {
         return Ok(());
@@ -103,25 +104,26 @@ pub(crate) fn count_calls(calls: usize) -> Result<(), ProviderError> {
     Err(ProviderError::new(ErrorKind::BadAnswer, format!("the answer makes more than {CALLS_MAX} calls")))
 }
 
-/// Gives calls that came without an id of use, or with one that is taken in this conversation, the id `call-<n>`, counting
-/// over the conversation. The same answer to the same conversation gets the same ids.
+/// Gives the id `call-<n>` to calls with an unusable id, or one that the conversation has already.
+/// `n` counts over the conversation. The same answer to the same conversation gets the same ids.
 pub(crate) fn own_ids(request: &ModelRequest, blocks: &mut [Block]) {
     let earlier = request.messages.iter().flat_map(|message| message.calls().map(|(id, _, _)| id.to_owned()));
-    let mut taken: BTreeSet<String> = earlier.collect();
+    let mut used: BTreeSet<String> = earlier.collect();
     let mut next = request.calls_so_far();
     for block in blocks {
         let Block::ToolCall { id, .. } = block else { continue };
         next += 1;
-        let of_use = (1..=ID_MAX).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_graphic());
-        if !of_use || taken.contains(id) {
-            *id = (next..).map(|n| format!("call-{n}")).find(|own| !taken.contains(own)).unwrap_or_default();
+        let usable = (1..=ID_MAX).contains(&id.len()) && id.bytes().all(|byte| byte.is_ascii_graphic());
+        if !usable || used.contains(id) {
+            *id = (next..).map(|n| format!("call-{n}")).find(|own| !used.contains(own)).unwrap_or_default();
         }
-        taken.insert(id.clone());
+        used.insert(id.clone());
     }
 }
 
-/// The last look at an answer: the reason to stop agrees with what it holds, and one that holds nothing is refused. A
-/// model that has nothing to add to the results of its calls is the exception: it is done, and says so with silence.
+/// The last check of an answer. The stop reason is made to agree with the content, and an empty
+/// answer is refused. Exception: after the results of its calls, a model may end with an empty
+/// answer.
 pub(crate) fn settle(
     request: &ModelRequest,
     mut blocks: Vec<Block>,
@@ -129,7 +131,7 @@ pub(crate) fn settle(
     stop: Stop,
 ) -> Result<ModelAnswer, ProviderError> {
     let count = blocks.iter().filter(|block| matches!(block, Block::ToolCall { .. })).count();
-    count_calls(count).and_then(|()| check_words(&blocks)).map_err(|error| error.usage(usage))?;
+    count_calls(count).and_then(|()| check_text(&blocks)).map_err(|error| error.usage(usage))?;
     let calls = count > 0;
     let says = blocks.iter().any(|block| matches!(block, Block::Text { .. }));
     let stop = match stop {
@@ -137,7 +139,8 @@ pub(crate) fn settle(
         Stop::ToolUse if !calls => Stop::EndTurn,
         other => other,
     };
-    // An answer that was cut before the arguments of its last call began does not make that call without any.
+    // If an answer is cut before the arguments of its last call, the call must not run without
+    // arguments.
     if stop == Stop::MaxTokens
         && let Some(Block::ToolCall { arguments, .. }) = blocks.last_mut()
         && arguments.as_object().is_some_and(serde_json::Map::is_empty)
@@ -147,8 +150,8 @@ pub(crate) fn settle(
     if !calls && !says {
         let after_results = request.messages.last().is_some_and(|message| message.role == Role::Tool);
         if matches!(stop, Stop::EndTurn | Stop::Other(_)) && !stop.is_cut() && !after_results {
-            let words = "the answer is empty: neither words nor a tool call";
-            return Err(ProviderError::new(ErrorKind::BadAnswer, words).usage(usage));
+            let message = "the answer is empty: neither text nor a tool call";
+            return Err(ProviderError::new(ErrorKind::BadAnswer, message).usage(usage));
         }
         blocks.push(Block::Text { text: String::new() });
     }
@@ -161,7 +164,7 @@ mod tests {
     use crate::testing::request;
 
     #[test]
-    fn arguments_that_were_written_twice_are_read_and_other_text_stays() {
+    fn arguments_in_a_json_string_are_parsed_and_other_text_stays() {
         let read = |text: &str| match call("1".to_owned(), "x", json!(text)) {
             Block::ToolCall { arguments, .. } => arguments,
             other => panic!("{other:?}"),
@@ -178,7 +181,7 @@ mod tests {
 
     // covers: CONF-01
     #[test]
-    fn names_and_arguments_go_back_in_a_form_that_every_provider_takes() {
+    fn names_and_arguments_are_sent_back_in_a_form_that_every_provider_accepts() {
         for (name, wire) in
             [("workspace.read", "workspace__read"), ("Read File!", "Read_File_"), ("", "_"), ("é/x", "__x")]
         {
@@ -191,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_that_are_of_no_use_are_replaced_and_names_are_bounded() {
+    fn unusable_ids_are_replaced_and_names_are_cut() {
         let mut blocks: Vec<Block> =
             ["", "a", "a", "a b", "é", &"x".repeat(200)].map(|id| call(id.to_owned(), "t", json!({}))).into();
         own_ids(&request("m", "x"), &mut blocks);
@@ -208,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_cut_before_its_last_call_or_makes_a_call_too_many() {
+    fn a_cut_last_call_gets_invalid_arguments_and_too_many_calls_are_refused() {
         let calls = |count: usize| (0..count).map(|n| call(n.to_string(), "t", Value::Null)).collect::<Vec<_>>();
         let arguments = |stop| match settle(&request("m", "x"), calls(2), None, stop).unwrap().blocks.as_slice() {
             [Block::ToolCall { arguments: first, .. }, Block::ToolCall { arguments: last, .. }] => {
@@ -226,7 +229,7 @@ mod tests {
 
     // covers: TOOL-10
     #[test]
-    fn every_spelling_of_a_call_is_one_and_those_without_id_are_none() {
+    fn every_spelling_of_a_call_is_read_and_calls_without_id_are_ignored() {
         let raw = [
             json!({ "type": "text", "text": "hello" }),
             json!({ "type": "toolCall", "id": "1", "name": "workspace__read", "arguments": { "path": "a" } }),

@@ -1,6 +1,6 @@
-//! The circuits of one provider, one for each model, with a bell for those that wait.
+//! The circuits of one provider, one for each model, with notifications for waiting callers.
 //!
-//! Must never: hold its lock over anything that waits, or lose a probe: one that is dropped is given back.
+//! Must never: hold its lock across an await, or lose a probe: a dropped probe is given back.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,66 +13,68 @@ use tokio::sync::futures::Notified;
 use crate::circuit::{Admit, Circuit, Outage};
 use crate::error::ProviderError;
 
-/// Models that are remembered. More are never named in one world file; beyond it the working ones are forgotten.
+/// Most models remembered. Past it, models that work are forgotten.
 const MODELS_MAX: usize = 1_024;
 
 /// The circuits of one provider.
 pub struct Breaker {
     circuits: Mutex<BTreeMap<String, Circuit>>,
     clock: Arc<dyn Clock>,
-    /// Wakes those that wait in the order in which they came, so that a simulation is the same each time.
+    /// Notifies waiting callers in the order in which they came, so that a simulation is
+    /// repeatable.
     changes: Notify,
 }
 
-/// The right to try a model that is down, or to call one that works. Dropping a probe without a report gives it back.
+/// Permission to call a model that works, or to probe one that is down. Dropping a probe without a
+/// result gives it back.
 pub struct Pass {
     breaker: Arc<Breaker>,
     model: String,
     probe: bool,
 }
 
-/// What a caller gets.
+/// The answer to a request to call a model.
 pub enum Admitted {
-    /// It may call.
+    /// The call may be made.
     Pass(Pass),
-    /// The model is down: look again then, or when [`Breaker::changed`] ends.
+    /// The model is down: ask again at this time, or when [`Breaker::changed`] completes.
     Wait(Option<Timestamp>),
 }
 
 impl Breaker {
-    /// Circuits that are all closed.
+    /// Creates a breaker whose models all work.
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self { circuits: Mutex::default(), clock, changes: Notify::new() }
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Circuit>> {
-        // Every transition of a circuit is whole before anything can panic.
+        // No transition of a circuit can panic halfway, so a poisoned lock holds valid state.
         self.circuits.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn circuit<T>(&self, model: &str, of: impl FnOnce(&mut Circuit) -> T) -> T {
+    fn circuit<T>(&self, model: &str, update: impl FnOnce(&mut Circuit) -> T) -> T {
         let mut circuits = self.lock();
         if let Some(circuit) = circuits.get_mut(model) {
-            return of(circuit);
+            return update(circuit);
         }
         if circuits.len() >= MODELS_MAX {
             circuits.retain(|_, circuit| circuit.is_down());
         }
-        of(circuits.entry(model.to_owned()).or_default())
+        update(circuits.entry(model.to_owned()).or_default())
     }
 
-    fn ring(&self) {
+    fn notify(&self) {
         self.changes.notify_waiters();
     }
 
-    fn change<T>(&self, model: &str, of: impl FnOnce(&mut Circuit) -> T) -> T {
-        let given = self.circuit(model, of);
-        self.ring();
-        given
+    fn change<T>(&self, model: &str, update: impl FnOnce(&mut Circuit) -> T) -> T {
+        let result = self.circuit(model, update);
+        self.notify();
+        result
     }
 
-    /// Asks to call a model.
+    /// Requests permission to call a model.
     pub fn admit(self: &Arc<Self>, model: &str) -> Admitted {
         let mut circuits = self.lock();
         let now = self.clock.now();
@@ -85,68 +87,70 @@ impl Breaker {
         }
     }
 
-    /// How often a model has answered, so that a caller sees whether it answers others.
+    /// How often a model has answered. A caller compares it to see whether the model answers
+    /// others.
     #[must_use]
     pub fn answers(&self, model: &str) -> u64 {
         self.lock().get(model).map_or(0, Circuit::answers)
     }
 
-    /// The outage of a model that is down.
+    /// The outage of a model, if it is down.
     #[must_use]
     pub fn outage(&self, model: &str) -> Option<Outage> {
         self.lock().get(model).and_then(|circuit| circuit.outage().cloned())
     }
 
-    /// Every model that is down, by name.
+    /// All models that are down, by name.
     #[must_use]
     pub fn outages(&self) -> Vec<(String, Outage)> {
         let circuits = self.lock();
         circuits.iter().filter_map(|(model, circuit)| Some((model.clone(), circuit.outage()?.clone()))).collect()
     }
 
-    /// Counts a model as down from now on: all the attempts of one call were made. Gives the outage that this begins.
+    /// Marks a model as down, because all attempts of a call have failed. Returns the outage that
+    /// begins.
     pub fn open(&self, model: &str, error: &ProviderError) -> Option<Outage> {
         let (now, reason) = (self.clock.now(), error.to_string());
         self.change(model, |circuit| circuit.open(now, &reason, error.retry_after))
     }
 
-    /// Lets the next caller try a model at once.
+    /// Lets the next caller probe a model at once.
     pub fn hurry(&self, model: &str) {
         let now = self.clock.now();
         self.change(model, |circuit| circuit.hurry(now));
     }
 
-    /// Ends when a circuit changes after this was first polled or enabled.
+    /// Completes when a circuit changes after this was first polled or enabled.
     pub fn changed(&self) -> Notified<'_> {
         self.changes.notified()
     }
 }
 
 impl Pass {
-    /// Whether it is for that model at the provider of that breaker.
+    /// Whether the pass is for this model of this breaker.
     #[must_use]
     pub fn is_of(&self, breaker: &Arc<Breaker>, model: &str) -> bool {
         Arc::ptr_eq(&self.breaker, breaker) && self.model == model
     }
 
-    /// The call was answered. Gives the outage that this ends.
+    /// Reports that the call was answered. Returns the outage that this ends.
     pub fn answered(mut self) -> Option<Outage> {
         self.probe = false;
-        // Most answers change nothing that anybody waits for.
+        // Callers wait only for the end of an outage.
         let ended = self.breaker.circuit(&self.model, Circuit::answered);
         if ended.is_some() {
-            self.breaker.ring();
+            self.breaker.notify();
         }
         ended
     }
 
-    /// Whether the model went down since this was given to call one that works.
+    /// Whether the model went down after a pass for a working model was given.
     #[must_use]
     pub fn is_stale(&self) -> bool {
         !self.probe && self.breaker.outage(&self.model).is_some()
     }
 
-    /// The call failed for a transient cause. Gives the outage that this begins.
+    /// Reports that the call failed for a transient cause. Returns the outage that begins.
     pub fn failed(mut self, error: &ProviderError, bounds: (u32, Duration)) -> Option<Outage> {
         let probe = std::mem::take(&mut self.probe);
         let (now, reason) = (self.breaker.clock.now(), error.to_string());
@@ -179,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_probe_that_is_dropped_goes_to_the_next_and_rings() {
+    fn a_dropped_probe_goes_to_the_next_caller_and_notifies() {
         let clock = ManualClock::at(0);
         let breaker = Arc::new(Breaker::new(Arc::clone(&clock) as Arc<dyn Clock>));
         let error = ProviderError::new(ErrorKind::Network, "refused");

@@ -1,49 +1,51 @@
-//! The state of one model at one provider: whether calls to it work, and when to try again. A pure type, so that a search
-//! over its transitions and a simulation can drive it (the "breaker"; Nygard, "Release It!", circuit breaker).
+//! The circuit breaker of one model at one provider: whether its calls work, and when to try again
+//! (see Nygard, "Release It!"). A pure type, so that property tests and the simulation can drive
+//! it.
 //!
-//! Must never: read a clock, wait, or let two probes through at once.
+//! Must never: read a clock, wait, or allow two probes at once.
 
 use std::time::Duration;
 
 use ghost_domain::Timestamp;
 
 /// The first pause after a model has gone down.
-const PROBE_LEAST: Duration = Duration::from_secs(1);
-/// The longest pause between two probes that we choose ourselves.
-const PROBE_MOST: Duration = Duration::from_secs(60);
+const PROBE_MIN: Duration = Duration::from_secs(1);
+/// The longest pause between two probes, unless the provider asks for more.
+const PROBE_MAX: Duration = Duration::from_secs(60);
 /// The longest pause that a provider may ask for.
-const ASKED_MOST: Duration = Duration::from_secs(3_600);
+const ASKED_MAX: Duration = Duration::from_secs(3_600);
 
 /// What a caller may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admit {
     /// The model works: call it.
     Go,
-    /// The model is down and this caller is the one that tries it. Whoever gets this must report what came of it.
+    /// The model is down and this caller probes it. The caller must report the result.
     Probe,
-    /// The model is down: look again at this time, or when the state changes. `None` while a probe is out.
+    /// The model is down: ask again at this time, or when the state changes. `None` while a probe
+    /// is running.
     Wait(Option<Timestamp>),
 }
 
-/// Since when a model is down, and why.
+/// When a model went down, and why.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outage {
-    /// When the call that opened the circuit failed.
+    /// Time of the failure that opened the circuit.
     pub since: Timestamp,
-    /// What the last failure said.
+    /// Text of the last failure.
     pub reason: String,
-    /// When the next probe is due.
+    /// Time of the next probe.
     pub probe_at: Timestamp,
-    /// Probes that have failed.
+    /// Number of failed probes.
     pub probes: u32,
 }
 
-/// The state.
+/// The state of one model.
 #[derive(Clone, Debug, Default)]
 pub struct Circuit {
     /// Failures since the last success, while the model counts as working.
     failures: u32,
-    /// Answers ever, so that a caller sees whether others were answered while it was not.
+    /// Answers in total. A caller compares it to see whether others got answers while it got none.
     answers: u64,
     outage: Option<Outage>,
     probing: bool,
@@ -63,25 +65,25 @@ impl Circuit {
         Admit::Probe
     }
 
-    /// Whether a caller would have to wait, without taking the probe.
+    /// Whether the model is down.
     #[must_use]
     pub fn is_down(&self) -> bool {
         self.outage.is_some()
     }
 
-    /// Why and since when it is down, if it is.
+    /// The outage, if the model is down.
     #[must_use]
     pub fn outage(&self) -> Option<&Outage> {
         self.outage.as_ref()
     }
 
-    /// Answers ever.
+    /// Answers in total.
     #[must_use]
     pub fn answers(&self) -> u64 {
         self.answers
     }
 
-    /// A call was answered. Gives the outage that this ends.
+    /// Notes that a call was answered. Returns the outage that this ends.
     pub fn answered(&mut self) -> Option<Outage> {
         self.answers += 1;
         self.failures = 0;
@@ -89,15 +91,16 @@ impl Circuit {
         self.outage.take()
     }
 
-    /// A call failed for a transient cause; `probe` says that it was the probe. After `most` failures in a row, or at once
-    /// if the provider asked for a pause longer than `retry_cap`, the model counts as down. Gives the outage that this begins.
+    /// Notes that a call failed for a transient cause; `probe` says whether the call was the probe.
+    /// The model goes down after `limit` failures in a row, or at once if the provider asked for a
+    /// pause longer than `retry_cap`. Returns the outage that begins.
     pub fn failed(
         &mut self,
         now: Timestamp,
         probe: bool,
         reason: &str,
         asked: Option<Duration>,
-        (most, retry_cap): (u32, Duration),
+        (limit, retry_cap): (u32, Duration),
     ) -> Option<Outage> {
         if let Some(outage) = &mut self.outage {
             // A call that began before the model went down says nothing new.
@@ -110,13 +113,13 @@ impl Circuit {
             return None;
         }
         self.failures = self.failures.saturating_add(1);
-        if self.failures < most && asked.is_none_or(|asked| asked <= retry_cap) {
+        if self.failures < limit && asked.is_none_or(|asked| asked <= retry_cap) {
             return None;
         }
         self.open(now, reason, asked)
     }
 
-    /// Counts the model as down from now on. Gives the outage if it did not before.
+    /// Marks the model as down. Returns the outage, unless the model was down already.
     pub fn open(&mut self, now: Timestamp, reason: &str, asked: Option<Duration>) -> Option<Outage> {
         if self.outage.is_some() {
             return None;
@@ -128,12 +131,12 @@ impl Circuit {
         Some(outage)
     }
 
-    /// A probe ended without saying anything about the model: its turn was cancelled, or could not pay.
+    /// Ends a probe without a result: its turn was cancelled, or its budget did not suffice.
     pub fn gave_up(&mut self) {
         self.probing = false;
     }
 
-    /// Lets the next caller probe at once: someone says that it is time.
+    /// Lets the next caller probe at once: an operator or the world asked for it.
     pub fn hurry(&mut self, now: Timestamp) {
         if let Some(outage) = &mut self.outage {
             outage.probe_at = outage.probe_at.min(now);
@@ -141,10 +144,11 @@ impl Circuit {
     }
 }
 
-/// The pause before the next probe: what the provider asked for, within an hour, else doubling up to a minute.
+/// The pause before the next probe: it doubles up to a minute, or is longer if the provider asked
+/// for it, up to an hour.
 fn pause(probes: u32, asked: Option<Duration>) -> Duration {
-    let own = PROBE_LEAST.saturating_mul(1_u32.checked_shl(probes).unwrap_or(u32::MAX)).min(PROBE_MOST);
-    asked.map_or(own, |asked| asked.min(ASKED_MOST).max(own))
+    let own = PROBE_MIN.saturating_mul(1_u32.checked_shl(probes).unwrap_or(u32::MAX)).min(PROBE_MAX);
+    asked.map_or(own, |asked| asked.min(ASKED_MAX).max(own))
 }
 
 #[cfg(test)]
@@ -160,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_in_a_row_open_it_and_an_answer_closes_it() {
+    fn failures_in_a_row_open_the_circuit_and_an_answer_closes_it() {
         let mut circuit = Circuit::default();
         assert_eq!(circuit.failed(at(0), false, "refused", None, BOUNDS), None);
         assert_eq!(circuit.failed(at(0), false, "refused", None, BOUNDS), None);
@@ -181,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn pauses_grow_to_a_minute_and_what_is_asked_for_is_kept_within_an_hour() {
+    fn pauses_double_to_a_minute_and_requested_pauses_are_capped_at_an_hour() {
         let mut circuit = Circuit::default();
         circuit.open(at(0), "down", None);
         let mut now = at(0);
@@ -196,7 +200,7 @@ mod tests {
         assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60, 60]);
         let mut asked = Circuit::default();
         let long = Some(Duration::from_secs(600));
-        let outage = asked.failed(at(0), false, "429", long, BOUNDS).expect("longer than anybody waits");
+        let outage = asked.failed(at(0), false, "429", long, BOUNDS).expect("longer than the retry cap");
         assert_eq!(outage.probe_at, at(600));
         assert_eq!(asked.open(at(1), "again", None), None, "it is down already");
         let day = Some(Duration::from_secs(86_400));
@@ -205,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_from_before_neither_prolongs_an_outage_nor_ends_a_probe() {
+    fn an_older_call_neither_prolongs_an_outage_nor_ends_a_probe() {
         let mut circuit = Circuit::default();
         circuit.open(at(0), "down", None);
         assert_eq!(circuit.admit(at(1)), Admit::Probe);
@@ -222,14 +226,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn at_most_one_probe_is_out_and_somebody_may_always_try_in_the_end(steps in prop::collection::vec((0..6_u8, 0..90_i64), 1..200)) {
+        fn at_most_one_probe_runs_and_callers_are_never_blocked_for_ever(steps in prop::collection::vec((0..6_u8, 0..90_i64), 1..200)) {
             let (mut circuit, mut now, mut out) = (Circuit::default(), at(0), false);
             for (step, seconds) in steps {
                 now = now.plus(Duration::from_secs(seconds.unsigned_abs()));
                 match step {
                     0 => match circuit.admit(now) {
                         Admit::Probe => { prop_assert!(!out); out = true; }
-                        Admit::Wait(Some(until)) => prop_assert!(until > now && until <= now.plus(ASKED_MOST)),
+                        Admit::Wait(Some(until)) => prop_assert!(until > now && until <= now.plus(ASKED_MAX)),
                         Admit::Wait(None) => prop_assert!(out),
                         Admit::Go => prop_assert!(!circuit.is_down()),
                     },
@@ -241,7 +245,7 @@ mod tests {
                 }
             }
             if out { circuit.gave_up(); }
-            let later = now.plus(ASKED_MOST);
+            let later = now.plus(ASKED_MAX);
             prop_assert!(matches!(circuit.admit(later), Admit::Go | Admit::Probe));
         }
     }

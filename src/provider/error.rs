@@ -1,7 +1,7 @@
-//! What can go wrong between us and a model, in one vocabulary for all providers.
+//! The errors of model calls, in one vocabulary for all providers.
 //!
-//! Must never: carry a key or an unbounded payload; every message passes [`ProviderError::new`], which bounds it, and
-//! every adapter redacts its own key first.
+//! Must never: contain a key or an unbounded payload. [`ProviderError::redacted`] limits every
+//! message, and every adapter passes its own key to be redacted.
 
 use std::fmt;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use ghost_domain::transcript::TokenUsage;
 /// Longest message of an error, in bytes.
 pub const MESSAGE_MAX: usize = 2_000;
 
-/// What kind of failure it is; decides what is done about it (see [`crate::decide`]).
+/// The kind of a failure. It decides what happens next (see [`crate::decide`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum ErrorKind {
     /// Too many requests or tokens for this account.
@@ -24,27 +24,27 @@ pub enum ErrorKind {
     Server,
     /// The provider could not be reached.
     Network,
-    /// The provider gave up waiting.
+    /// The call, or the provider, ran out of time.
     Timeout,
-    /// The answer broke off.
+    /// The answer broke off before its end.
     BrokenStream,
-    /// The answer makes no sense.
+    /// The answer is malformed.
     BadAnswer,
-    /// The key is missing, wrong or not allowed to do this.
+    /// The key is missing, wrong or has no permission for the request.
     Unauthorized,
-    /// The provider says that we asked wrongly.
+    /// The provider says that the request is wrong.
     BadRequest,
-    /// What the provider attached to its earlier answers came back in a way that it does not take: a signature, encrypted
-    /// reasoning. Without it the same call may succeed.
+    /// The provider refuses opaque state of its earlier answers, such as a signature or encrypted
+    /// reasoning. The same call without that state may succeed.
     StaleState,
-    /// The conversation does not fit the model.
+    /// The conversation is too long for the model.
     ContextTooLong,
     /// The provider has no such model.
     UnknownModel,
 }
 
 impl ErrorKind {
-    /// Every kind.
+    /// All kinds.
     pub const ALL: [Self; 12] = [
         Self::RateLimited,
         Self::Overloaded,
@@ -60,7 +60,7 @@ impl ErrorKind {
         Self::UnknownModel,
     ];
 
-    /// The kind as rule files and events write it.
+    /// The name of the kind in rule files and events.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -79,14 +79,14 @@ impl ErrorKind {
         }
     }
 
-    /// The kind of that name.
+    /// The kind with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.as_str() == name)
     }
 
-    /// Whether the cause may pass by itself or by a person's repair, so that the same call can succeed later (DESIGN.md
-    /// section 2, "Transient causes"). A key that is refused counts: a person replaces it, and the work goes on.
+    /// Whether the cause may go away by itself or be repaired by a person, so that the same call
+    /// can succeed later. A refused key counts: a person can replace it, and the work goes on.
     #[must_use]
     pub fn is_transient(self) -> bool {
         match self {
@@ -101,7 +101,7 @@ impl ErrorKind {
         }
     }
 
-    /// Whether tokens may have been billed for a call that failed this way.
+    /// Whether the provider may have billed a call that failed this way.
     #[must_use]
     pub fn charge(self) -> Charge {
         match self {
@@ -126,9 +126,9 @@ impl fmt::Display for ErrorKind {
 /// Whether a failed call may have cost something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Charge {
-    /// Certainly nothing: the reservation is given back.
+    /// Nothing: the reservation is given back.
     Nothing,
-    /// Perhaps: the reservation counts as spent.
+    /// Possibly something: the reservation counts as spent.
     Unknown,
 }
 
@@ -136,32 +136,35 @@ pub enum Charge {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{kind}: {message}")]
 pub struct ProviderError {
-    /// What kind of failure.
+    /// The kind of failure.
     pub kind: ErrorKind,
-    /// What happened, redacted and at most [`MESSAGE_MAX`] bytes.
+    /// What happened; redacted, at most [`MESSAGE_MAX`] bytes.
     pub message: String,
     /// The HTTP status, if there was one.
     pub status: Option<u16>,
-    /// How long the provider asked us to wait.
+    /// How long the provider asked callers to wait.
     pub retry_after: Option<Duration>,
     /// Whether tokens may have been billed.
     pub charge: Charge,
-    /// What the call took, if the provider said so before it failed; it counts whatever `charge` says.
+    /// Tokens used, if the provider reported them before the failure; then `charge` does not
+    /// matter.
     pub usage: Option<TokenUsage>,
 }
 
 impl ProviderError {
-    /// A failure whose charge follows from its kind. Token shapes are redacted and the message is bounded.
+    /// Creates a failure whose charge follows from its kind. Texts that look like tokens are
+    /// redacted and the message is limited.
     #[must_use]
     pub fn new(kind: ErrorKind, message: impl AsRef<str>) -> Self {
         Self::redacted(kind, message.as_ref(), &Redactor::default())
     }
 
-    /// As [`Self::new`], taking the values that `redactor` knows out as well.
+    /// As [`Self::new`], and also redacts the values that `redactor` knows.
     #[must_use]
     pub fn redacted(kind: ErrorKind, message: &str, redactor: &Redactor) -> Self {
-        // Redacting a payload of megabytes costs more than it tells. What the first cut may have split in two, it can
-        // no longer recognise, so the end of a cut payload goes too.
+        // Redacting megabytes would cost too much, so the payload is cut first. The cut may split a
+        // secret, which the redactor then cannot recognise, so the end of a cut payload is dropped
+        // too.
         let head = prefix_bytes(message, MESSAGE_MAX * 4);
         let mut clean = redactor.redact(head);
         if head.len() < message.len() {
@@ -171,21 +174,21 @@ impl ProviderError {
         Self { kind, message, status: None, retry_after: None, charge: kind.charge(), usage: None }
     }
 
-    /// Adds the HTTP status.
+    /// Sets the HTTP status.
     #[must_use]
     pub fn status(mut self, status: u16) -> Self {
         self.status = Some(status);
         self
     }
 
-    /// Adds how long to wait.
+    /// Sets how long the provider asked callers to wait.
     #[must_use]
     pub fn retry_after(mut self, wait: Option<Duration>) -> Self {
         self.retry_after = wait;
         self
     }
 
-    /// Adds what the call took, if that is known.
+    /// Sets the tokens used, if they are known.
     #[must_use]
     pub fn usage(mut self, usage: Option<TokenUsage>) -> Self {
         self.usage = usage;

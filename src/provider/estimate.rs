@@ -1,6 +1,7 @@
-//! How many tokens a request may be, before the provider has counted them.
+//! An upper estimate of a request's tokens, before the provider counts them.
 //!
-//! Must never: be lower than what a provider bills in practice; budgets hold this much before a call.
+//! Must never: be lower than what a provider bills in practice; budgets reserve this much before a
+//! call.
 
 use std::io;
 
@@ -9,25 +10,27 @@ use serde_json::Value;
 
 use crate::model::ModelRequest;
 
-/// Tokens that providers add around tools as such.
+/// Tokens that providers add when a request has tools.
 const TOOLS_OVERHEAD: u64 = 400;
-/// Tokens around one tool or one message.
+/// Tokens that providers add for each tool and each message.
 const ITEM_OVERHEAD: u64 = 16;
 
-/// Tokens that `request` is at most, by its bytes: a third of them, and what surrounds messages and tools. English is
-/// nearer to a quarter, and most other scripts take three bytes for a token's worth.
+/// An upper estimate of the tokens of `request`: a third of its bytes, plus the overhead of
+/// messages and tools. English has about four bytes per token; in most other scripts a token has
+/// about three.
 #[must_use]
 pub fn estimate_tokens(request: &ModelRequest) -> u64 {
     estimate_with(request, tool_bytes(&request.tools))
 }
 
-/// Bytes of tools as a request carries them. They change with an agent's access only, so who asks often keeps the figure.
+/// Bytes of the tools as a request carries them. They change only with an agent's access, so
+/// callers cache the number.
 #[must_use]
 pub fn tool_bytes(tools: &[ToolSpec]) -> usize {
     tools.iter().map(|tool| tool.name.len() + tool.description.len() + json_len(&tool.parameters)).sum()
 }
 
-/// What a picture counts for: providers take some 1,600 tokens for a large one.
+/// Bytes that a picture counts for: providers charge some 1,600 tokens for a large one.
 const IMAGE_BYTES: usize = 3 * 1_600;
 
 /// [`estimate_tokens`] of a request whose tools have `tools` bytes.
@@ -41,7 +44,7 @@ pub fn estimate_with(request: &ModelRequest, tools: usize) -> u64 {
         for block in &message.blocks {
             bytes += match block {
                 Block::Text { text } => text.len(),
-                // Reasoning that nothing proves is not sent back.
+                // Reasoning without a proof from its provider is not sent back.
                 Block::Thinking { text } => {
                     if proven {
                         text.len()
@@ -63,7 +66,7 @@ pub fn estimate_with(request: &ModelRequest, tools: usize) -> u64 {
     tokens_of_bytes(bytes.saturating_add(tools)).saturating_add(items.saturating_mul(ITEM_OVERHEAD)) + overhead
 }
 
-/// Tokens that text of this many bytes is at most: a third of them, rounded up.
+/// An upper estimate of the tokens in this many bytes of text: a third of them, rounded up.
 #[must_use]
 pub fn tokens_of_bytes(bytes: usize) -> u64 {
     u64::try_from(bytes.div_ceil(3)).unwrap_or(u64::MAX)
@@ -82,7 +85,8 @@ pub(crate) fn json_len(value: &Value) -> usize {
         }
     }
     let mut count = Count(0);
-    // A JSON value always serialises and this writer never fails; were it otherwise, what was counted stands.
+    // A JSON value always serialises and this writer never fails. If it did, the bytes counted so
+    // far would be used.
     let _ = serde_json::to_writer(&mut count, value);
     count.0
 }

@@ -1,6 +1,8 @@
-//! One call over HTTP: the request is sent, and the answer is read event by event as it comes, whichever protocol it is of.
+//! One HTTP call to a provider, for all protocols: sends the request and reads the answer event by
+//! event.
 //!
-//! Must never: retry, hold more of an answer than its bound, or read on before what has come is shown.
+//! Must never: retry, hold more of an answer than its limit, or read on before the events read so
+//! far are passed on.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -16,20 +18,20 @@ use serde_json::value::RawValue;
 
 use crate::answer_bounds::ANSWER_MAX;
 use crate::error::{Charge, ErrorKind, ProviderError};
-use crate::http::{base_url, client, error_body, packed, redactor, status_error, transport_error};
+use crate::http::{base_url, client, compression_error, error_body, redactor, status_error, transport_error};
 use crate::idle::{Chunks, IdleLimit};
 use crate::model::Deltas;
 use crate::sse::{Framing, Splitter};
 
-/// How long the end of a body may take to come after the answer's end marker.
+/// How long to wait for the end of a body after the answer's end marker.
 const DRAIN_MAX: Duration = Duration::from_millis(100);
-/// Bytes of an answer after which others have their turn, and a deadline too: what is sent as fast as it is read never has to
-/// be waited for.
-const STRETCH: usize = 256 * 1_024;
-/// Who asks.
+/// Bytes of an answer after which the task yields, so that other tasks and the deadline get their
+/// turn even if data arrives as fast as it is read.
+const YIELD_BYTES: usize = 256 * 1_024;
+/// The `User-Agent` header.
 const USER_AGENT: &str = concat!("ghost/", env!("CARGO_PKG_VERSION"));
 
-/// Where a provider is, and how it is spoken to.
+/// The connection to one provider: its address, headers and added fields.
 pub(crate) struct Exchange {
     client: reqwest::Client,
     base: reqwest::Url,
@@ -39,41 +41,42 @@ pub(crate) struct Exchange {
     idle: IdleLimit,
 }
 
-/// What the world file says of a provider's address.
+/// The settings of a provider's connection.
 pub(crate) struct Address<'p> {
-    /// Its name there.
+    /// The provider's name in the world file.
     pub(crate) name: &'p str,
-    /// Its address, if it is not the provider's own.
+    /// Base URL, if it is not the protocol's default.
     pub(crate) base: Option<&'p str>,
-    /// Its key.
+    /// The provider's key.
     pub(crate) key: Option<SecretString>,
-    /// Headers of the user's.
+    /// Headers that the world file adds.
     pub(crate) headers: &'p BTreeMap<String, String>,
-    /// Parameters behind each address.
+    /// Query parameters that are added to each URL.
     pub(crate) query: &'p BTreeMap<String, String>,
-    /// Fields of each request's body, which go before ours.
+    /// Fields that are added to each request's body; they win over Ghost's own.
     pub(crate) extra_body: &'p serde_json::Map<String, Value>,
-    /// How long an answer may be silent.
+    /// How long the provider may be silent within an answer.
     pub(crate) idle: IdleLimit,
 }
 
-/// Puts an answer together from its events.
+/// Assembles an answer from its events.
 pub(crate) trait Gather: Send {
-    /// Takes the data of an event.
+    /// Adds the data of one event.
     fn event(&mut self, data: &str, deltas: &mut dyn Deltas) -> Result<(), ProviderError>;
-    /// Takes an answer that came in one piece though a stream was asked for.
+    /// Adds an answer that came as one JSON body instead of a stream.
     fn whole(&mut self, body: &[u8], deltas: &mut dyn Deltas) -> Result<(), ProviderError>;
-    /// Whether its end marker has come.
+    /// Whether the end marker has come.
     fn is_done(&self) -> bool;
-    /// Whether it is whole though no end marker has come: what is left of the stream then is no part of it.
+    /// Whether the answer is complete although no end marker has come. A last event that cannot be
+    /// read is then a bad answer, not a broken stream.
     fn has_ended(&self) -> bool {
         false
     }
 }
 
 impl Exchange {
-    /// For a provider whose own address is `home`; a bare base URL gets the path `bare`. `own` are the headers that its
-    /// protocol wants, among them the one with the key.
+    /// Creates the connection for a protocol whose default base URL is `home`. A base URL without a
+    /// path gets the path `bare`. `own` are the protocol's headers, including the one with the key.
     pub(crate) fn new(
         address: Address<'_>,
         (home, bare): (&str, &str),
@@ -103,17 +106,18 @@ impl Exchange {
         })
     }
 
-    /// The host that is spoken to.
+    /// The host of the base URL.
     pub(crate) fn host(&self) -> &str {
         self.base.host_str().unwrap_or_default()
     }
 
-    /// What takes keys out of messages.
+    /// Redacts the provider's key in messages.
     pub(crate) fn redactor(&self) -> &Redactor {
         &self.redactor
     }
 
-    /// Sends `body` to `path`, which may have a query, and reads the answer into `gather`.
+    /// Sends `body` to `path`, which may have one query parameter, and reads the answer into
+    /// `gather`.
     pub(crate) async fn call(
         &self,
         path: &str,
@@ -122,15 +126,15 @@ impl Exchange {
         gather: &mut dyn Gather,
         deltas: &mut dyn Deltas,
     ) -> Result<(), ProviderError> {
-        let body = self
-            .written(body)
-            .map_err(|error| ProviderError::new(ErrorKind::BadRequest, format!("the request is no JSON: {error}")))?;
+        let body = self.serialise(body).map_err(|error| {
+            ProviderError::new(ErrorKind::BadRequest, format!("the request cannot be written as JSON: {error}"))
+        })?;
         let call = self.client.post(self.url(path)).headers(self.headers.clone()).body(body);
         let response = call.send().await.map_err(|error| transport_error(error, &self.redactor))?;
         if !response.status().is_success() {
             return Err(self.failure(response).await);
         }
-        if let Some(error) = packed(&response) {
+        if let Some(error) = compression_error(&response) {
             return Err(error);
         }
         self.read(response, framing, gather, deltas).await
@@ -146,9 +150,9 @@ impl Exchange {
         url
     }
 
-    /// The body with the fields that the world file adds: an object is merged into ours, anything else takes the place of ours.
-    /// What it does not touch stays byte for byte.
-    fn written(&self, body: &impl Serialize) -> Result<Vec<u8>, serde_json::Error> {
+    /// Serialises the body and adds the fields from the world file. An object is merged into
+    /// Ghost's own; any other value replaces Ghost's own. Other fields stay byte-identical.
+    fn serialise(&self, body: &impl Serialize) -> Result<Vec<u8>, serde_json::Error> {
         let body = serde_json::to_vec(body)?;
         if self.extra_body.is_empty() {
             return Ok(body);
@@ -182,27 +186,27 @@ impl Exchange {
         deltas: &mut dyn Deltas,
     ) -> Result<(), ProviderError> {
         let kind = response.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
-        // Lines of JSON are declared so by some.
+        // Some servers declare lines of JSON with this content type.
         let whole = framing == Framing::Events && kind.is_some_and(|kind| kind.starts_with("application/json"));
         let mut chunks = Chunks::new(response, self.idle.clone());
-        let (mut events, mut plain, mut total, mut stretch) = (Splitter::new(framing), Vec::new(), 0, 0);
+        let (mut events, mut plain, mut total, mut since_yield) = (Splitter::new(framing), Vec::new(), 0, 0);
         while !gather.is_done() {
-            // A body that breaks off after its end marker is whole; before it, the loss is not a failure of the network
-            // but of the answer, which may have been billed.
+            // A body that breaks off after its end marker is complete. Before it, the break counts as a broken
+            // answer, not as a network error: the call may have been billed.
             let chunk = match chunks.next(&self.redactor).await {
                 Ok(Some(chunk)) => chunk,
                 Ok(None) => break,
                 Err(error) if error.kind == ErrorKind::Timeout => return Err(error),
                 Err(error) => return Err(self.broken(&error.message)),
             };
-            if stretch >= STRETCH {
-                stretch = 0;
+            if since_yield >= YIELD_BYTES {
+                since_yield = 0;
                 tokio::task::yield_now().await;
             }
-            (total, stretch) = (total + chunk.len(), stretch + chunk.len());
+            (total, since_yield) = (total + chunk.len(), since_yield + chunk.len());
             if total > ANSWER_MAX {
-                let words = format!("the answer is longer than {ANSWER_MAX} bytes");
-                return Err(ProviderError::new(ErrorKind::BadAnswer, words));
+                let message = format!("the answer is longer than {ANSWER_MAX} bytes");
+                return Err(ProviderError::new(ErrorKind::BadAnswer, message));
             }
             if whole {
                 plain.extend_from_slice(&chunk);
@@ -223,7 +227,7 @@ impl Exchange {
         if whole {
             return gather.whole(&plain, deltas);
         }
-        // A last event may have no end. Half an event is none.
+        // The last event may lack its end. Half an event means a broken stream.
         let Some(event) = events.finish() else { return Ok(()) };
         match gather.event(&self.text(event)?, deltas) {
             Err(error) if error.kind == ErrorKind::BadAnswer && !gather.has_ended() => {
@@ -233,9 +237,9 @@ impl Exchange {
         }
     }
 
-    /// Reads what follows the end marker, so that the connection is used again: one whose body was not read to its end is
-    /// closed. Nearly always the end has come with the marker; who does not say it is waited for by nobody, and for so long
-    /// that the connection is lost.
+    /// Reads the rest of the body after the end marker, so that the connection can be reused.
+    /// Mostly the rest has come already. Otherwise a task waits for it briefly, and no caller
+    /// waits.
     fn drain(&self, mut response: reqwest::Response) {
         if response.chunk().now_or_never().is_some() {
             return;
@@ -243,7 +247,7 @@ impl Exchange {
         let late = self.idle.clock.sleep(DRAIN_MAX);
         tokio::spawn(async move {
             let rest = std::pin::pin!(response.chunk());
-            // Whatever comes is no part of the answer.
+            // The content does not belong to the answer.
             let _ = futures_util::future::select(rest, late).await;
         });
     }
@@ -254,9 +258,9 @@ impl Exchange {
         })
     }
 
-    /// An answer that broke off.
-    fn broken(&self, words: &str) -> ProviderError {
-        ProviderError::redacted(ErrorKind::BrokenStream, &format!("the answer broke off: {words}"), &self.redactor)
+    /// The error for an answer that broke off.
+    fn broken(&self, message: &str) -> ProviderError {
+        ProviderError::redacted(ErrorKind::BrokenStream, &format!("the answer broke off: {message}"), &self.redactor)
             .charge(Charge::Unknown)
     }
 }
@@ -278,13 +282,15 @@ fn header(provider: &str, name: &str, value: &str) -> Result<(HeaderName, Header
         )
         .hint("see `headers` of the provider in the world file")
     };
-    let name = HeaderName::try_from(name).map_err(|_| bad("has no name that HTTP takes"))?;
-    let mut value = HeaderValue::try_from(value).map_err(|_| bad("holds characters that no HTTP header may"))?;
+    let name = HeaderName::try_from(name).map_err(|_| bad("has an invalid name"))?;
+    let mut value =
+        HeaderValue::try_from(value).map_err(|_| bad("has characters that are not allowed in an HTTP header"))?;
     value.set_sensitive(true);
     Ok((name, value))
 }
 
-/// The header `name` that carries a key behind `prefix`, marked so that it is never shown.
+/// A header `name` with a key after `prefix`. It is marked as sensitive, so that it is never
+/// printed.
 pub(crate) fn key_header(
     provider: &str,
     name: HeaderName,
@@ -295,7 +301,7 @@ pub(crate) fn key_header(
     let mut value = HeaderValue::try_from(format!("{prefix}{}", key.expose_secret())).map_err(|_| {
         Refusal::new(
             ghost_domain::Code::InvalidArguments,
-            format!("the key of provider `{provider}` holds characters that no HTTP header may"),
+            format!("the key of provider `{provider}` has characters that are not allowed in an HTTP header"),
         )
         .hint("look for a line break or a quote in the environment variable")
     })?;
@@ -303,20 +309,20 @@ pub(crate) fn key_header(
     Ok((name, value))
 }
 
-/// Reads an event of a provider's.
+/// Parses an event of a provider.
 pub(crate) fn read<'d, T: serde::Deserialize<'d>>(data: &'d str, redactor: &Redactor) -> Result<T, ProviderError> {
     serde_json::from_str(data).map_err(|error| match error.classify() {
         serde_json::error::Category::Data => {
             ProviderError::new(ErrorKind::BadAnswer, "the provider sent an event that lacks a field of its protocol")
         }
         _ => {
-            let words = format!("the provider sent what is no JSON of its protocol: {error}");
-            ProviderError::redacted(ErrorKind::BadAnswer, &words, redactor)
+            let message = format!("the provider sent invalid JSON: {error}");
+            ProviderError::redacted(ErrorKind::BadAnswer, &message, redactor)
         }
     })
 }
 
-/// Reads the first element of a list, and makes no room for the others.
+/// Parses only the first element of a list, without memory for the others.
 pub(crate) fn first<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: serde::Deserializer<'de>,

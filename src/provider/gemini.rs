@@ -17,7 +17,7 @@ use crate::tool_lists::ToolLists;
 
 const HOME: (&str, &str) = ("https://generativelanguage.googleapis.com/v1beta/", "v1beta/");
 
-/// The adapter.
+/// The adapter for Gemini's API.
 pub(crate) struct Gemini {
     exchange: Exchange,
     lists: ToolLists,

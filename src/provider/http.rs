@@ -1,7 +1,8 @@
-//! What the adapters share of HTTP: the client, and the reading of failures (status, retry-after, error bodies and error
-//! events) into [`ProviderError`].
+//! HTTP helpers for all adapters: the client, and the conversion of failures (status, retry-after,
+//! error bodies and error events) into [`ProviderError`].
 //!
-//! Must never: follow a redirect with a key, read an unbounded body, or put a URL with its query into an error.
+//! Must never: follow a redirect with a key, read an unbounded body, or put a URL with its query
+//! into an error.
 
 use std::error::Error as _;
 use std::time::Duration;
@@ -18,21 +19,21 @@ use crate::retry_after::{retry_after, retry_info};
 
 /// Longest error body that is read, in bytes.
 pub(crate) const ERROR_BODY_MAX: usize = 64 * 1_024;
-/// How long reaching a provider may take; the call's own deadline is the caller's.
-const CONNECT: Duration = Duration::from_secs(15);
+/// Time limit for connecting to a provider; the caller limits the whole call.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 
-/// A base URL, checked, ending in `/`.
+/// Checks a base URL and makes it end in `/`.
 pub(crate) fn base_url(name: &str, url: &str, path_if_bare: &str) -> Result<reqwest::Url, Refusal> {
     let bad = |why: String| {
         Refusal::new(Code::InvalidArguments, format!("the base_url of provider `{name}` {why}"))
             .hint("give an address such as http://127.0.0.1:8080/v1")
     };
-    let mut parsed = reqwest::Url::parse(url).map_err(|error| bad(format!("is no URL: {error}")))?;
+    let mut parsed = reqwest::Url::parse(url).map_err(|error| bad(format!("is not a URL: {error}")))?;
     if !matches!(parsed.scheme(), "http" | "https") || parsed.host_str().is_none() {
         return Err(bad("is neither http nor https".to_owned()));
     }
     if parsed.query().is_some() || parsed.fragment().is_some() || !parsed.username().is_empty() {
-        return Err(bad("holds a query, a fragment or a user".to_owned()));
+        return Err(bad("has a query, a fragment or a user".to_owned()));
     }
     let path = parsed.path().trim_end_matches('/');
     let path = if path.is_empty() { format!("/{path_if_bare}") } else { format!("{path}/") };
@@ -40,8 +41,8 @@ pub(crate) fn base_url(name: &str, url: &str, path_if_bare: &str) -> Result<reqw
     Ok(parsed)
 }
 
-/// What every client here has in common. Nothing compressed is asked for or unpacked: events are small, and what is small
-/// on its way may be anything once it is unpacked.
+/// The settings of all clients. Compression is switched off: events are small, and a small
+/// compressed body could unpack to any size.
 pub(crate) fn builder() -> reqwest::ClientBuilder {
     let plain = HeaderMap::from_iter([(ACCEPT_ENCODING, HeaderValue::from_static("identity"))]);
     reqwest::Client::builder()
@@ -50,16 +51,16 @@ pub(crate) fn builder() -> reqwest::ClientBuilder {
         .no_brotli()
         .no_zstd()
         .no_deflate()
-        .connect_timeout(CONNECT)
+        .connect_timeout(CONNECT_TIMEOUT)
         .redirect(reqwest::redirect::Policy::none())
         .pool_max_idle_per_host(256)
         .tcp_nodelay(true)
 }
 
-/// The client of one provider. Connections are kept and shared by all its calls.
+/// The HTTP client of one provider. Its calls share the connections.
 pub(crate) fn client(name: &str, base: &reqwest::Url) -> Result<reqwest::Client, Refusal> {
-    // `main` installs the process's crypto provider first thing; tests and other binaries may not, and the client
-    // cannot be built without one. If there is one already, this changes nothing.
+    // `main` installs the process's crypto provider at its start, but tests and other binaries may
+    // not. The client needs one. If one is installed already, this changes nothing.
     if rustls::crypto::CryptoProvider::get_default().is_none() {
         drop(rustls::crypto::ring::default_provider().install_default());
     }
@@ -72,13 +73,13 @@ pub(crate) fn client(name: &str, base: &reqwest::Url) -> Result<reqwest::Client,
     if loopback {
         builder = builder.no_proxy();
     }
-    // Tests name hosts of providers, and reach this machine.
+    // Tests use host names of real providers and reach this machine.
     #[cfg(test)]
     for host in ["eu.api.openai.com", "x.openai.azure.com"] {
         builder = builder.no_proxy().resolve(host, ([127, 0, 0, 1], 0).into());
     }
     builder.build().map_err(|error| {
-        Refusal::new(Code::Internal, format!("the HTTP client of provider `{name}` cannot be made: {}", chain(&error)))
+        Refusal::new(Code::Internal, format!("the HTTP client of provider `{name}` cannot be built: {}", chain(&error)))
     })
 }
 
@@ -87,21 +88,21 @@ pub(crate) fn redactor(key: Option<&SecretString>) -> Redactor {
     Redactor::new(key.map(|key| key.expose_secret().to_owned()))
 }
 
-/// An error with its causes, without any URL.
+/// The text of an error with its causes, without any URL.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(inner) = cause {
-        let words = inner.to_string();
-        if !text.contains(&words) {
-            text = format!("{text}: {words}");
+        let message = inner.to_string();
+        if !text.contains(&message) {
+            text = format!("{text}: {message}");
         }
         cause = inner.source();
     }
     text
 }
 
-/// A failure of the connection or of the body.
+/// Converts a failure of the connection or of the body.
 pub(crate) fn transport_error(error: reqwest::Error, redactor: &Redactor) -> ProviderError {
     let error = error.without_url();
     let (kind, charge) = if error.is_connect() {
@@ -115,27 +116,28 @@ pub(crate) fn transport_error(error: reqwest::Error, redactor: &Redactor) -> Pro
     } else {
         (ErrorKind::Network, Charge::Unknown)
     };
-    let mut words = chain(&error);
-    if let Some(inner) = error.source().filter(|_| words.is_empty()) {
-        words = inner.to_string();
+    let mut message = chain(&error);
+    if let Some(inner) = error.source().filter(|_| message.is_empty()) {
+        message = inner.to_string();
     }
-    ProviderError::redacted(kind, &words, redactor).charge(charge)
+    ProviderError::redacted(kind, &message, redactor).charge(charge)
 }
 
-/// What is wrong with a response whose body is compressed though that was not asked for.
-pub(crate) fn packed(response: &reqwest::Response) -> Option<ProviderError> {
+/// The error for a response that is compressed although that was not asked for.
+pub(crate) fn compression_error(response: &reqwest::Response) -> Option<ProviderError> {
     let codings = response.headers().get_all(CONTENT_ENCODING).iter();
     let mut codings = codings.map(|coding| String::from_utf8_lossy(coding.as_bytes()));
     let coding = codings.find(|coding| !coding.is_empty() && !coding.eq_ignore_ascii_case("identity"))?;
-    let words = format!("the provider sent its answer as `{}`, though it was asked for plain text", clip(&coding, 40));
-    Some(ProviderError::new(ErrorKind::BadAnswer, words))
+    let message =
+        format!("the provider sent its answer as `{}`, though it was asked for plain text", clip(&coding, 40));
+    Some(ProviderError::new(ErrorKind::BadAnswer, message))
 }
 
-/// The body of a failure, as far as it is read. One that breaks off is still an error body: what came of it counts. One that
-/// is compressed says nothing.
+/// Reads the body of an error response up to a limit. If it breaks off, the part read so far is
+/// used. A compressed body is ignored.
 pub(crate) async fn error_body(response: &mut reqwest::Response) -> Vec<u8> {
     let mut body = Vec::new();
-    if packed(response).is_some() {
+    if compression_error(response).is_some() {
         return body;
     }
     while let Ok(Some(chunk)) = response.chunk().await {
@@ -148,7 +150,7 @@ pub(crate) async fn error_body(response: &mut reqwest::Response) -> Vec<u8> {
     body
 }
 
-/// A response whose status is not a success.
+/// Converts a response whose status is not a success.
 pub(crate) fn status_error(
     status: u16,
     headers: &HeaderMap,
@@ -157,12 +159,12 @@ pub(crate) fn status_error(
     redactor: &Redactor,
 ) -> ProviderError {
     let parsed: Option<Value> = serde_json::from_str(body).ok();
-    let said = parsed.as_ref().and_then(message_of).unwrap_or_else(|| clip(&one_line(body), 1_000));
+    let message = parsed.as_ref().and_then(message_of).unwrap_or_else(|| clip(&one_line(body), 1_000));
     let lower = body.to_ascii_lowercase();
     let kind = match status {
-        // Who has not paid is let in once somebody has.
+        // Unpaid bills count too: the call succeeds once they are paid.
         401..=403 => ErrorKind::Unauthorized,
-        // An item that OpenAI was told not to store is one that it does not find.
+        // OpenAI does not find an item that it was told not to store.
         404 if is_stale(&lower) => ErrorKind::StaleState,
         404 if lower.contains("model") => ErrorKind::UnknownModel,
         408 | 504 | 524 => ErrorKind::Timeout,
@@ -173,22 +175,22 @@ pub(crate) fn status_error(
         409 | 500..=599 => ErrorKind::Server,
         _ => ErrorKind::BadRequest,
     };
-    let error = ProviderError::redacted(kind, &format!("HTTP {status}: {said}"), redactor);
-    // A provider that says it failed has written nothing. Of a gateway's word (502, a time-out) nobody knows what is behind it,
-    // and then the reservation counts as spent (promise 2).
+    let error = ProviderError::redacted(kind, &format!("HTTP {status}: {message}"), redactor);
+    // A provider that reports its own failure has billed nothing. Behind a gateway's error (502, a
+    // timeout), the call may have been billed; then the reservation counts as spent.
     let error = if matches!(status, 409 | 500) { error.charge(Charge::Nothing) } else { error };
     error.status(status).retry_after(retry_after(headers, now).or_else(|| parsed.as_ref().and_then(retry_info)))
 }
 
-/// An error that came as an event inside a stream that had begun well. Tokens may have been billed by then.
+/// Converts an error event within a stream. Tokens may have been billed by then.
 pub(crate) fn event_error(body: &Value, redactor: &Redactor) -> ProviderError {
     let inner = body.get("error").filter(|inner| inner.is_object()).unwrap_or(body);
     let field = |key: &str| inner.get(key).and_then(Value::as_str).unwrap_or_default().to_ascii_lowercase();
     let code = inner.get("code").and_then(Value::as_u64).or_else(|| field("code").parse().ok());
     let name = format!("{} {} {}", field("type"), field("code"), field("status"));
-    let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
+    let has = |phrases: &[&str]| phrases.iter().any(|phrase| name.contains(phrase));
     let lower = inner.to_string().to_ascii_lowercase();
-    // Some say what is wrong with the request only in words.
+    // Some providers describe a wrong request only in the message.
     let kind = if is_stale(&lower) {
         ErrorKind::StaleState
     } else if has(&["overloaded", "unavailable"]) || matches!(code, Some(503 | 529)) {
@@ -206,15 +208,15 @@ pub(crate) fn event_error(body: &Value, redactor: &Redactor) -> ProviderError {
     } else {
         ErrorKind::Server
     };
-    let said = message_of(body).unwrap_or_else(|| clip(&body.to_string(), 1_000));
-    ProviderError::redacted(kind, &format!("the stream reported: {said}"), redactor)
+    let message = message_of(body).unwrap_or_else(|| clip(&body.to_string(), 1_000));
+    ProviderError::redacted(kind, &format!("the stream reported: {message}"), redactor)
         .charge(Charge::Unknown)
         .retry_after(retry_info(body))
 }
 
-/// Which mistake a 400 means, by the words that providers use for it.
+/// Distinguishes the causes of a status 400, by the phrases that providers use.
 fn wrong_request(lower: &str) -> ErrorKind {
-    let has = |words: &[&str]| words.iter().any(|word| lower.contains(word));
+    let has = |phrases: &[&str]| phrases.iter().any(|phrase| lower.contains(phrase));
     if has(&[
         "context_length_exceeded",
         "maximum context length",
@@ -240,20 +242,21 @@ fn wrong_request(lower: &str) -> ErrorKind {
     }
 }
 
-/// Whether it names what a provider attached to its earlier answers: altered, of no use any more, or missing.
+/// Whether the error is about opaque state of earlier answers: altered, no longer usable, or
+/// missing.
 fn is_stale(lower: &str) -> bool {
-    let has = |words: &[&str]| words.iter().any(|word| lower.contains(word));
+    let has = |phrases: &[&str]| phrases.iter().any(|phrase| lower.contains(phrase));
     // OpenAI.
     has(&["invalid_encrypted_content", "items are not persisted", "without its required"])
         || lower.contains("encrypted content") && has(&["could not be verified", "could not be decrypted"])
-        // Anthropic, whose words stand in backticks at times.
+        // Anthropic, sometimes with backticks.
         || lower.contains("signature") && has(&["thinking.signature", "in `thinking` block", "in thinking block"])
         || has(&["expected `thinking` or `redacted_thinking`", "blocks in the latest assistant message cannot be modified"])
         // Google.
         || has(&["thought signature is not valid", "missing a thought_signature", "thought_signature is not valid"])
         // DeepSeek.
         || has(&["reasoning_content", "content[].thinking"]) && has(&["must be passed back", "missing"])
-        // Mistral and Groq, of thoughts that other servers want back.
+        // Mistral and Groq, which refuse reasoning that other servers want back.
         || lower.contains("reasoning") && has(&["extra_forbidden", "is unsupported"])
 }
 
@@ -281,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_that_only_the_body_asks_for_is_read() {
+    fn a_wait_in_the_error_body_is_read() {
         let body = |wait: Value| {
             let other = json!({ "@type": "type.googleapis.com/google.rpc.QuotaFailure", "retryDelay": "9s" });
             let info = json!({ "@type": "type.googleapis.com/google.rpc.RetryInfo", "retryDelay": wait });
@@ -304,14 +307,14 @@ mod tests {
             let asked = |headers| status_error(429, &headers, &body.to_string(), Timestamp(0), &redactor).retry_after;
             assert_eq!(asked(HeaderMap::new()), read, "{body}");
             assert_eq!(event_error(&body, &redactor).retry_after, read, "{body}");
-            assert_eq!(asked(headers(&[("retry-after", "7")])), Some(Duration::from_secs(7)), "a header goes before");
+            assert_eq!(asked(headers(&[("retry-after", "7")])), Some(Duration::from_secs(7)), "a header comes first");
         }
         let none = status_error(429, &HeaderMap::new(), r#"{"error":{"details":"x"}}"#, Timestamp(0), &redactor);
         assert_eq!(none.retry_after, None);
     }
 
     #[test]
-    fn statuses_and_bodies_are_understood() {
+    fn statuses_and_bodies_map_to_error_kinds() {
         for (status, body, kind) in [
             (401, "{}", ErrorKind::Unauthorized),
             (404, r#"{"error":{"message":"model: nope"}}"#, ErrorKind::UnknownModel),
@@ -336,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn events_in_a_stream_are_understood() {
+    fn error_events_map_to_error_kinds() {
         for (body, kind) in [
             (
                 json!({ "type": "error", "error": { "type": "overloaded_error", "message": "x" } }),
@@ -358,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_attached_state_is_known_by_each_providers_words() {
+    fn stale_state_is_recognised_for_each_provider() {
         let openai = |code: &str, message: &str| json!({ "error": { "type": "invalid_request_error", "code": code, "message": message } });
         let anthropic = |message: &str| json!({ "type": "error", "error": { "type": "invalid_request_error", "message": message } });
         let google =
@@ -409,7 +412,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_failure_is_taken(status in 0_u16..1_000, body in any::<String>(), wait in "[ -~]{0,30}") {
+        fn any_failure_is_converted(status in 0_u16..1_000, body in any::<String>(), wait in "[ -~]{0,30}") {
             let headers = headers(&[("retry-after", wait.as_str())]);
             let error = status_error(status, &headers, &body, Timestamp(0), &Redactor::default());
             prop_assert!(error.message.len() <= crate::error::MESSAGE_MAX);

@@ -1,7 +1,8 @@
-//! Reading an answer's body with an idle limit: a provider that has begun to answer and falls silent holds its slot no longer
-//! than that (S6).
+//! Reads the body of an answer with an idle limit. A provider that begins to answer and then falls
+//! silent must not hold its slot for longer.
 //!
-//! Must never: count the time before the first byte, in which a model may think; the call's own deadline bounds that.
+//! Must never: count the time before the first byte, in which a model may reason; the call's own
+//! deadline limits that time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,14 +14,14 @@ use ghost_domain::redact::Redactor;
 use crate::error::{ErrorKind, ProviderError};
 use crate::http::transport_error;
 
-/// How long a provider may be silent in the middle of an answer.
+/// How long a provider may be silent within an answer.
 #[derive(Clone)]
 pub(crate) struct IdleLimit {
     pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) most: Duration,
+    pub(crate) max: Duration,
 }
 
-/// A body that is read chunk by chunk.
+/// A response body that is read chunk by chunk.
 pub(crate) struct Chunks {
     response: reqwest::Response,
     limit: IdleLimit,
@@ -35,17 +36,17 @@ impl Chunks {
     /// The next chunk; `None` at the end.
     ///
     /// # Errors
-    /// `Timeout` when nothing came for the limit; else what the connection met.
+    /// `Timeout` if nothing arrives within the limit; otherwise the error of the connection.
     pub(crate) async fn next(&mut self, redactor: &Redactor) -> Result<Option<Bytes>, ProviderError> {
         let chunk = if self.begun {
-            let late = self.limit.clock.sleep(self.limit.most);
+            let late = self.limit.clock.sleep(self.limit.max);
             tokio::select! {
                 biased;
                 chunk = self.response.chunk() => chunk,
                 () = late => {
-                    let seconds = self.limit.most.as_secs_f64();
-                    let words = format!("the answer stopped in the middle: nothing came for {seconds} s (idle_timeout)");
-                    return Err(ProviderError::new(ErrorKind::Timeout, words));
+                    let seconds = self.limit.max.as_secs_f64();
+                    let message = format!("the answer stopped in the middle: nothing came for {seconds} s (idle_timeout)");
+                    return Err(ProviderError::new(ErrorKind::Timeout, message));
                 }
             }
         } else {
@@ -55,7 +56,7 @@ impl Chunks {
         chunk.map_err(|error| transport_error(error, redactor))
     }
 
-    /// The response, for what is read past the answer's end.
+    /// The response, to read what follows the answer's end.
     pub(crate) fn into_inner(self) -> reqwest::Response {
         self.response
     }

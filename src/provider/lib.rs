@@ -1,10 +1,12 @@
-//! Model providers behind one trait: Anthropic, OpenAI and what speaks its APIs, Gemini, Ollama, rules from a file
-//! (`scripted`) and the answers of an earlier run (`recorded`). A pool per provider bounds the calls at once and waits
-//! out what a provider asks to be waited out. A breaker per provider and model keeps calls from what is down. Retries and
-//! fall-backs are pure functions that the turn drives.
+//! Model providers behind one trait: Anthropic, OpenAI and servers with its APIs, Gemini, Ollama,
+//! rule files (`scripted`) and the answers of an earlier run (`recorded`). Each provider has a
+//! pool, which limits parallel calls and respects pauses that the provider asks for. Each model has
+//! a circuit in its provider's breaker, which stops calls to a model that is down. Retries and
+//! fall-backs are decided by pure functions that the turn calls.
 //!
-//! Must never: decide what is retried by itself (the turn journals every attempt), run a tool, or let a key or an
-//! unbounded payload into an error. Every future here may be dropped at any await without leaving anything behind.
+//! Must never: retry by itself (the turn journals every attempt), run a tool, or let a key or an
+//! unbounded payload into an error. Every future of this crate may be dropped at any await without
+//! leaving anything behind.
 
 mod answer_bounds;
 mod anthropic;

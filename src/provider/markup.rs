@@ -1,7 +1,9 @@
-//! Tool calls and control marks that a model wrote as plain text: detected, so that they are answered and not executed
-//! (TOOL-13), and stripped from what people and later turns see (LOOP-08).
+//! Tool calls and control tokens that a model wrote as plain text. They are detected, so that the
+//! model gets a correction and nothing is executed (TOOL-13), and removed from the text that people
+//! and later turns see (LOOP-08).
 //!
-//! Must never: execute or interpret what it finds. Everything here takes any text, never panics and is linear in it.
+//! Must never: execute or interpret what it finds. Everything here accepts any text, never panics
+//! and takes linear time.
 
 use std::sync::LazyLock;
 
@@ -10,10 +12,11 @@ use serde_json::Value;
 
 use crate::markup_stream::Cleaner;
 
-/// Openings of tool calls as text. The word must follow the bracket at once, and be whole.
+/// Opening tags of tool calls as text. The name must follow the bracket directly and be complete.
 const CALL_TAGS: &str = "tool_call|tool_calls|tool_use|function_call|function_calls|invoke|function=[a-zA-Z0-9_.-]+";
 
-// The patterns are constants that the tests compile; one that did not compile would match nothing.
+// The patterns are constants, and a test compiles them. A pattern that did not compile would match
+// nothing.
 static OPENED: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(&format!(
         r"(?i)<\|?(?:antml:)?(?P<tag>{CALL_TAGS})(?:[\s>|/]|$)|\[TOOL_CALLS?\]|<｜tool▁calls?▁begin｜>"
@@ -21,18 +24,19 @@ static OPENED: LazyLock<Option<Regex>> = LazyLock::new(|| {
     .ok()
 });
 
-/// Where reasoning ends.
+/// Closing tags of reasoning.
 static REASONED: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new("(?i)</(?:think|thinking|thought|reasoning|antml:thinking)>").ok());
 
 static INLINE: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"`[^`\n]+`").ok());
 
 /// Longest excerpt of a malformed call, in characters.
-const EXCERPT: usize = 200;
+const EXCERPT_MAX: usize = 200;
 
-/// The tool call that `text` tries to make in words, as an excerpt for the ledger, or `None`. Meant for answers without
-/// any real call. Markup in code, fenced among other words or
-/// inline, is talk about calls and does not count; nor does what was thought before words that follow the reasoning.
+/// The tool call that `text` tries to make as text, as an excerpt for the ledger, or `None`. Meant
+/// for answers without a real call. Markup within inline code, or in a code block beside other
+/// text, does not count: it is talk about calls. Reasoning before the visible text does not count
+/// either.
 #[must_use]
 pub fn malformed_tool_call(text: &str) -> Option<String> {
     let text = match REASONED.as_ref().and_then(|reasoned| reasoned.find_iter(text).last()) {
@@ -41,15 +45,15 @@ pub fn malformed_tool_call(text: &str) -> Option<String> {
     };
     let trimmed = text.trim();
     if json_call(trimmed) {
-        return Some(ghost_domain::text::clip(trimmed, EXCERPT));
+        return Some(ghost_domain::text::clip(trimmed, EXCERPT_MAX));
     }
     let outside = without_fences(text);
     let outside = INLINE.as_ref()?.replace_all(&outside, "");
     let found = OPENED.as_ref()?.find(&outside)?;
-    Some(ghost_domain::text::clip(outside[found.start()..].trim_end(), EXCERPT))
+    Some(ghost_domain::text::clip(outside[found.start()..].trim_end(), EXCERPT_MAX))
 }
 
-/// Whether the whole text is one JSON call, bare or in a fence.
+/// Whether the whole text is one JSON call, bare or in a code block.
 fn json_call(text: &str) -> bool {
     let body = match text.strip_prefix("```") {
         Some(rest) => {
@@ -72,7 +76,7 @@ fn json_call(text: &str) -> bool {
     named.is_some_and(|name| name.is_string() || name.is_object()) && arguments
 }
 
-/// `text` without its fenced code blocks; one that is never closed stays.
+/// `text` without its fenced code blocks; a block that is never closed stays.
 fn without_fences(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut fenced: Option<String> = None;
@@ -91,28 +95,29 @@ fn without_fences(text: &str) -> String {
     out
 }
 
-/// What people may read of a text.
+/// The visible part of a text.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Visible {
-    /// The words without tool markup, thinking tags and their content, and control tokens. Code, fenced or inline, is left as
-    /// it is.
-    pub words: String,
-    /// Whether the text closes reasoning that it has not opened. That is what is left of an opening that a provider put in a
-    /// prefix, so everything before it is thinking.
+    /// The text without tool calls, reasoning and control tokens. Inline code and code blocks stay
+    /// as they are.
+    pub text: String,
+    /// Whether the text closes a reasoning block that it has not opened. The provider then put the
+    /// opening tag in a prefix, so everything before the closing tag is reasoning.
     pub closes_unopened: bool,
 }
 
 impl Visible {
-    /// What may be read of `text`.
+    /// The visible part of `text`.
     #[must_use]
     pub fn of(text: &str) -> Self {
         if !text.contains(['<', '[']) {
-            return Self { words: text.to_owned(), closes_unopened: false };
+            return Self { text: text.to_owned(), closes_unopened: false };
         }
         Self::through(Cleaner::default(), text)
     }
 
-    /// As [`Visible::of`], for the words of a model that begins within reasoning: nothing is left without a close.
+    /// As [`Visible::of`], for a model that begins within reasoning: without a closing tag, nothing
+    /// is visible.
     #[must_use]
     pub fn from_reasoning(text: &str) -> Self {
         Self::through(Cleaner::within_reasoning(), text)
@@ -122,14 +127,14 @@ impl Visible {
         let mut out = String::with_capacity(text.len());
         cleaner.push(text, &mut out);
         cleaner.end(&mut out);
-        Self { words: out.trim().to_owned(), closes_unopened: cleaner.closed_unopened() }
+        Self { text: out.trim().to_owned(), closes_unopened: cleaner.closed_unopened() }
     }
 }
 
-/// `text` as people should see it; see [`Visible`].
+/// The visible part of `text`; see [`Visible`].
 #[must_use]
 pub fn clean_visible(text: &str) -> String {
-    Visible::of(text).words
+    Visible::of(text).text
 }
 
 #[cfg(test)]
@@ -146,7 +151,7 @@ mod tests {
 
     // covers: TOOL-13
     #[test]
-    fn calls_in_words_are_found() {
+    fn calls_as_text_are_found() {
         for text in [
             "<tool_call>{\"name\": \"workspace.read\", \"argu",
             "I will read it.\n<tool_call>\n{\"name\":\"x\",\"arguments\":{}}\n</tool_call>",
@@ -168,7 +173,7 @@ mod tests {
 
     // covers: TOOL-13
     #[test]
-    fn talk_about_calls_is_not_one() {
+    fn talk_about_calls_does_not_count() {
         for text in [
             "The report is done.",
             "I would call the tool now.",
@@ -187,7 +192,7 @@ mod tests {
 
     // covers: LOOP-08
     #[test]
-    fn what_people_see_is_clean() {
+    fn visible_text_has_no_markup() {
         for (dirty, clean) in [
             ("<think>hm, let me see</think>The answer is 4.", "The answer is 4."),
             ("let me see</think>The answer is 4.", "The answer is 4."),
@@ -208,9 +213,9 @@ mod tests {
     }
 
     #[test]
-    fn of_a_model_that_begins_within_reasoning_nothing_is_left_without_a_close() {
-        assert_eq!(Visible::from_reasoning("first, the secret").words, "");
-        assert_eq!(Visible::from_reasoning("first, the secret</think>\nYes.").words, "Yes.");
+    fn from_reasoning_shows_nothing_without_a_closing_tag() {
+        assert_eq!(Visible::from_reasoning("first, the secret").text, "");
+        assert_eq!(Visible::from_reasoning("first, the secret</think>\nYes.").text, "Yes.");
         let closes_unopened = |text| Visible::of(text).closes_unopened;
         assert!(closes_unopened("a</think>b") && closes_unopened("<think>a</think>b</THINKING>c"));
         assert!(!closes_unopened("<think>a</think>b") && !closes_unopened("`</think>` a") && !closes_unopened("a</b>"));
@@ -218,14 +223,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_taken(text in any::<String>()) {
+        fn any_text_is_accepted(text in any::<String>()) {
             let _ = malformed_tool_call(&text);
             let clean = clean_visible(&text);
             prop_assert!(clean.len() <= text.len());
         }
 
         #[test]
-        fn any_mix_of_marks_is_taken(
+        fn any_mix_of_marks_is_accepted(
             parts in proptest::collection::vec(
                 prop_oneof![
                     Just("<tool_call>"), Just("</tool_call>"), Just("<think>"), Just("</think>"), Just("```"),

@@ -1,73 +1,76 @@
-//! The words of a model without its markup, piece by piece: what [`crate::clean_visible`] is for a whole text, so that
-//! nobody reads reasoning or a call in words only because it is streamed.
+//! Removes markup from a model's text while it streams: what [`crate::clean_visible`] does for a
+//! whole text. Streaming must not show reasoning or calls written as text.
 //!
-//! Must never: keep more than [`crate::markup_marks::HELD_MAX`] bytes back, or depend on where the pieces are cut.
+//! Must never: hold back more than [`crate::markup_marks::HELD_MAX`] bytes, or depend on where the
+//! pieces are cut.
 
 use crate::markup_marks::{Mark, Token, inline, tag};
 
-/// What opens and closes a block of code, at the beginning of a line.
+/// Opens and closes a code block, at the beginning of a line.
 const FENCE: &str = "```";
 
-/// Where the text is.
+/// The position relative to code blocks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Place {
+enum CodePosition {
     #[default]
     Prose,
-    /// In the line of a fence, and whether it opens.
+    /// In the line of a fence; true if the fence opens a block.
     Fence(bool),
-    /// Between two fences.
+    /// Within a code block.
     Code,
 }
 
-/// In which call in words the text is.
+/// The position relative to calls written as text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Call {
     #[default]
     None,
-    /// In one that may be closed.
+    /// In a call that may be closed.
     Open,
-    /// In one that goes on up to the next block of code.
+    /// In a call that goes on until the next code block.
     Rest,
 }
 
-/// Takes a model's words piece by piece and gives what people may read of them: no reasoning in tags, no call in words, no
-/// control token. Code, fenced or inline, is left as it is, outside of those.
+/// Takes a model's text piece by piece and returns the visible part: without reasoning in tags,
+/// calls written as text and control tokens. Inline code and code blocks outside of those stay as
+/// they are.
 #[derive(Debug, Default)]
 pub struct Cleaner {
     held: String,
-    place: Place,
+    position: CodePosition,
     thinking: bool,
     call: Call,
-    /// Whether this line has something other than white space.
+    /// Whether the current line has anything other than white space.
     in_line: bool,
-    /// Whether anything but white space was given: what stood behind reasoning does not begin with empty lines.
-    said: bool,
-    unopened: bool,
+    /// Whether any visible text was returned. White space before it is dropped, because it follows
+    /// reasoning.
+    has_output: bool,
+    closed_unopened_tag: bool,
 }
 
 impl Cleaner {
-    /// For the words of a model whose reasoning is opened in a prefix of its provider's: nothing is read before its close.
+    /// For a model whose provider opens reasoning in a prefix: nothing is visible before the closing tag.
     #[must_use]
     pub fn within_reasoning() -> Self {
         Self { thinking: true, ..Self::default() }
     }
 
-    /// Takes more and adds to `out` what may be read of it. Reasoning that is closed without having been opened, because
-    /// the opening was in a prefix of the provider's, empties `out`: see [`Cleaner::closed_unopened`].
+    /// Adds text and appends the visible part to `out`. If reasoning is closed that was never
+    /// opened, `out` is emptied: see [`Cleaner::closed_unopened`].
     pub fn push(&mut self, text: &str, out: &mut String) {
         self.held.push_str(text);
         self.read(false, out);
     }
 
-    /// Adds the rest to `out`: the text has ended.
+    /// Appends the rest to `out`: the text has ended.
     pub fn end(&mut self, out: &mut String) {
         self.read(true, out);
     }
 
-    /// Whether, since this was last asked, reasoning was closed that had not been opened: everything before it was
-    /// reasoning.
+    /// Whether, since the last call of this function, reasoning was closed that had not been
+    /// opened. Everything before the closing tag was reasoning then.
     pub fn closed_unopened(&mut self) -> bool {
-        std::mem::take(&mut self.unopened)
+        std::mem::take(&mut self.closed_unopened_tag)
     }
 
     fn read(&mut self, last: bool, out: &mut String) {
@@ -76,9 +79,9 @@ impl Cleaner {
         while at < held.len() {
             match self.next(&held[at..], last) {
                 Token::Wait => break,
-                Token::Words(bytes) | Token::Inline(bytes) => {
-                    let words = &held[at..at + bytes];
-                    self.words(words, out);
+                Token::Text(bytes) | Token::Inline(bytes) => {
+                    let text = &held[at..at + bytes];
+                    self.text(text, out);
                     at += bytes;
                 }
                 Token::Mark(mark, bytes) => {
@@ -90,20 +93,20 @@ impl Cleaner {
         self.held = held[at..].to_owned();
     }
 
-    fn words(&mut self, words: &str, out: &mut String) {
-        let hidden = self.place == Place::Prose && (self.thinking || self.call != Call::None);
+    fn text(&mut self, text: &str, out: &mut String) {
+        let hidden = self.position == CodePosition::Prose && (self.thinking || self.call != Call::None);
         if !self.thinking {
-            self.in_line = match words.rfind('\n') {
-                Some(end) => !words[end..].trim().is_empty(),
-                None => self.in_line || !words.trim().is_empty(),
+            self.in_line = match text.rfind('\n') {
+                Some(end) => !text[end..].trim().is_empty(),
+                None => self.in_line || !text.trim().is_empty(),
             };
         }
         if hidden {
             return;
         }
-        let words = if self.said { words } else { words.trim_start() };
-        self.said |= !words.is_empty();
-        out.push_str(words);
+        let text = if self.has_output { text } else { text.trim_start() };
+        self.has_output |= !text.is_empty();
+        out.push_str(text);
     }
 
     fn mark(&mut self, mark: Mark, out: &mut String) {
@@ -112,7 +115,7 @@ impl Cleaner {
             Mark::ThinkClose if self.thinking => self.thinking = false,
             Mark::ThinkClose => {
                 out.clear();
-                (self.call, self.said, self.in_line, self.unopened) = (Call::None, false, false, true);
+                (self.call, self.has_output, self.in_line, self.closed_unopened_tag) = (Call::None, false, false, true);
             }
             Mark::CallOpen => self.call = Call::Open,
             Mark::CallRest => self.call = Call::Rest,
@@ -124,45 +127,45 @@ impl Cleaner {
         }
     }
 
-    /// Looks at the beginning of `rest`, which is not empty. `last` says that nothing follows it.
+    /// Reads the next token of `rest`, which is not empty. `last` says that no text follows it.
     fn next(&mut self, rest: &str, last: bool) -> Token {
         let line = || rest.find('\n').map_or(rest.len(), |end| end + 1);
-        match self.place {
-            Place::Fence(opens) => {
+        match self.position {
+            CodePosition::Fence(opens) => {
                 let line = line();
                 if rest[..line].ends_with('\n') {
-                    self.place = if opens { Place::Code } else { Place::Prose };
-                    // The end of the line is the fence's.
+                    self.position = if opens { CodePosition::Code } else { CodePosition::Prose };
+                    // The end of the line belongs to the fence.
                     self.in_line = false;
                 }
-                return Token::Words(line);
+                return Token::Text(line);
             }
-            Place::Code | Place::Prose if !self.in_line && !self.thinking => {
+            CodePosition::Code | CodePosition::Prose if !self.in_line && !self.thinking => {
                 if rest.starts_with(FENCE) {
-                    self.place = Place::Fence(self.place == Place::Prose);
+                    self.position = CodePosition::Fence(self.position == CodePosition::Prose);
                     self.call = Call::None;
-                    return Token::Words(FENCE.len());
+                    return Token::Text(FENCE.len());
                 }
                 if FENCE.starts_with(rest) && !last {
                     return Token::Wait;
                 }
             }
-            Place::Code | Place::Prose => {}
+            CodePosition::Code | CodePosition::Prose => {}
         }
-        if self.place == Place::Code {
-            // White space apart, so that a fence behind it is seen.
+        if self.position == CodePosition::Code {
+            // White space is a token of its own, so that a fence after it is recognised.
             let blank = rest.len() - rest.trim_start_matches([' ', '\t']).len();
-            return Token::Words(if blank > 0 && !self.in_line { blank } else { line() });
+            return Token::Text(if blank > 0 && !self.in_line { blank } else { line() });
         }
         match rest.as_bytes()[0] {
             b'`' => inline(rest, last),
             b'<' | b'[' => tag(rest, last, self.call == Call::Open, |mark| self.counts(mark)),
-            b'\n' => Token::Words(1),
-            _ => Token::Words(rest.find(['`', '<', '[', '\n']).unwrap_or(rest.len())),
+            b'\n' => Token::Text(1),
+            _ => Token::Text(rest.find(['`', '<', '[', '\n']).unwrap_or(rest.len())),
         }
     }
 
-    /// Whether a mark means anything here.
+    /// Whether a mark has a meaning at this position.
     fn counts(&self, mark: Mark) -> bool {
         match mark {
             Mark::ThinkClose => true,
@@ -181,24 +184,25 @@ mod tests {
     use crate::clean_visible;
     use crate::markup_marks::HELD_MAX;
 
-    /// What is read of `text` when it comes in pieces of so many characters, and whether reasoning was closed unopened.
+    /// The visible part of `text` when it comes in pieces of this many characters, and whether
+    /// reasoning was closed that had not been opened.
     fn streamed(text: &str, size: usize) -> (String, bool) {
-        let (mut seen, mut unopened, mut cleaner) = (String::new(), false, Cleaner::default());
+        let (mut seen, mut closed_unopened_tag, mut cleaner) = (String::new(), false, Cleaner::default());
         let characters: Vec<char> = text.chars().collect();
         for piece in characters.chunks(size) {
             let mut out = String::new();
             cleaner.push(&piece.iter().collect::<String>(), &mut out);
             assert!(cleaner.held.len() <= HELD_MAX, "{}", cleaner.held.len());
             seen.push_str(&out);
-            unopened |= cleaner.closed_unopened();
+            closed_unopened_tag |= cleaner.closed_unopened();
         }
         let mut out = String::new();
         cleaner.end(&mut out);
-        (seen + &out, unopened || cleaner.closed_unopened())
+        (seen + &out, closed_unopened_tag || cleaner.closed_unopened())
     }
 
     #[test]
-    fn reasoning_that_comes_in_pieces_is_never_read() {
+    fn reasoning_in_pieces_is_never_visible() {
         for (text, read) in [
             ("<think>First, the secret plan.</think>\n\nThe answer is 4.", "The answer is 4."),
             ("<think>a\n```\ncode of the plan\n```\n</think>The answer.", "The answer."),
@@ -216,15 +220,15 @@ mod tests {
     }
 
     #[test]
-    fn reasoning_that_is_closed_unopened_is_told_of() {
+    fn reasoning_closed_without_opening_is_reported() {
         let text = format!("{}</think>The answer.", "so I think ".repeat(40));
-        let (seen, unopened) = streamed(&text, 3);
-        assert!(unopened && seen.ends_with("The answer."));
+        let (seen, closed_unopened_tag) = streamed(&text, 3);
+        assert!(closed_unopened_tag && seen.ends_with("The answer."));
         assert!(!streamed("<think>x</think>y", 3).1);
     }
 
     #[test]
-    fn reasoning_that_was_opened_elsewhere_ends_with_its_close() {
+    fn reasoning_opened_by_the_provider_ends_with_its_closing_tag() {
         let (mut cleaner, mut out) = (Cleaner::within_reasoning(), String::new());
         cleaner.push("a plan</thi", &mut out);
         assert!(out.is_empty());
@@ -234,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_held_back_is_bounded() {
+    fn held_back_text_is_limited() {
         for endless in ["`".to_owned() + &"x".repeat(10_000), "<tool".to_owned() + &"_".repeat(10_000)] {
             assert_eq!(streamed(&endless, 7).0, endless);
         }
@@ -295,11 +299,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn pieces_are_read_as_the_whole(text in parts(), size in 1_usize..=5) {
-            let (seen, unopened) = streamed(&text, size);
+        fn pieces_give_the_same_result_as_the_whole_text(text in parts(), size in 1_usize..=5) {
+            let (seen, closed_unopened_tag) = streamed(&text, size);
             let whole = clean_visible(&text);
-            if unopened {
-                // What was read before the close cannot be taken back; what follows it is the same.
+            if closed_unopened_tag {
+                // The text shown before the closing tag cannot be taken back; the text after it is
+                // the same.
                 prop_assert!(seen.trim().ends_with(whole.trim()), "{:?} {:?}", seen, whole);
             } else {
                 prop_assert_eq!(seen.trim(), whole.trim());
@@ -307,7 +312,7 @@ mod tests {
         }
 
         #[test]
-        fn any_text_is_taken(text in any::<String>(), size in 1_usize..=5) {
+        fn any_text_is_accepted(text in any::<String>(), size in 1_usize..=5) {
             prop_assert!(streamed(&text, size).0.len() <= text.len());
         }
     }

@@ -1,6 +1,6 @@
-//! What is asked of a model and what it answers, in one form for all providers.
+//! The request to a model and its answer, in one form for all providers.
 //!
-//! Must never: know a provider's wire format.
+//! Must never: depend on a provider's wire format.
 
 use std::sync::Arc;
 
@@ -15,52 +15,54 @@ use crate::error::ProviderError;
 /// One model call.
 #[derive(Clone, Debug)]
 pub struct ModelRequest {
-    /// Whose call.
+    /// The agent that makes the call.
     pub agent_id: AgentId,
-    /// In which turn.
+    /// The turn that makes the call.
     pub turn_id: TurnId,
-    /// Who is asked: [`crate::Entry::author`].
+    /// The provider, as [`crate::Entry::author`] names it.
     pub provider: String,
     /// The model's name at the provider.
     pub model: String,
-    /// What is known of that model.
+    /// Capabilities of that model.
     pub facts: Arc<ModelFacts>,
-    /// The system part.
+    /// The system part of the prompt.
     pub system: String,
     /// The conversation, oldest first. The first user message is the stable briefing and is marked cacheable where the
     /// provider has a prompt cache.
     pub messages: Vec<Message>,
     /// The tools the model may call, by canonical name.
     pub tools: Arc<[ToolSpec]>,
-    /// Most tokens of the answer.
+    /// Limit of the answer's tokens.
     pub max_tokens: u64,
-    /// Most bytes of the arguments of all the answer's calls together. An answer with more is no answer; at least 1 MiB and at
-    /// most 32 MiB are taken, whatever this says.
+    /// Limit of the bytes of all call arguments together. An answer with more is refused. Values below 1 MiB count
+    /// as 1 MiB, values above 32 MiB as 32 MiB.
     pub calls_bytes: usize,
     /// Sampling temperature; `None` leaves it to the provider.
     pub temperature: Option<f64>,
-    /// How much the model is to think; `None` leaves it to the provider.
+    /// How much the model is asked to reason; `None` leaves it to the provider.
     pub thinking: Option<Thinking>,
-    /// The context window that the agent's archetype gives its model, in tokens; `None` leaves it to the provider. Only
-    /// providers that make room for each call anew are told of it.
+    /// The context window that the agent's archetype sets, in tokens; `None` leaves it to the
+    /// provider. Only providers that allocate a window for each call receive it.
     pub window_tokens: Option<u32>,
 }
 
 impl ModelRequest {
-    /// How many tool calls the model has made in this conversation; new ids of calls count on from here.
+    /// How many tool calls the model has made in this conversation; ids for new calls continue from
+    /// here.
     #[must_use]
     pub fn calls_so_far(&self) -> usize {
         self.messages.iter().map(|message| message.calls().count()).sum()
     }
 
-    /// As whom the model's answers are remembered; see [`Opaque::author`].
+    /// The author of this model's opaque state; see [`Opaque::author`].
     #[must_use]
     pub fn author(&self) -> String {
         format!("{}/{}", self.provider, self.model)
     }
 
-    /// How much the model is to think in this call: not at all once another model's thoughts are in the conversation. Those
-    /// cannot be sent, and providers refuse a round of calls that lacks the thoughts it began with.
+    /// How much the model is asked to reason in this call: not at all if the conversation has
+    /// opaque state of another model. That reasoning cannot be sent, and providers refuse a round
+    /// of calls that lacks the reasoning which it began with.
     #[must_use]
     pub fn thinking(&self) -> Option<Thinking> {
         let author = self.author();
@@ -75,27 +77,27 @@ impl ModelRequest {
 /// Why the model stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// It had said everything.
+    /// The answer is complete.
     EndTurn,
-    /// It asks for tools.
+    /// The model calls tools.
     ToolUse,
-    /// The answer reached its limit and is cut.
+    /// The answer reached its limit and was cut.
     MaxTokens,
-    /// The provider or the model refused; in the provider's words why, if it said so.
+    /// The provider or the model refused, with the provider's reason if there is one.
     Refused(Option<String>),
-    /// Another reason, in the provider's words.
+    /// Another reason, as the provider names it.
     Other(String),
 }
 
-/// What [`Stop::Other`] says of an answer that its provider broke off to be sent it back and go on, in the middle of tools
-/// which it runs itself.
+/// The reason in [`Stop::Other`] when a provider paused an answer while it runs tools of its own.
+/// The provider expects the answer to be sent back so that it can continue.
 pub const PAUSED: &str = "pause_turn";
 
-/// Journals write this of an answer that was refused; the provider's words follow it.
+/// The journal's word for a refused answer; the provider's reason follows it.
 const REFUSED: &str = "refused";
 
 impl Stop {
-    /// Whether there is more to the answer than it says, because it was broken off in the middle.
+    /// Whether the answer broke off before its end.
     #[must_use]
     pub fn is_cut(&self) -> bool {
         match self {
@@ -105,7 +107,7 @@ impl Stop {
         }
     }
 
-    /// The journal's word for why an answer stopped, at most 120 characters; `None` if it came to its end.
+    /// The journal's word for the reason, at most 120 characters; `None` if the answer is complete.
     #[must_use]
     pub fn word(&self) -> Option<String> {
         match self {
@@ -117,7 +119,7 @@ impl Stop {
         }
     }
 
-    /// The reason that [`Self::word`] wrote, of an answer with or without `calls`.
+    /// Reads back a word that [`Self::word`] wrote, for an answer with or without `calls`.
     #[must_use]
     pub fn of_word(word: Option<&str>, calls: bool) -> Self {
         match word {
@@ -133,23 +135,24 @@ impl Stop {
     }
 }
 
-/// A whole answer.
+/// A complete answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModelAnswer {
     /// The model that answered.
     pub model: String,
-    /// What it said: thinking, text and calls. Every call has an id that is unique in its conversation, or as unique
-    /// as the provider made it.
+    /// Reasoning, text and calls. Call ids are unique in the conversation, unless the provider
+    /// repeats them.
     pub blocks: Vec<Block>,
-    /// What it took; `None` if the provider did not say.
+    /// Tokens used; `None` if the provider did not report them.
     pub usage: Option<TokenUsage>,
-    /// Whether a count of `usage` is an estimate, because the provider left it out.
+    /// Whether part of `usage` is an estimate, because the provider left it out.
     pub estimated: bool,
     /// Why it stopped.
     pub stop: Stop,
 }
 
-/// Receives an answer while it is made. Ephemeral: what counts is the [`ModelAnswer`].
+/// Receives an answer while it is written. Pieces are only for display; the [`ModelAnswer`] is what
+/// counts.
 pub trait Deltas: Send {
     /// More of the visible text.
     fn text(&mut self, text: &str);
@@ -157,7 +160,7 @@ pub trait Deltas: Send {
     fn thinking(&mut self, text: &str);
 }
 
-/// Deltas that nobody reads.
+/// Discards all pieces.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoDeltas;
 
@@ -166,11 +169,11 @@ impl Deltas for NoDeltas {
     fn thinking(&mut self, _: &str) {}
 }
 
-/// Something that answers.
+/// A model provider.
 #[async_trait]
 pub trait Provider: Send + Sync {
-    /// Makes one attempt at one call. Never retries. The future may be dropped at any time; the caller keeps the
-    /// deadline.
+    /// Makes one attempt at one call; never retries. The caller enforces the deadline and may drop
+    /// the future at any time.
     ///
     /// # Errors
     /// See [`crate::ErrorKind`].
@@ -182,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_journaled_word_is_read_back_as_the_reason_that_it_was_written_for() {
+    fn a_journaled_word_reads_back_as_its_reason() {
         let refused = |why: &str| Stop::Refused(Some(why.to_owned()));
         for (stop, word, cut) in [
             (Stop::EndTurn, None, false),

@@ -1,7 +1,7 @@
 //! Ollama's own chat API.
 //!
-//! Must never: retry, or let Ollama cut a conversation that does not fit: left alone, it does so in silence, from the
-//! beginning, which holds what the agent is.
+//! Must never: retry, or let Ollama truncate a conversation that is too long. Ollama would do so
+//! without notice and remove the beginning, which has the agent's instructions.
 
 mod answer;
 mod request;
@@ -18,7 +18,7 @@ use crate::tool_lists::ToolLists;
 
 const HOME: (&str, &str) = ("http://localhost:11434/", "");
 
-/// The adapter.
+/// The adapter for Ollama's API.
 pub(crate) struct Ollama {
     exchange: Exchange,
     lists: ToolLists,

@@ -1,6 +1,6 @@
-//! OpenAI, and everything that speaks its APIs: chat completions, and responses.
+//! OpenAI and servers with its APIs: chat completions and responses.
 //!
-//! Must never: retry, or speak an API that a host does not have unless the world file says so.
+//! Must never: retry, or use the responses API at other hosts unless the world file says so.
 
 mod chat_answer;
 mod chat_request;
@@ -27,11 +27,11 @@ pub(crate) use chat_usage::COUNT_MAX;
 
 const HOME: (&str, &str) = ("https://api.openai.com/v1/", "v1/");
 
-/// The adapter.
+/// The adapter for OpenAI's APIs.
 pub(crate) struct OpenAi {
     exchange: Exchange,
     dialect: Dialect,
-    /// What the world file says of the API.
+    /// The API that the world file sets.
     api: Option<Api>,
     chat_lists: ToolLists,
     responses_lists: ToolLists,
@@ -39,7 +39,8 @@ pub(crate) struct OpenAi {
 
 impl OpenAi {
     pub(crate) fn new(address: Address<'_>, api: Option<Api>) -> Result<Self, Refusal> {
-        // Azure takes a key by a name of its own; a token of its directory is a header of the user's.
+        // Azure expects a key in a header of its own. For a directory token, the user sets the
+        // header in the world file.
         let azure = |host: &str| host.ends_with(".openai.azure.com") || host.ends_with(".services.ai.azure.com");
         let host = address.base.and_then(|base| reqwest::Url::parse(base).ok());
         let at_azure = host.as_ref().and_then(|url| url.host_str()).is_some_and(azure);
@@ -55,7 +56,8 @@ impl OpenAi {
         Ok(Self { exchange, dialect, api, chat_lists: ToolLists::default(), responses_lists: ToolLists::default() })
     }
 
-    /// Which API a model is spoken to through. Few others than OpenAI have the newer one: those are told of in the world file.
+    /// The API that is used for a model. Few servers other than OpenAI's have the responses API;
+    /// the world file names them.
     fn api(&self, facts: &ModelFacts) -> Api {
         self.api.unwrap_or(match self.dialect {
             Dialect::OpenAi => facts.api.unwrap_or(Api::Responses),
@@ -67,18 +69,20 @@ impl OpenAi {
 #[async_trait]
 impl Provider for OpenAi {
     async fn complete(&self, request: &ModelRequest, deltas: &mut dyn Deltas) -> Result<ModelAnswer, ProviderError> {
-        let wrong = |error: serde_json::Error| ProviderError::new(ErrorKind::BadRequest, error.to_string());
+        let serialisation_error =
+            |error: serde_json::Error| ProviderError::new(ErrorKind::BadRequest, error.to_string());
         let redactor = self.exchange.redactor();
         match self.api(&request.facts) {
             Api::Responses => {
-                let tools = self.responses_lists.json(&request.tools, responses_request::tools).map_err(wrong)?;
+                let tools =
+                    self.responses_lists.json(&request.tools, responses_request::tools).map_err(serialisation_error)?;
                 let body = responses_request::Body::of(request, tools.as_deref(), self.dialect);
                 let mut gather = responses_answer::Gathered::new(request, redactor);
                 self.exchange.call("responses", &body, Framing::Events, &mut gather, deltas).await?;
                 gather.finish()
             }
             Api::Chat => {
-                let tools = self.chat_lists.json(&request.tools, chat_request::tools).map_err(wrong)?;
+                let tools = self.chat_lists.json(&request.tools, chat_request::tools).map_err(serialisation_error)?;
                 let body = chat_request::Body::of(request, tools.as_deref(), self.dialect);
                 let mut gather = chat_answer::Gathered::new(request, redactor);
                 self.exchange.call("chat/completions", &body, Framing::Events, &mut gather, deltas).await?;

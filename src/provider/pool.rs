@@ -1,7 +1,9 @@
-//! The pool of one provider: how many calls run at once, who is next, and for how long nobody is, because the provider
-//! asked for a pause. People go before machines, within a share, so that neither waits for ever.
+//! The pool of one provider. It limits parallel calls, decides which call is next, and lets no call
+//! through during a pause that the provider asked for. Calls for people go before calls for
+//! machines, but neither class waits for ever.
 //!
-//! Must never: let a later caller overtake an earlier one of its class, or keep the place of a caller that has gone.
+//! Must never: let a later call overtake an earlier one of its class, or keep the slot of a caller
+//! that has gone.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
@@ -13,30 +15,30 @@ use tokio::sync::oneshot;
 /// How many slots in a row go to people while machines wait.
 const PEOPLE_IN_A_ROW: u32 = 3;
 
-/// On whose behalf a call is made.
+/// For whom a call is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// A person waits for it: an operator, or someone in a conversation.
     Person,
-    /// Agents among themselves, timers, jobs.
+    /// No person waits for it: agents among themselves, timers, jobs.
     Machine,
 }
 
-/// Slots of one provider, handed out first come first served within a class.
+/// The slots of one provider, given out first come, first served within a class.
 pub struct Pool {
     queue: Arc<Mutex<Queue>>,
     clock: Arc<dyn Clock>,
-    /// Milliseconds since the epoch before which nobody is let in.
+    /// End of the current pause, in milliseconds since the epoch.
     closed_until: AtomicI64,
     queued: Arc<AtomicUsize>,
     in_use: Arc<AtomicUsize>,
 }
 
-/// Who holds a slot and who waits for one.
+/// The state of the slots and the waiting calls.
 struct Queue {
     slots: usize,
-    /// Slots that are out; more than `slots` for a while after the pool was made smaller.
-    out: usize,
+    /// Slots in use; more than `slots` for a while after the pool was made smaller.
+    slots_in_use: usize,
     people: VecDeque<Waiter>,
     machines: VecDeque<Waiter>,
     people_in_a_row: u32,
@@ -45,13 +47,13 @@ struct Queue {
 
 struct Waiter {
     ticket: u64,
-    call: oneshot::Sender<()>,
+    grant: oneshot::Sender<()>,
 }
 
 impl Queue {
-    /// Calls as many as there are free slots for.
-    fn call_next(&mut self) {
-        while self.out < self.slots {
+    /// Grants all free slots to waiting calls.
+    fn grant_next(&mut self) {
+        while self.slots_in_use < self.slots {
             let machines_turn = self.people_in_a_row >= PEOPLE_IN_A_ROW && !self.machines.is_empty();
             let person = if machines_turn { None } else { self.people.pop_front() };
             let next = match person {
@@ -65,17 +67,17 @@ impl Queue {
                 }
             };
             let Some(next) = next else { return };
-            self.out += 1;
-            // One that has gone meanwhile finds its ticket called and gives the slot back.
-            let _ = next.call.send(());
+            self.slots_in_use += 1;
+            // A caller that has gone meanwhile gives the slot back when its ticket is dropped.
+            let _ = next.grant.send(());
         }
     }
 
-    /// Takes a waiter out that has not been called yet.
+    /// Removes a waiting call. Returns false if it has a slot already.
     fn leave(&mut self, ticket: u64) -> bool {
-        for line in [&mut self.people, &mut self.machines] {
-            if let Some(at) = line.iter().position(|waiter| waiter.ticket == ticket) {
-                line.remove(at);
+        for class_queue in [&mut self.people, &mut self.machines] {
+            if let Some(at) = class_queue.iter().position(|waiter| waiter.ticket == ticket) {
+                class_queue.remove(at);
                 return true;
             }
         }
@@ -83,27 +85,27 @@ impl Queue {
     }
 
     fn give_back(&mut self) {
-        self.out = self.out.saturating_sub(1);
-        self.call_next();
+        self.slots_in_use = self.slots_in_use.saturating_sub(1);
+        self.grant_next();
     }
 }
 
-/// The right to one call. Dropping it lets the next one in.
+/// Permission for one call. Dropping it frees the slot.
 pub struct Slot {
-    _place: Place,
+    _slot: HeldSlot,
     _in_use: Counted,
 }
 
-/// A place among those that a pool has.
-struct Place(Arc<Mutex<Queue>>);
+/// One slot of the pool. Dropping it gives the slot back.
+struct HeldSlot(Arc<Mutex<Queue>>);
 
-impl Drop for Place {
+impl Drop for HeldSlot {
     fn drop(&mut self) {
-        locked(&self.0).give_back();
+        lock(&self.0).give_back();
     }
 }
 
-/// A place in the line. Dropping it leaves the line, or gives back the slot that it was called for.
+/// A position in the queue. Dropping it leaves the queue, or gives back the slot that was granted.
 struct Ticket {
     queue: Arc<Mutex<Queue>>,
     ticket: u64,
@@ -113,7 +115,7 @@ struct Ticket {
 impl Drop for Ticket {
     fn drop(&mut self) {
         if !self.taken {
-            let mut queue = locked(&self.queue);
+            let mut queue = lock(&self.queue);
             if !queue.leave(self.ticket) {
                 queue.give_back();
             }
@@ -121,16 +123,16 @@ impl Drop for Ticket {
     }
 }
 
-/// The queue is whole after every statement, so that of a lock which a panic poisoned is, too.
-fn locked(queue: &Mutex<Queue>) -> MutexGuard<'_, Queue> {
+/// The queue is valid after every statement, so a poisoned lock is safe to use.
+fn lock(queue: &Mutex<Queue>) -> MutexGuard<'_, Queue> {
     queue.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn bounded(concurrency: u32) -> usize {
+fn slots_of(concurrency: u32) -> usize {
     usize::try_from(concurrency).unwrap_or(usize::MAX).max(1)
 }
 
-/// One in a count, for as long as it lives.
+/// Adds one to a count while it lives.
 struct Counted(Arc<AtomicUsize>);
 
 impl Counted {
@@ -147,12 +149,12 @@ impl Drop for Counted {
 }
 
 impl Pool {
-    /// A pool of `concurrency` slots, at least one.
+    /// Creates a pool of `concurrency` slots, at least one.
     #[must_use]
     pub fn new(concurrency: u32, clock: Arc<dyn Clock>) -> Self {
         let queue = Queue {
-            slots: bounded(concurrency),
-            out: 0,
+            slots: slots_of(concurrency),
+            slots_in_use: 0,
             people: VecDeque::new(),
             machines: VecDeque::new(),
             people_in_a_row: 0,
@@ -167,20 +169,21 @@ impl Pool {
         }
     }
 
-    /// Makes it a pool of `concurrency` slots, at least one. Calls under way go on; while there are more of them than that,
-    /// nobody is let in.
+    /// Changes the number of slots, at least one. Running calls go on; while they are more than the
+    /// slots, no call starts.
     pub fn resize(&self, concurrency: u32) {
-        let mut queue = locked(&self.queue);
-        queue.slots = bounded(concurrency);
-        queue.call_next();
+        let mut queue = lock(&self.queue);
+        queue.slots = slots_of(concurrency);
+        queue.grant_next();
     }
 
-    /// Waits for a place: behind everyone of its class who came before, and until a cool-down is over. Dropping the future
-    /// gives the place up.
+    /// Waits for a slot: after all earlier calls of its class, and until a pause is over. Dropping
+    /// the future gives up the position.
     pub async fn admit(&self, class: Class) -> Slot {
         let queued = Counted::new(&self.queued);
-        let place = self.place(class).await;
-        // The slot is held through the cool-down, so that the order of arrival stays. It may be prolonged meanwhile.
+        let slot = self.slot(class).await;
+        // The slot is held during the pause, so that the order of arrival stays. The pause may be
+        // prolonged meanwhile.
         loop {
             let until = Timestamp(self.closed_until.load(Ordering::Acquire));
             if self.clock.now() >= until {
@@ -189,48 +192,49 @@ impl Pool {
             self.clock.sleep_until(until).await;
         }
         drop(queued);
-        Slot { _place: place, _in_use: Counted::new(&self.in_use) }
+        Slot { _slot: slot, _in_use: Counted::new(&self.in_use) }
     }
 
-    async fn place(&self, class: Class) -> Place {
-        let (called, mut ticket) = {
-            let mut queue = locked(&self.queue);
+    async fn slot(&self, class: Class) -> HeldSlot {
+        let (granted, mut ticket) = {
+            let mut queue = lock(&self.queue);
             queue.tickets += 1;
             let ticket = queue.tickets;
-            let (call, called) = oneshot::channel();
-            let line = match class {
+            let (grant, granted) = oneshot::channel();
+            let class_queue = match class {
                 Class::Person => &mut queue.people,
                 Class::Machine => &mut queue.machines,
             };
-            line.push_back(Waiter { ticket, call });
-            queue.call_next();
-            (called, Ticket { queue: Arc::clone(&self.queue), ticket, taken: false })
+            class_queue.push_back(Waiter { ticket, grant });
+            queue.grant_next();
+            (granted, Ticket { queue: Arc::clone(&self.queue), ticket, taken: false })
         };
-        // The queue keeps the sender until it calls, so this never ends otherwise.
-        let _ = called.await;
+        // The queue keeps the sender until it grants the slot, so the receiver cannot fail.
+        let _ = granted.await;
         ticket.taken = true;
-        Place(Arc::clone(&self.queue))
+        HeldSlot(Arc::clone(&self.queue))
     }
 
-    /// Lets nobody in before `until`. A shorter pause than the one that holds changes nothing; calls under way go on.
+    /// Lets no call start before `until`. A shorter pause than the current one changes nothing;
+    /// running calls go on.
     pub fn cool_down(&self, until: Timestamp) {
         self.closed_until.fetch_max(until.0, Ordering::AcqRel);
     }
 
-    /// The instant up to which the pool is closed, if it is closed now.
+    /// The end of the current pause, if there is one.
     #[must_use]
     pub fn closed_until(&self) -> Option<Timestamp> {
         let until = Timestamp(self.closed_until.load(Ordering::Acquire));
         (self.clock.now() < until).then_some(until)
     }
 
-    /// Callers that wait.
+    /// Number of waiting calls.
     #[must_use]
     pub fn queued(&self) -> usize {
         self.queued.load(Ordering::Relaxed)
     }
 
-    /// Slots that are out.
+    /// Number of running calls.
     #[must_use]
     pub fn in_use(&self) -> usize {
         self.in_use.load(Ordering::Relaxed)
@@ -246,7 +250,7 @@ mod tests {
     use std::time::Duration;
 
     #[tokio::test]
-    async fn callers_are_served_in_order_and_a_dropped_one_loses_its_place() {
+    async fn callers_are_served_in_order_and_a_dropped_one_leaves_the_queue() {
         let pool = Pool::new(1, ManualClock::at(0));
         let first = pool.admit(Class::Machine).await;
         let mut second = Box::pin(pool.admit(Class::Machine));
@@ -295,7 +299,7 @@ mod tests {
                     break;
                 }
             }
-            let (at, slot) = served.expect("somebody is next");
+            let (at, slot) = served.expect("a call is next");
             drop(waiting.remove(at));
             drop(slot);
         }
@@ -306,17 +310,17 @@ mod tests {
     async fn a_pool_is_resized_under_its_callers() {
         let pool = Pool::new(3, ManualClock::at(0));
         let (first, second) = (pool.admit(Class::Machine).await, pool.admit(Class::Machine).await);
-        // One slot is free and goes at once, one of the two that are out when it comes back.
+        // One slot of three is free and is removed at once; another is removed when a call ends.
         pool.resize(1);
         let mut third = Box::pin(pool.admit(Class::Machine));
         assert!(poll_immediate(&mut third).await.is_none());
         drop(first);
-        assert!(poll_immediate(&mut third).await.is_none(), "one is out, and there is one");
+        assert!(poll_immediate(&mut third).await.is_none(), "the one slot is in use");
         drop(second);
-        let third = poll_immediate(&mut third).await.expect("its turn");
+        let third = poll_immediate(&mut third).await.expect("it is next");
         let mut fourth = Box::pin(pool.admit(Class::Machine));
         assert!(poll_immediate(&mut fourth).await.is_none());
-        // What was to go stays when there are to be more again before it went.
+        // A removal that was not carried out is cancelled when the pool grows again.
         pool.resize(2);
         let fourth = poll_immediate(&mut fourth).await.expect("there are two");
         pool.resize(1);
@@ -330,7 +334,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_place_that_was_won_but_never_polled_again_goes_to_the_next() {
+    async fn a_granted_slot_that_is_dropped_goes_to_the_next() {
         let pool = Pool::new(1, ManualClock::at(0));
         let first = pool.admit(Class::Machine).await;
         let mut second = Box::pin(pool.admit(Class::Machine));
@@ -343,7 +347,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_cool_down_holds_everyone_and_can_be_prolonged() {
+    async fn a_pause_stops_all_callers_and_can_be_prolonged() {
         let clock = ManualClock::at(1_000);
         let pool = Pool::new(4, Arc::clone(&clock) as Arc<dyn Clock>);
         pool.cool_down(Timestamp(2_000));

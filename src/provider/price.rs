@@ -1,17 +1,19 @@
-//! What models cost, as the plan says.
+//! Prices of models, as the plan sets them.
 //!
-//! Must never: guess. A model without a price has none, and a money budget then refuses the call.
+//! Must never: guess. A model may have no price; then a money budget refuses the call.
 
 use ghost_config::plan::{LlmPlan, ProviderKind};
 use ghost_domain::Price;
 
-/// The price of `model` at the provider named `provider`, or `None` if nobody has said it: see [`LlmPlan::price`].
+/// The price of `model` at the provider `provider`, or `None` if there is none; see
+/// [`LlmPlan::price`].
 #[must_use]
 pub fn price(plan: &LlmPlan, provider: &str, kind: ProviderKind, model: &str) -> Option<Price> {
     plan.price(kind, provider, model)
 }
 
-/// Whether asking a model costs nobody anything: it is a script or a recording, and the world has put no price on it.
+/// Whether a call of the model costs nothing: the provider is scripted or recorded, and the world
+/// sets no price for it.
 #[must_use]
 pub fn is_free(kind: ProviderKind, price: Option<&Price>) -> bool {
     matches!(kind, ProviderKind::Scripted | ProviderKind::Recorded)
@@ -33,12 +35,12 @@ mod tests {
             prices: BTreeMap::from([("gpt-4o".to_owned(), own(1)), ("here/gpt-4o".to_owned(), own(2))]),
             ..LlmPlan::default()
         };
-        assert!(!is_free(ProviderKind::Ollama, Some(&Price::default())), "whose tokens are somebody's work");
+        assert!(!is_free(ProviderKind::Ollama, Some(&Price::default())), "a local model is not free");
         for kind in [ProviderKind::Scripted, ProviderKind::Recorded] {
             let free = price(&plan, "there", kind, "gpt-4o");
-            assert_eq!(free, Some(Price::default()), "of whoever else bears the name");
+            assert_eq!(free, Some(Price::default()), "the price of the real model does not apply");
             let paid = price(&plan, "here", kind, "gpt-4o");
-            assert_eq!(paid, Some(own(2)), "to try budgets out");
+            assert_eq!(paid, Some(own(2)), "the world's own price applies");
             assert!(is_free(kind, free.as_ref()) && !is_free(kind, paid.as_ref()));
         }
     }

@@ -1,6 +1,6 @@
-//! The providers of a world, built from its plan: each with its pool.
+//! The providers of a world, built from its plan, each with its pool and its breaker.
 //!
-//! Must never: reach the network while it is built, or show a key.
+//! Must never: use the network while it is built, or show a key.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -22,22 +22,23 @@ use crate::pool::Pool;
 use crate::recorded::{Recorded, Recording};
 use crate::scripted::{ScriptDigest, Scripted};
 
-/// One provider with what surrounds it.
+/// One provider with its pool, breaker and settings.
 pub struct Entry {
-    /// Its name in the world file.
+    /// Name of the provider in the world file.
     pub name: String,
-    /// What answers.
+    /// The adapter that makes the calls.
     pub provider: Arc<dyn Provider>,
-    /// Who may ask, and when.
+    /// Limits the parallel calls.
     pub pool: Arc<Pool>,
-    /// Which of its models are down.
+    /// Knows which of the models are down.
     pub breaker: Arc<Breaker>,
-    /// How it was configured.
+    /// The provider's settings.
     pub plan: ProviderPlan,
 }
 
 impl Entry {
-    /// As whom its answers are remembered: another kind or address under the same name is another.
+    /// The author of its opaque state. Another kind or address under the same name is another
+    /// author.
     #[must_use]
     pub fn author(&self) -> String {
         format!("{}:{}@{}", self.name, self.plan.kind.as_str(), self.plan.base_url.as_deref().unwrap_or_default())
@@ -49,9 +50,9 @@ impl Entry {
 pub struct Unbuilt {
     /// The provider's name.
     pub provider: String,
-    /// Which of its settings is to blame: `api_key_env`, `base_url` or `dir`.
+    /// The setting that is wrong: `api_key_env`, `base_url` or `dir`.
     pub setting: &'static str,
-    /// What is wrong.
+    /// The error.
     pub refusal: Refusal,
 }
 
@@ -64,18 +65,18 @@ impl From<Unbuilt> for Refusal {
 /// The providers of a world, by name.
 pub struct Providers {
     entries: BTreeMap<String, Arc<Entry>>,
-    /// The rule files of scripted providers with what they say.
+    /// The rule files of scripted providers, with digests of their content.
     scripts: BTreeMap<PathBuf, ScriptDigest>,
     recorded: BTreeMap<String, Arc<Recorded>>,
     clock: Arc<dyn Clock>,
 }
 
 impl Providers {
-    /// Builds every provider of `plan`. `env` reads an environment variable.
+    /// Builds all providers of `plan`. `env` reads an environment variable.
     ///
     /// # Errors
-    /// A named key that is not set, rule files with problems, a base URL that is none, or a `recorded` provider (those
-    /// need [`Self::build_with`]).
+    /// A named key that is not set, rule files with errors, an invalid base URL, or a `recorded`
+    /// provider (which needs [`Self::build_with`]).
     pub fn build(plan: &LlmPlan, env: &dyn Fn(&str) -> Option<String>, clock: Arc<dyn Clock>) -> Result<Self, Refusal> {
         Ok(Self::build_with(plan, env, clock, BTreeMap::new())?)
     }
@@ -83,7 +84,7 @@ impl Providers {
     /// As [`Self::build`], with the recordings of `recorded` providers by provider name.
     ///
     /// # Errors
-    /// As [`Self::build`]; and a `recorded` provider whose recording is not among `recordings`.
+    /// As [`Self::build`]; and a `recorded` provider without a recording in `recordings`.
     pub fn build_with(
         plan: &LlmPlan,
         env: &dyn Fn(&str) -> Option<String>,
@@ -113,8 +114,8 @@ impl Providers {
         Ok(providers)
     }
 
-    /// Why providers of `plan` cannot be built, for a check that goes on: of those that need neither rule files nor a
-    /// recording.
+    /// All reasons why providers of `plan` cannot be built, for a check that reports every problem.
+    /// Leaves out scripted and recorded providers.
     #[must_use]
     pub fn refusals(plan: &LlmPlan, env: &dyn Fn(&str) -> Option<String>, clock: &Arc<dyn Clock>) -> Vec<Unbuilt> {
         let own = |kind| !matches!(kind, ProviderKind::Scripted | ProviderKind::Recorded);
@@ -122,7 +123,7 @@ impl Providers {
         plan.providers.iter().filter(|(_, plan)| own(plan.kind)).filter_map(refused).collect()
     }
 
-    /// A world with the one provider given: for tests, and for callers that make their own.
+    /// A world with one given provider: for tests, and for callers with a provider of their own.
     #[must_use]
     pub fn with(name: &str, plan: ProviderPlan, provider: Arc<dyn Provider>, clock: Arc<dyn Clock>) -> Self {
         let mut providers =
@@ -131,9 +132,10 @@ impl Providers {
         providers
     }
 
-    /// Takes over the pools and circuits of `before`, which these replace: of every provider that is still where it was, by its name, with the
-    /// calls that are under way in it, those that wait, and the pause that it asked for. Sizes change with
-    /// [`Self::size_pools`]. A recording that is still the same goes on where it is.
+    /// Takes over the pools and breakers of `before`, which these providers replace. It does so for
+    /// each provider that keeps its name, kind and address. Running and waiting calls and the
+    /// current pause stay. Pool sizes change only with [`Self::size_pools`]. A recording of the
+    /// same directory continues where it is.
     pub fn keep_pools(&mut self, before: &Self) {
         for (name, entry) in &mut self.entries {
             let Some(old) = before.entries.get(name) else { continue };
@@ -156,14 +158,15 @@ impl Providers {
         }
     }
 
-    /// Gives every pool as many slots as its provider's plan says. Whoever puts these providers in force calls it.
+    /// Sets the size of every pool as its provider's plan says. Called when these providers are put
+    /// in force.
     pub fn size_pools(&self) {
         for entry in self.entries.values() {
             entry.pool.resize(entry.plan.concurrency);
         }
     }
 
-    /// Adds a provider, or replaces the one of that name together with its pool.
+    /// Adds a provider, or replaces the one of that name together with its pool and breaker.
     pub fn insert(&mut self, name: &str, plan: ProviderPlan, provider: Arc<dyn Provider>) {
         let pool = Arc::new(Pool::new(plan.concurrency, Arc::clone(&self.clock)));
         let breaker = Arc::new(Breaker::new(Arc::clone(&self.clock)));
@@ -176,7 +179,8 @@ impl Providers {
         self.entries.get(name).cloned()
     }
 
-    /// The rule files of scripted providers with what they say: all of them are good.
+    /// The rule files of scripted providers, with digests of their content. All of them were
+    /// checked.
     #[must_use]
     pub fn scripts(&self) -> &BTreeMap<PathBuf, ScriptDigest> {
         &self.scripts
@@ -187,13 +191,13 @@ impl Providers {
         self.recorded.iter().map(|(name, recorded)| (name.as_str(), &**recorded))
     }
 
-    /// Every provider, by name.
+    /// All providers, ordered by name.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Entry>> {
         self.entries.values()
     }
 }
 
-/// Makes a refusal of `setting` of the provider `name`.
+/// Makes an error about `setting` of the provider `name`.
 fn unbuilt(name: &str, setting: &'static str) -> impl Fn(Refusal) -> Unbuilt {
     move |refusal| Unbuilt { provider: name.to_owned(), setting, refusal }
 }
@@ -212,16 +216,16 @@ fn build_one(
         headers: &plan.headers,
         query: &plan.query,
         extra_body: &plan.extra_body,
-        idle: IdleLimit { clock: Arc::clone(clock), most: plan.idle_timeout },
+        idle: IdleLimit { clock: Arc::clone(clock), max: plan.idle_timeout },
     };
-    let (of_url, of_dir) = (unbuilt(name, "base_url"), unbuilt(name, "dir"));
+    let (url_error, dir_error) = (unbuilt(name, "base_url"), unbuilt(name, "dir"));
     Ok(match plan.kind {
-        ProviderKind::Anthropic => Arc::new(Anthropic::new(address(key()?)).map_err(of_url)?),
-        ProviderKind::OpenAi => Arc::new(OpenAi::new(address(key()?), plan.api).map_err(of_url)?),
-        ProviderKind::Gemini => Arc::new(Gemini::new(address(key()?)).map_err(of_url)?),
-        ProviderKind::Ollama => Arc::new(Ollama::new(address(key()?)).map_err(of_url)?),
-        ProviderKind::Scripted => Arc::new(scripted(name, plan, Path::new(""), clock).map_err(of_dir)?),
-        ProviderKind::Recorded => Arc::new(recorded(name, &mut BTreeMap::new()).map_err(of_dir)?),
+        ProviderKind::Anthropic => Arc::new(Anthropic::new(address(key()?)).map_err(url_error)?),
+        ProviderKind::OpenAi => Arc::new(OpenAi::new(address(key()?), plan.api).map_err(url_error)?),
+        ProviderKind::Gemini => Arc::new(Gemini::new(address(key()?)).map_err(url_error)?),
+        ProviderKind::Ollama => Arc::new(Ollama::new(address(key()?)).map_err(url_error)?),
+        ProviderKind::Scripted => Arc::new(scripted(name, plan, Path::new(""), clock).map_err(dir_error)?),
+        ProviderKind::Recorded => Arc::new(recorded(name, &mut BTreeMap::new()).map_err(dir_error)?),
     })
 }
 
@@ -245,7 +249,8 @@ fn scripted(name: &str, plan: &ProviderPlan, world_dir: &Path, clock: &Arc<dyn C
     }
 }
 
-/// The key that the plan names. A provider of its own address needs one, except Ollama, which is local.
+/// The key that the plan names. A provider at its default address needs one, except Ollama, which
+/// is local.
 fn key(name: &str, plan: &ProviderPlan, env: &dyn Fn(&str) -> Option<String>) -> Result<Option<SecretString>, Refusal> {
     let Some(variable) = &plan.api_key_env else {
         if plan.base_url.is_some() || plan.kind == ProviderKind::Ollama {
@@ -286,7 +291,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn who_replaces_providers_takes_their_pools_over() {
+    async fn replacing_providers_keeps_their_pools() {
         let (here, there) = ("http://127.0.0.1:1/v1", "http://127.0.0.1:2/v1");
         let before = one(1, here);
         let slot = before.get("p").unwrap().pool.admit(Class::Machine).await;
@@ -294,14 +299,14 @@ mod tests {
         after.keep_pools(&before);
         after.size_pools();
         let pool = Arc::clone(&after.get("p").unwrap().pool);
-        let mut waits = Box::pin(pool.admit(Class::Machine));
-        assert!(poll_immediate(&mut waits).await.is_none(), "the call under way counts");
+        let mut waiting = Box::pin(pool.admit(Class::Machine));
+        assert!(poll_immediate(&mut waiting).await.is_none(), "the running call counts");
         let mut larger = one(2, here);
         larger.keep_pools(&after);
-        assert!(poll_immediate(&mut waits).await.is_none(), "not in force yet");
+        assert!(poll_immediate(&mut waiting).await.is_none(), "not in force yet");
         larger.size_pools();
-        let second = poll_immediate(&mut waits).await.expect("there are two slots now");
-        // Put back, as a reload that fails does.
+        let second = poll_immediate(&mut waiting).await.expect("there are two slots now");
+        // Resized back, as a reload that fails does.
         after.size_pools();
         drop(second);
         assert!(poll_immediate(&mut Box::pin(pool.admit(Class::Machine))).await.is_none());
@@ -309,7 +314,7 @@ mod tests {
         pool.cool_down(Timestamp(5_000));
         let mut again = one(1, here);
         again.keep_pools(&after);
-        assert_eq!(again.get("p").unwrap().pool.closed_until(), Some(Timestamp(5_000)), "the pause holds");
+        assert_eq!(again.get("p").unwrap().pool.closed_until(), Some(Timestamp(5_000)), "the pause stays");
         let mut moved = one(1, there);
         moved.keep_pools(&after);
         assert_eq!(moved.get("p").unwrap().pool.closed_until(), None, "another server asked for none");

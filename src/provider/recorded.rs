@@ -1,7 +1,7 @@
-//! Answers of an earlier run, served again to each agent in their order. The caller reads them from that run's journal, and
-//! says how far this run has come; this module knows no store.
+//! A provider that serves the answers of an earlier run again, to each agent in their order. The
+//! caller reads the answers from that run's journal and says how many this run has used already.
 //!
-//! Must never: invent an answer. A recording that is at its end says so.
+//! Must never: invent an answer. When the recording ends, the call fails.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -18,18 +18,18 @@ use crate::model::{Deltas, ModelAnswer, ModelRequest, Provider, Stop};
 pub struct RecordedAnswer {
     /// The model that answered.
     pub model: String,
-    /// What it said.
+    /// The content of the answer.
     pub blocks: Vec<Block>,
-    /// What it took.
+    /// The tokens that the answer took.
     pub usage: TokenUsage,
-    /// Why it stopped, as the journal has it.
+    /// Why it stopped, as the journal has it; see [`Stop::word`].
     pub stop: Option<String>,
 }
 
-/// An earlier run.
+/// The answers of an earlier run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Recording {
-    /// The answers that each agent was given, in order.
+    /// The answers of each agent, in order.
     pub answers: BTreeMap<AgentId, Vec<RecordedAnswer>>,
 }
 
@@ -40,19 +40,20 @@ pub struct Recorded {
 
 struct Agent {
     answers: Vec<RecordedAnswer>,
-    /// How many have been given.
+    /// Number of answers served so far.
     given: Mutex<usize>,
 }
 
 impl Recorded {
-    /// Serves `recording` from its beginning.
+    /// Creates a provider that serves `recording` from its beginning.
     #[must_use]
     pub fn new(recording: Recording) -> Self {
         let agent = |(agent_id, answers)| (agent_id, Agent { answers, given: Mutex::default() });
         Self { agents: recording.answers.into_iter().map(agent).collect() }
     }
 
-    /// Goes on behind the first `given` answers of an agent, which it was given before this provider was made.
+    /// Skips the first `given` answers of an agent, which it got before this provider was created.
+    /// Never goes back.
     pub fn go_on(&self, agent_id: &AgentId, given: usize) {
         if let Some(agent) = self.agents.get(agent_id) {
             let mut before = agent.given.lock().unwrap_or_else(PoisonError::into_inner);
@@ -120,7 +121,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn answers_come_in_their_order_and_none_is_invented() {
+    async fn answers_come_in_order_and_then_the_call_fails() {
         let provider = recorded(&["one", "two"]);
         assert_eq!((ask(&provider).await.unwrap(), ask(&provider).await.unwrap()), ("one".into(), "two".into()));
         let end = ask(&provider).await.unwrap_err();
@@ -129,7 +130,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_run_goes_on_where_it_was_and_never_back() {
+    async fn a_run_continues_after_its_answers_and_never_goes_back() {
         let (provider, tester) = (recorded(&["one", "two", "three", "four"]), "tester".parse().unwrap());
         provider.go_on(&tester, 2);
         assert_eq!(ask(&provider).await.unwrap(), "three");

@@ -1,7 +1,7 @@
-//! What to do about a failed call: a pure function, so that the turn can journal each attempt and a simulation can
-//! replay it (LOOP-09).
+//! Decides what to do about a failed call. A pure function, so that the turn can journal each
+//! attempt and a simulation can replay it (LOOP-09).
 //!
-//! Must never: wait, or remember anything.
+//! Must never: wait, or keep state.
 
 use std::time::Duration;
 
@@ -9,28 +9,29 @@ use ghost_config::plan::{ProviderKind, ProviderPlan};
 
 use crate::error::{ErrorKind, ProviderError};
 
-/// What comes next.
+/// The decision after a failed call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Ask the same model again after this long.
     Retry(Duration),
-    /// Ask a fall-back model at once: the one that stands so many places after this, at least 1.
+    /// Ask a fall-back model at once: the one this many positions after the failed one, at least 1.
     Fallback(usize),
-    /// End the turn as failed.
+    /// Ask no further model.
     GiveUp,
 }
 
-/// The models that remain to be tried.
+/// The models that are left to try.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rest {
-    /// How many there are.
+    /// Number of models left.
     pub models: usize,
-    /// How many places on the first of them stands that is at another provider, at least 1.
+    /// Position of the first of them that is at another provider, at least 1.
     pub elsewhere: Option<usize>,
 }
 
 impl Rest {
-    /// What remains after a model at `provider`, if `rest` are the providers of the models that follow, in order.
+    /// What is left after a model at `provider`; `rest` are the providers of the models after it,
+    /// in order.
     pub fn after<'a>(provider: &str, rest: impl IntoIterator<Item = &'a str>) -> Self {
         let (mut models, mut elsewhere) = (0, None);
         for next in rest {
@@ -43,21 +44,24 @@ impl Rest {
     }
 }
 
-/// Decides after a failure. `attempt` counts the failures of this model in this call, the present one included (so it
-/// is at least 1); `rest` is what remains to be tried; `jitter` is any random number.
+/// Decides what to do after a failure. `attempt` counts the failures of this model in this call,
+/// including this one, so it is at least 1. `rest` is what is left to try. `jitter` is any random
+/// number.
 ///
-/// A pause that the provider asked for is kept in full, and one longer than `retry_cap` is not waited for. Otherwise
-/// the wait doubles from `retry_base` to at most `retry_cap`, the upper half of it left to chance.
+/// A pause that the provider asked for is waited in full, unless it is longer than `retry_cap`;
+/// then a fall-back is asked. Otherwise the wait doubles from `retry_base` to at most `retry_cap`,
+/// and its upper half is random.
 #[must_use]
 pub fn decide(attempt: u32, error: &ProviderError, plan: &ProviderPlan, rest: Rest, jitter: u64) -> Next {
     let fall_back = if rest.models > 0 { Next::Fallback(1) } else { Next::GiveUp };
     match error.kind {
-        // Asking anyone else the same wrong thing, or paying another model for our mistake, helps nobody.
+        // The same request would fail at other models too, and a second model's cost would not
+        // help.
         ErrorKind::BadRequest | ErrorKind::StaleState => return Next::GiveUp,
         // Another model of this provider would be asked with the same key.
         ErrorKind::Unauthorized => return rest.elsewhere.map_or(Next::GiveUp, Next::Fallback),
         ErrorKind::UnknownModel | ErrorKind::ContextTooLong => return fall_back,
-        // A recording that is at its end stays there.
+        // A recording that has ended stays ended.
         ErrorKind::BadAnswer if plan.kind == ProviderKind::Recorded => return fall_back,
         ErrorKind::RateLimited
         | ErrorKind::Overloaded
@@ -99,13 +103,13 @@ mod tests {
         }
     }
 
-    /// So many models at the same provider.
+    /// This many models left, at the same provider.
     fn rest(models: usize) -> Rest {
         Rest { models, elsewhere: None }
     }
 
     #[test]
-    fn a_key_that_is_refused_is_a_matter_of_one_provider() {
+    fn a_refused_key_skips_the_models_of_that_provider() {
         let refused = ProviderError::new(ErrorKind::Unauthorized, "401");
         let next = |rest: &[&str]| decide(1, &refused, &plan(), Rest::after("here", rest.iter().copied()), 0);
         assert_eq!(next(&["there"]), Next::Fallback(1));
@@ -118,7 +122,7 @@ mod tests {
 
     // covers: LOOP-09
     #[test]
-    fn passing_failures_are_retried_with_doubling_waits() {
+    fn transient_failures_are_retried_with_doubling_waits() {
         for kind in [
             ErrorKind::RateLimited,
             ErrorKind::Overloaded,
@@ -137,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_retry_after_is_honoured_or_fled() {
+    fn a_requested_pause_is_waited_or_a_fall_back_is_asked() {
         let error = |seconds| {
             ProviderError::new(ErrorKind::RateLimited, "slow down").retry_after(Some(Duration::from_secs(seconds)))
         };
@@ -148,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn lasting_failures_are_not_retried() {
+    fn permanent_failures_are_not_retried() {
         for (kind, with, without) in [
             // The other model is at the same provider.
             (ErrorKind::Unauthorized, Next::GiveUp, Next::GiveUp),

@@ -1,6 +1,6 @@
-//! How long a provider asks to be waited for: in a header, or in the body of its error.
+//! How long a provider asks callers to wait: in a header, or in the body of its error.
 //!
-//! Must never: wait, or judge how long is too long.
+//! Must never: wait, or decide whether a wait is too long.
 
 use std::time::Duration;
 
@@ -8,7 +8,8 @@ use ghost_domain::Timestamp;
 use reqwest::header::HeaderMap;
 use serde_json::Value;
 
-/// How long an error body asks us to wait. Google says it there, as a number of seconds followed by `s`, and in no header.
+/// The wait that an error body asks for. Google puts it there instead of a header: a number of
+/// seconds followed by `s`.
 pub(crate) fn retry_info(body: &Value) -> Option<Duration> {
     let details = body.get("error").unwrap_or(body).get("details")?.as_array()?;
     details.iter().find_map(|detail| {
@@ -18,8 +19,9 @@ pub(crate) fn retry_info(body: &Value) -> Option<Duration> {
     })
 }
 
-/// How long the provider asks us to wait: `retry-after-ms`, else `retry-after` in seconds or as a date, which is read
-/// against the provider's own clock if it sent one.
+/// The wait that the headers ask for: `retry-after-ms`, otherwise `retry-after` in seconds or as a
+/// date. A date is compared with the response's `date` header if there is one, otherwise with
+/// `now`.
 pub(crate) fn retry_after(headers: &HeaderMap, now: Timestamp) -> Option<Duration> {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim);
     let ms = text("retry-after-ms").and_then(|ms| ms.parse::<f64>().ok());
@@ -47,7 +49,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_are_read_in_every_form() {
+    fn every_form_of_retry_after_is_read() {
         let now = Timestamp(784_111_717_000); // 06 Nov 1994 08:48:37
         for (list, wait) in [
             (vec![("retry-after", "7")], Some(7_000)),

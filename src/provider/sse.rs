@@ -1,30 +1,31 @@
-//! Events out of bytes as they come, in linear time and bounded space: server-sent events, or lines of JSON.
+//! Splits a byte stream into events, in linear time and limited space: server-sent events, or lines
+//! of JSON.
 //!
-//! Must never: hold more than one event and what is left of the last read.
+//! Must never: hold more than one event and the rest of the last read.
 
 use std::mem;
 
 /// Longest event, in bytes.
 pub(crate) const EVENT_MAX: usize = 8 * 1_024 * 1_024;
 
-/// What is wrong with a stream of events.
+/// Errors in a stream of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum SseError {
-    /// Not UTF-8.
+    /// The event is not UTF-8.
     #[error("an event is not UTF-8")]
     NotText,
-    /// An event without end.
+    /// The event is too long.
     #[error("an event is longer than {EVENT_MAX} bytes")]
     TooLong,
 }
 
-/// What an event is.
+/// How events are separated.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Framing {
-    /// A server-sent event (HTML Living Standard, 9.2).
+    /// Server-sent events (HTML Living Standard, 9.2).
     #[default]
     Events,
-    /// A line.
+    /// One event on each line.
     Lines,
 }
 
@@ -33,10 +34,10 @@ pub(crate) enum Framing {
 pub(crate) struct Splitter {
     framing: Framing,
     buffer: Vec<u8>,
-    /// Bytes of `buffer` that are done with.
-    done: usize,
-    /// Bytes of `buffer` that are known to hold no line end.
-    seen: usize,
+    /// Bytes of `buffer` that were consumed.
+    consumed: usize,
+    /// Bytes of `buffer` that were searched for a line end.
+    searched: usize,
     data: Vec<u8>,
     has_data: bool,
     after_cr: bool,
@@ -47,31 +48,31 @@ impl Splitter {
         Self { framing, ..Self::default() }
     }
 
-    /// Adds bytes.
+    /// Adds bytes to the buffer.
     pub(crate) fn push(&mut self, bytes: &[u8]) {
-        if self.done > 0 {
-            self.buffer.drain(..self.done);
-            self.seen -= self.done;
-            self.done = 0;
+        if self.consumed > 0 {
+            self.buffer.drain(..self.consumed);
+            self.searched -= self.consumed;
+            self.consumed = 0;
         }
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// The data of the next whole event; events without data are passed over.
+    /// The data of the next complete event. Events without data are skipped.
     pub(crate) fn next_event(&mut self) -> Option<Result<String, SseError>> {
         loop {
-            let Some(end) = self.buffer[self.seen..].iter().position(|b| matches!(b, b'\n' | b'\r')) else {
-                self.seen = self.buffer.len();
-                if self.buffer.len() - self.done + self.data.len() > EVENT_MAX {
+            let Some(end) = self.buffer[self.searched..].iter().position(|b| matches!(b, b'\n' | b'\r')) else {
+                self.searched = self.buffer.len();
+                if self.buffer.len() - self.consumed + self.data.len() > EVENT_MAX {
                     return Some(Err(SseError::TooLong));
                 }
                 return None;
             };
-            let end = self.seen + end;
-            let (start, newline) = (self.done, self.buffer[end]);
-            self.done = end + 1;
-            self.seen = self.done;
-            // The second half of a line end that is CR LF, perhaps split over two reads.
+            let end = self.searched + end;
+            let (start, newline) = (self.consumed, self.buffer[end]);
+            self.consumed = end + 1;
+            self.searched = self.consumed;
+            // The second half of a CR LF line end, perhaps split over two reads.
             if newline == b'\n' && mem::take(&mut self.after_cr) && end == start {
                 continue;
             }
@@ -102,7 +103,7 @@ impl Splitter {
         }
     }
 
-    /// The data of a last event that no empty line follows.
+    /// The data of a last event without an empty line after it.
     pub(crate) fn finish(&mut self) -> Option<Result<String, SseError>> {
         self.push(b"\n\n");
         self.next_event()
@@ -127,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_split_whatever_ends_their_lines() {
+    fn events_are_split_at_every_kind_of_line_end() {
         let expected: Vec<Result<String, SseError>> = ["a", "b\nc", "d"].map(|s| Ok(s.to_owned())).into();
         for end in ["\n", "\r\n", "\r"] {
             let text = [": comment", "data: a", "", "event: x", "data:b", "data: c", "", "", "data: d"].join(end);
@@ -139,7 +140,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn where_reads_end_makes_no_difference(
+        fn the_boundaries_of_reads_make_no_difference(
             text in "(data: ?[a-zé]{0,3}|:x|\n|\r\n|\r|event: y\n){0,20}",
             cuts in proptest::collection::vec(0_usize..60, 0..6),
         ) {

@@ -1,7 +1,7 @@
-//! The JSON of tool lists, by their identity: an agent's list is the same from call to call, and writing its schemas anew would
-//! cost more than the rest of the request.
+//! A cache of tool lists as JSON. An agent's list is the same object from call to call, and
+//! serialising its schemas again would cost more than the rest of the request.
 //!
-//! Must never: keep more than so many.
+//! Must never: hold more than [`LISTS_MAX`] lists.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,18 +10,18 @@ use ghost_domain::transcript::ToolSpec;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-/// Most lists that are kept.
+/// Most lists in the cache.
 const LISTS_MAX: usize = 256;
 
-/// A list with its JSON.
-type Kept = (Arc<[ToolSpec]>, Arc<RawValue>);
+/// A tool list, and its JSON.
+type Cached = (Arc<[ToolSpec]>, Arc<RawValue>);
 
-/// Lists with their JSON.
+/// The cache; the oldest list is dropped first.
 #[derive(Default)]
-pub(crate) struct ToolLists(Mutex<VecDeque<Kept>>);
+pub(crate) struct ToolLists(Mutex<VecDeque<Cached>>);
 
 impl ToolLists {
-    /// The JSON of `tools` as `write` makes it; `None` if there are none.
+    /// The JSON of `tools`, from the cache or as `write` makes it; `None` if there are no tools.
     pub(crate) fn json<T: Serialize>(
         &self,
         tools: &Arc<[ToolSpec]>,

@@ -1,8 +1,9 @@
-//! The daemon's records as JSON objects: the shapes that programs rely on, the same from `ghostctl --json`, REST and the
-//! event streams.
+//! Converts wire records to JSON objects. `ghostctl --json`, REST and the event streams all use
+//! these shapes, so that programs can rely on them.
 //!
-//! Must never: leave a key out because it has no value (it is `null`), nor call an id anything but what it is called
-//! everywhere. Events alone leave out `channel` and `correlation_id`, which most of them never have.
+//! Must never: leave out a key because it has no value (the value is `null`), or give an id
+//! different names in different records. Exception: events leave out `channel` and `correlation_id`
+//! if they have none.
 
 pub mod names;
 mod time;
@@ -12,7 +13,8 @@ use serde_json::{Map, Value, json};
 
 pub use time::rfc3339;
 
-/// JSON text of the daemon as JSON; text that is none stays a string.
+/// Parses JSON text from the daemon. Empty text becomes `null`; text that is not JSON becomes a
+/// string.
 #[must_use]
 pub fn parsed(text: &str) -> Value {
     if text.is_empty() {
@@ -21,11 +23,11 @@ pub fn parsed(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_else(|_| Value::from(text))
 }
 
-fn at(ms: Option<i64>) -> Value {
+fn instant(ms: Option<i64>) -> Value {
     ms.map(rfc3339).into()
 }
 
-/// An agent.
+/// An agent's record.
 #[must_use]
 pub fn agent(agent: &v1::Agent) -> Value {
     json!({
@@ -46,12 +48,12 @@ pub fn agent(agent: &v1::Agent) -> Value {
         "epoch": agent.epoch,
         "created_at": rfc3339(agent.created_at_ms),
         "updated_at": rfc3339(agent.updated_at_ms),
-        "last_active_at": at(agent.last_active_at_ms),
-        "deleted_at": at(agent.deleted_at_ms),
+        "last_active_at": instant(agent.last_active_at_ms),
+        "deleted_at": instant(agent.deleted_at_ms),
     })
 }
 
-/// An agent with what it works on.
+/// An agent's record with its pending mail, open turn, model and tools.
 #[must_use]
 pub fn agent_at_work(answer: &v1::GetAgentResponse) -> Value {
     let mut object = answer.agent.as_ref().map(agent).unwrap_or_default();
@@ -67,7 +69,7 @@ pub fn agent_at_work(answer: &v1::GetAgentResponse) -> Value {
     object
 }
 
-/// A turn.
+/// A turn, without its journal.
 #[must_use]
 pub fn turn(turn: &v1::Turn) -> Value {
     json!({
@@ -80,7 +82,7 @@ pub fn turn(turn: &v1::Turn) -> Value {
         "source": turn.source,
         "about": turn.about,
         "status": turn.status,
-        "parked_since": at(turn.parked_since_ms),
+        "parked_since": instant(turn.parked_since_ms),
         "reason": turn.reason,
         "model": turn.model,
         "rounds": turn.rounds,
@@ -92,14 +94,14 @@ pub fn turn(turn: &v1::Turn) -> Value {
         "text": turn.text,
         "truncated": turn.truncated,
         "started_at": rfc3339(turn.started_at_ms),
-        "ended_at": at(turn.ended_at_ms),
+        "ended_at": instant(turn.ended_at_ms),
         "crashes": turn.crashes,
         "stalled_boots": turn.stalled_boots,
         "boot_mark": turn.boot_mark,
     })
 }
 
-/// A step of a turn: the fact itself with its place and time.
+/// A journal row: one step of a turn with its sequence number and time.
 #[must_use]
 pub fn step(row: &v1::JournalRow) -> Value {
     json!({
@@ -110,7 +112,7 @@ pub fn step(row: &v1::JournalRow) -> Value {
     })
 }
 
-/// A task.
+/// A task, without its history.
 #[must_use]
 pub fn task(task: &v1::Task) -> Value {
     json!({
@@ -123,7 +125,7 @@ pub fn task(task: &v1::Task) -> Value {
         "priority": task.priority,
         "depends_on": task.depends_on,
         "parent_id": task.parent_id,
-        "due_at": at(task.due_at_ms),
+        "due_at": instant(task.due_at_ms),
         "result": task.result,
         "root_id": task.root_id,
         "created_at": rfc3339(task.created_at_ms),
@@ -131,7 +133,7 @@ pub fn task(task: &v1::Task) -> Value {
     })
 }
 
-/// A task with its history.
+/// A task with its history. `notes` repeats the history entries that have a note.
 #[must_use]
 pub fn task_with_history(answer: &v1::GetTaskResponse) -> Value {
     let mut object = answer.task.as_ref().map(task).unwrap_or_default();
@@ -148,7 +150,7 @@ pub fn task_with_history(answer: &v1::GetTaskResponse) -> Value {
     object
 }
 
-/// A change of a task.
+/// One change of a task.
 #[must_use]
 pub fn task_event(event: &v1::TaskEvent) -> Value {
     json!({
@@ -160,7 +162,7 @@ pub fn task_event(event: &v1::TaskEvent) -> Value {
     })
 }
 
-/// A call in the ledger.
+/// A tool call in the ledger.
 #[must_use]
 pub fn ledger_row(row: &v1::LedgerRow) -> Value {
     json!({
@@ -179,7 +181,7 @@ pub fn ledger_row(row: &v1::LedgerRow) -> Value {
     })
 }
 
-/// A dead letter.
+/// A dead letter: the messages of a turn that was given up.
 #[must_use]
 pub fn dead_letter(letter: &v1::DeadLetter) -> Value {
     json!({
@@ -191,11 +193,11 @@ pub fn dead_letter(letter: &v1::DeadLetter) -> Value {
         "crashes": letter.crashes,
         "status": letter.status,
         "created_at": rfc3339(letter.created_at_ms),
-        "resolved_at": at(letter.resolved_at_ms),
+        "resolved_at": instant(letter.resolved_at_ms),
     })
 }
 
-/// A piece of mail.
+/// A message in an inbox.
 #[must_use]
 pub fn envelope(mail: &v1::Envelope) -> Value {
     json!({
@@ -219,7 +221,7 @@ pub fn envelope(mail: &v1::Envelope) -> Value {
     })
 }
 
-/// A budget.
+/// The account of a budget: its limits, reservations and spending.
 #[must_use]
 pub fn budget(budget: &v1::Budget) -> Value {
     json!({
@@ -236,7 +238,7 @@ pub fn budget(budget: &v1::Budget) -> Value {
     })
 }
 
-/// What one agent's calls of one model took.
+/// The sum of one agent's calls to one model.
 #[must_use]
 pub fn usage_sum(sum: &v1::UsageSum) -> Value {
     let tokens = sum.tokens.unwrap_or_default();
@@ -255,7 +257,7 @@ pub fn usage_sum(sum: &v1::UsageSum) -> Value {
     })
 }
 
-/// The main job.
+/// The world's main job.
 #[must_use]
 pub fn job(job: &v1::Job) -> Value {
     json!({
@@ -267,11 +269,11 @@ pub fn job(job: &v1::Job) -> Value {
         "unpriced_tokens": job.unpriced_tokens,
         "root_id": job.root_id,
         "started_at": rfc3339(job.started_at_ms),
-        "finished_at": at(job.finished_at_ms),
+        "finished_at": instant(job.finished_at_ms),
     })
 }
 
-/// An event of the feed.
+/// An event. `ephemeral` marks an event that is streamed but not stored.
 #[must_use]
 pub fn event(event: &v1::Event, ephemeral: bool) -> Value {
     let mut object = Map::new();
@@ -293,7 +295,7 @@ pub fn event(event: &v1::Event, ephemeral: bool) -> Value {
     Value::Object(object)
 }
 
-/// A chat channel.
+/// A chat channel, without its posts.
 #[must_use]
 pub fn channel(channel: &v1::Channel) -> Value {
     json!({
@@ -323,15 +325,15 @@ pub fn chat_message(message: &v1::ChatMessage) -> Value {
     })
 }
 
-/// Millionths of a US dollar as dollars.
+/// Converts millionths of a US dollar to dollars.
 #[must_use]
 #[allow(clippy::cast_precision_loss)] // amounts stay far below 2^53 millionths
 pub fn usd(micros: u64) -> f64 {
     micros as f64 / 1e6
 }
 
-/// `$1.2345`: cents, and smaller parts as far as they say something. The one way to print money; the daemon's own words
-/// have it from their noun.
+/// Formats money as `$1.2345`: at least two decimals, then up to the last digit that is not zero.
+/// Prints the same as `ghost_domain::Money`.
 #[must_use]
 pub fn dollars(micros: u64) -> String {
     let whole = format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000);
@@ -339,7 +341,7 @@ pub fn dollars(micros: u64) -> String {
     format!("${}", &whole[..kept])
 }
 
-/// How the world stands.
+/// The status of the world: counts, open problems, limits that are nearly reached.
 #[must_use]
 pub fn world(status: &v1::WorldStatus) -> Value {
     let counts = |counts: &[v1::NamedCount]| -> Map<String, Value> {

@@ -1,10 +1,10 @@
-//! What the fields of the wire are called where somebody typed them. A refusal names the field that is wrong, and someone
-//! who has never seen the wire must recognise in it what to write differently.
+//! Replaces the names of wire fields in messages. A refusal names the wrong field by its wire name;
+//! a user of `ghostctl` needs the name of the option or argument instead.
 //!
-//! Must never: change a word that somebody wrote; those stand in backticks.
+//! Must never: change text in backticks. That text was written by the user.
 
-/// `text` with each of the words that `name` knows replaced by what it gives, as far as they stand outside backticks. A
-/// word is a run of letters, digits and underscores.
+/// Replaces each word of `text` for which `name` returns a replacement. Text in backticks stays as
+/// it is. A word is a run of letters, digits and underscores.
 #[must_use]
 pub fn renamed(text: &str, name: impl Fn(&str) -> Option<String>) -> String {
     let mut out = String::with_capacity(text.len());
@@ -12,7 +12,7 @@ pub fn renamed(text: &str, name: impl Fn(&str) -> Option<String>) -> String {
         if at > 0 {
             out.push('`');
         }
-        // Between the first backtick and the second, the third and the fourth, and so on.
+        // Odd parts are inside backticks.
         if at % 2 == 1 {
             out.push_str(part);
             continue;
@@ -33,8 +33,8 @@ pub fn renamed(text: &str, name: impl Fn(&str) -> Option<String>) -> String {
     out
 }
 
-/// The same for the field that a refusal is about, which its message begins with, whatever it is called: there it is no
-/// ordinary word.
+/// Replaces the field name that `message` begins with. Use this for the field that a refusal is
+/// about: there the name is a field, even if it is an ordinary word such as `content`.
 #[must_use]
 pub fn about(message: &str, field: Option<&str>, name: impl Fn(&str) -> Option<String>) -> String {
     let begins = |field: &&str| message.strip_prefix(*field).is_some_and(|rest| !rest.starts_with(is_part));

@@ -1,6 +1,7 @@
 use super::*;
 
-/// Sorted: in a build of the whole workspace another crate has JSON objects keep the order of insertion.
+/// The sorted keys of an object. Sorted, because another crate's features may make JSON objects
+/// keep insertion order in a workspace build.
 fn keys(value: &Value) -> Vec<&str> {
     let mut keys: Vec<&str> = value.as_object().unwrap().keys().map(String::as_str).collect();
     keys.sort_unstable();

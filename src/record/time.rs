@@ -1,8 +1,8 @@
-//! Instants as machines read them.
+//! Formats instants for machines.
 
 const DAY_MS: i64 = 86_400_000;
 
-/// RFC 3339 in UTC with milliseconds: `2026-11-21T22:08:00.000Z`.
+/// Formats milliseconds since 1970 as RFC 3339 in UTC: `2026-11-21T22:08:00.000Z`.
 #[must_use]
 pub fn rfc3339(ms: i64) -> String {
     let (year, month, day) = civil(ms.div_euclid(DAY_MS));
@@ -11,9 +11,10 @@ pub fn rfc3339(ms: i64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{:03}Z", rest % 1_000)
 }
 
-/// Year, month and day of a day counted from 1970-01-01 in the Gregorian calendar.
+/// Converts days since 1970-01-01 to year, month and day of the Gregorian calendar.
 fn civil(days: i64) -> (i64, i64, i64) {
-    // Counted from 0000-03-01, so that the leap day is the last of its year; 400 years have 146,097 days.
+    // Count from 0000-03-01, so that the leap day is the last day of a year. 400 years have 146,097
+    // days.
     let shifted = days + 719_468;
     let era = shifted.div_euclid(146_097);
     let day_of_era = shifted.rem_euclid(146_097);

@@ -1,5 +1,6 @@
-//! Agents as records: created, asked to run or to stop, changed and deleted. The supervisor works towards what is recorded
-//! here, so that an order survives whatever dies while it is carried out; what it says of them itself is in [`life`].
+//! Agents as records: create, start, stop, change and delete. The supervisor works towards these
+//! records, so an order survives any crash before it is done. [`life`] holds what the supervisor
+//! itself records.
 
 mod end;
 mod ids;
@@ -24,77 +25,86 @@ pub use ids::{free_id, reserved};
 pub use life::{claim_all, crashed, failed, repaired, restarted, stopped, unfit};
 pub use orders::{drop_unnamed, named_again, start, stop};
 
-/// An agent to be created.
+/// The parameters of a new agent.
 #[derive(Clone, Debug)]
 pub struct NewAgent {
-    /// Its id.
+    /// Id of the new agent.
     pub agent_id: AgentId,
-    /// Its archetype; checked by the caller.
+    /// Name of its archetype. The caller checks that it exists.
     pub archetype: String,
-    /// The name people see.
+    /// Display name.
     pub name: String,
-    /// Its team.
+    /// Name of its team, if it has one.
     pub team: Option<String>,
-    /// Where it comes from.
+    /// Whether the world file or someone at run time creates it.
     pub kind: AgentKind,
-    /// Whether it starts.
+    /// Whether it is to run or to stay stopped.
     pub desired: Desired,
-    /// What narrows its archetype; checked by the caller.
+    /// Overrides that narrow its archetype. The caller checks them.
     pub overrides: Value,
-    /// What it may cost in one day, if that has a limit.
+    /// The money that it may spend in one day, if that is limited.
     pub daily_money: Option<Money>,
-    /// What it is told first. Without it the agent waits.
+    /// The text of its first message. Without it, the agent waits for mail.
     pub goal: Option<String>,
-    /// The chain that its goal belongs to.
+    /// The chain that the first message belongs to.
     pub chain: Chain,
 }
 
-/// Creates an agent, unless the same was done before: one that is there, made from the same archetype with the same overrides
-/// and by whoever asks, is given as it stands. Says whether it is new. With a goal it is always to be new: what an agent is
-/// told may not come to nothing.
+/// Creates an agent, or returns the existing one if it is the same: same archetype, overrides, kind
+/// and name, and created by `by` if `by` is an agent. Also returns whether the agent is new. An
+/// agent with a goal must always be new, so that its goal is delivered.
 pub async fn create_once(w: &mut dyn Writes, ctx: &RuleContext, by: &Party, new: NewAgent) -> Result<(Agent, bool)> {
-    let there = w.agent_get(&new.agent_id).await?.filter(|agent| !agent.is_deleted());
+    let existing = w.agent_get(&new.agent_id).await?.filter(|agent| !agent.is_deleted());
     let bare = |overrides: &Value| overrides.as_object().is_none_or(serde_json::Map::is_empty);
-    let same = |there: &Agent| {
-        let own = by.agent().is_none() || there.owner == Some(by.to_string());
-        // An agent that is given no name bears its id.
-        let called = there.name == new.name || new.name == new.agent_id.as_str();
-        let overrides = there.overrides == new.overrides || (bare(&there.overrides) && bare(&new.overrides));
-        own && overrides && called && there.kind == new.kind && there.archetype == new.archetype && new.goal.is_none()
+    let same = |existing: &Agent| {
+        let own = by.agent().is_none() || existing.owner == Some(by.to_string());
+        // An agent without a given name has its id as name.
+        let called = existing.name == new.name || new.name == new.agent_id.as_str();
+        let overrides = existing.overrides == new.overrides || (bare(&existing.overrides) && bare(&new.overrides));
+        own && overrides
+            && called
+            && existing.kind == new.kind
+            && existing.archetype == new.archetype
+            && new.goal.is_none()
     };
-    match there {
-        Some(there) if same(&there) => Ok((there, false)),
+    match existing {
+        Some(existing) if same(&existing) => Ok((existing, false)),
         _ => create(w, ctx, by, new).await.map(|agent| (agent, true)),
     }
 }
 
-/// Creates an agent. An id that a living agent bears is a conflict. The incarnation counts on after a tombstone, and
-/// after one that was pruned: a turn or a dead letter of a predecessor that is still there must not be taken for its own.
+/// Creates an agent. The incarnation number continues after a deleted agent of the same id, even if
+/// its tombstone was pruned. So turns and dead letters of the earlier agent are never taken for
+/// those of the new one.
+///
+/// # Errors
+/// `Conflict` if a living agent has the id; `RateLimited` if a limit of the world, of the root or
+/// of the creator is reached; `InvalidArguments` for an unusable name.
 pub async fn create(w: &mut dyn Writes, ctx: &RuleContext, by: &Party, new: NewAgent) -> Result<Agent> {
     let before = w.agent_get(&new.agent_id).await?;
-    if let Some(there) = before.as_ref().filter(|agent| !agent.is_deleted()) {
-        return Err(ids::borne(ctx, by, there));
+    if let Some(existing) = before.as_ref().filter(|agent| !agent.is_deleted()) {
+        return Err(ids::id_taken(ctx, by, existing));
     }
     new.agent_id.check_new()?;
     if new.kind == AgentKind::Dynamic && new.name.contains(is_strange) {
-        let what = format!("the name `{}` holds characters that no name has", shown(&new.name, 80));
+        let what = format!("the name `{}` contains characters that names must not contain", shown(&new.name, 80));
         return Err(Refusal::new(Code::InvalidArguments, what)
-            .hint("give a name of one line, without characters that turn the order in which it is shown")
+            .hint("give a name of one line, without control characters and characters that change the text direction")
             .details(json!({ "field": "name" })));
     }
     if new.kind == AgentKind::Dynamic {
-        ids::not_of_another(w, by, before.as_ref()).await?;
+        ids::check_former_owner(w, by, before.as_ref()).await?;
         crate::root_limits::spawned(w, ctx, by, new.chain).await?;
         budgets::may_create(w, by).await?;
-        let (count, most) = (w.agent_count_dynamic().await?, ctx.limits().dynamic_agents_max);
-        if count >= most {
+        let (count, limit) = (w.agent_count_dynamic().await?, ctx.limits().dynamic_agents_max);
+        if count >= limit {
             return Err(Refusal::new(
                 Code::RateLimited,
-                format!("the world has {count} dynamic agents, which is its bound"),
+                format!("the world has {count} dynamic agents, which is the limit"),
             )
             .hint("delete some that you created (syscall.agent.delete), or raise limits.dynamic_agents_max"));
         }
-        crate::root_limits::filled(w, ctx, "dynamic_agents_max", None, count.into(), most.into()).await?;
+        crate::root_limits::filled(w, ctx, "dynamic_agents_max", None, count.into(), limit.into()).await?;
     }
     let now = ctx.now();
     let owner = (new.kind == AgentKind::Dynamic).then(|| by.to_string());
@@ -138,7 +148,7 @@ pub async fn create(w: &mut dyn Writes, ctx: &RuleContext, by: &Party, new: NewA
     if first {
         budgets::of_first_archetype(w, ctx, by, &agent.agent_id, new.daily_money).await?;
     } else {
-        // One that is created again under its id goes on with what it spent today.
+        // An agent that is created again under its id keeps today's spending.
         budgets::of_archetype(w, ctx, by, &agent.agent_id, new.daily_money).await?;
     }
     let payload = json!({
@@ -162,7 +172,7 @@ pub async fn create(w: &mut dyn Writes, ctx: &RuleContext, by: &Party, new: NewA
     Ok(agent)
 }
 
-/// Changes what the world file says of an agent. Gives whether anything changed.
+/// Applies the world file's entry to an agent. Returns whether anything changed.
 pub async fn update(
     w: &mut dyn Writes,
     ctx: &RuleContext,

@@ -1,5 +1,6 @@
-//! Asks: questions that someone waits on (DESIGN.md section 2, "Asks"; MSG-02..04). The answer never passes through the
-//! asker's inbox: the transaction that ends the target's turn completes the waiting step itself.
+//! Asks: questions whose sender waits for the answer (docs/design.md, "What a tool call records";
+//! MSG-02..04). The answer does not pass through the asker's inbox. The transaction that ends the
+//! target's turn also completes the waiting step.
 
 use std::time::Duration;
 
@@ -19,22 +20,25 @@ use crate::turns::calls::record_call_end;
 use crate::turns::parking::holds_up;
 use crate::{PAUSED, Result, RuleContext, agent_lookup};
 
-/// Where an agent's ask comes from.
+/// The tool call of an agent that waits for the answer.
 #[derive(Clone, Debug)]
 pub struct WaitingCall {
-    /// Who asks.
+    /// Id of the asking agent.
     pub agent_id: AgentId,
-    /// In which turn.
+    /// Id of its turn.
     pub turn_id: TurnId,
-    /// Which call waits.
+    /// Id of the waiting call.
     pub call_id: CallId,
-    /// The provider's id of it.
+    /// The call's id from the provider.
     pub provider_call_id: String,
 }
 
-/// Opens an ask and delivers the question. Refuses at once what can never be answered: a cycle of waiting agents, the
-/// asker itself, a target that is stopped or failed.
-// Each is a fact of its own, and callers name all of them; a struct would only repeat their names.
+/// Opens an ask and delivers the question.
+///
+/// # Errors
+/// `Conflict` if it can never be answered: a cycle of waiting agents, the asker itself, or a target
+/// that is stopped or failed. `RateLimited` if too many asks are open.
+// A struct would only repeat the names of the parameters.
 #[allow(clippy::too_many_arguments)]
 pub async fn open(
     w: &mut dyn Writes,
@@ -55,16 +59,17 @@ pub async fn open(
             return Err(Refusal::new(Code::Conflict, format!("{target} cannot ask itself"))
                 .hint("think it through in this turn, or send yourself a message"));
         }
-        let mut waits = Vec::new();
+        let mut edges = Vec::new();
         for ask in w.asks_open().await? {
-            // An agent waits for what one of its turns asked; anything else in its name holds nobody up.
+            // Only asks of an agent's own turns make it wait. An operator's tool call in its name
+            // does not.
             if let (Some(asker), Some(turn_id)) = (ask.asker.party.agent(), ask.asker.turn_id)
                 && w.turn_get(turn_id).await?.is_some_and(|turn| turn.source != "operator")
             {
-                waits.push((asker.clone(), ask.target));
+                edges.push((asker.clone(), ask.target));
             }
         }
-        if let Some(path) = cycle(&call.agent_id, target, &waits) {
+        if let Some(path) = cycle(&call.agent_id, target, &edges) {
             let names: Vec<String> = path.iter().map(ToString::to_string).collect();
             return Err(Refusal::new(
                 Code::Conflict,
@@ -76,7 +81,7 @@ pub async fn open(
     }
     let open = w.ask_count_open().await?;
     if open >= ctx.limits().asks_open_max {
-        return Err(Refusal::new(Code::RateLimited, format!("{open} asks are open in this world, which is its bound"))
+        return Err(Refusal::new(Code::RateLimited, format!("{open} asks are open in this world, which is the limit"))
             .hint("wait for some to be answered"));
     }
     crate::root_limits::filled(w, ctx, "asks_open_max", None, open.into(), ctx.limits().asks_open_max.into()).await?;
@@ -113,7 +118,8 @@ pub async fn open(
     Ok(ask)
 }
 
-/// Why an agent cannot answer now, if it cannot, and what helps: a start, or what is to be repaired before one can.
+/// Returns the refusal if an agent cannot answer now. Its hint says how to start the agent, or what
+/// to repair first.
 #[must_use]
 pub fn unanswerable(ctx: &RuleContext, agent: &ghost_domain::Agent) -> Option<Refusal> {
     let why = match (agent.desired, agent.status) {
@@ -128,8 +134,9 @@ pub fn unanswerable(ctx: &RuleContext, agent: &ghost_domain::Agent) -> Option<Re
     })
 }
 
-/// Gives an ask its answer; one that is `REPLY_SKIP` says nothing and ends the exchange (HB-07). After the deadline the
-/// answer is kept and nobody is woken. `truncated` says that the reply was cut, which its text tells too.
+/// Answers an ask. The answer `REPLY_SKIP` stands for an empty reply and ends the exchange (HB-07).
+/// An answer after the deadline is stored but wakes nobody. `truncated` says that the reply was
+/// cut; the text says so too.
 pub async fn answer(w: &mut dyn Writes, ctx: &RuleContext, ask_id: AskId, reply: &str, truncated: bool) -> Result<()> {
     let Some(mut ask) = w.ask_get(ask_id).await? else { return Ok(()) };
     if ask.status != AskStatus::Open {
@@ -137,12 +144,16 @@ pub async fn answer(w: &mut dyn Writes, ctx: &RuleContext, ask_id: AskId, reply:
             ask.reply = Some(reply.to_owned());
             ask.truncated = truncated;
             w.ask_put(&ask).await?;
-            let event = NewEvent::new(EventKind::AskLate, json!({
-                "ask_id": ask_id, "status": ask.status, "message_id": ask.message_id, "reply": ctx.excerpt(reply, 2_000),
-                "truncated": truncated,
-            }))
-                .agent(&ask.target)
-                .correlation(ask_id);
+            let event = NewEvent::new(
+                EventKind::AskLate,
+                json!({
+                    "ask_id": ask_id, "status": ask.status, "message_id": ask.message_id,
+                    "reply": ctx.excerpt(reply, 2_000),
+                    "truncated": truncated,
+                }),
+            )
+            .agent(&ask.target)
+            .correlation(ask_id);
             ctx.emit(w, event).await?;
         }
         return Ok(());
@@ -166,7 +177,7 @@ pub async fn answer(w: &mut dyn Writes, ctx: &RuleContext, ask_id: AskId, reply:
     close(w, ctx, ask, AskStatus::Answered, outcome).await
 }
 
-/// Ends an open ask without an answer.
+/// Ends an open ask with an error.
 pub async fn fail(w: &mut dyn Writes, ctx: &RuleContext, ask_id: AskId, refusal: &Refusal) -> Result<()> {
     let Some(mut ask) = w.ask_get(ask_id).await? else { return Ok(()) };
     if ask.status != AskStatus::Open {
@@ -184,25 +195,25 @@ pub async fn fail(w: &mut dyn Writes, ctx: &RuleContext, ask_id: AskId, refusal:
     close(w, ctx, ask, status, outcome).await
 }
 
-/// Ends an ask whose deadline has passed. Does nothing if it is not open or not due.
+/// Ends an ask whose deadline has passed. Does nothing if it is not open or not yet due.
 pub async fn expire(w: &mut dyn Writes, ctx: &RuleContext, ask_id: AskId) -> Result<()> {
     let Some(ask) = w.ask_get(ask_id).await? else { return Ok(()) };
     if ask.status == AskStatus::Open && ask.deadline_at <= ctx.now() {
         let waited = ask.deadline_at.since(ask.created_at).as_secs();
-        let mut words = format!("{} did not answer within {waited} s", ask.target);
+        let mut text = format!("{} did not answer within {waited} s", ask.target);
         if w.meta_get(PAUSED).await?.as_deref() == Some("1") {
-            words.push_str(": the world is paused, and no turn begins before `ghostctl resume`");
+            text.push_str(": the world is paused, and no turn begins before `ghostctl resume`");
         } else if let Some(reason) = holds_up(w, ctx, &ask).await? {
-            words = format!("{words}: it waits ({reason})");
+            text = format!("{text}: it waits ({reason})");
         }
-        let refusal = Refusal::new(Code::Timeout, words)
-            .hint("its answer, when it comes, is kept but wakes nobody; send a message if there is no hurry");
+        let refusal = Refusal::new(Code::Timeout, text)
+            .hint("a late answer is stored but wakes nobody; send a message if you need no answer now");
         fail(w, ctx, ask_id, &refusal).await?;
     }
     Ok(())
 }
 
-/// Fails every ask that waits for an agent: it was stopped, it failed, or it is gone.
+/// Fails every ask to an agent, because it was stopped, failed or deleted.
 pub async fn fail_all_to(w: &mut dyn Writes, ctx: &RuleContext, target: &AgentId, refusal: &Refusal) -> Result<()> {
     for ask in w.asks_open_to(target).await? {
         fail(w, ctx, ask.ask_id, refusal).await?;
@@ -210,7 +221,7 @@ pub async fn fail_all_to(w: &mut dyn Writes, ctx: &RuleContext, target: &AgentId
     Ok(())
 }
 
-/// Closes asks that a turn still waits for when it ends: nobody will read the answers.
+/// Closes the asks that a turn still waits for when it ends, because nobody will read the answers.
 pub async fn abandon(w: &mut dyn Writes, ctx: &RuleContext, turn_id: TurnId) -> Result<()> {
     for mut ask in w.asks_open_of_turn(turn_id).await? {
         ask.status = AskStatus::Failed;
@@ -238,14 +249,14 @@ async fn close(
         && turn.status == TurnStatus::Open
     {
         let id = ask.asker.provider_call_id.clone().unwrap_or_default();
-        // Several tools can ask; the ledger knows which one did.
+        // Several tools can ask, so the ledger row gives the tool's name.
         let tool = w.call_get(call_id).await?.map_or_else(|| "syscall.ask".to_owned(), |row| row.tool);
         record_call_end(w, ctx, &turn, call_id, &id, &tool, &outcome).await?;
     }
     closed(w, ctx, &ask).await
 }
 
-/// States that an ask is no longer open, and tells whoever waits for it.
+/// Emits the event that an ask is closed, and signals it to the waiting asker.
 async fn closed(w: &mut dyn Writes, ctx: &RuleContext, ask: &Ask) -> Result<()> {
     let (kind, payload) = match ask.status {
         AskStatus::Answered => (EventKind::AskAnswered, json!({ "ask_id": ask.ask_id, "asker": ask.asker.party })),

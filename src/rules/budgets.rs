@@ -1,10 +1,11 @@
-//! Budgets: one account per scope, held before a model call and settled after it (DESIGN.md section 2, "Budgets").
+//! Budgets: one account for each scope. A model call reserves its worst case before it starts and
+//! settles it afterwards (docs/design.md, "Outages, breakers and budgets").
 
 mod late;
 mod limits;
-#[cfg(test)]
-pub(crate) mod looks;
 mod payers;
+#[cfg(test)]
+pub(crate) mod scans;
 
 use std::collections::BTreeSet;
 
@@ -26,34 +27,34 @@ pub(crate) use payers::{Since, may_create};
 
 use crate::{Result, RuleContext};
 
-/// The fewest tokens that are worth a model call: below this an answer would only be a stump.
+/// The smallest answer, in tokens, that is worth a model call.
 pub const ANSWER_FLOOR: u64 = 16;
 
-/// What a model call is about to use, at most.
+/// The most that a model call may use.
 #[derive(Clone, Debug)]
 pub struct Demand {
-    /// The provider.
+    /// Name of the provider.
     pub provider: String,
-    /// The model.
+    /// Name of the model.
     pub model: String,
-    /// Tokens to be read, estimated from above.
+    /// Input tokens, estimated from above.
     pub input: u64,
-    /// Tokens to be written, at most.
+    /// The most output tokens.
     pub max_tokens: u64,
     /// The model's price, if it is known.
     pub price: Option<Price>,
-    /// Whether asking it costs nobody anything, as of a script: it uses up no budget, of tokens neither. A model that somebody
-    /// has priced at nothing is not: its tokens are somebody's work.
+    /// Whether the call is free, for example answered by a script. A free call uses no budget of
+    /// tokens or money. A model with a price of zero is not free: it uses the budget of tokens.
     pub free: bool,
-    /// The accounts for whose room others wait who came first. They are not overtaken by what fits beside what is held.
+    /// Accounts that earlier calls already wait for. This call must not overtake them.
     pub behind: BTreeSet<Scope>,
-    /// Whether the turn has another model to wait for: a spent budget does not park it then.
+    /// Whether the turn has another model to wait for. Then a spent budget does not park it.
     pub another: bool,
 }
 
-/// The accounts that an agent's call in a turn is charged to. The world and, where roots have a default limit, its root have one
-/// from the first call; every other scope from when someone sets a limit for it: what it spent before is in the usage rows
-/// all the same.
+/// Returns the accounts that a call of an agent is charged to. The world has an account from the
+/// first call on, and so has a root if roots have a default limit. Other scopes get one when a
+/// limit is set for them; their earlier spending is in the usage rows.
 async fn accounts(w: &mut dyn Writes, ctx: &RuleContext, agent: &Agent, turn: &Turn) -> Result<Vec<Budget>> {
     let world = w.budget_get(&Scope::World).await?.unwrap_or_else(|| Budget::open(Scope::World, ctx.now()));
     let mut budgets = vec![world];
@@ -69,19 +70,24 @@ async fn accounts(w: &mut dyn Writes, ctx: &RuleContext, agent: &Agent, turn: &T
     Ok(budgets)
 }
 
-/// What becomes of a call that wants to begin.
+/// The result of a reservation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reserved {
-    /// Its worst case is held.
+    /// The worst case of the call is reserved.
     Granted(ReservationId, Allowance),
-    /// It holds nothing, and waits for what other calls hold in this scope. [`Signal::BudgetsFreed`] says when to try again.
+    /// Nothing is reserved. The call waits for reservations of other calls in this scope.
+    /// [`Signal::BudgetsFreed`] says when to try again.
     Waits(Scope),
-    /// It holds nothing: this scope is spent, and the turn is parked until its limit is raised or, for a day, the next one begins.
+    /// Nothing is reserved. This scope is spent, and the turn waits until its limit is raised or,
+    /// for a daily budget, the next day begins.
     Spent(Scope),
 }
 
-/// Holds the worst case of a call in all its scopes, or refuses, or has it wait for what others hold. The answer shrinks to
-/// what is not spent.
+/// Reserves the worst case of a call in all its scopes. If other calls hold the rest, the call has
+/// to wait. The size of the answer shrinks to what is left.
+///
+/// # Errors
+/// `BudgetExhausted` if a scope is spent, or if the model has no price and a scope limits money.
 pub async fn reserve(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -89,16 +95,16 @@ pub async fn reserve(
     turn: &mut Turn,
     demand: &Demand,
 ) -> Result<Reserved> {
-    // Whoever was to settle it is gone.
+    // No running call can settle an earlier reservation of this turn any more.
     forfeit_held(w, ctx, turn).await?;
     let price = demand.price.as_ref();
-    // Its usage is counted all the same.
+    // The usage of a free call is still recorded.
     let mut budgets = if demand.free { Vec::new() } else { accounts(w, ctx, agent, turn).await? };
     let root_tokens = ctx.limits().root_tokens_max;
     let bounds: Vec<Budget> = budgets.iter().map(|budget| budget.clone().with_default(root_tokens)).collect();
     let model = format!("{}/{}", demand.provider, demand.model);
     let allowed = allow(&bounds, &model, demand.input, demand.max_tokens, ANSWER_FLOOR, price);
-    let allowance = match allowed.map_err(|refusal| of_default(refusal, &budgets, root_tokens))? {
+    let allowance = match allowed.map_err(|refusal| with_root_hint(refusal, &budgets, root_tokens))? {
         Admission::Granted(allowance) => allowance,
         Admission::Held(scope) => return Ok(Reserved::Waits(scope)),
     };
@@ -125,8 +131,9 @@ pub async fn reserve(
     Ok(Reserved::Granted(reservation_id, allowance))
 }
 
-/// The refusal of a root that has reached the limit which every root has says how that is raised.
-fn of_default(refusal: Refusal, budgets: &[Budget], root_tokens: u64) -> Refusal {
+/// Adds a hint to the refusal of a root that has reached the default limit of roots: it says how to
+/// raise it.
+fn with_root_hint(refusal: Refusal, budgets: &[Budget], root_tokens: u64) -> Refusal {
     let reached = |budget: &&Budget| {
         let named = refusal.details.as_ref().and_then(|details| details["scope"].as_str());
         named.is_some_and(|scope| scope == budget.scope.to_string())
@@ -138,50 +145,50 @@ fn of_default(refusal: Refusal, budgets: &[Budget], root_tokens: u64) -> Refusal
         return refusal;
     };
     refusal.hint(format!(
-        "raise it for this one with `ghostctl budget set {scope} --tokens N` or lift it with `--tokens none`; \
-         `limits.root_tokens_max` in the world file is the bound of every root, 0 is none"
+        "raise it for this root with `ghostctl budget set {scope} --tokens N` or lift it with `--tokens none`; \
+         `limits.root_tokens_max` in the world file is the limit of every root, 0 means no limit"
     ))
 }
 
-/// What an answered call took, or one that failed after the provider had counted.
+/// The usage of an answered call, or of a failed call whose usage the provider reported.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Taken {
-    /// The model that answered.
+    /// Name of the model that answered.
     pub model: String,
-    /// The tokens.
+    /// The tokens used.
     pub tokens: TokenUsage,
     /// The model's price, if it is known.
     pub price: Option<Price>,
-    /// How long it took, in milliseconds.
+    /// Duration of the call in milliseconds.
     pub duration_ms: u64,
 }
 
-/// What became of a held reservation.
+/// How a reservation is settled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Settlement {
-    /// The call took this much.
+    /// The call used this much.
     Used(Taken),
-    /// The call took about this much: what its provider left out is estimated.
+    /// The call used about this much: numbers that the provider left out are estimated.
     Estimated(Taken),
-    /// The call took nothing.
+    /// The call used nothing.
     Released,
-    /// Nobody knows what the call took: all of it counts as spent (promise 2).
+    /// The usage is unknown, so the whole reservation counts as spent (promise 2).
     Forfeited,
 }
 
-/// What a settled call is charged.
+/// The charge for a settled call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Charged {
-    /// The tokens.
+    /// The tokens used.
     pub tokens: TokenUsage,
-    /// Their price; `None` if nobody has said it.
+    /// Their cost; `None` if the price is unknown.
     pub cost: Option<Money>,
-    /// Whether this is what was held, because nobody knows what the call took, or holds an estimate of what was left out.
+    /// Whether the numbers are an estimate, or the whole reservation because the usage is unknown.
     pub estimated: bool,
 }
 
 impl Charged {
-    /// Nothing at all.
+    /// No charge.
     pub const NOTHING: Self = Self {
         tokens: TokenUsage { input: 0, output: 0, cache_read: 0, cache_write: 0 },
         cost: Some(Money(0)),
@@ -189,8 +196,8 @@ impl Charged {
     };
 }
 
-/// Settles a turn's reservation in all its scopes, adds it to the turn, and appends the usage row. Settling twice changes
-/// nothing, and gives `None`.
+/// Settles a turn's reservation in all its scopes, adds the charge to the turn, and appends the
+/// usage row. A second settlement changes nothing and returns `None`.
 pub async fn settle(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -199,7 +206,7 @@ pub async fn settle(
     settlement: Settlement,
 ) -> Result<Option<Charged>> {
     let Some(held) = turn.held.take_if(|held| held.reservation_id == reservation_id) else { return Ok(None) };
-    // The world pays for every call but a free one.
+    // Every call is charged to the world, except a free one.
     let free = held.scopes.is_empty();
     let spent = settlement != Settlement::Released;
     let estimated = matches!(settlement, Settlement::Estimated(_));
@@ -217,7 +224,7 @@ pub async fn settle(
     };
     let (tokens, money) = (charged.tokens.total(), charged.cost.unwrap_or(Money(0)));
     let unpriced = if charged.cost.is_none() { tokens } else { 0 };
-    // Nobody waits where nothing is limited.
+    // No call waits for a scope without a limit.
     let mut freed = Vec::new();
     for scope in &held.scopes {
         let mut budget = match w.budget_get(scope).await? {
@@ -262,7 +269,8 @@ pub async fn settle(
     Ok(Some(charged))
 }
 
-/// Counts what a turn still holds as spent: its call was cut off (promise 2).
+/// Counts the reservation of a turn as spent if it still has one, because its call was interrupted
+/// (promise 2).
 pub async fn forfeit_held(w: &mut dyn Writes, ctx: &RuleContext, turn: &mut Turn) -> Result<()> {
     if let Some(reservation_id) = turn.held.as_ref().map(|held| held.reservation_id) {
         settle(w, ctx, turn, reservation_id, Settlement::Forfeited).await?;
@@ -270,7 +278,7 @@ pub async fn forfeit_held(w: &mut dyn Writes, ctx: &RuleContext, turn: &mut Turn
     Ok(())
 }
 
-/// Sums of usage.
+/// Sums the usage rows that match `filter`.
 pub async fn usage(r: &mut dyn Reads, filter: &UsageFilter) -> Result<Vec<UsageSum>> {
     Ok(r.usage_sum(filter).await?)
 }

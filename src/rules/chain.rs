@@ -1,23 +1,26 @@
-//! Chains of work: what one thing that came from outside set going, and how far it has got.
+//! Chains of work: the root that a message belongs to and its distance from it.
 //!
-//! Must never: count or refuse; the bounds of a chain are the business of those who lengthen it.
+//! A root is the event that started a chain of work, for example a message from outside or a cron
+//! slot. A hop is one turn between the root and a message.
+//!
+//! Must never: count or refuse. [`crate::root_limits`] applies the limits of a chain.
 
 use ghost_domain::RootId;
 use serde::{Deserialize, Serialize};
 
 use crate::RuleContext;
 
-/// Where a message stands in a chain of work.
+/// The position of a message in a chain of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Chain {
-    /// What started it.
+    /// Id of the event that started the chain.
     pub root_id: RootId,
     /// Turns between the root and this message.
     pub hop: u32,
 }
 
 impl Chain {
-    /// The beginning of a chain: something came from outside.
+    /// Starts a new chain, for something that came from outside.
     #[must_use]
     pub fn root(ctx: &RuleContext) -> Self {
         Self { root_id: RootId(ctx.id()), hop: 0 }

@@ -1,7 +1,7 @@
-//! Chat channels (CHAT-01..15): who is in them, and what becomes of a post. A channel is one log; each member has a cursor
-//! in it and one wake-up at most that no turn has taken, so that a busy channel fills no inbox.
+//! Chat channels (CHAT-01..15): their members and their posts. A channel is one log. Each member
+//! has a read cursor and at most one pending wake-up, so a busy channel fills no inbox.
 //!
-//! Must never: read or write a row per member where one look at the roster does.
+//! Must never: read or write a row for each member where one query for all of them is enough.
 
 mod channel;
 mod digest;
@@ -13,7 +13,7 @@ use channel::CROWD;
 pub use channel::channel_named;
 pub(crate) use digest::{ReadOn, read_on};
 pub use history::{HISTORY_DEFAULT, HISTORY_MAX, HistoryQuery, history};
-pub(crate) use post::post_last_words;
+pub(crate) use post::post_last_text;
 pub use post::{NewPost, Posted, Skipped, post};
 pub use speaker::{Speaker, shown_name};
 
@@ -31,25 +31,25 @@ use serde_json::{Value, json};
 use crate::agent_lookup::agent_for;
 use crate::{Result, RuleContext, root_limits};
 
-/// Members whom an answer about one channel names.
+/// The most members that an answer about one channel lists.
 pub const MEMBERS_SHOWN: usize = 1_000;
-/// Members whom a list of channels names of each.
+/// The most members that a list of channels shows for each channel.
 pub const MEMBERS_LISTED: usize = 100;
-/// Agents that are looked up one by one; of more, the list of all is read.
-const FEW: usize = 32;
+/// Up to this number, agents are looked up one by one. For more, the list of all agents is read.
+const LOOKUPS_MAX: usize = 32;
 
-/// A channel to be created.
+/// The parameters of a new channel.
 #[derive(Clone, Debug)]
 pub struct NewChannel {
-    /// Its name.
+    /// Name of the channel.
     pub channel: ChannelName,
-    /// Who is in it; whoever is named twice is in it once.
+    /// Its members. Duplicates count once.
     pub members: Vec<AgentId>,
-    /// Whether posts wake nobody.
+    /// Whether the channel is gated: posts wake nobody.
     pub gated: bool,
-    /// Whether the creating agent stays out of it (CHAT-02).
+    /// Whether the creating agent is no member (CHAT-02).
     pub skip_creator: bool,
-    /// What it is about.
+    /// Its topic.
     pub topic: Option<String>,
 }
 
@@ -58,20 +58,22 @@ pub struct NewChannel {
 pub struct ChannelView {
     /// The channel.
     pub channel: ChatChannel,
-    /// Its members in order of id, as many as an answer names; `channel.members` is how many there are.
+    /// Its members ordered by id, cut to the number that an answer lists. `channel.members` is the
+    /// full number.
     pub members: Vec<AgentId>,
 }
 
-/// A channel that was created.
+/// The result of creating a channel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Created {
-    /// It.
+    /// The channel.
     pub view: ChannelView,
-    /// Advice on gating (CHAT-10).
+    /// A warning about an ungated channel with many members (CHAT-10).
     pub advisory: Option<String>,
 }
 
-/// Creates a channel. Its name must be free and its members must exist; an agent that stays out of it is not among them.
+/// Creates a channel. Its name must be free and its members must exist. With `skip_creator`, the
+/// creating agent must not be among them.
 pub async fn create(w: &mut dyn Writes, ctx: &RuleContext, by: &Speaker, new: NewChannel) -> Result<Created> {
     let limits = ctx.limits();
     if w.chat_channel_get(&new.channel).await?.is_some() {
@@ -99,15 +101,15 @@ pub async fn create(w: &mut dyn Writes, ctx: &RuleContext, by: &Speaker, new: Ne
     }
     let count = u32::try_from(members.len()).unwrap_or(u32::MAX);
     if count > limits.chat_members_max {
-        return Err(crowded(&new.channel, limits.chat_members_max));
+        return Err(too_many_members(&new.channel, limits.chat_members_max));
     }
     let channels = w.chat_channel_count().await?;
     if channels >= limits.chat_channels_max {
         return Err(Refusal::new(
             Code::RateLimited,
-            format!("the world has {channels} channels, which is its bound (limits.chat_channels_max)"),
+            format!("the world has {channels} channels, which is the limit (limits.chat_channels_max)"),
         )
-        .hint("post in a channel that there is"));
+        .hint("post in an existing channel"));
     }
     root_limits::filled(w, ctx, "chat_channels_max", None, channels.into(), limits.chat_channels_max.into()).await?;
     all_exist(w, ctx, by, &members).await?;
@@ -141,30 +143,30 @@ pub async fn create(w: &mut dyn Writes, ctx: &RuleContext, by: &Speaker, new: Ne
     Ok(Created { view: ChannelView { channel, members }, advisory })
 }
 
-fn crowded(channel: &ChannelName, most: u32) -> Refusal {
+fn too_many_members(channel: &ChannelName, limit: u32) -> Refusal {
     Refusal::new(
         Code::RateLimited,
-        format!("#{channel} would have more than {most} members, which is its bound (limits.chat_members_max)"),
+        format!("#{channel} would have more than {limit} members, which is the limit (limits.chat_members_max)"),
     )
-    .hint("share them out over several channels")
+    .hint("distribute them over several channels")
 }
 
 async fn all_exist(w: &mut dyn Writes, ctx: &RuleContext, by: &Speaker, members: &BTreeSet<AgentId>) -> Result<()> {
-    if members.len() <= FEW {
+    if members.len() <= LOOKUPS_MAX {
         for agent_id in members {
-            agent_for(w, ctx, by.told(), agent_id).await?;
+            agent_for(w, ctx, by.reader(), agent_id).await?;
         }
         return Ok(());
     }
     let agents = w.agent_list(false).await?;
     let known: BTreeSet<&AgentId> = agents.iter().map(|agent| &agent.agent_id).collect();
     match members.iter().find(|agent_id| !known.contains(agent_id)) {
-        Some(unknown) => agent_for(w, ctx, by.told(), unknown).await.map(drop),
+        Some(unknown) => agent_for(w, ctx, by.reader(), unknown).await.map(drop),
         None => Ok(()),
     }
 }
 
-/// Lets an agent in. It sees what is posted from now on; what was said before it may read.
+/// Adds an agent. It is shown posts from now on, and may read earlier ones.
 async fn join(w: &mut dyn Writes, ctx: &RuleContext, channel: &ChatChannel, agent_id: &AgentId) -> Result<()> {
     let member = ChatMember {
         channel: channel.channel.clone(),
@@ -176,7 +178,8 @@ async fn join(w: &mut dyn Writes, ctx: &RuleContext, channel: &ChatChannel, agen
     Ok(w.chat_member_put(&member).await?)
 }
 
-/// Adds a member on the word of the creator or an operator (CHAT-07). One who is in the channel already stays as it is.
+/// Adds a member on behalf of the creator or an operator (CHAT-07). An agent that is a member
+/// already stays as it is.
 pub async fn invite(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -186,13 +189,13 @@ pub async fn invite(
 ) -> Result<ChannelView> {
     let mut channel = channel_named(w, channel).await?;
     if !channel.is_run_by(&by.party) {
-        return Err(not_yours(&channel, by, "invite"));
+        return Err(not_in_charge(&channel, by, "invite"));
     }
-    agent_for(w, ctx, by.told(), agent_id).await?;
+    agent_for(w, ctx, by.reader(), agent_id).await?;
     if w.chat_member_get(&channel.channel, agent_id).await?.is_none() {
-        let most = ctx.limits().chat_members_max;
-        if channel.members >= most {
-            return Err(crowded(&channel.channel, most));
+        let limit = ctx.limits().chat_members_max;
+        if channel.members >= limit {
+            return Err(too_many_members(&channel.channel, limit));
         }
         join(w, ctx, &channel, agent_id).await?;
         channel.members = channel.members.saturating_add(1);
@@ -203,8 +206,9 @@ pub async fn invite(
     view(w, channel, MEMBERS_SHOWN).await
 }
 
-/// Whether all who join can be [invited](invite) once those who leave are gone. Nothing is written: whoever invites several asks
-/// this first, and none of them is refused after others were let in.
+/// Checks whether all of `joining` can be [invited](invite) after all of `leaving` have left.
+/// Writes nothing. A caller that invites several agents checks this first, so that either all of
+/// them are added or none.
 pub(crate) async fn has_room(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -215,7 +219,7 @@ pub(crate) async fn has_room(
 ) -> Result<()> {
     let channel = channel_named(w, channel).await?;
     if !channel.is_run_by(&by.party) {
-        return Err(not_yours(&channel, by, "invite"));
+        return Err(not_in_charge(&channel, by, "invite"));
     }
     all_exist(w, ctx, by, joining).await?;
     let (mut new, mut left) = (0_u32, channel.members);
@@ -225,14 +229,14 @@ pub(crate) async fn has_room(
     for agent_id in leaving {
         left = left.saturating_sub(u32::from(w.chat_member_get(&channel.channel, agent_id).await?.is_some()));
     }
-    let most = ctx.limits().chat_members_max;
-    if new > 0 && left.saturating_add(new) > most {
-        return Err(crowded(&channel.channel, most));
+    let limit = ctx.limits().chat_members_max;
+    if new > 0 && left.saturating_add(new) > limit {
+        return Err(too_many_members(&channel.channel, limit));
     }
     Ok(())
 }
 
-/// Removes a member on the word of the creator, an operator, or itself. It keeps no access (CHAT-13).
+/// Removes a member on behalf of the creator, an operator or itself. It loses all access (CHAT-13).
 pub async fn remove(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -242,19 +246,19 @@ pub async fn remove(
 ) -> Result<ChannelView> {
     let mut channel = channel_named(w, channel).await?;
     if !channel.is_run_by(&by.party) && by.party.agent() != Some(agent_id) {
-        return Err(not_yours(&channel, by, "remove others"));
+        return Err(not_in_charge(&channel, by, "remove others"));
     }
     let Some(member) = w.chat_member_get(&channel.channel, agent_id).await? else {
         let members = w.chat_members(&channel.channel).await?;
         let near = nearest(agent_id.as_str(), members.iter().map(|member| member.agent_id.as_str()));
         let refusal = Refusal::not_found(&format!("member of #{}", channel.channel), agent_id.as_str(), near);
-        return Err(if near.is_some() { refusal } else { refusal.hint("the list of channels has their members") });
+        return Err(if near.is_some() { refusal } else { refusal.hint("the list of channels shows their members") });
     };
     leave(w, ctx, by, &mut channel, member, "removed").await?;
     view(w, channel, MEMBERS_SHOWN).await
 }
 
-/// Gates a channel or lets posts wake again, and says anew what it is about, on the word of whoever runs it.
+/// Changes whether a channel is gated, and its topic, on behalf of its creator or an operator.
 pub async fn change(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -265,7 +269,7 @@ pub async fn change(
 ) -> Result<()> {
     let mut channel = channel_named(w, channel).await?;
     if !channel.is_run_by(&by.party) {
-        return Err(not_yours(&channel, by, "change what it is"));
+        return Err(not_in_charge(&channel, by, "change its settings"));
     }
     let topic = topic.map(check_topic).transpose()?;
     if channel.gated == gated && channel.topic == topic {
@@ -286,7 +290,7 @@ async fn leave(
     member: ChatMember,
     reason: &str,
 ) -> Result<()> {
-    // A wake-up for a channel that it may no longer read would open a turn about nothing.
+    // A pending wake-up for a channel that the agent may no longer read would open an empty turn.
     if let Some(wake_id) = member.wake_id
         && matches!(w.message_standing(wake_id).await?, Some((MailState::Pending, ..)))
     {
@@ -299,8 +303,8 @@ async fn leave(
     emit(w, ctx, EventKind::ChatMemberRemoved, &channel.channel, by, Some(&member.agent_id), facts).await
 }
 
-/// Takes a deleted agent out of every channel. Channels that it created are the operators' from then on: a successor of
-/// the same id must not inherit its rights.
+/// Removes a deleted agent from every channel. Channels that it created belong to the operators
+/// from then on, so that a later agent with the same id does not inherit its rights.
 pub(crate) async fn leave_all(w: &mut dyn Writes, ctx: &RuleContext, by: &Party, agent_id: &AgentId) -> Result<()> {
     let by = Speaker::from(by.clone());
     for member in w.chat_memberships(agent_id).await? {
@@ -317,7 +321,7 @@ pub(crate) async fn leave_all(w: &mut dyn Writes, ctx: &RuleContext, by: &Party,
     Ok(())
 }
 
-fn not_yours(channel: &ChatChannel, by: &Speaker, what: &str) -> Refusal {
+fn not_in_charge(channel: &ChatChannel, by: &Speaker, what: &str) -> Refusal {
     Refusal::new(Code::AccessDenied, format!("{} may not {what} in #{}", shown_name(&by.party), channel.channel)).hint(
         match channel.creator.agent() {
             Some(creator) => format!("its creator {creator} may, and operators; ask {creator}"),
@@ -326,12 +330,13 @@ fn not_yours(channel: &ChatChannel, by: &Speaker, what: &str) -> Refusal {
     )
 }
 
-/// The channels of an agent, which are those that it is in or has created, or all; in order of name.
+/// Lists channels ordered by name: all, or those that an agent is in or has created.
 pub async fn list(r: &mut dyn Reads, of: Option<&AgentId>) -> Result<Vec<ChannelView>> {
     Ok(list_after(r, of, "", usize::MAX).await?.0)
 }
 
-/// At most `limit` of them whose names come after `after`, and whether more follow. Members are read of these alone.
+/// Like [`list`], at most `limit` channels whose names come after `after`. Also returns whether
+/// more follow. Members are read only for these channels.
 pub async fn list_after(
     r: &mut dyn Reads,
     of: Option<&AgentId>,
@@ -354,9 +359,9 @@ pub async fn list_after(
     Ok((views, more))
 }
 
-async fn view(r: &mut dyn Reads, channel: ChatChannel, most: usize) -> Result<ChannelView> {
+async fn view(r: &mut dyn Reads, channel: ChatChannel, limit: usize) -> Result<ChannelView> {
     let members = r.chat_members(&channel.channel).await?;
-    let members = members.into_iter().take(most).map(|member| member.agent_id).collect();
+    let members = members.into_iter().take(limit).map(|member| member.agent_id).collect();
     Ok(ChannelView { channel, members })
 }
 

@@ -1,4 +1,5 @@
-//! What every rule needs besides its transaction: time, ids, bounds, redaction, and which node speaks.
+//! The context that every rule receives besides its transaction: clock, ids, limits, redaction and
+//! the identity of this daemon.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -13,27 +14,29 @@ use uuid::Uuid;
 
 use crate::result::Result;
 
-/// The fact about the world that says whether it is paused: `1` if it is.
+/// The world fact (a row of the `meta` table) that records whether the world is paused: `1` if it
+/// is.
 pub const PAUSED: &str = "paused";
 
-/// The longest secret that is recognised across the end of an excerpt, in bytes.
+/// The longest secret, in bytes, that is still recognised where an excerpt was cut.
 const SECRET_BYTES: usize = 4_096;
 
-/// Characters of a name that nobody vouches for.
+/// The longest name, in characters, that a record keeps of a name that is not known here.
 const LABEL_MAX: usize = 200;
 
-/// Says whether the world's files have a place for an agent, or why not.
+/// Checks whether an agent can run with the world's files as they are. The refusal says why not.
 pub type Fitness = Arc<dyn Fn(&Agent) -> Result<()> + Send + Sync>;
 
-/// The context of a world's rules. Cheap to clone; a reload changes the limits, whom chat wakes, where webhooks lead and who
-/// can run for all clones at once.
+/// The context of a world's rules. Cloning is cheap. All clones share the same settings, so a
+/// reload changes the limits, the chat setting, the webhooks and the check of who can run for all
+/// of them at once.
 #[derive(Clone)]
 pub struct RuleContext {
-    /// Clock, ids and jitter.
+    /// The ports for the clock, ids and jitter.
     pub ports: Ports,
-    /// Takes secrets out of what is kept to be read.
+    /// Removes secrets from text that is stored for people to read.
     pub redactor: Arc<Redactor>,
-    /// This daemon's name.
+    /// The name of this daemon's node.
     pub node: Arc<str>,
     /// The fencing epoch under which this daemon owns its agents.
     pub epoch: i64,
@@ -46,8 +49,9 @@ pub struct RuleContext {
 }
 
 impl RuleContext {
-    /// A context. Chat wakes whom a post mentions until [`RuleContext::set_chat_wake`] says otherwise, there are no webhooks until
-    /// [`RuleContext::set_webhooks`] names them, and every agent can run until [`RuleContext::set_fitness`] knows better.
+    /// Creates a context with these defaults: chat wakes the mentioned members
+    /// ([`RuleContext::set_chat_wake`]), there are no webhooks ([`RuleContext::set_webhooks`]), and
+    /// every agent can run ([`RuleContext::set_fitness`]).
     #[must_use]
     pub fn new(ports: Ports, redactor: Redactor, node: &str, epoch: i64, limits: Limits) -> Self {
         Self {
@@ -64,14 +68,15 @@ impl RuleContext {
         }
     }
 
-    /// Now.
+    /// The current time.
     #[must_use]
     pub fn now(&self) -> Timestamp {
         self.ports.clock.now()
     }
 
-    /// Remembers why an agent opens no turn though it has mail: the models that it thinks with are down. `None` when it does.
-    /// In memory alone: after a restart it is found out anew.
+    /// Records why an agent opens no turn although it has mail: the models that it uses are down.
+    /// `None` removes the entry. This is kept in memory only; after a restart it is determined
+    /// again.
     pub fn set_waiting(&self, agent_id: &AgentId, reason: Option<&str>) {
         let mut waiting = self.waiting.write().unwrap_or_else(PoisonError::into_inner);
         match reason {
@@ -80,59 +85,61 @@ impl RuleContext {
         };
     }
 
-    /// Why an agent opens no turn; see [`RuleContext::set_waiting`].
+    /// The reason why an agent opens no turn, if there is one; see [`RuleContext::set_waiting`].
     #[must_use]
     pub fn waiting(&self, agent_id: &AgentId) -> Option<Arc<str>> {
         self.waiting.read().unwrap_or_else(PoisonError::into_inner).get(agent_id).cloned()
     }
 
-    /// How many agents open no turn; see [`RuleContext::set_waiting`].
+    /// The number of agents that wait for a model; see [`RuleContext::set_waiting`].
     #[must_use]
     pub fn waiting_agents(&self) -> usize {
         self.waiting.read().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// A new identifier.
+    /// Creates a new identifier.
     #[must_use]
     pub fn id(&self) -> Uuid {
         self.ports.ids.next()
     }
 
-    /// The bounds in force.
+    /// The limits in force.
     #[must_use]
     pub fn limits(&self) -> Arc<Limits> {
-        // The lock is held for a pointer copy only, so a poisoned one still holds a whole value.
+        // The lock is only held to copy a pointer, so a poisoned lock still holds a complete value.
         Arc::clone(&self.limits.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Puts other bounds in force.
+    /// Replaces the limits.
     pub fn set_limits(&self, limits: Limits) {
         *self.limits.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(limits);
     }
 
-    /// Whom a post wakes that the rules themselves make.
+    /// Whom a post wakes if the rules themselves write the post, for example the result of a cron
+    /// job.
     #[must_use]
     pub fn chat_wake(&self) -> ChatWake {
         *self.chat_wake.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has other members woken by posts.
+    /// Sets whom posts wake.
     pub fn set_chat_wake(&self, wake: ChatWake) {
         *self.chat_wake.write().unwrap_or_else(PoisonError::into_inner) = wake;
     }
 
-    /// The agent that the threads of a webhook go to, if there is such a webhook.
+    /// The agent that receives the conversations of a webhook, if the webhook exists.
     #[must_use]
     pub fn webhook_agent(&self, webhook: &str) -> Option<AgentId> {
         self.webhooks.read().unwrap_or_else(PoisonError::into_inner).get(webhook).cloned()
     }
 
-    /// Puts other webhooks in force: the agents that their threads go to, by name.
+    /// Replaces the webhooks: a map from webhook name to the agent that receives its conversations.
     pub fn set_webhooks(&self, webhooks: BTreeMap<String, AgentId>) {
         *self.webhooks.write().unwrap_or_else(PoisonError::into_inner) = webhooks;
     }
 
-    /// The roots of main jobs, each of which has its work to itself so that it is known what it cost.
+    /// The roots of main jobs. Work of such a root shares no turn with work of other roots, so that
+    /// the cost of the job is known.
     #[must_use]
     pub fn jobs(&self) -> Arc<BTreeSet<RootId>> {
         Arc::clone(&self.jobs.read().unwrap_or_else(PoisonError::into_inner))
@@ -143,55 +150,58 @@ impl RuleContext {
         Arc::make_mut(&mut self.jobs.write().unwrap_or_else(PoisonError::into_inner)).extend(roots);
     }
 
-    /// Whether an agent can run by the world's files.
+    /// Checks whether an agent can run with the world's files as they are.
     ///
     /// # Errors
-    /// Why not, and what to repair.
+    /// A refusal that says why not and what to repair.
     pub fn may_run(&self, agent: &Agent) -> Result<()> {
         let fitness = Arc::clone(&self.fitness.read().unwrap_or_else(PoisonError::into_inner));
         fitness(agent)
     }
 
-    /// Puts another judgement of who can run in force.
+    /// Replaces the check that decides which agents can run.
     pub fn set_fitness(&self, fitness: Fitness) {
         *self.fitness.write().unwrap_or_else(PoisonError::into_inner) = fitness;
     }
 
-    /// States an event in the transaction that makes it true, redacted.
+    /// Appends an event, redacted, in the transaction that makes the change it reports.
     pub async fn emit(&self, w: &mut dyn Writes, event: NewEvent) -> Result<()> {
         self.emit_at(w, self.now(), event).await
     }
 
-    /// The same of something whose record has a time of its own: both say the same.
+    /// Like [`RuleContext::emit`], with a given time, for an event whose record carries the same
+    /// time.
     pub async fn emit_at(&self, w: &mut dyn Writes, at: Timestamp, event: NewEvent) -> Result<()> {
         let event = NewEvent { payload: self.redactor.clean_json(event.payload), ..event };
         w.event_append(EventId(self.id()), at, event).await?;
         Ok(())
     }
 
-    /// At most `max` characters of `text` for someone to read. Redacted before it is cut: a secret that is cut in two is
-    /// no longer recognised, and half of it is still too much.
+    /// Returns at most `max` characters of `text`, for people to read. The text is redacted before
+    /// it is cut, because half a secret is not recognised but still reveals too much.
     #[must_use]
     pub fn excerpt(&self, text: &str, max: usize) -> String {
-        // Looking through all of a long text for the sake of its beginning would cost more than it tells.
+        // Redacting all of a long text is expensive, and only its beginning is needed.
         let head = prefix_bytes(text, max.saturating_mul(4).saturating_add(SECRET_BYTES));
         let clean = self.redactor.redact(head);
         if head.len() == text.len() {
             return clip(&clean, max);
         }
-        // The end of the head may be half a secret, and redaction may have brought it near the beginning.
+        // The end of the head may be half a secret, and redaction may have moved it towards the
+        // beginning.
         let whole = prefix_bytes(&clean, clean.len().saturating_sub(SECRET_BYTES));
         let excerpt = clip(whole, max);
         if excerpt.len() == whole.len() { format!("{excerpt}…") } else { excerpt }
     }
 
-    /// A name from outside that stands for nothing here, for a record: redacted, bounded and on one plain line.
+    /// A name that is unknown here, made safe for a record: redacted, cut to a maximum length, on
+    /// one line.
     #[must_use]
     pub fn label(&self, name: &str) -> String {
         shown(&self.excerpt(name, LABEL_MAX), LABEL_MAX + 1)
     }
 
-    /// Asks the running world to look at an agent after commit.
+    /// Wakes an agent after commit, so that it reads its inbox.
     pub fn wake(&self, w: &mut dyn Writes, agent_id: &AgentId) {
         w.signal(Signal::Wake(agent_id.clone()));
     }

@@ -1,7 +1,9 @@
-//! Conversations with someone outside (BI-34..38, MSG-11..14): what comes in is mail of their owner, the last text of the
-//! turn that takes it goes out, and both stand in the conversation's log under a gapless sequence.
+//! Conversations with people outside (BI-34..38, MSG-11..14). Each has an owner, the agent that
+//! answers. A message from outside becomes mail of the owner, and the last text of the turn that
+//! takes it goes out. Both are entries in the conversation's log with a gapless sequence.
 //!
-//! Must never: deliver anything itself. What waits to go out is a row; the adapters at the edge work it off.
+//! Must never: deliver anything itself. Outgoing entries are rows; the adapters in the control
+//! layer deliver them.
 
 mod actions;
 mod bounds;
@@ -15,7 +17,7 @@ use bounds::{check_count, check_room};
 pub use delivery::{Outcome, Parcel, attempt, due, redeliver, settle};
 pub(crate) use handoff::taken_over;
 pub use handoff::{Handover, handoff};
-use log::{Line, append, emit};
+use log::{NewEntry, append, emit};
 pub use log::{entry, get};
 pub use out::{Post, attach, check_speaker, post};
 pub(crate) use out::{answer, check_length, owed, restore_drafts, unanswered};
@@ -37,52 +39,56 @@ use crate::chain::Chain;
 use crate::mail::{self, NewMessage};
 use crate::{Result, RuleContext, agent_lookup, asks};
 
-/// Characters of the name under which the outside knows a conversation.
+/// The longest thread name, in characters.
 const THREAD_MAX: usize = 200;
-/// A conversation to be begun.
+/// The parameters of a new conversation.
 #[derive(Clone, Debug)]
 pub struct Start {
-    /// Who carries it; see [`Conversation::adapter`].
+    /// Name of the adapter that carries it; see [`Conversation::adapter`].
     pub adapter: String,
-    /// What the outside calls it; `None` makes a name of its own.
+    /// The thread name that the outside uses. `None` uses the conversation's id.
     pub thread: Option<String>,
     /// The agent that answers.
     pub owner: AgentId,
-    /// Who speaks from outside.
+    /// The party outside.
     pub party: Party,
 }
 
-/// Something said from outside.
+/// A message from outside.
 #[derive(Clone, Debug)]
 pub struct Said {
-    /// Who says it.
+    /// The party that sends it.
     pub from: Party,
-    /// The text.
+    /// Text of the message.
     pub content: String,
-    /// Workspace files that go with it, checked by the caller.
+    /// Attached workspace files, checked by the caller.
     pub attachments: Vec<Attachment>,
-    /// The id of the message that it answers.
+    /// Id of the message that it answers.
     pub reply_to: Option<String>,
-    /// The outside's own id of it.
+    /// The outside's own id of the message.
     pub external_id: Option<String>,
 }
 
-/// A conversation with an entry that was just made.
+/// A conversation with the entry that was just added to it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Heard {
-    /// The conversation.
+    /// The conversation, with the new entry counted.
     pub conversation: Conversation,
-    /// The entry.
+    /// The new entry.
     pub entry: ConversationEntry,
 }
 
-/// Begins a conversation. One that the adapter has under this name already is a conflict.
+/// Begins a conversation.
+///
+/// # Errors
+/// `Conflict` if the adapter already has a conversation with this thread name; `RateLimited` if the
+/// world has too many.
 pub async fn begin(w: &mut dyn Writes, ctx: &RuleContext, start: Start) -> Result<Conversation> {
-    let (count, most) = (w.conversation_count().await?, ctx.limits().conversations_max);
-    if count >= most {
+    let (count, limit) = (w.conversation_count().await?, ctx.limits().conversations_max);
+    if count >= limit {
         return Err(Refusal::new(
             Code::RateLimited,
-            format!("the world has {count} conversations, which is its bound"),
+            format!("the world has {count} conversations, which is the limit"),
         )
         .hint("go on with one of them, or raise limits.conversations_max")
         .details(json!({ "limit": "conversations_max" })));
@@ -121,7 +127,7 @@ pub async fn begin(w: &mut dyn Writes, ctx: &RuleContext, start: Start) -> Resul
     Ok(conversation)
 }
 
-/// A name that the outside may give a conversation.
+/// Checks a thread name from the outside.
 fn named_thread(thread: &str) -> Result<String> {
     let length = thread.chars().count();
     if length == 0 || length > THREAD_MAX || thread.contains(is_strange) || thread.trim() != thread {
@@ -136,9 +142,9 @@ fn named_thread(thread: &str) -> Result<String> {
     Ok(thread.to_owned())
 }
 
-/// Says something in the conversation that the adapter has under this name, which is begun with `start` if there is none. A
-/// thread of a cron job's own is begun by that job alone: whoever takes its name before would be heard by another agent, and
-/// the job by nobody.
+/// Adds a message to the conversation that the adapter has under this thread name. If there is
+/// none, begins it with `start`. Only the cron job itself may begin a thread whose name is reserved
+/// for cron jobs; otherwise another agent would receive the answers to the job.
 pub async fn arrive(w: &mut dyn Writes, ctx: &RuleContext, start: Start, said: Said) -> Result<Heard> {
     let found = match &start.thread {
         Some(thread) => w.conversation_find(&start.adapter, thread).await?,
@@ -148,7 +154,7 @@ pub async fn arrive(w: &mut dyn Writes, ctx: &RuleContext, start: Start, said: S
         Some(conversation) => conversation,
         None => {
             if let Some(thread) = start.thread.as_deref().filter(|thread| thread.starts_with(OWN_THREADS)) {
-                let what = format!("thread `{}` is a cron job's own, and the job has not begun it", shown(thread, 80));
+                let what = format!("thread `{}` belongs to a cron job that has not started it yet", shown(thread, 80));
                 return Err(Refusal::new(Code::AccessDenied, what)
                     .hint(format!("choose a name that does not begin with {OWN_THREADS}"))
                     .details(json!({ "field": "thread" })));
@@ -159,8 +165,8 @@ pub async fn arrive(w: &mut dyn Writes, ctx: &RuleContext, start: Start, said: S
     hear(w, ctx, conversation, said).await
 }
 
-/// Says something over the control plane in a conversation that is held over it. Those of other adapters are not spoken
-/// in from here: nobody may be taken for the one outside.
+/// Adds a message over the control plane to a conversation that is held over it. Conversations of
+/// other adapters are refused, so that nobody can pose as the party outside.
 pub async fn say(w: &mut dyn Writes, ctx: &RuleContext, conversation_id: ConversationId, said: Said) -> Result<Heard> {
     let conversation = get(w, conversation_id).await?;
     if conversation.adapter != CONTROL {
@@ -201,33 +207,33 @@ async fn hear(w: &mut dyn Writes, ctx: &RuleContext, mut conversation: Conversat
     conversation.heard += 1;
     conversation.passed_on.clear();
     conversation.heard_at = Some(ctx.now());
-    let entry = Line {
+    let entry = NewEntry {
         message_id: Some(envelope.message_id),
         attachments: said.attachments,
         reply_to: said.reply_to,
         external_id: said.external_id,
-        ..Line::new(Direction::In, said.from, said.content)
+        ..NewEntry::new(Direction::In, said.from, said.content)
     };
     let entry = append(w, ctx, &mut conversation, entry).await?;
     if let Some(refusal) = asks::unanswerable(ctx, &owner) {
-        // It is told now, because the answer may be long in coming.
+        // The party is notified now, because the answer may take long.
         let text = format!("{}: this waits until it is started again", refusal.message);
-        append(w, ctx, &mut conversation, Line::new(Direction::Note, Party::System, text)).await?;
+        append(w, ctx, &mut conversation, NewEntry::new(Direction::Note, Party::System, text)).await?;
     }
     Ok(Heard { conversation, entry })
 }
 
-/// Tells those who wait in the conversations of mail that will not be worked off.
+/// Adds a note to the conversations of mail that will not be processed.
 pub(crate) async fn dropped(w: &mut dyn Writes, ctx: &RuleContext, mail: &[Envelope], why: &str) -> Result<()> {
-    let mut told = std::collections::BTreeSet::new();
+    let mut notified = std::collections::BTreeSet::new();
     for envelope in mail.iter().filter(|envelope| envelope.kind == Kind::Conversation) {
         let Some(id) = envelope.conversation_id.as_deref().and_then(|id| id.parse::<ConversationId>().ok()) else {
             continue;
         };
-        if told.insert(id)
+        if notified.insert(id)
             && let Some(mut conversation) = w.conversation_get(id).await?
         {
-            append(w, ctx, &mut conversation, Line::new(Direction::Note, Party::System, why.to_owned())).await?;
+            append(w, ctx, &mut conversation, NewEntry::new(Direction::Note, Party::System, why.to_owned())).await?;
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Dead letters: mail that its agent crashed on, set aside for an operator (promise 3).
+//! Dead letters: mail that its agent could not process, kept for an operator (promise 3).
 
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::{
@@ -9,11 +9,11 @@ use serde_json::{Value, json};
 
 use crate::agent_lookup::agent_for;
 use crate::agents::orders::stop;
-use crate::turns::calls::orphan;
+use crate::turns::calls::close_open_calls;
 use crate::turns::ending::HeldMail;
 use crate::{Result, RuleContext, asks, budgets, conversations, schedules};
 
-/// Sets a turn's mail aside. Whoever asked is told at once.
+/// Turns a turn's mail into a dead letter and ends the turn. Askers are notified at once.
 pub async fn set_aside(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -22,10 +22,10 @@ pub async fn set_aside(
     reason: &str,
     crashes: u32,
 ) -> Result<DeadLetter> {
-    let dead_letter = hold(w, ctx, &turn, messages, reason, crashes).await?;
+    let dead_letter = create(w, ctx, &turn, messages, reason, crashes).await?;
     asks::abandon(w, ctx, turn.turn_id).await?;
     budgets::forfeit_held(w, ctx, &mut turn).await?;
-    orphan(w, ctx, &turn).await?;
+    close_open_calls(w, ctx, &turn).await?;
     turn.status = TurnStatus::Dead;
     turn.parked = None;
     turn.reason = Some(dead_letter.reason.clone());
@@ -35,8 +35,8 @@ pub async fn set_aside(
     Ok(dead_letter)
 }
 
-/// Sets mail of a turn aside, whatever becomes of the turn. Whoever asked is told at once.
-pub(crate) async fn hold(
+/// Turns mail of a turn into a dead letter, without ending the turn. Askers are notified at once.
+pub(crate) async fn create(
     w: &mut dyn Writes,
     ctx: &RuleContext,
     turn: &Turn,
@@ -46,12 +46,12 @@ pub(crate) async fn hold(
 ) -> Result<DeadLetter> {
     let reason = ctx.excerpt(reason, 500);
     w.message_mark(messages, MailState::Dead, Some(turn.turn_id), 0).await?;
-    let happened = if crashes == 0 { "could not work off" } else { "crashed on" };
+    let happened = if crashes == 0 { "could not process" } else { "crashed on" };
     let refusal = Refusal::new(
         Code::Unavailable,
-        format!("{} {happened} this message and set it aside: {reason}", turn.agent_id),
+        format!("{} {happened} this message, which is a dead letter now: {reason}", turn.agent_id),
     )
-    .hint("an operator can look at it with `ghostctl dead list`");
+    .hint("an operator can see it with `ghostctl dead list`");
     for message_id in messages {
         let Some(envelope) = w.message_get(*message_id).await? else { continue };
         schedules::lost(w, ctx, envelope.message_id, envelope.kind, &refusal.message).await?;
@@ -59,7 +59,7 @@ pub(crate) async fn hold(
             asks::fail(w, ctx, ask_id, &refusal).await?;
         }
         if let Some(conversation_id) = conversations::owed(&[HeldMail::of(&envelope)]) {
-            let why = format!("{happened} this message, which was set aside: {reason}");
+            let why = format!("{happened} this message, which is a dead letter now: {reason}");
             conversations::unanswered(w, ctx, turn, conversation_id, &why).await?;
         }
     }
@@ -78,10 +78,10 @@ pub(crate) async fn hold(
     emit(w, ctx, EventKind::DeadLetterHeld, &dead_letter, json!({ "root_id": turn.root_id })).await?;
     let held = w.dead_letter_count_held(Some(&turn.agent_id)).await?;
     if held >= ctx.limits().dead_letters_max {
-        // Each is kept with its mail and journal until someone decides: an agent that brings forth one after another ends
-        // by itself before they fill the disk.
+        // A dead letter is kept with its mail and journal until someone decides. An agent that
+        // produces one after another is stopped before they fill the disk.
         let why = format!(
-            "{held} dead letters are held for it (limits.dead_letters_max): retry or drop them with `ghostctl dead`, then \
+            "it has {held} dead letters (limits.dead_letters_max): retry or drop them with `ghostctl dead`, then \
              start it again"
         );
         stop(w, ctx, &Party::System, &turn.agent_id, Some(&why)).await?;
@@ -89,7 +89,10 @@ pub(crate) async fn hold(
     Ok(dead_letter)
 }
 
-/// Puts a dead letter back to work: from its journal, or afresh if asked for.
+/// Retries a dead letter: from its journal, or in a new turn if `fresh` is set.
+///
+/// # Errors
+/// `NotFound`; `Conflict` if it is not held, or if its agent was deleted and created again.
 pub async fn retry(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -103,7 +106,7 @@ pub async fn retry(
         if turn.incarnation != agent.incarnation {
             return Err(Refusal::new(
                 Code::Conflict,
-                format!("dead letter {id} was meant for an earlier agent {}, which was deleted", agent.agent_id),
+                format!("dead letter {id} belongs to an earlier agent {}, which was deleted", agent.agent_id),
             )
             .hint(format!("read it with `ghostctl dead show {id}`, and drop it")));
         }
@@ -114,14 +117,15 @@ pub async fn retry(
     w.message_forgive(&dead_letter.messages).await?;
     let turn_id = (!fresh).then_some(dead_letter.turn_id);
     w.message_mark(&dead_letter.messages, MailState::Pending, turn_id, 0).await?;
-    // An operator who has it tried means now, and mail of an earlier turn rides along with nothing.
+    // A retried message wakes the agent even if it was quiet mail, because mail of an earlier turn
+    // joins no other turn.
     w.message_rouse(&dead_letter.messages).await?;
     resolve(w, ctx, by, &mut dead_letter, DeadLetterStatus::Retried, EventKind::DeadLetterRetried).await?;
     ctx.wake(w, &dead_letter.agent_id);
     Ok(dead_letter)
 }
 
-/// Gives a dead letter up. It stays readable until retention takes it.
+/// Drops a dead letter. It stays readable until retention deletes it.
 pub async fn discard(w: &mut dyn Writes, ctx: &RuleContext, by: &Party, id: DeadLetterId) -> Result<DeadLetter> {
     let mut dead_letter = held(w, id).await?;
     w.message_mark(&dead_letter.messages, MailState::Consumed, Some(dead_letter.turn_id), 0).await?;
@@ -133,9 +137,8 @@ async fn held(w: &mut dyn Writes, id: DeadLetterId) -> Result<DeadLetter> {
     match w.dead_letter_get(id).await? {
         None => Err(Refusal::not_found("dead letter", &id.to_string(), None).hint("see `ghostctl dead list`")),
         Some(dead_letter) if dead_letter.status != DeadLetterStatus::Held => {
-            Err(Refusal::new(Code::Conflict, format!("dead letter {id} was already {}", dead_letter.status)).hint(
-                "only one that is held is retried or dropped; what it brought about is in the turns of its agent",
-            ))
+            Err(Refusal::new(Code::Conflict, format!("dead letter {id} was already {}", dead_letter.status))
+                .hint("only a held dead letter can be retried or dropped; the turns of its agent show what it did"))
         }
         Some(dead_letter) => Ok(dead_letter),
     }

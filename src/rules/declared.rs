@@ -1,11 +1,12 @@
-//! Chat channels and cron jobs that the world file declares, brought to the records at every start and reload.
+//! Applies the chat channels and cron jobs that the world file declares, at every start and reload.
 //!
-//! Three states are compared: what the file said last (kept beside the records), what it says now, and the records. Only
-//! what changed in the file changes the records, so that what someone did by hand since stays: a job that was cancelled or
-//! switched off, a member who was taken out. A channel or a job that someone else made under a declared name is theirs and
-//! is left alone.
+//! Three states are compared: what the file said last (stored in the world's facts), what it says
+//! now, and the records. Only a change in the file changes the records. So later changes by hand
+//! stay, for example a cancelled job or a removed member. A channel or job that someone else
+//! created under a declared name is left alone.
 //!
-//! Must never: fail a start or a reload because one declaration cannot be followed; that one is told and tried again.
+//! Must never: fail a start or a reload because one declaration cannot be applied. It is reported
+//! and tried again the next time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,10 +25,10 @@ use crate::chat::{self, NewChannel, Speaker};
 use crate::schedules::{self, NewSchedule};
 use crate::{Result, RuleContext};
 
-/// The fact in which it is kept what the file said last.
+/// The world fact that stores the declarations that were applied last.
 const LAST: &str = "world_file.declared";
 
-/// What the file said last, as far as it was followed.
+/// The declarations that were applied last.
 #[derive(Clone, Default, Serialize, Deserialize)]
 struct Last {
     #[serde(default)]
@@ -36,79 +37,82 @@ struct Last {
     jobs: Vec<LastJob>,
 }
 
-/// A channel that the file made.
+/// A channel that the file created.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 struct LastChannel {
-    /// Whether it still names it. A channel outlives its place in the file, and is the file's when it is named again.
+    /// Whether the file still names it. A channel stays when the file drops it, and belongs to the
+    /// file again when it is named again.
     named: bool,
     gated: bool,
     topic: Option<String>,
-    /// The members that the file named, each with its incarnation: an agent that was deleted and made again joins anew.
+    /// The members that the file named, each with its incarnation, so that an agent that was
+    /// deleted and created again joins again.
     members: BTreeMap<AgentId, u32>,
 }
 
-/// A job that the file made.
+/// A cron job that the file created.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 struct LastJob {
     job: DeclaredJob,
-    /// The incarnation of its agent: the jobs of one that is deleted go with it.
+    /// The incarnation of its agent, because jobs are deleted with their agent.
     incarnation: u32,
-    /// `None` for one whose only time had passed.
+    /// `None` for a job whose only time had passed already.
     schedule_id: Option<ScheduleId>,
 }
 
-/// What is to be done for one declaration.
+/// The change that one declaration needs.
 enum Step {
-    /// Make the channel.
+    /// Create the channel.
     Create(DeclaredChannel),
-    /// Bring the channel from what the file said to what it says.
+    /// Change the channel from the old declaration to the new one.
     Change(LastChannel, DeclaredChannel),
-    /// The file names the channel no longer.
+    /// The file no longer names the channel.
     Drop(ChannelName, LastChannel),
-    /// Set the job; `was` is what the file said before, if the job is there.
+    /// Set the job. The second value is the previous declaration, if the job exists.
     Set(DeclaredJob, Option<DeclaredJob>),
     /// The only time of the job has passed.
     Passed(DeclaredJob),
-    /// The file names the job no longer. Without a schedule it is gone already.
+    /// The file no longer names the job. `None` means that its schedule is gone already.
     Cancel(LastJob, Option<ScheduleId>),
-    /// It is someone else's. What it is, and whose.
+    /// Someone else created it: a description and the creator.
     Left(String, Party),
 }
 
-/// What following the file did, in words for people.
+/// The result of applying the declarations, as text for people.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Followed {
     /// A line for each change, and for each declaration that is left alone.
     pub lines: Vec<String>,
-    /// A line for each that could not be followed.
+    /// A line for each declaration that could not be applied.
     pub refused: Vec<String>,
 }
 
-/// What [`follow`] would do, in the same words.
+/// Returns the lines that [`follow`] would report, without any change.
 ///
 /// # Errors
-/// When the store fails.
+/// An error of the store.
 pub async fn would(r: &mut dyn Reads, ctx: &RuleContext, declared: &Declared) -> Result<Vec<String>> {
     let last = last(r).await?;
-    Ok(steps(r, ctx, &last, declared).await?.iter().filter_map(words).collect())
+    Ok(steps(r, ctx, &last, declared).await?.iter().filter_map(summary).collect())
 }
 
-/// Brings channels and jobs to what the file says. Their agents are there.
+/// Applies the declared channels and jobs. Their agents must exist already.
 ///
 /// # Errors
-/// When the store fails. What a rule refuses is told as `world.warning`, and tried again the next time.
+/// An error of the store. A refusal of a rule is reported as `world.warning` and tried again the
+/// next time.
 pub async fn follow(w: &mut dyn Writes, ctx: &RuleContext, declared: &Declared) -> Result<Followed> {
     let before = last(w).await?;
     let mut after = before.clone();
     let mut done = Followed::default();
     for step in steps(w, ctx, &before, declared).await? {
-        let (about, line) = (subject(&step), words(&step));
+        let (about, line) = (subject(&step), summary(&step));
         if let (Step::Left(..), Some(line)) = (&step, &line) {
             warn(w, ctx, line).await?;
         }
-        match take(w, ctx, &mut after, step).await {
+        match apply(w, ctx, &mut after, step).await {
             Ok(()) => done.lines.extend(line),
-            Err(refusal) if is_a_rules(&refusal) => {
+            Err(refusal) if is_from_a_rule(&refusal) => {
                 let line = format!("! {about}: cannot be done: {refusal}");
                 warn(w, ctx, &line).await?;
                 done.refused.push(line);
@@ -117,8 +121,9 @@ pub async fn follow(w: &mut dyn Writes, ctx: &RuleContext, declared: &Declared) 
         }
     }
     let text = |last: &Last| {
-        serde_json::to_string(last)
-            .map_err(|error| Refusal::new(Code::Internal, format!("what the file declared cannot be kept: {error}")))
+        serde_json::to_string(last).map_err(|error| {
+            Refusal::new(Code::Internal, format!("the declarations of the world file cannot be stored: {error}"))
+        })
     };
     let (was, is) = (text(&before)?, text(&after)?);
     if was != is {
@@ -127,8 +132,8 @@ pub async fn follow(w: &mut dyn Writes, ctx: &RuleContext, declared: &Declared) 
     Ok(done)
 }
 
-/// Whether a rule said no, and not the store.
-fn is_a_rules(refusal: &Refusal) -> bool {
+/// Whether a refusal comes from a rule and not from the store.
+fn is_from_a_rule(refusal: &Refusal) -> bool {
     matches!(
         refusal.code,
         Code::AccessDenied
@@ -150,12 +155,12 @@ async fn warn(w: &mut dyn Writes, ctx: &RuleContext, line: &str) -> Result<()> {
 async fn last(r: &mut dyn Reads) -> Result<Last> {
     let Some(text) = r.meta_get(LAST).await? else { return Ok(Last::default()) };
     serde_json::from_str(&text).map_err(|error| {
-        Refusal::new(Code::Internal, format!("the record of what the world file declared cannot be read: {error}"))
+        Refusal::new(Code::Internal, format!("the stored declarations of the world file cannot be read: {error}"))
             .hint("the database was changed by something else; restore it from a copy")
     })
 }
 
-/// Which agents are there, each with its incarnation. Those that the file is about to make have none yet.
+/// The declared agents that exist, each with its incarnation.
 async fn living(r: &mut dyn Reads, declared: &Declared) -> Result<BTreeMap<AgentId, u32>> {
     let members = declared.channels.iter().flat_map(|channel| &channel.members);
     let wanted: BTreeSet<&AgentId> = members.chain(declared.jobs.iter().map(|job| &job.agent_id)).collect();
@@ -168,7 +173,7 @@ async fn living(r: &mut dyn Reads, declared: &Declared) -> Result<BTreeMap<Agent
     Ok(found)
 }
 
-/// What is to be done, the channels first: jobs may be announced in them.
+/// Computes the changes, channels first, because jobs may announce in them.
 async fn steps(r: &mut dyn Reads, ctx: &RuleContext, last: &Last, declared: &Declared) -> Result<Vec<Step>> {
     let mut steps = Vec::new();
     if last.channels.is_empty() && last.jobs.is_empty() && *declared == Declared::default() {
@@ -207,7 +212,9 @@ async fn steps(r: &mut dyn Reads, ctx: &RuleContext, last: &Last, declared: &Dec
         }
         let there = r.schedule_find(&wanted.agent_id, ScheduleKind::Cron, &wanted.name).await?;
         steps.push(match (last, there) {
-            (Some(last), Some(there)) if is_ours(&there, last) => Step::Set(wanted.clone(), Some(last.job.clone())),
+            (Some(last), Some(there)) if is_from_file(&there, last) => {
+                Step::Set(wanted.clone(), Some(last.job.clone()))
+            }
             (_, Some(there)) => Step::Left(format!("cron {}/{}", wanted.agent_id, wanted.name), there.creator),
             (_, None) if matches!(wanted.when, When::At { at } if at <= ctx.now()) => Step::Passed(wanted.clone()),
             (_, None) => Step::Set(wanted.clone(), None),
@@ -216,7 +223,7 @@ async fn steps(r: &mut dyn Reads, ctx: &RuleContext, last: &Last, declared: &Dec
     for last in &last.jobs {
         if !declared.jobs.iter().any(|wanted| is_of(last, wanted)) {
             let there = r.schedule_find(&last.job.agent_id, ScheduleKind::Cron, &last.job.name).await?;
-            let ours = there.filter(|there| is_ours(there, last)).map(|there| there.schedule_id);
+            let ours = there.filter(|there| is_from_file(there, last)).map(|there| there.schedule_id);
             steps.push(Step::Cancel(last.clone(), ours));
         }
     }
@@ -227,12 +234,13 @@ fn is_of(last: &LastJob, job: &DeclaredJob) -> bool {
     last.job.agent_id == job.agent_id && last.job.name == job.name
 }
 
-/// Whether a schedule is the one that the file made: whoever sets it anew by hand makes it theirs.
-fn is_ours(schedule: &Schedule, last: &LastJob) -> bool {
+/// Whether a schedule is the one that the file created. A schedule that someone replaces by hand is
+/// no longer the file's.
+fn is_from_file(schedule: &Schedule, last: &LastJob) -> bool {
     Some(schedule.schedule_id) == last.schedule_id && schedule.creator == Party::System
 }
 
-async fn take(w: &mut dyn Writes, ctx: &RuleContext, last: &mut Last, step: Step) -> Result<()> {
+async fn apply(w: &mut dyn Writes, ctx: &RuleContext, last: &mut Last, step: Step) -> Result<()> {
     let by = Speaker::from(Party::System);
     match step {
         Step::Create(wanted) => {
@@ -245,7 +253,7 @@ async fn take(w: &mut dyn Writes, ctx: &RuleContext, last: &mut Last, step: Step
             };
             chat::create(w, ctx, &by, new).await?;
             let members = incarnations(w, &wanted).await?;
-            last.channels.insert(wanted.channel.clone(), said(wanted, members));
+            last.channels.insert(wanted.channel.clone(), applied(wanted, members));
         }
         Step::Change(was, wanted) => {
             let there = chat::channel_named(w, &wanted.channel).await?;
@@ -256,21 +264,21 @@ async fn take(w: &mut dyn Writes, ctx: &RuleContext, last: &mut Last, step: Step
             let joining: BTreeSet<AgentId> = members.iter().filter(is_new).map(|(id, _)| id.clone()).collect();
             let leaving: BTreeSet<AgentId> =
                 was.members.keys().filter(|agent_id| !members.contains_key(*agent_id)).cloned().collect();
-            // What is refused has changed nothing: all of it is checked before the first write.
+            // Everything is checked before the first write, so that a refusal changes nothing.
             chat::has_room(w, ctx, &by, &wanted.channel, &joining, &leaving).await?;
             chat::change(w, ctx, &by, &wanted.channel, gated, topic.as_deref()).await?;
-            take_out(w, ctx, &wanted.channel, leaving.iter()).await?;
+            remove_members(w, ctx, &wanted.channel, leaving.iter()).await?;
             for agent_id in &joining {
                 chat::invite(w, ctx, &by, &wanted.channel, agent_id).await?;
             }
-            last.channels.insert(wanted.channel.clone(), said(wanted, members));
+            last.channels.insert(wanted.channel.clone(), applied(wanted, members));
         }
         Step::Drop(channel, was) => {
-            take_out(w, ctx, &channel, was.members.keys()).await?;
+            remove_members(w, ctx, &channel, was.members.keys()).await?;
             last.channels.insert(channel, LastChannel { named: false, members: BTreeMap::new(), ..was });
         }
         Step::Set(job, was) => {
-            // Whether it goes off is the hand's word, until the file says something else of just that.
+            // An on/off switch set by hand stays until the file changes that field.
             let kept = match was {
                 Some(was) if was.enabled == job.enabled => {
                     let there = w.schedule_find(&job.agent_id, ScheduleKind::Cron, &job.name).await?;
@@ -317,7 +325,7 @@ async fn remember(
     Ok(())
 }
 
-fn said(wanted: DeclaredChannel, members: BTreeMap<AgentId, u32>) -> LastChannel {
+fn applied(wanted: DeclaredChannel, members: BTreeMap<AgentId, u32>) -> LastChannel {
     LastChannel { named: true, gated: wanted.gated, topic: wanted.topic, members }
 }
 
@@ -330,7 +338,7 @@ async fn incarnations(w: &mut dyn Writes, wanted: &DeclaredChannel) -> Result<BT
     Ok(found)
 }
 
-async fn take_out(
+async fn remove_members(
     w: &mut dyn Writes,
     ctx: &RuleContext,
     channel: &ChannelName,
@@ -344,7 +352,7 @@ async fn take_out(
     Ok(())
 }
 
-/// What a step is about: `channel NAME` or `cron AGENT/NAME`.
+/// The subject of a step: `channel NAME` or `cron AGENT/NAME`.
 fn subject(step: &Step) -> String {
     let cron = |job: &DeclaredJob| format!("cron {}/{}", job.agent_id, job.name);
     match step {
@@ -356,15 +364,17 @@ fn subject(step: &Step) -> String {
     }
 }
 
-/// What a step does, in one line as the rest of a reload's plan has them; nothing for what changes no record.
-fn words(step: &Step) -> Option<String> {
+/// Describes a step in one line, in the format of a reload's plan. `None` if it changes no record.
+fn summary(step: &Step) -> Option<String> {
     let (sign, what) = match step {
         Step::Create(new) => {
             let gated = if new.gated { "gated, " } else { "" };
             ('+', format!("{gated}members {}", list(new.members.iter())))
         }
         Step::Change(was, is) => ('~', changes(was, is).join(", ")),
-        Step::Drop(..) => ('-', "no longer named; its members of the file leave, what was said is kept".to_owned()),
+        Step::Drop(..) => {
+            ('-', "no longer named; the members that the file named leave, the posts are kept".to_owned())
+        }
         Step::Set(_, None) => ('+', "as the world file names it".to_owned()),
         Step::Set(job, Some(was)) => {
             let fields = [
@@ -385,7 +395,7 @@ fn words(step: &Step) -> Option<String> {
     Some(format!("{sign} {}: {what}", subject(step)))
 }
 
-/// Agents that a line names.
+/// The most agents that a line names.
 const NAMED: usize = 8;
 
 fn list<'a>(agents: impl ExactSizeIterator<Item = &'a AgentId>) -> String {
@@ -417,7 +427,7 @@ fn changes(was: &LastChannel, is: &DeclaredChannel) -> Vec<String> {
         changes.push(format!("left by {}", list(leaves.into_iter())));
     }
     if changes.is_empty() {
-        changes.push("members that were made again".to_owned());
+        changes.push("members that were created again".to_owned());
     }
     changes
 }

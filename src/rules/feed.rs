@@ -1,4 +1,5 @@
-//! Reading the event feed: from storage up to the present, then live, in one order without gap or double (promise 5).
+//! Reads the event feed: from storage up to the present, then live. Events come in one order,
+//! without gaps or duplicates (promise 5).
 
 use std::collections::VecDeque;
 use std::ops::Deref;
@@ -13,10 +14,10 @@ use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 
 use crate::Result;
 
-/// Events read from storage at a time.
+/// The number of events read from storage at a time.
 const PAGE: u32 = 256;
 
-/// An event of a batch that all readers share: to hold it copies nothing.
+/// An event in a batch that all readers share. Keeping it copies nothing.
 #[derive(Clone, Debug)]
 pub struct FeedEvent {
     batch: Arc<[Event]>,
@@ -27,33 +28,40 @@ impl Deref for FeedEvent {
     type Target = Event;
 
     fn deref(&self) -> &Event {
-        // Made in this file alone, from places that the batch has.
+        // Only this file creates such values, with indexes that the batch has.
         &self.batch[self.at]
     }
 }
 
-/// One reader of the feed. Its memory is bounded: a page, or one live batch.
+/// One reader of the feed. It holds at most one page or one live batch in memory.
 pub struct Subscription {
     store: Store,
     filter: EventFilter,
     live: broadcast::Receiver<Arc<[Event]>>,
     ready: VecDeque<FeedEvent>,
-    /// The last sequence that was looked at.
+    /// The last sequence that was read, whether or not the filter matched.
     seen: i64,
-    /// Where the feed stood when the reader began to listen: up to here it reads from storage.
+    /// The last sequence when the subscription began. Up to here it reads from storage.
     stored_until: i64,
     follow: bool,
-    /// Wants the oldest that is kept and was given nothing yet: what retention takes meanwhile is none of its gaps.
+    /// The reader asked for the oldest events and has received none yet. Events that retention
+    /// deletes meanwhile are then no gap.
     oldest: bool,
-    /// Fell too far behind while looking for what is ready; said by the next `next`.
+    /// Set by `try_next` if the reader fell too far behind. The following `next` reports it.
     behind: bool,
 }
 
 impl Subscription {
-    /// Starts to read after `after` (0 is the first event that is still kept; `None` is the present). With `follow` it
-    /// goes on with what happens; without, it ends with what had happened when it began.
+    /// Starts to read after sequence `after`: 0 means the oldest event that is kept, `None` means
+    /// the present. With `follow` it goes on with new events; without, it ends at the last event
+    /// that existed when it began.
+    ///
+    /// # Errors
+    /// `CursorAhead` if `after` is in the future; `CursorExpired` if events after it were deleted;
+    /// `InvalidArguments` if it is negative.
     pub async fn open(store: &Store, after: Option<i64>, filter: EventFilter, follow: bool) -> Result<Self> {
-        // Listening begins before the end of storage is looked at, so that nothing falls between the two.
+        // The live feed is subscribed before the end of storage is read, so that no event falls
+        // between the two.
         let live = store.feed();
         let (first, last) =
             store.read(|r| Box::pin(async move { r.event_bounds().await })).await.map_err(Refusal::from)?;
@@ -87,15 +95,18 @@ impl Subscription {
         })
     }
 
-    /// The last sequence that was looked at: where to resume.
+    /// The last sequence that was read. A reader resumes from here.
     #[must_use]
     pub fn seen(&self) -> i64 {
         self.seen
     }
 
-    /// The next event, or nothing at the end of a read without `follow` or when the store closes. A reader that fell too
-    /// far behind is refused with the sequence to resume from, and one that retention has overtaken with the oldest that
-    /// is kept. Cancel-safe.
+    /// Returns the next event, or `None` at the end of a read without `follow` or when the store
+    /// closes. Cancel-safe.
+    ///
+    /// # Errors
+    /// `RateLimited` if the reader fell too far behind, with the sequence to resume from;
+    /// `CursorExpired` if retention deleted events that it had not read yet.
     pub async fn next(&mut self) -> Result<Option<FeedEvent>> {
         loop {
             if let Some(event) = self.ready.pop_front() {
@@ -119,7 +130,8 @@ impl Subscription {
         }
     }
 
-    /// What is ready now, without waiting: for writing several events at once.
+    /// Returns an event that is ready without waiting, so that several events can be written at
+    /// once.
     pub fn try_next(&mut self) -> Option<FeedEvent> {
         loop {
             if let Some(event) = self.ready.pop_front() {
@@ -130,7 +142,7 @@ impl Subscription {
             }
             match self.live.try_recv() {
                 Ok(batch) => self.take_batch(&batch),
-                // The channel says it only once, so it is kept for the next `next`.
+                // The channel reports this only once, so it is kept for the following `next`.
                 Err(TryRecvError::Lagged(_)) => {
                     self.behind = true;
                     return None;
@@ -158,13 +170,13 @@ impl Subscription {
 
     async fn read_page(&mut self) -> Result<()> {
         let (after, filter) = (self.seen, self.filter.clone());
-        // In one reading: retention may take events between two pages, but not between the bounds and the page.
-        let (bounds, (events, looked_at)) = self
+        // One read for both, because retention may delete events between two reads.
+        let (bounds, (events, read_to)) = self
             .store
             .read(move |r| {
                 Box::pin(async move {
                     let page = r.event_list(after, &filter, PAGE).await.map_err(unreadable)?;
-                    // Whoever is given the next event has missed none.
+                    // If the next event in order is there, none is missing.
                     let next = page.0.first().is_some_and(|event| event.seq == after + 1);
                     let bounds = if next { None } else { Some(r.event_bounds().await?) };
                     Ok::<_, Refusal>((bounds, page))
@@ -177,9 +189,10 @@ impl Subscription {
             return Err(expired(after, first, last));
         }
         self.oldest &= events.is_empty();
-        // A page may reach past the point where live reading takes over; `seen` keeps the two from overlapping.
-        self.seen = looked_at.max(self.seen);
-        if events.is_empty() && looked_at <= after {
+        // A page may reach past the point where live reading takes over; `seen` prevents
+        // duplicates.
+        self.seen = read_to.max(self.seen);
+        if events.is_empty() && read_to <= after {
             self.seen = self.stored_until;
         }
         let page: Arc<[Event]> = events.into();
@@ -187,8 +200,8 @@ impl Subscription {
         Ok(())
     }
 
-    /// Says that the reader fell behind. What it missed is in storage, and it is read from there should it go on all the
-    /// same.
+    /// Builds the refusal for a reader that fell behind. The missed events are in storage, and the
+    /// reader reads them from there if it goes on.
     fn lagged(&mut self) -> Refusal {
         self.stored_until = self.store.last_seq();
         Refusal::new(Code::RateLimited, format!("this reader fell too far behind after sequence {}", self.seen))
@@ -197,7 +210,7 @@ impl Subscription {
     }
 }
 
-/// Says how to go on behind an event that does not read back.
+/// Adds to the error about a damaged event how to read on after it.
 fn unreadable(error: StoreError) -> Refusal {
     let seq = match &error {
         StoreError::Row { key, .. } => key.parse::<i64>().ok(),
@@ -206,19 +219,19 @@ fn unreadable(error: StoreError) -> Refusal {
     let refusal = Refusal::from(error);
     match seq {
         Some(seq) => refusal.hint(format!(
-            "this event is damaged, and only a backup of the database has it: read on after {seq} to pass it over, as in \
-             `ghostctl events --after {seq}`"
+            "this event is damaged and only a backup of the database can restore it; skip it by reading after {seq}, \
+             as in `ghostctl events --after {seq}`"
         )),
         None => refusal,
     }
 }
 
-/// Says that what follows `after` is gone, in part or all of it.
+/// Builds the refusal for a reader whose next events were deleted.
 fn expired(after: i64, first: i64, last: i64) -> Refusal {
     Refusal::new(
         Code::CursorExpired,
         format!("events after {after} are no longer kept; the oldest one kept is {first}"),
     )
-    .hint(format!("resume after {} or from `oldest`, and know that what was before it is missing", first - 1))
+    .hint(format!("resume after {} or from `oldest`; the events before that are gone", first - 1))
     .details(json!({ "first_seq": first, "last_seq": last }))
 }

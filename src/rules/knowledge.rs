@@ -1,7 +1,8 @@
-//! Knowledge (KNOW-01..06): entries with readers and writers of their own, kept in versions.
+//! Knowledge (KNOW-01..06): versioned entries, each with its own readers and writers.
 //!
-//! Must never: tell an agent of an entry that it may not read. Such an entry and one that does not exist are refused with
-//! the same words, and no near name is offered that the caller could not see.
+//! Must never: reveal an entry to an agent that may not read it. Such an entry is refused with the
+//! same text as an entry that does not exist, and suggestions only name entries that the caller may
+//! read.
 
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::grantee::GRANTEES_MAX;
@@ -14,75 +15,76 @@ use serde_json::json;
 
 use crate::{Result, RuleContext, agent_lookup};
 
-/// Entries that are looked at in one step of a list: their texts are large.
+/// The number of entries that one step of a list reads. Their texts are large.
 const STEP: u32 = 64;
-/// Readable entries among which a near name is looked for.
+/// The most readable entries that are compared for a suggestion.
 const NEAR_MAX: usize = 200;
 
-/// Who changes an entry.
+/// The author of a change.
 #[derive(Clone, Debug)]
 pub struct Author {
-    /// Under whose name it is kept.
+    /// The party that is recorded as author.
     pub by: Party,
-    /// What is open to it.
+    /// Decides what the author may read and write.
     pub viewer: Viewer,
-    /// The operator that acts as the agent `by`, if one does.
+    /// The operator that acts as the agent `by`, if there is one.
     pub through: Option<Party>,
 }
 
-/// Which entries a list wants.
+/// A query for entries.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
-    /// With this tag.
+    /// Only entries with this tag.
     pub tag: Option<String>,
-    /// With these words in id, title, tags or text, upper or lower case.
+    /// Only entries that contain this text in id, title, tags or content, ignoring case.
     pub query: Option<String>,
-    /// From after this id.
+    /// Only entries after this id.
     pub after: String,
-    /// At most this many.
+    /// The most entries to return.
     pub limit: usize,
 }
 
-/// A part of a list, in order of id.
+/// A page of entries, ordered by id.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Listed {
     /// The entries.
     pub entries: Vec<KnowledgeEntry>,
-    /// Whether there are more.
+    /// Whether more entries follow.
     pub more: bool,
 }
 
-/// An entry, with its earlier versions if they were asked for.
+/// An entry, with its earlier versions if they were requested.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WithVersions {
     /// The entry.
     pub entry: KnowledgeEntry,
-    /// Newest first.
+    /// Earlier versions, newest first.
     pub versions: Vec<KnowledgeVersion>,
 }
 
-/// What is to be written; `None` leaves a field of an entry that exists as it is.
+/// The parameters of a write. `None` leaves a field of an existing entry as it is.
 #[derive(Clone, Debug, Default)]
 pub struct Writing {
-    /// The entry.
+    /// Id of the entry.
     pub entry_id: String,
-    /// The text.
+    /// Content of the entry.
     pub content: String,
-    /// One line; the id, if a new entry has none.
+    /// Title, one line. A new entry without one uses its id.
     pub title: Option<String>,
-    /// Words to find it by; none, if a new entry has none.
+    /// Tags. A new entry without a value has none.
     pub tags: Option<Vec<String>>,
-    /// Who may read it; besides its creator nobody, if a new entry does not say.
+    /// Who may read it besides its creator. A new entry without a value has no other readers.
     pub readers: Option<Vec<Grantee>>,
-    /// Who may change it; besides its creator nobody, if a new entry does not say.
+    /// Who may change it besides its creator. A new entry without a value has no other writers.
     pub writers: Option<Vec<Grantee>>,
-    /// The version that the author has seen; 0 says that there is none; `None` writes over any.
+    /// The version that the author has read. 0 means that the entry must not exist. `None` skips
+    /// the check.
     pub expected_version: Option<i64>,
-    /// Whether an entry that does not exist is made.
+    /// Whether to create the entry if it does not exist.
     pub create: bool,
 }
 
-/// The entries that `viewer` may read and `wanted` asks for.
+/// Lists the entries that `viewer` may read and that match `wanted`.
 pub async fn list(r: &mut dyn Reads, viewer: &Viewer, wanted: &Wanted) -> Result<Listed> {
     let query = wanted.query.as_ref().map(|query| query.trim().to_lowercase()).filter(|query| !query.is_empty());
     let matches = |entry: &KnowledgeEntry| {
@@ -118,7 +120,7 @@ pub async fn list(r: &mut dyn Reads, viewer: &Viewer, wanted: &Wanted) -> Result
     }
 }
 
-/// One entry, if `viewer` may read it.
+/// Returns one entry, if `viewer` may read it.
 pub async fn read(r: &mut dyn Reads, viewer: &Viewer, entry_id: &str, versions: bool) -> Result<WithVersions> {
     let entry = readable(r, viewer, entry_id).await?;
     let versions = if versions { r.knowledge_versions(entry_id).await? } else { Vec::new() };
@@ -139,8 +141,11 @@ pub async fn write(w: &mut dyn Writes, ctx: &RuleContext, author: &Author, new: 
     check_expected(new.expected_version)?;
     let stored = w.knowledge_get(&new.entry_id).await?;
     let before = match stored.as_ref().filter(|entry| !entry.deleted) {
-        Some(entry) if entry.may_read(&author.viewer) => Some(changeable(entry, author, new.expected_version)?.clone()),
-        // That the id is taken shows in the refusal itself, but not by what, nor in other words.
+        Some(entry) if entry.may_read(&author.viewer) => {
+            Some(check_change(entry, author, new.expected_version)?.clone())
+        }
+        // The refusal unavoidably reveals that the id is taken, but uses the same text as for a
+        // missing entry.
         Some(_) => return Err(missing(w, &author.viewer, &new.entry_id).await?),
         None if !new.create || new.expected_version.is_some_and(|version| version > 0) => {
             return Err(missing(w, &author.viewer, &new.entry_id).await?);
@@ -170,10 +175,10 @@ pub async fn write(w: &mut dyn Writes, ctx: &RuleContext, author: &Author, new: 
                 return Err(Refusal::new(
                     Code::RateLimited,
                     format!(
-                        "this world has {count} knowledge entries, which is its bound (limits.knowledge_entries_max)"
+                        "this world has {count} knowledge entries, which is the limit (limits.knowledge_entries_max)"
                     ),
                 )
-                .hint("add to an entry that there is, or delete one that nobody needs"));
+                .hint("extend an existing entry, or delete one that is no longer needed"));
             }
             KnowledgeEntry {
                 title: title.unwrap_or_else(|| new.entry_id.clone()),
@@ -196,8 +201,8 @@ pub async fn write(w: &mut dyn Writes, ctx: &RuleContext, author: &Author, new: 
     Ok(entry)
 }
 
-/// Deletes an entry. Its id and version stay, its texts and earlier versions go: whoever uses the id next is not shown
-/// what somebody else has written.
+/// Deletes an entry. Its id and version stay; its content and earlier versions are deleted, so that
+/// a later user of the id does not see them.
 pub async fn delete(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -207,7 +212,7 @@ pub async fn delete(
 ) -> Result<KnowledgeEntry> {
     check_expected(expected_version)?;
     let before = readable(w, &author.viewer, entry_id).await?;
-    changeable(&before, author, expected_version)?;
+    check_change(&before, author, expected_version)?;
     let entry = KnowledgeEntry {
         title: String::new(),
         content: String::new(),
@@ -226,8 +231,8 @@ pub async fn delete(
     Ok(entry)
 }
 
-/// Puts entries that the world's files bring and that have never been there. What someone changed or deleted stays as it
-/// is. Gives the ids of those that are new.
+/// Creates the entries that the world's files bring, unless they exist or existed before. Changed
+/// and deleted entries stay as they are. Returns the ids of new entries.
 pub async fn seed(w: &mut dyn Writes, ctx: &RuleContext, seeds: &[KnowledgeSeed]) -> Result<Vec<String>> {
     let system = Author { by: Party::System, viewer: Viewer::Everything, through: None };
     let mut new = Vec::new();
@@ -257,7 +262,7 @@ pub async fn seed(w: &mut dyn Writes, ctx: &RuleContext, seeds: &[KnowledgeSeed]
     Ok(new)
 }
 
-/// An entry that `viewer` may read, or the one refusal for all others.
+/// Returns an entry that `viewer` may read. All other cases get the same refusal.
 async fn readable(r: &mut dyn Reads, viewer: &Viewer, entry_id: &str) -> Result<KnowledgeEntry> {
     check_entry_id(entry_id)?;
     match r.knowledge_get(entry_id).await? {
@@ -266,32 +271,33 @@ async fn readable(r: &mut dyn Reads, viewer: &Viewer, entry_id: &str) -> Result<
     }
 }
 
-/// The refusal of an entry that is not there for `viewer`, with a near name among those that are.
+/// Builds the refusal for an entry that does not exist for `viewer`, with a suggestion among those
+/// that do.
 async fn missing(r: &mut dyn Reads, viewer: &Viewer, entry_id: &str) -> Result<Refusal> {
     let open = list(r, viewer, &Wanted { limit: NEAR_MAX, ..Wanted::default() }).await?.entries;
     let near = nearest(entry_id, open.iter().map(|entry| entry.entry_id.as_str()).filter(|near| *near != entry_id));
     let refusal = Refusal::not_found("knowledge entry", entry_id, near);
     Ok(match near {
         Some(_) => refusal,
-        None => refusal.hint("list the entries to see those that are open to you; a new one needs an id of its own"),
+        None => refusal.hint("list the entries to see those that you may read; a new entry needs an unused id"),
     })
 }
 
-/// `entry`, which the author may read, if the author may change it and has seen it as it is.
-fn changeable<'e>(entry: &'e KnowledgeEntry, author: &Author, expected: Option<i64>) -> Result<&'e KnowledgeEntry> {
+/// Returns `entry` if the author may change it and has read its current version.
+fn check_change<'e>(entry: &'e KnowledgeEntry, author: &Author, expected: Option<i64>) -> Result<&'e KnowledgeEntry> {
     if !entry.may_write(&author.viewer) {
         return Err(Refusal::new(
             Code::AccessDenied,
             format!("{} may read the knowledge entry `{}`, but not change it", author.by, entry.entry_id),
         )
-        .hint(format!("ask its creator, {}, or write an entry of your own", entry.creator)));
+        .hint(format!("ask its creator, {}, or create your own entry", entry.creator)));
     }
     match expected {
         Some(expected) if expected != entry.version => Err(Refusal::new(
             Code::Conflict,
             format!("the knowledge entry `{}` is at version {}, not at {expected}", entry.entry_id, entry.version),
         )
-        .hint("read it again, and write what should be there now with that version")
+        .hint("read it again, and write the new content with that version")
         .details(json!({ "entry_id": entry.entry_id, "version": entry.version }))),
         _ => Ok(entry),
     }
@@ -301,13 +307,13 @@ fn check_expected(expected: Option<i64>) -> Result<()> {
     match expected {
         Some(version) if version < 0 => {
             Err(Refusal::new(Code::InvalidArguments, format!("expected_version is {version}"))
-                .hint("give the version that you have read, or 0 if there must be none yet"))
+                .hint("give the version that you have read, or 0 if the entry must not exist yet"))
         }
         _ => Ok(()),
     }
 }
 
-/// Agents that are given access must be there, or a slip of the keyboard would keep them out in silence.
+/// Checks that agents with access exist, because a typing mistake would silently exclude them.
 async fn check_named(
     r: &mut dyn Reads,
     ctx: &RuleContext,
@@ -318,7 +324,7 @@ async fn check_named(
     if list.len() > GRANTEES_MAX {
         return Err(Refusal::new(
             Code::InvalidArguments,
-            format!("{field} has {} entries; at most {GRANTEES_MAX} are taken", list.len()),
+            format!("{field} has {} entries; the limit is {GRANTEES_MAX}", list.len()),
         )
         .hint("name an archetype or a privilege group instead of its agents"));
     }
@@ -332,10 +338,10 @@ async fn check_named(
     Ok(())
 }
 
-/// Keeps what was there before, and drops what is older than the bound allows.
-async fn keep_version(w: &mut dyn Writes, before: KnowledgeEntry, version: i64, most: u32) -> Result<()> {
+/// Stores the previous version, and deletes versions beyond the limit.
+async fn keep_version(w: &mut dyn Writes, before: KnowledgeEntry, version: i64, versions_max: u32) -> Result<()> {
     let entry_id = before.entry_id.clone();
-    if most > 0 {
+    if versions_max > 0 {
         let kept = KnowledgeVersion {
             entry_id: before.entry_id,
             version: before.version,
@@ -346,7 +352,7 @@ async fn keep_version(w: &mut dyn Writes, before: KnowledgeEntry, version: i64, 
         };
         w.knowledge_version_put(&kept).await?;
     }
-    w.knowledge_versions_prune(&entry_id, version - i64::from(most)).await?;
+    w.knowledge_versions_prune(&entry_id, version - i64::from(versions_max)).await?;
     Ok(())
 }
 

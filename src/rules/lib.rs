@@ -1,8 +1,13 @@
-//! What agents share: mailboxes, turns, asks, the task board, budgets, held skills, the ledger, dead letters, jobs and
-//! the event feed. Each is a domain rule, a store transaction and a wake-up, written once for all backends.
+//! The rules of the world: mail, turns, asks, tasks, chat, budgets, schedules, skills, the ledger,
+//! dead letters, jobs and the event feed. Each rule is a domain rule, a store transaction and a
+//! wake-up. It is written once and works on every storage backend.
 //!
-//! Must never: call a model, run a tool, hold state of its own between calls, or wait for anything inside a transaction
-//! but its rows.
+//! All durable state is in the store. [`RuleContext`] also holds some state in memory: the limits,
+//! the chat setting, the webhooks and the check that decides which agents can run, which a reload
+//! replaces; the roots of main jobs; and the agents that wait for a model. This state may be lost:
+//! the daemon rebuilds it at start.
+//!
+//! Must never: call a model, run a tool, or wait inside a transaction for anything but the store.
 
 mod agent_lookup;
 pub mod agents;
@@ -15,6 +20,7 @@ pub mod conversations;
 pub mod dead_letters;
 pub mod declared;
 pub mod feed;
+mod job_result;
 pub mod jobs;
 pub mod knowledge;
 pub mod mail;

@@ -1,4 +1,4 @@
-//! Mailboxes: the one way in which anything reaches an agent (MSG-01, MSG-05, MSG-08..10).
+//! Mailboxes. All mail to agents goes through here (MSG-01, MSG-05, MSG-08..10).
 
 use ghost_domain::envelope::{Envelope, Kind, MailState};
 use ghost_domain::event::{EventKind, NewEvent};
@@ -14,33 +14,34 @@ pub use crate::suggestion::{no_agent, with_nearest};
 use crate::turns::ownership::open_turn;
 use crate::{Result, RuleContext, root_limits};
 
-/// Mail that is to be delivered.
+/// A message to be delivered.
 #[derive(Clone, Debug)]
 pub struct NewMessage {
-    /// The receiver.
+    /// Id of the receiving agent.
     pub to: AgentId,
-    /// The sender.
+    /// The sending party.
     pub from: Party,
-    /// What it is.
+    /// Kind of the message.
     pub kind: Kind,
-    /// A short line above the body.
+    /// An optional subject line.
     pub subject: Option<String>,
-    /// The text.
+    /// Text of the message.
     pub body: String,
-    /// Workspace paths that go with it.
+    /// Workspace paths of the attachments.
     pub attachments: Vec<String>,
-    /// For an ask: which.
+    /// The ask that it carries, if any.
     pub ask_id: Option<AskId>,
-    /// For a conversation: which.
+    /// The conversation that it belongs to, if any.
     pub conversation_id: Option<String>,
-    /// Whether it wakes.
+    /// Whether it wakes the receiver.
     pub wake: bool,
-    /// The chain that it belongs to.
+    /// The chain of work that it belongs to.
     pub chain: Chain,
 }
 
 impl NewMessage {
-    /// A plain message.
+    /// Creates a message that wakes its receiver, without subject, attachments, ask or
+    /// conversation.
     #[must_use]
     pub fn new(to: &AgentId, from: Party, kind: Kind, body: impl Into<String>, chain: Chain) -> Self {
         Self {
@@ -58,21 +59,25 @@ impl NewMessage {
     }
 }
 
-/// Puts mail into its receiver's inbox, or refuses: an unknown receiver, a full inbox, a chain that is too long or has
-/// caused too much (see [`storms`]), a body over its bound. Mail from the supervisor passes the bounds on inbox and hops
-/// (MSG-09: control bypasses).
+/// Puts a message into its receiver's inbox. Mail from the system ignores the limits on inboxes and
+/// hops (MSG-09).
+///
+/// # Errors
+/// An unknown receiver, a full inbox, a chain that is too long, a body that is too large, or a
+/// limit of the chain ([`crate::root_limits`]).
 pub async fn deliver(w: &mut dyn Writes, ctx: &RuleContext, new_message: NewMessage) -> Result<Envelope> {
     let receiver = check(w, ctx, &new_message).await?;
-    // Counted last: a caller may go on after a refusal, and what was not sent must not count.
+    // Counted last, because the caller may go on after a refusal and a refused message must not
+    // count.
     if new_message.kind == Kind::Message {
         root_limits::echoed(w, ctx, &new_message.from, &new_message.to, &new_message.body, new_message.chain).await?;
     }
     root_limits::sent(w, ctx, &new_message.from, new_message.chain, 1).await?;
-    place(w, ctx, new_message, receiver).await
+    insert(w, ctx, new_message, receiver).await
 }
 
-/// Whether [`deliver`] would take this mail now: the same refusals, and nothing written. For an effect outside the store
-/// that must not be had for mail that is refused.
+/// Checks whether [`deliver`] would accept this message now, without writing anything. Used before
+/// an effect outside the store that must not happen if the message is refused.
 pub async fn would_deliver(r: &mut dyn Reads, ctx: &RuleContext, new_message: &NewMessage) -> Result<()> {
     check(r, ctx, new_message).await?;
     if new_message.kind == Kind::Message {
@@ -82,14 +87,14 @@ pub async fn would_deliver(r: &mut dyn Reads, ctx: &RuleContext, new_message: &N
     root_limits::would_send(r, ctx, &new_message.from, new_message.chain, 1).await
 }
 
-/// Whether mail may be sent, as far as it and its receiver are concerned. Gives the receiver.
+/// Checks the message and its receiver. Returns the receiver.
 async fn check(w: &mut dyn Reads, ctx: &RuleContext, new_message: &NewMessage) -> Result<Agent> {
     let limits = ctx.limits();
     let control = new_message.from == Party::System;
     if new_message.body.len() > limits.message_bytes as usize {
         return Err(Refusal::new(
             Code::TooLarge,
-            format!("the message has {} bytes; at most {} are taken", new_message.body.len(), limits.message_bytes),
+            format!("the message has {} bytes; the limit is {}", new_message.body.len(), limits.message_bytes),
         )
         .hint("write the long part to a workspace file and send its path"));
     }
@@ -102,26 +107,26 @@ async fn check(w: &mut dyn Reads, ctx: &RuleContext, new_message: &NewMessage) -
         if waiting >= u64::from(limits.world_mail_max) {
             return Err(Refusal::new(
                 Code::InboxFull,
-                format!("{waiting} pieces of mail wait in this world, which is its bound (limits.world_mail_max)"),
+                format!("{waiting} messages wait in this world, which is the limit (limits.world_mail_max)"),
             )
-            .hint("try again when the agents have worked some of them off")
+            .hint("try again when the agents have processed some of them")
             .details(json!({ "limit": "world_mail_max", "value": limits.world_mail_max })));
         }
         let depth = w.inbox_depth(&new_message.to).await?;
         if depth >= limits.inbox_max {
             return Err(Refusal::new(
                 Code::InboxFull,
-                format!("the inbox of {} holds {depth} messages, which is its bound", new_message.to),
+                format!("the inbox of {} holds {depth} messages, which is the limit", new_message.to),
             )
-            .hint("try again when it has worked some of them off"));
+            .hint("try again when it has processed some of them"));
         }
     }
     Ok(receiver)
 }
 
-/// Puts mail that was checked and counted into its receiver's inbox.
-async fn place(w: &mut dyn Writes, ctx: &RuleContext, new_message: NewMessage, receiver: Agent) -> Result<Envelope> {
-    // What the supervisor sends passes these bounds, and fills them for all others.
+/// Puts a message that was checked and counted into its receiver's inbox.
+async fn insert(w: &mut dyn Writes, ctx: &RuleContext, new_message: NewMessage, receiver: Agent) -> Result<Envelope> {
+    // Mail from the system may exceed these limits, and fills them for all other senders.
     let limits = ctx.limits();
     let (depth, waiting) = (w.inbox_depth(&new_message.to).await?, w.inbox_total().await?);
     root_limits::filled(w, ctx, "inbox_max", Some(&new_message.to), depth.into(), limits.inbox_max.into()).await?;
@@ -167,34 +172,35 @@ async fn place(w: &mut dyn Writes, ctx: &RuleContext, new_message: NewMessage, r
     Ok(envelope)
 }
 
-/// Says that a chain of work is too long.
-pub(crate) fn hop_limit(hop: u32, most: u32) -> Refusal {
-    Refusal::new(Code::HopLimit, format!("this would be hop {hop} of its chain; the limit is {most}"))
+/// Builds the refusal for a chain of work that is too long.
+pub(crate) fn hop_limit(hop: u32, limit: u32) -> Refusal {
+    Refusal::new(Code::HopLimit, format!("this would be hop {hop} of its chain; the limit is {limit}"))
         .hint("end the exchange here; new work from outside starts a new chain")
-        .details(json!({ "limit": "hops_max", "value": most }))
+        .details(json!({ "limit": "hops_max", "value": limit }))
 }
 
-/// What became of a broadcast.
+/// The result of a broadcast.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Broadcast {
-    /// How many inboxes it lies in.
+    /// Number of inboxes that received it.
     pub delivered: u32,
-    /// Who did not get it, and why.
+    /// The receivers that did not get it, with reasons.
     pub skipped: Vec<Skipped>,
 }
 
-/// One receiver that a broadcast passed over.
+/// A receiver that did not get a broadcast.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Skipped {
-    /// Who.
+    /// Id of the agent.
     pub agent_id: AgentId,
-    /// Why, for a program.
+    /// The reason as a code, for programs.
     pub error_code: Code,
-    /// Why, in words.
+    /// The reason in words.
     pub reason: String,
 }
 
-/// Delivers one message to every other agent (MSG-05). A receiver that cannot take it is reported and hurts no other.
+/// Delivers one message to every other agent (MSG-05). A receiver with a full inbox is reported and
+/// does not affect the others.
 pub async fn broadcast(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -222,10 +228,11 @@ pub async fn broadcast(
         let copy = NewMessage { to: agent.agent_id.clone(), ..new_message.clone() };
         match check(w, ctx, &copy).await {
             Ok(receiver) => {
-                place(w, ctx, copy, receiver).await?;
+                insert(w, ctx, copy, receiver).await?;
                 result.delivered += 1;
             }
-            // Bounds are the receiver's own; anything else would be the same for all and ends the broadcast.
+            // A full inbox concerns one receiver only. Any other refusal would be the same for all
+            // receivers, so it ends the broadcast.
             Err(refusal) if refusal.code == Code::InboxFull => {
                 let (error_code, reason) = (refusal.code, refusal.message);
                 result.skipped.push(Skipped { agent_id: agent.agent_id, error_code, reason });
@@ -236,29 +243,33 @@ pub async fn broadcast(
     Ok(result)
 }
 
-/// What `syscall.inbox.read` shows, with the mail that it added to the turn.
+/// The result of `syscall.inbox.read`: the mail that joined the turn.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Joined {
     /// The mail, in order.
     pub mail: Vec<Envelope>,
-    /// Pending mail that was left.
+    /// Number of messages that are still pending.
     pub remaining: u32,
 }
 
-/// Whether pending mail may join a turn that is under way. A wake-up for a chat channel may not: it says that there is
-/// something to read, and only the turn that it opens reads it. Nor may mail that wakes for another root than the turn's
-/// if either root is a main job's, whose work is charged to it alone.
+/// Whether pending mail may join an open turn. A chat wake-up may not, because only the turn that
+/// it opens reads the posts. Waking mail of another root may not join if either root belongs to a
+/// main job, so that the job's cost is known.
 #[must_use]
 pub fn joinable(ctx: &RuleContext, root_id: RootId, envelope: &Envelope) -> bool {
     let jobs = ctx.jobs();
-    let apart =
+    let separate =
         envelope.wake && envelope.root_id != root_id && (jobs.contains(&envelope.root_id) || jobs.contains(&root_id));
-    envelope.kind.merges() && envelope.crashes == 0 && envelope.turn_id.is_none() && !envelope.is_chat_wake() && !apart
+    envelope.kind.merges()
+        && envelope.crashes == 0
+        && envelope.turn_id.is_none()
+        && !envelope.is_chat_wake()
+        && !separate
 }
 
-/// Adds pending mail to an open turn. Mail that expects a reply is never taken this way (BI-33 as corrected), nor mail
-/// that must run alone. The turn's hop rises to that of its mail: reading on in an open turn is no way around the bound
-/// on a chain's length.
+/// Adds pending mail to an open turn. Mail that expects a reply is never taken this way (BI-33 as
+/// corrected), nor is mail that must run alone. The turn's hop rises to that of its mail, so that
+/// reading mail in an open turn does not evade the limit on hops.
 pub async fn join(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -267,8 +278,8 @@ pub async fn join(
     limit: u32,
 ) -> Result<Joined> {
     let root_id = open_turn(w, turn_id).await?.root_id;
-    let limits_window = limit.saturating_mul(4).max(64);
-    let pending = w.inbox_pending(agent_id, limits_window).await?;
+    let window = limit.saturating_mul(4).max(64);
+    let pending = w.inbox_pending(agent_id, window).await?;
     let mail: Vec<Envelope> =
         pending.into_iter().filter(|mail| joinable(ctx, root_id, mail)).take(limit as usize).collect();
     let ids: Vec<MessageId> = mail.iter().map(|e| e.message_id).collect();

@@ -1,4 +1,5 @@
-//! Requests that may be sent twice: the effect and its answer are one transaction (DESIGN.md section 2, "Arrive").
+//! Idempotent requests: the effect of a request and its stored answer commit in one transaction
+//! (docs/design.md, "The way of a message").
 
 use ghost_domain::time::BoxFuture;
 use ghost_domain::{Code, Refusal, RequestKey, StoredAnswer};
@@ -10,8 +11,9 @@ use serde_json::json;
 use crate::mail::with_nearest;
 use crate::{Result, RuleContext};
 
-/// Runs `work` once for `key`: a repetition gives the first answer again without running anything. The same id with
-/// another method or other content is a conflict. Refusals are not kept: what was refused may be tried again.
+/// Runs `work` once for `key`. A repeated request gets the first answer and runs nothing. The same
+/// request id with another method or other content is a conflict. Refusals are not stored, so a
+/// refused request can be tried again.
 pub async fn once<T, F>(store: &Store, ctx: &RuleContext, key: RequestKey, work: F) -> Result<T>
 where
     T: Serialize + DeserializeOwned + Send + 'static,
@@ -26,7 +28,7 @@ where
                 }
                 let value = work(w).await?;
                 let answer = serde_json::to_string(&value)
-                    .map_err(|error| Refusal::new(Code::Internal, format!("the answer cannot be kept: {error}")))?;
+                    .map_err(|error| Refusal::new(Code::Internal, format!("the answer cannot be stored: {error}")))?;
                 w.request_put(&StoredAnswer { key, answer, at }).await?;
                 Ok(value)
             })
@@ -48,5 +50,5 @@ fn replay<T: DeserializeOwned>(key: &RequestKey, stored: &StoredAnswer) -> Resul
         .details(json!({ "field": "request_id" })));
     }
     serde_json::from_str(&stored.answer)
-        .map_err(|error| Refusal::new(Code::Internal, format!("the stored answer does not read back: {error}")))
+        .map_err(|error| Refusal::new(Code::Internal, format!("the stored answer cannot be read: {error}")))
 }

@@ -1,6 +1,6 @@
-//! What every rule gives.
+//! The result type of all rules.
 //!
-//! Must never: name anything of this crate; everything in it takes from here.
+//! Must never: import anything from this crate. Every other module imports this one.
 
-/// What every rule gives: a value, or a refusal that someone can read.
+/// The result of a rule: a value, or a typed refusal.
 pub type Result<T> = std::result::Result<T, ghost_domain::Refusal>;

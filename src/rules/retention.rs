@@ -1,4 +1,4 @@
-//! Retention: what is kept how long, so that a world runs for months (issue 2, 4).
+//! Retention: deletes old rows in small transactions, so that a world can run for months.
 
 use std::time::Duration;
 
@@ -8,19 +8,19 @@ use ghost_store::tables::Family;
 
 use crate::{Result, RuleContext};
 
-/// Rows deleted in one transaction: few, so that pruning never holds up the agents.
+/// Rows deleted in one transaction. It is small, so that pruning does not delay the agents.
 const SLICE: u32 = 500;
-/// The same of ledger rows, which go fast; each agent's lie on index pages of their own, which a commit writes as a whole
-/// however many of their rows go.
+/// Ledger rows deleted in one transaction. These are cheap to delete. The rows of an agent share
+/// index pages, and a commit writes whole pages however many of their rows are deleted.
 const LEDGER_SLICE: u32 = 1_000;
 
-/// Rows of a family that one transaction deletes.
+/// The number of rows of a family that one transaction deletes.
 #[must_use]
 pub fn slice_of(family: Family) -> u32 {
     if family == Family::Ledger { LEDGER_SLICE } else { SLICE }
 }
 
-/// How long rows of a family are kept.
+/// Returns how long rows of a family are kept.
 fn kept(family: Family, limits: &Limits) -> Duration {
     Limits::days(match family {
         Family::CronTurns => return Duration::from_secs(u64::from(limits.cron_turn_hours) * 3_600),
@@ -32,7 +32,7 @@ fn kept(family: Family, limits: &Limits) -> Duration {
         | Family::Tasks
         | Family::RootBudgets
         | Family::AgentBudgets => limits.journal_days,
-        // As long as someone may still come with the version that he had seen.
+        // A deleted entry is kept while a writer may still refer to a version that it has read.
         Family::Knowledge => limits.journal_days,
         Family::Ledger => limits.ledger_days,
         Family::Usage => limits.usage_days,
@@ -41,15 +41,16 @@ fn kept(family: Family, limits: &Limits) -> Duration {
         Family::Conversations => limits.conversation_days,
         Family::ScheduleRuns => limits.schedule_run_days,
         Family::Roots => limits.journal_days,
-        // As long as anything may name the agent: whoever looks for what it did finds that there was one.
+        // A tombstone is kept as long as any record may name the agent.
         Family::Agents => limits.events_days.max(limits.journal_days).max(limits.ledger_days).max(limits.usage_days),
     })
 }
 
-/// Prunes every family once, slice by slice. Gives how many rows went. A family that cannot be pruned keeps no other from it.
+/// Prunes every family once, slice by slice. Returns the number of deleted rows. If one family
+/// fails, the others are still pruned.
 ///
 /// # Errors
-/// The first refusal, after all were tried.
+/// The first refusal, after all families were tried.
 pub async fn sweep(store: &Store, ctx: &RuleContext) -> Result<u64> {
     let (mut gone, mut first) = (0, Ok(()));
     let before = |family| ctx.now().minus(kept(family, &ctx.limits()));
@@ -64,25 +65,25 @@ pub async fn sweep(store: &Store, ctx: &RuleContext) -> Result<u64> {
     first.map(|()| gone)
 }
 
-/// What is past, and takes the most room. Nobody waits for any of it.
-const PAST: [Family; 6] =
+/// History families that take the most room. No running work needs these rows.
+const HISTORY: [Family; 6] =
     [Family::Events, Family::CronTurns, Family::Turns, Family::Messages, Family::Ledger, Family::ScheduleRuns];
 
-/// Of what is past, this much is kept however much room it takes.
-const LEAST: Duration = Duration::from_secs(3_600);
+/// History younger than this is never deleted to save room.
+const HISTORY_MIN: Duration = Duration::from_secs(3_600);
 
-/// How the storage stands to its bounds.
+/// The size of the storage compared with its limits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stored {
-    /// Bytes in use.
+    /// Bytes that the data use.
     pub bytes: u64,
-    /// Whether they are more than `limits.store_bytes_warn`.
+    /// Whether the size is over `limits.store_bytes_warn`.
     pub warns: bool,
-    /// Whether they are more than `limits.store_bytes_max`.
+    /// Whether the size is over `limits.store_bytes_max`.
     pub over: bool,
 }
 
-/// How much room the data take.
+/// Reads the size of the storage.
 pub async fn stored(store: &Store, ctx: &RuleContext) -> Result<Stored> {
     let bytes = store.read_latest(|r| Box::pin(async move { r.store_bytes().await })).await.map_err(Refusal::from)?;
     let limits = ctx.limits();
@@ -90,17 +91,18 @@ pub async fn stored(store: &Store, ctx: &RuleContext) -> Result<Stored> {
     Ok(Stored { bytes, warns: over(limits.store_bytes_warn), over: over(limits.store_bytes_max) })
 }
 
-/// Prunes what is past sooner than its days say, half of its time after half, until the data take no more room than
-/// `limits.store_bytes_max`. Gives how many rows went; what is younger than an hour stays.
+/// Prunes history earlier than its retention says, until the data are no larger than
+/// `limits.store_bytes_max`. Each round halves the retention time. Rows younger than an hour are
+/// kept. Returns the number of deleted rows.
 pub async fn sweep_bytes(store: &Store, ctx: &RuleContext) -> Result<u64> {
     let (mut gone, mut halves) = (0, 0);
     while stored(store, ctx).await?.over {
         halves += 1;
         let mut shortened = false;
-        for family in PAST {
+        for family in HISTORY {
             let full = kept(family, &ctx.limits());
-            let short = full.checked_div(1 << halves).unwrap_or_default().max(LEAST);
-            shortened |= short > LEAST;
+            let short = full.checked_div(1 << halves).unwrap_or_default().max(HISTORY_MIN);
+            shortened |= short > HISTORY_MIN;
             gone += Slice::Family(family, ctx.now().minus(short)).prune_all(store).await?;
             if !stored(store, ctx).await?.over {
                 return Ok(gone);
@@ -113,7 +115,7 @@ pub async fn sweep_bytes(store: &Store, ctx: &RuleContext) -> Result<u64> {
     Ok(gone)
 }
 
-/// What is pruned by one kind of command.
+/// A kind of row that one prune command deletes.
 #[derive(Clone, Copy)]
 enum Slice {
     Family(Family, Timestamp),
@@ -122,7 +124,7 @@ enum Slice {
 }
 
 impl Slice {
-    /// Rows that one command deletes.
+    /// The number of rows that one command deletes.
     fn rows(self) -> u32 {
         match self {
             Self::Family(family, _) => slice_of(family),

@@ -1,7 +1,8 @@
-//! The bounds that hold when agents talk freely (issue 3, part 6): what one root may set going, and exchanges that go round
-//! with the same words. Counting begins where an agent acts on another one; what comes from outside has bounds of its own.
+//! The limits of a root and of exchanges between agents: how much work one root may cause, and how
+//! often two agents may repeat the same text. Counting begins when an agent acts on another agent.
+//! Input from outside has other limits.
 //!
-//! Must never: refuse what an operator or the supervisor does, or count a thing twice that is asked for again.
+//! Must never: refuse actions of an operator or of the system, or count a repeated request twice.
 
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::root_tally::RootTally;
@@ -12,8 +13,8 @@ use serde_json::{Value, json};
 use crate::chain::Chain;
 use crate::{Result, RuleContext};
 
-/// The bounds that are counted for each root.
-const OF_A_ROOT: [&str; 6] =
+/// The names of the limits that are counted for each root.
+const ROOT_LIMITS: [&str; 6] =
     ["root_messages_max", "root_turns_max", "root_spawns_max", "hops_max", "echoes_max", "reply_rounds_max"];
 
 async fn tally(r: &mut dyn Reads, ctx: &RuleContext, root_id: RootId) -> Result<RootTally> {
@@ -23,13 +24,14 @@ async fn tally(r: &mut dyn Reads, ctx: &RuleContext, root_id: RootId) -> Result<
     })
 }
 
-async fn keep(w: &mut dyn Writes, ctx: &RuleContext, mut tally: RootTally) -> Result<()> {
+async fn save(w: &mut dyn Writes, ctx: &RuleContext, mut tally: RootTally) -> Result<()> {
     tally.updated_at = ctx.now();
     w.root_put(&tally).await?;
     Ok(())
 }
 
-/// Counts `count` pieces of mail or posts that an agent sends in a chain; refuses over `limits.root_messages_max`.
+/// Counts `count` messages or posts that an agent sends in a chain. Refuses over
+/// `limits.root_messages_max`.
 pub async fn sent(w: &mut dyn Writes, ctx: &RuleContext, from: &Party, chain: Chain, count: u64) -> Result<()> {
     let (Some(agent_id), true) = (from.agent(), chain.hop > 0) else { return Ok(()) };
     let most = u64::from(ctx.limits().root_messages_max);
@@ -40,10 +42,10 @@ pub async fn sent(w: &mut dyn Writes, ctx: &RuleContext, from: &Party, chain: Ch
     if tally.messages >= most {
         limit_reached(w, ctx, agent_id, "root_messages_max", most, &mut tally, json!({ "hop": chain.hop })).await?;
     }
-    keep(w, ctx, tally).await
+    save(w, ctx, tally).await
 }
 
-/// The tally with that much more sent, or the refusal.
+/// Returns the tally with `count` more messages, or the refusal.
 async fn with_sent(r: &mut dyn Reads, ctx: &RuleContext, chain: Chain, count: u64) -> Result<RootTally> {
     let most = u64::from(ctx.limits().root_messages_max);
     let mut tally = tally(r, ctx, chain.root_id).await?;
@@ -56,7 +58,7 @@ async fn with_sent(r: &mut dyn Reads, ctx: &RuleContext, chain: Chain, count: u6
     Ok(tally)
 }
 
-/// Whether [`sent`] would refuse, with nothing counted.
+/// Checks whether [`sent`] would refuse, without counting.
 pub async fn would_send(r: &mut dyn Reads, ctx: &RuleContext, from: &Party, chain: Chain, count: u64) -> Result<()> {
     if from.agent().is_some() && chain.hop > 0 {
         with_sent(r, ctx, chain, count).await?;
@@ -64,8 +66,8 @@ pub async fn would_send(r: &mut dyn Reads, ctx: &RuleContext, from: &Party, chai
     Ok(())
 }
 
-/// Looks whether an agent's message only says again what it has said to the same agent: thanks for thanks, and the like.
-/// Refuses over `limits.echoes_max`.
+/// Counts repetitions: an agent's message that says the same again to the same agent, such as
+/// thanks for thanks. Refuses over `limits.echoes_max`.
 pub async fn echoed(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -87,10 +89,10 @@ pub async fn echoed(
         let more = json!({ "to": to, "hop": chain.hop });
         limit_reached(w, ctx, agent_id, "echoes_max", u64::from(most), &mut tally, more).await?;
     }
-    keep(w, ctx, tally).await
+    save(w, ctx, tally).await
 }
 
-/// The tally with these words said once more, and how often they have gone back and forth; or the refusal.
+/// Returns the tally with this text counted, and the number of repetitions, or the refusal.
 async fn with_echo(
     r: &mut dyn Reads,
     ctx: &RuleContext,
@@ -113,7 +115,7 @@ async fn with_echo(
     Ok((tally, count))
 }
 
-/// Whether [`echoed`] would refuse, with nothing counted.
+/// Checks whether [`echoed`] would refuse, without counting.
 pub async fn would_echo(
     r: &mut dyn Reads,
     ctx: &RuleContext,
@@ -128,8 +130,8 @@ pub async fn would_echo(
     Ok(())
 }
 
-/// Counts that an agent asks another in a chain; refuses over `limits.reply_rounds_max` in a row, and when the other has
-/// ended the exchange (HB-07).
+/// Counts an ask of one agent to another in a chain. Refuses over `limits.reply_rounds_max` in a
+/// row, and after the other agent has ended the exchange (HB-07).
 pub async fn asked(w: &mut dyn Writes, ctx: &RuleContext, from: &Party, to: &AgentId, chain: Chain) -> Result<()> {
     let (Some(agent_id), true) = (from.agent(), chain.hop > 0) else { return Ok(()) };
     let most = ctx.limits().reply_rounds_max;
@@ -140,7 +142,7 @@ pub async fn asked(w: &mut dyn Writes, ctx: &RuleContext, from: &Party, to: &Age
         Refusal::new(Code::LoopGuard, what).hint(hint)
     };
     if rounds.over {
-        // No bound: the other has had enough.
+        // This is not a limit: the other agent has ended the exchange.
         return Err(refusal(format!("{to} has ended this exchange")));
     }
     if rounds.count > most {
@@ -152,10 +154,10 @@ pub async fn asked(w: &mut dyn Writes, ctx: &RuleContext, from: &Party, to: &Age
         let more = json!({ "to": to, "hop": chain.hop });
         limit_reached(w, ctx, agent_id, "reply_rounds_max", most.into(), &mut tally, more).await?;
     }
-    keep(w, ctx, tally).await
+    save(w, ctx, tally).await
 }
 
-/// Notes that `to` has ended the exchange in which `from` asks it.
+/// Records that `to` has ended the exchange in which `from` asks it.
 pub async fn exchange_over(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -165,22 +167,22 @@ pub async fn exchange_over(
 ) -> Result<()> {
     let Some(mut tally) = w.root_get(root_id).await? else { return Ok(()) };
     tally.ended(from, to);
-    keep(w, ctx, tally).await
+    save(w, ctx, tally).await
 }
 
-/// Says in the feed that a chain has reached the last hop that is let through.
+/// Emits an event when a chain reaches the last allowed hop.
 pub async fn last_hop(w: &mut dyn Writes, ctx: &RuleContext, from: &Party, to: &AgentId, chain: Chain) -> Result<()> {
     let most = ctx.limits().hops_max;
     let (Some(agent_id), true) = (from.agent(), chain.hop == most) else { return Ok(()) };
     let mut tally = tally(w, ctx, chain.root_id).await?;
     let more = json!({ "to": to, "hop": chain.hop });
     if limit_reached(w, ctx, agent_id, "hops_max", u64::from(most), &mut tally, more).await? {
-        keep(w, ctx, tally).await?;
+        save(w, ctx, tally).await?;
     }
     Ok(())
 }
 
-/// Counts an agent that a chain creates; refuses over `limits.root_spawns_max`.
+/// Counts an agent that a chain creates. Refuses over `limits.root_spawns_max`.
 pub async fn spawned(w: &mut dyn Writes, ctx: &RuleContext, by: &Party, chain: Chain) -> Result<()> {
     let (Some(agent_id), true) = (by.agent(), chain.hop > 0) else { return Ok(()) };
     let most = ctx.limits().root_spawns_max;
@@ -195,11 +197,12 @@ pub async fn spawned(w: &mut dyn Writes, ctx: &RuleContext, by: &Party, chain: C
         limit_reached(w, ctx, agent_id, "root_spawns_max", u64::from(most), &mut tally, json!({ "hop": chain.hop }))
             .await?;
     }
-    keep(w, ctx, tally).await
+    save(w, ctx, tally).await
 }
 
-/// Why a turn of this chain must end at once, if its root has opened `limits.root_turns_max` turns already, this one not
-/// among them. Its mail is used up all the same, so that nothing wakes the agent for it again.
+/// Returns why a turn of this chain must end at once, if its root has already opened
+/// `limits.root_turns_max` turns, not counting this one. Its mail is consumed all the same, so that
+/// it does not wake the agent again.
 pub async fn turns_spent(w: &mut dyn Writes, ctx: &RuleContext, chain: Chain) -> Result<Option<Refusal>> {
     if chain.hop == 0 {
         return Ok(None);
@@ -221,11 +224,12 @@ pub async fn turn_opened(w: &mut dyn Writes, ctx: &RuleContext, agent_id: &Agent
     if tally.turns >= most {
         limit_reached(w, ctx, agent_id, "root_turns_max", most, &mut tally, json!({ "hop": chain.hop })).await?;
     }
-    keep(w, ctx, tally).await
+    save(w, ctx, tally).await
 }
 
-/// Says in the feed that a bound of the world, or of one agent, is reached with what is being added: `before` is how much
-/// there was. Once for each time it fills, because a refusal leaves nothing behind that could say so.
+/// Emits an event when the next addition reaches a limit of the world or of one agent; `before` is
+/// the count before it. It is emitted when the limit fills, because a refusal rolls its transaction
+/// back and could leave no event.
 pub async fn filled(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -237,7 +241,7 @@ pub async fn filled(
     if before.saturating_add(1) != most {
         return Ok(());
     }
-    let event = NewEvent::new(EventKind::StormHeld, json!({ "limit": limit, "value": most }));
+    let event = NewEvent::new(EventKind::LimitReached, json!({ "limit": limit, "value": most }));
     let event = match about {
         Some(agent_id) => event.agent(agent_id),
         None => event,
@@ -245,15 +249,16 @@ pub async fn filled(
     ctx.emit(w, event).await
 }
 
-/// That `more` would pass a bound of a root; `so_far` says how much there is.
+/// Builds the refusal for `more` that would exceed a limit of a root; `so_far` describes the
+/// current count.
 fn over(limit: &str, most: u64, so_far: &str, more: u64) -> Refusal {
-    Refusal::new(Code::RateLimited, format!("{so_far}; {more} more would pass its bound of {most} (limits.{limit})"))
-        .hint("end the work here and say how far it is; new work from outside starts a new root")
+    Refusal::new(Code::RateLimited, format!("{so_far}; {more} more would exceed the limit of {most} (limits.{limit})"))
+        .hint("end the work here and report its state; new work from outside starts a new root")
         .details(json!({ "limit": limit, "value": most, "more": more }))
 }
 
-/// Refuses over a bound of a root. Told here for a caller that goes on after the refusal; with any other caller the telling is
-/// undone, and the record of the refused call tells it ([`refused`]).
+/// Returns the refusal and emits its event, for a caller that goes on after the refusal. If the
+/// caller rolls back, the record of the refused call emits the event ([`refused`]).
 async fn refuse<T>(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -265,8 +270,9 @@ async fn refuse<T>(
     Err(refusal)
 }
 
-/// Says in the feed that a bound of a root has held something back, if that is why this was refused and it was not told when
-/// the bound was met. A step of more than one passes a bound without meeting it, and so does a bound that was lowered.
+/// Emits the event for a refusal over a limit of a root, unless it was emitted when the limit was
+/// reached. A step of more than one can exceed a limit without reaching it exactly, and so can a
+/// lowered limit.
 pub async fn refused(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -275,7 +281,7 @@ pub async fn refused(
     refusal: &Refusal,
 ) -> Result<()> {
     let Some(Value::Object(details)) = &refusal.details else { return Ok(()) };
-    let limit = details.get("limit").and_then(Value::as_str).filter(|limit| OF_A_ROOT.contains(limit));
+    let limit = details.get("limit").and_then(Value::as_str).filter(|limit| ROOT_LIMITS.contains(limit));
     let (Some(limit), Some(most)) = (limit, details.get("value").and_then(Value::as_u64)) else { return Ok(()) };
     let mut more = json!({ "hop": chain.hop });
     for name in ["to", "more"] {
@@ -285,13 +291,13 @@ pub async fn refused(
     }
     let mut tally = tally(w, ctx, chain.root_id).await?;
     if limit_reached(w, ctx, agent_id, limit, most, &mut tally, more).await? {
-        keep(w, ctx, tally).await?;
+        save(w, ctx, tally).await?;
     }
     Ok(())
 }
 
-/// Says in the feed that a bound is reached, unless that was told: what comes next of it is refused. Gives whether it was told
-/// now; the tally that knows it is then to be kept.
+/// Emits the event that a limit is reached, unless it was emitted before. Returns whether it was;
+/// the caller then has to save the tally.
 async fn limit_reached(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -301,7 +307,7 @@ async fn limit_reached(
     tally: &mut RootTally,
     more: Value,
 ) -> Result<bool> {
-    // Words that go round and questions in a row are counted between two agents.
+    // Repetitions and asks in a row are counted for each pair of agents.
     let between = match more.get("to").and_then(Value::as_str) {
         Some(to) if limit != "hops_max" => Some((agent_id.as_str(), to)),
         _ => None,
@@ -316,63 +322,63 @@ async fn limit_reached(
     if let (Some(payload), Value::Object(more)) = (payload.as_object_mut(), more) {
         payload.extend(more);
     }
-    let event = NewEvent::new(EventKind::StormHeld, payload).agent(agent_id).correlation(tally.root_id);
+    let event = NewEvent::new(EventKind::LimitReached, payload).agent(agent_id).correlation(tally.root_id);
     ctx.emit(w, event).await?;
     Ok(true)
 }
 
-/// A bound that is near or reached.
+/// A limit that is nearly or fully used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NearBound {
-    /// Its name under `limits`.
+    /// Name of the setting under `limits`.
     pub limit: String,
-    /// What it is about: an agent, a root; empty for the world.
+    /// The agent or root that it applies to; empty for the world.
     pub about: String,
-    /// Where it stands.
+    /// The current value.
     pub value: u64,
-    /// Where it ends.
+    /// The limit.
     pub most: u64,
 }
 
-/// The bounds of which four fifths or more are used, the fullest first, at most 50.
+/// Returns the limits of which at least four fifths are used, the fullest first, at most 50.
 pub async fn near(r: &mut dyn Reads, ctx: &RuleContext) -> Result<Vec<NearBound>> {
     let limits = ctx.limits();
     let mut found = Vec::new();
-    let mut look = |limit: &str, about: String, value: u64, most: u64| {
+    let mut check = |limit: &str, about: String, value: u64, most: u64| {
         let near = most > 0 && u128::from(value) * 5 >= u128::from(most) * 4;
         if near {
             found.push(NearBound { limit: limit.to_owned(), about, value, most });
         }
     };
     let world = String::new;
-    look("dynamic_agents_max", world(), r.agent_count_dynamic().await?.into(), limits.dynamic_agents_max.into());
-    look("tasks_open_max", world(), r.task_count_open().await?.into(), limits.tasks_open_max.into());
-    look("asks_open_max", world(), r.ask_count_open().await?.into(), limits.asks_open_max.into());
-    look("chat_channels_max", world(), r.chat_channel_count().await?.into(), limits.chat_channels_max.into());
-    look("knowledge_entries_max", world(), r.knowledge_count().await?.into(), limits.knowledge_entries_max.into());
-    look("state_keys_max", world(), r.state_count().await?.into(), limits.state_keys_max.into());
+    check("dynamic_agents_max", world(), r.agent_count_dynamic().await?.into(), limits.dynamic_agents_max.into());
+    check("tasks_open_max", world(), r.task_count_open().await?.into(), limits.tasks_open_max.into());
+    check("asks_open_max", world(), r.ask_count_open().await?.into(), limits.asks_open_max.into());
+    check("chat_channels_max", world(), r.chat_channel_count().await?.into(), limits.chat_channels_max.into());
+    check("knowledge_entries_max", world(), r.knowledge_count().await?.into(), limits.knowledge_entries_max.into());
+    check("state_keys_max", world(), r.state_count().await?.into(), limits.state_keys_max.into());
     let stored = r.store_bytes().await?;
-    look("store_bytes_max", world(), stored, limits.store_bytes_max);
-    look("store_bytes_warn", world(), stored, limits.store_bytes_warn);
-    look("world_mail_max", world(), r.inbox_total().await?, limits.world_mail_max.into());
+    check("store_bytes_max", world(), stored, limits.store_bytes_max);
+    check("store_bytes_warn", world(), stored, limits.store_bytes_warn);
+    check("world_mail_max", world(), r.inbox_total().await?, limits.world_mail_max.into());
     let waiting = r.inbox_waiting().await?;
     for agent_id in waiting {
         let depth = r.inbox_depth(&agent_id).await?;
-        look("inbox_max", agent_id.to_string(), depth.into(), limits.inbox_max.into());
+        check("inbox_max", agent_id.to_string(), depth.into(), limits.inbox_max.into());
     }
-    // Roots that are over are of no interest: what is near is what was busy within the last hour.
+    // Only roots that were active within the last hour are checked.
     let since = ghost_domain::Timestamp(ctx.now().0.saturating_sub(3_600_000));
     for tally in r.root_list(100).await? {
         if tally.updated_at < since {
             continue;
         }
         let root = || tally.root_id.to_string();
-        look("root_messages_max", root(), tally.messages, limits.root_messages_max.into());
-        look("root_turns_max", root(), tally.turns, limits.root_turns_max.into());
-        look("root_spawns_max", root(), tally.spawns.into(), limits.root_spawns_max.into());
+        check("root_messages_max", root(), tally.messages, limits.root_messages_max.into());
+        check("root_turns_max", root(), tally.turns, limits.root_turns_max.into());
+        check("root_spawns_max", root(), tally.spawns.into(), limits.root_spawns_max.into());
     }
     found.sort_by(|a, b| {
-        // Shares compared without dividing: a.value / a.most against b.value / b.most.
+        // Compares the shares without a division: a.value / a.most against b.value / b.most.
         let share = |near: &NearBound, other: &NearBound| u128::from(near.value) * u128::from(other.most);
         share(b, a).cmp(&share(a, b)).then_with(|| (&a.limit, &a.about).cmp(&(&b.limit, &b.about)))
     });

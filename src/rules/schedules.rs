@@ -1,24 +1,26 @@
-//! Timers, cron jobs, watches and heartbeats (SCHED-01..09, HB-01..07): set, changed and cancelled here, and set off in the
-//! transaction that delivers their mail, so that nothing goes off twice or is forgotten over a crash.
+//! Timers, cron jobs, watches and heartbeats (SCHED-01..09, HB-01..07). They are set, changed and
+//! cancelled here. A schedule goes off in the transaction that delivers its mail, so a crash
+//! neither repeats nor loses a run.
 //!
-//! Timers and watches carry on the chain of the turn that set them; a cron slot and a heartbeat start a chain of their own.
-//! Every slot ends in a recorded run, whether it ran, was refused by a bound, or was passed over.
+//! Timers and watches continue the chain of the turn that set them. A cron slot and a heartbeat
+//! start a new chain. A slot is one planned time of a schedule. Each slot of a timer or a cron job
+//! is covered by a recorded run, whether it ran, was refused by a limit, or was skipped.
 
 mod context;
 mod fire;
 mod heartbeat;
-mod keeping;
 mod outlet;
-mod over;
-mod record;
+mod rows;
+mod run_end;
+mod runs;
 mod target;
 mod text;
 
 pub use fire::{Beat, Beats, changed, due, run_now, watch_refused};
 pub use heartbeat::{Wanted, heartbeats};
-pub use keeping::get;
-use keeping::{keep, may_change, remove};
-pub use over::{lost, turn_ended};
+pub use rows::get;
+use rows::{may_change, remove, save};
+pub use run_end::{lost, turn_ended};
 
 use ghost_domain::refusal::not_blank;
 use ghost_domain::schedule::slots::first_slot;
@@ -32,43 +34,45 @@ use crate::chain::Chain;
 use crate::suggestion::{self, Unknown};
 use crate::{Result, RuleContext, agent_lookup, mail};
 
-/// Bytes of a watched path.
+/// The longest watched path, in bytes.
 const PATH_MAX: usize = 1_024;
-/// Runs that a list shows at most.
+/// The most runs that a list shows.
 pub const RUNS_MAX: u32 = 1_000;
 
-/// A schedule to be set.
+/// The parameters of a schedule.
 #[derive(Clone, Debug)]
 pub struct NewSchedule {
-    /// What sets it off.
+    /// Kind of the schedule.
     pub kind: ScheduleKind,
-    /// Whom it wakes.
+    /// Id of the agent that it wakes.
     pub agent_id: AgentId,
-    /// What its owner calls it. One of that kind and name is replaced.
+    /// Name of the schedule. An existing one of the same kind and name is replaced.
     pub name: String,
-    /// When it goes off.
+    /// The rule that decides when it goes off.
     pub when: When,
-    /// The text of its mail, which of a timer and a cron job is never blank. A timer without one reminds of its name.
+    /// The text of its mail. A timer or a cron job needs one; a timer without text uses its name.
     pub message: String,
-    /// What becomes of missed slots.
+    /// What happens to missed slots.
     pub missed: Missed,
-    /// How a cron job runs, with a model and a webhook that the world has; the default for every other kind.
+    /// How a cron job runs; its model and webhook must exist in the world. Other kinds use the
+    /// default.
     pub options: JobOptions,
-    /// Whether it goes off.
+    /// Whether it is switched on.
     pub enabled: bool,
-    /// The chain of who sets it.
+    /// The chain of the party that sets it.
     pub chain: Chain,
-    /// What a watch sees as it is set. Without it the first look is the beginning.
+    /// The files that a watch sees when it is set. Without it, the first check is the baseline.
     pub baseline: Option<WatchSnapshot>,
 }
 
-/// Sets a schedule, or replaces the agent's own of that kind and name.
+/// Sets a schedule, or replaces the agent's schedule of the same kind and name.
 ///
 /// # Errors
-/// `NotFound` for the agent, and for a channel or conversation that its last words should go to; `InvalidArguments` for a
-/// blank message; `InvalidArguments` and `RateLimited` for a rule that cannot be (see
-/// [`first_slot`]) and a bound on how many there are; `AccessDenied` for an agent that would replace what someone else
-/// set for it; `HopLimit`, `TooLarge`; `PayloadMismatch` for options of a cron job on something else.
+/// `NotFound` for the agent, and for a channel or conversation that its last text goes to;
+/// `InvalidArguments` for a blank message or an impossible rule (see [`first_slot`]); `RateLimited`
+/// for a limit on the number of schedules or on their frequency; `AccessDenied` if an agent would
+/// replace a schedule that someone else set; `HopLimit`; `TooLarge`; `PayloadMismatch` for options
+/// of a cron job on another kind.
 pub async fn set(w: &mut dyn Writes, ctx: &RuleContext, by: &Party, mut new: NewSchedule) -> Result<Schedule> {
     let limits = ctx.limits();
     let agent = agent_lookup::agent_for(w, ctx, by, &new.agent_id).await?;
@@ -79,11 +83,11 @@ pub async fn set(w: &mut dyn Writes, ctx: &RuleContext, by: &Party, mut new: New
     if matches!(new.kind, ScheduleKind::Timer | ScheduleKind::Cron) {
         not_blank("message", &new.message)?;
     }
-    let most = limits.message_bytes as usize / 2;
-    if new.message.len() > most {
+    let max_bytes = limits.message_bytes as usize / 2;
+    if new.message.len() > max_bytes {
         return Err(Refusal::new(
             Code::TooLarge,
-            format!("the message has {} bytes; at most {most} are taken", new.message.len()),
+            format!("the message has {} bytes; the limit is {max_bytes}", new.message.len()),
         )
         .hint("write the long part to a workspace file and name its path"));
     }
@@ -93,14 +97,14 @@ pub async fn set(w: &mut dyn Writes, ctx: &RuleContext, by: &Party, mut new: New
     if new.kind != ScheduleKind::Cron && new.options != JobOptions::default() {
         return Err(Refusal::new(
             Code::PayloadMismatch,
-            format!("how a cron job runs does not go with a {}", new.kind),
+            format!("the options of a cron job cannot be used with a {}", new.kind),
         )
-        .hint("set a cron job for that time instead: it can be a turn of its own, once"));
+        .hint("set a cron job for that time instead; it can run once, in a turn of its own"));
     }
     let now = ctx.now();
     let when = checked_when(new.kind, new.when)?;
     let before = w.schedule_find(&agent.agent_id, new.kind, &name).await?;
-    // A one-shot that failed is off and its time is past; the rest of it can be changed all the same.
+    // A failed one-shot is off and its time has passed. Its other fields can still be changed.
     let stays_off = !new.enabled && before.as_ref().is_some_and(|before| before.when == when);
     let first = match new.kind {
         ScheduleKind::Watch => None,
@@ -109,9 +113,10 @@ pub async fn set(w: &mut dyn Writes, ctx: &RuleContext, by: &Party, mut new: New
     };
     match &before {
         Some(before) => may_change(by, before)?,
-        None => room(w, ctx, &agent.agent_id, new.kind).await?,
+        None => check_count(w, ctx, &agent.agent_id, new.kind).await?,
     }
-    // One that is switched off may keep what has gone meanwhile: there must be a way to switch it off.
+    // A schedule that is being switched off may keep a target that no longer exists; otherwise it
+    // could not be switched off.
     let kept = before.as_ref().is_some_and(|before| before.options == new.options);
     if new.enabled || !kept {
         target::check(w, &new.options).await?;
@@ -135,18 +140,19 @@ pub async fn set(w: &mut dyn Writes, ctx: &RuleContext, by: &Party, mut new: New
         creator: by.clone(),
         created_at: now,
     };
-    keep(w, ctx, by, &schedule).await?;
+    save(w, ctx, by, &schedule).await?;
     if let Some(baseline) = &new.baseline {
         w.watch_snapshot_put(schedule.schedule_id, baseline).await?;
     }
     Ok(schedule)
 }
 
-/// Turns a schedule on or off. What passed while it was off is not made up for; what changed below a watch is reported.
+/// Switches a schedule on or off. Slots that passed while it was off are not made up for. File
+/// changes that happened below a watch meanwhile are reported.
 ///
 /// # Errors
-/// `NotFound`, also for a channel or conversation that the last words of a cron job that is turned on should go to;
-/// `AccessDenied`; `InvalidArguments` for one whose only time has passed.
+/// `NotFound`, also for a channel or conversation that the last text of a cron job goes to;
+/// `AccessDenied`; `InvalidArguments` if its only time has passed.
 pub async fn enable(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -168,34 +174,34 @@ pub async fn enable(
         _ if !enabled => None,
         _ => Some(first_slot(&schedule.when, ctx.now(), ctx.limits().cron_gap_seconds)?),
     };
-    keep(w, ctx, by, &schedule).await?;
+    save(w, ctx, by, &schedule).await?;
     if schedule.kind == ScheduleKind::Heartbeat {
-        heartbeat::gone(w, ctx, &schedule.agent_id).await?;
+        heartbeat::release_waiting_mail(w, ctx, &schedule.agent_id).await?;
     }
     Ok(schedule)
 }
 
-/// Takes a schedule away. Its runs stay.
+/// Deletes a schedule. Its runs stay.
 ///
 /// # Errors
-/// `NotFound`, `AccessDenied`.
+/// `NotFound`, `AccessDenied`, `PolicyDenied` for a heartbeat.
 pub async fn cancel(w: &mut dyn Writes, ctx: &RuleContext, by: &Party, schedule_id: ScheduleId) -> Result<Schedule> {
     let mut schedule = get(w, schedule_id).await?;
     may_change(by, &schedule)?;
     if schedule.kind == ScheduleKind::Heartbeat && *by != Party::System {
-        return Err(Refusal::new(Code::PolicyDenied, "a heartbeat is what the world file says")
+        return Err(Refusal::new(Code::PolicyDenied, "a heartbeat is set by the world file and cannot be cancelled")
             .hint("change `heartbeat:` there and reload, or disable it until the next reload"));
     }
     remove(w, ctx, by, &schedule, None).await?;
     if schedule.kind == ScheduleKind::Heartbeat {
-        heartbeat::gone(w, ctx, &schedule.agent_id).await?;
+        heartbeat::release_waiting_mail(w, ctx, &schedule.agent_id).await?;
     }
     schedule.enabled = false;
     schedule.next_at = None;
     Ok(schedule)
 }
 
-/// Cancels all that an agent has set or that was set for it: nobody is left to be woken.
+/// Cancels all schedules of an agent that is being deleted.
 pub(crate) async fn cancel_all(w: &mut dyn Writes, ctx: &RuleContext, by: &Party, agent_id: &AgentId) -> Result<()> {
     loop {
         let schedules = w.schedule_list(Some(agent_id), None, None).await?;
@@ -208,7 +214,7 @@ pub(crate) async fn cancel_all(w: &mut dyn Writes, ctx: &RuleContext, by: &Party
     }
 }
 
-/// The schedule that its owner calls so, or a refusal with which the nearest is looked for, see
+/// Returns the schedule with this name. The refusal gets a suggestion; see
 /// [`with_nearest`](crate::mail::with_nearest).
 pub async fn named(r: &mut dyn Reads, agent_id: &AgentId, kind: ScheduleKind, name: &str) -> Result<Schedule> {
     if let Some(found) = r.schedule_find(agent_id, kind, name.trim()).await? {
@@ -217,15 +223,15 @@ pub async fn named(r: &mut dyn Reads, agent_id: &AgentId, kind: ScheduleKind, na
     agent_lookup::agent_named(r, agent_id).await?;
     let name = clip(name, NAME_MAX);
     let refusal = Refusal::not_found(kind.as_str(), &format!("{agent_id}/{name}"), None)
-        .hint("one that is over is gone; list those that are there");
+        .hint("a schedule that is over is deleted; list the schedules to see which exist");
     let unknown = Unknown::Schedule { agent_id: agent_id.clone(), kind, name };
-    Err(suggestion::missed(r, refusal, unknown).await?)
+    Err(suggestion::unknown_name(r, refusal, unknown).await?)
 }
 
-/// Runs of a schedule that is there or was, newest first.
+/// Returns the runs of a schedule, newest first, even if the schedule is deleted.
 ///
 /// # Errors
-/// `NotFound` if there is neither the schedule nor a run of it.
+/// `NotFound` if neither the schedule nor a run of it exists.
 pub async fn runs(r: &mut dyn Reads, schedule_id: ScheduleId, limit: u32) -> Result<Vec<ScheduleRun>> {
     let runs = r.schedule_runs(schedule_id, limit.clamp(1, RUNS_MAX)).await?;
     if runs.is_empty() {
@@ -234,7 +240,7 @@ pub async fn runs(r: &mut dyn Reads, schedule_id: ScheduleId, limit: u32) -> Res
     Ok(runs)
 }
 
-/// A rule that fits its kind.
+/// Checks that a rule fits its kind.
 fn checked_when(kind: ScheduleKind, when: When) -> Result<When> {
     match (kind, when) {
         (ScheduleKind::Watch, When::Change { path, recursive, changes, debounce_ms }) => {
@@ -258,33 +264,33 @@ fn checked_when(kind: ScheduleKind, when: When) -> Result<When> {
         | (ScheduleKind::Cron, when @ (When::At { .. } | When::Every { .. } | When::Cron { .. }))
         | (ScheduleKind::Heartbeat, when @ When::Every { .. }) => Ok(when),
         (kind, _) => Err(Refusal::new(Code::InvalidArguments, format!("this rule does not fit a {kind}"))
-            .hint("a timer has an instant, a cron job an instant, an interval or an expression, a watch a path")),
+            .hint("a timer needs a time, a cron job a time, an interval or an expression, a watch a path")),
     }
 }
 
-/// Whether another one of a kind has room.
-async fn room(w: &mut dyn Writes, ctx: &RuleContext, agent_id: &AgentId, kind: ScheduleKind) -> Result<()> {
+/// Checks the limits on the number of schedules of a kind.
+async fn check_count(w: &mut dyn Writes, ctx: &RuleContext, agent_id: &AgentId, kind: ScheduleKind) -> Result<()> {
     let limits = ctx.limits();
-    let (most, bound) = match kind {
+    let (limit, setting) = match kind {
         ScheduleKind::Timer => (limits.timers_max, "limits.timers_max"),
         ScheduleKind::Cron => (limits.crons_max, "limits.crons_max"),
         ScheduleKind::Watch => (limits.watches_max, "limits.watches_max"),
         ScheduleKind::Heartbeat => return Ok(()),
     };
     let count = w.schedule_count(agent_id, kind).await?;
-    if count >= most {
+    if count >= limit {
         return Err(Refusal::new(
             Code::RateLimited,
-            format!("{agent_id} has {count} schedules of the kind {kind}, which is its bound ({bound})"),
+            format!("{agent_id} has {count} schedules of kind {kind}, which is the limit ({setting})"),
         )
-        .hint("cancel one that is no longer needed, or change one by using its name"));
+        .hint("cancel one that you no longer need, or replace one by using its name"));
     }
     if kind == ScheduleKind::Watch {
         let all = w.schedule_list(None, Some(kind), None).await?.len();
         if all >= limits.world_watches_max as usize {
             return Err(Refusal::new(
                 Code::RateLimited,
-                format!("the world has {all} watches, which is its bound (limits.world_watches_max)"),
+                format!("the world has {all} watches, which is the limit (limits.world_watches_max)"),
             )
             .hint("cancel one that is no longer needed"));
         }

@@ -1,7 +1,8 @@
-//! Shared state (STATE-01..04): versioned JSON values by dotted key, written whole, with compare-and-set.
+//! Shared state (STATE-01..04): versioned JSON values under dotted keys, always written whole, with
+//! compare-and-set.
 //!
-//! Must never: let a version come twice. A deleted key leaves no row, so the highest version that any deleted key had is
-//! kept, and keys that are new begin above it.
+//! Must never: use a version of a key twice. A deleted key leaves no row, so the highest version of
+//! any deleted key is stored, and new keys start above it.
 
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::shared_state::{JsonText, check_key, check_prefix, is_system};
@@ -12,32 +13,36 @@ use serde_json::json;
 
 use crate::{Result, RuleContext};
 
-/// The highest version that a deleted key had.
+/// The world fact that stores the highest version of any deleted key.
 const FLOOR: &str = "state_version_floor";
-/// Keys among which a near name is looked for.
+/// The most keys that are compared for a suggestion.
 const NEAR_MAX: u32 = 200;
 
-/// A value to be written.
+/// The parameters of a write.
 #[derive(Clone, Debug)]
 pub struct Setting {
-    /// Its key.
+    /// The key.
     pub key: String,
-    /// The value; null deletes the key.
+    /// The value. Null deletes the key.
     pub value: JsonText,
-    /// The version that the writer has seen; 0 says that there is none; `None` writes over any.
+    /// The version that the writer has read. 0 means that the key must not exist. `None` skips the
+    /// check.
     pub expected_version: Option<i64>,
 }
 
-/// A part of a list, in order of key.
+/// A page of entries, ordered by key.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Listed {
-    /// The values.
+    /// The entries.
     pub entries: Vec<StateEntry>,
-    /// Whether there are more.
+    /// Whether more entries follow.
     pub more: bool,
 }
 
-/// One value.
+/// Returns one entry.
+///
+/// # Errors
+/// `NotFound`; `InvalidArguments` for a malformed key.
 pub async fn get(r: &mut dyn Reads, key: &str) -> Result<StateEntry> {
     check_key(key)?;
     match r.state_get(key).await? {
@@ -46,7 +51,7 @@ pub async fn get(r: &mut dyn Reads, key: &str) -> Result<StateEntry> {
     }
 }
 
-/// Values whose key begins with `prefix`, from after `after`, at most `limit` of them.
+/// Returns at most `limit` entries whose key begins with `prefix` and comes after `after`.
 pub async fn list(r: &mut dyn Reads, prefix: &str, after: &str, limit: u32) -> Result<Listed> {
     check_prefix(prefix)?;
     let mut entries = r.state_list(prefix, after, limit.saturating_add(1)).await?;
@@ -55,8 +60,9 @@ pub async fn list(r: &mut dyn Reads, prefix: &str, after: &str, limit: u32) -> R
     Ok(Listed { entries, more })
 }
 
-/// Writes one value, or deletes it if it is null; a deletion gives the entry with that value and the version after its
-/// last. `through` is the operator that acts as the agent `by`, if one does.
+/// Writes one value, or deletes it if the value is null. A deletion returns the entry with a null
+/// value and the next version. `through` is the operator that acts as the agent `by`, if there is
+/// one.
 pub async fn set(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -68,36 +74,33 @@ pub async fn set(
     if by.agent().is_some() && is_system(&new.key) {
         return Err(Refusal::new(
             Code::AccessDenied,
-            format!("`{}` is the supervisor's: keys under `system.` are read-only to agents", new.key),
+            format!("`{}` is read-only: agents cannot write keys under `system.`", new.key),
         )
-        .hint("write a key of another name"));
+        .hint("use another key"));
     }
     if let Some(version) = new.expected_version.filter(|version| *version < 0) {
         return Err(Refusal::new(Code::InvalidArguments, format!("expected_version is {version}"))
-            .hint("give the version that you have read, or 0 if there must be none yet"));
+            .hint("give the version that you have read, or 0 if the key must not exist yet"));
     }
     let limits = ctx.limits();
     let bytes = new.value.as_str().len();
     if bytes > limits.state_bytes as usize {
         return Err(Refusal::new(
             Code::TooLarge,
-            format!(
-                "the value has {bytes} bytes as JSON; at most {} are taken (limits.state_bytes)",
-                limits.state_bytes
-            ),
+            format!("the value has {bytes} bytes as JSON; the limit is {} (limits.state_bytes)", limits.state_bytes),
         )
         .hint("split it over several keys, or write a workspace file and store its path"));
     }
     let before = w.state_get(&new.key).await?;
-    let stands = before.as_ref().map_or(0, |entry| entry.version);
-    if let Some(expected) = new.expected_version.filter(|expected| *expected != stands) {
+    let current = before.as_ref().map_or(0, |entry| entry.version);
+    if let Some(expected) = new.expected_version.filter(|expected| *expected != current) {
         let what = match &before {
-            Some(_) => format!("`{}` is at version {stands}, not at {expected}", new.key),
+            Some(_) => format!("`{}` is at version {current}, not at {expected}", new.key),
             None => format!("`{}` does not exist, so it is not at version {expected}", new.key),
         };
         return Err(Refusal::new(Code::Conflict, what)
-            .hint("read it again, and write what should be there now with that version")
-            .details(json!({ "key": new.key, "version": stands })));
+            .hint("read it again, and write the new value with that version")
+            .details(json!({ "key": new.key, "version": current })));
     }
     let deletes = new.value.is_null();
     let version = match &before {
@@ -108,9 +111,9 @@ pub async fn set(
             if count >= limits.state_keys_max {
                 return Err(Refusal::new(
                     Code::RateLimited,
-                    format!("the shared state has {count} keys, which is its bound (limits.state_keys_max)"),
+                    format!("the shared state has {count} keys, which is the limit (limits.state_keys_max)"),
                 )
-                .hint("delete a key that nobody needs by writing null to it, or put values together"));
+                .hint("delete a key by writing null to it, or combine several values in one key"));
             }
             floor(w).await? + 1
         }
@@ -138,11 +141,16 @@ pub async fn set(
 
 async fn floor(r: &mut dyn Reads) -> Result<i64> {
     let Some(text) = r.meta_get(FLOOR).await? else { return Ok(0) };
-    text.parse().map_err(|_| Refusal::new(Code::Internal, format!("`{text}` is kept as a version of the shared state")))
+    text.parse().map_err(|_| {
+        Refusal::new(
+            Code::Internal,
+            format!("`{text}` is stored as a version of the shared state, but is not a number"),
+        )
+    })
 }
 
 async fn missing(r: &mut dyn Reads, key: &str) -> Result<Refusal> {
-    // A slip of the keyboard is rarely in the first letter, and a world may have very many keys.
+    // A typing mistake is rarely in the first letter, and a world may have very many keys.
     let first: String = key.chars().take(1).collect();
     let near = r.state_list(&first, "", NEAR_MAX).await?;
     let near = nearest(key, near.iter().map(|entry| entry.key.as_str()));

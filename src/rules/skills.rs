@@ -1,4 +1,4 @@
-//! Held skills (SKILL-41): what an agent has acquired outlives its restarts.
+//! The skills that agents hold (SKILL-41). They survive restarts.
 
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::{AgentId, Code, HeldSkill, Refusal};
@@ -7,10 +7,13 @@ use serde_json::json;
 
 use crate::{Result, RuleContext};
 
-/// Skills that one agent may hold.
+/// The most skills that one agent may hold.
 pub const HELD_MAX: usize = 64;
 
-/// Acquires a skill. Says whether it was new.
+/// Acquires a skill. Returns whether the agent did not hold it yet.
+///
+/// # Errors
+/// `RateLimited` if the agent holds [`HELD_MAX`] skills.
 pub async fn acquire(w: &mut dyn Writes, ctx: &RuleContext, agent_id: &AgentId, skill: &str) -> Result<bool> {
     let held = w.skills_held(agent_id).await?;
     if held.iter().any(|held| held.skill == skill) {
@@ -26,7 +29,7 @@ pub async fn acquire(w: &mut dyn Writes, ctx: &RuleContext, agent_id: &AgentId, 
     Ok(true)
 }
 
-/// Marks a skill's document as read, acquiring the skill if need be.
+/// Marks a skill as active because its document was read. Acquires the skill first if needed.
 pub async fn activate(w: &mut dyn Writes, ctx: &RuleContext, agent_id: &AgentId, skill: &str) -> Result<()> {
     acquire(w, ctx, agent_id, skill).await?;
     for mut held in w.skills_held(agent_id).await? {
@@ -39,7 +42,10 @@ pub async fn activate(w: &mut dyn Writes, ctx: &RuleContext, agent_id: &AgentId,
     Ok(())
 }
 
-/// Drops a skill. Refuses if it is not held.
+/// Drops a skill.
+///
+/// # Errors
+/// `NotFound` if the agent does not hold it.
 pub async fn drop_skill(w: &mut dyn Writes, ctx: &RuleContext, agent_id: &AgentId, skill: &str) -> Result<()> {
     if !w.skill_remove(agent_id, skill).await? {
         return Err(Refusal::new(Code::NotFound, format!("you do not hold the skill `{skill}`"))

@@ -1,4 +1,4 @@
-//! Facts about the whole world that only the store knows, for status and reflection (CP-12).
+//! Figures about the whole world that come from the store, for the status and the metrics (CP-12).
 
 use ghost_domain::{Budget, Job, Timestamp};
 use ghost_store::Reads;
@@ -6,26 +6,26 @@ use ghost_store::tables::BudgetFilter;
 
 use crate::{Result, budgets};
 
-/// A budget with this share spent or held is near its bound.
+/// A budget is near its limit if this share of it is spent or reserved.
 const NEAR: f64 = 0.8;
 
-/// The facts.
+/// Counts over the whole world.
 #[derive(Clone, Debug)]
 pub struct Facts {
-    /// Turns under way, those that wait included.
+    /// Open turns, including those that wait.
     pub open_turns: u32,
-    /// Of these: those that are parked, because a model is down or a budget is spent.
+    /// The open turns that are parked because a model is down or a budget is spent.
     pub parked_turns: u32,
     /// Pending mail in all inboxes.
     pub inbox_total: u64,
     /// Dead letters that wait for an operator.
     pub dead_letters: u32,
-    /// The newest job.
+    /// The newest main job, if there is one.
     pub job: Option<Job>,
 }
 
 impl Facts {
-    /// Reads them.
+    /// Reads all of them.
     pub async fn read(r: &mut dyn Reads) -> Result<Self> {
         let count = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
         let open = r.turns_open().await?;
@@ -39,13 +39,13 @@ impl Facts {
     }
 }
 
-/// The accounts with a limit as they are at `now`, all of them, but for roots: there may be many, and each is soon over.
-/// Those of agents that were deleted bound nobody and are left out.
+/// The accounts with a limit as they are at `now`, except those of roots, of which there may be
+/// many. Accounts of deleted agents are left out.
 pub async fn bounded(r: &mut dyn Reads, now: Timestamp) -> Result<Vec<Budget>> {
     limited(r, now, true, |_| true).await
 }
 
-/// Those accounts that are near or past a bound, of roots too.
+/// The accounts that are near or past a limit, including those of roots.
 pub async fn near(r: &mut dyn Reads, now: Timestamp) -> Result<Vec<Budget>> {
     limited(r, now, false, is_near).await
 }
@@ -70,11 +70,12 @@ async fn limited(
     Ok(living)
 }
 
-#[allow(clippy::cast_precision_loss)] // a share, for a warning
+#[allow(clippy::cast_precision_loss)] // the value is only used for a warning
 fn is_near(budget: &Budget) -> bool {
     let near = |used: u64, limit: Option<u64>| limit.is_some_and(|limit| used as f64 >= NEAR * limit as f64);
     let money = budget.spent_money.plus(budget.reserved_money).0;
     near(budget.spent_tokens.saturating_add(budget.reserved_tokens), budget.limits.tokens)
-        // Who allows no money wants models that cost none.
+        // A money limit of 0 allows models that cost nothing, so it only counts once money is
+        // spent.
         || (money > 0 && near(money, budget.limits.money.map(|money| money.0)))
 }

@@ -1,8 +1,11 @@
-//! Near names: what may have been meant by the name of an agent, a channel or a schedule that is not there. A command that is
-//! refused for such a name does not look for it, since everyone's commits wait for a command: a model invents names, and a
-//! world may have very many. Whoever gets the refusal has [`with_nearest`] look when the command is over.
+//! Suggestions for unknown names of agents, channels and schedules ("did you mean `x`?").
 //!
-//! Must never: look at more than a bounded number of names, or make a refusal worse for failing to find one.
+//! A command does not search for a suggestion. Commands run one at a time, a model may invent many
+//! names, and a world may have very many agents. So the refusal records the unknown name, and the
+//! caller runs [`with_nearest`] after the command.
+//!
+//! Must never: search an unbounded number of names, or replace a refusal because no suggestion was
+//! found.
 
 use ghost_domain::text::{clip, nearest};
 use ghost_domain::{AgentId, ChannelName, Refusal, ScheduleKind};
@@ -13,59 +16,60 @@ use serde_json::{Value, json};
 
 use crate::Result;
 
-/// Names among which a near one is looked for: those that begin like it, and the first of all.
+/// The most names that one search compares.
 const NEAR_MAX: u32 = 2_000;
 
-/// Characters of a text that is no name which are compared with names.
+/// The length, in characters, to which a text is cut that cannot be an agent's name.
 const TEXT_MAX: usize = 100;
 
-/// The detail of a refusal that names something that is not there, and for which no near name has been looked for.
+/// The key in a refusal's details that holds an unknown name for which no suggestion was searched
+/// yet.
 const UNKNOWN: &str = "unknown";
 
-/// The detail of a post that mentions an agent that is not there.
+/// The key in a refusal's details that holds an unknown agent mentioned in a post.
 const MENTION: &str = "mention";
 
-/// How a hint with a near name begins.
+/// The beginning of a hint with a suggestion.
 const MEANT: &str = "did you mean";
 
-/// A name that nothing has.
+/// A name that was not found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Unknown {
-    /// An agent's. It may be a text that no agent could be called.
+    /// The name of an agent, or a text that cannot be one.
     Agent(String),
-    /// A channel's.
+    /// The name of a channel.
     Channel(ChannelName),
-    /// What an agent calls one of its schedules.
+    /// The name of a schedule of an agent.
     Schedule { agent_id: AgentId, kind: ScheduleKind, name: String },
 }
 
-/// `refusal`, which is over a name that nothing has, with the nearest one: now if this is a query, and by whoever gets it if it
-/// is a command.
-pub(crate) async fn missed(r: &mut dyn Reads, refusal: Refusal, name: Unknown) -> Result<Refusal> {
+/// Adds a suggestion to a refusal about an unknown name. In a query it searches at once. In a
+/// command it only records the name, and [`with_nearest`] searches later.
+pub(crate) async fn unknown_name(r: &mut dyn Reads, refusal: Refusal, name: Unknown) -> Result<Refusal> {
     let mut details = refusal.details.clone().unwrap_or_else(|| json!({}));
     details[UNKNOWN] = json!(name);
     let refusal = refusal.details(details);
-    if in_command() { Ok(refusal) } else { offer(r, refusal).await }
+    if in_command() { Ok(refusal) } else { add_suggestion(r, refusal).await }
 }
 
-/// The same of a text that no agent could be called.
+/// Like [`unknown_name`], for a text that cannot be an agent's name.
 pub async fn no_agent(r: &mut dyn Reads, refusal: Refusal, text: &str) -> Result<Refusal> {
-    missed(r, refusal, Unknown::Agent(clip(text, TEXT_MAX))).await
+    unknown_name(r, refusal, Unknown::Agent(clip(text, TEXT_MAX))).await
 }
 
-/// A refusal with the nearest name, if a command refused because it was given one that nothing has.
+/// Adds a suggestion to a refusal of a command, if the refusal records an unknown name.
 pub async fn with_nearest(store: &Store, refusal: Refusal) -> Refusal {
-    let asks = refusal.details.as_ref().is_some_and(|details| unknown(details).is_some());
-    let has_one = refusal.hint.as_ref().is_some_and(|hint| hint.starts_with(MEANT));
-    if !asks || has_one {
+    let has_unknown = refusal.details.as_ref().is_some_and(|details| unknown(details).is_some());
+    let has_suggestion = refusal.hint.as_ref().is_some_and(|hint| hint.starts_with(MEANT));
+    if !has_unknown || has_suggestion {
         return refusal;
     }
     let plain = refusal.clone();
-    // Without a hint it is as good a refusal.
-    let offered = store.read(move |r| Box::pin(async move { offer(r, refusal).await })).await;
-    offered.unwrap_or_else(|error: Refusal| {
-        tracing::debug!(%error, "no near name could be looked for");
+    // If the search fails, the refusal is returned without a suggestion.
+    let result = store.read(move |r| Box::pin(async move { add_suggestion(r, refusal).await })).await;
+    result.unwrap_or_else(|error: Refusal| {
+        tracing::debug!(%error, "the search for a similar name failed");
         plain
     })
 }
@@ -75,14 +79,14 @@ fn unknown(details: &Value) -> Option<Unknown> {
     details.get(UNKNOWN).and_then(|name| Unknown::deserialize(name).ok()).or_else(mention)
 }
 
-async fn offer(r: &mut dyn Reads, mut refusal: Refusal) -> Result<Refusal> {
+async fn add_suggestion(r: &mut dyn Reads, mut refusal: Refusal) -> Result<Refusal> {
     let Some(name) = refusal.details.as_ref().and_then(unknown) else { return Ok(refusal) };
     let near = match &name {
         Unknown::Agent(name) => agent(r, name).await?,
         Unknown::Channel(name) => channel(r, name).await?,
         Unknown::Schedule { agent_id, kind, name } => schedule(r, agent_id, *kind, name).await?,
     };
-    // The search is over: the detail is nobody's business any more.
+    // The search is done, so the detail is removed.
     let details = refusal.details.as_mut().and_then(Value::as_object_mut);
     if details.is_some_and(|details| details.remove(UNKNOWN).is_some() && details.is_empty()) {
         refusal.details = None;
@@ -98,13 +102,14 @@ async fn offer(r: &mut dyn Reads, mut refusal: Refusal) -> Result<Refusal> {
     })
 }
 
-/// The beginnings from which names are looked at: a slip of the keyboard is rarely in the first letter.
-fn beginnings(name: &str) -> [String; 2] {
+/// The starting points of the search: first names that begin with the same letter, because a typing
+/// mistake is rarely in the first letter, then all names.
+fn starting_points(name: &str) -> [String; 2] {
     [name.chars().next().map(String::from).unwrap_or_default(), String::new()]
 }
 
 async fn agent(r: &mut dyn Reads, name: &str) -> Result<Option<String>> {
-    for from in beginnings(name) {
+    for from in starting_points(name) {
         let ids = r.agent_ids(&from, NEAR_MAX).await?;
         if let Some(near) = nearest(name, ids.iter().map(AgentId::as_str)) {
             return Ok(Some(near.to_owned()));
@@ -113,14 +118,14 @@ async fn agent(r: &mut dyn Reads, name: &str) -> Result<Option<String>> {
     Ok(None)
 }
 
-/// There are at most as many channels as a list holds (`limits.chat_channels_max`).
+/// `limits.chat_channels_max` limits the number of channels, so all are compared.
 async fn channel(r: &mut dyn Reads, name: &ChannelName) -> Result<Option<String>> {
     let all = r.chat_channel_list().await?;
     Ok(nearest(name.as_str(), all.iter().map(|channel| channel.channel.as_str())).map(str::to_owned))
 }
 
 async fn schedule(r: &mut dyn Reads, agent_id: &AgentId, kind: ScheduleKind, name: &str) -> Result<Option<String>> {
-    for from in beginnings(name) {
+    for from in starting_points(name) {
         let behind: SchedulePlace = (agent_id.clone(), kind, from);
         let all = r.schedule_list(Some(agent_id), Some(kind), Some(&behind)).await?;
         if let Some(near) = nearest(name, all.iter().map(|schedule| schedule.name.as_str())) {

@@ -1,16 +1,16 @@
-//! The task board (TASK-01..06): assigning wakes the owner, changes are told to the creator, dependencies block and
-//! unblock, and every change is in the task's history.
+//! The task board (TASK-01..06). An assignment wakes the owner, the creator is notified of changes,
+//! dependencies block and unblock tasks, and every change is in the task's history.
 
+mod depends;
+mod notify;
 mod open;
 mod owners;
-mod reading;
-mod telling;
-mod waiting;
+mod read;
 
-pub use owners::{handed_on, held_up, left_behind, remind};
-pub use reading::{TaskWithHistory, get, get_with_history};
-use telling::{assign, keep, tell_creator};
-use waiting::{depend, dependencies, unfinished};
+use depends::{depend, dependencies, unfinished};
+use notify::{assign, notify_creator, save};
+pub use owners::{handed_on, left_behind, remind};
+pub use read::{TaskWithHistory, get, get_with_history};
 
 use ghost_domain::event::EventKind;
 use ghost_domain::text::one_line;
@@ -18,33 +18,33 @@ use ghost_domain::{AgentId, Code, Party, Refusal, Task, TaskId, TaskStatus, Time
 use ghost_store::Writes;
 
 use crate::chain::Chain;
-use crate::{Result, RuleContext, agent_lookup, mail};
+use crate::{Result, RuleContext, agent_lookup, job_result, mail};
 
-/// Characters of a title.
+/// The longest title, in characters.
 const TITLE_MAX: usize = 200;
 
-/// A task to be created.
+/// The parameters of a new task.
 #[derive(Clone, Debug)]
 pub struct NewTask {
-    /// One line.
+    /// Title, one line.
     pub title: String,
-    /// The whole of it.
+    /// Full description.
     pub description: String,
-    /// Whose work it is.
+    /// Id of the agent that is to do it.
     pub owner: AgentId,
-    /// Higher is sooner.
+    /// Priority; a higher number comes first.
     pub priority: i32,
     /// Tasks that must be done first.
     pub depends_on: Vec<TaskId>,
-    /// The task it is a part of.
+    /// The task that it is a part of.
     pub parent_id: Option<TaskId>,
     /// When it should be done.
     pub due_at: Option<Timestamp>,
-    /// The chain that it belongs to.
+    /// The chain of work that it belongs to.
     pub chain: Chain,
 }
 
-/// Creates a task and tells its owner.
+/// Creates a task and notifies its owner.
 pub async fn create(w: &mut dyn Writes, ctx: &RuleContext, by: &Party, new: NewTask) -> Result<Task> {
     let limits = ctx.limits();
     let title = one_line(&new.title);
@@ -56,12 +56,13 @@ pub async fn create(w: &mut dyn Writes, ctx: &RuleContext, by: &Party, new: NewT
     if new.description.len() > limits.message_bytes as usize {
         return Err(Refusal::new(
             Code::TooLarge,
-            format!("description has {} bytes; at most {} are taken", new.description.len(), limits.message_bytes),
+            format!("description has {} bytes; the limit is {}", new.description.len(), limits.message_bytes),
         )
         .hint("write the long part to a workspace file and name its path"));
     }
-    // Checked here and not only when its owner is told: a task that is blocked, or one's own, would carry a chain on
-    // without end, because the word that unblocks it is the supervisor's and passes every bound.
+    // Checked here and not only when the owner is notified. A blocked task, or one's own, sends no
+    // mail now. Its later notice comes from the system, which ignores the limit on hops, so a chain
+    // could go on for ever.
     if new.chain.hop > limits.hops_max && *by != Party::System {
         return Err(mail::hop_limit(new.chain.hop, limits.hops_max));
     }
@@ -70,7 +71,7 @@ pub async fn create(w: &mut dyn Writes, ctx: &RuleContext, by: &Party, new: NewT
     if open >= limits.tasks_open_max {
         return Err(Refusal::new(
             Code::RateLimited,
-            format!("{open} tasks are open in this world, which is its bound"),
+            format!("{open} tasks are open in this world, which is the limit"),
         )
         .hint("finish or cancel some first"));
     }
@@ -78,7 +79,7 @@ pub async fn create(w: &mut dyn Writes, ctx: &RuleContext, by: &Party, new: NewT
     if let Some(parent) = new.parent_id {
         get(w, parent).await?;
     }
-    // It is new, so nothing can depend on it yet: no cycle can come of this.
+    // Nothing can depend on a new task yet, so there can be no cycle.
     let depends_on: Vec<TaskId> = dependencies(w, new.depends_on).await?.into_iter().collect();
     let blocked = unfinished(w, &depends_on).await?.is_some();
     let now = ctx.now();
@@ -98,7 +99,7 @@ pub async fn create(w: &mut dyn Writes, ctx: &RuleContext, by: &Party, new: NewT
         created_at: now,
         updated_at: now,
     };
-    keep(w, ctx, by, &task, None, EventKind::TaskCreated).await?;
+    save(w, ctx, by, &task, None, EventKind::TaskCreated).await?;
     if !blocked {
         assign(w, ctx, by, &task, new.chain).await?;
     }
@@ -108,21 +109,21 @@ pub async fn create(w: &mut dyn Writes, ctx: &RuleContext, by: &Party, new: NewT
 /// A change of a task; `None` leaves a field as it is.
 #[derive(Clone, Debug, Default)]
 pub struct TaskChange {
-    /// The status.
+    /// The new status.
     pub status: Option<TaskStatus>,
-    /// The owner.
+    /// The new owner.
     pub owner: Option<AgentId>,
-    /// Why, in the words of who changes it.
+    /// The reason for the change.
     pub note: Option<String>,
-    /// What came of it.
+    /// The result of the work.
     pub result: Option<String>,
-    /// Tasks that must be done first, all of them.
+    /// The complete list of tasks that must be done first.
     pub depends_on: Option<Vec<TaskId>>,
-    /// Whether an ended task may be opened again; needs a note (TASK-02).
+    /// Whether an ended task may be reopened. That needs a note (TASK-02).
     pub reopen: bool,
 }
 
-/// Changes a task, and tells whom it concerns.
+/// Changes a task and notifies its owner and its creator.
 pub async fn update(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -147,10 +148,11 @@ pub async fn update(
     let before = task.status;
     let mut note = change.note.clone();
     if let Some(depends_on) = change.depends_on {
-        let words = depend(w, &mut task, depends_on, change.status.is_none()).await?;
-        note.get_or_insert(words);
+        let description = depend(w, &mut task, depends_on, change.status.is_none()).await?;
+        note.get_or_insert(description);
     }
-    // Naming the owner that it has is a way to remind it: whatever had told it may have come to nothing.
+    // Naming the same owner again reminds it, because the first notice may have been lost with a
+    // failed turn.
     let given = change.owner.is_some();
     if let Some(status) = change.status {
         let noted = change.reopen && change.note.as_ref().is_some_and(|note| !note.trim().is_empty());
@@ -170,16 +172,20 @@ pub async fn update(
     if let Some(result) = change.result {
         task.result = Some(result);
     }
+    if task.status == TaskStatus::Done && before != TaskStatus::Done {
+        job_result::check(w, ctx, &task).await?;
+    }
     task.updated_at = ctx.now();
-    keep(w, ctx, by, &task, note.as_deref(), EventKind::TaskUpdated).await?;
-    // Work that is to be done again, or that can be done at last, is news to its owner (TASK-03).
+    save(w, ctx, by, &task, note.as_deref(), EventKind::TaskUpdated).await?;
+    job_result::follow(w, ctx, &task).await?;
+    // The owner is notified of work that was reopened or unblocked (TASK-03).
     let freed = before.is_terminal() || before == TaskStatus::Blocked;
     let ready = matches!(task.status, TaskStatus::Pending | TaskStatus::InProgress);
     if (given && !task.status.is_terminal()) || (freed && ready) {
         assign(w, ctx, by, &task, chain).await?;
     }
     if task.status != before {
-        tell_creator(w, ctx, by, &task, note.as_deref(), chain).await?;
+        notify_creator(w, ctx, by, &task, note.as_deref(), chain).await?;
         if task.status == TaskStatus::Done {
             unblock(w, ctx, &task, chain).await?;
         } else if before == TaskStatus::Done {
@@ -189,7 +195,7 @@ pub async fn update(
     Ok(task)
 }
 
-/// Frees the tasks that waited for `done` alone (TASK-06).
+/// Unblocks the tasks that waited only for `done` (TASK-06).
 async fn unblock(w: &mut dyn Writes, ctx: &RuleContext, done: &Task, chain: Chain) -> Result<()> {
     for mut task in w.task_dependants(done.task_id).await? {
         if task.status != TaskStatus::Blocked {
@@ -201,20 +207,21 @@ async fn unblock(w: &mut dyn Writes, ctx: &RuleContext, done: &Task, chain: Chai
         task.status = TaskStatus::Pending;
         task.updated_at = ctx.now();
         let note = format!("task {} is done", done.task_id);
-        keep(w, ctx, &Party::System, &task, Some(&note), EventKind::TaskUpdated).await?;
+        save(w, ctx, &Party::System, &task, Some(&note), EventKind::TaskUpdated).await?;
         match assign(w, ctx, &Party::System, &task, chain).await {
             Ok(()) => {}
-            // Who finished the other task must not be held up by an owner that cannot be told: the board shows it.
+            // An owner that cannot be notified must not stop the agent that finished the other
+            // task. The board shows the change.
             Err(refusal) if matches!(refusal.code, Code::InboxFull | Code::NotFound | Code::HopLimit) => {}
             Err(refusal) => return Err(refusal),
         }
-        tell_of_change(w, ctx, &task, &note, chain).await?;
+        notify_of_change(w, ctx, &task, &note, chain).await?;
     }
     Ok(())
 }
 
-/// Holds up the tasks that were ready because `reopened` had been done. Work that is under way goes on: whoever does it
-/// knows best what of it still holds.
+/// Blocks the pending tasks that depend on `reopened`. Tasks in progress go on, because their owner
+/// knows best what is still valid.
 async fn block(w: &mut dyn Writes, ctx: &RuleContext, reopened: &Task, chain: Chain) -> Result<()> {
     for mut task in w.task_dependants(reopened.task_id).await? {
         if task.status != TaskStatus::Pending {
@@ -223,16 +230,17 @@ async fn block(w: &mut dyn Writes, ctx: &RuleContext, reopened: &Task, chain: Ch
         task.status = TaskStatus::Blocked;
         task.updated_at = ctx.now();
         let note = format!("task {} is open again", reopened.task_id);
-        keep(w, ctx, &Party::System, &task, Some(&note), EventKind::TaskUpdated).await?;
-        tell_of_change(w, ctx, &task, &note, chain).await?;
+        save(w, ctx, &Party::System, &task, Some(&note), EventKind::TaskUpdated).await?;
+        notify_of_change(w, ctx, &task, &note, chain).await?;
     }
     Ok(())
 }
 
-/// Tells the creator of a change that followed from another task's. A creator that is the owner has been told as that.
-async fn tell_of_change(w: &mut dyn Writes, ctx: &RuleContext, task: &Task, note: &str, chain: Chain) -> Result<()> {
+/// Notifies the creator of a change that followed from another task. A creator that is also the
+/// owner was notified already.
+async fn notify_of_change(w: &mut dyn Writes, ctx: &RuleContext, task: &Task, note: &str, chain: Chain) -> Result<()> {
     if task.creator.agent() == Some(&task.owner) {
         return Ok(());
     }
-    tell_creator(w, ctx, &Party::System, task, Some(note), chain).await
+    notify_creator(w, ctx, &Party::System, task, Some(note), chain).await
 }

@@ -1,5 +1,5 @@
-//! Turns: taking mail, thinking, acting and answering, each step a transaction that a crash can fall between
-//! (DESIGN.md section 2).
+//! Turns: taking mail, calling models and tools, and ending. Each step is one transaction, so a
+//! crash can only happen between steps (docs/design.md, "The way of a message").
 
 pub(crate) mod calls;
 mod crash;
@@ -36,29 +36,32 @@ use crate::chain::Chain;
 use crate::chat::{ReadOn, read_on};
 use crate::{Result, RuleContext};
 
-/// The source of a turn that is an operator's tool call.
+/// The `source` of a turn that runs an operator's tool call.
 const OPERATOR: &str = "operator";
 
 /// A turn with the mail that it took.
 #[derive(Clone, Debug)]
 pub struct Taken {
-    /// Whose turn it is, as its record stood when the turn was taken.
+    /// The agent's record as it was when the turn was taken.
     pub agent: Agent,
-    /// The turn.
+    /// The turn's row.
     pub turn: Turn,
-    /// Its mail, in order.
+    /// The mail of the turn, in order.
     pub mail: Vec<Envelope>,
-    /// Whether it was open already: its journal says how far it is.
+    /// Whether the turn was open already. Its journal then says how far it got.
     pub resumed: bool,
-    /// Earlier turns over the same mail that did not end well; the model is told what they had done.
+    /// Earlier turns that took the same mail and did not end well. The model is told what they did.
     pub earlier: Vec<TurnId>,
-    /// Why the turn must end at once: its root has opened too many.
+    /// If set, the turn must end at once, because its root has opened too many turns.
     pub over: Option<Refusal>,
 }
 
-/// Opens the agent's next turn, or goes on with the one that is open. Nothing if there is nothing to do. `seen` is what
-/// [`next`] saw; without it the inbox is looked through here. Chat that the agent has not been shown comes with the mail:
-/// posts that are committed after the look stay unread, and those that wake bring a wake-up of their own.
+/// Opens the agent's next turn, or resumes the one that is open. Returns `None` if there is nothing
+/// to do.
+///
+/// `seen` is what [`next`] found; without it, the inbox is read here. Unread chat of the agent is
+/// added to the mail. A post that is committed after that read stays unread, and a post that wakes
+/// brings its own wake-up.
 pub async fn take(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -88,7 +91,7 @@ pub async fn take(
             return Ok(None);
         }
         let earlier: Vec<TurnId> = mail.iter().filter_map(|envelope| envelope.turn_id).collect();
-        // Mail that came back with its dead turn, not afresh, goes on with that turn's journal.
+        // Mail that an operator retried together with its dead turn continues that turn's journal.
         if let [turn_id] = earlier.as_slice()
             && let Some(mut turn) = w.turn_get(*turn_id).await?
             && turn.status == TurnStatus::Dead
@@ -98,19 +101,21 @@ pub async fn take(
             turn.ended_at = None;
             w.turn_put(&turn).await?;
             w.message_mark(&ids(&mail), MailState::Taken, Some(turn.turn_id), 0).await?;
-            // Only now that no other turn of the agent is open, which would send these files with its own reply.
+            // Done only now, when the agent has no other open turn that would send these files with
+            // its own reply.
             crate::conversations::restore_drafts(w, turn.turn_id).await?;
             return resume(w, ctx, agent, turn).await.map(Some);
         }
         let turn_id = TurnId(ctx.id());
         let (mail, over) = within_its_root(w, ctx, agent_id, mail).await?;
         let chat = match over {
-            // What others wrote is not used up by a turn that shows it to nobody.
+            // A turn that ends at once shows the posts to nobody, so they stay unread.
             Some(_) => ReadOn::default(),
             None => with_chat(w, ctx, agent_id, turn_id, &mail, unread, room).await?,
         };
         if over.is_none() && chat.digests.is_empty() && mail.iter().all(Envelope::is_chat_wake) {
-            // What it was to be woken for is gone. A turn about nothing would cost a model call.
+            // The posts behind the wake-ups are gone. A turn without content would cost a model
+            // call.
             w.message_mark(&ids(&mail), MailState::Consumed, None, 0).await?;
             continue;
         }
@@ -122,8 +127,8 @@ fn ids(mail: &[Envelope]) -> Vec<MessageId> {
     mail.iter().map(|envelope| envelope.message_id).collect()
 }
 
-/// The mail of a turn whose root may still open turns; else only what belongs to that root, and why the turn must end at
-/// once. Mail of other roots is left for a turn of its own.
+/// Returns all mail if its root may still open turns. Otherwise returns only the mail of that root,
+/// and the reason why the turn must end at once. Mail of other roots stays for another turn.
 async fn within_its_root(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -137,13 +142,14 @@ async fn within_its_root(
     let over = crate::root_limits::turns_spent(w, ctx, Chain { root_id, hop }).await?;
     if over.is_some() && mail.iter().any(|envelope| envelope.root_id != root_id) {
         mail.retain(|envelope| envelope.root_id == root_id);
-        // The actor has seen the rest as taken and would not look again by itself.
+        // The actor has seen the rest of the mail as taken and would not read the inbox again by
+        // itself.
         ctx.wake(w, agent_id);
     }
     Ok((mail, over))
 }
 
-/// What the agent's channels add to a turn with this mail. Mail that must run alone does.
+/// Returns the unread chat that joins a turn with this mail. Mail that must run alone gets none.
 async fn with_chat(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -165,23 +171,23 @@ async fn with_chat(
     read_on(w, ctx, agent_id, turn_id, &woken, room).await
 }
 
-/// What a turn is opened with.
+/// The parameters of [`open`].
 struct Opening {
     turn_id: TurnId,
-    /// Of which at least one piece wakes.
+    /// At least one envelope wakes the agent.
     mail: Vec<Envelope>,
     chat: ReadOn,
     earlier: Vec<TurnId>,
     over: Option<Refusal>,
 }
 
-/// Opens a turn.
+/// Opens a turn: writes its row, marks its mail as taken and emits `turn.started`.
 async fn open(w: &mut dyn Writes, ctx: &RuleContext, agent: Agent, opening: Opening) -> Result<Taken> {
     let Opening { turn_id, mut mail, chat, earlier, over } = opening;
     let Some(first) = mail.iter().find(|envelope| envelope.wake).cloned() else {
-        return Err(Refusal::new(Code::Internal, "a turn was to be opened by mail that does not wake"));
+        return Err(Refusal::new(Code::Internal, "mail that does not wake its agent cannot open a turn"));
     };
-    // A wake-up has no words of its own.
+    // A chat wake-up has no text, so the turn's description comes from its digest.
     let subject = match first.is_chat_wake() {
         true => chat.digests.iter().find(|digest| digest.subject == first.subject).or_else(|| chat.digests.first()),
         false => None,
@@ -234,13 +240,13 @@ async fn resume(w: &mut dyn Writes, ctx: &RuleContext, agent: Agent, mut turn: T
     let payload = json!({ "turn_id": turn.turn_id, "crashes": turn.crashes, "conversation_id": answered(&mail) });
     let event = NewEvent::new(EventKind::TurnResumed, payload).agent(&turn.agent_id).correlation(turn.turn_id);
     ctx.emit(w, event).await?;
-    // One that was opened only to be ended, and that a death of the daemon kept from it.
+    // A turn that was opened only to be ended, when the daemon died before it could end it.
     let over = match turn.rounds.saturating_add(turn.calls) {
         0 => {
             let chain = Chain { root_id: turn.root_id, hop: turn.hop };
-            let most = u64::from(ctx.limits().root_turns_max);
+            let turns_max = u64::from(ctx.limits().root_turns_max);
             let tally = w.root_get(turn.root_id).await?;
-            let spent = tally.is_some_and(|tally| tally.turns > most);
+            let spent = tally.is_some_and(|tally| tally.turns > turns_max);
             if spent { crate::root_limits::turns_spent(w, ctx, chain).await? } else { None }
         }
         _ => None,
@@ -248,14 +254,14 @@ async fn resume(w: &mut dyn Writes, ctx: &RuleContext, agent: Agent, mut turn: T
     Ok(Taken { agent, turn, mail, resumed: true, earlier: Vec::new(), over })
 }
 
-/// Opens a turn of the operator's, for a tool call made from the control plane. It takes no mail and stands beside the
-/// agent's own turns.
+/// Opens a turn for an operator's tool call. It takes no mail and is independent of the agent's own
+/// turns.
 pub async fn open_for_operator(w: &mut dyn Writes, ctx: &RuleContext, agent_id: &AgentId) -> Result<Turn> {
     operator_turn(w, ctx, agent_id, TurnId(ctx.id())).await
 }
 
-/// The same with an id that the caller has chosen, so that a repeated request finds the turn that a daemon's death cut off:
-/// it is open again then, with its journal.
+/// Like [`open_for_operator`], with an id that the caller chooses. So a repeated request finds the
+/// turn that the daemon's death interrupted and opens it again with its journal.
 pub async fn operator_turn(w: &mut dyn Writes, ctx: &RuleContext, agent_id: &AgentId, turn_id: TurnId) -> Result<Turn> {
     let agent = owned(w, ctx, agent_id).await?;
     let (turn, kind) = match w.turn_get(turn_id).await? {
@@ -285,12 +291,12 @@ pub async fn operator_turn(w: &mut dyn Writes, ctx: &RuleContext, agent_id: &Age
     Ok(turn)
 }
 
-/// The conversation that a turn over this mail owes its last text to.
+/// The conversation that the turn's last text is sent to, if any.
 fn answered(mail: &[Envelope]) -> Option<ConversationId> {
     channel_of(mail).filter(|channel| channel.replies).map(|channel| channel.conversation_id)
 }
 
-/// The first words of a piece of mail.
+/// The subject and the beginning of an envelope, on one line.
 fn about(envelope: &Envelope) -> String {
     let words = match &envelope.subject {
         Some(subject) => format!("{subject}: {}", envelope.body),

@@ -1,28 +1,30 @@
-//! What can go wrong below the rules: the database itself.
+//! Errors of the store: what can go wrong in the database itself.
 
 use std::path::PathBuf;
 
 use ghost_domain::{Code, Refusal};
 use serde_json::json;
 
-/// What every table method gives.
+/// The result of every table method.
 pub type Result<T> = std::result::Result<T, StoreError>;
 
-/// A failure of the store. A rule that refuses is a [`Refusal`], not one of these.
+/// A failure of the store. If a rule refuses a request, the error is a [`Refusal`] instead.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The store has been closed; nothing of the command was kept.
+    /// The store is closed. Nothing that the command wrote is stored, except after a simulated
+    /// crash right after a commit (`MemoryDisk::crash_after_commits`).
     #[error("the store is closed")]
     Closed,
-    /// A command asked the store for another one, which could only begin when it has ended. Nothing was written for it.
+    /// A command called the store from within itself. The inner command could only start after the
+    /// outer one has ended, so it would wait forever. Nothing was written for it.
     #[error("a command or query called the store from within itself: it must use the tables that it was given")]
     Nested,
     /// The database could not be opened.
     #[error("cannot open the database {path}: {what}")]
     Open {
-        /// Which file.
+        /// Path of the database file.
         path: PathBuf,
-        /// Why, and what to do.
+        /// The cause, and what to do about it.
         what: String,
     },
     /// The database was written by a newer ghostd.
@@ -30,53 +32,58 @@ pub enum StoreError {
         "the database {path} has schema version {found}, and this ghostd knows versions up to {known}: run the ghostd that wrote it, or a newer one"
     )]
     Newer {
-        /// Which file.
+        /// Path of the database file.
         path: PathBuf,
-        /// What it says of itself.
+        /// Schema version in the file.
         found: i64,
-        /// What this program knows.
+        /// Newest schema version that this program knows.
         known: i64,
     },
-    /// The database is damaged. It is never deleted or repaired on the quiet.
+    /// The database is damaged. The store never deletes or repairs a damaged database.
     #[error(
         "the database {path} is damaged: {what}: restore it from a backup, or move the whole directory away to start an empty world"
     )]
     Damaged {
-        /// Which file.
+        /// Path of the database file.
         path: PathBuf,
-        /// What was found.
+        /// The damage that was found.
         what: String,
     },
-    /// The file is no longer where it was opened: what is written now would be found by nobody. Nothing of the batch was kept.
+    /// The file was removed or replaced after it was opened, so later writes would be lost. Nothing
+    /// of the batch is stored.
     #[error("the database {path} was removed or replaced while it was in use")]
     Gone {
-        /// Which file.
+        /// Path of the database file.
         path: PathBuf,
     },
-    /// No room. Nothing of the batch was kept.
+    /// The disk is full. Nothing of the batch is stored.
     #[error("the disk under the database is full: free some space; nothing that was acknowledged is lost")]
     Full,
-    /// The file cannot be written.
+    /// The file cannot be written. The text says why.
     #[error("the database cannot be written: {0}")]
     ReadOnly(String),
-    /// A passing fault: locked by another program, or an input or output error. Nothing of the batch was kept.
+    /// A temporary fault: another program holds a lock, or an input or output error occurred.
+    /// Nothing of the batch is stored.
     #[error("the database cannot be used for the moment: {0}")]
     Busy(String),
-    /// What works on the database broke down. Nobody knows whether the batch was kept.
-    #[error("the database cannot be used any more, {0}: whether this was kept shows when the daemon is back")]
+    /// The writer or its connection has ended. It is unknown whether the batch was stored.
+    #[error(
+        "the database cannot be used any more, {0}: it is unknown whether the last changes were stored; check after the daemon has restarted"
+    )]
     Broken(String),
-    /// A stored row does not read back.
+    /// A row is not usable: a stored row cannot be decoded, or a new row cannot be encoded or
+    /// breaks a rule of its table, such as a unique name.
     #[error("table {table}, row `{key}`: {what}")]
     Row {
-        /// Which table.
+        /// Name of the table.
         table: &'static str,
-        /// Which row.
+        /// Key of the row, or another text that identifies it.
         key: String,
-        /// What is wrong with it.
+        /// What is wrong with the row.
         what: String,
     },
-    /// Anything else that the database said.
-    #[error("the database said: {0}")]
+    /// Any other error of the database.
+    #[error("database error: {0}")]
     Database(String),
 }
 
@@ -90,21 +97,23 @@ impl From<StoreError> for Refusal {
             | StoreError::Gone { .. } => Code::Unavailable,
             _ => Code::Internal,
         };
-        // Where a record lies, for whoever knows the file.
+        // The details name the damaged record, so that an operator can find it in the file.
         let details = match &error {
             StoreError::Row { table, key, .. } => Some(json!({ "table": table, "row": key })),
             _ => None,
         };
         let hint = match &error {
             StoreError::Gone { .. } => {
-                Some("nothing was changed; the daemon ends, so start it again where its data are")
+                Some("nothing was changed and the daemon stops: put the database back, then start the daemon again")
             }
             StoreError::Row { .. } => Some(
-                "a record that does not read back is damaged: stop the daemon and restore the database from a backup",
+                "if the record cannot be read, it is damaged: stop the daemon and restore the database from a backup",
             ),
             StoreError::Full => Some("nothing was changed; free some space and try again"),
-            StoreError::Broken(_) => Some("the daemon ends; look when it is back, and try again if need be"),
-            StoreError::Closed => Some("the daemon is stopping; try again when it is back"),
+            StoreError::Broken(_) => Some(
+                "the daemon stops; check after its restart whether the change was stored, and repeat it if it was not",
+            ),
+            StoreError::Closed => Some("the daemon is stopping; try again when it runs again"),
             _ => None,
         };
         let refusal = Refusal::new(code, error.to_string());

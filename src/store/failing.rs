@@ -1,44 +1,48 @@
-//! Whether a store can write, as its last batches say: for `status`, and so that one cause does not fill the log.
+//! Tracks whether recent commits failed. `status` shows this, and it keeps one repeated cause from
+//! filling the log.
 //!
-//! Must never: keep anyone from trying again.
+//! Must never: stop a caller from trying to write again.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Batches that are committed before the same failure is news again.
-const CALM: u64 = 100;
-/// Batches that are committed before the trouble is over: a small one may find room where others do not.
-const SOUND: u64 = 3;
+/// After this many committed batches in a row, the next failure is logged as new, even if its text
+/// is the same.
+const NEW_AFTER: u64 = 100;
+/// After this many committed batches in a row, the store counts as able to write. One is not
+/// enough: on a full disk a small batch may succeed where others fail.
+const RECOVERED_AFTER: u64 = 3;
 
-/// What the last batches came to.
+/// Outcome of the last batches.
 #[derive(Debug, Default)]
 pub(crate) struct Failing {
-    /// Whether `last` holds anything: asked at every commit.
+    /// Whether `last` holds a failure. Every commit reads this flag, so it must not need the lock.
     any: AtomicBool,
-    last: Mutex<Last>,
+    last: Mutex<LastFailure>,
 }
 
 #[derive(Debug, Default)]
-struct Last {
-    /// What the last failure said.
-    why: String,
-    /// Failures that said it.
+struct LastFailure {
+    /// Text of the last failure.
+    text: String,
+    /// Number of failures with this text.
     failures: u64,
-    /// Batches that were committed since the last one.
+    /// Batches committed since the last failure.
     committed: u64,
 }
 
 impl Failing {
-    fn last(&self) -> MutexGuard<'_, Last> {
+    fn last(&self) -> MutexGuard<'_, LastFailure> {
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes note of a failure; gives how many there were with these words if that is 1 or another power of ten.
-    pub(crate) fn failed(&self, why: &str) -> Option<u64> {
+    /// Records a failure. Returns how many failures with this text there were, if that number is 1
+    /// or another power of ten: only these are logged.
+    pub(crate) fn failed(&self, text: &str) -> Option<u64> {
         self.any.store(true, Ordering::Release);
         let mut last = self.last();
-        if last.why != why {
-            *last = Last { why: why.to_owned(), ..Last::default() };
+        if last.text != text {
+            *last = LastFailure { text: text.to_owned(), ..LastFailure::default() };
         }
         last.failures = last.failures.saturating_add(1);
         last.committed = 0;
@@ -46,26 +50,26 @@ impl Failing {
         (10_u64.pow(count.ilog10()) == count).then_some(count)
     }
 
-    /// Takes note of a batch that was committed.
+    /// Records a committed batch.
     pub(crate) fn committed(&self) {
         if !self.any.load(Ordering::Acquire) {
             return;
         }
         let mut last = self.last();
         last.committed = last.committed.saturating_add(1);
-        if last.committed >= CALM {
-            *last = Last::default();
+        if last.committed >= NEW_AFTER {
+            *last = LastFailure::default();
             self.any.store(false, Ordering::Release);
         }
     }
 
-    /// What the last batches failed with, if fewer than [`SOUND`] were committed since.
-    pub(crate) fn why(&self) -> Option<String> {
+    /// Text of the last failure, if fewer than [`RECOVERED_AFTER`] batches were committed since.
+    pub(crate) fn reason(&self) -> Option<String> {
         if !self.any.load(Ordering::Acquire) {
             return None;
         }
         let last = self.last();
-        (last.committed < SOUND).then(|| last.why.clone())
+        (last.committed < RECOVERED_AFTER).then(|| last.text.clone())
     }
 }
 
@@ -74,17 +78,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failure_is_told_once_and_again_when_it_is_news() {
+    fn a_repeated_failure_is_reported_at_powers_of_ten() {
         let failing = Failing::default();
-        assert_eq!(failing.why(), None);
-        let told: Vec<u64> = (0..1_000).filter_map(|_| failing.failed("full")).collect();
-        assert_eq!(told, [1, 10, 100, 1_000]);
-        assert_eq!(failing.why().as_deref(), Some("full"));
+        assert_eq!(failing.reason(), None);
+        let reported: Vec<u64> = (0..1_000).filter_map(|_| failing.failed("full")).collect();
+        assert_eq!(reported, [1, 10, 100, 1_000]);
+        assert_eq!(failing.reason().as_deref(), Some("full"));
         assert_eq!(failing.failed("locked"), Some(1), "another reason");
-        (0..SOUND).for_each(|_| failing.committed());
-        assert_eq!(failing.why(), None, "it can write again");
-        assert_eq!(failing.failed("locked"), None, "small batches that fit between are no calm");
-        (0..CALM).for_each(|_| failing.committed());
+        (0..RECOVERED_AFTER).for_each(|_| failing.committed());
+        assert_eq!(failing.reason(), None, "it can write again");
+        assert_eq!(failing.failed("locked"), None, "a few committed batches do not make the failure new");
+        (0..NEW_AFTER).for_each(|_| failing.committed());
         assert_eq!(failing.failed("locked"), Some(1));
     }
 }

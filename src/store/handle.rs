@@ -1,4 +1,5 @@
-//! The handle that everyone holds, and what a backend must offer it.
+//! The handle [`Store`], which every caller uses, and the trait [`Backend`], which each database
+//! implements.
 
 use std::any::Any;
 use std::panic::AssertUnwindSafe;
@@ -21,54 +22,59 @@ tokio::task_local! {
     static COMMAND: ();
 }
 
-/// Whether a command runs now: what it reads, everyone's commits wait for.
+/// Whether the calling task runs inside a command. All other commits wait while a command reads.
 #[must_use]
 pub fn in_command() -> bool {
     COMMAND.try_with(|()| ()).is_ok()
 }
 
-/// Batches of events that the live feed holds for a slow reader before it must resume from storage.
+/// Batches of events that the live feed buffers for a slow reader. A reader that falls further
+/// behind must resume from storage.
 const FEED_BATCHES: usize = 4_096;
 
-/// Called once when the fate of the command's transaction is known.
+/// Called once with the result of the commit.
 pub type Ack = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
 
-/// Called once when the command itself refused; its writes have been undone.
+/// Called once when the command refused and its writes have been undone.
 pub type Nack = Box<dyn FnOnce() + Send>;
 
-/// A command as a backend sees it: runs inside a transaction, then says whether to keep what it wrote.
+/// A command as a backend runs it: inside a transaction. `Ok` keeps what it wrote, `Err` undoes it.
 pub type Work = Box<dyn for<'t> FnOnce(&'t mut dyn Writes) -> BoxFuture<'t, Result<Ack, Nack>> + Send>;
 
-/// A query as a backend sees it.
+/// A query as a backend runs it.
 pub type ReadWork = Box<dyn for<'t> FnOnce(&'t mut dyn Reads) -> BoxFuture<'t, ()> + Send>;
 
-/// What the reads of one query see.
+/// Which state the reads of one query see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum View {
-    /// All of them the same commit.
+    /// All reads see the same commit.
     Snapshot,
-    /// Each what is committed when it runs, or later than that what another has seen.
+    /// Each read sees the newest commit at the time it runs, so a later read may see a later
+    /// commit.
     Latest,
 }
 
-/// A database. Everything above it is the same for all of them, and one contract suite holds them to it.
+/// A database. All backends behave the same for their callers; the contract suite in `contract`
+/// checks this.
 #[async_trait]
 pub trait Backend: Send + Sync {
-    /// Queues a command; waits while the queue is full. The command's [`Ack`] or [`Nack`] is called exactly once, or
-    /// dropped if the backend closes first.
+    /// Queues a command; waits while the queue is full. The command's [`Ack`] or [`Nack`] is called
+    /// exactly once, or dropped if the backend closes first.
     async fn submit(&self, work: Work) -> Result<(), StoreError>;
 
-    /// Runs a query.
+    /// Runs a query and returns when it has ended.
     async fn query(&self, view: View, work: ReadWork) -> Result<(), StoreError>;
 
-    /// Finishes what is queued, and lets go of the database.
+    /// Runs the queued commands, then closes the database.
     async fn close(&self);
 
-    /// Returns when nothing can be written any more though nobody closed it, and says why. Never returns otherwise.
+    /// Returns the cause when the backend can write no more although it was not closed. Otherwise
+    /// never returns.
     async fn broken(&self) -> String;
 }
 
-/// What a backend calls after each commit, in commit order: publishes the events and passes on the signals.
+/// The hook that a backend calls after each commit, in commit order. It publishes events and sends
+/// signals.
 #[derive(Clone)]
 pub struct Committed {
     shared: Arc<Shared>,
@@ -94,24 +100,25 @@ impl Committed {
         }
     }
 
-    /// Says where the feed stands when the backend has opened.
+    /// Sets the sequence of the last stored event. A backend calls this when it has opened.
     pub fn opened(&self, last_seq: i64) {
         self.shared.last_seq.store(last_seq, Ordering::Release);
     }
 
-    /// Takes note of a batch that could not be committed. Gives how many there were for that reason, if that is worth a line
-    /// in the log: the first, the tenth, the hundredth.
-    pub fn failed(&self, why: &str) -> Option<u64> {
-        self.shared.failing.failed(why)
+    /// Records a batch that could not be committed. Returns how many batches failed with this text,
+    /// if that number is 1 or another power of ten; only then should the caller log it.
+    pub fn failed(&self, text: &str) -> Option<u64> {
+        self.shared.failing.failed(text)
     }
 
-    /// Publishes one committed batch.
+    /// Publishes the events and sends the signals of one committed batch.
     pub fn publish(&self, events: Vec<Event>, signals: &[Signal]) {
         if let Some(last) = events.last() {
-            // A command that writes nothing succeeds on a full disk, too.
+            // Only a batch with events counts as proof that the store can write: a command that
+            // writes nothing succeeds on a full disk too.
             self.shared.failing.committed();
             self.shared.last_seq.store(last.seq, Ordering::Release);
-            // No subscriber is not an error: the events are in the store.
+            // Without a subscriber `send` fails. That is no error: the events are in the store.
             let _ = self.shared.feed.send(events.into());
         }
         if !signals.is_empty()
@@ -122,7 +129,7 @@ impl Committed {
     }
 }
 
-/// The store. Cheap to clone.
+/// A handle of the store. Cheap to clone; all clones use the same backend.
 #[derive(Clone)]
 pub struct Store {
     backend: Arc<dyn Backend>,
@@ -130,7 +137,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// Opens a store: `open` builds the backend around the hook that it must call after each commit.
+    /// Opens a store. `open` builds the backend and gives it the hook to call after each commit.
     pub async fn open<F, B, Fut>(open: F) -> Result<Self, StoreError>
     where
         F: FnOnce(Committed) -> Fut,
@@ -142,33 +149,35 @@ impl Store {
         Ok(Self { backend, committed })
     }
 
-    /// Says who is told of signals. Once; later calls change nothing. Until then signals are dropped, which loses
-    /// nothing: boot looks at every inbox.
+    /// Sets the receiver of signals. Only the first call has an effect. Signals before it are
+    /// dropped. That loses nothing, because the boot reads every inbox.
     pub fn on_signal(&self, wake: Arc<dyn Wake>) {
         let _ = self.committed.shared.wake.set(wake);
     }
 
-    /// Runs `work` as one transaction and returns after COMMIT at full durability. A refusal undoes all that `work`
-    /// wrote, and nothing else. A panic inside `work` undoes it too and goes on in the caller. A write inside `work` is refused
-    /// at once with [`StoreError::Nested`], on every backend.
+    /// Runs `work` as one transaction and returns after a durable COMMIT. If `work` refuses, all
+    /// its writes are undone and no others. If `work` panics, its writes are undone and the panic
+    /// continues in the caller. A write inside `work` is refused at once with
+    /// [`StoreError::Nested`], on every backend.
     pub async fn write<T, E, F>(&self, work: F) -> Result<T, E>
     where
         T: Send + 'static,
         E: From<StoreError> + Send + 'static,
         F: for<'t> FnOnce(&'t mut dyn Writes) -> BoxFuture<'t, Result<T, E>> + Send + 'static,
     {
-        // It would wait for the writer, which waits for the command that asks.
+        // A nested command would wait for the writer, and the writer waits for the outer command.
         if in_command() {
             return Err(StoreError::Nested.into());
         }
         let (answer, answered) = oneshot::channel::<Result<Result<T, E>, Box<dyn Any + Send>>>();
-        let erased: Work = Box::new(move |writes| {
+        let boxed: Work = Box::new(move |writes| {
             Box::pin(async move {
                 let command = async { AssertUnwindSafe(work(writes)).catch_unwind().await };
                 match COMMAND.scope((), command).await {
-                    // A caller that is gone (a cancelled turn) does not change what was committed.
-                    Ok(Ok(value)) => Ok(Box::new(move |fate: Result<(), StoreError>| {
-                        let _ = answer.send(Ok(fate.map(|()| value).map_err(E::from)));
+                    // If the caller is gone (a cancelled turn), `send` fails. That does not change
+                    // what was committed.
+                    Ok(Ok(value)) => Ok(Box::new(move |result: Result<(), StoreError>| {
+                        let _ = answer.send(Ok(result.map(|()| value).map_err(E::from)));
                     }) as Ack),
                     Ok(Err(refusal)) => Err(Box::new(move || {
                         let _ = answer.send(Ok(Err(refusal)));
@@ -179,7 +188,7 @@ impl Store {
                 }
             })
         });
-        self.backend.submit(erased).await?;
+        self.backend.submit(boxed).await?;
         match answered.await {
             Ok(Ok(result)) => result,
             Ok(Err(panic)) => std::panic::resume_unwind(panic),
@@ -187,7 +196,7 @@ impl Store {
         }
     }
 
-    /// Runs a query over a consistent snapshot of what is committed.
+    /// Runs a query on one consistent snapshot of the committed state.
     pub async fn read<T, E, F>(&self, work: F) -> Result<T, E>
     where
         T: Send + 'static,
@@ -197,8 +206,9 @@ impl Store {
         self.query(View::Snapshot, work).await
     }
 
-    /// Runs a query whose reads each see what is committed when they run. For a caller that needs no more than that:
-    /// opening and closing a snapshot costs as much as two reads.
+    /// Runs a query without a snapshot: each read sees what is committed when it runs. Use it where
+    /// reads need not agree with each other: opening and closing a snapshot costs as much as two
+    /// reads.
     pub async fn read_latest<T, E, F>(&self, work: F) -> Result<T, E>
     where
         T: Send + 'static,
@@ -215,59 +225,62 @@ impl Store {
         F: for<'t> FnOnce(&'t mut dyn Reads) -> BoxFuture<'t, Result<T, E>> + Send + 'static,
     {
         let (answer, answered) = oneshot::channel();
-        let erased: ReadWork = Box::new(move |reads| {
+        let boxed: ReadWork = Box::new(move |reads| {
             Box::pin(async move {
                 let _ = answer.send(work(reads).await);
             })
         });
-        self.backend.query(view, erased).await?;
+        self.backend.query(view, boxed).await?;
         answered.await.unwrap_or_else(|_| Err(StoreError::Closed.into()))
     }
 
-    /// The live feed: batches of committed events, in order. A reader that falls behind gets `Lagged` and resumes from
-    /// storage.
+    /// Subscribes to the live feed: batches of committed events, in order. A reader that falls
+    /// behind gets `Lagged` and resumes from storage.
     #[must_use]
     pub fn feed(&self) -> broadcast::Receiver<Arc<[Event]>> {
         self.committed.shared.feed.subscribe()
     }
 
-    /// Whether anyone reads the live feed: ephemeral events need not be made for nobody.
+    /// Whether the live feed has a subscriber. Without one, callers need not create ephemeral
+    /// events.
     #[must_use]
     pub fn has_listeners(&self) -> bool {
         self.committed.shared.feed.receiver_count() > 0
     }
 
-    /// The sequence of the last published event; 0 if there is none.
+    /// Sequence of the last published event; 0 if there is none.
     #[must_use]
     pub fn last_seq(&self) -> i64 {
         self.committed.shared.last_seq.load(Ordering::Acquire)
     }
 
-    /// Publishes ephemeral events: streamed with the sequence that they follow, never stored.
+    /// Publishes one ephemeral event. It is streamed to subscribers and never stored. Its `seq` is
+    /// the sequence of the stored event that it follows.
     pub fn publish_ephemeral(&self, event: Event) {
-        // No subscriber is not an error.
+        // Without a subscriber `send` fails. That is no error.
         let _ = self.committed.shared.feed.send(Arc::from([event]));
     }
 
-    /// Why not everything can be written at the moment: what the last batches failed with.
+    /// Text of the last failed commit, if the store has not recovered since.
     #[must_use]
     pub fn failing(&self) -> Option<String> {
-        self.committed.shared.failing.why()
+        self.committed.shared.failing.reason()
     }
 
-    /// Returns when whatever writes has answered: a command that writes nothing, so that it costs no commit and a full disk
-    /// does not refuse it. Says nothing of readers.
+    /// Returns when the writer has answered, so it checks that the writer works. The command writes
+    /// nothing: it costs no commit, and a full disk does not refuse it. The connections of readers
+    /// are not checked.
     pub async fn answers(&self) -> Result<(), StoreError> {
         self.write(|_| Box::pin(async { Ok(()) })).await
     }
 
-    /// Returns when the store can write nothing any more though nobody closed it, and says why; a new opening may be good.
-    /// Never returns otherwise.
+    /// Returns the cause when the store can write no more although it was not closed; opening it
+    /// again may help. Otherwise never returns.
     pub async fn broken(&self) -> String {
         self.backend.broken().await
     }
 
-    /// Finishes what is queued, and closes.
+    /// Runs the queued commands, then closes the store.
     pub async fn close(&self) {
         self.backend.close().await;
     }

@@ -1,9 +1,11 @@
-//! The store: relational state behind one handle. [`Store::write`] runs a command as one transaction and returns after
-//! COMMIT; [`Store::read`] runs over a consistent snapshot. The traits under [`tables`] are rows in and rows out, one
-//! file a family; what a transaction means is decided by the rooms below, written once for all backends.
+//! The store keeps the world's state in relational tables. [`Store::write`] runs a command as one
+//! transaction and returns after COMMIT. [`Store::read`] runs a query on one consistent snapshot.
+//! The traits in [`tables`] put rows in and take rows out, one file for each family of tables.
+//! World rules decide what a transaction does; they live in the `ghost-rules` crate and are written
+//! once for all backends.
 //!
-//! Must never: acknowledge before the commit is durable, publish an event before that, or let one command's refusal undo
-//! another's work (DESIGN.md section 2, "Writing").
+//! Must never: acknowledge a command or publish its events before the commit is durable, or let the
+//! refusal of one command undo the work of another (see `docs/design.md`, "The store").
 
 mod error;
 mod failing;

@@ -1,50 +1,50 @@
-//! An old world made from a young one: the turns of a database, many times over, as if the world had gone on for long.
+//! Makes the database of an old world out of a young one: it copies the young world's turns many times.
 //!
-//! Rows are copied within SQLite, so that what is copied is what real turns wrote, and a million turns take minutes. Each copy
-//! lies further back in time than the next; its ids begin with that time, as ids of version 7 do, and what names them in JSON
-//! follows. What a world has once (agents, accounts, prompts) stays as it is.
+//! SQLite copies the rows, so the copies have the form that real turns write, and a million turns take only
+//! minutes. Each copy has its own time in the past. Its ids begin with that time, as UUIDs of version 7 do, and ids
+//! in JSON are changed alike. Rows that a world has only once (agents, accounts, prompts) stay as they are.
 //!
-//! Must never: be let near a database that someone needs.
+//! Must never: be used on a database that someone needs.
 
 use std::path::Path;
 
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, Row as _};
 
-/// What fails here.
+/// The result type of this module.
 pub type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
-/// The tables of which every turn writes rows.
+/// The tables with rows for every turn.
 const TABLES: [&str; 8] = ["turns", "journal", "messages", "ledger", "usage", "roots", "events", "asks"];
 
-/// Between the beginnings of two copies, in units of what the first 32 bits of an id count: 65,536 milliseconds.
+/// Distance between two copies, in units of the first 32 bits of an id. One unit is 65,536 ms.
 const STEP: i64 = 8;
 const UNIT_MS: i64 = 65_536;
 
-/// Copies in one transaction.
+/// Number of copies in one transaction.
 const TOGETHER: i64 = 16;
 
-/// What was made.
+/// The sizes of the two databases.
 #[derive(Clone, Copy, Debug)]
 pub struct Aged {
-    /// Turns in the old database.
+    /// Number of turns in the old database.
     pub turns: u64,
-    /// Turns in the young one.
+    /// Number of turns in the young database.
     pub young_turns: u64,
-    /// Bytes of the old file.
+    /// Size of the old database file in bytes.
     pub bytes: u64,
-    /// Bytes of the young file.
+    /// Size of the young database file in bytes.
     pub young_bytes: u64,
 }
 
-/// Makes the database `old` out of `young`, which nobody has open, with at least `turns` turns.
+/// Makes the database `old` out of `young`, with at least `turns` turns. No one may have `young` open.
 ///
 /// # Errors
-/// When `young` holds no turns, or turns of more than eight minutes, or either file cannot be read or written.
+/// If `young` has no turns or spans more than eight minutes, or if a file cannot be read or written.
 pub async fn age(young: &Path, old: &Path, turns: u64) -> Outcome<Aged> {
     std::fs::copy(young, old)?;
     let mut conn = SqliteConnectOptions::new().filename(old).connect().await?;
-    // Nothing is lost if this is cut off: the old database is made anew.
+    // Durability is not needed: after a failure the old database is made again.
     run(&mut conn, "PRAGMA journal_mode = MEMORY; PRAGMA synchronous = OFF; PRAGMA cache_size = -262144;".into())
         .await?;
     let young_turns = u64::try_from(number(&mut conn, "SELECT count(*) FROM turns").await?)?;
@@ -53,7 +53,7 @@ pub async fn age(young: &Path, old: &Path, turns: u64) -> Outcome<Aged> {
     }
     let copies = i64::try_from(turns.div_ceil(young_turns))?.max(1);
     let prefixes = prefixes(&mut conn).await?;
-    // What the totals have is taken off with the rows.
+    // The triggers subtract the deleted rows from the totals.
     let attach = format!("ATTACH DATABASE '{}' AS young;", young.display().to_string().replace('\'', "''"));
     run(&mut conn, attach + &TABLES.map(|table| format!("DELETE FROM main.{table};")).concat()).await?;
     let mut plans = Vec::new();
@@ -80,7 +80,7 @@ pub async fn age(young: &Path, old: &Path, turns: u64) -> Outcome<Aged> {
 /// The tables and indexes of a database with their bytes on disk, the largest first.
 ///
 /// # Errors
-/// When the file cannot be read, or this SQLite does not say.
+/// If the file cannot be read, or if this SQLite lacks `dbstat`.
 pub async fn weights(database: &Path) -> Outcome<Vec<(String, i64)>> {
     let mut conn = SqliteConnectOptions::new().filename(database).read_only(true).connect().await?;
     let sql = "SELECT name, sum(pgsize) FROM dbstat GROUP BY name ORDER BY 2 DESC";
@@ -99,7 +99,7 @@ async fn number(conn: &mut SqliteConnection, sql: &str) -> Outcome<i64> {
     Ok(sqlx::query(AssertSqlSafe(sql.to_owned())).fetch_one(conn).await?.try_get(0)?)
 }
 
-/// The first 32 bits of the ids that are copied.
+/// The first 32 bits of the ids to copy.
 async fn prefixes(conn: &mut SqliteConnection) -> Outcome<Vec<i64>> {
     const SQL: &str = "SELECT DISTINCT substr(hex(id), 1, 8) FROM (SELECT turn_id AS id FROM turns UNION ALL \
         SELECT root_id FROM roots UNION ALL SELECT message_id FROM messages UNION ALL \
@@ -122,7 +122,7 @@ async fn columns(conn: &mut SqliteConnection, table: &str) -> Outcome<Vec<String
     Ok(rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?)
 }
 
-/// By how much the sequence of each copy lies behind that of the copy before.
+/// The distance between the sequence numbers of two copies; 0 if the table has no sequence.
 async fn stride(conn: &mut SqliteConnection, table: &str) -> Outcome<i64> {
     match columns(conn, table).await?.iter().any(|column| column == "seq") {
         true => number(conn, &format!("SELECT ifnull(max(seq), 0) FROM young.{table}")).await,
@@ -130,7 +130,7 @@ async fn stride(conn: &mut SqliteConnection, table: &str) -> Outcome<i64> {
     }
 }
 
-/// The statement that copies a table, `back` steps into the past, with sequences that begin after `offset`.
+/// The statement that copies a table. The copy is `back` steps in the past; its sequence numbers follow `offset`.
 fn copy_of(table: &str, columns: &[String], prefixes: &[i64], back: i64, offset: i64) -> String {
     let shift = back * STEP * UNIT_MS;
     let moved: Vec<(String, String)> =
@@ -150,7 +150,7 @@ fn copy_of(table: &str, columns: &[String], prefixes: &[i64], back: i64, offset:
         "at" | "ts" | "created_at" | "started_at" | "ended_at" | "closed_at" | "updated_at" => {
             format!("{column} - {shift}")
         }
-        // Times in a record are those of its columns, where it has them.
+        // The times in a record are those of its columns, if it has such columns.
         "record" => {
             let times: Vec<&str> = columns.iter().map(String::as_str).filter(|name| name.ends_with("_at")).collect();
             let set: String = times.iter().map(|name| format!(", '$.{name}', {name} - {shift}")).collect();

@@ -1,7 +1,7 @@
-//! For tests only: whole worlds under virtual time (`sim`), daemons as real processes (`blackbox`), and databases that look as
-//! if a world had run for long (`aged`).
+//! Test support: whole worlds under virtual time (`sim`), daemons as real processes (`blackbox`), and databases of
+//! worlds that seem to have run for a long time (`aged`).
 //!
-//! Must never: be a dependency of anything that ships, or hold a rule that the rooms should keep themselves.
+//! Must never: be a dependency of a shipped program, or enforce a rule that the shipped crates must enforce.
 
 pub mod aged;
 pub mod blackbox;

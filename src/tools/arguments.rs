@@ -1,23 +1,23 @@
-//! What a model wrote, in the form that a tool takes: normalised, so that schemas stay plain; checked against the schema;
-//! read. Every refusal here names its field (TOOL-06).
+//! Normalises the arguments that a model wrote and checks them against the tool's schema. Every
+//! refusal names the field (TOOL-06).
 
 use ghost_domain::text::nearest;
 use ghost_domain::{Code, Refusal};
 use jsonschema::error::ValidationErrorKind;
 use serde_json::Value;
 
-use crate::parameters::misfit;
+use crate::parameters::wrong_arguments;
 use crate::tool::Tool;
 
 impl Tool {
-    /// Arguments as the tool takes them: a null for a parameter that may be left out is left out, an integer written as 2.0
-    /// is 2, an alias brings what it presets (BI-01, BI-02), and `target_agent` is `to` (BI-31). Call it before
-    /// [`validate`](Tool::validate), with the alias that [`crate::Registry::find`] gave; journal and ledger keep what the
-    /// model wrote.
+    /// Normalises arguments: removes null for an optional parameter, turns an integer written as
+    /// 2.0 into 2, adds the presets of an alias (BI-01, BI-02), and renames `target_agent` to `to`
+    /// (BI-31). Call it before [`validate`](Tool::validate), with the alias from
+    /// [`crate::Registry::find`]. Journal and ledger keep what the model wrote.
     #[must_use]
     pub fn normalise(&self, alias: Option<&str>, mut arguments: Value) -> Value {
         let Some(object) = arguments.as_object_mut() else {
-            // A tool without parameters is often called with nothing at all.
+            // Models often call a tool without parameters with no arguments at all.
             return if arguments.is_null() { Value::Object(serde_json::Map::new()) } else { arguments };
         };
         let required = |name: &str| {
@@ -38,11 +38,12 @@ impl Tool {
         arguments
     }
 
-    /// Checks arguments against the schema before anything runs (TOOL-06). The refusal names the field.
+    /// Checks arguments against the schema before anything runs (TOOL-06). The refusal names each
+    /// wrong field.
     pub fn validate(&self, arguments: &Value) -> Result<(), Refusal> {
         if let Some(text) = arguments.as_str() {
             let what = format!(
-                "{}: the arguments are no JSON object but text of {} bytes that cannot be read as one",
+                "{}: the arguments are not a JSON object but {} bytes of text that cannot be parsed as one",
                 self.spec.name,
                 text.len()
             );
@@ -54,7 +55,7 @@ impl Tool {
                 Code::InvalidArguments,
                 format!("{}: the arguments must be a JSON object", self.spec.name),
             )
-            .hint("call the tool again with an object that fits its schema"));
+            .hint("call the tool again with an object that matches its schema"));
         }
         let compiled = self.validator.get_or_init(|| jsonschema::validator_for(&self.spec.parameters).ok());
         let Some(validator) = compiled else {
@@ -68,10 +69,10 @@ impl Tool {
                 break;
             }
         }
-        if problems.is_empty() { Ok(()) } else { Err(misfit(Some(&self.spec.name), &problems)) }
+        if problems.is_empty() { Ok(()) } else { Err(wrong_arguments(Some(&self.spec.name), &problems)) }
     }
 
-    /// The field and the problem of each thing that a schema error stands for.
+    /// Adds the field and the problem of each error that a schema error stands for.
     fn problems_of(&self, error: &jsonschema::ValidationError<'_>, problems: &mut Vec<(String, String)>) {
         let at = error.instance_path().to_string().trim_start_matches('/').replace('/', ".");
         let inside = |name: &str| if at.is_empty() { name.to_owned() } else { format!("{at}.{name}") };
@@ -97,5 +98,5 @@ impl Tool {
     }
 }
 
-/// Problems of one call that are told.
+/// The largest number of problems that one refusal reports.
 const PROBLEMS_MAX: usize = 5;

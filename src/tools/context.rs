@@ -1,4 +1,4 @@
-//! What a tool reaches: who calls, in which turn, and the shared office of the world.
+//! What a tool can use: the caller, the call, and the world's shared services.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -16,25 +16,25 @@ use serde_json::json;
 use crate::skills::SkillShelf;
 use crate::workspace::Workspace;
 
-/// What the world tells tools about the agents that run in it. Orders to agents are records in the store, not calls
-/// here, so that they survive whatever dies meanwhile.
+/// The world's view of its running agents, for tools. Read only: orders to agents are records in
+/// the store, so that they survive a crash.
 pub trait AgentControl: Send + Sync + 'static {
-    /// What every agent does now.
+    /// The current activity of each agent.
     fn activities(&self) -> BTreeMap<AgentId, Activity>;
 
-    /// Since when the daemon serves the world.
+    /// The instant at which the daemon began to serve the world.
     fn started_at(&self) -> Timestamp;
 }
 
-/// The things that all agents of a world share.
+/// The services that all agents of a world share.
 pub struct WorldServices {
-    /// Rules.
+    /// The context of the rules.
     pub ctx: RuleContext,
-    /// The store.
+    /// The store of the world.
     pub store: Store,
     /// The shared workspace.
     pub workspace: Arc<Workspace>,
-    /// The world's own view of its agents.
+    /// The running agents of the world.
     pub control: Arc<dyn AgentControl>,
     plan: RwLock<Arc<Plan>>,
     skills: RwLock<Arc<SkillShelf>>,
@@ -42,7 +42,7 @@ pub struct WorldServices {
 }
 
 impl WorldServices {
-    /// An office. Reads the skill folders of the plan, so it blocks for as long as that takes.
+    /// Builds the services. Reads the skill folders of the plan, which blocks.
     #[must_use]
     pub fn new(
         ctx: RuleContext,
@@ -55,69 +55,73 @@ impl WorldServices {
         Self { ctx, store, workspace, control, plan: RwLock::new(plan), skills, data_dir: None }
     }
 
-    /// Says where the world's data lies: agents' memory in `<data>/agents/<id>/memory`, and the disk whose room is
-    /// reported. Without it both are refused.
+    /// Sets the world's data directory. It contains agents' memory in `<data>/agents/<id>/memory`,
+    /// and `syscall.resource.usage` reports its disk. Without it, reading memory is refused and the
+    /// disk is left out.
     #[must_use]
     pub fn with_data_dir(mut self, data_dir: &Path) -> Self {
         self.data_dir = Some(data_dir.to_owned());
         self
     }
 
-    /// Where the world's data lies, if the world has a disk.
+    /// The world's data directory, if it is set.
     #[must_use]
     pub fn data_dir(&self) -> Option<&Path> {
         self.data_dir.as_deref()
     }
 
-    /// The skills of the plan in force.
+    /// The skills of the current plan.
     #[must_use]
     pub fn skills(&self) -> Arc<SkillShelf> {
         Arc::clone(&self.skills.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The plan in force.
+    /// The current plan.
     #[must_use]
     pub fn plan(&self) -> Arc<Plan> {
-        // The lock is held for a pointer copy only, so a poisoned one still holds a whole value.
+        // The lock is held only to copy a pointer, so the value is whole even if the lock is
+        // poisoned.
         Arc::clone(&self.plan.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Puts another plan in force and reads its skill folders anew. Blocks for as long as that takes.
+    /// Replaces the plan and reads its skill folders, which blocks.
     pub fn set_plan(&self, plan: Arc<Plan>) {
         let skills = Arc::new(SkillShelf::read(&plan.skill_roots));
         self.put_in_force(plan, skills);
     }
 
-    /// Puts another plan in force with its skills, as a reload does.
+    /// Replaces the plan and its skills, as a reload does.
     pub fn put_in_force(&self, plan: Arc<Plan>, skills: Arc<SkillShelf>) {
         *self.skills.write().unwrap_or_else(PoisonError::into_inner) = skills;
         *self.plan.write().unwrap_or_else(PoisonError::into_inner) = plan;
     }
 }
 
-/// Who calls. Bound when the registry is built; nothing that a model says can change it (TOOL-04).
+/// The agent that makes a call. Bound when the registry is built; no argument can change it
+/// (TOOL-04).
 #[derive(Clone, Debug)]
 pub struct Caller {
-    /// The agent.
+    /// The id of the agent.
     pub agent_id: AgentId,
-    /// Where it may write.
+    /// The directories that the agent may write to.
     pub write_acl: WriteAcl,
     /// Whether it may change any task, not only its own (TASK-05).
     pub manages_tasks: bool,
-    /// Whether it may change its own, if the world lets owners: nothing denies it the tool or leaves it out.
+    /// Whether it may change its own tasks, if the world allows that to owners: no denial or
+    /// allow-list excludes the tool.
     pub updates_own_tasks: bool,
-    /// What it is made from.
+    /// The archetype of the agent.
     pub archetype: String,
-    /// The privilege groups that it has.
+    /// The privilege groups of the agent.
     pub groups: BTreeSet<String>,
-    /// The skills that it may hold; `None` is all.
+    /// The skills that the agent may hold; `None` means all.
     pub skills: Option<std::collections::BTreeSet<String>>,
-    /// The conversation with someone outside that its turn comes from, if it does.
+    /// The outside conversation that the turn came from, if any.
     pub channel: Option<ChannelContext>,
 }
 
 impl Caller {
-    /// What of the world's knowledge is open to it is decided by this.
+    /// The caller as a reader of knowledge entries.
     #[must_use]
     pub fn viewer(&self) -> Viewer {
         let (agent_id, archetype) = (self.agent_id.clone(), self.archetype.clone());
@@ -125,20 +129,20 @@ impl Caller {
     }
 }
 
-/// One call, as a tool sees it.
+/// One call of a tool.
 #[derive(Clone)]
 pub struct CallContext {
-    /// The shared office.
+    /// The services of the world.
     pub services: Arc<WorldServices>,
-    /// Who calls.
+    /// The agent that makes the call.
     pub caller: Arc<Caller>,
-    /// In which turn.
+    /// The turn of the call.
     pub turn_id: TurnId,
-    /// The turn's root.
+    /// The root of the turn.
     pub root_id: RootId,
-    /// The turn's hop; what the call emits has one more.
+    /// The hop of the turn. What the call emits has one more.
     pub hop: u32,
-    /// Our id of the call.
+    /// Ghost's id of the call.
     pub call_id: CallId,
     /// The provider's id of the call.
     pub provider_call_id: String,
@@ -157,7 +161,7 @@ impl CallContext {
         Chain { root_id: self.root_id, hop: self.hop.saturating_add(1) }
     }
 
-    /// Streams how far a long call is. Never stored, never shown to the model (TOOL-19).
+    /// Streams the progress of a long call. It is not stored and not shown to the model (TOOL-19).
     pub fn progress(&self, text: &str) {
         let ctx = &self.services.ctx;
         let text = ctx.redactor.redact(&ghost_domain::text::clip(text, 500));

@@ -1,7 +1,8 @@
-//! How an agent acts: tools, the registry that holds exactly those it was granted, and the shared things they reach.
+//! Tools: their types, the built-in tools, the registry with the tools of one agent, and the
+//! services that tools use.
 //!
-//! Must never: let an argument name the actor (identity is bound into the registry), run a call that was not validated
-//! against its schema, or fall back to anything when an enforcing part is missing (promise 4).
+//! Must never: let an argument name the actor (the registry is bound to the agent), run a call that
+//! was not validated against its schema, or run a call if a check is unavailable (promise 4).
 
 mod arguments;
 pub mod builtins;

@@ -1,5 +1,6 @@
-//! The loop guard: a call that keeps giving the same outcome, and looking again and again at what does not change, is warned
-//! of, then blocked, then ends the turn (TOOL-21). Pure, and rebuilt from the journal after a crash.
+//! The loop guard (TOOL-21). It detects a call that keeps giving the same outcome, and repeated
+//! reads of something that does not change. It first warns, then blocks the call, then ends the
+//! turn. It is pure, and is rebuilt from the journal after a crash.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -9,47 +10,47 @@ use ghost_domain::{Code, Limits, Refusal};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-/// Calls that the guard remembers; more if the limits look further back.
+/// The number of calls that the guard remembers; more if a limit needs more.
 const WINDOW: u32 = 30;
-/// A warning is repeated after this many further repetitions.
+/// A warning is repeated after this many more repetitions.
 const WARN_AGAIN: u32 = 5;
 
-/// The bounds that its refusals name.
+/// The limits that its refusals name.
 const BLOCK: &str = "loop_block";
 const STOP: &str = "loop_stop";
 
 /// A digest of a call or of an outcome.
 pub type Digest = [u8; 32];
 
-/// What the guard needs to know of the tool that is called.
+/// The properties of a tool that matter to the guard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Nature {
-    /// Whether the call only looks: it changes nothing by itself, so that looking again at the same is no progress.
+    /// Whether the call only reads. Reading something again that has not changed is no progress.
     pub looks: bool,
-    /// Members of its outcome, at whatever depth, that pass by themselves and tell one outcome from another no more than the
-    /// time of day does.
+    /// Members of its outcome, at any depth, that change on their own, such as the time of day.
+    /// They are ignored when outcomes are compared.
     pub passing: &'static [&'static str],
 }
 
-/// A call, as the guard sees it.
+/// A call, for the guard.
 #[derive(Clone, Copy, Debug)]
 pub struct Call<'a> {
-    /// The tool, by its canonical name.
+    /// The tool's canonical name.
     pub tool: &'a str,
-    /// The arguments, as the model wrote them.
+    /// The arguments as the model wrote them.
     pub arguments: &'a Value,
     /// See [`Nature`].
     pub nature: Nature,
 }
 
-/// What the guard says.
+/// The guard's decision.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
-    /// Nothing.
+    /// Nothing is wrong.
     Fine,
-    /// Words for the model.
+    /// A warning for the model.
     Warn(String),
-    /// The call must not run any more; the refusal is its result.
+    /// The call must not run. The refusal is its result.
     Block(Refusal),
     /// The turn must end.
     Stop(Refusal),
@@ -57,18 +58,18 @@ pub enum Verdict {
 
 /// A call that the guard remembers.
 #[derive(Clone, Debug, PartialEq)]
-struct Seen {
+struct PastCall {
     call: Digest,
-    /// What it looked at, if it only looked.
+    /// A digest of what the call read, if it only read.
     looked_at: Option<Digest>,
     outcome: Digest,
 }
 
-/// Answers in a row that only looked, and saw nothing new after the first of them.
+/// The number of answers in a row that only read and found nothing new after the first.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Poll {
     answers: u32,
-    /// The answer that was counted last.
+    /// The number of the answer that was counted last.
     last: u64,
 }
 
@@ -79,14 +80,14 @@ pub struct LoopGuard {
     block: u32,
     stop: u32,
     window: usize,
-    recent: VecDeque<Seen>,
-    /// Answers of the model so far.
+    recent: VecDeque<PastCall>,
+    /// The number of model answers so far.
     answers: u64,
     poll: Poll,
 }
 
 impl LoopGuard {
-    /// A guard with the world's bounds. A bound below the one before it counts as equal to that.
+    /// A guard with the world's limits. A limit lower than the one before it is raised to that one.
     #[must_use]
     pub fn new(limits: &Limits) -> Self {
         let warn = limits.loop_warn.max(2);
@@ -96,7 +97,8 @@ impl LoopGuard {
         Self { warn, block, stop, window, recent: VecDeque::new(), answers: 0, poll: Poll::default() }
     }
 
-    /// A guard that has seen what the journal of a turn holds. `nature` says it of a call by the name that the model used.
+    /// Rebuilds the guard from the journal of a turn. `nature` returns the properties of a call by
+    /// the name that the model used.
     #[must_use]
     pub fn replay(limits: &Limits, rows: &[JournalRow], nature: &dyn Fn(&str, &Value) -> Nature) -> Self {
         let mut guard = Self::new(limits);
@@ -126,34 +128,35 @@ impl LoopGuard {
         guard
     }
 
-    /// Takes note that the model has answered: what it calls from here on belongs to another answer.
+    /// Records that the model has answered. Later calls belong to the next answer.
     pub fn answered(&mut self) {
         self.answers = self.answers.saturating_add(1);
     }
 
-    /// Asks before a call runs. A call that is blocked counts as one more repetition, so that a model that will not let
-    /// go of it comes to the end.
+    /// Checks a call before it runs. A blocked call counts as one more repetition, so that a model
+    /// that keeps repeating it reaches the limit that ends the turn.
     pub fn before(&mut self, call: Call<'_>) -> Verdict {
         let (digest, looked_at) = (call_digest(&call), looked_at(&call));
         let same = self.recent.iter().rev().find(|seen| seen.call == digest).map(|seen| seen.outcome);
         let looked = self.recent.iter().rev().find(|seen| seen.looked_at == looked_at).map(|seen| seen.outcome);
         let polls = looked_at.is_some() && looked.is_some() && self.poll.answers >= self.block;
         let loops =
-            same.is_some_and(|outcome| self.repeats(digest, outcome).max(self.next_swing(digest)) >= self.block);
+            same.is_some_and(|outcome| self.repeats(digest, outcome).max(self.next_alternations(digest)) >= self.block);
         let Some(outcome) = same.filter(|_| loops).or(looked.filter(|_| polls)) else { return Verdict::Fine };
-        self.push(Seen { call: digest, looked_at, outcome });
+        self.push(PastCall { call: digest, looked_at, outcome });
         self.judge(call.tool, digest, outcome, polls)
     }
 
-    /// Takes note of what a call gave. A verdict of [`Verdict::Block`] means that the next such call will not run.
+    /// Records the outcome of a call. [`Verdict::Block`] means that the next such call will not
+    /// run.
     pub fn observe(&mut self, call: Call<'_>, outcome: &CallOutcome) -> Verdict {
         let (digest, outcome) = (call_digest(&call), digest_of(outcome, call.nature.passing));
-        let counted = self.push(Seen { call: digest, looked_at: looked_at(&call), outcome });
+        let counted = self.push(PastCall { call: digest, looked_at: looked_at(&call), outcome });
         self.judge(call.tool, digest, outcome, counted)
     }
 
-    /// Remembers a call. Gives whether it is the first that says whether its answer polls.
-    fn push(&mut self, seen: Seen) -> bool {
+    /// Remembers a call. Returns whether it is the first of its answer to count as a poll.
+    fn push(&mut self, seen: PastCall) -> bool {
         let looks = seen.looked_at.is_some();
         let stale =
             looks && self.recent.iter().any(|other| (other.looked_at, other.outcome) == (seen.looked_at, seen.outcome));
@@ -171,33 +174,34 @@ impl LoopGuard {
         true
     }
 
-    /// `polls` says that the answers that only looked are to be judged as well: once for each of them.
+    /// Decides by the number of repetitions. `polls` says whether answers that only read count too;
+    /// each counts once.
     fn judge(&self, tool: &str, call: Digest, outcome: Digest, polls: bool) -> Verdict {
-        let (same, swing, poll) =
-            (self.repeats(call, outcome), self.swing(), if polls { self.poll.answers } else { 0 });
-        let count = same.max(swing).max(poll);
-        let what = if same == count {
+        let (same, alternations, poll) =
+            (self.repeats(call, outcome), self.alternations(), if polls { self.poll.answers } else { 0 });
+        let count = same.max(alternations).max(poll);
+        let description = if same == count {
             format!("{tool} was called {same} times with the same arguments and gave the same result each time")
-        } else if swing == count {
-            format!("{tool} and another call have taken turns {swing} times without any change")
+        } else if alternations == count {
+            format!("{tool} and another call have taken turns {alternations} times without any change")
         } else {
-            format!("{poll} answers in a row have only looked, the last with {tool}, and nothing has changed")
+            format!("{poll} answers in a row have only read, the last with {tool}, and nothing has changed")
         };
-        let refusal = |limit: &str, most: u32, hint: &str| {
-            let details = json!({ "limit": limit, "value": most });
-            Refusal::new(Code::LoopGuard, what.clone()).hint(hint).details(details)
+        let refusal = |limit: &str, value: u32, hint: &str| {
+            let details = json!({ "limit": limit, "value": value });
+            Refusal::new(Code::LoopGuard, description.clone()).hint(hint).details(details)
         };
         if count >= self.stop {
             Verdict::Stop(refusal(STOP, self.stop, "the turn was ended"))
         } else if count >= self.block {
-            let hint = if poll > same.max(swing) {
-                "it is not run again before something else was done: do that, or end your turn; mail wakes you when it comes"
+            let hint = if poll > same.max(alternations) {
+                "it does not run again until you do something else: do that, or end your turn; new mail wakes you"
             } else {
-                "it is not run again in this turn: do something else, or say what stands in the way"
+                "it does not run again in this turn: do something else, or say what prevents you"
             };
             Verdict::Block(refusal(BLOCK, self.block, hint))
         } else if count >= self.warn && (count - self.warn).is_multiple_of(WARN_AGAIN) {
-            Verdict::Warn(format!("{what}. Repeating it will not help: try another way, or finish."))
+            Verdict::Warn(format!("{description}. Repeating it will not help: try another way, or finish."))
         } else {
             Verdict::Fine
         }
@@ -207,18 +211,18 @@ impl LoopGuard {
         count(self.recent.iter().filter(|seen| (seen.call, seen.outcome) == (call, outcome)).count())
     }
 
-    /// How long the tail is in which two calls take turns, each with an outcome that does not change.
-    fn swing(&self) -> u32 {
-        self.swing_from(self.recent.len())
+    /// The length of the tail in which two calls alternate, each with an unchanged outcome.
+    fn alternations(&self) -> u32 {
+        self.alternations_from(self.recent.len())
     }
 
-    /// The same, if `call` were the next one to swing.
-    fn next_swing(&self, call: Digest) -> u32 {
-        let swings = self.recent.len() >= 2 && self.recent[self.recent.len() - 2].call == call;
-        if swings { self.swing() } else { 0 }
+    /// The same length if `call` were the next of the two.
+    fn next_alternations(&self, call: Digest) -> u32 {
+        let alternates = self.recent.len() >= 2 && self.recent[self.recent.len() - 2].call == call;
+        if alternates { self.alternations() } else { 0 }
     }
 
-    fn swing_from(&self, end: usize) -> u32 {
+    fn alternations_from(&self, end: usize) -> u32 {
         if end < 3 || self.recent[end - 1].call == self.recent[end - 2].call {
             return 0;
         }
@@ -227,8 +231,8 @@ impl LoopGuard {
     }
 }
 
-/// Whether this is a refusal of a loop guard's own, which it has counted when it refused. Bounds that hold what agents do to
-/// each other refuse with the same code, and going on against them is a loop like any other.
+/// Whether this refusal comes from the loop guard, which counted it when it refused. Other limits
+/// use the same code; repeating a call that they refuse is a loop like any other.
 #[must_use]
 pub fn is_own(refusal: &Refusal) -> bool {
     let limit = refusal.details.as_ref().and_then(|details| details["limit"].as_str());
@@ -239,10 +243,10 @@ fn count(length: usize) -> u32 {
     u32::try_from(length).unwrap_or(u32::MAX)
 }
 
-/// What tells one outcome from another, but for the members that pass by themselves.
+/// A digest of an outcome, without the members that change on their own.
 fn digest_of(outcome: &CallOutcome, passing: &[&str]) -> Digest {
     let mut hasher = Sha256::new();
-    feed(&mut hasher, &outcome.content, &|name, _| !passing.contains(&name));
+    hash_value(&mut hasher, &outcome.content, &|name, _| !passing.contains(&name));
     if let Some(refusal) = &outcome.refusal {
         hasher.update(refusal.code.as_str());
         hasher.update([0]);
@@ -255,24 +259,27 @@ fn call_digest(call: &Call<'_>) -> Digest {
     let mut hasher = Sha256::new();
     hasher.update(call.tool);
     hasher.update([0]);
-    feed(&mut hasher, call.arguments, &|_, _| true);
+    hash_value(&mut hasher, call.arguments, &|_, _| true);
     hasher.finalize().into()
 }
 
-/// What a call that only looks looks at: the tool and what its arguments name. Numbers and switches only say how much of it is
-/// shown, and asking for more or less of the same is asking for the same.
+/// A digest of what a reading call reads: the tool and its text arguments. Numbers and booleans
+/// only select how much is shown, so they are ignored.
 fn looked_at(call: &Call<'_>) -> Option<Digest> {
     call.nature.looks.then(|| {
         let mut hasher = Sha256::new();
         hasher.update(call.tool);
         hasher.update([0]);
-        feed(&mut hasher, call.arguments, &|_, value| !(value.is_number() || value.is_boolean() || value.is_null()));
+        hash_value(&mut hasher, call.arguments, &|_, value| {
+            !(value.is_number() || value.is_boolean() || value.is_null())
+        });
         hasher.finalize().into()
     })
 }
 
-/// Two objects that differ in the order of their members only are the same. Members of an object that do not count are left out.
-fn feed(hasher: &mut Sha256, value: &Value, counts: &dyn Fn(&str, &Value) -> bool) {
+/// Hashes a value. Objects that differ only in the order of their members are equal. Members for
+/// which `counts` returns false are ignored.
+fn hash_value(hasher: &mut Sha256, value: &Value, counts: &dyn Fn(&str, &Value) -> bool) {
     match value {
         Value::Object(map) => {
             hasher.update(b"{");
@@ -280,13 +287,13 @@ fn feed(hasher: &mut Sha256, value: &Value, counts: &dyn Fn(&str, &Value) -> boo
             for (key, item) in sorted {
                 hasher.update((key.len() as u64).to_le_bytes());
                 hasher.update(key);
-                feed(hasher, item, counts);
+                hash_value(hasher, item, counts);
             }
             hasher.update(b"}");
         }
         Value::Array(items) => {
             hasher.update(b"[");
-            items.iter().for_each(|item| feed(hasher, item, counts));
+            items.iter().for_each(|item| hash_value(hasher, item, counts));
             hasher.update(b"]");
         }
         Value::String(text) => {

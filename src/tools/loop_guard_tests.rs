@@ -14,21 +14,22 @@ fn call<'a>(tool: &'a str, arguments: &'a Value) -> Call<'a> {
     Call { tool, arguments, nature: ACT }
 }
 
-/// Makes a call as a turn does: asked first, observed if it runs.
-fn made(guard: &mut LoopGuard, call: Call<'_>, content: Value) -> Verdict {
+/// Makes a call as a turn does: checked first, observed if it runs.
+fn make_call(guard: &mut LoopGuard, call: Call<'_>, content: Value) -> Verdict {
     match guard.before(call) {
         Verdict::Fine => guard.observe(call, &CallOutcome { content, refusal: None, truncated: false }),
         verdict => verdict,
     }
 }
 
-/// Looks once in each of `answers` answers; `look` gives tool, arguments and outcome. Gives what was said, and when.
-fn poll(answers: u32, look: impl Fn(u32) -> (&'static str, Value, Value)) -> Vec<(u32, &'static str)> {
+/// Makes one reading call in each of `answers` answers. `look` gives its tool, arguments and
+/// outcome. Returns the verdicts, each with the number of its answer.
+fn poll(answers: u32, read: impl Fn(u32) -> (&'static str, Value, Value)) -> Vec<(u32, &'static str)> {
     let (mut guard, mut said) = (LoopGuard::new(&Limits::default()), Vec::new());
     for n in 1..=answers {
         guard.answered();
-        let (tool, arguments, outcome) = look(n);
-        match made(&mut guard, Call { tool, arguments: &arguments, nature: LOOK }, outcome) {
+        let (tool, arguments, outcome) = read(n);
+        match make_call(&mut guard, Call { tool, arguments: &arguments, nature: LOOK }, outcome) {
             Verdict::Fine => {}
             Verdict::Warn(_) => said.push((n, "warn")),
             Verdict::Block(_) => said.push((n, "block")),
@@ -41,62 +42,69 @@ fn poll(answers: u32, look: impl Fn(u32) -> (&'static str, Value, Value)) -> Vec
     said
 }
 
-/// What is said of a loop without end: TOOL-21's thresholds.
-fn all_of_it() -> Vec<(u32, &'static str)> {
+/// The verdicts for an endless loop: the thresholds of TOOL-21.
+fn all_verdicts() -> Vec<(u32, &'static str)> {
     let blocks = (20..30).map(|n| (n, "block"));
     [(10, "warn"), (15, "warn")].into_iter().chain(blocks).chain([(30, "stop")]).collect()
 }
 
 #[test]
-fn time_that_passes_is_no_progress() {
-    assert_eq!(poll(60, |n| ("status", json!({}), json!({ "time": n, "queue": 0, "in": { "time": n } }))), all_of_it());
+fn passing_time_is_not_progress() {
+    assert_eq!(
+        poll(60, |n| ("status", json!({}), json!({ "time": n, "queue": 0, "in": { "time": n } }))),
+        all_verdicts()
+    );
     assert_eq!(poll(60, |n| ("status", json!({}), json!({ "time": 1, "queue": n }))), []);
 }
 
 // covers: TOOL-21
 #[test]
-fn looking_at_the_same_is_a_loop_however_much_of_it_is_asked_for() {
+fn reading_the_same_in_different_amounts_is_a_loop() {
     assert_eq!(
         poll(60, |n| ("list", json!({ "path": "a", "limit": 500 - n, "all": n % 2 == 0 }), json!(["b"]))),
-        all_of_it()
+        all_verdicts()
     );
-    // One of three files after another, and nothing changes: the first look at each was new.
+    // Three files in turn, and nothing changes: only the first read of each was new.
     let round = poll(60, |n| ("read", json!({ "path": (n % 3).to_string() }), json!("empty")));
     assert_eq!(round.iter().find(|(_, said)| *said == "block"), Some(&(22, "block")));
     assert_eq!(round.last(), Some(&(32, "stop")));
 }
 
 #[test]
-fn looking_at_one_thing_after_another_is_no_loop_even_if_all_are_alike() {
+fn reading_different_things_is_not_a_loop_even_if_they_are_equal() {
     assert_eq!(poll(200, |n| ("tasks", json!({ "owner": format!("a{n}") }), json!([]))), []);
 }
 
 #[test]
-fn what_is_polled_may_change_or_be_worked_on() {
+fn a_change_or_other_work_resets_the_poll_count() {
     assert_eq!(poll(200, |n| ("task", json!({ "n": n }), json!(n / 9))), []);
     let mut guard = LoopGuard::new(&Limits::default());
     for n in 0..100_u32 {
         guard.answered();
         let arguments = json!({ "n": n });
         assert_eq!(
-            made(&mut guard, Call { tool: "look", arguments: &arguments, nature: LOOK }, json!(0)),
+            make_call(&mut guard, Call { tool: "look", arguments: &arguments, nature: LOOK }, json!(0)),
             Verdict::Fine
         );
         if n % 9 == 8 {
-            assert_eq!(made(&mut guard, call("write", &arguments), json!(0)), Verdict::Fine);
+            assert_eq!(make_call(&mut guard, call("write", &arguments), json!(0)), Verdict::Fine);
         }
     }
 }
 
 #[test]
-fn many_looks_in_one_answer_are_one_poll_and_something_new_lets_go() {
+fn many_reads_in_one_answer_count_once_and_something_new_resets_the_count() {
     let mut guard = LoopGuard::new(&limits(2, 3, 5));
     let mut answer = |looks: &[(&str, u32)]| {
         guard.answered();
         let mut verdicts = Vec::new();
         for (path, n) in looks {
             let arguments = json!({ "path": path, "n": n });
-            verdicts.push(made(&mut guard, Call { tool: "list", arguments: &arguments, nature: LOOK }, json!(path)));
+            verdicts.push(make_call(
+                &mut guard,
+                Call { tool: "list", arguments: &arguments, nature: LOOK },
+                json!(path),
+            ));
         }
         verdicts
     };
@@ -108,7 +116,7 @@ fn many_looks_in_one_answer_are_one_poll_and_something_new_lets_go() {
     let blocked = answer(&[("a", 23), ("a", 24)]);
     for verdict in &blocked {
         let Verdict::Block(refusal) = verdict else { panic!("{verdict:?}") };
-        assert!(refusal.message.starts_with("4 answers in a row have only looked"), "{refusal}");
+        assert!(refusal.message.starts_with("4 answers in a row have only read"), "{refusal}");
     }
     assert!(fine(&answer(&[("b", 1)])), "what was not looked at is let through");
     assert!(fine(&answer(&[("c", 1), ("a", 25)])), "and what it shows begins anew");
@@ -139,7 +147,7 @@ fn the_same_call_with_the_same_outcome_warns_blocks_and_stops() {
             }
         }
     }
-    assert_eq!(seen, all_of_it());
+    assert_eq!(seen, all_verdicts());
 }
 
 #[test]
@@ -153,7 +161,7 @@ fn progress_is_never_a_loop() {
 
 // covers: TOOL-21
 #[test]
-fn ping_pong_is_found() {
+fn two_alternating_calls_are_detected() {
     let mut guard = LoopGuard::new(&limits(6, 8, 10));
     let mut verdicts = Vec::new();
     for n in 0..8_u32 {
@@ -166,7 +174,7 @@ fn ping_pong_is_found() {
     assert!(matches!(guard.before(call("a", &json!({}))), Verdict::Block(_)));
 }
 
-/// One of two tools looks only.
+/// One of the two tools only reads.
 fn nature(tool: &str, _: &Value) -> Nature {
     if tool == "t1" { LOOK } else { ACT }
 }
@@ -177,11 +185,11 @@ fn journal(calls: &[(u8, u8)], limits: &Limits) -> (Vec<JournalRow>, LoopGuard, 
     for (n, (call, result)) in calls.iter().enumerate() {
         let (tool, arguments, id) = (format!("t{}", call % 2), json!({ "n": call / 2 }), format!("c{n}"));
         guard.answered();
-        let made = Call { tool: &tool, arguments: &arguments, nature: nature(&tool, &arguments) };
-        let (verdict, left) = match guard.before(made) {
+        let make_call = Call { tool: &tool, arguments: &arguments, nature: nature(&tool, &arguments) };
+        let (verdict, left) = match guard.before(make_call) {
             Verdict::Fine => {
                 let left = outcome(*result);
-                (guard.observe(made, &left), left)
+                (guard.observe(make_call, &left), left)
             }
             Verdict::Block(refusal) | Verdict::Stop(refusal) => {
                 let left = CallOutcome { content: Value::Null, refusal: Some(refusal.clone()), truncated: false };
@@ -207,25 +215,25 @@ fn journal(calls: &[(u8, u8)], limits: &Limits) -> (Vec<JournalRow>, LoopGuard, 
 
 proptest! {
     #[test]
-    fn a_replayed_guard_is_the_one_that_crashed(calls in prop::collection::vec((0u8..4, 0u8..2), 0..80)) {
+    fn a_replayed_guard_equals_the_original(calls in prop::collection::vec((0u8..4, 0u8..2), 0..80)) {
         let limits = limits(3, 5, 8);
         let (rows, guard, _) = journal(&calls, &limits);
         prop_assert_eq!(LoopGuard::replay(&limits, &rows, &nature), guard);
     }
 
     #[test]
-    fn nothing_is_said_below_the_first_bound(calls in prop::collection::vec((0u8..6, 0u8..3), 0..9)) {
+    fn there_is_no_verdict_below_the_first_limit(calls in prop::collection::vec((0u8..6, 0u8..3), 0..9)) {
         let (_, _, verdicts) = journal(&calls, &Limits::default());
         prop_assert!(verdicts.iter().all(|verdict| *verdict == Verdict::Fine));
     }
 
     #[test]
-    fn memory_is_bounded_and_an_endless_loop_always_ends(warn in 2u32..20, block in 2u32..40, stop in 2u32..60) {
+    fn memory_is_limited_and_an_endless_loop_always_ends(warn in 2u32..20, block in 2u32..40, stop in 2u32..60) {
         let limits = limits(warn, block, stop);
         let mut guard = LoopGuard::new(&limits);
         let mut ended = false;
         for _ in 0..200 {
-            let verdict = made(&mut guard, call("t", &Value::Null), Value::Null);
+            let verdict = make_call(&mut guard, call("t", &Value::Null), Value::Null);
             prop_assert!(guard.recent.len() <= 60);
             ended |= matches!(verdict, Verdict::Stop(_));
         }

@@ -1,5 +1,5 @@
-//! The registry of one agent: exactly the tools that it was granted, under the identity that it was built for. Agents
-//! with the same access share one list of tools, so that a registry costs an agent next to nothing.
+//! The registry: the tools of one agent, bound to that agent. Agents with the same access share one
+//! list of tools, so a registry is cheap.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -16,22 +16,22 @@ use crate::context::Caller;
 use crate::loop_guard::Nature;
 use crate::tool::Tool;
 
-/// Every tool that the code has, by canonical name.
+/// Every tool, by canonical name.
 pub struct ToolTable {
     tools: BTreeMap<String, Arc<Tool>>,
-    /// Lists by the names that are in them. Those that no registry uses any more are dropped: agents choose sets by
-    /// overrides, and a list is more than a hundred kilobytes.
+    /// Tool lists by the names in them. Lists that no registry uses are dropped: overrides can
+    /// select many different sets, and a list takes more than a hundred kilobytes.
     granted: Mutex<BTreeMap<Vec<String>, Weak<Granted>>>,
 }
 
-/// Lists that were built for one set of granted names.
+/// The tools and specs for one set of granted names.
 struct Granted {
     tools: Vec<Arc<Tool>>,
     specs: Arc<[ToolSpec]>,
 }
 
 impl ToolTable {
-    /// A table of these tools. Two of the same name are a defect of the build and refused.
+    /// Builds the table. Two tools of the same name are refused.
     pub fn new(tools: Vec<Tool>) -> Result<Self, Refusal> {
         let mut table = BTreeMap::new();
         for tool in tools {
@@ -43,18 +43,18 @@ impl ToolTable {
         Ok(Self { tools: table, granted: Mutex::new(BTreeMap::new()) })
     }
 
-    /// How many lists are held.
+    /// The number of lists in the cache.
     #[cfg(test)]
     pub(crate) fn lists_kept(&self) -> usize {
         self.granted.lock().unwrap_or_else(PoisonError::into_inner).len()
     }
 
-    /// Every name, sorted.
+    /// The names of all tools, sorted.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.tools.keys().map(String::as_str)
     }
 
-    /// Builds the registry of an agent: the tools of the table that are granted (TOOL-02).
+    /// Builds the registry of an agent: the tools for which `granted` returns true (TOOL-02).
     #[must_use]
     pub fn registry(self: &Arc<Self>, caller: Caller, granted: &dyn Fn(&str) -> bool) -> Registry {
         let names: Vec<String> = self.tools.keys().filter(|name| granted(name)).cloned().collect();
@@ -74,10 +74,10 @@ impl ToolTable {
     }
 }
 
-/// Words that models put in front of a tool's name.
+/// Prefixes that models add to tool names.
 const PREFIXES: [&str; 5] = ["api.", "default.api.", "function.", "functions.", "tools."];
 
-/// A name in lower case, with a dot for every sign that models write in its place.
+/// A name in lower case, with a dot for every separator that models use.
 fn plain(name: &str) -> String {
     name.to_ascii_lowercase()
         .split(['.', '_', '-', '/', ':'])
@@ -86,7 +86,7 @@ fn plain(name: &str) -> String {
         .join(".")
 }
 
-/// One agent's tools.
+/// The tools of one agent.
 #[derive(Clone)]
 pub struct Registry {
     table: Arc<ToolTable>,
@@ -96,26 +96,27 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// The same, whose refusals name the privilege groups of this plan.
+    /// The same registry, with a plan whose privilege groups refusals can name.
     #[must_use]
     pub fn of_plan(self, plan: Arc<Plan>) -> Self {
         Self { plan: Some(plan), ..self }
     }
 
-    /// Who it was built for.
+    /// The agent of the registry.
     #[must_use]
     pub fn caller(&self) -> &Arc<Caller> {
         &self.caller
     }
 
-    /// Names, descriptions and schemas, sorted by name: one value for the briefing and the request (ARCH-11).
+    /// Names, descriptions and schemas, sorted by name. The briefing and the request share the
+    /// value (ARCH-11).
     #[must_use]
     pub fn specs(&self) -> Arc<[ToolSpec]> {
         Arc::clone(&self.granted.specs)
     }
 
-    /// The tool that a call means, and the alias it was called by. A name that exists but was not granted is denied; one
-    /// that does not exist is unknown. Neither runs (ACC-11).
+    /// Finds the tool of a call, and the alias if one was used. An existing tool that is not
+    /// granted is denied; a name that does not exist is unknown. Neither runs (ACC-11).
     pub fn find(&self, name: &str) -> Result<(Arc<Tool>, Option<String>), Refusal> {
         let dotted = from_wire(name);
         let resolved = self.resolved(&dotted);
@@ -128,7 +129,7 @@ impl Registry {
             if self.caller.channel.is_none() && is_of_channel(resolved) {
                 let what = format!("{resolved} exists only in a turn that comes from a conversation outside");
                 return Err(Refusal::new(Code::Unsupported, what)
-                    .hint("send a message instead, or wait until something is said in a conversation"));
+                    .hint("send a message instead, or wait for a turn that comes from a conversation"));
             }
             return Err(Refusal::new(Code::AccessDenied, format!("{} may not use {resolved}", self.caller.agent_id))
                 .hint(self.why_denied(resolved)));
@@ -141,7 +142,7 @@ impl Registry {
         })
     }
 
-    /// The canonical name of the tool that a call means, granted or not; `None` if there is no such tool.
+    /// The canonical name of the tool of a call, granted or not; `None` if there is no such tool.
     #[must_use]
     pub fn known(&self, name: &str) -> Option<&str> {
         let dotted = from_wire(name);
@@ -149,15 +150,15 @@ impl Registry {
         self.table.tools.get_key_value(resolved).map(|(name, _)| name.as_str())
     }
 
-    /// What the loop guard needs to know of a call that a model has written; nothing of one that may not run.
+    /// The properties of a call for the loop guard. The default for a call that may not run.
     #[must_use]
     pub fn nature(&self, name: &str, arguments: &Value) -> Nature {
         let Ok((tool, alias)) = self.find(name) else { return Nature::default() };
         tool.nature(&tool.normalise(alias.as_deref(), arguments.clone()))
     }
 
-    /// The name of the tool that `dotted` means: its own or an alias, else one that differs in its signs, its case or in a word
-    /// that models put in front, where only one does.
+    /// The tool name that `dotted` stands for: itself, the target of an alias, or the only name
+    /// that differs just in separators, case or a prefix that models add.
     fn resolved<'n>(&'n self, dotted: &'n str) -> &'n str {
         if let Some(name) = canonical(dotted) {
             return name;
@@ -166,15 +167,15 @@ impl Registry {
             return dotted;
         }
         let plain = plain(dotted);
-        let behind = PREFIXES.iter().find_map(|word| plain.strip_prefix(word));
-        let of = |wanted: &str| {
+        let without_prefix = PREFIXES.iter().find_map(|word| plain.strip_prefix(word));
+        let only_match = |wanted: &str| {
             let mut found = self.table.tools.keys().filter(|name| self::plain(name) == wanted);
             found.next().filter(|_| found.next().is_none())
         };
-        of(&plain).or_else(|| behind.and_then(of)).map_or(dotted, String::as_str)
+        only_match(&plain).or_else(|| without_prefix.and_then(only_match)).map_or(dotted, String::as_str)
     }
 
-    /// What the agent lacks for a tool that is there, and what it can do instead.
+    /// The hint for a tool that exists but is not granted.
     fn why_denied(&self, tool: &str) -> String {
         let instead = "use one of the tools you were given, or ask an agent that has this one";
         let groups = self.plan.as_ref().map(|plan| plan.groups.groups_of(tool)).unwrap_or_default();

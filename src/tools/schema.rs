@@ -1,11 +1,11 @@
-//! JSON schemas of parameters, in the plain form that every provider takes: nothing referred to, nothing nullable,
-//! nothing that only costs tokens.
+//! JSON schemas of parameters, in a plain form that every provider accepts: no references, no
+//! nullable types, no text that only costs tokens.
 
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value, json};
 
-/// The schema of `P`: an object that takes no unknown members.
+/// The schema of `P`: an object without unknown members.
 pub(crate) fn of<P: JsonSchema>() -> Value {
     let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
     let mut schema = settings.into_generator().into_root_schema_for::<P>().to_value();
@@ -23,11 +23,11 @@ pub(crate) fn of<P: JsonSchema>() -> Value {
     schema
 }
 
-/// The greatest integer up to which every JSON reader tells one from the next.
+/// The largest integer that every JSON reader represents exactly.
 const EXACT_MAX: i64 = (1 << 53) - 1;
 
-/// The least and the greatest number of a Rust type, by the format that it is given. Those of 64 bits end where numbers
-/// are no longer exact.
+/// The smallest and the largest number of a Rust type, by its schema format. 64-bit types are
+/// limited to the range of exact integers.
 fn range(format: &str) -> Option<(i64, i64)> {
     Some(match format {
         "uint8" => (0, u8::MAX.into()),
@@ -42,7 +42,7 @@ fn range(format: &str) -> Option<(i64, i64)> {
     })
 }
 
-/// Whether this schema takes integers and no other number.
+/// Whether the schema accepts integers only.
 fn is_integer(schema: &Value) -> bool {
     match schema.get("type") {
         Some(Value::String(name)) => name == "integer",
@@ -53,13 +53,14 @@ fn is_integer(schema: &Value) -> bool {
     }
 }
 
-/// Writes integers as such: to a JSON schema 2.0 is one, to a Rust type it is not.
+/// Converts numbers such as 2.0 to integers: JSON schema accepts them as integers, Rust types do
+/// not.
 pub(crate) fn integers(schema: &Value, value: &mut Value) {
     match value {
         Value::Number(number) if is_integer(schema) => {
             let whole = number.as_f64().filter(|n| number.is_f64() && n.fract() == 0.0 && n.abs() <= EXACT_MAX as f64);
             if let Some(whole) = whole {
-                // Exact within these bounds.
+                // Exact within this range.
                 *value = Value::from(whole as i64);
             }
         }
@@ -80,8 +81,8 @@ pub(crate) fn integers(schema: &Value, value: &mut Value) {
     }
 }
 
-/// An optional parameter is one that may be left out; that it may be null besides is said nowhere (see
-/// [`crate::tool::Tool::normalise`]).
+/// Simplifies a schema. An optional parameter may be absent; that it may also be null is not
+/// mentioned (see [`crate::tool::Tool::normalise`]).
 fn plain(schema: &mut Value) {
     let Some(object) = schema.as_object_mut() else { return };
     if object.get("default").is_some_and(Value::is_null) {
@@ -107,10 +108,10 @@ fn plain(schema: &mut Value) {
             }
         }
     }
-    // What the number's type cannot hold is refused by name of the field, before anything tries to read it.
-    if let Some((least, most)) = object.remove("format").as_ref().and_then(Value::as_str).and_then(range) {
-        object.entry("minimum").or_insert(least.into());
-        object.entry("maximum").or_insert(most.into());
+    // A number outside its type's range is refused with the field's name, before it is parsed.
+    if let Some((min, max)) = object.remove("format").as_ref().and_then(Value::as_str).and_then(range) {
+        object.entry("minimum").or_insert(min.into());
+        object.entry("maximum").or_insert(max.into());
     }
     if let Some(items) = object.get_mut("items") {
         plain(items);

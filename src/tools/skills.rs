@@ -1,6 +1,7 @@
-//! The skills that a world offers: folders with a SKILL.md, read once when a plan comes into force (SKILL-02, 03, 11, 17).
+//! Reads the skills of a world: folders with a SKILL.md, read when a plan comes into force
+//! (SKILL-02, 03, 11, 17).
 //!
-//! Must never: follow a link out of a skill root, or let one broken skill hide the others.
+//! Must never: follow a link out of a skill root, or let a broken skill hide the others.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::Read;
@@ -13,49 +14,51 @@ use ghost_domain::text::{clip, one_line};
 use rustix::fs::OFlags;
 use serde::Deserialize;
 
-/// Candidates that one root may hold (SKILL-17).
+/// The largest number of skills in one root (SKILL-17).
 pub const CANDIDATES_MAX: usize = 300;
-/// Bytes of one SKILL.md (SKILL-17).
+/// The largest size of a SKILL.md, in bytes (SKILL-17).
 pub const FILE_BYTES: u64 = 256_000;
-/// Levels below a root that are searched (SKILL-17).
+/// The largest number of levels below a root that are searched (SKILL-17).
 pub const DEPTH_MAX: usize = 6;
-/// Characters of a document that an agent gets (SKILL-46).
+/// The largest number of characters of a document that an agent gets (SKILL-46).
 pub const DOCUMENT_CHARS: usize = 20_000;
-/// Entries that are looked at under one root.
+/// The largest number of directory entries that are read in one root.
 const SCAN_MAX: usize = 20_000;
-/// Characters of a name and of a description.
+/// The largest number of characters in a name, and in a description.
 const NAME_MAX: usize = 64;
 const DESCRIPTION_MAX: usize = 1_024;
-/// Bytes of frontmatter.
+/// The largest size of the frontmatter, in bytes.
 const FRONT_BYTES: usize = 32_768;
-/// Problems that are kept to be shown.
+/// The largest number of problems that are kept.
 const PROBLEMS_MAX: usize = 100;
 
-/// One skill.
+/// A skill.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Skill {
-    /// Its name.
+    /// The name of the skill.
     pub name: String,
-    /// What it is for, on one line.
+    /// The description, on one line.
     pub description: String,
-    /// Its text, at most [`DOCUMENT_CHARS`] characters, a cut marked.
+    /// The document: at most [`DOCUMENT_CHARS`] characters, then a mark if it was cut.
     pub document: String,
-    /// Whether the text was cut.
+    /// Whether the document was cut.
     pub truncated: bool,
-    /// Whether it brings tools of its own, which this version does not load.
+    /// Whether it brings tools of its own. This version does not load them.
     pub has_schema: bool,
-    /// Whether models may load it by themselves (`disable-model-invocation`).
+    /// Whether models may load it on their own: not `disable-model-invocation`.
     pub for_models: bool,
 }
 
-/// All skills of a world by name. A later root wins over an earlier one.
+/// The skills of a world by name. A skill in a later root replaces one of the same name in an
+/// earlier root.
 #[derive(Clone, Debug, Default)]
 pub struct SkillShelf {
     skills: BTreeMap<String, Arc<Skill>>,
     problems: Vec<String>,
 }
 
-/// The part of a frontmatter that is read; skills are written for other programs too, so the rest is passed over.
+/// The keys of the frontmatter that Ghost uses. Skills are also written for other programs, so
+/// other keys are ignored.
 #[derive(Debug, Default, Deserialize)]
 struct Front {
     name: Option<String>,
@@ -65,36 +68,38 @@ struct Front {
 }
 
 impl SkillShelf {
-    /// Reads every skill under `roots`, lowest precedence first. Blocks. What cannot be read is a problem, not an error.
+    /// Reads every skill under `roots`, lowest precedence first. Blocks. A skill that cannot be
+    /// read becomes a problem, not an error.
     #[must_use]
     pub fn read(roots: &[PathBuf]) -> Self {
-        let mut shelf = Self::default();
+        let mut skills = Self::default();
         for root in roots {
-            shelf.read_root(root);
+            skills.read_root(root);
         }
-        shelf
+        skills
     }
 
-    /// Every skill by name, hidden ones among them.
+    /// Every skill by name, including those hidden from models.
     #[must_use]
     pub fn all(&self) -> &BTreeMap<String, Arc<Skill>> {
         &self.skills
     }
 
-    /// The skill of that name.
+    /// The skill with that name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Arc<Skill>> {
         self.skills.get(name)
     }
 
-    /// The skills that an agent with this filter may hold, sorted by name. `None` lets all through (SKILL-24).
+    /// The skills that an agent with this filter may hold, sorted by name. `None` allows all
+    /// (SKILL-24).
     pub fn visible<'s>(&'s self, filter: Option<&'s BTreeSet<String>>) -> impl Iterator<Item = &'s Arc<Skill>> {
         self.skills
             .values()
             .filter(move |skill| skill.for_models && filter.is_none_or(|filter| filter.contains(&skill.name)))
     }
 
-    /// What was passed over, and why; at most 100.
+    /// The skills that were left out, with the reason; at most 100.
     #[must_use]
     pub fn problems(&self) -> &[String] {
         &self.problems
@@ -114,9 +119,9 @@ impl SkillShelf {
             Ok(dir) => dir,
             Err(error) => return self.problem(&place, error),
         };
-        let mut waiting = VecDeque::from([(PathBuf::from("."), 0_usize)]);
+        let mut queue = VecDeque::from([(PathBuf::from("."), 0_usize)]);
         let (mut scanned, mut found) = (0, 0);
-        while let Some((path, depth)) = waiting.pop_front() {
+        while let Some((path, depth)) = queue.pop_front() {
             let place = root.join(&path).display().to_string();
             let file = path.join("SKILL.md");
             if dir.symlink_metadata(&file).is_ok() {
@@ -149,12 +154,12 @@ impl SkillShelf {
                 }
                 names.extend(entry.file_name().into_string());
             }
-            // Order reaches the choice between two skills of one name.
+            // The order decides which of two skills with the same name is used.
             names.sort();
             for name in names.into_iter().filter(|name| !name.starts_with('.') && name != "node_modules") {
                 let inner = path.join(&name);
                 match dir.metadata(&inner) {
-                    Ok(facts) if facts.is_dir() => waiting.push_back((inner, depth + 1)),
+                    Ok(facts) if facts.is_dir() => queue.push_back((inner, depth + 1)),
                     Ok(_) => {}
                     Err(error) => self.problem(&root.join(&inner).display().to_string(), error),
                 }
@@ -170,7 +175,7 @@ fn read_skill(dir: &Dir, root: &Path, path: &Path) -> Result<Skill, String> {
         return Err(format!("SKILL.md must be a file of at most {FILE_BYTES} bytes"));
     }
     let mut text = String::new();
-    // What takes the file's place meanwhile, such as a pipe, must not make the reader wait.
+    // Opening must not block, even if a pipe replaces the file meanwhile.
     let mut options = OpenOptions::new();
     options.read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed());
     let opened = dir.open_with(&file, &options).map_err(|error| error.to_string())?;
@@ -200,7 +205,7 @@ fn read_skill(dir: &Dir, root: &Path, path: &Path) -> Result<Skill, String> {
     Ok(Skill { name, description, document, truncated, has_schema, for_models: !front.disable_model_invocation })
 }
 
-/// Frontmatter and the rest. A file without frontmatter is all rest.
+/// Splits a file into frontmatter and text. A file without frontmatter is all text.
 fn split(text: &str) -> Result<(Front, &str), String> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut lines = text.split_inclusive('\n');
@@ -236,7 +241,7 @@ mod tests {
 
     // covers: CONF-18, SKILL-02, SKILL-03, SKILL-11, TEST-06
     #[test]
-    fn later_roots_win_and_broken_skills_hide_no_other() {
+    fn later_roots_win_and_broken_skills_do_not_hide_others() {
         let (low, high, outside) =
             (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         put(
@@ -254,21 +259,21 @@ mod tests {
         put(high.path(), "1/2/3/4/5/6/7/SKILL.md", "# too deep");
         put(outside.path(), "SKILL.md", "# outside");
         std::os::unix::fs::symlink(outside.path(), high.path().join("escape")).unwrap();
-        let shelf = SkillShelf::read(&[low.path().to_owned(), high.path().to_owned()]);
-        let names: Vec<&str> = shelf.visible(None).map(|skill| skill.name.as_str()).collect();
+        let skills = SkillShelf::read(&[low.path().to_owned(), high.path().to_owned()]);
+        let names: Vec<&str> = skills.visible(None).map(|skill| skill.name.as_str()).collect();
         assert_eq!(names, ["git", "plain"]);
-        let git = shelf.get("git").unwrap();
+        let git = skills.get("git").unwrap();
         assert_eq!((git.description.as_str(), git.document.as_str()), ("new words", "# New\n"));
-        let plain = shelf.get("plain").unwrap();
+        let plain = skills.get("plain").unwrap();
         assert!(plain.has_schema && plain.description == "A plain one");
-        assert_eq!(shelf.problems().len(), 3, "{:?}", shelf.problems());
-        assert_eq!(shelf.visible(Some(&BTreeSet::from(["git".to_owned()]))).count(), 1);
-        assert_eq!(shelf.visible(Some(&BTreeSet::new())).count(), 0);
+        assert_eq!(skills.problems().len(), 3, "{:?}", skills.problems());
+        assert_eq!(skills.visible(Some(&BTreeSet::from(["git".to_owned()]))).count(), 1);
+        assert_eq!(skills.visible(Some(&BTreeSet::new())).count(), 0);
     }
 
     // covers: LIM-33, SKILL-17, SKILL-46
     #[test]
-    fn bounds_hold() {
+    fn limits_are_enforced() {
         let root = tempfile::tempdir().unwrap();
         put(root.path(), "long/SKILL.md", &format!("# long\n{}", "é".repeat(30_000)));
         put(root.path(), "huge/SKILL.md", &"x".repeat(300_000));
@@ -276,16 +281,16 @@ mod tests {
         std::fs::create_dir(root.path().join("pipe")).unwrap();
         let (pipe, mode) = (root.path().join("pipe/SKILL.md"), rustix::fs::Mode::RUSR);
         rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
-        let shelf = SkillShelf::read(&[root.path().to_owned(), root.path().join("missing")]);
-        let long = shelf.get("long").unwrap();
+        let skills = SkillShelf::read(&[root.path().to_owned(), root.path().join("missing")]);
+        let long = skills.get("long").unwrap();
         assert!(long.truncated && long.document.chars().count() < DOCUMENT_CHARS + 60);
-        assert_eq!(shelf.all().len(), 1);
-        assert_eq!(shelf.problems().len(), 4);
+        assert_eq!(skills.all().len(), 1);
+        assert_eq!(skills.problems().len(), 4);
     }
 
     proptest! {
         #[test]
-        fn no_text_makes_the_reader_panic(text in "(---\n)?[a-z:\\[\\]{}&*!#\"' \n-]{0,120}(---\n)?.{0,40}") {
+        fn no_text_causes_a_panic(text in "(---\n)?[a-z:\\[\\]{}&*!#\"' \n-]{0,120}(---\n)?.{0,40}") {
             let _ = split(&text);
         }
     }

@@ -1,5 +1,5 @@
-//! What a tool is. Its effect decides its shape, because the effect decides how a call is recorded and what a crash in
-//! it means (promise 2): a tool cannot have an effect that its type does not admit to.
+//! The types of tools. A tool has one of five kinds, by its effect. The kind decides how a call is
+//! recorded and what happens after a crash (promise 2); the type system keeps a tool to its kind.
 
 use std::sync::{Arc, OnceLock};
 
@@ -15,14 +15,14 @@ use crate::context::CallContext;
 use crate::loop_guard::Nature;
 use crate::parameters::{Params, parse};
 
-/// What a call gave.
+/// The result of a call.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Output {
-    /// What the model reads.
+    /// The content that the model gets.
     pub content: Value,
-    /// Whether a producer cap cut it.
+    /// Whether the tool cut the content.
     pub truncated: bool,
-    /// Events to state with the record of the call.
+    /// Events to write in the transaction that records the call.
     pub events: Vec<NewEvent>,
 }
 
@@ -32,62 +32,62 @@ impl From<Value> for Output {
     }
 }
 
-/// Changes nothing; may be run again.
+/// A tool that changes nothing. It may run again after a crash.
 #[async_trait]
 pub trait ReadTool: Send + Sync + 'static {
-    /// Its parameters.
+    /// The parameters of the tool.
     type Params: Params;
 
-    /// Runs it.
+    /// Runs the tool.
     async fn run(&self, call: &CallContext, params: Self::Params) -> Result<Output, Refusal>;
 }
 
-/// Has its effect in the store: it commits with the record of the call, or not at all.
+/// A tool whose effect is in the store. It commits with the record of the call, or not at all.
 #[async_trait]
 pub trait WorldTool: Send + Sync + 'static {
-    /// Its parameters.
+    /// The parameters of the tool.
     type Params: Params;
 
-    /// Looks at what is outside the store before the transaction begins, and gives the arguments that it then applies:
-    /// what it found may be added to them. Changes nothing.
+    /// Reads state outside the store before the transaction begins, and may add it to the arguments
+    /// for [`apply`](Self::apply). Changes nothing.
     async fn look(&self, _call: &CallContext, arguments: Value) -> Result<Value, Refusal> {
         Ok(arguments)
     }
 
-    /// Applies it. Must await nothing but `w`.
+    /// Applies the effect. Must await nothing but `w`.
     async fn apply(&self, call: &CallContext, params: Self::Params, w: &mut dyn Writes) -> Result<Output, Refusal>;
 }
 
-/// Has an effect outside: recorded before and after, never run twice.
+/// A tool with an effect outside. It is recorded before and after the call and never runs twice.
 #[async_trait]
 pub trait OutsideTool: Send + Sync + 'static {
-    /// Its parameters.
+    /// The parameters of the tool.
     type Params: Params;
 
-    /// Runs it. Dropping the future must stop the effect as far as it can be stopped.
+    /// Runs the tool. Dropping the future must stop the effect as far as possible.
     async fn run(&self, call: &CallContext, params: Self::Params) -> Result<Output, Refusal>;
 }
 
-/// A file write, as it will be carried out.
+/// A planned file write.
 #[derive(Clone, Debug)]
 pub struct FileWork {
-    /// What is there and what will be there.
+    /// The path with the hashes before and after the write.
     pub plan: FilePlan,
-    /// The content that will be there.
+    /// The new content.
     pub bytes: Vec<u8>,
 }
 
-/// Writes one file, and may have an effect in the store besides.
+/// A tool that writes one file. It may also have an effect in the store.
 #[async_trait]
 pub trait FileTool: Send + Sync + 'static {
-    /// Its parameters.
+    /// The parameters of the tool.
     type Params: Params;
 
-    /// Checks and prepares the write. Changes nothing.
+    /// Checks the call and prepares the write. Changes nothing.
     async fn prepare(&self, call: &CallContext, params: &Self::Params) -> Result<FileWork, Refusal>;
 
-    /// Called in the transaction that records the call's end, once the file is in place; also after a crash, when the
-    /// file was found to be in place.
+    /// Runs in the transaction that records the end of the call, after the file is in place. Also
+    /// runs after a crash if the file is found to be in place.
     async fn record(
         &self,
         call: &CallContext,
@@ -97,24 +97,25 @@ pub trait FileTool: Send + Sync + 'static {
     ) -> Result<Output, Refusal>;
 }
 
-/// Waits for another agent. The result comes from the transaction that ends the other's turn.
+/// A tool that waits for another agent. The transaction that ends the other agent's turn delivers
+/// the result.
 #[async_trait]
 pub trait AskTool: Send + Sync + 'static {
-    /// Its parameters.
+    /// The parameters of the tool.
     type Params: Params;
 
     /// Opens the ask.
     async fn open(&self, call: &CallContext, params: Self::Params, w: &mut dyn Writes) -> Result<Ask, Refusal>;
 }
 
-/// The same four, with parameters still as JSON: what the turn runs.
+/// A [`ReadTool`] whose parameters are still JSON. The turn runs tools through these erased traits.
 #[async_trait]
 pub trait ErasedRead: Send + Sync {
     /// See [`ReadTool::run`].
     async fn run(&self, call: &CallContext, arguments: Value) -> Result<Output, Refusal>;
 }
 
-/// See [`WorldTool`].
+/// A [`WorldTool`] whose parameters are still JSON.
 #[async_trait]
 pub trait ErasedWorld: Send + Sync {
     /// See [`WorldTool::look`].
@@ -124,14 +125,14 @@ pub trait ErasedWorld: Send + Sync {
     async fn apply(&self, call: &CallContext, arguments: Value, w: &mut dyn Writes) -> Result<Output, Refusal>;
 }
 
-/// See [`OutsideTool`].
+/// An [`OutsideTool`] whose parameters are still JSON.
 #[async_trait]
 pub trait ErasedOutside: Send + Sync {
     /// See [`OutsideTool::run`].
     async fn run(&self, call: &CallContext, arguments: Value) -> Result<Output, Refusal>;
 }
 
-/// See [`FileTool`].
+/// A [`FileTool`] whose parameters are still JSON.
 #[async_trait]
 pub trait ErasedFile: Send + Sync {
     /// See [`FileTool::prepare`].
@@ -147,14 +148,14 @@ pub trait ErasedFile: Send + Sync {
     ) -> Result<Output, Refusal>;
 }
 
-/// See [`AskTool`].
+/// An [`AskTool`] whose parameters are still JSON.
 #[async_trait]
 pub trait ErasedAsk: Send + Sync {
     /// See [`AskTool::open`].
     async fn open(&self, call: &CallContext, arguments: Value, w: &mut dyn Writes) -> Result<Ask, Refusal>;
 }
 
-/// How a tool runs.
+/// The kind of a tool, with its code.
 #[derive(Clone)]
 pub enum Run {
     /// See [`ReadTool`].
@@ -167,37 +168,37 @@ pub enum Run {
     File(Arc<dyn ErasedFile>),
     /// See [`AskTool`].
     Ask(Arc<dyn ErasedAsk>),
-    /// The arguments decide.
+    /// The arguments decide between several kinds.
     Choose(Arc<dyn Fn(&Value) -> Run + Send + Sync>),
 }
 
 impl Run {
-    /// A read.
+    /// Wraps a read tool.
     pub fn read<T: ReadTool>(tool: T) -> Self {
         Self::Read(Arc::new(Typed(tool)))
     }
 
-    /// An effect in the store.
+    /// Wraps a tool with an effect in the store.
     pub fn world<T: WorldTool>(tool: T) -> Self {
         Self::World(Arc::new(Typed(tool)))
     }
 
-    /// An effect outside.
+    /// Wraps a tool with an effect outside.
     pub fn outside<T: OutsideTool>(tool: T) -> Self {
         Self::Outside(Arc::new(Typed(tool)))
     }
 
-    /// A file write.
+    /// Wraps a tool that writes a file.
     pub fn file<T: FileTool>(tool: T) -> Self {
         Self::File(Arc::new(Typed(tool)))
     }
 
-    /// An ask.
+    /// Wraps a tool that asks another agent.
     pub fn ask<T: AskTool>(tool: T) -> Self {
         Self::Ask(Arc::new(Typed(tool)))
     }
 
-    /// The run that these arguments lead to. A choice leads to a run, never to a further choice.
+    /// The kind for these arguments. A [`Run::Choose`] must return a kind, not another choice.
     #[must_use]
     pub fn resolve(&self, arguments: &Value) -> Self {
         match self {
@@ -206,7 +207,7 @@ impl Run {
         }
     }
 
-    /// The effect; [`Effect::Read`] for a choice that is not resolved.
+    /// The recorded effect. An unresolved choice counts as [`Effect::Read`].
     #[must_use]
     pub fn effect(&self) -> Effect {
         match self {
@@ -219,32 +220,32 @@ impl Run {
     }
 }
 
-/// A tool as it stands in the table of all tools.
+/// A tool with its description, as the table of all tools holds it.
 pub struct Tool {
-    /// What a model is told of it.
+    /// The name, description and schema that the model gets.
     pub spec: ToolSpec,
-    /// How it runs.
+    /// The kind of the tool.
     pub run: Run,
-    /// Bytes of its result that a model sees; `None` is the world's own bound (CONF-07).
+    /// The largest view of a result for the model, in bytes; `None` means the world's limit
+    /// (CONF-07).
     pub view_bytes: Option<u32>,
-    /// Seconds that a call may take; `None` is the world's own bound.
+    /// The longest time of a call, in seconds; `None` means the world's limit.
     pub seconds: Option<u32>,
-    /// Members of its outcome that pass by themselves (see [`Nature::passing`]).
+    /// Members of the outcome that change on their own (see [`Nature::passing`]).
     pub passing: &'static [&'static str],
-    /// Whether it counts as looking although it may have an effect: what it takes, it shows.
+    /// Whether a call counts as reading although it has an effect, because its result shows
+    /// everything that it takes.
     pub looks: bool,
     pub(crate) validator: OnceLock<Option<jsonschema::Validator>>,
 }
 
 impl Tool {
-    /// A tool whose schema is that of `P`.
-    ///
-    /// `description` must be one line: it stands in lists.
+    /// A tool with the schema of `P`. `description` must be one line, because lists show it.
     pub fn new<P: Params>(name: &str, description: &str, run: Run) -> Self {
         Self::with_schema(name, description, crate::schema::of::<P>(), run)
     }
 
-    /// A tool with a schema of its own, as toolboxes have.
+    /// A tool with its own schema.
     pub fn with_schema(name: &str, description: &str, parameters: Value, run: Run) -> Self {
         Self {
             spec: ToolSpec {
@@ -261,28 +262,28 @@ impl Tool {
         }
     }
 
-    /// Gives it a view bound of its own.
+    /// Sets a view limit of its own.
     #[must_use]
     pub fn view(mut self, bytes: u32) -> Self {
         self.view_bytes = Some(bytes);
         self
     }
 
-    /// Names members of its outcome that pass by themselves.
+    /// Names the members of the outcome that change on their own.
     #[must_use]
     pub fn passing(mut self, members: &'static [&'static str]) -> Self {
         self.passing = members;
         self
     }
 
-    /// Counts as looking.
+    /// Makes calls count as reading for the loop guard.
     #[must_use]
     pub fn looking(mut self) -> Self {
         self.looks = true;
         self
     }
 
-    /// What the loop guard needs to know of a call with these arguments, normalised ones.
+    /// The properties of a call for the loop guard. `arguments` must be normalised.
     #[must_use]
     pub fn nature(&self, arguments: &Value) -> Nature {
         let looks = self.looks || matches!(self.run.resolve(arguments), Run::Read(_));

@@ -1,39 +1,40 @@
-//! What a model sees of a result: the last of the layers that cut (TOOL-14, TOOL-15, CONF-07).
+//! The text of a result for the model: the last step that cuts results (TOOL-14, TOOL-15, CONF-07).
 
 use ghost_domain::journal::CallOutcome;
 use ghost_domain::text::{MORE_MARK, clip, cut_marked};
 use ghost_domain::{Limits, Refusal};
 use serde_json::Value;
 
-/// The text of an outcome for a model: `(text, is_error)`. Deterministic, so that a resumed turn sees the same words.
+/// The text of an outcome for a model: `(text, is_error)`. Deterministic, so that a resumed turn
+/// gets the same text.
 #[must_use]
 pub fn model_view(outcome: &CallOutcome, view_bytes: Option<u32>, limits: &Limits) -> (String, bool) {
-    let most = view_bytes.unwrap_or(limits.result_view_bytes) as usize;
+    let limit = view_bytes.unwrap_or(limits.result_view_bytes) as usize;
     let content = match &outcome.refusal {
         Some(refusal) if outcome.content.is_null() => short(refusal, limits),
         _ => outcome.content.clone(),
     };
-    // A list that ends before its end looks whole; a text says where it was cut.
+    // A cut list looks complete, so a mark is added. A cut text contains its own mark.
     let more = outcome.truncated && (content.is_array() || content.is_object());
     let text = match content {
         Value::String(text) => text,
         Value::Null => "(no output)".to_owned(),
         other => other.to_string(),
     };
-    let mut text = cut_marked(&text, most).0;
+    let mut text = cut_marked(&text, limit).0;
     if more {
         text.push_str(MORE_MARK);
     }
     (text, outcome.refusal.is_some())
 }
 
-/// A refusal for a model: its message cut to its bound.
+/// A refusal for a model, with its message cut to the limit.
 fn short(refusal: &Refusal, limits: &Limits) -> Value {
     let cut = Refusal { message: clip(&refusal.message, limits.error_view_chars as usize), ..refusal.clone() };
     cut.to_json()
 }
 
-/// An outcome that is a refusal.
+/// The outcome of a refused call.
 #[must_use]
 pub fn refused(refusal: Refusal) -> CallOutcome {
     CallOutcome { content: Value::Null, refusal: Some(refusal), truncated: false }

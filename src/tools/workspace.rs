@@ -1,8 +1,8 @@
-//! The shared workspace: every file that agents read and write, opened relative to one capability handle, so that
-//! neither `..` nor a symbolic link leaves the root (DESIGN.md section 4; ACL-07, ART-04).
+//! The shared workspace: all files that agents read and write. Paths are opened relative to one
+//! capability handle, so that neither `..` nor a symbolic link leaves the root (ACL-07, ART-04).
 //!
-//! Must never: follow a symbolic link on the way to a write, leave half a file, or block the runtime: whatever touches
-//! the disk goes through [`Workspace::offload`].
+//! Must never: follow a symbolic link when writing, leave half a file, or block the runtime. Disk
+//! access goes through [`Workspace::offload`].
 
 mod encoding;
 mod faults;
@@ -29,10 +29,10 @@ pub use files::{FileText, Lines, sha256_hex};
 pub(crate) use list::list as list_dir;
 pub use list::{DEPTH_MAX, ENTRIES_MAX, Entry, EntryKind, Listing};
 
-/// Locks that keep "compare with what was there, then replace" whole. Two paths may share one.
+/// The number of locks that make "compare, then replace" atomic. Two paths may share a lock.
 const LOCKS: usize = 64;
 
-/// The workspace of one world. Cheap to share behind an `Arc`.
+/// The workspace of one world. Share it in an `Arc`.
 pub struct Workspace {
     disk: Arc<Disk>,
     inline: bool,
@@ -45,18 +45,22 @@ struct Disk {
 }
 
 impl Workspace {
-    /// Opens the workspace at `root`: creates it and its layout if need be, and removes temporary files that a crash
-    /// left. Blocks; meant for boot. Later calls run on the blocking pool of the runtime.
+    /// Opens the workspace at `root`. Creates missing directories, and removes temporary files left
+    /// by a crash. Blocks; call it at start. Later calls run on the blocking pool of the runtime.
     ///
     /// # Errors
-    /// `Unavailable` if the directory cannot be made or opened, `PathDenied` if something else is in its place.
+    ///
+    /// `Unavailable` if the directory cannot be created or opened, `PathDenied` if something else
+    /// is in its place.
     pub fn open(root: &Path) -> Result<Self, Refusal> {
         Self::build(root, false)
     }
 
-    /// The same with every call run in the caller, for simulation: nothing is left to a scheduler.
+    /// As [`open`](Self::open), but every call runs in the caller's thread. For simulation, which
+    /// must not depend on a scheduler.
     ///
     /// # Errors
+    ///
     /// See [`open`](Self::open).
     pub fn inline(root: &Path) -> Result<Self, Refusal> {
         Self::build(root, true)
@@ -71,27 +75,30 @@ impl Workspace {
         Ok(Self { disk: Arc::new(disk), inline, place })
     }
 
-    /// Where it lies, to be told of changes in it: a hint only, never a way to its files. `None` for an inline workspace,
-    /// whose world is driven by its own clock alone.
+    /// The path of the root, for watching changes; files must not be opened through it. `None` for
+    /// an inline workspace, whose world runs on simulated time.
     #[must_use]
     pub fn place(&self) -> Option<&Path> {
         (!self.inline).then_some(self.place.as_path())
     }
 
-    /// Whether its directory is no longer where it was opened: what agents write from then on is found by nobody.
+    /// Whether the root is no longer at its path. Files that agents write from then on cannot be
+    /// found.
     ///
     /// # Errors
+    ///
     /// `Unavailable` if the runtime is shutting down.
     pub async fn is_lost(&self) -> Result<bool, Refusal> {
         let place = self.place.clone();
-        self.on_disk(move |disk| Ok(layout::is_elsewhere(&disk.root, &place))).await
+        self.on_disk(move |disk| Ok(layout::has_moved(&disk.root, &place))).await
     }
 
-    /// Runs blocking work where it may block. In an inline workspace that is here and now. Work that has begun runs to
-    /// its end even if the caller stops waiting.
+    /// Runs blocking work on the blocking pool; in an inline workspace, in the caller's thread.
+    /// Work that has begun runs to its end even if the caller stops waiting.
     ///
     /// # Errors
-    /// What `work` gives; `Unavailable` if the runtime is shutting down.
+    ///
+    /// The error of `work`; `Unavailable` if the runtime is shutting down.
     pub async fn offload<T, F>(&self, work: F) -> Result<T, Refusal>
     where
         T: Send + 'static,
@@ -119,67 +126,79 @@ impl Workspace {
         self.offload(move || work(&disk)).await
     }
 
-    /// Creates `agents/<id>/` with `drafts`, `notes` and `inbox` (ART-04). Does nothing where they exist.
+    /// Creates `agents/<id>/` with `drafts`, `notes` and `inbox`, unless they exist (ART-04).
     ///
     /// # Errors
-    /// `PathDenied` if something else is in the way, `Unavailable` if the disk refuses.
+    ///
+    /// `PathDenied` if something else is in the way, `Unavailable` if the disk fails.
     pub async fn ensure_agent(&self, agent_id: &AgentId) -> Result<(), Refusal> {
         let agent_id = agent_id.clone();
         self.on_disk(move |disk| layout::create_agent(&disk.root, &agent_id)).await
     }
 
-    /// Reads a whole file of at most `max_bytes`. Symbolic links that stay inside the workspace are followed.
+    /// Reads a whole file of at most `max_bytes`. Symbolic links within the workspace are followed.
     ///
     /// # Errors
-    /// `NotFound`; `TooLarge` above the bound; `InvalidArguments` for a directory; `PathDenied` for a device, a pipe or
-    /// a link that leads out.
+    ///
+    /// `NotFound`; `TooLarge` above the limit; `InvalidArguments` for a directory; `PathDenied` for
+    /// a device, a pipe, or a link that leads out.
     pub async fn read(&self, path: &WorkspacePath, max_bytes: u64) -> Result<Vec<u8>, Refusal> {
         let path = path.clone();
         self.on_disk(move |disk| files::read(&disk.root, &path, max_bytes)).await
     }
 
-    /// The size of a file, in bytes. One look at what the directory says, without its content and without the blocking
-    /// pool: it may be taken inside a transaction.
+    /// The size of a file, in bytes. Reads only metadata and does not use the blocking pool, so it
+    /// may be called inside a transaction.
     ///
     /// # Errors
-    /// As [`read`](Self::read), but for its bound.
+    ///
+    /// As [`read`](Self::read), without `TooLarge`.
     pub fn size_now(&self, path: &WorkspacePath) -> Result<u64, Refusal> {
         files::size(&self.disk.root, path)
     }
 
-    /// Reads lines of a text file: at most `lines.max_bytes` of them, cut at a character.
+    /// Reads lines of a text file: at most `lines.max_bytes` bytes, cut at a character.
     ///
     /// # Errors
-    /// As [`read`](Self::read), and `InvalidArguments` for a file that is no text, in no known [`Encoding`].
+    ///
+    /// As [`read`](Self::read), and `InvalidArguments` for a file that is not text in a known
+    /// [`Encoding`].
     pub async fn read_text(&self, path: &WorkspacePath, lines: Lines) -> Result<FileText, Refusal> {
         let path = path.clone();
         self.on_disk(move |disk| files::read_text(&disk.root, &path, lines)).await
     }
 
-    /// Reads a whole text file of at most `max_bytes`, for a change of it: no symbolic link is followed. `None` if there
-    /// is no such file.
+    /// Reads a whole text file of at most `max_bytes` in order to change it. Symbolic links are not
+    /// followed. `None` if there is no such file.
     ///
     /// # Errors
-    /// As [`read_text`](Self::read_text), `InvalidArguments` for text that is not UTF-8, `PathDenied` for a symbolic link anywhere on the way, `TooLarge`.
+    ///
+    /// As [`read_text`](Self::read_text); also `InvalidArguments` for text that is not UTF-8,
+    /// `PathDenied` for a symbolic link anywhere in the path, `TooLarge`.
     pub async fn text_for_change(&self, path: &WorkspacePath, max_bytes: u64) -> Result<Option<String>, Refusal> {
         let path = path.clone();
         self.on_disk(move |disk| files::whole_text(&disk.root, &path, max_bytes)).await
     }
 
-    /// The lower-case hexadecimal SHA-256 of the file that a write to `path` would replace; `None` if there is none.
+    /// The lower-case hexadecimal SHA-256 of the file that a write to `path` would replace; `None`
+    /// if there is none.
     ///
     /// # Errors
-    /// `PathDenied` if a symbolic link is on the way or something that is no file is in the way; `TooLarge` above 64 MiB.
+    ///
+    /// `PathDenied` if the path contains a symbolic link or something other than a regular file is
+    /// there; `TooLarge` above 64 MiB.
     pub async fn hash(&self, path: &WorkspacePath) -> Result<Option<String>, Refusal> {
         let path = path.clone();
         self.on_disk(move |disk| files::hash(&disk.root, &path)).await
     }
 
-    /// Puts `bytes` at `path` as one step: whoever looks sees the old content or the new, also after a crash. Missing
-    /// parents are created. Returns when the content is on the disk.
+    /// Writes `bytes` to `path` atomically: a reader sees the old or the new content, also after a
+    /// crash. Missing parents are created. Returns when the content is on the disk.
     ///
     /// # Errors
-    /// `PathDenied` as for [`hash`](Self::hash); `Unavailable` for a full or read-only disk, with the old content left.
+    ///
+    /// `PathDenied` as for [`hash`](Self::hash); `Unavailable` for a full or read-only disk, with
+    /// the old content unchanged.
     pub async fn write_atomic(&self, path: &WorkspacePath, bytes: &[u8]) -> Result<(), Refusal> {
         let (path, bytes) = (path.clone(), bytes.to_vec());
         self.on_disk(move |disk| {
@@ -189,31 +208,32 @@ impl Workspace {
         .await
     }
 
-    /// Carries out a planned write, if what is there is still what the plan saw. This is how a turn should write: of two
-    /// agents that change one file at once, the second is told instead of undoing the first.
+    /// Writes as planned, if the file is still as the plan saw it. Turns must write this way: if
+    /// two agents change a file at once, the second gets a conflict instead of undoing the first
+    /// change.
     ///
     /// # Errors
+    ///
     /// `Conflict` if the file has changed since; otherwise as [`write_atomic`](Self::write_atomic).
     pub async fn carry_out(&self, plan: &FilePlan, bytes: &[u8]) -> Result<(), Refusal> {
         let (path, before, bytes) = (WorkspacePath::parse(&plan.path, false)?, plan.before.clone(), bytes.to_vec());
         self.on_disk(move |disk| {
             let _held = disk.lock(&path);
             if files::hash(&disk.root, &path)? != before {
-                return Err(Refusal::new(
-                    Code::Conflict,
-                    format!("`{}` was changed by someone else meanwhile", path.as_str()),
-                )
-                .hint("nothing was written; read the file again and repeat the change"));
+                return Err(Refusal::new(Code::Conflict, format!("`{}` was changed meanwhile", path.as_str()))
+                    .hint("nothing was written; read the file again and repeat the change"));
             }
             files::write_atomic(&disk.root, &path, &bytes)
         })
         .await
     }
 
-    /// Takes back a planned write that was carried out, for an effect that had to go with it and was refused: removes the
-    /// file if there was none before and it holds what the plan put there. Says whether nothing of the write is left.
+    /// Undoes a planned write whose accompanying effect was refused: removes the file if there was
+    /// none before and it still holds the planned content. Returns whether the file is as it was
+    /// before the write.
     ///
     /// # Errors
+    ///
     /// As for [`hash`](Self::hash).
     pub async fn take_back(&self, plan: &FilePlan) -> Result<bool, Refusal> {
         let (path, plan) = (WorkspacePath::parse(&plan.path, false)?, plan.clone());
@@ -231,28 +251,32 @@ impl Workspace {
         .await
     }
 
-    /// What tells this state of the files at or below `path` from another, for at most `most` of them, and among as many
-    /// directories and links; those of its own level only unless `recursive`. `None` if nothing is there. No symbolic
-    /// link is followed.
+    /// A snapshot of the files at or below `path`, for at most `limit` files and at most as many
+    /// directories and links. Without `recursive`, only the files directly in `path`. `None` if
+    /// nothing is there. Symbolic links are not followed.
     ///
     /// # Errors
-    /// `TooLarge` above the bound; `PathDenied` if a symbolic link or a device is on the way, or if a directory is closed
-    /// to the daemon; `Unavailable` if one cannot be looked at now.
+    ///
+    /// `TooLarge` above the limit; `PathDenied` if a symbolic link or a device is in the path, or
+    /// if the daemon may not read a directory; `Unavailable` if a directory cannot be read now.
     pub async fn stamps(
         &self,
         path: &WorkspacePath,
         recursive: bool,
-        most: usize,
+        limit: usize,
     ) -> Result<Option<WatchSnapshot>, Refusal> {
         let path = path.clone();
-        self.on_disk(move |disk| stamps::stamps(&disk.root, &path, recursive, most)).await
+        self.on_disk(move |disk| stamps::stamps(&disk.root, &path, recursive, limit)).await
     }
 
-    /// Lists what is under `path`, sorted by path: `depth` levels (1 to [`DEPTH_MAX`]), at most `limit` entries (never
-    /// more than [`ENTRIES_MAX`]), of which path or name match `glob` (`*` stands for any run of characters).
+    /// Lists the entries under `path`, sorted by path: `depth` levels (1 to [`DEPTH_MAX`]), at most
+    /// `limit` entries (never more than [`ENTRIES_MAX`]). With `glob`, only entries whose path or
+    /// name matches (`*` stands for any run of characters).
     ///
     /// # Errors
-    /// `NotFound`; `InvalidArguments` if it is no directory; `PathDenied` for a link that leads out.
+    ///
+    /// `NotFound`; `InvalidArguments` if `path` is not a directory; `PathDenied` for a link that
+    /// leads out.
     pub async fn list(
         &self,
         path: &WorkspacePath,
@@ -269,9 +293,9 @@ impl Disk {
     fn lock(&self, path: &WorkspacePath) -> std::sync::MutexGuard<'_, ()> {
         let mut hasher = DefaultHasher::new();
         path.hash(&mut hasher);
-        let at = usize::try_from(hasher.finish() % LOCKS as u64).unwrap_or(0);
-        // It guards no value, so a poisoned one guards as well as any.
-        self.locks[at].lock().unwrap_or_else(PoisonError::into_inner)
+        let index = usize::try_from(hasher.finish() % LOCKS as u64).unwrap_or(0);
+        // The lock protects no value, so a poisoned lock is as good as any.
+        self.locks[index].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Boot: from a plan and a store to a world at work (WORLD-01, WORLD-11).
+//! Boot: builds a running world from a plan and an opened store (WORLD-01, WORLD-11).
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use tokio::sync::oneshot;
 use crate::directory::Directory;
 use crate::loops::{self, Loops};
 use crate::maintenance;
-use crate::pause::{PAUSED, waiting};
+use crate::pause::{PAUSED, agents_with_work};
 use crate::reconcile::{self, Stage};
 use crate::root::{Root, RootMsg};
 use crate::schedules;
@@ -30,11 +30,11 @@ use crate::tree::Tree;
 use crate::watches;
 use crate::world::{Reloader, World};
 
-/// Keys of facts about the world itself.
+/// Keys under which the store keeps the world's id and the fencing epoch.
 const WORLD_ID: &str = "world_id";
 const EPOCH: &str = "epoch";
 
-/// What a world is booted from.
+/// The inputs of [`boot`].
 pub struct Boot {
     /// The checked plan.
     pub plan: Plan,
@@ -46,23 +46,23 @@ pub struct Boot {
     pub providers: Providers,
     /// The shared workspace.
     pub workspace: Workspace,
-    /// Where the world's data lies; `None` for a world without a disk.
+    /// The directory of the world's data; `None` for a world in memory.
     pub data_dir: Option<std::path::PathBuf>,
-    /// Values that must not get out.
+    /// Values that redaction removes from everything that leaves the world.
     pub secrets: Vec<String>,
-    /// This daemon's name.
+    /// The name of this daemon's node.
     pub node: String,
-    /// Every tool that the code has. Making them takes a while, so the caller may do it beside other things.
+    /// Every tool that the code has. Creating them takes a while, so the caller may do it in parallel to other work.
     pub tools: Vec<Tool>,
-    /// Reads the configuration anew, for a reload.
+    /// Reads the configuration again for a reload.
     pub reloader: Reloader,
 }
 
-/// Boots a world: claims its agents, reconciles them with the plan, looks at what the last daemon left open, and sets the
-/// supervision tree to work.
+/// Boots a world: claims its agents, reconciles them with the plan, reviews the turns that the last daemon left
+/// open, and starts the supervision tree.
 ///
 /// # Errors
-/// When the data belong to another world, or the store fails. Nothing runs then.
+/// If the data belongs to another world, or if the store fails. No actor runs then.
 pub async fn boot(boot: Boot) -> Result<Arc<World>, Refusal> {
     let epoch = next_epoch(&boot.store, &boot.plan.world_id).await?;
     let redactor = Redactor::new(boot.secrets);
@@ -114,17 +114,17 @@ pub async fn boot(boot: Boot) -> Result<Arc<World>, Refusal> {
     }
     boot.store.on_signal(Arc::clone(&tree.signal_router) as Arc<dyn ghost_domain::ports::Wake>);
     let world = Arc::new(World::new(Arc::clone(&tree), root, root_task, boot.reloader));
-    // Signals of the transactions before had no listener yet: every inbox and every open turn is looked at instead.
-    for agent_id in waiting(&boot.store).await? {
+    // No one received the signals of the earlier transactions. So every agent with mail or an open turn is woken.
+    for agent_id in agents_with_work(&boot.store).await? {
         tree.signal_router.wake(&agent_id);
     }
-    keep_loops(&world, &tree);
+    start_loops(&world, &tree);
     Ok(world)
 }
 
-/// Begins the loops that run for as long as the world does.
-fn keep_loops(world: &World, tree: &Arc<Tree>) {
-    // Slots before this were missed: nobody was here to run them. A loop that is begun again was here.
+/// Starts the loops that run until the world stops.
+fn start_loops(world: &World, tree: &Arc<Tree>) {
+    // Cron slots before this time were missed, because no daemon ran. A restart of the loop keeps the time.
     let since = tree.engine.services.ctx.now();
     let (own, mut again) = (Arc::clone(tree), false);
     world.keep_running(loops::SIGNAL_ROUTER, move || {
@@ -141,12 +141,12 @@ fn keep_loops(world: &World, tree: &Arc<Tree>) {
 /// Whether this world has run on this database before.
 ///
 /// # Errors
-/// When it is another world's, or the store fails.
+/// If the data belongs to another world, or if the store fails.
 pub async fn has_run(store: &Store, world_id: &str) -> Result<bool, Refusal> {
     Ok(next_epoch(store, world_id).await? > 1)
 }
 
-/// Checks that the data are this world's. Gives the fencing epoch that this daemon is to take.
+/// Checks that the data belongs to this world. Returns the fencing epoch that this daemon must take.
 async fn next_epoch(store: &Store, world_id: &str) -> Result<i64, Refusal> {
     let world_id = world_id.to_owned();
     store
@@ -169,8 +169,9 @@ fn epoch(stored: Option<&str>) -> i64 {
     stored.and_then(|text| text.parse::<i64>().ok()).unwrap_or(0)
 }
 
-/// Takes the fencing epoch, claims and reconciles the records, reviews open turns, tells the feed that the world has
-/// `started`, and fills the directory. Gives whether the world is paused. One commit: every start waits for it.
+/// Takes the fencing epoch, claims and reconciles the records, reviews open turns, writes the event
+/// `world.started`, and fills the directory. Returns whether the world is paused. All of it is one commit, because
+/// each start waits for it.
 async fn prepare(tree: &Tree, plan: &Arc<Plan>, started: Value) -> Result<bool, Refusal> {
     let (ctx, store, plan) = (tree.engine.services.ctx.clone(), &tree.engine.services.store, Arc::clone(plan));
     let (paused, agents) = store
@@ -180,7 +181,7 @@ async fn prepare(tree: &Tree, plan: &Arc<Plan>, started: Value) -> Result<bool, 
                 if last + 1 != ctx.epoch {
                     return Err(Refusal::new(
                         Code::Conflict,
-                        format!("another daemon has taken epoch {last} meanwhile"),
+                        format!("another daemon has taken epoch {last} in the meantime"),
                     )
                     .hint("only one daemon may run on a database; stop the other one"));
                 }

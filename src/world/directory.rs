@@ -1,8 +1,9 @@
-//! The directory of agents: who exists, what each does, and who is awake. It alone lets an agent sleep, and only against
-//! the wake generation that the agent's actor last saw, so that no wake-up is lost between two looks at an inbox. How an
-//! agent falls asleep and wakes is [`WakeSlot`]'s; here it stands under a lock, beside what people are shown.
+//! The directory of agents in memory: which agents exist, what each does, and which have an actor. Only the
+//! directory lets an agent sleep, and only if no wake-up has arrived since the actor's last read of its inbox. So
+//! no wake-up is lost. [`WakeSlot`] holds the rules of sleep and wake; the directory keeps one for each agent under
+//! a lock.
 //!
-//! Must never: hold its lock over anything that waits.
+//! Must never: hold its lock across an await.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -19,37 +20,37 @@ use tokio::sync::watch;
 
 use crate::wake_slot::{Activation, Call, WakeSlot};
 
-/// What lists and lookups show of an agent, from memory.
+/// What lists and lookups show of an agent. Read from memory.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AgentCard {
-    /// Its id.
+    /// Id of the agent.
     pub agent_id: AgentId,
-    /// Its archetype.
+    /// Name of the archetype that it was made from.
     pub archetype: Arc<str>,
-    /// The name people see.
+    /// The name for people; the id if the agent has no other.
     pub name: Arc<str>,
-    /// Its team.
+    /// Name of its team; `None` if it has none.
     pub team: Option<Arc<str>>,
-    /// Where it came from.
+    /// Whether the world's file declares it or it was created at run time.
     pub kind: AgentKind,
-    /// What the supervisor says of it.
+    /// Its state in supervision.
     pub status: AgentStatus,
     /// Why it is stopped or failed.
     pub status_reason: Option<Arc<str>>,
-    /// What it does.
+    /// What it does at the moment.
     pub activity: Activity,
-    /// Restarts after a crash, ever.
+    /// Number of restarts after a crash, since it was created.
     pub restarts: u32,
-    /// Which agent of this id it is.
+    /// Distinguishes successive agents with this id. It grows with each new one.
     pub incarnation: u32,
     /// When it was created.
     pub created_at: Timestamp,
 }
 
-/// One agent in the directory. Kept small: a world's population costs only this while it sleeps.
+/// One agent in the directory. Kept small, because a sleeping agent costs only this.
 struct Slot {
     archetype: Arc<str>,
-    /// `None` if it is the id.
+    /// `None` if the name is the id.
     name: Option<Arc<str>>,
     team: Option<Arc<str>>,
     reason: Option<Arc<str>>,
@@ -64,30 +65,30 @@ struct Slot {
     activity: Activity,
 }
 
-/// Where a wake-up must go.
+/// The receiver of a wake-up.
 pub(crate) enum Route {
-    /// To the actor.
+    /// The actor.
     Actor(ActorRef<AgentMsg>),
-    /// To the supervisor, to make an actor.
+    /// The supervisor of this team, which must create an actor.
     Supervisor(Option<Arc<str>>),
-    /// Nowhere: it is on its way already, or the agent does not run.
+    /// None: a wake-up is already on its way, or the agent does not run.
     Nowhere,
 }
 
-/// Agents that are looked at in one go while others wait for the lock.
+/// Number of agents that are visited before the lock is released for others.
 pub(crate) const AT_ONCE: usize = 256;
 
 /// The directory.
 pub struct Directory {
     slots: Mutex<BTreeMap<AgentId, Slot>>,
-    words: Mutex<BTreeMap<String, Arc<str>>>,
+    strings: Mutex<BTreeMap<String, Arc<str>>>,
     clock: Arc<dyn Clock>,
     started_at: Timestamp,
     paused: AtomicBool,
     closing: AtomicBool,
-    /// Changes with every record that is taken over.
+    /// Changes with every record that enters the directory.
     changes: watch::Sender<u64>,
-    /// Parts in which agents were gone through.
+    /// Number of times that the lock was taken to visit agents.
     #[cfg(test)]
     pub(crate) parts: std::sync::atomic::AtomicUsize,
 }
@@ -98,7 +99,7 @@ impl Directory {
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Self {
             slots: Mutex::default(),
-            words: Mutex::default(),
+            strings: Mutex::default(),
             started_at: clock.now(),
             clock,
             paused: AtomicBool::new(false),
@@ -114,24 +115,25 @@ impl Directory {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One copy of a word that many agents share, such as an archetype's name.
-    fn word(&self, text: &str) -> Arc<str> {
-        let mut words = self.words.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(word) = words.get(text) {
-            return Arc::clone(word);
+    /// Returns one shared copy of a string that many agents have in common, such as an archetype's name.
+    fn shared(&self, text: &str) -> Arc<str> {
+        let mut strings = self.strings.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(string) = strings.get(text) {
+            return Arc::clone(string);
         }
-        let word: Arc<str> = text.into();
-        words.insert(text.to_owned(), Arc::clone(&word));
-        word
+        let string: Arc<str> = text.into();
+        strings.insert(text.to_owned(), Arc::clone(&string));
+        string
     }
 
-    /// Rings with every record that is taken over.
+    /// Changes with every record that enters the directory.
     #[must_use]
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.changes.subscribe()
     }
 
-    /// Takes over what the store says of an agent. A tombstone takes it out, and gives its actor back to be stopped.
+    /// Takes over an agent's record from the store. The record of a deleted agent removes it and returns its actor,
+    /// which the caller must stop.
     pub(crate) fn record(&self, agent: &Agent) -> Option<ActorRef<AgentMsg>> {
         let actor = self.take_over(agent);
         self.changes.send_modify(|changes| *changes = changes.wrapping_add(1));
@@ -142,7 +144,7 @@ impl Directory {
         if agent.is_deleted() {
             return self.lock().remove(&agent.agent_id).and_then(|slot| slot.wake.into_actor()).map(|actor| *actor);
         }
-        let (archetype, team) = (self.word(&agent.archetype), agent.team.as_deref().map(|team| self.word(team)));
+        let (archetype, team) = (self.shared(&agent.archetype), agent.team.as_deref().map(|team| self.shared(team)));
         let name: Option<Arc<str>> = (agent.name != agent.agent_id.as_str()).then(|| agent.name.as_str().into());
         let reason = agent.status_reason.as_deref().map(Arc::from);
         let mut slots = self.lock();
@@ -182,7 +184,7 @@ impl Directory {
         None
     }
 
-    /// Raises the wake generation, and says where the wake-up must go.
+    /// Raises the wake generation. Returns the receiver of the wake-up.
     pub(crate) fn wake(&self, agent_id: &AgentId) -> Route {
         let mut slots = self.lock();
         let Some(slot) = slots.get_mut(agent_id) else { return Route::Nowhere };
@@ -194,7 +196,7 @@ impl Directory {
         }
     }
 
-    /// What a supervisor does that was asked for an actor.
+    /// Decides what a supervisor does with a request to create an actor.
     pub(crate) fn activation(&self, agent_id: &AgentId) -> Activation<Box<ActorRef<AgentMsg>>> {
         let mut slots = self.lock();
         let Some(slot) = slots.get_mut(agent_id) else { return Activation::Nothing };
@@ -202,7 +204,8 @@ impl Directory {
         slot.wake.activation(runs)
     }
 
-    /// Records a new actor, which is to be told to look. False if the agent was deleted meanwhile.
+    /// Puts a new actor into its agent's slot. The caller must then send it a wake-up. Returns false if the agent
+    /// was deleted in the meantime: the caller must stop the actor.
     pub(crate) fn activated(&self, agent_id: &AgentId, actor: ActorRef<AgentMsg>) -> bool {
         let mut slots = self.lock();
         let Some(slot) = slots.get_mut(agent_id) else { return false };
@@ -214,7 +217,7 @@ impl Directory {
         true
     }
 
-    /// Forgets an actor that has ended. A newer one, made while the news of the old one's end was on its way, stays.
+    /// Removes an actor that has ended. A newer actor of the same agent stays.
     pub(crate) fn released(&self, agent_id: &AgentId, ended: ActorId) {
         if let Some(slot) = self.lock().get_mut(agent_id)
             && slot.wake.release(|actor| actor.get_id() == ended)
@@ -223,7 +226,7 @@ impl Directory {
         }
     }
 
-    /// Forgets whatever actor or call an agent has: its supervisor died with them, or could make none.
+    /// Removes the actor or pending call of an agent, because its supervisor died or could not create an actor.
     pub(crate) fn given_up(&self, agent_id: &AgentId) {
         if let Some(slot) = self.lock().get_mut(agent_id) {
             slot.wake.give_up();
@@ -231,7 +234,7 @@ impl Directory {
         }
     }
 
-    /// Sets the status alone, between what the store is told and what it says.
+    /// Sets only the status, for the time until the store's record has it.
     pub(crate) fn set_status(&self, agent_id: &AgentId, status: AgentStatus) {
         if let Some(slot) = self.lock().get_mut(agent_id) {
             slot.status = status;
@@ -243,8 +246,8 @@ impl Directory {
         self.lock().get(agent_id).and_then(|slot| slot.wake.actor().map(|actor| (**actor).clone()))
     }
 
-    /// Goes through all agents in order of id, and gives what `take` makes of each. Not at one instant: the lock is let go
-    /// again and again, because whoever publishes a commit needs it to pass wake-ups on.
+    /// Visits all agents in order of id and collects what `take` returns. The result is no snapshot: the lock is
+    /// released between parts, because the store's writer needs it to pass on wake-ups.
     fn walk<T>(&self, mut take: impl FnMut(&AgentId, &Slot) -> Option<T>) -> Vec<T> {
         let (mut taken, mut after) = (Vec::new(), None::<AgentId>);
         loop {
@@ -265,20 +268,20 @@ impl Directory {
         }
     }
 
-    /// Every actor.
+    /// The actors of all agents that are awake.
     pub(crate) fn actors(&self) -> Vec<ActorRef<AgentMsg>> {
         self.walk(|_, slot| slot.wake.actor().map(|actor| (**actor).clone()))
     }
 
     /// The actors of agents that have been idle since before `idle_before`.
-    pub(crate) fn drowsy(&self, idle_before: Timestamp) -> Vec<ActorRef<AgentMsg>> {
+    pub(crate) fn idle_actors(&self, idle_before: Timestamp) -> Vec<ActorRef<AgentMsg>> {
         self.walk(|_, slot| {
-            let drowsy = slot.activity == Activity::Idle && slot.idle_since < idle_before;
-            slot.wake.actor().filter(|_| drowsy).map(|actor| (**actor).clone())
+            let idle = slot.activity == Activity::Idle && slot.idle_since < idle_before;
+            slot.wake.actor().filter(|_| idle).map(|actor| (**actor).clone())
         })
     }
 
-    /// The wake generation of an agent that runs, has no wake-up on its way, and does nothing: for the backstop sweep.
+    /// The wake generation of an agent that runs, is idle or asleep, and has no wake-up on its way. The sweep uses it.
     pub(crate) fn quiet_generation(&self, agent_id: &AgentId) -> Option<u64> {
         let slots = self.lock();
         let slot = slots.get(agent_id)?;
@@ -286,7 +289,7 @@ impl Directory {
         slot.wake.uncalled().filter(|_| quiet && slot.runs())
     }
 
-    /// Stops or lets begin new turns for the whole world.
+    /// Pauses the world, so that no new turn begins, or ends the pause.
     pub(crate) fn set_paused(&self, paused: bool) {
         self.paused.store(paused, Ordering::Release);
     }
@@ -297,7 +300,7 @@ impl Directory {
         self.paused.load(Ordering::Acquire)
     }
 
-    /// No turn begins any more: the daemon is shutting down.
+    /// Marks the daemon as shutting down: no turn begins any more.
     pub(crate) fn set_closing(&self) {
         self.closing.store(true, Ordering::Release);
     }
@@ -314,13 +317,13 @@ impl Directory {
         self.walk(|agent_id, slot| Some(slot.card(agent_id)))
     }
 
-    /// Agents that were created at run time and stand still, at most `most`.
+    /// Ids of stopped agents that were created at run time, at most `limit`.
     #[must_use]
-    pub(crate) fn stopped_helpers(&self, most: usize) -> Vec<AgentId> {
+    pub(crate) fn stopped_helpers(&self, limit: usize) -> Vec<AgentId> {
         let slots = self.lock();
         let stopped =
             slots.iter().filter(|(_, slot)| slot.kind == AgentKind::Dynamic && slot.status == AgentStatus::Stopped);
-        stopped.map(|(agent_id, _)| agent_id.clone()).take(most).collect()
+        stopped.map(|(agent_id, _)| agent_id.clone()).take(limit).collect()
     }
 
     /// One agent's card.
@@ -329,13 +332,13 @@ impl Directory {
         self.lock().get_key_value(agent_id).map(|(agent_id, slot)| slot.card(agent_id))
     }
 
-    /// Agents in the directory.
+    /// Number of agents in the directory.
     #[must_use]
     pub fn len(&self) -> usize {
         self.lock().len()
     }
 
-    /// Whether there are none.
+    /// Whether the directory has no agents.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.lock().is_empty()
@@ -350,7 +353,7 @@ impl Slot {
         self.activity = activity;
     }
 
-    /// Whether its agent may work.
+    /// Whether the agent may take turns.
     fn runs(&self) -> bool {
         self.desired == Desired::Running && self.status == AgentStatus::Running
     }
@@ -387,17 +390,17 @@ impl ActivityPort for Directory {
     }
 
     fn look(&self, agent_id: &AgentId) -> u64 {
-        self.lock().get_mut(agent_id).map_or(0, |slot| slot.wake.look())
+        self.lock().get_mut(agent_id).map_or(0, |slot| slot.wake.begin_read())
     }
 
     fn try_rest(&self, agent_id: &AgentId, seen: u64) -> bool {
         let mut slots = self.lock();
         let Some(slot) = slots.get_mut(agent_id) else { return true };
-        let rests = slot.wake.is_answered(seen);
-        if rests {
+        let may_rest = slot.wake.is_answered(seen);
+        if may_rest {
             slot.show(Activity::Idle, &*self.clock);
         }
-        rests
+        may_rest
     }
 
     fn try_sleep(&self, agent_id: &AgentId, seen: u64) -> bool {

@@ -1,7 +1,7 @@
-//! What is amiss with the ground that a world stands on: a store that cannot write, a workspace that is gone. Told by `status`
-//! as long as it lasts, and once by the feed.
+//! Problems of the resources that a world needs: a store that cannot write, a workspace that is gone. `status`
+//! shows them for as long as they last. The event feed has one event for each.
 //!
-//! Must never: repair anything, or keep the world from going on.
+//! Must never: repair anything, or stop the world.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,62 +13,66 @@ use serde_json::json;
 
 use crate::world::World;
 
-/// How often it is looked at.
+/// Time between two checks.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// Where the trouble is: what tells one from another.
+/// The resource that has a problem.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum HealthProblem {
     /// The store cannot write.
     Store,
-    /// The workspace is not where it was.
+    /// The workspace's directory was removed or replaced.
     Workspace,
 }
 
 impl World {
-    /// What is amiss now, in words.
-    pub async fn troubles(&self) -> BTreeMap<HealthProblem, String> {
-        let mut troubles = BTreeMap::new();
+    /// The problems at this moment, each with a text for people.
+    pub async fn problems(&self) -> BTreeMap<HealthProblem, String> {
+        let mut problems = BTreeMap::new();
         if let Some(why) = self.store().failing() {
-            troubles.insert(HealthProblem::Store, format!("the store refuses writes at the moment: {why}"));
+            problems.insert(HealthProblem::Store, format!("the store refuses writes at the moment: {why}"));
         }
         let workspace = &self.engine().services.workspace;
-        if let Some(place) = workspace.place()
+        if let Some(root) = workspace.place()
             && workspace.is_lost().await.unwrap_or(false)
         {
-            let what = format!("the workspace {} was removed or replaced while the world runs", place.display());
-            let words = format!("{what}: what agents write is lost; stop the daemon and bring the directory back");
-            troubles.insert(HealthProblem::Workspace, words);
+            let text = format!(
+                "the workspace {} was removed or replaced while the world runs: what agents write is lost; stop the \
+                 daemon and restore the directory",
+                root.display()
+            );
+            problems.insert(HealthProblem::Workspace, text);
         }
-        troubles
+        problems
     }
 
-    /// Tells each trouble in the log when it begins and in the feed as soon as that can be written, with when it began.
-    pub async fn watch_ground(self: Arc<Self>) {
+    /// Logs each problem when it begins, and writes an event with the time of its beginning as soon as the store
+    /// can write.
+    pub async fn watch_health(self: Arc<Self>) {
         let clock = Arc::clone(&self.ctx().ports.clock);
-        let mut told: BTreeMap<HealthProblem, String> = BTreeMap::new();
+        let mut reported: BTreeMap<HealthProblem, String> = BTreeMap::new();
         let mut unwritten: Vec<(Timestamp, String)> = Vec::new();
         loop {
-            let now = self.troubles().await;
-            for (ground, words) in now.iter().filter(|(ground, _)| !told.contains_key(ground)) {
-                tracing::warn!(?ground, "{words}");
-                unwritten.push((self.ctx().now(), words.clone()));
+            let current = self.problems().await;
+            for (problem, text) in current.iter().filter(|(problem, _)| !reported.contains_key(problem)) {
+                tracing::warn!(?problem, "{text}");
+                unwritten.push((self.ctx().now(), text.clone()));
             }
-            told = now;
-            // Trouble of the store is written down when it is over.
-            if !unwritten.is_empty() && self.tell(&unwritten).await {
+            reported = current;
+            // A problem of the store can only be written when it is over.
+            if !unwritten.is_empty() && self.write_warnings(&unwritten).await {
                 unwritten.clear();
             }
             clock.sleep(EVERY).await;
         }
     }
 
-    /// Whether it was written.
-    async fn tell(&self, troubles: &[(Timestamp, String)]) -> bool {
-        let (ctx, troubles) = (self.ctx().clone(), troubles.to_vec());
+    /// Writes one `world.warning` event for each problem. Returns whether the store committed them.
+    async fn write_warnings(&self, problems: &[(Timestamp, String)]) -> bool {
+        let (ctx, problems) = (self.ctx().clone(), problems.to_vec());
         let written = self.store().write(move |w| {
             Box::pin(async move {
-                for (since, warning) in troubles {
+                for (since, warning) in problems {
                     let payload = json!({ "warning": warning, "since": since });
                     ctx.emit(w, NewEvent::new(EventKind::WorldWarning, payload)).await?;
                 }

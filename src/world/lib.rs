@@ -1,7 +1,7 @@
-//! The world: boot, the supervision tree, the directory of agents, restarts, sleep and wake, shutdown.
+//! Runs a world: boot, the supervision tree, the directory of agents, restarts, sleep and wake, reload, shutdown.
 //!
-//! Must never: do an agent's work in its own tasks, restart what an operator stopped, or let one child's death reach
-//! another unless its team's strategy says so (DESIGN.md section 3).
+//! Must never: do an agent's work in its own tasks, restart an agent that an operator stopped, or let the death of one
+//! agent reach another unless the strategy of its team says so (`docs/design.md`).
 
 pub mod boot;
 pub mod directory;

@@ -1,8 +1,8 @@
-//! The loops that run for as long as the world does, supervised: one that panics, or says that it cannot go on, is begun
-//! again after a pause that grows, with an event each time. Until it has done a whole round it counts as down, and the
-//! control plane names it.
+//! Supervision of the loops that run until the world stops. A loop that panics or returns an error starts again after a
+//! pause, which grows with each failure, and each failure is an event. Until a loop has completed a round, it counts as
+//! down and the control plane reports it.
 //!
-//! Must never: end a loop for good before the world ends, or wait for the store with a loop that could run.
+//! Must never: end a loop for good before the world ends, or delay a restart because the store does not answer.
 
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
@@ -19,40 +19,40 @@ use ghost_rules::RuleContext;
 use ghost_store::Store;
 use serde_json::json;
 
-/// Passes signals on after commits.
-pub const SIGNAL_ROUTER: &str = "switchboard";
-/// Puts agents to sleep, expires asks, prunes and sweeps.
-pub const MAINTENANCE: &str = "keeper";
-/// Sets timers, cron jobs and heartbeats off.
+/// Passes on signals after commits.
+pub const SIGNAL_ROUTER: &str = "signal_router";
+/// Puts agents to sleep, expires asks, prunes old rows and sweeps for missed mail.
+pub const MAINTENANCE: &str = "maintenance";
+/// Fires timers, cron jobs and heartbeats.
 pub const SCHEDULES: &str = "schedules";
-/// Looks at what is watched.
+/// Compares watched files with their last snapshots.
 pub const WATCHES: &str = "watches";
-/// Hands over to the outside.
+/// Delivers messages to the outside.
 pub const DELIVERIES: &str = "deliveries";
 
-/// Between a loop's end and its next beginning.
+/// The pause before a failed loop starts again.
 const PAUSES: Backoff = Backoff { base: Duration::from_secs(1), cap: Duration::from_secs(60) };
 
-/// Characters of an error that are kept.
+/// Maximum length of a stored error, in characters.
 const ERROR_CHARS: usize = 1_000;
 
-/// What a loop runs as: it ends by itself only when the world does. An error is why it cannot go on.
+/// The future of a running loop. It returns `Ok` only when the world ends, and an error if it cannot go on.
 pub type Running = BoxFuture<'static, Result<(), String>>;
 
 /// A loop that is down.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LoopDown {
-    /// Its name.
+    /// Name of the loop.
     pub name: &'static str,
-    /// Why, without secrets.
+    /// Why it failed, redacted.
     pub error: String,
-    /// Since when.
+    /// Time of the first failure since its last complete round.
     pub since: Timestamp,
-    /// How often it has failed since it last did a whole round.
+    /// Number of failures since its last complete round.
     pub failures: u32,
 }
 
-/// How the loops of a world stand.
+/// The state of a world's loops.
 #[derive(Default)]
 pub struct Loops {
     down: Mutex<BTreeMap<&'static str, LoopDown>>,
@@ -72,13 +72,13 @@ impl Loops {
         self.lock().values().cloned().collect()
     }
 
-    /// A loop says that it has done a whole round, so it is not down any more.
+    /// Records that a loop has completed a round, so it is no longer down.
     pub fn round(&self, name: &'static str) {
         self.may_fail(name);
         self.lock().remove(name);
     }
 
-    /// Notes a failure, and gives how many there have been since the last whole round.
+    /// Records a failure. Returns the number of failures since the last complete round.
     fn failed(&self, name: &'static str, error: &str, now: Timestamp) -> u32 {
         let mut down = self.lock();
         let since = down.get(name).map_or(now, |before| before.since);
@@ -87,7 +87,7 @@ impl Loops {
         failures
     }
 
-    /// Panics if a test asked for it.
+    /// Panics if a test asked for it with [`fail_next`](Self::fail_next).
     #[cfg(any(test, feature = "testing"))]
     pub(crate) fn may_fail(&self, name: &'static str) {
         let mut faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
@@ -95,7 +95,7 @@ impl Loops {
         if let Some(left) = left {
             *left -= 1;
             drop(faults);
-            panic!("the loop fell over, as it was told to");
+            panic!("the loop failed, as a test asked");
         }
     }
 
@@ -103,15 +103,15 @@ impl Loops {
     #[allow(clippy::unused_self)]
     pub(crate) fn may_fail(&self, _: &'static str) {}
 
-    /// Has the next rounds of a loop panic. For tests.
+    /// Makes the next rounds of a loop panic. For tests.
     #[cfg(any(test, feature = "testing"))]
     pub fn fail_next(&self, name: &'static str, rounds: u32) {
         self.faults.lock().unwrap_or_else(PoisonError::into_inner).insert(name, rounds);
     }
 }
 
-/// Keeps a loop running until it ends by itself. Dropped, it ends the loop.
-pub(crate) async fn keep(
+/// Runs a loop until it ends by itself, and starts it again after each failure. Dropping this future ends the loop.
+pub(crate) async fn supervise(
     ctx: RuleContext,
     store: Store,
     loops: Arc<Loops>,
@@ -125,24 +125,24 @@ pub(crate) async fn keep(
             Ok(Err(error)) => error,
             Err(panic) => format!("panic: {}", panics::text(&*panic)),
         };
-        // Its words can hold what it worked on, and others read them.
+        // A panic's text may contain secrets that the loop worked on.
         let error: String = ctx.redactor.redact(&error).chars().take(ERROR_CHARS).collect();
         let failures = loops.failed(name, &error, ctx.now());
         let pause = PAUSES.delay(failures.saturating_sub(1), 0);
-        tracing::error!(name, error, failures, ?pause, "a loop of the daemon failed; it is begun again");
+        tracing::error!(name, error, failures, ?pause, "a loop of the daemon failed; it starts again after a pause");
         let payload = json!({
             "loop": name, "error": error, "failures": failures,
             "again_in_ms": u64::try_from(pause.as_millis()).unwrap_or(u64::MAX),
         });
-        // Beside it: a store that does not answer must not keep the loop from beginning again.
-        tokio::spawn(tell(ctx.clone(), store.clone(), name, NewEvent::new(EventKind::LoopFailed, payload)));
+        // In a task of its own, so that a store that does not answer cannot delay the restart.
+        tokio::spawn(write_event(ctx.clone(), store.clone(), name, NewEvent::new(EventKind::LoopFailed, payload)));
         ctx.ports.clock.sleep(pause).await;
     }
 }
 
-async fn tell(ctx: RuleContext, store: Store, name: &'static str, event: NewEvent) {
-    let told = store.write(move |w| Box::pin(async move { ctx.emit(w, event).await })).await;
-    if let Err(refusal) = told {
-        tracing::error!(name, %refusal, "that a loop failed could not be recorded");
+async fn write_event(ctx: RuleContext, store: Store, name: &'static str, event: NewEvent) {
+    let written = store.write(move |w| Box::pin(async move { ctx.emit(w, event).await })).await;
+    if let Err(refusal) = written {
+        tracing::error!(name, %refusal, "the failure of a loop could not be recorded");
     }
 }

@@ -1,5 +1,5 @@
-//! The keeper: the slow rounds of a world. It puts idle agents to sleep, expires the asks of those outside, prunes, and
-//! sweeps for mail that no wake-up announced, which is a backstop that must never find anything.
+//! Maintenance: the slow periodic work of a world. It puts idle agents to sleep, expires asks from outside, deletes old
+//! rows, and sweeps for mail without a wake-up. The sweep is a backstop; if it finds mail, the daemon has a bug.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,30 +14,30 @@ use serde_json::json;
 use crate::loops::MAINTENANCE;
 use crate::tree::Tree;
 
-/// The keeper's beat.
-const BEAT: Duration = Duration::from_secs(5);
+/// Time between two rounds.
+const ROUND_EVERY: Duration = Duration::from_secs(5);
 
-/// Helpers that one sweep looks at.
+/// Maximum number of stopped agents, created at run time, that one sweep checks.
 const HELPERS: usize = 1_000;
 
-/// Between two rounds of pruning.
+/// Time between two rounds of deleting old rows.
 const PRUNE_EVERY: Duration = Duration::from_secs(3_600);
 
-/// Between two looks at the size of the data.
-const WEIGH_EVERY: Duration = Duration::from_secs(60);
+/// Time between two checks of the size of the data.
+const SIZE_CHECK_EVERY: Duration = Duration::from_secs(60);
 
-/// Goes its rounds until it is aborted.
+/// Runs rounds until it is aborted.
 pub(crate) async fn rounds(tree: Arc<Tree>) -> Result<(), String> {
     let ctx = tree.engine.services.ctx.clone();
     let clock = Arc::clone(&ctx.ports.clock);
     let mut swept_at = ctx.now();
-    let (mut pruned_at, mut weighed_at, mut warned) = (Timestamp(0), Timestamp(0), false);
+    let (mut pruned_at, mut size_checked_at, mut warned) = (Timestamp(0), Timestamp(0), false);
     let mut suspects = BTreeMap::new();
     loop {
-        clock.sleep(BEAT).await;
+        clock.sleep(ROUND_EVERY).await;
         let now = ctx.now();
         let limits = ctx.limits();
-        for actor in tree.directory.drowsy(now.minus(Limits::seconds(limits.sleep_after_seconds))) {
+        for actor in tree.directory.idle_actors(now.minus(Limits::seconds(limits.sleep_after_seconds))) {
             // An actor that has just ended needs no sleep.
             drop(actor.cast(AgentMsg::TrySleep));
         }
@@ -49,62 +49,64 @@ pub(crate) async fn rounds(tree: Arc<Tree>) -> Result<(), String> {
             match sweep(&tree, suspects).await {
                 Ok(found) => suspects = found,
                 Err(refusal) => {
-                    tracing::warn!(%refusal, "the sweep could not look");
+                    tracing::warn!(%refusal, "the sweep failed");
                     suspects = BTreeMap::new();
                 }
             }
             let helpers = tree.directory.stopped_helpers(HELPERS);
             if let Err(refusal) = agents::end_helpers(&tree.engine.services.store, &ctx, helpers).await {
-                tracing::warn!(%refusal, "helpers that nobody needs any more could not be ended");
+                tracing::warn!(%refusal, "agents that are no longer needed could not be deleted");
             }
         }
         if now.since(pruned_at) >= PRUNE_EVERY {
             pruned_at = now;
             match retention::sweep(&tree.engine.services.store, &ctx).await {
                 Ok(0) => {}
-                Ok(rows) => tracing::info!(rows, "pruned what is past its retention"),
-                Err(refusal) => tracing::warn!(%refusal, "pruning failed"),
+                Ok(rows) => tracing::info!(rows, "deleted rows that are past their retention"),
+                Err(refusal) => tracing::warn!(%refusal, "deleting old rows failed"),
             }
         }
-        if now.since(weighed_at) >= WEIGH_EVERY {
-            weighed_at = now;
-            match weigh(&tree, warned).await {
+        if now.since(size_checked_at) >= SIZE_CHECK_EVERY {
+            size_checked_at = now;
+            match check_size(&tree, warned).await {
                 Ok(warns) => warned = warns,
-                Err(refusal) => tracing::warn!(%refusal, "the size of the data could not be looked at"),
+                Err(refusal) => tracing::warn!(%refusal, "the size of the data could not be checked"),
             }
         }
         tree.loops.round(MAINTENANCE);
     }
 }
 
-/// Makes room if the data take more than they may, and warns of it once for as long as they take much. Gives whether they do.
-async fn weigh(tree: &Tree, warned: bool) -> Result<bool, Refusal> {
+/// Deletes old rows if the database is over its size limit. Writes one warning when the size passes the warning limit.
+/// Returns whether it is past that limit.
+async fn check_size(tree: &Tree, warned: bool) -> Result<bool, Refusal> {
     let (store, ctx) = (&tree.engine.services.store, tree.engine.services.ctx.clone());
     let mut stored = retention::stored(store, &ctx).await?;
     if stored.over {
         let rows = retention::sweep_bytes(store, &ctx).await?;
-        tracing::info!(rows, "pruned what is past, because the data took more room than they may");
+        tracing::info!(rows, "deleted old rows, because the database is over its size limit");
         stored = retention::stored(store, &ctx).await?;
     }
     if (stored.warns || stored.over) && !warned {
         let limits = ctx.limits();
-        let (limit, most) = match stored.over {
+        let (limit, limit_bytes) = match stored.over {
             true => ("store_bytes_max", limits.store_bytes_max),
             false => ("store_bytes_warn", limits.store_bytes_warn),
         };
         let bytes = stored.bytes;
-        let warning = format!("the database uses {bytes} bytes, more than {most} (`limits.{limit}`)");
+        let warning = format!("the database uses {bytes} bytes, more than {limit_bytes} (`limits.{limit}`)");
         tracing::warn!(warning);
         let event = NewEvent::new(
             EventKind::WorldWarning,
-            json!({ "warning": warning, "limit": limit, "value": bytes, "most": most }),
+            json!({ "warning": warning, "limit": limit, "value": bytes, "most": limit_bytes }),
         );
         store.write(move |w| Box::pin(async move { ctx.emit(w, event).await })).await?;
     }
     Ok(stored.warns || stored.over)
 }
 
-/// Expires asks that are due. Those of agents are expired by the turns that wait; this is for everyone else's.
+/// Expires asks that are past their deadline. An asking agent's own turn expires its asks; this covers all other
+/// askers.
 async fn expire_asks(tree: &Tree) -> Result<(), Refusal> {
     let (store, ctx) = (&tree.engine.services.store, tree.engine.services.ctx.clone());
     let now = ctx.now();
@@ -123,8 +125,9 @@ async fn expire_asks(tree: &Tree) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Looks for agents that have waited with mail since the last sweep without having been woken. Gives those that wait
-/// now: one look alone proves nothing, because a wake-up may be on its way.
+/// Looks for agents that have had mail since the last sweep without a wake-up. Returns those that wait now. One
+/// sighting proves nothing, because a wake-up may be on its way; so only an agent that two sweeps in a row find
+/// counts.
 async fn sweep(tree: &Tree, suspects: BTreeMap<AgentId, u64>) -> Result<BTreeMap<AgentId, u64>, Refusal> {
     let (store, ctx) = (&tree.engine.services.store, tree.engine.services.ctx.clone());
     if tree.directory.is_paused() {
@@ -138,7 +141,7 @@ async fn sweep(tree: &Tree, suspects: BTreeMap<AgentId, u64>) -> Result<BTreeMap
             found.insert(agent_id, generation);
             continue;
         }
-        tracing::error!(%agent_id, "found mail that no wake-up announced: this is a defect of ghostd");
+        tracing::error!(%agent_id, "found mail without a wake-up: this is a bug in ghostd");
         let (ctx, id) = (ctx.clone(), agent_id.clone());
         store
             .write(move |w| {

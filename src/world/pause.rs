@@ -1,4 +1,4 @@
-//! What a pause leaves: the fact that the world is paused, and the agents that have something to do when it is over.
+//! The pause of a world: its flag in the store, and the agents that have work when the pause ends.
 
 use std::collections::BTreeMap;
 
@@ -6,8 +6,8 @@ use ghost_domain::{AgentId, Refusal};
 pub(crate) use ghost_rules::PAUSED;
 use ghost_store::Store;
 
-/// Agents with an open turn or mail that wakes.
-pub(crate) async fn waiting(store: &Store) -> Result<Vec<AgentId>, Refusal> {
+/// Agents with an open turn or with mail that wakes them.
+pub(crate) async fn agents_with_work(store: &Store) -> Result<Vec<AgentId>, Refusal> {
     store
         .read(|r| {
             Box::pin(async move {

@@ -1,4 +1,4 @@
-//! Bringing the records of a world to what its file says: at boot and at every reload (DESIGN.md section 3).
+//! Brings a world's records to what its file says, at boot and at every reload.
 
 use std::sync::Arc;
 
@@ -21,25 +21,25 @@ use serde_json::json;
 /// What a reconciliation did.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reconciled {
-    /// Agents that are new.
+    /// Agents that were created.
     pub created: Vec<AgentId>,
     /// Agents whose record changed.
     pub updated: Vec<AgentId>,
-    /// Agents that the file names again, and that are started again.
+    /// Agents that the file names again and that start again.
     #[serde(default)]
     pub started: Vec<AgentId>,
-    /// Agents that the file no longer names: stopped and kept.
+    /// Agents that the file no longer names. They are stopped and kept.
     pub stopped: Vec<AgentId>,
-    /// Entries of knowledge that are new.
+    /// Ids of new knowledge entries.
     pub knowledge: Vec<String>,
-    /// Chat channels and cron jobs of the file that could not be made or changed, and why.
+    /// Chat channels and cron jobs of the file that could not be created or changed, with the reason.
     #[serde(default)]
     pub refused: Vec<String>,
-    /// The changes in words, for people.
+    /// The changes as text for people.
     pub plan: String,
 }
 
-/// When records are brought to a plan.
+/// When the reconciliation runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
     /// Before anything runs.
@@ -48,21 +48,22 @@ pub(crate) enum Stage {
     Reload,
 }
 
-/// Whom a plan has a place for, as the rules ask it.
+/// Whether an agent can run under a plan, in the form that the rules need.
 pub(crate) fn fitness(plan: &Arc<Plan>) -> Fitness {
     let plan = Arc::clone(plan);
     Arc::new(move |agent| plan.may_run(agent))
 }
 
-/// Tells the log which rule decides what each agent may use (CONF-02).
+/// Logs which rule decides what each agent may use (CONF-02).
 pub(crate) fn log_access(plan: &Plan) {
     for agent in &plan.agents {
         tracing::info!(agent_id = %agent.agent_id, access = agent.access.mode().as_str(), "tool access");
     }
 }
 
-/// Brings the records to `plan`. Who was stopped by an operator stays stopped; what the file no longer names is stopped
-/// and kept, and starts again when it is named again. Whom the plan has no place for has failed until it has.
+/// Brings the records to `plan`. An agent that an operator stopped stays stopped. An agent that the file no longer
+/// names is stopped and kept, and starts again when the file names it again. An agent that cannot run under the
+/// plan is failed.
 pub(crate) async fn records(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -110,12 +111,13 @@ pub(crate) async fn records(
             done.stopped.push(agent.agent_id);
         }
     }
-    judge(w, ctx, by, plan, stage).await?;
+    apply_fitness(w, ctx, by, plan, stage).await?;
     budgets::follow_file(w, ctx, by, &plan.budgets).await?;
     turns::follow_root_default(w, ctx).await?;
-    // For those that the file names, the file says it. Agents outlive their archetype, and keep what it said.
+    // For agents in the file, the file sets the daily budget. Other agents keep what their archetype said, even
+    // without it.
     let daily = |agent: Agent| match agent.kind {
-        // What an archetype gave it before the file named it.
+        // Removes the budget that an archetype gave the agent before the file named it.
         AgentKind::Persistent => Some((agent.agent_id, None)),
         AgentKind::Dynamic => {
             plan.archetypes.get(&agent.archetype).map(|archetype| (agent.agent_id, archetype.config.daily_money))
@@ -140,10 +142,10 @@ pub(crate) async fn records(
     Ok(done)
 }
 
-/// Fails the agents that are to run and that the plan has no place for, before they take any more mail, each with the reason
-/// (WORLD-07); lets those go on that it has a place for again. One in the middle of a turn is left to its supervisor, which lets
-/// it finish within the grace period.
-pub(crate) async fn judge(
+/// Fails each agent that should run but cannot under the plan, before it takes more mail, and records the reason
+/// (WORLD-07). Repairs agents that can run again. During a reload, an agent in a turn is left to its supervisor,
+/// which lets the turn finish within the grace period.
+pub(crate) async fn apply_fitness(
     w: &mut dyn Writes,
     ctx: &RuleContext,
     by: &Party,

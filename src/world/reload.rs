@@ -1,7 +1,7 @@
-//! A reload: the configuration read anew, what it changes in words, the records brought to it, and the way back if those cannot
-//! be made.
+//! Reload: reads the configuration again, describes the changes, and reconciles the records. If the records cannot be
+//! changed, the old plan stays in force.
 //!
-//! Must never: leave a plan in force whose records were not made, or run beside another reload.
+//! Must never: leave a plan in force whose records were not written, or run two reloads at once.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,11 +24,11 @@ use crate::root::RootMsg;
 use crate::team_msg::TeamMsg;
 use crate::world::{Reading, World};
 
-/// Longest time that the files may take to be read.
+/// Maximum time for reading the files.
 const READ_MAX: Duration = Duration::from_secs(20);
 
 impl World {
-    /// Reads the configuration anew and brings the world to it. With `dry_run` it only says what it would do.
+    /// Reads the configuration again and applies it. With `dry_run` it only describes the changes.
     pub async fn reload(&self, by: &Party, dry_run: bool) -> Result<Reconciled, Refusal> {
         let mut reading = self.reloading.lock().await;
         let (plan, mut providers, skills) = self.read_anew(&mut reading).await?;
@@ -48,9 +48,10 @@ impl World {
         let mut changes = ghost_config::diff(&before, &plan, &files);
         let records = self.records().await?;
         changes.returning(returning(&changes.added, &records, &before, &plan));
-        judge(&mut changes, &records, &plan);
+        describe_fitness(&mut changes, &records, &plan);
         changes.declared = self.would_follow(&plan).await?;
-        // An agent that someone deleted and the file still names is made again, which no comparison of files shows.
+        // An agent that was deleted but is still in the file is created again. A comparison of the files does not
+        // show it.
         let again: String = plan
             .agents
             .iter()
@@ -64,7 +65,7 @@ impl World {
             return Ok(Reconciled { plan: words, ..Reconciled::default() });
         }
         let plan = Arc::new(plan);
-        // In force before the records are: an agent that is created must find its archetype.
+        // The plan comes into force before the records do: a new agent must find its archetype.
         let providers_before = self.tree.engine.providers();
         providers.keep_pools(&providers_before);
         self.put_in_force(&plan, Arc::new(providers), Arc::new(skills)).await;
@@ -87,9 +88,9 @@ impl World {
         let mut done = match recorded {
             Ok(done) => done,
             Err(refusal) => {
-                // Nothing of it may stay in force when its records could not be made.
+                // The records could not be written, so the old plan comes back into force.
                 self.put_in_force(&before, providers_before, skills_before).await;
-                self.judge_again(&before).await;
+                self.reapply_fitness(&before).await;
                 return Err(refusal);
             }
         };
@@ -107,32 +108,32 @@ impl World {
         Ok(done)
     }
 
-    /// Lets agents go on that the plan which was taken back had no place for.
-    async fn judge_again(&self, plan: &Arc<Plan>) {
+    /// Repairs the agents that failed under a plan which was withdrawn.
+    async fn reapply_fitness(&self, plan: &Arc<Plan>) {
         let (ctx, plan) = (self.ctx().clone(), Arc::clone(plan));
         let judged = self
             .store()
             .write(move |w| {
-                Box::pin(async move { reconcile::judge(w, &ctx, &Party::System, &plan, Stage::Reload).await })
+                Box::pin(async move { reconcile::apply_fitness(w, &ctx, &Party::System, &plan, Stage::Reload).await })
             })
             .await;
         if let Err(error) = judged {
-            tracing::warn!(%error, "agents that failed under the files that were not taken stay so until the next reload");
+            tracing::warn!(%error, "agents that failed under the refused files stay failed until the next reload");
         }
     }
 
-    /// The plan, its providers and its skills, read from their files on a thread of their own: whatever keeps a file from being
-    /// read keeps no agent from working. `reading` is what an earlier reload has begun to read.
+    /// Reads the plan, its providers and its skills on a thread of their own, so that a slow disk stops no agent.
+    /// `reading` is the read of an earlier reload that has not finished.
     async fn read_anew(&self, reading: &mut Reading) -> Result<(Plan, Providers, SkillShelf), Refusal> {
         let stuck = |what: &str| {
-            Refusal::new(Code::Unavailable, format!("{what}; the world goes on as it was"))
-                .hint("see that the disk with the world's directory can be read, and reload again")
+            Refusal::new(Code::Unavailable, format!("{what}; the world runs on unchanged"))
+                .hint("make sure that the disk with the world's directory can be read, then reload again")
         };
         if reading.as_ref().is_some_and(|reading| !reading.is_finished()) {
             return Err(stuck("the files of an earlier reload are still being read"));
         }
         let reloader = Arc::clone(&self.reloader);
-        // Kept where the next reload finds it: this one may be given up by whoever asked for it.
+        // Stored where the next reload finds it, because the caller may cancel this one.
         let reader = reading.insert(spawn_blocking(move || {
             let (plan, providers) = (*reloader)()?;
             let skills = SkillShelf::read(&plan.skill_roots);
@@ -149,7 +150,7 @@ impl World {
         read.map_err(|error| Refusal::new(Code::Internal, format!("reading the configuration panicked: {error}")))?
     }
 
-    /// The records of all agents that are there.
+    /// The records of all agents that are not deleted.
     async fn records(&self) -> Result<BTreeMap<AgentId, Agent>, Refusal> {
         let read = self.store().read(|r| Box::pin(async move { r.agent_list(false).await })).await;
         let all: Vec<Agent> = read.map_err(Refusal::from)?;
@@ -162,7 +163,7 @@ impl World {
         self.store().read_latest(move |r| Box::pin(async move { declared::would(r, &ctx, &wanted).await })).await
     }
 
-    /// Has everything that is not a record follow a plan.
+    /// Puts everything of a plan into force that is not a record.
     async fn put_in_force(&self, plan: &Arc<Plan>, providers: Arc<Providers>, skills: Arc<SkillShelf>) {
         self.tree.engine.services.put_in_force(Arc::clone(plan), skills);
         self.tree.engine.set_providers(providers);
@@ -174,7 +175,7 @@ impl World {
         self.replan(plan).await;
     }
 
-    /// Tells every supervisor of its team's new rules; makes supervisors for teams that are new.
+    /// Sends every supervisor the new rules of its team, and starts supervisors for new teams.
     async fn replan(&self, plan: &Plan) {
         if let Some(own) = self.tree.signal_router.supervisor(None) {
             drop(own.cast(TeamMsg::Replan(None, plan.root_intensity)));
@@ -189,14 +190,14 @@ impl World {
             }
             let (done, there) = oneshot::channel();
             if self.root.cast(RootMsg::Adopt(Some(team.clone()), team.intensity, done)).is_ok() {
-                // If the root is gone the world is ending, and its agents fall to the world's own supervisor until then.
+                // If the root is gone, the world is ending. Until then the world's own supervisor has these agents.
                 let _ = there.await;
             }
         }
     }
 }
 
-/// What becomes of those among `added` that have a record from earlier.
+/// How each agent of `added` that already has a record returns.
 fn returning(
     added: &[AgentId],
     records: &BTreeMap<AgentId, Agent>,
@@ -215,7 +216,7 @@ fn returning(
     added.iter().filter_map(|id| records.get(id)).map(|agent| (agent.agent_id.clone(), one(agent))).collect()
 }
 
-/// A record as it will be under a plan.
+/// An agent's record as it will be under a plan.
 fn planned(agent: &Agent, plan: &Plan) -> Agent {
     let Some(named) = plan.agent(&agent.agent_id) else { return agent.clone() };
     Agent {
@@ -227,8 +228,8 @@ fn planned(agent: &Agent, plan: &Plan) -> Agent {
     }
 }
 
-/// Says whom the plan has no place for, and for whom it has one again, as the records will say it afterwards.
-fn judge(changes: &mut ReloadPlan, records: &BTreeMap<AgentId, Agent>, plan: &Plan) {
+/// Adds to `changes` which agents cannot run under the plan, and which can run again.
+fn describe_fitness(changes: &mut ReloadPlan, records: &BTreeMap<AgentId, Agent>, plan: &Plan) {
     for agent in records.values() {
         let stays = match changes.returning.get(&agent.agent_id) {
             Some(returning) => returning.how != Return::StaysStopped,

@@ -1,6 +1,6 @@
-//! The root of the supervision tree: it brings a dead supervisor back, with what that one had in hand.
+//! The root of the supervision tree. It starts a supervisor again that died, and hands over its agents.
 //!
-//! Must never: take the daemon down, or end with a supervisor.
+//! Must never: take the daemon down, or end when a supervisor dies.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,13 +16,13 @@ use crate::supervisor::{Start, Supervisor};
 use crate::team_msg::TeamMsg;
 use crate::tree::Tree;
 
-/// The root: it brings supervisors back.
+/// The root actor.
 pub(crate) struct Root;
 
-/// What the root is told.
+/// Messages to the root.
 #[derive(Debug)]
 pub(crate) enum RootMsg {
-    /// Supervise a team; the answer says that it is there.
+    /// Start a supervisor for a team. The channel is answered when it runs.
     Adopt(Option<TeamPlan>, Intensity, oneshot::Sender<()>),
 }
 
@@ -47,24 +47,24 @@ impl RootState {
 }
 
 impl RootState {
-    /// Everyone whom the supervisor of `own` looks after: those that memory knows, and those that only their record does.
-    async fn household(&self, own: Option<&Arc<str>>) -> BTreeSet<AgentId> {
+    /// The agents of the supervisor of `own`: those in the directory, and those that only have a record yet.
+    async fn members_of(&self, own: Option<&Arc<str>>) -> BTreeSet<AgentId> {
         let (directory, signal_router) = (&self.tree.directory, &self.tree.signal_router);
         let cards = directory.cards().into_iter();
-        let known = cards.filter(|card| signal_router.falls_to(own, card.team.as_ref())).map(|card| card.agent_id);
-        let mut household: BTreeSet<AgentId> = known.collect();
+        let known = cards.filter(|card| signal_router.has_agents_of(own, card.team.as_ref())).map(|card| card.agent_id);
+        let mut members: BTreeSet<AgentId> = known.collect();
         match self.tree.engine.services.store.read(|r| Box::pin(async move { r.agent_list(false).await })).await {
-            Ok(records) => household.extend(records.into_iter().filter_map(|agent| {
+            Ok(records) => members.extend(records.into_iter().filter_map(|agent| {
                 let team = agent.team.as_deref().map(Arc::from);
-                (directory.card(&agent.agent_id).is_none() && signal_router.falls_to(own, team.as_ref()))
+                (directory.card(&agent.agent_id).is_none() && signal_router.has_agents_of(own, team.as_ref()))
                     .then_some(agent.agent_id)
             })),
             Err(error) => {
                 let error: StoreError = error;
-                tracing::warn!(%error, "an agent that was created a moment ago may wait for the next order or start");
+                tracing::warn!(%error, "the agents' records cannot be read; a new agent may start late");
             }
         }
-        household
+        members
     }
 }
 
@@ -85,7 +85,7 @@ impl Actor for Root {
     ) -> Result<(), ActorProcessingErr> {
         let RootMsg::Adopt(team, intensity, done) = message;
         state.adopt(&myself, team, intensity).await;
-        // Whoever waited may have given up waiting.
+        // The receiver may have stopped waiting.
         let _ = done.send(());
         Ok(())
     }
@@ -105,10 +105,10 @@ impl Actor for Root {
         tracing::error!(
             team = team.as_ref().map(|team| team.name.as_str()),
             reason,
-            "a supervisor died; making another"
+            "a supervisor died; starting another"
         );
         let name: Option<Arc<str>> = team.as_ref().map(|team| Arc::from(team.name.as_str()));
-        // The plan in force may have changed the team since it was adopted.
+        // The plan may have changed the team since the supervisor started.
         let plan = state.tree.engine.services.plan();
         let (team, intensity) = match &team {
             None => (None, plan.root_intensity),
@@ -119,15 +119,15 @@ impl Actor for Root {
         };
         state.adopt(&myself, team, intensity).await;
         let Some(supervisor) = state.tree.signal_router.supervisor(name.as_ref()) else { return Ok(()) };
-        // Its children died with it. Their journals and inboxes did not.
-        for agent_id in state.household(name.as_ref()).await {
+        // Its agents' actors died with it. Their journals and inboxes are in the store.
+        for agent_id in state.members_of(name.as_ref()).await {
             state.tree.directory.given_up(&agent_id);
             let restarting =
                 state.tree.directory.card(&agent_id).map(|card| card.status) == Some(AgentStatus::Restarting);
-            // The timers that the dead supervisor held are wound anew. So are the orders that it had not carried out, or
-            // had not even read: memory may not know of them, so that every record is looked at. That wakes, too.
+            // The dead supervisor's restart timers and unfinished orders are lost. So each agent is restarted or
+            // reconciled with its record. Both also wake it.
             let order = if restarting { TeamMsg::Restart(agent_id) } else { TeamMsg::Reconcile(agent_id) };
-            // One that is dead already has a successor, which is told the same.
+            // If this supervisor is dead too, its successor gets the same orders.
             drop(supervisor.cast(order));
         }
         Ok(())

@@ -1,7 +1,7 @@
-//! Sets timers, cron jobs and heartbeats off when they fall due (SCHED-02). Sleeps until the next one, and looks again
-//! whenever a schedule changes.
+//! The loop that fires timers, cron jobs and heartbeats when they are due (SCHED-02). It sleeps until the next one
+//! is due, and reads again whenever a schedule changes.
 //!
-//! Must never: decide what is due or what was missed (the commons do), or be the only place that remembers anything.
+//! Must never: decide what is due or was missed (the world rules do), or hold state that is not in the store.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,27 +14,27 @@ use ghost_rules::schedules::{self, Beat};
 use crate::loops::SCHEDULES;
 use crate::tree::Tree;
 
-/// The longest time between two looks at the store.
-const LOOK_AGAIN: Duration = Duration::from_secs(30);
-/// The longest sleep: a clock that was moved is noticed by then, and what that makes due is set off.
-const NOTICE: Duration = Duration::from_secs(3);
-/// The wait after a store that failed.
+/// Maximum time between two reads of the store.
+const READ_AGAIN: Duration = Duration::from_secs(30);
+/// Maximum length of one sleep. The loop then notices that the system clock was moved.
+const CLOCK_CHECK: Duration = Duration::from_secs(3);
+/// The pause after the store failed.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// How a heartbeat's answer must look, below what it is asked (HB-02).
+/// The answer that a heartbeat asks for; appended to its prompt (HB-02).
 const ANSWER: &str = "If nothing of this needs attention, answer with exactly HEARTBEAT_OK. \
     If something does, answer with what it is, without that word.";
 
-/// Goes its rounds until it is aborted. Slots before `since` were missed.
+/// Runs rounds until it is aborted. Slots before `since` count as missed.
 pub(crate) async fn rounds(tree: Arc<Tree>, mut since: Timestamp) -> Result<(), String> {
     let ctx = tree.engine.services.ctx.clone();
     let clock = Arc::clone(&ctx.ports.clock);
-    let mut rings = tree.signal_router.schedules();
+    let mut changes = tree.signal_router.schedules();
     loop {
-        rings.mark_unchanged();
+        changes.mark_unchanged();
         if tree.directory.is_paused() {
             tree.loops.round(SCHEDULES);
-            if rings.changed().await.is_err() {
+            if changes.changed().await.is_err() {
                 return Ok(());
             }
             since = ctx.now();
@@ -43,39 +43,39 @@ pub(crate) async fn rounds(tree: Arc<Tree>, mut since: Timestamp) -> Result<(), 
         let next = match round(&tree, since).await {
             Ok(next) => next.unwrap_or(Timestamp(i64::MAX)),
             Err(refusal) => {
-                tracing::warn!(%refusal, "schedules could not be looked at; they are tried again");
+                tracing::warn!(%refusal, "schedules could not be read; trying again");
                 clock.sleep(RETRY).await;
                 continue;
             }
         };
         tree.loops.round(SCHEDULES);
-        let looked = ctx.now();
-        let until = next.min(looked.plus(LOOK_AGAIN));
+        let read_at = ctx.now();
+        let until = next.min(read_at.plus(READ_AGAIN));
         loop {
             let now = ctx.now();
-            if now >= until || now < looked {
+            if now >= until || now < read_at {
                 break;
             }
             tokio::select! {
                 biased;
-                rung = rings.changed() => {
-                    if rung.is_err() {
+                changed = changes.changed() => {
+                    if changed.is_err() {
                         return Ok(());
                     }
                     break;
                 }
-                () = clock.sleep_until(until.min(now.plus(NOTICE))) => {}
+                () = clock.sleep_until(until.min(now.plus(CLOCK_CHECK))) => {}
             }
         }
     }
 }
 
-/// Sets off what is due and gives when the next falls due.
+/// Fires everything that is due. Returns when the next schedule is due.
 async fn round(tree: &Tree, since: Timestamp) -> Result<Option<Timestamp>, Refusal> {
     let (store, ctx) = (&tree.engine.services.store, &tree.engine.services.ctx);
     loop {
         let next = store.read(|r| Box::pin(async move { r.schedule_next_at().await })).await.map_err(Refusal::from)?;
-        // The writer is not asked as long as nothing is due.
+        // A read is enough as long as nothing is due.
         if next.is_none_or(|next| next > ctx.now()) || tree.directory.is_paused() {
             return Ok(next);
         }
@@ -91,11 +91,11 @@ async fn round(tree: &Tree, since: Timestamp) -> Result<Option<Timestamp>, Refus
     }
 }
 
-/// What the plan says of an agent's heartbeat now.
+/// What the plan says about an agent's heartbeat now.
 fn beat(plan: &Plan, agent_id: &AgentId, at: Timestamp) -> Beat {
     let Some(heartbeat) = plan.heartbeats.get(agent_id) else { return Beat::Resting };
     let awake = heartbeat.active.as_ref().is_none_or(|hours| {
-        // A zone that the configuration took is there; if not, a heartbeat too many does no harm.
+        // The configuration was checked to have a valid time zone. If the zone fails anyway, the heartbeat fires.
         minute_of_day(at, &hours.timezone).map_or(true, |minute| hours.covers(minute))
     });
     if !awake {

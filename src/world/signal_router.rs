@@ -1,6 +1,8 @@
-//! Turns committed signals into wake-ups: to actors that are awake, else to the supervisor that must make one.
+//! Turns committed signals into wake-ups. They go to actors that are awake, else to the supervisor that must create
+//! one.
 //!
-//! Must never: wait, send a second wake-up while the first is on its way, or end whatever commits with a panic of its own.
+//! Must never: wait, send a second wake-up while the first is on its way, or let its own panic reach the store's
+//! writer.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,46 +18,46 @@ use crate::directory::{Directory, Route};
 use crate::loops::{Loops, SIGNAL_ROUTER};
 use crate::team_msg::TeamMsg;
 
-/// Closed asks that whoever waits may be behind; then it looks for itself.
+/// Capacity of the channel of closed asks. A receiver that falls behind reads its ask from the store.
 const ASKS: usize = 256;
 
-/// The switchboard.
+/// The signal router.
 pub(crate) struct SignalRouter {
     directory: Arc<Directory>,
-    /// The world's own supervisor is under `None`.
+    /// The supervisors by team. `None` is the world's own.
     teams: Mutex<BTreeMap<Option<Arc<str>>, ActorRef<TeamMsg>>>,
-    /// Rings for those outside who wait for asks; `None` says that one may have been missed. No `watch`: that wakes those who
-    /// wait in an order of chance (promise 8).
+    /// Sends the id of each closed ask to callers outside that wait; `None` says that one may have been missed. Not
+    /// a `watch` channel: that wakes its receivers in a random order (promise 8).
     asks: broadcast::Sender<Option<AskId>>,
-    /// Rings for whoever delivers to the outside.
+    /// Changes when there is something new to deliver to the outside.
     deliveries: watch::Sender<u64>,
-    /// Rings for whoever sets schedules off.
+    /// Changes when a schedule changes.
     schedules: watch::Sender<u64>,
-    /// Who waits for room in a budget.
-    line: Arc<BudgetQueue>,
+    /// Calls that wait for room in a budget.
+    budget_queue: Arc<BudgetQueue>,
     loops: Arc<Loops>,
-    /// Why a signal could not be passed on, until someone sees to it.
+    /// Why the last signal could not be passed on, until the loop in `signals` takes it.
     failed: Mutex<Option<String>>,
     alarm: Notify,
 }
 
 impl SignalRouter {
-    pub(crate) fn new(directory: Arc<Directory>, line: Arc<BudgetQueue>, loops: Arc<Loops>) -> Self {
+    pub(crate) fn new(directory: Arc<Directory>, budget_queue: Arc<BudgetQueue>, loops: Arc<Loops>) -> Self {
         Self {
             directory,
             teams: Mutex::default(),
             asks: broadcast::Sender::new(ASKS),
             deliveries: watch::Sender::new(0),
             schedules: watch::Sender::new(0),
-            line,
+            budget_queue,
             loops,
             failed: Mutex::default(),
             alarm: Notify::new(),
         }
     }
 
-    /// Returns when a signal could not be passed on, and says why.
-    pub(crate) async fn trouble(&self) -> String {
+    /// Returns when a signal could not be passed on, with the reason.
+    pub(crate) async fn failure(&self) -> String {
         loop {
             let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner).take();
             match failed {
@@ -80,8 +82,9 @@ impl SignalRouter {
         self.teams.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&Some(Arc::clone(team)))
     }
 
-    /// Whether the supervisor of `own` is the one that agents of `team` fall to.
-    pub(crate) fn falls_to(&self, own: Option<&Arc<str>>, team: Option<&Arc<str>>) -> bool {
+    /// Whether the supervisor of `own` has the agents of `team`. The world's own has those of teams without a
+    /// supervisor.
+    pub(crate) fn has_agents_of(&self, own: Option<&Arc<str>>, team: Option<&Arc<str>>) -> bool {
         team == own || (own.is_none() && team.is_some_and(|team| !self.has(team)))
     }
 
@@ -89,50 +92,51 @@ impl SignalRouter {
         self.teams.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
     }
 
-    /// Says of every ask that it is closed.
+    /// Receives the id of every ask that is closed.
     pub(crate) fn asks(&self) -> broadcast::Receiver<Option<AskId>> {
         self.asks.subscribe()
     }
 
-    /// Changes whenever something waits to be handed to the outside, or no longer does.
+    /// Changes whenever a message waits for delivery to the outside, or no longer does.
     pub(crate) fn deliveries(&self) -> watch::Receiver<u64> {
         self.deliveries.subscribe()
     }
 
-    /// Changes whenever a schedule was set, changed or cancelled, and when the world is resumed.
+    /// Changes whenever a schedule is set, changed or cancelled, and when the world is paused or resumed.
     pub(crate) fn schedules(&self) -> watch::Receiver<u64> {
         self.schedules.subscribe()
     }
 
-    pub(crate) fn ring_schedules(&self) {
-        self.schedules.send_modify(|rings| *rings = rings.wrapping_add(1));
+    pub(crate) fn notify_schedules(&self) {
+        self.schedules.send_modify(|changes| *changes = changes.wrapping_add(1));
     }
 
-    /// Everyone who waits for a signal looks for himself.
-    pub(crate) fn ring_all(&self) {
-        // That nobody waits is no error, and an actor that has ended waits for nothing.
+    /// Notifies every receiver, so that each reads its state from the store again.
+    pub(crate) fn notify_all(&self) {
+        // Errors are ignored: there may be no receiver, and an actor that has ended waits for nothing.
         drop(self.asks.send(None));
         for actor in self.directory.actors() {
             drop(actor.cast(AgentMsg::AskClosed));
         }
-        self.line.limits_set();
+        self.budget_queue.limits_set();
         self.deliveries.send_modify(|changes| *changes = changes.wrapping_add(1));
-        self.ring_schedules();
+        self.notify_schedules();
     }
 
-    /// Wakes an agent though a call for it may have been lost on its way: a wake-up too many does no harm.
-    pub(crate) fn wake_surely(&self, agent_id: &AgentId) {
+    /// Wakes an agent even if an earlier wake-up was lost on its way. A superfluous wake-up does no harm.
+    pub(crate) fn force_wake(&self, agent_id: &AgentId) {
         self.wake(agent_id);
         let team = self.directory.card(agent_id).and_then(|card| card.team);
         if let Some(supervisor) = self.supervisor(team.as_ref()) {
-            // It tells the actor if there is one. A dead one has a successor, which wakes everyone.
+            // The supervisor passes it to the actor, if there is one. If the supervisor is dead, its successor
+            // wakes all agents.
             drop(supervisor.cast(TeamMsg::Activate(agent_id.clone())));
         }
     }
 
     pub(crate) fn wake(&self, agent_id: &AgentId) {
         match self.directory.wake(agent_id) {
-            // An actor or supervisor that ends now has its children's inboxes looked at again by whoever comes next.
+            // If the actor or supervisor ends now, the inbox is read again after its end.
             Route::Actor(actor) => drop(actor.cast(AgentMsg::Wake)),
             Route::Supervisor(team) => {
                 if let Some(supervisor) = self.supervisor(team.as_ref()) {
@@ -150,7 +154,7 @@ impl SignalRouter {
         match signal {
             Signal::Wake(agent_id) => self.wake(agent_id),
             Signal::AskClosed { ask_id, asker } => {
-                // That nobody outside waits for one is no error.
+                // An error means that no caller outside waits.
                 drop(self.asks.send(Some(*ask_id)));
                 if let Some(actor) = asker.as_ref().and_then(|asker| self.directory.actor(asker)) {
                     drop(actor.cast(AgentMsg::AskClosed));
@@ -162,19 +166,19 @@ impl SignalRouter {
                     drop(actor.cast(AgentMsg::Cancel(*turn_id)));
                 }
             }
-            Signal::BudgetsFreed(scopes) => self.line.freed(scopes),
-            Signal::LimitsSet => self.line.limits_set(),
+            Signal::BudgetsFreed(scopes) => self.budget_queue.freed(scopes),
+            Signal::LimitsSet => self.budget_queue.limits_set(),
             Signal::TurnRetry { agent_id, turn_id } => {
                 if let Some(actor) = self.directory.actor(agent_id) {
                     drop(actor.cast(AgentMsg::Retry(*turn_id)));
                 }
-                // An actor at work looks again only for what raises the generation.
+                // A running actor reads again only if the wake generation rose.
                 self.wake(agent_id);
             }
-            Signal::Schedules => self.ring_schedules(),
+            Signal::Schedules => self.notify_schedules(),
             Signal::Paused(paused) => {
                 self.directory.set_paused(*paused);
-                self.ring_schedules();
+                self.notify_schedules();
             }
             Signal::Reconcile(agent_id) => {
                 let team = self.directory.card(agent_id).and_then(|card| card.team);
@@ -189,7 +193,8 @@ impl SignalRouter {
 impl Wake for SignalRouter {
     fn signal(&self, signals: &[Signal]) {
         for signal in signals {
-            // Whoever commits calls this. What is lost here is looked up again; a writer that dies of it is the daemon's end.
+            // The store's writer calls this. A lost signal is repaired from the store; a panic in the writer would
+            // end the daemon.
             if let Err(panic) = catch_unwind(AssertUnwindSafe(|| self.pass_on(signal))) {
                 *self.failed.lock().unwrap_or_else(PoisonError::into_inner) =
                     Some(format!("panic: {}", panics::text(&*panic)));

@@ -1,7 +1,7 @@
-//! Brings the switchboard back after a signal that it could not pass on: what that signal said is lost, so everything that
-//! it could have said is looked up in the store.
+//! Repairs the effects of a signal that the signal router could not pass on. The signal's content is lost, so
+//! everything that it could have said is read from the store.
 //!
-//! Must never: run beside a switchboard that is well; it costs a look at every record.
+//! Must never: run while the signal router works; it reads every agent's record.
 
 use std::sync::Arc;
 
@@ -9,21 +9,21 @@ use ghost_domain::ports::Signal;
 use ghost_domain::{AgentStatus, Desired, Refusal};
 
 use crate::loops::SIGNAL_ROUTER;
-use crate::pause::{PAUSED, waiting};
+use crate::pause::{PAUSED, agents_with_work};
 use crate::team_msg::TeamMsg;
 use crate::tree::Tree;
 
-/// Waits for the switchboard's next trouble, which is its end; it begins `again` after one.
+/// Waits for the next failure of the signal router and returns it. If this is a restart (`again`), repairs first.
 pub(crate) async fn rounds(tree: Arc<Tree>, again: bool) -> Result<(), String> {
     if again {
-        make_good(&tree).await.map_err(|refusal| refusal.to_string())?;
+        repair(&tree).await.map_err(|refusal| refusal.to_string())?;
         tree.loops.round(SIGNAL_ROUTER);
     }
-    Err(tree.signal_router.trouble().await)
+    Err(tree.signal_router.failure().await)
 }
 
 /// Does what any lost signal would have done.
-async fn make_good(tree: &Tree) -> Result<(), Refusal> {
+async fn repair(tree: &Tree) -> Result<(), Refusal> {
     let store = &tree.engine.services.store;
     let records = store.read(|r| Box::pin(async move { r.agent_list(false).await })).await.map_err(Refusal::from)?;
     for agent in records {
@@ -32,23 +32,23 @@ async fn make_good(tree: &Tree) -> Result<(), Refusal> {
         if under_way || known.is_none_or(|card| card.status != agent.status) {
             let team = agent.team.as_deref().map(Arc::from);
             if let Some(supervisor) = tree.signal_router.supervisor(team.as_ref()) {
-                // One that is dead has a successor, which looks at every record.
+                // If this supervisor is dead, its successor reads every record.
                 drop(supervisor.cast(TeamMsg::Reconcile(agent.agent_id)));
             }
         }
     }
-    // Said again by a commit, so that it is in order with any other.
-    let said = store.write(|w| {
+    // Sent in a commit, so that it is in order with other changes of the pause.
+    let resent = store.write(|w| {
         Box::pin(async move {
             let paused = w.meta_get(PAUSED).await?.as_deref() == Some("1");
             w.signal(Signal::Paused(paused));
             Ok::<_, Refusal>(())
         })
     });
-    said.await?;
-    for agent_id in waiting(store).await? {
-        tree.signal_router.wake_surely(&agent_id);
+    resent.await?;
+    for agent_id in agents_with_work(store).await? {
+        tree.signal_router.force_wake(&agent_id);
     }
-    tree.signal_router.ring_all();
+    tree.signal_router.notify_all();
     Ok(())
 }

@@ -1,13 +1,14 @@
-//! Supervisors: one actor for the world's own agents and one for each team. Its mailbox makes actors and hears of their ends;
-//! whatever reads or commits is an errand beside it, so that a store that is slow, or does not answer, holds up no
-//! activation. What a crash means is decided in `crashes`, by pure rules: [`RestartWindow`], the strategy, the back-off.
+//! Supervisors: one actor for the agents without a team and one for each team. A supervisor creates actors and
+//! learns when they end. Reads and commits run as errands in tasks beside its mailbox, so a slow store delays no
+//! activation. `crashes` decides what follows a crash, with pure rules: [`RestartWindow`], the strategy, the
+//! back-off.
 //!
 //! Must never: await the store in a handler.
 
 mod crashes;
 mod ends;
+mod errand_runner;
 mod errands;
-mod hands;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,19 +22,19 @@ use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio::sync::oneshot;
 
 use self::ends::Ends;
+use self::errand_runner::ErrandRunner;
 use self::errands::Errands;
-use self::hands::Hands;
 use crate::team_msg::{Errand, TeamMsg};
 use crate::tree::Tree;
 use crate::wake_slot::Activation;
 
-/// A supervisor.
+/// The supervisor actor.
 pub(crate) struct Supervisor;
 
-/// What one is started with.
+/// The arguments of a supervisor's start.
 pub(crate) struct Start {
     pub(crate) tree: Arc<Tree>,
-    /// `None` is the world's own.
+    /// `None` for the world's own supervisor.
     pub(crate) team: Option<TeamPlan>,
     pub(crate) intensity: Intensity,
 }
@@ -41,7 +42,7 @@ pub(crate) struct Start {
 /// A supervisor's state.
 pub(crate) struct State {
     tree: Arc<Tree>,
-    hands: Arc<Hands>,
+    runner: Arc<ErrandRunner>,
     errands: Errands,
     ends: Ends,
     children: BTreeMap<ActorId, AgentId>,
@@ -55,8 +56,8 @@ impl State {
         }
         match self.tree.directory.activation(&agent_id) {
             Activation::Nothing => return,
-            // One that ends now has its inbox looked at by whoever hears of its end.
-            Activation::Tell(actor) => return drop(actor.cast(AgentMsg::Wake)),
+            // If this actor is just ending, its inbox is read again after its end.
+            Activation::Wake(actor) => return drop(actor.cast(AgentMsg::Wake)),
             Activation::Make => {}
         }
         let arguments = Arguments { agent_id: agent_id.clone(), engine: Arc::clone(&self.tree.engine) };
@@ -64,7 +65,7 @@ impl State {
             Ok((actor, _)) => {
                 self.children.insert(actor.get_id(), agent_id.clone());
                 let lives = self.tree.directory.activated(&agent_id, actor.clone());
-                // Its first look, now that every other wake-up finds it.
+                // Its first wake-up is sent now, when every other wake-up already finds the actor.
                 drop(actor.cast(if lives { AgentMsg::Wake } else { AgentMsg::Stop { grace: Duration::ZERO } }));
             }
             Err(error) => {
@@ -74,10 +75,10 @@ impl State {
         }
     }
 
-    /// A child crashed. It is not woken before its restart is decided.
+    /// Handles the crash of an agent. The agent gets no wake-up until its restart is decided.
     fn crashed(&mut self, agent_id: AgentId, reason: String) {
-        self.hands.note_crash(&agent_id);
-        self.errands.send(&self.hands, agent_id, Errand::Crashed(reason));
+        self.runner.note_crash(&agent_id);
+        self.errands.send(&self.runner, agent_id, Errand::Crashed(reason));
     }
 
     fn shut_down(&mut self, grace: Duration, done: oneshot::Sender<()>) {
@@ -85,7 +86,7 @@ impl State {
         for agent_id in self.children.values() {
             if let Some(actor) = self.tree.directory.actor(agent_id) {
                 let activity = self.tree.directory.card(agent_id).map(|card| card.activity);
-                // Waiting is no work that could be finished: it goes on at the next boot.
+                // A turn that waits has no work to finish. It goes on after the next boot.
                 let waits = matches!(activity, Some(Activity::Queued | Activity::Asking));
                 let grace = if waits { Duration::ZERO } else { grace };
                 drop(actor.cast(AgentMsg::Stop { grace }));
@@ -96,7 +97,7 @@ impl State {
     fn close_if_empty(&mut self) {
         let empty = self.children.is_empty() && self.errands.is_empty() && self.ends.is_empty();
         if empty && let Some(done) = self.closing.take() {
-            // Whoever waited may have given up waiting.
+            // The receiver may have stopped waiting.
             let _ = done.send(());
         }
     }
@@ -108,12 +109,12 @@ impl Actor for Supervisor {
     type Arguments = Start;
 
     async fn pre_start(&self, myself: ActorRef<TeamMsg>, start: Start) -> Result<State, ActorProcessingErr> {
-        let hands = Arc::new(Hands::new(Arc::clone(&start.tree), myself, start.team, start.intensity));
+        let runner = Arc::new(ErrandRunner::new(Arc::clone(&start.tree), myself, start.team, start.intensity));
         Ok(State {
             tree: start.tree,
             errands: Errands::default(),
             ends: Ends::default(),
-            hands,
+            runner,
             children: BTreeMap::new(),
             closing: None,
         })
@@ -127,12 +128,12 @@ impl Actor for Supervisor {
     ) -> Result<(), ActorProcessingErr> {
         match message {
             TeamMsg::Activate(agent_id) => state.activate(&myself, agent_id).await,
-            TeamMsg::Reconcile(agent_id) => state.errands.send(&state.hands, agent_id, Errand::Reconcile),
-            TeamMsg::Restart(agent_id) => state.errands.send(&state.hands, agent_id, Errand::Restart),
-            TeamMsg::Run(agent_id, errand) => state.errands.send(&state.hands, agent_id, errand),
-            TeamMsg::Ran(agent_id) => state.errands.ran(&state.hands, &agent_id),
-            TeamMsg::Looked => state.ends.looked(&state.hands),
-            TeamMsg::Replan(team, intensity) => state.hands.replan(team, intensity),
+            TeamMsg::Reconcile(agent_id) => state.errands.send(&state.runner, agent_id, Errand::Reconcile),
+            TeamMsg::Restart(agent_id) => state.errands.send(&state.runner, agent_id, Errand::Restart),
+            TeamMsg::Run(agent_id, errand) => state.errands.send(&state.runner, agent_id, errand),
+            TeamMsg::ErrandDone(agent_id) => state.errands.done(&state.runner, &agent_id),
+            TeamMsg::EndsRead => state.ends.read_done(&state.runner),
+            TeamMsg::Replan(team, intensity) => state.runner.replan(team, intensity),
             TeamMsg::Shutdown { grace, done } => state.shut_down(grace, done),
         }
         state.close_if_empty();
@@ -154,8 +155,8 @@ impl Actor for Supervisor {
         state.tree.directory.released(&agent_id, cell.get_id());
         match crash {
             Some(reason) if state.closing.is_none() => state.crashed(agent_id, reason),
-            // It sleeps, was stopped, or is restarted with its team. Whatever the reason, its inbox is looked at again.
-            _ if state.closing.is_none() => state.ends.ended(&state.hands, agent_id),
+            // The agent sleeps, was stopped, or restarts with its team. In each case its inbox is read again.
+            _ if state.closing.is_none() => state.ends.ended(&state.runner, agent_id),
             _ => {}
         }
         state.close_if_empty();

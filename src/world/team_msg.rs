@@ -1,4 +1,4 @@
-//! What the supervisors of teams are told, by whoever tells it.
+//! The messages to supervisors.
 
 use std::time::Duration;
 
@@ -7,52 +7,52 @@ use ghost_domain::restart::Intensity;
 use ghost_domain::{AgentId, Refusal};
 use tokio::sync::oneshot;
 
-/// What reads and commits for one agent, beside its supervisor's mailbox.
+/// A read or commit for one agent that runs beside its supervisor's mailbox.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Errand {
-    /// Its record is looked at, and what it asks for is done.
+    /// Read the agent's record and do what it asks for.
     Reconcile,
-    /// It runs again.
+    /// Restart the agent after its back-off.
     Restart,
-    /// It crashed, for this reason.
+    /// Handle the agent's crash, with its reason.
     Crashed(String),
-    /// It fails with its team, for this reason.
+    /// Fail the agent because its team failed, with the reason.
     Failed(String),
-    /// It has stopped.
+    /// Record that the agent has stopped.
     Stopped,
-    /// The plan has no place for it.
-    OutOfPlace(Refusal),
+    /// Record that the agent cannot run under the plan.
+    Unfit(Refusal),
 }
 
 impl Errand {
-    /// Whether one that waits does for another that comes after it.
+    /// Whether one waiting errand covers an equal one that comes later.
     pub(crate) fn repeats(&self) -> bool {
         matches!(self, Self::Reconcile | Self::Restart | Self::Stopped)
     }
 }
 
-/// What a supervisor is told.
+/// A message to a supervisor.
 #[derive(Debug)]
 pub(crate) enum TeamMsg {
     /// Make an actor for an agent that was woken.
     Activate(AgentId),
-    /// The record of an agent changed.
+    /// Reconcile an agent, because its record changed.
     Reconcile(AgentId),
-    /// The back-off of a crashed agent is over.
+    /// Restart a crashed agent, because its back-off is over.
     Restart(AgentId),
-    /// An agent that has ended, or whose team has failed, needs this.
+    /// Run an errand.
     Run(AgentId, Errand),
-    /// An errand of this agent's is over.
-    Ran(AgentId),
-    /// A look at agents that have ended is over.
-    Looked,
-    /// Its team changed in the configuration.
+    /// An errand of this agent is over.
+    ErrandDone(AgentId),
+    /// A read of agents that have ended is over.
+    EndsRead,
+    /// The team's configuration changed.
     Replan(Option<TeamPlan>, Intensity),
-    /// Stop every actor in order; the answer comes when none is left.
+    /// Stop all actors.
     Shutdown {
-        /// How long turns may still take.
+        /// Maximum time for running turns to finish.
         grace: Duration,
-        /// Told when all have ended.
+        /// Answered when no actor is left.
         done: oneshot::Sender<()>,
     },
 }

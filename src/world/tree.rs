@@ -1,6 +1,4 @@
-//! What the supervisors and the loops of a world share.
-//!
-//! Must never: do anything.
+//! The shared state of a world's supervisors and loops.
 
 use std::sync::Arc;
 
@@ -10,7 +8,7 @@ use crate::directory::Directory;
 use crate::loops::Loops;
 use crate::signal_router::SignalRouter;
 
-/// What all supervisors of a world share.
+/// Shared by all supervisors and loops of a world. It has no behaviour.
 pub(crate) struct Tree {
     pub(crate) engine: Arc<Engine>,
     pub(crate) directory: Arc<Directory>,

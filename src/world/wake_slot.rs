@@ -1,41 +1,42 @@
-//! Who is awake: the transitions of one agent between sleep and work, as a pure type. The directory holds one for each
-//! agent under its lock; a model visits every interleaving of the same code (`world_tests/wake_model.rs`).
+//! Sleep and wake of one agent, as a pure type. The directory holds one slot for each agent under its lock. A test
+//! visits every interleaving of this code (`world_tests/wake_model.rs`).
 //!
-//! Two facts carry it. The generation rises with every wake-up. A call is out from the wake-up that was sent until the
-//! look that answers it begins. So mail that was committed before a wake-up is either seen by a look that begins after it,
-//! or the look that was under way finds at its end that the generation has risen, and looks again.
+//! The generation rises with every wake-up. A call is pending from the moment a wake-up is sent until the read of
+//! the inbox that answers it begins. So mail that was committed before a wake-up is seen by a read that begins
+//! after it. Or a read that was already running finds at its end that the generation has risen, and the actor reads
+//! again.
 //!
-//! Must never: know what an actor is, wait, or forget a call in any other way than by a look or by the end of whoever was
-//! to look.
+//! Must never: know what an actor is, wait, or clear a pending call except when a read begins or when the actor that
+//! should have read ends.
 
-/// The wakefulness of one agent, whose actor is known as `A`.
+/// Sleep and wake of one agent. `A` is the handle of its actor.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct WakeSlot<A> {
     actor: Option<A>,
     generation: u64,
-    /// A wake-up is on its way to the actor, or an actor is being made.
+    /// A wake-up is on its way to the actor, or an actor is being created.
     called: bool,
 }
 
-/// Where a wake-up must go.
+/// The receiver of a wake-up.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Call<A> {
-    /// To the actor.
+    /// The actor.
     Actor(A),
-    /// To the supervisor, to make an actor.
+    /// The supervisor, which must create an actor.
     Supervisor,
-    /// Nowhere: one is on its way already, or the agent does not run.
+    /// None: a wake-up is already on its way, or the agent does not run.
     Nobody,
 }
 
-/// What a supervisor does that was asked for an actor.
+/// What a supervisor does with a request to create an actor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Activation<A> {
-    /// It makes one.
+    /// Create an actor.
     Make,
-    /// There is one already, made while the question was on its way: it gets the wake-up.
-    Tell(A),
-    /// The agent does not run. Whoever lets it run again wakes it.
+    /// Send a wake-up to this actor, which was created in the meantime.
+    Wake(A),
+    /// Nothing: the agent does not run. It is woken when it runs again.
     Nothing,
 }
 
@@ -46,7 +47,7 @@ impl<A> Default for WakeSlot<A> {
 }
 
 impl<A: Clone> WakeSlot<A> {
-    /// Raises the generation, and says where the wake-up must go. `runs` says that the agent may work at all.
+    /// Raises the generation and returns the receiver of the wake-up. `runs` says whether the agent may work.
     pub(crate) fn wake(&mut self, runs: bool) -> Call<A> {
         self.generation = self.generation.wrapping_add(1);
         if self.called || !runs {
@@ -59,35 +60,37 @@ impl<A: Clone> WakeSlot<A> {
         }
     }
 
-    /// What becomes of a call that has reached the supervisor.
+    /// Decides what happens to a wake-up that has reached the supervisor.
     pub(crate) fn activation(&mut self, runs: bool) -> Activation<A> {
         match &self.actor {
             _ if !runs => {
                 self.called = false;
                 Activation::Nothing
             }
-            Some(actor) => Activation::Tell(actor.clone()),
+            Some(actor) => Activation::Wake(actor.clone()),
             None => Activation::Make,
         }
     }
 
-    /// There is an actor. It has yet to be told to look: the call stays out until it does.
+    /// Stores a new actor. The call stays pending until the actor reads its inbox.
     pub(crate) fn activated(&mut self, actor: A) {
         self.actor = Some(actor);
     }
 
-    /// A look at the inbox begins. Gives the generation that it answers; what comes from now on is called again.
-    pub(crate) fn look(&mut self) -> u64 {
+    /// Marks the beginning of a read of the inbox. Returns the generation that it answers. A later wake-up is sent
+    /// again.
+    pub(crate) fn begin_read(&mut self) -> u64 {
         self.called = false;
         self.generation
     }
 
-    /// Whether the look that began at `seen` has answered everything, so that the actor may rest.
+    /// Whether the read that began at generation `seen` has answered every wake-up, so that the actor may go idle.
     pub(crate) fn is_answered(&self, seen: u64) -> bool {
         self.generation == seen
     }
 
-    /// Lets the agent sleep, unless it was woken since the look that began at `seen`. The actor must end if it gives true.
+    /// Removes the actor, so that the agent sleeps, unless it was woken since the read that began at generation
+    /// `seen`. If this returns true, the actor must end.
     pub(crate) fn sleep(&mut self, seen: u64) -> bool {
         let may = self.is_answered(seen) && !self.called;
         if may {
@@ -96,8 +99,8 @@ impl<A: Clone> WakeSlot<A> {
         may
     }
 
-    /// Forgets an actor that has ended, and the call that may have ended with it: whoever releases it looks at the inbox
-    /// afterwards. A newer actor, or the call for one, stays. Gives whether anything was forgotten.
+    /// Removes an actor that has ended, with its pending call: the caller reads the inbox afterwards. A newer
+    /// actor, or the call for one, stays. Returns whether the actor was removed.
     pub(crate) fn release(&mut self, is_it: impl FnOnce(&A) -> bool) -> bool {
         let held = self.actor.as_ref().is_some_and(is_it);
         if held {
@@ -106,23 +109,23 @@ impl<A: Clone> WakeSlot<A> {
         held
     }
 
-    /// Forgets whatever actor or call there is: nobody is left who would answer it.
+    /// Removes the actor and any pending call, because no one is left to answer it.
     pub(crate) fn give_up(&mut self) {
         self.actor = None;
         self.called = false;
     }
 
-    /// The actor.
+    /// The actor, if the agent is awake.
     pub(crate) fn actor(&self) -> Option<&A> {
         self.actor.as_ref()
     }
 
-    /// The generation, if no call is out: for the sweep.
+    /// The generation, if no call is pending. The sweep uses it.
     pub(crate) fn uncalled(&self) -> Option<u64> {
         (!self.called).then_some(self.generation)
     }
 
-    /// Takes the actor out, to end it.
+    /// Takes the actor out of the slot.
     pub(crate) fn into_actor(self) -> Option<A> {
         self.actor
     }

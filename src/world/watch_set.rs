@@ -1,5 +1,5 @@
-//! The system's notifications of changes below the workspace: which paths to ask about, and what it said. A hint and
-//! nothing more: a lost notification is found by the slow look, and what changed is decided by comparing snapshots.
+//! The operating system's notifications of file changes in the workspace. They are only hints: the slow check finds
+//! what a lost notification missed, and a comparison of snapshots decides what changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -9,10 +9,10 @@ use notify::event::{AccessKind, AccessMode};
 use notify::{Config, Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::Notify;
 
-/// Paths that are remembered between two looks; beyond it everything counts as touched.
+/// Maximum number of touched paths that are remembered. If there are more, every path counts as touched.
 const TOUCHED_MAX: usize = 4_096;
 
-/// What was touched since it was last asked.
+/// Paths that were touched since the last [`take`](Touched::take).
 #[derive(Default)]
 pub(crate) struct Touched {
     paths: Mutex<(BTreeSet<PathBuf>, bool)>,
@@ -23,7 +23,7 @@ impl Touched {
     fn put(&self, result: notify::Result<Event>) {
         let mut paths = self.paths.lock().unwrap_or_else(PoisonError::into_inner);
         match result {
-            // Reading changes nothing, and our own looks read.
+            // Reading changes nothing. The daemon's own checks read, too.
             Ok(Event { kind: EventKind::Access(kind), .. }) if kind != AccessKind::Close(AccessMode::Write) => return,
             Ok(event) if !event.need_rescan() && paths.0.len() + event.paths.len() <= TOUCHED_MAX => {
                 paths.0.extend(event.paths);
@@ -34,14 +34,14 @@ impl Touched {
         self.bell.notify_one();
     }
 
-    /// Whether a path has been touched, for each question; then forgets it.
+    /// Returns the touched paths and forgets them.
     pub(crate) fn take(&self) -> Taken {
         let (paths, all) = std::mem::take(&mut *self.paths.lock().unwrap_or_else(PoisonError::into_inner));
         Taken { paths, all }
     }
 }
 
-/// What was touched.
+/// A set of touched paths.
 pub(crate) struct Taken {
     paths: BTreeSet<PathBuf>,
     all: bool,
@@ -53,20 +53,21 @@ impl Taken {
     }
 }
 
-/// A watcher of these directories, with what they touch, and those that the system would not take. Blocks.
+/// Watches directories; the flag says whether recursively. Returns the watcher, and an error for each directory
+/// that the system refused. Blocks.
 pub(crate) fn watch(
     directories: &BTreeMap<PathBuf, bool>,
     touched: &Arc<Touched>,
 ) -> (Option<RecommendedWatcher>, Vec<String>) {
-    let heard = Arc::clone(touched);
-    let made = RecommendedWatcher::new(move |result| heard.put(result), Config::default().with_follow_symlinks(false));
+    let sink = Arc::clone(touched);
+    let made = RecommendedWatcher::new(move |result| sink.put(result), Config::default().with_follow_symlinks(false));
     let mut watcher = match made {
         Ok(watcher) => watcher,
         Err(error) => return (None, vec![error.to_string()]),
     };
     let mut refused = Vec::new();
     for (path, recursive) in directories {
-        // What lies below one that is watched whole would be watched twice.
+        // A recursive watch covers everything below it.
         let covered = path.ancestors().skip(1).any(|above| directories.get(above) == Some(&true));
         if covered {
             continue;
@@ -84,7 +85,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_change_rings_and_names_its_path() {
+    async fn a_change_notifies_and_names_its_path() {
         let dir = tempfile::tempdir().unwrap();
         let touched = Arc::new(Touched::default());
         let (watcher, refused) = watch(&BTreeMap::from([(dir.path().to_owned(), true)]), &touched);

@@ -1,7 +1,7 @@
-//! Watches (SCHED-03): looks at what is watched when the system says that it changed, when the daemon starts, and slowly
-//! besides, and has the commons report what differs from the last look that was reported.
+//! Watches (SCHED-03): checks watched paths when the system notifies of a change, when the daemon starts, and every
+//! 30 s. The world rules report the differences to the last reported snapshot.
 //!
-//! Must never: wake anyone without a comparison of snapshots, or follow a symbolic link.
+//! Must never: wake an agent without a comparison of snapshots, or follow a symbolic link.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -21,20 +21,20 @@ use crate::loops::WATCHES;
 use crate::tree::Tree;
 use crate::watch_set::{self, Touched};
 
-/// Between two looks at everything: what no notification told of is found by then.
-const LOOK_AGAIN: Duration = Duration::from_secs(30);
-/// A burst that does not end is reported after this many times its quiet time.
+/// Time between two checks of everything. They find changes without a notification.
+const CHECK_ALL_EVERY: Duration = Duration::from_secs(30);
+/// A burst of changes that does not end is reported after this many debounce times.
 const BURST: u32 = 10;
 
-/// One watch, as it is being looked at.
+/// The state of one watch.
 struct Watched {
     path: WorkspacePath,
     recursive: bool,
     debounce: Duration,
     created_at: Timestamp,
-    /// When a change was first and last heard of since the last look.
-    heard: Option<(Timestamp, Timestamp)>,
-    /// The last look whose comparison is settled.
+    /// Time of the first and the last notification since the last check.
+    notified: Option<(Timestamp, Timestamp)>,
+    /// Digest of the last snapshot that was compared.
     settled: Option<u64>,
 }
 
@@ -46,90 +46,90 @@ impl Watched {
             recursive: *recursive,
             debounce: Duration::from_millis(u64::from(*debounce_ms)),
             created_at: schedule.created_at,
-            heard: None,
+            notified: None,
             settled: None,
         })
     }
 
-    /// When it is to be looked at for what was heard.
+    /// When it must be checked because of notifications.
     fn due(&self) -> Option<Timestamp> {
-        self.heard.map(|(first, last)| last.plus(self.debounce).min(first.plus(self.debounce * BURST)))
+        self.notified.map(|(first, last)| last.plus(self.debounce).min(first.plus(self.debounce * BURST)))
     }
 
-    /// Whether it is looked at now. A look at everything leaves out a burst that is still heard, which it would split; but not
-    /// when nobody has looked for long.
-    fn is_looked_at(&self, now: Timestamp, whole: bool, late: bool) -> bool {
+    /// Whether it is checked now. A check of everything (`all`) skips a watch in a burst, because it would split
+    /// the burst. It does not skip if there was no check for a long time (`late`).
+    fn is_checked(&self, now: Timestamp, all: bool, late: bool) -> bool {
         match self.due() {
-            Some(due) => due <= now || (whole && late),
-            None => whole,
+            Some(due) => due <= now || (all && late),
+            None => all,
         }
     }
 }
 
-/// All watches, and the watcher that listens for them.
+/// All watches, and the system's watcher for them.
 struct Watches {
     tree: Arc<Tree>,
     all: BTreeMap<ScheduleId, Watched>,
     touched: Arc<Touched>,
     directories: BTreeMap<PathBuf, bool>,
-    /// Listens for as long as it is held.
+    /// Dropping it ends the notifications.
     watcher: Option<RecommendedWatcher>,
 }
 
-/// Goes its rounds until it is aborted.
+/// Runs rounds until it is aborted.
 pub(crate) async fn rounds(tree: Arc<Tree>) -> Result<(), String> {
     let ctx = tree.engine.services.ctx.clone();
     let clock = Arc::clone(&ctx.ports.clock);
-    let mut rings = tree.signal_router.schedules();
+    let mut changes = tree.signal_router.schedules();
     let mut watches =
         Watches { tree, all: BTreeMap::new(), touched: Arc::default(), directories: BTreeMap::new(), watcher: None };
-    // Nobody has looked since the last daemon ended, or since the world was paused.
+    // No check was made since the last daemon ended, or since the world was paused.
     let mut late = true;
-    let mut look_at = ctx.now();
+    let mut check_all_at = ctx.now();
     loop {
-        rings.mark_unchanged();
+        changes.mark_unchanged();
         if watches.tree.directory.is_paused() {
             watches.tree.loops.round(WATCHES);
-            if rings.changed().await.is_err() {
+            if changes.changed().await.is_err() {
                 return Ok(());
             }
             late = true;
-            look_at = ctx.now();
+            check_all_at = ctx.now();
             continue;
         }
         match watches.load().await {
-            Ok(true) => look_at = ctx.now(),
+            Ok(true) => check_all_at = ctx.now(),
             Ok(false) => {}
-            Err(refusal) => tracing::warn!(%refusal, "the watches could not be read; they are tried again"),
+            Err(refusal) => tracing::warn!(%refusal, "the watches could not be read; trying again"),
         }
         loop {
             let now = ctx.now();
-            let whole = look_at <= now;
-            watches.look(now, whole, late).await;
-            if whole {
+            let all = check_all_at <= now;
+            watches.check(now, all, late).await;
+            if all {
                 late = false;
-                look_at = now.plus(LOOK_AGAIN);
+                check_all_at = now.plus(CHECK_ALL_EVERY);
             }
             watches.tree.loops.round(WATCHES);
             let next = watches.all.values().filter_map(Watched::due).min();
             let touched = Arc::clone(&watches.touched);
             tokio::select! {
                 biased;
-                rung = rings.changed() => {
-                    if rung.is_err() {
+                changed = changes.changed() => {
+                    if changed.is_err() {
                         return Ok(());
                     }
                     break;
                 }
-                () = touched.bell.notified() => watches.hear(ctx.now()),
-                () = clock.sleep_until(next.unwrap_or(look_at).min(look_at)) => {}
+                () = touched.bell.notified() => watches.note_touched(ctx.now()),
+                () = clock.sleep_until(next.unwrap_or(check_all_at).min(check_all_at)) => {}
             }
         }
     }
 }
 
 impl Watches {
-    /// Reads what is watched. Gives whether something is new.
+    /// Reads the watches from the store. Returns whether everything must be checked.
     async fn load(&mut self) -> Result<bool, Refusal> {
         let store = &self.tree.engine.services.store;
         let kind = Some(ScheduleKind::Watch);
@@ -148,17 +148,17 @@ impl Watches {
             }
         }
         self.all = all;
-        // What happened between one listener and the next is looked for.
-        Ok(self.listen().await? || fresh)
+        // Changes between two watchers cause no notification, so everything is checked.
+        Ok(self.watch_directories().await? || fresh)
     }
 
-    /// Listens where watches are, and gives whether it has begun anew. Without notifications, as in a simulation, the slow
-    /// look finds everything.
-    async fn listen(&mut self) -> Result<bool, Refusal> {
+    /// Watches the directories of all watches. Returns whether it started a new watcher. Without notifications, as in a
+    /// simulation, the check of everything finds all changes.
+    async fn watch_directories(&mut self) -> Result<bool, Refusal> {
         let workspace = Arc::clone(&self.tree.engine.services.workspace);
-        let Some(place) = workspace.place() else { return Ok(false) };
+        let Some(root) = workspace.place() else { return Ok(false) };
         let wanted: Vec<(PathBuf, bool)> =
-            self.all.values().map(|watched| (at(place, &watched.path), watched.recursive)).collect();
+            self.all.values().map(|watched| (at(root, &watched.path), watched.recursive)).collect();
         let before = self.directories.clone();
         let touched = Arc::clone(&self.touched);
         let begun = workspace
@@ -180,9 +180,9 @@ impl Watches {
         if let Some(why) = refused.first() {
             tracing::warn!(count = refused.len(), %why, "the system does not notify of all changes");
             let warning = format!(
-                "the system does not notify of changes at {} watched places ({why}); they are looked at every {} s",
+                "the system does not notify of changes at {} watched paths ({why}); they are checked every {} s",
                 refused.len(),
-                LOOK_AGAIN.as_secs(),
+                CHECK_ALL_EVERY.as_secs(),
             );
             let ctx = self.tree.engine.services.ctx.clone();
             let event = NewEvent::new(EventKind::WorldWarning, json!({ "warning": warning }));
@@ -191,50 +191,50 @@ impl Watches {
         Ok(true)
     }
 
-    /// Notes what was touched.
-    fn hear(&mut self, now: Timestamp) {
-        let Some(place) = self.tree.engine.services.workspace.place() else { return };
+    /// Notes the time for every watch whose path was touched.
+    fn note_touched(&mut self, now: Timestamp) {
+        let Some(root) = self.tree.engine.services.workspace.place() else { return };
         let taken = self.touched.take();
         for watched in self.all.values_mut() {
-            if taken.at_or_below(&at(place, &watched.path)) {
-                let first = watched.heard.map_or(now, |(first, _)| first);
-                watched.heard = Some((first, now));
+            if taken.at_or_below(&at(root, &watched.path)) {
+                let first = watched.notified.map_or(now, |(first, _)| first);
+                watched.notified = Some((first, now));
             }
         }
     }
 
-    /// Looks at the watches whose burst is over; at all that are quiet besides if `whole`.
-    async fn look(&mut self, now: Timestamp, whole: bool, late: bool) {
-        if whole && let Err(refusal) = self.listen().await {
-            tracing::warn!(%refusal, "listening for changes failed; the slow look finds them");
+    /// Checks the watches whose burst is over. If `all`, also those without a notification.
+    async fn check(&mut self, now: Timestamp, all: bool, late: bool) {
+        if all && let Err(refusal) = self.watch_directories().await {
+            tracing::warn!(%refusal, "watching the directories failed; the check every 30 s finds changes");
         }
-        if whole {
-            // What the system has told of but nobody has asked for yet may be the beginning of a burst.
-            self.hear(now);
+        if all {
+            // Notifications that were not taken yet may be the beginning of a burst.
+            self.note_touched(now);
         }
         let due: Vec<ScheduleId> = self
             .all
             .iter()
-            .filter(|(_, watched)| watched.is_looked_at(now, whole, late))
+            .filter(|(_, watched)| watched.is_checked(now, all, late))
             .map(|(schedule_id, _)| *schedule_id)
             .collect();
         for schedule_id in due {
             if let Err(refusal) = self.compare(schedule_id, late).await {
-                tracing::warn!(%schedule_id, %refusal, "a watch could not be looked at; it is tried again");
+                tracing::warn!(%schedule_id, %refusal, "a watch could not be checked; trying again");
             }
         }
     }
 
-    /// Looks at one and has the commons report what differs.
+    /// Takes a snapshot of one watch. If it differs from the last one, the world rules report the changes.
     async fn compare(&mut self, schedule_id: ScheduleId, late: bool) -> Result<(), Refusal> {
         let services = Arc::clone(&self.tree.engine.services);
         let Some(watched) = self.all.get_mut(&schedule_id) else { return Ok(()) };
-        watched.heard = None;
+        watched.notified = None;
         let made = watched.created_at;
-        let most = services.ctx.limits().watch_files_max as usize;
+        let files_max = services.ctx.limits().watch_files_max as usize;
         let ctx = services.ctx.clone();
-        let seen = match services.workspace.stamps(&watched.path, watched.recursive, most).await {
-            // What is gone holds no files: those that it held were removed.
+        let seen = match services.workspace.stamps(&watched.path, watched.recursive, files_max).await {
+            // A path that is gone counts as empty, so its files count as removed.
             Ok(seen) => seen.unwrap_or_default(),
             Err(refusal) if matches!(refusal.code, Code::TooLarge | Code::PathDenied) => {
                 let write = services.store.write(move |w| {
@@ -269,13 +269,13 @@ impl Watches {
     }
 }
 
-fn at(place: &Path, path: &WorkspacePath) -> PathBuf {
-    // Joining nothing would leave a slash at the end, which no notification has.
-    if path.as_str().is_empty() { place.to_owned() } else { place.join(path.as_str()) }
+fn at(root: &Path, path: &WorkspacePath) -> PathBuf {
+    // Joining an empty path would add a slash at the end. Paths of notifications have none.
+    if path.as_str().is_empty() { root.to_owned() } else { root.join(path.as_str()) }
 }
 
-/// The directories to listen to. A file is replaced by renaming another over it, so it is heard of in its directory. What
-/// is not there cannot be listened to; the slow look finds it when it comes back.
+/// The directories to watch; the flag says whether recursively. A file is watched through its directory, because it is
+/// replaced by a rename. A missing path cannot be watched; the check of everything finds it when it comes back.
 fn directories(wanted: Vec<(PathBuf, bool)>) -> BTreeMap<PathBuf, bool> {
     let mut directories = BTreeMap::new();
     for (full, recursive) in wanted {
@@ -290,7 +290,7 @@ fn directories(wanted: Vec<(PathBuf, bool)>) -> BTreeMap<PathBuf, bool> {
     directories
 }
 
-/// What tells one look from another without keeping it.
+/// A hash of a snapshot, so that the snapshot need not be kept.
 fn digest(seen: &WatchSnapshot) -> u64 {
     let mut hasher = DefaultHasher::new();
     for (path, stamp) in &seen.files {
@@ -304,29 +304,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_look_at_everything_splits_no_burst_that_is_still_heard() {
+    fn a_check_of_everything_splits_no_burst() {
         let at = |ms: u64| Timestamp(0).plus(Duration::from_millis(ms));
         let mut watched = Watched {
             path: WorkspacePath::parse("box", true).unwrap(),
             recursive: true,
             debounce: Duration::from_millis(250),
             created_at: at(0),
-            heard: None,
+            notified: None,
             settled: None,
         };
-        let looked_at = |watched: &Watched, ms| {
-            [(false, false), (true, false), (true, true)].map(|(whole, late)| watched.is_looked_at(at(ms), whole, late))
+        let checked = |watched: &Watched, ms| {
+            [(false, false), (true, false), (true, true)].map(|(all, late)| watched.is_checked(at(ms), all, late))
         };
-        assert_eq!(looked_at(&watched, 1_000), [false, true, true], "what is quiet");
-        watched.heard = Some((at(1_000), at(1_100)));
-        assert_eq!(
-            looked_at(&watched, 1_349),
-            [false, false, true],
-            "what is heard, unless nobody has looked for long"
-        );
-        assert_eq!(looked_at(&watched, 1_350), [true; 3], "what was heard");
-        watched.heard = Some((at(1_000), at(3_499)));
-        assert_eq!(looked_at(&watched, 3_499), [false, false, true]);
-        assert_eq!(looked_at(&watched, 3_500), [true; 3], "a burst that does not end");
+        assert_eq!(checked(&watched, 1_000), [false, true, true], "no notification");
+        watched.notified = Some((at(1_000), at(1_100)));
+        assert_eq!(checked(&watched, 1_349), [false, false, true], "within a burst");
+        assert_eq!(checked(&watched, 1_350), [true; 3], "the burst is over");
+        watched.notified = Some((at(1_000), at(3_499)));
+        assert_eq!(checked(&watched, 3_499), [false, false, true]);
+        assert_eq!(checked(&watched, 3_500), [true; 3], "a burst that does not end");
     }
 }

@@ -1,4 +1,4 @@
-//! The handle of a world at work: what the control plane and the daemon ask of it.
+//! The handle of a running world, for the control plane and the daemon.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -23,25 +23,25 @@ use tokio::task::{AbortHandle, JoinHandle};
 
 use crate::directory::Directory;
 use crate::loops::{self, Loops, Running};
-use crate::pause::{PAUSED, waiting};
+use crate::pause::{PAUSED, agents_with_work};
 use crate::root::RootMsg;
 use crate::team_msg::TeamMsg;
 use crate::tree::Tree;
 
-/// Reads the configuration anew: a plan with its providers, or every problem in words.
+/// Reads the configuration again. Returns a plan with its providers, or one refusal that lists all problems.
 pub type Reloader = Box<dyn Fn() -> Result<(Plan, Providers), Refusal> + Send + Sync>;
 
-/// The files being read for a reload, on a thread of their own, until someone has taken what came of it.
+/// The thread that reads the files of a reload, until a reload has taken its result.
 pub(crate) type Reading = Option<JoinHandle<Result<(Plan, Providers, SkillShelf), Refusal>>>;
 
-/// A world at work.
+/// A running world.
 pub struct World {
     pub(crate) tree: Arc<Tree>,
     pub(crate) root: ActorRef<RootMsg>,
     root_task: Mutex<Option<JoinHandle<()>>>,
-    keepers: Mutex<Vec<JoinHandle<()>>>,
+    loop_tasks: Mutex<Vec<JoinHandle<()>>>,
     pub(crate) reloader: Arc<Reloader>,
-    /// One reload at a time: two that mixed would leave the plan of one with the records of the other.
+    /// Allows one reload at a time. Two at once could mix the plan of one with the records of the other.
     pub(crate) reloading: tokio::sync::Mutex<Reading>,
 }
 
@@ -51,23 +51,23 @@ impl World {
             tree,
             root,
             root_task: Mutex::new(Some(root_task)),
-            keepers: Mutex::default(),
+            loop_tasks: Mutex::default(),
             reloader: Arc::new(reloader),
             reloading: tokio::sync::Mutex::default(),
         }
     }
 
-    /// Keeps a loop running, one of this room or one that hands what the world has to say to the outside, until the world
-    /// shuts down or the handle is used to end it. How it stands is in [`loops`](Self::loops).
+    /// Runs a supervised loop until the world shuts down or the returned handle aborts it. [`loops`](Self::loops)
+    /// shows its state.
     pub fn keep_running(&self, name: &'static str, make: impl FnMut() -> Running + Send + 'static) -> AbortHandle {
         let (ctx, store) = (self.ctx().clone(), self.store().clone());
-        let maintenance = tokio::spawn(loops::keep(ctx, store, Arc::clone(&self.tree.loops), name, make));
-        let end = maintenance.abort_handle();
-        self.keepers.lock().unwrap_or_else(PoisonError::into_inner).push(maintenance);
+        let task = tokio::spawn(loops::supervise(ctx, store, Arc::clone(&self.tree.loops), name, make));
+        let end = task.abort_handle();
+        self.loop_tasks.lock().unwrap_or_else(PoisonError::into_inner).push(task);
         end
     }
 
-    /// How the loops stand that keep the world going.
+    /// The state of the world's loops.
     #[must_use]
     pub fn loops(&self) -> &Loops {
         &self.tree.loops
@@ -79,19 +79,19 @@ impl World {
         &self.tree
     }
 
-    /// What its agents work with.
+    /// The engine that runs the agents' turns.
     #[must_use]
     pub fn engine(&self) -> &Arc<Engine> {
         &self.tree.engine
     }
 
-    /// Its store.
+    /// The store of the world.
     #[must_use]
     pub fn store(&self) -> &Store {
         &self.tree.engine.services.store
     }
 
-    /// Its rules' context.
+    /// The context of the world rules.
     #[must_use]
     pub fn ctx(&self) -> &RuleContext {
         &self.tree.engine.services.ctx
@@ -103,18 +103,18 @@ impl World {
         self.tree.engine.services.plan()
     }
 
-    /// Its agents, from memory.
+    /// The agents in memory.
     #[must_use]
     pub fn directory(&self) -> &Arc<Directory> {
         &self.tree.directory
     }
 
-    /// Lets no new turn begin, or lets them begin again. Durable: a paused world is paused after a boot.
+    /// Pauses the world, so that no new turn begins, or resumes it. The pause survives a restart.
     pub async fn set_paused(&self, by: &Party, paused: bool) -> Result<(), Refusal> {
         self.set_paused_because(by, paused, None).await
     }
 
-    /// [`set_paused`](Self::set_paused) with a reason in the words of who asks, which the feed keeps.
+    /// [`set_paused`](Self::set_paused) with a reason from the caller, which the event keeps.
     pub async fn set_paused_because(&self, by: &Party, paused: bool, reason: Option<&str>) -> Result<(), Refusal> {
         let (ctx, by, reason) = (self.ctx().clone(), by.clone(), reason.map(str::to_owned));
         self.store()
@@ -125,7 +125,7 @@ impl World {
                         return Ok(());
                     }
                     w.meta_put(PAUSED, if paused { "1" } else { "0" }).await?;
-                    // Whoever pauses and whoever resumes may be told of their commits in any order: memory follows the commits.
+                    // The flag in memory is set by a signal, so that it follows the order of the commits.
                     w.signal(Signal::Paused(paused));
                     let kind = if paused { EventKind::WorldPaused } else { EventKind::WorldResumed };
                     ctx.emit(w, NewEvent::new(kind, json!({ "by": by, "reason": reason }))).await
@@ -133,22 +133,22 @@ impl World {
             })
             .await?;
         if !paused {
-            for agent_id in waiting(self.store()).await? {
+            for agent_id in agents_with_work(self.store()).await? {
                 self.tree.signal_router.wake(&agent_id);
             }
         }
         Ok(())
     }
 
-    /// Rings after every commit that gives the outside something to be handed, or takes it back.
+    /// Changes with every commit that adds a message for delivery to the outside, or removes one.
     #[must_use]
     pub fn deliveries(&self) -> tokio::sync::watch::Receiver<u64> {
         self.tree.signal_router.deliveries()
     }
 
-    /// Waits until an ask of someone outside is closed, and gives it. The deadline of the ask bounds the wait.
+    /// Waits until an ask from outside is closed, at most until its deadline, and returns it.
     pub async fn wait_for_ask(&self, ask_id: AskId) -> Result<Ask, Refusal> {
-        let mut rings = self.tree.signal_router.asks();
+        let mut closed = self.tree.signal_router.asks();
         let clock = Arc::clone(&self.ctx().ports.clock);
         loop {
             let ask = self
@@ -162,8 +162,8 @@ impl World {
             }
             tokio::select! {
                 biased;
-                rings = rung(&mut rings, ask_id) => {
-                    if !rings {
+                open = next_closed(&mut closed, ask_id) => {
+                    if !open {
                         return Err(Refusal::new(ghost_domain::Code::Unavailable, "the world is stopping"));
                     }
                 }
@@ -179,7 +179,7 @@ impl World {
         }
     }
 
-    /// Waits until an agent that was asked to stop has stopped; bounded by the grace period and a little more.
+    /// Waits until a stopping agent has stopped, at most for the grace period and 10 s.
     pub async fn wait_until_stopped(&self, agent_id: &AgentId) -> Result<Agent, Refusal> {
         let clock = Arc::clone(&self.ctx().ports.clock);
         let grace = Limits::seconds(self.ctx().limits().stop_grace_seconds) + Duration::from_secs(10);
@@ -199,15 +199,14 @@ impl World {
             }
             tokio::select! {
                 biased;
-                // Whatever was committed, or missed: the record is looked at again.
+                // Any commit: the record is read again.
                 _ = feed.recv() => {}
                 () = clock.sleep_until(deadline) => {}
             }
         }
     }
 
-    /// Shortens the grace period of an agent that is stopping. One that runs, because it was started again meanwhile, is
-    /// left alone.
+    /// Shortens the grace period of a stopping agent. An agent that was started again in the meantime is not affected.
     pub async fn hasten_stop(&self, agent_id: &AgentId, grace: Duration) -> Result<(), Refusal> {
         let id = agent_id.clone();
         let record: Option<Agent> =
@@ -215,41 +214,41 @@ impl World {
         if record.is_some_and(|agent| agent.status == AgentStatus::Stopping)
             && let Some(actor) = self.tree.directory.actor(agent_id)
         {
-            // An actor that has just ended needs no hastening.
+            // An error means that the actor has just ended.
             drop(actor.cast(ghost_agent::AgentMsg::Stop { grace }));
         }
         Ok(())
     }
 
-    /// Calls a tool as an agent, in a turn of the operator's.
+    /// Calls a tool as an agent, in a turn of the operator.
     pub async fn call_tool(&self, call: OperatorCall) -> Result<CallOutcome, Refusal> {
         let session = Arc::new(AgentSession::default());
-        let mut rings = self.tree.signal_router.asks();
-        let bell = Arc::clone(&session);
-        let ringing = async move {
-            while !matches!(rings.recv().await, Err(RecvError::Closed)) {
-                bell.bell.notify_waiters();
+        let mut closed = self.tree.signal_router.asks();
+        let waiter = Arc::clone(&session);
+        let forward = async move {
+            while !matches!(closed.recv().await, Err(RecvError::Closed)) {
+                waiter.bell.notify_waiters();
             }
             std::future::pending::<()>().await;
         };
         tokio::select! {
             biased;
             outcome = turn::call_for_operator(&self.tree.engine, call, &session) => outcome,
-            () = ringing => Err(Refusal::new(ghost_domain::Code::Unavailable, "the world is stopping")),
+            () = forward => Err(Refusal::new(ghost_domain::Code::Unavailable, "the world is stopping")),
         }
     }
 
-    /// The prompt that an agent would get now.
+    /// The prompt that an agent would get now. It starts no turn.
     pub async fn preview(&self, agent_id: &AgentId) -> Result<Preview, Refusal> {
         turn::preview(&self.tree.engine, agent_id).await
     }
 
-    /// Stops in order: no new turns, a grace period for those under way, then the end of all actors. What is cut off goes
-    /// on at the next boot. The store stays open.
+    /// Stops the world: no new turns, a grace period for running turns, then all actors end. A turn that is cut off
+    /// resumes at the next boot. The store stays open.
     pub async fn shutdown(&self, reason: &str) {
         self.tree.directory.set_closing();
-        for maintenance in std::mem::take(&mut *self.keepers.lock().unwrap_or_else(PoisonError::into_inner)) {
-            maintenance.abort();
+        for task in std::mem::take(&mut *self.loop_tasks.lock().unwrap_or_else(PoisonError::into_inner)) {
+            task.abort();
         }
         let grace = Limits::seconds(self.ctx().limits().stop_grace_seconds);
         let mut ends = Vec::new();
@@ -265,26 +264,26 @@ impl World {
             biased;
             _ = all => {}
             () = clock.sleep(grace + Duration::from_secs(5)) => {
-                tracing::warn!("some agents did not stop within the grace period; they go on at the next start");
+                tracing::warn!("some agents did not stop within the grace period; their turns resume at the next start");
             }
         }
         let (ctx, payload) = (self.ctx().clone(), json!({ "reason": reason }));
-        let said = self
+        let written = self
             .store()
             .write(move |w| Box::pin(async move { ctx.emit(w, NewEvent::new(EventKind::WorldStopped, payload)).await }))
             .await;
-        if let Err(refusal) = said {
-            tracing::warn!(%refusal, "the end could not be recorded; nothing else is lost");
+        if let Err(refusal) = written {
+            tracing::warn!(%refusal, "the event `world.stopped` could not be written; nothing else is lost");
         }
         self.root.stop(None);
         let task = self.root_task.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(task) = task {
-            // The root's own panic was logged when it happened.
+            // The root's panic is already logged.
             let _ = task.await;
         }
     }
 
-    /// Asks an agent to stop, once, and gives its record when it has stopped.
+    /// Stops an agent and returns its record when it has stopped.
     pub async fn stop_agent(&self, by: &Party, agent_id: &AgentId, reason: Option<String>) -> Result<Agent, Refusal> {
         let (ctx, by, id) = (self.ctx().clone(), by.clone(), agent_id.clone());
         self.store()
@@ -296,11 +295,11 @@ impl World {
     }
 }
 
-/// Waits until it is said that an ask is closed, or that may have been missed. False if nothing more will be said.
-async fn rung(rings: &mut Receiver<Option<AskId>>, ask_id: AskId) -> bool {
+/// Waits until the ask is closed, or until its signal may have been missed. Returns false if the world is ending.
+async fn next_closed(closed: &mut Receiver<Option<AskId>>, ask_id: AskId) -> bool {
     loop {
-        match rings.recv().await {
-            Ok(Some(closed)) if closed != ask_id => {}
+        match closed.recv().await {
+            Ok(Some(other)) if other != ask_id => {}
             Ok(_) | Err(RecvError::Lagged(_)) => return true,
             Err(RecvError::Closed) => return false,
         }

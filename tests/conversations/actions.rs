@@ -1,8 +1,8 @@
-//! The `message` tool: what it does over the control plane and over a webhook, and what it is refused.
+//! The tool `message`: its actions over the control plane and over a webhook, and its refusals.
 
 use serde_json::{Value, json};
 
-use crate::desk::{desk, said, talk};
+use crate::desk::{desk, talk, texts_of};
 use crate::receiver::{Receiver, check, deliver, hooked, hooked_with, http_of, now};
 
 fn actions(lines: &[Value]) -> Vec<Value> {
@@ -10,11 +10,11 @@ fn actions(lines: &[Value]) -> Vec<Value> {
 }
 
 #[test]
-fn a_talk_shows_what_was_taken_back_and_reacted_to() {
+fn a_talk_shows_deletions_and_reactions() {
     let (test_env, world) = desk("");
     let daemon = test_env.up(&world, &[]);
     let lines = talk(&test_env, &["ada"], "act please\n").json_lines();
-    assert_eq!(said(&lines).last(), Some(&"Done, and unsupported."), "threads are not for the control plane");
+    assert_eq!(texts_of(&lines).last(), Some(&"Done, and unsupported."), "threads are not for the control plane");
     let done = actions(&lines);
     assert_eq!((&done[0]["kind"], &done[1]["kind"]), (&json!("delete"), &json!("react")), "{done:?}");
     assert_eq!(done[1]["emoji"], "👍");
@@ -27,13 +27,13 @@ fn a_talk_shows_what_was_taken_back_and_reacted_to() {
     assert_eq!((&entries[0]["deleted"], &entries[0]["action"]), (&json!(false), &Value::Null));
     let shown = test_env.ctl(&["conversation", "show", id]);
     shown.ok();
-    for words in ["[taken back]", "[react]", "ada reacts with 👍 to message 1"] {
+    for words in ["[deleted]", "[react]", "ada reacts with 👍 to message 1"] {
         assert!(shown.out.contains(words), "{words}: {}", shown.out);
     }
-    // In the feed an action is told with its entry.
+    // The event of an action names its entry.
     let events = test_env.ctl(&["--json", "events", "--kind", "conversation.message"]).json_lines();
     assert!(events.iter().any(|event| event["payload"]["action"]["kind"] == "react"));
-    // A second reaction comes too soon: reactions are minimal unless the world says otherwise.
+    // A second reaction too soon is refused: reactions are minimal unless the world says otherwise.
     talk(&test_env, &["ada", "--conversation", id], "act please\n").exits(0);
     let calls = test_env.json(&["ledger", "--tool", "message"]);
     let refused: Vec<&str> = calls.as_array().unwrap().iter().filter_map(|call| call["error_code"].as_str()).collect();
@@ -44,14 +44,14 @@ fn a_talk_shows_what_was_taken_back_and_reacted_to() {
 
 // covers: BI-38
 #[test]
-fn a_webhook_gets_actions_as_typed_signed_deliveries() {
+fn a_webhook_gets_actions_as_signed_deliveries_with_a_type() {
     let receiver = Receiver::start();
     let (test_env, world) = hooked(&receiver);
     let daemon = test_env.up(&world, &["--http", "127.0.0.1:0"]);
     let http = http_of(&daemon);
     let body = json!({ "thread": "t", "from": "eve", "text": "act please", "message_id": "m-1" }).to_string();
     assert_eq!(deliver(&http, "d-1", now(), &body).0, 202);
-    // The slip itself is handed out at once or taken back before: a delete comes only if it may have gone out.
+    // The deleted message may have been delivered before. A delete is delivered only in that case.
     let all = receiver.wait_until(|got| got.iter().any(|got| got.json()["text"] == "Done, and unsupported."));
     all.iter().for_each(check);
     let of = |kind: &str| all.iter().map(|got| got.json()).find(|body| body["type"] == kind);
@@ -68,14 +68,14 @@ fn a_webhook_gets_actions_as_typed_signed_deliveries() {
 
 // covers: BI-38, MSG-14
 #[test]
-fn a_webhook_does_what_the_world_file_lists() {
+fn a_webhook_supports_the_actions_that_the_world_file_lists() {
     let receiver = Receiver::start();
     let (test_env, world) = hooked_with(&receiver, "actions: [thread]");
     let daemon = test_env.up(&world, &["--http", "127.0.0.1:0"]);
     let http = http_of(&daemon);
     let body = json!({ "thread": "t", "from": "eve", "text": "act please", "message_id": "m-1" }).to_string();
     assert_eq!(deliver(&http, "d-1", now(), &body).0, 202);
-    // What opens a thread belongs to another one than the answer: no order holds between the two.
+    // The message that opens a thread belongs to another conversation than the answer, so their order is undefined.
     let all = receiver.wait_until(|got| {
         let has = |field: &str, value: &str| got.iter().any(|got| got.json()[field] == value);
         has("text", "Done, and more.") && has("type", "thread")

@@ -1,4 +1,4 @@
-//! What the tests of conversations share: a world with two clerks that talk as they are told, and clients that talk.
+//! Shared support of the conversation tests: a world with two scripted clerks, and clients that talk.
 
 use std::fs::File;
 use std::io::Write;
@@ -88,7 +88,7 @@ pub fn desk(more: &str) -> (TestEnvironment, PathBuf) {
     (test_env, path)
 }
 
-/// `ghostctl --json talk ada` with these lines, to its end.
+/// Runs `ghostctl --json talk ada` with these input lines to its end.
 pub fn talk(test_env: &TestEnvironment, args: &[&str], lines: &str) -> Ran {
     let path = test_env.join("lines");
     std::fs::write(&path, lines).unwrap();
@@ -103,7 +103,7 @@ pub fn talk(test_env: &TestEnvironment, args: &[&str], lines: &str) -> Ran {
     }
 }
 
-/// A talk in the background, fed through a pipe.
+/// A talk in the background with a pipe as its input.
 pub struct Talk {
     pub child: Child,
     pub out: Lines,
@@ -129,14 +129,14 @@ impl Talk {
         serde_json::from_str(&line).unwrap()
     }
 
-    /// Ends its input and waits for its end; gives its exit code and what it said of that.
+    /// Closes its input and waits for its end. Returns its exit code and its error.
     pub fn fails(mut self) -> (i32, String) {
         drop(self.child.stdin.take());
         assert!(self.err.wait_for_end(Deadline::seconds(90)), "it goes on\n{}", self.out.text());
         (self.child.wait().unwrap().code().unwrap(), self.err.text())
     }
 
-    /// Ends its input and waits for its end.
+    /// Closes its input and waits for its end. Returns its output.
     pub fn end(mut self) -> Vec<Value> {
         drop(self.child.stdin.take());
         assert!(self.out.wait_for_end(Deadline::seconds(90)), "it goes on\n{}", self.out.text());
@@ -158,6 +158,6 @@ pub fn is_out(value: &Value) -> bool {
     value["type"] == "entry" && value["direction"] == "out"
 }
 
-pub fn said(lines: &[Value]) -> Vec<&str> {
+pub fn texts_of(lines: &[Value]) -> Vec<&str> {
     lines.iter().filter(|line| is_out(line)).map(|line| line["content"].as_str().unwrap()).collect()
 }

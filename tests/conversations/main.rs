@@ -1,7 +1,7 @@
-//! Talking with agents from outside (issue 3, part 2): over the control plane and over signed webhooks, through the real
-//! programs, with the daemon killed in the middle.
+//! Conversations with the outside, over the control plane and over signed webhooks, with the real programs and with
+//! kills of the daemon.
 
-// A black-box test has nothing to recover to: what goes wrong is told by the panic that fails it.
+// A failure in a test is a panic with a message.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod actions;

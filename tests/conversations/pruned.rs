@@ -1,4 +1,4 @@
-//! A conversation whose beginning was pruned: who asks for what is kept gets it, and who would miss something is told.
+//! A conversation whose beginning was pruned: a reader gets the kept entries, and is refused if it would miss some.
 
 use ghost_proto::v1::conversations_client::ConversationsClient;
 use ghost_proto::v1::{GetConversationRequest, WatchConversationRequest};
@@ -7,14 +7,14 @@ use tonic::transport::Endpoint;
 use crate::desk::{desk, talk};
 
 #[test]
-fn a_reader_that_would_miss_something_is_told() {
+fn a_reader_that_would_miss_entries_is_refused() {
     let (test_env, world) = desk("");
     let daemon = test_env.up(&world, &[]);
     let lines = talk(&test_env, &["ada"], "one\ntwo\nthree\n").json_lines();
     let id = lines[0]["conversation_id"].as_str().unwrap().to_owned();
     daemon.stop();
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
-    // As retention does it after months.
+    // Retention does this after months.
     runtime.block_on(async {
         let options = sqlx::sqlite::SqliteConnectOptions::new().filename(test_env.data("desk").join("ghost.db"));
         let pool = sqlx::sqlite::SqlitePoolOptions::new().connect_with(options).await.unwrap();

@@ -1,4 +1,4 @@
-//! The other side of a webhook: it receives what goes out, and signs what comes in.
+//! The other side of a webhook: it receives deliveries and signs its own.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::desk::{SECRET, desk};
 
-/// One request that the receiver got.
+/// A request that the receiver got.
 #[derive(Clone, Debug)]
 pub struct Got {
     pub headers: Vec<(String, String)>,
@@ -37,7 +37,7 @@ pub struct Desk {
     pub answers: VecDeque<u16>,
 }
 
-/// The other side of a webhook: keeps what it gets and answers as it is told, 200 when it is told nothing.
+/// The other side of a webhook. It keeps all requests and answers with the given statuses, then with 200.
 pub struct Receiver {
     pub port: u16,
     pub state: Arc<(Mutex<Desk>, Condvar)>,
@@ -62,12 +62,12 @@ impl Receiver {
         self.state.0.lock().unwrap().answers.extend(statuses);
     }
 
-    /// Waits until so many requests have come.
+    /// Waits until there are `count` requests.
     pub fn wait_for(&self, count: usize) -> Vec<Got> {
         self.wait_until(|got| got.len() >= count)
     }
 
-    /// Waits until what has come is enough.
+    /// Waits until `enough` accepts the requests.
     pub fn wait_until(&self, enough: impl Fn(&[Got]) -> bool) -> Vec<Got> {
         let deadline = Deadline::seconds(60);
         let mut desk = self.state.0.lock().unwrap();
@@ -100,7 +100,7 @@ pub fn serve(stream: TcpStream, shared: &(Mutex<Desk>, Condvar)) {
         desk.got.push(Got { body: String::from_utf8(body).unwrap(), ..got });
         desk.answers.pop_front().unwrap_or(200)
     };
-    // The other side may be dead, which is what some tests want.
+    // The daemon may have been killed.
     let _ = reader.into_inner().write_all(
         format!(
             "HTTP/1.1 {status} X\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
@@ -111,12 +111,12 @@ pub fn serve(stream: TcpStream, shared: &(Mutex<Desk>, Condvar)) {
 }
 
 pub fn now() -> u64 {
-    // The other side of a webhook lives in real time.
+    // Webhooks use real time.
     #[allow(clippy::disallowed_methods)]
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs()
 }
 
-/// Posts to the daemon's HTTP side.
+/// Posts to the daemon's HTTP port. Returns status and body.
 pub fn post(address: &str, path: &str, headers: &[(&str, &str)], body: &str) -> (u16, Value) {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
@@ -153,7 +153,7 @@ pub fn hooked(receiver: &Receiver) -> (TestEnvironment, PathBuf) {
     hooked_with(receiver, "timestamp_tolerance_s: 300")
 }
 
-/// With one more key of the webhook.
+/// The same with another webhook setting.
 pub fn hooked_with(receiver: &Receiver, more: &str) -> (TestEnvironment, PathBuf) {
     desk(&format!(
         "channels: {{ webhooks: {{ shop: {{ url: 'http://127.0.0.1:{}/in', secret_env: HOOK_SECRET, agent: ada, {more} }} }} }}\n",

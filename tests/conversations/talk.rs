@@ -1,4 +1,4 @@
-//! Talking over the control plane, with `ghostctl talk` and with a client of one's own.
+//! Conversations over the control plane, with `ghostctl talk` and with a foreign client.
 
 use ghost_proto::v1::conversations_client::ConversationsClient;
 use ghost_proto::v1::{SayRequest, WatchConversationRequest};
@@ -6,11 +6,11 @@ use ghost_testkit::blackbox::Deadline;
 use serde_json::json;
 use tonic::transport::Endpoint;
 
-use crate::desk::{Talk, desk, is_out, said, talk};
+use crate::desk::{Talk, desk, is_out, talk, texts_of};
 
 // covers: BI-35, BI-36, HB-05, MSG-11
 #[test]
-fn a_conversation_with_answers_files_silence_and_a_handoff() {
+fn a_conversation_can_have_answers_files_silence_and_a_handoff() {
     let (test_env, world) = desk("");
     let daemon = test_env.up(&world, &[]);
     let lines = "hello\nreport please\nsay nothing\na moment\ngive me ben\nhello again\n/unknown-is-refused-below\n";
@@ -19,7 +19,7 @@ fn a_conversation_with_answers_files_silence_and_a_handoff() {
     let lines = ran.json_lines();
     let answers =
         ["Here is ada.", "Here is the report.", "One moment.", "There you are.", "Ben takes over.", "Here is ben."];
-    assert_eq!(said(&lines), answers, "{}", ran.out);
+    assert_eq!(texts_of(&lines), answers, "{}", ran.out);
     let report = lines.iter().find(|line| line["content"] == "Here is the report.").unwrap();
     let file =
         json!({ "path": "agents/ada/report.md", "name": "Report.md", "mime_type": "text/markdown", "bytes": 10 });
@@ -42,19 +42,19 @@ fn a_conversation_with_answers_files_silence_and_a_handoff() {
     let back = test_env.json(&["conversation", "handoff", &id, "ada", "--reason", "a test"]);
     assert_eq!(back["owner"], "ada");
     let more = talk(&test_env, &["ada", "--conversation", &id], "once more\n").json_lines();
-    assert_eq!(said(&more), ["Here is ada."]);
+    assert_eq!(texts_of(&more), ["Here is ada."]);
     let shown = test_env.json(&["conversation", "show", &id]);
     let entries = shown["entries"].as_array().unwrap();
     assert!(entries.iter().enumerate().all(|(at, entry)| entry["seq"] == json!(at + 1)), "no gap");
     assert!(entries.iter().filter(|entry| entry["direction"] == "out").all(|entry| entry["delivery"] == "delivered"));
-    // For people it is text.
+    // The output for people is text.
     assert!(test_env.ctl(&["conversation", "show", &id]).ok().out.contains("Here is the report."));
 
-    // Bad input: each with its own code, nothing half done.
+    // Bad input is refused, each with its own code, and has no effect.
     let conversations = test_env.json(&["conversation", "list"]).as_array().unwrap().len();
     talk(&test_env, &["adda"], "hello\n").exits(3).says(&["did you mean `ada`?"]);
     talk(&test_env, &["ada", "--conversation", "no-id"], "x\n").exits(2);
-    talk(&test_env, &["ben", "--conversation", &id], "x\n").exits(7).says(&["is with ada"]);
+    talk(&test_env, &["ben", "--conversation", &id], "x\n").exits(7).says(&["belongs to ada"]);
     talk(&test_env, &["ada"], &format!("{}\n", "x".repeat(2_001))).exits(8).says(&["2000"]);
     talk(&test_env, &["ada", "--attach", "nothing.md"], "x\n").exits(3);
     talk(&test_env, &["ada", "--attach", "../x"], "x\n").exits(4);
@@ -74,21 +74,21 @@ fn a_conversation_with_answers_files_silence_and_a_handoff() {
     test_env.ctl(&["conversation", "redeliver", &id, "1"]).exits(7);
     test_env.ctl(&["conversation", "redeliver", &id, "999"]).exits(3);
     assert_eq!(test_env.json(&["conversation", "list"]).as_array().unwrap().len(), conversations);
-    // A handoff as the last word is told all the same.
+    // A handoff in the last answer is shown, too.
     let given = talk(&test_env, &["ada", "--conversation", &id], "/handoff ben\n").json_lines();
     assert!(given.iter().any(|line| line["type"] == "handoff" && line["owner"] == "ben"), "{given:?}");
-    // A turn that fails is told to who waits.
+    // A waiting client learns that the turn failed.
     let failed = talk(&test_env, &["ada"], "fall over\n");
     failed.exits(5);
     assert!(failed.out.contains("ada's turn failed"), "{}", failed.out);
-    // One that went well after it does not hide it.
+    // A later successful turn does not hide the failure.
     talk(&test_env, &["ada"], "fall over\nhello\n").exits(5);
     daemon.stop();
 }
 
 // covers: LOOP-07
 #[test]
-fn words_are_seen_while_they_come() {
+fn text_is_shown_while_it_streams() {
     let (test_env, world) = desk("");
     let daemon = test_env.up(&world, &[]);
     let mut talk = Talk::start(&test_env, &["ada"]);
@@ -100,29 +100,29 @@ fn words_are_seen_while_they_come() {
     let lines = talk.end();
     let whole: String =
         lines.iter().filter(|line| line["type"] == "delta").map(|line| line["text"].as_str().unwrap()).collect();
-    assert_eq!(said(&lines), [whole.trim()]);
+    assert_eq!(texts_of(&lines), [whole.trim()]);
     daemon.stop();
 }
 
 #[test]
-fn words_that_turn_out_to_be_reasoning_are_to_be_discarded() {
+fn streamed_text_that_is_reasoning_is_withdrawn() {
     let (test_env, world) = desk("");
     let daemon = test_env.up(&world, &[]);
     let first = talk(&test_env, &["ada"], "think aloud\n").json_lines();
     let place = |kind: &str| first.iter().position(|line| line["type"] == kind).unwrap();
     assert!(place("delta") < place("discard"), "{first:?}");
-    assert_eq!(said(&first), ["The end."], "none of it is in the answer");
-    // From then on nothing of that model is shown before the close.
+    assert_eq!(texts_of(&first), ["The end."], "none of it is in the answer");
+    // After that, no text of that model is shown before the answer is complete.
     let second = talk(&test_env, &["ada"], "think aloud\n").json_lines();
     assert!(!second.iter().any(|line| line["type"] == "discard"), "{second:?}");
     let shown: String =
         second.iter().filter(|line| line["type"] == "delta").map(|line| line["text"].as_str().unwrap()).collect();
-    assert!(!shown.contains("Once upon") && said(&second) == ["The end."], "{second:?}");
+    assert!(!shown.contains("Once upon") && texts_of(&second) == ["The end."], "{second:?}");
     daemon.stop();
 }
 
 #[test]
-fn an_answer_that_a_kill_cut_off_comes_once() {
+fn an_answer_interrupted_by_a_kill_arrives_once() {
     let (test_env, world) = desk("");
     let daemon = test_env.up(&world, &[]);
     let mut talk = Talk::start(&test_env, &["ada"]);
@@ -134,9 +134,9 @@ fn an_answer_that_a_kill_cut_off_comes_once() {
     });
     daemon.kill();
     let daemon = test_env.up(&world, &[]);
-    // The same client goes on where it was.
+    // The same client continues.
     let lines = talk.end();
-    assert_eq!(said(&lines), ["Slowly said."]);
+    assert_eq!(texts_of(&lines), ["Slowly said."]);
     let id = lines.iter().find(|line| line["type"] == "conversation").unwrap()["conversation_id"].clone();
     let entries = test_env.json(&["conversation", "show", id.as_str().unwrap()])["entries"].clone();
     let all: Vec<&str> = entries.as_array().unwrap().iter().map(|entry| entry["content"].as_str().unwrap()).collect();
@@ -146,7 +146,7 @@ fn an_answer_that_a_kill_cut_off_comes_once() {
 }
 
 #[test]
-fn a_raw_client_says_once_and_watches() {
+fn a_foreign_client_sends_once_and_watches() {
     let (test_env, world) = desk("");
     let daemon = test_env.up(&world, &[]);
     let socket = test_env.data("desk").join("ghostd.sock");
@@ -190,10 +190,10 @@ fn a_raw_client_says_once_and_watches() {
 }
 
 #[test]
-fn who_waits_for_an_agent_that_is_stopped_or_deleted_is_told_at_once() {
+fn a_client_that_waits_for_a_stopped_or_deleted_agent_is_notified_at_once() {
     let (test_env, world) = desk("");
     let daemon = test_env.up(&world, &[]);
-    // Nothing is taken while the world is paused, so what is said waits.
+    // No turn begins while the world is paused, so the message waits.
     test_env.ctl(&["pause"]).ok();
     for (order, words) in [("stop", "is stopped"), ("delete", "was deleted")] {
         let mut talk = Talk::start(&test_env, &["ada"]);

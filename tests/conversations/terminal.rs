@@ -1,4 +1,4 @@
-//! `ghostctl talk` at a terminal: a person types, reads along while words come, hands over, and breaks off.
+//! `ghostctl talk` on a terminal: a person types, sees streamed text, hands over, and interrupts.
 
 use std::io::{Read as _, Write as _};
 use std::process::{Child, Stdio};
@@ -10,10 +10,10 @@ use rustix::termios::LocalModes;
 
 use crate::desk::desk;
 
-/// What is on the screen so far, and whether the terminal was closed.
+/// The text on the screen so far, and whether the terminal was closed.
 type Shown = Arc<(Mutex<(String, bool)>, Condvar)>;
 
-/// A terminal with `ghostctl talk` in it.
+/// A terminal that runs `ghostctl talk`.
 struct Terminal {
     keys: Arc<Pty>,
     shown: Shown,
@@ -30,7 +30,7 @@ impl Terminal {
         let (screen, writes) = (Arc::clone(&keys), Arc::clone(&shown));
         std::thread::spawn(move || {
             let mut bytes = [0; 4_096];
-            // A terminal whose program has ended gives an error.
+            // Reading fails when the program has ended.
             while let Ok(read @ 1..) = (&*screen).read(&mut bytes) {
                 writes.0.lock().unwrap().0.push_str(&String::from_utf8_lossy(&bytes[..read]));
                 writes.1.notify_all();
@@ -45,7 +45,7 @@ impl Terminal {
         (&*self.keys).write_all(keys.as_bytes()).unwrap();
     }
 
-    /// Waits until this is on the screen; gives all that is.
+    /// Waits until the screen has these words. Returns its whole text.
     fn wait_for(&self, words: &str) -> String {
         let deadline = Deadline::seconds(60);
         let mut shown = self.shown.0.lock().unwrap();
@@ -58,14 +58,14 @@ impl Terminal {
         }
     }
 
-    /// Waits for its end; gives its exit code and all that was on the screen.
+    /// Waits for its end. Returns its exit code and the screen's text.
     fn end(mut self) -> (Option<i32>, String) {
         let deadline = Deadline::seconds(60);
         let code = deadline.until("the end of talk", || match self.child.try_wait() {
             Ok(Some(status)) => Ok(status.code()),
             other => Err(format!("{other:?}")),
         });
-        // The last words may still be on their way to the screen.
+        // The last output may not have arrived yet.
         let mut shown = self.shown.0.lock().unwrap();
         while !shown.1 {
             assert!(!deadline.passed(), "the screen never goes dark:\n{}", shown.0);
@@ -83,14 +83,14 @@ impl Drop for Terminal {
     }
 }
 
-/// The conversation that the screen names.
+/// The conversation id on the screen.
 fn conversation(shown: &str) -> String {
     let rest = shown.split("-- conversation ").nth(1).unwrap();
     rest.split_whitespace().next().unwrap().to_owned()
 }
 
 #[test]
-fn a_person_types_reads_along_and_hands_over() {
+fn a_person_types_sees_streamed_text_and_hands_over() {
     let (test_env, world) = desk("");
     let daemon = test_env.up(&world, &[]);
     let terminal = Terminal::start(&test_env, &["ada"]);
@@ -100,7 +100,7 @@ fn a_person_types_reads_along_and_hands_over() {
     let whole = terminal.wait_for("The end.");
     let id = conversation(&whole);
     assert_eq!(whole.matches("Once upon a time").count(), 1, "what came as it was written is not printed again");
-    // What cannot be done is told, and the talk goes on.
+    // An invalid command is reported, and the talk continues.
     terminal.press("/handoff zed\n");
     terminal.wait_for("-- not done: ");
     terminal.press("/dance\n");
@@ -112,11 +112,11 @@ fn a_person_types_reads_along_and_hands_over() {
     terminal.press("act please\n");
     terminal.wait_for("-- ben reacts with 👍 to message");
     terminal.wait_for("ben> Done, and unsupported.");
-    // Ctrl-D is the end of what is typed.
+    // Ctrl-D ends the input.
     terminal.press("\u{4}");
     let (code, shown) = terminal.end();
     assert_eq!(code, Some(0), "{shown}");
-    assert!(shown.contains(&format!("-- to go on: ghostctl talk ben --conversation {id}")), "{shown}");
+    assert!(shown.contains(&format!("-- to continue: ghostctl talk ben --conversation {id}")), "{shown}");
     // And so it goes on, after what was said.
     let again = Terminal::start(&test_env, &["ben", "--conversation", &id]);
     again.wait_for(&format!("-- conversation {id} with ben"));
@@ -129,17 +129,17 @@ fn a_person_types_reads_along_and_hands_over() {
 }
 
 #[test]
-fn a_person_breaks_off_and_the_answer_comes_all_the_same() {
+fn an_interrupted_talk_does_not_cancel_the_answer() {
     let (test_env, world) = desk("");
     let daemon = test_env.up(&world, &[]);
     let terminal = Terminal::start(&test_env, &["ada"]);
     terminal.press("take your time\n");
     let id = conversation(&terminal.wait_for(" with ada"));
-    // Ctrl-C leaves the talk, not the turn.
+    // Ctrl-C leaves the talk but does not cancel the turn.
     terminal.press("\u{3}");
     let (code, shown) = terminal.end();
     assert_eq!(code, Some(0), "{shown}");
-    assert!(shown.contains("-- to go on: ghostctl talk ada --conversation"), "{shown}");
+    assert!(shown.contains("-- to continue: ghostctl talk ada --conversation"), "{shown}");
     assert!(!shown.contains("Slowly said."), "it was not waited for: {shown}");
     Deadline::seconds(60).until("the answer", || {
         let entries = test_env.json(&["conversation", "show", &id])["entries"].clone();
@@ -148,46 +148,46 @@ fn a_person_breaks_off_and_the_answer_comes_all_the_same() {
     daemon.stop();
 }
 
-/// What was said in the only conversation from outside, in order.
-fn said_in(test_env: &TestEnvironment, id: &str) -> Vec<String> {
+/// The messages of the only conversation from outside, in order.
+fn messages_of(test_env: &TestEnvironment, id: &str) -> Vec<String> {
     let shown = test_env.json(&["conversation", "show", id]);
     let entries = shown["entries"].as_array().unwrap().iter();
-    let said = entries.filter(|entry| entry["direction"] == "in");
-    said.map(|entry| entry["content"].as_str().unwrap().to_owned()).collect()
+    let texts = entries.filter(|entry| entry["direction"] == "in");
+    texts.map(|entry| entry["content"].as_str().unwrap().to_owned()).collect()
 }
 
 #[test]
-fn a_line_is_edited_brought_back_and_kept_apart_from_what_comes_meanwhile() {
+fn a_line_can_be_edited_recalled_and_is_not_mixed_with_output() {
     let (test_env, world) = desk("");
     let daemon = test_env.up(&world, &[]);
     let terminal = Terminal::start(&test_env, &["ada"]);
     terminal.wait_for("you> ");
-    // Three steps back, one letter in between.
+    // Three steps to the left, one letter inserted.
     terminal.press("hllo\u{1b}[D\u{1b}[D\u{1b}[De\r");
     let shown = terminal.wait_for("ada> Here is ada.");
     let id = conversation(&shown);
-    // The line before, with a word added.
+    // The previous line with a word added.
     terminal.press("\u{1b}[A again\r");
     let deadline = Deadline::seconds(60);
-    deadline.until("the second message", || match said_in(&test_env, &id) {
-        said if said == ["hello", "hello again"] => Ok(()),
-        said => Err(format!("{said:?}")),
+    deadline.until("the second message", || match messages_of(&test_env, &id) {
+        texts if texts == ["hello", "hello again"] => Ok(()),
+        texts => Err(format!("{texts:?}")),
     });
     terminal.press("/help\r");
     terminal.wait_for("-- /attach PATH");
-    // A file that is not there is refused at once, and goes with nothing.
+    // A missing file is refused at once, and nothing is sent.
     terminal.press("/attach nothing.md\r");
     terminal.wait_for("-- not done: ");
     terminal.press("without it\r");
-    deadline.until("the third message", || match said_in(&test_env, &id) {
-        said if said.last().is_some_and(|last| last == "without it") => Ok(()),
-        said => Err(format!("{said:?}")),
+    deadline.until("the third message", || match messages_of(&test_env, &id) {
+        texts if texts.last().is_some_and(|last| last == "without it") => Ok(()),
+        texts => Err(format!("{texts:?}")),
     });
     deadline.until("the answer to it", || {
         let entries = test_env.json(&["conversation", "show", &id])["entries"].clone();
         if entries.as_array().unwrap().len() == 6 { Ok(()) } else { Err(entries.to_string()) }
     });
-    // Half a line stays what it was while someone else speaks in the same conversation.
+    // A half-typed line stays unchanged while another message arrives in the same conversation.
     terminal.press("half a li");
     terminal.wait_for("half a li");
     let mut other = test_env.ctl_command(&["talk", "ada", "--conversation", &id]);
@@ -196,24 +196,24 @@ fn a_line_is_edited_brought_back_and_kept_apart_from_what_comes_meanwhile() {
     assert!(other.wait().unwrap().success());
     terminal.wait_for("> from elsewhere");
     terminal.press("ne\r");
-    deadline.until("the last message", || match said_in(&test_env, &id) {
-        said if said.last().is_some_and(|last| last == "half a line") => Ok(()),
-        said => Err(format!("{said:?}")),
+    deadline.until("the last message", || match messages_of(&test_env, &id) {
+        texts if texts.last().is_some_and(|last| last == "half a line") => Ok(()),
+        texts => Err(format!("{texts:?}")),
     });
     terminal.press("\u{4}");
     let keys = Arc::clone(&terminal.keys);
     let (code, shown) = terminal.end();
     assert_eq!(code, Some(0), "{shown}");
-    // The terminal is as it was found.
+    // The terminal's settings are restored.
     let modes = rustix::termios::tcgetattr(&*keys).unwrap().local_modes;
     assert!(modes.contains(LocalModes::ICANON | LocalModes::ECHO), "{modes:?}");
-    // In a conversation that is gone on with, what was said before is a key away, too.
+    // When a conversation continues, its earlier lines are in the input history.
     let again = Terminal::start(&test_env, &["ada", "--conversation", &id]);
     again.wait_for("you> ");
     again.press("\u{1b}[A!\r");
-    deadline.until("the line of another day", || match said_in(&test_env, &id) {
-        said if said.last().is_some_and(|last| last == "half a line!") => Ok(()),
-        said => Err(format!("{said:?}")),
+    deadline.until("the line of another day", || match messages_of(&test_env, &id) {
+        texts if texts.last().is_some_and(|last| last == "half a line!") => Ok(()),
+        texts => Err(format!("{texts:?}")),
     });
     again.press("/quit\r");
     assert_eq!(again.end().0, Some(0));

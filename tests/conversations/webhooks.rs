@@ -1,4 +1,4 @@
-//! Webhooks both ways: signed, once, and again until they are had.
+//! Webhooks in both directions: signed, without duplicates, and retried until delivered.
 
 use ghost_control::adapters::sign;
 use ghost_testkit::blackbox::Deadline;
@@ -9,7 +9,7 @@ use crate::receiver::{Receiver, check, deliver, hooked, http_of, now, post};
 
 // covers: MSG-11
 #[test]
-fn a_webhook_speaks_both_ways_and_takes_nothing_twice_or_unsigned() {
+fn a_webhook_works_both_ways_and_refuses_duplicates_and_unsigned_requests() {
     let receiver = Receiver::start();
     let (test_env, world) = hooked(&receiver);
     let daemon = test_env.up(&world, &["--http", "127.0.0.1:0"]);
@@ -25,14 +25,14 @@ fn a_webhook_speaks_both_ways_and_takes_nothing_twice_or_unsigned() {
         (&json!("order 7"), &json!("Here is ada."), &json!("ada"))
     );
 
-    // A replay is answered as the first time, without effect; the same id with other content is not.
+    // A repeated delivery gets the first answer and has no effect. The same id with other content is refused.
     assert_eq!(deliver(&http, "d-1", now(), &body), (202, first.clone()));
     let other = body.replace("hello", "other");
     let (status, refusal) = deliver(&http, "d-1", now(), &other);
     assert_eq!(status, 409);
-    let told = refusal.to_string();
-    assert!(told.contains("X-Ghost-Delivery d-1") && !told.contains("request_id"), "{told}");
-    // Bad input, each with its own code.
+    let text = refusal.to_string();
+    assert!(text.contains("X-Ghost-Delivery d-1") && !text.contains("request_id"), "{text}");
+    // Bad input is refused, each with its own code.
     let at = now().to_string();
     let wrong = sign(b"another secret", &at, "d-2", body.as_bytes());
     for headers in [
@@ -67,7 +67,7 @@ fn a_webhook_speaks_both_ways_and_takes_nothing_twice_or_unsigned() {
     let control = json!({ "thread": "a\nb", "from": "eve", "text": "x" }).to_string();
     assert_eq!(deliver(&http, "d-7", now(), &control).0, 400);
     assert_eq!(post(&http, "/hooks/nobody", &[], &body).0, 404);
-    // The thread of a cron job is begun by that job alone.
+    // Only the cron job itself can begin its thread.
     let taken = json!({ "thread": "cron:ada/report", "from": "eve", "text": "x" }).to_string();
     let (status, refusal) = deliver(&http, "d-9", now(), &taken);
     assert_eq!((status, &refusal["error"]["details"]["field"]), (403, &json!("thread")), "{refusal}");
@@ -82,10 +82,10 @@ fn a_webhook_speaks_both_ways_and_takes_nothing_twice_or_unsigned() {
     );
     assert_eq!(test_env.json(&["conversation", "show", id])["entries"].as_array().unwrap().len(), 2);
     assert_eq!(receiver.wait_for(1).len(), 1);
-    // Nobody speaks for the other side from here.
+    // No request here may speak for the other side.
     talk(&test_env, &["ada", "--conversation", id], "as if I were eve\n").exits(7);
 
-    // A file goes as its content.
+    // A file is sent with its content.
     let report = json!({ "thread": "order 7", "from": "eve", "text": "report please" }).to_string();
     assert_eq!(deliver(&http, "d-8", now(), &report).0, 202);
     let got = receiver.wait_for(2)[1].clone();
@@ -97,7 +97,7 @@ fn a_webhook_speaks_both_ways_and_takes_nothing_twice_or_unsigned() {
 }
 
 #[test]
-fn a_delivery_is_retried_under_its_id_over_a_kill_until_it_is_had_or_given_up() {
+fn a_delivery_is_retried_under_its_id_over_a_kill_until_it_succeeds_or_fails() {
     let receiver = Receiver::start();
     let (test_env, world) = hooked(&receiver);
     let daemon = test_env.up(&world, &["--http", "127.0.0.1:0"]);
@@ -122,7 +122,7 @@ fn a_delivery_is_retried_under_its_id_over_a_kill_until_it_is_had_or_given_up() 
     };
     becomes(2, "delivered");
 
-    // 410 is final at once; a redirect is followed nowhere.
+    // Status 410 is final. A redirect is not followed.
     let http = http_of(&daemon);
     receiver.answer(&[302, 410]);
     assert_eq!(deliver(&http, "d-2", now(), &body).0, 202);
@@ -132,7 +132,7 @@ fn a_delivery_is_retried_under_its_id_over_a_kill_until_it_is_had_or_given_up() 
     assert_eq!(receiver.wait_for(4).len(), 4);
     let events = test_env.ctl(&["--json", "events", "--kind", "conversation.failed"]).json_lines();
     assert_eq!(events.len(), 1);
-    // An operator has it tried again, under the same id.
+    // An operator can retry it, under the same id.
     test_env.json(&["conversation", "redeliver", &id, "4"]);
     let got = receiver.wait_for(5);
     assert_eq!(got[4].header("x-ghost-delivery"), got[3].header("x-ghost-delivery"));
@@ -141,7 +141,7 @@ fn a_delivery_is_retried_under_its_id_over_a_kill_until_it_is_had_or_given_up() 
 }
 
 #[test]
-fn without_a_secret_nothing_is_taken_and_a_reload_teaches_a_new_one() {
+fn without_a_secret_requests_are_refused_and_a_reload_reads_a_new_one() {
     let receiver = Receiver::start();
     let (mut test_env, world) = hooked(&receiver);
     test_env.unset("HOOK_SECRET");
@@ -153,7 +153,7 @@ fn without_a_secret_nothing_is_taken_and_a_reload_teaches_a_new_one() {
     assert_eq!((status, &refusal["error"]["code"]), (503, &json!("unavailable")));
     assert_eq!(refusal["error"]["details"], json!({ "webhook": "shop", "secret_env": "HOOK_SECRET" }));
     assert!(refusal["error"]["message"].as_str().unwrap().contains("its secret is not set"), "{refusal}");
-    // The world file names another variable: its value is a secret from then on.
+    // The world file names another variable. Its value becomes a secret.
     let config = std::fs::read_to_string(world.join("world-config.yaml")).unwrap();
     std::fs::write(world.join("world-config.yaml"), config.replace("HOOK_SECRET", "LATER_SECRET")).unwrap();
     test_env.ctl(&["reload"]).ok();
@@ -164,7 +164,7 @@ fn without_a_secret_nothing_is_taken_and_a_reload_teaches_a_new_one() {
     assert_eq!(post(&http, "/hooks/shop", &headers, &leak).0, 202);
     receiver.wait_for(1);
     let id = test_env.json(&["conversation", "list"])[0]["conversation_id"].as_str().unwrap().to_owned();
-    let told = test_env.ctl(&["events"]).ok().out.clone() + &test_env.ctl(&["conversation", "show", &id]).ok().out;
-    assert!(told.contains("is it [redacted]?") && !told.contains("another-secret-of-the-shop"), "{told}");
+    let output = test_env.ctl(&["events"]).ok().out.clone() + &test_env.ctl(&["conversation", "show", &id]).ok().out;
+    assert!(output.contains("is it [redacted]?") && !output.contains("another-secret-of-the-shop"), "{output}");
     daemon.stop();
 }

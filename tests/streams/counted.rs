@@ -1,11 +1,11 @@
-//! Readers of all kinds are counted together.
+//! Subscribers of all transports share one limit.
 
 use crate::order::refusal;
 use crate::scene::{runtime, soon, take, test_env, up};
 use crate::wires::{Ask, Heard, Reader, WAYS, Way};
 
 #[test]
-fn readers_of_all_kinds_are_counted_together() {
+fn subscribers_of_all_transports_share_one_limit() {
     let (test_env, world) = test_env("subscribers_max: 3");
     let runtime = runtime();
     let (daemon, site) = up(&test_env, &world);
@@ -17,11 +17,11 @@ fn readers_of_all_kinds_are_counted_together() {
             readers.push(reader);
         }
         for (way, how) in WAYS.into_iter().zip(["ResourceExhausted", "429", "4429"]) {
-            let (told, why) = refusal(&site, way, &Ask::default()).await;
-            assert_eq!((told.as_str(), why["code"].as_str()), (how, Some("rate_limited")), "{way:?}");
+            let (outcome, why) = refusal(&site, way, &Ask::default()).await;
+            assert_eq!((outcome.as_str(), why["code"].as_str()), (how, Some("rate_limited")), "{way:?}");
             assert!(why["hint"].as_str().unwrap().contains("subscribers_max"), "{why}");
         }
-        // Whoever goes makes room, whatever it was.
+        // A subscriber that leaves makes room for any other.
         let mut kept = Vec::new();
         for left in readers {
             drop(left);
@@ -37,7 +37,7 @@ fn readers_of_all_kinds_are_counted_together() {
                 }
             };
             soon("room", room).await;
-            // It stays, so that the next one that leaves makes room for one more only.
+            // It stays, so that the next one that leaves makes room for only one.
             kept.extend(next);
         }
     });

@@ -1,7 +1,7 @@
-//! The feed over gRPC, server-sent events and WebSocket, read by foreign clients from a real daemon: one order and one
-//! object everywhere, whoever dies in the middle.
+//! Event streams over gRPC, server-sent events and WebSocket, read by foreign clients from a real daemon. Order and
+//! content are the same everywhere, also over kills.
 
-// A black-box test has nothing to recover to: what goes wrong is told by the panic that fails it.
+// A failure in a test is a panic with a message.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod counted;

@@ -1,4 +1,4 @@
-//! One order and one object for every reader, whoever dies; filters, and what cannot be read.
+//! All subscribers get the same events in the same order, also over kills. Filters, and refused subscriptions.
 
 use serde_json::Value;
 use tokio::sync::watch;
@@ -9,9 +9,9 @@ use ghost_testkit::blackbox::Deadline;
 use crate::scene::{runtime, soon, take, test_env, up};
 use crate::wires::{Ask, Heard, Reader, Site, WAYS, Way};
 
-/// Reads until an agent is stopped. Cuts its own connection once after `cut` events; whatever ends it, goes on after the last
-/// event that it saw, where the daemon is then.
-async fn read_it_all(mut sites: watch::Receiver<Option<Site>>, way: Way, mut cut: Option<usize>) -> Vec<Value> {
+/// Reads until an agent is stopped. Closes its own connection once after `cut` events. After any end it continues
+/// after the last event that it has seen, at the daemon's current address.
+async fn read_all(mut sites: watch::Receiver<Option<Site>>, way: Way, mut cut: Option<usize>) -> Vec<Value> {
     let mut events: Vec<Value> = Vec::new();
     loop {
         let site = sites.wait_for(Option::is_some).await.unwrap().clone().unwrap();
@@ -31,7 +31,7 @@ async fn read_it_all(mut sites: watch::Receiver<Option<Site>>, way: Way, mut cut
                     }
                 }
                 Heard::Lost => {
-                    // Until there is another daemon there is nothing to go on with.
+                    // Wait for the next daemon.
                     sites.wait_for(|now| now.as_ref().is_some_and(|now| now.http != site.http)).await.unwrap();
                     break;
                 }
@@ -47,7 +47,7 @@ async fn read_it_all(mut sites: watch::Receiver<Option<Site>>, way: Way, mut cut
 
 // covers: CP-06, CP-07, TEST-08
 #[test]
-fn nine_readers_agree_on_every_event_whoever_dies() {
+fn nine_subscribers_get_the_same_events_over_kills() {
     let (test_env, world) = test_env("");
     let runtime = runtime();
     let (daemon, site) = up(&test_env, &world);
@@ -55,7 +55,7 @@ fn nine_readers_agree_on_every_event_whoever_dies() {
     let readers: Vec<JoinHandle<Vec<Value>>> = WAYS
         .into_iter()
         .flat_map(|way| [(way, None), (way, Some(40)), (way, None)])
-        .map(|(way, cut)| runtime.spawn(read_it_all(sites.clone(), way, cut)))
+        .map(|(way, cut)| runtime.spawn(read_all(sites.clone(), way, cut)))
         .collect();
     let work = |from: usize| {
         for number in from..from + 8 {
@@ -63,7 +63,7 @@ fn nine_readers_agree_on_every_event_whoever_dies() {
         }
     };
     work(0);
-    // Killed while turns are under way and readers are at it.
+    // Killed while turns and subscribers are active.
     now.send_replace(None);
     daemon.kill();
     let (daemon, site) = up(&test_env, &world);
@@ -81,13 +81,13 @@ fn nine_readers_agree_on_every_event_whoever_dies() {
         assert_eq!(seqs(other), seqs(first));
         assert!(other == first, "one object everywhere");
     }
-    let told: Vec<Value> = test_env.ctl(&["--json", "events"]).json_lines();
-    assert_eq!(told[..first.len()], first[..], "ghostctl shows the same");
+    let shown: Vec<Value> = test_env.ctl(&["--json", "events"]).json_lines();
+    assert_eq!(shown[..first.len()], first[..], "ghostctl shows the same");
     daemon.stop();
 }
 
 #[test]
-fn filters_pass_the_same_on_every_way() {
+fn filters_have_the_same_effect_on_every_transport() {
     let (test_env, world) = test_env("");
     let runtime = runtime();
     let (daemon, site) = up(&test_env, &world);
@@ -119,7 +119,7 @@ fn filters_pass_the_same_on_every_way() {
     daemon.stop();
 }
 
-/// How a way says no.
+/// The refusal in the form of the transport.
 pub async fn refusal(site: &Site, way: Way, ask: &Ask) -> (String, Value) {
     match soon("a refusal", async { Reader::open(site, way, ask).await.next().await }).await {
         Heard::Refused(how, why) => (how, why),
@@ -128,14 +128,14 @@ pub async fn refusal(site: &Site, way: Way, ask: &Ask) -> (String, Value) {
 }
 
 #[test]
-fn what_cannot_be_read_is_refused_on_every_way() {
+fn invalid_subscriptions_are_refused_on_every_transport() {
     let (test_env, world) = test_env("");
     let runtime = runtime();
     let (daemon, _) = up(&test_env, &world);
     test_env.ctl(&["send", "ada", "hello"]).ok();
     test_env.wait_until_quiet(Deadline::seconds(60));
     daemon.stop();
-    // As retention does it after days.
+    // Retention does this after days.
     runtime.block_on(async {
         let options = sqlx::sqlite::SqliteConnectOptions::new().filename(test_env.data("open").join("ghost.db"));
         let pool = sqlx::sqlite::SqlitePoolOptions::new().connect_with(options).await.unwrap();
@@ -158,8 +158,8 @@ fn what_cannot_be_read_is_refused_on_every_way() {
             (Ask { agent: Some("adda"), ..Ask::default() }, ["NotFound", "404", "4404"], "not_found", "adda"),
         ] {
             for (way, how) in WAYS.into_iter().zip(how) {
-                let (told, why) = refusal(&site, way, &ask).await;
-                assert_eq!((told.as_str(), why["code"].as_str()), (how, Some(code)), "{way:?} {ask:?}");
+                let (outcome, why) = refusal(&site, way, &ask).await;
+                assert_eq!((outcome.as_str(), why["code"].as_str()), (how, Some(code)), "{way:?} {ask:?}");
                 assert!(why["message"].as_str().unwrap().contains(words), "{why}");
                 match code {
                     "cursor_expired" => assert_eq!(why["details"]["first_seq"], 6, "{why}"),
@@ -168,7 +168,7 @@ fn what_cannot_be_read_is_refused_on_every_way() {
                 }
             }
         }
-        // Who asks for the oldest gets what is kept, and who has seen all that is gone misses nothing.
+        // A subscriber from the oldest event gets all kept events. One that has seen all pruned events misses nothing.
         for way in WAYS {
             for ask in [Ask::default(), after(5)] {
                 let mut reader = Reader::open(&site, way, &ask).await;

@@ -1,4 +1,4 @@
-//! The routes that are read once: what they show, and to whom.
+//! The REST routes: what they return, and to whom.
 
 use ghost_testkit::blackbox::Deadline;
 use serde_json::Value;
@@ -11,7 +11,7 @@ use crate::wires::{Ask, Reader, Way};
 
 // covers: CP-10
 #[test]
-fn strangers_see_nothing() {
+fn clients_without_a_token_see_nothing() {
     let (test_env, world) = test_env("");
     let runtime = runtime();
     let (daemon, site) = up(&test_env, &world);
@@ -38,8 +38,8 @@ fn strangers_see_nothing() {
                 ),
             ] {
                 let headers = [headers.as_slice(), &upgrade].concat();
-                let (told, body) = soon("an answer", site.get(path, &headers)).await;
-                assert_eq!(told, status, "{path} {headers:?}");
+                let (received, body) = soon("an answer", site.get(path, &headers)).await;
+                assert_eq!(received, status, "{path} {headers:?}");
                 let body: Value = serde_json::from_str(&body).unwrap();
                 assert!(body["error"]["code"].is_string() && body["error"]["hint"].is_string(), "{body}");
             }
@@ -49,11 +49,11 @@ fn strangers_see_nothing() {
 }
 
 #[test]
-fn a_socket_is_closed_as_its_protocol_says() {
+fn a_web_socket_is_closed_according_to_its_protocol() {
     let (test_env, world) = test_env("");
     let runtime = runtime();
     let (daemon, site) = up(&test_env, &world);
-    // The bytes of a frame each, masked with zeros: closing, a reserved operation, and more than a reader may say.
+    // Frames as bytes, masked with zeros: a close, a reserved opcode, a frame over the size limit.
     let (closing, reserved) = ([0x88, 0x82, 0, 0, 0, 0, 0x03, 0xe8], [0x83, 0x80, 0, 0, 0, 0]);
     let large = [0x82, 0xfe, 0xff, 0xff, 0, 0, 0, 0];
     runtime.block_on(async {
@@ -79,7 +79,7 @@ fn a_socket_is_closed_as_its_protocol_says() {
 
 // covers: CONF-29, CP-02
 #[test]
-fn rest_shows_what_ghostctl_shows() {
+fn rest_returns_the_same_data_as_ghostctl() {
     let (test_env, world) = test_env("");
     let runtime = runtime();
     let (daemon, site) = up(&test_env, &world);
@@ -103,7 +103,7 @@ fn rest_shows_what_ghostctl_shows() {
     assert_eq!(get("/api/tasks?owner=ada")["tasks"], tasks);
     let task_id = tasks[0]["task_id"].as_str().unwrap();
     assert_eq!(get(&format!("/api/tasks/{task_id}")), test_env.json(&["task", "get", task_id]));
-    // A page and the next.
+    // A page and the next one.
     let page = get("/api/tasks?limit=2");
     let next = page["next_cursor"].as_str().unwrap();
     let rest = get(&format!("/api/tasks?limit=2&cursor={next}"));
@@ -144,8 +144,8 @@ fn rest_shows_what_ghostctl_shows() {
         ("/api/events?after=x", 400, "invalid_arguments", "oldest"),
         ("/api/events/ws", 400, "invalid_arguments", "WebSocket"),
     ] {
-        let (told, body) = runtime.block_on(soon("an answer", site.json(path)));
-        assert_eq!((told, body["error"]["code"].as_str()), (status, Some(code)), "{path}: {body}");
+        let (received, body) = runtime.block_on(soon("an answer", site.json(path)));
+        assert_eq!((received, body["error"]["code"].as_str()), (status, Some(code)), "{path}: {body}");
         assert!(body["error"]["hint"].as_str().unwrap_or_default().contains(hint), "{path}: {body}");
     }
     daemon.stop();

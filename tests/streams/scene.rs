@@ -1,4 +1,4 @@
-//! What the tests of streams share: a world with two clerks, its daemon, and waits that end.
+//! Shared support of the stream tests: a world with two clerks, its daemon, and waits with a time limit.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -27,7 +27,7 @@ pub fn runtime() -> Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap()
 }
 
-/// Starts the daemon with its HTTP side.
+/// Starts the daemon with HTTP.
 pub fn up(test_env: &TestEnvironment, world: &std::path::Path) -> (Daemon, Site) {
     let daemon = test_env.up(world, &["--http", "127.0.0.1:0"]);
     let line = daemon.wait_for_line("the endpoint", Deadline::seconds(10), |line| line.contains("http://127.0.0.1:"));
@@ -37,13 +37,15 @@ pub fn up(test_env: &TestEnvironment, world: &std::path::Path) -> (Daemon, Site)
     (daemon, Site { socket: data.join("ghostd.sock"), http, token })
 }
 
-/// Bounds a wait for what must come.
+/// Waits for a future with a time limit.
 #[allow(clippy::disallowed_methods)] // real daemons, real time; nothing is passed by waiting
 pub async fn soon<T>(what: &str, coming: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(120), coming).await.unwrap_or_else(|_| panic!("in vain waited for {what}"))
+    tokio::time::timeout(Duration::from_secs(120), coming)
+        .await
+        .unwrap_or_else(|_| panic!("waited too long for {what}"))
 }
 
-/// Events until `count` have come.
+/// Reads `count` events.
 pub async fn take(reader: &mut Reader, count: usize) -> Vec<Value> {
     let mut events = Vec::new();
     while events.len() < count {

@@ -1,4 +1,4 @@
-//! A slow reader is cut off with its place, and slows nobody.
+//! A slow subscriber is disconnected with its position, and slows no one.
 
 use ghost_proto::v1::chat_client::ChatClient;
 use ghost_proto::v1::{CreateChannelRequest, PostRequest};
@@ -7,9 +7,9 @@ use serde_json::Value;
 use crate::scene::{runtime, soon, take, test_env, up};
 use crate::wires::{Ask, Heard, Reader, Site, WAYS};
 
-/// Bytes of a post, near its bound.
+/// Bytes of a post, near the limit.
 pub const POST: usize = 16_000;
-/// Posts: more than any buffer between the daemon and a reader that does not read.
+/// Number of posts: more than all buffers between the daemon and a subscriber that does not read.
 const POSTS: usize = 600;
 
 pub async fn post_many(site: &Site) {
@@ -43,7 +43,7 @@ pub async fn post_many(site: &Site) {
 
 // covers: CP-08
 #[test]
-fn a_reader_that_does_not_read_is_cut_off_and_slows_nobody() {
+fn a_subscriber_that_does_not_read_is_disconnected_and_slows_no_one() {
     let (test_env, world) = test_env("subscriber_buffer: 16, reader_stall_seconds: 600");
     let runtime = runtime();
     let (daemon, site) = up(&test_env, &world);
@@ -66,12 +66,12 @@ fn a_reader_that_does_not_read_is_cut_off_and_slows_nobody() {
         soon("posts", post_many(&site)).await;
         let mut all: Vec<Vec<Value>> = Vec::new();
         for reader in quick {
-            // While three others do not read a byte.
+            // Three others read nothing at the same time.
             all.push(soon("all posts", reader).await.unwrap());
         }
         assert!(all[0] == all[1] && all[1] == all[2]);
         let wanted: Vec<i64> = all[0].iter().map(|event| event["seq"].as_i64().unwrap()).collect();
-        wait_until_cut_off(&site, 3).await;
+        wait_until_disconnected(&site, 3).await;
         for (way, mut reader) in slow {
             let mut seen = Vec::new();
             let last = loop {
@@ -92,8 +92,8 @@ fn a_reader_that_does_not_read_is_cut_off_and_slows_nobody() {
     daemon.stop();
 }
 
-/// Waits until so many readers were cut off, as the daemon counts them.
-pub async fn wait_until_cut_off(site: &Site, readers: usize) {
+/// Waits until the daemon's metrics count this many disconnected subscribers.
+pub async fn wait_until_disconnected(site: &Site, readers: usize) {
     let wanted = format!("ghost_event_readers_cut_off_total {readers}");
     let bearer = format!("Bearer {}", site.token);
     let gone = async {

@@ -1,5 +1,5 @@
-//! A reader that takes nothing at all is gone within a bound, whatever way it came, and its seat with it; what else
-//! goes over its connection goes on.
+//! A subscriber that accepts no data is disconnected within a time limit on every transport, and makes room for
+//! another. Other streams of its connection continue.
 
 use ghost_proto::v1::agents_client::AgentsClient;
 use ghost_proto::v1::conversations_client::ConversationsClient;
@@ -8,12 +8,12 @@ use ghost_proto::v1::{ListAgentsRequest, SayRequest, SubscribeRequest, WatchConv
 use tonic::transport::Endpoint;
 
 use crate::scene::{runtime, soon, take, test_env, up};
-use crate::slow::{POST, post_many, wait_until_cut_off};
+use crate::slow::{POST, post_many, wait_until_disconnected};
 use crate::wires::{Ask, Heard, Reader, Site, Way};
 
 const LIMITS: &str = "subscriber_buffer: 16, subscribers_max: 1, reader_stall_seconds: 1";
 
-/// Waits until there is room for another reader, and gives it back.
+/// Waits until there is room for another subscriber.
 async fn wait_for_room(site: &Site) {
     let room = async {
         loop {
@@ -28,7 +28,7 @@ async fn wait_for_room(site: &Site) {
     soon("room for a reader", room).await;
 }
 
-/// Reads to the end; says how it ended.
+/// Reads to the end. Returns the final status.
 async fn end<T>(stream: &mut tonic::Streaming<T>) -> tonic::Status {
     let end = async {
         loop {
@@ -43,7 +43,7 @@ async fn end<T>(stream: &mut tonic::Streaming<T>) -> tonic::Status {
 }
 
 #[test]
-fn a_stalled_grpc_reader_loses_its_stream_and_keeps_its_connection() {
+fn a_stalled_grpc_subscriber_loses_its_stream_but_not_its_connection() {
     let (test_env, world) = test_env(LIMITS);
     let runtime = runtime();
     let (daemon, site) = up(&test_env, &world);
@@ -54,9 +54,9 @@ fn a_stalled_grpc_reader_loses_its_stream_and_keeps_its_connection() {
         let request = SubscribeRequest { kinds, follow: true, ..SubscribeRequest::default() };
         let mut stream = EventsClient::new(channel.clone()).subscribe(request).await.unwrap().into_inner();
         soon("posts", post_many(&site)).await;
-        wait_until_cut_off(&site, 1).await;
+        wait_until_disconnected(&site, 1).await;
         wait_for_room(&site).await;
-        // The stream alone was reset: its trailer, for which there is no window, never came.
+        // Only the stream was reset. Its trailer did not fit into the window.
         let agents = AgentsClient::new(channel).list(ListAgentsRequest::default()).await.unwrap();
         assert_eq!(agents.into_inner().agents.len(), 2);
         let status = end(&mut stream).await;
@@ -66,7 +66,7 @@ fn a_stalled_grpc_reader_loses_its_stream_and_keeps_its_connection() {
 }
 
 #[test]
-fn a_conversation_that_nobody_reads_is_let_go() {
+fn a_stalled_conversation_stream_is_closed() {
     let (test_env, world) = test_env(LIMITS);
     let runtime = runtime();
     let (daemon, site) = up(&test_env, &world);
@@ -89,7 +89,7 @@ fn a_conversation_that_nobody_reads_is_let_go() {
         let channel = endpoint.initial_stream_window_size(65_535).connect().await.unwrap();
         let request = WatchConversationRequest { conversation_id: id, after_seq: 0 };
         let mut stream = ConversationsClient::new(channel.clone()).watch(request).await.unwrap().into_inner();
-        wait_until_cut_off(&site, 1).await;
+        wait_until_disconnected(&site, 1).await;
         wait_for_room(&site).await;
         let status = end(&mut stream).await;
         assert_eq!(status.code(), tonic::Code::Cancelled, "{status:?}");
@@ -98,7 +98,7 @@ fn a_conversation_that_nobody_reads_is_let_go() {
 }
 
 #[test]
-fn a_reader_of_server_sent_events_whose_connection_is_full_is_closed() {
+fn a_stalled_reader_of_server_sent_events_is_closed() {
     let (test_env, world) = test_env(LIMITS);
     let runtime = runtime();
     let (daemon, site) = up(&test_env, &world);
@@ -115,7 +115,7 @@ fn a_reader_of_server_sent_events_whose_connection_is_full_is_closed() {
                 }
             }
         };
-        assert!(matches!(soon("the end", rest).await, Heard::Lost), "nothing more could be told");
+        assert!(matches!(soon("the end", rest).await, Heard::Lost), "no status could be sent");
         let mut next = Reader::open(&site, Way::Sse, &Ask::default()).await;
         assert_eq!(soon("an event", take(&mut next, 1)).await.len(), 1);
     });

@@ -1,4 +1,4 @@
-//! A ticket opens one stream in the place of the token, once, and nothing else.
+//! Tickets: each replaces the token for one stream, once.
 
 use serde_json::Value;
 
@@ -16,7 +16,7 @@ async fn ticket(site: &Site) -> String {
 }
 
 #[test]
-fn a_page_streams_with_a_ticket_once() {
+fn a_ticket_opens_one_stream() {
     let (test_env, world) = test_env("");
     let runtime = runtime();
     let (daemon, site) = up(&test_env, &world);
@@ -36,7 +36,7 @@ fn a_page_streams_with_a_ticket_once() {
             let (status, body) = soon("a refusal", site.get(path, &[("Host", host)])).await;
             assert_eq!(status, 401, "{path}: {body}");
         }
-        // It opens streams alone, to this host alone, and is asked for with the token alone.
+        // A ticket opens only streams, only on this host. Only the token can create one.
         let other = ticket(&site).await;
         let (status, _) = soon("a refusal", site.get(&format!("/api/agents?ticket={other}"), &host)).await;
         assert_eq!(status, 401);
@@ -47,7 +47,7 @@ fn a_page_streams_with_a_ticket_once() {
         assert_eq!(status, 401);
         let head = soon("a stream", site.head(&format!("/api/events/stream?ticket={other}"), &host)).await;
         assert!(head.contains(" 200 "), "a refused request did not use it up: {head}");
-        // A slip in the rest of the address costs no ticket, and neither does a stream that cannot begin where it should.
+        // A malformed address does not use up the ticket. Neither does a stream that is refused.
         let third = ticket(&site).await;
         for (slip, expected) in [
             ("after=soon", 400),
@@ -63,7 +63,7 @@ fn a_page_streams_with_a_ticket_once() {
         }
         let plain = soon("no socket", site.get(&format!("/api/events/ws?ticket={third}"), &host)).await;
         assert_eq!(plain.0, 400, "{}", plain.1);
-        // A page may ask over a socket as well.
+        // A ticket can also open a WebSocket.
         let upgrade = [
             ("Host", site.http.as_str()),
             ("Connection", "Upgrade"),

@@ -1,4 +1,4 @@
-//! The three ways to read the feed, each as a foreign client speaks it, behind one face.
+//! The three transports of event streams, each in the form of a foreign client, with a common interface.
 
 use std::path::PathBuf;
 
@@ -14,7 +14,7 @@ use tokio_tungstenite::tungstenite::{Message, protocol::CloseFrame};
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Status, Streaming};
 
-/// A way to read.
+/// A transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Way {
     Grpc,
@@ -24,35 +24,35 @@ pub enum Way {
 
 pub const WAYS: [Way; 3] = [Way::Grpc, Way::Sse, Way::WebSocket];
 
-/// Where a daemon is to be found.
+/// The addresses of a daemon.
 #[derive(Clone, Debug)]
 pub struct Site {
     pub socket: PathBuf,
-    /// Host and port.
+    /// Host and port of HTTP.
     pub http: String,
     pub token: String,
 }
 
-/// What to read.
+/// A subscription request.
 #[derive(Clone, Debug, Default)]
 pub struct Ask {
     pub kinds: Vec<&'static str>,
     pub agent: Option<&'static str>,
     pub channel: Option<&'static str>,
     pub after: Option<i64>,
-    /// Holds little before the daemon has to wait.
+    /// Whether the receive buffers are small, so that the daemon soon has to wait.
     pub narrow: bool,
 }
 
-/// What a reader hears.
+/// What a subscriber receives.
 #[derive(Debug)]
 pub enum Heard {
     Event(Value),
-    /// Cut off: everything up to here was sent.
+    /// Disconnected for slowness. All events up to this one were sent.
     Lagged(i64),
-    /// The daemon refused; how, in the words of the transport, and why.
+    /// Refused by the daemon: the code of the transport, and the reason.
     Refused(String, Value),
-    /// The connection is gone, or ended in order with the daemon.
+    /// The connection was lost, or ended with the daemon.
     Lost,
 }
 
@@ -69,12 +69,12 @@ impl Site {
         socket.connect(self.http.parse().unwrap()).await
     }
 
-    /// One GET, with these headers and no other; gives status and body.
+    /// Sends one GET with only these headers. Returns status and body.
     pub async fn get(&self, path: &str, headers: &[(&str, &str)]) -> (u16, String) {
         self.ask("GET", path, headers).await
     }
 
-    /// The head of an answer that goes on.
+    /// The head of a streaming answer.
     pub async fn head(&self, path: &str, headers: &[(&str, &str)]) -> String {
         let mut stream = BufReader::new(self.tcp(false).await.unwrap());
         let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
@@ -84,7 +84,7 @@ impl Site {
         head
     }
 
-    /// One request, with these headers and no other; gives status and body.
+    /// Sends one request with only these headers. Returns status and body.
     pub async fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)]) -> (u16, String) {
         let mut stream = self.tcp(false).await.unwrap();
         let headers: String = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
@@ -95,7 +95,7 @@ impl Site {
         (status, answer.split_once("\r\n\r\n").map_or("", |(_, body)| body).to_owned())
     }
 
-    /// One GET of JSON by who may.
+    /// Sends one authorized GET and parses the body as JSON.
     pub async fn json(&self, path: &str) -> (u16, Value) {
         let bearer = format!("Bearer {}", self.token);
         let (status, body) = self.get(path, &[("Host", &self.http), ("Authorization", &bearer)]).await;
@@ -118,11 +118,11 @@ pub enum Reader {
     Grpc(Box<Streaming<SubscribeResponse>>),
     Sse(BufReader<TcpStream>),
     WebSocket(Box<WebSocketStream<TcpStream>>),
-    /// It was not opened.
+    /// The stream could not be opened.
     Ended(Option<Heard>),
 }
 
-/// The refusal in a status' trailer, as HTTP shows it.
+/// The refusal in a status's trailer, in the form of HTTP.
 fn refused(status: &Status) -> Heard {
     let Some(trailer) = status.metadata().get_bin(ghost_proto::REFUSAL_TRAILER) else { return Heard::Lost };
     let mut refusal: Value = serde_json::from_slice(&trailer.to_bytes().unwrap()).unwrap();
@@ -158,7 +158,7 @@ impl Reader {
     async fn sse(site: &Site, ask: &Ask) -> std::io::Result<Self> {
         let mut stream = BufReader::new(site.tcp(ask.narrow).await?);
         let (host, token, query) = (&site.http, &site.token, ask.query());
-        // In HTTP/1.0 a body of unknown length is what comes until the end, with nothing in between.
+        // With HTTP/1.0 the body is not chunked; it ends with the connection.
         let request =
             format!("GET /api/events?{query} HTTP/1.0\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\n\r\n");
         stream.write_all(request.as_bytes()).await?;
@@ -192,7 +192,7 @@ impl Reader {
         }
     }
 
-    /// The next event, or how it ended.
+    /// The next event, or how the stream ended.
     pub async fn next(&mut self) -> Heard {
         match self {
             Self::Grpc(stream) => loop {
@@ -243,7 +243,7 @@ fn closed(close: &CloseFrame) -> Heard {
     }
 }
 
-/// The next block of a stream of server-sent events that says something.
+/// The next block with data in a stream of server-sent events.
 async fn sse_event(stream: &mut BufReader<TcpStream>) -> Heard {
     let (mut id, mut name, mut data) = (String::new(), String::new(), String::new());
     loop {

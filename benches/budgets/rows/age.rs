@@ -1,7 +1,8 @@
-//! What age costs: a world of a thousand turns and one of many, side by side. The young one has really made its turns; the old
-//! one is made of them ([`ghost_testkit::aged`]). `GHOST_BENCH_TURNS` says how many the old one has.
+//! The cost of age: a world of a thousand turns compared with one of many. The young world has run its turns; the
+//! old one is made of copies of them ([`ghost_testkit::aged`]). `GHOST_BENCH_TURNS` sets the number of turns of the
+//! old world.
 //!
-//! Must never: measure the young and the old at different times: rounds alternate, and the middle one stands.
+//! Must never: measure the two worlds at different times. Rounds alternate, and the median counts.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -20,19 +21,19 @@ use crate::measure::{Outcome, median, now, runtime};
 use crate::table::{Line, Sense};
 use crate::{fixture, rows};
 
-/// Turns of the old world, if the environment names no other number.
+/// Default number of turns of the old world.
 const OLD: u64 = 50_000;
-/// Turns of the young one, in rounds of the agents' turns.
+/// Number of turns of the young world.
 const YOUNG: usize = 1_000;
 const STARTS: usize = 9;
 const TURN_ROUNDS: usize = 5;
 const SWEEPS: usize = 7;
-/// Slices, as a sweep takes them: the young world has rows for so many.
+/// Number of slices that a sweep deletes. The young world has enough rows for them.
 const PRUNES: usize = 5;
-/// The same of ledger rows.
+/// The same for rows of the ledger.
 const LEDGER_PRUNES: usize = 2;
 
-/// A world's data.
+/// The data of a world.
 pub(super) struct Site {
     world: PathBuf,
     data: PathBuf,
@@ -56,7 +57,7 @@ impl Site {
     }
 }
 
-/// See the module.
+/// Measures all rows of this module.
 pub fn measure() -> Outcome<Vec<Line>> {
     let turns = match std::env::var("GHOST_BENCH_TURNS") {
         Ok(text) => text.trim().parse::<u64>().map_err(|error| format!("GHOST_BENCH_TURNS={text}: {error}"))?,
@@ -80,7 +81,7 @@ pub fn measure() -> Outcome<Vec<Line>> {
     Ok(lines)
 }
 
-/// Makes both worlds. Says how many bytes a turn takes.
+/// Creates both worlds. Returns the row about the bytes of one turn.
 async fn made(young: &Site, old: &Site, url: &str, turns: u64) -> Outcome<Vec<Line>> {
     std::fs::create_dir_all(&young.data)?;
     let world = young.boot(url).await?;
@@ -90,7 +91,7 @@ async fn made(young: &Site, old: &Site, url: &str, turns: u64) -> Outcome<Vec<Li
     world.shutdown("made").await;
     world.store().close().await;
     copy_beside(&young.data, &old.data)?;
-    // A world that has run is not started without its files.
+    // A world that has run does not start without its workspace.
     std::fs::create_dir_all(old.data.join("workspace"))?;
     let began = now();
     let aged = aged::age(&young.database(), &old.database(), turns).await?;
@@ -110,7 +111,7 @@ async fn made(young: &Site, old: &Site, url: &str, turns: u64) -> Outcome<Vec<Li
     }])
 }
 
-/// Copies what lies in a data directory beside the database.
+/// Copies everything in a data directory except the database.
 fn copy_beside(from: &Path, to: &Path) -> Outcome<()> {
     std::fs::create_dir_all(to)?;
     for entry in std::fs::read_dir(from)? {
@@ -122,19 +123,19 @@ fn copy_beside(from: &Path, to: &Path) -> Outcome<()> {
     Ok(())
 }
 
-/// A line of the young world's figure and the old one's, in seconds.
+/// A row with the young and the old world's figure in seconds.
 pub(super) fn line(what: &'static str, young: Vec<f64>, old: Vec<f64>) -> Line {
     let (young, old) = (median(young), median(old));
     let shown = |seconds: f64| match seconds {
         seconds if seconds >= 0.01 => format!("{:.1} ms", seconds * 1e3),
         seconds => format!("{:.0} us", seconds * 1e6),
     };
-    // Shown at once: one that cannot be measured later on takes the table with it.
+    // Printed at once, because a later error would lose the table.
     eprintln!("{what}: {}, {}", shown(young), shown(old));
     Line { what, floor: shown(young), ours: shown(old), ratio: old / young, bar: 1.3, aim: 1.05, sense: Sense::AtMost }
 }
 
-/// From the start of the daemon to its first answer.
+/// Time from the start of the daemon to its first answer.
 fn starts(young: &Site, old: &Site) -> Outcome<Vec<Line>> {
     let runtime = runtime()?;
     let start = |site: &Site| -> Outcome<f64> {
@@ -148,7 +149,7 @@ fn starts(young: &Site, old: &Site) -> Outcome<Vec<Line>> {
     let (mut of_young, mut of_old) = (Vec::new(), Vec::new());
     for round in 0..=STARTS {
         let (young, old) = (start(young)?, start(old)?);
-        // The first start brings both files into the page cache.
+        // The first start fills the page cache with both files.
         if round > 0 {
             of_young.push(young);
             of_old.push(old);
@@ -157,7 +158,7 @@ fn starts(young: &Site, old: &Site) -> Outcome<Vec<Line>> {
     Ok(vec![line("age: `ghostd up` to ready", of_young, of_old)])
 }
 
-/// What is measured within this process: turns, retention, and the feed.
+/// The measurements within this process: turns, retention and the event feed.
 async fn inside(young: &Site, old: &Site, url: &str) -> Outcome<Vec<Line>> {
     let (young_world, old_world) = (young.boot(url).await?, old.boot(url).await?);
     let (mut of_young, mut of_old) = (Vec::new(), Vec::new());
@@ -176,13 +177,13 @@ async fn inside(young: &Site, old: &Site, url: &str) -> Outcome<Vec<Line>> {
     }
     lines.push(line("age: a sweep of retention that finds nothing", of_young, of_old));
     lines.extend(age_feed::measure(old_world.store(), &old.database()).await?);
-    // Last, because it takes away what the others read.
+    // Last, because it deletes rows that the other measurements need.
     for (what, family) in PRUNED {
         let (mut of_young, mut of_old) = (Vec::new(), Vec::new());
         let slices = if family == Family::Ledger { LEDGER_PRUNES } else { PRUNES };
         for round in 0..=slices {
             let (young, old) = (prune(&young_world, family).await?, prune(&old_world, family).await?);
-            // The first brings the pages of the oldest rows into the cache, as the first slice of a sweep does.
+            // The first slice fills the cache with the pages of the oldest rows.
             if round > 0 {
                 of_young.push(young);
                 of_old.push(old);
@@ -197,7 +198,7 @@ async fn inside(young: &Site, old: &Site, url: &str) -> Outcome<Vec<Line>> {
     Ok(lines)
 }
 
-/// The families of which every turn leaves rows.
+/// The families of rows that every turn writes.
 const PRUNED: [(&str, Family); 5] = [
     ("age: pruning 500 events", Family::Events),
     ("age: pruning 500 turns with their journals", Family::Turns),
@@ -214,7 +215,7 @@ async fn sweep(world: &World) -> Outcome<f64> {
     }
 }
 
-/// One slice, of what is older than nothing at all.
+/// Deletes one slice of rows of any age.
 async fn prune(world: &World, family: Family) -> Outcome<f64> {
     let (after_all, slice) = (world.ctx().now().plus(Limits::days(1)), retention::slice_of(family));
     let began = now();

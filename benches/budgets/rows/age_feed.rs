@@ -1,5 +1,5 @@
-//! Reading the feed from storage up to the message that leaves, encoded. The floor runs the same query over the same file, page
-//! by page, and encodes the same messages.
+//! Reading the event feed from storage up to the encoded gRPC message. The floor runs the same query on the same
+//! file, page by page, and encodes the same messages.
 
 use std::path::Path;
 
@@ -16,13 +16,13 @@ use uuid::Uuid;
 use crate::measure::{Outcome, median, now};
 use crate::table::{Line, Sense};
 
-/// Events of one round.
+/// Number of events in one round.
 const EVENTS: usize = 14_000;
-/// Rows of one page, as the feed reads them.
+/// Number of rows in one page of the feed.
 const PAGE: i64 = 256;
 const ROUNDS: usize = 7;
 
-/// See the module.
+/// Measures the row of this module.
 pub(super) async fn measure(store: &Store, database: &Path) -> Outcome<Vec<Line>> {
     let mut conn = SqliteConnectOptions::new().filename(database).read_only(true).connect().await?;
     let (mut ours, mut floor) = (Vec::new(), Vec::new());
@@ -49,7 +49,7 @@ pub(super) async fn measure(store: &Store, database: &Path) -> Outcome<Vec<Line>
     }])
 }
 
-/// Events a second through a subscription, and the bytes of their messages.
+/// Reads through a subscription. Returns events per second, and the bytes of their messages.
 async fn feed(store: &Store) -> Outcome<(f64, usize)> {
     let began = now();
     let mut subscription = Subscription::open(store, Some(0), EventFilter::default(), false).await?;
@@ -66,7 +66,7 @@ async fn feed(store: &Store) -> Outcome<(f64, usize)> {
     Ok((seen as f64 / began.elapsed().as_secs_f64(), bytes))
 }
 
-/// The same without any of ours.
+/// The floor: the same with plain SQL.
 async fn bare(conn: &mut SqliteConnection) -> Outcome<(f64, usize)> {
     const SQL: &str = "SELECT seq, event_id, ts, kind, agent_id, channel, correlation_id, payload, correlation \
         FROM events WHERE seq > ? ORDER BY seq LIMIT ?";
@@ -79,7 +79,7 @@ async fn bare(conn: &mut SqliteConnection) -> Outcome<(f64, usize)> {
         }
         for row in rows.iter().take(EVENTS - seen) {
             after = row.try_get(0)?;
-            // What is stored of the identifier, and for it in the payload, is part of the rows.
+            // Parts of the stored identifiers are in the rows and in the payload.
             let (correlation, payload): (Option<&[u8]>, &str) = (row.try_get(8)?, row.try_get(7)?);
             let correlation = correlation.map(Uuid::from_slice).transpose()?.map(|id| id.to_string());
             let event = Event {

@@ -1,4 +1,4 @@
-//! Every command that reads, asked of two daemons in turn: one over the young world, one over the old.
+//! Every reading RPC on two daemons in turn: one with the young world, one with the old world.
 
 use ghost_domain::time::BoxFuture;
 use ghost_proto::v1::agents_client::AgentsClient;
@@ -28,19 +28,19 @@ use super::ready::answer;
 use crate::measure::{Outcome, now};
 use crate::table::Line;
 
-/// Requests of one round, one after the other.
+/// Number of requests in one round, one after the other.
 const EACH: usize = 20;
 const ROUNDS: usize = 9;
 const AGENT: &str = "worker-7";
 
-/// A daemon, and what requests name of its world.
+/// A daemon, and the ids in its world that requests use.
 #[derive(Clone)]
 struct Door {
     channel: Channel,
     turn_id: String,
     root_id: String,
     last_seq: i64,
-    /// When the newest turn began.
+    /// Start of the newest turn.
     newest_ms: i64,
 }
 
@@ -110,14 +110,14 @@ fn tool(name: &str) -> CallToolRequest {
     }
 }
 
-/// See the module.
+/// Measures all rows of this module.
 pub(super) async fn measure(young: &Site, old: &Site) -> Outcome<Vec<Line>> {
     let (young, old) = (open(young).await?, open(old).await?);
     let mut lines = Vec::new();
     for (what, ask) in ASKS {
         match alternate(what, ask, &young, &old).await {
             Ok(line) => lines.push(line),
-            // The others are measured all the same.
+            // One failed row does not stop the others.
             Err(error) => println!("{what} could not be measured: {error}"),
         }
     }
@@ -125,7 +125,7 @@ pub(super) async fn measure(young: &Site, old: &Site) -> Outcome<Vec<Line>> {
     Ok(lines)
 }
 
-/// The end of the feed.
+/// Reads the end of the event feed.
 fn events(door: Door) -> BoxFuture<'static, Outcome<()>> {
     Box::pin(async move {
         let request = SubscribeRequest { after_seq: Some(door.last_seq - 100), ..Default::default() };
@@ -156,7 +156,7 @@ async fn alternate(what: &'static str, ask: Ask, young: &Door, old: &Door) -> Ou
     let (mut of_young, mut of_old) = (Vec::new(), Vec::new());
     for round in 0..=ROUNDS {
         let (young, old) = (timed(ask, young).await?, timed(ask, old).await?);
-        // The first round warms both up.
+        // The first round warms up both daemons.
         if round > 0 {
             of_young.push(young);
             of_old.push(old);
@@ -165,7 +165,7 @@ async fn alternate(what: &'static str, ask: Ask, young: &Door, old: &Door) -> Ou
     Ok(line(what, of_young, of_old))
 }
 
-/// The seconds of one request.
+/// Duration of one request in seconds.
 async fn timed(ask: Ask, door: &Door) -> Outcome<f64> {
     let began = now();
     for _ in 0..EACH {

@@ -1,5 +1,5 @@
-//! How long an agent that sleeps takes to begin a turn, in a young world and in an old one, while agents fall asleep and are
-//! woken all the time. What counts is the slow end: the 99th percentile.
+//! Time until a sleeping agent begins a turn, in a young and in an old world, while agents fall asleep and wake all
+//! the time. The figure is the 99th percentile.
 //!
 //! Must never: count an agent that was awake when its message was sent.
 
@@ -19,14 +19,14 @@ use super::journaled_turn::AGENTS;
 use crate::measure::{Outcome, now, pause};
 use crate::table::Line;
 
-/// Messages to each world, in turns.
+/// Number of rounds for each world.
 const ROUNDS: usize = 6;
-/// Messages to a world in one round.
+/// Number of messages to a world in one round.
 const MESSAGES: usize = 250;
-/// Between two messages. An agent gets one in some two seconds, and falls asleep after one.
+/// Time between two messages. An agent gets one about every two seconds, and falls asleep after one second.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// See the module. Changes the file of the world: its agents fall asleep sooner.
+/// Measures the row of this module. Changes the world's file, so that agents fall asleep sooner.
 pub(super) async fn measure(world: &Path, young: &Site, old: &Site, url: &str) -> Outcome<Vec<Line>> {
     let file = world.join("world-config.yaml");
     let text = std::fs::read_to_string(&file)?;
@@ -39,7 +39,7 @@ pub(super) async fn measure(world: &Path, young: &Site, old: &Site, url: &str) -
     let (mut of_young, mut of_old) = (Vec::new(), Vec::new());
     for round in 0..=ROUNDS {
         let (young, old) = (wakes(&young_world).await?, wakes(&old_world).await?);
-        // Afterwards, all agents have run.
+        // At the end, every agent has run.
         if round > 0 {
             of_young.extend(young);
             of_old.extend(old);
@@ -56,13 +56,14 @@ pub(super) async fn measure(world: &Path, young: &Site, old: &Site, url: &str) -
     ])
 }
 
-/// The 99th percentile, as the one value that there is.
+/// The 99th percentile as a single value.
 fn slow_end(mut values: Vec<f64>) -> Vec<f64> {
     values.sort_by(f64::total_cmp);
     values.get(values.len() * 99 / 100).copied().into_iter().collect()
 }
 
-/// Sends one message after another. Gives the seconds from each that was sent to a sleeper until its turn was recorded.
+/// Sends messages one after the other. Returns the seconds until the recorded turn, for each message to a sleeping
+/// agent.
 async fn wakes(world: &Arc<World>) -> Outcome<Vec<f64>> {
     let watcher = tokio::spawn(begun(world.store().feed()));
     let mut sent: HashMap<AgentId, VecDeque<(Instant, bool)>> = HashMap::new();
@@ -88,7 +89,7 @@ async fn wakes(world: &Arc<World>) -> Outcome<Vec<f64>> {
     Ok(taken)
 }
 
-/// The turns that begin, in their order, until each message has its own.
+/// The beginnings of turns, in their order, until each message has one.
 async fn begun(mut feed: Receiver<Arc<[Event]>>) -> Outcome<Vec<(AgentId, Instant)>> {
     let mut turns = Vec::new();
     while turns.len() < MESSAGES {

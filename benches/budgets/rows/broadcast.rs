@@ -1,5 +1,5 @@
-//! Fan-out of mail: a broadcast to a thousand agents, durable, one of whom has a full inbox and is passed over; the floor
-//! writes the very same rows in one raw transaction a broadcast, with multi-row statements.
+//! Fan-out of mail: a durable broadcast to a thousand agents. One of them has a full inbox and is skipped. The
+//! floor writes the same rows in one plain transaction for each broadcast, with multi-row statements.
 
 use ghost_domain::redact::Redactor;
 use ghost_domain::{AgentId, Code, Kind, Limits, MailState, Party, Refusal};
@@ -13,11 +13,11 @@ use super::durable_sends::{EVENTS, MESSAGES, connect, last, rows};
 use crate::measure::{Outcome, median, now, runtime};
 use crate::table::{Line, Sense};
 
-/// Broadcasts of one round.
+/// Number of broadcasts in one round.
 const SENT: usize = 20;
 const ROUNDS: usize = 7;
 
-/// See the module.
+/// Measures the row of this module.
 pub fn measure() -> Outcome<Vec<Line>> {
     runtime()?.block_on(async {
         let dir = tempfile::tempdir()?;
@@ -38,7 +38,7 @@ pub fn measure() -> Outcome<Vec<Line>> {
                 let before = (last(&mut reader, &MESSAGES).await?, last(&mut reader, &EVENTS).await?);
                 sending += broadcast(&store, &ctx, &full).await?;
                 let mut written = Vec::new();
-                // One event says that a piece of mail was sent, another that it was delivered.
+                // Each message has two events: sent and delivered.
                 for (table, after, each) in [(&MESSAGES, before.0, 1), (&EVENTS, before.1, 2)] {
                     let sql = format!("SELECT {} FROM {} WHERE seq > {after}", table.columns, table.name);
                     let rows = rows(&mut reader, sql, table.count).await?;
@@ -50,7 +50,7 @@ pub fn measure() -> Outcome<Vec<Line>> {
                 inserting += insert_all(&mut raw, &written).await?;
                 take_all(&store).await?;
             }
-            // The first round warms both up.
+            // The first round warms up both.
             if round > 0 {
                 ours.push(SENT as f64 / sending);
                 floor.push(SENT as f64 / inserting);
@@ -82,7 +82,7 @@ async fn send(store: &Store, ctx: &RuleContext, to: &AgentId) -> Outcome<()> {
     Ok(())
 }
 
-/// Sends to everyone once. Gives the seconds until the commit.
+/// Sends one broadcast. Returns the seconds until its commit.
 async fn broadcast(store: &Store, ctx: &RuleContext, full: &AgentId) -> Outcome<f64> {
     let (ctx, new_message) = (ctx.clone(), new_message(ctx, full));
     let began = now();
@@ -99,7 +99,7 @@ async fn broadcast(store: &Store, ctx: &RuleContext, full: &AgentId) -> Outcome<
     }
 }
 
-/// Lets everyone but the one whose inbox is full have taken their mail.
+/// Consumes the mail of all agents except the one with the full inbox.
 async fn take_all(store: &Store) -> Outcome<()> {
     store
         .write(move |w| {

@@ -1,5 +1,5 @@
-//! How much of what a model reads comes from its provider's prompt cache: a turn of ten rounds, against a server that implements
-//! the documented prefix rule.
+//! The share of a model's input that comes from the provider's prompt cache, in a turn of ten rounds. The server
+//! implements the documented prefix rule.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::table::{Line, Sense};
 
 const ROUNDS: usize = 10;
 
-/// See the module.
+/// Measures the rows of this module.
 pub fn measure() -> Outcome<Vec<Line>> {
     let runtime = runtime()?;
     let share = |wire, what| runtime.block_on(share(wire)).map(|share| line(what, share));
@@ -39,7 +39,7 @@ fn line(what: &'static str, (read, all): (u64, u64)) -> Line {
     }
 }
 
-/// A call in each round, and words at the end.
+/// A call in each round, and text at the end.
 fn script(messages: &[Message]) -> Vec<Block> {
     let round = messages.iter().filter(|message| message.role == Role::Assistant).count() + 1;
     match round < ROUNDS {
@@ -52,7 +52,7 @@ fn script(messages: &[Message]) -> Vec<Block> {
     }
 }
 
-/// Tokens read from the cache, and tokens read in all.
+/// Input tokens from the cache, and all input tokens.
 async fn share(wire: Wire) -> Outcome<(u64, u64)> {
     let server = StrictServer::start(wire, |asked| script(&asked.messages)).await?;
     let dir = tempfile::tempdir()?;

@@ -1,5 +1,5 @@
-//! Fan-out in chat: a post that calls a thousand members, durable; the floor writes the very same rows in one raw
-//! transaction a post, with multi-row statements.
+//! Fan-out in chat: a durable post that wakes a thousand members. The floor writes the same rows in one plain
+//! transaction for each post, with multi-row statements.
 
 use std::sync::Arc;
 
@@ -21,10 +21,10 @@ use crate::measure::{Outcome, median, now, runtime};
 use crate::table::{Line, Sense};
 
 pub(super) const MEMBERS: usize = 1_000;
-/// Posts of one round.
+/// Number of posts in one round.
 const POSTS: usize = 20;
 const ROUNDS: usize = 7;
-/// Rows of one statement of the floor, at most.
+/// Maximum number of rows in one statement of the floor.
 const TOGETHER: usize = 500;
 
 const MEMBERSHIPS: Table =
@@ -39,7 +39,7 @@ const CHANNELS: Table = Table { name: "chat_channels", columns: "channel, gated,
 /// The rows of one post, by table.
 pub(super) type Written = Vec<(&'static Table, &'static str, Vec<Vec<Cell>>)>;
 
-/// See the module.
+/// Measures the row of this module.
 pub fn measure() -> Outcome<Vec<Line>> {
     runtime()?.block_on(async {
         let dir = tempfile::tempdir()?;
@@ -64,10 +64,10 @@ pub fn measure() -> Outcome<Vec<Line>> {
                     return Err(format!("a post to {MEMBERS} members wrote {counts:?} rows").into());
                 }
                 inserting += insert_all(&mut raw, &written).await?;
-                // Everyone has read it, so that the next post wakes everyone again.
+                // Everyone has read the post, so the next one wakes everyone again.
                 read_all(&store, &hall).await?;
             }
-            // The first round warms both up.
+            // The first round warms up both.
             if round > 0 {
                 ours.push(POSTS as f64 / posting);
                 floor.push(POSTS as f64 / inserting);
@@ -87,7 +87,7 @@ pub fn measure() -> Outcome<Vec<Line>> {
     })
 }
 
-/// A thousand agents in one channel.
+/// Creates a thousand agents and a channel of them all.
 pub(super) async fn gather(store: &Store, ctx: &RuleContext, hall: &ChannelName) -> Outcome<()> {
     let mut members: Vec<AgentId> = Vec::with_capacity(MEMBERS);
     for member in 0..MEMBERS {
@@ -120,7 +120,7 @@ pub(super) async fn gather(store: &Store, ctx: &RuleContext, hall: &ChannelName)
     Ok(())
 }
 
-/// Posts once. Gives the seconds until the commit.
+/// Sends one post. Returns the seconds until its commit.
 async fn post(store: &Store, ctx: &RuleContext, hall: &ChannelName) -> Outcome<f64> {
     let new = NewPost {
         channel: hall.clone(),
@@ -142,7 +142,7 @@ async fn post(store: &Store, ctx: &RuleContext, hall: &ChannelName) -> Outcome<f
     }
 }
 
-/// Lets every member have taken its wake-up and read on.
+/// Consumes the wake-ups of all members and moves their cursors.
 async fn read_all(store: &Store, hall: &ChannelName) -> Outcome<()> {
     let hall = hall.clone();
     store
@@ -161,7 +161,7 @@ async fn read_all(store: &Store, hall: &ChannelName) -> Outcome<()> {
     Ok(())
 }
 
-/// The rows that the last post left.
+/// The rows that the last post wrote.
 async fn written(reader: &mut SqliteConnection, before: (i64, i64)) -> Outcome<Written> {
     let mut read = Vec::new();
     for (table, on_conflict, wanted) in [
@@ -187,7 +187,7 @@ async fn written(reader: &mut SqliteConnection, before: (i64, i64)) -> Outcome<W
     Ok(read)
 }
 
-/// Writes a post's rows in one transaction. Gives the seconds that it took.
+/// Writes the rows of a post in one transaction. Returns the seconds that it took.
 pub(super) async fn insert_all(raw: &mut SqliteConnection, written: &Written) -> Outcome<f64> {
     let mut statements: Vec<(Arc<str>, &[Vec<Cell>])> = Vec::new();
     for (table, on_conflict, rows) in written {

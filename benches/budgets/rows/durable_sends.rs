@@ -1,5 +1,5 @@
-//! Durable sends: 64 senders deliver mail through the rules and the store, each waiting for its commit; the floor
-//! writes the very same rows with multi-row inserts, 64 rows a statement, one commit for 64 messages.
+//! Durable sends: 64 senders send mail through the rules and the store, and each waits for its commits. The floor
+//! writes the same rows with multi-row statements of 64 rows, one commit for 64 messages.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,9 +21,9 @@ use crate::table::{Line, Sense};
 const SENDERS: usize = 64;
 const ROUND: usize = 16_384;
 const ROUNDS: usize = 7;
-/// Enough for no inbox to reach its bound.
+/// Number of receivers. With so many, no inbox reaches its limit.
 const RECEIVERS: usize = 256;
-/// Rows of one statement of the floor.
+/// Number of rows in one statement of the floor.
 const TOGETHER: usize = 64;
 
 pub(super) const MESSAGES: Table = Table {
@@ -35,17 +35,17 @@ pub(super) const MESSAGES: Table = Table {
 pub(super) const EVENTS: Table =
     Table { name: "events", columns: "seq, event_id, ts, kind, agent_id, channel, correlation_id, payload", count: 8 };
 
-/// See the module.
+/// Measures the row of this module.
 pub fn measure() -> Outcome<Vec<Line>> {
     runtime()?.block_on(async {
         let dir = tempfile::tempdir()?;
         let (ours_path, raw_path) = (dir.path().join("ours.db"), dir.path().join("raw.db"));
         let store = open_store(&ours_path, SqliteOptions::default()).await?;
-        // Nobody works the mail off.
+        // No agent runs, so the mail stays in the inboxes.
         let limits = Limits { world_mail_max: 100_000_000, ..Limits::default() };
         let ctx = RuleContext::new(ghost_daemon::system_ports(), Redactor::default(), "bench", 1, limits);
         let receivers = Arc::new(population(&store, &ctx).await?);
-        // The floor's file has the same schema and the same indices.
+        // The floor's file has the same schema and the same indexes.
         open_store(&raw_path, SqliteOptions::default()).await?.close().await;
         let mut reader = connect(&ours_path).await?;
         let mut raw = connect(&raw_path).await?;
@@ -59,7 +59,7 @@ pub fn measure() -> Outcome<Vec<Line>> {
                 return Err(format!("{ROUND} sends left {} messages, {} events", messages.len(), events.len()).into());
             }
             let inserting = insert_all(&mut raw, &messages, &events).await?;
-            // The first round warms both up.
+            // The first round warms up both.
             if round > 0 {
                 ours.push(ROUND as f64 / sending);
                 floor.push(ROUND as f64 / inserting);
@@ -104,7 +104,7 @@ async fn population(store: &Store, ctx: &RuleContext) -> Outcome<Vec<AgentId>> {
     Ok(receivers)
 }
 
-/// Sends a round from all senders at once. Gives the seconds that it took.
+/// Sends a round from all senders at once. Returns the seconds that it took.
 async fn send_all(store: &Store, ctx: &RuleContext, receivers: &Arc<Vec<AgentId>>) -> Outcome<f64> {
     let began = now();
     let senders: Vec<_> = (0..SENDERS)
@@ -130,14 +130,14 @@ async fn send(store: Store, ctx: RuleContext, receivers: Arc<Vec<AgentId>>, send
     Ok(())
 }
 
-/// A table as it is copied.
+/// A table to copy.
 pub(super) struct Table {
     pub(super) name: &'static str,
     pub(super) columns: &'static str,
     pub(super) count: usize,
 }
 
-/// A value as it is stored.
+/// A value of a column.
 pub(super) enum Cell {
     Null,
     Integer(i64),
@@ -145,7 +145,7 @@ pub(super) enum Cell {
     Blob(Vec<u8>),
 }
 
-/// A connection set up as the store's writer is: the same journal, the same durability, the same cache.
+/// A connection with the settings of the store's writer: journal mode, durability, cache size.
 pub(super) async fn connect(path: &Path) -> Outcome<SqliteConnection> {
     let mut connection =
         SqliteConnectOptions::new().filename(path).foreign_keys(false).disable_statement_logging().connect().await?;
@@ -165,7 +165,7 @@ async fn rows_after(reader: &mut SqliteConnection, table: &Table, seq: i64) -> O
     rows(reader, sql, table.count).await
 }
 
-/// The rows that a query of `count` columns gives.
+/// The rows of a query with `count` columns.
 pub(super) async fn rows(reader: &mut SqliteConnection, sql: String, count: usize) -> Outcome<Vec<Vec<Cell>>> {
     let rows = sqlx::query(AssertSqlSafe(sql)).fetch_all(reader).await?;
     let mut cells = Vec::with_capacity(rows.len());
@@ -186,7 +186,7 @@ pub(super) async fn rows(reader: &mut SqliteConnection, sql: String, count: usiz
     Ok(cells)
 }
 
-/// Inserts a round's rows, a commit for every 64 messages and their events. Gives the seconds that it took.
+/// Inserts the rows of a round, one commit for every 64 messages and their events. Returns the seconds that it took.
 async fn insert_all(raw: &mut SqliteConnection, messages: &[Vec<Cell>], events: &[Vec<Cell>]) -> Outcome<f64> {
     let (message_sql, event_sql) = (insert(&MESSAGES), insert(&EVENTS));
     let began = now();

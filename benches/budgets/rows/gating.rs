@@ -1,6 +1,6 @@
-//! What gating saves: the same three posts to a thousand members, first in an ungated channel that wakes everyone, then in a
-//! gated one. Counted are the turns that they start and the tokens that these use; the models are scripted, so a turn is as
-//! cheap as one can be.
+//! The savings of gating: the same three posts to a thousand members, first in an ungated channel that wakes
+//! everyone, then in a gated one. The figures are the number of turns and their tokens. The models are scripted, so
+//! turns are as cheap as possible.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ use crate::table::{Line, Sense};
 const MEMBERS: usize = 1_000;
 const POSTS: usize = 3;
 
-/// See the module.
+/// Measures the rows of this module.
 pub fn measure() -> Outcome<Vec<Line>> {
     runtime()?.block_on(async {
         let dir = tempfile::tempdir()?;
@@ -62,8 +62,8 @@ pub fn measure() -> Outcome<Vec<Line>> {
     })
 }
 
-/// Posts three times to everyone, each time waiting until nobody moves. Gives the turns that began and the tokens that
-/// were used meanwhile.
+/// Posts three times to everyone, and waits after each post until the world is quiet. Returns the number of turns
+/// and of tokens.
 async fn conversation(world: &World, name: &str, gated: bool) -> Outcome<(usize, u64)> {
     let operator = Speaker::from(Party::Operator("bench".into()));
     let channel: ChannelName = name.parse()?;
@@ -103,7 +103,7 @@ async fn quiet(world: &World) -> Outcome<()> {
     }
 }
 
-/// Turns that began after a place in the feed.
+/// Number of turns that began after a position in the event feed.
 async fn turns(world: &World, since: i64) -> Outcome<usize> {
     let (mut after, mut turns) = (since, 0);
     while after < world.store().last_seq() {

@@ -1,5 +1,5 @@
-//! Unary reads over a Unix socket, 64 in flight: `Agents.Get` of a running daemon, and of a service in a process of the
-//! same kind that answers the same bytes without looking at anything.
+//! Unary reads over a Unix socket, 64 in flight: `Agents.Get` of a running daemon. The floor is a service in
+//! another process that returns the same bytes without any work.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,16 +16,16 @@ use crate::measure::{Outcome, median, now, pause, runtime};
 use crate::table::{Line, Sense};
 
 const IN_FLIGHT: usize = 64;
-/// Connections that they are spread over: one would measure the client's own.
+/// Number of connections. A single one would measure the client.
 const CONNECTIONS: usize = 8;
-/// Requests of one round, of each that is in flight.
+/// Number of requests in one round, for each of those in flight.
 const EACH: usize = 250;
 const ROUNDS: usize = 9;
-/// Looks for a server that is starting, 10 ms apart.
+/// Maximum number of tries to connect to a starting server, 10 ms apart.
 const LOOKS: usize = 1_000;
 const AGENT: &str = "primus";
 
-/// See the module.
+/// Measures the row of this module.
 pub fn measure() -> Outcome<Vec<Line>> {
     let dir = tempfile::tempdir()?;
     let (world, data, bare) = (dir.path().join("newsroom"), dir.path().join("data"), dir.path().join("empty.sock"));
@@ -40,7 +40,7 @@ pub fn measure() -> Outcome<Vec<Line>> {
         let (mut ours_rates, mut floor_rates) = (Vec::new(), Vec::new());
         for round in 0..=ROUNDS {
             let (ours, floor) = (reads(&ours).await?, reads(&floor).await?);
-            // The first round warms both up.
+            // The first round warms up both.
             if round > 0 {
                 ours_rates.push(ours);
                 floor_rates.push(floor);
@@ -62,7 +62,7 @@ pub fn measure() -> Outcome<Vec<Line>> {
     Ok(vec![line])
 }
 
-/// Connections to a server that may still be starting.
+/// Connects to a server that may still be starting.
 async fn connect(socket: &Path) -> Outcome<Vec<Channel>> {
     let endpoint = Endpoint::from_shared(format!("unix://{}", socket.display()))?;
     let mut channels = Vec::with_capacity(CONNECTIONS);
@@ -78,7 +78,7 @@ async fn connect(socket: &Path) -> Outcome<Vec<Channel>> {
     Err(format!("nothing serves {}", socket.display()).into())
 }
 
-/// One round. Gives requests a second.
+/// Runs one round. Returns requests per second.
 async fn reads(channels: &Arc<Vec<Channel>>) -> Outcome<f64> {
     let began = now();
     let readers: Vec<_> = (0..IN_FLIGHT)

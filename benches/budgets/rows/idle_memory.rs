@@ -1,6 +1,6 @@
-//! Memory of an idle agent, awake and asleep, beside a bare ractor actor: what is live on the heap, divided by 10,000. Each
-//! is measured in a process of its own, with a counting allocator. What SQLite holds is not in the figure: it has a bound
-//! of its own, whatever the number of agents.
+//! Memory of an idle agent, awake and asleep, compared with a bare ractor actor: live heap bytes divided by 10,000.
+//! Each is measured in its own process with a counting allocator. SQLite's memory is not included: it has a limit
+//! that does not depend on the number of agents.
 
 use std::time::Duration;
 
@@ -19,14 +19,14 @@ use crate::table::{Line, Sense};
 use crate::{alloc, fixture};
 
 const COUNT: usize = 10_000;
-/// Agents that are made before the count begins: what the first ones set up for all is not their own.
+/// Number of agents that are created before the count begins, so that shared structures are not counted.
 const EARLY: usize = 64;
-/// Looks at a world that is settling, 100 ms apart.
+/// Maximum number of checks of a world that is settling, 100 ms apart.
 const LOOKS: usize = 600;
-/// Looks in a row that must see the same heap.
+/// Number of checks in a row that must see the same heap.
 const STEADY: usize = 8;
 
-/// See the module.
+/// Measures the rows of this module.
 pub fn measure() -> Outcome<Vec<Line>> {
     let count = COUNT.to_string();
     let floor: f64 = Child::part("bare-actors", &[&count])?.line()?.parse()?;
@@ -47,13 +47,13 @@ pub fn measure() -> Outcome<Vec<Line>> {
     ])
 }
 
-/// An actor that does nothing.
+/// An actor without work.
 struct Bare;
 
-/// What it is told: nothing that it would do anything about.
+/// The messages of the bare actor.
 #[derive(Debug)]
 enum BareMsg {
-    /// Look.
+    /// A wake-up without effect.
     Wake,
 }
 
@@ -73,18 +73,18 @@ impl Actor for Bare {
     }
 }
 
-/// The helper process of the floor: prints the bytes of one actor.
+/// The helper process of the floor. Prints the bytes of one actor.
 pub fn bare(count: usize) -> Outcome<()> {
     alloc::count();
     runtime()?.block_on(async {
-        // What the first actor sets up for all is not its own.
+        // Structures that the first actor creates for all actors are not counted.
         let (first, _) = Actor::spawn(None, Bare, ()).await?;
         first.cast(BareMsg::Wake)?;
         let before = steady().await?;
         let mut actors = Vec::with_capacity(count);
         for _ in 0..count {
             let (actor, _) = Actor::spawn(None, Bare, ()).await?;
-            // An agent has been woken at least once; so has this.
+            // An agent has been woken at least once, so this actor is, too.
             actor.cast(BareMsg::Wake)?;
             actors.push(actor);
         }
@@ -94,14 +94,14 @@ pub fn bare(count: usize) -> Outcome<()> {
     })
 }
 
-/// The helper process of the agents: prints the bytes of one that is awake, then of one that is asleep.
+/// The helper process of the agents. Prints the bytes of an awake agent, then of a sleeping one.
 pub fn ours(count: usize) -> Outcome<()> {
     alloc::count();
     runtime()?.block_on(async {
         let dir = tempfile::tempdir()?;
         let (world_dir, data) = (dir.path().join("bench"), dir.path().join("data"));
         std::fs::create_dir_all(&data)?;
-        // Nobody thinks, so nobody is asked. The one agent of the plan is never woken.
+        // No model is called. The one agent of the plan is never woken.
         fixture::write_world(&world_dir, 1, "http://127.0.0.1:9/v1")?;
         let clock = ManualClock::at(1_795_298_880_000);
         let real = ghost_daemon::system_ports();
@@ -120,7 +120,7 @@ pub fn ours(count: usize) -> Outcome<()> {
     })
 }
 
-/// Creates agents that wait, as an operator would. Each is started, looks at its inbox, and finds nothing.
+/// Creates agents without mail, as an operator would. Each starts, reads its empty inbox, and goes idle.
 async fn populate(world: &World, name: &str, count: usize) -> Outcome<()> {
     for agent in 0..count {
         let agent_id: AgentId = format!("{name}-{agent}").parse()?;
@@ -159,7 +159,7 @@ async fn until_all(world: &World, count: usize, activity: Activity) -> Outcome<(
     Err(format!("{there} of {count} agents are {}", activity.as_str()).into())
 }
 
-/// What is live when nothing moves any more.
+/// Live heap bytes when they no longer change.
 async fn steady() -> Outcome<isize> {
     let (mut last, mut same) = (alloc::live(), 0);
     for _ in 0..LOOKS {

@@ -1,6 +1,6 @@
-//! CPU of one journaled turn: two model calls and one tool call over HTTP, by 100 agents of a world with an SQLite file.
-//! The floor makes the same three requests, with the bodies that the world sent, over a client of the same settings.
-//! The server is another process, so that what it uses is in neither figure.
+//! CPU time of one journaled turn: two model calls and one tool call over HTTP, in a world of 100 agents with an
+//! SQLite file. The floor makes the same three requests, with the bodies that the world sent, with a client of the
+//! same settings. The server is another process, so neither figure includes it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -21,14 +21,14 @@ use crate::fixture;
 use crate::measure::{Outcome, cpu, median, pause, runtime};
 use crate::table::{Line, Sense};
 
-/// Agents of the world.
+/// Number of agents.
 pub(super) const AGENTS: usize = 100;
-/// Turns of one agent in one round.
+/// Number of turns of each agent in one round.
 pub(super) const TURNS: usize = 5;
 const ROUNDS: usize = 7;
 const TOOL: &str = "bench.fetch";
 
-/// See the module.
+/// Measures the row of this module.
 pub fn measure() -> Outcome<Vec<Line>> {
     let mut server = Child::part("model-server", &[])?;
     let url = server.line()?;
@@ -38,7 +38,7 @@ pub fn measure() -> Outcome<Vec<Line>> {
         std::fs::create_dir_all(&data)?;
         fixture::write_world(&world_dir, AGENTS, &format!("{url}/v1"))?;
         let world = fixture::boot(&world_dir, &data, ghost_daemon::system_ports(), vec![tool(&url)?]).await?;
-        // What agents recall of earlier turns reaches its full size before anything is measured.
+        // First the recalled history of the agents reaches its full size.
         for _ in 0..2 {
             turns(&world).await?;
         }
@@ -64,14 +64,14 @@ pub fn measure() -> Outcome<Vec<Line>> {
     })
 }
 
-/// The tool that each turn calls, of a model server at `url`.
+/// The tool that each turn calls. It makes a request to the server at `url`.
 pub(super) fn tool(url: &str) -> Outcome<Tool> {
     let fetch = Fetch { client: client()?, url: format!("{url}/page") };
     let parameters = json!({ "type": "object", "properties": {}, "additionalProperties": false });
     Ok(Tool::with_schema(TOOL, "Fetches the page.", parameters, Run::outside(fetch)))
 }
 
-/// Lets every agent work off its mail, a turn for each piece. Gives the CPU seconds of one turn.
+/// Lets every agent deal with its mail, one turn for each message. Returns the CPU seconds of one turn.
 pub(super) async fn turns(world: &World) -> Outcome<f64> {
     let operator = Party::Operator("bench".into());
     world.set_paused(&operator, true).await?;
@@ -107,7 +107,7 @@ pub(super) async fn turns(world: &World) -> Outcome<f64> {
     }
 }
 
-/// How many of the newest turns, as many as a round has, began since `since` and ended well after two model calls and one
+/// Of the newest turns of one round: the number that began since `since` and finished after two model calls and one
 /// tool call.
 async fn finished(world: &World, since: Timestamp) -> Outcome<usize> {
     let limit = u32::try_from(AGENTS * TURNS)?;
@@ -117,10 +117,10 @@ async fn finished(world: &World, since: Timestamp) -> Outcome<usize> {
     Ok(turns.iter().filter(whole).count())
 }
 
-/// The client, with the settings of the provider's.
+/// A client with the settings of the provider's client.
 fn client() -> Outcome<reqwest::Client> {
     if rustls::crypto::CryptoProvider::get_default().is_none() {
-        // An error says that there is one now, which is all that is wanted.
+        // An error means that a crypto provider is already installed.
         drop(rustls::crypto::ring::default_provider().install_default());
     }
     let client = reqwest::Client::builder()
@@ -133,7 +133,7 @@ fn client() -> Outcome<reqwest::Client> {
     Ok(client)
 }
 
-/// The tool: one request, whose body is its result.
+/// A tool that makes one request and returns its body.
 struct Fetch {
     client: reqwest::Client,
     url: String,
@@ -150,7 +150,7 @@ impl OutsideTool for Fetch {
     }
 }
 
-/// The floor.
+/// The floor: the bare requests.
 struct Bare {
     client: reqwest::Client,
     url: String,
@@ -159,7 +159,7 @@ struct Bare {
 }
 
 impl Bare {
-    /// With the bodies that the world sent last.
+    /// Gets the bodies of the world's last requests.
     async fn captured(url: &str) -> Outcome<Self> {
         let client = client()?;
         let body = async |round: usize| -> Outcome<Vec<u8>> {
@@ -170,7 +170,7 @@ impl Bare {
         Ok(Self { client, url: url.to_owned(), first, second })
     }
 
-    /// As many turns as the world makes in a round, as many at once. Gives the CPU seconds of one.
+    /// Makes the requests of one round, with the same concurrency as the world. Returns the CPU seconds of one turn.
     async fn turns(bare: &Arc<Self>) -> Outcome<f64> {
         let began = cpu();
         let agents: Vec<_> = (0..AGENTS)
@@ -201,7 +201,7 @@ impl Bare {
     }
 }
 
-/// The helper process: answers as a model does, serves the page, and gives back what it was asked last.
+/// The helper process: a model server, the page for the tool, and a route that returns the last requests.
 pub fn serve_model() -> Outcome<()> {
     runtime()?.block_on(async {
         let last = Mutex::new([Value::Null, Value::Null]);

@@ -1,4 +1,4 @@
-//! One file a budget.
+//! The measurements, one file for each budget.
 
 pub mod age;
 mod age_feed;

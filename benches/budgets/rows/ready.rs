@@ -1,5 +1,5 @@
-//! From the start of `ghostd up` to its first answer, and the most memory that it held until then: six agents, a database
-//! that exists. The floor opens the same database and serves an empty service.
+//! Time from the start of `ghostd up` to its first answer, and its peak memory until then, with six agents and an
+//! existing database. The floor opens the same database and serves an empty service.
 
 use std::path::Path;
 use std::time::Duration;
@@ -16,12 +16,12 @@ use crate::table::{Line, Sense};
 use crate::{empty_service, fixture};
 
 const ROUNDS: usize = 21;
-/// How long a start may take.
+/// Maximum time of a start.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Between two tries to reach a server that has not bound its socket yet.
+/// Time between two tries to reach a server that has not bound its socket yet.
 const LOOK: Duration = Duration::from_micros(200);
 
-/// See the module.
+/// Measures the rows of this module.
 pub fn measure() -> Outcome<Vec<Line>> {
     let dir = tempfile::tempdir()?;
     let (world, data) = (dir.path().join("newsroom"), dir.path().join("data"));
@@ -40,14 +40,14 @@ pub fn measure() -> Outcome<Vec<Line>> {
         }
     };
     let start_floor = || -> Outcome<(f64, f64)> {
-        // A helper that is killed leaves its socket behind; what is not there need not be removed.
+        // A killed helper leaves its socket. An error means that there is none.
         drop(std::fs::remove_file(&bare));
         let began = now();
         let server = Child::part("bare-up", &[&database.display().to_string(), &bare.display().to_string()])?;
         runtime.block_on(answer(&bare))?;
         Ok((began.elapsed().as_secs_f64(), server.peak_rss()? as f64))
     };
-    // The first start makes the database and brings both programs into the page cache.
+    // The first start creates the database and fills the page cache with both programs.
     start_ours()?;
     start_floor()?;
     let (mut ours, mut floor) = (Vec::new(), Vec::new());
@@ -76,7 +76,7 @@ pub fn measure() -> Outcome<Vec<Line>> {
     ])
 }
 
-/// Waits for the first answer of the server at `socket`. Gives how many agents it names.
+/// Waits for the first answer of the server at `socket`. Returns the number of agents in it.
 pub(super) async fn answer(socket: &Path) -> Outcome<usize> {
     let endpoint = Endpoint::from_shared(format!("unix://{}", socket.display()))?;
     let began = now();

@@ -1,6 +1,6 @@
-//! The feed to 50 subscribers: a world behind the control plane, and a bare tonic stream from a tokio broadcast that
-//! carries the same messages. Both publish a round when they are told to, and count from there to the last message at the
-//! last subscriber. Then the same with one subscriber more, who never reads.
+//! The event stream to 50 subscribers: a world behind the control plane. The floor is a bare tonic stream from a
+//! tokio broadcast with the same messages. Each publishes a round on request, and the time runs until the last
+//! message reaches the last subscriber. Then the same with one more subscriber that never reads.
 
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
@@ -28,19 +28,19 @@ use crate::measure::{Outcome, median, now, pause, runtime};
 use crate::table::{Line, Sense};
 
 const SUBSCRIBERS: usize = 50;
-/// Connections that they are spread over: one would measure the client's own.
+/// Number of connections. A single one would measure the client.
 const CONNECTIONS: usize = 10;
-/// Events of one round.
+/// Number of events in one round.
 const ROUND: usize = 4_000;
-/// Events of one commit: a busy world commits many together.
+/// Number of events in one commit. A busy world commits many together.
 const TOGETHER: usize = 250;
 const ROUNDS: usize = 9;
-/// Looks for a server that is starting, 10 ms apart.
+/// Maximum number of tries to connect to a starting server, 10 ms apart.
 const LOOKS: usize = 1_000;
-/// Of what is measured. A world has other events of its own.
+/// The kind of the measured events. A world also has other events.
 const KIND: EventKind = EventKind::MessageDelivered;
 
-/// See the module.
+/// Measures the rows of this module.
 pub fn measure() -> Outcome<Vec<Line>> {
     let dir = tempfile::tempdir()?;
     let (ours, bare) = (Site::at(dir.path(), "ours"), Site::at(dir.path(), "bare"));
@@ -59,12 +59,12 @@ pub fn measure() -> Outcome<Vec<Line>> {
         let (mut alone, mut floor, mut beside) = (Vec::new(), Vec::new(), Vec::new());
         for round in 0..=ROUNDS {
             let (rate, bare) = (ours_readers.round(&ours).await?, bare_readers.round(&bare).await?);
-            // Not read once. A first round fills all that lies between it and the world; the second counts.
+            // This subscriber never reads. The first round fills all buffers on its way; the second counts.
             let silent = subscribe(ours.connect().await?.remove(0), Some(ours_readers.position)).await?;
             ours_readers.round(&ours).await?;
             let behind = ours_readers.round(&ours).await?;
             drop(silent);
-            // The first time warms everything up.
+            // The first round warms up everything.
             if round > 0 {
                 alone.push(rate);
                 floor.push(bare);
@@ -95,7 +95,7 @@ pub fn measure() -> Outcome<Vec<Line>> {
     })
 }
 
-/// A world whose readers may fall behind by a whole round: the bench measures the stream and not who is cut off.
+/// Allows subscribers of a world to fall behind by a whole round, so that none is disconnected.
 fn roomy(world: &Path) -> Outcome<()> {
     let file = world.join("world-config.yaml");
     let text = std::fs::read_to_string(&file)?;
@@ -107,7 +107,7 @@ fn roomy(world: &Path) -> Outcome<()> {
     Ok(())
 }
 
-/// Where a publisher serves, and where it is told to publish.
+/// The sockets of a publisher: one for subscribers, one for the requests to publish.
 struct Site {
     socket: PathBuf,
     bell: PathBuf,
@@ -126,7 +126,7 @@ impl Site {
         self.bell.display().to_string()
     }
 
-    /// Connections to a publisher that may still be starting.
+    /// Connects to a publisher that may still be starting.
     async fn connect(&self) -> Outcome<Vec<Channel>> {
         let endpoint = Endpoint::from_shared(format!("unix://{}", self.socket.display()))?;
         let mut channels = Vec::with_capacity(CONNECTIONS);
@@ -142,7 +142,7 @@ impl Site {
         Err(format!("nothing serves {}", self.socket.display()).into())
     }
 
-    /// Has a round published. Does not wait for it.
+    /// Requests a round, without waiting for it.
     fn ring(&self) -> Outcome<()> {
         std::os::unix::net::UnixStream::connect(&self.bell)?.write_all(b"!")?;
         Ok(())
@@ -159,7 +159,7 @@ async fn subscribe(channel: Channel, after: Option<i64>) -> Outcome<Streaming<Su
     Ok(EventsClient::new(channel).subscribe(request).await?.into_inner())
 }
 
-/// The subscribers who read, and how far they got.
+/// The reading subscribers and their positions.
 struct Readers {
     streams: Vec<Streaming<SubscribeResponse>>,
     position: i64,
@@ -169,13 +169,13 @@ impl Readers {
     async fn open(channels: &[Channel]) -> Outcome<Self> {
         let mut streams = Vec::with_capacity(SUBSCRIBERS);
         for reader in 0..SUBSCRIBERS {
-            // There is nothing of this kind yet, so the oldest is what comes.
+            // There is no event of this kind yet, so the oldest is the next one.
             streams.push(subscribe(channels[reader % channels.len()].clone(), None).await?);
         }
         Ok(Self { streams, position: 0 })
     }
 
-    /// One round. Gives events a second, over all subscribers.
+    /// Runs one round. Returns events per second, over all subscribers.
     async fn round(&mut self, site: &Site) -> Outcome<f64> {
         let readers: Vec<_> = self.streams.drain(..).map(|stream| tokio::spawn(read(stream))).collect();
         let began = now();
@@ -189,7 +189,7 @@ impl Readers {
     }
 }
 
-/// Reads one round; gives the position after it as well.
+/// Reads one round. Also returns the position after it.
 async fn read(mut stream: Streaming<SubscribeResponse>) -> Outcome<(Streaming<SubscribeResponse>, i64)> {
     let (mut seen, mut position) = (0, 0);
     while seen < ROUND {
@@ -204,7 +204,7 @@ async fn read(mut stream: Streaming<SubscribeResponse>) -> Outcome<(Streaming<Su
     Ok((stream, position))
 }
 
-/// What an event tells: as much as that of mail that was delivered.
+/// A payload of the size of a delivery event.
 fn payload(number: usize) -> Value {
     json!({
         "message_id": id(number), "from": "agent:worker-0", "kind": "message",
@@ -212,17 +212,17 @@ fn payload(number: usize) -> Value {
     })
 }
 
-/// An id as long as any.
+/// An id of the usual length.
 fn id(number: usize) -> String {
     format!("{number:08x}-0000-7000-8000-000000000000")
 }
 
-/// Waits to be rung for; false when that is no more to come.
+/// Waits for a request to publish. Returns false when there will be no more.
 fn rung(bell: &std::os::unix::net::UnixListener) -> bool {
     bell.accept().is_ok_and(|(mut stream, _)| stream.read_exact(&mut [0]).is_ok())
 }
 
-/// Plays the world: publishes rounds of events through its store, and serves them as a daemon does.
+/// The helper process of the world: publishes rounds of events through its store and serves them as a daemon does.
 pub fn serve_world(world: &str, data: &str, socket: &str, bell: &str) -> Outcome<()> {
     let bell = std::os::unix::net::UnixListener::bind(bell)?;
     std::fs::create_dir_all(data)?;
@@ -261,7 +261,7 @@ pub fn serve_world(world: &str, data: &str, socket: &str, bell: &str) -> Outcome
     })
 }
 
-/// The floor: every subscriber gets what a broadcast says.
+/// The floor: every subscriber gets the messages of a broadcast.
 struct Bare(broadcast::Sender<SubscribeResponse>);
 
 #[tonic::async_trait]
@@ -274,11 +274,11 @@ impl Events for Bare {
     }
 }
 
-/// Plays the floor.
+/// The helper process of the floor.
 pub fn serve_broadcast(socket: &str, bell: &str) -> Outcome<()> {
     let bell = std::os::unix::net::UnixListener::bind(bell)?;
     runtime()?.block_on(async {
-        // A whole round fits, so that nobody lags.
+        // Its capacity is a whole round, so no receiver lags.
         let (sender, _) = broadcast::channel(2 * ROUND);
         let listener = UnixListener::bind(socket)?;
         let publisher = sender.clone();
@@ -297,7 +297,7 @@ pub fn serve_broadcast(socket: &str, bell: &str) -> Outcome<()> {
                         correlation_id: None,
                         payload_json: payload(number).to_string(),
                     };
-                    // Without a subscriber there is nobody to tell.
+                    // An error means that there is no subscriber.
                     drop(publisher.send(SubscribeResponse { event: Some(event), ephemeral: false, position_seq: seq }));
                 }
             }

@@ -1,4 +1,4 @@
-//! How an agent looks after a change.
+//! The answer of commands that change an agent.
 
 use ghost_proto::v1::{AgentChange, AgentLeft};
 use serde_json::Value;
@@ -8,7 +8,7 @@ use crate::failure::Failure;
 use crate::output::Answer;
 use crate::record;
 
-/// The agent after a change; `done` is what the change is called when it was one.
+/// Formats the agent after a change. `done` describes the change, if there was one.
 pub fn changed(change: AgentChange, done: &str) -> Result<Answer, Failure> {
     let agent = required(change.agent, "agent")?;
     let mut json = record::agent(&agent);
@@ -21,9 +21,9 @@ pub fn changed(change: AgentChange, done: &str) -> Result<Answer, Failure> {
         }
     }
     let mut text = if change.changed {
-        format!("{} {done}; it is {}", agent.agent_id, agent.status)
+        format!("{} {done}; status: {}", agent.agent_id, agent.status)
     } else {
-        format!("{} is {} already", agent.agent_id, agent.status)
+        format!("{} is already {}", agent.agent_id, agent.status)
     };
     if let Some(left) = &change.left {
         text.push_str(&left_undone(&agent.agent_id, left));
@@ -31,19 +31,19 @@ pub fn changed(change: AgentChange, done: &str) -> Result<Answer, Failure> {
     Ok(Answer::object(json, text))
 }
 
-/// What a deleted agent leaves undone, a line for each sort of it that there is.
+/// Lines about what remains of a deleted agent: open tasks, dropped mail, an entry in the world file.
 fn left_undone(agent_id: &str, left: &AgentLeft) -> String {
     let mut text = String::new();
     if left.tasks_left > 0 {
         let see = format!("`ghostctl task list --owner {agent_id}`");
-        text.push_str(&format!("\ntasks left: {}, open still; see {see}", left.tasks_left));
+        text.push_str(&format!("\nopen tasks left: {}; see {see}", left.tasks_left));
     }
     if left.mail_dropped > 0 {
-        text.push_str(&format!("\nmail dropped: {}, which it had not read", left.mail_dropped));
+        text.push_str(&format!("\nunread mail dropped: {}", left.mail_dropped));
     }
     if left.comes_back {
         text.push_str(
-            "\nthe world file names it: the next start or reload brings it back; take it out of the file, or stop it instead",
+            "\nthe world file still declares this agent, so the next start or reload creates it again; remove it from the file, or stop the agent instead",
         );
     }
     text

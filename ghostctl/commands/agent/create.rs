@@ -7,21 +7,21 @@ use super::change::changed;
 use crate::connection::{Client, new_request_id, rpc};
 use crate::failure::Failure;
 use crate::output::Answer;
-use crate::source::words_if;
+use crate::source::optional_text;
 
-/// Make an agent from an archetype and start it
+/// Create an agent from an archetype and start it
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  ghostctl agent create scout --id scout-2 --goal 'Read notes/ and report'")]
 pub struct Create {
-    /// The archetype
+    /// Name of the archetype
     archetype: String,
-    /// Its id; made from the archetype's name by default
+    /// Set the agent's id (default: derived from the archetype's name)
     #[arg(long, value_name = "ID")]
     id: Option<String>,
-    /// The name people see
+    /// Set the display name
     #[arg(long, value_name = "N")]
     name: Option<String>,
-    /// Starts a first turn with this text, for - with that of standard input; without it the agent waits
+    /// Start a first turn with this text; - reads standard input; without a goal the agent waits for mail
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     goal: Option<String>,
 }
@@ -33,9 +33,9 @@ impl Create {
             archetype: self.archetype,
             agent_id: self.id,
             name: self.name,
-            goal: words_if(self.goal)?,
+            goal: optional_text(self.goal)?,
             overrides_json: String::new(),
         };
-        changed(rpc!(client, AgentsClient::create, request).await?, "is created")
+        changed(rpc!(client, AgentsClient::create, request).await?, "created")
     }
 }

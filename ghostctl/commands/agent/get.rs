@@ -9,11 +9,11 @@ use crate::output::Answer;
 use crate::record;
 use crate::table::fields;
 
-/// Show one agent
+/// Show an agent
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  ghostctl agent get chora")]
 pub struct Get {
-    /// The agent
+    /// Agent id
     agent_id: String,
 }
 
@@ -42,7 +42,7 @@ impl Get {
                 ("tools", answer.tools.to_string()),
                 ("access", answer.access.unwrap_or_default()),
                 ("cannot run", answer.cannot_run.unwrap_or_default()),
-                ("waits", answer.waits.unwrap_or_default()),
+                ("waiting for", answer.waits.unwrap_or_default()),
                 ("created", view.when(agent.created_at_ms)),
                 ("last active", agent.last_active_at_ms.map(|at| view.when(at)).unwrap_or_default()),
             ],

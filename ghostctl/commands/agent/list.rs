@@ -10,17 +10,17 @@ use crate::output::{Answer, Body};
 use crate::record;
 use crate::table::Table;
 
-/// List the agents
+/// List agents
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  ghostctl agent list\n  ghostctl agent list --status failed")]
 pub struct List {
-    /// With this status: running, restarting, stopping, stopped or failed
+    /// Show only agents with this status: running, restarting, stopping, stopped or failed
     #[arg(long, value_name = "S")]
     status: Option<String>,
-    /// Of this archetype
+    /// Show only agents of this archetype
     #[arg(long, value_name = "A")]
     archetype: Option<String>,
-    /// With the deleted ones
+    /// Include deleted agents
     #[arg(long)]
     deleted: bool,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! Agents.
+//! `ghostctl agent`
 
 mod change;
 mod create;
@@ -13,7 +13,7 @@ use crate::connection::Client;
 use crate::failure::Failure;
 use crate::output::Answer;
 
-/// What can be done with agents.
+/// Subcommands of `agent`.
 #[derive(Debug, clap::Subcommand)]
 pub enum Agent {
     List(list::List),

@@ -4,18 +4,18 @@ use ghost_proto::v1::agents_client::AgentsClient;
 use ghost_proto::v1::{AgentPromptRequest, PromptSection};
 use serde_json::json;
 
-use crate::commands::tool::schema::told;
+use crate::commands::tool::schema::description;
 use crate::connection::{Client, rpc};
 use crate::failure::Failure;
 use crate::output::Answer;
 use crate::record::parsed;
 use crate::table::Table;
 
-/// Show what the agent's next turn would begin with: prompt, history, tools, and what each takes
+/// Show the prompt of the agent's next turn: system prompt, briefing, history and tools, with their sizes
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  ghostctl agent prompt chora | less")]
 pub struct Prompt {
-    /// The agent
+    /// Agent id
     agent_id: String,
 }
 
@@ -31,9 +31,9 @@ impl Prompt {
             ("History", prompt.history.trim_end().to_owned()),
             (
                 "Tools of the request",
-                tools.as_array().into_iter().flatten().map(|tool| format!("{}\n", told(tool))).collect(),
+                tools.as_array().into_iter().flatten().map(|tool| format!("{}\n", description(tool))).collect(),
             ),
-            ("What it takes", sizes),
+            ("Sizes", sizes),
         ];
         let shown = parts.iter().filter(|(_, text)| !text.is_empty());
         let text: String = shown.map(|(name, text)| format!("## {name}\n\n{}\n\n", text.trim_end())).collect();
@@ -60,7 +60,7 @@ impl Prompt {
     }
 }
 
-/// What each section takes, and all of them.
+/// A table of the size of each section, with the total.
 fn table(sections: &[PromptSection], screen: Option<usize>) -> String {
     let mut table = Table::new(&["PART", "SECTION", "BYTES", "TOKENS AT MOST"]);
     let (mut bytes, mut tokens) = (0_u64, 0_u64);
@@ -70,6 +70,6 @@ fn table(sections: &[PromptSection], screen: Option<usize>) -> String {
         let (bytes, tokens) = (section.bytes.to_string(), section.estimated_tokens.to_string());
         table.row([section.part.clone(), section.name.clone(), bytes, tokens]);
     }
-    table.row(["all".to_owned(), String::new(), bytes.to_string(), tokens.to_string()]);
+    table.row(["total".to_owned(), String::new(), bytes.to_string(), tokens.to_string()]);
     table.render(screen)
 }

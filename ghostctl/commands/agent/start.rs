@@ -12,13 +12,13 @@ use crate::output::Answer;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  ghostctl agent start chora")]
 pub struct Start {
-    /// The agent
+    /// Agent id
     agent_id: String,
 }
 
 impl Start {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
         let request = StartAgentRequest { request_id: new_request_id(), agent_id: self.agent_id };
-        changed(rpc!(client, AgentsClient::start, request).await?, "is started")
+        changed(rpc!(client, AgentsClient::start, request).await?, "started")
     }
 }

@@ -11,11 +11,11 @@ use crate::record;
 use crate::table::Table;
 use crate::text::{cost, dollars};
 
-/// List budgets: limit, held and spent
+/// List budgets with limits, reserved and spent amounts
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  ghostctl budget list\n  ghostctl budget list --scope root")]
 pub struct List {
-    /// Of this sort: world, team, agent, root or day; all but roots by default
+    /// Show only this kind: world, team, agent, root or day (default: all but root)
     #[arg(long = "scope", value_name = "SORT")]
     sort: Option<String>,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! Budgets and what was used.
+//! `ghostctl budget` and `ghostctl usage`
 
 mod list;
 mod set;
@@ -8,7 +8,7 @@ use crate::connection::Client;
 use crate::failure::Failure;
 use crate::output::Answer;
 
-/// What can be done with budgets.
+/// Subcommands of `budget`.
 #[derive(Debug, clap::Subcommand)]
 pub enum Budget {
     List(list::List),

@@ -9,19 +9,19 @@ use crate::output::Answer;
 use crate::record;
 use crate::text::{Limit, cost, dollars, parse_tokens, parse_usd};
 
-/// Set or take away the limits of a scope
+/// Set or remove the limits of a scope
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  ghostctl budget set world --usd 5\n  ghostctl budget set agent:chora --tokens 200000\n  ghostctl budget set world/day --usd 10\n  ghostctl budget set team:desk --usd none"
 )]
 #[command(group = clap::ArgGroup::new("limit").required(true).multiple(true))]
 pub struct Set {
-    /// world, team:NAME, agent:ID or root:UUID; the first three with /day for one day (UTC)
+    /// world, team:NAME, agent:ID or root:UUID; add /day to the first three for a daily limit (UTC)
     scope: String,
-    /// Most tokens, or none
+    /// Limit the tokens; none removes the limit
     #[arg(long, value_name = "N", group = "limit", value_parser = parse_tokens)]
     tokens: Option<Limit>,
-    /// Most US dollars, or none
+    /// Limit the cost in US dollars; none removes the limit
     #[arg(long, value_name = "X", group = "limit", value_parser = parse_usd)]
     usd: Option<Limit>,
 }
@@ -41,8 +41,8 @@ impl Set {
             clear_micros: self.usd == Some(Limit::None),
         };
         let budget = rpc!(client, BudgetsClient::set, request).await?;
-        let tokens = budget.limit_tokens.map_or("no limit of tokens".to_owned(), |limit| format!("{limit} tokens"));
-        let money = budget.limit_micros.map_or("no limit of money".to_owned(), dollars);
+        let tokens = budget.limit_tokens.map_or("no token limit".to_owned(), |limit| format!("{limit} tokens"));
+        let money = budget.limit_micros.map_or("no cost limit".to_owned(), dollars);
         let mut text = format!(
             "{}: {tokens}, {money} (spent: {} tokens; {})",
             budget.scope,
@@ -54,7 +54,7 @@ impl Set {
     }
 }
 
-/// What a limit that is passed as soon as it is set does, in a line of its own; and one of no money, which is not.
+/// A line that warns if the new limit is already reached, or if it is 0 dollars.
 fn already_passed(budget: &Budget) -> Option<String> {
     let passed: Vec<String> = budget
         .passed
@@ -65,15 +65,16 @@ fn already_passed(budget: &Budget) -> Option<String> {
         })
         .collect();
     if passed.is_empty() {
-        let free = "only models whose price is known to be 0 can be asked (`llm.prices` in the world file)";
-        return (budget.limit_micros == Some(0)).then(|| format!("\nno money may be spent: {free}"));
+        let free = "only models with a known price of 0 can be called (`llm.prices` in the world file)";
+        return (budget.limit_micros == Some(0)).then(|| format!("\nthe cost limit is 0: {free}"));
     }
-    let until = if budget.scope.ends_with("/day") { "it is raised, or 00:00 UTC" } else { "it is raised" };
-    // Money alone keeps nobody from a model without cost.
+    let until =
+        if budget.scope.ends_with("/day") { "the limit is raised, or 00:00 UTC" } else { "the limit is raised" };
+    // A cost limit does not block a model with a price of 0.
     let call = match budget.passed.iter().any(|limit| limit == "tokens") {
         true => "its next model call",
-        false => "its next call of a model that costs something",
+        false => "its next call of a model with a price",
     };
-    let what = format!("every turn that it is charged for waits before {call}");
-    Some(format!("\nalready passed: {}; {what}, until {until}", passed.join(", ")))
+    let what = format!("every turn under this budget waits before {call}");
+    Some(format!("\nlimit already reached: {}; {what}, until {until}", passed.join(", ")))
 }

@@ -6,29 +6,29 @@ use ghost_proto::v1::{UsageRequest, UsageSum};
 use crate::commands::since::since;
 use crate::connection::{Client, rpc};
 use crate::failure::Failure;
-use crate::lists::whole;
+use crate::lists::collect_all;
 use crate::output::{Answer, Body};
 use crate::record;
 use crate::table::Table;
 use crate::text::{cost, dollars};
 
-/// Show what model calls took, by agent and model
+/// Show tokens and cost of model calls, by agent and model
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  ghostctl usage --since 24h\n  ghostctl --json usage --agent chora | jq 'map(.cost_usd) | add'"
 )]
 pub struct Usage {
-    /// Of this agent
+    /// Show only this agent
     #[arg(long, value_name = "A")]
     agent: Option<String>,
-    /// Of this time up to now, such as 24h
+    /// Show only calls of the last TIME, such as 24h
     #[arg(long = "since", value_name = "TIME", value_parser = since)]
     since_at_ms: Option<i64>,
 }
 
 impl Usage {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
-        let (sums, _) = whole(async |limit, cursor| {
+        let (sums, _) = collect_all(async |limit, cursor| {
             let request = UsageRequest { agent_id: self.agent.clone(), since_at_ms: self.since_at_ms, limit, cursor };
             let page = rpc!(client, BudgetsClient::usage, request).await?;
             Ok((page.sums, page.next_cursor, false))

@@ -9,7 +9,7 @@ use crate::connection::{Client, new_request_id, required, rpc};
 use crate::failure::Failure;
 use crate::output::{Answer, Note};
 use crate::record;
-use crate::source::words_if;
+use crate::source::optional_text;
 
 /// Create a channel
 #[derive(Debug, clap::Args)]
@@ -17,21 +17,21 @@ use crate::source::words_if;
     after_help = "Examples:\n  ghostctl chat create planning --members chora,thaum,praxis --gated\n  ghostctl chat create panel --members chora,thaum --as primus --skip-creator"
 )]
 pub struct Create {
-    /// Its name
+    /// Name of the new channel
     channel: String,
-    /// The agents in it
+    /// Add these agents, separated by commas
     #[arg(long, value_name = "A,B,C", value_delimiter = ',', required = true)]
     members: Vec<String>,
-    /// Posts are kept and streamed, and wake nobody
+    /// Make the channel gated: posts are stored and streamed, but wake no member
     #[arg(long)]
     gated: bool,
-    /// The agent that creates it stays out of it
+    /// Do not add the creating agent as a member
     #[arg(long)]
     skip_creator: bool,
-    /// What it is about
+    /// Set the topic
     #[arg(long, value_name = "TEXT")]
     topic: Option<String>,
-    /// Create it as this agent
+    /// Act as this agent
     #[arg(long = "as", value_name = "AGENT")]
     as_agent: Option<String>,
 }
@@ -44,7 +44,7 @@ impl Create {
             members: self.members,
             skip_creator: self.skip_creator,
             gated: self.gated,
-            topic: words_if(self.topic)?,
+            topic: optional_text(self.topic)?,
             as_agent: self.as_agent,
         };
         let created = rpc!(client, ChatClient::create, request).await?;

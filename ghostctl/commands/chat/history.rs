@@ -5,38 +5,38 @@ use std::collections::VecDeque;
 use ghost_proto::v1::chat_client::ChatClient;
 use ghost_proto::v1::{ChatMessage, HistoryRequest};
 
-use super::post::told;
+use super::post::post_text;
 use crate::connection::{Client, rpc};
 use crate::failure::Failure;
 use crate::output::{Answer, Body, Note};
 use crate::record;
-use crate::text::{from_0, from_1, whole};
+use crate::text::{from_0, from_1, whole_number};
 
-/// Posts that are asked for at once.
+/// Posts per request.
 pub const PAGE: u32 = 500;
 
 fn page_of_posts(text: &str) -> Result<u32, String> {
-    whole(text, 1, PAGE.into())
+    whole_number(text, 1, PAGE.into())
 }
 
-/// Show what was posted in a channel, oldest first
+/// Show the posts of a channel, oldest first
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "A longer past is read in parts: --before the first, or --after the last sequence that was shown.\n\nExamples:\n  ghostctl chat history planning --limit 200\n  ghostctl chat history planning --after 120\n  ghostctl --json chat history planning --before 120"
+    after_help = "To read more, pass the first sequence number shown to --before, or the last one to --after.\n\nExamples:\n  ghostctl chat history planning --limit 200\n  ghostctl chat history planning --after 120\n  ghostctl --json chat history planning --before 120"
 )]
 pub struct History {
-    /// The channel
+    /// Channel name
     channel: String,
-    /// Most posts to show, 1 to 500: the newest, or with --after alone the oldest after it
+    /// Show at most N posts, 1 to 500: the newest, or with --after alone the oldest after it
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = page_of_posts)]
     limit: u32,
-    /// Only posts before this sequence
+    /// Show only posts before this sequence number
     #[arg(long, value_name = "SEQ", value_parser = from_1::<i64>)]
     before: Option<i64>,
-    /// Only posts after this sequence
+    /// Show only posts after this sequence number
     #[arg(long, value_name = "SEQ", value_parser = from_0::<i64>)]
     after: Option<i64>,
-    /// Read as this agent
+    /// Act as this agent
     #[arg(long = "as", value_name = "AGENT")]
     as_agent: Option<String>,
 }
@@ -46,11 +46,11 @@ impl History {
         let posts = self.posts(client).await?;
         let note = self.left_out(client, &posts).await.map(Note::Word);
         let json: Vec<_> = posts.iter().map(record::chat_message).collect();
-        let text: String = posts.iter().map(|post| told(post, &client.view)).collect();
+        let text: String = posts.iter().map(|post| post_text(post, &client.view)).collect();
         Ok(Answer { note, ..Body::Long { json, text }.into() })
     }
 
-    /// A word about posts that lie beyond those shown, on the side where the reading ended.
+    /// A note if there are more posts beyond those shown, in the direction of reading.
     async fn left_out(&self, client: &Client, posts: &VecDeque<ChatMessage>) -> Option<String> {
         let (first, last) = (posts.front()?.seq, posts.back()?.seq);
         let forwards = self.after.is_some() && self.before.is_none();
@@ -59,7 +59,7 @@ impl History {
         }
         let (before, after) = if forwards { (None, Some(last)) } else { (Some(first), self.after) };
         let request = self.request(1, before, after);
-        // What is refused is no longer kept, and what fails now was not asked for.
+        // A refusal means that the earlier posts are pruned. Any error here must not fail the command.
         let beyond = rpc!(client, ChatClient::history, request).await.ok()?;
         beyond.messages.first().map(|_| match forwards {
             true => format!("only the first {} are shown; --after {last} shows what follows", self.limit),
@@ -71,7 +71,7 @@ impl History {
         HistoryRequest { channel: self.channel.clone(), limit, before_seq, after_seq, as_agent: self.as_agent.clone() }
     }
 
-    /// Reads what is asked for, over as many answers as it takes: one holds only so many bytes.
+    /// Reads up to `limit` posts, with several requests if needed: the size of one answer is limited.
     async fn posts(&self, client: &Client) -> Result<VecDeque<ChatMessage>, Failure> {
         let mut posts: VecDeque<ChatMessage> = VecDeque::new();
         let (mut after_seq, mut before_seq) = (self.after, self.before);
@@ -80,12 +80,12 @@ impl History {
             let request = self.request(self.limit.saturating_sub(read), before_seq, after_seq);
             let page = match rpc!(client, ChatClient::history, request).await {
                 Ok(page) => page,
-                // What lies before the first page may have been pruned: that is the end, and no mistake of the caller's.
+                // Posts before the first page may have been pruned. That is the end of the history, not an error.
                 Err(failure) if !posts.is_empty() && failure.code == "cursor_expired" => return Ok(posts),
                 Err(failure) => return Err(failure),
             };
             match after_seq {
-                // Read forwards.
+                // Forwards: continue after the last post of the page.
                 Some(_) => {
                     after_seq = page.messages.last().map(|last| last.seq).or(after_seq);
                     posts.extend(page.messages);

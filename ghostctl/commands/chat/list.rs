@@ -11,11 +11,11 @@ use crate::output::{Answer, Body};
 use crate::record;
 use crate::table::Table;
 
-/// List the channels
+/// List channels
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  ghostctl chat list --agent chora")]
 pub struct List {
-    /// Only those that this agent is in or has created
+    /// Show only channels that this agent is a member of or has created
     #[arg(long, value_name = "A")]
     agent: Option<String>,
     #[command(flatten)]

@@ -9,15 +9,15 @@ use crate::failure::Failure;
 use crate::output::Answer;
 use crate::record;
 
-/// Let an agent into a channel
+/// Add an agent to a channel
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  ghostctl chat invite planning subrosa")]
 pub struct Invite {
-    /// The channel
+    /// Channel name
     channel: String,
-    /// The agent
+    /// Agent id
     agent_id: String,
-    /// Invite as this agent
+    /// Act as this agent
     #[arg(long = "as", value_name = "AGENT")]
     as_agent: Option<String>,
 }
@@ -34,15 +34,15 @@ impl Invite {
     }
 }
 
-/// Put an agent out of a channel
+/// Remove an agent from a channel
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  ghostctl chat remove planning subrosa")]
 pub struct Remove {
-    /// The channel
+    /// Channel name
     channel: String,
-    /// The agent
+    /// Agent id
     agent_id: String,
-    /// Remove as this agent
+    /// Act as this agent
     #[arg(long = "as", value_name = "AGENT")]
     as_agent: Option<String>,
 }

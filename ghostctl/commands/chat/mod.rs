@@ -1,4 +1,4 @@
-//! Chat channels.
+//! `ghostctl chat`
 
 mod create;
 mod history;
@@ -13,7 +13,7 @@ use crate::connection::Client;
 use crate::failure::Failure;
 use crate::output::{Answer, Output};
 
-/// What can be done in channels.
+/// Subcommands of `chat`.
 #[derive(Debug, clap::Subcommand)]
 pub enum Chat {
     Create(create::Create),

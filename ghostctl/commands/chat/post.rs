@@ -1,13 +1,13 @@
-//! One post of a channel, for people and for programs.
+//! One chat post, as text and as a line of JSON.
 
 use ghost_proto::v1::ChatMessage;
 
 use crate::record;
 use crate::view::View;
 
-/// A post for people: its head, and its lines below.
-pub fn told(message: &ChatMessage, view: &View) -> String {
-    let reply = message.reply_to.map(|seq| format!("  answers #{seq}")).unwrap_or_default();
+/// A post as text: a line with sequence number, author and time, then the content, indented.
+pub fn post_text(message: &ChatMessage, view: &View) -> String {
+    let reply = message.reply_to.map(|seq| format!("  reply to #{seq}")).unwrap_or_default();
     let mut text = format!("#{} {}  {}{reply}\n", message.seq, message.from, view.moment(message.ts_ms));
     for line in message.content.lines() {
         text.push_str(&format!("  {line}\n"));
@@ -15,7 +15,7 @@ pub fn told(message: &ChatMessage, view: &View) -> String {
     text
 }
 
-/// A post as one line for programs.
-pub fn line(message: &ChatMessage) -> String {
+/// A post as one line of JSON.
+pub fn post_json(message: &ChatMessage) -> String {
     format!("{}\n", record::chat_message(message))
 }

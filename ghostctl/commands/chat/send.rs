@@ -8,27 +8,27 @@ use crate::connection::{Client, new_request_id, required, rpc};
 use crate::failure::Failure;
 use crate::output::{Answer, Note};
 use crate::record;
-use crate::source::words;
+use crate::source::text_or_stdin;
 use crate::text::from_1;
 
 /// Post in a channel
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "@AGENT in the text calls one member and @all everyone, unless the channel is gated.\n\nExamples:\n  ghostctl chat send planning '@chora, what is still open?'\n  ghostctl chat send panel 'Two minutes left.' --deliver"
+    after_help = "@AGENT in the text mentions one member and @all mentions all members. In a gated channel mentions have no effect.\n\nExamples:\n  ghostctl chat send planning '@chora, what is still open?'\n  ghostctl chat send panel 'Two minutes left.' --deliver"
 )]
 pub struct Send {
-    /// The channel
+    /// Channel name
     channel: String,
-    /// The post; - reads it from standard input, and one that begins with - comes after --
+    /// Text of the post; - reads standard input; put -- before a text that begins with -
     #[arg(value_name = "TEXT")]
     content: String,
-    /// The sequence of the post that it answers
+    /// Reply to the post with this sequence number
     #[arg(long, value_name = "SEQ", value_parser = from_1::<i64>)]
     reply_to: Option<i64>,
-    /// Post as this agent
+    /// Act as this agent
     #[arg(long = "as", value_name = "AGENT")]
     as_agent: Option<String>,
-    /// Put it into the members' inboxes although the channel is gated
+    /// Deliver the post to the members' inboxes, even if the channel is gated
     #[arg(long)]
     deliver: bool,
 }
@@ -38,7 +38,7 @@ impl Send {
         let request = PostRequest {
             request_id: new_request_id(),
             channel: self.channel,
-            content: words(self.content)?,
+            content: text_or_stdin(self.content)?,
             reply_to: self.reply_to,
             as_agent: self.as_agent,
             deliver: self.deliver,
@@ -59,12 +59,12 @@ impl Send {
             object.insert("held".into(), posted.held.into());
             object.insert("skipped".into(), skipped.into());
         }
-        let place = format!("#{} in {}", message.seq, message.channel);
+        let posted_as = format!("#{} in {}", message.seq, message.channel);
         let text = match posted.held {
             true => format!(
-                "{place}: posted; the channel is gated, so members see it when they read it (--deliver hands it out)"
+                "{posted_as}: posted; the channel is gated, so members see it when they read the channel (--deliver delivers it)"
             ),
-            false => format!("{place}: delivered to {}, woke {}", posted.delivered, posted.woken),
+            false => format!("{posted_as}: delivered to {}, woke {}", posted.delivered, posted.woken),
         };
         let reasons: Vec<String> = posted.skipped.into_iter().map(|skipped| skipped.reason).collect();
         let note = (!reasons.is_empty()).then(|| reasons.join("; "));

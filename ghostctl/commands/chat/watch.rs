@@ -6,26 +6,26 @@ use ghost_proto::v1::{ChatMessage, Event, HistoryRequest, StatusRequest, Subscri
 use serde_json::Value;
 
 use super::history::PAGE;
-use super::post::{line, told};
+use super::post::{post_json, post_text};
 use crate::commands::events::subscribe::Reader;
 use crate::connection::{Client, rpc};
 use crate::failure::Failure;
 use crate::output::{Answer, Body, Output};
 use crate::text::from_0;
 
-/// Print what is posted in a channel as it happens, until interrupted
+/// Print new posts of a channel until interrupted
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-It goes on over restarts of the daemon, without gap or repetition, until the daemon has been away for longer than
---timeout. With --json, each post is one object a line: channel, seq, from, content, ts.
+The stream continues across restarts of the daemon without gaps or repetition. It ends if the daemon is
+unreachable for longer than --timeout. With --json, each post is one JSON object on one line.
 
 Examples:
   ghostctl chat watch planning
   ghostctl --json chat watch planning --after 0 | jq -r '.from + \": \" + .content'")]
 pub struct Watch {
-    /// The channel
+    /// Channel name
     channel: String,
-    /// Begin after this sequence of the channel, and not with what is posted next
+    /// Start with the posts after this sequence number (default: only new posts)
     #[arg(long, value_name = "SEQ", value_parser = from_0::<i64>)]
     after: Option<i64>,
 }
@@ -33,8 +33,9 @@ pub struct Watch {
 impl Watch {
     pub async fn run(self, client: &Client, as_json: bool, out: &mut Output) -> Result<Answer, Failure> {
         let view = client.view.clone();
-        let form = move |message: &ChatMessage| if as_json { line(message) } else { told(message, &view) };
-        // The feed's place is taken first: what is posted while the past is read is in both, and shown once.
+        let form = move |message: &ChatMessage| if as_json { post_json(message) } else { post_text(message, &view) };
+        // The event position is read before the history. A post that arrives in between is in both, and the filter
+        // on `shown` prints it once.
         let from = rpc!(client, WorldClient::status, StatusRequest {}).await?.last_seq;
         let mut shown = match self.after {
             Some(after) => self.past(client, after, &form, out).await?,
@@ -61,13 +62,13 @@ impl Watch {
         HistoryRequest { channel: self.channel.clone(), limit, after_seq, ..HistoryRequest::default() }
     }
 
-    /// The newest post's sequence; 0 if there is none.
+    /// Sequence number of the newest post; 0 if there is none.
     async fn newest(&self, client: &Client) -> Result<i64, Failure> {
         let page = rpc!(client, ChatClient::history, self.request(1, None)).await?;
         Ok(page.messages.last().map_or(0, |message| message.seq))
     }
 
-    /// Prints what was posted after `after`, and gives the last sequence.
+    /// Prints the posts after `after`. Returns the sequence number of the last one.
     async fn past(
         &self,
         client: &Client,
@@ -86,7 +87,7 @@ impl Watch {
     }
 }
 
-/// The post that an event tells of.
+/// The post in a `chat.message` event; `None` if the payload has another form.
 fn posted(event: &Event) -> Option<ChatMessage> {
     let payload: Value = serde_json::from_str(&event.payload_json).ok()?;
     let text = |key: &str| payload[key].as_str().map(str::to_owned);
@@ -108,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_post_is_read_from_its_event_and_anything_else_is_passed_over() {
+    fn a_post_is_read_from_its_event_and_other_events_are_ignored() {
         let payload = r#"{"seq":3,"message_id":"m","from":"ada","content":"hi","mentions":["bob"],"reply_to":2}"#;
         let event = Event { channel: Some("room".into()), ts_ms: 5, payload_json: payload.into(), ..Event::default() };
         let message = posted(&event).unwrap();

@@ -8,19 +8,19 @@ use crate::failure::Failure;
 use crate::ids;
 use crate::output::Answer;
 use crate::record::conversations as record;
-use crate::source::words_if;
+use crate::source::optional_text;
 
-/// Give a conversation to another agent
+/// Hand a conversation over to another agent
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  ID=$(ghostctl --json conversation list | jq -r '.[0].conversation_id')\n  ghostctl conversation handoff $ID mux --reason 'chora is off today'"
 )]
 pub struct Handoff {
-    /// The conversation
+    /// Conversation id
     conversation_id: String,
-    /// The agent that answers from now on
+    /// Id of the new owner
     agent_id: String,
-    /// Why
+    /// Record this reason
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
 }
@@ -29,12 +29,12 @@ impl Handoff {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
         let request = HandoffConversationRequest {
             request_id: new_request_id(),
-            conversation_id: ids::whole(client, ids::CONVERSATION, self.conversation_id).await?,
+            conversation_id: ids::full_id(client, ids::CONVERSATION, self.conversation_id).await?,
             agent_id: self.agent_id,
-            reason: words_if(self.reason)?,
+            reason: optional_text(self.reason)?,
         };
         let conversation = rpc!(client, ConversationsClient::handoff, request).await?;
-        let text = format!("conversation {} is with {} now", conversation.conversation_id, conversation.owner);
+        let text = format!("conversation {} now belongs to {}", conversation.conversation_id, conversation.owner);
         Ok(Answer::object(record::conversation(&conversation), text))
     }
 }

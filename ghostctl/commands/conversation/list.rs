@@ -10,13 +10,13 @@ use crate::output::{Answer, Body};
 use crate::record::conversations as record;
 use crate::table::Table;
 
-/// List the conversations with someone outside, last spoken in first
+/// List conversations with people outside the world, most recent first
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  ghostctl conversation list\n  ghostctl conversation list --agent chora --limit 20"
 )]
 pub struct List {
-    /// Of this agent
+    /// Show only conversations of this agent
     #[arg(long, visible_alias = "owner", value_name = "A")]
     agent: Option<String>,
     #[command(flatten)]
@@ -31,7 +31,7 @@ impl List {
             Ok((page.conversations, page.next_cursor))
         })
         .await?;
-        let mut table = Table::new(&["CONVERSATION", "OWNER", "WITH", "OVER", "LAST", "SPOKEN IN", "AGE", "THREAD"]);
+        let mut table = Table::new(&["CONVERSATION", "OWNER", "WITH", "ADAPTER", "LAST", "UPDATED", "AGE", "THREAD"]);
         for conversation in &found.rows {
             table.row([
                 conversation.conversation_id.clone(),

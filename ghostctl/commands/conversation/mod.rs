@@ -1,4 +1,4 @@
-//! Conversations with someone outside.
+//! `ghostctl conversation`
 
 mod handoff;
 mod list;
@@ -9,7 +9,7 @@ use crate::connection::Client;
 use crate::failure::Failure;
 use crate::output::Answer;
 
-/// What can be done with conversations.
+/// Subcommands of `conversation`.
 #[derive(Debug, clap::Subcommand)]
 pub enum Conversation {
     List(list::List),

@@ -10,25 +10,25 @@ use crate::output::Answer;
 use crate::record::conversations as record;
 use crate::text::from_1;
 
-/// Have a message delivered again that was given up, under the same delivery id
+/// Retry a failed delivery of a message, under the same delivery id
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  ID=$(ghostctl --json conversation list | jq -r '.[0].conversation_id')\n  ghostctl conversation redeliver $ID 12"
 )]
 pub struct Redeliver {
-    /// The conversation
+    /// Conversation id
     conversation_id: String,
-    /// The entry, as `conversation show` numbers it
+    /// Number of the message, as `conversation show` prints it
     #[arg(allow_negative_numbers = true, value_parser = from_1::<i64>)]
     seq: i64,
 }
 
 impl Redeliver {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
-        let conversation_id = ids::whole(client, ids::CONVERSATION, self.conversation_id).await?;
+        let conversation_id = ids::full_id(client, ids::CONVERSATION, self.conversation_id).await?;
         let request = RedeliverRequest { request_id: new_request_id(), conversation_id, seq: self.seq };
         let entry = rpc!(client, ConversationsClient::redeliver, request).await?;
-        let text = format!("message {} of conversation {} is tried again", entry.seq, entry.conversation_id);
+        let text = format!("message {} of conversation {} will be delivered again", entry.seq, entry.conversation_id);
         Ok(Answer::object(record::entry(&entry), text))
     }
 }

@@ -10,21 +10,21 @@ use crate::ids;
 use crate::output::Answer;
 use crate::record::conversations as record;
 use crate::table::fields;
-use crate::text::from_0;
+use crate::text::{from_0, plural};
 use crate::view::View;
 
-/// Entries asked for at once.
+/// Entries per request.
 const PAGE: u32 = 500;
 
-/// Show a conversation and what was said in it
+/// Show a conversation and its messages
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  ID=$(ghostctl --json conversation list | jq -r '.[0].conversation_id')\n  ghostctl conversation show $ID\n  ghostctl conversation show $ID --after 20"
 )]
 pub struct Show {
-    /// The conversation
+    /// Conversation id
     conversation_id: String,
-    /// Only what was said after this entry
+    /// Show only messages after this number
     #[arg(long, value_name = "SEQ", default_value_t = 0, value_parser = from_0::<i64>)]
     after: i64,
 }
@@ -32,7 +32,7 @@ pub struct Show {
 impl Show {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
         let (conversation, entries) =
-            read(client, &ids::whole(client, ids::CONVERSATION, self.conversation_id).await?, self.after).await?;
+            read(client, &ids::full_id(client, ids::CONVERSATION, self.conversation_id).await?, self.after).await?;
         let mut json = record::conversation(&conversation);
         if let Value::Object(object) = &mut json {
             object.insert("entries".into(), entries.iter().map(record::entry).collect());
@@ -44,26 +44,26 @@ impl Show {
                 ("conversation_id", conversation.conversation_id),
                 ("owner", conversation.owner),
                 ("with", conversation.party),
-                ("over", conversation.adapter),
+                ("adapter", conversation.adapter),
                 ("thread", conversation.thread),
-                ("begun", view.when(conversation.created_at_ms)),
+                ("started", view.when(conversation.created_at_ms)),
             ],
         );
         for entry in &entries {
-            text.push_str(&shown(entry, view));
+            text.push_str(&entry_text(entry, view));
         }
         Ok(Answer::object(json, text))
     }
 }
 
-/// A whole conversation after an entry, page by page.
+/// Reads all entries after the entry `after`, page by page.
 pub async fn read(client: &Client, id: &str, after: i64) -> Result<(Conversation, Vec<ConversationEntry>), Failure> {
     let mut entries: Vec<ConversationEntry> = Vec::new();
     loop {
         let after_seq = Some(entries.last().map_or(after, |entry| entry.seq));
         let request = GetConversationRequest { conversation_id: id.to_owned(), after_seq, limit: PAGE };
         let page = rpc!(client, ConversationsClient::get, request).await?;
-        // More of nothing would never end.
+        // An empty page that promises more would loop forever.
         let more = page.more && !page.entries.is_empty();
         entries.extend(page.entries);
         if !more {
@@ -72,14 +72,14 @@ pub async fn read(client: &Client, id: &str, after: i64) -> Result<(Conversation
     }
 }
 
-fn shown(entry: &ConversationEntry, view: &View) -> String {
+fn entry_text(entry: &ConversationEntry, view: &View) -> String {
     let way = match (entry.direction.as_str(), entry.delivery.as_str()) {
         ("out", "delivered" | "none") | ("in", _) => String::new(),
-        ("out", delivery) => format!(" [{delivery}, {} attempts]", entry.attempts),
+        ("out", delivery) => format!(" [{delivery}, {}]", plural(entry.attempts, "attempt")),
         ("note", "draft") => " [draft]".to_owned(),
         _ => " [note]".to_owned(),
     };
-    let way = if entry.deleted { format!("{way} [taken back]") } else { way };
+    let way = if entry.deleted { format!("{way} [deleted]") } else { way };
     let way = entry.action.as_ref().map_or(way.clone(), |action| format!("{way} [{}]", action.kind));
     let mut text = format!("\n{}  {}  {}{way}\n{}\n", entry.seq, view.moment(entry.at_ms), entry.from, entry.content);
     for option in entry.action.iter().flat_map(|action| &action.options) {

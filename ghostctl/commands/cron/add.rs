@@ -3,77 +3,77 @@
 use ghost_proto::v1::SetScheduleRequest;
 use ghost_proto::v1::schedules_client::SchedulesClient;
 
-use crate::commands::schedule::shown::shown;
+use crate::commands::schedule::display::schedule_answer;
 use crate::connection::{Client, new_request_id, rpc};
 use crate::failure::Failure;
 use crate::output::Answer;
-use crate::source::words;
+use crate::source::text_or_stdin;
 use crate::text::from_1;
 use crate::times::{parse_instant, parse_span_ms};
 
-/// Wake an agent again and again; adding a name again replaces that job
+/// Add a cron job for an agent; a job with the same name is replaced
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  ghostctl cron add chora mail --cron '0 9 * * 1-5' --zone Europe/Berlin --message 'Read the mail'\n  ghostctl cron add chora pulse --every 1h --message 'Look around' --missed run_once\n  ghostctl cron add chora digest --cron '0 18 * * *' --session isolated --deliver announce --to news --run-timeout 2m --message 'Write the digest'"
 )]
 #[command(group(clap::ArgGroup::new("when").required(true).args(["cron", "every_ms", "at"])))]
 pub struct Add {
-    /// The agent
+    /// Agent id
     #[arg(value_name = "AGENT")]
     agent: String,
-    /// What the job is called
+    /// Name of the job
     #[arg(value_name = "NAME")]
     name: String,
-    /// Five fields, or six with seconds in front: minute hour day month weekday
+    /// Run by this cron expression: minute hour day month weekday, with optional seconds in front
     #[arg(long, value_name = "EXPR", allow_hyphen_values = true)]
     cron: Option<String>,
-    /// The time zone of --cron, such as Europe/Berlin; UTC if absent
+    /// Evaluate --cron in this time zone, such as Europe/Berlin (default: UTC)
     #[arg(long, value_name = "Z", conflicts_with_all = ["every_ms", "at"])]
     zone: Option<String>,
-    /// An interval, such as 15m or 1h30m
+    /// Run at this interval, such as 15m or 1h30m
     #[arg(long = "every", value_name = "TIME", id = "every_ms", value_parser = parse_span_ms, allow_hyphen_values = true)]
     every_ms: Option<i64>,
-    /// Once, at this time in ISO 8601; the job is gone afterwards
+    /// Run once at this time (ISO 8601); the job is removed afterwards
     #[arg(long, value_name = "T", value_parser = parse_instant, allow_hyphen_values = true)]
     at: Option<i64>,
-    /// What is to be done; - reads it from standard input
+    /// Give the agent this instruction; - reads standard input
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     message: String,
-    /// What becomes of times that pass while the daemon is down: skip or run_once
+    /// Handle runs missed while the daemon was down: skip or run_once
     #[arg(long, value_name = "POLICY")]
     missed: Option<String>,
-    /// main: mail in the agent's ongoing conversation (the default); isolated: a turn of its own
+    /// Run as mail in the agent's main session (main, the default) or in a separate turn (isolated)
     #[arg(long, value_name = "S")]
     session: Option<String>,
-    /// systemEvent goes with main, agentTurn with isolated
+    /// Set the payload kind: systemEvent with main, agentTurn with isolated
     #[arg(long, value_name = "P")]
     payload: Option<String>,
-    /// When it wakes the agent: now, or with its next-heartbeat
+    /// Wake the agent now, or with its next-heartbeat
     #[arg(long, value_name = "MODE")]
     wake: Option<String>,
-    /// Where the last text of a turn of its own goes: none, announce (the default) or webhook
+    /// Deliver the last text of an isolated turn: none, announce (the default) or webhook
     #[arg(long, value_name = "HOW")]
     deliver: Option<String>,
-    /// last, a chat channel or a conversation's id; for webhook its name, or name/thread
+    /// Deliver to this target: last, a channel or a conversation id; for webhook: NAME or NAME/THREAD
     #[arg(long, value_name = "TARGET")]
     to: Option<String>,
-    /// How long a turn of its own may work, such as 90s
+    /// Limit the duration of an isolated turn, such as 90s
     #[arg(long = "run-timeout", value_name = "TIME", value_parser = parse_span_ms, allow_hyphen_values = true)]
     run_timeout: Option<i64>,
-    /// How many model calls a turn of its own may make
+    /// Limit the model calls of an isolated turn
     #[arg(long = "max-rounds", value_name = "N", value_parser = from_1::<u32>)]
     max_rounds: Option<u32>,
-    /// The model of a turn of its own: model or provider/model
+    /// Use this model for an isolated turn: MODEL or PROVIDER/MODEL
     #[arg(long, value_name = "M")]
     model: Option<String>,
 }
 
-/// A turn's time is counted in seconds.
+/// Milliseconds as whole seconds, the unit of a job's timeout.
 fn whole_seconds(ms: i64) -> Result<u32, Failure> {
     match u32::try_from(ms / 1_000) {
         Ok(seconds) if ms % 1_000 == 0 => Ok(seconds),
-        _ => Err(Failure::new("invalid_arguments", "--run-timeout is whole seconds".to_owned())
-            .hint("write such as 90s or 2m".to_owned())),
+        _ => Err(Failure::new("invalid_arguments", "--run-timeout must be whole seconds".to_owned())
+            .hint("write it as 90s or 2m".to_owned())),
     }
 }
 
@@ -84,10 +84,10 @@ impl Add {
             kind: kind.into(),
             agent_id: self.agent,
             name: self.name,
-            message: words(self.message)?,
+            message: text_or_stdin(self.message)?,
             missed: self.missed,
             at_ms: self.at,
-            // Never negative: the parser takes whole numbers only.
+            // The parser refuses negative values.
             every_ms: self.every_ms.map(i64::unsigned_abs),
             cron: self.cron,
             zone: self.zone,
@@ -101,6 +101,6 @@ impl Add {
             model: self.model,
             ..SetScheduleRequest::default()
         };
-        Ok(shown(&rpc!(client, SchedulesClient::set, request).await?, &client.view))
+        Ok(schedule_answer(&rpc!(client, SchedulesClient::set, request).await?, &client.view))
     }
 }

@@ -3,24 +3,24 @@
 use ghost_proto::v1::EnableScheduleRequest;
 use ghost_proto::v1::schedules_client::SchedulesClient;
 
-use crate::commands::schedule::named::named;
-use crate::commands::schedule::shown::shown;
+use crate::commands::schedule::display::schedule_answer;
+use crate::commands::schedule::lookup::find_schedule;
 use crate::connection::{Client, new_request_id, rpc};
 use crate::failure::Failure;
 use crate::output::Answer;
 
-/// Which job.
+/// The job to enable or disable.
 #[derive(Debug, clap::Args)]
 pub struct Which {
-    /// Its id, or <agent>/<name>
+    /// Job id, or AGENT/NAME
     #[arg(value_name = "ID")]
     id: String,
 }
 
 impl Which {
     pub async fn run(self, client: &Client, kind: &str, enabled: bool) -> Result<Answer, Failure> {
-        let schedule_id = named(client, kind, &self.id).await?.schedule_id;
+        let schedule_id = find_schedule(client, kind, &self.id).await?.schedule_id;
         let request = EnableScheduleRequest { request_id: new_request_id(), schedule_id, enabled };
-        Ok(shown(&rpc!(client, SchedulesClient::enable, request).await?, &client.view))
+        Ok(schedule_answer(&rpc!(client, SchedulesClient::enable, request).await?, &client.view))
     }
 }

@@ -1,4 +1,4 @@
-//! Cron jobs.
+//! `ghostctl cron`
 
 mod add;
 mod enable;
@@ -9,19 +9,19 @@ use crate::connection::Client;
 use crate::failure::Failure;
 use crate::output::Answer;
 
-/// The kind that these commands are about.
+/// The schedule kind of these commands.
 const KIND: &str = "cron";
 
-/// What can be done with cron jobs.
+/// Subcommands of `cron`.
 #[derive(Debug, clap::Subcommand)]
 pub enum Cron {
     Add(Box<add::Add>),
     List(list::List),
     Runs(runs::Runs),
     Run(run::Run),
-    /// Turn a job on again; what passed meanwhile is not made up for
+    /// Enable a job; runs missed while it was disabled are not made up
     Enable(enable::Which),
-    /// Turn a job off without forgetting it
+    /// Disable a job without removing it
     Disable(enable::Which),
     Cancel(cancel::Cancel),
 }

@@ -3,23 +3,23 @@
 use ghost_proto::v1::RunScheduleRequest;
 use ghost_proto::v1::schedules_client::SchedulesClient;
 
-use crate::commands::schedule::named::named;
+use crate::commands::schedule::lookup::find_schedule;
 use crate::connection::{Client, new_request_id, rpc};
 use crate::failure::Failure;
 use crate::output::Answer;
 use crate::record::schedules as record;
 
-/// Set a job off now, besides its own times
+/// Run a job now, in addition to its schedule
 #[derive(Debug, clap::Args)]
 pub struct Run {
-    /// Its id, or <agent>/<name>
+    /// Job id, or AGENT/NAME
     #[arg(value_name = "ID")]
     id: String,
 }
 
 impl Run {
     pub async fn run(self, client: &Client, kind: &str) -> Result<Answer, Failure> {
-        let schedule = named(client, kind, &self.id).await?;
+        let schedule = find_schedule(client, kind, &self.id).await?;
         let job = format!("{}/{}", schedule.agent_id, schedule.name);
         let schedule_id = schedule.schedule_id;
         let request = RunScheduleRequest { request_id: new_request_id(), schedule_id };

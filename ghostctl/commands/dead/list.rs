@@ -16,10 +16,10 @@ use crate::table::Table;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  ghostctl dead list\n  ghostctl dead list --status all")]
 pub struct List {
-    /// Of this agent
+    /// Show only dead letters of this agent
     #[arg(long, value_name = "A")]
     agent: Option<String>,
-    /// held, retried, dropped or all; held by default
+    /// Show this status: held, retried, dropped or all (default: held)
     #[arg(long, value_name = "S")]
     status: Option<String>,
     #[command(flatten)]
@@ -38,7 +38,7 @@ impl List {
         .await?;
         if letters.note.is_none() && cut.get() {
             letters.note = Some(Note::Cut(format!(
-                "the daemon lists no more than these {}; --agent and --status show others",
+                "the daemon lists at most these {}; use --agent or --status to see others",
                 letters.rows.len()
             )));
         }

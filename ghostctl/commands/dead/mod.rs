@@ -1,4 +1,4 @@
-//! Dead letters.
+//! `ghostctl dead`
 
 mod change;
 mod drop;
@@ -10,7 +10,7 @@ use crate::connection::Client;
 use crate::failure::Failure;
 use crate::output::Answer;
 
-/// What can be done with dead letters.
+/// Subcommands of `dead`.
 #[derive(Debug, clap::Subcommand)]
 pub enum Dead {
     List(list::List),

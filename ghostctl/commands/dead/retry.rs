@@ -9,13 +9,13 @@ use crate::failure::Failure;
 use crate::ids;
 use crate::output::Answer;
 
-/// Put a dead letter back to work: its turn goes on from its journal
+/// Deliver a dead letter again; its turn resumes from its journal
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  ID=$(ghostctl --json dead list | jq -r '.[0].dead_letter_id')\n  ghostctl dead retry $ID\n  ghostctl dead retry $ID --fresh"
 )]
 pub struct Retry {
-    /// The dead letter
+    /// Dead letter id
     dead_letter_id: String,
     /// Start a new turn instead of resuming the old one
     #[arg(long)]
@@ -24,7 +24,7 @@ pub struct Retry {
 
 impl Retry {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
-        let dead_letter_id = ids::whole(client, ids::DEAD_LETTER, self.dead_letter_id).await?;
+        let dead_letter_id = ids::full_id(client, ids::DEAD_LETTER, self.dead_letter_id).await?;
         let request = RetryDeadRequest { request_id: new_request_id(), dead_letter_id, fresh: self.fresh };
         changed(rpc!(client, MessagesClient::retry_dead, request).await?)
     }

@@ -11,19 +11,19 @@ use crate::output::{Answer, Note};
 use crate::record;
 use crate::table::fields;
 
-/// Show a dead letter and its mail
+/// Show a dead letter with its mail
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  ghostctl dead list\n  ID=$(ghostctl --json dead list | jq -r '.[0].dead_letter_id')\n  ghostctl dead show $ID"
 )]
 pub struct Show {
-    /// The dead letter
+    /// Dead letter id
     dead_letter_id: String,
 }
 
 impl Show {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
-        let dead_letter_id = ids::whole(client, ids::DEAD_LETTER, self.dead_letter_id).await?;
+        let dead_letter_id = ids::full_id(client, ids::DEAD_LETTER, self.dead_letter_id).await?;
         let request = GetDeadRequest { dead_letter_id };
         let answer = rpc!(client, MessagesClient::get_dead, request).await?;
         let letter = required(answer.dead_letter, "dead letter")?;
@@ -50,7 +50,7 @@ impl Show {
             let head = format!("{} {} from {}{subject}", mail.kind, mail.message_id, mail.from);
             text.push_str(&format!("\n{head}\n{}\n", mail.body));
         }
-        let note = "the last of its mail is left out: its words have more than a mebibyte".to_owned();
+        let note = "the last messages are left out: the answer is limited to 1 MiB of mail".to_owned();
         let note = answer.truncated.then_some(Note::Cut(note));
         Ok(Answer { note, ..Answer::object(json, text) })
     }

@@ -1,4 +1,4 @@
-//! The event feed.
+//! `ghostctl events`: the event feed.
 
 mod event_line;
 pub mod subscribe;

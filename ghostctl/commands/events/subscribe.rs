@@ -9,58 +9,59 @@ use ghost_proto::v1::{Event, StatusRequest, SubscribeRequest, SubscribeResponse}
 use tonic::{Status, Streaming};
 
 use super::event_line::event_line;
-use crate::connection::{ANSWER_BYTES, Client, Patience, lagged, rpc};
+use crate::connection::{ANSWER_BYTES, Client, RetryWindow, lagged, rpc};
 use crate::failure::Failure;
 use crate::output::{Answer, Body, Output};
 use crate::record;
 use crate::view::View;
 use crate::wait::Deadline;
 
-/// A stream that stood for so long was a daemon at work, even if nothing happened in it.
+/// A stream that stays open this long shows that the daemon is working, even if no event arrived.
 const SETTLED: Duration = Duration::from_secs(1);
 
 /// Print events, oldest first
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Without --follow, the events that are kept are printed. With it, what happens next follows, over restarts of the
-daemon too, without gap or repetition, until it has been away for longer than --timeout.
+Without --follow, ghostctl prints the stored events and exits. With --follow, it then prints new events. The
+stream continues across restarts of the daemon without gaps or repetition. It ends if the daemon is unreachable
+for longer than --timeout.
 
 Examples:
   ghostctl events --kind 'turn.*' --agent chora
   ghostctl events --follow --after now
   ghostctl --json events --after 1200 | jq -c .payload")]
 pub struct Subscribe {
-    /// Go on with what happens next
+    /// Continue with new events
     #[arg(long)]
     follow: bool,
-    /// Only events after this sequence number, `now`, or from the `oldest` that is kept
+    /// Start after this sequence number, at `now`, or at the `oldest` stored event (the default)
     #[arg(long, value_name = "SEQ")]
     after: Option<After>,
-    /// Of this kind, or family such as `turn.*`; may be given several times
+    /// Print only this kind, or a family such as `turn.*`; may be repeated
     #[arg(long, value_name = "K", value_delimiter = ',')]
     kind: Vec<String>,
-    /// About this agent
+    /// Print only events of this agent
     #[arg(long, value_name = "A")]
     agent: Option<String>,
-    /// In this channel
+    /// Print only events of this channel
     #[arg(long, value_name = "C")]
     channel: Option<String>,
-    /// With what is streamed only and never kept: words as models write them, progress of tools
+    /// Include ephemeral events, which are not stored: model output as it is written, progress of tools
     #[arg(long)]
     ephemeral: bool,
 }
 
-/// Kinds that are streamed only and never kept.
-const STREAMED: [&str; 2] = ["model.delta", "tool.progress"];
+/// The ephemeral kinds: streamed, but not stored.
+const EPHEMERAL_KINDS: [&str; 2] = ["model.delta", "tool.progress"];
 
-/// Where to begin.
+/// Where to start.
 #[derive(Clone, Copy, Debug)]
 enum After {
     /// After this sequence number.
     Seq(i64),
-    /// After what has happened already.
+    /// After the newest event.
     Now,
-    /// With the oldest that is kept.
+    /// With the oldest stored event.
     Oldest,
 }
 
@@ -82,22 +83,22 @@ impl FromStr for After {
 }
 
 impl Subscribe {
-    /// Why nothing of what is asked for would ever come, if so.
-    fn in_vain(&self) -> Option<Failure> {
-        let kinds: Vec<&str> = self.kind.iter().map(String::as_str).filter(|kind| STREAMED.contains(kind)).collect();
+    /// A failure if the options select only ephemeral kinds, but do not ask for ephemeral events.
+    fn unreachable_kinds(&self) -> Option<Failure> {
+        let kinds: Vec<&str> =
+            self.kind.iter().map(String::as_str).filter(|kind| EPHEMERAL_KINDS.contains(kind)).collect();
         let missing = match kinds.len() {
             0 => return None,
             _ if !self.ephemeral => "--ephemeral",
             all if all == self.kind.len() && !self.follow => "--follow",
             _ => return None,
         };
-        let what =
-            format!("{} is streamed only and never kept: without {missing} nothing of it comes", kinds.join(", "));
-        Some(Failure::new("invalid_arguments", what).hint("give --follow and --ephemeral"))
+        let what = format!("{} is ephemeral: it is printed only with {missing}", kinds.join(", "));
+        Some(Failure::new("invalid_arguments", what).hint("use --follow and --ephemeral"))
     }
 
     pub async fn run(self, client: &Client, as_json: bool, out: &mut Output) -> Result<Answer, Failure> {
-        if let Some(failure) = self.in_vain() {
+        if let Some(failure) = self.unreachable_kinds() {
             return Err(failure);
         }
         let after_seq = match self.after {
@@ -106,7 +107,7 @@ impl Subscribe {
             Some(After::Now) => Some(rpc!(client, WorldClient::status, StatusRequest {}).await?.last_seq),
         };
         let request = SubscribeRequest {
-            // The daemon knows a family by its trailing dot.
+            // On the wire, a family of kinds is a prefix with a trailing dot.
             kinds: self.kind.iter().map(|kind| kind.strip_suffix('*').unwrap_or(kind).to_owned()).collect(),
             agent_id: self.agent,
             channel: self.channel,
@@ -121,53 +122,53 @@ impl Subscribe {
     }
 }
 
-/// What is printed of an event, given whether it is ephemeral.
+/// Formats an event; the flag says whether it is ephemeral. `None` skips the event.
 pub type Form = Box<dyn FnMut(&Event, bool) -> Option<String>>;
 
-/// Reads the feed over as many connections as it takes.
+/// Reads the event feed and reconnects when the connection breaks.
 pub struct Reader {
-    /// What is wanted.
+    /// The filter.
     pub request: SubscribeRequest,
-    /// What is printed; nothing of what is passed over.
+    /// The format of a printed event.
     pub form: Form,
-    /// The sequence up to which everything wanted has been printed.
+    /// All matching events up to this sequence number are printed.
     pub seen: Option<i64>,
 }
 
 /// Why a connection ended.
 enum End {
-    /// The feed was read to its present.
+    /// All stored events were read.
     Done,
-    /// The daemon went away, or said no.
+    /// The connection broke, or the daemon refused the request.
     Status(Status),
 }
 
 impl Reader {
-    /// Reads until the end of the feed, or, if it is followed, of patience with a daemon that is away.
+    /// Reads to the end of the stored events. With `follow`, reads until the daemon is unreachable for too long.
     pub async fn read(&mut self, client: &Client, out: &mut Output) -> Result<(), Failure> {
-        // How long the daemon may be away; begun anew by every connection that brought something.
-        let mut away: Option<Patience> = None;
+        // How long to retry. Each connection that delivered something starts a new period.
+        let mut retries: Option<RetryWindow> = None;
         loop {
             let mut alive = false;
             let end = self.connection(client, out, &mut alive).await;
-            // Whatever comes next may take long; what is known is handed on first.
+            // A reconnect may take long, so print what is there first.
             out.flush()?;
             let status = match end? {
                 End::Done => return Ok(()),
                 End::Status(status) => status,
             };
             if alive {
-                away = None;
+                retries = None;
             }
-            // This reader was too slow: nothing is amiss with the daemon, which keeps the rest.
+            // This client read too slowly and was disconnected. The daemon is fine and has stored the rest.
             if lagged(&status) && alive {
                 continue;
             }
-            away.get_or_insert_with(|| client.patience(client.timeout)).bear(client, status).await?;
+            retries.get_or_insert_with(|| client.retry_window(client.timeout)).wait_or_fail(client, status).await?;
         }
     }
 
-    /// One subscription, from where the last one ended.
+    /// One subscription, continuing after the last printed event.
     async fn connection(&mut self, client: &Client, out: &mut Output, alive: &mut bool) -> Result<End, Failure> {
         let request = SubscribeRequest { after_seq: self.seen, ..self.request.clone() };
         let mut events = EventsClient::new(client.transport()).max_decoding_message_size(ANSWER_BYTES);
@@ -179,15 +180,15 @@ impl Reader {
             }
             Some(Err(status)) => return Ok(End::Status(status)),
             Some(Ok(response)) => {
-                client.meet();
+                client.mark_reached();
                 response.into_inner()
             }
         };
         let settled = Deadline::after(SETTLED);
         let mut pending = false;
         loop {
-            // What was printed is handed on as soon as nothing more is at hand, so that a reader at the other end of a
-            // pipe sees each event when it happens, and a long past in few writes.
+            // Flush as soon as no further message is ready. So a reader of a pipe sees each event at once, and a long
+            // history takes few writes.
             let message = tokio::select! {
                 biased;
                 message = stream.message() => message,
@@ -203,7 +204,7 @@ impl Reader {
                     *alive = true;
                     pending |= self.print(&response, out)?;
                 }
-                // A stream that was to go on ends only because the daemon does.
+                // A followed stream ends only when the daemon stops.
                 Ok(None) if self.request.follow => return Ok(End::Status(Status::unavailable("the daemon stopped"))),
                 Ok(None) => return Ok(End::Done),
                 Err(status) => return Ok(End::Status(status)),
@@ -211,10 +212,10 @@ impl Reader {
         }
     }
 
-    /// Prints what is new in a message; says whether there was anything.
+    /// Prints the event of a message if it is new. Returns whether anything was printed.
     fn print(&mut self, response: &SubscribeResponse, out: &mut Output) -> Result<bool, Failure> {
         let printed = match &response.event {
-            // Ephemeral events bear the sequence that they follow and are never repeated.
+            // An ephemeral event has the sequence number of the event before it and is never repeated.
             Some(event) if response.ephemeral || self.seen.is_none_or(|seen| event.seq > seen) => {
                 let line = (self.form)(event, response.ephemeral);
                 if let Some(line) = &line {

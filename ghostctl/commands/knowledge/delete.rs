@@ -9,13 +9,13 @@ use crate::output::Answer;
 use crate::record::knowledge as record;
 use crate::text::from_1;
 
-/// Delete a knowledge entry, with its earlier versions
+/// Delete a knowledge entry and its earlier versions
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  ghostctl knowledge delete style/headlines --expect 4")]
 pub struct Delete {
-    /// The entry
+    /// Entry id
     entry_id: String,
-    /// Only if the entry is at this version
+    /// Fail unless the entry has this version
     #[arg(long, value_name = "N", value_parser = from_1::<i64>)]
     expect: Option<i64>,
     /// Act as this agent
@@ -32,6 +32,6 @@ impl Delete {
             as_agent: self.as_agent,
         };
         let entry = rpc!(client, KnowledgeClient::delete, request).await?;
-        Ok(Answer::object(record::entry(&entry, false), format!("{} is deleted", entry.entry_id)))
+        Ok(Answer::object(record::entry(&entry, false), format!("{} deleted", entry.entry_id)))
     }
 }

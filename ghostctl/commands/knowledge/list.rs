@@ -10,17 +10,17 @@ use crate::output::{Answer, Body};
 use crate::record::knowledge as record;
 use crate::table::Table;
 
-/// List the knowledge entries
+/// List knowledge entries
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  ghostctl knowledge list --tag style\n  ghostctl knowledge list --as chora")]
 pub struct List {
-    /// With this tag
+    /// Show only entries with this tag
     #[arg(long, value_name = "T")]
     tag: Option<String>,
-    /// With these words in id, title, tags or text
+    /// Show only entries with these words in the id, title, tags or text
     #[arg(long, value_name = "TEXT")]
     query: Option<String>,
-    /// Those that this agent may read
+    /// Act as this agent: show only entries that it may read
     #[arg(long = "as", value_name = "AGENT")]
     as_agent: Option<String>,
     #[command(flatten)]

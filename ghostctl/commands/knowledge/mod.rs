@@ -1,4 +1,4 @@
-//! Knowledge.
+//! `ghostctl knowledge`
 
 mod delete;
 mod list;
@@ -9,7 +9,7 @@ use crate::connection::Client;
 use crate::failure::Failure;
 use crate::output::Answer;
 
-/// What can be done with knowledge.
+/// Subcommands of `knowledge`.
 #[derive(Debug, clap::Subcommand)]
 pub enum Knowledge {
     List(list::List),

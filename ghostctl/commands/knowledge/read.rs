@@ -17,15 +17,15 @@ use crate::text::from_1;
     after_help = "Examples:\n  ghostctl knowledge read style/headlines\n  ghostctl knowledge read style/headlines --version 2\n  ghostctl --json knowledge read style/headlines | jq -r .content"
 )]
 pub struct Read {
-    /// The entry
+    /// Entry id
     entry_id: String,
-    /// With the earlier versions that are kept
+    /// List the stored earlier versions, too
     #[arg(long)]
     versions: bool,
-    /// An earlier version that is kept, as it was; readers, writers and tags are those of now
+    /// Show this stored version; readers, writers and tags are the current ones
     #[arg(long, value_name = "N", conflicts_with = "versions", value_parser = from_1::<i64>)]
     version: Option<i64>,
-    /// As this agent sees it
+    /// Act as this agent
     #[arg(long = "as", value_name = "AGENT")]
     as_agent: Option<String>,
 }
@@ -75,7 +75,7 @@ impl Read {
     }
 }
 
-/// The entry as it was at a version: that of now, or one that is kept.
+/// The entry at version `wanted`: the current one, or one of the stored versions.
 fn at_version(entry: KnowledgeEntry, kept: &[KnowledgeVersion], wanted: i64) -> Result<KnowledgeEntry, Failure> {
     if entry.version == wanted {
         return Ok(entry);
@@ -84,7 +84,7 @@ fn at_version(entry: KnowledgeEntry, kept: &[KnowledgeVersion], wanted: i64) -> 
         let numbers: Vec<String> =
             std::iter::once(entry.version).chain(kept.iter().map(|old| old.version)).map(|n| n.to_string()).collect();
         let what = format!("the knowledge entry `{}` has no version {wanted}", entry.entry_id);
-        return Err(Failure::new("not_found", what).hint(format!("these are there: {}", numbers.join(", "))));
+        return Err(Failure::new("not_found", what).hint(format!("stored versions: {}", numbers.join(", "))));
     };
     Ok(KnowledgeEntry {
         version: old.version,
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_version_is_the_one_of_now_or_one_that_is_kept() {
+    fn a_version_is_the_current_one_or_a_stored_one() {
         let entry = KnowledgeEntry { entry_id: "e".into(), version: 3, content: "now".into(), ..Default::default() };
         let kept = [KnowledgeVersion { version: 2, content: "before".into(), by: "ada".into(), ..Default::default() }];
         let read = |wanted| at_version(entry.clone(), &kept, wanted);
@@ -109,6 +109,6 @@ mod tests {
         let old = read(2).unwrap();
         assert_eq!((old.version, old.content.as_str(), old.updated_by.as_str()), (2, "before", "ada"));
         let gone = read(1).unwrap_err();
-        assert_eq!((gone.exit_code(), gone.hint.as_deref()), (3, Some("these are there: 3, 2")));
+        assert_eq!((gone.exit_code(), gone.hint.as_deref()), (3, Some("stored versions: 3, 2")));
     }
 }

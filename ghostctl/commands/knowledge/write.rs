@@ -9,38 +9,38 @@ use crate::connection::{Client, new_request_id, rpc};
 use crate::failure::Failure;
 use crate::output::Answer;
 use crate::record::knowledge as record;
-use crate::source::{document, words_if};
+use crate::source::{document, optional_text};
 use crate::text::from_0;
 
-/// Write a knowledge entry, or replace one
+/// Create or replace a knowledge entry
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "A list that is not given stays as it is, '' makes it empty. Readers and writers are agents' ids,\narchetype:NAME, group:NAME or *.\n\nExamples:\n  ghostctl knowledge write style/headlines --title Headlines 'Short. No puns.' --readers '*'\n  ghostctl knowledge write style/headlines --file notes/headlines.md --expect 3"
+    after_help = "A list that is not given stays unchanged; '' empties it. Readers and writers are agent ids, archetype:NAME,\ngroup:NAME or *.\n\nExamples:\n  ghostctl knowledge write style/headlines --title Headlines 'Short. No puns.' --readers '*'\n  ghostctl knowledge write style/headlines --file notes/headlines.md --expect 3"
 )]
 #[command(override_usage = "ghostctl knowledge write [OPTIONS] <ENTRY_ID> <TEXT|--file <F>>")]
 #[command(group = clap::ArgGroup::new("text").required(true))]
 pub struct Write {
-    /// The entry
+    /// Entry id
     entry_id: String,
-    /// The text; - reads it from standard input, and one that begins with - comes after --
+    /// Text of the entry; - reads standard input; put -- before a text that begins with -
     #[arg(value_name = "TEXT", group = "text")]
     content: Option<String>,
-    /// The file that holds the text; - is standard input
+    /// Read the text from this file; - reads standard input
     #[arg(long, value_name = "F", group = "text")]
     file: Option<PathBuf>,
-    /// What it is, on one line; stays as it is if not given
+    /// Set the title, one line (default: unchanged)
     #[arg(long, value_name = "T")]
     title: Option<String>,
-    /// Who may read it
+    /// Set who may read the entry
     #[arg(long, value_name = "A,B", value_delimiter = ',')]
     readers: Option<Vec<String>>,
-    /// Who may change it
+    /// Set who may change the entry
     #[arg(long, value_name = "A,B", value_delimiter = ',')]
     writers: Option<Vec<String>>,
-    /// Words to find it by
+    /// Set the tags
     #[arg(long, value_name = "A,B", value_delimiter = ',')]
     tags: Option<Vec<String>>,
-    /// Only if the entry is at this version; 0 only if there is none
+    /// Fail unless the entry has this version; 0 means that it does not exist
     #[arg(long, value_name = "N", value_parser = from_0::<i64>)]
     expect: Option<i64>,
     /// Act as this agent
@@ -62,13 +62,13 @@ impl Write {
                     clear.push(name.to_owned());
                 }
             }
-            // A comma at the end is nobody's mistake; two in a row may be a word that got lost.
+            // A trailing comma is accepted. Two commas in a row may hide a lost word.
             if words.iter().any(String::is_empty) {
                 return Err(Failure::new(
                     "invalid_arguments",
-                    format!("--{name} has an empty word between its commas"),
+                    format!("--{name} has an empty item between two commas"),
                 )
-                .hint(format!("write it like --{name} a,b; '' alone makes it empty")));
+                .hint(format!("write it as --{name} a,b; '' alone empties the list")));
             }
             Ok(words)
         };
@@ -77,7 +77,7 @@ impl Write {
         let request = WriteKnowledgeRequest {
             request_id: new_request_id(),
             entry_id: self.entry_id,
-            title: words_if(self.title)?.unwrap_or_default(),
+            title: optional_text(self.title)?.unwrap_or_default(),
             content,
             tags,
             readers,
@@ -87,7 +87,7 @@ impl Write {
             clear,
         };
         let entry = rpc!(client, KnowledgeClient::write, request).await?;
-        let told = format!("{} is at version {}", entry.entry_id, entry.version);
-        Ok(Answer::object(record::entry(&entry, true), told))
+        let text = format!("{} is now version {}", entry.entry_id, entry.version);
+        Ok(Answer::object(record::entry(&entry, true), text))
     }
 }

@@ -16,20 +16,20 @@ use crate::table::Table;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  ghostctl ledger --agent chora --since 24h\n  ghostctl ledger --status unknown")]
 pub struct List {
-    /// Of this agent
+    /// Show only calls of this agent
     #[arg(long, value_name = "A")]
     agent: Option<String>,
-    /// Of this tool
+    /// Show only calls of this tool
     #[arg(long, value_name = "T")]
     tool: Option<String>,
-    /// With this outcome
+    /// Show only calls with this status
     #[arg(long, value_name = "S", value_parser = ["started", "ok", "failed", "unknown"])]
     status: Option<String>,
-    /// Of this turn
+    /// Show only calls of this turn
     #[arg(long, value_name = "ID")]
     turn: Option<String>,
-    /// Of this time up to now, such as 24h
-    // Read once, so that all pages are cut at the same instant.
+    /// Show only calls of the last TIME, such as 24h
+    // Converted to an instant once, so that all pages start at the same instant.
     #[arg(long = "since", value_name = "TIME", value_parser = since)]
     since_at_ms: Option<i64>,
     #[command(flatten)]
@@ -38,7 +38,7 @@ pub struct List {
 
 impl List {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
-        let turn_id = ids::whole_if(client, ids::TURN, self.turn).await?;
+        let turn_id = ids::full_id_if_given(client, ids::TURN, self.turn).await?;
         let calls = collect(&self.bound, async |limit, cursor| {
             let request = ListLedgerRequest {
                 agent_id: self.agent.clone(),

@@ -1,3 +1,3 @@
-//! The record of tool calls.
+//! `ghostctl ledger`: the record of all tool calls.
 
 pub mod list;

@@ -10,22 +10,22 @@ use serde_json::json;
 use crate::connection::{ANSWER_BYTES, Client, new_request_id};
 use crate::failure::Failure;
 use crate::output::{Answer, Note};
-use crate::source::words;
-use crate::waits::Waits;
+use crate::source::text_or_stdin;
+use crate::wait_notice::WaitNotice;
 
-/// The daemon ends an ask at its deadline; this much later it is clear that nothing comes.
+/// The daemon ends an ask at its deadline. The client waits this much longer for that answer.
 const GRACE: Duration = Duration::from_millis(750);
 
-/// Ask an agent and print its reply
+/// Ask an agent, wait for its reply and print it
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The exit code of an ask without a reply is that of the reason, such as 6 for a timeout and 8 for a spent budget.
+If there is no reply, the exit code tells the reason, such as 6 for a timeout and 8 for a spent budget.
 
 Examples:\n  ghostctl ask chora 'What is still open?'\n  ghostctl --timeout 10m ask chora 'Review output/'")]
 pub struct Ask {
-    /// The agent
+    /// Agent id
     agent_id: String,
-    /// The question; - reads it from standard input, and one that begins with - comes after --
+    /// The question; - reads standard input; put -- before a text that begins with -
     #[arg(value_name = "TEXT")]
     body: String,
 }
@@ -35,14 +35,14 @@ impl Ask {
         let request = AskRequest {
             request_id: new_request_id(),
             agent_id: self.agent_id.clone(),
-            body: words(self.body)?,
+            body: text_or_stdin(self.body)?,
             timeout_ms: Some(u64::try_from(client.timeout.as_millis()).unwrap_or(u64::MAX)),
         };
         let patience = client.timeout.saturating_add(GRACE);
         let mut asked = pin!(client.call_within(patience, request, async |transport, request| {
             MessagesClient::new(transport).max_decoding_message_size(ANSWER_BYTES).ask(request).await
         }));
-        let mut waits = Waits::default();
+        let mut waits = WaitNotice::default();
         let answer = loop {
             tokio::select! {
                 biased;
@@ -61,18 +61,18 @@ impl Ask {
             "truncated": answer.truncated,
         });
         let note = answer.truncated.then(|| {
-            let words = "the reply was cut: the model reached its token limit for one answer (limits.answer_tokens, \
+            let text = "the reply was cut: the model reached its token limit for one answer (limits.answer_tokens, \
                          the archetype's max_tokens, or what a budget had left), or its provider paused it";
-            Note::Word(words.to_owned())
+            Note::Word(text.to_owned())
         });
         Ok(Answer { note, ..Answer::object(json, answer.reply.unwrap_or_default()) })
     }
 }
 
-/// A failure like any other; what there is of the ask is in its details.
+/// The failure of an ask without a reply. Its details name the ask.
 fn unanswered(agent_id: String, answer: AskResponse) -> Failure {
     Failure {
-        // A daemon that names no code is older than this client.
+        // Only a daemon older than this client gives no code.
         code: answer.error_code.unwrap_or_else(|| "ask_failed".to_owned()),
         message: answer.error.unwrap_or_else(|| format!("{agent_id} has not answered")),
         hint: answer.hint,

@@ -1,4 +1,4 @@
-//! Mail to agents.
+//! `ghostctl ask` and `ghostctl send`: mail to agents.
 
 pub mod ask;
 pub mod send;

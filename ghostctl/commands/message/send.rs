@@ -7,20 +7,20 @@ use serde_json::json;
 use crate::connection::{Client, new_request_id, rpc};
 use crate::failure::Failure;
 use crate::output::Answer;
-use crate::source::{words, words_if};
+use crate::source::{optional_text, text_or_stdin};
 
-/// Send an agent a message; it is safe in its inbox when this returns
+/// Send a message to an agent and return when it is stored in the agent's inbox
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  ghostctl send chora 'The figures of May are in notes/may.md'\n  ghostctl send chora --subject Minus -- '-5 degrees'"
 )]
 pub struct Send {
-    /// The agent
+    /// Agent id
     agent_id: String,
-    /// The message; - reads it from standard input, and one that begins with - comes after --
+    /// The message; - reads standard input; put -- before a text that begins with -
     #[arg(value_name = "TEXT")]
     body: String,
-    /// A short line above it
+    /// Set the subject, one line
     #[arg(long, value_name = "TEXT")]
     subject: Option<String>,
 }
@@ -30,8 +30,8 @@ impl Send {
         let request = SendRequest {
             request_id: new_request_id(),
             agent_id: self.agent_id.clone(),
-            body: words(self.body)?,
-            subject: words_if(self.subject)?,
+            body: text_or_stdin(self.body)?,
+            subject: optional_text(self.subject)?,
             attachments: Vec::new(),
         };
         let sent = rpc!(client, MessagesClient::send, request).await?;

@@ -1,25 +1,25 @@
 //! `ghostctl timer|cron|watch list`
 
-use super::named::all;
-use super::shown::rule;
+use super::display::rule;
+use super::lookup::all_of_kind;
 use crate::connection::Client;
 use crate::failure::Failure;
 use crate::output::{Answer, Body, Note};
 use crate::record::schedules as record;
 use crate::table::Table;
 
-/// List them, with when they go off next and how the last run went
+/// List them with the next time and the status of the last run
 #[derive(Debug, clap::Args)]
 pub struct List {
-    /// Of this agent
+    /// Show only those of this agent
     #[arg(long, value_name = "AGENT")]
     agent: Option<String>,
 }
 
 impl List {
     pub async fn run(self, client: &Client, kind: &str) -> Result<Answer, Failure> {
-        let (schedules, truncated) = all(client, kind, self.agent).await?;
-        // Only a cron job can be a turn of its own, with bounds and a way out of its own.
+        let (schedules, truncated) = all_of_kind(client, kind, self.agent).await?;
+        // Only a cron job can run as an isolated turn, with limits and a delivery target of its own.
         let jobs = kind == "cron";
         let mut table = match jobs {
             true => Table::new(&[
@@ -51,7 +51,7 @@ impl List {
             table.row([agent, name, when, next, last, status, options.session, to, timeout, rounds, model, id]);
         }
         let listed = schedules.len();
-        let note = truncated.then(|| format!("the daemon lists no more than these {listed}; --agent shows others"));
+        let note = truncated.then(|| format!("the daemon lists at most these {listed}; use --agent to see others"));
         let json = schedules.iter().map(record::schedule).collect();
         Ok(Answer { body: Body::List { json, table }, note: note.map(Note::Cut), failure: None })
     }

@@ -1,7 +1,7 @@
-//! What `timer`, `cron` and `watch` share: which one is meant, how they look, and the verbs that go for all three.
+//! Code shared by `timer`, `cron` and `watch`: lookup by id or name, text output, and the common subcommands.
 
 pub mod cancel;
+pub mod display;
 pub mod list;
-pub mod named;
+pub mod lookup;
 pub mod runs;
-pub mod shown;

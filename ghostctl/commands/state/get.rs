@@ -8,13 +8,13 @@ use crate::failure::Failure;
 use crate::output::{Answer, Body};
 use crate::record::knowledge as record;
 
-/// Show one value of the shared state
+/// Show a value of the shared state
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  ghostctl state get plan.step\n  ghostctl --json state get plan.step | jq .version"
 )]
 pub struct Get {
-    /// Its key
+    /// Key
     key: String,
 }
 

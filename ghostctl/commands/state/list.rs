@@ -10,11 +10,11 @@ use crate::output::{Answer, Body};
 use crate::record::knowledge as record;
 use crate::table::Table;
 
-/// List the shared state
+/// List the values of the shared state
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  ghostctl state list plan.")]
 pub struct List {
-    /// Keys that begin with this
+    /// Show only keys that begin with this prefix
     #[arg(default_value = "", hide_default_value = true)]
     prefix: String,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! Shared state.
+//! `ghostctl state`: the shared state of the world.
 
 mod get;
 mod list;
@@ -8,7 +8,7 @@ use crate::connection::Client;
 use crate::failure::Failure;
 use crate::output::Answer;
 
-/// What can be done with the shared state.
+/// Subcommands of `state`.
 #[derive(Debug, clap::Subcommand)]
 pub enum State {
     Get(get::Get),

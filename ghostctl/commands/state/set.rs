@@ -7,21 +7,21 @@ use crate::connection::{Client, new_request_id, rpc};
 use crate::failure::Failure;
 use crate::output::{Answer, Body};
 use crate::record::knowledge as record;
-use crate::source::words;
+use crate::source::text_or_stdin;
 use crate::text::from_0;
 
-/// Set one value of the shared state
+/// Set a value of the shared state
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  ghostctl state set plan.step '{\"n\": 2}' --expect 1\n  ghostctl state set mood '\"calm\"'\n  ghostctl state set mood null  # deletes it"
 )]
 pub struct Set {
-    /// Its key
+    /// Key
     key: String,
-    /// The value; null deletes the key, - reads it from standard input
+    /// The value as JSON; null deletes the key; - reads standard input
     #[arg(value_name = "JSON", allow_negative_numbers = true)]
     value_json: String,
-    /// Only if the key is at this version; 0 only if there is none
+    /// Fail unless the key has this version; 0 means that it does not exist
     #[arg(long, value_name = "N", value_parser = from_0::<i64>)]
     expect: Option<i64>,
     /// Act as this agent
@@ -34,15 +34,15 @@ impl Set {
         let request = SetStateRequest {
             request_id: new_request_id(),
             key: self.key,
-            value_json: words(self.value_json)?,
+            value_json: text_or_stdin(self.value_json)?,
             expected_version: self.expect,
             as_agent: self.as_agent,
         };
         let entry = rpc!(client, StateClient::set, request).await?;
-        let told = match entry.value_json.as_str() {
-            "null" => format!("{} is deleted", entry.key),
-            _ => format!("{} is at version {}", entry.key, entry.version),
+        let text = match entry.value_json.as_str() {
+            "null" => format!("{} deleted", entry.key),
+            _ => format!("{} is now version {}", entry.key, entry.version),
         };
-        Ok(Body::Written { json: record::state_text(&entry), text: told }.into())
+        Ok(Body::Written { json: record::state_text(&entry), text }.into())
     }
 }

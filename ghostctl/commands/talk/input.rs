@@ -1,4 +1,4 @@
-//! Lines from standard input, read in a thread of their own so that answers can come meanwhile.
+//! Reads lines from standard input in a separate thread, so that answers can be printed at the same time.
 
 use std::io::{self, BufRead, Read as _};
 
@@ -6,15 +6,15 @@ use tokio::sync::mpsc;
 
 use crate::failure::Failure;
 
-/// Lines that wait to be said.
+/// Lines that are read ahead.
 const QUEUE: usize = 8;
-/// Bytes of the longest message that any world takes: the most that `limits.message_bytes` can be.
+/// Longest message in bytes: the upper bound of `limits.message_bytes`.
 pub const MESSAGE_MAX: usize = 1024 * 1024;
 
-/// What a line asks for.
+/// What a line means.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Order {
-    /// This is said.
+    /// Send this message.
     Say(String),
     /// `/attach PATH`
     Attach(String),
@@ -24,13 +24,13 @@ pub enum Order {
     Help,
     /// `/quit`
     Quit,
-    /// Nothing.
+    /// An empty line.
     Nothing,
-    /// A command that there is not.
+    /// An unknown command, or one without its argument.
     Unknown(String),
 }
 
-/// Reads a line. A message may begin with a slash if it begins with two.
+/// Parses a line. A message that starts with two slashes is sent with one.
 pub fn order(line: &str) -> Order {
     let line = line.trim();
     let Some(command) = line.strip_prefix('/').filter(|rest| !rest.starts_with('/')) else {
@@ -48,8 +48,8 @@ pub fn order(line: &str) -> Order {
     }
 }
 
-/// The next line, if there is one. Of one that is too long there is enough to see that; the rest is passed over, so that it
-/// is never taken for a message of its own.
+/// Reads the next line; `None` at the end. A line that is too long is returned with one byte more than the maximum. The
+/// rest of it is skipped, so that it is not read as another message.
 fn line(input: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
     let mut line = Vec::new();
     if input.by_ref().take(MESSAGE_MAX as u64 + 2).read_until(b'\n', &mut line)? == 0 {
@@ -61,17 +61,17 @@ fn line(input: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
     Ok(Some(line))
 }
 
-/// The text of the line `number`. What is not text is refused: with other characters in its place it would be another
-/// message.
+/// The text of line `number`. Invalid UTF-8 is refused, because replacement characters would change the message.
 fn text(line: Vec<u8>, number: u64) -> Result<String, Failure> {
     let text = match String::from_utf8(line) {
         Ok(text) => text,
-        // Refused for its length; it may have been cut within a character.
+        // The caller refuses this line for its length. It may be cut within a character, so invalid UTF-8 does not
+        // matter.
         Err(error) if error.as_bytes().len() > MESSAGE_MAX => String::from_utf8_lossy(error.as_bytes()).into_owned(),
         Err(error) => {
             let at = error.utf8_error().valid_up_to() + 1;
-            let what = format!("line {number} of standard input is not UTF-8 from its byte {at} on");
-            return Err(Failure::new("invalid_arguments", what).hint("it was not said; a message is UTF-8 text"));
+            let what = format!("line {number} of standard input is not UTF-8 from byte {at} on");
+            return Err(Failure::new("invalid_arguments", what).hint("the line was not sent; messages must be UTF-8"));
         }
     };
     Ok(text.trim_end_matches(['\n', '\r']).to_owned())
@@ -80,7 +80,7 @@ fn text(line: Vec<u8>, number: u64) -> Result<String, Failure> {
 /// The lines of standard input, until its end.
 pub fn lines() -> mpsc::Receiver<Result<String, Failure>> {
     let (sender, receiver) = mpsc::channel(QUEUE);
-    // It ends with the process: a read from a terminal cannot be called back.
+    // The thread ends with the process: a blocking read cannot be cancelled.
     std::thread::spawn(move || {
         let mut input = std::io::stdin().lock();
         for number in 1.. {
@@ -89,7 +89,7 @@ pub fn lines() -> mpsc::Receiver<Result<String, Failure>> {
                 Ok(None) => return,
                 Err(error) => {
                     let what = format!("cannot read line {number} of standard input: {error}");
-                    (Err(Failure::new("internal", what).hint("pipe a text into it")), true)
+                    (Err(Failure::new("internal", what).hint("pipe a text into ghostctl")), true)
                 }
             };
             if sender.blocking_send(next).is_err() || last {
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_too_long_stays_one_line() {
+    fn an_overlong_line_is_one_line() {
         let long = "x".repeat(MESSAGE_MAX * 5);
         let written = format!("one\r\n{long}\n{}\ntwo", "é".repeat(MESSAGE_MAX));
         let mut input = written.as_bytes();
@@ -136,10 +136,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_text_is_refused_with_its_line() {
+    fn invalid_utf8_is_refused_with_its_line_number() {
         let refused = text(b"caf\xe9\n".to_vec(), 7).unwrap_err();
         assert_eq!(refused.exit_code(), 2);
-        assert_eq!(refused.message, "line 7 of standard input is not UTF-8 from its byte 4 on");
+        assert_eq!(refused.message, "line 7 of standard input is not UTF-8 from byte 4 on");
         assert_eq!(text("café\r\n".as_bytes().to_vec(), 7).unwrap(), "café");
     }
 }

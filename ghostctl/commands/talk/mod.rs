@@ -1,4 +1,4 @@
-//! `ghostctl talk`: a conversation with an agent, line by line.
+//! `ghostctl talk`: an interactive conversation with an agent.
 
 mod input;
 mod prompt;
@@ -12,15 +12,17 @@ use crate::connection::Client;
 use crate::failure::Failure;
 use crate::output::{Answer, Body, Output};
 
-/// Talk with an agent
+/// Have a conversation with an agent
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Each line is a message. At a terminal the answers come while they are written, and these lines are commands:
-  /attach PATH     a workspace file goes with the next message
-  /handoff AGENT   give the conversation to another agent
-  /help            these commands
+Each line is a message. These lines are commands:
+  /attach PATH     attach a workspace file to the next message
+  /handoff AGENT   hand the conversation over to another agent
+  /help            list these commands
   /quit            leave; Ctrl-D and Ctrl-C do the same
-The arrow keys move in the line and bring back earlier ones, Ctrl-R looks for one. When standard input is no terminal, the answer to each line is waited for, up to --timeout, before the next is said.
+At a terminal, answers are printed while the model writes them. The arrow keys move in the line and recall earlier
+lines; Ctrl-R searches them. If standard input is not a terminal, ghostctl waits for the answer to each line, up to
+--timeout, before it sends the next line.
 
 Examples:
   ghostctl talk chora
@@ -29,12 +31,12 @@ Examples:
   echo 'What is still open?' | ghostctl talk chora
   printf 'one\\ntwo\\n' | ghostctl --json talk chora | jq -r 'select(.type == \"entry\").content'")]
 pub struct Talk {
-    /// The agent
+    /// Agent id
     agent_id: String,
-    /// Go on with this conversation
+    /// Continue this conversation
     #[arg(long, value_name = "ID")]
     conversation: Option<String>,
-    /// A workspace file that goes with the first message; may be given several times
+    /// Attach this workspace file to the first message; may be repeated
     #[arg(long, value_name = "PATH")]
     attach: Vec<String>,
 }
@@ -45,7 +47,7 @@ impl Talk {
         let screen = screen::Screen::new(as_json, person);
         let session =
             session::Session::begin(client, self.agent_id, self.conversation, self.attach, screen, out).await?;
-        // Only where both ends are a terminal is there a line to edit.
+        // Line editing needs a terminal for both input and output.
         let edits = person && !as_json && out.screen().is_some();
         let failure = match edits.then(|| Prompt::open(&session.earlier)).flatten() {
             Some(prompt) => {

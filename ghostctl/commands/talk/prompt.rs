@@ -1,7 +1,6 @@
-//! The line that a person writes at a terminal: edited as they are used to, with what was said before a key away, and out
-//! of the way of what is said meanwhile.
+//! The prompt at a terminal: a line editor with history. Output that arrives meanwhile is printed above the prompt.
 //!
-//! Must never: leave the terminal in another mode than it was found in.
+//! Must never: leave the terminal in another mode than before.
 
 use std::io::{self, Write};
 use std::sync::mpsc as plain;
@@ -20,25 +19,25 @@ use tokio::sync::mpsc;
 use super::input::{self, Order};
 use crate::failure::Failure;
 
-/// What stands before the line.
+/// The prompt text.
 const PROMPT: &str = "you> ";
-/// Lines that are remembered.
+/// Lines of history.
 const REMEMBERED: usize = 1_000;
-/// Erases from the cursor on.
+/// Escape sequence: erase from the cursor to the end of the screen.
 const ERASE_BELOW: &str = "\u{1b}[J";
-/// Ends the mode in which a terminal marks what is pasted, in case the editor could not.
+/// Escape sequence: end bracketed paste mode, in case the editor could not.
 const PASTE_MODE_OFF: &str = "\u{1b}[?2004l";
 
-/// Where the lines come from.
+/// The source of input lines.
 pub enum Lines {
-    /// From a pipe, or a terminal that edits nothing.
+    /// A pipe, or a terminal without line editing.
     Plain(mpsc::Receiver<Result<String, Failure>>),
-    /// From a person at a prompt.
+    /// A prompt at a terminal.
     Prompt(Prompt),
 }
 
 impl Lines {
-    /// Whether a line can come now: at a prompt only while it is shown.
+    /// Whether a line can arrive now: with a prompt, only while it is shown.
     pub fn listen(&self) -> bool {
         match self {
             Self::Plain(_) => true,
@@ -46,7 +45,7 @@ impl Lines {
         }
     }
 
-    /// Whether a prompt could be shown that is not.
+    /// Whether there is a prompt that is not shown.
     pub fn can_ask(&self) -> bool {
         !self.listen()
     }
@@ -58,7 +57,7 @@ impl Lines {
         }
     }
 
-    /// The next line; none at the end.
+    /// The next line; `None` at the end of input.
     pub async fn next(&mut self) -> Option<Result<String, Failure>> {
         match self {
             Self::Plain(lines) => lines.recv().await,
@@ -70,31 +69,33 @@ impl Lines {
         }
     }
 
-    /// Nothing is asked any more: what is printed from here on stands below.
+    /// Hides the prompt for good. Later output is printed below it.
     pub fn close(&mut self) {
         if let Self::Prompt(prompt) = self
             && prompt.shown
         {
             prompt.hide();
-            // If the terminal is gone there is nothing left to do for it.
+            // An error means that the terminal is gone.
             drop(writeln!(prompt.page.clone(), "{PASTE_MODE_OFF}"));
         }
     }
 }
 
-/// What is printed while a prompt may be shown: beside it at once, above it line by line.
+/// Output that does not disturb the prompt. While the prompt is shown, whole lines are printed above it; otherwise
+/// bytes are printed at once.
 #[derive(Clone)]
 pub struct Page(Arc<Mutex<Sheet>>);
 
 struct Sheet {
     prompted: bool,
-    /// The beginning of a line that waits for its end, below which the prompt stands.
+    /// An incomplete line, printed when its end arrives.
     held: Vec<u8>,
     typed: Typed,
 }
 
-/// The line as far as it is written, so that it can be drawn again below what is printed.
-// The editor's own printer cannot be used: with it, keys that arrive together are seen one by one as others follow.
+/// The typed text, needed to redraw the prompt below printed lines.
+// The editor's own external printer is not used: with it, keys that arrive together are handled one at a time, each
+// only when another key follows.
 #[derive(Clone, Default)]
 struct Typed(Arc<Mutex<String>>);
 
@@ -107,7 +108,7 @@ impl Typed {
 impl Hinter for Typed {
     type Hint = String;
 
-    /// Gives no hint, and remembers what is written.
+    /// Gives no hint; records the typed text.
     fn hint(&self, line: &str, _: usize, _: &Context<'_>) -> Option<String> {
         line.clone_into(&mut self.line());
         None
@@ -151,8 +152,8 @@ impl Write for Page {
     }
 }
 
-/// A terminal that echoes nothing and edits nothing, so that what is typed while an answer comes waits for the prompt and
-/// does not stand in the answer. Ctrl-C is heard all the same.
+/// Turns off echo and line editing of the terminal until dropped. So text typed during an answer waits for the prompt
+/// and does not appear within the answer. Ctrl-C still works.
 struct Quiet(Termios);
 
 impl Quiet {
@@ -168,7 +169,7 @@ impl Quiet {
 
 impl Drop for Quiet {
     fn drop(&mut self) {
-        // A terminal that is gone has no mode.
+        // An error means that the terminal is gone.
         let _ = tcsetattr(io::stdin(), OptionalActions::Drain, &self.0);
     }
 }
@@ -183,10 +184,10 @@ pub struct Prompt {
 }
 
 impl Prompt {
-    /// Opens one that remembers these lines, the oldest first. None if the terminal cannot edit a line.
+    /// Opens a prompt with this history, oldest line first. `None` if the terminal cannot edit a line.
     pub fn open(remembered: &[String]) -> Option<Self> {
-        let mute = ["dumb", "cons25", "emacs"];
-        if std::env::var("TERM").is_ok_and(|term| mute.contains(&term.as_str())) {
+        let without_editing = ["dumb", "cons25", "emacs"];
+        if std::env::var("TERM").is_ok_and(|term| without_editing.contains(&term.as_str())) {
             return None;
         }
         let config = Config::builder().max_history_size(REMEMBERED).ok()?.auto_add_history(true).build();
@@ -199,13 +200,13 @@ impl Prompt {
         let sheet = Sheet { prompted: false, held: Vec::new(), typed };
         let quiet = Quiet::begin().ok()?;
         let (ask, asked) = plain::sync_channel(1);
-        let (said, lines) = mpsc::channel(1);
-        // It ends with the process: a read from a terminal cannot be called back.
-        std::thread::spawn(move || edit(&mut editor, &asked, &said));
+        let (line_sender, lines) = mpsc::channel(1);
+        // The thread ends with the process: a read from a terminal cannot be cancelled.
+        std::thread::spawn(move || edit(&mut editor, &asked, &line_sender));
         Some(Self { page: Page(Arc::new(Mutex::new(sheet))), ask, lines, shown: false, _quiet: quiet })
     }
 
-    /// What is to be printed goes here.
+    /// The output to use while the prompt exists.
     pub fn page(&self) -> Page {
         self.page.clone()
     }
@@ -216,7 +217,7 @@ impl Prompt {
         sheet.typed.line().clear();
         drop(sheet);
         self.shown = true;
-        // A thread that is gone has closed the lines, which is seen next.
+        // If the thread has ended, it has closed `lines`, and `next` returns `None`.
         let _ = self.ask.try_send(());
     }
 
@@ -225,39 +226,39 @@ impl Prompt {
         let mut sheet = self.page.sheet();
         sheet.prompted = false;
         let held = std::mem::take(&mut sheet.held);
-        // What cannot be printed is missed by nobody: the next words fail as well, and are heard.
+        // An error is reported by the next write.
         drop(io::stdout().write_all(&held));
     }
 }
 
-/// Asks for a line each time that it is told to, until the end.
+/// Reads one line each time the prompt is shown, until the end of input.
 fn edit(
     editor: &mut Editor<Typed, DefaultHistory>,
     asked: &plain::Receiver<()>,
-    said: &mpsc::Sender<Result<String, Failure>>,
+    line_sender: &mpsc::Sender<Result<String, Failure>>,
 ) {
     while asked.recv().is_ok() {
         let line = loop {
             match editor.readline(PROMPT) {
                 Ok(line) => break Ok(line),
-                // Ctrl-D and Ctrl-C: nothing more is said.
+                // Ctrl-D and Ctrl-C end the conversation.
                 Err(ReadlineError::Eof | ReadlineError::Interrupted) => return,
                 Err(ReadlineError::Signal(_)) => {}
                 Err(error) => {
                     let what = format!("cannot read from the terminal: {error}");
-                    break Err(Failure::new("internal", what).hint("pipe a text into it"));
+                    break Err(Failure::new("internal", what).hint("pipe a text into ghostctl"));
                 }
             }
         };
         let failed = line.is_err();
-        if said.blocking_send(line).is_err() || failed {
+        if line_sender.blocking_send(line).is_err() || failed {
             return;
         }
     }
 }
 
-/// What was said before, as the lines that a person would write again.
-pub fn written(content: &str) -> Option<String> {
+/// An earlier message as a history line; `None` if it has several lines or would be read as a command.
+pub fn history_line(content: &str) -> Option<String> {
     let one = content.lines().count() == 1;
     (one && matches!(input::order(content), Order::Say(_))).then(|| content.to_owned())
 }

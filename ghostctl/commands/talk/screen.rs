@@ -1,4 +1,4 @@
-//! How a conversation looks: words as they come for a person, one object a line for a program.
+//! Prints a conversation: streamed text at a terminal, whole answers in a pipe, or one JSON object per line.
 
 use std::io::Write as _;
 
@@ -9,23 +9,23 @@ use crate::failure::Failure;
 use crate::output::Output;
 use crate::record::conversations as record;
 
-/// Where a conversation is printed.
+/// Printer of a conversation.
 pub struct Screen {
     as_json: bool,
-    /// Whether someone reads along; otherwise only what was said whole is printed.
+    /// Whether a person reads along. If not, only complete answers are printed.
     person: bool,
-    /// Words of the answer under way that are on the screen.
+    /// The part of the current answer that is printed already.
     streamed: String,
 }
 
-/// The commands, for whoever asks.
+/// The output of `/help`.
 const HELP: &str = "\
-each line is a message; one that begins with // is said with one slash
-/attach PATH     a workspace file goes with the next message
-/handoff AGENT   give the conversation to another agent
-/help            these commands
+each line is a message; a line that starts with // is sent with one slash
+/attach PATH     attach a workspace file to the next message
+/handoff AGENT   hand the conversation over to another agent
+/help            list these commands
 /quit            leave; Ctrl-D and Ctrl-C do the same
-arrow keys move in the line and bring back earlier ones";
+arrow keys move in the line and recall earlier lines";
 
 fn tagged(kind: &str, mut object: Value) -> String {
     if let Value::Object(fields) = &mut object {
@@ -39,8 +39,8 @@ impl Screen {
         Self { as_json, person, streamed: String::new() }
     }
 
-    /// A word to the person at the keyboard.
-    pub fn word(&mut self, text: &str, out: &mut Output) -> Result<(), Failure> {
+    /// Prints a notice, if a person reads along.
+    pub fn notice(&mut self, text: &str, out: &mut Output) -> Result<(), Failure> {
         if self.person && !self.as_json {
             self.end_stream(out)?;
             out.text(&format!("-- {text}\n"))?;
@@ -49,15 +49,16 @@ impl Screen {
         Ok(())
     }
 
-    /// What can be done at a prompt.
+    /// Prints the commands.
     pub fn help(&mut self, out: &mut Output) -> Result<(), Failure> {
         for line in HELP.lines() {
-            self.word(line, out)?;
+            self.notice(line, out)?;
         }
         Ok(())
     }
 
-    /// Ends the line on which words come, so that something else can stand below; they go on in a new one.
+    /// Ends the current line of a streamed answer, so that the prompt can be shown below. The answer goes on in a new
+    /// line.
     pub fn make_room(&mut self, out: &mut Output) -> Result<(), Failure> {
         if !self.as_json && !self.streamed.is_empty() && !self.streamed.ends_with('\n') {
             self.streamed.push('\n');
@@ -66,7 +67,7 @@ impl Screen {
         Ok(out.flush()?)
     }
 
-    /// The conversation that is talked in.
+    /// Prints which conversation this is.
     pub fn conversation(&mut self, conversation: &Conversation, out: &mut Output) -> Result<(), Failure> {
         if self.as_json {
             out.text(&tagged("conversation", record::conversation(conversation)))?;
@@ -75,13 +76,13 @@ impl Screen {
         }
         let text = format!("conversation {} with {}", conversation.conversation_id, conversation.owner);
         if !self.person {
-            // Standard output has the answers alone. If nobody reads this, they are still worth having.
+            // Standard output contains only answers. If standard error is closed, the line is lost.
             drop(writeln!(std::io::stderr(), "{text}"));
         }
-        self.word(&text, out)
+        self.notice(&text, out)
     }
 
-    /// It has another owner.
+    /// Prints that the conversation has a new owner.
     pub fn changed(&mut self, conversation: &Conversation, out: &mut Output) -> Result<(), Failure> {
         if self.as_json {
             out.text(&tagged("handoff", record::conversation(conversation)))?;
@@ -93,7 +94,7 @@ impl Screen {
         Ok(out.flush()?)
     }
 
-    /// Words while they come.
+    /// Prints a piece of a streamed answer.
     pub fn delta(&mut self, text: &str, owner: &str, out: &mut Output) -> Result<(), Failure> {
         if self.as_json {
             out.text(&tagged("delta", json!({ "text": text })))?;
@@ -107,18 +108,18 @@ impl Screen {
         Ok(out.flush()?)
     }
 
-    /// The words so far were none of the answer.
+    /// Marks the text streamed so far as not part of the answer.
     pub fn discard(&mut self, turn_id: &str, out: &mut Output) -> Result<(), Failure> {
         if self.as_json {
             out.text(&tagged("discard", json!({ "turn_id": turn_id })))?;
         } else if !self.streamed.is_empty() {
             self.end_stream(out)?;
-            out.text("-- that was not the answer yet\n")?;
+            out.text("-- the text above is not the answer; the turn goes on\n")?;
         }
         Ok(out.flush()?)
     }
 
-    /// Something that was said. `own` is what this client said itself.
+    /// Prints an entry. `own` marks a message of this client, which is on the screen already.
     pub fn entry(&mut self, entry: &ConversationEntry, own: bool, out: &mut Output) -> Result<(), Failure> {
         if self.as_json {
             out.text(&tagged("entry", record::entry(entry)))?;
@@ -126,7 +127,7 @@ impl Screen {
         }
         let from = entry.from.strip_prefix("agent:").unwrap_or(&entry.from);
         match entry.direction.as_str() {
-            // What was done besides is told in a line of its own; the answer under way goes on below it.
+            // An action gets its own line. The streamed answer continues below it.
             "out" if entry.action.is_some() => {
                 self.end_stream(out)?;
                 out.text(&format!("-- {}\n", entry.content))?;
@@ -136,10 +137,10 @@ impl Screen {
             }
             "out" if entry.deleted => {
                 self.end_stream(out)?;
-                out.text(&format!("-- {from} took message {} back\n", entry.seq))?;
+                out.text(&format!("-- {from} deleted message {}\n", entry.seq))?;
             }
             "out" => {
-                let rest = still_to_say(&self.streamed, &entry.content).map(str::to_owned);
+                let rest = rest_to_print(&self.streamed, &entry.content).map(str::to_owned);
                 self.end_stream(out)?;
                 match rest {
                     None => out.text(&format!("{from}> {}\n", entry.content))?,
@@ -154,7 +155,7 @@ impl Screen {
                 self.end_stream(out)?;
                 out.text(&format!("{from}> {}\n", entry.content))?;
             }
-            // A file to come is shown with the reply that brings it.
+            // A note about a file is not printed; the file is listed with its reply.
             "note" if entry.delivery != "draft" && entry.attachments.is_empty() => {
                 self.end_stream(out)?;
                 out.text(&format!("-- {}\n", entry.content))?;
@@ -164,7 +165,7 @@ impl Screen {
         Ok(out.flush()?)
     }
 
-    /// The turn that answers has ended.
+    /// Ends the output of an answering turn.
     pub fn over(&mut self, over: &TurnOver, out: &mut Output) -> Result<(), Failure> {
         if self.as_json {
             let object = json!({
@@ -191,9 +192,9 @@ impl Screen {
     }
 }
 
-/// What of an answer is not on the screen yet, where `streamed` is: nothing if it came as it was written, its end if more was
-/// said behind it, such as that it was cut. `None` if something else is there.
-fn still_to_say<'e>(streamed: &str, entry: &'e str) -> Option<&'e str> {
+/// The part of an answer that is not printed yet, when `streamed` is. Empty if all is printed; the end if text was
+/// added, such as a note that the answer was cut. `None` if the printed text is not this answer.
+fn rest_to_print<'e>(streamed: &str, entry: &'e str) -> Option<&'e str> {
     let (streamed, entry) = (streamed.trim(), entry.trim());
     if streamed.is_empty() {
         return None;
@@ -206,10 +207,10 @@ fn still_to_say<'e>(streamed: &str, entry: &'e str) -> Option<&'e str> {
 
 #[cfg(test)]
 mod tests {
-    use super::still_to_say;
+    use super::rest_to_print;
 
     #[test]
-    fn what_was_streamed_is_not_said_twice() {
+    fn streamed_text_is_not_printed_twice() {
         for (streamed, entry, rest) in [
             ("", "Yes.", None),
             ("Yes. \n", "Yes.", Some("")),
@@ -217,7 +218,7 @@ mod tests {
             ("first, the harbour is", "first, the harbour is\n\n[cut: x]", Some("[cut: x]")),
             ("No, wait", "Yes.", None),
         ] {
-            assert_eq!(still_to_say(streamed, entry), rest, "{streamed:?}");
+            assert_eq!(rest_to_print(streamed, entry), rest, "{streamed:?}");
         }
     }
 }

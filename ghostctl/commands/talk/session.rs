@@ -1,6 +1,6 @@
-//! One run of a conversation: lines go out, what is said comes in, over as many connections as it takes.
+//! One `talk` session: sends lines, prints answers, and reconnects when the connection breaks.
 //!
-//! Must never: say a line twice. The request is repeated as it is, under the same `request_id`.
+//! Must never: send a line twice. A retry repeats the same request with the same `request_id`.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -16,54 +16,54 @@ use tokio::signal::unix::{SignalKind, signal};
 use tonic::{Status, Streaming};
 
 use super::input::{MESSAGE_MAX, Order, order};
-use super::prompt::{Lines, written};
+use super::prompt::{Lines, history_line};
 use super::screen::Screen;
-use crate::connection::{ANSWER_BYTES, Client, Patience, new_request_id, required, rpc};
+use crate::connection::{ANSWER_BYTES, Client, RetryWindow, new_request_id, required, rpc};
 use crate::failure::Failure;
 use crate::ids;
 use crate::output::Output;
 use crate::wait::Deadline;
-use crate::waits::Waits;
+use crate::wait_notice::WaitNotice;
 
-/// An answer of which nothing has come for so long keeps nobody from writing on.
+/// If nothing of an answer has arrived for this long, the prompt is shown again.
 const SILENCE: Duration = Duration::from_secs(10);
-/// Entries of an earlier conversation among which a person finds what they have said.
+/// Entries of a continued conversation that are read for the line history.
 const EARLIER: u32 = 200;
-/// Turns whose end is remembered.
+/// Number of turns whose end is remembered.
 const TURNS_KEPT: usize = 16;
 
-/// A conversation as this client sees it.
+/// The client's state of a conversation.
 pub struct Session {
-    /// The agent to begin with; the owner from then on.
+    /// The agent to talk with: the owner of the conversation.
     owner: String,
     conversation_id: Option<String>,
-    /// What was said in it before, the oldest first.
+    /// The user's earlier messages, oldest first, for the line history.
     pub earlier: Vec<String>,
-    /// Everything up to this entry is on the screen.
+    /// All entries up to this sequence number are printed.
     seen: i64,
-    /// Files that go with the next message.
+    /// Files to attach to the next message.
     files: Vec<String>,
-    /// The entry of what was said last, while its answer is out.
-    waits_for: Option<i64>,
+    /// Sequence number of the user's last message, while its answer is missing.
+    unanswered: Option<i64>,
     screen: Screen,
     stream: Option<Streaming<WatchConversationResponse>>,
-    /// The turns whose end is on the screen, the latest first.
+    /// Turns whose end was printed, newest first.
     over: VecDeque<String>,
-    /// How the first answering turn ended that did not end well.
+    /// The end of the first answering turn that failed.
     failed: Option<TurnOver>,
 }
 
-/// What comes next.
+/// The next thing to handle.
 enum Next {
     Line(Option<Result<String, Failure>>),
-    Told(Box<Result<Option<WatchConversationResponse>, Status>>),
-    TooLate,
-    Silent,
-    Waits(String),
+    Update(Box<Result<Option<WatchConversationResponse>, Status>>),
+    TimedOut,
+    Silence,
+    Waiting(String),
 }
 
 impl Session {
-    /// Prepares a session; an earlier conversation is gone on with from its end.
+    /// Starts a session. A given conversation is continued after its last entry.
     pub async fn begin(
         client: &Client,
         agent_id: String,
@@ -78,21 +78,21 @@ impl Session {
             earlier: Vec::new(),
             seen: 0,
             files,
-            waits_for: None,
+            unanswered: None,
             screen: Screen::new(false, false),
             stream: None,
             over: VecDeque::new(),
             failed: None,
         };
         if let Some(typed) = conversation {
-            let id = ids::whole(client, ids::CONVERSATION, typed).await?;
+            let id = ids::full_id(client, ids::CONVERSATION, typed).await?;
             let request = GetConversationRequest { conversation_id: id.clone(), after_seq: None, limit: 1 };
             let found = rpc!(client, ConversationsClient::get, request).await?;
             let found = required(found.conversation, "conversation")?;
             if found.owner != session.owner {
                 return Err(Failure::new(
                     "conflict",
-                    format!("conversation {id} is with {}, not with {}", found.owner, session.owner),
+                    format!("conversation {id} belongs to {}, not to {}", found.owner, session.owner),
                 )
                 .hint(format!("ghostctl talk {} --conversation {id}", found.owner)));
             }
@@ -101,8 +101,8 @@ impl Session {
             let after_seq = Some(found.last_seq.saturating_sub(EARLIER.into()).max(0));
             let request = GetConversationRequest { conversation_id: id.clone(), after_seq, limit: EARLIER };
             let past = rpc!(client, ConversationsClient::get, request).await?;
-            let said = past.entries.iter().filter(|entry| entry.direction == "in");
-            session.earlier = said.filter_map(|entry| written(&entry.content)).collect();
+            let own_messages = past.entries.iter().filter(|entry| entry.direction == "in");
+            session.earlier = own_messages.filter_map(|entry| history_line(&entry.content)).collect();
             session.conversation_id = Some(id);
         } else {
             check_answers(client, &session.owner).await?;
@@ -111,8 +111,8 @@ impl Session {
         Ok(session)
     }
 
-    /// Talks until the lines end, or someone breaks off. Gives what the first turn that failed
-    /// did so with, if nobody sat by to read it.
+    /// Runs until the input ends or Ctrl-C is pressed. Returns the failure of the first failed turn, if no person has
+    /// read it.
     pub async fn talk(
         mut self,
         client: &Client,
@@ -120,139 +120,139 @@ impl Session {
         person: bool,
         out: &mut Output,
     ) -> Result<Option<Failure>, Failure> {
-        // Listened for all the time: who breaks off does not wait for an answer or for the daemon to come back.
+        // Ctrl-C works at any time, also while the client waits for an answer or for the daemon.
         let mut interrupts = signal(SignalKind::interrupt())
-            .map_err(|error| Failure::new("internal", format!("Ctrl-C cannot be listened for: {error}")))?;
+            .map_err(|error| Failure::new("internal", format!("cannot handle Ctrl-C: {error}")))?;
         let ended = tokio::select! {
             biased;
             _ = interrupts.recv() => {
-                // Who breaks off knows that nothing more is said.
+                // The user interrupted, so unsent files are no failure.
                 self.files.clear();
                 Ok(())
             }
-            ended = self.go_on(client, &mut lines, person, out) => ended,
+            ended = self.run(client, &mut lines, person, out) => ended,
         };
         lines.close();
         ended?;
         self.leave(person, out)
     }
 
-    /// Says the lines and shows what comes, until there is no more of either.
-    async fn go_on(
-        &mut self,
-        client: &Client,
-        lines: &mut Lines,
-        person: bool,
-        out: &mut Output,
-    ) -> Result<(), Failure> {
-        let mut away: Option<Patience> = None;
+    /// Sends lines and prints updates until the input ends and the last message is answered.
+    async fn run(&mut self, client: &Client, lines: &mut Lines, person: bool, out: &mut Output) -> Result<(), Failure> {
+        let mut retries: Option<RetryWindow> = None;
         let mut deadline = None;
-        // Until when a prompt waits for an answer to come first.
+        // Until then, the prompt stays hidden because an answer is expected.
         let mut silence = None;
         let mut ended = false;
-        let mut waits = Waits::default();
+        let mut wait_notice = WaitNotice::default();
         loop {
             if self.stream.is_none() && self.conversation_id.is_some() {
                 match self.watch(client).await? {
                     Ok(()) => {}
                     Err(status) => {
-                        away.get_or_insert_with(|| client.patience(client.timeout)).bear(client, status).await?;
+                        retries
+                            .get_or_insert_with(|| client.retry_window(client.timeout))
+                            .wait_or_fail(client, status)
+                            .await?;
                         continue;
                     }
                 }
             }
-            if ended && self.waits_for.is_none() {
+            if ended && self.unanswered.is_none() {
                 break;
             }
-            // Without a person, each line waits for the answer to the one before.
-            let listens = !ended && (person || self.waits_for.is_none());
-            if listens && lines.can_ask() && self.waits_for.is_none() {
+            // Input from a pipe: the next line is sent after the answer to the previous one.
+            let accepts_line = !ended && (person || self.unanswered.is_none());
+            if accepts_line && lines.can_ask() && self.unanswered.is_none() {
                 self.screen.make_room(out)?;
                 lines.ask();
             }
-            let hears = listens && lines.listen();
-            let wait: Option<Deadline> = deadline.filter(|_| self.waits_for.is_some() && (!person || ended));
+            let reads_line = accepts_line && lines.listen();
+            let wait: Option<Deadline> = deadline.filter(|_| self.unanswered.is_some() && (!person || ended));
             let next = tokio::select! {
                 biased;
-                told = told(&mut self.stream) => Next::Told(Box::new(told)),
-                line = lines.next(), if hears => Next::Line(line),
-                () = late(wait) => Next::TooLate,
-                () = late(silence), if listens && !hears => Next::Silent,
-                line = waits.line(client, &self.owner), if self.waits_for.is_some() => Next::Waits(line),
+                update = next_update(&mut self.stream) => Next::Update(Box::new(update)),
+                line = lines.next(), if reads_line => Next::Line(line),
+                () = expired(wait) => Next::TimedOut,
+                () = expired(silence), if accepts_line && !reads_line => Next::Silence,
+                line = wait_notice.line(client, &self.owner), if self.unanswered.is_some() => Next::Waiting(line),
             };
             match next {
-                Next::Told(told) => match *told {
+                Next::Update(update) => match *update {
                     Ok(Some(response)) => {
-                        away = None;
+                        retries = None;
                         silence = Some(Deadline::after(SILENCE));
-                        self.told(response, out)?;
+                        self.print_update(response, out)?;
                     }
                     ended => {
                         self.stream = None;
                         let status = ended.err().unwrap_or_else(|| Status::unavailable("the daemon stopped"));
-                        away.get_or_insert_with(|| client.patience(client.timeout)).bear(client, status).await?;
+                        retries
+                            .get_or_insert_with(|| client.retry_window(client.timeout))
+                            .wait_or_fail(client, status)
+                            .await?;
                     }
                 },
                 Next::Line(Some(line)) => {
                     let done = match line {
-                        Ok(line) => self.obey(&line, client, out).await,
+                        Ok(line) => self.execute(&line, client, out).await,
                         Err(unreadable) => Err(unreadable),
                     };
                     match done {
                         Ok(true) => {}
                         Ok(false) => break,
-                        // A person reads what was refused, and goes on.
+                        // A person reads the refusal and can go on.
                         Err(failure) if person && failure.code != "output_closed" && failure.code != "unavailable" => {
                             let hint = failure.hint.as_deref().map(|hint| format!(" ({hint})")).unwrap_or_default();
-                            self.screen.word(&format!("not done: {failure}{hint}"), out)?;
+                            self.screen.notice(&format!("not done: {failure}{hint}"), out)?;
                         }
                         Err(failure) => return Err(failure),
                     }
                     deadline = Some(Deadline::after(client.timeout));
                     silence = Some(Deadline::after(SILENCE));
                 }
-                // A person who closes the line has heard enough.
+                // Ctrl-D at the prompt ends the session without waiting for an answer.
                 Next::Line(None) if person => break,
                 Next::Line(None) => ended = true,
-                // Who has waited so long may write on; the answer comes above.
-                Next::Silent => {
+                // The answer takes long: show the prompt; the answer will be printed above it.
+                Next::Silence => {
                     self.screen.make_room(out)?;
                     lines.ask();
                 }
-                Next::Waits(line) if person => self.screen.word(&line, out)?,
-                Next::Waits(line) => client.word(&line),
-                Next::TooLate => {
+                Next::Waiting(line) if person => self.screen.notice(&line, out)?,
+                Next::Waiting(line) => client.word(&line),
+                Next::TimedOut => {
                     let owner = &self.owner;
                     return Err(Failure::new(
                         "timeout",
                         format!("{owner} has not answered within {:?}", client.timeout),
                     )
-                    .hint("the message is there and will be answered; raise --timeout to wait longer"));
+                    .hint("the message is stored and will be answered; raise --timeout to wait longer"));
                 }
             }
         }
         Ok(())
     }
 
-    /// The last words of this client.
+    /// Ends the session. Prints how to continue the conversation, and returns a failure that no person has read.
     fn leave(mut self, person: bool, out: &mut Output) -> Result<Option<Failure>, Failure> {
         if let Some(id) = &self.conversation_id {
-            let text = format!("to go on: ghostctl talk {} --conversation {id}", self.owner);
-            self.screen.word(&text, out)?;
+            let text = format!("to continue: ghostctl talk {} --conversation {id}", self.owner);
+            self.screen.notice(&text, out)?;
         }
         if person {
             return Ok(None);
         }
         let unsent = (!self.files.is_empty()).then(|| {
-            let what = format!("{} was attached to no message", self.files.join(", "));
-            Failure::new("invalid_arguments", what).hint("a file goes with the message after it; say one")
+            let what = format!("{} was not sent: no message followed", self.files.join(", "));
+            Failure::new("invalid_arguments", what).hint("a file is sent with the next message")
         });
         let failed = self.failed.map(|over| {
             let reason = over.reason.unwrap_or_else(|| "no reason was given".to_owned());
-            // A daemon that names no code is older than this client, or knows none.
+            // An older daemon gives no code.
             let code = over.error_code.unwrap_or_else(|| "ask_failed".to_owned());
             if over.turn_id.is_empty() {
-                // No turn had begun: its agent cannot.
+                // The agent could not start a turn.
                 return Failure::new(&code, reason);
             }
             Failure::new(&code, format!("the turn that should answer {}: {reason}", worded(&over.status)))
@@ -261,7 +261,7 @@ impl Session {
         Ok(failed.or(unsent))
     }
 
-    /// Opens the stream from what is on the screen on.
+    /// Opens the update stream after the last printed entry.
     async fn watch(&mut self, client: &Client) -> Result<Result<(), Status>, Failure> {
         let request = WatchConversationRequest {
             conversation_id: self.conversation_id.clone().unwrap_or_default(),
@@ -272,7 +272,7 @@ impl Session {
             None => Err(Failure::new("timeout", "the daemon did not open the conversation in time")
                 .hint("is it busy? --timeout sets how long to wait")),
             Some(Ok(response)) => {
-                client.meet();
+                client.mark_reached();
                 self.stream = Some(response.into_inner());
                 Ok(Ok(()))
             }
@@ -280,42 +280,42 @@ impl Session {
         }
     }
 
-    fn told(&mut self, response: WatchConversationResponse, out: &mut Output) -> Result<(), Failure> {
+    fn print_update(&mut self, response: WatchConversationResponse, out: &mut Output) -> Result<(), Failure> {
         match response.what {
             Some(What::Entry(entry)) if entry.seq > self.seen => {
                 self.seen = entry.seq;
-                self.screen.entry(&entry, self.waits_for == Some(entry.seq), out)?;
+                self.screen.entry(&entry, self.unanswered == Some(entry.seq), out)?;
             }
             Some(What::Delta(text)) => self.screen.delta(&text, &self.owner, out)?,
             Some(What::Discard(turn_id)) => self.screen.discard(&turn_id, out)?,
-            // What this client did itself is on the screen.
+            // A handoff by this client is printed already.
             Some(What::Changed(conversation)) if conversation.owner != self.owner => {
                 self.owner.clone_from(&conversation.owner);
                 self.screen.changed(&conversation, out)?;
             }
             Some(What::TurnOver(over)) => {
-                // The end of a turn that was over before this was said is no answer to it.
-                let heard = self.waits_for.is_some_and(|seq| self.seen >= seq);
-                // A daemon that was away tells of the last turn once more.
+                // A turn that ended before this message is not its answer.
+                let answers = self.unanswered.is_some_and(|seq| self.seen >= seq);
+                // After a reconnect, the daemon repeats the end of the last turn.
                 if over.turn_id.is_empty() || !self.over.contains(&over.turn_id) {
                     self.screen.over(&over, out)?;
                     self.over.truncate(TURNS_KEPT - 1);
                     self.over.push_front(over.turn_id.clone());
                 }
-                if heard && over.status != "split" {
-                    self.waits_for = None;
+                if answers && over.status != "split" {
+                    self.unanswered = None;
                     let failed = (over.status != "finished").then_some(over);
                     self.failed = self.failed.take().or(failed);
                 }
             }
-            // Seen before, or of a daemon newer than this client.
+            // Already printed, or a kind of update that only newer clients know.
             Some(What::Entry(_) | What::Changed(_)) | None => {}
         }
         Ok(())
     }
 
-    /// Does what a line asks for; false if it is to leave.
-    async fn obey(&mut self, line: &str, client: &Client, out: &mut Output) -> Result<bool, Failure> {
+    /// Executes a line. Returns false if the session ends.
+    async fn execute(&mut self, line: &str, client: &Client, out: &mut Output) -> Result<bool, Failure> {
         match order(line) {
             Order::Nothing => {}
             Order::Quit => return Ok(false),
@@ -323,16 +323,19 @@ impl Session {
             Order::Attach(path) => {
                 let request = CheckAttachmentsRequest { attachments: vec![path.clone()] };
                 rpc!(client, ConversationsClient::check_attachments, request).await?;
-                self.screen.word(&format!("{path} goes with the next message"), out)?;
+                self.screen.notice(&format!("{path} will be sent with the next message"), out)?;
                 self.files.push(path);
             }
             Order::Handoff(agent_id) => self.handoff(agent_id, client, out).await?,
             Order::Say(text) => self.say(text, client, out).await?,
             Order::Unknown(word) => {
-                return Err(Failure::new("invalid_arguments", format!("there is no command /{word} of that form"))
-                    .hint(
-                        "/attach PATH, /handoff AGENT, /help, /quit; begin a message with // if it should begin with /",
-                    ));
+                return Err(Failure::new(
+                    "invalid_arguments",
+                    format!("unknown command /{word}, or its argument is missing"),
+                )
+                .hint(
+                    "commands: /attach PATH, /handoff AGENT, /help, /quit; start a message with // to send one slash",
+                ));
             }
         }
         Ok(true)
@@ -340,9 +343,9 @@ impl Session {
 
     async fn say(&mut self, content: String, client: &Client, out: &mut Output) -> Result<(), Failure> {
         if content.len() > MESSAGE_MAX {
-            let what = format!("the message has more than {MESSAGE_MAX} bytes, and no world takes one so long");
+            let what = format!("the message is longer than {MESSAGE_MAX} bytes, the maximum of any world");
             return Err(Failure::new("too_large", what).hint(
-                "write it to a workspace file and /attach that; limits.message_bytes is how much this world takes",
+                "write it to a workspace file and /attach the file; limits.message_bytes is the limit of this world",
             ));
         }
         let begins = self.conversation_id.is_none();
@@ -353,23 +356,23 @@ impl Session {
             content,
             attachments: self.files.clone(),
         };
-        let heard = rpc!(client, ConversationsClient::say, request).await.map_err(|mut failure| {
-            // Here it has no other name.
+        let answer = rpc!(client, ConversationsClient::say, request).await.map_err(|mut failure| {
+            // In `talk` there is no option or argument for the content.
             if let Some(what) = failure.message.strip_prefix("content ") {
                 failure.message = format!("the message {what}");
             }
-            // Otherwise a file that is not there would stand in the way of every message to come.
+            // Otherwise a missing file would make every later message fail, too.
             if self.files.is_empty() {
                 return failure;
             }
             self.files.clear();
             let hint = failure.hint.as_deref().map(|hint| format!("{hint}; ")).unwrap_or_default();
-            failure.hint(format!("{hint}no file is attached any more"))
+            failure.hint(format!("{hint}the attachments were removed"))
         })?;
-        let entry = required(heard.entry, "entry")?;
-        let conversation = required(heard.conversation, "conversation")?;
+        let entry = required(answer.entry, "entry")?;
+        let conversation = required(answer.conversation, "conversation")?;
         self.files.clear();
-        self.waits_for = Some(entry.seq);
+        self.unanswered = Some(entry.seq);
         if begins {
             self.screen.conversation(&conversation, out)?;
             self.conversation_id = Some(conversation.conversation_id);
@@ -381,34 +384,34 @@ impl Session {
         let Some(conversation_id) = self.conversation_id.clone() else {
             check_answers(client, &agent_id).await?;
             self.owner.clone_from(&agent_id);
-            return self.screen.word(&format!("the conversation will begin with {agent_id}"), out);
+            return self.screen.notice(&format!("the conversation will start with {agent_id}"), out);
         };
         let request =
             HandoffConversationRequest { request_id: new_request_id(), conversation_id, agent_id, reason: None };
         let conversation = rpc!(client, ConversationsClient::handoff, request).await?;
-        // The stream tells of it too, but after the last line nobody listens any more.
+        // The stream reports the handoff, too, but after the last line it is not read any more.
         self.owner.clone_from(&conversation.owner);
         self.screen.changed(&conversation, out)
     }
 }
 
-/// What a turn of this status did.
+/// The status of a failed turn as the predicate of a sentence.
 fn worded(status: &str) -> &str {
     match status {
         "cancelled" => "was cancelled",
-        "dead" => "was set aside",
+        "dead" => "became a dead letter",
         other => other,
     }
 }
 
-/// Refuses an agent that could not answer, as the daemon does when something is said to it.
+/// Fails if the agent cannot answer, as the daemon does for a message to it.
 async fn check_answers(client: &Client, agent_id: &str) -> Result<(), Failure> {
     let found = rpc!(client, AgentsClient::get, GetAgentRequest { agent_id: agent_id.to_owned() }).await?;
     let cannot_run = found.cannot_run;
     let agent = required(found.agent, "agent")?;
     if agent.deleted_at_ms.is_some() {
         return Err(Failure::new("not_found", format!("the agent `{agent_id}` was deleted"))
-            .hint("`ghostctl agent list` shows who is there"));
+            .hint("`ghostctl agent list` shows all agents"));
     }
     let why = match (agent.desired.as_str(), agent.status.as_str()) {
         (_, "failed") => "has failed",
@@ -416,14 +419,14 @@ async fn check_answers(client: &Client, agent_id: &str) -> Result<(), Failure> {
         _ => return Ok(()),
     };
     let reason = agent.status_reason.map(|reason| format!(": {reason}")).unwrap_or_default();
-    // Where no start would help, the daemon says what does.
-    let start = || format!("start it with `ghostctl agent start {agent_id}`, or talk with someone else");
+    // If starting the agent would not help, the daemon gives another hint in `cannot_run`.
+    let start = || format!("start it with `ghostctl agent start {agent_id}`, or talk to another agent");
     Err(Failure::new("conflict", format!("{agent_id} {why} and cannot answer{reason}"))
         .hint(cannot_run.unwrap_or_else(start)))
 }
 
-/// The next message of the stream; never, while there is none.
-async fn told(
+/// The next message of the stream; never completes without a stream.
+async fn next_update(
     stream: &mut Option<Streaming<WatchConversationResponse>>,
 ) -> Result<Option<WatchConversationResponse>, Status> {
     match stream {
@@ -432,10 +435,10 @@ async fn told(
     }
 }
 
-/// Ends when the deadline has passed; never without one.
-async fn late(deadline: Option<Deadline>) {
+/// Completes when the deadline has passed; never completes without a deadline.
+async fn expired(deadline: Option<Deadline>) {
     match deadline {
-        // Nothing is waited for but the time.
+        // Waits for the time only.
         Some(deadline) => drop(deadline.within(std::future::pending::<()>()).await),
         None => std::future::pending().await,
     }

@@ -16,13 +16,13 @@ use crate::table::{Table, fields};
     after_help = "Examples:\n  ghostctl task list\n  ID=$(ghostctl --json task list | jq -r '.[0].task_id')\n  ghostctl task get $ID"
 )]
 pub struct Get {
-    /// The task
+    /// Task id
     task_id: String,
 }
 
 impl Get {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
-        let task_id = ids::whole(client, ids::TASK, self.task_id).await?;
+        let task_id = ids::full_id(client, ids::TASK, self.task_id).await?;
         let answer = rpc!(client, TasksClient::get, GetTaskRequest { task_id }).await?;
         let json = record::task_with_history(&answer);
         let task = required(answer.task, "task")?;
@@ -50,7 +50,7 @@ impl Get {
         }
         text.push('\n');
         if answer.history_truncated {
-            text.push_str("Earlier changes are left out.\n");
+            text.push_str("Earlier changes are not shown.\n");
         }
         text.push_str(&table.render(view.screen));
         Ok(Answer::object(json, text))

@@ -13,17 +13,17 @@ use crate::record;
 use crate::table::Table;
 use crate::text::from_1;
 
-/// List the tasks
+/// List tasks
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  ghostctl task list --owner chora --status pending")]
 pub struct List {
-    /// Of this agent
+    /// Show only tasks of this agent
     #[arg(long, visible_alias = "agent", value_name = "AGENT")]
     owner: Option<String>,
-    /// With this status: pending, in_progress, blocked, done, failed or cancelled
+    /// Show only this status: pending, in_progress, blocked, done, failed or cancelled
     #[arg(long, value_name = "S")]
     status: Option<String>,
-    /// Most rows to print; the daemon lists a thousand at most
+    /// Print at most N rows; the daemon lists at most 1000
     #[arg(long, value_name = "N", default_value_t = 1_000, value_parser = from_1::<u32>)]
     limit: u32,
 }
@@ -40,7 +40,7 @@ impl List {
         .await?;
         if tasks.note.is_none() && cut.get() {
             let shown = tasks.rows.len();
-            let note = format!("the daemon lists no more than these {shown}; --owner and --status show others");
+            let note = format!("the daemon lists at most these {shown}; use --owner or --status to see others");
             tasks.note = Some(Note::Cut(note));
         }
         let mut table = Table::new(&["TASK", "OWNER", "STATUS", "PRIORITY", "TITLE"]);

@@ -1,4 +1,4 @@
-//! The task board.
+//! `ghostctl task`: the task board.
 
 mod create;
 mod get;
@@ -10,7 +10,7 @@ use crate::connection::Client;
 use crate::failure::Failure;
 use crate::output::Answer;
 
-/// What can be done with tasks.
+/// Subcommands of `task`.
 #[derive(Debug, clap::Subcommand)]
 pub enum Task {
     Create(create::Create),

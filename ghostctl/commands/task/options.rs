@@ -1,14 +1,14 @@
-//! The options that creating and changing a task have in common, as they are read.
+//! Parsers of options that `task create` and `task update` share.
 
-use crate::text::{parse_due, whole};
+use crate::text::{parse_due, whole_number};
 use crate::wait::now_ms;
 
-/// Reads `--due-in`: the instant that lies so far ahead.
+/// Parses `--due-in` into an instant, in milliseconds since 1970.
 pub fn due(text: &str) -> Result<i64, String> {
     parse_due(text, now_ms())
 }
 
-/// Reads `--priority`.
+/// Parses `--priority`.
 pub fn priority(text: &str) -> Result<i32, String> {
-    whole(text, i32::MIN.into(), i32::MAX.into())
+    whole_number(text, i32::MIN.into(), i32::MAX.into())
 }

@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::ids;
 use crate::output::Answer;
 use crate::record;
-use crate::source::words_if;
+use crate::source::optional_text;
 
 /// Change a task
 #[derive(Debug, clap::Args)]
@@ -18,47 +18,47 @@ use crate::source::words_if;
 )]
 #[command(group = clap::ArgGroup::new("change").required(true).multiple(true))]
 pub struct Update {
-    /// The task
+    /// Task id
     task_id: String,
-    /// pending, in_progress, blocked, done, failed or cancelled
+    /// Set the status: pending, in_progress, blocked, done, failed or cancelled
     #[arg(long, value_name = "S", group = "change")]
     status: Option<String>,
-    /// Give it to this agent
+    /// Assign the task to this agent
     #[arg(long, visible_alias = "agent", value_name = "AGENT", group = "change")]
     owner: Option<String>,
-    /// Its title
+    /// Set the title
     #[arg(long, value_name = "TEXT", group = "change")]
     title: Option<String>,
-    /// The whole of it; - reads it from standard input
+    /// Set the description; - reads standard input
     #[arg(long, value_name = "TEXT", group = "change", allow_hyphen_values = true)]
     description: Option<String>,
-    /// Higher is sooner
+    /// Set the priority; higher comes first
     #[arg(long, value_name = "N", group = "change", value_parser = priority)]
     priority: Option<i32>,
-    /// What came of it; - reads it from standard input
+    /// Set the result; - reads standard input
     #[arg(long, value_name = "TEXT", group = "change", allow_hyphen_values = true)]
     result: Option<String>,
-    /// A task that must be done first; all of them have to be given, or none
+    /// Replace the tasks that must be done first; may be repeated; none removes all
     #[arg(long, value_name = "TASK-ID|none", group = "change")]
     depends_on: Vec<String>,
-    /// When it should be done, from now
+    /// Set the due time, counted from now, such as 2h
     #[arg(long = "due-in", value_name = "TIME", group = "change", value_parser = due)]
     due_at_ms: Option<i64>,
-    /// Why, for its history
+    /// Add this note to the task's history
     #[arg(long, value_name = "TEXT", group = "change")]
     note: Option<String>,
-    /// Let an ended task be opened again
+    /// Reopen a task that has ended; needs --note
     #[arg(long, requires = "note")]
     reopen: bool,
 }
 
 impl Update {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
-        let task_id = ids::whole(client, ids::TASK, self.task_id).await?;
+        let task_id = ids::full_id(client, ids::TASK, self.task_id).await?;
         let none = self.depends_on.iter().all(|word| word == "none");
         let depends_on = (!self.depends_on.is_empty()).then_some(if none { Vec::new() } else { self.depends_on });
         let depends_on = match depends_on {
-            Some(typed) => Some(TaskIds { task_ids: ids::whole_each(client, ids::TASK, typed).await? }),
+            Some(typed) => Some(TaskIds { task_ids: ids::full_ids(client, ids::TASK, typed).await? }),
             None => None,
         };
         let request = UpdateTaskRequest {
@@ -66,12 +66,12 @@ impl Update {
             task_id,
             status: self.status,
             owner: self.owner,
-            title: words_if(self.title)?,
-            description: words_if(self.description)?,
+            title: optional_text(self.title)?,
+            description: optional_text(self.description)?,
             priority: self.priority,
-            result: words_if(self.result)?,
+            result: optional_text(self.result)?,
             due_at_ms: self.due_at_ms,
-            note: words_if(self.note)?,
+            note: optional_text(self.note)?,
             reopen: self.reopen,
             depends_on,
         };

@@ -1,4 +1,4 @@
-//! Timers.
+//! `ghostctl timer`
 
 mod set;
 
@@ -7,7 +7,7 @@ use crate::connection::Client;
 use crate::failure::Failure;
 use crate::output::Answer;
 
-/// What can be done with timers.
+/// Subcommands of `timer`.
 #[derive(Debug, clap::Subcommand)]
 pub enum Timer {
     Set(set::Set),

@@ -8,31 +8,31 @@ use crate::connection::{Client, new_request_id, rpc};
 use crate::failure::Failure;
 use crate::output::Answer;
 use crate::record::parsed;
-use crate::source::words;
+use crate::source::text_or_stdin;
 
-/// Run a tool as an agent, through its registry, in a turn of the operator's
+/// Call a tool as an agent, with the agent's access rights
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-It runs at once, also while the agent is stopped or the world is paused.
+The call runs at once, in a turn of its own, even if the agent is stopped or the world is paused.
 
 Examples:\n  ghostctl tool call chora workspace.read '{\"path\": \"notes.md\"}'")]
 pub struct Call {
-    /// The agent
+    /// Agent id
     agent_id: String,
-    /// The tool
+    /// Tool name
     tool: String,
-    /// Its arguments, a JSON object; - reads it from standard input
+    /// Arguments of the tool, a JSON object; - reads standard input
     #[arg(value_name = "JSON", default_value = "{}", allow_hyphen_values = true)]
     arguments: String,
 }
 
-/// A JSON object as it was written, so that a slip of the keyboard is told before anything is asked of the daemon, and the
-/// daemon sees what reading it would lose, such as a key that was given twice.
+/// Checks that the text is a JSON object and returns it unchanged. The daemon must see the original text, because
+/// parsing loses information, such as a duplicate key.
 fn object(text: String) -> Result<String, Failure> {
     match serde_json::from_str::<Map<String, Value>>(&text) {
         Ok(_) => Ok(text),
-        Err(error) => Err(Failure::new("invalid_arguments", format!("JSON is no JSON object: {error}"))
-            .hint("write the arguments such as '{\"path\": \"notes.md\"}'; `ghostctl agent prompt AGENT` shows what a tool takes")),
+        Err(error) => Err(Failure::new("invalid_arguments", format!("JSON is not a JSON object: {error}"))
+            .hint("write the arguments as in '{\"path\": \"notes.md\"}'; `ghostctl agent prompt AGENT` shows a tool's parameters")),
     }
 }
 
@@ -42,7 +42,7 @@ impl Call {
             request_id: new_request_id(),
             agent_id: self.agent_id,
             tool: self.tool,
-            arguments_json: object(words(self.arguments)?)?,
+            arguments_json: object(text_or_stdin(self.arguments)?)?,
             timeout_ms: None,
         };
         let call = rpc!(client, ToolsClient::call, request).await?;
@@ -59,11 +59,11 @@ impl Call {
             "ok" => None,
             "unknown" => Some(
                 Failure::new("outcome_unknown", format!("{} may or may not have run", call.tool))
-                    .hint("look at what it changes before you call it again"),
+                    .hint("check what it changes before you call it again"),
             ),
             status => Some(
                 Failure::new("exec_failed", format!("{} ended as {status}", call.tool))
-                    .hint("`ghostctl turn show TURN` has what it said"),
+                    .hint("`ghostctl turn show TURN` shows its output"),
             ),
         });
         let json = json!({
@@ -77,7 +77,7 @@ impl Call {
             "duration_ms": call.duration_ms,
             "truncated": call.truncated,
         });
-        // For people the refusal itself, told on standard error, is the whole answer.
+        // As text, the refusal on standard error is the whole answer.
         let text = if failure.is_some() { String::new() } else { text };
         Ok(Answer { failure, ..Answer::object(json, text) })
     }

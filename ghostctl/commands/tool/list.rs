@@ -6,21 +6,21 @@ use serde_json::{Value, json};
 
 use crate::connection::{Client, rpc};
 use crate::failure::Failure;
-use crate::lists::whole;
+use crate::lists::collect_all;
 use crate::output::{Answer, Body};
 use crate::table::Table;
 
-/// List an agent's tools and what they do
+/// List the tools of an agent
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  ghostctl tool list chora\n  ghostctl --json tool list chora | jq -r '.[].name'")]
 pub struct List {
-    /// The agent
+    /// Agent id
     agent_id: String,
 }
 
 impl List {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
-        let (tools, _) = whole(async |limit, cursor| {
+        let (tools, _) = collect_all(async |limit, cursor| {
             let request = ListToolsRequest { agent_id: self.agent_id.clone(), limit, cursor };
             let page = rpc!(client, ToolsClient::list, request).await?;
             Ok((page.tools, page.next_cursor, false))
@@ -28,9 +28,9 @@ impl List {
         .await?;
         let json: Vec<Value> =
             tools.iter().map(|tool| json!({ "name": tool.name, "description": tool.description })).collect();
-        let mut table = Table::new(&["TOOL", "WHAT IT DOES"]);
+        let mut table = Table::new(&["TOOL", "DESCRIPTION"]);
         for tool in tools {
-            // The rest of a description is for models; `agent prompt` shows it.
+            // The other lines are instructions for models; `agent prompt` shows them.
             let about = tool.description.lines().next().unwrap_or_default().to_owned();
             table.row([tool.name, about]);
         }

@@ -1,4 +1,4 @@
-//! Tools of an agent.
+//! `ghostctl tool`: the tools of an agent.
 
 mod brief;
 mod call;
@@ -9,7 +9,7 @@ use crate::connection::Client;
 use crate::failure::Failure;
 use crate::output::Answer;
 
-/// What can be done with an agent's tools.
+/// Subcommands of `tool`.
 #[derive(Debug, clap::Subcommand)]
 pub enum Tool {
     List(list::List),

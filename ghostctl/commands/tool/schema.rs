@@ -1,17 +1,17 @@
-//! What a tool takes, for people: its parameters one a line, from its JSON schema.
+//! The description of a tool as text, with one line for each parameter of its JSON schema.
 //!
-//! Must never: leave a parameter out because its schema is unusual.
+//! Must never: omit a parameter because its schema is unusual.
 
 use serde_json::Value;
 
 use crate::text::one_line;
 
-/// A tool with its description and its parameters: `{name, description, parameters}`.
-pub fn told(tool: &Value) -> String {
+/// Formats a tool `{name, description, parameters}` with its parameters.
+pub fn description(tool: &Value) -> String {
     let text = |name: &str| tool[name].as_str().unwrap_or_default();
-    let mut told = format!("{}\n", text("name"));
+    let mut lines = format!("{}\n", text("name"));
     for line in text("description").lines() {
-        told.push_str(&format!("  {line}\n"));
+        lines.push_str(&format!("  {line}\n"));
     }
     let schema = &tool["parameters"];
     let required: Vec<&str> = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
@@ -19,18 +19,18 @@ pub fn told(tool: &Value) -> String {
         let needed = if required.contains(&name.as_str()) { ", required" } else { "" };
         let about = parameter["description"].as_str().unwrap_or_default();
         let about = if about.is_empty() { String::new() } else { format!("  {}", one_line(about, usize::MAX - 1)) };
-        told.push_str(&format!("  - {name} ({}{needed}){about}\n", sort(parameter, schema, 0)));
+        lines.push_str(&format!("  - {name} ({}{needed}){about}\n", type_text(parameter, schema, 0)));
     }
-    told
+    lines
 }
 
-/// References and alternatives are followed no further.
-const DEEPEST: usize = 4;
+/// References, alternatives and array items are followed to this depth.
+const DEPTH_MAX: usize = 4;
 
-/// The sort of a value: `string`, `integer, 1 to 9`, `"a" or "b"`, `array of string`.
-fn sort(schema: &Value, whole: &Value, depth: usize) -> String {
-    if let Some(name) = schema["$ref"].as_str().and_then(|path| path.rsplit('/').next()).filter(|_| depth < DEEPEST) {
-        return sort(&whole["$defs"][name], whole, depth + 1);
+/// The type of a value, such as `string`, `integer, 1 to 9`, `"a" or "b"` or `array of string`.
+fn type_text(schema: &Value, whole: &Value, depth: usize) -> String {
+    if let Some(name) = schema["$ref"].as_str().and_then(|path| path.rsplit('/').next()).filter(|_| depth < DEPTH_MAX) {
+        return type_text(&whole["$defs"][name], whole, depth + 1);
     }
     if let Some(value) = schema.get("const") {
         return value.to_string();
@@ -39,8 +39,8 @@ fn sort(schema: &Value, whole: &Value, depth: usize) -> String {
         return values.iter().filter(|value| !value.is_null()).map(Value::to_string).collect::<Vec<_>>().join(" or ");
     }
     for alternatives in ["anyOf", "oneOf"] {
-        if let Some(sorts) = schema[alternatives].as_array().filter(|_| depth < DEEPEST) {
-            let mut sorts: Vec<String> = sorts.iter().map(|one| sort(one, whole, depth + 1)).collect();
+        if let Some(sorts) = schema[alternatives].as_array().filter(|_| depth < DEPTH_MAX) {
+            let mut sorts: Vec<String> = sorts.iter().map(|one| type_text(one, whole, depth + 1)).collect();
             sorts.retain(|sort| sort != "null");
             return sorts.join(" or ");
         }
@@ -54,15 +54,15 @@ fn sort(schema: &Value, whole: &Value, depth: usize) -> String {
         _ => "any value".to_owned(),
     };
     let of = match schema.get("items") {
-        Some(items) if depth < DEEPEST => format!(" of {}", sort(items, whole, depth + 1)),
+        Some(items) if depth < DEPTH_MAX => format!(" of {}", type_text(items, whole, depth + 1)),
         _ => String::new(),
     };
-    // The last number that a machine can count to says nothing to a person.
-    let most = schema.get("maximum").filter(|most| most.as_u64().is_none_or(|most| most < u32::MAX.into()));
-    let bounds = match (schema.get("minimum"), most) {
-        (Some(least), Some(most)) => format!(", {least} to {most}"),
-        (Some(least), None) => format!(", {least} or more"),
-        (None, Some(most)) => format!(", at most {most}"),
+    // The largest number of an integer type is no useful limit for a reader.
+    let maximum = schema.get("maximum").filter(|value| value.as_u64().is_none_or(|value| value < u32::MAX.into()));
+    let bounds = match (schema.get("minimum"), maximum) {
+        (Some(min), Some(max)) => format!(", {min} to {max}"),
+        (Some(min), None) => format!(", {min} or more"),
+        (None, Some(max)) => format!(", at most {max}"),
         (None, None) => String::new(),
     };
     let default = match schema.get("default") {
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_parameter_is_told() {
+    fn every_parameter_is_listed() {
         let tool = json!({ "name": "t", "description": "Does it.\nWell.", "parameters": {
             "required": ["path"],
             "$defs": { "Scope": { "enum": ["agent", "world"] } },
@@ -91,8 +91,8 @@ mod tests {
                 "odd": true,
             },
         } });
-        let told = told(&tool);
-        let mut lines: Vec<&str> = told.lines().collect();
+        let text = description(&tool);
+        let mut lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.drain(..3).collect::<Vec<_>>(), ["t", "  Does it.", "  Well."]);
         lines.sort_unstable();
         let wanted = [

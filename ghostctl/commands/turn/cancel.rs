@@ -16,16 +16,16 @@ use crate::record;
     after_help = "Examples:\n  ID=$(ghostctl --json turn list --status open --agent chora | jq -r '.[0].turn_id')\n  ghostctl turn cancel $ID --reason 'asked the wrong thing'"
 )]
 pub struct Cancel {
-    /// The turn
+    /// Turn id
     turn_id: String,
-    /// Why, for its record
+    /// Record this reason in the turn
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
 }
 
 impl Cancel {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
-        let turn_id = ids::whole(client, ids::TURN, self.turn_id).await?;
+        let turn_id = ids::full_id(client, ids::TURN, self.turn_id).await?;
         let request = CancelTurnRequest { request_id: new_request_id(), turn_id, reason: self.reason };
         let answer = rpc!(client, TurnsClient::cancel, request).await?;
         let turn = required(answer.turn, "turn")?;
@@ -33,7 +33,7 @@ impl Cancel {
         if let Value::Object(object) = &mut json {
             object.insert("changed".into(), answer.changed.into());
         }
-        let already = if answer.changed { "" } else { " already" };
-        Ok(Answer::object(json, format!("turn {} of {} is {}{already}", turn.turn_id, turn.agent_id, turn.status)))
+        let already = if answer.changed { "" } else { "already " };
+        Ok(Answer::object(json, format!("turn {} of {} is {already}{}", turn.turn_id, turn.agent_id, turn.status)))
     }
 }

@@ -15,13 +15,13 @@ use crate::text::cost;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  ghostctl turn list --agent chora --limit 20\n  ghostctl turn list --status open")]
 pub struct List {
-    /// Of this agent
+    /// Show only turns of this agent
     #[arg(long, value_name = "A")]
     agent: Option<String>,
-    /// With this status: open, parked, finished, failed, cancelled, split or dead
+    /// Show only this status: open, parked, finished, failed, cancelled, split or dead
     #[arg(long, value_name = "S")]
     status: Option<String>,
-    /// That belong to this root
+    /// Show only turns of this root: the event that started a chain of work
     #[arg(long, value_name = "ID")]
     root: Option<String>,
     #[command(flatten)]

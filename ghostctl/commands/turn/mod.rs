@@ -1,4 +1,4 @@
-//! Turns.
+//! `ghostctl turn`
 
 mod cancel;
 mod list;
@@ -9,7 +9,7 @@ use crate::connection::Client;
 use crate::failure::Failure;
 use crate::output::Answer;
 
-/// What can be done with turns.
+/// Subcommands of `turn`.
 #[derive(Debug, clap::Subcommand)]
 pub enum Turn {
     List(list::List),

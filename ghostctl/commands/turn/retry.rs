@@ -9,23 +9,23 @@ use crate::ids;
 use crate::output::Answer;
 use crate::record;
 
-/// Try a parked turn again at once
+/// Retry a parked turn now
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  ghostctl turn list --status parked\n  ID=$(ghostctl --json turn list --status parked | jq -r '.[0].turn_id')\n  ghostctl turn retry $ID"
 )]
 pub struct Retry {
-    /// The turn
+    /// Turn id
     turn_id: String,
 }
 
 impl Retry {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
-        let turn_id = ids::whole(client, ids::TURN, self.turn_id).await?;
+        let turn_id = ids::full_id(client, ids::TURN, self.turn_id).await?;
         let request = RetryTurnRequest { request_id: new_request_id(), turn_id };
         let answer = rpc!(client, TurnsClient::retry, request).await?;
         let turn = required(answer.turn, "turn")?;
-        let text = format!("turn {} of {} is tried again", turn.turn_id, turn.agent_id);
+        let text = format!("turn {} of {} will be retried now", turn.turn_id, turn.agent_id);
         Ok(Answer::object(record::turn(&turn), text))
     }
 }

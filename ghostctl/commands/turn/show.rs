@@ -10,13 +10,13 @@ use crate::ids;
 use crate::output::{Answer, Note};
 use crate::record;
 use crate::table::{Table, fields};
-use crate::text::cost;
+use crate::text::{cost, plural};
 use crate::view::View;
 
-/// Journal rows asked for at once.
+/// Journal rows per request.
 const PAGE: u32 = 200;
-/// A turn has far fewer rows; more would be a daemon that repeats itself.
-const ROWS: usize = 100_000;
+/// Reading stops after this many rows. A turn has far fewer; more would mean that the daemon repeats itself.
+const ROWS_MAX: usize = 100_000;
 
 /// Show a turn and its journal
 #[derive(Debug, clap::Args)]
@@ -24,16 +24,16 @@ const ROWS: usize = 100_000;
     after_help = "Examples:\n  ID=$(ghostctl --json turn list --agent chora --limit 1 | jq -r '.[0].turn_id')\n  ghostctl turn show $ID\n  ghostctl turn show $ID --full | less\n  ghostctl --json turn show $ID | jq '.steps[].step'"
 )]
 pub struct Show {
-    /// The turn
+    /// Turn id
     turn_id: String,
-    /// Every step whole, and nothing cut
+    /// Print every step in full
     #[arg(long)]
     full: bool,
 }
 
 impl Show {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
-        let turn_id = ids::whole(client, ids::TURN, self.turn_id).await?;
+        let turn_id = ids::full_id(client, ids::TURN, self.turn_id).await?;
         let mut steps: Vec<JournalRow> = Vec::new();
         let (turn, cut) = loop {
             let after_seq = steps.last().map_or(0, |row| row.seq);
@@ -41,7 +41,7 @@ impl Show {
             let page = rpc!(client, TurnsClient::get, request).await?;
             let moved = page.steps.last().is_some_and(|row| row.seq > after_seq);
             steps.extend(page.steps);
-            if !page.more || !moved || steps.len() >= ROWS {
+            if !page.more || !moved || steps.len() >= ROWS_MAX {
                 break (required(page.turn, "turn")?, page.more);
             }
         };
@@ -67,7 +67,7 @@ fn text(turn: Turn, steps: &[JournalRow], full: bool, view: &View) -> String {
             ("about", turn.about),
             ("root_id", format!("{} (hop {})", turn.root_id, turn.hop)),
             ("model", turn.model.unwrap_or_default()),
-            ("rounds", format!("{}, with {} tool calls", turn.rounds, turn.calls)),
+            ("rounds", format!("{}, with {}", turn.rounds, plural(turn.calls, "tool call"))),
             ("tokens", format!("{} in, {} out", turn.input_tokens, turn.output_tokens)),
             ("cost", cost(turn.cost_micros, turn.unpriced_tokens)),
             ("started", view.when(turn.started_at_ms)),
@@ -100,7 +100,7 @@ fn text(turn: Turn, steps: &[JournalRow], full: bool, view: &View) -> String {
     text
 }
 
-/// What a row says beside the step's name.
+/// The data of a journal row without the name of the step.
 fn fact(json: &str) -> Value {
     let mut fact = record::parsed(json);
     if let Value::Object(object) = &mut fact {
@@ -109,7 +109,7 @@ fn fact(json: &str) -> Value {
     fact
 }
 
-/// A fact over as many lines as it takes: texts as they were written, with their line breaks.
+/// Writes a fact over several indented lines. Texts keep their line breaks.
 fn indented(fact: &Value, by: usize, text: &mut String) {
     match fact {
         Value::Object(fields) => {
@@ -150,7 +150,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_whole_fact_loses_nothing_and_keeps_its_lines() {
+    fn a_full_step_loses_nothing_and_keeps_its_line_breaks() {
         let long = "x".repeat(1_000);
         let fact = json!({ "text": "one\ntwo", "calls": [{ "tool": "t", "n": 1 }], "long": long, "none": null, "of": { "a": [1, 2] } });
         let mut text = String::new();

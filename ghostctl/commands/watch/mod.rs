@@ -1,4 +1,4 @@
-//! Watches.
+//! `ghostctl watch`
 
 mod add;
 
@@ -7,7 +7,7 @@ use crate::connection::Client;
 use crate::failure::Failure;
 use crate::output::Answer;
 
-/// What can be done with watches.
+/// Subcommands of `watch`.
 #[derive(Debug, clap::Subcommand)]
 pub enum Watch {
     Add(add::Add),

@@ -1,4 +1,4 @@
-//! The world as a whole.
+//! Commands for the whole world: `status`, `pause`, `resume`, `reload` and `shutdown`.
 
 pub mod pause;
 pub mod reload;

@@ -9,11 +9,11 @@ use crate::failure::Failure;
 use crate::output::Answer;
 use crate::table::Table;
 
-/// Read the world's files anew and reconcile
+/// Read the world's files again and apply the changes
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  ghostctl reload --dry-run\n  ghostctl reload")]
 pub struct Reload {
-    /// Only show the plan
+    /// Show the changes without applying them
     #[arg(long)]
     dry_run: bool,
 }
@@ -28,7 +28,7 @@ impl Reload {
             let what = format!("the world's files have {errors} error{many}; nothing was changed");
             Failure::new("invalid_arguments", what).hint("`ghostd check` shows the same without a running world")
         });
-        let mut text: String = answer.problems.iter().map(told).collect();
+        let mut text: String = answer.problems.iter().map(problem_text).collect();
         let mut table = Table::new(&["ACTION", "SUBJECT", "DETAIL"]);
         let mut changes: Vec<Value> = Vec::new();
         for change in answer.changes {
@@ -38,10 +38,10 @@ impl Reload {
         if !changes.is_empty() {
             text.push_str(&table.render(client.view.screen));
         } else if failure.is_none() {
-            text.push_str("nothing has changed\n");
+            text.push_str("no changes\n");
         }
         if !answer.applied && failure.is_none() {
-            text.push_str("this is the plan only; nothing was done\n");
+            text.push_str("dry run: nothing was applied\n");
         }
         let problems: Vec<Value> = answer.problems.iter().map(record).collect();
         let json = json!({ "applied": answer.applied, "changes": changes, "problems": problems });
@@ -60,8 +60,8 @@ fn record(problem: &ConfigProblem) -> Value {
     })
 }
 
-/// `error: file:line: field: what is wrong`, and the hint below.
-fn told(problem: &ConfigProblem) -> String {
+/// A problem as `error: file:line: field: message`, with the hint on the next line.
+fn problem_text(problem: &ConfigProblem) -> String {
     let line = if problem.line > 0 { format!(":{}", problem.line) } else { String::new() };
     let field = if problem.field.is_empty() { String::new() } else { format!("{}: ", problem.field) };
     let hint = problem.hint.as_deref().map(|hint| format!("  hint: {hint}\n")).unwrap_or_default();
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_problem_says_where_and_what_to_do() {
+    fn a_problem_has_its_location_and_hint() {
         let problem = ConfigProblem {
             severity: "error".into(),
             file: "world-config.yaml".into(),
@@ -82,9 +82,9 @@ mod tests {
             message: "there is no archetype `edtor`".into(),
             hint: Some("did you mean `editor`?".into()),
         };
-        let whole = "error: world-config.yaml:12: agents[1].archetype: there is no archetype `edtor`\n";
-        assert_eq!(told(&problem), format!("{whole}  hint: did you mean `editor`?\n"));
+        let line = "error: world-config.yaml:12: agents[1].archetype: there is no archetype `edtor`\n";
+        assert_eq!(problem_text(&problem), format!("{line}  hint: did you mean `editor`?\n"));
         let bare = ConfigProblem { line: 0, field: String::new(), hint: None, ..problem };
-        assert_eq!(told(&bare), "error: world-config.yaml: there is no archetype `edtor`\n");
+        assert_eq!(problem_text(&bare), "error: world-config.yaml: there is no archetype `edtor`\n");
     }
 }

@@ -8,7 +8,7 @@ use crate::connection::{Client, new_request_id, rpc};
 use crate::failure::Failure;
 use crate::output::Answer;
 
-/// Let turns start again
+/// Resume a paused world
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  ghostctl resume")]
 pub struct Resume {}
@@ -17,7 +17,7 @@ impl Resume {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
         let request = ResumeRequest { request_id: new_request_id() };
         let answer = rpc!(client, WorldClient::resume, request).await?;
-        let text = if answer.changed { "turns start again" } else { "the world was not paused" };
+        let text = if answer.changed { "resumed" } else { "the world was not paused" };
         Ok(Answer::object(json!({ "paused": answer.paused, "changed": answer.changed }), text))
     }
 }

@@ -8,10 +8,10 @@ use crate::failure::Failure;
 use crate::output::Answer;
 use crate::record;
 use crate::table::fields;
-use crate::text::{cost, dollars, one_line};
+use crate::text::{cost, dollars, one_line, plural};
 use crate::view::View;
 
-/// Show how the world stands
+/// Show the state of the world
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  ghostctl status\n  ghostctl --json status | jq .open_turns")]
 pub struct Status {}
@@ -33,10 +33,10 @@ fn turns(status: &WorldStatus) -> String {
         text.push_str(&format!(", {} of them parked", status.parked_turns));
     }
     if status.waiting_agents > 0 {
-        text.push_str(&format!("; {} agents wait", status.waiting_agents));
+        text.push_str(&format!("; {} waiting", plural(status.waiting_agents, "agent")));
     }
     if status.paused {
-        text.push_str("; paused, none starts");
+        text.push_str("; paused, no turn starts");
     }
     text
 }
@@ -59,11 +59,11 @@ fn text(status: &WorldStatus, view: &View) -> String {
     );
     for down in &status.models_down {
         let model = format!(
-            "{} at {} since {}, {} probes: {}",
+            "{} of {}, since {}, {}: {}",
             down.model,
             down.provider,
             view.when(down.since_ms),
-            down.probes,
+            plural(down.probes, "probe"),
             one_line(&down.reason, 200)
         );
         text.push_str(&fields(view.screen, &[("model down  ", model)]));
@@ -71,10 +71,10 @@ fn text(status: &WorldStatus, view: &View) -> String {
     if let Some(job) = &status.job {
         let result = job.result_path.as_deref().map(|path| format!(", result in {path}")).unwrap_or_default();
         let job = format!(
-            "{} {}: {} files, {}{result}",
+            "{} {}: {}, {}{result}",
             job.job_id,
             job.state,
-            job.files,
+            plural(job.files, "file"),
             cost(job.cost_micros, job.unpriced_tokens)
         );
         text.push_str(&fields(view.screen, &[("job         ", job)]));
@@ -92,12 +92,12 @@ fn text(status: &WorldStatus, view: &View) -> String {
         let about = if near.about.is_empty() { String::new() } else { format!(" of {}", near.about) };
         text.push_str(&fields(
             view.screen,
-            &[("bound       ", format!("{}{about}: {} of {}", near.limit, near.value, near.most))],
+            &[("limit       ", format!("{}{about}: {} of {}", near.limit, near.value, near.most))],
         ));
     }
     for down in &status.loops_down {
         let since = format!("{}: down since {}", down.name, view.when(down.since_ms));
-        let why = format!("{since}, failed {} times: {}", down.failures, one_line(&down.error, 400));
+        let why = format!("{since}, failed {}: {}", plural(down.failures, "time"), one_line(&down.error, 400));
         text.push_str(&fields(view.screen, &[("loop        ", why)]));
     }
     for warning in &status.warnings {

@@ -24,7 +24,7 @@ pub fn briefing(spec: &AgentSpec, tools: &[ToolSpec], held: &[HeldSkill]) -> Vec
     ]
 }
 
-/// The briefing's `<tools>` lines, as `ghostctl tool brief` prints them too (ARCH-10).
+/// A section whose text is in the tags `<name>` and `</name>`; empty if the text is empty.
 fn tagged(name: &'static str, text: &str) -> Section {
     let text = text.trim();
     let text = if text.is_empty() { String::new() } else { format!("<{name}>\n{text}\n</{name}>") };

@@ -1,4 +1,4 @@
-//! The volatile part: what the agent recalls of its last turns, and the mail of this one.
+//! The part of the prompt that changes from turn to turn: recalled turns and the mail.
 
 use std::sync::Arc;
 
@@ -9,17 +9,17 @@ use ghost_domain::{ActionKind, ChannelContext, Envelope, Reactions, Turn};
 
 use super::escape::{escape, escape_attribute};
 
-/// Calls of an earlier turn that the next one is told of.
+/// Most calls of a crashed turn that the next turn's prompt lists.
 const NOTED_CALLS: usize = 50;
 
-/// Characters of each half of the line that is recalled of a job's own turn.
+/// Most characters of each half of the line that recalls a cron job's own turn.
 const SUMMARY_CHARS: usize = 160;
 
-/// The mail of a turn.
+/// The `<inbox>` block: the mail of a turn.
 #[must_use]
 pub fn inbox(mail: &[Envelope]) -> String {
     let mut text = String::from("<inbox>\n");
-    // A wake-up says only that there is something to read, and what that is comes as mail of its own.
+    // A chat wake-up has no text: the posts come as mail of their own.
     for envelope in mail.iter().filter(|envelope| !envelope.is_chat_wake()) {
         text.push_str(&format!(
             "<message message_id=\"{}\" kind=\"{}\" from=\"{}\"",
@@ -39,77 +39,78 @@ pub fn inbox(mail: &[Envelope]) -> String {
     text
 }
 
-/// What can be done in a conversation with someone outside.
+/// What the agent can do in a conversation with someone outside.
 #[derive(Clone, Debug)]
-pub struct Ways {
-    /// What its adapter has declared.
+pub struct ChannelOptions {
+    /// The actions that the conversation's adapter declares.
     pub actions: Vec<ActionKind>,
     /// How freely the agent reacts.
     pub reactions: Reactions,
-    /// Messages from outside between two reactions, where they are minimal.
+    /// For minimal reactions: messages from outside between two reactions.
     pub gap: u32,
 }
 
-impl Ways {
-    /// What the agent is told of it, for whoever has the tool (MSG-14).
-    fn words(&self) -> String {
+impl ChannelOptions {
+    /// Instructions for the message tool, which the agent may not have (MSG-14).
+    fn text(&self) -> String {
         let actions: Vec<&str> = self.actions.iter().map(|action| action.as_str()).collect();
         let reacting = match self.reactions {
             _ if !self.actions.contains(&ActionKind::React) => String::new(),
             Reactions::Minimal => format!(
-                " React only where it is truly apt: at most once in {} messages from outside, better less often.",
+                " React only when it fits well: at most once in {} messages from outside, preferably less often.",
                 self.gap
             ),
             Reactions::Extensive => " React freely where a person would.".to_owned(),
         };
-        format!("The message tool, if you have it, can here: {}.{reacting}", actions.join(", "))
+        format!("Actions of the message tool here, if you have it: {}.{reacting}", actions.join(", "))
     }
 }
 
-/// What a turn is told that comes from a conversation with someone outside (MSG-11, MSG-13, MSG-14, HB-05).
+/// The `<channel>` block of a turn that comes from an outside conversation (MSG-11, MSG-13, MSG-14,
+/// HB-05).
 #[must_use]
-pub fn channel(channel: ChannelContext, ways: &Ways) -> String {
-    let (id, ways) = (channel.conversation_id, ways.words());
+pub fn channel(channel: ChannelContext, options: &ChannelOptions) -> String {
+    let (id, options) = (channel.conversation_id, options.text());
     if !channel.replies {
         return format!(
             "<channel conversation_id=\"{id}\">\nA conversation with someone outside was handed to you. The last words of this \
-             turn are not sent there: to say something now, use a channel tool. {ways}\n</channel>"
+             turn are not sent there: to say something now, use a channel tool. {options}\n</channel>"
         );
     }
     format!(
         "<channel conversation_id=\"{id}\">\nYour last words are sent to someone outside as your reply. If nothing should be sent, \
          make {} your whole answer. To mark the reply as an answer to a certain message, begin it with [[reply_to_current]] for \
-         the newest or [[reply_to:<message_id>]] for another; the mark is taken out. {ways}\n</channel>",
+         the newest or [[reply_to:<message_id>]] for another; the mark is removed. {options}\n</channel>",
         SILENT[0],
     )
 }
 
-/// What the agent recalls of its finished turns, oldest first, within `most` bytes; the oldest go first when it is too
-/// much. Empty if there is nothing.
+/// The `<recent>` block: the agent's finished turns. `turns` is newest first; the block is oldest
+/// first. It holds the newest turns that fit in `limit` bytes; empty if there are none.
 #[must_use]
-pub fn recent(turns: &[Arc<Turn>], most: usize) -> String {
+pub fn recent(turns: &[Arc<Turn>], limit: usize) -> String {
     let mut kept = Vec::new();
     let mut size = 0;
     for turn in turns {
-        let said = turn.text.as_deref().unwrap_or_default().trim();
-        if turn.about.is_empty() && said.is_empty() {
+        let text = turn.text.as_deref().unwrap_or_default().trim();
+        if turn.about.is_empty() && text.is_empty() {
             continue;
         }
         let entry = match turn.source.as_str() {
-            // Of a job's own turn only this line is recalled (SCHED-05).
+            // A cron job's own turn is recalled as one line only (SCHED-05).
             "cron" => {
-                let line = one_line(prefix_bytes(said, SUMMARY_CHARS * 8));
+                let line = one_line(prefix_bytes(text, SUMMARY_CHARS * 8));
                 let about = clip(&turn.about, SUMMARY_CHARS);
                 format!("<job>{} → {}</job>", escape(&about), escape(&clip(&line, SUMMARY_CHARS)))
             }
             _ => format!(
                 "<turn>\n<about>{}</about>\n<said>{}</said>\n</turn>",
                 escape(&turn.about),
-                escape(&clip(said, 1_500)),
+                escape(&clip(text, 1_500)),
             ),
         };
         size += entry.len();
-        if size > most {
+        if size > limit {
             break;
         }
         kept.push(entry);
@@ -124,7 +125,8 @@ pub fn recent(turns: &[Arc<Turn>], most: usize) -> String {
     )
 }
 
-/// What a model is told of an earlier turn over the same mail that crashed: what it had done is done.
+/// The `<note>` block about an earlier turn over the same mail that crashed: it lists what that
+/// turn did.
 #[must_use]
 pub fn earlier_note(journal: &[JournalRow]) -> Option<String> {
     let mut lines = Vec::new();
@@ -143,9 +145,10 @@ pub fn earlier_note(journal: &[JournalRow]) -> Option<String> {
             _ => {}
         }
     }
-    // What is uncertain comes first: it must not be what is left out.
-    let cut_off = |(_, tool): &(_, String)| format!("- {tool}: it was cut off and may or may not have happened; check");
-    lines.splice(0..0, open.iter().map(cut_off));
+    // Calls with an unknown outcome come first, so that the limit never drops them.
+    let interrupted =
+        |(_, tool): &(_, String)| format!("- {tool}: it was interrupted and may or may not have happened; check");
+    lines.splice(0..0, open.iter().map(interrupted));
     if lines.is_empty() {
         return None;
     }
@@ -155,7 +158,7 @@ pub fn earlier_note(journal: &[JournalRow]) -> Option<String> {
         lines.push(format!("- and {more} more calls"));
     }
     Some(format!(
-        "<note>\nAn earlier turn of yours over this mail broke off. What it did stands; do not do it again:\n{}\n</note>",
+        "<note>\nAn earlier turn of yours with this mail was interrupted. What it did is done; do not do it again:\n{}\n</note>",
         escape(&lines.join("\n")),
     ))
 }
@@ -189,7 +192,7 @@ mod tests {
         };
         let wake =
             Envelope { kind: Kind::Chat, body: String::new(), subject: Some("#room".into()), ..envelope.clone() };
-        assert_eq!(inbox(&[wake]), "<inbox>\n</inbox>", "a wake-up has nothing to say");
+        assert_eq!(inbox(&[wake]), "<inbox>\n</inbox>", "a wake-up has no text");
         let text = inbox(&[envelope]);
         assert_eq!(text.matches("</message>").count(), 1);
         assert!(text.contains("subject=\"a &quot;quoted&quot; line\""));

@@ -1,19 +1,19 @@
-//! What a prompt is put together from: sections, and the parts that are kept under their hash.
+//! The building blocks of a prompt: sections, and parts that the store keeps by their hash.
 
 use ghost_provider::tokens_of_bytes;
 use sha2::{Digest, Sha256};
 
-/// A prompt part under its hash.
+/// A part of a prompt, with its hash.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Part {
     /// SHA-256 of the text, hexadecimal.
     pub hash: String,
-    /// The text.
+    /// The part's text.
     pub text: String,
 }
 
 impl Part {
-    /// Hashes `text`.
+    /// Creates a part and computes its hash.
     #[must_use]
     pub fn new(text: String) -> Self {
         let hash = Sha256::digest(text.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
@@ -24,27 +24,27 @@ impl Part {
 /// One section of a prompt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Section {
-    /// Its name.
+    /// Name of the section, for reports.
     pub name: &'static str,
-    /// Its text; empty sections are left out of the prompt.
+    /// Text of the section; empty sections are left out of the prompt.
     pub text: String,
 }
 
-/// What one section takes of a prompt, for the report of `ghostctl agent prompt` (ARCH-15).
+/// The size of one section, for the report of `ghostctl agent prompt` (ARCH-15).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
-    /// The part that it belongs to.
+    /// Name of the part that contains the section.
     pub part: &'static str,
-    /// Its name.
+    /// Name of the section.
     pub name: &'static str,
-    /// Bytes of its text; the empty lines between sections are not counted.
+    /// Bytes of the section's text, without the empty lines between sections.
     pub bytes: u64,
-    /// Tokens that it is at most, estimated as budgets do before a call.
+    /// The section's tokens, estimated high as for budgets.
     pub estimated_tokens: u64,
 }
 
 impl Size {
-    /// The size of so many bytes.
+    /// The size of a section of `bytes` bytes.
     #[must_use]
     pub fn new(part: &'static str, name: &'static str, bytes: usize) -> Self {
         let estimated_tokens = tokens_of_bytes(bytes);
@@ -52,14 +52,14 @@ impl Size {
     }
 }
 
-/// The sizes of the sections that have something to say, in their order.
+/// The sizes of the sections that are not empty, in order.
 #[must_use]
 pub fn sizes(part: &'static str, sections: &[Section]) -> Vec<Size> {
     let sizes = sections.iter().map(|section| Size::new(part, section.name, section.text.trim().len()));
     sizes.filter(|size| size.bytes > 0).collect()
 }
 
-/// Joins the sections that have something to say.
+/// Joins the sections that are not empty with empty lines.
 #[must_use]
 pub fn join(sections: &[Section]) -> String {
     let texts: Vec<&str> = sections.iter().map(|section| section.text.trim()).filter(|text| !text.is_empty()).collect();

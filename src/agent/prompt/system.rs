@@ -1,4 +1,4 @@
-//! The system part: who the agent is, the laws, how to operate.
+//! The system part of the prompt: identity, laws and how to operate.
 
 use ghost_config::plan::Plan;
 use ghost_config::spec::AgentSpec;
@@ -38,7 +38,7 @@ pub fn system(plan: &Plan, agent: &Agent, spec: &AgentSpec) -> Vec<Section> {
     vec![
         Section {
             name: "identity",
-            // A name may be whatever a model has thought of for it.
+            // A model may have chosen the name, so it is escaped.
             text: format!(
                 "You are {} ({}), an agent of the world {}.",
                 escape(&one_line(&agent.name)),
@@ -67,7 +67,7 @@ pub fn system(plan: &Plan, agent: &Agent, spec: &AgentSpec) -> Vec<Section> {
     ]
 }
 
-/// A text under a heading, unless it brings its own or is empty.
+/// `text` under a heading; unchanged if it begins with a heading or is empty.
 fn titled(title: &str, text: &str) -> String {
     let text = text.trim();
     if text.is_empty() || text.starts_with('#') { text.to_owned() } else { format!("# {title}\n\n{text}") }

@@ -8,20 +8,20 @@ use serde_json::json;
 use super::fakes::{FILE, Reply, block, call, calls, say};
 use super::rig::{Rig, id, results};
 
-/// The codes of the refusals in a request, `ok` for a result.
+/// The codes of the refusals in a request; `ok` for other results.
 fn codes(request: &ghost_provider::ModelRequest) -> Vec<String> {
     results(request).iter().map(|result| result["code"].as_str().unwrap_or("ok").to_owned()).collect()
 }
 
 // covers: ACC-11, TOOL-06, TOOL-07
 #[tokio::test]
-async fn what_is_refused_does_not_run_and_stands_in_the_ledger() {
+async fn refused_calls_do_not_run_and_are_in_the_ledger() {
     let rig = Rig::new().await;
     rig.limits(|limits| {
         limits.calls_per_answer = 6;
         limits.arguments_bytes = 1_024;
     });
-    rig.model.does(|_, n| match n {
+    rig.model.reply_with(|_, n| match n {
         0 => calls(vec![
             block("a", "test.act", json!({ "n": "seven" })),
             block("b", "test.act", json!({ "n": 1, "as": "bob" })),
@@ -35,7 +35,7 @@ async fn what_is_refused_does_not_run_and_stands_in_the_ledger() {
     });
     rig.send("ada", "go").await;
     rig.work("ada").await.unwrap();
-    assert_eq!(rig.probe.of(|probe| &probe.outside), 0);
+    assert_eq!(rig.tool_state.count(|tool_state| &tool_state.outside), 0);
     let expected = [
         "invalid_arguments",
         "invalid_arguments",
@@ -45,7 +45,7 @@ async fn what_is_refused_does_not_run_and_stands_in_the_ledger() {
         "too_large",
         "too_large",
     ];
-    let second = rig.model.asked().remove(1);
+    let second = rig.model.requests().remove(1);
     assert_eq!(codes(&second), expected);
     assert!(results(&second)[3]["hint"].as_str().unwrap().contains("`test.act`"));
     let rows = rig.ledger().await;
@@ -56,9 +56,9 @@ async fn what_is_refused_does_not_run_and_stands_in_the_ledger() {
 
 // covers: TOOL-11
 #[tokio::test]
-async fn calls_as_a_hostile_model_makes_them_are_answered_each_once() {
+async fn each_malformed_or_excess_call_gets_one_result() {
     let rig = Rig::new().await;
-    rig.model.does(|_, n| match n {
+    rig.model.reply_with(|_, n| match n {
         0 => {
             let mut blocks = vec![
                 Block::Thinking { text: "<tool_call>".into() },
@@ -72,32 +72,32 @@ async fn calls_as_a_hostile_model_makes_them_are_answered_each_once() {
                 block("e", "", json!({})),
             ];
             blocks.extend((0..1_000).map(|n| block(&format!("c{n}"), "test.look", json!({ "n": n }))));
-            Reply::Say(blocks, Stop::MaxTokens)
+            Reply::Answer(blocks, Stop::MaxTokens)
         }
         _ => say("well"),
     });
     rig.send("ada", "go").await;
     rig.work("ada").await.unwrap();
-    let second = rig.model.asked().remove(1);
+    let second = rig.model.requests().remove(1);
     let codes = codes(&second);
-    // The two of the same id are two, the one without an id is none.
+    // The two calls with the same id are separate calls; the call without an id is dropped.
     assert_eq!(codes.len(), 1_006);
     assert_eq!(codes[..6], ["ok", "ok", "ok", "unknown_tool", "invalid_arguments", "unknown_tool"]);
     let limit = rig.ctx().limits().calls_per_answer as usize;
     assert!(codes[6..limit].iter().all(|code| code == "ok") && codes[limit..].iter().all(|code| code == "too_large"));
-    assert_eq!(rig.probe.of(|probe| &probe.outside), 2);
+    assert_eq!(rig.tool_state.count(|tool_state| &tool_state.outside), 2);
     let ids: std::collections::BTreeSet<&str> =
         second.messages.iter().flat_map(|message| message.calls()).map(|(id, ..)| id).collect();
-    assert_eq!(ids.len(), 1_006, "each has an id of its own");
+    assert_eq!(ids.len(), 1_006, "every id is unique");
     assert!(results(&second)[4]["hint"].as_str().unwrap().contains("token limit"));
     assert_eq!(rig.turn("ada").await.text.as_deref(), Some("well"));
 }
 
 // covers: TOOL-18
 #[tokio::test]
-async fn effects_in_the_world_commit_in_the_models_order() {
+async fn world_effects_commit_in_the_models_order() {
     let rig = Rig::new().await;
-    rig.model.does(|_, n| match n {
+    rig.model.reply_with(|_, n| match n {
         0 => calls(vec![
             block("a", "syscall.message.send", json!({ "to": "bob", "content": "one" })),
             block("b", "test.look", json!({ "n": 1 })),
@@ -116,7 +116,7 @@ async fn effects_in_the_world_commit_in_the_models_order() {
     let turn = rig.turn("ada").await;
     assert!(mail.iter().all(|mail| mail.kind == Kind::Message && mail.hop == 1 && mail.root_id == turn.root_id));
     assert!(mail.iter().all(|mail| mail.from == ghost_domain::Party::Agent(id("ada"))));
-    assert_eq!(codes(&rig.model.asked()[1]), ["ok", "ok", "not_found", "ok", "ok", "ok"]);
+    assert_eq!(codes(&rig.model.requests()[1]), ["ok", "ok", "not_found", "ok", "ok", "ok"]);
     let tools: Vec<String> = rig.ledger().await.into_iter().map(|row| row.tool).collect();
     let send = "syscall.message.send";
     assert_eq!(tools, [send, "test.look", send, send, "test.act", send]);
@@ -125,10 +125,10 @@ async fn effects_in_the_world_commit_in_the_models_order() {
 
 // covers: LIM-40, TOOL-20
 #[tokio::test]
-async fn calls_that_may_overlap_do_so_up_to_their_bound() {
+async fn calls_that_may_overlap_run_in_parallel_up_to_the_limit() {
     let rig = Rig::new().await;
     rig.limits(|limits| limits.calls_parallel = 3);
-    rig.model.does(|_, n| match n {
+    rig.model.reply_with(|_, n| match n {
         0 => calls(
             (0..8).map(|n| block(&format!("c{n}"), ["test.look", "test.act"][n % 2], json!({ "n": n }))).collect(),
         ),
@@ -136,41 +136,41 @@ async fn calls_that_may_overlap_do_so_up_to_their_bound() {
     });
     rig.send("ada", "go").await;
     rig.work("ada").await.unwrap();
-    assert_eq!(rig.probe.of(|probe| &probe.most_together), 3);
-    let seen: Vec<u64> = results(&rig.model.asked()[1]).iter().map(|result| result["n"].as_u64().unwrap()).collect();
-    assert_eq!(seen, (0..8).collect::<Vec<_>>(), "results stand in the model's order");
+    assert_eq!(rig.tool_state.count(|tool_state| &tool_state.max_running), 3);
+    let seen: Vec<u64> = results(&rig.model.requests()[1]).iter().map(|result| result["n"].as_u64().unwrap()).collect();
+    assert_eq!(seen, (0..8).collect::<Vec<_>>(), "results are in the model's order");
 }
 
 // covers: TOOL-20
 #[tokio::test]
-async fn a_tool_that_hangs_ends_at_its_deadline() {
+async fn a_hanging_tool_ends_at_its_time_limit() {
     let rig = Rig::new().await;
     rig.limits(|limits| limits.call_seconds = 3);
-    rig.probe.hangs.store(true, Ordering::SeqCst);
-    rig.model.does(|_, n| match n {
+    rig.tool_state.hangs.store(true, Ordering::SeqCst);
+    rig.model.reply_with(|_, n| match n {
         0 => calls(vec![block("a", "test.look", json!({ "n": 1 })), block("b", "test.act", json!({ "n": 2 }))]),
         _ => say("well"),
     });
     rig.send("ada", "go").await;
     rig.work("ada").await.unwrap();
-    assert_eq!(codes(&rig.model.asked()[1]), ["timeout", "timeout"]);
+    assert_eq!(codes(&rig.model.requests()[1]), ["timeout", "timeout"]);
     let rows = rig.ledger().await;
     assert!(rows.iter().all(|row| row.error_code == Some(Code::Timeout) && row.duration_ms >= Some(3_000)), "{rows:?}");
     assert_eq!(rig.turn("ada").await.status, TurnStatus::Finished);
 }
 
 #[tokio::test]
-async fn a_file_write_and_a_look_end_at_their_deadline_too() {
+async fn hanging_file_and_world_tools_end_at_their_time_limit() {
     let rig = Rig::new().await;
     rig.limits(|limits| limits.call_seconds = 3);
-    rig.probe.hangs.store(true, Ordering::SeqCst);
-    rig.model.does(|_, n| match n {
+    rig.tool_state.hangs.store(true, Ordering::SeqCst);
+    rig.model.reply_with(|_, n| match n {
         0 => calls(vec![block("a", "test.file", json!({ "n": 1 })), block("b", "test.change", json!({ "n": 2 }))]),
         _ => say("well"),
     });
     rig.send("ada", "go").await;
     rig.work("ada").await.unwrap();
-    assert_eq!(codes(&rig.model.asked()[1]), ["timeout", "timeout"]);
+    assert_eq!(codes(&rig.model.requests()[1]), ["timeout", "timeout"]);
     assert!(!rig.file(FILE).exists());
     let rows = rig.ledger().await;
     assert!(rows.iter().all(|row| row.error_code == Some(Code::Timeout)), "{rows:?}");
@@ -178,37 +178,37 @@ async fn a_file_write_and_a_look_end_at_their_deadline_too() {
 }
 
 #[tokio::test]
-async fn a_file_whose_record_is_refused_is_taken_back() {
+async fn a_file_write_is_undone_if_its_record_is_refused() {
     for before in [None, Some("13")] {
         let rig = Rig::new().await;
         if let Some(text) = before {
             std::fs::write(rig.file(FILE), text).unwrap();
         }
-        rig.model.does(|_, n| match n {
+        rig.model.reply_with(|_, n| match n {
             0 => call("test.file", json!({ "n": 13 })),
             _ => say("well"),
         });
         rig.send("ada", "go").await;
         rig.work("ada").await.unwrap();
-        assert_eq!(results(&rig.model.asked()[1])[0]["code"], "inbox_full");
-        assert_eq!(std::fs::read_to_string(rig.file(FILE)).ok().as_deref(), before, "as it was");
+        assert_eq!(results(&rig.model.requests()[1])[0]["code"], "inbox_full");
+        assert_eq!(std::fs::read_to_string(rig.file(FILE)).ok().as_deref(), before, "the file is unchanged");
     }
     let rig = Rig::new().await;
     std::fs::write(rig.file(FILE), "old").unwrap();
-    rig.model.does(|_, n| if n == 0 { call("test.file", json!({ "n": 13 })) } else { say("well") });
+    rig.model.reply_with(|_, n| if n == 0 { call("test.file", json!({ "n": 13 })) } else { say("well") });
     rig.send("ada", "go").await;
     rig.work("ada").await.unwrap();
-    let hint = results(&rig.model.asked()[1])[0]["hint"].as_str().unwrap().to_owned();
+    let hint = results(&rig.model.requests()[1])[0]["hint"].as_str().unwrap().to_owned();
     assert_eq!(hint, format!("wait; `{FILE}` was written and is still there"));
 }
 
 #[tokio::test]
-async fn the_same_call_id_in_two_rounds_is_two_calls() {
+async fn the_same_call_id_in_two_rounds_means_two_calls() {
     let rig = Rig::new().await;
-    rig.model.does(|_, n| if n < 3 { call("test.act", json!({ "n": n })) } else { say("well") });
+    rig.model.reply_with(|_, n| if n < 3 { call("test.act", json!({ "n": n })) } else { say("well") });
     rig.send("ada", "go").await;
     rig.work("ada").await.unwrap();
-    let last = rig.model.asked().pop().unwrap();
+    let last = rig.model.requests().pop().unwrap();
     assert_eq!(results(&last), [json!({ "n": 0 }), json!({ "n": 1 }), json!({ "n": 2 })]);
-    assert_eq!(rig.probe.of(|probe| &probe.outside), 3);
+    assert_eq!(rig.tool_state.count(|tool_state| &tool_state.outside), 3);
 }

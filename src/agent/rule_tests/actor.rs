@@ -10,30 +10,30 @@ use super::fakes::{Reply, call, say};
 use super::rig::{Rig, id, operator, write};
 use crate::{AgentActor, AgentMsg, Arguments};
 
-/// An actor of ada's that is in the middle of a call.
+/// An actor of ada's with a running call.
 async fn acting(rig: &Rig) -> (ActorRef<AgentMsg>, tokio::task::JoinHandle<()>) {
-    rig.probe.hangs.store(true, Ordering::SeqCst);
-    rig.model.does(|_, n| if n == 0 { call("test.look", json!({ "n": 1 })) } else { say("well") });
+    rig.tool_state.hangs.store(true, Ordering::SeqCst);
+    rig.model.reply_with(|_, n| if n == 0 { call("test.look", json!({ "n": 1 })) } else { say("well") });
     rig.send("ada", "go").await;
     let arguments = Arguments { agent_id: id("ada"), engine: Arc::clone(&rig.engine) };
     let spawned = Actor::spawn(None, AgentActor, arguments).await.unwrap();
     spawned.0.cast(AgentMsg::Wake).unwrap();
-    rig.probe.entered.notified().await;
+    rig.tool_state.entered.notified().await;
     spawned
 }
 
-/// The newest turn, once it stands so.
+/// Waits until the newest turn has this status.
 async fn until(rig: &Rig, status: TurnStatus) {
-    let standing = async {
+    let has_status = async {
         while rig.turn("ada").await.status != status {
             tokio::task::yield_now().await;
         }
     };
-    rig.in_time(standing).await;
+    rig.in_time(has_status).await;
 }
 
 #[tokio::test]
-async fn the_last_word_of_a_task_that_was_let_go_does_not_hurt_its_successor() {
+async fn a_report_of_a_cancelled_task_is_ignored() {
     let rig = Rig::new().await;
     let (actor, ended) = acting(&rig).await;
     actor.cast(AgentMsg::Worked { task: 0, result: Ok(Ok(())) }).unwrap();
@@ -59,7 +59,7 @@ async fn a_cancelled_turn_is_dropped_and_the_next_mail_is_taken() {
 
 // covers: WORLD-15
 #[tokio::test]
-async fn a_stop_waits_out_the_grace_and_leaves_the_turn_to_its_journal() {
+async fn a_stop_waits_for_the_grace_period_and_leaves_the_turn_open() {
     let rig = Rig::new().await;
     rig.limits(|limits| limits.call_seconds = 1_000);
     let (actor, ended) = acting(&rig).await;
@@ -69,36 +69,37 @@ async fn a_stop_waits_out_the_grace_and_leaves_the_turn_to_its_journal() {
 }
 
 #[tokio::test]
-async fn who_is_restarted_for_another_pays_for_no_model_call_twice() {
+async fn a_yielding_actor_repeats_no_model_call() {
     let rig = Rig::new().await;
     let go = Arc::new(tokio::sync::Notify::new());
-    let held = Arc::clone(&go);
-    rig.model.does(move |_, n| match n {
+    let release = Arc::clone(&go);
+    rig.model.reply_with(move |_, n| match n {
         0 => call("test.look", json!({ "n": 1 })),
-        1 => Reply::Until(Arc::clone(&held)),
+        1 => Reply::OkAfter(Arc::clone(&release)),
         _ => say("well"),
     });
     rig.send("ada", "go").await;
     let arguments = || Arguments { agent_id: id("ada"), engine: Arc::clone(&rig.engine) };
     let (actor, ended) = Actor::spawn(None, AgentActor, arguments()).await.unwrap();
     actor.cast(AgentMsg::Wake).unwrap();
-    rig.model.hung.notified().await;
+    rig.model.stalled.notified().await;
     actor.cast(AgentMsg::Yield { grace: Duration::from_secs(60) }).unwrap();
     tokio::task::yield_now().await;
     go.notify_one();
     rig.in_time(ended).await.unwrap();
     // The answer ended the turn, and it counts.
     assert_eq!(rig.turn("ada").await.status, TurnStatus::Finished);
-    assert_eq!(rig.model.asked().len(), 2);
+    assert_eq!(rig.model.requests().len(), 2);
 
-    // One that asks for a call is left before that, and the next actor makes it.
-    let held = Arc::clone(&go);
-    rig.model
-        .does(move |_, n| if n == 0 { Reply::UntilCall(Arc::clone(&held), json!({ "n": 1 })) } else { say("well") });
+    // An answer with a call: the actor exits before the call, and the next actor runs it.
+    let release = Arc::clone(&go);
+    rig.model.reply_with(
+        move |_, n| if n == 0 { Reply::CallAfter(Arc::clone(&release), json!({ "n": 1 })) } else { say("well") },
+    );
     rig.send("ada", "again").await;
     let (actor, ended) = Actor::spawn(None, AgentActor, arguments()).await.unwrap();
     actor.cast(AgentMsg::Wake).unwrap();
-    rig.model.hung.notified().await;
+    rig.model.stalled.notified().await;
     actor.cast(AgentMsg::Yield { grace: Duration::from_secs(60) }).unwrap();
     tokio::task::yield_now().await;
     go.notify_one();
@@ -109,8 +110,8 @@ async fn who_is_restarted_for_another_pays_for_no_model_call_twice() {
     actor.cast(AgentMsg::Wake).unwrap();
     until(&rig, TurnStatus::Finished).await;
     let turn = rig.turn("ada").await;
-    assert_eq!((turn.rounds, turn.calls, rig.model.asked().len()), (2, 1, 2), "three calls would be one paid twice");
-    // Who asks nothing of anyone goes at once.
+    assert_eq!((turn.rounds, turn.calls, rig.model.requests().len()), (2, 1, 2), "three calls would be one paid twice");
+    // An actor without a running call exits at once.
     actor.cast(AgentMsg::Yield { grace: Duration::from_secs(60) }).unwrap();
     ended.await.unwrap();
 }

@@ -1,4 +1,4 @@
-//! CONF-03: which tools of the outside channel a turn has, case by case, and that a resumed turn has the same.
+//! Which tools of the outside channel a turn has, case by case (CONF-03).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ const ALL: [&str; 6] = [
 ];
 const BROUGHT: [&str; 2] = ["syscall.channel.handoff", "syscall.channel.send"];
 
-/// A world whose file says this besides, and the tools of the channel that ada has with and without a conversation.
+/// The channel tools of ada with and without a conversation, in a world with these extra settings.
 async fn tools(groups: &str, strict: bool, config: &str) -> (BTreeSet<String>, BTreeSet<String>) {
     let dir = tempfile::tempdir().unwrap();
     let world = format!(
@@ -43,11 +43,11 @@ async fn tools(groups: &str, strict: bool, config: &str) -> (BTreeSet<String>, B
     rig.engine.services.set_plan(Arc::new(plan));
     let agent = read!(rig, |r| ghost_rules::mail::agent_named(r, &id("ada")).await?);
     let context = ChannelContext { conversation_id: ConversationId(Uuid::nil()), replies: true };
-    let of = |channel| {
+    let tools_of = |channel| {
         let (_, registry) = rig.engine.outfit_for(&agent, channel).unwrap();
         registry.specs().iter().map(|spec| spec.name.clone()).filter(|name| ALL.contains(&name.as_str())).collect()
     };
-    (of(Some(context)), of(None))
+    (tools_of(Some(context)), tools_of(None))
 }
 
 fn names(list: &[&str]) -> BTreeSet<String> {
@@ -56,7 +56,7 @@ fn names(list: &[&str]) -> BTreeSet<String> {
 
 // covers: ACC-08, CONF-03, TEST-01
 #[tokio::test]
-async fn the_matrix_of_channel_tools() {
+async fn each_turn_has_the_channel_tools_of_the_matrix() {
     let seed = "tool_privileges: { communicator: [channel, message, syscall.channel.send, syscall.channel.handoff] }\n";
     let member = "## Tool Access\nprivilege_groups: communicator\n";
     let outsider = "## Tool Access\nprivilege_groups:\n";
@@ -86,45 +86,48 @@ async fn the_matrix_of_channel_tools() {
     }
 }
 
-async fn hear(rig: &Rig, text: &str) -> ConversationId {
+async fn receive(rig: &Rig, text: &str) -> ConversationId {
     let start = Start { adapter: CONTROL.into(), thread: Some("t".into()), owner: id("ada"), party: operator() };
-    let said = Said {
+    let message = Said {
         from: Party::Outside("eve".into()),
         content: text.into(),
         attachments: vec![],
         reply_to: None,
         external_id: None,
     };
-    write!(rig, |w, ctx| conversations::arrive(w, &ctx, start, said).await).unwrap().conversation.conversation_id
+    write!(rig, |w, ctx| conversations::arrive(w, &ctx, start, message).await).unwrap().conversation.conversation_id
 }
 
 // covers: ACC-08, ARCH-11
 #[tokio::test]
-async fn a_turn_from_outside_has_the_tools_in_briefing_and_request_and_answers() {
+async fn a_turn_from_outside_lists_the_channel_tools_and_its_reply_is_sent() {
     let rig = Rig::new().await;
     rig.send("ada", "an ordinary message").await;
     rig.work("ada").await.unwrap();
-    let conversation = hear(&rig, "hello from outside").await;
+    let conversation = receive(&rig, "hello from outside").await;
     rig.work("ada").await.unwrap();
-    let asked = rig.model.asked();
-    let [plain, outside] = asked.as_slice() else { panic!("two turns of one call") };
+    let requests = rig.model.requests();
+    let [plain, outside] = requests.as_slice() else { panic!("two turns of one call") };
     let has = |request: &ghost_provider::ModelRequest, name: &str| {
         let listed = request.tools.iter().any(|tool| tool.name == name);
-        let told = request.messages[0].visible_text().contains(&format!("- {name}: "));
-        assert_eq!(listed, told, "briefing and request say the same (ARCH-11)");
+        let in_briefing = request.messages[0].visible_text().contains(&format!("- {name}: "));
+        assert_eq!(listed, in_briefing, "briefing and request list the same tools (ARCH-11)");
         listed
     };
     assert!(ALL.iter().all(|name| has(outside, name) && !has(plain, name)));
     let note = outside.messages.last().unwrap().visible_text();
     assert!(note.contains("<channel conversation_id="));
-    assert!(note.contains("can here: send, delete, react, poll, pin.") && note.contains("at most once in 5"), "{note}");
+    assert!(
+        note.contains("if you have it: send, delete, react, poll, pin.") && note.contains("at most once in 5"),
+        "{note}"
+    );
     assert!(!plain.messages.last().unwrap().visible_text().contains("<channel"));
     let entries = read!(rig, |r| r.conversation_entries(conversation, 0, 10).await?);
     assert_eq!(entries.last().unwrap().direction, Direction::Out);
 }
 
 #[tokio::test]
-async fn an_operators_call_has_no_channel() {
+async fn an_operator_call_has_no_channel_tools() {
     let rig = Rig::new().await;
     let arguments = serde_json::json!({ "content": "hi" });
     let call = crate::turn::OperatorCall {

@@ -1,4 +1,4 @@
-//! A model and tools that do what a test says.
+//! A fake model and fake tools, which do what a test sets.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -21,20 +21,20 @@ use tokio::sync::Notify;
 
 use crate::ActivityPort;
 
-/// What the model does with one request.
+/// The model's reply to one request.
 pub(crate) enum Reply {
-    Say(Vec<Block>, Stop),
+    Answer(Vec<Block>, Stop),
     Stream(Vec<&'static str>),
     Fail(ProviderError),
     Hang,
-    /// Says `ok` when it is let go.
-    Until(Arc<Notify>),
-    /// Calls `test.look` with this when it is let go.
-    UntilCall(Arc<Notify>, Value),
+    /// Answers `ok` once it is notified.
+    OkAfter(Arc<Notify>),
+    /// Calls `test.look` with these arguments once it is notified.
+    CallAfter(Arc<Notify>, Value),
 }
 
 pub(crate) fn say(text: &str) -> Reply {
-    Reply::Say(vec![Block::Text { text: text.into() }], Stop::EndTurn)
+    Reply::Answer(vec![Block::Text { text: text.into() }], Stop::EndTurn)
 }
 
 pub(crate) fn block(id: &str, name: &str, arguments: Value) -> Block {
@@ -46,33 +46,34 @@ pub(crate) fn call(name: &str, arguments: Value) -> Reply {
 }
 
 pub(crate) fn calls(blocks: Vec<Block>) -> Reply {
-    Reply::Say(blocks, Stop::ToolUse)
+    Reply::Answer(blocks, Stop::ToolUse)
 }
 
-type Think = dyn FnMut(&ModelRequest, usize) -> Reply + Send;
+type Replies = dyn FnMut(&ModelRequest, usize) -> Reply + Send;
 
 pub(crate) struct Model {
-    think: Mutex<Box<Think>>,
+    replies: Mutex<Box<Replies>>,
     pub(crate) requests: Mutex<Vec<ModelRequest>>,
-    pub(crate) hung: Notify,
+    pub(crate) stalled: Notify,
 }
 
 impl Model {
     pub(crate) fn new() -> Arc<Self> {
         Arc::new(Self {
-            think: Mutex::new(Box::new(|_, _| say("ok"))),
+            replies: Mutex::new(Box::new(|_, _| say("ok"))),
             requests: Mutex::default(),
-            hung: Notify::new(),
+            stalled: Notify::new(),
         })
     }
 
-    /// Says what the model does: the request, and how many requests came before it since this was said.
-    pub(crate) fn does(&self, think: impl FnMut(&ModelRequest, usize) -> Reply + Send + 'static) {
-        *self.think.lock().unwrap() = Box::new(think);
+    /// Sets the model's replies and clears the recorded requests. The closure gets the request and
+    /// the number of requests before it.
+    pub(crate) fn reply_with(&self, replies: impl FnMut(&ModelRequest, usize) -> Reply + Send + 'static) {
+        *self.replies.lock().unwrap() = Box::new(replies);
         self.requests.lock().unwrap().clear();
     }
 
-    pub(crate) fn asked(&self) -> Vec<ModelRequest> {
+    pub(crate) fn requests(&self) -> Vec<ModelRequest> {
         self.requests.lock().unwrap().clone()
     }
 }
@@ -85,25 +86,25 @@ impl Provider for Model {
             requests.push(request.clone());
             requests.len() - 1
         };
-        let reply = self.think.lock().unwrap()(request, before);
+        let reply = self.replies.lock().unwrap()(request, before);
         let (blocks, stop) = match reply {
-            Reply::Say(blocks, stop) => (blocks, stop),
+            Reply::Answer(blocks, stop) => (blocks, stop),
             Reply::Stream(pieces) => {
                 pieces.iter().for_each(|piece| deltas.text(piece));
                 (vec![Block::Text { text: pieces.concat() }], Stop::EndTurn)
             }
             Reply::Fail(error) => return Err(error),
             Reply::Hang => {
-                self.hung.notify_one();
+                self.stalled.notify_one();
                 std::future::pending().await
             }
-            Reply::UntilCall(go, arguments) => {
-                self.hung.notify_one();
+            Reply::CallAfter(go, arguments) => {
+                self.stalled.notify_one();
                 go.notified().await;
                 (vec![block("c1", "test.look", arguments)], Stop::ToolUse)
             }
-            Reply::Until(go) => {
-                self.hung.notify_one();
+            Reply::OkAfter(go) => {
+                self.stalled.notify_one();
                 go.notified().await;
                 (vec![Block::Text { text: "ok".into() }], Stop::EndTurn)
             }
@@ -113,11 +114,11 @@ impl Provider for Model {
     }
 }
 
-/// A board that keeps what it is shown.
+/// An activity port that records what it is shown.
 #[derive(Default)]
-pub(crate) struct Seen(pub(crate) Mutex<Vec<(AgentId, Activity)>>);
+pub(crate) struct ActivityLog(pub(crate) Mutex<Vec<(AgentId, Activity)>>);
 
-impl ActivityPort for Seen {
+impl ActivityPort for ActivityLog {
     fn show(&self, agent_id: &AgentId, activity: Activity) {
         self.0.lock().unwrap().push((agent_id.clone(), activity));
     }
@@ -139,9 +140,9 @@ impl ActivityPort for Seen {
     }
 }
 
-pub(crate) struct Quiet;
+pub(crate) struct NoAgents;
 
-impl AgentControl for Quiet {
+impl AgentControl for NoAgents {
     fn activities(&self) -> BTreeMap<AgentId, Activity> {
         BTreeMap::new()
     }
@@ -151,25 +152,25 @@ impl AgentControl for Quiet {
     }
 }
 
-/// What the test tools have seen, and what they are to do.
+/// What the test tools have done, and whether they hang.
 #[derive(Default)]
-pub(crate) struct Probe {
+pub(crate) struct ToolState {
     pub(crate) reads: AtomicU32,
     pub(crate) outside: AtomicU32,
-    pub(crate) together: AtomicU32,
-    pub(crate) most_together: AtomicU32,
+    pub(crate) running: AtomicU32,
+    pub(crate) max_running: AtomicU32,
     pub(crate) hangs: AtomicBool,
     pub(crate) entered: Notify,
 }
 
-impl Probe {
-    pub(crate) fn of(&self, counter: fn(&Self) -> &AtomicU32) -> u32 {
+impl ToolState {
+    pub(crate) fn count(&self, counter: fn(&Self) -> &AtomicU32) -> u32 {
         counter(self).load(Ordering::SeqCst)
     }
 
     async fn run(&self) {
-        let now = self.together.fetch_add(1, Ordering::SeqCst) + 1;
-        self.most_together.fetch_max(now, Ordering::SeqCst);
+        let now = self.running.fetch_add(1, Ordering::SeqCst) + 1;
+        self.max_running.fetch_max(now, Ordering::SeqCst);
         self.entered.notify_one();
         if self.hangs.load(Ordering::SeqCst) {
             std::future::pending::<()>().await;
@@ -177,11 +178,11 @@ impl Probe {
         for _ in 0..10 {
             tokio::task::yield_now().await;
         }
-        self.together.fetch_sub(1, Ordering::SeqCst);
+        self.running.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
-/// Nothing but a number.
+/// The parameters of the test tools: one number.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Number {
@@ -189,10 +190,10 @@ struct Number {
     n: u32,
 }
 
-struct Looks(Arc<Probe>);
+struct LookTool(Arc<ToolState>);
 
 #[async_trait]
-impl ReadTool for Looks {
+impl ReadTool for LookTool {
     type Params = Number;
 
     async fn run(&self, _: &CallContext, params: Number) -> Result<Output, Refusal> {
@@ -202,24 +203,24 @@ impl ReadTool for Looks {
     }
 }
 
-struct Acts(Arc<Probe>);
+struct ActTool(Arc<ToolState>);
 
 #[async_trait]
-impl OutsideTool for Acts {
+impl OutsideTool for ActTool {
     type Params = Number;
 
     async fn run(&self, _: &CallContext, params: Number) -> Result<Output, Refusal> {
         self.0.outside.fetch_add(1, Ordering::SeqCst);
-        assert!(params.n != 666, "the tool fell over");
+        assert!(params.n != 666, "the tool panicked");
         self.0.run().await;
         Ok(json!({ "n": params.n }).into())
     }
 }
 
-struct Files(Arc<Probe>);
+struct NumberFileTool(Arc<ToolState>);
 
 #[async_trait]
-impl FileTool for Files {
+impl FileTool for NumberFileTool {
     type Params = Number;
 
     async fn prepare(&self, call: &CallContext, params: &Number) -> Result<FileWork, Refusal> {
@@ -244,10 +245,10 @@ impl FileTool for Files {
     }
 }
 
-struct Changes(Arc<Probe>);
+struct ChangeTool(Arc<ToolState>);
 
 #[async_trait]
-impl WorldTool for Changes {
+impl WorldTool for ChangeTool {
     type Params = Number;
 
     async fn look(&self, _: &CallContext, arguments: Value) -> Result<Value, Refusal> {
@@ -260,16 +261,17 @@ impl WorldTool for Changes {
     }
 }
 
-/// What `test.file` writes.
+/// The file that `test.file` writes.
 pub(crate) const FILE: &str = "agents/ada/notes/number.md";
 
-/// `test.look` changes nothing; `test.act` has an effect outside, and panics when given 666; `test.file` writes [`FILE`], and
-/// will not record it when given 13; `test.change` looks outside first.
-pub(crate) fn tools(probe: &Arc<Probe>) -> [Tool; 4] {
+/// `test.look` has no effect. `test.act` has an outside effect, and panics with 666. `test.file`
+/// writes [`FILE`], and its record is refused with 13. `test.change` reads something outside the
+/// transaction first.
+pub(crate) fn tools(tool_state: &Arc<ToolState>) -> [Tool; 4] {
     [
-        Tool::new::<Number>("test.file", "Writes.", Run::file(Files(Arc::clone(probe)))),
-        Tool::new::<Number>("test.change", "Changes.", Run::world(Changes(Arc::clone(probe)))),
-        Tool::new::<Number>("test.look", "Looks.", Run::read(Looks(Arc::clone(probe)))),
-        Tool::new::<Number>("test.act", "Acts.", Run::outside(Acts(Arc::clone(probe)))),
+        Tool::new::<Number>("test.file", "Writes.", Run::file(NumberFileTool(Arc::clone(tool_state)))),
+        Tool::new::<Number>("test.change", "Changes.", Run::world(ChangeTool(Arc::clone(tool_state)))),
+        Tool::new::<Number>("test.look", "Looks.", Run::read(LookTool(Arc::clone(tool_state)))),
+        Tool::new::<Number>("test.act", "Acts.", Run::outside(ActTool(Arc::clone(tool_state)))),
     ]
 }

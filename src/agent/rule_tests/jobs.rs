@@ -1,4 +1,5 @@
-//! A cron job's own turn (SCHED-05, SCHED-08): what it recalls, what is recalled of it, and its bounds and model.
+//! A cron job's own turn: what it recalls, how it is recalled, and its limits and model (SCHED-05,
+//! SCHED-08).
 
 use std::time::Duration;
 
@@ -16,7 +17,7 @@ fn own_turn() -> JobOptions {
     JobOptions { payload: Payload::AgentTurn, deliver: Deliver::None, ..JobOptions::default() }
 }
 
-/// A job of ada's that is set off by hand.
+/// A job of ada's that is run by hand.
 async fn job(rig: &Rig, options: JobOptions) -> Schedule {
     let new = NewSchedule {
         kind: ScheduleKind::Cron,
@@ -44,17 +45,17 @@ async fn run(rig: &Rig, job: &Schedule) -> ScheduleRun {
     read!(rig, |r| r.schedule_runs(schedule_id, 1).await?).remove(0)
 }
 
-/// Everything that the model was shown with its newest request.
+/// The text of the model's newest request.
 fn shown(rig: &Rig) -> String {
-    let asked = rig.model.asked();
-    asked.last().unwrap().messages.iter().map(|message| message.visible_text()).collect::<Vec<_>>().join("\n")
+    let requests = rig.model.requests();
+    requests.last().unwrap().messages.iter().map(|message| message.visible_text()).collect::<Vec<_>>().join("\n")
 }
 
 // covers: SCHED-05
 #[tokio::test]
-async fn it_recalls_nothing_and_one_line_is_recalled_of_it() {
+async fn a_job_turn_recalls_nothing_and_is_recalled_as_one_line() {
     let rig = Rig::new().await;
-    rig.model.does(|_, n| say(["I know the secret word: plum.", "First line.\nA long second line.", "Well."][n]));
+    rig.model.reply_with(|_, n| say(["I know the secret word: plum.", "First line.\nA long second line.", "Well."][n]));
     rig.send("ada", "what is the word?").await;
     rig.work("ada").await.unwrap();
     let job = job(&rig, own_turn()).await;
@@ -74,9 +75,9 @@ async fn it_recalls_nothing_and_one_line_is_recalled_of_it() {
 }
 
 #[tokio::test]
-async fn jobs_do_not_push_out_what_was_said() {
+async fn job_turns_do_not_displace_other_turns() {
     let rig = Rig::with(|plan| plan.limits.history_turns = 2).await;
-    rig.model.does(|_, n| say(if n == 0 { "The word is plum." } else { "Done." }));
+    rig.model.reply_with(|_, n| say(if n == 0 { "The word is plum." } else { "Done." }));
     rig.send("ada", "what is the word?").await;
     rig.work("ada").await.unwrap();
     let job = job(&rig, own_turn()).await;
@@ -84,7 +85,7 @@ async fn jobs_do_not_push_out_what_was_said() {
     for _ in 0..4 {
         run(&rig, &job).await;
     }
-    // An actor that stays awake remembers as one does that reads.
+    // A session that stays recalls the same as one that reads from the store.
     for _ in 0..2 {
         rig.send("ada", "and now?").await;
         rig.in_time(crate::turn::work(&rig.engine, &id("ada"), &session)).await.unwrap();
@@ -103,40 +104,37 @@ async fn jobs_do_not_push_out_what_was_said() {
 
 // covers: SCHED-08
 #[tokio::test]
-async fn its_rounds_are_its_own() {
+async fn a_job_has_its_own_round_limit() {
     let rig = Rig::new().await;
-    rig.model.does(|_, n| call("test.look", json!({ "n": n })));
+    rig.model.reply_with(|_, n| call("test.look", json!({ "n": n })));
     let job = job(&rig, JobOptions { max_rounds: Some(2), ..own_turn() }).await;
     let ended = run(&rig, &job).await;
-    assert_eq!((rig.model.asked().len(), ended.status), (2, RunStatus::Failed));
+    assert_eq!((rig.model.requests().len(), ended.status), (2, RunStatus::Failed));
     assert!(ended.note.unwrap().contains("2 model calls"));
     rig.send("ada", "go").await;
     rig.work("ada").await.unwrap();
-    assert_eq!(rig.model.asked().len(), 2 + 15, "the next turn has the agent's own");
+    assert_eq!(rig.model.requests().len(), 2 + 15, "the next turn has the agent's own limit");
 }
 
 // covers: SCHED-08
 #[tokio::test]
-async fn its_time_cuts_off_a_model_that_does_not_answer_and_a_tool_that_hangs() {
+async fn a_jobs_timeout_interrupts_a_hanging_model_and_a_hanging_tool() {
     let rig = Rig::new().await;
-    rig.model.does(|_, _| Reply::Hang);
+    rig.model.reply_with(|_, _| Reply::Hang);
     let job = job(&rig, JobOptions { timeout_seconds: Some(7), ..own_turn() }).await;
     let began = rig.ctx().now();
     let ended = run(&rig, &job).await;
     let took = rig.ctx().now().since(began);
     assert!((Duration::from_secs(7)..Duration::from_secs(12)).contains(&took), "{took:?}");
-    assert_eq!((ended.status, rig.model.asked().len()), (RunStatus::Failed, 1));
+    assert_eq!((ended.status, rig.model.requests().len()), (RunStatus::Failed, 1));
     assert!(ended.note.unwrap().starts_with(Code::Timeout.as_str()));
     for _ in 0..4 {
-        rig.model.does(|_, _| Reply::Hang);
+        rig.model.reply_with(|_, _| Reply::Hang);
         run(&rig, &job).await;
     }
-    assert!(
-        rig.engine.models_down().is_empty(),
-        "seven seconds of one job say nothing of a model that others wait for"
-    );
-    rig.probe.hangs.store(true, std::sync::atomic::Ordering::SeqCst);
-    rig.model.does(|_, n| call("test.look", json!({ "n": n })));
+    assert!(rig.engine.models_down().is_empty(), "a timeout of seven seconds does not count as an outage");
+    rig.tool_state.hangs.store(true, std::sync::atomic::Ordering::SeqCst);
+    rig.model.reply_with(|_, n| call("test.look", json!({ "n": n })));
     let began = rig.ctx().now();
     let ended = run(&rig, &job).await;
     let took = rig.ctx().now().since(began);
@@ -146,7 +144,7 @@ async fn its_time_cuts_off_a_model_that_does_not_answer_and_a_tool_that_hangs() 
 
 // covers: SCHED-08
 #[tokio::test]
-async fn it_thinks_with_the_model_that_it_names() {
+async fn a_job_uses_the_model_that_it_names() {
     let rig = Rig::with(|plan| {
         plan.llm.prices.insert("test/two".into(), Price::default());
     })
@@ -155,12 +153,12 @@ async fn it_thinks_with_the_model_that_it_names() {
     assert_eq!(run(&rig, &job).await.status, RunStatus::Done);
     rig.send("ada", "go").await;
     rig.work("ada").await.unwrap();
-    let models: Vec<String> = rig.model.asked().into_iter().map(|request| request.model).collect();
+    let models: Vec<String> = rig.model.requests().into_iter().map(|request| request.model).collect();
     assert_eq!(models, ["two", "one"]);
-    // The world has lost it meanwhile.
+    // The model has been removed from the world.
     let gone = Rig::new().await;
     let job = self::job(&gone, JobOptions { model: Some("two".into()), ..own_turn() }).await;
     let ended = run(&gone, &job).await;
-    assert_eq!((ended.status, gone.model.asked().len()), (RunStatus::Failed, 0));
+    assert_eq!((ended.status, gone.model.requests().len()), (RunStatus::Failed, 0));
     assert!(ended.note.unwrap().contains("no model `two`"));
 }

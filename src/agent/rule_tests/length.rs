@@ -1,4 +1,4 @@
-//! Conversations that are too long for their model, and answers that are.
+//! Conversations that are too long for their model, and answers that are cut.
 
 use std::sync::{Arc, Mutex};
 
@@ -14,7 +14,7 @@ use super::fakes::{Reply, call, say};
 use super::rig::{Rig, operator, read, write};
 use crate::truncate::bytes_of;
 
-/// The messages that a request's mail holds.
+/// The messages in a request's inbox block.
 fn mail_of(request: &ModelRequest) -> Vec<String> {
     let mail = request.messages.iter().map(|message| message.visible_text()).find(|text| text.contains("<inbox>"));
     mail.unwrap().split("<message ").skip(1).map(str::to_owned).collect()
@@ -25,25 +25,25 @@ fn too_long() -> Reply {
 }
 
 #[tokio::test]
-async fn a_turn_takes_no_more_mail_than_its_model_has_room_for() {
+async fn a_turn_takes_only_as_much_mail_as_fits_its_context() {
     let rig = Rig::with(|plan| plan.limits.context_bytes = 64_000).await;
     for n in 0..30 {
         rig.send("ada", &format!("number {n} {}", "x".repeat(12_000))).await;
     }
     rig.work("ada").await.unwrap();
-    let asked = rig.model.asked();
-    assert_eq!(asked.len(), 15, "two at a time");
-    assert!(asked.iter().all(|request| bytes_of(&request.messages) <= 64_000));
-    let shown: Vec<String> = asked.iter().flat_map(mail_of).collect();
+    let requests = rig.model.requests();
+    assert_eq!(requests.len(), 15, "two messages in each turn");
+    assert!(requests.iter().all(|request| bytes_of(&request.messages) <= 64_000));
+    let shown: Vec<String> = requests.iter().flat_map(mail_of).collect();
     assert_eq!(shown.len(), 30);
     assert!((0..30).all(|n| shown[n].contains(&format!("number {n} "))), "each is shown once, in order");
     assert!(rig.inbox("ada").await.is_empty());
 }
 
 #[tokio::test]
-async fn mail_that_no_model_takes_is_tried_apart_and_the_rest_is_a_dead_letter() {
+async fn mail_that_is_too_long_is_tried_one_by_one_and_then_becomes_a_dead_letter() {
     let rig = Rig::new().await;
-    rig.model.does(|request, _| {
+    rig.model.reply_with(|request, _| {
         let mail = mail_of(request);
         if mail.len() > 1 || mail[0].contains("huge") { too_long() } else { say("well") }
     });
@@ -51,14 +51,14 @@ async fn mail_that_no_model_takes_is_tried_apart_and_the_rest_is_a_dead_letter()
         rig.send("ada", body).await;
     }
     let ask = rig.ask("ada").await;
-    // The mail that went back wakes the agent anew.
+    // The returned mail wakes the agent again.
     for _ in 0..3 {
         rig.work("ada").await.unwrap();
     }
     assert!(rig.inbox("ada").await.is_empty());
-    let held = read!(rig, |r| r.dead_letter_list(None, Some(DeadLetterStatus::Held)).await?);
-    assert_eq!(held.len(), 1);
-    assert!(held[0].reason.contains("no model takes this conversation"), "{}", held[0].reason);
+    let dead_letters = read!(rig, |r| r.dead_letter_list(None, Some(DeadLetterStatus::Held)).await?);
+    assert_eq!(dead_letters.len(), 1);
+    assert!(dead_letters[0].reason.contains("no model takes this conversation"), "{}", dead_letters[0].reason);
     assert_eq!(rig.ask_row(ask.ask_id).await.reply.as_deref(), Some("well"));
     let turns = read!(rig, |r| r.turn_list(&Default::default()).await?);
     let ended = |status| turns.iter().filter(|turn| turn.status == status).count();
@@ -66,10 +66,10 @@ async fn mail_that_no_model_takes_is_tried_apart_and_the_rest_is_a_dead_letter()
 }
 
 #[tokio::test]
-async fn a_conversation_that_grew_too_long_is_shortened_before_it_is_given_up() {
+async fn a_conversation_that_grew_too_long_is_shortened() {
     let rig = Rig::new().await;
     let opening = Arc::new(Mutex::new(0));
-    rig.model.does(move |request, n| {
+    rig.model.reply_with(move |request, n| {
         let bytes = bytes_of(&request.messages);
         if n == 0 {
             *opening.lock().unwrap() = bytes;
@@ -80,34 +80,34 @@ async fn a_conversation_that_grew_too_long_is_shortened_before_it_is_given_up() 
     rig.send("ada", "go").await;
     rig.work("ada").await.unwrap();
     assert_eq!(rig.turn("ada").await.text.as_deref(), Some("short now"));
-    assert_eq!(rig.model.asked().len(), 3);
+    assert_eq!(rig.model.requests().len(), 3);
 }
 
 #[tokio::test]
-async fn what_shortening_has_overcome_is_no_failed_attempt_of_a_turn_that_resumes() {
+async fn failures_before_a_shortening_do_not_count_after_a_restart() {
     let rig = Rig::new().await;
     let fits = |request: &ModelRequest| bytes_of(&request.messages) <= 20_000;
-    rig.model.does(move |request, n| match n {
-        // From 320,000 bytes to 20,000 are more failures than a model has attempts.
+    rig.model.reply_with(move |request, n| match n {
+        // From 320,000 bytes to 20,000 takes more failures than a model has attempts.
         0..10 => call("test.look", json!({ "n": n, "long": "y".repeat(32_000) })),
         10 => Reply::Fail(ProviderError::new(ErrorKind::Server, "busy")),
         _ if fits(request) => Reply::Hang,
         _ => too_long(),
     });
     rig.send("ada", "go").await;
-    rig.in_time(rig.work_until("ada", rig.model.hung.notified())).await;
+    rig.in_time(rig.work_until("ada", rig.model.stalled.notified())).await;
     let failed = rig.steps("ada").await.iter().filter(|step| step.name() == "model_failed").count();
-    let last = rig.model.asked().pop().unwrap();
+    let last = rig.model.requests().pop().unwrap();
     assert!(failed >= 4, "{failed}");
-    rig.model.does(move |request, _| if fits(request) { say("short now") } else { too_long() });
+    rig.model.reply_with(move |request, _| if fits(request) { say("short now") } else { too_long() });
     rig.work("ada").await.unwrap();
     assert_eq!(rig.turn("ada").await.text.as_deref(), Some("short now"));
-    let asked = rig.model.asked();
-    assert_eq!(asked.len(), 1, "it goes on with the conversation that it had cut down");
-    assert_eq!(asked[0].messages, last.messages);
+    let requests = rig.model.requests();
+    assert_eq!(requests.len(), 1, "it goes on with the shortened conversation");
+    assert_eq!(requests[0].messages, last.messages);
 }
 
-/// A world that counts money, in which only the first model has a price.
+/// A world with a money budget in which only the first model has a price.
 async fn with_a_fall_back_that_has_no_price() -> Rig {
     let rig = Rig::with(|plan| {
         for agent in &mut plan.agents {
@@ -122,9 +122,9 @@ async fn with_a_fall_back_that_has_no_price() -> Rig {
 }
 
 #[tokio::test]
-async fn a_model_without_a_price_takes_no_longer_conversation() {
+async fn a_fall_back_without_a_price_is_not_asked_for_a_long_conversation() {
     let rig = with_a_fall_back_that_has_no_price().await;
-    rig.model.does(|request, n| match n {
+    rig.model.reply_with(|request, n| match n {
         0 => call("test.look", json!({ "n": 1, "long": "y".repeat(200_000) })),
         _ if bytes_of(&request.messages) > 60_000 => too_long(),
         _ => say("short now"),
@@ -132,43 +132,46 @@ async fn a_model_without_a_price_takes_no_longer_conversation() {
     rig.send("ada", "go").await;
     rig.work("ada").await.unwrap();
     assert_eq!(rig.turn("ada").await.text.as_deref(), Some("short now"));
-    assert!(rig.model.asked().iter().all(|request| request.model == "one"));
-    // What cannot be shortened is the mail's fault, not an outage.
-    rig.model.does(|_, _| too_long());
+    assert!(rig.model.requests().iter().all(|request| request.model == "one"));
+    // Mail that cannot be shortened becomes a dead letter; it is not an outage.
+    rig.model.reply_with(|_, _| too_long());
     rig.send("ada", "more").await;
     rig.work("ada").await.unwrap();
-    let held = read!(rig, |r| r.dead_letter_list(None, Some(DeadLetterStatus::Held)).await?);
-    assert!(held.len() == 1 && held[0].reason.contains("no model takes this conversation"), "{held:?}");
+    let dead_letters = read!(rig, |r| r.dead_letter_list(None, Some(DeadLetterStatus::Held)).await?);
+    assert!(
+        dead_letters.len() == 1 && dead_letters[0].reason.contains("no model takes this conversation"),
+        "{dead_letters:?}"
+    );
 }
 
 #[tokio::test]
-async fn what_was_passed_over_is_no_failed_attempt_of_a_turn_that_resumes() {
+async fn a_skipped_fall_back_does_not_count_as_an_attempt_after_a_restart() {
     let rig = with_a_fall_back_that_has_no_price().await;
-    rig.model.does(|request, n| match n {
+    rig.model.reply_with(|request, n| match n {
         0 => call("test.look", json!({ "n": 1, "long": "y".repeat(200_000) })),
         _ if bytes_of(&request.messages) > 150_000 => too_long(),
         _ => Reply::Hang,
     });
     rig.send("ada", "go").await;
-    rig.in_time(rig.work_until("ada", rig.model.hung.notified())).await;
+    rig.in_time(rig.work_until("ada", rig.model.stalled.notified())).await;
     assert!(rig.steps("ada").await.iter().any(|step| step.name() == "passed_over"));
-    rig.model.does(|_, _| say("short now"));
+    rig.model.reply_with(|_, _| say("short now"));
     rig.work("ada").await.unwrap();
     assert_eq!(rig.turn("ada").await.text.as_deref(), Some("short now"));
-    assert!(rig.model.asked().iter().all(|request| request.model == "one"));
+    assert!(rig.model.requests().iter().all(|request| request.model == "one"));
 }
 
 #[tokio::test]
-async fn an_answer_that_was_cut_is_delivered_as_such() {
+async fn a_cut_answer_is_delivered_and_marked_as_cut() {
     let rig = Rig::new().await;
-    rig.model.does(|_, n| match n {
-        // Cut within its reasoning it has said nothing yet.
-        0 => Reply::Say(vec![Block::Text { text: "<think>first, the".into() }], Stop::MaxTokens),
-        _ => Reply::Say(vec![Block::Text { text: "first, the harbour is".into() }], Stop::MaxTokens),
+    rig.model.reply_with(|_, n| match n {
+        // The answer is cut within its reasoning, so it has no text yet.
+        0 => Reply::Answer(vec![Block::Text { text: "<think>first, the".into() }], Stop::MaxTokens),
+        _ => Reply::Answer(vec![Block::Text { text: "first, the harbour is".into() }], Stop::MaxTokens),
     });
     let ask = rig.ask("ada").await;
     rig.work("ada").await.unwrap();
-    assert_eq!(rig.model.asked().len(), 2);
+    assert_eq!(rig.model.requests().len(), 2);
     let turn = rig.turn("ada").await;
     assert_eq!((turn.status, turn.truncated), (TurnStatus::Finished, true));
     assert_eq!(turn.text.as_deref(), Some("first, the harbour is"));
@@ -184,9 +187,10 @@ async fn an_answer_that_was_cut_is_delivered_as_such() {
         })
         .collect();
     assert_eq!(stops, [Some("max_tokens".to_owned()), Some("max_tokens".to_owned())]);
-    // What a provider broke off to be sent it back is not whole either.
-    rig.model
-        .does(|_, _| Reply::Say(vec![Block::Text { text: "let me search".into() }], Stop::Other("pause_turn".into())));
+    // An answer that the provider paused is not complete either.
+    rig.model.reply_with(|_, _| {
+        Reply::Answer(vec![Block::Text { text: "let me search".into() }], Stop::Other("pause_turn".into()))
+    });
     let ask = rig.ask("ada").await;
     rig.work("ada").await.unwrap();
     let (turn, ask) = (rig.turn("ada").await, rig.ask_row(ask.ask_id).await);

@@ -12,55 +12,55 @@ use crate::turn;
 
 // covers: LIM-39, TOOL-21
 #[tokio::test]
-async fn a_turn_that_turns_in_circles_is_warned_blocked_and_ended() {
+async fn a_looping_turn_is_warned_blocked_and_ended() {
     let rig = Rig::new().await;
     rig.limits(|limits| {
         limits.loop_warn = 2;
         limits.loop_block = 3;
         limits.loop_stop = 5;
     });
-    rig.model.does(|_, _| call("test.look", json!({ "n": 1 })));
+    rig.model.reply_with(|_, _| call("test.look", json!({ "n": 1 })));
     let ask = rig.ask("ada").await;
     rig.work("ada").await.unwrap();
-    assert_eq!(rig.probe.of(|probe| &probe.reads), 3, "blocked after the third");
+    assert_eq!(rig.tool_state.count(|tool_state| &tool_state.reads), 3, "blocked after the third");
     let turn = rig.turn("ada").await;
     assert_eq!(turn.status, TurnStatus::Failed);
     assert!(turn.reason.unwrap().starts_with(Code::LoopGuard.as_str()));
     assert!(rig.ask_row(ask.ask_id).await.error.is_some());
-    let asked = rig.model.asked();
+    let requests = rig.model.requests();
     let warned = |request: &ghost_provider::ModelRequest| {
         request.messages.iter().any(|m| m.role == Role::User && m.visible_text().contains("try another way"))
     };
-    assert!(!warned(&asked[1]) && warned(&asked[2]));
-    assert_eq!(results(&asked[4])[3]["code"], "loop_guard");
-    assert_eq!(asked.len(), 5);
+    assert!(!warned(&requests[1]) && warned(&requests[2]));
+    assert_eq!(results(&requests[4])[3]["code"], "loop_guard");
+    assert_eq!(requests.len(), 5);
 }
 
-/// Has an agent make one call an answer for ever, while time passes, money is spent and others work. Gives the codes of its
-/// outcomes, how many answers the turn had, and why it ended.
-async fn polls(call_of: impl Fn(usize) -> Reply + Send + 'static) -> (Vec<Option<Code>>, usize, String) {
+/// Runs a turn in which the model makes one call in each answer, while the clock advances. Returns
+/// the codes of the call outcomes, the number of answers, and why the turn ended.
+async fn run_polling(call_of: impl Fn(usize) -> Reply + Send + 'static) -> (Vec<Option<Code>>, usize, String) {
     let rig = Rig::with(|plan| {
         plan.limits.turn_rounds_max = 60;
         plan.limits.turn_seconds = 100_000;
     })
     .await;
     let clock = Arc::clone(&rig.clock);
-    rig.model.does(move |_, n| {
+    rig.model.reply_with(move |_, n| {
         clock.advance(Duration::from_secs(1));
         call_of(n)
     });
     rig.send("ada", "go").await;
     rig.work("ada").await.unwrap();
     let codes = rig.ledger().await.into_iter().map(|row| row.error_code).collect();
-    (codes, rig.model.asked().len(), rig.turn("ada").await.reason.unwrap())
+    (codes, rig.model.requests().len(), rig.turn("ada").await.reason.unwrap())
 }
 
 // covers: TOOL-21
 #[tokio::test]
-async fn polling_without_progress_is_blocked_and_ended_although_time_and_counters_pass() {
+async fn polling_without_progress_is_ended_even_if_times_and_counters_change() {
     let tools = ["syscall.session.status", "syscall.reflect", "syscall.resource.usage", "syscall.agent.list"];
     for tool in tools {
-        let (codes, answers, reason) = polls(move |_| call(tool, json!({}))).await;
+        let (codes, answers, reason) = run_polling(move |_| call(tool, json!({}))).await;
         assert_eq!(codes.iter().filter(|code| code.is_none()).count(), 20, "{tool}: {codes:?}");
         assert_eq!((answers, codes.len()), (30, 30), "{tool}");
         assert!(reason.starts_with(Code::LoopGuard.as_str()), "{tool}: {reason}");
@@ -68,21 +68,21 @@ async fn polling_without_progress_is_blocked_and_ended_although_time_and_counter
 }
 
 #[tokio::test]
-async fn polling_is_found_whatever_number_its_arguments_vary_by() {
+async fn polling_with_varying_numbers_in_its_arguments_is_detected() {
     let looks: [fn(usize) -> Reply; 2] = [
         |n| call("workspace.list", json!({ "limit": 500 - n })),
         |n| call("syscall.inbox.read", json!({ "limit": 1 + n % 40 })),
     ];
     for look in looks {
-        let (codes, answers, reason) = polls(look).await;
+        let (codes, answers, reason) = run_polling(look).await;
         assert_eq!(codes.iter().filter(|code| code.is_none()).count(), 20, "{codes:?}");
         assert_eq!(answers, 30);
-        assert!(reason.contains("30 answers in a row have only looked"), "{reason}");
+        assert!(reason.contains("30 answers in a row have only read"), "{reason}");
     }
 }
 
 #[tokio::test]
-async fn looking_at_what_changes_or_at_ever_other_things_is_held_by_its_rounds_alone() {
+async fn reads_of_changing_or_different_data_are_limited_only_by_rounds() {
     let looks: [fn(usize) -> Reply; 3] = [
         |n| call("syscall.task.list", json!({ "owner": (["ada", "bob", "cyd"][n % 3]), "limit": 1 + n / 9 })),
         |n| call("syscall.state.read", json!({ "prefix": format!("part-{n}") })),
@@ -92,9 +92,9 @@ async fn looking_at_what_changes_or_at_ever_other_things_is_held_by_its_rounds_a
         },
     ];
     for (at, look) in looks.into_iter().enumerate() {
-        let (codes, answers, reason) = polls(look).await;
+        let (codes, answers, reason) = run_polling(look).await;
         if at == 0 {
-            // Three lists in turn that stay empty: the first look at each was new.
+            // Three lists in turn that stay empty: only the first read of each was new.
             assert_eq!((answers, codes.len()), (32, 32));
             continue;
         }
@@ -104,7 +104,7 @@ async fn looking_at_what_changes_or_at_ever_other_things_is_held_by_its_rounds_a
 }
 
 #[tokio::test]
-async fn going_on_against_another_bound_of_the_same_code_is_a_loop_too() {
+async fn repeated_refusals_of_another_limit_count_as_a_loop() {
     let rig = Rig::with(|plan| plan.limits.turn_rounds_max = 60).await;
     let root_id = rig.send("ada", "go").await.root_id;
     let mut tally = RootTally::new(root_id, rig.ctx().now());
@@ -113,37 +113,38 @@ async fn going_on_against_another_bound_of_the_same_code_is_a_loop_too() {
         tally.echo(&id("bob"), &id("ada"), "Thanks!");
     }
     super::rig::write!(rig, |w, _cx| Ok::<_, ghost_domain::Refusal>(w.root_put(&tally).await?)).unwrap();
-    rig.model.does(|_, _| call("syscall.message.send", json!({ "to": "bob", "content": "Thanks!" })));
+    rig.model.reply_with(|_, _| call("syscall.message.send", json!({ "to": "bob", "content": "Thanks!" })));
     rig.work("ada").await.unwrap();
     let reason = rig.turn("ada").await.reason.unwrap();
     assert!(reason.contains("syscall.message.send was called 30 times"), "{reason}");
     let results = rig.ledger().await.into_iter().filter(|row| row.error_code == Some(Code::LoopGuard));
-    let held = results.filter(|row| row.result.as_ref().unwrap().contains("the same words 3 times")).count();
-    assert_eq!(held, 20, "the guard blocks it then");
+    let blocked = results.filter(|row| row.result.as_ref().unwrap().contains("the same words 3 times")).count();
+    assert_eq!(blocked, 20, "the guard blocks the later calls");
 }
 
 #[tokio::test]
-async fn a_broadcast_that_is_refused_whole_leaves_the_event_that_says_why() {
+async fn a_refused_broadcast_writes_one_event() {
     let rig = Rig::with(|plan| plan.limits.root_messages_max = 1).await;
-    rig.model.does(
-        |_, n| if n < 2 { call("syscall.broadcast", json!({ "message": format!("all {n}") })) } else { say("so") },
-    );
+    rig.model.reply_with(|_, n| {
+        if n < 2 { call("syscall.broadcast", json!({ "message": format!("all {n}") })) } else { say("so") }
+    });
     rig.send("ada", "go").await;
     rig.work("ada").await.unwrap();
     let codes: Vec<_> = rig.ledger().await.into_iter().map(|row| row.error_code).collect();
     assert_eq!(codes, [Some(Code::RateLimited), Some(Code::RateLimited)]);
-    let held: Vec<_> = rig.events().await.into_iter().filter(|event| event.kind == EventKind::StormHeld).collect();
-    assert_eq!(held.len(), 1, "{held:#?}");
-    assert_eq!((&held[0].payload["limit"], &held[0].payload["more"]), (&json!("root_messages_max"), &json!(2)));
+    let blocked: Vec<_> =
+        rig.events().await.into_iter().filter(|event| event.kind == EventKind::LimitReached).collect();
+    assert_eq!(blocked.len(), 1, "{blocked:#?}");
+    assert_eq!((&blocked[0].payload["limit"], &blocked[0].payload["more"]), (&json!("root_messages_max"), &json!(2)));
     assert!(rig.inbox("bob").await.is_empty());
 }
 
 // covers: TOOL-24
 #[tokio::test]
-async fn a_name_that_is_no_tools_is_recorded_without_secrets_on_one_line() {
+async fn an_unknown_tool_name_is_recorded_redacted_and_on_one_line() {
     let rig = Rig::new().await;
     let long = format!("no.{}", "x".repeat(60));
-    rig.model.does(move |_, n| match n {
+    rig.model.reply_with(move |_, n| match n {
         0 => calls(vec![
             block("a", &format!("no.such.{SECRET}"), json!({})),
             block("b", &format!("{long}{SECRET}"), json!({})),
@@ -163,7 +164,7 @@ async fn a_name_that_is_no_tools_is_recorded_without_secrets_on_one_line() {
         assert!(!shown.contains("hunter2") && !shown.contains("\\\\u{1b}[31mred\n"), "{shown}");
     }
     assert!(rows.iter().all(|row| row.error_code == Some(Code::UnknownTool) && !row.tool.contains(char::is_control)));
-    // A turn that goes on from its journal counts what it did by the same names.
+    // A resumed turn counts these calls under the same names.
     let finished = rig.steps("ada").await.into_iter().filter_map(|step| match step {
         ghost_domain::journal::Step::CallFinished { tool, .. } => Some(tool),
         _ => None,
@@ -173,24 +174,24 @@ async fn a_name_that_is_no_tools_is_recorded_without_secrets_on_one_line() {
 
 // covers: LIM-32, LOOP-03
 #[tokio::test]
-async fn rounds_are_bounded() {
+async fn rounds_are_limited() {
     let rig = Rig::with(|plan| {
         for agent in &mut plan.agents {
             agent.limits.turn_rounds_max = Some(3);
         }
     })
     .await;
-    rig.model.does(|_, n| call("test.look", json!({ "n": n })));
+    rig.model.reply_with(|_, n| call("test.look", json!({ "n": n })));
     rig.send("ada", "go").await;
     rig.work("ada").await.unwrap();
-    assert_eq!(rig.model.asked().len(), 3);
+    assert_eq!(rig.model.requests().len(), 3);
     assert!(rig.turn("ada").await.reason.unwrap().contains("turn_rounds_max"));
 }
 
 #[tokio::test]
-async fn waiting_for_an_answer_is_no_work_of_the_turns() {
+async fn waiting_for_an_ask_does_not_count_as_work() {
     let rig = Rig::with(|plan| plan.limits.turn_seconds = 10).await;
-    rig.model.does(|request, n| match (request.agent_id.as_str(), n) {
+    rig.model.reply_with(|request, n| match (request.agent_id.as_str(), n) {
         ("ada", 0) => calls(vec![
             block("a", "test.look", json!({ "n": 1 })),
             block("b", "syscall.ask", json!({ "agent_id": "bob", "message": "?", "timeout_seconds": 100 })),
@@ -200,32 +201,32 @@ async fn waiting_for_an_answer_is_no_work_of_the_turns() {
     rig.send("ada", "go").await;
     let began = rig.ctx().now();
     rig.work("ada").await.unwrap();
-    assert!(rig.ctx().now().since(began) >= Duration::from_secs(100), "nobody answered");
-    assert_eq!(results(&rig.model.asked()[1])[1]["status"], "timeout");
+    assert!(rig.ctx().now().since(began) >= Duration::from_secs(100), "the ask timed out");
+    assert_eq!(results(&rig.model.requests()[1])[1]["status"], "timeout");
     assert_eq!(rig.turn("ada").await.status, TurnStatus::Finished);
 }
 
 // covers: LIM-32, LOOP-03
 #[tokio::test]
-async fn working_too_long_ends_the_turn() {
+async fn a_turn_that_works_too_long_ends() {
     let rig = Rig::with(|plan| plan.limits.turn_seconds = 10).await;
-    rig.probe.hangs.store(true, std::sync::atomic::Ordering::SeqCst);
-    rig.model.does(|_, n| call("test.look", json!({ "n": n })));
+    rig.tool_state.hangs.store(true, std::sync::atomic::Ordering::SeqCst);
+    rig.model.reply_with(|_, n| call("test.look", json!({ "n": n })));
     rig.send("ada", "go").await;
     rig.work("ada").await.unwrap();
     assert!(rig.turn("ada").await.reason.unwrap().contains("turn_seconds"));
-    assert_eq!(rig.model.asked().len(), 1, "thirty seconds in one call");
+    assert_eq!(rig.model.requests().len(), 1, "the one call took thirty seconds");
 }
 
 #[tokio::test]
-async fn a_turn_that_was_cancelled_lets_go_quietly() {
+async fn a_cancelled_turn_ends_and_the_next_mail_is_taken() {
     let rig = Rig::new().await;
-    rig.probe.hangs.store(true, std::sync::atomic::Ordering::SeqCst);
-    rig.model.does(|_, n| if n == 0 { call("test.act", json!({ "n": 1 })) } else { say("next") });
+    rig.tool_state.hangs.store(true, std::sync::atomic::Ordering::SeqCst);
+    rig.model.reply_with(|_, n| if n == 0 { call("test.act", json!({ "n": 1 })) } else { say("next") });
     rig.send("ada", "go").await;
     let agent_id = id("ada");
     let cancel = async {
-        rig.probe.entered.notified().await;
+        rig.tool_state.entered.notified().await;
         let turn_id = rig.turn("ada").await.turn_id;
         super::rig::write!(rig, |w, ctx| {
             ghost_rules::turns::cancel(w, &ctx, &super::rig::operator(), turn_id).await
@@ -236,7 +237,7 @@ async fn a_turn_that_was_cancelled_lets_go_quietly() {
     let (worked, ()) =
         rig.in_time(async { tokio::join!(turn::work(&rig.engine, &agent_id, &rig.session), cancel) }).await;
     worked.unwrap();
-    // The mail that came meanwhile brought a wake-up of its own.
+    // The mail that came meanwhile has a wake-up of its own.
     rig.work("ada").await.unwrap();
     assert_eq!(rig.turn("ada").await.text.as_deref(), Some("next"), "the agent goes on with its next mail");
     let rows = rig.ledger().await;

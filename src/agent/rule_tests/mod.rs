@@ -1,12 +1,12 @@
-//! Turns against a model and tools that the tests own, on the store in memory, under a clock that the test moves.
+//! Runs turns with a fake model and fake tools, on the memory store, under a clock that the test
+//! moves.
 
 mod act;
 mod actor;
+mod budget_waits;
 mod channel;
 mod fakes;
-mod held;
 mod jobs;
-mod kept;
 mod length;
 mod limits;
 mod operator;
@@ -16,6 +16,7 @@ mod prompt;
 mod resume;
 mod resume_file;
 mod rig;
+mod store_failures;
 mod streaming;
 mod think;
 mod think_faults;

@@ -17,15 +17,15 @@ fn down() -> Reply {
 }
 
 impl Rig {
-    async fn told(&self, kind: EventKind) -> usize {
+    async fn count_events(&self, kind: EventKind) -> usize {
         self.events().await.iter().filter(|event| event.kind == kind).count()
     }
 
     /// Lets `hours` pass while these agents work.
-    async fn hours(&self, hours: u64, names: &[&str]) {
+    async fn run_hours(&self, hours: u64, names: &[&str]) {
         let until = self.ctx().now().plus(Duration::from_secs(hours * 3_600));
         while self.ctx().now() < until {
-            // Whoever has nothing to do looks again every hour.
+            // An agent without work reads its inbox again every hour.
             let piece = self.ctx().now().plus(Duration::from_secs(3_600)).min(until);
             let work = futures_util::future::join_all(names.iter().map(|name| {
                 let (engine, agent_id) = (self.engine.clone(), id(name));
@@ -54,49 +54,52 @@ impl Rig {
 
 // covers: LOOP-09
 #[tokio::test]
-async fn an_outage_parks_the_turn_and_the_work_goes_on_where_it_was() {
+async fn an_outage_parks_the_turn_and_it_resumes_where_it_was() {
     let rig = Rig::new().await;
-    rig.model.does(|_, n| if n == 0 { call("test.look", json!({ "n": 7 })) } else { down() });
+    rig.model.reply_with(|_, n| if n == 0 { call("test.look", json!({ "n": 7 })) } else { down() });
     rig.send("ada", "first").await;
-    let turn = rig.parks("ada").await;
+    let turn = rig.work_until_parked("ada").await;
     assert_eq!((turn.status, turn.rounds), (TurnStatus::Open, 1));
     let parked = turn.parked.unwrap();
     assert_eq!(parked.cause, ParkCause::Model { provider: "test".into(), model: "one".into() });
     assert_eq!(parked.standing, Standing::InLine);
-    assert_eq!((rig.told(EventKind::ProviderDown).await, rig.told(EventKind::TurnParked).await), (1, 1));
+    assert_eq!(
+        (rig.count_events(EventKind::ProviderDown).await, rig.count_events(EventKind::TurnParked).await),
+        (1, 1)
+    );
     rig.send("ada", "second").await;
-    rig.model.does(|_, _| say("well"));
+    rig.model.reply_with(|_, _| say("well"));
     rig.work("ada").await.unwrap();
     let turns = read!(rig, |r| r.turn_list(&TurnFilter { agent_id: Some(id("ada")), ..TurnFilter::default() }).await?);
     assert!(turns.iter().all(|turn| turn.status == TurnStatus::Finished && turn.parked.is_none()), "{turns:?}");
     assert_eq!(turns.len(), 2, "in order: the second waited for the first");
-    assert_eq!(rig.model.asked().len(), 2, "what was answered is not asked for again");
-    assert_eq!(rig.told(EventKind::ProviderUp).await, 1);
+    assert_eq!(rig.model.requests().len(), 2, "the answered request is not repeated");
+    assert_eq!(rig.count_events(EventKind::ProviderUp).await, 1);
     assert!(rig.inbox("ada").await.is_empty());
 }
 
 #[tokio::test]
-async fn no_turn_opens_on_a_model_that_is_down_and_one_probe_at_a_time_tries_it() {
+async fn no_turn_opens_on_a_model_that_is_down_and_probes_go_one_at_a_time() {
     let rig = Rig::new().await;
-    rig.model.does(|_, _| down());
+    rig.model.reply_with(|_, _| down());
     rig.send("ada", "go").await;
-    rig.parks("ada").await;
+    rig.work_until_parked("ada").await;
     for name in ["bob", "cyd"] {
         rig.send(name, "go").await;
     }
-    rig.model.does(|_, _| down());
-    rig.hours(5, &["ada", "bob", "cyd"]).await;
-    let asked = rig.model.asked().len();
-    assert!((200..=320).contains(&asked), "one call a minute at most: {asked}");
+    rig.model.reply_with(|_, _| down());
+    rig.run_hours(5, &["ada", "bob", "cyd"]).await;
+    let requests = rig.model.requests().len();
+    assert!((200..=320).contains(&requests), "one call a minute at most: {requests}");
     for name in ["bob", "cyd"] {
         assert_eq!(rig.inbox(name).await.len(), 1, "its mail waits");
     }
     let turns = read!(rig, |r| r.turn_list(&TurnFilter::default()).await?);
     assert!(turns.len() <= 3 && turns.iter().all(|turn| turn.status == TurnStatus::Open), "{turns:?}");
-    assert_eq!(rig.told(EventKind::ProviderDown).await, 1, "one outage is told once");
-    assert_eq!(rig.told(EventKind::TurnFinished).await, 0);
-    rig.model.does(|_, _| say("well"));
-    rig.hours(1, &["ada", "bob", "cyd"]).await;
+    assert_eq!(rig.count_events(EventKind::ProviderDown).await, 1, "one event for one outage");
+    assert_eq!(rig.count_events(EventKind::TurnFinished).await, 0);
+    rig.model.reply_with(|_, _| say("well"));
+    rig.run_hours(1, &["ada", "bob", "cyd"]).await;
     let finished = TurnFilter { status: Some(TurnStatus::Finished), ..TurnFilter::default() };
     assert_eq!(read!(rig, |r| r.turn_list(&finished).await?).len(), 3);
 }
@@ -110,21 +113,21 @@ async fn a_fall_back_is_asked_at_once_while_the_first_model_is_down() {
         }
     })
     .await;
-    rig.model.does(|request, _| if request.model == "one" { down() } else { say("second best") });
+    rig.model.reply_with(|request, _| if request.model == "one" { down() } else { say("second best") });
     rig.send("ada", "go").await;
     rig.work("ada").await.unwrap();
     rig.send("ada", "again").await;
-    rig.model.does(|request, _| if request.model == "one" { down() } else { say("second best") });
+    rig.model.reply_with(|request, _| if request.model == "one" { down() } else { say("second best") });
     rig.work("ada").await.unwrap();
-    let models: Vec<String> = rig.model.asked().into_iter().map(|request| request.model).collect();
+    let models: Vec<String> = rig.model.requests().into_iter().map(|request| request.model).collect();
     assert!(models.len() <= 2 && models.last().is_some_and(|model| model == "two"), "{models:?}");
     assert_eq!(rig.turn("ada").await.status, TurnStatus::Finished);
 }
 
 #[tokio::test]
-async fn a_turn_that_fails_alone_becomes_a_dead_letter() {
+async fn a_turn_that_fails_while_others_are_answered_becomes_a_dead_letter() {
     let rig = Rig::new().await;
-    rig.model.does(|request, _| {
+    rig.model.reply_with(|request, _| {
         let poison = request.messages.iter().any(|message| message.visible_text().contains("poison"));
         if poison { Reply::Fail(ProviderError::new(ErrorKind::Server, "it broke")) } else { say("well") }
     });
@@ -148,14 +151,14 @@ async fn a_turn_that_fails_alone_becomes_a_dead_letter() {
     })
     .await;
     assert_eq!(rig.turn("ada").await.status, TurnStatus::Dead);
-    assert_eq!(rig.told(EventKind::DeadLetterHeld).await, 1);
+    assert_eq!(rig.count_events(EventKind::DeadLetterHeld).await, 1);
     assert!(mail > 1);
 }
 
 #[tokio::test]
-async fn a_spent_root_waits_aside_and_goes_on_when_it_is_raised() {
+async fn a_turn_with_a_spent_root_is_set_aside_until_the_limit_is_raised() {
     let rig = Rig::new().await;
-    rig.model.does(|_, _| say("well"));
+    rig.model.reply_with(|_, _| say("well"));
     let spent = rig.send("ada", "too dear").await;
     let root = Scope::Root(spent.root_id);
     let limit = |tokens| NewLimits { tokens: Some(Some(tokens)), money: None };
@@ -166,7 +169,7 @@ async fn a_spent_root_waits_aside_and_goes_on_when_it_is_raised() {
     assert!(parked.is_aside(), "{parked:?}");
     rig.send("ada", "something else").await;
     rig.work("ada").await.unwrap();
-    assert_eq!(rig.turn("ada").await.status, TurnStatus::Finished, "its agent goes on without it");
+    assert_eq!(rig.turn("ada").await.status, TurnStatus::Finished, "the agent goes on with other work");
     let turn_id = parked.turn_id;
     let taken = read!(rig, |r| r.messages_of_turn(turn_id).await?);
     assert_eq!(taken.len(), 1, "its mail is kept");
@@ -177,15 +180,15 @@ async fn a_spent_root_waits_aside_and_goes_on_when_it_is_raised() {
 }
 
 #[tokio::test]
-async fn an_ask_that_waits_for_a_model_ends_by_its_deadline_with_that_reason() {
+async fn an_ask_that_waits_for_a_model_times_out_with_the_outage_as_reason() {
     let rig = Rig::new().await;
-    rig.model.does(|_, _| down());
+    rig.model.reply_with(|_, _| down());
     let ask = rig.ask("ada").await;
-    rig.parks("ada").await;
+    rig.work_until_parked("ada").await;
     let other = rig.ask("bob").await;
-    rig.hours(1, &["ada", "bob"]).await;
+    rig.run_hours(1, &["ada", "bob"]).await;
     for ask_id in [ask.ask_id, other.ask_id] {
-        // As the keeper does while both wait.
+        // As maintenance does while both wait.
         rig.ctx().set_waiting(&id("bob"), Some("one at test is down: overloaded"));
         write!(rig, |w, ctx| asks::expire(w, &ctx, ask_id).await).unwrap();
         let row = rig.ask_row(ask_id).await;
@@ -195,15 +198,15 @@ async fn an_ask_that_waits_for_a_model_ends_by_its_deadline_with_that_reason() {
 }
 
 #[tokio::test]
-async fn somebody_may_say_that_it_is_time_to_try_again() {
+async fn a_parked_turn_can_be_retried_at_once() {
     let rig = Rig::new().await;
-    rig.model.does(|_, _| down());
+    rig.model.reply_with(|_, _| down());
     rig.send("ada", "go").await;
-    let turn = rig.parks("ada").await;
+    let turn = rig.work_until_parked("ada").await;
     let turn_id = turn.turn_id;
-    rig.hours(1, &["ada"]).await;
-    rig.model.does(|_, _| say("well"));
-    // The next probe is a minute away; an actor that is told to try does so now.
+    rig.run_hours(1, &["ada"]).await;
+    rig.model.reply_with(|_, _| say("well"));
+    // The next probe is a minute away; a retry request makes the actor try now.
     let session = std::sync::Arc::default();
     let agent_id = id("ada");
     let mut work = Box::pin(crate::turn::work(&rig.engine, &agent_id, &session));
@@ -220,14 +223,14 @@ async fn somebody_may_say_that_it_is_time_to_try_again() {
 }
 
 #[tokio::test]
-async fn attempts_end_with_the_turns_time_and_cost_it_nothing() {
+async fn failed_attempts_park_the_turn_within_its_time_and_do_not_use_that_time() {
     let rig = Rig::with(|plan| plan.limits.turn_seconds = 60).await;
-    rig.model.does(|_, _| Reply::Hang);
+    rig.model.reply_with(|_, _| Reply::Hang);
     rig.send("ada", "go").await;
     let began = rig.ctx().now();
-    rig.parks("ada").await;
+    rig.work_until_parked("ada").await;
     assert!(rig.ctx().now().since(began) < Duration::from_secs(75), "three attempts of 300 s would be 900 s");
-    rig.model.does(|_, _| say("well"));
+    rig.model.reply_with(|_, _| say("well"));
     rig.work("ada").await.unwrap();
     assert_eq!(rig.turn("ada").await.status, TurnStatus::Finished);
     assert!(rig.steps("ada").await.iter().any(|step| matches!(step, Step::Parked { .. })));

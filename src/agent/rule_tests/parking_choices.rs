@@ -1,4 +1,5 @@
-//! Which model a parked turn waits for when there are several, when files change, and when money is short.
+//! Which model a parked turn waits for if there are several, if the plan changes, and if money is
+//! short.
 
 use std::sync::Arc;
 
@@ -14,7 +15,7 @@ fn fail(kind: ErrorKind) -> Reply {
     Reply::Fail(ProviderError::new(kind, "no"))
 }
 
-/// Ada may ask `two` where `one` does not answer.
+/// A rig whose agents may ask `two` if `one` does not answer.
 async fn with_a_fall_back() -> Rig {
     Rig::with(|plan| {
         for agent in &mut plan.agents {
@@ -28,13 +29,13 @@ async fn with_a_fall_back() -> Rig {
 }
 
 fn models(rig: &Rig) -> Vec<String> {
-    rig.model.asked().into_iter().map(|request| request.model).collect()
+    rig.model.requests().into_iter().map(|request| request.model).collect()
 }
 
 #[tokio::test]
-async fn a_turn_that_every_model_has_refused_after_an_outage_ends() {
+async fn a_turn_fails_when_every_model_has_refused_it_after_an_outage() {
     let rig = with_a_fall_back().await;
-    rig.model.does(|request, n| match request.model.as_str() {
+    rig.model.reply_with(|request, n| match request.model.as_str() {
         "one" if n < 3 => fail(ErrorKind::Overloaded),
         _ => fail(ErrorKind::UnknownModel),
     });
@@ -47,29 +48,29 @@ async fn a_turn_that_every_model_has_refused_after_an_outage_ends() {
 }
 
 #[tokio::test]
-async fn a_model_that_was_down_before_the_turn_is_waited_for_though_its_fall_back_refuses() {
+async fn a_turn_waits_for_a_model_that_is_down_if_its_fall_back_refuses() {
     let rig = with_a_fall_back().await;
-    rig.model.does(|request, _| match request.model.as_str() {
+    rig.model.reply_with(|request, _| match request.model.as_str() {
         "one" => fail(ErrorKind::Overloaded),
         _ => fail(ErrorKind::UnknownModel),
     });
     rig.send("ada", "go").await;
-    rig.parks("ada").await;
-    // It is known to be down, so this turn begins with its fall-back, which refuses.
+    rig.work_until_parked("ada").await;
+    // `one` is known to be down, so this turn begins with its fall-back, which refuses.
     rig.send("bob", "go").await;
-    let turn = rig.parks("bob").await;
+    let turn = rig.work_until_parked("bob").await;
     assert!(matches!(turn.parked.unwrap().cause, ParkCause::Model { model, .. } if model == "one"));
-    rig.model.does(|request, _| if request.model == "one" { say("back") } else { fail(ErrorKind::UnknownModel) });
+    rig.model.reply_with(|request, _| if request.model == "one" { say("back") } else { fail(ErrorKind::UnknownModel) });
     rig.work("bob").await.unwrap();
     assert_eq!(rig.turn("bob").await.text.as_deref(), Some("back"));
 }
 
 #[tokio::test]
-async fn a_fall_back_that_is_too_dear_is_no_reason_to_wait_for_money() {
+async fn a_turn_does_not_wait_for_money_for_a_fall_back() {
     let rig = with_a_fall_back().await;
     let limits = NewLimits { tokens: None, money: Some(Some(Money(2_000_000))) };
     write!(rig, |w, ctx| budgets::set(w, &ctx, &operator(), &Scope::World, limits).await).unwrap();
-    rig.model.does(|_, n| if n < 3 { fail(ErrorKind::Overloaded) } else { say("back") });
+    rig.model.reply_with(|_, n| if n < 3 { fail(ErrorKind::Overloaded) } else { say("back") });
     rig.send("ada", "go").await;
     rig.work("ada").await.unwrap();
     assert_eq!(rig.turn("ada").await.text.as_deref(), Some("back"));
@@ -79,14 +80,14 @@ async fn a_fall_back_that_is_too_dear_is_no_reason_to_wait_for_money() {
 }
 
 #[tokio::test]
-async fn money_that_comes_while_another_model_is_down_pays_for_the_fall_back() {
+async fn a_raised_limit_lets_a_parked_turn_use_its_fall_back() {
     let rig = with_a_fall_back().await;
     let limit = |money| NewLimits { tokens: None, money: Some(money) };
     write!(rig, |w, ctx| budgets::set(w, &ctx, &operator(), &Scope::World, limit(Some(Money(2_000_000)))).await)
         .unwrap();
-    rig.model.does(|request, _| if request.model == "one" { fail(ErrorKind::Overloaded) } else { say("dear") });
+    rig.model.reply_with(|request, _| if request.model == "one" { fail(ErrorKind::Overloaded) } else { say("dear") });
     rig.send("ada", "go").await;
-    let turn = rig.parks("ada").await;
+    let turn = rig.work_until_parked("ada").await;
     assert!(matches!(turn.parked.unwrap().cause, ParkCause::Model { model, .. } if model == "one"));
     let (agent_id, session) = (id("ada"), Arc::default());
     let mut work = Box::pin(crate::turn::work(&rig.engine, &agent_id, &session));
@@ -96,20 +97,20 @@ async fn money_that_comes_while_another_model_is_down_pays_for_the_fall_back() {
     }
     write!(rig, |w, ctx| budgets::set(w, &ctx, &operator(), &Scope::World, limit(None)).await).unwrap();
     rig.engine.queue.limits_set();
-    // Time stands: no probe is due.
+    // The clock stands still, so no probe is due.
     work.await.unwrap();
     assert_eq!(rig.turn("ada").await.text.as_deref(), Some("dear"));
 }
 
 #[tokio::test]
-async fn files_that_name_another_model_end_an_outage() {
+async fn a_plan_with_another_model_ends_the_wait() {
     let rig = Rig::new().await;
-    rig.model.does(|request, _| if request.model == "one" { fail(ErrorKind::Overloaded) } else { say("here") });
-    // One waits with a turn under way, the other before its turn is opened.
+    rig.model.reply_with(|request, _| if request.model == "one" { fail(ErrorKind::Overloaded) } else { say("here") });
+    // Ada waits with an open turn, bob before his turn is opened.
     for name in ["ada", "bob"] {
         rig.send(name, "go").await;
     }
-    rig.parks("ada").await;
+    rig.work_until_parked("ada").await;
     let (ada, bob) = ((id("ada"), Arc::default()), (id("bob"), Arc::default()));
     let mut work = Box::pin(futures_util::future::join(
         crate::turn::work(&rig.engine, &ada.0, &ada.1),

@@ -9,15 +9,15 @@ use crate::turn::preview;
 
 // covers: ARCH-14, ARCH-15, TEST-09
 #[tokio::test]
-async fn the_stable_parts_are_the_same_bytes_turn_after_turn_and_hold_no_time() {
+async fn stable_parts_are_byte_identical_between_turns_and_have_no_time() {
     let rig = Rig::new().await;
     for body in ["one", "two"] {
         rig.send("ada", body).await;
         rig.work("ada").await.unwrap();
         rig.clock.advance(std::time::Duration::from_secs(86_400));
     }
-    let asked = rig.model.asked();
-    let [first, second] = asked.as_slice() else { panic!("two turns of one call") };
+    let requests = rig.model.requests();
+    let [first, second] = requests.as_slice() else { panic!("two turns of one call") };
     assert_eq!(first.system, second.system);
     assert_eq!(first.messages[0], second.messages[0]);
     assert_ne!(first.messages.last(), second.messages.last());
@@ -28,7 +28,7 @@ async fn the_stable_parts_are_the_same_bytes_turn_after_turn_and_hold_no_time() 
     for volatile in [&text[..10], &text[..4], "12:0", "message_id"] {
         assert!(!stable.contains(volatile), "{volatile}");
     }
-    // The dry run shows the same (ARCH-15).
+    // The preview is the same as the prompt (ARCH-15).
     let preview = preview(&rig.engine, &id("ada")).await.unwrap();
     assert_eq!(join(&preview.system), first.system);
     assert_eq!(join(&preview.briefing), first.messages[0].visible_text());
@@ -37,14 +37,15 @@ async fn the_stable_parts_are_the_same_bytes_turn_after_turn_and_hold_no_time() 
 
 // covers: ARCH-08, ARCH-09, ARCH-10, ARCH-11, ARCH-13, CONF-09, PROMPT-02, PROMPT-03
 #[tokio::test]
-async fn the_sections_stand_in_their_order_and_tools_are_those_of_the_request() {
+async fn sections_are_in_order_and_list_the_tools_of_the_request() {
     let rig = Rig::new().await;
     rig.send("ada", "<b>go</b>").await;
     rig.work("ada").await.unwrap();
-    let request = rig.model.asked().remove(0);
+    let request = rig.model.requests().remove(0);
     let in_order = |text: &str, parts: &[&str]| {
-        let places: Vec<usize> = parts.iter().map(|part| text.find(part).unwrap_or_else(|| panic!("{part}"))).collect();
-        assert!(places.is_sorted(), "{parts:?} {places:?}");
+        let positions: Vec<usize> =
+            parts.iter().map(|part| text.find(part).unwrap_or_else(|| panic!("{part}"))).collect();
+        assert!(positions.is_sorted(), "{parts:?} {positions:?}");
     };
     let system = ["You are ada (ada)", "You work.", "Be exact.", "Tools are sharp.", "## How You Operate", "Runtime:"];
     in_order(&request.system, &system);
@@ -54,7 +55,7 @@ async fn the_sections_stand_in_their_order_and_tools_are_those_of_the_request() 
         request.tools.iter().map(|tool| format!("- {}: {}", tool.name, tool.description)).collect();
     assert!(briefing.contains(&format!("<tools>\n{}\n</tools>", lines.join("\n"))));
     assert!(lines.iter().any(|line| line.starts_with("- test.look: ")));
-    assert!(!lines.iter().any(|line| line.contains("syscall.agent.stop")), "what was not granted is not there");
+    assert!(!lines.iter().any(|line| line.contains("syscall.agent.stop")), "a tool that is not granted is not listed");
     let mail = request.messages.last().unwrap();
     assert_eq!(mail.role, Role::User);
     assert!(mail.visible_text().contains("&lt;b&gt;go&lt;/b&gt;"));
@@ -62,7 +63,7 @@ async fn the_sections_stand_in_their_order_and_tools_are_those_of_the_request() 
 
 // covers: ARCH-15
 #[tokio::test]
-async fn the_dry_run_shows_the_history_that_a_turn_gets() {
+async fn the_preview_has_the_same_history_as_the_turn() {
     let rig = Rig::new().await;
     assert_eq!(preview(&rig.engine, &id("ada")).await.unwrap().history, "");
     rig.send("ada", "the first thing").await;
@@ -72,13 +73,13 @@ async fn the_dry_run_shows_the_history_that_a_turn_gets() {
     assert!(shown.sizes().iter().any(|size| size.name == "history" && size.bytes == shown.history.len() as u64));
     rig.send("ada", "the second thing").await;
     rig.work("ada").await.unwrap();
-    let request = rig.model.asked().pop().unwrap();
+    let request = rig.model.requests().pop().unwrap();
     assert_eq!(request.messages[1].visible_text(), shown.history);
 }
 
 // covers: SKILL-38
 #[tokio::test]
-async fn a_held_skill_changes_the_briefing_alone() {
+async fn a_held_skill_changes_only_the_briefing() {
     let rig = Rig::new().await;
     let before = preview(&rig.engine, &id("ada")).await.unwrap();
     write!(rig, |w, ctx| skills::activate(w, &ctx, &id("ada"), "git").await).unwrap();

@@ -1,4 +1,4 @@
-//! A file write that a crash cut off is told apart by the hashes before and after.
+//! After a crash in a file write, the hashes before and after tell what has happened.
 
 use ghost_domain::journal::{Effect, FilePlan};
 use ghost_domain::transcript::TokenUsage;
@@ -13,7 +13,8 @@ use super::rig::{Rig, id, results, write};
 
 const PATH: &str = "agents/ada/notes/sum.md";
 
-/// A turn of ada's whose journal says that a write of `new` over `old` was begun, with `found` on the disk.
+/// Resumes a turn of ada's whose journal has the start of a write of `new` over `old`, with `found`
+/// on the disk.
 async fn resumed(old: Option<&str>, found: Option<&str>) -> (Rig, Value) {
     let rig = Rig::new().await;
     if let Some(found) = found {
@@ -64,16 +65,16 @@ async fn resumed(old: Option<&str>, found: Option<&str>) -> (Rig, Value) {
         turns::record_call_start(w, &ctx, &turn, &start).await
     })
     .unwrap();
-    rig.model.does(|_, _| say("well"));
+    rig.model.reply_with(|_, _| say("well"));
     rig.work("ada").await.unwrap();
     assert_eq!(rig.turn("ada").await.status, TurnStatus::Finished);
     assert_eq!(rig.ledger().await.len(), 1);
-    let result = results(&rig.model.asked()[0]).remove(0);
+    let result = results(&rig.model.requests()[0]).remove(0);
     (rig, result)
 }
 
 #[tokio::test]
-async fn a_write_that_is_in_place_is_done() {
+async fn a_completed_write_is_recorded_as_done() {
     for old in [None, Some("old")] {
         let (rig, result) = resumed(old, Some("new")).await;
         assert!(result.get("code").is_none(), "{result}");
@@ -82,7 +83,7 @@ async fn a_write_that_is_in_place_is_done() {
 }
 
 #[tokio::test]
-async fn a_write_that_did_not_happen_is_carried_out() {
+async fn a_write_that_did_not_happen_is_done_now() {
     for old in [None, Some("old")] {
         let (rig, result) = resumed(old, old).await;
         assert!(result.get("code").is_none(), "{result}");
@@ -92,7 +93,7 @@ async fn a_write_that_did_not_happen_is_carried_out() {
 }
 
 #[tokio::test]
-async fn anything_else_is_uncertain_and_left_alone() {
+async fn any_other_content_is_kept_and_the_outcome_is_unknown() {
     for (old, found) in [(Some("old"), Some("someone else's")), (None, Some("someone else's")), (Some("old"), None)] {
         let (rig, result) = resumed(old, found).await;
         assert_eq!(result["code"], "outcome_unknown");

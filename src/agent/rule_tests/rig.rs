@@ -24,7 +24,7 @@ use ghost_tools::workspace::Workspace;
 use ghost_tools::{ToolTable, WorldServices, builtins};
 use serde_json::Value;
 
-use super::fakes::{Model, Probe, Quiet, Seen, tools};
+use super::fakes::{ActivityLog, Model, NoAgents, ToolState, tools};
 use crate::turn::{self, AgentSession};
 use crate::{BudgetQueue, Engine};
 
@@ -48,7 +48,7 @@ macro_rules! read {
 }
 pub(crate) use {read, write};
 
-/// A value that the daemon knows to be secret.
+/// A value that the redactor knows as a secret.
 pub(crate) const SECRET: &str = "hunter2-is-my-password";
 
 const WORLD: &str = "\
@@ -67,18 +67,18 @@ llm:
 pub(crate) struct Rig {
     pub(crate) engine: Arc<Engine>,
     pub(crate) model: Arc<Model>,
-    pub(crate) probe: Arc<Probe>,
-    pub(crate) activity: Arc<Seen>,
+    pub(crate) tool_state: Arc<ToolState>,
+    pub(crate) activity: Arc<ActivityLog>,
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) session: Arc<AgentSession>,
     pub(crate) disk: MemoryDisk,
     files: tempfile::TempDir,
 }
 
-/// What the world's switchboard does for turns that wait.
-struct Bells(Arc<BudgetQueue>);
+/// Passes budget signals on to waiting turns, as the world's signal router does.
+struct BudgetSignals(Arc<BudgetQueue>);
 
-impl Wake for Bells {
+impl Wake for BudgetSignals {
     fn signal(&self, signals: &[Signal]) {
         for signal in signals {
             match signal {
@@ -103,7 +103,7 @@ impl Rig {
         Self::with(|_| {}).await
     }
 
-    /// A rig whose plan, limits included, is changed first.
+    /// A rig with a changed plan; its limits are part of the plan.
     pub(crate) async fn with(change: impl FnOnce(&mut Plan)) -> Self {
         let files = tempfile::tempdir().unwrap();
         for (path, text) in [
@@ -124,19 +124,20 @@ impl Rig {
         let (clock, count) = (ManualClock::at(1_795_298_880_000), Arc::new(Counting::default()));
         let ports = Ports { clock: clock.clone(), ids: count.clone(), rng: count };
         let ctx = RuleContext::new(ports, Redactor::new([SECRET.to_owned()]), "node", 1, plan.limits.clone());
-        let (model, probe, activity) = (Model::new(), Arc::new(Probe::default()), Arc::new(Seen::default()));
+        let (model, tool_state, activity) =
+            (Model::new(), Arc::new(ToolState::default()), Arc::new(ActivityLog::default()));
         let workspace = Arc::new(Workspace::inline(&files.path().join("workspace")).unwrap());
         let disk = MemoryDisk::new();
-        let services = WorldServices::new(ctx, disk.open(), workspace, Arc::new(Quiet), Arc::new(plan));
+        let services = WorldServices::new(ctx, disk.open(), workspace, Arc::new(NoAgents), Arc::new(plan));
         let mut all = builtins::all();
-        all.extend(tools(&probe));
+        all.extend(tools(&tool_state));
         let provider = provider_plan(ProviderKind::OpenAi, None);
         let providers = Providers::with("test", provider, Arc::clone(&model) as Arc<dyn Provider>, clock.clone());
         let table = Arc::new(ToolTable::new(all).unwrap());
         let engine = Engine::new(Arc::new(services), table, activity.clone(), Arc::new(providers));
         let (engine, session) = (Arc::new(engine), Arc::new(AgentSession::default()));
-        engine.services.store.on_signal(Arc::new(Bells(Arc::clone(&engine.queue))));
-        let rig = Self { engine, model, probe, activity, clock, session, disk, files };
+        engine.services.store.on_signal(Arc::new(BudgetSignals(Arc::clone(&engine.queue))));
+        let rig = Self { engine, model, tool_state, activity, clock, session, disk, files };
         for name in ["ada", "bob", "cyd"] {
             rig.engine.services.workspace.ensure_agent(&id(name)).await.unwrap();
             let new = NewAgent {
@@ -188,15 +189,16 @@ impl Rig {
         .unwrap()
     }
 
-    /// Works an agent's mail off, while time passes.
+    /// Works off an agent's mail while time passes.
     pub(crate) async fn work(&self, name: &str) -> Result<(), Refusal> {
         let agent_id = id(name);
-        // An actor of its own each time, as after a wake-up.
+        // A new session each time, as after a wake-up.
         self.in_time(turn::work(&self.engine, &agent_id, &Arc::default())).await
     }
 
-    /// Works an agent's mail off until its newest turn is parked, and dies there.
-    pub(crate) async fn parks(&self, name: &str) -> Turn {
+    /// Works off an agent's mail until a turn of it is parked; then the work is cancelled, as in a
+    /// crash.
+    pub(crate) async fn work_until_parked(&self, name: &str) -> Turn {
         let parked = async {
             loop {
                 let filter = TurnFilter { agent_id: Some(id(name)), parked: Some(true), ..TurnFilter::default() };
@@ -207,28 +209,28 @@ impl Rig {
             }
         };
         let (agent_id, session) = (id(name), Arc::default());
-        let parking = async {
+        let parked_or_ended = async {
             tokio::select! {
                 biased;
-                done = turn::work(&self.engine, &agent_id, &session) => panic!("it ended: {done:?}"),
+                done = turn::work(&self.engine, &agent_id, &session) => panic!("the work ended: {done:?}"),
                 turn = parked => turn,
             }
         };
-        self.in_time(parking).await
+        self.in_time(parked_or_ended).await
     }
 
-    /// Works until `cut` happens, and dies there.
+    /// Works until `cut` completes; then the work is cancelled, as in a crash.
     pub(crate) async fn work_until(&self, name: &str, cut: impl Future<Output = ()>) {
         let agent_id = id(name);
         let session = Arc::default();
         tokio::select! {
             biased;
-            done = turn::work(&self.engine, &agent_id, &session) => panic!("it ended: {done:?}"),
+            done = turn::work(&self.engine, &agent_id, &session) => panic!("the work ended: {done:?}"),
             () = cut => {}
         }
     }
 
-    /// Moves time on until `done` completes.
+    /// Advances the clock until `done` completes.
     pub(crate) async fn in_time<T>(&self, done: impl Future<Output = T>) -> T {
         let passing = async {
             for _ in 0..20_000 {
@@ -241,7 +243,7 @@ impl Rig {
         tokio::select! {
             biased;
             done = done => done,
-            () = passing => panic!("nothing came of it"),
+            () = passing => panic!("the work did not complete in time"),
         }
     }
 
@@ -282,7 +284,7 @@ impl Rig {
     }
 }
 
-/// The results that a request shows, as JSON where they are JSON.
+/// The tool results in a request, parsed if they are JSON.
 pub(crate) fn results(request: &ModelRequest) -> Vec<Value> {
     let tool = request.messages.iter().filter(|message| message.role == Role::Tool);
     tool.flat_map(|message| &message.blocks)

@@ -1,4 +1,4 @@
-//! What whoever watches sees of an answer while it is made.
+//! What subscribers see of an answer while the model writes it.
 
 use ghost_domain::EventKind;
 use ghost_domain::transcript::Block;
@@ -10,16 +10,16 @@ use super::rig::Rig;
 
 const FILLER: &str = "and on it goes, word after word, until there is enough of it to be streamed, ";
 
-/// What is streamed of an answer that comes in these pieces.
+/// The text that is streamed when an answer comes in these pieces.
 async fn streamed(rig: &Rig, pieces: Vec<&'static str>) -> String {
     let payloads = deltas(rig, pieces).await;
     payloads.iter().map(|payload| payload["text"].as_str().unwrap()).collect()
 }
 
-/// The deltas that are streamed of an answer that comes in these pieces.
+/// The deltas that are streamed when an answer comes in these pieces.
 async fn deltas(rig: &Rig, pieces: Vec<&'static str>) -> Vec<Value> {
     let mut feed = rig.store().feed();
-    rig.model.does(move |_, _| Reply::Stream(pieces.clone()));
+    rig.model.reply_with(move |_, _| Reply::Stream(pieces.clone()));
     rig.send("ada", "go").await;
     rig.work("ada").await.unwrap();
     let mut streamed = Vec::new();
@@ -32,7 +32,7 @@ async fn deltas(rig: &Rig, pieces: Vec<&'static str>) -> Vec<Value> {
 
 // covers: LOOP-07, LOOP-08
 #[tokio::test]
-async fn reasoning_and_calls_in_words_are_not_streamed() {
+async fn reasoning_and_control_tokens_are_not_streamed() {
     let rig = Rig::new().await;
     let mut pieces = vec!["<thi", "nk>the se", "cret plan, "];
     pieces.extend([FILLER; 8]);
@@ -45,7 +45,7 @@ async fn reasoning_and_calls_in_words_are_not_streamed() {
 }
 
 #[tokio::test]
-async fn of_a_model_whose_reasoning_is_opened_elsewhere_nothing_is_streamed_before_its_close() {
+async fn unopened_reasoning_is_discarded_once_and_then_never_streamed() {
     let rig = Rig::new().await;
     let pieces = || {
         let mut pieces = vec!["the secret plan, "];
@@ -53,33 +53,34 @@ async fn of_a_model_whose_reasoning_is_opened_elsewhere_nothing_is_streamed_befo
         pieces.extend(["</think>", "The answer."]);
         pieces
     };
-    // Nobody can tell at its first answer: what was shown is to be discarded. From then on it is known.
+    // The first answer cannot be recognised in time: its text is shown and then discarded.
+    // Afterwards it is known.
     let first = deltas(&rig, pieces()).await;
     let discards = first.iter().position(|delta| delta["discard"] == true).unwrap();
     assert!(discards > 0 && first[0]["text"].as_str().unwrap().starts_with("the secret plan"));
     let rest: String = first[discards..].iter().map(|delta| delta["text"].as_str().unwrap()).collect();
     assert_eq!(rest, "The answer.");
-    assert_eq!(rig.turn("ada").await.text.as_deref(), Some("The answer."), "none of it is kept as the answer");
+    assert_eq!(rig.turn("ada").await.text.as_deref(), Some("The answer."), "reasoning is not kept as the answer");
     for _ in 0..2 {
         assert_eq!(streamed(&rig, pieces()).await, "The answer.");
     }
-    // One that does so no more is shown again, from the answer after the one that tells.
+    // When the model stops reasoning first, its text is shown from the answer after the next.
     assert_eq!(streamed(&rig, vec!["Plain words."]).await, "");
     assert_eq!(streamed(&rig, vec!["Plain words."]).await, "Plain words.");
 }
 
 #[tokio::test]
-async fn a_model_that_reasons_first_is_known_though_nobody_watched_and_has_said_nothing_when_it_is_cut_there() {
+async fn a_model_that_reasons_first_is_recognised_without_subscribers_and_its_cut_reasoning_is_no_answer() {
     let rig = Rig::new().await;
-    rig.model.does(|_, _| say("the secret plan</think>The answer."));
+    rig.model.reply_with(|_, _| say("the secret plan</think>The answer."));
     rig.send("ada", "go").await;
     rig.work("ada").await.unwrap();
     assert_eq!(streamed(&rig, vec!["the secret plan", "</think>The answer."]).await, "The answer.");
-    rig.model.does(|_, n| match n {
-        0 => Reply::Say(vec![Block::Text { text: "the secret plan is".into() }], Stop::MaxTokens),
+    rig.model.reply_with(|_, n| match n {
+        0 => Reply::Answer(vec![Block::Text { text: "the secret plan is".into() }], Stop::MaxTokens),
         _ => say("the plan</think>Short."),
     });
     rig.send("ada", "go").await;
     rig.work("ada").await.unwrap();
-    assert_eq!(rig.turn("ada").await.text.as_deref(), Some("Short."), "reasoning that was cut is no answer");
+    assert_eq!(rig.turn("ada").await.text.as_deref(), Some("Short."), "cut reasoning is no answer");
 }

@@ -24,9 +24,9 @@ fn failures(steps: &[Step]) -> usize {
 
 // covers: LOOP-09
 #[tokio::test]
-async fn passing_faults_are_retried_and_cost_what_they_may_have_cost() {
+async fn transient_errors_are_retried_and_possible_costs_count() {
     let rig = Rig::new().await;
-    rig.model.does(|_, n| match n {
+    rig.model.reply_with(|_, n| match n {
         0 => fail(ErrorKind::RateLimited),
         1 => fail(ErrorKind::BrokenStream),
         _ => say("at last"),
@@ -35,9 +35,9 @@ async fn passing_faults_are_retried_and_cost_what_they_may_have_cost() {
     rig.work("ada").await.unwrap();
     assert_eq!(rig.turn("ada").await.text.as_deref(), Some("at last"));
     assert_eq!(failures(&rig.steps("ada").await), 2);
-    let asked = rig.model.asked();
-    assert!(asked.len() == 3 && asked[0].messages == asked[2].messages);
-    // The broken stream counts as spent, the refusal does not.
+    let requests = rig.model.requests();
+    assert!(requests.len() == 3 && requests[0].messages == requests[2].messages);
+    // The broken stream counts as spent, the rate-limited call does not.
     let sums = read!(rig, |r| r.usage_sum(&Default::default()).await?);
     assert_eq!(sums.iter().map(|sum| sum.calls).sum::<u64>(), 2);
     let world = read!(rig, |r| r.budget_get(&ghost_domain::Scope::World).await?.unwrap());
@@ -48,21 +48,21 @@ async fn passing_faults_are_retried_and_cost_what_they_may_have_cost() {
 
 // covers: LOOP-09
 #[tokio::test]
-async fn a_fall_back_model_is_asked_when_the_first_one_cannot() {
+async fn a_fall_back_is_asked_when_the_first_model_fails() {
     let rig = Rig::with(|plan| {
         for agent in &mut plan.agents {
             agent.model.fallback_models = vec!["two".into(), "test/three".into()];
         }
     })
     .await;
-    rig.model.does(|request, _| match request.model.as_str() {
+    rig.model.reply_with(|request, _| match request.model.as_str() {
         "one" => fail(ErrorKind::Server),
         "two" => fail(ErrorKind::UnknownModel),
         _ => say("third time lucky"),
     });
     rig.send("ada", "go").await;
     rig.work("ada").await.unwrap();
-    let models: Vec<String> = rig.model.asked().into_iter().map(|request| request.model).collect();
+    let models: Vec<String> = rig.model.requests().into_iter().map(|request| request.model).collect();
     assert_eq!(models, ["one", "one", "one", "two", "three"]);
     assert_eq!(rig.turn("ada").await.model.as_deref(), Some("three"));
 }
@@ -81,19 +81,19 @@ async fn a_refused_key_leads_to_a_fall_back_at_another_provider() {
     let mut providers = Providers::with("test", plan.clone(), provider(&rig.model), rig.clock.clone());
     providers.insert("other", plan, provider(&rig.model));
     rig.engine.set_providers(Arc::new(providers));
-    rig.model.does(|request, _| match request.model.as_str() {
+    rig.model.reply_with(|request, _| match request.model.as_str() {
         "three" => say("with another key"),
         _ => fail(ErrorKind::Unauthorized),
     });
     rig.send("ada", "go").await;
     rig.work("ada").await.unwrap();
-    let models: Vec<String> = rig.model.asked().into_iter().map(|request| request.model).collect();
+    let models: Vec<String> = rig.model.requests().into_iter().map(|request| request.model).collect();
     assert_eq!(models, ["one", "three"], "the same key is not tried with another model");
     assert_eq!(rig.turn("ada").await.text.as_deref(), Some("with another key"));
 }
 
 #[tokio::test]
-async fn a_fall_back_without_a_price_is_passed_over_where_money_is_counted() {
+async fn a_fall_back_without_a_price_is_skipped_under_a_money_budget() {
     for priced in [vec!["test/one", "test/three"], vec!["test/one"]] {
         let rig = Rig::with(|plan| {
             for agent in &mut plan.agents {
@@ -105,7 +105,7 @@ async fn a_fall_back_without_a_price_is_passed_over_where_money_is_counted() {
         .await;
         let limits = NewLimits { tokens: None, money: Some(Some(Money(1_000_000))) };
         write!(rig, |w, ctx| budgets::set(w, &ctx, &operator(), &Scope::World, limits).await).unwrap();
-        rig.model.does(|request, _| match request.model.as_str() {
+        rig.model.reply_with(|request, _| match request.model.as_str() {
             "one" => fail(ErrorKind::Server),
             _ => say("paid for"),
         });
@@ -113,14 +113,17 @@ async fn a_fall_back_without_a_price_is_passed_over_where_money_is_counted() {
         if priced.len() == 2 {
             rig.work("ada").await.unwrap();
         } else {
-            rig.parks("ada").await;
+            rig.work_until_parked("ada").await;
         }
-        let models: Vec<String> = rig.model.asked().into_iter().map(|request| request.model).collect();
-        let told = rig.steps("ada").await.into_iter().find_map(|step| match step {
+        let models: Vec<String> = rig.model.requests().into_iter().map(|request| request.model).collect();
+        let why_skipped = rig.steps("ada").await.into_iter().find_map(|step| match step {
             Step::PassedOver { model, why } if model == "two" => Some(why),
             _ => None,
         });
-        assert!(told.unwrap().contains("the price of test/two is unknown"), "and that it was passed over is seen");
+        assert!(
+            why_skipped.unwrap().contains("the price of test/two is unknown"),
+            "the journal says why it was skipped"
+        );
         if priced.len() == 2 {
             assert_eq!(models, ["one", "one", "one", "three"]);
             assert_eq!(rig.turn("ada").await.text.as_deref(), Some("paid for"));
@@ -134,10 +137,10 @@ async fn a_fall_back_without_a_price_is_passed_over_where_money_is_counted() {
 }
 
 #[tokio::test]
-async fn a_failed_answer_is_charged_what_the_provider_counted() {
+async fn a_failed_answer_is_charged_as_the_provider_counted() {
     let rig = Rig::new().await;
     let counted = TokenUsage { input: 100, output: 5, ..TokenUsage::default() };
-    rig.model.does(move |_, n| match n {
+    rig.model.reply_with(move |_, n| match n {
         0 => Reply::Fail(ProviderError::new(ErrorKind::BadAnswer, "empty").usage(Some(counted))),
         _ => fail(ErrorKind::BadRequest),
     });
@@ -150,25 +153,25 @@ async fn a_failed_answer_is_charged_what_the_provider_counted() {
 }
 
 #[tokio::test]
-async fn when_nobody_answers_for_good_the_turn_fails_and_the_agent_goes_on() {
+async fn a_permanent_error_fails_the_turn_and_the_agent_goes_on() {
     let rig = Rig::new().await;
-    rig.model.does(|_, _| fail(ErrorKind::BadRequest));
+    rig.model.reply_with(|_, _| fail(ErrorKind::BadRequest));
     let ask = rig.ask("ada").await;
     rig.work("ada").await.unwrap();
-    assert_eq!(rig.model.asked().len(), 1, "a wrong request is not tried again");
+    assert_eq!(rig.model.requests().len(), 1, "a bad request is not retried");
     assert_eq!(rig.turn("ada").await.status, TurnStatus::Failed);
     assert!(rig.ask_row(ask.ask_id).await.error.unwrap().contains("no model answered"));
-    rig.model.does(|_, _| say("well"));
+    rig.model.reply_with(|_, _| say("well"));
     let ask = rig.ask("ada").await;
     rig.work("ada").await.unwrap();
     assert_eq!(rig.ask_row(ask.ask_id).await.status, AskStatus::Answered);
 }
 
 #[tokio::test]
-async fn a_model_that_hangs_is_given_up_after_its_time() {
+async fn a_hanging_model_call_ends_at_its_time_limit() {
     let rig = Rig::new().await;
     rig.limits(|limits| limits.model_seconds = 5);
-    rig.model.does(|_, n| if n == 0 { Reply::Hang } else { say("well") });
+    rig.model.reply_with(|_, n| if n == 0 { Reply::Hang } else { say("well") });
     rig.send("ada", "go").await;
     rig.work("ada").await.unwrap();
     let steps = rig.steps("ada").await;
@@ -181,10 +184,10 @@ async fn a_model_that_hangs_is_given_up_after_its_time() {
 }
 
 #[tokio::test]
-async fn a_pause_that_the_provider_asks_for_holds_everyone() {
+async fn a_pause_that_the_provider_asks_for_is_waited() {
     let rig = Rig::new().await;
     let began = rig.ctx().now();
-    rig.model.does(|_, n| match n {
+    rig.model.reply_with(|_, n| match n {
         0 => {
             let error = ProviderError::new(ErrorKind::RateLimited, "slow down");
             Reply::Fail(error.retry_after(Some(Duration::from_secs(1))))
@@ -198,17 +201,17 @@ async fn a_pause_that_the_provider_asks_for_holds_everyone() {
 }
 
 #[tokio::test]
-async fn a_restart_does_not_begin_the_attempts_anew() {
+async fn a_restart_does_not_reset_the_attempts() {
     let rig = Rig::new().await;
-    rig.model.does(|_, n| if n < 2 { fail(ErrorKind::Server) } else { Reply::Hang });
+    rig.model.reply_with(|_, n| if n < 2 { fail(ErrorKind::Server) } else { Reply::Hang });
     rig.send("ada", "go").await;
-    rig.in_time(rig.work_until("ada", rig.model.hung.notified())).await;
-    rig.model.does(|_, _| fail(ErrorKind::Server));
-    rig.parks("ada").await;
-    assert_eq!(rig.model.asked().len(), 1, "the third attempt is the last, whoever makes it");
+    rig.in_time(rig.work_until("ada", rig.model.stalled.notified())).await;
+    rig.model.reply_with(|_, _| fail(ErrorKind::Server));
+    rig.work_until_parked("ada").await;
+    assert_eq!(rig.model.requests().len(), 1, "the third attempt is the last one, also after a restart");
 }
 
-/// A call with a signature of the model's provider.
+/// A call with opaque state of the model's provider.
 fn signed(n: usize) -> Reply {
     let json = format!("{{\"signature\":\"s{n}\"}}");
     let opaque = Block::Opaque(Opaque { author: "test/one".into(), json, attached: true });
@@ -221,9 +224,9 @@ fn signatures(request: &ModelRequest) -> usize {
 }
 
 #[tokio::test]
-async fn what_a_provider_no_longer_takes_back_is_left_out_once_and_the_turn_goes_on() {
+async fn stale_opaque_state_is_dropped_once_and_the_turn_goes_on() {
     let rig = Rig::new().await;
-    rig.model.does(|request, n| match n {
+    rig.model.reply_with(|request, n| match n {
         0 | 1 => signed(n),
         2 => Reply::Fail(ProviderError::new(ErrorKind::StaleState, "the signature is not valid")),
         3 => signed(n),
@@ -233,24 +236,24 @@ async fn what_a_provider_no_longer_takes_back_is_left_out_once_and_the_turn_goes
     rig.send("ada", "go").await;
     rig.work("ada").await.unwrap();
     assert_eq!(rig.turn("ada").await.text.as_deref(), Some("done"));
-    let sent: Vec<usize> = rig.model.asked().iter().map(signatures).collect();
+    let sent: Vec<usize> = rig.model.requests().iter().map(signatures).collect();
     assert_eq!(sent, [0, 1, 2, 0, 1]);
     assert_eq!(rig.steps("ada").await.iter().filter(|step| step.name() == "state_dropped").count(), 1);
 }
 
 #[tokio::test]
-async fn a_turn_that_resumes_leaves_out_what_was_dropped_and_one_without_any_is_not_asked_again() {
+async fn a_resumed_turn_omits_dropped_state_and_a_second_stale_error_ends_it() {
     let rig = Rig::new().await;
     let stale = || Reply::Fail(ProviderError::new(ErrorKind::StaleState, "the signature is not valid"));
-    rig.model.does(move |_, n| match n {
+    rig.model.reply_with(move |_, n| match n {
         0 => signed(n),
         1 => stale(),
         _ => Reply::Hang,
     });
     rig.send("ada", "go").await;
-    rig.in_time(rig.work_until("ada", rig.model.hung.notified())).await;
-    rig.model.does(move |request, _| if signatures(request) == 0 { stale() } else { say("no") });
+    rig.in_time(rig.work_until("ada", rig.model.stalled.notified())).await;
+    rig.model.reply_with(move |request, _| if signatures(request) == 0 { stale() } else { say("no") });
     rig.work("ada").await.unwrap();
     assert_eq!(rig.turn("ada").await.status, TurnStatus::Failed);
-    assert_eq!(rig.model.asked().len(), 1);
+    assert_eq!(rig.model.requests().len(), 1);
 }

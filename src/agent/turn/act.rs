@@ -1,5 +1,5 @@
-//! Acting: the calls of one answer. Effects in the store commit one after another in the model's order; reads, outside
-//! calls and asks that stand next to each other run at the same time (DESIGN.md section 2, "Journal").
+//! Runs the tool calls of one answer. Effects in the store commit one after another, in the model's
+//! order. Neighbouring reads, outside calls and asks run in parallel.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use ghost_tools::loop_guard::{Call, Verdict, is_own};
 use ghost_tools::tool::{ErasedOutside, ErasedRead, ErasedWorld};
 use tokio::sync::Semaphore;
 
-use super::call::{Checked, Checking, Done};
+use super::call::{CallResult, Checked, Checking};
 use super::pending_result::PendingResult;
 use super::record::{InTransaction, outcome_unknown, record_end};
 use super::runner::Runner;
@@ -23,14 +23,14 @@ use super::wait::within;
 use crate::transcript::{Begun, OpenCall};
 
 impl Runner {
-    /// Runs the open calls to their results and puts these before the model.
+    /// Runs the open calls and adds their results to the conversation.
     pub(super) async fn act(&mut self) -> Result<Option<Ending>, Refusal> {
         let order = self.last_calls();
         let outcomes = self.run_open().await?;
         self.close_round(&order, outcomes).await
     }
 
-    /// Runs the one call of an operator's turn.
+    /// Runs the single call of an operator's turn.
     pub(super) async fn act_once(&mut self) -> Result<CallOutcome, Refusal> {
         let outcomes = self.run_open().await?;
         self.flush().await?;
@@ -41,14 +41,14 @@ impl Runner {
     async fn run_open(&mut self) -> Result<Vec<(String, CallOutcome)>, Refusal> {
         self.show(Activity::Acting);
         let calls = std::mem::take(&mut self.open);
-        let (most, sole) = (self.limits().calls_per_answer as usize, calls.len() == 1);
+        let (limit, is_sole) = (self.limits().calls_per_answer as usize, calls.len() == 1);
         let mut prepared = self.prepared.take();
         let mut group = Vec::new();
         let mut outcomes = Vec::new();
         for (index, call) in calls.into_iter().enumerate() {
-            if index >= most {
+            if index >= limit {
                 let refusal =
-                    Refusal::new(Code::TooLarge, format!("one answer may make {most} calls; this one is beyond that"))
+                    Refusal::new(Code::TooLarge, format!("one answer may make {limit} calls; this one is beyond that"))
                         .hint("make it in your next answer");
                 outcomes.push(self.refuse(&call, refusal).await?);
                 continue;
@@ -64,7 +64,7 @@ impl Runner {
                         outcomes.append(&mut self.run_group(std::mem::take(&mut group)).await?);
                         outcomes.push(self.run_one(checked).await?);
                     }
-                    Effect::Read | Effect::Outside if sole && checked.call.begun.is_none() => {
+                    Effect::Read | Effect::Outside if is_sole && checked.call.begun.is_none() => {
                         outcomes.push(self.run_sole(checked, begun).await?);
                     }
                     Effect::Read | Effect::Outside | Effect::Wait => group.push(checked),
@@ -84,26 +84,27 @@ impl Runner {
         .unwrap_or_default()
     }
 
-    /// Looks a call up, checks its size and its schema, and asks the loop guard. Nothing runs before all have agreed.
+    /// Looks a call's tool up, checks the arguments' size and schema, and asks the loop guard. A
+    /// call runs only if all of these pass.
     pub(super) fn check(&mut self, call: OpenCall) -> Checking {
         let (tool, alias) = match self.registry.find(&call.name) {
             Ok(found) => found,
             Err(refusal) => {
-                // Told in the words that records have of it.
+                // The refusal uses the same name for the tool as the records do.
                 let refusal = self.registry.find(&self.recorded_name(&call.name)).err().unwrap_or(refusal);
                 return Err(Box::new((call, refusal)));
             }
         };
-        let most = self.limits().arguments_bytes as usize;
+        let limit = self.limits().arguments_bytes as usize;
         let size = call.arguments.to_string().len();
-        if size > most {
+        if size > limit {
             let refusal =
-                Refusal::new(Code::TooLarge, format!("the arguments have {size} bytes; at most {most} are taken"))
+                Refusal::new(Code::TooLarge, format!("the arguments have {size} bytes; at most {limit} are taken"))
                     .hint("write in several calls");
             return Err(Box::new((call, refusal)));
         }
-        // What an alias presets and what a null means is settled before the schema is asked; the journal keeps what the
-        // model wrote, the ledger what ran.
+        // Presets of an alias and nulls are resolved before the schema check. The journal keeps
+        // what the model wrote, the ledger what ran.
         let arguments = tool.normalise(alias.as_deref(), call.arguments.clone());
         if let Err(refusal) = tool.validate(&arguments) {
             return Err(Box::new((call, refusal)));
@@ -116,7 +117,7 @@ impl Runner {
                 Verdict::Fine | Verdict::Warn(_) => {}
                 Verdict::Block(refusal) => return Err(Box::new((call, refusal))),
                 Verdict::Stop(refusal) => {
-                    self.looped = Some(refusal.clone());
+                    self.loop_stop = Some(refusal.clone());
                     return Err(Box::new((call, refusal)));
                 }
             }
@@ -125,8 +126,8 @@ impl Runner {
         Ok(Checked { call, tool, alias, run })
     }
 
-    /// Records a refusal of a call that may not run. One that had begun before a crash is past refusing: a question goes
-    /// on waiting, and of an effect outside nobody knows whether it happened.
+    /// Records the refusal of a call that may not run. A call that was started before a crash
+    /// cannot be refused: an ask goes on waiting, and of any other call the outcome is unknown.
     async fn refuse(&self, call: &OpenCall, refusal: Refusal) -> Result<(String, CallOutcome), Refusal> {
         let name = self.recorded_name(&call.name);
         let refusal = match &call.begun {
@@ -142,7 +143,8 @@ impl Runner {
         Ok((call.id.clone(), outcome))
     }
 
-    /// Runs calls that may overlap. Only the calls that do something take a place; waiting for an answer takes none.
+    /// Runs calls that may overlap. A running call takes a permit; a call that waits for an answer
+    /// takes none.
     async fn run_group(&mut self, group: Vec<Checked>) -> Result<Vec<(String, CallOutcome)>, Refusal> {
         if group.is_empty() {
             return Ok(Vec::new());
@@ -150,27 +152,28 @@ impl Runner {
         let asking = group.iter().all(|checked| checked.run.effect() == Effect::Wait);
         self.show(if asking { Activity::Asking } else { Activity::Acting });
         let clock = self.clock();
-        let places = Semaphore::new(self.limits().calls_parallel as usize);
+        let permits = Semaphore::new(self.limits().calls_parallel as usize);
         let this: &Self = self;
         let runs = group.iter().map(|checked| async {
             let (began, paused) = (clock.now(), this.paused());
             let outcome = match &checked.run {
                 Run::Ask(tool) => this.ask(checked, tool).await?,
                 Run::Read(tool) => {
-                    // Never closed, so acquiring cannot fail; without a place the call would only start sooner.
-                    let _place = places.acquire().await.ok();
+                    // The semaphore is never closed, so this cannot fail. Without a permit the call
+                    // would just start sooner.
+                    let _permit = permits.acquire().await.ok();
                     this.read(checked, tool).await?
                 }
                 Run::Outside(tool) => {
-                    let _place = places.acquire().await.ok();
+                    let _permit = permits.acquire().await.ok();
                     this.outside(checked, tool).await?
                 }
-                Run::World(_) | Run::File(_) | Run::Choose(_) => Done::Refused(Refusal::new(
+                Run::World(_) | Run::File(_) | Run::Choose(_) => CallResult::Refused(Refusal::new(
                     Code::Internal,
                     format!("{} cannot run beside other calls", checked.tool.spec.name),
                 )),
             };
-            // Waiting for an answer is no work of this turn's, nor is waiting for a store that cannot write.
+            // Waiting for an answer or for an unavailable store does not count as the turn's work.
             let waited = checked.run.effect() == Effect::Wait;
             let worked = clock.now().since(began).saturating_sub(this.paused().saturating_sub(paused));
             let worked = if waited { Duration::ZERO } else { worked };
@@ -184,10 +187,10 @@ impl Runner {
         Ok(outcomes)
     }
 
-    /// Runs a call that must not overlap.
+    /// Runs a call that must not overlap with others.
     async fn run_one(&mut self, checked: Checked) -> Result<(String, CallOutcome), Refusal> {
         if checked.tool.spec.name == "syscall.inbox.read" {
-            // From here on only the store knows what mail the turn holds.
+            // This call may add mail to the turn, so only the store knows which mail it holds.
             self.held = None;
         }
         let clock = self.clock();
@@ -195,18 +198,19 @@ impl Runner {
         let done = match &checked.run {
             Run::World(tool) => self.in_world(&checked, tool).await?,
             Run::File(tool) => self.file(&checked, tool).await?,
-            Run::Read(_) | Run::Outside(_) | Run::Ask(_) | Run::Choose(_) => {
-                Done::Refused(Refusal::new(Code::Internal, format!("{} cannot run alone", checked.tool.spec.name)))
-            }
+            Run::Read(_) | Run::Outside(_) | Run::Ask(_) | Run::Choose(_) => CallResult::Refused(Refusal::new(
+                Code::Internal,
+                format!("{} cannot run alone", checked.tool.spec.name),
+            )),
         };
         self.worked += clock.now().since(began).saturating_sub(self.paused().saturating_sub(paused));
         self.recorded(&checked, done).await
     }
 
-    async fn recorded(&self, checked: &Checked, done: Done) -> Result<(String, CallOutcome), Refusal> {
+    async fn recorded(&self, checked: &Checked, done: CallResult) -> Result<(String, CallOutcome), Refusal> {
         let outcome = match done {
-            Done::Recorded(outcome) => outcome,
-            Done::Refused(refusal) => {
+            CallResult::Recorded(outcome) => outcome,
+            CallResult::Refused(refusal) => {
                 let name = &checked.tool.spec.name;
                 let begun = checked.call.begun.as_ref().map(|begun| begun.call_id);
                 let alias = checked.alias.clone();
@@ -216,13 +220,14 @@ impl Runner {
         Ok((checked.call.id.clone(), outcome))
     }
 
-    /// An effect in the store: applied and recorded in one transaction, or refused and only that recorded.
-    async fn in_world(&self, checked: &Checked, tool: &Arc<dyn ErasedWorld>) -> Result<Done, Refusal> {
+    /// Runs a call with an effect in the store. The effect and its record share one transaction. If
+    /// the tool refuses, only the refusal is recorded.
+    async fn in_world(&self, checked: &Checked, tool: &Arc<dyn ErasedWorld>) -> Result<CallResult, Refusal> {
         let start = self.call_start(checked, CallId(self.engine.services.ctx.id()), None);
-        let call_cx = self.call_cx(start.call_id, &start.id);
-        let arguments = match self.in_time(checked, tool.look(&call_cx, start.arguments.clone())).await {
+        let call_context = self.call_context(start.call_id, &start.id);
+        let arguments = match self.in_time(checked, tool.look(&call_context, start.arguments.clone())).await {
             Ok(arguments) => arguments,
-            Err(refusal) => return Ok(Done::Refused(refusal)),
+            Err(refusal) => return Ok(CallResult::Refused(refusal)),
         };
         let (ctx, tool, turn_id) = (self.engine.services.ctx.clone(), Arc::clone(tool), self.turn.turn_id);
         let done = self
@@ -233,7 +238,7 @@ impl Runner {
                 Box::pin(async move {
                     let turn = turns::working_turn(w, &ctx, turn_id).await.map_err(InTransaction::Turn)?;
                     turns::record_call_start(w, &ctx, &turn, &start).await.map_err(InTransaction::Turn)?;
-                    let output = tool.apply(&call_cx, arguments, w).await.map_err(InTransaction::Tool)?;
+                    let output = tool.apply(&call_context, arguments, w).await.map_err(InTransaction::Tool)?;
                     record_end(w, &ctx, &turn, start.call_id, &start.id, &start.tool, output)
                         .await
                         .map_err(InTransaction::Turn)
@@ -241,32 +246,33 @@ impl Runner {
             })
             .await;
         match done {
-            Ok(outcome) => Ok(Done::Recorded(outcome)),
+            Ok(outcome) => Ok(CallResult::Recorded(outcome)),
             Err(InTransaction::Tool(refusal)) => {
-                Ok(Done::Refused(with_nearest(&self.engine.services.store, refusal).await))
+                Ok(CallResult::Refused(with_nearest(&self.engine.services.store, refusal).await))
             }
             Err(InTransaction::Turn(refusal)) => Err(refusal),
         }
     }
 
-    /// Runs a call that nothing stands beside. Its result is recorded with what the turn writes next, which follows at
-    /// once: the model reads it, or the turn ends. `begun` says that its start is in the journal already.
+    /// Runs a call that is alone in its answer. Its result is recorded with the next write of the
+    /// turn, which follows at once: the next model call or the end. `begun` is the call's id if its
+    /// start is already in the journal.
     async fn run_sole(&mut self, checked: Checked, begun: Option<CallId>) -> Result<(String, CallOutcome), Refusal> {
         let clock = self.clock();
         let began = clock.now();
         let call_id = begun.unwrap_or_else(|| CallId(self.engine.services.ctx.id()));
-        let call_cx = self.call_cx(call_id, &checked.call.id);
+        let call_context = self.call_context(call_id, &checked.call.id);
         let arguments = checked.call.arguments.clone();
         let (start, result) = match &checked.run {
             Run::Outside(tool) => {
                 if begun.is_none() {
                     self.record_start(self.call_start(&checked, call_id, None)).await?;
                 }
-                (None, self.in_time(&checked, tool.run(&call_cx, arguments)).await)
+                (None, self.in_time(&checked, tool.run(&call_context, arguments)).await)
             }
             Run::Read(tool) => {
                 let start = CallStart { begun_at: Some(began), ..self.call_start(&checked, call_id, None) };
-                (Some(start), self.in_time(&checked, tool.run(&call_cx, arguments)).await)
+                (Some(start), self.in_time(&checked, tool.run(&call_context, arguments)).await)
             }
             Run::World(_) | Run::File(_) | Run::Ask(_) | Run::Choose(_) => {
                 let name = &checked.tool.spec.name;
@@ -280,58 +286,61 @@ impl Runner {
         Ok((checked.call.id, outcome))
     }
 
-    /// Changes nothing: run, then recorded at once.
-    async fn read(&self, checked: &Checked, tool: &Arc<dyn ErasedRead>) -> Result<Done, Refusal> {
+    /// Runs a call without effects, then records its start and its result together.
+    async fn read(&self, checked: &Checked, tool: &Arc<dyn ErasedRead>) -> Result<CallResult, Refusal> {
         let call_id = CallId(self.engine.services.ctx.id());
-        let call_cx = self.call_cx(call_id, &checked.call.id);
+        let call_context = self.call_context(call_id, &checked.call.id);
         let began = self.clock().now();
-        let result = self.in_time(checked, tool.run(&call_cx, checked.call.arguments.clone())).await;
+        let result = self.in_time(checked, tool.run(&call_context, checked.call.arguments.clone())).await;
         let start = CallStart { begun_at: Some(began), ..self.call_start(checked, call_id, None) };
-        self.record_whole(start, result).await.map(Done::Recorded)
+        self.record_whole(start, result).await.map(CallResult::Recorded)
     }
 
-    /// An effect outside: recorded as started before it runs. One that a crash cut off is not run again (promise 2).
-    async fn outside(&self, checked: &Checked, tool: &Arc<dyn ErasedOutside>) -> Result<Done, Refusal> {
+    /// Runs a call with an outside effect. Its start is recorded before it runs. After a crash it
+    /// is not run again.
+    async fn outside(&self, checked: &Checked, tool: &Arc<dyn ErasedOutside>) -> Result<CallResult, Refusal> {
         if checked.call.begun.is_some() {
-            return Ok(Done::Refused(outcome_unknown(&checked.tool.spec.name)));
+            return Ok(CallResult::Refused(outcome_unknown(&checked.tool.spec.name)));
         }
         let start = self.call_start(checked, CallId(self.engine.services.ctx.id()), None);
         let call_id = start.call_id;
         self.record_start(start).await?;
-        let call_cx = self.call_cx(call_id, &checked.call.id);
-        let result = self.in_time(checked, tool.run(&call_cx, checked.call.arguments.clone())).await;
-        self.record_result(call_id, &checked.call.id, &checked.tool.spec.name, result).await.map(Done::Recorded)
+        let call_context = self.call_context(call_id, &checked.call.id);
+        let result = self.in_time(checked, tool.run(&call_context, checked.call.arguments.clone())).await;
+        self.record_result(call_id, &checked.call.id, &checked.tool.spec.name, result).await.map(CallResult::Recorded)
     }
 
-    /// Runs a call under its deadline.
+    /// Runs a call with its time limit.
     pub(super) async fn in_time<T>(
         &self,
         checked: &Checked,
         work: impl Future<Output = Result<T, Refusal>>,
     ) -> Result<T, Refusal> {
         let seconds = checked.tool.seconds.unwrap_or(self.limits().call_seconds);
-        let most = self.at_most(Limits::seconds(seconds));
-        match within(&*self.clock(), most, work).await {
+        let limit = self.capped(Limits::seconds(seconds));
+        match within(&*self.clock(), limit, work).await {
             Some(result) => result,
             None => Err(Refusal::new(
                 Code::Timeout,
-                format!("{} did not end within {} s", checked.tool.spec.name, most.as_secs()),
+                format!("{} did not end within {} s", checked.tool.spec.name, limit.as_secs()),
             )
             .hint("it was cancelled; try something smaller, or check what it left behind")),
         }
     }
 
-    /// Shows the results to the model, in its own order, and lets the loop guard judge them.
+    /// Adds the results to the conversation, in the model's order, and reports them to the loop
+    /// guard.
     async fn close_round(
         &mut self,
         order: &[(String, String, serde_json::Value)],
         outcomes: Vec<(String, CallOutcome)>,
     ) -> Result<Option<Ending>, Refusal> {
         let mut known: std::collections::BTreeMap<String, CallOutcome> = outcomes.into_iter().collect();
-        // The guard was rebuilt from the journal, so it has seen what was answered before a crash.
+        // The guard was rebuilt from the journal, so it knows results from before a crash. Only new
+        // ones are reported.
         let fresh: std::collections::BTreeSet<String> = known.keys().cloned().collect();
         if order.iter().any(|(id, ..)| !known.contains_key(id)) {
-            // Some of them were answered before a crash.
+            // Some results were recorded before a crash.
             let turn_id = self.turn.turn_id;
             let rows = self
                 .engine
@@ -343,7 +352,7 @@ impl Runner {
             let mut recorded = std::collections::BTreeMap::new();
             for row in rows {
                 match row.step {
-                    // All that belongs to the last answer stands behind it.
+                    // Rows of earlier answers come first; only those after the last answer count.
                     Step::ModelAnswered { .. } => recorded.clear(),
                     Step::CallFinished { id, outcome, .. } => {
                         recorded.insert(id, outcome);
@@ -351,12 +360,12 @@ impl Runner {
                     _ => {}
                 }
             }
-            // The result of an only call is recorded with the next question: the journal does not have it yet.
+            // A sole call's result is not journaled yet.
             recorded.append(&mut known);
             known = recorded;
         }
         let mut blocks = Vec::with_capacity(order.len());
-        let mut stop = self.looped.take();
+        let mut stop = self.loop_stop.take();
         let mut warnings = Vec::new();
         for (id, name, arguments) in order {
             let Some(outcome) = known.remove(id) else {
@@ -364,7 +373,7 @@ impl Runner {
                 return Err(Refusal::new(Code::Internal, format!("the call {id} of {name} has no result")));
             };
             let tool = self.recorded_name(name);
-            // What the guard itself refused, it has counted already.
+            // The guard has already counted its own refusals.
             let guarded = outcome.refusal.as_ref().is_some_and(is_own);
             if !guarded && fresh.contains(id) {
                 let nature = self.registry.nature(name, arguments);

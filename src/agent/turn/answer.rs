@@ -1,7 +1,8 @@
-//! What an answer comes to: the turn's last word, calls to be made, or a correction; and its record, which is not let go of
-//! while the store cannot take it.
+//! Decides what follows from an answer: the turn ends, its calls run, or the model gets a
+//! correction. The answer is journaled together with that decision, and the write is retried while
+//! the store is unavailable.
 //!
-//! Must never: lose an answer that was paid for, or ask for it again, because of the store.
+//! Must never: because of the store, lose an answer that was paid for or ask for it again.
 
 use std::time::Duration;
 
@@ -13,24 +14,24 @@ use ghost_provider::{ModelAnswer, Stop};
 use ghost_rules::turns::{self, Ending, ModelResult};
 use ghost_store::Writes;
 
-use super::keep::{self, Pauses, Unkept};
 use super::parsed_answer::ParsedAnswer;
+use super::retry_write::{self, Pauses, WriteError};
 use super::round::Choice;
 use super::runner::Runner;
 use super::think::Thought;
 use crate::transcript::{OpenCall, with_unique_ids};
 
-/// Corrections of malformed calls before a turn is ended.
+/// Corrections of malformed answers before the turn ends.
 const CORRECTIONS_MAX: u32 = 3;
 
 impl Runner {
-    /// Journals an answer with what follows from it.
+    /// Journals an answer and what follows from it.
     pub(super) async fn answered(
         &mut self,
         choice: &Choice,
         reservation_id: ReservationId,
         answer: ModelAnswer,
-        said: ParsedAnswer,
+        parsed: ParsedAnswer,
         took: Duration,
     ) -> Result<Thought, Refusal> {
         self.guard.answered();
@@ -45,22 +46,22 @@ impl Runner {
                 begun: None,
             })
             .collect();
-        let ParsedAnswer { words: said, malformed, .. } = said;
+        let ParsedAnswer { text, malformed, .. } = parsed;
         let refused = matches!(answer.stop, Stop::Refused(_));
-        let flaw = if calls.is_empty() && !refused { flaw(malformed, &said, &answer.stop) } else { None };
+        let flaw = if calls.is_empty() && !refused { flaw(malformed, &text, &answer.stop) } else { None };
         let hopeless = flaw.is_some() && self.corrections >= CORRECTIONS_MAX;
         let ending = match (&flaw, calls.is_empty()) {
             (Some(_), _) if hopeless => Some(Ending::Failed(
                 Refusal::new(
                     Code::InvalidArguments,
-                    format!("{} was corrected {CORRECTIONS_MAX} times and still gave no whole answer", choice.model),
+                    format!("{} was corrected {CORRECTIONS_MAX} times and still gave no complete answer", choice.model),
                 )
-                .hint("see its last answers with `ghostctl turn show`; another model may do better"),
+                .hint("see its last answers with `ghostctl turn show`, or use another model"),
             )),
-            // What came before is no answer, and who broke off meant none of the calls to be made.
-            _ if refused => Some(Ending::Failed(refusal(&choice.model, &answer.stop, calls.len(), &said))),
-            (None, true) if answer.stop.is_cut() => Some(Ending::Cut(said)),
-            (None, true) => Some(Ending::Finished(said)),
+            // The model broke off, so its text is no answer and its calls do not run.
+            _ if refused => Some(Ending::Failed(refusal(&choice.model, &answer.stop, calls.len(), &text))),
+            (None, true) if answer.stop.is_cut() => Some(Ending::Cut(text)),
+            (None, true) => Some(Ending::Finished(text)),
             _ => None,
         };
         let result = ModelResult {
@@ -74,7 +75,7 @@ impl Runner {
             price: choice.price,
             duration_ms: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
         };
-        // One call alone is begun by the transaction that journals the answer.
+        // The start of a sole outside call is recorded in the transaction that journals the answer.
         let mut start = None;
         if ending.is_none()
             && flaw.is_none()
@@ -92,7 +93,7 @@ impl Runner {
         let (ctx, turn_id, note, ended) =
             (self.engine.services.ctx.clone(), self.turn.turn_id, flaw.clone(), ending.is_some());
         let held = self.held.clone();
-        let journaled = self.keep_answer(&choice.model, move |w| {
+        let journaled = self.store_answer(&choice.model, move |w| {
             Box::pin(async move {
                 let turn = turns::model_answered(w, &ctx, turn_id, result).await?;
                 if let Some((malformed, note)) = note {
@@ -126,63 +127,64 @@ impl Runner {
         Ok(Thought::Calls)
     }
 
-    /// Journals an answer, and does not let go of it while the store cannot take it: asking again would cost as much again.
-    /// That an answer waits is journaled as soon as that much can be, so that a daemon that dies before the store has taken
-    /// it counts the attempt.
-    async fn keep_answer<F>(&self, model: &str, journal: F) -> Result<Turn, Refusal>
+    /// Journals an answer and retries while the store is unavailable, because asking again would
+    /// cost as much again. As soon as a smaller write succeeds, the journal notes that an answer
+    /// waits. If the daemon dies before the answer is stored, the attempt is still counted.
+    async fn store_answer<F>(&self, model: &str, journal: F) -> Result<Turn, Refusal>
     where
         F: for<'t> FnOnce(&'t mut dyn Writes) -> BoxFuture<'t, Result<Turn, Refusal>> + Clone + Send + 'static,
     {
-        let (mut pauses, mut told) = (Pauses::default(), false);
+        let (mut pauses, mut noted) = (Pauses::default(), false);
         let turn_id = self.turn.turn_id;
         loop {
-            let refusal = match keep::attempt(&self.engine, journal.clone()).await {
+            let refusal = match retry_write::attempt(&self.engine, journal.clone()).await {
                 Ok(turn) => return Ok(turn),
-                Err(Unkept::Refused(refusal)) => return Err(refusal),
-                Err(Unkept::Passing(refusal)) => refusal,
+                Err(WriteError::Refused(refusal)) => return Err(refusal),
+                Err(WriteError::Transient(refusal)) => refusal,
             };
-            if !told {
+            if !noted {
                 let (ctx, model, why) = (self.engine.services.ctx.clone(), model.to_owned(), refusal.message.clone());
-                let waits = keep::attempt(&self.engine, move |w| {
+                let note = retry_write::attempt(&self.engine, move |w| {
                     Box::pin(async move { turns::answer_waits(w, &ctx, turn_id, &model, &why).await })
                 });
-                match waits.await {
-                    Ok(()) => told = true,
-                    Err(Unkept::Passing(_)) => {}
-                    Err(Unkept::Refused(refusal)) => return Err(refusal),
+                match note.await {
+                    Ok(()) => noted = true,
+                    Err(WriteError::Transient(_)) => {}
+                    Err(WriteError::Refused(refusal)) => return Err(refusal),
                 }
             }
-            keep::wait(&self.engine, turn_id, &mut pauses, &refusal).await;
+            retry_write::wait(&self.engine, turn_id, &mut pauses, &refusal).await;
         }
     }
 }
 
-/// Why a turn ends whose model, or its provider, would not go on.
-fn refusal(model: &str, stop: &Stop, calls: usize, said: &str) -> Refusal {
-    let what = match (calls, said.trim()) {
+/// The refusal with which a turn ends if the model or its provider refused to go on.
+fn refusal(model: &str, stop: &Stop, calls: usize, text: &str) -> Refusal {
+    let what = match (calls, text.trim()) {
         (0, "") => format!("{model} refused to answer"),
         (0, _) => format!("{model} refused to go on with its answer"),
         _ => format!("{model} refused to go on with its answer, and its tool calls were not run"),
     };
-    let look = if calls == 0 && said.trim().is_empty() { "" } else { "; `ghostctl turn show` has what it said" };
+    let hint = if calls == 0 && text.trim().is_empty() { "" } else { "; see its text with `ghostctl turn show`" };
     let why = match stop {
         Stop::Refused(Some(why)) => format!(" ({})", ghost_domain::text::clip(why, 100)),
         _ => String::new(),
     };
     Refusal::new(Code::PolicyDenied, format!("{what}{why}"))
-        .hint(format!("put the request differently, or give it to another model{look}"))
+        .hint(format!("rephrase the request, or use another model{hint}"))
 }
 
-/// What is wrong with an answer without calls that is no last word: a call that was written as text (TOOL-13), with its
-/// fragment for the ledger, or nothing `said` because the answer was cut. Beside it, what the model is told.
-fn flaw(malformed: Option<String>, said: &str, stop: &Stop) -> Option<(Option<String>, String)> {
+/// What is wrong with an answer without calls that cannot end the turn: it contains a call written
+/// as text (TOOL-13), or it was cut before any text. Returns the fragment of the call, for the
+/// ledger, and the correction for the model.
+fn flaw(malformed: Option<String>, text: &str, stop: &Stop) -> Option<(Option<String>, String)> {
     if let Some(fragment) = malformed {
         let note = "Your last answer held a tool call written as text. Nothing was run. Make the call through the tool \
                     interface, or answer in plain words.";
         return Some((Some(fragment), note.to_owned()));
     }
-    if stop.is_cut() && said.trim().is_empty() {
-        let note = "Your last answer was cut before it said anything. Answer again, and more briefly.";
+    if stop.is_cut() && text.trim().is_empty() {
+        let note = "Your last answer was cut before it had any text. Answer again, and more briefly.";
         return Some((None, note.to_owned()));
     }
     None

@@ -1,5 +1,5 @@
-//! Calls that wait for another agent: opened in the transaction that records them, and ended by the one that ends the
-//! other's turn (DESIGN.md section 2, "Asks").
+//! Calls that wait for another agent. An ask opens in the transaction that records the call's
+//! start. The transaction that ends the other agent's turn completes it.
 
 use std::sync::Arc;
 
@@ -10,20 +10,20 @@ use ghost_rules::mail::with_nearest;
 use ghost_rules::turns::{self, CallStart};
 use ghost_tools::tool::ErasedAsk;
 
-use super::call::{Checked, Done};
+use super::call::{CallResult, Checked};
 use super::record::InTransaction;
 use super::runner::Runner;
 use crate::transcript::Begun;
 
 impl Runner {
-    /// An ask: opened with its record; the transaction that closes it records its end.
-    pub(super) async fn ask(&self, checked: &Checked, tool: &Arc<dyn ErasedAsk>) -> Result<Done, Refusal> {
+    /// Runs an ask: opens it, unless it was open before a crash, and waits for its end.
+    pub(super) async fn ask(&self, checked: &Checked, tool: &Arc<dyn ErasedAsk>) -> Result<CallResult, Refusal> {
         let (call_id, ask_id) = match &checked.call.begun {
-            // Goes on waiting for the same correlation id (promise 2).
+            // Resumes the wait for the same ask.
             Some(Begun { call_id, ask_id: Some(ask_id), .. }) => (*call_id, *ask_id),
             _ => {
                 let start = self.call_start(checked, CallId(self.engine.services.ctx.id()), None);
-                let call_cx = self.call_cx(start.call_id, &start.id);
+                let call_context = self.call_context(start.call_id, &start.id);
                 let (ctx, tool, turn_id) = (self.engine.services.ctx.clone(), Arc::clone(tool), self.turn.turn_id);
                 let opened = self
                     .engine
@@ -32,8 +32,10 @@ impl Runner {
                     .write(move |w| {
                         Box::pin(async move {
                             let turn = turns::working_turn(w, &ctx, turn_id).await.map_err(InTransaction::Turn)?;
-                            let ask =
-                                tool.open(&call_cx, start.arguments.clone(), w).await.map_err(InTransaction::Tool)?;
+                            let ask = tool
+                                .open(&call_context, start.arguments.clone(), w)
+                                .await
+                                .map_err(InTransaction::Tool)?;
                             let start = CallStart { ask_id: Some(ask.ask_id), ..start };
                             turns::record_call_start(w, &ctx, &turn, &start).await.map_err(InTransaction::Turn)?;
                             Ok((start.call_id, ask.ask_id))
@@ -43,13 +45,13 @@ impl Runner {
                 match opened {
                     Ok(opened) => opened,
                     Err(InTransaction::Tool(refusal)) => {
-                        return Ok(Done::Refused(with_nearest(&self.engine.services.store, refusal).await));
+                        return Ok(CallResult::Refused(with_nearest(&self.engine.services.store, refusal).await));
                     }
                     Err(InTransaction::Turn(refusal)) => return Err(refusal),
                 }
             }
         };
-        self.wait_for(call_id, ask_id, &checked.call.id, &checked.tool.spec.name).await.map(Done::Recorded)
+        self.wait_for(call_id, ask_id, &checked.call.id, &checked.tool.spec.name).await.map(CallResult::Recorded)
     }
 
     pub(super) async fn wait_for(
@@ -61,10 +63,10 @@ impl Runner {
     ) -> Result<CallOutcome, Refusal> {
         let (clock, turn_id) = (self.clock(), self.turn.turn_id);
         loop {
-            // Armed before looking, so that a bell between the two is not missed.
-            let bell = self.session.bell.notified();
-            tokio::pin!(bell);
-            bell.as_mut().enable();
+            // Registered before the read, so that a notification between the two is not missed.
+            let closed = self.session.bell.notified();
+            tokio::pin!(closed);
+            closed.as_mut().enable();
             let (deadline, ended) = self
                 .engine
                 .services
@@ -84,15 +86,15 @@ impl Runner {
                 return Ok(outcome);
             }
             let Some((deadline, AskStatus::Open)) = deadline else {
-                // Closed without a word to this turn: the turn itself was ended, and this is refused; or it was set aside
-                // with its question and is tried again.
-                let refusal = Refusal::new(Code::Unavailable, "this question was given up when the turn was set aside")
+                // The ask is closed without an outcome for this call. Either the turn itself was
+                // ended, and this write is refused, or the turn was set aside and runs again.
+                let refusal = Refusal::new(Code::Unavailable, "this ask ended when the turn was set aside")
                     .hint("ask again if you still need the answer");
                 return self.record_result(call_id, id, tool, Err(refusal)).await;
             };
             tokio::select! {
                 biased;
-                () = bell => {}
+                () = closed => {}
                 () = clock.sleep_until(deadline) => {
                     let ctx = self.engine.services.ctx.clone();
                     self.engine

@@ -1,4 +1,4 @@
-//! A call on its way: looked at, and what it came to.
+//! The states of a tool call: checked or refused, then done.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use ghost_tools::{Run, Tool};
 
 use crate::transcript::OpenCall;
 
-/// A call that was checked and may run.
+/// A call that passed all checks and may run.
 pub(super) struct Checked {
     pub(super) call: OpenCall,
     pub(super) tool: Arc<Tool>,
@@ -16,13 +16,13 @@ pub(super) struct Checked {
     pub(super) run: Run,
 }
 
-/// A call that was looked at: it may run, or why not.
+/// The result of checking a call: it may run, or the refusal.
 pub(super) type Checking = Result<Checked, Box<(OpenCall, Refusal)>>;
 
-/// What a call came to, and how it is to be recorded.
-pub(super) enum Done {
-    /// The outcome is in the journal.
+/// The result of running a call.
+pub(super) enum CallResult {
+    /// The outcome is in the journal already.
     Recorded(CallOutcome),
-    /// The call is refused without having run.
+    /// The call is refused without having run; the refusal is not recorded yet.
     Refused(Refusal),
 }

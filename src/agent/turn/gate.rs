@@ -1,5 +1,5 @@
-//! The gate before a model: no turn opens on a model that is known to fail, and a turn that needs one waits here, parked with
-//! its journal, until a probe succeeds (DESIGN.md section 2, "Transient causes").
+//! The gate before a model call. No turn opens while all its models are down. A turn that needs a
+//! model parks here with its journal until a probe succeeds.
 //!
 //! Must never: consume mail, or hold a slot of a provider while it waits.
 
@@ -19,10 +19,11 @@ use super::session::AgentSession;
 use crate::budget_queue::Ticket;
 use crate::engine::Engine;
 
-/// How long a wait for the next day does not look at the clock.
+/// How often a wait for the next day checks the clock.
 const DAY_STEP: std::time::Duration = std::time::Duration::from_secs(60);
 
-/// What a waiting agent shows, until it goes on: that a stop need not wait for it, and why its asks are not answered.
+/// Marks an agent as waiting until it is dropped. A stop need not let such an agent finish, and
+/// askers see why they get no answer.
 struct Waiting<'a> {
     engine: &'a Engine,
     agent_id: &'a AgentId,
@@ -33,38 +34,38 @@ struct Waiting<'a> {
 impl<'a> Waiting<'a> {
     fn begin(engine: &'a Engine, agent_id: &'a AgentId, session: &'a AgentSession, reason: &str) -> Self {
         engine.services.ctx.set_waiting(agent_id, Some(reason));
-        Self { engine, agent_id, session, wait: session.parks() }
+        Self { engine, agent_id, session, wait: session.begin_wait() }
     }
 }
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        if self.session.goes_on(self.wait) {
+        if self.session.end_wait(self.wait) {
             self.engine.services.ctx.set_waiting(self.agent_id, None);
         }
     }
 }
 
-/// A bell that is armed.
-pub(super) type Bell<'a> = Pin<Box<Notified<'a>>>;
+/// A registered wait for a [`tokio::sync::Notify`].
+pub(super) type Notification<'a> = Pin<Box<Notified<'a>>>;
 
-/// What may have changed for one who waits for a model.
+/// Why a wait for a model ended.
 enum Change {
-    /// A circuit, the hour, or a budget.
-    Heard,
-    /// Somebody says that it is time.
-    Asked,
-    /// The files.
-    Files,
+    /// A breaker, a budget limit or the time has changed.
+    Availability,
+    /// An operator or the world asked to try again now.
+    RetryRequested,
+    /// Another plan is in force.
+    PlanChanged,
 }
 
-/// Ends when anything may have changed for one who waits for these models.
+/// Waits for any change that may let one of these models be asked.
 async fn change(
     engine: &Engine,
-    bells: Vec<Bell<'_>>,
+    notifications: Vec<Notification<'_>>,
     until: Option<Timestamp>,
-    again: Bell<'_>,
-    in_force: Bell<'_>,
+    retry_now: Notification<'_>,
+    in_force: Notification<'_>,
 ) -> Change {
     let clock = &engine.services.ctx.ports.clock;
     let due = async {
@@ -75,24 +76,25 @@ async fn change(
     };
     tokio::select! {
         biased;
-        () = in_force => Change::Files,
-        () = again => Change::Asked,
-        _ = select_all(bells) => Change::Heard,
-        () = due => Change::Heard,
+        () = in_force => Change::PlanChanged,
+        () = retry_now => Change::RetryRequested,
+        _ = select_all(notifications) => Change::Availability,
+        () = due => Change::Availability,
     }
 }
 
-/// The earlier of two times.
-fn sooner(one: Option<Timestamp>, other: Option<Timestamp>) -> Option<Timestamp> {
-    match (one, other) {
-        (Some(one), Some(other)) => Some(one.min(other)),
-        (one, other) => one.or(other),
+/// The earlier of two times; `None` means never.
+fn earlier(a: Option<Timestamp>, b: Option<Timestamp>) -> Option<Timestamp> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
     }
 }
 
-/// Waits before a turn is opened, while all the models are down that its agent may ask. Whoever is let through with the right to
-/// try one keeps it for the turn. `None` if it has waited: what was looked at before may be another then.
-pub(super) async fn door(
+/// Waits, before a turn is opened, while all models of the agent are down. Returns the pass of a
+/// model that may be asked; the turn keeps it. `None` if it has waited: the agent's next work must
+/// be read again.
+pub(super) async fn wait_for_model(
     engine: &Arc<Engine>,
     agent_id: &AgentId,
     session: &AgentSession,
@@ -109,18 +111,19 @@ pub(super) async fn door(
         let entries: Vec<(Arc<Entry>, &str)> =
             models.iter().filter_map(|(provider, model)| Some((providers.get(provider)?, model.as_str()))).collect();
         if entries.len() < models.len() || entries.is_empty() {
-            // That a provider is not there is for the turn to say.
+            // The turn itself reports a provider that does not exist.
             return Some(None);
         }
-        let again = armed(session.again.notified());
-        let bells: Vec<_> = entries.iter().map(|(entry, _)| armed(entry.breaker.changed())).collect();
+        let retry_now = armed(session.retry_now.notified());
+        let notifications: Vec<_> = entries.iter().map(|(entry, _)| armed(entry.breaker.changed())).collect();
         let mut until = None;
         for (entry, model) in &entries {
             match entry.breaker.admit(model) {
-                // The right to try a model is won again after the next look, or by another.
+                // After a wait the pass is given back. It is requested again after the next inbox
+                // read.
                 Admitted::Pass(_) if waiting.is_some() => return None,
                 Admitted::Pass(pass) => return Some(Some(pass)),
-                Admitted::Wait(at) => until = sooner(until, at),
+                Admitted::Wait(at) => until = earlier(until, at),
             }
         }
         if waiting.is_none() {
@@ -128,42 +131,43 @@ pub(super) async fn door(
             engine.activity.show(agent_id, Activity::Queued);
             waiting = Some(Waiting::begin(engine, agent_id, session, &down));
         }
-        match change(engine, bells, until, again, in_force).await {
-            Change::Heard => {}
-            Change::Asked => entries.iter().for_each(|(entry, model)| entry.breaker.hurry(model)),
-            Change::Files => return None,
+        match change(engine, notifications, until, retry_now, in_force).await {
+            Change::Availability => {}
+            Change::RetryRequested => entries.iter().for_each(|(entry, model)| entry.breaker.hurry(model)),
+            Change::PlanChanged => return None,
         }
     }
 }
 
-/// What the gate says.
+/// The gate's answer.
 pub(super) enum Gate {
-    /// This one may be asked.
+    /// This model may be asked.
     Open(usize, Pass),
-    /// None is left in this round: those before may answer in the next.
+    /// The other models of this round are down. The first ones may answer in the next round.
     RoundOver,
-    /// All have refused this conversation for good.
+    /// All models have refused this conversation for good.
     Refused,
-    /// Other files are in force than the turn was opened with, and it waits: it is opened again.
-    Anew,
+    /// While the turn waited, another plan came into force: the turn must be opened again.
+    Reopen,
 }
 
-/// A bell that is heard from here on.
-pub(super) fn armed(bell: Notified<'_>) -> Bell<'_> {
-    let mut bell = Box::pin(bell);
-    bell.as_mut().enable();
-    bell
+/// Registers for notifications from now on.
+pub(super) fn armed(notification: Notified<'_>) -> Notification<'_> {
+    let mut notification = Box::pin(notification);
+    notification.as_mut().enable();
+    notification
 }
 
-/// Why a model cannot be had.
+/// Why a model is down.
 fn reason(entry: &Entry, model: &str) -> Option<String> {
     let outage = entry.breaker.outage(model)?;
     Some(format!("{model} at {} is down: {}", entry.name, outage.reason))
 }
 
 impl Runner {
-    /// Waits until one of `choices` may be asked, the first that can from `from` on, leaving out those that have refused this
-    /// conversation or cannot be paid for. The turn is parked while none can.
+    /// Waits until one of `choices` may be asked and returns the first such choice from index
+    /// `from` on. It leaves out models that have refused this conversation or do not fit a budget.
+    /// The turn parks while no model may be asked.
     pub(super) async fn gate(
         &mut self,
         choices: &[Choice],
@@ -183,52 +187,53 @@ impl Runner {
         }
         let mut waiting = None;
         loop {
-            let again = armed(session.again.notified());
+            let retry_now = armed(session.retry_now.notified());
             let in_force = armed(engine.in_force.notified());
-            let mut bells: Vec<_> = choices.iter().map(|choice| armed(choice.entry.breaker.changed())).collect();
-            bells.push(armed(engine.queue.raised.notified()));
-            round.limits_are(engine.queue.raises());
+            let mut notifications: Vec<_> =
+                choices.iter().map(|choice| armed(choice.entry.breaker.changed())).collect();
+            notifications.push(armed(engine.queue.limits_changed.notified()));
+            round.recheck_budgets(engine.queue.limit_changes());
             let mut until = None;
             for (at, choice) in choices.iter().enumerate().skip(from).filter(|(at, _)| round.may_ask(*at)) {
                 match choice.entry.breaker.admit(&choice.model) {
                     Admitted::Pass(pass) => return Ok(Gate::Open(at, pass)),
-                    Admitted::Wait(due) => until = sooner(until, due),
+                    Admitted::Wait(due) => until = earlier(until, due),
                 }
             }
             if from > 0 {
                 return Ok(Gate::RoundOver);
             }
             if !Arc::ptr_eq(&self.plan, &engine.services.plan()) {
-                return Ok(Gate::Anew);
+                return Ok(Gate::Reopen);
             }
             if waiting.is_none() {
                 let Some(first) = choices.first() else {
                     return Err(Refusal::new(ghost_domain::Code::Internal, "a turn has no model to ask"));
                 };
                 let down = reason(&first.entry, &first.model).unwrap_or_else(|| format!("{} is down", first.model));
-                // Who waits for budget alone goes on meanwhile.
+                // Meanwhile, calls that wait only for budget go on.
                 ticket.pass_on();
                 self.flush().await?;
                 self.park(first, &down).await?;
                 self.show(Activity::Queued);
                 waiting = Some(Waiting::begin(&engine, &agent_id, &session, &down));
-                // Something may have changed while that was written.
+                // The state may have changed during these writes.
                 continue;
             }
-            match change(&engine, bells, until, again, in_force).await {
-                Change::Heard => {}
-                Change::Asked => choices.iter().for_each(|choice| choice.entry.breaker.hurry(&choice.model)),
-                Change::Files => return Ok(Gate::Anew),
+            match change(&engine, notifications, until, retry_now, in_force).await {
+                Change::Availability => {}
+                Change::RetryRequested => choices.iter().for_each(|choice| choice.entry.breaker.hurry(&choice.model)),
+                Change::PlanChanged => return Ok(Gate::Reopen),
             }
         }
     }
 
-    /// Records that the turn waits.
+    /// Records that the turn waits for a model.
     pub(super) async fn park(&mut self, choice: &Choice, reason: &str) -> Result<(), Refusal> {
         let (ctx, turn_id, alone) = (self.engine.services.ctx.clone(), self.turn.turn_id, self.alone);
         let model = (choice.entry.name.clone(), choice.model.clone());
         let reason = reason.to_owned();
-        let parked = self.keep(move |w| {
+        let parked = self.write_with_retry(move |w| {
             Box::pin(async move { turns::park_for_model(w, &ctx, turn_id, model, &reason, alone).await })
         });
         self.turn.parked = parked.await?.parked;
@@ -236,8 +241,8 @@ impl Runner {
         Ok(())
     }
 
-    /// Waits as long as the model answers others but not this turn, before it is asked again.
-    pub(super) async fn rest(
+    /// Waits before a model is asked again that fails this turn but answers others.
+    pub(super) async fn wait_before_retry(
         &mut self,
         choice: &Choice,
         reason: &str,
@@ -246,30 +251,31 @@ impl Runner {
         self.flush().await?;
         self.park(choice, reason).await?;
         self.show(Activity::Queued);
-        let again = armed(self.session.again.notified());
+        let retry_now = armed(self.session.retry_now.notified());
         let _waiting = Waiting::begin(&self.engine, &self.agent_id, &self.session, reason);
         tokio::select! {
             biased;
-            () = again => {}
+            () = retry_now => {}
             () = self.engine.services.ctx.ports.clock.sleep(pause) => {}
         }
         Ok(())
     }
 
-    /// Waits until the limit of a spent budget is raised, somebody says that it is time, or, for a day's budget, `next_day`.
-    /// The bells and `next_day` were taken before the budget was read. Whether the files have changed.
+    /// Waits until the limit of a spent budget is raised, a retry is requested or, for a day's
+    /// budget, `next_day` comes. The caller registered the notifications and computed `next_day`
+    /// before it read the budget. Returns true if another plan is in force.
     pub(super) async fn wait_for_budget(
         &self,
         scope: &Scope,
         next_day: Timestamp,
-        (raised, again, in_force): (Bell<'_>, Bell<'_>, Bell<'_>),
+        (limits_changed, retry_now, in_force): (Notification<'_>, Notification<'_>, Notification<'_>),
     ) -> bool {
         self.show(Activity::Queued);
         let _waiting = Waiting::begin(&self.engine, &self.agent_id, &self.session, &format!("budget {scope} is spent"));
         let clock = &self.engine.services.ctx.ports.clock;
         let day = async {
             match scope {
-                // In short steps, so that a clock that is set, or a machine that slept, is noticed.
+                // Short steps, so that a changed clock or a machine that slept is noticed.
                 Scope::Day(_) => {
                     while clock.now() < next_day {
                         clock.sleep_until(next_day.min(clock.now().plus(DAY_STEP))).await;
@@ -281,8 +287,8 @@ impl Runner {
         tokio::select! {
             biased;
             () = in_force => true,
-            () = again => false,
-            () = raised => false,
+            () = retry_now => false,
+            () = limits_changed => false,
             () = day => false,
         }
     }

@@ -1,4 +1,4 @@
-//! Opening a turn: from its journal if it has one, else by assembling its prompt.
+//! Opens a turn: from its journal if it has one, otherwise with a new prompt.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -27,10 +27,10 @@ use crate::engine::Engine;
 use crate::prompt::{self, Part, Section, Size};
 use crate::transcript::Transcript;
 
-/// The source of a turn that a cron job has to itself.
+/// Source of a cron job's own turn.
 const CRON: &str = "cron";
 
-/// What the store knows that a prompt needs.
+/// What a prompt needs from the store.
 #[derive(Default)]
 pub(super) struct Sources {
     held: Vec<HeldSkill>,
@@ -40,26 +40,26 @@ pub(super) struct Sources {
     stored: Option<(String, String)>,
 }
 
-/// Why a turn that was taken cannot be run.
-pub(super) enum Unopened {
-    /// The agent has no place in the world's files now. Its turn is kept for when it has one again.
+/// Why a turn that was taken cannot run.
+pub(super) enum OpenError {
+    /// The agent cannot run under the plan in force. The turn stays open until it can.
     Unfit(Refusal),
-    /// This turn cannot be had: it fails.
+    /// This turn cannot run; it fails.
     Failed(Refusal),
 }
 
-/// What the agent has to do next, what is known of it already, and what its turn has room for and whom it may ask.
-pub(super) type Looked = (Next, Option<Sources>, Room);
+/// The agent's next work, the prompt's sources if they were read, and the room for the turn's mail.
+pub(super) type NextWork = (Next, Option<Sources>, Room);
 
 impl Room {
-    /// That of an agent which is made from `spec` under `plan`.
+    /// The room and the models of an agent with this spec under `plan`.
     pub(super) fn of(plan: &Plan, spec: &AgentSpec) -> Self {
-        Self { bytes: turns::mail_room(spec.limits.context_bytes), models: wanted(plan, spec).into() }
+        Self { bytes: turns::mail_room(spec.limits.context_bytes), models: model_order(plan, spec).into() }
     }
 }
 
 /// The models that an agent asks, in order: provider and model.
-pub(super) fn wanted(plan: &Plan, spec: &AgentSpec) -> Vec<(String, String)> {
+pub(super) fn model_order(plan: &Plan, spec: &AgentSpec) -> Vec<(String, String)> {
     let first = spec.model.provider.clone().unwrap_or_else(|| plan.llm.default_provider.clone());
     let model = spec.model.model.clone().unwrap_or_else(|| plan.llm.default_model.clone());
     let fallbacks = spec.model.fallback_models.iter().map(|fallback| {
@@ -70,7 +70,7 @@ pub(super) fn wanted(plan: &Plan, spec: &AgentSpec) -> Vec<(String, String)> {
     std::iter::once((first, model)).chain(fallbacks).collect()
 }
 
-/// On whose behalf a turn over this mail calls its model.
+/// Whether a turn over this mail calls its model for a person or for a machine.
 fn class(mail: &[Envelope]) -> Class {
     let person =
         |envelope: &Envelope| envelope.kind == Kind::Conversation || matches!(envelope.from, Party::Operator(_));
@@ -78,30 +78,31 @@ fn class(mail: &[Envelope]) -> Class {
 }
 
 impl Runner {
-    /// Opens the turn, if it can be run.
+    /// Opens the turn, if it can run.
     pub(super) async fn open(
         engine: &Arc<Engine>,
         taken: Taken,
         sources: Option<Sources>,
         session: &Arc<AgentSession>,
-    ) -> Result<Result<Self, Unopened>, Refusal> {
+    ) -> Result<Result<Self, OpenError>, Refusal> {
         let sources = match sources {
-            // They are of a turn without a past: one that has a journal, or mail that has been in another, needs more.
+            // Read for a new turn. A turn with a journal, or mail that was in an earlier turn,
+            // needs more.
             Some(sources) if !taken.resumed && taken.earlier.is_empty() => sources,
             _ => read_sources(engine, &taken).await?,
         };
         let channel = channel(&taken, &sources.journal);
         let profile = match engine.profile(&taken.agent, channel, &sources.held) {
             Ok(profile) => profile,
-            Err(refusal) => return Ok(Err(Unopened::Unfit(refusal))),
+            Err(refusal) => return Ok(Err(OpenError::Unfit(refusal))),
         };
         let (mut spec, registry) = (Arc::clone(&profile.spec), profile.registry.clone());
         let job = job(engine, &taken).await?;
         let timed = job.as_ref().is_some_and(|job| job.timeout_seconds.is_some());
         if let Some(job) = &job {
             let mut own = AgentSpec::clone(&spec);
-            if let Err(refusal) = narrow(&mut own, &engine.services.plan(), job) {
-                return Ok(Err(Unopened::Failed(refusal)));
+            if let Err(refusal) = apply_job(&mut own, &engine.services.plan(), job) {
+                return Ok(Err(OpenError::Failed(refusal)));
             }
             spec = Arc::new(own);
         }
@@ -127,20 +128,20 @@ impl Runner {
             (None, ..) => {
                 let mut mail = prompt::inbox(&taken.mail);
                 if let Some(channel) = channel {
-                    let ways = ways(engine, channel, &spec.archetype.name).await?;
-                    mail = format!("{mail}\n{}", prompt::channel(channel, &ways));
+                    let channel_options = channel_options(engine, channel, &spec.archetype.name).await?;
+                    mail = format!("{mail}\n{}", prompt::channel(channel, &channel_options));
                 }
                 for journal in &sources.earlier {
                     if let Some(note) = prompt::earlier_note(journal) {
                         mail = format!("{note}\n{mail}");
                     }
                 }
-                // A job's own turn knows nothing of the others (SCHED-05).
+                // A cron job's own turn recalls no other turns (SCHED-05).
                 let recent = match taken.turn.source == CRON {
                     true => String::new(),
                     false => prompt::recent(&sources.history, limits.history_bytes as usize),
                 };
-                // A job may bring a model of its own, which the system part names.
+                // A job may set a model of its own, which the system part names.
                 let system = match job {
                     Some(_) => {
                         let sections = prompt::system(&engine.services.plan(), &taken.agent, &spec);
@@ -184,7 +185,7 @@ impl Runner {
             corrections: transcript.corrections,
             failures: transcript.failures,
             guard,
-            looped: None,
+            loop_stop: None,
             worked: Duration::ZERO,
             paused_ms: AtomicU64::new(0),
             session: Arc::clone(session),
@@ -193,13 +194,13 @@ impl Runner {
             alone,
             pass: None,
             plan: Arc::clone(&profile.plan),
-            anew: false,
-            shown: true,
+            reopen: false,
+            reports_activity: true,
         }))
     }
 }
 
-/// How the cron job runs whose own turn this is.
+/// The options of the cron job whose own turn this is.
 async fn job(engine: &Arc<Engine>, taken: &Taken) -> Result<Option<JobOptions>, Refusal> {
     let Some(mail) = taken.mail.iter().find(|envelope| envelope.kind == Kind::CronTurn) else { return Ok(None) };
     let message_id = mail.message_id;
@@ -207,15 +208,16 @@ async fn job(engine: &Arc<Engine>, taken: &Taken) -> Result<Option<JobOptions>, 
     Ok(run.map_err(Refusal::from)?.and_then(|run| run.options))
 }
 
-/// Gives a turn the bounds and the model of its job. Bounds only become smaller.
-fn narrow(spec: &mut AgentSpec, plan: &Plan, job: &JobOptions) -> Result<(), Refusal> {
-    let least = |own: u32, job: Option<u32>| job.map_or(own, |job| job.min(own));
-    spec.limits.turn_seconds = least(spec.limits.turn_seconds, job.timeout_seconds);
-    spec.limits.turn_rounds_max = least(spec.limits.turn_rounds_max, job.max_rounds);
+/// Applies a job's limits and model to a turn. Limits only become smaller.
+fn apply_job(spec: &mut AgentSpec, plan: &Plan, job: &JobOptions) -> Result<(), Refusal> {
+    let smaller = |own: u32, job: Option<u32>| job.map_or(own, |job| job.min(own));
+    spec.limits.turn_seconds = smaller(spec.limits.turn_seconds, job.timeout_seconds);
+    spec.limits.turn_rounds_max = smaller(spec.limits.turn_rounds_max, job.max_rounds);
     if let Some(name) = &job.model {
         let own = spec.model.provider.clone().unwrap_or_else(|| plan.llm.default_provider.clone());
         let (provider, model) = plan.model_named(&own, name)?;
-        // Entries without a provider mean the agent's own, which the job may just have changed.
+        // A fall-back without a provider means the agent's own provider, which the job may just
+        // have changed.
         for fallback in &mut spec.model.fallback_models {
             let (provider, model) = plan.llm.fallback_target(&own, fallback);
             *fallback = format!("{provider}/{model}");
@@ -226,22 +228,26 @@ fn narrow(spec: &mut AgentSpec, plan: &Plan, job: &JobOptions) -> Result<(), Ref
     Ok(())
 }
 
-/// What can be done in the conversation that a turn comes from, and how freely its agent reacts there.
-async fn ways(engine: &Arc<Engine>, channel: ChannelContext, archetype: &str) -> Result<prompt::Ways, Refusal> {
+/// The actions that are possible in a turn's conversation, and how freely the agent reacts there.
+async fn channel_options(
+    engine: &Arc<Engine>,
+    channel: ChannelContext,
+    archetype: &str,
+) -> Result<prompt::ChannelOptions, Refusal> {
     let id = channel.conversation_id;
     let read = engine.services.store.read(move |r| Box::pin(async move { r.conversation_get(id).await })).await;
     let plan = engine.services.plan();
-    // One that retention has taken can do nothing any more.
+    // A conversation that retention has deleted allows no actions.
     let adapter = read?.map(|conversation| conversation.adapter).unwrap_or_default();
-    Ok(prompt::Ways {
+    Ok(prompt::ChannelOptions {
         actions: plan.channel_actions(&adapter).to_vec(),
         reactions: plan.reactions_of(archetype),
         gap: engine.services.ctx.limits().reaction_gap,
     })
 }
 
-/// The conversation from outside that a turn comes from. What joined a turn under way gives it none, so that a resumed turn
-/// has the tools that it was opened with.
+/// The outside conversation that a turn comes from. Mail that joined the running turn does not
+/// count, so a resumed turn has the same tools as when it was opened.
 fn channel(taken: &Taken, journal: &[JournalRow]) -> Option<ChannelContext> {
     let joined: BTreeSet<MessageId> = journal
         .iter()
@@ -255,17 +261,17 @@ fn channel(taken: &Taken, journal: &[JournalRow]) -> Option<ChannelContext> {
     channel_of(taken.mail.iter().filter(|envelope| !joined.contains(&envelope.message_id)))
 }
 
-/// Looks what the agent has to do next and, at the same time, at what the prompt of a new turn needs; gives what that
-/// turn has room for and whom it may ask, too. No snapshot: only the agent's own turns change either, and it has none under way. The
-/// inner refusal says why the agent cannot run at all.
-pub(super) async fn look(
+/// Reads the agent's next work and, in the same read, what the prompt of a new turn needs. It takes
+/// no snapshot: only the agent's own turns change these rows, and none is running. The inner
+/// refusal says why the agent cannot run at all.
+pub(super) async fn read_next(
     engine: &Arc<Engine>,
     agent_id: &AgentId,
     session: &AgentSession,
-) -> Result<Result<Looked, Refusal>, Refusal> {
+) -> Result<Result<NextWork, Refusal>, Refusal> {
     let (ctx, id, plan) = (engine.services.ctx.clone(), agent_id.clone(), engine.services.plan());
     let (settled, recent, room) = (session.is_settled(), session.recall(), session.room(&plan));
-    let looked = engine
+    let work = engine
         .services
         .store
         .read_latest(move |r| {
@@ -295,11 +301,11 @@ pub(super) async fn look(
             })
         })
         .await;
-    if looked.is_err() {
-        // That a turn may go on was heard by this look alone.
+    if work.is_err() {
+        // The request to try an open turn again was consumed by this read, so it is restored.
         session.unsettle();
     }
-    looked
+    work
 }
 
 async fn read_sources(engine: &Arc<Engine>, taken: &Taken) -> Result<Sources, Refusal> {
@@ -328,7 +334,7 @@ async fn read_sources(engine: &Arc<Engine>, taken: &Taken) -> Result<Sources, Re
         .await
 }
 
-/// The finished turns before a turn. `recent` is what its actor remembers of them.
+/// The agent's finished turns, newest first. `recent` is what its actor remembers of them.
 async fn history(
     r: &mut dyn Reads,
     agent_id: &AgentId,
@@ -340,7 +346,7 @@ async fn history(
         (Some(recent), _) => Ok(recent),
         (None, limit) => {
             let mut turns = Vec::new();
-            // Apart, so that a job that runs all the time does not take the place of what was said.
+            // Read separately, so that a frequent job does not displace turns with mail.
             for source in ["mail", CRON] {
                 let (agent_id, status) = (Some(agent_id.clone()), Some(TurnStatus::Finished));
                 let filter = TurnFilter { agent_id, status, source: Some(source), limit, ..TurnFilter::default() };
@@ -352,7 +358,7 @@ async fn history(
     }
 }
 
-/// The prompt that an agent would get now, section by section, without any mail (ARCH-15).
+/// The prompt that the agent would get now, without mail, section by section (ARCH-15).
 pub async fn preview(engine: &Arc<Engine>, agent_id: &AgentId) -> Result<Preview, Refusal> {
     let (ctx, id) = (engine.services.ctx.clone(), agent_id.clone());
     let limits = ctx.limits();
@@ -381,16 +387,16 @@ pub struct Preview {
     pub system: Vec<Section>,
     /// The briefing.
     pub briefing: Vec<Section>,
-    /// What it recalls of its finished turns, which follows the briefing; empty if there is nothing.
+    /// The recalled turns, which follow the briefing; empty if there are none.
     pub history: String,
-    /// The tools that go into the request.
+    /// The tools of the request.
     pub tools: Arc<[ToolSpec]>,
-    /// What the agent is made from.
+    /// The spec that the prompt was built from.
     pub spec: AgentSpec,
 }
 
 impl Preview {
-    /// What every section takes, and the tools beside them, in the order of the request.
+    /// The size of every section and of the tools, in the order of the request.
     #[must_use]
     pub fn sizes(&self) -> Vec<Size> {
         let mut sizes = prompt::sizes("system", &self.system);

@@ -1,5 +1,5 @@
-//! A tool call made from the control plane: it runs as the agent, through the agent's registry, in a turn of the
-//! operator's (issue 2, 10).
+//! Runs a tool call from the control plane. The tool runs as the agent, through the agent's
+//! registry, in a turn of its own that is marked as the operator's.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -22,72 +22,75 @@ use crate::engine::Engine;
 use crate::prompt::Part;
 use crate::transcript::{Begun, OpenCall};
 
-/// The id that an operator's single call has in its turn's journal.
+/// Id of an operator's single call in the journal of its turn.
 const CALL: &str = "operator-1";
 
-/// A tool call of an operator's.
+/// A tool call that an operator makes as an agent.
 #[derive(Clone, Debug)]
 pub struct OperatorCall {
-    /// The turn that the call is. Chosen before it begins, so that a request which is repeated finds it.
+    /// Id of the call's turn. It is chosen before the call begins, so that a repeated request finds
+    /// the turn.
     pub turn_id: TurnId,
-    /// Whether the turn may be there already, cut off by a daemon's death.
+    /// Whether the turn may exist already, because the daemon died during the call.
     pub again: bool,
     /// The agent that the tool acts as.
     pub agent_id: AgentId,
-    /// The tool.
+    /// Name of the tool.
     pub tool: String,
-    /// Its arguments.
+    /// Arguments of the tool.
     pub arguments: Value,
 }
 
-/// How far the call of a turn is that may have been cut off.
-enum Far {
+/// How far a call has come that may have been interrupted.
+enum CallProgress {
     Ended(CallOutcome),
     Begun(Begun),
-    /// Nothing of it is recorded. What the store holds commits with its record, so nothing has happened.
-    Not,
+    /// Nothing is recorded, so nothing has happened: effects in the store commit with their record.
+    NotStarted,
 }
 
-impl Far {
-    fn of(journal: Vec<JournalRow>) -> Self {
-        let mut far = Self::Not;
+impl CallProgress {
+    fn read(journal: Vec<JournalRow>) -> Self {
+        let mut progress = Self::NotStarted;
         for row in journal {
             match row.step {
                 Step::CallFinished { outcome, .. } => return Self::Ended(outcome),
                 Step::CallStarted { call_id, effect, file, ask_id, .. } => {
-                    far = Self::Begun(Begun { call_id, effect, file, ask_id });
+                    progress = Self::Begun(Begun { call_id, effect, file, ask_id });
                 }
                 _ => {}
             }
         }
-        far
+        progress
     }
 }
 
-/// Calls a tool as an agent. The outcome may be a refusal of the tool's own; it is recorded like any other. A call that was
-/// cut off is found: its recorded outcome, or a file write that is verified by its hashes, or a call of which nothing has
-/// happened yet and which runs now. Of an effect outside that was begun nobody knows what came of it.
+/// Calls a tool as an agent. The outcome may be a refusal by the tool, which is recorded like any
+/// other outcome. An interrupted call is continued: a recorded outcome is returned, a file write is
+/// verified by its hashes, and a call that never started runs now. An outside effect that was
+/// started has an unknown outcome.
 ///
 /// # Errors
-/// When the agent does not exist or cannot be fitted out, the turn was ended from outside, or the tool panicked.
+/// When the agent does not exist or cannot run, the arguments do not fit the tool, the turn was
+/// ended from outside, or the tool panicked.
 pub async fn call_for_operator(
     engine: &Arc<Engine>,
     call: OperatorCall,
     session: &Arc<AgentSession>,
 ) -> Result<CallOutcome, Refusal> {
     let OperatorCall { turn_id, again, agent_id, tool, arguments } = call;
-    let far = match again {
+    let progress = match again {
         true => {
             let read = engine.services.store.read(move |r| Box::pin(async move { r.journal_of(turn_id).await })).await;
-            Far::of(read.map_err(Refusal::from)?)
+            CallProgress::read(read.map_err(Refusal::from)?)
         }
-        false => Far::Not,
+        false => CallProgress::NotStarted,
     };
-    let begun = match far {
-        // Whatever has become of the agent since.
-        Far::Ended(outcome) => return Ok(outcome),
-        Far::Begun(begun) => Some(begun),
-        Far::Not => None,
+    let begun = match progress {
+        // Returned even if the agent is deleted by now.
+        CallProgress::Ended(outcome) => return Ok(outcome),
+        CallProgress::Begun(begun) => Some(begun),
+        CallProgress::NotStarted => None,
     };
     let (ctx, id) = (engine.services.ctx.clone(), agent_id.clone());
     let agent = engine
@@ -96,7 +99,7 @@ pub async fn call_for_operator(
         .read(move |r| Box::pin(async move { agent_for_operator(r, |agent| ctx.may_run(agent), &id).await }))
         .await?;
     let (spec, registry) = engine.outfit(&agent)?;
-    // Found before a turn is opened, so that a slip of the keyboard leaves no trace but its refusal.
+    // Checked before a turn is opened, so that a typing error leaves no turn behind.
     let (found, alias) = registry.find(&tool)?;
     found.validate(&found.normalise(alias.as_deref(), arguments.clone()))?;
     let (ctx, id) = (engine.services.ctx.clone(), agent_id.clone());
@@ -106,18 +109,18 @@ pub async fn call_for_operator(
         .write(move |w| Box::pin(async move { turns::operator_turn(w, &ctx, &id, turn_id).await }))
         .await?;
     let call = Block::ToolCall { id: CALL.into(), name: tool.clone(), arguments: arguments.clone() };
-    let nothing = Arc::new(Part::new(String::new()));
+    let empty = Arc::new(Part::new(String::new()));
     let mut runner = Runner {
         held: None,
         engine: Arc::clone(engine),
         agent_id,
         turn,
         guard: LoopGuard::new(&engine.services.ctx.limits()),
-        looped: None,
+        loop_stop: None,
         spec: Arc::new(spec),
         registry,
-        system: Arc::clone(&nothing),
-        briefing: nothing,
+        system: Arc::clone(&empty),
+        briefing: empty,
         opening: (String::new(), String::new()),
         briefed: true,
         messages: vec![Message { role: Role::Assistant, blocks: vec![call] }],
@@ -137,15 +140,15 @@ pub async fn call_for_operator(
         alone: 0,
         pass: None,
         plan: engine.services.plan(),
-        anew: false,
-        shown: false,
+        reopen: false,
+        reports_activity: false,
     };
-    // A tool that panics here must not take the control plane's task with it, nor leave the turn open behind it.
+    // A panic of the tool must not end the control plane's task or leave the turn open.
     let outcomes = match AssertUnwindSafe(runner.act_once()).catch_unwind().await {
         Ok(outcomes) => outcomes,
         Err(panic) => {
-            let words = engine.services.ctx.excerpt(&crate::panics::text(&*panic), 300);
-            Err(Refusal::new(Code::OutcomeUnknown, format!("{tool} panicked: {words}"))
+            let text = engine.services.ctx.excerpt(&crate::panics::text(&*panic), 300);
+            Err(Refusal::new(Code::OutcomeUnknown, format!("{tool} panicked: {text}"))
                 .hint("it may or may not have happened; check what it left behind"))
         }
     };
@@ -157,7 +160,8 @@ pub async fn call_for_operator(
         Err(refusal) => Ending::Failed(refusal.clone()),
     };
     let ctx = engine.services.ctx.clone();
-    // Written once: whoever called waits for a word, and an operator's turn that is still open is ended by the next start.
+    // Written once, because the operator waits for the answer. A turn that stays open is ended at
+    // the daemon's next start.
     let finish =
         engine.services.store.write(move |w| Box::pin(async move { turns::finish(w, &ctx, turn_id, ending).await }));
     match finish.await {

@@ -1,4 +1,4 @@
-//! The result of a call that goes into the journal with what is written next.
+//! The result of a call that is journaled with the next write of its turn.
 
 use ghost_domain::event::NewEvent;
 use ghost_domain::journal::CallOutcome;
@@ -11,9 +11,9 @@ use ghost_tools::view::refused;
 
 use super::call::Checked;
 
-/// The result of a call that is not in the journal yet.
+/// A result that is not in the journal yet.
 pub(super) struct PendingResult {
-    /// The call's start, if that is not there either.
+    /// The call's start, if it is not in the journal either.
     start: Option<CallStart>,
     call_id: CallId,
     id: String,
@@ -37,7 +37,7 @@ impl PendingResult {
         Self { start, call_id, id, tool, events, outcome }
     }
 
-    /// Records it in a transaction of its turn's.
+    /// Records the result, within a transaction of its turn.
     pub(super) async fn record(&self, w: &mut dyn Writes, ctx: &RuleContext, turn_id: TurnId) -> Result<(), Refusal> {
         let turn = turns::working_turn(w, ctx, turn_id).await?;
         if let Some(start) = &self.start {

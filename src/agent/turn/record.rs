@@ -1,4 +1,5 @@
-//! The record of calls: started, ended, refused, each in a transaction that only a turn under way may write.
+//! Records calls: their starts, ends and refusals. Each is a transaction that is refused unless the
+//! turn is running.
 //!
 //! Must never: run anything.
 
@@ -14,7 +15,8 @@ use super::call::Checked;
 use super::runner::Runner;
 use crate::transcript::OpenCall;
 
-/// Refusals inside a store transaction, told apart: the tool's own is the model's to read, the turn's ends the work.
+/// A refusal within a store transaction. The model reads the tool's refusals; a refusal of the
+/// turn's own writes ends the work.
 pub(super) enum InTransaction {
     Tool(Refusal),
     Turn(Refusal),
@@ -27,11 +29,11 @@ impl From<StoreError> for InTransaction {
 }
 
 impl Runner {
-    /// Records what is not recorded yet, in a transaction of its own.
+    /// Records the pending result, if there is one, in a transaction of its own.
     pub(super) async fn flush(&mut self) -> Result<(), Refusal> {
         let Some(pending_result) = self.pending_result.take() else { return Ok(()) };
         let (ctx, turn_id) = (self.engine.services.ctx.clone(), self.turn.turn_id);
-        self.keep(move |w| Box::pin(async move { pending_result.record(w, &ctx, turn_id).await })).await
+        self.write_with_retry(move |w| Box::pin(async move { pending_result.record(w, &ctx, turn_id).await })).await
     }
 
     pub(super) fn call_start(
@@ -77,7 +79,7 @@ impl Runner {
     ) -> Result<CallOutcome, Refusal> {
         let (ctx, turn_id) = (self.engine.services.ctx.clone(), self.turn.turn_id);
         let (id, name) = (id.to_owned(), tool.to_owned());
-        self.keep(move |w| {
+        self.write_with_retry(move |w| {
             Box::pin(async move {
                 let turn = turns::working_turn(w, &ctx, turn_id).await?;
                 record_either(w, &ctx, &turn, call_id, &id, &name, result).await
@@ -86,14 +88,14 @@ impl Runner {
         .await
     }
 
-    /// Records start and end of a call in one transaction.
+    /// Records a call's start and its end in one transaction.
     pub(super) async fn record_whole(
         &self,
         start: CallStart,
         result: Result<Output, Refusal>,
     ) -> Result<CallOutcome, Refusal> {
         let (ctx, turn_id) = (self.engine.services.ctx.clone(), self.turn.turn_id);
-        self.keep(move |w| {
+        self.write_with_retry(move |w| {
             Box::pin(async move {
                 let turn = turns::working_turn(w, &ctx, turn_id).await?;
                 turns::record_call_start(w, &ctx, &turn, &start).await?;
@@ -103,7 +105,8 @@ impl Runner {
         .await
     }
 
-    /// Records a refusal: of a call that never ran, or, with `begun`, of one that was recorded as started.
+    /// Records the refusal of a call: one that never ran or, with `begun`, one that was recorded as
+    /// started.
     pub(super) async fn record_refusal(
         &self,
         call: &OpenCall,
@@ -113,7 +116,7 @@ impl Runner {
         begun: Option<CallId>,
         refusal: Refusal,
     ) -> Result<CallOutcome, Refusal> {
-        // The journal need not hear that a call begins which is refused in the same breath.
+        // The journal gets no start of a call that is refused at once.
         let effect = if begun.is_some() { effect } else { Effect::Read };
         let start = CallStart {
             call_id: begun.unwrap_or_else(|| CallId(self.engine.services.ctx.id())),
@@ -130,7 +133,7 @@ impl Runner {
             return self.record_whole(start, Err(refusal)).await;
         }
         let (ctx, turn_id) = (self.engine.services.ctx.clone(), self.turn.turn_id);
-        self.keep(move |w| {
+        self.write_with_retry(move |w| {
             Box::pin(async move {
                 let turn = turns::working_turn(w, &ctx, turn_id).await?;
                 record_either(w, &ctx, &turn, start.call_id, &start.id, &start.tool, Err(refusal)).await
@@ -140,7 +143,7 @@ impl Runner {
     }
 }
 
-/// Records a result with the events that go with it.
+/// Records a result and the events that belong to it.
 pub(super) async fn record_end(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -177,7 +180,7 @@ async fn record_either(
     }
 }
 
-/// What the model is told of an outside call that a crash cut off.
+/// The refusal that the model gets for an outside call which a crash interrupted.
 pub(super) fn outcome_unknown(tool: &str) -> Refusal {
     Refusal::new(
         Code::OutcomeUnknown,

@@ -1,4 +1,4 @@
-//! A turn under way: what it works with, and what every step of it asks.
+//! The state of a running turn, and helpers that its steps share.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -24,90 +24,92 @@ use crate::engine::Engine;
 use crate::prompt::Part;
 use crate::transcript::{Failure, OpenCall};
 
-/// A turn under way.
+/// A running turn.
 pub(super) struct Runner {
     pub(super) engine: Arc<Engine>,
     pub(super) agent_id: AgentId,
     pub(super) turn: Turn,
     pub(super) spec: Arc<AgentSpec>,
     pub(super) registry: Registry,
-    /// The stable system part.
+    /// The system part of the prompt.
     pub(super) system: Arc<Part>,
-    /// The stable briefing.
+    /// The briefing part of the prompt.
     pub(super) briefing: Arc<Part>,
-    /// What is recalled, and the mail.
+    /// The recalled turns, and the mail.
     pub(super) opening: (String, String),
-    /// Whether the prompt is in the journal already.
+    /// Whether the prompt is in the journal.
     pub(super) briefed: bool,
-    /// Everything that the model is shown.
+    /// The whole conversation.
     pub(super) messages: Vec<Message>,
-    /// How many of `messages` are the opening.
+    /// Number of messages that belong to the opening.
     pub(super) opening_messages: usize,
-    /// Bytes that the conversation may have; fewer than the agent's bound once a model has refused it as too long.
+    /// Limit of the conversation in bytes; smaller than the agent's setting once a model has
+    /// refused it as too long.
     pub(super) context: usize,
     /// Calls of the last answer that have no result yet.
     pub(super) open: Vec<OpenCall>,
-    /// The one call of the last answer, checked; with its id if its start is in the journal.
+    /// The sole call of the last answer, checked; with its id if its start is in the journal.
     pub(super) prepared: Option<(Checking, Option<CallId>)>,
-    /// The result that goes into the journal with what is written next.
+    /// A result that is journaled with the next write.
     pub(super) pending_result: Option<Arc<PendingResult>>,
-    /// The mail that the turn holds; `None` if only the store knows, after a restart or when mail has joined.
+    /// The turn's mail; `None` if only the store knows it, after a restart or when mail has joined.
     pub(super) held: Option<Held>,
     pub(super) rounds: u32,
     pub(super) corrections: u32,
     pub(super) failures: Vec<Failure>,
     pub(super) guard: LoopGuard,
-    /// The loop guard's last word, if it has spoken it.
-    pub(super) looped: Option<Refusal>,
+    /// Set when the loop guard ends the turn.
+    pub(super) loop_stop: Option<Refusal>,
     /// Time spent on the turn's own work; waiting in a pool or for a reply does not count.
     pub(super) worked: Duration,
-    /// For how long its writes have waited for the store, in milliseconds.
+    /// How long its writes have waited for the store, in milliseconds.
     pub(super) paused_ms: AtomicU64,
     pub(super) session: Arc<AgentSession>,
-    /// Whether its time is a job's own, which cuts off what is under way when it ends.
+    /// Whether its time limit is a cron job's own. That limit interrupts running calls.
     pub(super) timed: bool,
-    /// On whose behalf it calls its model.
+    /// Whether it calls its model for a person or for a machine.
     pub(super) class: Class,
-    /// Rounds of attempts that failed while the same model answered others.
+    /// Failed rounds while the same model answered others.
     pub(super) alone: u32,
-    /// The right to call a model, won before the turn was opened.
+    /// A pass to call a model, obtained before the turn was opened.
     pub(super) pass: Option<Pass>,
-    /// The plan that the turn was opened with.
+    /// The plan under which the turn was opened.
     pub(super) plan: Arc<Plan>,
-    /// Whether the turn is to be opened again, with the files that are in force now.
-    pub(super) anew: bool,
-    /// Whether the board shows what this turn does; an operator's call stands beside the agent's own turns.
-    pub(super) shown: bool,
+    /// Whether the turn must be opened again, because another plan is in force.
+    pub(super) reopen: bool,
+    /// Whether the turn's activity is shown as the agent's. False for an operator's call, which
+    /// runs beside the agent's own turns.
+    pub(super) reports_activity: bool,
 }
 
 impl Runner {
-    /// Why the turn may not go on, if it has worked for as long as it may.
+    /// The refusal that ends the turn, if it has used its time.
     pub(super) fn out_of_time(&self) -> Option<Refusal> {
-        let most = self.spec.limits.turn_seconds;
-        if self.worked < Limits::seconds(most) {
+        let limit = self.spec.limits.turn_seconds;
+        if self.worked < Limits::seconds(limit) {
             return None;
         }
         let what = format!("the turn worked for {} s, which is its bound", self.worked.as_secs());
         if !self.timed {
-            return Some(bound_reached(what, "turn_seconds"));
+            return Some(limit_reached(what, "turn_seconds"));
         }
         let refusal = Refusal::new(Code::Timeout, what).hint("give the job smaller work, or a longer timeout");
-        Some(refusal.details(json!({ "limit": "timeout_seconds", "value": most })))
+        Some(refusal.details(json!({ "limit": "timeout_seconds", "value": limit })))
     }
 
-    /// `most`, or what is left of a job's own time if that is less.
-    pub(super) fn at_most(&self, most: Duration) -> Duration {
-        if self.timed { most.min(self.left()) } else { most }
+    /// `duration`, or the job's remaining time if that is less.
+    pub(super) fn capped(&self, duration: Duration) -> Duration {
+        if self.timed { duration.min(self.time_left()) } else { duration }
     }
 
-    /// What is left of the time that the turn may work.
-    pub(super) fn left(&self) -> Duration {
+    /// The remaining time of the turn.
+    pub(super) fn time_left(&self) -> Duration {
         Limits::seconds(self.spec.limits.turn_seconds).saturating_sub(self.worked)
     }
 
     pub(super) fn show(&self, activity: Activity) {
-        if self.shown {
-            self.session.shows(activity);
+        if self.reports_activity {
+            self.session.set_activity(activity);
             self.engine.activity.show(&self.agent_id, activity);
         }
     }
@@ -120,11 +122,12 @@ impl Runner {
         self.engine.services.ctx.limits()
     }
 
-    pub(super) fn call_cx(&self, call_id: CallId, provider_call_id: &str) -> CallContext {
-        call_cx(&self.engine, &self.registry, &self.turn, call_id, provider_call_id)
+    pub(super) fn call_context(&self, call_id: CallId, provider_call_id: &str) -> CallContext {
+        call_context(&self.engine, &self.registry, &self.turn, call_id, provider_call_id)
     }
 
-    /// The name that a call has in every record: the tool's own. What is no tool's name is only words of the model's.
+    /// The name of a call in all records: the tool's own name, or a label of the model's text if
+    /// there is no such tool.
     pub(super) fn recorded_name(&self, name: &str) -> String {
         self.registry.known(name).map_or_else(|| self.engine.services.ctx.label(name), str::to_owned)
     }
@@ -134,8 +137,8 @@ impl Runner {
     }
 }
 
-/// What a tool is told of one call.
-pub(super) fn call_cx(
+/// The context of one tool call.
+pub(super) fn call_context(
     engine: &Arc<Engine>,
     registry: &Registry,
     turn: &Turn,
@@ -153,7 +156,7 @@ pub(super) fn call_cx(
     }
 }
 
-/// The text that a model is shown for an outcome.
+/// The text of an outcome for the model.
 pub(super) fn view(
     registry: &Registry,
     limits: &Limits,
@@ -165,7 +168,7 @@ pub(super) fn view(
     model_view(outcome, Some(bytes), limits)
 }
 
-pub(super) fn bound_reached(what: String, setting: &str) -> Refusal {
+pub(super) fn limit_reached(what: String, setting: &str) -> Refusal {
     Refusal::new(Code::LoopGuard, what)
         .hint(format!("give it smaller work, or raise limits.{setting}"))
         .details(serde_json::json!({ "limit": setting }))

@@ -1,11 +1,11 @@
-//! Streaming an answer while it is made, to whoever watches: without reasoning and markup, and redacted before it leaves,
-//! though it comes in pieces.
+//! Streams an answer to subscribers while the model writes it: without reasoning and markup, and
+//! redacted even though it comes in pieces.
 //!
-//! What was shown and turns out to be reasoning, because a close comes that nothing opened, cannot be taken back: whoever
-//! watches is told to discard it, and of that model nothing is shown before such a close from then on.
+//! If a closing tag shows that text already sent was reasoning, an event tells subscribers to
+//! discard that text. From then on, nothing of that model is sent before such a closing tag.
 //!
-//! Must never: show a part of a secret, or of a model's reasoning, because the rest of it had not come yet, or keep anything:
-//! what counts is the whole answer in the journal.
+//! Must never: send a part of a secret or of reasoning because the rest has not arrived yet, or
+//! keep anything: the whole answer in the journal is what counts.
 
 use std::sync::Arc;
 
@@ -19,19 +19,22 @@ use serde_json::{Value, json};
 use super::runner::Runner;
 use crate::engine::Engine;
 
-/// Bytes of text that are streamed at once: single tokens would cost more than they show.
+/// Text is sent in pieces of at least this many bytes, because an event for each token would cost
+/// too much.
 const DELTA_BYTES: usize = 48;
-/// Bytes that are held back until more has come: a secret that is streamed in two pieces is recognised in neither.
+/// Bytes held back until more text arrives: a secret that is cut in two would be recognised in
+/// neither half.
 const DELTA_HELD: usize = 256;
 
-/// Where raw text may be cut so that redacting the two pieces hides what redacting the whole would: far enough from the
-/// end, between two words, and not inside anything that is known. 0 if there is no such place yet.
+/// Finds a place to cut raw text so that the redacted halves equal the redacted whole: far enough
+/// from the end, between two words, and not inside a secret. 0 if there is no such place yet.
 fn safe_cut(text: &str, redactor: &Redactor) -> usize {
     let whole = redactor.redact(text);
     let held = DELTA_HELD.max(redactor.longest());
     let mut before = prefix_bytes(text, text.len().saturating_sub(held));
     while let Some(space) = before.rfind(char::is_whitespace) {
-        // Behind the space; a token's own prefix may end in one, as `Bearer ` does, so the pieces are compared, too.
+        // The cut is after the space. A token's prefix may end with a space, as `Bearer ` does, so
+        // the redacted halves are compared too.
         let cut = space + text[space..].chars().next().map_or(1, char::len_utf8);
         let (head, tail) = text.split_at(cut);
         if !head.trim_end().ends_with("Bearer") && redactor.redact(head) + &redactor.redact(tail) == whole {
@@ -42,51 +45,51 @@ fn safe_cut(text: &str, redactor: &Redactor) -> usize {
     0
 }
 
-/// Text on its way out that is held back for as long as a secret may be a part of it.
+/// Text held back while it may contain part of a secret.
 #[derive(Default)]
-struct Holding {
+struct HeldText {
     waiting: String,
-    /// Bytes that must wait before it is looked at again: text without a place to cut must not be searched at every
-    /// token.
-    look_at: usize,
+    /// Length at which the text is searched again: text without a place to cut must not be searched
+    /// at every token.
+    search_at: usize,
 }
 
-impl Holding {
-    /// Takes more; gives what may be shown, redacted.
+impl HeldText {
+    /// Adds text. Returns what may be sent, redacted.
     fn push(&mut self, text: &str, redactor: &Redactor) -> Option<String> {
         self.waiting.push_str(text);
-        let least = DELTA_BYTES + DELTA_HELD.max(redactor.longest());
-        if self.waiting.len() < self.look_at.max(least) {
+        let minimum = DELTA_BYTES + DELTA_HELD.max(redactor.longest());
+        if self.waiting.len() < self.search_at.max(minimum) {
             return None;
         }
         let cut = safe_cut(&self.waiting, redactor);
-        self.look_at = if cut == 0 { self.waiting.len() * 3 / 2 } else { 0 };
+        self.search_at = if cut == 0 { self.waiting.len() * 3 / 2 } else { 0 };
         let rest = self.waiting.split_off(cut);
         let shown = std::mem::replace(&mut self.waiting, rest);
         (cut > 0).then(|| redactor.redact(&shown))
     }
 
-    /// Lets go of what was not shown yet.
-    fn forget(&mut self) {
+    /// Drops the held text.
+    fn discard(&mut self) {
         *self = Self::default();
     }
 
-    /// Gives the rest, redacted.
+    /// Returns the rest, redacted.
     fn end(&mut self, redactor: &Redactor) -> String {
         redactor.redact(&std::mem::take(&mut self.waiting))
     }
 }
 
-/// Streams an answer while it is made, to whoever watches.
+/// Sends an answer to subscribers while it arrives.
 pub(super) struct Streamer {
     engine: Arc<Engine>,
     agent_id: AgentId,
     turn_id: TurnId,
     model: String,
     cleaner: Cleaner,
-    /// Whether anything was shown that still stands.
+    /// Whether text was sent and not discarded.
     shown: bool,
-    holding: Holding,
+    held_text: HeldText,
     watched: bool,
 }
 
@@ -102,30 +105,30 @@ impl Streamer {
             model: model.to_owned(),
             cleaner,
             shown: false,
-            holding: Holding::default(),
+            held_text: HeldText::default(),
         }
     }
 
-    /// Streams what was held back: the answer is whole, or it broke off.
+    /// Sends the held text: the answer is complete, or it broke off.
     pub(super) fn end(&mut self) {
-        let mut read = String::new();
-        self.cleaner.end(&mut read);
-        self.show(&read);
-        let text = self.holding.end(&self.engine.services.ctx.redactor);
+        let mut visible = String::new();
+        self.cleaner.end(&mut visible);
+        self.show(&visible);
+        let text = self.held_text.end(&self.engine.services.ctx.redactor);
         self.publish(&text);
     }
 
-    /// Streams of what may be read as much as holds no part of a secret.
-    fn show(&mut self, read: &str) {
+    /// Sends as much of the visible text as contains no part of a secret.
+    fn show(&mut self, visible: &str) {
         if self.cleaner.closed_unopened() {
             self.engine.set_reasons_first(&self.model, true);
-            self.holding.forget();
+            self.held_text.discard();
             if std::mem::take(&mut self.shown) {
                 self.emit(json!({ "turn_id": self.turn_id, "text": "", "discard": true }));
             }
         }
-        if !read.is_empty()
-            && let Some(shown) = self.holding.push(read, &self.engine.services.ctx.redactor)
+        if !visible.is_empty()
+            && let Some(shown) = self.held_text.push(visible, &self.engine.services.ctx.redactor)
         {
             self.publish(&shown);
         }
@@ -156,9 +159,9 @@ impl Streamer {
 impl Deltas for Streamer {
     fn text(&mut self, text: &str) {
         if self.watched {
-            let mut read = String::new();
-            self.cleaner.push(text, &mut read);
-            self.show(&read);
+            let mut visible = String::new();
+            self.cleaner.push(text, &mut visible);
+            self.show(&visible);
         }
     }
 
@@ -169,20 +172,20 @@ impl Deltas for Streamer {
 mod tests {
     use ghost_domain::redact::Redactor;
 
-    use super::Holding;
+    use super::HeldText;
 
-    /// What a watcher sees of `text` when it comes in small pieces.
+    /// What a subscriber sees of `text` when it arrives in small pieces.
     fn watched(text: &str, redactor: &Redactor) -> String {
-        let (mut seen, mut holding) = (String::new(), Holding::default());
+        let (mut seen, mut held_text) = (String::new(), HeldText::default());
         let characters: Vec<char> = text.chars().collect();
         for piece in characters.chunks(5) {
-            seen.extend(holding.push(&piece.iter().collect::<String>(), redactor));
+            seen.extend(held_text.push(&piece.iter().collect::<String>(), redactor));
         }
-        seen + &holding.end(redactor)
+        seen + &held_text.end(redactor)
     }
 
     #[test]
-    fn a_secret_that_comes_in_pieces_is_seen_in_none() {
+    fn a_secret_in_pieces_is_redacted() {
         let known = format!("-----BEGIN KEY----- {} -----END KEY-----", "line of the key\n".repeat(20));
         let redactor = Redactor::new([known.clone()]);
         let shaped = format!("sk-ant-{}", "a1B2c3D4".repeat(13));
@@ -198,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn text_without_a_place_to_cut_comes_at_the_end() {
+    fn text_without_a_place_to_cut_is_sent_at_the_end() {
         let text = "x".repeat(20_000);
         assert_eq!(watched(&text, &Redactor::default()), text);
     }

@@ -1,4 +1,4 @@
-//! Thinking: one answer of a model, with its attempts, fall-backs and budget (DESIGN.md section 2, 5; LOOP-09).
+//! Gets one answer from a model, with attempts, fall-backs and budget (LOOP-09).
 
 use std::collections::BTreeSet;
 use std::pin::pin;
@@ -15,7 +15,7 @@ use ghost_rules::budgets::{Demand, Reserved, Settlement, Taken};
 use ghost_rules::turns;
 
 use super::gate::{Gate, armed};
-use super::open::wanted;
+use super::open::model_order;
 use super::parsed_answer::ParsedAnswer;
 use super::round::{Choice, Round, unanswered};
 use super::runner::Runner;
@@ -25,24 +25,24 @@ use crate::budget_queue::Ticket;
 use crate::transcript::drop_state;
 use crate::truncate::{bytes_of, truncate};
 
-/// What came of thinking.
+/// The result of asking models for an answer.
 pub(super) enum Thought {
-    /// The model wants tools; they are in `open`.
+    /// The model calls tools; the calls are in `open`.
     Calls,
-    /// It was told to correct itself.
+    /// The answer was malformed, and the model got a correction.
     Corrected,
-    /// It had its last word, and the turn's end is committed.
+    /// The answer ends the turn, and the end is committed.
     Ended,
-    /// No answer can be had.
+    /// No model can answer.
     Failed(Refusal),
     /// No model takes a conversation of this length, and it cannot be made shorter.
     TooLong(Refusal),
-    /// Its model fails this turn again and again while it answers others.
+    /// The model fails this turn repeatedly while it answers others.
     Poisoned(Refusal),
-    /// The budget of its root is spent: the turn is parked, and its agent goes on without it.
-    Aside,
-    /// It waited, and other files are in force: it is opened again.
-    Anew,
+    /// The root's budget is spent: the turn is parked, and the agent goes on with other work.
+    SetAside,
+    /// While the turn waited, another plan came into force: the turn must be opened again.
+    Reopen,
 }
 
 impl Runner {
@@ -51,7 +51,7 @@ impl Runner {
             Ok(choices) => choices,
             Err(refusal) => return Ok(Thought::Failed(refusal)),
         };
-        let (mut at, mut failed) = match self.attempts_made(&choices) {
+        let (mut index, mut failed) = match self.attempts_made(&choices) {
             Ok(made) => made,
             Err(refusal) => return Ok(Thought::Failed(refusal)),
         };
@@ -59,31 +59,32 @@ impl Runner {
         let mut ticket = Ticket::new(&self.engine.queue);
         let (engine, session) = (Arc::clone(&self.engine), Arc::clone(&self.session));
         loop {
-            let (open, pass) = match self.gate(&choices, at, &mut round, &mut ticket).await? {
+            let (open, pass) = match self.gate(&choices, index, &mut round, &mut ticket).await? {
                 Gate::Open(open, pass) => (open, pass),
                 Gate::RoundOver => {
                     if let Some(refusal) = self.next_round(&choices, &mut round).await? {
                         return Ok(Thought::Poisoned(refusal));
                     }
-                    (at, failed) = (0, 0);
+                    (index, failed) = (0, 0);
                     continue;
                 }
                 Gate::Refused => return Ok(refused(&choices, round)),
-                Gate::Anew => return Ok(Thought::Anew),
+                Gate::Reopen => return Ok(Thought::Reopen),
             };
-            if open != at {
-                // Those before it are down: they may answer in the next round.
-                round.transient |= (at..open).any(|before| round.may_ask(before));
-                (at, failed) = (open, 0);
+            if open != index {
+                // The models before this one are down; they may answer in the next round.
+                round.transient |= (index..open).any(|before| round.may_ask(before));
+                (index, failed) = (open, 0);
             }
-            let choice = &choices[at];
+            let choice = &choices[index];
             self.show(Activity::Queued);
             let slot = {
                 let mut admission = pin!(choice.entry.pool.admit(self.class));
                 match poll_immediate(&mut admission).await {
                     Some(slot) => slot,
                     None => {
-                        // Nobody knows how long that takes: what is known is recorded first, and who waits for budget alone goes on.
+                        // This wait may be long. So the pending result is recorded first, and calls
+                        // that wait only for budget go on.
                         ticket.pass_on();
                         self.flush().await?;
                         admission.await
@@ -91,25 +92,26 @@ impl Runner {
                 }
             };
             if pass.is_stale() {
-                // It went down while this call stood in the queue.
+                // The model went down while this call waited in the queue.
                 continue;
             }
             let mut request = self.request(choice);
             let behind = ticket.check();
-            let bells = (
-                armed(engine.queue.raised.notified()),
-                armed(session.again.notified()),
+            let notifications = (
+                armed(engine.queue.limits_changed.notified()),
+                armed(session.retry_now.notified()),
                 armed(engine.in_force.notified()),
             );
-            let raises = engine.queue.raises();
-            // A fall-back that there is no money for is no reason to wait for money while another model may come back.
-            let another = at > 0 && round.has_another(&choices, at);
-            // The day of the budget that may be spent, which may be over before the turn waits.
+            let limit_changes = engine.queue.limit_changes();
+            // If a fall-back does not fit the budget, the turn does not wait for budget while
+            // another model may come back.
+            let another = index > 0 && round.has_another(&choices, index);
+            // Computed before the budget is read, because the day may end before the turn waits.
             let next_day = budget::next_day(self.engine.services.ctx.now());
             let (reservation_id, allowance) = match self.start(choice, &request, behind, another).await? {
                 Ok(Reserved::Granted(reservation_id, allowance)) => (reservation_id, allowance),
                 Ok(Reserved::Waits(scope)) => {
-                    // Others may use the slot meanwhile, of whom some may be paid for by someone else.
+                    // Meanwhile other calls may use the slot; other accounts may pay for them.
                     drop((slot, pass));
                     ticket.wait(scope).await;
                     continue;
@@ -117,45 +119,46 @@ impl Runner {
                 Ok(Reserved::Spent(_)) if another => {
                     drop((slot, pass));
                     ticket.leave();
-                    round.cannot_afford(at, raises);
-                    (at, failed) = (0, 0);
+                    round.cannot_afford(index, limit_changes);
+                    (index, failed) = (0, 0);
                     continue;
                 }
-                Ok(Reserved::Spent(Scope::Root(_))) => return Ok(Thought::Aside),
+                Ok(Reserved::Spent(Scope::Root(_))) => return Ok(Thought::SetAside),
                 Ok(Reserved::Spent(scope)) => {
                     drop((slot, pass));
                     ticket.leave();
-                    if self.wait_for_budget(&scope, next_day, bells).await {
-                        return Ok(Thought::Anew);
+                    if self.wait_for_budget(&scope, next_day, notifications).await {
+                        return Ok(Thought::Reopen);
                     }
-                    (at, failed) = (0, 0);
+                    (index, failed) = (0, 0);
                     continue;
                 }
-                // A fall-back that cannot be paid for is none, and nothing is wrong with those behind it.
-                Err(refusal) if at > 0 && is_unpriced(&refusal) => {
-                    // If it was the last, nobody is left who could take more than the last that was asked.
+                // A fall-back without a price is skipped; the next one may have one.
+                Err(refusal) if index > 0 && is_unpriced(&refusal) => {
+                    // If it was the last one, the conversation is shortened for the model that
+                    // refused it as too long.
                     let shortened = match &round.outage {
-                        Some((of, error)) if at + 1 == choices.len() && error.kind == ErrorKind::ContextTooLong => {
+                        Some((of, error)) if index + 1 == choices.len() && error.kind == ErrorKind::ContextTooLong => {
                             self.shortened(&request.messages).map(|context| (*of, context))
                         }
                         _ => None,
                     };
-                    let told = shortened.map(|(of, context)| (choices[of].model.clone(), context));
-                    self.pass_over(choice, &refusal, told).await?;
-                    round.refused.insert(at);
-                    (at, failed) = (at + 1, 0);
+                    let shortened_for = shortened.map(|(of, context)| (choices[of].model.clone(), context));
+                    self.pass_over(choice, &refusal, shortened_for).await?;
+                    round.refused.insert(index);
+                    (index, failed) = (index + 1, 0);
                     if let Some((of, context)) = shortened {
                         round.refused.remove(&of);
-                        (at, self.context) = (of, context);
+                        (index, self.context) = (of, context);
                     }
-                    if at < choices.len() {
+                    if index < choices.len() {
                         continue;
                     }
                     if round.transient {
                         if let Some(refusal) = self.next_round(&choices, &mut round).await? {
                             return Ok(Thought::Poisoned(refusal));
                         }
-                        (at, failed) = (0, 0);
+                        (index, failed) = (0, 0);
                         continue;
                     }
                     return Ok(refused(&choices, round));
@@ -169,11 +172,12 @@ impl Runner {
             let began = clock.now();
             let mut deltas = Streamer::new(self, &choice.model);
             let whole = Limits::seconds(self.limits().model_seconds);
-            let most = whole.min(self.left());
-            let answered = within(&*clock, most, choice.entry.provider.complete(&request, &mut deltas)).await;
-            // A call that its turn left little time says nothing of the model.
-            let fair = whole.min(Limits::seconds(self.limits().turn_seconds)) / 2;
-            let cut = answered.is_none() && most < fair;
+            let limit = whole.min(self.time_left());
+            let answered = within(&*clock, limit, choice.entry.provider.complete(&request, &mut deltas)).await;
+            // If the turn had little time left for the call, a timeout says nothing about the
+            // model.
+            let fair_limit = whole.min(Limits::seconds(self.limits().turn_seconds)) / 2;
+            let out_of_own_time = answered.is_none() && limit < fair_limit;
             deltas.end();
             drop(slot);
             let took = clock.now().since(began);
@@ -181,54 +185,55 @@ impl Runner {
             let error = match answered {
                 Some(Ok(answer)) => {
                     self.is_up(choice, pass.answered()).await?;
-                    let said = ParsedAnswer::read(&answer, self.engine.reasons_first(&choice.model)).await?;
-                    // Whether anyone watched makes no difference.
-                    if let Some(first) = said.reasons_first {
+                    let parsed = ParsedAnswer::read(&answer, self.engine.reasons_first(&choice.model)).await?;
+                    // Remembered whether or not anyone subscribes to the stream.
+                    if let Some(first) = parsed.reasons_first {
                         self.engine.set_reasons_first(&choice.model, first);
                     }
-                    return self.answered(choice, reservation_id, answer, said, took).await;
+                    return self.answered(choice, reservation_id, answer, parsed, took).await;
                 }
                 Some(Err(error)) => error,
                 None => {
-                    let setting = if most < whole { "the turn's own time" } else { "limits.model_seconds" };
-                    let text = format!("no answer within {} s ({setting})", most.as_secs());
+                    let setting = if limit < whole { "the turn's own time" } else { "limits.model_seconds" };
+                    let text = format!("no answer within {} s ({setting})", limit.as_secs());
                     ProviderError::new(ErrorKind::Timeout, text)
                 }
             };
             failed += 1;
-            // A turn that has used most of its time on its own work has come to its bound. One that lost it to attempts has not.
-            let own = self.timed || round.worked >= Limits::seconds(self.spec.limits.turn_seconds) / 2;
-            let over = self.out_of_time();
+            // A turn that spent most of its time on its own work has reached its limit. A turn that
+            // lost its time to failed attempts has not.
+            let used_own_time = self.timed || round.worked >= Limits::seconds(self.spec.limits.turn_seconds) / 2;
+            let timeout_refusal = self.out_of_time();
             let transient = error.kind.is_transient();
             let jitter = self.engine.services.ctx.ports.rng.below(1_000);
-            let behind: Vec<usize> = (at + 1..choices.len())
+            let remaining: Vec<usize> = (index + 1..choices.len())
                 .filter(|next| if transient { round.may_ask(*next) } else { !round.refused.contains(next) })
                 .collect();
-            let rest = Rest::after(&choice.entry.name, behind.iter().map(|next| choices[*next].entry.name.as_str()));
+            let rest = Rest::after(&choice.entry.name, remaining.iter().map(|next| choices[*next].entry.name.as_str()));
             let mut next = decide(failed, &error, &choice.entry.plan, rest, jitter);
-            if over.is_some() && transient {
+            if timeout_refusal.is_some() && transient {
                 next = Next::GiveUp;
             }
             let too_long = next == Next::GiveUp && error.kind == ErrorKind::ContextTooLong;
-            let remedy = if too_long && over.is_none() {
+            let remedy = if too_long && timeout_refusal.is_none() {
                 self.shortened(&request.messages).map(Remedy::Shorten)
             } else {
-                let stale = error.kind == ErrorKind::StaleState && over.is_none() && self.has_state();
+                let stale = error.kind == ErrorKind::StaleState && timeout_refusal.is_none() && self.has_state();
                 stale.then_some(Remedy::DropState)
             };
             self.failed(choice, reservation_id, &error, took, remedy).await?;
             let bounds = (choice.entry.plan.attempts, choice.entry.plan.retry_cap);
-            if cut {
+            if out_of_own_time {
                 drop(pass);
             } else if transient {
-                round.fails(&choices, at, error.kind);
+                round.record_failure(&choices, index, error.kind);
                 let began = pass.failed(&error, bounds);
                 self.is_down(choice, began).await?;
             } else {
-                // What says that we asked wrongly is there.
+                // A permanent error shows that the model itself is up.
                 self.is_up(choice, pass.answered()).await?;
             }
-            if let Some(refusal) = over.filter(|_| own || !transient) {
+            if let Some(refusal) = timeout_refusal.filter(|_| used_own_time || !transient) {
                 return Ok(Thought::Failed(refusal));
             }
             if let Some(remedy) = remedy {
@@ -236,7 +241,7 @@ impl Runner {
                     Remedy::Shorten(context) => self.context = context,
                     Remedy::DropState => drop_state(&mut self.messages),
                 }
-                // What the conversation met as it was is overcome.
+                // The remedy covers all failures so far.
                 failed = 0;
                 continue;
             }
@@ -245,8 +250,8 @@ impl Runner {
             }
             round.transient |= transient;
             if next != Next::GiveUp && transient && choice.entry.breaker.outage(&choice.model).is_some() {
-                // Nobody asks it now: another model does, or the turn waits for the probe.
-                round.outage = Some((at, error));
+                // The model is down now: another model is asked, or the turn waits for the probe.
+                round.outage = Some((index, error));
                 continue;
             }
             match next {
@@ -254,26 +259,26 @@ impl Runner {
                     self.show(Activity::Queued);
                     clock.sleep(wait).await;
                 }
-                Next::Fallback(places) => {
+                Next::Fallback(skip) => {
                     if transient {
                         self.exhausted(choice, &error, &round).await?;
                     } else {
-                        round.refuses(at);
+                        round.mark_refused(index);
                     }
-                    round.outage = Some((at, error));
-                    (at, failed) = (behind.get(places - 1).copied().unwrap_or(choices.len()), 0);
+                    round.outage = Some((index, error));
+                    (index, failed) = (remaining.get(skip - 1).copied().unwrap_or(choices.len()), 0);
                 }
                 Next::GiveUp if round.transient => {
                     if !transient {
-                        round.refuses(at);
-                    } else if !cut {
+                        round.mark_refused(index);
+                    } else if !out_of_own_time {
                         self.exhausted(choice, &error, &round).await?;
                     }
-                    round.outage = Some((at, error));
+                    round.outage = Some((index, error));
                     if let Some(refusal) = self.next_round(&choices, &mut round).await? {
                         return Ok(Thought::Poisoned(refusal));
                     }
-                    (at, failed) = (0, 0);
+                    (index, failed) = (0, 0);
                 }
                 Next::GiveUp => return Ok(no_answer(choice, &error)),
             }
@@ -284,8 +289,8 @@ impl Runner {
     fn choices(&self) -> Result<Vec<Choice>, Refusal> {
         let providers = self.engine.providers();
         let plan = self.engine.services.plan();
-        let wanted = wanted(&plan, &self.spec);
-        wanted
+        let model_order = model_order(&plan, &self.spec);
+        model_order
             .into_iter()
             .map(|(provider, model)| {
                 let entry = providers.get(&provider).ok_or_else(|| {
@@ -299,20 +304,21 @@ impl Runner {
             .collect()
     }
 
-    /// Whether a provider has attached something to an answer of this turn.
+    /// Whether an answer of this turn carries opaque state of a provider.
     fn has_state(&self) -> bool {
         self.messages.iter().any(|message| message.blocks.iter().any(|block| matches!(block, Block::Opaque(_))))
     }
 
-    /// Most tokens of an answer of this model, its thoughts included: who is told to think gets room for that.
+    /// Most tokens of an answer, including reasoning: a model that is asked to reason gets extra
+    /// room.
     fn answer_room(&self, facts: &ModelFacts) -> u64 {
-        // Those think though nobody says so.
+        // These models reason even if not asked.
         let unasked = matches!(facts.thinking, ThinkingControl::Effort | ThinkingControl::AlwaysAdaptive);
         let thinking = self.spec.model.thinking.or(unasked.then_some(Thinking::Medium));
         let thinking = thinking.filter(|_| facts.thinking != ThinkingControl::Never);
         let thoughts = thinking.map_or(0, |thinking| facts.thinking_budget(thinking));
         let room = u64::from(self.spec.limits.answer_tokens).saturating_add(thoughts);
-        facts.output_tokens.map_or(room, |most| room.min(most))
+        facts.output_tokens.map_or(room, |limit| room.min(limit))
     }
 
     fn request(&self, choice: &Choice) -> ModelRequest {
@@ -335,7 +341,7 @@ impl Runner {
         }
     }
 
-    /// Half of what `sent` takes, if the conversation can be cut down towards that.
+    /// Half of the size of `sent`, if the conversation can be shortened towards that.
     fn shortened(&self, sent: &[Message]) -> Option<usize> {
         let (whole, half) = (bytes_of(sent), bytes_of(sent) / 2);
         let mut messages = self.messages.clone();
@@ -343,8 +349,9 @@ impl Runner {
         (whole > 0 && bytes_of(&messages) <= whole - whole / 10).then_some(half)
     }
 
-    /// Journals the prompt, if it is not there yet, and the start of the call, with its budget, unless the call must wait for
-    /// that, as it must `behind` those who wait for an account that it is charged to. The inner refusal is the budget's.
+    /// Journals the start of the call with its budget reservation, and the prompt if it is not
+    /// journaled yet. Writes nothing if the call must wait for budget; it must also wait for
+    /// accounts in `behind`, for which earlier calls wait. The inner refusal is the budget's.
     async fn start(
         &mut self,
         choice: &Choice,
@@ -394,7 +401,8 @@ impl Runner {
         }
     }
 
-    /// Journals that a fall-back was not asked, and that the conversation was cut down for the model that was asked before it.
+    /// Journals that a fall-back was skipped and, if so, that the conversation was shortened for
+    /// the model asked before it.
     async fn pass_over(
         &self,
         choice: &Choice,
@@ -403,7 +411,7 @@ impl Runner {
     ) -> Result<(), Refusal> {
         let (ctx, turn_id) = (self.engine.services.ctx.clone(), self.turn.turn_id);
         let (model, why) = (choice.model.clone(), refusal.message.clone());
-        self.keep(move |w| {
+        self.write_with_retry(move |w| {
             Box::pin(async move {
                 turns::passed_over(w, &ctx, turn_id, &model, &why).await?;
                 match shortened {
@@ -433,7 +441,7 @@ impl Runner {
             (None, Charge::Nothing) => Settlement::Released,
             (None, Charge::Unknown) => Settlement::Forfeited,
         };
-        self.keep(move |w| {
+        self.write_with_retry(move |w| {
             Box::pin(async move {
                 turns::model_failed(w, &ctx, turn_id, reservation_id, &model, &text, settlement).await?;
                 match remedy {
@@ -447,30 +455,30 @@ impl Runner {
     }
 }
 
-/// What is done about a failure before the same model is asked again.
+/// What is changed after a failure before the same model is asked again.
 #[derive(Clone, Copy)]
 enum Remedy {
-    /// The conversation gets so many bytes.
+    /// The conversation is shortened to this many bytes.
     Shorten(usize),
-    /// What providers attached to earlier answers is left out.
+    /// The opaque state of earlier answers is dropped.
     DropState,
 }
 
-/// What a turn ends with when every model has refused it, the last one as `round` says.
+/// How a turn ends when every model has refused it; `round` has the last error.
 fn refused(choices: &[Choice], round: Round) -> Thought {
-    // After a restart, only the events say more.
+    // After a restart, only the events have details.
     let before = || Thought::Failed(unanswered(&format!("{} has failed in this turn", choices[0].model)));
     round.outage.map_or_else(before, |(of, error)| no_answer(&choices[of], &error))
 }
 
-/// What a turn ends with when the last model that may be asked has failed.
+/// How a turn ends when the last model that may be asked has failed.
 fn no_answer(choice: &Choice, error: &ProviderError) -> Thought {
-    let who = format!("{} ({}): {}", choice.model, choice.entry.name, error.message);
+    let details = format!("{} ({}): {}", choice.model, choice.entry.name, error.message);
     if error.kind != ErrorKind::ContextTooLong {
-        return Thought::Failed(unanswered(&who));
+        return Thought::Failed(unanswered(&details));
     }
-    Thought::TooLong(Refusal::new(Code::TooLarge, format!("no model takes this conversation: {who}")).hint(
-        "give the agent a model that takes more, or smaller messages; `context_window_tokens` of its archetype is what its \
-         model takes",
+    Thought::TooLong(Refusal::new(Code::TooLarge, format!("no model takes this conversation: {details}")).hint(
+        "give the agent a model with a larger context window, or send smaller messages; `context_window_tokens` of its \
+         archetype is the size of its model's window",
     ))
 }

@@ -1,14 +1,14 @@
-//! Waiting on the Clock port beside something else.
+//! Runs work with a time limit on the Clock port.
 
 use std::time::Duration;
 
 use ghost_domain::time::Clock;
 
-/// What `work` gives, or nothing if `most` passes first. Dropping `work` cancels it. The work is looked at first, so that
-/// at one instant it wins: order must not depend on chance. The time passes even while the work takes all the turns that the
-/// runtime gives this task.
-pub async fn within<T>(clock: &dyn Clock, most: Duration, work: impl Future<Output = T>) -> Option<T> {
-    let late = tokio::task::unconstrained(clock.sleep(most));
+/// The result of `work`, or `None` if `limit` passes first; then `work` is cancelled. `work` is
+/// polled first, so it wins if both are ready at the same instant. The timer also runs if `work`
+/// uses up the task's cooperative budget.
+pub async fn within<T>(clock: &dyn Clock, limit: Duration, work: impl Future<Output = T>) -> Option<T> {
+    let late = tokio::task::unconstrained(clock.sleep(limit));
     tokio::select! {
         biased;
         done = work => Some(done),
@@ -37,7 +37,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn time_passes_while_the_work_takes_every_turn() {
+    async fn the_limit_applies_while_the_work_uses_up_the_task_budget() {
         let busy = async {
             for _ in 0..1_000_000 {
                 tokio::task::coop::consume_budget().await;

@@ -1,4 +1,4 @@
-//! What a plan has of an archetype (ARCH-01..06).
+//! The archetypes of a plan (ARCH-01..06).
 
 use std::collections::BTreeSet;
 
@@ -7,31 +7,31 @@ use ghost_domain::{Money, Reactions};
 use super::models::ModelChoice;
 use crate::heartbeat::HeartbeatBlock;
 
-/// An archetype: the files that an agent is made from (ARCH-01).
+/// An archetype: the files that its agents are made from (ARCH-01).
 #[derive(Clone, Debug)]
 pub struct Archetype {
-    /// Directory name.
+    /// The name of its directory.
     pub name: String,
-    /// Who it is.
+    /// The text of `soul.md`: the agent's character.
     pub soul: String,
-    /// What it is for.
+    /// The text of `goal.md`: the agent's purpose.
     pub goal: String,
-    /// How it works: prose.
+    /// The text of `agent.md`: how the agent works.
     pub agent: String,
-    /// Whom it works for.
+    /// The text of `user.md`: the people the agent works for. Empty if there is none.
     pub user: String,
     /// The parsed `config.md`, never sent to a model (ARCH-02).
     pub config: ArchetypeConfig,
 }
 
-/// What `config.md` says (ARCH-03..06).
+/// The content of `config.md` (ARCH-03..06).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ArchetypeConfig {
     /// `## LLM`.
     pub model: ModelChoice,
     /// `## Limits`.
     pub limits: AgentLimits,
-    /// `## Limits`: what an agent may cost in one day.
+    /// `daily_cost_usd` under `## Limits`: the limit of an agent's cost in one day.
     pub daily_money: Option<Money>,
     /// `## Tool Access`; `None` if the section is absent.
     pub access: Option<AccessSection>,
@@ -39,30 +39,31 @@ pub struct ArchetypeConfig {
     pub legacy_tools: Option<Vec<String>>,
     /// `## Toolbox` blocks.
     pub toolboxes: Vec<ToolboxRef>,
-    /// `## Skills`: `None` is all eligible, an empty set is none.
+    /// `## Skills`. `None` means all eligible skills, an empty set means none.
     pub skills: Option<BTreeSet<String>>,
-    /// `## Prompt`: the time zone named in the stable part.
+    /// `timezone` under `## Prompt`. The stable part of the prompt names it.
     pub timezone: Option<String>,
-    /// `## Channels`: how freely it reacts (MSG-14); the world's level if absent.
+    /// `## Channels`: how readily agents react (MSG-14). `None` means the world's setting.
     pub reactions: Option<Reactions>,
     /// `## Heartbeat`.
     pub heartbeat: Option<HeartbeatBlock>,
     /// The text of `HEARTBEAT.md`; `None` if there is none.
     pub heartbeat_text: Option<String>,
-    /// Why agents made from it must not start although the world does (WORLD-07); `None` if they may.
+    /// The reason why agents of the archetype must not start (WORLD-07). The world itself starts.
+    /// `None` if they may.
     pub refused: Option<String>,
 }
 
-/// `## Tool Access` as written, names resolved to canonical ones.
+/// `## Tool Access`, with tool names resolved to canonical ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AccessSection {
-    /// Groups that the agent belongs to.
+    /// The privilege groups of the agent.
     pub groups: BTreeSet<String>,
-    /// Single tools beyond its groups.
+    /// Single tools in addition to the groups.
     pub overrides: BTreeSet<String>,
-    /// A profile that narrows everything (ACC-13).
+    /// A profile that narrows all grants (ACC-13).
     pub profile: Option<String>,
-    /// Tools that it must not have, whatever grants them (`deny:`; ACC-15).
+    /// Tools that the agent must not have, regardless of other grants (`deny:`; ACC-15).
     pub denied: BTreeSet<String>,
 }
 
@@ -71,18 +72,19 @@ pub struct AccessSection {
 pub struct ToolboxRef {
     /// Path of the `toolbox.yaml`, as written.
     pub source: String,
-    /// Short names of the tools wanted.
+    /// Short names of the tools.
     pub tools: Vec<String>,
 }
 
-/// Bounds that one archetype narrows; `None` falls through to the world's limits.
+/// Limits that an archetype or an agent may narrow. `None` means the world's limit.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AgentLimits {
     /// See [`turn_rounds_max`](ghost_domain::Limits::turn_rounds_max).
     pub turn_rounds_max: Option<u32>,
     /// See [`turn_seconds`](ghost_domain::Limits::turn_seconds).
     pub turn_seconds: Option<u32>,
-    /// See [`context_bytes`](ghost_domain::Limits::context_bytes); written `context_window_tokens` and taken as 4 bytes a token.
+    /// See [`context_bytes`](ghost_domain::Limits::context_bytes). May be written as
+    /// `context_window_tokens`, at 4 bytes a token.
     pub context_bytes: Option<u32>,
     /// See [`result_view_bytes`](ghost_domain::Limits::result_view_bytes).
     pub result_view_bytes: Option<u32>,

@@ -5,31 +5,31 @@ use std::time::Duration;
 /// An agent's heartbeat (HB-01, HB-04).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeartbeatPlan {
-    /// How often.
+    /// The interval.
     pub every: Duration,
-    /// In which hours; at all hours if none.
+    /// The hours with heartbeats. `None` means all hours.
     pub active: Option<ActiveHours>,
     /// Where an alert goes: `none`, `last` or a chat channel.
     pub target: String,
-    /// What it is asked; `None` is a plain question.
+    /// The text of the heartbeat. `None` means a default question.
     pub prompt: Option<String>,
-    /// Whether there is a HEARTBEAT.md that says nothing, so that there is nothing to ask.
+    /// Whether there is a HEARTBEAT.md without content. Then no heartbeat is needed.
     pub empty: bool,
 }
 
-/// Hours of a day, in minutes since midnight; they may go over it.
+/// Hours of a day, in minutes since midnight. They may span midnight.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ActiveHours {
-    /// The first minute.
+    /// The first minute of the hours.
     pub from: u32,
-    /// The first minute after.
+    /// The first minute after the hours.
     pub to: u32,
-    /// The zone, an IANA name.
+    /// The time zone, an IANA name.
     pub timezone: String,
 }
 
 impl ActiveHours {
-    /// Whether a minute of the day is among them.
+    /// Whether the hours contain a minute of the day.
     #[must_use]
     pub fn covers(&self, minute: u32) -> bool {
         if self.from < self.to {

@@ -1,30 +1,30 @@
-//! Whom the HTTP side answers besides its own address: names that proxies, containers and clusters call it by, and pages of
-//! other origins.
+//! The hosts and origins that the HTTP listener accepts besides its own address: names given by
+//! proxies, containers and clusters, and web pages of other origins.
 //!
-//! Must never: take a text for a host that a browser would read as another one.
+//! Must never: accept a text as a host that a browser would read differently.
 
 use std::net::Ipv6Addr;
 
-/// Settings of the HTTP side. Without them it answers its own address alone.
+/// Settings of the HTTP listener. By default it accepts only its own address.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HttpPlan {
-    /// Hosts that requests may name. One without a port is taken with any.
+    /// Accepted values of the `Host` header. A host without a port is accepted with any port.
     pub allowed_hosts: Vec<HostPort>,
-    /// Origins whose pages may ask, such as `https://dash.example.com`, in lower case.
+    /// Accepted origins of web pages, such as `https://dash.example.com`, in lower case.
     pub allowed_origins: Vec<String>,
 }
 
-/// What a `Host` header holds.
+/// The content of a `Host` header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostPort {
     /// A name or an address, in lower case; an IPv6 address without its brackets.
     pub host: String,
-    /// The port, if it was written.
+    /// The port, if one was given.
     pub port: Option<u16>,
 }
 
 impl HostPort {
-    /// Reads `host`, `host:port`, `[v6]` or `[v6]:port`, whole and exact: nothing may follow the port.
+    /// Parses `host`, `host:port`, `[v6]` or `[v6]:port`. Nothing may follow the port.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let (host, rest) = match text.strip_prefix('[') {
@@ -35,15 +35,15 @@ impl HostPort {
             None => {
                 let end = text.find(':').unwrap_or(text.len());
                 let (host, rest) = text.split_at(end);
-                let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
-                if host.is_empty() || host.len() > 253 || !host.bytes().all(fits) {
+                let valid = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+                if host.is_empty() || host.len() > 253 || !host.bytes().all(valid) {
                     return None;
                 }
                 (host.to_ascii_lowercase(), rest)
             }
         };
         let port = match rest.strip_prefix(':') {
-            // `+80` would be read as a number, too.
+            // `parse` would accept `+80`.
             Some(digits) if !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit()) => {
                 Some(digits.parse().ok()?)
             }
@@ -54,14 +54,15 @@ impl HostPort {
     }
 }
 
-/// An origin as browsers write it, `scheme://host` with a port if it is not the scheme's own; in lower case.
+/// Parses an origin as browsers write it: `scheme://host`, with a port if it is not the scheme's
+/// default. Returns it in lower case.
 #[must_use]
 pub fn origin(text: &str) -> Option<String> {
     let text = text.to_ascii_lowercase();
     let host = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"))?;
     let port = HostPort::parse(host)?.port;
-    let own = if text.starts_with("https:") { 443 } else { 80 };
-    (port != Some(own)).then_some(text)
+    let default = if text.starts_with("https:") { 443 } else { 80 };
+    (port != Some(default)).then_some(text)
 }
 
 #[cfg(test)]
@@ -69,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_is_read_whole_or_not_at_all() {
+    fn only_complete_hosts_are_parsed() {
         let read = |text: &str| HostPort::parse(text).map(|found| (found.host, found.port));
         for (text, host, port) in [
             ("localhost", "localhost", None),

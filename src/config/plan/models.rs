@@ -1,4 +1,4 @@
-//! Models, who provides them, and what they cost.
+//! The models, providers and prices of a plan.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -11,24 +11,24 @@ use ghost_domain::model_facts::{Api, Thinking};
 use crate::model_list::ModelList;
 use crate::provider_kind::ProviderKind;
 
-/// Which model an agent thinks with. `None` fields fall through to the world's defaults.
+/// The model of an agent or archetype. `None` fields take the world's defaults.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ModelChoice {
     /// A key of [`LlmPlan::providers`].
     pub provider: Option<String>,
     /// The model's name at that provider.
     pub model: Option<String>,
-    /// Models to try after it, in order, each `model` or `provider/model`.
+    /// Models to try if this one fails, in order. Each is `model` or `provider/model`.
     pub fallback_models: Vec<String>,
     /// Sampling temperature.
     pub temperature: Option<f64>,
-    /// Most tokens in one answer.
+    /// The largest number of tokens in an answer.
     pub max_tokens: Option<u32>,
-    /// How much it thinks.
+    /// How much the model thinks.
     pub thinking: Option<Thinking>,
 }
 
-/// Models.
+/// The providers, models and prices of a world.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LlmPlan {
     /// The provider of agents that name none.
@@ -37,14 +37,16 @@ pub struct LlmPlan {
     pub default_model: String,
     /// Providers by name.
     pub providers: BTreeMap<String, ProviderPlan>,
-    /// Prices by `provider/model` or `model`; the price of every model is 0 at a `scripted` or `recorded` provider.
+    /// Prices by `provider/model` or `model`. See [`LlmPlan::price`] for models of `scripted` and
+    /// `recorded` providers.
     pub prices: BTreeMap<String, Price>,
-    /// What is known of models: the list that ships, with the world's own entries before it.
+    /// The list of known models: the shipped list, with the world's own entries taking precedence.
     pub models: Arc<ModelList>,
-    /// Which of the providers' usual key variables were set when the world was loaded; never their values.
+    /// The usual key variables of providers that were set when the world was loaded. Never their
+    /// values.
     pub keys_present: BTreeSet<String>,
-    /// The world's directory, canonical, which rule files must lie in. If it is empty, each must lie where its provider's `dir`
-    /// says.
+    /// The world's directory, canonical. Rule files must be inside it. If it is empty, each rule
+    /// file must be inside its provider's `dir`.
     pub world_dir: PathBuf,
 }
 
@@ -62,33 +64,35 @@ impl Default for LlmPlan {
     }
 }
 
-/// One provider.
+/// A provider with all its settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProviderPlan {
-    /// Its protocol.
+    /// The protocol of the provider.
     pub kind: ProviderKind,
-    /// Where it listens; `None` is the provider's own address.
+    /// The address of the provider. `None` means the default address of its kind.
     pub base_url: Option<String>,
-    /// The environment variable that holds its key; `None` sends none.
+    /// The environment variable with the key. `None` means that no key is sent.
     pub api_key_env: Option<String>,
-    /// Calls at once.
+    /// The number of concurrent calls.
     pub concurrency: u32,
-    /// Attempts of one call before a fall-back or the end (LOOP-09).
+    /// The number of attempts of a call before a fallback model or failure (LOOP-09).
     pub attempts: u32,
-    /// The wait after a failure without a retry-after; doubled each time up to `retry_cap`.
+    /// The wait after a failed attempt without a retry-after. It doubles with each attempt, up to
+    /// `retry_cap`.
     pub retry_base: Duration,
-    /// See `retry_base`. A longer retry-after than this makes the call fall back at once.
+    /// The longest wait. If a retry-after is longer, the call falls back at once.
     pub retry_cap: Duration,
-    /// How long an answer that has begun may stay silent before its call counts as failed.
+    /// How long an answer that has begun may pause before the call fails.
     pub idle_timeout: Duration,
     /// For `scripted`: the directory with `<model>.yaml` rule files. For `recorded`: the data directory of the run.
     pub dir: Option<PathBuf>,
-    /// Headers of each request, by name.
+    /// Additional headers of each request, by name.
     pub headers: BTreeMap<String, String>,
-    /// Parameters behind each address.
+    /// Additional query parameters of each request.
     pub query: BTreeMap<String, String>,
-    /// Fields of each request's body: an object is merged into ours, anything else takes the place of ours.
+    /// Additional fields of each request's body. An object is merged into Ghost's field of that
+    /// name; any other value replaces it.
     pub extra_body: serde_json::Map<String, serde_json::Value>,
-    /// Which API of OpenAI's kind; `None` leaves it to the host and the model.
+    /// The OpenAI API to use. `None` means that the host and the model decide.
     pub api: Option<Api>,
 }

@@ -1,6 +1,6 @@
-//! Where the files say what a plan holds of providers and models, for what turns out to be wrong with them later.
+//! Records where the files define providers and models, for problems that are found after loading.
 //!
-//! Must never: decide anything. Two plans that differ in this alone are the same.
+//! Must never: affect behaviour. Plans that differ only here are the same.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -9,14 +9,14 @@ use ghost_domain::AgentId;
 
 use crate::problem::{COMMAND_LINE, Hint, Problem, Severity};
 
-/// Where something is said.
+/// A position in a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
     /// The file, as messages name it.
     pub file: PathBuf,
     /// The line, as in [`Problem::line`].
     pub line: usize,
-    /// The field, dotted.
+    /// The dotted path of the field.
     pub field: String,
 }
 
@@ -27,19 +27,19 @@ impl Origin {
         Self { file: COMMAND_LINE.into(), line: 0, field: name.to_owned() }
     }
 
-    /// Whether it is a flag of the command line.
+    /// Whether this is a flag of the command line.
     #[must_use]
     pub fn is_flag(&self) -> bool {
         self.file.as_os_str() == COMMAND_LINE
     }
 
-    /// The same place with another field.
+    /// The same position with another field.
     #[must_use]
     pub fn with_field(&self, field: &str) -> Self {
         Self { field: field.to_owned(), ..self.clone() }
     }
 
-    /// What is wrong there.
+    /// Makes a problem at this position.
     #[must_use]
     pub fn problem(&self, severity: Severity, message: String, hint: impl Into<Hint>) -> Problem {
         let (file, field, hint) = (self.file.clone(), self.field.clone(), hint.into());
@@ -47,34 +47,34 @@ impl Origin {
     }
 }
 
-/// Where a provider is said, and its settings.
+/// Where a provider and its settings are defined.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProviderOrigin {
-    /// Where it is defined, or where its kind is first named.
+    /// Where the provider is defined, or where its kind is first named.
     pub named: Origin,
-    /// The settings that are written: `api`, `api_key_env`, `base_url`, `dir`.
+    /// The settings that the file contains: `api`, `api_key_env`, `base_url`, `dir`.
     pub settings: BTreeMap<&'static str, Origin>,
 }
 
-/// Where providers and models are said.
+/// Where providers and models are defined.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Origins {
     /// The world file, as messages name it.
     pub world_file: PathBuf,
-    /// The world's own list of what is known of models, as messages name it.
+    /// The world's own list of models, as messages name it.
     pub models_file: Option<PathBuf>,
     /// Providers, by name.
     pub providers: BTreeMap<String, ProviderOrigin>,
     /// Where each model is first named, by provider and model.
     pub models: BTreeMap<(String, String), Origin>,
-    /// `temperature`, `max_tokens` and `thinking` of archetypes, by the archetype and the key.
+    /// The positions of `temperature`, `max_tokens` and `thinking`, by archetype and key.
     pub archetype_settings: BTreeMap<(String, &'static str), Origin>,
-    /// The same of agents.
+    /// The positions of `temperature`, `max_tokens` and `thinking`, by agent and key.
     pub agent_settings: BTreeMap<(AgentId, &'static str), Origin>,
 }
 
 impl Origins {
-    /// Where `setting` of the provider `name` is written, or else the provider.
+    /// The position of `setting` of the provider `name`, or else of the provider.
     #[must_use]
     pub fn provider(&self, name: &str, setting: &str) -> Origin {
         let found = self.providers.get(name);
@@ -84,14 +84,14 @@ impl Origins {
         }
     }
 
-    /// Where `model` of `provider` is named, or else the provider.
+    /// The position at which `model` of `provider` is named, or else of the provider.
     #[must_use]
     pub fn model(&self, provider: &str, model: &str) -> Origin {
         let key = (provider.to_owned(), model.to_owned());
         self.models.get(&key).cloned().unwrap_or_else(|| self.provider(provider, ""))
     }
 
-    /// What nothing in the files says is wanting in the world file.
+    /// The position for a provider that no file names: the section `llm` of the world file.
     fn models_section(&self) -> Origin {
         Origin { file: self.world_file.clone(), line: 1, field: "llm".to_owned() }
     }

@@ -1,4 +1,4 @@
-//! `agents` and `teams` of the world file.
+//! Reads `agents` and `teams` of the world file.
 //!
 //! Must never: resolve a reference; that needs the other files.
 
@@ -19,7 +19,7 @@ use crate::reader::{Field, Map};
 
 /// One entry of `agents`.
 pub struct AgentEntry<'n> {
-    /// The entry.
+    /// The position of the entry.
     pub field: Field<'n>,
     /// `id`.
     pub agent_id: AgentId,
@@ -41,9 +41,9 @@ pub struct AgentEntry<'n> {
     pub write_acl: Option<(Field<'n>, WriteAcl)>,
     /// `budget`.
     pub budget: Option<(Field<'n>, BudgetEntry)>,
-    /// The model in `overrides`.
+    /// The model settings in `overrides`.
     pub model: ModelEntry<'n>,
-    /// The bounds in `overrides`.
+    /// The limits in `overrides`.
     pub limits: AgentLimits,
     /// `heartbeat`.
     pub heartbeat: Option<HeartbeatBlock>,
@@ -51,7 +51,7 @@ pub struct AgentEntry<'n> {
 
 /// One entry of `teams`.
 pub struct TeamEntry<'n> {
-    /// The entry.
+    /// The position of the entry.
     pub field: Field<'n>,
     /// `name`.
     pub name: String,
@@ -63,11 +63,11 @@ pub struct TeamEntry<'n> {
     pub agents: Vec<(Field<'n>, AgentId)>,
 }
 
-/// Reads `agents`; an empty list is an error.
+/// Reads `agents`. An empty list is an error.
 pub fn agents<'n>(map: &Map<'n>) -> Vec<AgentEntry<'n>> {
     let Some(field) = map.need("agents", "[{ id: lead, archetype: lead }]") else { return Vec::new() };
     let list = field.list();
-    // Of more than are read, that has been told.
+    // If the list is too long, that was already reported.
     if list.is_empty() && field.length() == 0 {
         let hint = "name at least one: `- { id: lead, archetype: lead }`";
         field.error("a world needs at least one agent", hint);
@@ -147,7 +147,8 @@ fn restart(map: &Map<'_>) -> RestartPlan {
     RestartPlan { restart: kind.unwrap_or(default.restart), intensity, backoff: backoff.unwrap_or(default.backoff) }
 }
 
-/// The bounds that a single agent or archetype narrows, under the catalogue's names or ours.
+/// Reads the limits that an agent or archetype may narrow, under their names here or in a
+/// `config.md`.
 pub fn agent_limits(map: &Map<'_>) -> AgentLimits {
     let table = ghost_domain::Limits::default().table();
     let range = |name: &str| {

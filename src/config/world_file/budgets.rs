@@ -1,28 +1,29 @@
-//! `budgets` and an agent's own `budget`: the limits of each scope, in all and for one day; and amounts of dollars.
+//! Reads `budgets` and an agent's own `budget`: limits of each scope, in total and per day. Also
+//! reads amounts of dollars.
 //!
-//! Must never: take a limit for another scope, or for another time, than it was written for.
+//! Must never: apply a limit to another scope or period than the one it was written for.
 
 use ghost_domain::{BudgetLimits, Money, Scope};
 
 use crate::reader::{Field, Map};
 
-/// Most tokens that a limit may name.
+/// The largest limit in tokens.
 const TOKENS_MAX: u64 = 1_000_000_000_000_000;
-/// What to do with a limit that is left empty.
+/// The hint for an empty limit.
 const UNLIMITED: &str = "leave the key out for no limit";
-/// A budget that would do, for hints.
+/// An example of a budget, for hints.
 const SUCH_AS: &str = "{ tokens: 5000 } or { usd_per_day: 2.50 }";
 
-/// Keys that people write into a budget, and how they are called there.
+/// Keys that people write into a budget by mistake, with the hint for each.
 const LIMITS_ELSEWHERE: [(&str, &str); 13] = [
     ("daily_cost_usd", "write `usd_per_day`; `daily_cost_usd` belongs under `## Limits` of an archetype's config.md"),
     ("daily_usd", "write `usd_per_day`"),
     ("usd_daily", "write `usd_per_day`"),
     ("daily_tokens", "write `tokens_per_day`"),
     ("tokens_daily", "write `tokens_per_day`"),
-    ("day", "write `tokens_per_day` and `usd_per_day`: limits of a day stand beside the others"),
-    ("per_day", "write `tokens_per_day` and `usd_per_day`: limits of a day stand beside the others"),
-    ("daily", "write `tokens_per_day` and `usd_per_day`: limits of a day stand beside the others"),
+    ("day", "write `tokens_per_day` and `usd_per_day`: daily limits are written beside the others"),
+    ("per_day", "write `tokens_per_day` and `usd_per_day`: daily limits are written beside the others"),
+    ("daily", "write `tokens_per_day` and `usd_per_day`: daily limits are written beside the others"),
     ("cost_usd", "write `usd`"),
     ("cost", "write `usd`"),
     ("money", "write `usd`"),
@@ -30,7 +31,7 @@ const LIMITS_ELSEWHERE: [(&str, &str); 13] = [
     ("max_tokens", "write `tokens`; how long one answer may be is `max_tokens` under `overrides` or `## LLM`"),
 ];
 
-/// Keys that people write beside the scopes, and where their limits stand.
+/// Keys that people write beside the scopes by mistake, with the hint for each.
 const SCOPES_ELSEWHERE: [(&str, &str); 11] = [
     ("world/day", "write `world: { usd_per_day: … }` or `world: { tokens_per_day: … }`"),
     ("team/day", "write `team: { <team>: { usd_per_day: … } }` or `tokens_per_day`"),
@@ -45,36 +46,36 @@ const SCOPES_ELSEWHERE: [(&str, &str); 11] = [
     ("root", "`ghostctl budget set root:ID` limits one; the file cannot know its id"),
 ];
 
-/// Keys of budgets that people write at the top of the file.
+/// Budget keys that people write at the top of the file, with the hint for each.
 pub const AT_THE_TOP: [(&str, &str); 5] = [
-    ("budget", "write `budgets: { world: { … } }`; an agent's own `budget` stands in its entry of `agents`"),
+    ("budget", "write `budgets: { world: { … } }`; an agent's own `budget` is written in its entry of `agents`"),
     ("daily_cost_usd", "write `budgets: { world: { usd_per_day: … } }`"),
     ("usd_per_day", "write `budgets: { world: { usd_per_day: … } }`"),
     ("tokens_per_day", "write `budgets: { world: { tokens_per_day: … } }`"),
     ("daily_tokens", "write `budgets: { world: { tokens_per_day: … } }`"),
 ];
 
-/// The limits of one scope: in all, and for one day.
+/// The limits of one scope, in total and per day.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BudgetEntry {
-    /// `tokens` and `usd`; `None` if it names neither, and a day's are named.
+    /// `tokens` and `usd`. `None` if only daily limits are set.
     pub whole: Option<BudgetLimits>,
-    /// `tokens_per_day` and `usd_per_day`; `None` if it names neither.
+    /// `tokens_per_day` and `usd_per_day`. `None` if neither is set.
     pub day: Option<BudgetLimits>,
 }
 
-/// An amount of dollars; `left_out` is what to do to write none.
+/// Reads an amount of dollars. `left_out` says what to do for no value.
 pub fn money(field: &Field<'_>, left_out: &str) -> Option<Money> {
     let usd = field.number_of(0.0..=1e9, "US dollars such as 2.50", left_out)?;
     Money::from_usd(usd).map_err(|refusal| field.refused(refusal, "write US dollars such as 2.50")).ok()
 }
 
-/// A limit of dollars.
+/// Reads a limit in dollars.
 pub fn money_limit(field: &Field<'_>) -> Option<Money> {
     money(field, UNLIMITED)
 }
 
-/// Reads one budget: `tokens` and `usd`, and the same per day.
+/// Reads one budget: `tokens`, `usd`, `tokens_per_day` and `usd_per_day`.
 pub fn one(field: &Field<'_>) -> Option<BudgetEntry> {
     let map = field.map_of(SUCH_AS)?;
     let limits = |tokens: &'static str, usd: &'static str| {
@@ -91,17 +92,18 @@ pub fn one(field: &Field<'_>) -> Option<BudgetEntry> {
     Some(BudgetEntry { whole: (named(&whole) || !named(&day)).then_some(whole), day: Some(day).filter(named) })
 }
 
-/// Says where the limits of a day stand, if `key` was meant to be a scope with them.
-fn for_a_day(key: &str, field: &Field<'_>) -> bool {
+/// Reports a key such as `desk/day`, which is meant as a scope with daily limits. Returns whether
+/// it was one.
+fn is_daily_scope(key: &str, field: &Field<'_>) -> bool {
     let Some(scope) = key.strip_suffix("/day") else { return false };
     let shown = ghost_domain::text::clip(scope, 60);
     let hint =
-        format!("write `usd_per_day` or `tokens_per_day` under `{shown}`: limits of a day stand beside the others");
-    field.error("a budget of a day is no scope of its own here", hint);
+        format!("write `usd_per_day` or `tokens_per_day` under `{shown}`: daily limits are written beside the others");
+    field.error("a daily budget is not a scope of its own", hint);
     true
 }
 
-/// Reads `budgets`, with the fields of scopes that must exist.
+/// Reads `budgets`. The fields are kept because the scopes must still be checked.
 pub fn all<'n>(map: &Map<'n>) -> Vec<(Field<'n>, Scope, BudgetEntry)> {
     let mut found = Vec::new();
     let Some(budgets) = map.get("budgets").and_then(|field| field.map_of("{ world: { tokens: 5_000_000 } }")) else {
@@ -113,7 +115,7 @@ pub fn all<'n>(map: &Map<'n>) -> Vec<(Field<'n>, Scope, BudgetEntry)> {
         found.push((field, Scope::World, limits));
     }
     for (key, field) in budgets.get("team").map(|field| field.entries()).unwrap_or_default() {
-        if !for_a_day(&key.text, &field)
+        if !is_daily_scope(&key.text, &field)
             && let Some(limits) = one(&field)
         {
             found.push((field, Scope::Team(key.text.clone()), limits));
@@ -121,7 +123,7 @@ pub fn all<'n>(map: &Map<'n>) -> Vec<(Field<'n>, Scope, BudgetEntry)> {
     }
     for (key, field) in budgets.get("agent").map(|field| field.entries()).unwrap_or_default() {
         match key.text.parse() {
-            _ if for_a_day(&key.text, &field) => {}
+            _ if is_daily_scope(&key.text, &field) => {}
             Ok(id) => found.extend(one(&field).map(|limits| (field, Scope::Agent(id), limits))),
             Err(refusal) => field.refused(refusal, "write the id of an agent"),
         }
@@ -132,11 +134,11 @@ pub fn all<'n>(map: &Map<'n>) -> Vec<(Field<'n>, Scope, BudgetEntry)> {
 
 #[cfg(test)]
 mod tests {
-    use crate::reader::told;
+    use crate::reader::problems_of;
 
-    /// What is told of a file with these budgets.
-    fn said(budgets: &str) -> String {
-        told(&format!("budgets: {budgets}\n"), |map| drop(super::all(map)))
+    /// The problems of a file with these budgets.
+    fn budget_problems(budgets: &str) -> String {
+        problems_of(&format!("budgets: {budgets}\n"), |map| drop(super::all(map)))
     }
 
     #[test]
@@ -171,14 +173,14 @@ mod tests {
             ("{ agent: { ada: [1] } }", "agent.ada", "a list is not a map\n  hint: write such as { tokens: 5000 }"),
         ] {
             let path = if path.is_empty() { "budgets".to_owned() } else { format!("budgets.{path}") };
-            let found = said(budgets);
+            let found = budget_problems(budgets);
             assert!(found.starts_with(&format!("error: w.yaml:1: {path}: {expected}")), "{budgets}: {found}");
             assert_eq!(found.matches("error:").count(), 1, "{budgets}: {found}");
         }
     }
 
     #[test]
-    fn keys_that_were_meant_for_a_day_are_told_where_they_stand() {
+    fn misplaced_daily_limits_get_a_hint() {
         for (budgets, hint) in [
             ("{ world/day: { usd: 5 } }", "write `world: { usd_per_day: … }`"),
             ("{ tokens_per_day: 5 }", "say whose: `world: { tokens_per_day: … }`"),
@@ -190,7 +192,7 @@ mod tests {
             ("{ agent: { ada/day: { usd: 5 } } }", "write `usd_per_day` or `tokens_per_day` under `ada`"),
             ("{ agents: { ada: { usd: 5 } } }", "did you mean `agent`?"),
         ] {
-            let found = said(budgets);
+            let found = budget_problems(budgets);
             assert!(found.contains(&format!("\n  hint: {hint}")), "{budgets}: {found}");
             assert_eq!(found.matches("error:").count(), 1, "{budgets}: {found}");
         }

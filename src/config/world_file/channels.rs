@@ -1,6 +1,6 @@
-//! `channels`: the webhooks over which someone outside talks with agents, and how freely agents react there.
+//! Reads `channels`: webhooks to the outside, and how readily agents react there.
 //!
-//! Must never: take a secret's value, only the name of the variable that holds it.
+//! Must never: accept the value of a secret. The file names its environment variable.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,16 +12,16 @@ use super::parts::variable;
 use crate::models::check_base_url;
 use crate::reader::{Field, Map, is_name};
 
-/// Webhooks of one world.
+/// The largest number of webhooks in a world.
 const WEBHOOKS_MAX: usize = 64;
-/// What a request's time stamp may be off by, unless the file says otherwise.
+/// The default for `timestamp_tolerance_s`.
 const TOLERANCE: Duration = Duration::from_secs(300);
 
 /// One entry of `channels.webhooks`.
 pub struct WebhookEntry<'n> {
-    /// The entry.
+    /// The position of the entry.
     pub field: Field<'n>,
-    /// `url`; what is missing or wrong has been told, here and below.
+    /// `url`. `None` if it is missing or wrong, which was reported; also for the fields below.
     pub url: Option<String>,
     /// `secret_env`.
     pub secret_env: Option<String>,
@@ -33,7 +33,7 @@ pub struct WebhookEntry<'n> {
     pub actions: Vec<ActionKind>,
 }
 
-/// What the section says.
+/// The content of `channels`.
 pub struct Channels<'n> {
     /// `webhooks`.
     pub webhooks: BTreeMap<String, WebhookEntry<'n>>,
@@ -65,7 +65,7 @@ pub fn channels<'n>(map: &Map<'n>) -> Channels<'n> {
     };
     let webhooks = map.get("channels").and_then(|field| field.map()).map(|inner| {
         let found = read(&inner);
-        // People look here for the channels in which agents talk with each other.
+        // People look here for the chat channels between agents.
         inner.finish_or(&[], |key| {
             let shown = key.parse::<ChannelName>().ok()?;
             Some(format!(
@@ -79,13 +79,13 @@ pub fn channels<'n>(map: &Map<'n>) -> Channels<'n> {
     Channels { webhooks, reactions }
 }
 
-/// A level of reactions.
+/// Reads a level of reactions.
 pub fn level(field: &Field<'_>) -> Option<Reactions> {
     let word = field.choice(&["minimal", "extensive"])?;
     Some(if word == "extensive" { Reactions::Extensive } else { Reactions::Minimal })
 }
 
-/// What a webhook can do: what is listed, and sending in any case.
+/// Reads the supported actions. Sending is always included.
 fn actions(field: &Field<'_>) -> Vec<ActionKind> {
     let mut found = vec![ActionKind::Send];
     for entry in field.list() {

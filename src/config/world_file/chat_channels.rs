@@ -1,6 +1,6 @@
-//! `chat_channels`: the channels that the world has from its start.
+//! Reads `chat_channels`: the channels that the world file declares.
 //!
-//! Must never: resolve a member; that needs the whole of `agents`.
+//! Must never: resolve a member; that needs all of `agents`.
 
 use ghost_domain::chat::check_topic;
 use ghost_domain::{AgentId, ChannelName, Refusal};
@@ -10,9 +10,9 @@ use crate::reader::{Field, Map};
 
 /// One entry of `chat_channels`.
 pub struct ChannelEntry<'n> {
-    /// The entry.
+    /// The position of the entry.
     pub field: Field<'n>,
-    /// Its key.
+    /// The key of the entry: the channel's name.
     pub channel: ChannelName,
     /// `members`.
     pub members: Vec<(Field<'n>, AgentId)>,
@@ -22,7 +22,7 @@ pub struct ChannelEntry<'n> {
     pub topic: Option<String>,
 }
 
-/// What an entry looks like.
+/// An example of an entry, for hints.
 const SUCH_AS: &str = "{ members: [lead, writer], gated: true }";
 
 /// Reads `chat_channels`.

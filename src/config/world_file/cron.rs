@@ -1,4 +1,4 @@
-//! `cron`: the recurring jobs that the world has from its start.
+//! Reads `cron`: the jobs that the world file declares.
 //!
 //! Must never: resolve an agent, a channel, a webhook or a model; that needs the rest of the world.
 
@@ -16,13 +16,13 @@ use crate::reader::{Field, Map};
 
 /// One entry of `cron`.
 pub struct CronEntry<'n> {
-    /// The entry.
+    /// The position of the entry.
     pub field: Field<'n>,
-    /// `agent`; what is missing or wrong has been told, here and below.
+    /// `agent`. `None` if it is missing or wrong, which was reported; also for the fields below.
     pub agent: Option<(Field<'n>, AgentId)>,
     /// `name`.
     pub name: Option<(Field<'n>, String)>,
-    /// `cron`, `every` or `at`, with the field that says it.
+    /// `cron`, `every` or `at`, with its field.
     pub when: Option<(Field<'n>, When)>,
     /// `message`.
     pub message: Option<(Field<'n>, String)>,
@@ -30,13 +30,13 @@ pub struct CronEntry<'n> {
     pub missed: Missed,
     /// `enabled`.
     pub enabled: bool,
-    /// How it runs.
+    /// The remaining settings: session, delivery, model and so on.
     pub spec: JobSpec,
-    /// The fields of that, by the name that a refusal gives.
+    /// The fields of those settings, by the names that refusals use.
     pub fields: BTreeMap<&'static str, Field<'n>>,
 }
 
-/// What an entry looks like.
+/// An example of an entry, for hints.
 const SUCH_AS: &str = "{ agent: lead, name: morning, cron: '0 7 * * 1-5', message: 'Read the mail' }";
 
 /// Reads `cron`.
@@ -101,12 +101,12 @@ fn entry<'n>(field: &Field<'n>) -> Option<CronEntry<'n>> {
     Some(CronEntry { field: field.clone(), agent, name, when, message, missed, enabled, spec, fields })
 }
 
-/// One of `cron`, `every` and `at`.
+/// Reads the schedule: one of `cron`, `every` and `at`.
 fn when<'n>(map: &Map<'n>) -> Option<(Field<'n>, When)> {
     let [cron, every, at] = ["cron", "every", "at"].map(|key| map.get(key));
     let zone = map.get("zone");
     if let (Some(zone), None) = (&zone, &cron) {
-        zone.error("a zone goes with `cron` only", "take it out; `at` takes an offset, such as 18:00:00+01:00");
+        zone.error("`zone` can be used only with `cron`", "take it out; `at` takes an offset, such as 18:00:00+01:00");
     }
     match (cron, every, at) {
         (Some(field), None, None) => {
@@ -130,11 +130,11 @@ fn when<'n>(map: &Map<'n>) -> Option<(Field<'n>, When)> {
             }
         },
         (None, None, None) => {
-            map.field().error("it does not say when", "write one of `cron: '0 7 * * 1-5'`, `every: 1h` and `at`");
+            map.field().error("the job has no schedule", "write one of `cron: '0 7 * * 1-5'`, `every: 1h` and `at`");
             None
         }
         _ => {
-            map.field().error("it says when more than once", "keep one of `cron`, `every` and `at`");
+            map.field().error("the job has more than one schedule", "keep one of `cron`, `every` and `at`");
             None
         }
     }

@@ -1,11 +1,11 @@
-//! `http` of the world file: whom the HTTP side answers besides its own address.
+//! Reads `http`: hosts and origins that the HTTP listener accepts besides its own address.
 
 use super::parts::section;
 use crate::plan::HttpPlan;
 use crate::plan::http::{HostPort, origin};
 use crate::reader::Map;
 
-/// Entries of one list.
+/// The largest number of entries in one list.
 const ENTRIES_MAX: usize = 100;
 
 /// Reads the section.

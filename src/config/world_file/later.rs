@@ -1,19 +1,19 @@
-//! Parts of the world file that are read and checked although no code uses them yet, so that a file written for the whole
-//! catalogue loads: `cli_policy`, `sandbox`, `approvals` (SBX-07, SBX-10, EXEC-06).
+//! Reads and checks `cli_policy`, `sandbox` and `approvals`, which have no effect yet (SBX-07,
+//! SBX-10, EXEC-06). So a file that contains them loads.
 //!
-//! Must never: let a key through unread, or be silent about having no effect.
+//! Must never: accept an unknown key, or keep silent about having no effect.
 
 use std::time::Duration;
 
 use super::parts::names;
 use crate::reader::{Field, Map};
 
-/// Says that a part has no effect.
+/// Warns that a section has no effect.
 pub fn unused(field: &Field<'_>) {
     field.warn("nothing uses this yet", "take it out, or leave it for a version of Ghost that does");
 }
 
-/// Reads all of them.
+/// Reads all three sections.
 pub fn read(map: &Map<'_>) {
     if let Some(field) = map.get("cli_policy") {
         unused(&field);

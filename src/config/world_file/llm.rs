@@ -1,6 +1,7 @@
-//! `llm`: providers, prices and defaults; and the model choice that agents and archetypes make.
+//! Reads `llm`: providers, prices and defaults. Also reads the model settings of agents and
+//! archetypes.
 //!
-//! Must never: take a key's value, only the name of the variable that holds it.
+//! Must never: accept the value of a key. The file names its environment variable.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -17,7 +18,7 @@ use crate::plan::{ModelChoice, ProviderKind};
 use crate::price::price;
 use crate::reader::{Field, Map, is_name};
 
-/// `llm`, read.
+/// The content of `llm`.
 #[derive(Default)]
 pub struct LlmEntry<'n> {
     /// `default_provider`.
@@ -26,7 +27,7 @@ pub struct LlmEntry<'n> {
     pub default_model: Option<Named<'n>>,
     /// `providers`.
     pub providers: BTreeMap<String, ProviderEntry<'n>>,
-    /// The names under `providers` whose entries cannot be read, which has been reported.
+    /// Providers whose entries are invalid. That was reported.
     pub unread: BTreeSet<String>,
     /// `prices`.
     pub prices: BTreeMap<String, Price>,
@@ -34,11 +35,11 @@ pub struct LlmEntry<'n> {
     pub models_file: Option<Named<'n>>,
 }
 
-/// One provider; what is not written falls back to the kind's default.
+/// One provider. Absent settings take the defaults of its kind.
 pub struct ProviderEntry<'n> {
-    /// The entry.
+    /// The position of the entry.
     pub field: Field<'n>,
-    /// Those of its settings that something may turn out to be wrong with later.
+    /// The positions of `api`, `api_key_env`, `base_url` and `dir`, which later checks may report.
     pub settings: BTreeMap<&'static str, Field<'n>>,
     /// `kind`.
     pub kind: ProviderKind,
@@ -58,11 +59,11 @@ pub struct ProviderEntry<'n> {
     pub idle_timeout: Option<Duration>,
     /// `dir`, relative to the world's directory.
     pub dir: Option<PathBuf>,
-    /// What it adds to each request.
+    /// Additions to each request.
     pub sent: Sent,
 }
 
-/// A model choice with the fields that must still be checked.
+/// A model choice with the fields that later checks may report.
 #[derive(Default)]
 pub struct ModelEntry<'n> {
     /// The choice as written.
@@ -73,7 +74,7 @@ pub struct ModelEntry<'n> {
     pub model: Option<Field<'n>>,
     /// The entries of `fallback_models`.
     pub fallbacks: Vec<Field<'n>>,
-    /// `temperature`, `max_tokens` and `thinking`, where they are written.
+    /// The fields of `temperature`, `max_tokens` and `thinking`, if present.
     pub settings: BTreeMap<&'static str, Field<'n>>,
 }
 
@@ -170,13 +171,13 @@ fn file_within<'n>(field: &Field<'n>) -> Option<Named<'n>> {
 fn address(field: &Field<'_>) -> Option<String> {
     const WRITE: &str = "write it as https://HOST/PATH";
     let url = field.text(2_000)?;
-    // What a variable holds is text, whatever it looks like.
+    // A value from a variable is always text.
     if field.shown() == url && !field.json().is_string() {
         field.wanted("text", WRITE);
         return None;
     }
     match check_base_url(url) {
-        // A variable that stands for nothing may be in a place where every text would do.
+        // Without its variable the address is incomplete, even if it looks valid.
         Ok(()) => (!field.is_unset()).then(|| url.to_owned()),
         Err(refusal) => {
             field.refused(refusal, WRITE);
@@ -209,7 +210,7 @@ fn prices(llm: &Map<'_>) -> BTreeMap<String, Price> {
     entries.into_iter().filter_map(|(key, field)| Some((key.text.clone(), price(&field)?))).collect()
 }
 
-/// `provider`, `model`, `fallback_models`, `temperature`, `max_tokens`, `thinking` in `map`.
+/// Reads `provider`, `model`, `fallback_models`, `temperature`, `max_tokens` and `thinking`.
 pub fn read_model<'n>(map: &Map<'n>) -> ModelEntry<'n> {
     let provider = map.get("provider").and_then(|field| field.text(200).map(|text| (field.clone(), text)));
     let model = map.get("model").and_then(|field| field.text(200).map(|text| (field.clone(), text)));

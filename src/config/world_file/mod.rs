@@ -1,5 +1,5 @@
-//! `world-config.yaml`, key by key. What can be judged from the file alone is checked here; references to archetypes,
-//! groups, tools and teams are kept as fields and checked once everything is known.
+//! Reads `world-config.yaml`. Checks everything that can be checked within this file. References to
+//! archetypes, groups, tools and teams are kept as fields and checked later.
 //!
 //! Must never: read another file.
 
@@ -35,13 +35,13 @@ use llm::LlmEntry;
 pub use parts::Named;
 use parts::{TEXT_MAX, intensity, names, section, variable, write_acl};
 
-/// The file, read.
+/// The parsed world file.
 pub struct WorldFile<'n> {
-    /// `world.id`, if it was given.
+    /// `world.id`, if present.
     pub id: Option<String>,
-    /// The line on which it is looked for.
+    /// The line for problems with the id.
     pub id_line: usize,
-    /// `world.name`, if it was given.
+    /// `world.name`, if present.
     pub name: Option<String>,
     /// `world.intensity`.
     pub root_intensity: Intensity,
@@ -49,9 +49,9 @@ pub struct WorldFile<'n> {
     pub agents: Vec<AgentEntry<'n>>,
     /// `teams`.
     pub teams: Vec<TeamEntry<'n>>,
-    /// `tool_privileges`: group names with their words.
+    /// `tool_privileges`: each group with its words.
     pub groups: Vec<(String, Vec<Named<'n>>)>,
-    /// The line of `tool_privileges`; the first if there is none.
+    /// The line of `tool_privileges`; 1 if absent.
     pub groups_line: usize,
     /// `access.default`.
     pub access_default: AccessDefault,
@@ -63,7 +63,7 @@ pub struct WorldFile<'n> {
     pub llm: LlmEntry<'n>,
     /// `limits`.
     pub limits: Limits,
-    /// `budgets`, with the fields of scopes that must exist.
+    /// `budgets`. The fields are kept because the scopes must still be checked.
     pub budgets: Vec<(Field<'n>, Scope, BudgetEntry)>,
     /// `write_acls`.
     pub write_acls: BTreeMap<AgentId, (Field<'n>, WriteAcl)>,
@@ -71,7 +71,7 @@ pub struct WorldFile<'n> {
     pub chat_wake: ChatWake,
     /// `tasks.owner_may_update`.
     pub owner_may_update: bool,
-    /// `skills.roots`; `None` if it was not given.
+    /// `skills.roots`; `None` if absent.
     pub skill_roots: Option<Vec<Named<'n>>>,
     /// `secrets_env`.
     pub secret_env: Vec<String>,
@@ -99,7 +99,7 @@ pub struct WorldFile<'n> {
 pub struct ToolboxEntry<'n> {
     /// `source`.
     pub source: Named<'n>,
-    /// `allow`; `None` is every tool of the box.
+    /// `allow`; `None` means every tool of the toolbox.
     pub allow: Option<Vec<Named<'n>>>,
 }
 
@@ -115,7 +115,7 @@ pub struct JobEntry<'n> {
     pub result: Named<'n>,
 }
 
-/// Keys that people know from elsewhere, and where the thing is set here.
+/// Keys that people expect here, with the place where each is set.
 const ELSEWHERE: [(&str, &str); 12] = [
     ("data_dir", "the data directory is given by `ghostd up --data`"),
     ("workspace_dir", "the workspace is the directory `workspace` in the data directory"),
@@ -131,7 +131,7 @@ const ELSEWHERE: [(&str, &str); 12] = [
     ("timers", "recurring jobs are written under `cron`; a timer is set by an agent, or with `ghostctl timer set`"),
 ];
 
-/// Names of limits in a `config.md`, and how they are called here.
+/// Limits of a `config.md` that people write here, with the hint for each.
 const LIMITS_ELSEWHERE: [(&str, &str); 5] = [
     (
         "max_tool_rounds",
@@ -143,7 +143,7 @@ const LIMITS_ELSEWHERE: [(&str, &str); 5] = [
     ("daily_cost_usd", "write `budgets: { world: { usd_per_day: … } }`"),
 ];
 
-/// Keys of sections that people write at the top of the file.
+/// Keys that people write at the top of the file, with the section that they belong to.
 const WITHIN: [(&str, &str); 23] = [
     ("allowed_hosts", "http"),
     ("allowed_origins", "http"),
@@ -170,11 +170,11 @@ const WITHIN: [(&str, &str); 23] = [
     ("webhooks", "channels"),
 ];
 
-/// What to do with a key that stands at the top of the file, and that a section has.
+/// The hint for a key at the top of the file that belongs into a section.
 fn within(key: &str) -> Option<String> {
     let limits = Limits::default().table();
-    let of_limits = limits.iter().map(|(name, ..)| (*name, "limits"));
-    let all: Vec<(&str, &str)> = WITHIN.into_iter().chain(of_limits).collect();
+    let limit_keys = limits.iter().map(|(name, ..)| (*name, "limits"));
+    let all: Vec<(&str, &str)> = WITHIN.into_iter().chain(limit_keys).collect();
     let near = nearest_within(key, all.iter().map(|(name, _)| *name), if key.len() < 4 { 0 } else { 1 })?;
     let (_, section) = all.iter().find(|(name, _)| *name == near)?;
     let name = match near {
@@ -188,7 +188,7 @@ fn within(key: &str) -> Option<String> {
 /// Reads the whole file.
 pub fn read<'n>(root: &Field<'n>) -> Option<WorldFile<'n>> {
     if root.is_null() {
-        root.error("the file says nothing", "a world needs at least `agents`");
+        root.error("the file has no content", "a world needs at least `agents`");
         return None;
     }
     let map = root.map()?;
@@ -275,7 +275,7 @@ fn access(map: &Map<'_>) -> (AccessDefault, bool) {
     read.unwrap_or_default()
 }
 
-/// The world's block, and the bound that only it has.
+/// The world's heartbeat block, and `ack_max_chars`, which only the world has.
 fn heartbeats(map: &Map<'_>) -> (Option<HeartbeatBlock>, Option<u32>) {
     let Some(inner) = map.get("heartbeat").and_then(|field| field.map_of("{ every: 30m }")) else {
         return (None, None);
@@ -311,7 +311,7 @@ fn limits(map: &Map<'_>) -> Limits {
     match serde_json::from_value(values.into()) {
         Ok(limits) => limits,
         Err(error) => {
-            field.error(format!("the limits cannot be taken: {error}"), "leave out those that you do not need");
+            field.error(format!("the limits cannot be used: {error}"), "leave out those that you do not need");
             default
         }
     }

@@ -1,4 +1,5 @@
-//! What several sections of a world file are read with: references, names, restart intensities, variables, write prefixes.
+//! Readers shared by several sections of the world file: references, names, restart intensities,
+//! variables, write prefixes.
 
 use std::time::Duration;
 
@@ -8,13 +9,13 @@ use ghost_domain::write_acl::WriteAcl;
 
 use crate::reader::{Field, Map};
 
-/// Longest free text of the file, in bytes.
+/// The longest free text in the file, in bytes.
 pub const TEXT_MAX: usize = 8 * 1024;
 
-/// A reference and what it names.
+/// A name that refers to something, with its field.
 pub type Named<'n> = (Field<'n>, &'n str);
 
-/// Reads the map under `key` with `read`, then reports the keys that it did not ask for.
+/// Reads the map under `key` with `read`, then reports its unknown keys.
 pub fn section<'n, T>(map: &Map<'n>, key: &'static str, read: impl FnOnce(&Map<'n>) -> Option<T>) -> Option<T> {
     let inner = map.get(key)?.map()?;
     let value = read(&inner);
@@ -22,12 +23,12 @@ pub fn section<'n, T>(map: &Map<'n>, key: &'static str, read: impl FnOnce(&Map<'
     value
 }
 
-/// `intensity: { max, window }` in `map`.
+/// Reads `intensity: { max, window }` in `map`.
 pub fn intensity(map: &Map<'_>) -> Option<Intensity> {
     section(map, "intensity", |inner| Some(read_intensity(inner)))
 }
 
-/// `max` and `window` in `map`.
+/// Reads `max` and `window` in `map`.
 pub fn read_intensity(map: &Map<'_>) -> Intensity {
     let default = Intensity::default();
     Intensity {
@@ -39,12 +40,13 @@ pub fn read_intensity(map: &Map<'_>) -> Intensity {
     }
 }
 
-/// A list of names.
+/// Reads a list of names.
 pub fn names<'n>(field: &Field<'n>) -> Vec<Named<'n>> {
     field.list().into_iter().filter_map(|item| item.name().map(|name| (item.clone(), name))).collect()
 }
 
-/// An agent's list of write prefixes (ACL-02, ACL-03, ACL-08). Of one whose id cannot be read the shape alone is checked.
+/// Reads an agent's list of write prefixes (ACL-02, ACL-03, ACL-08). If the agent's id is invalid,
+/// only the form is checked.
 pub fn write_acl(field: &Field<'_>, agent: Option<&AgentId>) -> Option<WriteAcl> {
     let read = |prefixes: &[String]| match agent {
         Some(agent) => WriteAcl::of(agent, prefixes),
@@ -60,25 +62,25 @@ pub fn write_acl(field: &Field<'_>, agent: Option<&AgentId>) -> Option<WriteAcl>
     read(&prefixes).ok()
 }
 
-/// Whether `name` can be the name of an environment variable.
+/// Whether `name` is a valid name of an environment variable.
 fn is_variable(name: &str) -> bool {
     (1..=128).contains(&name.len())
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
         && !name.as_bytes()[0].is_ascii_digit()
 }
 
-/// The name of an environment variable.
+/// Reads the name of an environment variable.
 pub fn variable(field: &Field<'_>) -> Option<String> {
     let name = field.text(1_024)?;
     if field.written() != name {
-        // What the variable holds may be the secret itself, and may look like a name.
-        field.error("this is what a variable holds, not its name", "write the variable's name alone, without `${}`");
+        // The value of the variable may be the secret itself, so it is not accepted as a name.
+        field.error("this is the value of a variable, not its name", "write the variable's name alone, without `${}`");
         return None;
     }
     if is_variable(name) {
         return Some(name.to_owned());
     }
-    // What stands here may be the secret itself, so it is not shown.
+    // The text may be the secret itself, so it is not shown.
     field.error(
         "this is not the name of an environment variable",
         "write the variable's name, such as OPENAI_API_KEY; never the value itself",

@@ -1,7 +1,8 @@
-//! What a provider's entry adds to each request: headers, parameters of the address, fields of the body; and which of OpenAI's
-//! APIs is spoken.
+//! Reads what a provider's entry adds to each request: headers, query parameters, body fields, and
+//! the choice of an OpenAI API.
 //!
-//! Must never: let through what would break the protocol, or send a key beside the one that the entry names.
+//! Must never: accept an addition that breaks the protocol, or a key besides the one that the entry
+//! names.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,22 +15,22 @@ use crate::plan::ProviderKind;
 use crate::reader::{Field, Map};
 use crate::substitute::variables;
 
-/// Most headers, and most parameters.
+/// The largest number of headers, and of parameters.
 const COUNT_MAX: usize = 32;
-/// Most bytes of a name and of a value.
+/// The largest size of a name and of a value, in bytes.
 const VALUE_MAX: usize = 4 * 1_024;
-/// Most bytes of the fields of a body, as JSON.
+/// The largest size of the body fields as JSON, in bytes.
 const BODY_MAX: usize = 64 * 1_024;
 
-/// Headers that carry keys. Gateways may want one of the first two from who names no key.
-const KEYS: [&str; 4] = ["authorization", "api-key", "x-api-key", "x-goog-api-key"];
-/// Headers that each request has already, or that would change how it is sent.
-const OURS: [&str; 8] =
+/// Headers that carry keys. The first two are allowed if the entry itself sends no key: gateways may need them.
+const KEY_HEADERS: [&str; 4] = ["authorization", "api-key", "x-api-key", "x-goog-api-key"];
+/// Headers that Ghost sets itself, or that would change how a request is sent.
+const SET_BY_GHOST: [&str; 8] =
     ["accept", "accept-encoding", "connection", "content-length", "content-type", "host", "te", "transfer-encoding"];
-/// Fields that the protocols hang on: what is asked, of whom, and how the answer comes.
+/// Body fields that the protocols depend on.
 const PROTOCOL: [&str; 8] = ["contents", "input", "messages", "model", "store", "stream", "stream_options", "tools"];
-/// Fields that say how much is written, which the budget holds beforehand.
-const ROOM: [&str; 8] = [
+/// Body fields that set the length of the answer. The budget reserves that length in advance.
+const ANSWER_LENGTH: [&str; 8] = [
     "best_of",
     "candidateCount",
     "maxOutputTokens",
@@ -40,10 +41,10 @@ const ROOM: [&str; 8] = [
     "num_predict",
 ];
 
-/// Where keys belong.
-const NAME_IT: &str = "name the variable that holds the key with `api_key_env`";
+/// The hint for a key in the wrong place.
+const NAME_THE_VARIABLE: &str = "name the variable that holds the key with `api_key_env`";
 
-/// What is added.
+/// Additions to each request.
 #[derive(Debug, Default)]
 pub struct Sent {
     /// `headers`, `api_version` and `organization`.
@@ -54,11 +55,11 @@ pub struct Sent {
     pub extra_body: serde_json::Map<String, Value>,
     /// `api`.
     pub api: Option<Api>,
-    /// The variables that values of headers and parameters came from: what they hold may be a key.
+    /// The variables used in headers and parameters. Their values may be keys.
     pub variables: BTreeSet<String>,
 }
 
-/// Reads the keys of `map`, the entry of a provider. Of a `kind` that cannot be read nothing is known to be wrong.
+/// Reads the additions from the provider entry `map`. If `kind` is unknown, all keys are accepted.
 pub fn sent(map: &Map<'_>, kind: Option<ProviderKind>) -> Sent {
     let keyed = map.get("api_key_env").is_some()
         || map.get("base_url").is_none() && kind.is_some_and(|kind| kind.usual_key_env().is_some());
@@ -68,10 +69,10 @@ pub fn sent(map: &Map<'_>, kind: Option<ProviderKind>) -> Sent {
             return Some(field);
         }
         let kind = kind.map_or("", ProviderKind::as_str);
-        field.error(format!("`{key}` means nothing to a provider of kind `{kind}`"), hint);
+        field.error(format!("`{key}` has no meaning for a provider of kind `{kind}`"), hint);
         None
     };
-    let http = |key| of_kind(key, &|kind| !kind.is_local(), "take it out: nothing is sent to anyone");
+    let http = |key| of_kind(key, &|kind| !kind.is_local(), "take it out: this kind sends no requests");
     let openai = |key| of_kind(key, &|kind| kind == ProviderKind::OpenAi, "take it out: it is for kind openai");
     let versioned = |kind| matches!(kind, ProviderKind::OpenAi | ProviderKind::Anthropic);
     let mut sent = Sent::default();
@@ -98,7 +99,7 @@ pub fn sent(map: &Map<'_>, kind: Option<ProviderKind>) -> Sent {
     sent
 }
 
-/// Adds what has a key of its own, unless it stands among the others, too.
+/// Adds a setting that has a key of its own, unless the same name is also in the map.
 fn add(field: &Field<'_>, name: &str, value: String, to: &mut BTreeMap<String, String>, other: &str) {
     if to.keys().any(|there| there.eq_ignore_ascii_case(name)) {
         field.error(format!("`{name}` stands under `{other}`, too"), "keep one of the two");
@@ -108,28 +109,32 @@ fn add(field: &Field<'_>, name: &str, value: String, to: &mut BTreeMap<String, S
 }
 
 fn headers(field: &Field<'_>, keyed: bool, sent: &mut Sent) {
-    for (name, field) in few(field, "headers") {
+    for (name, field) in limited_entries(field, "headers") {
         let lower = name.to_ascii_lowercase();
         let token = |b: u8| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b);
         if name.is_empty() || name.len() > VALUE_MAX || !name.bytes().all(token) {
-            field.error("HTTP takes no header of this name", "use letters, digits and `-`");
-        } else if OURS.contains(&lower.as_str()) {
+            field.error("this is not a valid name of an HTTP header", "use letters, digits and `-`");
+        } else if SET_BY_GHOST.contains(&lower.as_str()) {
             field.error(format!("the header `{name}` is set by Ghost"), "take it out");
-        } else if let Some(at) = KEYS.iter().position(|key| *key == lower).filter(|at| keyed || *at > 1) {
+        } else if let Some(index) = KEY_HEADERS.iter().position(|key| *key == lower).filter(|index| keyed || *index > 1)
+        {
             let gateway = "with a `base_url` and without `api_key_env` it may stand here";
-            let hint = if at > 1 { NAME_IT.to_owned() } else { format!("{NAME_IT}; {gateway}") };
+            let hint = if index > 1 { NAME_THE_VARIABLE.to_owned() } else { format!("{NAME_THE_VARIABLE}; {gateway}") };
             field.error(format!("the header `{name}` carries the key"), hint);
         } else if sent.headers.keys().any(|there| there.eq_ignore_ascii_case(name)) {
-            field.error(format!("the header `{name}` stands here a second time"), "keep one: case makes no difference");
+            field.error(format!("the header `{name}` is repeated"), "keep one: case makes no difference");
         } else if let Some(value) = field.text(VALUE_MAX) {
             if !value.bytes().all(|b| matches!(b, b'\t' | b' '..=b'~')) {
                 let hint = "write ASCII on one line; look for a line break in the variable, if it is from one";
-                field.error("the value holds characters that no HTTP header may", hint);
+                field.error("the value has characters that are not allowed in an HTTP header", hint);
                 continue;
             }
             let from = variables(field.written());
-            if from.is_empty() && KEYS.contains(&lower.as_str()) {
-                field.warn("a key stands in the file, for all who may read it", "put it into a variable: `${NAME}`");
+            if from.is_empty() && KEY_HEADERS.contains(&lower.as_str()) {
+                field.warn(
+                    "the file contains a key, visible to everyone who may read the file",
+                    "put it into a variable: `${NAME}`",
+                );
             }
             sent.variables.extend(from);
             sent.headers.insert(name.to_owned(), value.to_owned());
@@ -138,12 +143,12 @@ fn headers(field: &Field<'_>, keyed: bool, sent: &mut Sent) {
 }
 
 fn query(field: &Field<'_>, kind: Option<ProviderKind>, sent: &mut Sent) {
-    for (name, field) in few(field, "parameters") {
+    for (name, field) in limited_entries(field, "parameters") {
         let gemini = kind == Some(ProviderKind::Gemini);
         if name.is_empty() || name.len() > VALUE_MAX || name.chars().any(char::is_control) {
             field.error("this is not the name of a parameter", "write what stands before the `=` of the address");
         } else if gemini && name == "key" {
-            field.error("the parameter `key` carries the key", NAME_IT);
+            field.error("the parameter `key` carries the key", NAME_THE_VARIABLE);
         } else if gemini && name == "alt" {
             field.error("the parameter `alt` is set by Ghost", "take it out");
         } else if let Some(value) = field.text(VALUE_MAX) {
@@ -157,8 +162,8 @@ fn query(field: &Field<'_>, kind: Option<ProviderKind>, sent: &mut Sent) {
     }
 }
 
-/// The entries of a map that may have only so many.
-fn few<'n>(field: &Field<'n>, what: &str) -> Vec<(&'n str, Field<'n>)> {
+/// The entries of a map with a limited number of entries.
+fn limited_entries<'n>(field: &Field<'n>, what: &str) -> Vec<(&'n str, Field<'n>)> {
     if field.length() > COUNT_MAX {
         field.error(format!("there are {} {what}; at most {COUNT_MAX} are sent", field.length()), "take some out");
         return Vec::new();
@@ -177,9 +182,12 @@ fn body(field: &Field<'_>) -> serde_json::Map<String, Value> {
                 _ => "take it out",
             };
             field.error(format!("`{name}` is set by Ghost for each request"), hint);
-        } else if let Some(room) = room_in(&key.text, &field.json()) {
+        } else if let Some(length_field) = answer_length_in(&key.text, &field.json()) {
             let hint = "write `max_tokens` in the archetype's `## LLM`, or under `overrides` of an agent";
-            field.error(format!("`{room}` says how much is written, which budgets hold beforehand"), hint);
+            field.error(
+                format!("`{length_field}` sets the length of the answer, which budgets reserve in advance"),
+                hint,
+            );
         } else {
             fields.insert(key.text.clone(), field.json());
         }
@@ -192,14 +200,14 @@ fn body(field: &Field<'_>) -> serde_json::Map<String, Value> {
     fields
 }
 
-/// The field that says how much is written: this one, or one in it.
-fn room_in(name: &str, value: &Value) -> Option<&'static str> {
-    let known = |name: &str| ROOM.into_iter().find(|room| *room == name);
+/// The field that sets the length of the answer: `name` itself or a field inside it.
+fn answer_length_in(name: &str, value: &Value) -> Option<&'static str> {
+    let known = |name: &str| ANSWER_LENGTH.into_iter().find(|length_field| *length_field == name);
     let within = matches!(name, "generationConfig" | "options").then(|| value.as_object()).flatten();
     known(name).or_else(|| within?.keys().find_map(|key| known(key)))
 }
 
-/// A version or an id: visible ASCII.
+/// Reads a version or an id: visible ASCII characters.
 fn word(field: &Field<'_>) -> Option<String> {
     let text = field.text(200)?;
     if text.bytes().all(|b| b.is_ascii_graphic()) {

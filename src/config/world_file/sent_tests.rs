@@ -23,12 +23,12 @@ fn problem(entry: &str) -> crate::Problem {
     problems[0].clone()
 }
 
-const HERE: &str = "kind: openai, base_url: 'http://h/'";
+const OPENAI: &str = "kind: openai, base_url: 'http://h/'";
 
 #[test]
-fn what_is_added_is_read_with_variables_in_it() {
+fn additions_are_read_with_their_variables() {
     let found = plan(&format!(
-        "{HERE}, headers: {{ X-Title: Ghost, Authorization: 'Bearer ${{SECRET}}' }}, query: {{ region: '${{PLACE:-eu}}' }}, \
+        "{OPENAI}, headers: {{ X-Title: Ghost, Authorization: 'Bearer ${{SECRET}}' }}, query: {{ region: '${{PLACE:-eu}}' }}, \
          extra_body: {{ provider: {{ order: [a, b] }}, top_k: 40, seed: null }}, api: chat, organization: org-1"
     ));
     let pairs =
@@ -40,13 +40,14 @@ fn what_is_added_is_read_with_variables_in_it() {
     assert_eq!(pairs(&found.query), ["region=eu"]);
     let body = serde_json::json!({ "provider": { "order": ["a", "b"] }, "top_k": 40, "seed": null });
     assert_eq!((Value::Object(found.extra_body), found.api), (body, Some(Api::Chat)));
-    let secrets = world(&format!("{HERE}, headers: {{ X-A: '${{SECRET}}' }}, query: {{ a: '${{PLACE:-eu}}' }}")).plan();
+    let secrets =
+        world(&format!("{OPENAI}, headers: {{ X-A: '${{SECRET}}' }}, query: {{ a: '${{PLACE:-eu}}' }}")).plan();
     assert!(secrets.secret_env.contains("SECRET") && secrets.secret_env.contains("PLACE"), "they may be keys");
 }
 
 #[test]
-fn a_version_of_the_api_goes_where_its_kind_wants_it() {
-    let azure = plan(&format!("{HERE}, api_version: 2024-10-21"));
+fn the_api_version_is_sent_as_its_kind_requires() {
+    let azure = plan(&format!("{OPENAI}, api_version: 2024-10-21"));
     assert_eq!((azure.query["api-version"].as_str(), azure.headers.len()), ("2024-10-21", 0));
     let anthropic = plan("kind: anthropic, base_url: 'http://h/', api_version: 2023-06-01");
     assert_eq!((anthropic.headers["anthropic-version"].as_str(), anthropic.query.len()), ("2023-06-01", 0));
@@ -58,7 +59,7 @@ fn a_version_of_the_api_goes_where_its_kind_wants_it() {
 }
 
 #[test]
-fn what_would_break_a_request_is_refused_where_it_stands() {
+fn additions_that_would_break_a_request_are_refused() {
     for (entry, field, hint) in [
         ("headers: { 'a b': c }", "headers.a b", "letters"),
         ("headers: { '': c }", "headers.", "letters"),
@@ -86,13 +87,13 @@ fn what_would_break_a_request_is_refused_where_it_stands() {
         ("api_key_env: '${PLACE:-SOME_KEY}'", "api_key_env", "without"),
         ("api: completions", "api", "responses, chat"),
     ] {
-        let found = problem(&format!("{HERE}, {entry}"));
+        let found = problem(&format!("{OPENAI}, {entry}"));
         assert_eq!(found.field, format!("llm.providers.p.{field}"), "{entry}");
         assert!(found.hint.as_str().contains(hint), "{entry}: {}", found.hint);
     }
     for name in PROTOCOL {
         assert_eq!(
-            problem(&format!("{HERE}, extra_body: {{ {name}: 1 }}")).field,
+            problem(&format!("{OPENAI}, extra_body: {{ {name}: 1 }}")).field,
             format!("llm.providers.p.extra_body.{name}")
         );
     }
@@ -113,9 +114,9 @@ fn what_would_break_a_request_is_refused_where_it_stands() {
 #[test]
 fn a_key_may_be_a_header_only_where_no_other_is_sent() {
     assert!(problem("kind: openai, headers: { Authorization: '${SECRET}' }").hint.as_str().contains("base_url"));
-    let gateway = plan(&format!("{HERE}, headers: {{ api-key: '${{SECRET}}' }}"));
+    let gateway = plan(&format!("{OPENAI}, headers: {{ api-key: '${{SECRET}}' }}"));
     assert_eq!((gateway.api_key_env, gateway.headers["api-key"].as_str()), (None, "hunter2-hunter2"));
-    let plain = world(&format!("{HERE}, headers: {{ api-key: sk-in-the-file }}"));
+    let plain = world(&format!("{OPENAI}, headers: {{ api-key: sk-in-the-file }}"));
     let warned = plain.plan().warnings;
     assert!(warned.len() == 1 && warned[0].field.ends_with("headers.api-key"), "{warned:?}");
     assert!(!plain.warnings().contains("sk-in-the-file"));
@@ -124,13 +125,13 @@ fn a_key_may_be_a_header_only_where_no_other_is_sent() {
 #[test]
 fn counts_and_sizes_are_bounded() {
     let many = |count: usize| (0..count).map(|at| format!("h{at}: v")).collect::<Vec<_>>().join(", ");
-    assert_eq!(plan(&format!("{HERE}, headers: {{ {} }}", many(32))).headers.len(), 32);
-    problem(&format!("{HERE}, headers: {{ {} }}", many(33)));
-    problem(&format!("{HERE}, query: {{ {} }}", many(33)));
-    assert_eq!(plan(&format!("{HERE}, headers: {{ a: {} }}", "v".repeat(4_096))).headers["a"].len(), 4_096);
-    problem(&format!("{HERE}, headers: {{ a: {} }}", "v".repeat(4_097)));
-    problem(&format!("{HERE}, query: {{ a: {} }}", "v".repeat(4_097)));
-    let body = |bytes: usize| format!("{HERE}, extra_body: {{ a: [{0}, {0}] }}", "v".repeat(bytes));
+    assert_eq!(plan(&format!("{OPENAI}, headers: {{ {} }}", many(32))).headers.len(), 32);
+    problem(&format!("{OPENAI}, headers: {{ {} }}", many(33)));
+    problem(&format!("{OPENAI}, query: {{ {} }}", many(33)));
+    assert_eq!(plan(&format!("{OPENAI}, headers: {{ a: {} }}", "v".repeat(4_096))).headers["a"].len(), 4_096);
+    problem(&format!("{OPENAI}, headers: {{ a: {} }}", "v".repeat(4_097)));
+    problem(&format!("{OPENAI}, query: {{ a: {} }}", "v".repeat(4_097)));
+    let body = |bytes: usize| format!("{OPENAI}, extra_body: {{ a: [{0}, {0}] }}", "v".repeat(bytes));
     assert_eq!(plan(&body(30_000)).extra_body.len(), 1);
     problem(&body(40_000));
 }

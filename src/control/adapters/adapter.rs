@@ -1,28 +1,28 @@
-//! What an adapter is.
+//! The trait of delivery adapters.
 
 use async_trait::async_trait;
 use ghost_domain::{ActionKind, Attachment};
 use ghost_rules::conversations::{Outcome, Parcel};
 use ghost_world::World;
 
-/// A file that goes with what is handed over.
+/// A file that is attached to a message.
 pub struct File {
-    /// What was attached.
+    /// Name, type and workspace path of the file.
     pub attachment: Attachment,
-    /// Its content, or why it cannot go: nobody reads it where the way out does not carry it.
+    /// Content of the file, or why it could not be read.
     pub content: Result<Vec<u8>, String>,
 }
 
-/// A way out.
+/// Delivers messages and actions to one kind of receiver outside the world.
 #[async_trait]
 pub trait Adapter: Send + Sync {
-    /// What can be done over it (BI-38). Sending is a part of every adapter; the rest is for each to declare. Agents are
-    /// refused what is not among these before anything is recorded.
+    /// The kinds of action that this adapter supports (BI-38). Every adapter supports sending. An
+    /// agent's action of another kind is refused before anything is recorded.
     fn actions(&self) -> &[ActionKind] {
         &[ActionKind::Send]
     }
 
-    /// Hands something over, once. It may be handed over again under the same id: the daemon may die before it has
-    /// recorded that the outside has it.
+    /// Makes one attempt to deliver. The same entry may be delivered again under the same id, because
+    /// the daemon may die before it records the outcome.
     async fn deliver(&self, world: &World, parcel: &Parcel) -> Outcome;
 }

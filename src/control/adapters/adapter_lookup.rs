@@ -1,4 +1,4 @@
-//! Which adapter a conversation has.
+//! Finds the adapter of a conversation.
 
 use ghost_domain::Refusal;
 use ghost_domain::conversation::{CONTROL, WEBHOOK};
@@ -9,7 +9,8 @@ use super::client::Http;
 use super::control::Control;
 use super::webhook::Webhook;
 
-/// The adapter of a conversation; nothing if the world has none of that name any more.
+/// The adapter with this name. `None` if it is a webhook that the world's configuration no longer
+/// contains.
 pub(super) fn adapter_of(world: &World, name: &str, http: &Http) -> Result<Option<Box<dyn Adapter>>, Refusal> {
     if name == CONTROL {
         return Ok(Some(Box::new(Control)));

@@ -1,5 +1,5 @@
-//! The control plane's own conversations: whoever watches one reads what is said from its log, so that handing over is
-//! only to look whether the files are there that were promised.
+//! The adapter of the control plane's own conversations. Clients read them from the conversation's log,
+//! so delivery only checks that the attached files exist.
 
 use async_trait::async_trait;
 use ghost_domain::ActionKind;
@@ -22,8 +22,8 @@ impl Adapter for Control {
         let workspace = &world.engine().services.workspace;
         let mut missing = Vec::new();
         for file in &parcel.entry.attachments {
-            let there = WorkspacePath::parse(&file.path, false).and_then(|path| workspace.size_now(&path));
-            if let Err(refusal) = there {
+            let size = WorkspacePath::parse(&file.path, false).and_then(|path| workspace.size_now(&path));
+            if let Err(refusal) = size {
                 missing.push(format!("{}: {}", file.name, refusal.message));
             }
         }

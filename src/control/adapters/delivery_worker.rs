@@ -1,8 +1,8 @@
-//! The courier: sleeps until something waits to be handed to the outside, hands it over, and records what came of it.
-//! Delivery is at least once: each attempt is recorded before it is made, and one that a crash cut off is made again
-//! under the same id.
+//! The delivery worker: sleeps until a conversation entry is due for delivery, delivers it, and records
+//! the outcome. Delivery is at least once: each attempt is recorded before it is made. An attempt that
+//! a crash interrupted is repeated under the same id.
 //!
-//! Must never: hand the same thing over twice at once, or let one slow receiver hold up the others.
+//! Must never: run two attempts for the same entry at once, or let one slow receiver delay the others.
 
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
@@ -22,65 +22,70 @@ use super::adapter::Adapter;
 use super::adapter_lookup::adapter_of;
 use super::client::Http;
 
-/// Deliveries under way at once.
+/// Largest number of concurrent deliveries.
 const AT_ONCE: usize = 16;
-/// Deliveries under way at once by the same adapter, so that a slow one leaves hands for the others.
-const EACH: usize = 4;
-/// Entries that are looked at together; more than can be under way, so that those never hide one that is not.
-const LOOK: u32 = 256;
-/// While what is due is under way, or the store cannot be read, it is looked at again this often.
-const AGAIN: Duration = Duration::from_secs(1);
+/// Largest number of concurrent deliveries of one adapter, so that a slow one leaves capacity for
+/// others.
+const AT_ONCE_PER_ADAPTER: usize = 4;
+/// Entries read from the store at once. It is larger than `AT_ONCE`, so entries under way never fill
+/// the whole read.
+const READ_LIMIT: u32 = 256;
+/// Pause before the next read while due entries are under way, or after a store error.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
-type Place = (ConversationId, i64);
+type EntryKey = (ConversationId, i64);
 
-/// What is under way, and which adapter has it.
-type UnderWay = BTreeMap<Place, String>;
+/// The entries under way, each with its adapter's name.
+type UnderWay = BTreeMap<EntryKey, String>;
 
-/// Delivers until it is aborted. What is under way then goes out again at the next start.
+/// Delivers until it is aborted. Deliveries under way then start again with the next start of the
+/// daemon.
 pub(crate) async fn delivery_worker(world: Arc<World>) -> Result<(), String> {
     let http = Http::default();
     let clock = Arc::clone(&world.ctx().ports.clock);
-    let mut rings = world.deliveries();
+    let mut wake_ups = world.deliveries();
     let mut under_way = UnderWay::new();
-    let mut tasks: JoinSet<Place> = JoinSet::new();
+    let mut tasks: JoinSet<EntryKey> = JoinSet::new();
     loop {
-        rings.mark_unchanged();
-        let next = match look(&world, &under_way).await {
+        wake_ups.mark_unchanged();
+        let next = match read_due(&world, &under_way).await {
             Ok((due, next)) => {
-                for (place, adapter) in due {
-                    under_way.insert(place, adapter);
+                for (entry_key, adapter) in due {
+                    under_way.insert(entry_key, adapter);
                     let (world, http) = (Arc::clone(&world), http.clone());
                     tasks.spawn(async move {
-                        if let Err(refusal) = deliver(&world, place, &http).await {
-                            tracing::warn!(conversation_id = %place.0, seq = place.1, %refusal, "not delivered; trying again");
-                            // The store could not take it: at once it could not either.
-                            world.ctx().ports.clock.sleep(AGAIN).await;
+                        if let Err(refusal) = deliver(&world, entry_key, &http).await {
+                            tracing::warn!(conversation_id = %entry_key.0, seq = entry_key.1, %refusal, "not delivered; trying again");
+                            // The store could not record the outcome. Retrying at once would fail too.
+                            world.ctx().ports.clock.sleep(RETRY_PAUSE).await;
                         }
-                        place
+                        entry_key
                     });
                 }
                 next
             }
             Err(refusal) => {
-                tracing::warn!(%refusal, "the courier cannot see what waits");
+                tracing::warn!(%refusal, "the delivery worker cannot read the due deliveries");
                 Some(world.ctx().now())
             }
         };
         world.loops().round(DELIVERIES);
-        // What is due and still waits is under way, or there is no hand free for it: an end or the next look finds it.
+        // Due entries that were not started are under way, or wait for capacity. The end of a delivery
+        // or the next read finds them.
         let now = world.ctx().now();
-        let until = next.map(|at| if at > now { at } else { now.plus(AGAIN) });
+        let until = next.map(|at| if at > now { at } else { now.plus(RETRY_PAUSE) });
         tokio::select! {
             biased;
             Some(ended) = tasks.join_next() => match ended {
-                Ok(place) => {
-                    under_way.remove(&place);
+                Ok(entry_key) => {
+                    under_way.remove(&entry_key);
                 }
-                // Panics are caught below, so nobody knows which one this was. It goes out again when the loop begins anew.
+                // Panics of adapters are caught in `attempt_delivery`, so the failed entry is not known
+                // here. It is retried when the loop starts again.
                 Err(error) => return Err(format!("a delivery was lost: {error}")),
             },
-            ring = rings.changed() => {
-                if ring.is_err() {
+            wake_up = wake_ups.changed() => {
+                if wake_up.is_err() {
                     return Ok(());
                 }
             }
@@ -94,65 +99,68 @@ pub(crate) async fn delivery_worker(world: Arc<World>) -> Result<(), String> {
     }
 }
 
-/// What to begin with now, and when something falls due next.
-async fn look(world: &World, under_way: &UnderWay) -> Result<(Vec<(Place, String)>, Option<Timestamp>), Refusal> {
+/// The entries to start now, and when the next one falls due.
+async fn read_due(
+    world: &World,
+    under_way: &UnderWay,
+) -> Result<(Vec<(EntryKey, String)>, Option<Timestamp>), Refusal> {
     let (now, under_way) = (world.ctx().now(), under_way.clone());
     world.store().read(move |r| Box::pin(async move { choose(r, now, under_way).await })).await
 }
 
-/// Chooses the longest due for the hands that are free. What an adapter with its hands full still has is not even looked
-/// at, so that it hides nothing of the others.
+/// Chooses the entries that have been due longest, as far as there is capacity. Entries of an adapter
+/// without capacity are not read at all, so they hide no others.
 async fn choose(
     r: &mut dyn Reads,
     now: Timestamp,
     mut under_way: UnderWay,
-) -> Result<(Vec<(Place, String)>, Option<Timestamp>), Refusal> {
+) -> Result<(Vec<(EntryKey, String)>, Option<Timestamp>), Refusal> {
     let mut chosen = Vec::new();
-    let mut carriers: BTreeMap<ConversationId, String> = BTreeMap::new();
+    let mut adapters: BTreeMap<ConversationId, String> = BTreeMap::new();
     loop {
-        let (due, next) = rules::due(r, now, &full(&under_way), LOOK).await?;
-        let (more, before) = (u32::try_from(due.len()).is_ok_and(|found| found >= LOOK), chosen.len());
+        let (due, next) = rules::due(r, now, &adapters_without_capacity(&under_way), READ_LIMIT).await?;
+        let (more, before) = (u32::try_from(due.len()).is_ok_and(|found| found >= READ_LIMIT), chosen.len());
         for entry in due {
-            let place = (entry.conversation_id, entry.seq);
+            let entry_key = (entry.conversation_id, entry.seq);
             if under_way.len() >= AT_ONCE {
                 break;
             }
-            if under_way.contains_key(&place) {
+            if under_way.contains_key(&entry_key) {
                 continue;
             }
-            let adapter = match carriers.get(&entry.conversation_id) {
+            let adapter = match adapters.get(&entry.conversation_id) {
                 Some(adapter) => adapter.clone(),
                 None => {
-                    // Without its conversation it goes nowhere, which the attempt says.
+                    // An entry without its conversation cannot be delivered. The attempt records that.
                     let found = r.conversation_get(entry.conversation_id).await?;
                     let adapter = found.map(|conversation| conversation.adapter).unwrap_or_default();
-                    carriers.insert(entry.conversation_id, adapter.clone());
+                    adapters.insert(entry.conversation_id, adapter.clone());
                     adapter
                 }
             };
-            if under_way.values().filter(|busy| **busy == adapter).count() < EACH {
-                under_way.insert(place, adapter.clone());
-                chosen.push((place, adapter));
+            if under_way.values().filter(|busy| **busy == adapter).count() < AT_ONCE_PER_ADAPTER {
+                under_way.insert(entry_key, adapter.clone());
+                chosen.push((entry_key, adapter));
             }
         }
-        // Each further look has one adapter less to look at, or no hand is free.
+        // Each further read excludes one more adapter, or there is no capacity left.
         if !more || chosen.len() == before || under_way.len() >= AT_ONCE {
             return Ok((chosen, next));
         }
     }
 }
 
-/// The adapters that have as much under way as they may.
-fn full(under_way: &UnderWay) -> Vec<String> {
+/// The adapters that have no capacity left.
+fn adapters_without_capacity(under_way: &UnderWay) -> Vec<String> {
     let mut busy: BTreeMap<&str, usize> = BTreeMap::new();
     for adapter in under_way.values() {
         *busy.entry(adapter).or_default() += 1;
     }
-    busy.into_iter().filter(|(_, count)| *count >= EACH).map(|(adapter, _)| adapter.to_owned()).collect()
+    busy.into_iter().filter(|(_, count)| *count >= AT_ONCE_PER_ADAPTER).map(|(adapter, _)| adapter.to_owned()).collect()
 }
 
-async fn deliver(world: &World, place: Place, http: &Http) -> Result<(), Refusal> {
-    let (conversation_id, seq) = place;
+async fn deliver(world: &World, entry_key: EntryKey, http: &Http) -> Result<(), Refusal> {
+    let (conversation_id, seq) = entry_key;
     let (ctx, jitter) = (world.ctx().clone(), world.ctx().ports.rng.below(1_000));
     let begun = world
         .store()
@@ -161,13 +169,13 @@ async fn deliver(world: &World, place: Place, http: &Http) -> Result<(), Refusal
     let Some(parcel) = begun else { return Ok(()) };
     let outcome = match adapter_of(world, &parcel.conversation.adapter, http)? {
         Some(adapter) => match parcel.entry.action.as_ref().map(Action::kind) {
-            // A reload may have taken it away since.
+            // A reload may have removed the action since it was recorded.
             Some(kind) if !adapter.actions().contains(&kind) => {
-                Outcome::Gone { error: format!("{} cannot {kind} any more", parcel.conversation.adapter) }
+                Outcome::Gone { error: format!("{} no longer supports {kind}", parcel.conversation.adapter) }
             }
-            Some(_) | None => hand_over(&*adapter, world, &parcel).await,
+            Some(_) | None => attempt_delivery(&*adapter, world, &parcel).await,
         },
-        None => Outcome::Gone { error: format!("the world has no channel {} any more", parcel.conversation.adapter) },
+        None => Outcome::Gone { error: format!("the world no longer has the channel {}", parcel.conversation.adapter) },
     };
     let ctx = world.ctx().clone();
     world
@@ -176,13 +184,13 @@ async fn deliver(world: &World, place: Place, http: &Http) -> Result<(), Refusal
         .await
 }
 
-/// One attempt. A panic is one that failed, and hurts no other delivery.
-async fn hand_over(adapter: &dyn Adapter, world: &World, parcel: &Parcel) -> Outcome {
+/// One attempt. A panic counts as a failed attempt and affects no other delivery.
+async fn attempt_delivery(adapter: &dyn Adapter, world: &World, parcel: &Parcel) -> Outcome {
     let delivered = AssertUnwindSafe(adapter.deliver(world, parcel)).catch_unwind().await;
     delivered.unwrap_or_else(|panic| {
-        let words = world.ctx().redactor.redact(&panics::text(&*panic));
-        tracing::error!(adapter = parcel.conversation.adapter, words, "a delivery panicked");
-        Outcome::Retry { error: format!("the delivery panicked: {words}"), after: None }
+        let text = world.ctx().redactor.redact(&panics::text(&*panic));
+        tracing::error!(adapter = parcel.conversation.adapter, text, "a delivery panicked");
+        Outcome::Retry { error: format!("the delivery panicked: {text}"), after: None }
     })
 }
 
@@ -211,7 +219,7 @@ mod tests {
         }
     }
 
-    fn waits(n: u128, seq: i64, due: i64) -> ConversationEntry {
+    fn pending_entry(n: u128, seq: i64, due: i64) -> ConversationEntry {
         ConversationEntry {
             conversation_id: ConversationId(Uuid::from_u128(n)),
             seq,
@@ -233,37 +241,38 @@ mod tests {
         }
     }
 
-    /// Which conversations were chosen from, and how often.
+    /// The chosen conversations, and how many entries of each.
     async fn chosen(scene: &Scene, under_way: &mut UnderWay) -> Vec<(u128, usize)> {
-        let (chosen, _) = look(&scene.world, under_way).await.unwrap();
+        let (chosen, _) = read_due(&scene.world, under_way).await.unwrap();
         let mut counts: BTreeMap<u128, usize> = BTreeMap::new();
-        for (place, adapter) in chosen {
-            *counts.entry(place.0.0.as_u128()).or_default() += 1;
-            assert_eq!(under_way.insert(place, adapter), None, "none is chosen twice");
+        for (entry_key, adapter) in chosen {
+            *counts.entry(entry_key.0.0.as_u128()).or_default() += 1;
+            assert_eq!(under_way.insert(entry_key, adapter), None, "no entry is chosen twice");
         }
         counts.into_iter().collect()
     }
 
-    struct Panics;
+    struct PanickingAdapter;
 
     #[async_trait::async_trait]
-    impl Adapter for Panics {
+    impl Adapter for PanickingAdapter {
         async fn deliver(&self, _: &World, parcel: &Parcel) -> Outcome {
-            assert_ne!(parcel.entry.seq, 2, "the adapter falls over");
+            assert_ne!(parcel.entry.seq, 2, "the adapter panics");
             Outcome::Delivered { missing: Vec::new() }
         }
     }
 
     #[tokio::test]
-    async fn a_delivery_that_panics_is_an_attempt_that_failed() {
+    async fn a_delivery_that_panics_counts_as_a_failed_attempt() {
         let scene = Scene::new().await;
-        let parcel = |seq| Parcel { conversation: conversation(1, "webhook:x"), entry: waits(1, seq, 1) };
+        let parcel = |seq| Parcel { conversation: conversation(1, "webhook:x"), entry: pending_entry(1, seq, 1) };
         let handed = futures_util::future::join_all([1, 2, 3].map(|seq| {
             let (scene, parcel) = (&scene, parcel(seq));
-            async move { hand_over(&Panics, &scene.world, &parcel).await }
+            async move { attempt_delivery(&PanickingAdapter, &scene.world, &parcel).await }
         }));
         let outcomes = handed.await;
-        let panicked = matches!(&outcomes[1], Outcome::Retry { error, after: None } if error.contains("falls over"));
+        let panicked =
+            matches!(&outcomes[1], Outcome::Retry { error, after: None } if error.contains("the adapter panics"));
         assert!(panicked, "{outcomes:?}");
         for at in [0, 2] {
             assert_eq!(outcomes[at], Outcome::Delivered { missing: Vec::new() }, "its neighbours");
@@ -271,7 +280,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn deliveries_go_on_after_their_loop_has_failed() {
+    async fn deliveries_continue_after_the_loop_has_failed() {
         let scene = Scene::new().await;
         scene.world.loops().fail_next(DELIVERIES, 1);
         let outside = Arc::clone(&scene.world);
@@ -279,7 +288,7 @@ mod tests {
         let written = scene.world.store().write(|w| {
             Box::pin(async move {
                 w.conversation_put(&conversation(1, "control")).await?;
-                w.conversation_entry_put(&waits(1, 1, 1)).await?;
+                w.conversation_entry_put(&pending_entry(1, 1, 1)).await?;
                 Ok::<_, Refusal>(())
             })
         });
@@ -305,9 +314,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_backlog_of_one_adapter_neither_takes_all_hands_nor_hides_the_others() {
+    async fn a_backlog_of_one_adapter_neither_takes_all_capacity_nor_hides_the_others() {
         let scene = Scene::new().await;
-        let many = i64::from(LOOK) * 2;
+        let many = i64::from(READ_LIMIT) * 2;
         let written = scene.world.store().write(move |w| {
             Box::pin(async move {
                 for (n, adapter, count) in [
@@ -318,7 +327,7 @@ mod tests {
                 ] {
                     w.conversation_put(&conversation(n, adapter)).await?;
                     for seq in 1..=count {
-                        w.conversation_entry_put(&waits(n, seq, i64::try_from(n).unwrap())).await?;
+                        w.conversation_entry_put(&pending_entry(n, seq, i64::try_from(n).unwrap())).await?;
                     }
                 }
                 Ok::<_, Refusal>(())
@@ -326,17 +335,17 @@ mod tests {
         });
         written.await.unwrap();
         let mut under_way = UnderWay::new();
-        assert_eq!(chosen(&scene, &mut under_way).await, [(1, EACH), (3, EACH), (4, 1)]);
-        assert_eq!(chosen(&scene, &mut under_way).await, [], "no adapter has a hand free, and the rest is done");
-        under_way.retain(|place, _| place.0.0.as_u128() != 3);
-        assert_eq!(chosen(&scene, &mut under_way).await, [(3, EACH)]);
-        // More adapters than hands: no more than there are hands.
+        assert_eq!(chosen(&scene, &mut under_way).await, [(1, AT_ONCE_PER_ADAPTER), (3, AT_ONCE_PER_ADAPTER), (4, 1)]);
+        assert_eq!(chosen(&scene, &mut under_way).await, [], "no adapter has capacity, and the rest is delivered");
+        under_way.retain(|entry_key, _| entry_key.0.0.as_u128() != 3);
+        assert_eq!(chosen(&scene, &mut under_way).await, [(3, AT_ONCE_PER_ADAPTER)]);
+        // With more adapters than capacity, the total limit holds.
         let written = scene.world.store().write(|w| {
             Box::pin(async move {
                 for n in 10..20 {
                     w.conversation_put(&conversation(n, &format!("webhook:{n}"))).await?;
                     for seq in 1..=3 {
-                        w.conversation_entry_put(&waits(n, seq, 1)).await?;
+                        w.conversation_entry_put(&pending_entry(n, seq, 1)).await?;
                     }
                 }
                 Ok::<_, Refusal>(())

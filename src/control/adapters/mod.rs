@@ -1,10 +1,11 @@
-//! The ways to those outside. An adapter hands over one thing that an agent said or did; when it is tried, how often and what
-//! becomes of it is the commons' rule, and [`delivery_worker`] keeps the time.
+//! Delivery to the outside. An adapter makes one attempt to deliver what an agent said or did. Rules in
+//! `ghost-rules` decide when to try, how often, and what follows; [`delivery_worker`] runs the
+//! attempts.
 //!
-//! They live in this room because it is the one that faces outwards: what comes in by the same ways arrives here, too, and
-//! no room below may know of them.
+//! Adapters are in the control layer because it is the layer that faces the outside: incoming messages
+//! arrive here too, and no lower layer may know of them.
 //!
-//! Must never: retry by themselves, follow a redirect, or keep anything that a crash may not take.
+//! Must never: retry by itself, follow a redirect, or keep state that must survive a crash.
 
 mod adapter;
 mod adapter_lookup;

@@ -1,16 +1,17 @@
-//! The signature of a webhook, the same both ways: HMAC-SHA256 over `v1:<timestamp>:<delivery>:<body>`, hexadecimal.
+//! The webhook signature, the same in both directions: HMAC-SHA256 over
+//! `v1:<timestamp>:<delivery>:<body>`, in hexadecimal.
 //!
-//! Must never: say in how far a signature was wrong, in words or by the time it takes.
+//! Must never: reveal what is wrong with a signature, by a message or by timing.
 
 use ghost_config::plan::WebhookPlan;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-/// The version that signatures begin with.
+/// Version prefix of a signature.
 pub const SIGNATURE_VERSION: &str = "v1";
 
 fn mac(secret: &[u8], timestamp: &str, delivery: &str, body: &[u8]) -> Option<Hmac<Sha256>> {
-    // HMAC takes keys of every length.
+    // HMAC accepts keys of any length, so this does not fail.
     let mut mac = Hmac::<Sha256>::new_from_slice(secret).ok()?;
     for part in [SIGNATURE_VERSION.as_bytes(), b":", timestamp.as_bytes(), b":", delivery.as_bytes(), b":", body] {
         mac.update(part);
@@ -26,23 +27,25 @@ pub fn sign(secret: &[u8], timestamp: &str, delivery: &str, body: &[u8]) -> Stri
     format!("{SIGNATURE_VERSION}={hex}")
 }
 
-/// Whether `given` is the signature header of this request. Takes the same time wherever the two differ.
+/// Whether `given` is the right signature header for this request. The time it takes does not depend on
+/// where the two differ.
 #[must_use]
 pub fn verify(secret: &[u8], timestamp: &str, delivery: &str, body: &[u8], given: &str) -> bool {
     let digits = given.strip_prefix(SIGNATURE_VERSION).and_then(|rest| rest.strip_prefix('='));
-    let Some(bytes) = digits.and_then(unhex) else { return false };
+    let Some(bytes) = digits.and_then(decode_hex) else { return false };
     mac(secret, timestamp, delivery, body).is_some_and(|mac| mac.verify_slice(&bytes).is_ok())
 }
 
-/// The 32 bytes that 64 hexadecimal digits stand for.
-fn unhex(digits: &str) -> Option<Vec<u8>> {
+/// Decodes 64 hexadecimal digits into 32 bytes.
+fn decode_hex(digits: &str) -> Option<Vec<u8>> {
     if digits.len() != 64 || !digits.is_ascii() {
         return None;
     }
     (0..64).step_by(2).map(|at| u8::from_str_radix(&digits[at..at + 2], 16).ok()).collect()
 }
 
-/// The secret that a webhook shares with the outside, from the environment.
+/// The secret of a webhook, from the environment variable that its plan names. An empty value counts as
+/// missing.
 pub(crate) fn secret(plan: &WebhookPlan) -> Option<String> {
     std::env::var(&plan.secret_env).ok().filter(|secret| !secret.is_empty())
 }
@@ -53,7 +56,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn the_signature_is_the_documented_one() {
+    fn the_signature_matches_the_documentation() {
         // Computed with another implementation: `printf 'v1:1700000000:d-1:{}' | openssl dgst -sha256 -hmac secret`.
         let expected = "v1=2f3d097affbe4b9e3ae6a071ce98e84394a39e83a450e48bd1c05f47be1e0fec";
         assert_eq!(sign(b"secret", "1700000000", "d-1", b"{}"), expected);
@@ -62,7 +65,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn only_the_whole_request_fits(
+        fn a_change_to_any_part_invalidates_the_signature(
             secret in "[ -~]{1,40}", at in "[0-9]{1,12}", id in "[a-z0-9-]{1,20}", body in ".{0,200}", flip in 0usize..64,
         ) {
             let signature = sign(secret.as_bytes(), &at, &id, body.as_bytes());
@@ -88,7 +91,7 @@ mod tests {
         }
 
         #[test]
-        fn any_header_is_judged_without_a_panic(given in "\\PC{0,100}") {
+        fn any_header_is_checked_without_a_panic(given in "\\PC{0,100}") {
             let verified = verify(b"secret", "1", "d", b"{}", &given);
             prop_assert!(!verified);
         }

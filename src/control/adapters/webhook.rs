@@ -1,7 +1,7 @@
-//! Out over a webhook: what an agent said or did, as signed JSON to the address of the world file. `type` says which:
-//! `message`, or an action of those that the world file lists.
+//! The webhook adapter: posts what an agent said or did as signed JSON to the address in the world's
+//! configuration. The field `type` is `message`, or one of the actions that the configuration lists.
 //!
-//! Must never: follow a redirect, read more of an answer than its head, or send what is not redacted.
+//! Must never: follow a redirect, read the body of a response, or send text that is not redacted.
 
 use std::time::Duration;
 
@@ -20,17 +20,17 @@ use serde_json::{Value, json};
 use super::adapter::{Adapter, File};
 use super::signature::{secret, sign};
 
-/// The id of a delivery: the same for every attempt.
+/// Header with the id of a delivery. All attempts of one delivery have the same id.
 pub const DELIVERY: &str = "x-ghost-delivery";
-/// When a request was signed, in seconds since 1970.
+/// Header with the time of signing, in seconds since 1970.
 pub const TIMESTAMP: &str = "x-ghost-timestamp";
-/// See [`sign`].
+/// Header with the signature, see [`sign`].
 pub const SIGNATURE: &str = "x-ghost-signature";
 
-/// One attempt takes no longer.
-const ATTEMPT: Duration = Duration::from_secs(30);
-/// The longest wait that the outside may ask for.
-const AFTER_MAX: Duration = Duration::from_secs(3_600);
+/// Timeout of one attempt.
+const ATTEMPT_TIMEOUT: Duration = Duration::from_secs(30);
+/// Longest `Retry-After` that is respected.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(3_600);
 
 pub(super) struct Webhook {
     plan: WebhookPlan,
@@ -65,7 +65,7 @@ impl Adapter for Webhook {
         let answer = self
             .http
             .post(&self.plan.url)
-            .timeout(ATTEMPT)
+            .timeout(ATTEMPT_TIMEOUT)
             .header(header::CONTENT_TYPE, "application/json")
             .header(DELIVERY, delivery)
             .header(TIMESTAMP, timestamp)
@@ -74,14 +74,15 @@ impl Adapter for Webhook {
             .send()
             .await;
         match answer {
-            Ok(answer) => judge(answer.status(), answer.headers().get(header::RETRY_AFTER), missing),
-            Err(error) => Outcome::Retry { error: words(&error.without_url()), after: None },
+            Ok(answer) => outcome_of(answer.status(), answer.headers().get(header::RETRY_AFTER), missing),
+            Err(error) => Outcome::Retry { error: error_text(&error.without_url()), after: None },
         }
     }
 }
 
-/// What an answer means: any success is one, 410 says never again, and everything else may yet become a success.
-fn judge(status: StatusCode, after: Option<&header::HeaderValue>, missing: Vec<String>) -> Outcome {
+/// The outcome of a response. Any 2xx is a success. 410 means that the receiver is gone for good.
+/// Everything else may be retried.
+fn outcome_of(status: StatusCode, after: Option<&header::HeaderValue>, missing: Vec<String>) -> Outcome {
     if status.is_success() {
         return Outcome::Delivered { missing };
     }
@@ -92,12 +93,12 @@ fn judge(status: StatusCode, after: Option<&header::HeaderValue>, missing: Vec<S
     let after = after
         .and_then(|value| value.to_str().ok())
         .and_then(|text| text.trim().parse::<u64>().ok())
-        .map(|seconds| Duration::from_secs(seconds).min(AFTER_MAX));
+        .map(|seconds| Duration::from_secs(seconds).min(RETRY_AFTER_MAX));
     Outcome::Retry { error, after }
 }
 
-/// An error with its causes.
-fn words(error: &dyn std::error::Error) -> String {
+/// The text of an error and its causes.
+fn error_text(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(inner) = cause {
@@ -107,17 +108,17 @@ fn words(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// Reads the files that go with a message. Together they may have as many bytes as one alone.
+/// Reads the attached files. Together they may have at most `attachment_bytes` bytes.
 async fn files(world: &World, parcel: &Parcel) -> Vec<File> {
-    let mut left = u64::from(world.ctx().limits().attachment_bytes);
+    let mut remaining_bytes = u64::from(world.ctx().limits().attachment_bytes);
     let mut files = Vec::new();
     for attachment in parcel.entry.attachments.iter().cloned() {
         let read = match WorkspacePath::parse(&attachment.path, false) {
-            Ok(path) => world.engine().services.workspace.read(&path, left).await,
+            Ok(path) => world.engine().services.workspace.read(&path, remaining_bytes).await,
             Err(refusal) => Err(refusal),
         };
         if let Ok(bytes) = &read {
-            left = left.saturating_sub(bytes.len() as u64);
+            remaining_bytes = remaining_bytes.saturating_sub(bytes.len() as u64);
         }
         files.push(File { attachment, content: read.map_err(|refusal| refusal.message) });
     }
@@ -150,13 +151,13 @@ fn body(world: &World, parcel: &Parcel, files: &[File]) -> Value {
         "sent_at": entry.at.rfc3339(), "attachments": attachments,
     });
     if let Some(action) = &entry.action {
-        say(action, redactor, &mut body);
+        add_action(action, redactor, &mut body);
     }
     body
 }
 
-/// Says in `body` what was done.
-fn say(action: &Action, redactor: &Redactor, body: &mut Value) {
+/// Adds the fields of an action to `body`.
+fn add_action(action: &Action, redactor: &Redactor, body: &mut Value) {
     body["type"] = action.kind().as_str().into();
     body["target"] = action.message_id().into();
     match action {
@@ -177,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_an_action_says_is_redacted() {
+    fn action_fields_are_redacted() {
         let redactor = Redactor::new(["hush-hush".to_owned()]);
         let emoji = ":hush-hush:".to_owned();
         for action in [
@@ -185,30 +186,30 @@ mod tests {
             Action::Poll { options: vec!["yes".into(), "no hush-hush".into()] },
         ] {
             let mut body = json!({});
-            say(&action, &redactor, &mut body);
+            add_action(&action, &redactor, &mut body);
             assert_eq!(body["type"], action.kind().as_str());
             assert!(!body.to_string().contains("hush-hush"), "{body}");
         }
     }
 
     #[test]
-    fn answers_are_judged() {
-        let judged = |status: u16, after: Option<&'static str>| {
+    fn responses_map_to_outcomes() {
+        let outcome = |status: u16, after: Option<&'static str>| {
             let after = after.map(header::HeaderValue::from_static);
-            judge(StatusCode::from_u16(status).unwrap(), after.as_ref(), Vec::new())
+            outcome_of(StatusCode::from_u16(status).unwrap(), after.as_ref(), Vec::new())
         };
         for status in [200, 202, 204] {
-            assert_eq!(judged(status, None), Outcome::Delivered { missing: vec![] });
+            assert_eq!(outcome(status, None), Outcome::Delivered { missing: vec![] });
         }
-        assert!(matches!(judged(410, None), Outcome::Gone { .. }));
+        assert!(matches!(outcome(410, None), Outcome::Gone { .. }));
         for status in [301, 302, 400, 401, 404, 429, 500, 503] {
-            assert!(matches!(judged(status, None), Outcome::Retry { after: None, .. }), "{status}");
+            assert!(matches!(outcome(status, None), Outcome::Retry { after: None, .. }), "{status}");
         }
-        let waits = |text| match judged(503, Some(text)) {
+        let retry_after = |text| match outcome(503, Some(text)) {
             Outcome::Retry { after, .. } => after,
             other => panic!("{other:?}"),
         };
-        assert_eq!(waits("7"), Some(Duration::from_secs(7)));
-        assert_eq!((waits("99999999"), waits("soon")), (Some(AFTER_MAX), None));
+        assert_eq!(retry_after("7"), Some(Duration::from_secs(7)));
+        assert_eq!((retry_after("99999999"), retry_after("soon")), (Some(RETRY_AFTER_MAX), None));
     }
 }

@@ -1,4 +1,4 @@
-//! Chat channels on the wire. What agents wrote leaves only redacted.
+//! Chat channels as wire messages. Text by agents is redacted.
 
 use ghost_domain::ChatPost;
 use ghost_domain::redact::Redactor;
@@ -23,7 +23,7 @@ pub fn channel(view: &ChannelView, redactor: &Redactor) -> v1::Channel {
     }
 }
 
-/// A channel that was created.
+/// The result of creating a channel.
 #[must_use]
 pub fn created(created: Created, redactor: &Redactor) -> v1::CreateChannelResponse {
     v1::CreateChannelResponse { channel: Some(channel(&created.view, redactor)), advisory: created.advisory }
@@ -44,7 +44,7 @@ pub fn message(post: &ChatPost, redactor: &Redactor) -> v1::ChatMessage {
     }
 }
 
-/// What became of a post.
+/// The result of a post.
 #[must_use]
 pub fn posted(posted: &Posted, redactor: &Redactor) -> v1::PostResponse {
     let skipped = posted.skipped.iter().map(|skipped| v1::SkippedMember {

@@ -1,4 +1,4 @@
-//! Conversations with someone outside, redacted on their way out.
+//! Conversations as wire messages, redacted.
 
 use ghost_domain::redact::Redactor;
 use ghost_domain::{Action, Attachment, Conversation, ConversationEntry};
@@ -20,7 +20,7 @@ pub fn conversation(conversation: &Conversation) -> v1::Conversation {
     }
 }
 
-/// One thing said, redacted.
+/// An entry of a conversation, redacted.
 #[must_use]
 pub fn entry(entry: &ConversationEntry, redactor: &Redactor) -> v1::ConversationEntry {
     v1::ConversationEntry {
@@ -61,7 +61,7 @@ fn action(action: &Action, redactor: &Redactor) -> v1::ConversationAction {
     }
 }
 
-/// A file of a conversation.
+/// A file of a conversation entry.
 pub fn attachment(file: &Attachment) -> v1::Attachment {
     v1::Attachment {
         path: file.path.clone(),
@@ -76,15 +76,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_an_action_says_is_redacted() {
+    fn action_fields_are_redacted() {
         let redactor = Redactor::new(["hush-hush".to_owned()]);
         let poll = action(&Action::Poll { options: vec!["yes".into(), "no hush-hush".into()] }, &redactor);
         assert_eq!((poll.options.len(), poll.options[0].as_str()), (2, "yes"));
         let emoji = ":hush-hush:".to_owned();
         let react = Action::React { message_id: "m".into(), seq: 1, emoji, remove: false };
         let react = action(&react, &redactor);
-        for told in [&poll.options[1], react.emoji.as_ref().unwrap()] {
-            assert!(!told.contains("hush-hush"), "{told}");
+        for text in [&poll.options[1], react.emoji.as_ref().unwrap()] {
+            assert!(!text.contains("hush-hush"), "{text}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Checks of what requests say, each with the field's name and what to do: nothing bad goes further than this.
+//! Checks the fields of requests. Every refusal names the field and says what to do.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -12,106 +12,107 @@ use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{Code, Refusal, Timestamp};
 use serde_json::{Value, json};
 
-/// Rows of a page, unless the request says otherwise.
+/// Default number of rows in a page.
 const PAGE: usize = 100;
-/// Rows of a page, at most.
+/// Largest number of rows in a page.
 pub const PAGE_MAX: usize = 500;
-/// Paths that go with one message.
+/// Largest number of attachments of one message.
 const ATTACHMENTS_MAX: usize = 32;
-/// Longest wait that a request may ask for.
+/// Longest timeout that a request may ask for: one day.
 const WAIT_MAX: Duration = Duration::from_secs(86_400);
-/// The last instant that is taken for one: the end of the year 9999.
+/// The latest accepted instant: the end of the year 9999.
 const LATEST_MS: i64 = 253_402_300_799_999;
 
-/// A refusal of one field.
+/// A refusal of one field. The message is `field` followed by `what`.
 pub fn bad(field: &str, what: impl std::fmt::Display) -> Refusal {
     Refusal::new(Code::InvalidArguments, format!("{field} {what}")).details(json!({ "field": field }))
 }
 
-fn of_field(field: &str, mut refusal: Refusal) -> Refusal {
+fn for_field(field: &str, mut refusal: Refusal) -> Refusal {
     refusal.message = format!("{field}: {}", refusal.message);
     refusal.code = Code::InvalidArguments;
     refusal.details = Some(json!({ "field": field }));
     refusal
 }
 
-/// An id, an enumeration or a scope from its text form.
+/// Parses an id, an enumeration value or a scope.
 pub fn parsed<T: FromStr<Err = Refusal>>(field: &str, text: &str) -> Result<T, Refusal> {
-    text.parse().map_err(|refusal| of_field(field, refusal))
+    text.parse().map_err(|refusal| for_field(field, refusal))
 }
 
-/// The same where the field may be absent.
+/// The same for an optional field.
 pub fn parsed_if<T: FromStr<Err = Refusal>>(field: &str, text: Option<&str>) -> Result<Option<T>, Refusal> {
     text.map(|text| parsed(field, text)).transpose()
 }
 
-/// Many ids.
-pub fn parsed_all<T: FromStr<Err = Refusal>>(field: &str, texts: &[String], most: usize) -> Result<Vec<T>, Refusal> {
-    if texts.len() > most {
-        return Err(bad(field, format!("has {} entries; at most {most} are taken", texts.len())).hint("name fewer"));
+/// Parses a list of at most `max` ids.
+pub fn parsed_all<T: FromStr<Err = Refusal>>(field: &str, texts: &[String], max: usize) -> Result<Vec<T>, Refusal> {
+    if texts.len() > max {
+        return Err(bad(field, format!("has {} entries; the maximum is {max}", texts.len())).hint("name fewer"));
     }
     texts.iter().map(|text| parsed(field, text)).collect()
 }
 
-/// One line that people see: 1 to `most` characters, no control characters.
-pub fn line(field: &str, text: &str, most: usize) -> Result<String, Refusal> {
+/// One line of display text: 1 to `max` characters, without control and text-direction characters.
+pub fn line(field: &str, text: &str, max: usize) -> Result<String, Refusal> {
     let text = text.trim();
     if text.is_empty() {
-        return Err(bad(field, "is empty").hint("say something in it"));
+        return Err(bad(field, "is empty").hint("write some text"));
     }
     if text.chars().any(char::is_control) {
-        return Err(bad(field, "holds a control character").hint("give one line of plain text"));
+        return Err(bad(field, "contains a control character").hint("give one line of plain text"));
     }
     if text.contains(is_bidi) {
-        return Err(bad(field, "holds a character that turns the order in which it is shown")
+        return Err(bad(field, "contains a character that changes the text direction")
             .hint("leave out U+202A to U+202E, U+2066 to U+2069, U+200E and U+200F"));
     }
-    if text.chars().count() > most {
-        return Err(too_long(field, format!("has more than {most} characters")).hint("make it shorter"));
+    if text.chars().count() > max {
+        return Err(too_long(field, format!("has more than {max} characters")).hint("make it shorter"));
     }
     Ok(text.to_owned())
 }
 
-/// A text of one field that is longer than it may be: the same code for every text, short or long.
+/// The refusal for a text that is too long. All texts get the same code.
 fn too_long(field: &str, what: impl std::fmt::Display) -> Refusal {
     Refusal { code: Code::TooLarge, ..bad(field, what) }
 }
 
-/// The same where the field may be absent.
-pub fn line_if(field: &str, text: Option<&str>, most: usize) -> Result<Option<String>, Refusal> {
+/// The same for an optional field.
+pub fn line_if(field: &str, text: Option<&str>, max: usize) -> Result<Option<String>, Refusal> {
     let or_none = |refusal: Refusal| match refusal.hint.as_deref() {
-        Some(hint @ "say something in it") => {
+        Some(hint @ "write some text") => {
             let hint = format!("{hint}, or leave it out");
             refusal.hint(hint)
         }
         _ => refusal,
     };
-    text.map(|text| line(field, text, most).map_err(or_none)).transpose()
+    text.map(|text| line(field, text, max).map_err(or_none)).transpose()
 }
 
-/// Text of several lines, at most `most` bytes, not blank. NUL is refused: no reader of it expects one.
-pub fn prose(field: &str, text: &str, most: u32) -> Result<String, Refusal> {
+/// Text of several lines, at most `max` bytes, not blank. NUL is refused, because readers do not
+/// expect it.
+pub fn prose(field: &str, text: &str, max: u32) -> Result<String, Refusal> {
     not_blank(field, text)?;
-    prose_or_none(field, text, most)
+    prose_or_none(field, text, max)
 }
 
 /// The same, but it may be blank.
-pub fn prose_or_none(field: &str, text: &str, most: u32) -> Result<String, Refusal> {
-    if text.len() > most as usize {
-        return Err(too_long(field, format!("has {} bytes; at most {most} are taken", text.len()))
+pub fn prose_or_none(field: &str, text: &str, max: u32) -> Result<String, Refusal> {
+    if text.len() > max as usize {
+        return Err(too_long(field, format!("has {} bytes; the maximum is {max}", text.len()))
             .hint("write the long part to a workspace file and name its path"));
     }
     let strange = |c: char| c.is_control() && !matches!(c, '\n' | '\r' | '\t');
     if let Some(at) = text.find(strange) {
-        return Err(bad(field, format!("holds a control character at byte {at}")).hint("send plain text"));
+        return Err(bad(field, format!("contains a control character at byte {at}")).hint("send plain text"));
     }
     Ok(text.to_owned())
 }
 
-/// A JSON object of at most `most` bytes that names no key twice; blank is null.
-pub fn object(field: &str, text: &str, most: u32) -> Result<Value, Refusal> {
-    if text.len() > most as usize {
-        return Err(too_long(field, format!("has {} bytes; at most {most} are taken", text.len()))
+/// A JSON object of at most `max` bytes without repeated keys. Blank text is null.
+pub fn object(field: &str, text: &str, max: u32) -> Result<Value, Refusal> {
+    if text.len() > max as usize {
+        return Err(too_long(field, format!("has {} bytes; the maximum is {max}", text.len()))
             .hint("make it shorter, or write a workspace file and name its path"));
     }
     if text.trim().is_empty() {
@@ -125,15 +126,15 @@ pub fn object(field: &str, text: &str, most: u32) -> Result<Value, Refusal> {
     }
 }
 
-/// Any JSON of at most `most` bytes whose objects name each key once, as it was written; a deletion is the word `null`,
-/// never blank.
-pub fn json(field: &str, text: &str, most: u32) -> Result<JsonText, Refusal> {
-    if text.len() > most as usize {
-        return Err(too_long(field, format!("has {} bytes; at most {most} are taken", text.len()))
+/// Any JSON of at most `max` bytes without repeated keys, exactly as written. The literal `null`
+/// deletes; blank text is refused.
+pub fn json(field: &str, text: &str, max: u32) -> Result<JsonText, Refusal> {
+    if text.len() > max as usize {
+        return Err(too_long(field, format!("has {} bytes; the maximum is {max}", text.len()))
             .hint("split it up, or write a workspace file and name its path"));
     }
     let hint = "text is written in quotes, such as \"calm\"; null deletes";
-    // First, because of a number that is too great it has more to say.
+    // Checked first, because its refusal explains more about a number that is too large.
     let kept = JsonText::parse(text).map_err(|refusal| match refusal.hint {
         Some(own) if own == BEYOND_HINT => bad(field, refusal.message).hint(own),
         _ => bad(field, refusal.message).hint(hint),
@@ -142,31 +143,31 @@ pub fn json(field: &str, text: &str, most: u32) -> Result<JsonText, Refusal> {
     Ok(kept)
 }
 
-/// One JSON text whose objects name each key once.
+/// One JSON text without repeated keys.
 ///
 /// # Errors
-/// What is wrong with it, in words.
+/// A description of what is wrong with it.
 pub fn strict_json(text: &str) -> Result<Value, String> {
     super::json::strict(text)
 }
 
-/// Workspace paths.
+/// Checks attached workspace paths.
 pub fn paths(field: &str, texts: &[String]) -> Result<Vec<String>, Refusal> {
     if texts.len() > ATTACHMENTS_MAX {
-        let what = format!("names {} files; at most {ATTACHMENTS_MAX} are taken", texts.len());
+        let what = format!("names {} files; the maximum is {ATTACHMENTS_MAX}", texts.len());
         return Err(bad(field, what).hint("attach fewer, or name the others in the text"));
     }
     texts
         .iter()
         .map(|text| match WorkspacePath::parse(text, false) {
             Ok(path) => Ok(path.as_str().to_owned()),
-            // What is wrong with a path has its own code here as in the tools.
-            Err(refusal) => Err(Refusal { code: Code::PathDenied, ..of_field(field, refusal) }),
+            // An invalid path has its own refusal code here, as in the tools.
+            Err(refusal) => Err(Refusal { code: Code::PathDenied, ..for_field(field, refusal) }),
         })
         .collect()
 }
 
-/// An instant: not before 1970, not after 9999.
+/// An instant between 1970 and 9999, in milliseconds.
 pub fn instant(field: &str, ms: Option<i64>) -> Result<Option<Timestamp>, Refusal> {
     match ms {
         None => Ok(None),
@@ -175,7 +176,7 @@ pub fn instant(field: &str, ms: Option<i64>) -> Result<Option<Timestamp>, Refusa
     }
 }
 
-/// A wait: 1 ms to a day.
+/// A timeout from 1 ms to one day.
 pub fn wait(field: &str, ms: Option<u64>) -> Result<Option<Duration>, Refusal> {
     match ms.map(Duration::from_millis) {
         None => Ok(None),
@@ -186,8 +187,9 @@ pub fn wait(field: &str, ms: Option<u64>) -> Result<Option<Duration>, Refusal> {
     }
 }
 
-/// Rows of a page: 0, which is what a request has that names none, is the default, and more than [`PAGE_MAX`] is that (AIP-158).
-/// Whether a page is the last one says its cursor and not its length.
+/// Number of rows in a page. 0, the value of an unset field, means the default; larger values than
+/// [`PAGE_MAX`] mean [`PAGE_MAX`] (AIP-158). The cursor, not the length, tells whether a page is the
+/// length.
 #[must_use]
 pub fn page(limit: u32) -> usize {
     match usize::try_from(limit).unwrap_or(usize::MAX) {
@@ -196,52 +198,53 @@ pub fn page(limit: u32) -> usize {
     }
 }
 
-/// Asking for no rows in so many words, which an address can and a message cannot.
+/// The refusal of an explicit limit of 0. It is possible in a URL, but not in a message.
 pub fn no_rows() -> Refusal {
     bad("limit", format!("is 0; a page has 1 to {PAGE_MAX} rows")).hint("leave it out for the default")
 }
 
-/// A place in a list that is ordered by time and id.
+/// A position in a list that is ordered by time and id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
-    /// The row's time.
+pub struct Position {
+    /// Time of the row.
     pub at: Timestamp,
-    /// The row's id, as a number.
+    /// Id of the row, as a number.
     pub id: u128,
 }
 
-impl Place {
-    /// The text that stands for this place, to be sealed into a cursor.
+impl Position {
+    /// The position as text, to be sealed into a cursor.
     #[must_use]
     pub fn cursor(self) -> String {
         format!("{}.{:032x}", self.at.0, self.id)
     }
 }
 
-/// A place as [`Place::cursor`] writes it; an empty text is the beginning.
-pub fn place(cursor: &str) -> Result<Option<Place>, Refusal> {
+/// Parses [`Position::cursor`]. An empty text is the beginning.
+pub fn position(cursor: &str) -> Result<Option<Position>, Refusal> {
     if cursor.is_empty() {
         return Ok(None);
     }
-    let place = cursor
-        .split_once('.')
-        .and_then(|(at, id)| Some(Place { at: Timestamp(at.parse().ok()?), id: u128::from_str_radix(id, 16).ok()? }));
-    place.map(Some).ok_or_else(|| bad_cursor(cursor))
+    let position = cursor.split_once('.').and_then(|(at, id)| {
+        Some(Position { at: Timestamp(at.parse().ok()?), id: u128::from_str_radix(id, 16).ok()? })
+    });
+    position.map(Some).ok_or_else(|| bad_cursor(cursor))
 }
 
-/// What stands in a cursor of `list` for the place `inner`; an empty place is the end and has none.
+/// The cursor of `list` for the position `inner`. An empty position is the end and has no cursor.
 ///
-/// The seal tells a cursor of another list, or one that was made up, from one that was given: such a cursor would most
-/// often be a place past the last row, and an empty page would be taken for the end of the list. It keeps no secret.
+/// The checksum detects a cursor of another list and one that was made up. Such a cursor would mostly
+/// point past the last row, and the empty page would look like the end of the list. The checksum is not
+/// a secret.
 #[must_use]
 pub fn seal(list: &str, inner: &str) -> String {
     if inner.is_empty() { String::new() } else { format!("{inner}~{:08x}", checksum(list, inner)) }
 }
 
-/// The place in a cursor of `list`; an empty cursor is the beginning.
+/// The position in a cursor of `list`. An empty cursor is the beginning.
 ///
 /// # Errors
-/// When it is no cursor that this list gave.
+/// If this list did not issue the cursor.
 pub fn unseal<'c>(list: &str, cursor: &'c str) -> Result<&'c str, Refusal> {
     if cursor.is_empty() {
         return Ok("");
@@ -258,10 +261,10 @@ fn checksum(list: &str, inner: &str) -> u32 {
     bytes.fold(0x811c_9dc5, |sum, byte| (sum ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
-/// A cursor that this daemon did not give.
+/// The refusal for a cursor that this daemon did not issue.
 pub fn bad_cursor(cursor: &str) -> Refusal {
-    bad("cursor", format!("`{}` is not one of this list", clip(cursor, 80)))
-        .hint("send the next_cursor of the page before, or none")
+    bad("cursor", format!("`{}` is not a cursor of this list", clip(cursor, 80)))
+        .hint("send the next_cursor of the previous page, or none")
 }
 
 #[cfg(test)]
@@ -270,7 +273,7 @@ mod tests {
     use ghost_domain::AgentId;
 
     #[test]
-    fn what_is_wrong_is_said_with_its_field() {
+    fn refusals_name_their_field() {
         let refusal = parsed::<AgentId>("owner", "../x").unwrap_err();
         assert_eq!(refusal.details, Some(json!({ "field": "owner" })));
         assert!(refusal.message.starts_with("owner: ") && refusal.hint.is_some());
@@ -286,17 +289,17 @@ mod tests {
     }
 
     #[test]
-    fn cursors_read_back() {
-        let at = Place { at: Timestamp(-5), id: u128::MAX };
-        assert_eq!(place(&at.cursor()).unwrap(), Some(at));
-        assert_eq!(place("").unwrap(), None);
+    fn a_position_can_be_read_from_its_cursor() {
+        let at = Position { at: Timestamp(-5), id: u128::MAX };
+        assert_eq!(position(&at.cursor()).unwrap(), Some(at));
+        assert_eq!(position("").unwrap(), None);
         for bad in [".", "1", "1.", "1.x", "x.1", "é.1"] {
-            assert!(place(bad).is_err(), "{bad}");
+            assert!(position(bad).is_err(), "{bad}");
         }
     }
 
     #[test]
-    fn a_cursor_is_taken_only_where_it_was_given() {
+    fn a_cursor_is_accepted_only_by_its_own_list() {
         assert_eq!(unseal("agents", &seal("agents", "ada")).unwrap(), "ada");
         assert_eq!((unseal("agents", "").unwrap(), seal("agents", "").as_str()), ("", ""));
         let (other, made_up) = (seal("state", "ada"), seal("agents", "ada").replace("ada", "adb"));
@@ -307,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_is_as_long_as_it_was_asked_to_be_within_its_bounds() {
+    fn a_page_limit_is_clamped() {
         assert_eq!([0, 1, 500, 501, u32::MAX].map(page), [PAGE, 1, PAGE_MAX, PAGE_MAX, PAGE_MAX]);
     }
 }

@@ -1,10 +1,10 @@
-//! Knowledge on the wire. What agents wrote leaves only redacted.
+//! Knowledge entries as wire messages. Text by agents is redacted.
 
 use ghost_domain::redact::Redactor;
 use ghost_domain::{KnowledgeEntry, KnowledgeVersion};
 use ghost_proto::v1;
 
-/// An entry, redacted; in lists without its text.
+/// An entry, redacted. Lists leave its text out.
 #[must_use]
 pub fn entry(entry: &KnowledgeEntry, redactor: &Redactor, with_text: bool) -> v1::KnowledgeEntry {
     let texts = |list: &[ghost_domain::Grantee]| list.iter().map(ToString::to_string).collect();
@@ -24,7 +24,7 @@ pub fn entry(entry: &KnowledgeEntry, redactor: &Redactor, with_text: bool) -> v1
     }
 }
 
-/// An earlier version, redacted.
+/// An earlier version of an entry, redacted.
 #[must_use]
 pub fn version(version: &KnowledgeVersion, redactor: &Redactor) -> v1::KnowledgeVersion {
     v1::KnowledgeVersion {

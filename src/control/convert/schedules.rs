@@ -1,4 +1,4 @@
-//! Schedules on the wire. What agents wrote leaves only redacted.
+//! Schedules as wire messages. Text by agents is redacted.
 
 use ghost_domain::redact::Redactor;
 use ghost_domain::schedule::JobOptions;
@@ -28,7 +28,7 @@ pub fn schedule(schedule: &Schedule, redactor: &Redactor) -> v1::Schedule {
     }
 }
 
-/// How a cron job runs.
+/// The options of a cron job.
 fn options(options: &JobOptions, redactor: &Redactor) -> v1::JobOptions {
     v1::JobOptions {
         session: options.payload.session().as_str().to_owned(),
@@ -42,7 +42,7 @@ fn options(options: &JobOptions, redactor: &Redactor) -> v1::JobOptions {
     }
 }
 
-/// One run.
+/// One run of a schedule.
 #[must_use]
 pub fn run(run: &ScheduleRun, redactor: &Redactor) -> v1::ScheduleRun {
     v1::ScheduleRun {

@@ -1,11 +1,11 @@
-//! Shared state on the wire. What agents wrote leaves only redacted.
+//! Shared state as wire messages. Text by agents is redacted.
 
 use ghost_domain::StateEntry;
 use ghost_domain::redact::Redactor;
 use ghost_proto::v1;
 
-/// A value, redacted. One that holds no secret, as nearly all do, leaves as it was written, with all the digits of its
-/// numbers.
+/// A value, redacted. A value without a secret is sent exactly as it was written, with all digits of
+/// its numbers.
 #[must_use]
 pub fn entry(entry: &StateEntry, redactor: &Redactor) -> v1::StateEntry {
     let value = entry.value.value();

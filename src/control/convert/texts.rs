@@ -1,6 +1,6 @@
-//! Ids as texts.
+//! Ids as strings.
 
-/// Each of them as it is written.
+/// The string form of each id.
 pub(super) fn texts<T: ToString>(ids: &[T]) -> Vec<String> {
     ids.iter().map(ToString::to_string).collect()
 }

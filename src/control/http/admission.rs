@@ -1,7 +1,9 @@
-//! Tickets for streams: a page cannot put a token on a request for server-sent events or a WebSocket, and a token in an
-//! address ends up in histories and logs. Who holds the token gets a ticket for it that opens one stream, soon and once.
+//! Tickets for event streams. A browser cannot set a token header on a request for server-sent events
+//! or a WebSocket, and a token in a URL would end up in histories and logs. So a holder of the token
+//! can get a ticket, which opens one stream, once, within 30 s.
 //!
-//! Must never: let a ticket open anything but a stream, or use one up for a request that opened none.
+//! Must never: accept a ticket for anything but a stream, or use a ticket up for a request that opened
+//! no stream.
 
 use std::sync::Arc;
 
@@ -16,38 +18,38 @@ use serde_json::{Value, json};
 use super::failed::{Failed, body};
 use super::guard;
 use super::rest::{Rest, Shared};
-use super::tickets::{GOOD_FOR, MOST};
-use crate::auth::unguessable;
+use super::tickets::{LIFETIME, TICKETS_MAX};
+use crate::auth::random_hex;
 
-/// The parameter that carries a ticket.
+/// The query parameter that carries a ticket.
 pub(super) const TICKET: &str = "ticket";
 
 /// `POST /api/events/ticket`
 pub(super) async fn issue(State(rest): Shared) -> Result<Json<Value>, Failed> {
-    let ticket =
-        unguessable().map_err(|error| Refusal::new(Code::Unavailable, format!("a ticket cannot be made: {error}")))?;
-    let Some(until) = rest.tickets.give(&ticket, rest.control.world.ctx().now()) else {
-        let what = format!("{MOST} tickets wait to be used, which is as many as may be");
-        let hint = format!("use those that you have, or wait {} s", GOOD_FOR.as_secs());
+    let ticket = random_hex()
+        .map_err(|error| Refusal::new(Code::Unavailable, format!("a ticket cannot be created: {error}")))?;
+    let Some(until) = rest.tickets.add(&ticket, rest.control.world.ctx().now()) else {
+        let what = format!("{TICKETS_MAX} unused tickets exist, which is the limit");
+        let hint = format!("use those that you have, or wait {} s", LIFETIME.as_secs());
         return Err(Refusal::new(Code::RateLimited, what).hint(hint).into());
     };
     Ok(Json(json!({ "ticket": ticket, "expires_at": until.rfc3339() })))
 }
 
-/// The ticket that a request came with, if it came with one and not with the token.
+/// The ticket of a request. `None` if the request carries the token or a session cookie instead.
 #[derive(Clone)]
 pub(super) struct Admission(Option<String>);
 
 pub(super) type Admitted = Extension<Admission>;
 
 impl Admission {
-    /// Uses the ticket up, when everything else is in order and the stream is open.
+    /// Uses the ticket up, once everything else has been checked and the stream is open.
     ///
     /// # Errors
-    /// When another request did so meanwhile.
-    pub(super) fn use_up(self, rest: &Rest) -> Result<(), Refusal> {
+    /// If another request has used it in the meantime.
+    pub(super) fn redeem(self, rest: &Rest) -> Result<(), Refusal> {
         match self.0 {
-            Some(ticket) if !rest.tickets.take(&ticket, rest.control.world.ctx().now()) => Err(no_ticket()),
+            Some(ticket) if !rest.tickets.redeem(&ticket, rest.control.world.ctx().now()) => Err(no_ticket()),
             Some(_) | None => Ok(()),
         }
     }
@@ -58,21 +60,23 @@ fn no_ticket() -> Refusal {
         .hint("POST /api/events/ticket with the token gives another; one opens one stream, within 30 s")
 }
 
-/// The answer to a ticket that opens nothing.
-pub(super) fn unknown(refusal: &Refusal) -> Response {
+/// The response to an invalid ticket.
+pub(super) fn unauthorized(refusal: &Refusal) -> Response {
     (StatusCode::UNAUTHORIZED, Json(body(refusal))).into_response()
 }
 
-/// Lets requests through that carry the token, or a ticket in its stead, which is not used up by that: a slip in the rest of
-/// the address must not cost it.
+/// Middleware: accepts requests with the token or a valid ticket. It does not use the ticket up, so an
+/// error in the rest of the URL does not cost the ticket.
 pub(super) async fn or_token(State(rest): State<Arc<Rest>>, mut request: Request, next: Next) -> Response {
-    let ticket = given(request.uri());
+    let ticket = ticket_of(request.uri());
     match &ticket {
-        Some(ticket) if !rest.tickets.holds(ticket, rest.control.world.ctx().now()) => return unknown(&no_ticket()),
+        Some(ticket) if !rest.tickets.is_valid(ticket, rest.control.world.ctx().now()) => {
+            return unauthorized(&no_ticket());
+        }
         Some(_) => {}
         None => {
-            if let Err(unknown) = guard::has_token(&rest, request.method(), request.headers()) {
-                return unknown.into_response();
+            if let Err(unauthorized) = guard::has_token(&rest, request.method(), request.headers()) {
+                return unauthorized.into_response();
             }
         }
     }
@@ -80,8 +84,8 @@ pub(super) async fn or_token(State(rest): State<Arc<Rest>>, mut request: Request
     next.run(request).await
 }
 
-/// The ticket of an address, whatever else is there: what is wrong with it is told by the route.
-fn given(uri: &Uri) -> Option<String> {
+/// The ticket in a URL. Other parameters are ignored here; the route checks them.
+fn ticket_of(uri: &Uri) -> Option<String> {
     let Query(pairs) = Query::<Vec<(String, String)>>::try_from_uri(uri).ok()?;
     pairs.into_iter().find_map(|(name, value)| (name == TICKET).then_some(value))
 }
@@ -91,14 +95,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ticket_is_read_from_the_address_alone() {
-        let read = |text: &str| given(&text.parse().unwrap());
+    fn a_ticket_is_read_from_the_url() {
+        let read = |text: &str| ticket_of(&text.parse().unwrap());
         assert_eq!(read("/api/events"), None);
         assert_eq!(read("/api/events?kind=ticket"), None);
         assert_eq!(read("/api/events?after=now&ticket=abc").as_deref(), Some("abc"));
-        assert_eq!(read("/api/events?afer=now&ticket=abc&x=%ff").as_deref(), Some("abc"), "with what is misspelt");
-        for strange in ["/api/events?ticket", "/api/events?ticket=", "/api/events?ticket=a&ticket=b"] {
-            assert!(read(strange).is_some(), "{strange}: it is no request with a token");
+        assert_eq!(
+            read("/api/events?afer=now&ticket=abc&x=%ff").as_deref(),
+            Some("abc"),
+            "with a misspelled parameter"
+        );
+        for odd in ["/api/events?ticket", "/api/events?ticket=", "/api/events?ticket=a&ticket=b"] {
+            assert!(read(odd).is_some(), "{odd}: it is not a request with a token");
         }
     }
 }

@@ -1,28 +1,28 @@
-//! The text format of Prometheus, version 0.0.4.
+//! Writes the text format of Prometheus, version 0.0.4.
 //!
-//! Must never: write a family in two places, or a sample before its family.
+//! Must never: write one family in two places, or a sample before its family.
 
 use std::fmt::{Display, Write};
 
 use crate::tallies::{BUCKETS, Histogram};
 
-/// A page of figures.
+/// A page of metrics.
 #[derive(Default)]
 pub(super) struct Page(String);
 
 impl Page {
-    /// The text.
+    /// The whole page.
     pub(super) fn text(self) -> String {
         self.0
     }
 
-    /// Begins a family; its samples follow.
+    /// Starts a family. Its samples must follow.
     pub(super) fn family(&mut self, name: &str, kind: &str, help: &str) {
-        // Writing to a string does not fail.
+        // Writing to a `String` does not fail.
         let _ = write!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}\n");
     }
 
-    /// One sample.
+    /// Writes one sample.
     pub(super) fn row(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
         self.0.push_str(name);
         for (at, (label, text)) in labels.iter().enumerate() {
@@ -32,13 +32,13 @@ impl Page {
         let _ = writeln!(self.0, "{close} {value}");
     }
 
-    /// A family of one sample.
+    /// Writes a family with one sample.
     pub(super) fn single(&mut self, name: &str, kind: &str, help: &str, value: impl Display) {
         self.family(name, kind, help);
         self.row(name, &[], value);
     }
 
-    /// The samples of one histogram in seconds.
+    /// Writes the samples of one histogram, in seconds.
     #[allow(clippy::cast_precision_loss)] // sums stay far below 2^53 milliseconds
     pub(super) fn histogram(&mut self, name: &str, labels: &[(&str, &str)], histogram: &Histogram) {
         let bucket = format!("{name}_bucket");
@@ -85,7 +85,7 @@ mod tests {
             "h_sum{m=\"x\"} 1.5",
             "h_count{m=\"x\"} 3",
         ] {
-            assert!(text.lines().any(|there| there == line), "{line} is not in\n{text}");
+            assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
         }
     }
 }

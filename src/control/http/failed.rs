@@ -1,4 +1,4 @@
-//! Refusals as the HTTP side shows them.
+//! Refusals as HTTP responses.
 
 use axum::Json;
 use axum::http::StatusCode;
@@ -7,7 +7,7 @@ use ghost_domain::{Code, Refusal};
 use ghost_record::names::renamed;
 use serde_json::{Value, json};
 
-/// A refusal on its way out.
+/// A refusal that becomes a response.
 pub(super) struct Failed(pub(super) Refusal);
 
 impl From<Refusal> for Failed {
@@ -22,8 +22,8 @@ impl IntoResponse for Failed {
     }
 }
 
-/// The words of a refusal with each field of the wire called what it is called in an address.
-pub(super) fn in_an_address(text: &str) -> String {
+/// Text with the wire names of fields replaced by the names of query parameters.
+pub(super) fn with_parameter_names(text: &str) -> String {
     renamed(text, |word| {
         let name = match word {
             "after_seq" => "after",
@@ -38,16 +38,16 @@ pub(super) fn in_an_address(text: &str) -> String {
     })
 }
 
-/// A refusal as HTTP shows it: `{error: {code, message, hint?, details?}}`.
+/// The JSON body of a refusal: `{error: {code, message, hint?, details?}}`.
 pub(super) fn body(refusal: &Refusal) -> Value {
-    let mut error = json!({ "code": refusal.code, "message": in_an_address(&refusal.message) });
-    if let Some(hint) = refusal.hint.as_deref().map(in_an_address) {
+    let mut error = json!({ "code": refusal.code, "message": with_parameter_names(&refusal.message) });
+    if let Some(hint) = refusal.hint.as_deref().map(with_parameter_names) {
         error["hint"] = json!(hint);
     }
     if let Some(details) = &refusal.details {
         error["details"] = details.clone();
         if let Some(field) = details.get("field").and_then(Value::as_str) {
-            error["details"]["field"] = in_an_address(field).into();
+            error["details"]["field"] = with_parameter_names(field).into();
         }
     }
     json!({ "error": error })

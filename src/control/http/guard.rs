@@ -1,6 +1,6 @@
-//! Which requests are looked at at all: the right host, the same origin, the token.
+//! Decides which requests are accepted: the right host, an allowed origin, the token.
 //!
-//! Must never: trust a name that someone else's name server can point here.
+//! Must never: trust a host name that a foreign name server could point at this machine.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -20,29 +20,30 @@ use super::rest::Rest;
 use super::session;
 use crate::auth::bearer_matches;
 
-/// The port of an address that names none.
-const HTTP: u16 = 80;
+/// The port of an address without one.
+const HTTP_PORT: u16 = 80;
 
-/// Lets requests through that were meant for this address, and for no page of an origin that may not ask.
+/// Middleware: accepts requests to this daemon's address, if they come from no page or from a page of
+/// an allowed origin.
 pub(super) async fn host(State(rest): State<Arc<Rest>>, request: Request, next: Next) -> Response {
     let plan = rest.control.world.plan();
-    let page = match check(request.uri(), request.headers(), rest.bound, &plan.http) {
-        Ok(page) => page,
+    let allowed_origin = match check(request.uri(), request.headers(), rest.bound, &plan.http) {
+        Ok(allowed_origin) => allowed_origin,
         Err(refusal) => return Failed(refusal).into_response(),
     };
-    // Such a page asks whether it may before it asks for anything: the token is no part of that question.
-    let asks_first = page.is_some()
+    // A preflight request (CORS) carries no token.
+    let is_preflight = allowed_origin.is_some()
         && request.method() == Method::OPTIONS
         && request.headers().contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
-    let mut response = if asks_first { StatusCode::NO_CONTENT.into_response() } else { next.run(request).await };
+    let mut response = if is_preflight { StatusCode::NO_CONTENT.into_response() } else { next.run(request).await };
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
     headers.insert(header::VARY, HeaderValue::from_static("origin"));
-    if let Some(page) = page {
-        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, page);
+    if let Some(allowed_origin) = allowed_origin {
+        headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, allowed_origin);
     }
-    if asks_first {
+    if is_preflight {
         headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, POST, PATCH"));
         headers.insert(
             header::ACCESS_CONTROL_ALLOW_HEADERS,
@@ -53,33 +54,33 @@ pub(super) async fn host(State(rest): State<Arc<Rest>>, request: Request, next: 
     response
 }
 
-/// Lets requests through that carry the token itself.
+/// Middleware: accepts requests that carry the token itself.
 pub(super) async fn bearer(State(rest): State<Arc<Rest>>, request: Request, next: Next) -> Response {
-    match shown(&rest, request.headers()) {
+    match token_matches(&rest, request.headers()) {
         Some(true) => next.run(request).await,
-        Some(false) | None => Unknown.into_response(),
+        Some(false) | None => Unauthenticated.into_response(),
     }
 }
 
-/// Lets requests through that carry the token, or the cookie that was given for it.
+/// Middleware: accepts requests that carry the token or a session cookie.
 pub(super) async fn token(State(rest): State<Arc<Rest>>, request: Request, next: Next) -> Response {
     match has_token(&rest, request.method(), request.headers()) {
         Ok(()) => next.run(request).await,
-        Err(unknown) => unknown.into_response(),
+        Err(unauthenticated) => unauthenticated.into_response(),
     }
 }
 
-/// A request without the token.
-pub(super) struct Unknown;
+/// A request without valid credentials.
+pub(super) struct Unauthenticated;
 
-impl IntoResponse for Unknown {
+impl IntoResponse for Unauthenticated {
     fn into_response(self) -> Response {
-        unknown_caller()
+        unauthenticated_response()
     }
 }
 
-/// A caller that has not said who it is.
-fn unknown_caller() -> Response {
+/// The response to a request without valid credentials.
+fn unauthenticated_response() -> Response {
     let refusal = Refusal::new(Code::AccessDenied, "a token is needed").hint(
         "send `Authorization: Bearer <token>`; the token is GHOST_TOKEN or the file `token` in the data directory",
     );
@@ -88,92 +89,93 @@ fn unknown_caller() -> Response {
     response
 }
 
-/// Whether a request carries the token, or the cookie that was given for it.
-pub(super) fn has_token(rest: &Rest, method: &Method, headers: &HeaderMap) -> Result<(), Unknown> {
-    match shown(rest, headers) {
+/// Accepts a request that carries the token or a session cookie.
+pub(super) fn has_token(rest: &Rest, method: &Method, headers: &HeaderMap) -> Result<(), Unauthenticated> {
+    match token_matches(rest, headers) {
         Some(true) => Ok(()),
-        // Who shows a wrong token has not forgotten it.
-        None if rest.token.is_some() && session::holds(rest, method, headers) => Ok(()),
-        Some(false) | None => Err(Unknown),
+        // A wrong token is refused even if there is a cookie.
+        None if rest.token.is_some() && session::has_valid_cookie(rest, method, headers) => Ok(()),
+        Some(false) | None => Err(Unauthenticated),
     }
 }
 
-/// Whether the token that a request shows is the right one. `None` if it shows none.
-fn shown(rest: &Rest, headers: &HeaderMap) -> Option<bool> {
+/// Whether the token of a request is right; `None` if there is none.
+fn token_matches(rest: &Rest, headers: &HeaderMap) -> Option<bool> {
     let given = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok())?;
     Some(rest.token.as_ref().is_some_and(|token| bearer_matches(given, token)))
 }
 
-/// Checks the host that a request names, everywhere it does, and the origin of the page that sent it, if one did. Gives that
-/// origin if it is another one that may ask.
+/// Checks every host that a request names, and its origin. Returns the origin if it is not the daemon's
+/// own but an allowed one.
 ///
 /// # Errors
-/// When the host is not this daemon, or the origin may not ask.
+/// If a host is not this daemon's, or the origin is not allowed.
 fn check(uri: &Uri, headers: &HeaderMap, bound: SocketAddr, plan: &HttpPlan) -> Result<Option<HeaderValue>, Refusal> {
-    let mut named = Vec::new();
+    let mut hosts = Vec::new();
     for value in headers.get_all(header::HOST) {
         let host = value.to_str().ok().and_then(HostPort::parse);
-        named.push(host.ok_or_else(|| strange("the Host header names no host"))?);
+        hosts.push(host.ok_or_else(|| bad_host("the Host header names no host"))?);
     }
-    if named.len() > 1 {
-        return Err(strange("there are several Host headers"));
+    if hosts.len() > 1 {
+        return Err(bad_host("there are several Host headers"));
     }
     if let Some(authority) = uri.authority() {
-        named.push(HostPort::parse(authority.as_str()).ok_or_else(|| strange("the address names no host"))?);
+        hosts.push(HostPort::parse(authority.as_str()).ok_or_else(|| bad_host("the address names no host"))?);
     }
-    if named.is_empty() {
-        return Err(strange("the request names no host"));
+    if hosts.is_empty() {
+        return Err(bad_host("the request names no host"));
     }
-    if let Some(other) = named.iter().find(|named| !is_ours(named, bound) && !is_allowed(named, plan)) {
+    if let Some(other) = hosts.iter().find(|host| !is_ours(host, bound) && !is_allowed(host, plan)) {
         let port = other.port.map(|port| format!(":{port}")).unwrap_or_default();
         let what = format!("this daemon is not `{}{port}`", clip(&other.host, 80));
         let hint = format!(
-            "use localhost or its own address with port {}; a name or a port that a proxy, a container or a tunnel gives it \
-             stands in the world file: `http: {{ allowed_hosts: [NAME] }}`",
+            "use localhost or its own address with port {}; list the name or port that a proxy, a container or a tunnel uses \
+             in the world file: `http: {{ allowed_hosts: [NAME] }}`",
             bound.port()
         );
         return Err(Refusal::new(Code::PolicyDenied, what).hint(hint));
     }
-    let mut page = None;
+    let mut allowed_origin = None;
     for origin in headers.get_all(header::ORIGIN) {
         let text = origin.to_str().unwrap_or_default().to_ascii_lowercase();
         let own = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
-        if own.and_then(HostPort::parse).is_some_and(|own| named.iter().all(|named| *named == own)) {
+        if own.and_then(HostPort::parse).is_some_and(|own| hosts.iter().all(|host| *host == own)) {
             continue;
         }
         if !plan.allowed_origins.contains(&text) {
-            return Err(Refusal::new(Code::PolicyDenied, "a page of another origin asked").hint(
-                "only pages that this daemon served itself may ask it, and those of the world file's \
+            return Err(Refusal::new(Code::PolicyDenied, "the request comes from a page of another origin").hint(
+                "allowed are the daemon's own origin and those that the world file lists: \
                  `http: { allowed_origins: [ORIGIN] }`",
             ));
         }
-        page = Some(origin.clone());
+        allowed_origin = Some(origin.clone());
     }
-    Ok(page)
+    Ok(allowed_origin)
 }
 
-fn strange(message: &str) -> Refusal {
+fn bad_host(message: &str) -> Refusal {
     Refusal::new(Code::InvalidArguments, message).hint("send one Host header with the daemon's address")
 }
 
-/// Whether a host is this machine: a loopback address, the one that the daemon listens on, or `localhost`, which is
-/// resolved here; with the port that the daemon listens on.
-fn is_ours(named: &HostPort, bound: SocketAddr) -> bool {
-    if named.port.unwrap_or(HTTP) != bound.port() {
+/// Whether a host is this machine, with the port that the daemon listens on: a loopback address, the
+/// address that the daemon listens on, or `localhost`, which always resolves here.
+fn is_ours(host: &HostPort, bound: SocketAddr) -> bool {
+    if host.port.unwrap_or(HTTP_PORT) != bound.port() {
         return false;
     }
-    if named.host == "localhost" {
+    if host.host == "localhost" {
         return true;
     }
-    let Ok(address) = named.host.parse::<IpAddr>() else { return false };
-    // Listening on all addresses, each of them is the daemon's; an address, unlike a name, cannot be pointed elsewhere.
+    let Ok(address) = host.host.parse::<IpAddr>() else { return false };
+    // If the daemon listens on all addresses, any address is accepted: unlike a name, no one can point
+    // an address elsewhere.
     address.is_loopback() || address == bound.ip() || bound.ip().is_unspecified()
 }
 
-/// Whether the world's files say that the daemon goes by this name.
-fn is_allowed(named: &HostPort, plan: &HttpPlan) -> bool {
-    let port = |allowed: &HostPort| allowed.port.is_none_or(|port| named.port.unwrap_or(HTTP) == port);
-    plan.allowed_hosts.iter().any(|allowed| allowed.host == named.host && port(allowed))
+/// Whether the world's files list this host.
+fn is_allowed(host: &HostPort, plan: &HttpPlan) -> bool {
+    let port = |allowed: &HostPort| allowed.port.is_none_or(|port| host.port.unwrap_or(HTTP_PORT) == port);
+    plan.allowed_hosts.iter().any(|allowed| allowed.host == host.host && port(allowed))
 }
 
 #[cfg(test)]
@@ -204,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn only_this_machine_and_this_port_are_ours() {
+    fn only_this_machine_and_this_port_are_accepted() {
         for host in
             ["localhost:8080", "LOCALHOST:8080", "127.0.0.1:8080", "127.9.9.9:8080", "[::1]:8080", "192.0.2.7:8080"]
         {
@@ -219,7 +221,7 @@ mod tests {
             "[::2]:8080",
             "2130706433:8080",
             "localhost.:8080",
-            // Another port is another daemon.
+            // Another port belongs to another program.
             "localhost",
             "127.0.0.1:9",
             "192.0.2.7",
@@ -241,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_the_world_file_are_ours_too() {
+    fn names_in_the_world_file_are_accepted() {
         for host in ["ghost.example", "GHOST.example:443", "ghost.example:8080", "ghost:8080"] {
             assert_eq!(ask("0.0.0.0:8080", &[("host", host)]), Ok(()), "{host}");
         }
@@ -251,19 +253,19 @@ mod tests {
     }
 
     #[test]
-    fn on_all_addresses_any_address_is_ours_and_no_name() {
+    fn listening_on_all_addresses_accepts_any_address_but_no_name() {
         assert_eq!(ask("0.0.0.0:80", &[("host", "198.51.100.3:80")]), Ok(()));
         assert_eq!(ask("[::]:80", &[("host", "[2001:db8::1]:80")]), Ok(()));
         assert_eq!(ask("0.0.0.0:80", &[("host", "evil.example")]), Err(Code::PolicyDenied));
     }
 
     #[test]
-    fn only_the_same_origin_and_those_of_the_world_file_may_ask() {
+    fn only_the_own_origin_and_those_in_the_world_file_are_accepted() {
         let host = ("host", "localhost:8080");
         assert_eq!(asked(BOUND, &[host, ("origin", "http://localhost:8080")]), Ok(None));
         assert_eq!(asked(BOUND, &[host, ("origin", "https://localhost:8080")]), Ok(None));
-        let page = asked(BOUND, &[host, ("origin", "https://dash.example")]).unwrap();
-        assert_eq!(page.unwrap(), "https://dash.example");
+        let allowed_origin = asked(BOUND, &[host, ("origin", "https://dash.example")]).unwrap();
+        assert_eq!(allowed_origin.unwrap(), "https://dash.example");
         for origin in [
             "http://evil.example",
             "http://localhost:3000",
@@ -279,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn an_absolute_form_names_a_host_as_well() {
+    fn the_host_of_an_absolute_request_target_is_checked() {
         let mut headers = HeaderMap::new();
         headers.insert("host", HeaderValue::from_static("localhost:8080"));
         let bound = BOUND.parse().unwrap();

@@ -1,6 +1,6 @@
-//! Whether the daemon is well, and its figures.
+//! Health checks and the metrics endpoint.
 //!
-//! Must never: say more to whoever holds no token than whether it is well.
+//! Must never: tell a client without the token more than whether the daemon is healthy.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use super::rest::Shared;
 use super::{guard, metrics};
 use crate::control::Control;
 
-/// A store that has not answered for so long does not.
+/// Time after which the store counts as not responding.
 const READY_WITHIN: Duration = Duration::from_secs(5);
 
 /// `GET /healthz`
@@ -36,38 +36,40 @@ pub(super) async fn readyz(State(rest): Shared) -> Result<&'static str, Failed> 
         return Err(down.into());
     }
     let answer = async {
-        // Opening a reader asks whatever reads where the feed stands.
+        // Opening a subscription checks the store's readers. `answers` checks the writer too.
         Subscription::open(world.store(), None, EventFilter::default(), false).await?;
         world.store().answers().await.map_err(Refusal::from)
     };
     tokio::select! {
         biased;
-        answered = answer => answered.map(|()| "ready\n").map_err(Failed),
+        result = answer => result.map(|()| "ready\n").map_err(Failed),
         () = world.ctx().ports.clock.sleep(READY_WITHIN) => {
             Err(Refusal::new(Code::Unavailable, "the store does not answer").into())
         }
     }
 }
 
-/// What is said of the loops that are down, if any is.
+/// The refusal that names the loops that are down, if any.
 fn loop_down(down: &[LoopDown]) -> Option<Refusal> {
     if down.is_empty() {
         return None;
     }
-    // The names alone: whoever asks here has shown no token.
+    // Only the names: this endpoint needs no token.
     let names: Vec<&str> = down.iter().map(|down| down.name).collect();
     let refusal = Refusal::new(Code::Unavailable, format!("a loop of the daemon is down: {}", names.join(", ")));
     Some(
-        refusal.details(json!({ "loops_down": names })).hint("it is begun again by itself; `ghostctl status` says why"),
+        refusal
+            .details(json!({ "loops_down": names }))
+            .hint("it restarts by itself; `ghostctl status` shows the error"),
     )
 }
 
 /// `GET /metrics`
-pub(super) async fn figures(State(rest): Shared, request: Request) -> Response {
+pub(super) async fn prometheus(State(rest): Shared, request: Request) -> Response {
     if !rest.control.world.plan().metrics_open
-        && let Err(unknown) = guard::has_token(&rest, request.method(), request.headers())
+        && let Err(unauthenticated) = guard::has_token(&rest, request.method(), request.headers())
     {
-        return unknown.into_response();
+        return unauthenticated.into_response();
     }
     match metrics::text(&rest.control).await {
         Ok(text) => ([(header::CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response(),

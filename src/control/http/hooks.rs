@@ -1,7 +1,7 @@
-//! What comes in over webhooks: `POST /hooks/<name>`, signed JSON (MSG-11). It needs no token and no host of ours, because
-//! the signature says who sends it and a page of another origin cannot make one.
+//! Incoming webhooks: `POST /hooks/<name>` with signed JSON (MSG-11). It needs no token and no host
+//! check, because the signature authenticates the sender, and a web page cannot produce one.
 //!
-//! Must never: look into a body before its signature is right, or do the same delivery twice.
+//! Must never: parse a body before its signature is verified, or process a delivery twice.
 
 use std::sync::Arc;
 
@@ -26,34 +26,34 @@ use super::rest::Rest;
 use crate::adapters::{DELIVERY, SIGNATURE, TIMESTAMP, secret, verify};
 use crate::convert::input;
 
-/// Bytes of a body beside its text.
-const BESIDE_TEXT: usize = 16 * 1024;
-/// Bytes that one byte of text may take in JSON.
-const ESCAPED: usize = 6;
-/// Characters of who speaks, and of an id.
+/// Allowed size of a body beyond its text, in bytes.
+const BYTES_BESIDE_TEXT: usize = 16 * 1024;
+/// Largest number of bytes that JSON needs for one byte of text.
+const ESCAPED_BYTES_MAX: usize = 6;
+/// Largest length of `from` and of ids, in characters.
 const NAME_MAX: usize = 128;
 
-/// The body.
+/// The JSON body of an incoming delivery.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Inbound {
-    /// The name of the conversation.
+    /// Name of the conversation.
     thread: String,
-    /// Who speaks.
+    /// Who wrote the message.
     from: String,
-    /// What is said.
+    /// Text of the message.
     text: String,
-    /// The id of the message that it answers.
+    /// Id of the message that this one answers.
     #[serde(default)]
     reply_to: Option<String>,
-    /// The outside's own id of it.
+    /// The sender's own id of the message.
     #[serde(default)]
     message_id: Option<String>,
 }
 
-/// The answer, the same for every repetition of a delivery.
+/// The response. It is the same for every repetition of a delivery.
 #[derive(Serialize, Deserialize)]
-struct Taken {
+struct Accepted {
     conversation_id: String,
     message_id: String,
     seq: i64,
@@ -61,7 +61,7 @@ struct Taken {
     owner: String,
 }
 
-/// A request that its sender could not have made. The codes are of this door alone.
+/// A 401 response. Its codes exist only for webhooks.
 fn unauthorized(code: &str, what: &str, hint: &str) -> Response {
     (StatusCode::UNAUTHORIZED, Json(json!({ "error": { "code": code, "message": what, "hint": hint } })))
         .into_response()
@@ -83,9 +83,9 @@ pub(super) async fn inbound(
     };
     let Some(secret) = secret(&webhook) else {
         return Failed(
-            Refusal::new(Code::Unavailable, format!("nothing is taken from the webhook {name}: its secret is not set"))
+            Refusal::new(Code::Unavailable, format!("the webhook {name} accepts nothing: its secret is not set"))
                 .hint(format!(
-                    "the operator sets {} in the daemon's environment and starts it anew; try again later",
+                    "the operator must set {} in the daemon's environment and restart it; try again later",
                     webhook.secret_env
                 ))
                 .details(json!({ "webhook": name, "secret_env": webhook.secret_env })),
@@ -93,26 +93,26 @@ pub(super) async fn inbound(
         .into_response();
     };
     let (head, body) = request.into_parts();
-    let most = (rest.control.world.ctx().limits().message_bytes as usize) * ESCAPED + BESIDE_TEXT;
-    let Ok(body) = to_bytes(body, most).await else {
+    let limit = (rest.control.world.ctx().limits().message_bytes as usize) * ESCAPED_BYTES_MAX + BYTES_BESIDE_TEXT;
+    let Ok(body) = to_bytes(body, limit).await else {
         return Failed(
-            Refusal::new(Code::TooLarge, format!("the body is cut off or has more than {most} bytes"))
+            Refusal::new(Code::TooLarge, format!("the body is cut off or has more than {limit} bytes"))
                 .hint("send a shorter text, or a link to the rest"),
         )
         .into_response();
     };
-    let delivery = match signed(&rest, &webhook, &secret, &head.headers, &body) {
+    let delivery = match verified_delivery(&rest, &webhook, &secret, &head.headers, &body) {
         Ok(delivery) => delivery,
         Err(response) => return *response,
     };
-    match take(&rest, &name, &webhook, delivery, &body).await {
-        Ok(taken) => (StatusCode::ACCEPTED, Json(taken)).into_response(),
+    match accept(&rest, &name, &webhook, delivery, &body).await {
+        Ok(accepted) => (StatusCode::ACCEPTED, Json(accepted)).into_response(),
         Err(refusal) => Failed(refusal).into_response(),
     }
 }
 
-/// Checks the signature, then the time stamp. Gives the delivery's id.
-fn signed(
+/// Checks the signature, then the time stamp. Returns the id of the delivery.
+fn verified_delivery(
     rest: &Rest,
     webhook: &WebhookPlan,
     secret: &str,
@@ -140,7 +140,7 @@ fn signed(
     let Some(seconds) = seconds else {
         return Err(Box::new(unauthorized(
             "bad_timestamp",
-            &format!("X-Ghost-Timestamp `{}` is no number of seconds since 1970", shown(timestamp, 40)),
+            &format!("X-Ghost-Timestamp `{}` is not a number of seconds since 1970", shown(timestamp, 40)),
             "write it in decimal digits, such as 1767225600, and sign exactly what you send",
         )));
     };
@@ -148,10 +148,10 @@ fn signed(
         return Err(Box::new(unauthorized(
             "stale_timestamp",
             &format!(
-                "X-Ghost-Timestamp is {} s from this daemon's clock; at most {tolerance} are taken",
+                "X-Ghost-Timestamp is {} s from this daemon's clock; the limit is {tolerance} s",
                 (now - seconds).abs()
             ),
-            "sign every attempt anew, with the seconds since 1970 of its own moment",
+            "sign each attempt with its own time, in seconds since 1970",
         )));
     }
     delivery.parse().map_err(|_| {
@@ -161,25 +161,25 @@ fn signed(
     })
 }
 
-async fn take(
+async fn accept(
     rest: &Rest,
     name: &str,
     webhook: &WebhookPlan,
     request_id: RequestId,
     body: &[u8],
-) -> Result<Taken, Refusal> {
+) -> Result<Accepted, Refusal> {
     let world = &rest.control.world;
     let text = std::str::from_utf8(body).map_err(|_| bad_json("it is not UTF-8"))?;
-    // A list would be read as the fields in their order.
+    // serde would accept a list as the fields in order.
     if text.trim_start().starts_with('[') {
         return Err(bad_json("it is a list, not an object"));
     }
     let inbound: Inbound = serde_json::from_str(text).map_err(|error| {
-        let told = clip(&error.to_string(), 200);
-        bad_json(&told.replace("expected struct Inbound", "expected an object"))
+        let text = clip(&error.to_string(), 200);
+        bad_json(&text.replace("expected struct Inbound", "expected an object"))
     })?;
     let party = Party::Outside(input::line("from", &inbound.from, NAME_MAX)?);
-    let said = Said {
+    let message = Said {
         from: party.clone(),
         content: input::prose("text", &inbound.text, world.ctx().limits().message_bytes)?,
         attachments: Vec::new(),
@@ -192,22 +192,22 @@ async fn take(
     let shown_id = request_id.as_str().to_owned();
     let key = RequestKey { principal: Party::Outside(adapter), request_id, method: "hooks".to_owned(), digest };
     let ctx = world.ctx().clone();
-    let taken = requests::once(world.store(), world.ctx(), key, move |w| {
+    let accepted = requests::once(world.store(), world.ctx(), key, move |w| {
         Box::pin(async move {
-            let heard = rules::arrive(w, &ctx, start, said).await?;
-            Ok(Taken {
-                conversation_id: heard.conversation.conversation_id.to_string(),
-                message_id: heard.entry.message_id.to_string(),
-                seq: heard.entry.seq,
-                thread: heard.conversation.thread,
-                owner: heard.conversation.owner.to_string(),
+            let arrived = rules::arrive(w, &ctx, start, message).await?;
+            Ok(Accepted {
+                conversation_id: arrived.conversation.conversation_id.to_string(),
+                message_id: arrived.entry.message_id.to_string(),
+                seq: arrived.entry.seq,
+                thread: arrived.conversation.thread,
+                owner: arrived.conversation.owner.to_string(),
             })
         })
     })
     .await;
-    // Here the id of a request is the id of a delivery.
+    // The id of the request is the delivery id here, so the refusal must name that header.
     let reused = |refusal: &Refusal| refusal.details.as_ref().is_some_and(|details| details["field"] == "request_id");
-    taken.map_err(|refusal| match reused(&refusal) {
+    accepted.map_err(|refusal| match reused(&refusal) {
         true => Refusal::new(refusal.code, format!("X-Ghost-Delivery {shown_id} was used for another body"))
             .hint("give each delivery an id of its own, and the same one only to repeat it unchanged"),
         false => refusal,
@@ -219,13 +219,13 @@ fn bad_json(what: &str) -> Refusal {
     let word = what.split('`').nth(1).unwrap_or_default();
     let hint = match nearest(word, keys.iter().copied()).filter(|_| what.contains("unknown field")) {
         Some(near) => format!("did you mean `{near}`?"),
-        None => "send {\"thread\": …, \"from\": …, \"text\": …}, and reply_to and message_id if there are".to_owned(),
+        None => "send {\"thread\": …, \"from\": …, \"text\": …}, optionally with reply_to and message_id".to_owned(),
     };
     Refusal::new(Code::InvalidArguments, format!("the body cannot be read: {what}")).hint(hint)
 }
 
-/// Anything but a POST.
-pub(super) async fn only_posting() -> Response {
-    let refusal = Refusal::new(Code::InvalidArguments, "webhooks are only posted to").hint("use POST");
+/// The response to any method but POST.
+pub(super) async fn method_not_allowed() -> Response {
+    let refusal = Refusal::new(Code::InvalidArguments, "webhooks accept only POST").hint("use POST");
     (StatusCode::METHOD_NOT_ALLOWED, Json(body(&refusal))).into_response()
 }

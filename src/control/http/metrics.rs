@@ -1,6 +1,6 @@
-//! The world in figures, in the text format of Prometheus.
+//! The metrics of the daemon, in the text format of Prometheus.
 //!
-//! Must never: name what grows without bound (roots, turns) in a label.
+//! Must never: use a label with unbounded values, such as roots or turns.
 
 use ghost_domain::{Activity, AgentStatus, Money, Refusal};
 use ghost_rules::status::{self, Facts};
@@ -12,7 +12,7 @@ use crate::host;
 use crate::services::population;
 use crate::tallies::Counts;
 
-/// All figures. Reads the store once.
+/// All metrics. Reads the store once.
 pub(super) async fn text(control: &Control) -> Result<String, Refusal> {
     let world = &control.world;
     let now = world.ctx().now();
@@ -31,7 +31,7 @@ pub(super) async fn text(control: &Control) -> Result<String, Refusal> {
         let count = statuses.get(status).copied().unwrap_or(0);
         page.row("ghost_agents", &[("status", status.as_str())], count);
     }
-    page.family("ghost_agents_running", "gauge", "Running agents by what they do.");
+    page.family("ghost_agents_running", "gauge", "Running agents by activity.");
     for activity in Activity::ALL {
         let count = activities.get(activity).copied().unwrap_or(0);
         page.row("ghost_agents_running", &[("activity", activity.as_str())], count);
@@ -47,17 +47,23 @@ pub(super) async fn text(control: &Control) -> Result<String, Refusal> {
     page.single("ghost_dead_letters_held", "gauge", "Dead letters that wait for an operator.", facts.dead_letters);
     let last_seq = u64::try_from(world.store().last_seq()).unwrap_or(0);
     page.single("ghost_last_seq", "gauge", "Sequence of the newest event.", last_seq);
-    // The sequence rises by one from event to event, over the life of the world.
-    page.single("ghost_events_total", "counter", "Events since the world was made.", last_seq);
-    page.single("ghost_event_readers", "gauge", "Event streams that are open.", control.readers.open());
+    // Sequence numbers rise by one from event to event over the life of the world, so the last one is
+    // the count.
+    page.single("ghost_events_total", "counter", "Events since the world was created.", last_seq);
+    page.single("ghost_event_readers", "gauge", "Open event streams.", control.readers.open());
     let cut_off = control.readers.cut_off();
     page.single("ghost_event_readers_cut_off_total", "counter", "Event streams cut off because they lagged.", cut_off);
-    page.single("ghost_paused", "gauge", "1 while no new turn may begin.", u8::from(world.directory().is_paused()));
+    page.single(
+        "ghost_paused",
+        "gauge",
+        "1 while the world is paused and no new turn starts.",
+        u8::from(world.directory().is_paused()),
+    );
 
-    for (name, help, figure) in BUDGETS {
+    for (name, help, value_of) in BUDGETS {
         page.family(name, "gauge", help);
         for budget in &budgets {
-            if let Some(value) = figure(budget) {
+            if let Some(value) = value_of(budget) {
                 page.row(name, &[("scope", &budget.scope.to_string())], value);
             }
         }
@@ -73,95 +79,95 @@ pub(super) async fn text(control: &Control) -> Result<String, Refusal> {
         page.row("ghost_model_calls_in_use", &[("provider", &entry.name)], entry.pool.in_use());
     }
 
-    happened(&mut page, &control.tallies.read());
+    add_counters(&mut page, &control.tallies.read());
 
     let uptime = now.since(world.directory().started_at()).as_secs();
-    page.single("ghost_uptime_seconds", "gauge", "Since the daemon serves the world.", uptime);
+    page.single("ghost_uptime_seconds", "gauge", "Seconds since the daemon began to serve the world.", uptime);
     page.family("ghost_build_info", "gauge", "1, with the version of the daemon.");
     page.row("ghost_build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1);
     process(&mut page);
     Ok(page.text())
 }
 
-/// What happened since the daemon started.
-fn happened(page: &mut Page, counts: &Counts) {
-    page.family("ghost_turns_total", "counter", "Turns that ended since the daemon started, by how they ended.");
+/// The metrics that are counted since the daemon started.
+fn add_counters(page: &mut Page, counts: &Counts) {
+    page.family("ghost_turns_total", "counter", "Turns that ended since the daemon started, by status.");
     for (status, count) in &counts.turns {
         page.row("ghost_turns_total", &[("status", status)], count);
     }
-    page.family("ghost_turn_duration_seconds", "histogram", "How long turns took that began since the daemon started.");
+    page.family("ghost_turn_duration_seconds", "histogram", "Duration of turns that started since the daemon started.");
     page.histogram("ghost_turn_duration_seconds", &[], &counts.turns_took);
-    page.family(
-        "ghost_tool_calls_total",
-        "counter",
-        "Tool calls that ended since the daemon started, by how they ended.",
-    );
+    page.family("ghost_tool_calls_total", "counter", "Tool calls that ended since the daemon started, by status.");
     for ((tool, status), count) in &counts.tools {
         page.row("ghost_tool_calls_total", &[("tool", tool), ("status", status)], count);
     }
-    page.family("ghost_tool_call_duration_seconds", "histogram", "How long tool calls took.");
+    page.family("ghost_tool_call_duration_seconds", "histogram", "Duration of tool calls.");
     page.histogram("ghost_tool_call_duration_seconds", &[], &counts.tools_took);
-    page.family("ghost_model_calls_total", "counter", "Model calls since the daemon started, by how they ended.");
-    for (model, of) in &counts.models {
-        page.row("ghost_model_calls_total", &[("model", model), ("outcome", "answered")], of.answered);
-        page.row("ghost_model_calls_total", &[("model", model), ("outcome", "failed")], of.failed);
+    page.family("ghost_model_calls_total", "counter", "Model calls since the daemon started, by outcome.");
+    for (model, counts_of_model) in &counts.models {
+        page.row("ghost_model_calls_total", &[("model", model), ("outcome", "answered")], counts_of_model.answered);
+        page.row("ghost_model_calls_total", &[("model", model), ("outcome", "failed")], counts_of_model.failed);
     }
     page.family("ghost_model_retries_total", "counter", "Model calls that followed a failed one of the same turn.");
-    for (model, of) in &counts.models {
-        page.row("ghost_model_retries_total", &[("model", model)], of.retries);
+    for (model, counts_of_model) in &counts.models {
+        page.row("ghost_model_retries_total", &[("model", model)], counts_of_model.retries);
     }
-    page.family("ghost_model_tokens_total", "counter", "Tokens; those of the cache are among the input.");
-    for (model, of) in &counts.models {
+    page.family("ghost_model_tokens_total", "counter", "Tokens; the input includes those from the cache.");
+    for (model, counts_of_model) in &counts.models {
         let sorts = [
-            ("input", of.input),
-            ("output", of.output),
-            ("cache_read", of.cache_read),
-            ("cache_write", of.cache_write),
+            ("input", counts_of_model.input),
+            ("output", counts_of_model.output),
+            ("cache_read", counts_of_model.cache_read),
+            ("cache_write", counts_of_model.cache_write),
         ];
         for (sort, count) in sorts {
             page.row("ghost_model_tokens_total", &[("model", model), ("sort", sort)], count);
         }
     }
-    page.family("ghost_model_cost_dollars_total", "counter", "What is known of the price of model calls.");
-    for (model, of) in &counts.models {
-        page.row("ghost_model_cost_dollars_total", &[("model", model)], Money(of.micros).usd());
+    page.family("ghost_model_cost_dollars_total", "counter", "Known cost of model calls.");
+    for (model, counts_of_model) in &counts.models {
+        page.row("ghost_model_cost_dollars_total", &[("model", model)], Money(counts_of_model.micros).usd());
     }
-    page.family("ghost_model_call_duration_seconds", "histogram", "How long answered model calls took.");
-    for (model, of) in &counts.models {
-        page.histogram("ghost_model_call_duration_seconds", &[("model", model)], &of.took);
+    page.family("ghost_model_call_duration_seconds", "histogram", "Duration of answered model calls.");
+    for (model, counts_of_model) in &counts.models {
+        page.histogram("ghost_model_call_duration_seconds", &[("model", model)], &counts_of_model.took);
     }
 }
 
-/// The process, under the names that Prometheus' own libraries give.
+/// Metrics of the process, under the names that Prometheus client libraries use.
 #[allow(clippy::cast_precision_loss)] // far below 2^53
 fn process(page: &mut Page) {
     let process = host::Process::read();
     let cpu = process.cpu_ms as f64 / 1_000.0;
-    page.single("process_cpu_seconds_total", "counter", "Processor time of the daemon.", cpu);
+    page.single("process_cpu_seconds_total", "counter", "CPU time of the daemon.", cpu);
     page.single("process_resident_memory_bytes", "gauge", "Resident memory of the daemon.", process.resident);
     page.single("process_virtual_memory_bytes", "gauge", "Virtual memory of the daemon.", process.virtual_size);
-    page.single("process_open_fds", "gauge", "File descriptors that are open.", process.open_fds);
-    page.single("process_max_fds", "gauge", "File descriptors that may be open.", process.max_fds);
+    page.single("process_open_fds", "gauge", "Open file descriptors.", process.open_fds);
+    page.single("process_max_fds", "gauge", "Limit of open file descriptors.", process.max_fds);
     page.single(
         "process_start_time_seconds",
         "gauge",
-        "When the daemon started, since the Unix epoch.",
+        "Start of the daemon, in seconds since the Unix epoch.",
         process.started,
     );
 }
 
-type Figure = fn(&ghost_domain::Budget) -> Option<f64>;
+type BudgetValue = fn(&ghost_domain::Budget) -> Option<f64>;
 
-/// The figures of budgets that have a limit, but for roots.
+/// The metrics of budgets with a limit, except those of roots.
 #[allow(clippy::cast_precision_loss)] // far below 2^53
-const BUDGETS: [(&str, &str, Figure); 7] = [
+const BUDGETS: [(&str, &str, BudgetValue); 7] = [
     ("ghost_budget_tokens_spent", "Tokens spent.", |budget| Some(budget.spent_tokens as f64)),
-    ("ghost_budget_tokens_reserved", "Tokens held for calls under way.", |budget| Some(budget.reserved_tokens as f64)),
+    ("ghost_budget_tokens_reserved", "Tokens reserved for running calls.", |budget| {
+        Some(budget.reserved_tokens as f64)
+    }),
     ("ghost_budget_tokens_limit", "Limit in tokens.", |budget| budget.limits.tokens.map(|tokens| tokens as f64)),
     ("ghost_budget_tokens_unpriced", "Tokens spent without a known price.", |budget| {
         Some(budget.unpriced_tokens as f64)
     }),
     ("ghost_budget_dollars_spent", "Dollars spent.", |budget| Some(budget.spent_money.usd())),
-    ("ghost_budget_dollars_reserved", "Dollars held for calls under way.", |budget| Some(budget.reserved_money.usd())),
+    ("ghost_budget_dollars_reserved", "Dollars reserved for running calls.", |budget| {
+        Some(budget.reserved_money.usd())
+    }),
     ("ghost_budget_dollars_limit", "Limit in dollars.", |budget| budget.limits.money.map(Money::usd)),
 ];

@@ -1,6 +1,7 @@
-//! The description of the HTTP side as OpenAPI 3.1, made from the table of routes and the descriptors of the contract.
+//! The OpenAPI 3.1 document of the HTTP side, generated from the table of routes and the proto
+//! descriptors.
 //!
-//! Must never: describe what is not served, or in other words than the contract does.
+//! Must never: describe a route that is not served, or differ from the contract's comments.
 
 use axum::extract::State;
 use axum::http::header;
@@ -8,11 +9,11 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
 
 use super::rest::Shared;
-use super::route::{Access, Answer, Holds, Param, Route};
+use super::route::{Access, Answer, Param, ParamType, Route};
 use super::shapes::Shapes;
 
 /// `GET /api/openapi.json`
-pub(super) async fn described(State(rest): Shared) -> Response {
+pub(super) async fn serve(State(rest): Shared) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], rest.description.text().to_owned()).into_response()
 }
 
@@ -29,14 +30,14 @@ pub(super) fn document(routes: &[Route]) -> Value {
         "info": {
             "title": "ghostd",
             "version": env!("CARGO_PKG_VERSION"),
-            "description": "The world over HTTP. What is refused is {\"error\": {code, message, hint?, details?}} with the fitting status.",
+            "description": "The world over HTTP. A refused request gets {\"error\": {code, message, hint?, details?}} with a matching HTTP status.",
         },
         "paths": paths,
         "components": {
             "securitySchemes": {
                 "token": { "type": "http", "scheme": "bearer" },
                 "cookie": { "type": "apiKey", "in": "cookie", "name": "ghost_session",
-                    "description": "As POST /api/session gives it. A change needs a matching Origin besides." },
+                    "description": "Issued by POST /api/session. A change also needs a matching Origin header." },
                 "ticket": { "type": "apiKey", "in": "query", "name": "ticket" },
                 "signature": { "type": "apiKey", "in": "header", "name": crate::adapters::SIGNATURE },
             },
@@ -51,7 +52,7 @@ pub(super) fn document(routes: &[Route]) -> Value {
                             "code": { "type": "string", "description": "Such as `not_found`." },
                             "message": { "type": "string", "description": "What was wrong, and where." },
                             "hint": { "type": "string", "description": "What to do about it." },
-                            "details": { "description": "Facts, such as `field`, the parameter that is meant." },
+                            "details": { "description": "More about it, such as `field`, the parameter in question." },
                         },
                     } },
                 },
@@ -81,7 +82,7 @@ fn operation(route: &Route, shapes: &Shapes) -> Value {
     if let Some(body) = route.body {
         parameters.push(json!({
             "name": "Idempotency-Key", "in": "header", "required": true,
-            "description": "The `request_id`: sent again with the same body it gets the same answer and no second effect.",
+            "description": "The `request_id`. A repetition with the same body gets the same answer and has no second effect.",
             "schema": { "type": "string", "minLength": 1, "maxLength": 128 },
         }));
         let schema = shapes.body(body.message, body.fields);
@@ -91,12 +92,12 @@ fn operation(route: &Route, shapes: &Shapes) -> Value {
     operation
 }
 
-/// The names in braces of a path.
+/// The names of the path parameters.
 fn names_in(path: &str) -> impl Iterator<Item = &str> {
     path.split('/').filter_map(|part| part.strip_prefix('{')?.strip_suffix('}'))
 }
 
-/// `GET /api/agents/{id}/tools` is `getApiAgentsIdTools`.
+/// The operation id: `GET /api/agents/{id}/tools` becomes `getApiAgentsIdTools`.
 fn id(route: &Route) -> String {
     let words = route.path.split(|c: char| !c.is_ascii_alphanumeric()).filter(|word| !word.is_empty());
     let words = words.map(|word| {
@@ -118,11 +119,11 @@ fn security(access: Access) -> Value {
 }
 
 fn parameter(param: &Param) -> Value {
-    let schema = match param.holds {
-        Holds::Text => json!({ "type": "string" }),
-        Holds::Number => json!({ "type": "integer" }),
-        Holds::Flag => json!({ "type": "boolean" }),
-        Holds::Texts => json!({ "type": "array", "items": { "type": "string" } }),
+    let schema = match param.kind {
+        ParamType::Text => json!({ "type": "string" }),
+        ParamType::Number => json!({ "type": "integer" }),
+        ParamType::Flag => json!({ "type": "boolean" }),
+        ParamType::Texts => json!({ "type": "array", "items": { "type": "string" } }),
     };
     json!({ "name": param.name, "in": "query", "description": param.about, "schema": schema })
 }
@@ -133,15 +134,15 @@ fn content(answer: Answer, shapes: &Shapes) -> Value {
         Answer::Text(kind) => json!({ kind: { "schema": { "type": "string" } } }),
         Answer::Json(about) => json_of(json!({ "description": about })),
         Answer::One(record) => json_of(shapes.record(record)),
-        Answer::Page { name, of, truncated } => {
+        Answer::Page { name, record, truncated } => {
             let mut properties = json!({
-                name: { "type": "array", "items": shapes.record(of) },
+                name: { "type": "array", "items": shapes.record(record) },
                 "next_cursor": {
-                    "type": ["string", "null"], "description": "Where the next page begins; null when the list has ended.",
+                    "type": ["string", "null"], "description": "Cursor of the next page; null on the last page.",
                 },
             });
             if truncated {
-                let about = "The list ends here, and there may be more.";
+                let about = "This is the last page, but there may be more rows.";
                 properties["truncated"] = json!({ "type": "boolean", "description": about });
             }
             json_of(json!({ "type": "object", "required": [name, "next_cursor"], "properties": properties }))

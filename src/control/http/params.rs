@@ -1,6 +1,6 @@
-//! What a request asks for after its `?`.
+//! Query parameters of HTTP requests.
 //!
-//! Must never: pass over a name that it does not know. A filter that is misspelt would show everything.
+//! Must never: ignore an unknown name. A misspelled filter would return everything.
 
 use axum::extract::Query;
 use axum::http::Uri;
@@ -9,15 +9,15 @@ use ghost_domain::text::{clip, nearest};
 
 use crate::convert::input::{bad, no_rows};
 
-/// The parameters of one request.
+/// The query parameters of one request.
 #[derive(Debug)]
 pub(super) struct Params(Vec<(String, String)>);
 
 impl Params {
-    /// Reads them. Of `many` there may be several; of `once`, one each.
+    /// Reads the parameters. Names in `many` may occur several times, names in `once` at most once.
     ///
     /// # Errors
-    /// When one is unknown, given twice, or not text.
+    /// If a parameter is unknown, occurs twice, or is not valid text.
     pub(super) fn read(uri: &Uri, once: &[&str], many: &[&str]) -> Result<Self, Refusal> {
         let Query(pairs) = Query::<Vec<(String, String)>>::try_from_uri(uri).map_err(|rejection| {
             bad("query", clip(&rejection.body_text(), 200)).hint("write ?name=value&name=value")
@@ -27,10 +27,10 @@ impl Params {
             if !known().any(|known| known == name) {
                 let hint = match nearest(name, known()) {
                     Some(near) => format!("did you mean `{near}`?"),
-                    None if known().next().is_none() => "this takes none".to_owned(),
-                    None => format!("there are: {}", known().collect::<Vec<_>>().join(", ")),
+                    None if known().next().is_none() => "this route takes no parameters".to_owned(),
+                    None => format!("the parameters are: {}", known().collect::<Vec<_>>().join(", ")),
                 };
-                return Err(bad(&clip(name, 80), "is no parameter here").hint(hint));
+                return Err(bad(&clip(name, 80), "is not a parameter of this route").hint(hint));
             }
             if !many.contains(&name.as_str()) && pairs.iter().take(at).any(|(before, _)| before == name) {
                 return Err(bad(name, "is given twice").hint("give it once"));
@@ -39,32 +39,32 @@ impl Params {
         Ok(Self(pairs))
     }
 
-    /// One, if it is there.
+    /// The value of a parameter, if present.
     pub(super) fn get(&self, name: &str) -> Option<&str> {
-        self.0.iter().find(|(given, _)| given == name).map(|(_, value)| value.as_str())
+        self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// The same, to keep.
+    /// The same as an owned string.
     pub(super) fn text(&self, name: &str) -> Option<String> {
         self.get(name).map(str::to_owned)
     }
 
-    /// All of a name, those that are lists with commas taken apart.
+    /// All values of a parameter, with lists split at commas.
     pub(super) fn all(&self, name: &str) -> Vec<String> {
-        let given = self.0.iter().filter(|(given, _)| given == name);
-        given.flat_map(|(_, value)| value.split(',').map(str::to_owned)).collect()
+        let key = self.0.iter().filter(|(key, _)| key == name);
+        key.flat_map(|(_, value)| value.split(',').map(str::to_owned)).collect()
     }
 
-    /// A whole number, if it is there.
+    /// A whole number, if present.
     pub(super) fn number<T: std::str::FromStr>(&self, name: &str) -> Result<Option<T>, Refusal> {
         let Some(text) = self.get(name) else { return Ok(None) };
         text.parse().map(Some).map_err(|_| {
-            bad(name, format!("is `{}`, which is no whole number that it can be", clip(text, 40)))
-                .hint(format!("write such as {name}=20"))
+            bad(name, format!("is `{}`, which is not a whole number in its range", clip(text, 40)))
+                .hint(format!("for example {name}=20"))
         })
     }
 
-    /// Rows of a page; 0, which cannot be asked for, if nothing is.
+    /// The page limit. 0 means that none was given; an explicit 0 is refused.
     pub(super) fn limit(&self) -> Result<u32, Refusal> {
         match self.number("limit")? {
             Some(0) => Err(no_rows()),
@@ -72,7 +72,7 @@ impl Params {
         }
     }
 
-    /// `true` or `false`; without a value it is true, and absent it is false.
+    /// `true` or `false`. Without a value it is true; absent, it is false.
     pub(super) fn flag(&self, name: &str) -> Result<bool, Refusal> {
         match self.get(name) {
             None | Some("false") => Ok(false),
@@ -83,7 +83,7 @@ impl Params {
         }
     }
 
-    /// An instant in milliseconds since 1970, or how long before `now_ms` it was, such as `24h`.
+    /// An instant: milliseconds since 1970, or a time span before `now_ms` such as `24h`.
     pub(super) fn since(&self, name: &str, now_ms: i64) -> Result<Option<i64>, Refusal> {
         let Some(text) = self.get(name) else { return Ok(None) };
         let digits = text.bytes().take_while(u8::is_ascii_digit).count();
@@ -99,7 +99,7 @@ impl Params {
         let at = match unit {
             "" => number,
             "s" | "m" | "h" | "d" => {
-                number.and_then(|n| n.checked_mul(factor)).and_then(|back| now_ms.checked_sub(back))
+                number.and_then(|n| n.checked_mul(factor)).and_then(|span| now_ms.checked_sub(span))
             }
             _ => None,
         };
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_known_and_given_once() {
+    fn unknown_and_repeated_names_are_refused() {
         let params = read("kind=a&kind=b,c&limit=5&deleted").unwrap();
         assert_eq!(params.all("kind"), ["a", "b", "c"]);
         assert_eq!((params.number::<u32>("limit").unwrap(), params.flag("deleted").unwrap()), (Some(5), true));
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn an_instant_is_a_count_or_a_span() {
+    fn an_instant_is_milliseconds_or_a_span() {
         for (text, at) in [("5", 5), ("1s", 99_000), ("1m", 40_000), ("0h", 100_000)] {
             assert_eq!(read(&format!("since={text}")).unwrap().since("since", 100_000).unwrap(), Some(at), "{text}");
         }

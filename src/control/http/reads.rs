@@ -1,7 +1,7 @@
-//! The world to be read: agents, channels, tasks and the ledger. Asked of the services that answer gRPC, and written as
-//! `ghostctl --json` writes it.
+//! Routes that read: agents, channels, tasks and the ledger. They return the records that
+//! `ghostctl --json` prints. Most call the gRPC services; `tools` and `brief` read the agent's registry.
 //!
-//! Must never: answer other than gRPC does.
+//! Must never: return anything that gRPC would not.
 
 use std::sync::Arc;
 
@@ -23,20 +23,21 @@ use crate::control::Control;
 use crate::convert::input::PAGE_MAX;
 use crate::services::{ChatService, LedgerService, TasksService};
 
-/// What a path names.
+/// A name or id from the path.
 pub(super) type Named = Result<Path<String>, PathRejection>;
 
 type Answer = Result<Json<Value>, Failed>;
 
-/// The name in a path.
+/// Extracts a name or id from the path.
 pub(super) fn named(id: Named) -> Result<String, Refusal> {
     let Path(id) = id.map_err(|rejection| {
-        Refusal::new(Code::InvalidArguments, clip(&rejection.body_text(), 200)).hint("the path names nothing")
+        Refusal::new(Code::InvalidArguments, clip(&rejection.body_text(), 200))
+            .hint("write a valid name or id into the path")
     })?;
     Ok(id)
 }
 
-/// An empty cursor is none.
+/// An empty cursor becomes null.
 fn cursor(next: String) -> Value {
     if next.is_empty() { Value::Null } else { next.into() }
 }
@@ -61,8 +62,8 @@ pub(super) async fn agents(State(rest): Shared, uri: Uri) -> Answer {
 
 pub(super) async fn agent(State(rest): Shared, id: Named, uri: Uri) -> Answer {
     Params::read(&uri, &[], &[])?;
-    let shown = rest.agents.one(&named(id)?).await?;
-    Ok(Json(ghost_record::agent_at_work(&shown)))
+    let agent = rest.agents.one(&named(id)?).await?;
+    Ok(Json(ghost_record::agent_at_work(&agent)))
 }
 
 pub(super) async fn channels(State(rest): Shared, uri: Uri) -> Answer {
@@ -102,7 +103,7 @@ async fn specs(control: &Control, id: Named) -> Result<Arc<[ToolSpec]>, Failed> 
     Ok(registry.specs())
 }
 
-/// Posts of a page unless more or fewer are asked for (CHAT-08).
+/// Default number of posts in a page (CHAT-08).
 const HISTORY_LIMIT: usize = 50;
 
 pub(super) async fn messages(State(rest): Shared, channel: Named, uri: Uri) -> Answer {
@@ -116,7 +117,7 @@ pub(super) async fn messages(State(rest): Shared, channel: Named, uri: Uri) -> A
     };
     let (limit, after) = (request.limit, request.after_seq.unwrap_or(0));
     let history = ChatService(rest.control.clone()).posts(Party::Operator("http".into()), request).await?;
-    // The newest are given: what a full page leaves out lies before it.
+    // The newest posts are returned, so older ones may be missing if the page is full.
     let full = history.messages.len() >= if limit == 0 { HISTORY_LIMIT } else { (limit as usize).min(PAGE_MAX) };
     let before = history.messages.first().is_some_and(|first| first.seq > after.saturating_add(1));
     let truncated = history.cut || (full && before);

@@ -1,4 +1,4 @@
-//! What the routes of the HTTP side share.
+//! State shared by the HTTP routes.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
@@ -9,12 +9,12 @@ use super::tickets::Tickets;
 use crate::control::Control;
 use crate::services::AgentsService;
 
-/// What every route works with.
+/// The shared state.
 pub(super) struct Rest {
     pub(super) control: Control,
-    /// Remembers what was lately read.
+    /// Caches agents that were read recently.
     pub(super) agents: AgentsService,
-    /// Without one, nothing that needs it is answered.
+    /// Without a token, every route that needs one refuses.
     pub(super) token: Option<Arc<str>>,
     pub(super) bound: SocketAddr,
     pub(super) tickets: Tickets,
@@ -22,19 +22,19 @@ pub(super) struct Rest {
     pub(super) description: Description,
 }
 
-/// The description of all routes, made when someone first asks for it.
+/// The OpenAPI document, generated at the first request.
 pub(super) struct Description {
-    made: OnceLock<String>,
-    make: fn() -> String,
+    text: OnceLock<String>,
+    generate: fn() -> String,
 }
 
 impl Description {
-    pub(super) fn new(make: fn() -> String) -> Self {
-        Self { made: OnceLock::new(), make }
+    pub(super) fn new(generate: fn() -> String) -> Self {
+        Self { text: OnceLock::new(), generate }
     }
 
     pub(super) fn text(&self) -> &str {
-        self.made.get_or_init(self.make)
+        self.text.get_or_init(self.generate)
     }
 }
 

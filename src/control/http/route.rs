@@ -1,6 +1,7 @@
-//! What is known of a route: enough to serve it and to describe it, so that the two cannot differ.
+//! The description of a route. The router and the OpenAPI document are both built from it, so they
+//! cannot differ.
 //!
-//! Must never: know which routes there are.
+//! Must never: contain the list of routes.
 
 use std::sync::Arc;
 
@@ -9,19 +10,19 @@ use serde_json::Value;
 
 use super::rest::Rest;
 
-/// How a route is asked.
+/// The HTTP method of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verb {
     /// Reads.
     Get,
-    /// Makes something.
+    /// Creates something.
     Post,
     /// Changes something.
     Patch,
 }
 
 impl Verb {
-    /// As it is sent.
+    /// The name of the method.
     pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Get => "GET",
@@ -31,94 +32,94 @@ impl Verb {
     }
 }
 
-/// Who may ask.
+/// Who may call a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Access {
-    /// Everybody who reaches the daemon.
+    /// Everyone who reaches the daemon.
     Open,
-    /// Everybody if the world file says so, else whoever holds the token.
+    /// Everyone if the world file says so, otherwise holders of the token or a session cookie.
     Setting,
-    /// Whoever holds the token itself: a cookie that could ask for another would never end.
+    /// Holders of the token itself: a cookie that could renew itself would never expire.
     Bearer,
-    /// Whoever holds the token, or the cookie that was given for it.
+    /// Holders of the token or a session cookie.
     Token,
-    /// The same, or whoever holds a ticket.
+    /// The same, or holders of a ticket.
     Ticket,
-    /// Whoever signs with the webhook's secret.
+    /// Senders who sign with the webhook's secret.
     Signed,
 }
 
-/// What a parameter of an address holds.
+/// The type of a query parameter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Holds {
+pub(super) enum ParamType {
     /// A text.
     Text,
     /// A whole number.
     Number,
-    /// `true` or `false`; its name alone is true.
+    /// `true` or `false`; without a value it is true.
     Flag,
-    /// Texts with commas between them; it may be given again.
+    /// Strings, separated by commas. The parameter may be repeated.
     Texts,
 }
 
-/// A parameter of an address.
+/// A query parameter.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Param {
-    /// Its name.
+    /// Name of the parameter.
     pub name: &'static str,
-    /// What it holds.
-    pub holds: Holds,
-    /// What it means.
+    /// Type of its value.
+    pub kind: ParamType,
+    /// Description for the OpenAPI document.
     pub about: &'static str,
 }
 
-/// A JSON body: the fields of a message of the contract.
+/// A JSON body: some fields of a message of the contract.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Body {
-    /// The message.
+    /// Name of the message.
     pub message: &'static str,
-    /// Its fields that a body has: the others stand in the address and in `Idempotency-Key`.
+    /// The fields that the body has. The others come from the URL and from `Idempotency-Key`.
     pub fields: &'static [&'static str],
 }
 
-/// A record as the answer has it.
+/// A record in a response.
 #[derive(Clone, Copy)]
 pub(super) struct Record {
-    /// The message of the contract that it is made from.
+    /// The message of the contract behind the record.
     pub message: &'static str,
-    /// What it is like: the record of an empty message.
-    pub like: fn() -> Value,
+    /// An example: the record of an empty message.
+    pub example: fn() -> Value,
 }
 
-/// What a route answers.
+/// The response of a route.
 #[derive(Clone, Copy)]
 pub(super) enum Answer {
-    /// Words, of this type.
+    /// Text of this media type.
     Text(&'static str),
     /// One record.
     One(Record),
-    /// Records under a name, with `next_cursor`, and with `truncated` if it says so.
-    Page { name: &'static str, of: Record, truncated: bool },
-    /// Any other JSON, in words.
+    /// Records under this key, with `next_cursor`, and `truncated` if set.
+    Page { name: &'static str, record: Record, truncated: bool },
+    /// Any other JSON, with its description.
     Json(&'static str),
 }
 
-/// A route.
+/// One route.
 pub(super) struct Route {
-    /// How it is asked.
+    /// HTTP method.
     pub verb: Verb,
-    /// Where.
+    /// Path, with parameters in braces.
     pub path: &'static str,
-    /// Who may ask.
+    /// Who may call it.
     pub access: Access,
-    /// What it does, in a sentence.
+    /// One sentence about it, for the OpenAPI document.
     pub about: &'static str,
-    /// The parameters that its address takes.
+    /// Query parameters.
     pub params: &'static [Param],
-    /// The body that it takes, if it takes one.
+    /// JSON body, if it has one.
     pub body: Option<Body>,
-    /// What it answers.
+    /// Response.
     pub answer: Answer,
-    /// What answers.
+    /// Creates its handler.
     pub serve: fn() -> MethodRouter<Arc<Rest>>,
 }

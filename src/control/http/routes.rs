@@ -1,32 +1,32 @@
-//! The one table of routes: the router serves it, and the description is made from it.
+//! The table of all routes. The router and the OpenAPI document are built from it.
 //!
-//! Must never: hold a rule. What a route does stands with its handler.
+//! Must never: contain a rule. The behavior of a route is in its handler.
 
 use axum::routing::{get, patch, post};
 use ghost_proto::v1;
 use serde_json::Value;
 
-use super::route::{Access, Answer, Body, Holds, Param, Record, Route, Verb};
+use super::route::{Access, Answer, Body, Param, ParamType, Record, Route, Verb};
 use super::{admission, events, health, hooks, openapi, reads, session, writes};
 
-const fn param(name: &'static str, holds: Holds, about: &'static str) -> Param {
-    Param { name, holds, about }
+const fn param(name: &'static str, kind: ParamType, about: &'static str) -> Param {
+    Param { name, kind, about }
 }
 
-const LIMIT: Param = param("limit", Holds::Number, "Most rows, 1 to 500; 100 unless it is given.");
-const CURSOR: Param = param("cursor", Holds::Text, "The `next_cursor` of the page before.");
+const LIMIT: Param = param("limit", ParamType::Number, "Maximum number of rows, 1 to 500; 100 by default.");
+const CURSOR: Param = param("cursor", ParamType::Text, "The `next_cursor` of the previous page.");
 const EVENTS: &[Param] = &[
-    param("agent", Holds::Text, "Only events about this agent."),
-    param("channel", Holds::Text, "Only events about this chat channel."),
-    param("after", Holds::Text, "A sequence to go on after, `oldest` or `now`."),
-    param("ephemeral", Holds::Flag, "With model deltas and tool progress, which are never stored."),
-    param("unnamed", Holds::Flag, "Events without a name, for EventSource.onmessage."),
-    param("ticket", Holds::Text, "A ticket in place of the token."),
-    param("kind", Holds::Texts, "Of these kinds, or families such as `turn.*`."),
+    param("agent", ParamType::Text, "Only events about this agent."),
+    param("channel", ParamType::Text, "Only events about this chat channel."),
+    param("after", ParamType::Text, "A sequence number to resume after, or `oldest` or `now`."),
+    param("ephemeral", ParamType::Flag, "Include model deltas and tool progress, which are never stored."),
+    param("unnamed", ParamType::Flag, "Events without a name, for EventSource.onmessage."),
+    param("ticket", ParamType::Text, "A ticket in place of the token."),
+    param("kind", ParamType::Texts, "Only these kinds, or families such as `turn.*`."),
 ];
 
-const fn record(message: &'static str, like: fn() -> Value) -> Record {
-    Record { message, like }
+const fn record(message: &'static str, example: fn() -> Value) -> Record {
+    Record { message, example }
 }
 
 const AGENT: Record = record("Agent", || ghost_record::agent(&v1::Agent::default()));
@@ -45,7 +45,7 @@ const POSTED: Record = record("PostResponse", || {
     writes::posted(&v1::PostResponse { message: Some(v1::ChatMessage::default()), ..Default::default() })
 });
 
-/// A route that is read, by whoever holds the token.
+/// A route that reads, for holders of the token.
 const fn read(path: &'static str, about: &'static str, params: &'static [Param], answer: Answer) -> Route {
     Route {
         verb: Verb::Get,
@@ -55,12 +55,12 @@ const fn read(path: &'static str, about: &'static str, params: &'static [Param],
         params,
         body: None,
         answer,
-        serve: || get(openapi::described),
+        serve: || get(openapi::serve),
     }
 }
 
-/// A route that changes something, for whoever holds the token.
-const fn write(verb: Verb, path: &'static str, about: &'static str, body: Body, of: Record) -> Route {
+/// A route that changes something, for holders of the token.
+const fn write(verb: Verb, path: &'static str, about: &'static str, body: Body, record: Record) -> Route {
     Route {
         verb,
         path,
@@ -68,17 +68,17 @@ const fn write(verb: Verb, path: &'static str, about: &'static str, body: Body, 
         about,
         params: &[],
         body: Some(body),
-        answer: Answer::One(of),
-        serve: || get(openapi::described),
+        answer: Answer::One(record),
+        serve: || get(openapi::serve),
     }
 }
 
-/// All of them.
+/// All routes.
 pub(super) const ROUTES: &[Route] = &[
     Route {
         access: Access::Open,
         serve: || get(health::healthz),
-        ..read("/healthz", "Whether the process answers.", &[], Answer::Text("text/plain"))
+        ..read("/healthz", "Whether the process responds.", &[], Answer::Text("text/plain"))
     },
     Route {
         access: Access::Open,
@@ -92,12 +92,17 @@ pub(super) const ROUTES: &[Route] = &[
     },
     Route {
         access: Access::Setting,
-        serve: || get(health::figures),
-        ..read("/metrics", "Figures for Prometheus; open if the world file says so.", &[], Answer::Text("text/plain"))
+        serve: || get(health::prometheus),
+        ..read(
+            "/metrics",
+            "Metrics for Prometheus; no token is needed if the world file says so.",
+            &[],
+            Answer::Text("text/plain"),
+        )
     },
     Route {
         access: Access::Open,
-        serve: || get(openapi::described),
+        serve: || get(openapi::serve),
         ..read("/api/openapi.json", "This description.", &[], Answer::Json("An OpenAPI 3.1 document."))
     },
     Route {
@@ -106,13 +111,13 @@ pub(super) const ROUTES: &[Route] = &[
             "/api/agents",
             "Every agent, in the order of ids.",
             &[
-                param("status", Holds::Text, "With this status only."),
-                param("archetype", Holds::Text, "Of this archetype only."),
-                param("deleted", Holds::Flag, "Tombstones, too."),
+                param("status", ParamType::Text, "Only agents with this status."),
+                param("archetype", ParamType::Text, "Only agents of this archetype."),
+                param("deleted", ParamType::Flag, "Include deleted agents."),
                 LIMIT,
                 CURSOR,
             ],
-            Answer::Page { name: "agents", of: AGENT, truncated: false },
+            Answer::Page { name: "agents", record: AGENT, truncated: false },
         )
     },
     Route {
@@ -147,7 +152,7 @@ pub(super) const ROUTES: &[Route] = &[
         ..write(
             Verb::Post,
             "/api/agents/{id}/ask",
-            "Asks an agent and waits for the answer. Sent again with the same key it goes on waiting for the same ask.",
+            "Asks an agent and waits for the answer. A repetition with the same key waits for the same ask.",
             Body { message: "AskRequest", fields: &["body", "timeout_ms"] },
             ASKED,
         )
@@ -157,8 +162,8 @@ pub(super) const ROUTES: &[Route] = &[
         ..read(
             "/api/channels",
             "Chat channels, in the order of names.",
-            &[param("agent", Holds::Text, "Only channels of this agent."), LIMIT, CURSOR],
-            Answer::Page { name: "channels", of: CHANNEL, truncated: false },
+            &[param("agent", ParamType::Text, "Only channels of this agent."), LIMIT, CURSOR],
+            Answer::Page { name: "channels", record: CHANNEL, truncated: false },
         )
     },
     Route {
@@ -167,9 +172,9 @@ pub(super) const ROUTES: &[Route] = &[
             "/api/channels/{name}/messages",
             "Posts of a channel, in the order of sequence.",
             &[
-                param("limit", Holds::Number, "Most posts, 1 to 500; 50 unless it is given."),
-                param("before", Holds::Number, "Only posts before this sequence."),
-                param("after", Holds::Number, "Only posts after this sequence."),
+                param("limit", ParamType::Number, "Maximum number of posts, 1 to 500; 50 by default."),
+                param("before", ParamType::Number, "Only posts before this sequence."),
+                param("after", ParamType::Number, "Only posts after this sequence."),
             ],
             Answer::Json("An object with `messages` and `truncated`."),
         )
@@ -190,12 +195,12 @@ pub(super) const ROUTES: &[Route] = &[
             "/api/tasks",
             "Tasks, highest priority first, then oldest first.",
             &[
-                param("owner", Holds::Text, "Tasks of this agent only."),
-                param("status", Holds::Text, "Tasks with this status only."),
+                param("owner", ParamType::Text, "Only tasks of this agent."),
+                param("status", ParamType::Text, "Only tasks with this status."),
                 LIMIT,
                 CURSOR,
             ],
-            Answer::Page { name: "tasks", of: TASK, truncated: true },
+            Answer::Page { name: "tasks", record: TASK, truncated: true },
         )
     },
     Route {
@@ -245,15 +250,19 @@ pub(super) const ROUTES: &[Route] = &[
             "/api/ledger",
             "Tool calls, newest first.",
             &[
-                param("agent", Holds::Text, "Calls of this agent only."),
-                param("tool", Holds::Text, "Calls of this tool only."),
-                param("status", Holds::Text, "Calls with this status only."),
-                param("turn", Holds::Text, "Calls of this turn only."),
-                param("since", Holds::Text, "Such as `24h`, or milliseconds since 1970."),
+                param("agent", ParamType::Text, "Only calls of this agent."),
+                param("tool", ParamType::Text, "Only calls of this tool."),
+                param("status", ParamType::Text, "Only calls with this status."),
+                param("turn", ParamType::Text, "Only calls of this turn."),
+                param(
+                    "since",
+                    ParamType::Text,
+                    "Only calls since then: a span such as `24h`, or milliseconds since 1970.",
+                ),
                 LIMIT,
                 CURSOR,
             ],
-            Answer::Page { name: "calls", of: CALL, truncated: false },
+            Answer::Page { name: "calls", record: CALL, truncated: false },
         )
     },
     Route {
@@ -261,7 +270,7 @@ pub(super) const ROUTES: &[Route] = &[
         serve: || post(admission::issue),
         ..read(
             "/api/events/ticket",
-            "A ticket that opens one stream, within 30 seconds and once.",
+            "Issues a ticket that opens one stream, once, within 30 seconds.",
             &[],
             Answer::Json("An object with `ticket` and `expires_at`."),
         )
@@ -269,22 +278,22 @@ pub(super) const ROUTES: &[Route] = &[
     Route {
         verb: Verb::Post,
         access: Access::Bearer,
-        serve: || post(session::begin),
+        serve: || post(session::issue),
         ..read(
             "/api/session",
-            "A cookie that stands for the token in this browser, for 12 hours.",
+            "Issues a cookie that replaces the token in this browser for 12 hours.",
             &[],
             Answer::Json("An object with `expires_at`; the cookie is HttpOnly."),
         )
     },
     Route {
         access: Access::Ticket,
-        serve: || get(events::sent),
+        serve: || get(events::server_sent_events),
         ..read("/api/events", "Events as they happen.", EVENTS, Answer::Text("text/event-stream"))
     },
     Route {
         access: Access::Ticket,
-        serve: || get(events::sent),
+        serve: || get(events::server_sent_events),
         ..read("/api/events/stream", "The same as /api/events.", EVENTS, Answer::Text("text/event-stream"))
     },
     Route {
@@ -292,7 +301,7 @@ pub(super) const ROUTES: &[Route] = &[
         serve: || get(events::socket),
         ..read(
             "/api/events/ws",
-            "The same as a WebSocket, one event a frame.",
+            "The same events over a WebSocket, one event per frame.",
             EVENTS,
             Answer::Text("application/json"),
         )

@@ -1,4 +1,4 @@
-//! The routes as a client of HTTP sees them.
+//! The HTTP routes, as a client sees them.
 
 mod asking;
 mod events;

@@ -1,6 +1,7 @@
-//! The secrets that were given out: tickets, each good for one stream, soon and once, and cookies, which last longer.
+//! Stores the hashes of issued secrets: tickets, each valid for one stream for a short time, and
+//! session cookies, which last longer.
 //!
-//! Must never: keep a secret as it is, or take a ticket twice.
+//! Must never: keep a secret in plain text, or accept a ticket twice.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -9,50 +10,51 @@ use std::time::Duration;
 use ghost_domain::Timestamp;
 use sha2::{Digest as _, Sha256};
 
-/// A ticket is good for so long.
-pub(super) const GOOD_FOR: Duration = Duration::from_secs(30);
-/// Tickets that wait to be used.
-pub(super) const MOST: usize = 1_024;
+/// Lifetime of a ticket.
+pub(super) const LIFETIME: Duration = Duration::from_secs(30);
+/// Largest number of valid secrets in one store.
+pub(super) const TICKETS_MAX: usize = 1_024;
 
 type Hash = [u8; 32];
 
-/// The tickets that were given out and not used, by their hashes: looking one up tells nothing about the others.
+/// Secrets that were issued and are still valid, by hash. The time of a lookup reveals nothing about
+/// the stored secrets.
 pub(super) struct Tickets {
-    waiting: Mutex<BTreeMap<Hash, Timestamp>>,
-    good_for: Duration,
+    valid: Mutex<BTreeMap<Hash, Timestamp>>,
+    lifetime: Duration,
 }
 
 impl Tickets {
-    /// None yet; each is good for so long.
-    pub(super) fn lasting(good_for: Duration) -> Self {
-        Self { waiting: Mutex::default(), good_for }
+    /// An empty store. Each secret is valid for `lifetime`.
+    pub(super) fn with_lifetime(lifetime: Duration) -> Self {
+        Self { valid: Mutex::default(), lifetime }
     }
 
-    /// Gives one out. Gives nothing if too many wait.
-    pub(super) fn give(&self, ticket: &str, now: Timestamp) -> Option<Timestamp> {
-        // What is put here is whole, so a poisoned lock still guards a whole value.
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.retain(|_, until| *until > now);
-        if waiting.len() >= MOST {
+    /// Adds a secret and returns its expiry. Returns `None` if too many are valid.
+    pub(super) fn add(&self, ticket: &str, now: Timestamp) -> Option<Timestamp> {
+        // The map is never left half-changed, so a poisoned lock is safe to use.
+        let mut valid = self.valid.lock().unwrap_or_else(PoisonError::into_inner);
+        valid.retain(|_, until| *until > now);
+        if valid.len() >= TICKETS_MAX {
             return None;
         }
-        let until = now.plus(self.good_for);
-        waiting.insert(Sha256::digest(ticket.as_bytes()).into(), until);
+        let until = now.plus(self.lifetime);
+        valid.insert(Sha256::digest(ticket.as_bytes()).into(), until);
         Some(until)
     }
 
-    /// Whether a ticket was given out and is still good.
-    pub(super) fn holds(&self, ticket: &str, now: Timestamp) -> bool {
-        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Whether the secret was issued and has not expired.
+    pub(super) fn is_valid(&self, ticket: &str, now: Timestamp) -> bool {
+        let valid = self.valid.lock().unwrap_or_else(PoisonError::into_inner);
         let hash: Hash = Sha256::digest(ticket.as_bytes()).into();
-        waiting.get(&hash).is_some_and(|until| *until > now)
+        valid.get(&hash).is_some_and(|until| *until > now)
     }
 
-    /// The same, and it is not any more after this.
-    pub(super) fn take(&self, ticket: &str, now: Timestamp) -> bool {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+    /// The same, and removes it.
+    pub(super) fn redeem(&self, ticket: &str, now: Timestamp) -> bool {
+        let mut valid = self.valid.lock().unwrap_or_else(PoisonError::into_inner);
         let hash: Hash = Sha256::digest(ticket.as_bytes()).into();
-        waiting.remove(&hash).is_some_and(|until| until > now)
+        valid.remove(&hash).is_some_and(|until| until > now)
     }
 }
 
@@ -61,21 +63,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_ticket_is_good_once_and_for_a_while() {
-        let tickets = Tickets::lasting(GOOD_FOR);
+    fn a_ticket_is_valid_once_until_it_expires() {
+        let tickets = Tickets::with_lifetime(LIFETIME);
         let start = Timestamp(1_000_000);
-        let until = tickets.give("a", start).unwrap();
-        assert_eq!(until, start.plus(GOOD_FOR));
-        assert!(!tickets.take("b", start) && !tickets.take("", start));
-        assert!(tickets.holds("a", start) && !tickets.holds("b", start) && !tickets.holds("a", until));
-        assert!(tickets.take("a", start), "once");
-        assert!(!tickets.take("a", start) && !tickets.holds("a", start), "and not twice");
-        tickets.give("late", start).unwrap();
-        assert!(!tickets.take("late", until), "not too late");
-        for number in 0..MOST {
-            tickets.give(&number.to_string(), start).unwrap();
+        let until = tickets.add("a", start).unwrap();
+        assert_eq!(until, start.plus(LIFETIME));
+        assert!(!tickets.redeem("b", start) && !tickets.redeem("", start));
+        assert!(tickets.is_valid("a", start) && !tickets.is_valid("b", start) && !tickets.is_valid("a", until));
+        assert!(tickets.redeem("a", start), "once");
+        assert!(!tickets.redeem("a", start) && !tickets.is_valid("a", start), "not twice");
+        tickets.add("late", start).unwrap();
+        assert!(!tickets.redeem("late", until), "not after its expiry");
+        for number in 0..TICKETS_MAX {
+            tickets.add(&number.to_string(), start).unwrap();
         }
-        assert_eq!(tickets.give("one more", start), None, "bounded");
-        assert!(tickets.give("later", until).is_some(), "what is too old makes room");
+        assert_eq!(tickets.add("one more", start), None, "the limit is reached");
+        assert!(tickets.add("later", until).is_some(), "expired tickets make room");
     }
 }

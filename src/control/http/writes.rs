@@ -1,7 +1,8 @@
-//! What is written over HTTP: messages, asks, tasks and posts. Asked of the services that answer gRPC, under the same key: the
-//! header `Idempotency-Key` is the `request_id`.
+//! Routes that write: messages, asks, tasks and posts. They call the gRPC services. The header
+//! `Idempotency-Key` becomes the `request_id`.
 //!
-//! Must never: do what gRPC would not, or do a thing twice that came twice with one key.
+//! Must never: do anything that gRPC would not, or carry a request out twice that was sent twice with
+//! one key.
 
 use axum::Json;
 use axum::body::Bytes;
@@ -26,32 +27,34 @@ use crate::convert::input::{bad, strict_json};
 use crate::services::{ChatService, MessagesService, TasksService};
 
 type Answer = Result<Json<Value>, Failed>;
-type Given = Result<Bytes, BytesRejection>;
+type RawBody = Result<Bytes, BytesRejection>;
 
 /// The header that carries the `request_id`.
-const KEY: &str = "idempotency-key";
+const KEY_HEADER: &str = "idempotency-key";
 
-/// A request that changes something, as it came.
+/// A checked write request.
 struct Write {
     request_id: String,
     fields: Fields,
 }
 
-/// The body's fields.
+/// The fields of the body.
 struct Fields(Map<String, Value>);
 
 impl Write {
-    /// Reads key and body; a field that is not among `known` is a slip.
-    fn read(uri: &Uri, headers: &HeaderMap, body: Given, known: &[&str]) -> Result<Self, Refusal> {
+    /// Reads the key and the body. A field outside `known` is refused as a typo.
+    fn read(uri: &Uri, headers: &HeaderMap, body: RawBody, known: &[&str]) -> Result<Self, Refusal> {
         Params::read(uri, &[], &[])?;
         let hint = "send a fresh UUID for each change, and the same one when you send it again";
-        let key = headers.get(KEY).ok_or_else(|| bad("Idempotency-Key", "is missing").hint(hint))?;
+        let key = headers.get(KEY_HEADER).ok_or_else(|| bad("Idempotency-Key", "is missing").hint(hint))?;
         let key = key.to_str().ok().and_then(|key| key.trim_matches('"').parse::<RequestId>().ok());
         let key = key.ok_or_else(|| bad("Idempotency-Key", "is not 1 to 128 printable ASCII characters").hint(hint))?;
-        // A form of another page has another type, and a page of another origin asks before it sends this one.
-        let sort = headers.get(header::CONTENT_TYPE).and_then(|sort| sort.to_str().ok()).unwrap_or_default();
-        let sort = sort.split(';').next().unwrap_or_default().trim();
-        if !sort.eq_ignore_ascii_case("application/json") {
+        // An HTML form cannot send this type, and a page of another origin must send a preflight
+        // request before it can (CSRF).
+        let content_type =
+            headers.get(header::CONTENT_TYPE).and_then(|content_type| content_type.to_str().ok()).unwrap_or_default();
+        let content_type = content_type.split(';').next().unwrap_or_default().trim();
+        if !content_type.eq_ignore_ascii_case("application/json") {
             return Err(bad("Content-Type", "is not application/json").hint("send a JSON object, and say so"));
         }
         let body = body.map_err(|rejection| {
@@ -60,32 +63,32 @@ impl Write {
         })?;
         let text = std::str::from_utf8(&body)
             .map_err(|_| Refusal::new(Code::InvalidArguments, "the body is not UTF-8").hint("send JSON in UTF-8"))?;
-        let such_as = || format!("send an object with: {}", known.join(", "));
+        let hint_fields = || format!("send an object with: {}", known.join(", "));
         let Value::Object(fields) = strict_json(text).map_err(|what| {
-            Refusal::new(Code::InvalidArguments, format!("the body is not JSON: {what}")).hint(such_as())
+            Refusal::new(Code::InvalidArguments, format!("the body is not JSON: {what}")).hint(hint_fields())
         })?
         else {
-            return Err(Refusal::new(Code::InvalidArguments, "the body is not an object").hint(such_as()));
+            return Err(Refusal::new(Code::InvalidArguments, "the body is not an object").hint(hint_fields()));
         };
         if let Some(name) = fields.keys().find(|name| !known.contains(&name.as_str())) {
             let hint = match nearest(name, known.iter().copied()) {
                 Some(near) => format!("did you mean `{near}`?"),
-                None => format!("there are: {}", known.join(", ")),
+                None => format!("the fields are: {}", known.join(", ")),
             };
-            return Err(bad(&clip(name, 80), "is no field here").hint(hint));
+            return Err(bad(&clip(name, 80), "is not a field of this request").hint(hint));
         }
         Ok(Self { request_id: key.as_str().to_owned(), fields: Fields(fields) })
     }
 }
 
 impl Fields {
-    /// A field as `of` reads it; null is absent.
-    fn get<T>(&self, name: &str, what: &str, of: impl FnOnce(&Value) -> Option<T>) -> Result<Option<T>, Refusal> {
+    /// A field as `read_as` converts it. Null counts as absent.
+    fn get<T>(&self, name: &str, what: &str, read_as: impl FnOnce(&Value) -> Option<T>) -> Result<Option<T>, Refusal> {
         match self.0.get(name) {
             None | Some(Value::Null) => Ok(None),
             Some(value) => {
                 let hint = || format!("write {what}, or leave it out");
-                of(value).map(Some).ok_or_else(|| bad(name, format!("is not {what}")).hint(hint()))
+                read_as(value).map(Some).ok_or_else(|| bad(name, format!("is not {what}")).hint(hint()))
             }
         }
     }
@@ -99,7 +102,7 @@ impl Fields {
     }
 
     fn number<T: TryFrom<i64>>(&self, name: &str) -> Result<Option<T>, Refusal> {
-        self.get(name, "a whole number that it can be", |value| T::try_from(value.as_i64()?).ok())
+        self.get(name, "a whole number in its range", |value| T::try_from(value.as_i64()?).ok())
     }
 
     fn texts(&self, name: &str) -> Result<Option<Vec<String>>, Refusal> {
@@ -109,29 +112,29 @@ impl Fields {
     }
 }
 
-/// A request to a service, in the name of whoever holds the token.
-fn of_token<T>(message: T) -> Request<T> {
+/// A request to a service, as the holder of the token.
+fn as_token_holder<T>(message: T) -> Request<T> {
     let mut request = Request::new(message);
-    // The same as over gRPC with the token: one key is one request over both.
+    // The same principal as over gRPC with the token, so one key means one request over both.
     request.extensions_mut().insert(Principal("token".to_owned()));
     request
 }
 
-/// What a service answered.
-fn answered<T>(answer: Result<Response<T>, Status>) -> Result<T, Failed> {
+/// The response of a service, or its refusal.
+fn into_result<T>(answer: Result<Response<T>, Status>) -> Result<T, Failed> {
     answer.map(Response::into_inner).map_err(|status| {
-        let told = status.metadata().get_bin(REFUSAL_TRAILER).and_then(|trailer| trailer.to_bytes().ok());
-        let refusal = told.and_then(|told| serde_json::from_slice::<Refusal>(&told).ok());
+        let trailer_bytes = status.metadata().get_bin(REFUSAL_TRAILER).and_then(|trailer| trailer.to_bytes().ok());
+        let refusal = trailer_bytes.and_then(|trailer_bytes| serde_json::from_slice::<Refusal>(&trailer_bytes).ok());
         Failed(refusal.unwrap_or_else(|| Refusal::new(Code::Internal, status.message())))
     })
 }
 
-/// A message that was committed.
+/// A committed message.
 pub(super) fn sent(sent: &v1::SendResponse, agent_id: &str) -> Value {
     json!({ "message_id": sent.message_id, "agent_id": agent_id, "seq": sent.seq, "root_id": sent.root_id })
 }
 
-/// An ask that has ended.
+/// The result of an ask.
 pub(super) fn asked(answer: &v1::AskResponse, agent_id: &str) -> Value {
     json!({
         "ask_id": answer.ask_id, "agent_id": agent_id, "status": answer.status, "reply": answer.reply,
@@ -139,7 +142,7 @@ pub(super) fn asked(answer: &v1::AskResponse, agent_id: &str) -> Value {
     })
 }
 
-/// A post, and whom it reaches.
+/// A post and its recipients.
 pub(super) fn posted(posted: &v1::PostResponse) -> Value {
     let mut object = posted.message.as_ref().map(ghost_record::chat_message).unwrap_or_default();
     if let Value::Object(object) = &mut object {
@@ -154,7 +157,7 @@ pub(super) fn posted(posted: &v1::PostResponse) -> Value {
 }
 
 /// `POST /api/agents/{id}/messages`
-pub(super) async fn send(State(rest): Shared, id: Named, uri: Uri, headers: HeaderMap, body: Given) -> Answer {
+pub(super) async fn send(State(rest): Shared, id: Named, uri: Uri, headers: HeaderMap, body: RawBody) -> Answer {
     let Write { request_id, fields } = Write::read(&uri, &headers, body, &["body", "subject", "attachments"])?;
     let request = v1::SendRequest {
         request_id,
@@ -164,12 +167,12 @@ pub(super) async fn send(State(rest): Shared, id: Named, uri: Uri, headers: Head
         attachments: fields.texts("attachments")?.unwrap_or_default(),
     };
     let agent_id = request.agent_id.clone();
-    let answer = answered(MessagesService(rest.control.clone()).send(of_token(request)).await)?;
+    let answer = into_result(MessagesService(rest.control.clone()).send(as_token_holder(request)).await)?;
     Ok(Json(sent(&answer, &agent_id)))
 }
 
 /// `POST /api/agents/{id}/ask`
-pub(super) async fn ask(State(rest): Shared, id: Named, uri: Uri, headers: HeaderMap, body: Given) -> Answer {
+pub(super) async fn ask(State(rest): Shared, id: Named, uri: Uri, headers: HeaderMap, body: RawBody) -> Answer {
     let Write { request_id, fields } = Write::read(&uri, &headers, body, &["body", "timeout_ms"])?;
     let request = v1::AskRequest {
         request_id,
@@ -178,12 +181,12 @@ pub(super) async fn ask(State(rest): Shared, id: Named, uri: Uri, headers: Heade
         timeout_ms: fields.number("timeout_ms")?,
     };
     let agent_id = request.agent_id.clone();
-    let answer = answered(MessagesService(rest.control.clone()).ask(of_token(request)).await)?;
+    let answer = into_result(MessagesService(rest.control.clone()).ask(as_token_holder(request)).await)?;
     Ok(Json(asked(&answer, &agent_id)))
 }
 
 /// `POST /api/channels/{name}/messages`
-pub(super) async fn chat(State(rest): Shared, channel: Named, uri: Uri, headers: HeaderMap, body: Given) -> Answer {
+pub(super) async fn chat(State(rest): Shared, channel: Named, uri: Uri, headers: HeaderMap, body: RawBody) -> Answer {
     let known = ["content", "reply_to", "as_agent", "deliver"];
     let Write { request_id, fields } = Write::read(&uri, &headers, body, &known)?;
     let request = v1::PostRequest {
@@ -194,12 +197,12 @@ pub(super) async fn chat(State(rest): Shared, channel: Named, uri: Uri, headers:
         as_agent: fields.text("as_agent")?,
         deliver: fields.flag("deliver")?,
     };
-    let answer = answered(ChatService(rest.control.clone()).post(of_token(request)).await)?;
+    let answer = into_result(ChatService(rest.control.clone()).post(as_token_holder(request)).await)?;
     Ok(Json(posted(&answer)))
 }
 
 /// `POST /api/tasks`
-pub(super) async fn create_task(State(rest): Shared, uri: Uri, headers: HeaderMap, body: Given) -> Answer {
+pub(super) async fn create_task(State(rest): Shared, uri: Uri, headers: HeaderMap, body: RawBody) -> Answer {
     let known = ["title", "description", "owner", "priority", "depends_on", "parent_id", "due_at_ms"];
     let Write { request_id, fields } = Write::read(&uri, &headers, body, &known)?;
     let request = v1::CreateTaskRequest {
@@ -212,11 +215,11 @@ pub(super) async fn create_task(State(rest): Shared, uri: Uri, headers: HeaderMa
         parent_id: fields.text("parent_id")?,
         due_at_ms: fields.number("due_at_ms")?,
     };
-    task(TasksService(rest.control.clone()).create(of_token(request)).await)
+    task(TasksService(rest.control.clone()).create(as_token_holder(request)).await)
 }
 
 /// `PATCH /api/tasks/{id}`
-pub(super) async fn update_task(State(rest): Shared, id: Named, uri: Uri, headers: HeaderMap, body: Given) -> Answer {
+pub(super) async fn update_task(State(rest): Shared, id: Named, uri: Uri, headers: HeaderMap, body: RawBody) -> Answer {
     let known =
         ["status", "owner", "title", "description", "priority", "result", "due_at_ms", "note", "reopen", "depends_on"];
     let Write { request_id, fields } = Write::read(&uri, &headers, body, &known)?;
@@ -234,9 +237,9 @@ pub(super) async fn update_task(State(rest): Shared, id: Named, uri: Uri, header
         reopen: fields.flag("reopen")?,
         depends_on: fields.texts("depends_on")?.map(|task_ids| v1::TaskIds { task_ids }),
     };
-    task(TasksService(rest.control.clone()).update(of_token(request)).await)
+    task(TasksService(rest.control.clone()).update(as_token_holder(request)).await)
 }
 
 fn task(answer: Result<Response<v1::Task>, Status>) -> Answer {
-    Ok(Json(ghost_record::task(&answered(answer)?)))
+    Ok(Json(ghost_record::task(&into_result(answer)?)))
 }

@@ -1,4 +1,4 @@
-//! Agents as the services show them.
+//! Queries about agents.
 
 use ghost_domain::{Agent, AgentId, TurnId};
 use ghost_rules::mail;
@@ -6,7 +6,7 @@ use ghost_world::World;
 
 use super::outcome::{Result, refused};
 
-/// The records of agents, those that do not exist left out.
+/// The rows of these agents. Unknown ids are left out.
 pub async fn agents(world: &World, ids: Vec<AgentId>) -> Result<Vec<Agent>> {
     world
         .store()
@@ -22,25 +22,28 @@ pub async fn agents(world: &World, ids: Vec<AgentId>) -> Result<Vec<Agent>> {
         .await
 }
 
-/// Every record, tombstones included, in order of id.
+/// The rows of all agents, including deleted ones, ordered by id.
 pub async fn all_agents(world: &World) -> Result<Vec<Agent>> {
     world.store().read(|r| Box::pin(async move { r.agent_list(true).await })).await.map_err(refused)
 }
 
-/// What only the store knows of an agent at work.
+/// The stored state of an agent's current work.
 #[derive(Clone, Debug)]
 pub struct AtWork {
-    /// Its record.
+    /// Row of the agent.
     pub agent: Agent,
-    /// Pending mail.
+    /// Number of pending messages in the inbox.
     pub inbox_pending: u64,
-    /// The turn under way.
+    /// Id of the open turn.
     pub turn_id: Option<TurnId>,
-    /// Why that turn is parked, if it is.
+    /// Why the open turn is parked, if it is.
     pub parked: Option<String>,
 }
 
-/// A live agent at work, or a refusal that names the nearest one.
+/// The current work of an agent that is not deleted.
+///
+/// # Errors
+/// If there is no such agent; the refusal suggests the nearest name.
 pub async fn at_work(world: &World, agent_id: &AgentId) -> Result<AtWork> {
     let (ctx, id) = (world.ctx().clone(), agent_id.clone());
     world

@@ -1,6 +1,7 @@
-//! Why an ask has no answer. Its record keeps the words alone; the code and the hint are those of what became of its mail.
+//! Explains why an ask has no answer. The ask's row holds only a message; code and hint come from the
+//! turn that took its mail.
 //!
-//! Must never: say more of an ask than was recorded when it ended.
+//! Must never: add anything to what was recorded when the ask ended.
 
 use ghost_domain::{Ask, AskStatus, Code, Refusal, Turn, TurnStatus};
 use ghost_rules::mail::deleted_words;
@@ -9,17 +10,17 @@ use ghost_world::World;
 use super::outcome::Result;
 use super::turns::why_ended;
 
-/// The refusal that an ask ended with; nothing if it is open or was answered. Its words are redacted.
+/// The refusal that an ask ended with, redacted. `None` if it is open or was answered.
 pub async fn why_unanswered(world: &World, ask: &Ask) -> Result<Option<Refusal>> {
-    let words = world.ctx().redactor.redact(ask.error.as_deref().unwrap_or("it ended without an answer"));
+    let text = world.ctx().redactor.redact(ask.error.as_deref().unwrap_or("it ended without an answer"));
     match ask.status {
         AskStatus::Open | AskStatus::Answered => Ok(None),
         AskStatus::TimedOut => Ok(Some(
-            Refusal::new(Code::Timeout, words)
+            Refusal::new(Code::Timeout, text)
                 .hint("a late reply is kept, see `ghostctl events --kind ask.late`; a longer timeout waits for it"),
         )),
-        AskStatus::Failed if words == deleted_words(&ask.target) => {
-            Ok(Some(Refusal::new(Code::NotFound, words).hint("ask someone else")))
+        AskStatus::Failed if text == deleted_words(&ask.target) => {
+            Ok(Some(Refusal::new(Code::NotFound, text).hint("ask someone else")))
         }
         AskStatus::Failed => {
             let message_id = ask.message_id;
@@ -34,33 +35,34 @@ pub async fn why_unanswered(world: &World, ask: &Ask) -> Result<Option<Refusal>>
                     })
                 })
                 .await?;
-            // An ask that no end of a turn failed was failed because its target is gone or has set the mail aside.
-            let ended = turn.and_then(|turn| of_its_turn(turn.status, turn.reason.as_deref()?, &words));
-            Ok(Some(ended.unwrap_or_else(|| Refusal::new(Code::Unavailable, words))))
+            // If no turn's end failed the ask, its target is gone or its mail became a dead letter.
+            let ended = turn.and_then(|turn| refusal_of_turn(turn.status, turn.reason.as_deref()?, &text));
+            Ok(Some(ended.unwrap_or_else(|| Refusal::new(Code::Unavailable, text))))
         }
     }
 }
 
-/// The refusal that a turn ended with, if that is what these words are about. A turn may go on after its ask has failed and
-/// end for another reason.
-fn of_its_turn(status: TurnStatus, reason: &str, words: &str) -> Option<Refusal> {
+/// The refusal that the turn ended with, if `text` comes from it. A turn may go on after its ask has
+/// failed, and end for another reason.
+fn refusal_of_turn(status: TurnStatus, reason: &str, text: &str) -> Option<Refusal> {
     let (code, rest) = why_ended(status, Some(reason))?;
     match status {
         TurnStatus::Failed => {
-            if let Some(hint) = rest.strip_prefix(words) {
+            if let Some(hint) = rest.strip_prefix(text) {
                 let hint = hint.strip_prefix(" (").and_then(|hint| hint.strip_suffix(')'));
-                let refusal = Refusal::new(code, words);
+                let refusal = Refusal::new(code, text);
                 return Some(match hint {
                     Some(hint) => refusal.hint(hint),
                     None => refusal,
                 });
             }
-            words.starts_with(rest.trim_end_matches('…')).then(|| Refusal::new(code, words))
+            text.starts_with(rest.trim_end_matches('…')).then(|| Refusal::new(code, text))
         }
         TurnStatus::Cancelled => {
-            // `ada's turn was cancelled: by operator:uid-0`, where the turn may have the operator's own words beside it.
-            let (_, why) = words.split_once(": ")?;
-            rest.starts_with(why).then(|| Refusal::new(code, words))
+            // For example `ada's turn was cancelled: by operator:uid-0`; the turn's reason may also
+            // contain the operator's own text.
+            let (_, why) = text.split_once(": ")?;
+            rest.starts_with(why).then(|| Refusal::new(code, text))
         }
         TurnStatus::Open | TurnStatus::Finished | TurnStatus::Split | TurnStatus::Dead => None,
     }
@@ -71,11 +73,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_turn_that_failed_an_ask_says_how() {
-        let failed = |reason: &str, words: &str| of_its_turn(TurnStatus::Failed, reason, words);
+    fn the_refusal_comes_from_the_turn_that_failed_the_ask() {
+        let failed = |reason: &str, text: &str| refusal_of_turn(TurnStatus::Failed, reason, text);
         let spent = Refusal::new(Code::BudgetExhausted, "agent:ada has 0 tokens left: 10 are needed").hint("raise it");
         assert_eq!(failed(&spent.to_string(), &spent.message), Some(spent.clone()));
-        // What it ended with later is not what the asker was told.
+        // A later reason of the turn is not the reason that the asker got.
         assert_eq!(failed(&spent.to_string(), "ada was stopped"), None);
         let plain = Refusal::new(Code::Internal, "a (b)");
         assert_eq!(failed(&plain.to_string(), "a (b)"), Some(plain));
@@ -85,11 +87,11 @@ mod tests {
     }
 
     #[test]
-    fn a_cancelled_turn_is_known_by_who_cancelled_it() {
-        let words = "ada's turn was cancelled: by operator:uid-0";
-        let cancelled = |words: &str| of_its_turn(TurnStatus::Cancelled, "by operator:uid-0: too long", words);
-        assert_eq!(cancelled(words).unwrap().code, Code::Cancelled);
+    fn a_cancelled_turn_is_recognized_by_who_cancelled_it() {
+        let text = "ada's turn was cancelled: by operator:uid-0";
+        let cancelled = |text: &str| refusal_of_turn(TurnStatus::Cancelled, "by operator:uid-0: too long", text);
+        assert_eq!(cancelled(text).unwrap().code, Code::Cancelled);
         assert_eq!(cancelled("ada was stopped"), None);
-        assert_eq!(of_its_turn(TurnStatus::Open, words, words), None);
+        assert_eq!(refusal_of_turn(TurnStatus::Open, text, text), None);
     }
 }

@@ -1,6 +1,6 @@
-//! The id that begins with what was typed, as git takes commits.
+//! Finds the id with a given prefix, as git does for commits.
 //!
-//! Must never: choose among several, or look at rows besides those of the range.
+//! Must never: choose among several ids, or read rows outside the range of the prefix.
 
 use ghost_domain::text::shown;
 use ghost_domain::{Code, Refusal, RootId};
@@ -11,12 +11,12 @@ use serde_json::json;
 use super::outcome::{Result, refused};
 use crate::convert::input::bad;
 
-/// Candidates that a refusal names.
-const NAMED: usize = 5;
-/// Digits of an id.
+/// Largest number of candidates in a refusal.
+const CANDIDATES_MAX: usize = 5;
+/// Hexadecimal digits in an id.
 const DIGITS: usize = 32;
 
-/// What the kinds of ids are called on the wire, and in sentences.
+/// Kinds of ids: wire name, store kind, name in sentences.
 const KINDS: [(&str, IdKind, &str); 7] = [
     ("ask", IdKind::Ask, "ask"),
     ("conversation", IdKind::Conversation, "conversation"),
@@ -27,21 +27,22 @@ const KINDS: [(&str, IdKind, &str); 7] = [
     ("turn", IdKind::Turn, "turn"),
 ];
 
-/// The only id of that kind that begins with `typed`.
+/// The only id of that kind with the prefix `typed`.
 ///
 /// # Errors
-/// What begins no id of any kind, several candidates, and none.
+/// If `kind` is unknown, `typed` is not a prefix of any id, no id matches, or several match.
 pub async fn beginning_with(world: &World, kind: &str, typed: &str) -> Result<String> {
     let Some((_, kind, name)) = KINDS.iter().find(|(known, _, _)| *known == kind).copied() else {
         let known = KINDS.map(|(known, _, _)| known).join(", ");
-        return Err(bad("kind", format!("`{}` is no kind of id", shown(kind, 40))).hint(format!("one of {known}")));
+        return Err(bad("kind", format!("`{}` is not a kind of id", shown(kind, 40))).hint(format!("one of {known}")));
     };
     let Some((first, last)) = range(typed) else {
-        return Err(bad("prefix", format!("`{}` begins no id", shown(typed, 80)))
-            .hint("an id is hexadecimal digits; its beginning is enough where no other begins so"));
+        return Err(bad("prefix", format!("`{}` is not the beginning of an id", shown(typed, 80))).hint(
+            "an id consists of hexadecimal digits; the first digits are enough if no other id begins with them",
+        ));
     };
-    let most = u32::try_from(NAMED + 1).unwrap_or(u32::MAX);
-    let read = world.store().read(move |r| Box::pin(async move { r.ids_between(kind, first.0, last.0, most).await }));
+    let limit = u32::try_from(CANDIDATES_MAX + 1).unwrap_or(u32::MAX);
+    let read = world.store().read(move |r| Box::pin(async move { r.ids_between(kind, first.0, last.0, limit).await }));
     let found: Vec<String> = read.await.map_err(refused)?.iter().map(ToString::to_string).collect();
     match found.as_slice() {
         [only] => Ok(only.clone()),
@@ -51,15 +52,15 @@ pub async fn beginning_with(world: &World, kind: &str, typed: &str) -> Result<St
 }
 
 fn ambiguous(name: &str, typed: &str, several: &[String]) -> Refusal {
-    let more = if several.len() > NAMED { " and more" } else { "" };
-    let candidates = &several[..several.len().min(NAMED)];
+    let more = if several.len() > CANDIDATES_MAX { " and more" } else { "" };
+    let candidates = &several[..several.len().min(CANDIDATES_MAX)];
     let what = format!("`{}` is the beginning of several {name} ids", shown(typed, 80));
     Refusal::new(Code::InvalidArguments, what)
         .hint(format!("write more of it: {}{more}", candidates.join(", ")))
         .details(json!({ "candidates": candidates }))
 }
 
-/// The least and the greatest id that begin so; all kinds are written alike. Hyphens may be left out, and letters be capitals.
+/// The smallest and the largest id with this prefix. Hyphens and the case of letters do not matter.
 fn range(typed: &str) -> Option<(RootId, RootId)> {
     let digits: String = typed.trim().chars().filter(|c| *c != '-').collect();
     if digits.is_empty() || digits.len() > DIGITS || !digits.bytes().all(|c| c.is_ascii_hexdigit()) {
@@ -77,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_beginning_is_a_range_of_ids() {
+    fn a_prefix_is_a_range_of_ids() {
         let bounds = |typed: &str| range(typed).map(|(first, last)| (first.to_string(), last.to_string()));
         let wanted = ("0197d2a0-1000-0000-0000-000000000000", "0197d2a0-1fff-ffff-ffff-ffffffffffff");
         for typed in ["0197d2a0-1", "0197d2a01", " 0197D2A0-1 "] {

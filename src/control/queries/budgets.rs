@@ -1,4 +1,4 @@
-//! Budgets and what was used of them, as the services show them.
+//! Queries about budgets and usage.
 
 use ghost_domain::usage::UsageSum;
 use ghost_domain::{Budget, Refusal, Scope, ScopeSort};
@@ -9,7 +9,7 @@ use super::outcome::Result;
 use super::pages::Page;
 use crate::convert::input::bad_cursor;
 
-/// Budgets in order of scope text; without a `sort`, roots are left out.
+/// Budgets in the order of their scopes' text. Roots are listed only if `sort` asks for them.
 pub async fn budgets(world: &World, sort: Option<ScopeSort>, cursor: &str, limit: usize) -> Result<Page<Budget>> {
     let after: Option<Scope> =
         if cursor.is_empty() { None } else { Some(cursor.parse().map_err(|_: Refusal| bad_cursor(cursor))?) };
@@ -20,7 +20,7 @@ pub async fn budgets(world: &World, sort: Option<ScopeSort>, cursor: &str, limit
         .read(move |r| {
             Box::pin(async move {
                 let mut found = Vec::new();
-                // One more than the page says whether there is another.
+                // One row more than the page tells whether another page follows.
                 while found.len() <= limit {
                     let part = r.budget_list(&filter).await?;
                     let Some(last) = part.last() else { break };
@@ -34,19 +34,23 @@ pub async fn budgets(world: &World, sort: Option<ScopeSort>, cursor: &str, limit
     let mut rows = found?;
     let more = rows.len() > limit;
     rows.truncate(limit);
-    let places: Vec<String> = rows.iter().map(|budget| budget.scope.to_string()).collect();
-    let next = places.last().filter(|_| more).cloned().unwrap_or_default();
-    Ok(Page { rows: rows.into_iter().map(|budget| budget.at(now).with_default(root_tokens)).collect(), places, next })
+    let positions: Vec<String> = rows.iter().map(|budget| budget.scope.to_string()).collect();
+    let next = positions.last().filter(|_| more).cloned().unwrap_or_default();
+    Ok(Page {
+        rows: rows.into_iter().map(|budget| budget.at(now).with_default(root_tokens)).collect(),
+        positions,
+        next,
+    })
 }
 
-/// Sums of settled model calls, in the order of agent and model.
+/// Usage sums of settled model calls, ordered by agent and model.
 pub async fn usage(world: &World, filter: UsageFilter) -> Result<Vec<UsageSum>> {
     world.store().read(move |r| Box::pin(async move { ghost_rules::budgets::usage(r, &filter).await })).await
 }
 
-/// The same in parts; a `limit` of 0 is none.
+/// The same, in pages. A `limit` of 0 means no limit.
 pub async fn usage_page(world: &World, filter: UsageFilter, cursor: &str, limit: u32) -> Result<Page<UsageSum>> {
     let limit = if limit == 0 { usize::MAX } else { limit as usize };
-    // The sign between the parts is smaller than any that they may have, so that the text has the order of the list.
-    Ok(Page::of(usage(world, filter).await?, cursor, limit, |sum| format!("{}\u{1}{}", sum.agent_id, sum.model)))
+    // The separator sorts before every character of the parts, so the text has the order of the list.
+    Ok(Page::after(usage(world, filter).await?, cursor, limit, |sum| format!("{}\u{1}{}", sum.agent_id, sum.model)))
 }

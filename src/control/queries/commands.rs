@@ -1,6 +1,6 @@
-//! The few small commands that commons has no rule for: each is a rule of commons with a note beside it.
+//! The few writes that `ghost-rules` has no rule for. Most combine a rule with one more record.
 //!
-//! Must never: change what a rule of commons decides.
+//! Must never: change what a rule decides.
 
 use ghost_domain::text::clip;
 use ghost_domain::{
@@ -13,7 +13,7 @@ use ghost_world::World;
 use super::outcome::{Result, refused};
 use super::turns::no_turn;
 
-/// Cancels an open turn; one that has ended stays as it is.
+/// Cancels an open turn. A turn that has ended stays as it is; the flag is then false.
 pub async fn cancel_turn(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -35,26 +35,26 @@ pub async fn cancel_turn(
     }
 }
 
-/// Delivers mail, and gives it as the store keeps it: with its place.
+/// Delivers mail and returns it as it is stored, with its inbox position.
 pub async fn deliver(w: &mut dyn Writes, ctx: &RuleContext, new_message: mail::NewMessage) -> Result<Envelope> {
     let sent = mail::deliver(w, ctx, new_message).await?;
     Ok(w.message_get(sent.message_id).await?.unwrap_or(sent))
 }
 
-/// What an operator may rewrite of a task; `None` leaves a field as it is.
+/// The fields of a task that an operator may change. `None` leaves a field as it is.
 #[derive(Clone, Debug, Default)]
 pub struct TaskText {
-    /// One line.
+    /// Title, one line.
     pub title: Option<String>,
-    /// The whole of it.
+    /// Full text of the task.
     pub description: Option<String>,
-    /// Higher is sooner.
+    /// A higher number comes first.
     pub priority: Option<i32>,
-    /// When it should be done.
+    /// Due time.
     pub due_at: Option<Timestamp>,
 }
 
-/// Rewrites a task and changes it, with one entry in its history that says both.
+/// Changes the fields and the state of a task, with one entry in its history for both.
 pub async fn edit_task(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -91,8 +91,8 @@ pub async fn edit_task(
     tasks::update(w, ctx, by, task_id, change, chain).await
 }
 
-/// Puts the answer of a request that has ended in the place of the mark that it had begun.
-pub async fn keep_answer(world: &World, key: RequestKey, answer: String) -> Result<()> {
+/// Stores the answer of a request that has ended, in place of the marker that it had started.
+pub async fn store_answer(world: &World, key: RequestKey, answer: String) -> Result<()> {
     let at = world.ctx().now();
     world
         .store()
@@ -101,37 +101,37 @@ pub async fn keep_answer(world: &World, key: RequestKey, answer: String) -> Resu
         .map_err(refused)
 }
 
-/// Whose a call is that a daemon began which is gone.
-pub enum CutOff {
-    /// This request's, which goes on with it.
+/// Who continues a call that an earlier daemon process started.
+pub enum TakeOver {
+    /// This request continues it.
     Ours,
-    /// Another request's with the same id, which has begun to go on with it.
+    /// Another request with the same id has already taken it over.
     Others,
-    /// Nobody's: its turn may have been pruned, so nobody can tell what came of it.
+    /// No one: its turn may have been pruned, so its outcome is unknown.
     Lost,
 }
 
-/// Puts `ours`, the mark of this daemon, in the place of `found`, that of the daemon that is gone.
+/// Replaces `found`, the marker of an earlier daemon process, by `ours`, the marker of this one.
 pub async fn take_over_call(
     world: &World,
     key: RequestKey,
     turn_id: TurnId,
     found: String,
     ours: String,
-) -> Result<CutOff> {
+) -> Result<TakeOver> {
     let ctx = world.ctx().clone();
     world
         .store()
         .write(move |w| {
             Box::pin(async move {
-                let kept = w.request_get(&key.principal, &key.request_id).await?;
-                let Some(kept) = kept.filter(|kept| kept.answer == found) else { return Ok(CutOff::Others) };
+                let stored = w.request_get(&key.principal, &key.request_id).await?;
+                let Some(stored) = stored.filter(|stored| stored.answer == found) else { return Ok(TakeOver::Others) };
                 let oldest = ctx.now().minus(Limits::days(ctx.limits().journal_days));
-                if kept.at <= oldest && w.turn_get(turn_id).await?.is_none() {
-                    return Ok(CutOff::Lost);
+                if stored.at <= oldest && w.turn_get(turn_id).await?.is_none() {
+                    return Ok(TakeOver::Lost);
                 }
-                w.request_put(&StoredAnswer { answer: ours, ..kept }).await?;
-                Ok(CutOff::Ours)
+                w.request_put(&StoredAnswer { answer: ours, ..stored }).await?;
+                Ok(TakeOver::Ours)
             })
         })
         .await

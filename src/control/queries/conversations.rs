@@ -1,4 +1,4 @@
-//! Conversations as the services show them.
+//! Queries about conversations.
 
 use ghost_domain::{
     AgentId, Code, Conversation, ConversationEntry, ConversationId, Direction, MailState, Refusal, Turn, TurnId,
@@ -10,24 +10,24 @@ use uuid::Uuid;
 
 use super::outcome::{Result, refused};
 use super::pages::{Page, WINDOW, newest};
-use crate::convert::input::Place;
+use crate::convert::input::Position;
 
-/// Entries that are looked back over for the last thing said from outside.
+/// How many entries back the newest incoming message is searched.
 const LOOK_BACK: i64 = 200;
 
-/// Conversations, last spoken in first; of this owner if given.
+/// Conversations, the last active first; only those of `owner` if given.
 pub async fn conversations(
     world: &World,
     owner: Option<AgentId>,
-    after: Option<Place>,
+    after: Option<Position>,
     limit: usize,
 ) -> Result<Page<Conversation>> {
-    let behind = after.map(|place| (place.at, ConversationId(Uuid::from_u128(place.id))));
+    let behind = after.map(|position| (position.at, ConversationId(Uuid::from_u128(position.id))));
     let read = world.store().read(move |r| Box::pin(async move { r.conversation_list(owner.as_ref(), behind).await }));
     let rows: Vec<Conversation> = read.await.map_err(refused)?;
     let more = rows.len() >= WINDOW as usize;
-    let place = |row: &Conversation| Place { at: row.updated_at, id: row.conversation_id.0.as_u128() };
-    Ok(newest(rows, more, after, limit, place))
+    let position = |row: &Conversation| Position { at: row.updated_at, id: row.conversation_id.0.as_u128() };
+    Ok(newest(rows, more, after, limit, position))
 }
 
 /// One conversation with at most `limit` entries after `after`.
@@ -46,7 +46,8 @@ pub async fn conversation(
                     true => r.conversation_entries(id, after, limit).await?,
                     false => Vec::new(),
                 };
-                // Whoever asks for the oldest gets what is kept; who goes on after an entry must not miss one.
+                // A client that starts at 0 gets the entries that are still stored. A client that
+                // resumes after an entry must not miss one.
                 if let Some(first) =
                     entries.first().map(|entry| entry.seq).filter(|first| after > 0 && *first > after + 1)
                 {
@@ -58,7 +59,7 @@ pub async fn conversation(
         .await
 }
 
-/// A place that a conversation has not reached.
+/// The refusal for a sequence number past the end of the conversation.
 pub fn beyond_the_end(conversation: &Conversation, after: i64) -> Refusal {
     let last = conversation.last_seq;
     Refusal::new(
@@ -69,7 +70,7 @@ pub fn beyond_the_end(conversation: &Conversation, after: i64) -> Refusal {
     .details(serde_json::json!({ "field": "after_seq", "last_seq": last }))
 }
 
-/// A place that retention has taken.
+/// The refusal for a sequence number whose following entries retention has deleted.
 fn no_longer_kept(id: ConversationId, after: i64, first: i64) -> Refusal {
     Refusal::new(
         Code::CursorExpired,
@@ -79,16 +80,15 @@ fn no_longer_kept(id: ConversationId, after: i64, first: i64) -> Refusal {
     .details(serde_json::json!({ "field": "after_seq", "first_seq": first }))
 }
 
-/// What became of the last thing that was said from outside.
+/// The state of the turn that handles the newest incoming message.
 pub enum Answering {
-    /// This turn is at work on it.
+    /// The turn is open.
     UnderWay(TurnId),
-    /// This turn was, and has ended.
+    /// The turn has ended.
     Over(Box<Turn>),
 }
 
-/// The sequence of the last thing said from outside, 0 if there is none, and the turn that it was taken by, if one has
-/// taken it.
+/// The sequence number of the newest incoming message, or 0, and the turn that took it, if any.
 pub async fn answering(world: &World, id: ConversationId) -> Result<(i64, Option<Answering>)> {
     world
         .store()
@@ -115,7 +115,7 @@ pub async fn answering(world: &World, id: ConversationId) -> Result<(i64, Option
         .await
 }
 
-/// Why this agent answers nothing for now, if it does not.
+/// Why this agent does not answer now, or `None` if it does.
 pub async fn unanswerable(world: &World, agent_id: &AgentId) -> Result<Option<Refusal>> {
     let (ctx, agent_id) = (world.ctx().clone(), agent_id.clone());
     world
@@ -125,8 +125,9 @@ pub async fn unanswerable(world: &World, agent_id: &AgentId) -> Result<Option<Re
                 Ok::<_, Refusal>(match r.agent_get(&agent_id).await?.filter(|agent| !agent.is_deleted()) {
                     Some(agent) => ghost_rules::asks::unanswerable(&ctx, &agent),
                     None => Some(
-                        Refusal::new(Code::Conflict, format!("{agent_id} was deleted and answers nothing any more"))
-                            .hint("an operator can give the conversation to another agent: `ghostctl conversation handoff`"),
+                        Refusal::new(Code::Conflict, format!("{agent_id} was deleted and no longer answers")).hint(
+                            "an operator can give the conversation to another agent: `ghostctl conversation handoff`",
+                        ),
                     ),
                 })
             })
@@ -134,7 +135,7 @@ pub async fn unanswerable(world: &World, agent_id: &AgentId) -> Result<Option<Re
         .await
 }
 
-/// A turn, if it has ended.
+/// The turn, if it has ended.
 pub async fn ended_turn(world: &World, turn_id: TurnId) -> Result<Option<Turn>> {
     let turn = world.store().read(move |r| Box::pin(async move { r.turn_get(turn_id).await })).await;
     Ok(turn.map_err(Refusal::from)?.filter(|turn| turn.status != TurnStatus::Open))

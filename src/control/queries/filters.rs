@@ -1,7 +1,7 @@
-//! What the filters of lists name. One that names nothing is a slip of the keyboard, and an empty list would hide it; what
-//! is gone has left its records, and may be asked for.
+//! Checks the names in list filters. An unknown name is probably a typo, and an empty list would hide
+//! it. Deleted things are accepted, because their records remain.
 //!
-//! Must never: refuse a name that a record bears.
+//! Must never: refuse a name that some record contains.
 
 use ghost_domain::text::nearest;
 use ghost_domain::tool_catalogue::{canonical, words};
@@ -15,11 +15,10 @@ use super::agents::all_agents;
 use super::outcome::{Result, refused};
 use super::turns::no_turn;
 
-/// Archetypes that a refusal names at most.
-const ARCHETYPES_TOLD: usize = 20;
+/// Largest number of archetypes in a refusal.
+const ARCHETYPES_LISTED: usize = 20;
 
-/// The agent that a filter names. One that never was is a slip of the keyboard, and an empty list would hide it; one that
-/// was deleted has left its records.
+/// The agent in a filter. Deleted agents are accepted; an agent that never existed is refused.
 pub async fn agent_in_filter(world: &World, field: &str, text: Option<&str>) -> Result<Option<AgentId>> {
     let Some(agent_id) = crate::convert::input::parsed_if::<AgentId>(field, text)? else { return Ok(None) };
     if world.directory().card(&agent_id).is_some() {
@@ -44,18 +43,18 @@ pub async fn agent_in_filter(world: &World, field: &str, text: Option<&str>) -> 
     Ok(Some(agent_id))
 }
 
-/// The archetype that a filter names. One that neither the world's files nor any agent's record knows is a slip of the
-/// keyboard.
+/// The archetype in a filter. It is refused if neither the world's files nor any agent's row contains
+/// it.
 pub async fn archetype_in_filter(world: &World, name: &str) -> Result<String> {
     let plan = world.plan();
     if !plan.archetypes.contains_key(name) {
-        // Agents outlive the archetype that they were made from.
+        // Agents may outlive their archetype.
         let agents = all_agents(world).await?;
         let known = || plan.archetypes.keys().map(String::as_str).chain(agents.iter().map(|a| a.archetype.as_str()));
         if !known().any(|known| known == name) {
             let near = nearest(name, known());
             let refusal = Refusal::not_found("archetype", name, near).details(json!({ "field": "archetype" }));
-            let all: Vec<&str> = plan.archetypes.keys().map(String::as_str).take(ARCHETYPES_TOLD).collect();
+            let all: Vec<&str> = plan.archetypes.keys().map(String::as_str).take(ARCHETYPES_LISTED).collect();
             return Err(match near {
                 Some(_) => refusal,
                 None => refusal.hint(format!("this world has: {}", all.join(", "))),
@@ -65,8 +64,8 @@ pub async fn archetype_in_filter(world: &World, name: &str) -> Result<String> {
     Ok(name.to_owned())
 }
 
-/// The canonical name of the tool that a filter names. One that no code and no record knows is a slip of the keyboard, and
-/// an empty list would hide it; one that is no longer there has left its records.
+/// The canonical name of the tool in a filter. It is refused if neither the code nor the ledger
+/// contains it.
 pub async fn tool_in_filter(world: &World, text: &str) -> Result<String> {
     if let Some(name) = canonical(text) {
         return Ok(name.to_owned());
@@ -91,7 +90,8 @@ pub async fn tool_in_filter(world: &World, text: &str) -> Result<String> {
     Ok(text.to_owned())
 }
 
-/// Refuses a turn that never was. One may have called nothing, and its calls are kept for longer than itself.
+/// Refuses a turn that never existed. A turn may have no calls, and its calls are stored longer than
+/// the turn itself.
 pub async fn turn_in_filter(world: &World, turn_id: TurnId) -> Result<()> {
     let calls = LedgerFilter { turn_id: Some(turn_id), limit: 1, ..LedgerFilter::default() };
     world
@@ -118,7 +118,7 @@ mod tests {
     use crate::services::LedgerService;
 
     #[tokio::test]
-    async fn calls_are_listed_by_a_turn_that_is_no_longer_kept() {
+    async fn calls_of_a_deleted_turn_are_listed() {
         let scene = Scene::new().await;
         let gone = TurnId(Uuid::from_u128(7));
         let call = LedgerRow {
@@ -146,7 +146,7 @@ mod tests {
             LedgerService(scene.control.clone()).page(request).await.map(|page| page.rows.len())
         };
         assert_eq!(list(gone, None).await, Ok(1));
-        // What it called is another matter than what is left of that.
+        // The turn is accepted even if none of its calls match.
         assert_eq!(list(gone, Some("failed")).await, Ok(0));
         let never = list(TurnId(Uuid::from_u128(9)), Some("failed")).await.unwrap_err();
         assert_eq!(never.code, ghost_domain::Code::NotFound);

@@ -1,11 +1,11 @@
-//! What a query comes to.
+//! The result type of the queries.
 
 use ghost_domain::Refusal;
 
-/// What was asked for, or why it is not given.
+/// The result of a query.
 pub(super) type Result<T> = std::result::Result<T, Refusal>;
 
-/// What the store fails with, as a caller is told it.
+/// A store error as a refusal.
 pub(super) fn refused(error: ghost_store::StoreError) -> Refusal {
     error.into()
 }

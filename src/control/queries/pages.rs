@@ -1,60 +1,62 @@
-//! Parts of long lists: how many rows the store is asked for, how many of them one answer takes, and where the next part
-//! begins.
+//! Pages of long lists: how many rows to read from the store, how many fit a response, and where the
+//! next page begins.
 //!
-//! Must never: leave a row out between two parts, or give one twice.
+//! Must never: leave a row out between two pages, or return one twice.
 
-use crate::convert::input::Place;
+use crate::convert::input::Position;
 
-/// Most rows that the store gives at once.
+/// Largest number of rows that the store returns at once.
 pub(super) const WINDOW: u32 = 1_000;
-/// Bytes of an answer's rows. Rows may be long, and clients take 4 MiB at once unless they are told otherwise.
+/// Largest size of a response's rows in bytes. Rows may be long, and gRPC clients accept 4 MiB by
+/// default.
 pub const PAGE_BYTES: usize = 1024 * 1024;
 
-/// A part of a list, and where the next part begins.
+/// One page of a list.
 #[derive(Debug)]
 pub struct Page<T> {
-    /// The rows.
+    /// Rows of this page.
     pub rows: Vec<T>,
-    /// The place of each row: the cursor of a part that begins after it.
-    pub places: Vec<String>,
-    /// The cursor of the next part; empty at the end.
+    /// For each row, the cursor of a page that begins after it.
+    pub positions: Vec<String>,
+    /// The cursor of the next page; empty at the end.
     pub next: String,
 }
 
 impl<T> Page<T> {
-    /// The first `limit` of `rows` that stand after `cursor`, in the order that `place` gives them too; `cursor` is empty, or
-    /// was such a place.
-    pub(super) fn of(rows: Vec<T>, cursor: &str, limit: usize, place: impl Fn(&T) -> String) -> Self {
-        let mut left = rows.into_iter().filter(|row| place(row).as_str() > cursor);
+    /// The first `limit` of `rows` after `cursor`. The rows must be in the order of the texts that
+    /// `position` returns. An empty `cursor` means the start.
+    pub(super) fn after(rows: Vec<T>, cursor: &str, limit: usize, position: impl Fn(&T) -> String) -> Self {
+        let mut left = rows.into_iter().filter(|row| position(row).as_str() > cursor);
         let rows: Vec<T> = left.by_ref().take(limit).collect();
-        let places: Vec<String> = rows.iter().map(&place).collect();
-        let next = if left.next().is_some() { places.last().cloned().unwrap_or_default() } else { String::new() };
-        Self { rows, places, next }
+        let positions: Vec<String> = rows.iter().map(&position).collect();
+        let next = if left.next().is_some() { positions.last().cloned().unwrap_or_default() } else { String::new() };
+        Self { rows, positions, next }
     }
 
-    /// The first `limit` of `rows`, which begin where the part before ends and of which there may be more in the store than
-    /// were read. The store must have been asked for more than `limit`.
-    pub(super) fn cut(mut rows: Vec<T>, limit: usize, place: impl Fn(&T) -> String) -> Self {
+    /// The first `limit` of `rows`. The rows must begin where the previous page ended, and the caller
+    /// must have asked the store for more than `limit`.
+    pub(super) fn cut(mut rows: Vec<T>, limit: usize, position: impl Fn(&T) -> String) -> Self {
         let more = rows.len() > limit;
         rows.truncate(limit);
-        let places: Vec<String> = rows.iter().map(place).collect();
-        let next = if more { places.last().cloned().unwrap_or_default() } else { String::new() };
-        Self { rows, places, next }
+        let positions: Vec<String> = rows.iter().map(position).collect();
+        let next = if more { positions.last().cloned().unwrap_or_default() } else { String::new() };
+        Self { rows, positions, next }
     }
 
-    /// The rows as messages, as many as fit the bytes of an answer, the first one always; and where the next part begins.
+    /// The rows as messages, as many as fit a response but at least one, and the cursor of the next
+    /// page.
     pub fn map<U: prost::Message>(self, turned: impl FnMut(&T) -> U) -> (Vec<U>, String) {
         let whole = self.rows.len();
         let (rows, _) = within_bytes(self.rows.iter().map(turned), false);
         let next = match rows.len() {
-            fits if fits < whole => self.places.into_iter().nth(fits.saturating_sub(1)).unwrap_or_default(),
+            fits if fits < whole => self.positions.into_iter().nth(fits.saturating_sub(1)).unwrap_or_default(),
             _ => self.next,
         };
         (rows, next)
     }
 }
 
-/// As many rows as fit the bytes of an answer, the first one always; and whether more follow, be it after all of them.
+/// As many rows as fit a response, but at least one. The flag says whether more rows follow.
 pub fn within_bytes<T: prost::Message>(rows: impl IntoIterator<Item = T>, more: bool) -> (Vec<T>, bool) {
     let (mut fits, mut used) = (Vec::new(), 0);
     for row in rows {
@@ -67,18 +69,18 @@ pub fn within_bytes<T: prost::Message>(rows: impl IntoIterator<Item = T>, more: 
     (fits, more)
 }
 
-/// Cuts a page out of `rows`, newest first. `more` says that the store may hold older ones.
+/// A page of `rows`, newest first. `more` says that the store may hold older rows.
 pub(super) fn newest<T>(
     rows: Vec<T>,
     more: bool,
-    after: Option<Place>,
+    after: Option<Position>,
     limit: usize,
-    place: impl Fn(&T) -> Place,
+    position: impl Fn(&T) -> Position,
 ) -> Page<T> {
     let mut last = None;
     let (mut taken, mut rows) = (Vec::new(), rows.into_iter());
     for row in rows.by_ref() {
-        let at = place(&row);
+        let at = position(&row);
         if after.is_some_and(|after| at >= after) {
             continue;
         }
@@ -90,11 +92,11 @@ pub(super) fn newest<T>(
     }
     let rest = more || rows.len() > 0;
     let next = last.filter(|_| rest).map_or_else(String::new, |last| last.cursor());
-    let places = taken.iter().map(|row| place(row).cursor()).collect();
-    Page { rows: taken, places, next }
+    let positions = taken.iter().map(|row| position(row).cursor()).collect();
+    Page { rows: taken, positions, next }
 }
 
-/// Rows to ask the store for: one more than the page, which says whether there is another.
+/// How many rows to read: one more than the page, to know whether another page follows.
 pub(super) fn window(limit: usize) -> u32 {
     u32::try_from(limit).unwrap_or(WINDOW).saturating_add(1).min(WINDOW)
 }
@@ -106,23 +108,23 @@ mod tests {
     use super::*;
 
     fn at(rows: &[(i64, u128)], more: bool, after: Option<(i64, u128)>, limit: usize) -> (Vec<(i64, u128)>, String) {
-        let after = after.map(|(at, id)| Place { at: Timestamp(at), id });
-        let place = |row: &(i64, u128)| Place { at: Timestamp(row.0), id: row.1 };
-        let page = newest(rows.to_vec(), more, after, limit, place);
+        let after = after.map(|(at, id)| Position { at: Timestamp(at), id });
+        let position = |row: &(i64, u128)| Position { at: Timestamp(row.0), id: row.1 };
+        let page = newest(rows.to_vec(), more, after, limit, position);
         (page.rows, page.next)
     }
 
     #[test]
-    fn an_answer_takes_what_fits_its_bytes_and_the_first_row_always() {
+    fn a_response_takes_the_rows_that_fit_and_always_the_first() {
         let long = |n: usize| vec!["x".repeat(n)];
         let page = |rows: &[usize]| Page {
             rows: rows.to_vec(),
-            places: (0..rows.len()).map(|at| format!("after {at}")).collect(),
+            positions: (0..rows.len()).map(|at| format!("after {at}")).collect(),
             next: "the next page".into(),
         };
-        let told = |n: &usize| ghost_proto::v1::TaskIds { task_ids: long(*n) };
+        let message = |n: &usize| ghost_proto::v1::TaskIds { task_ids: long(*n) };
         let sizes = |rows: &[usize]| {
-            let (rows, next) = page(rows).map(told);
+            let (rows, next) = page(rows).map(message);
             (rows.len(), next)
         };
         assert_eq!(sizes(&[10, 10]), (2, "the next page".to_owned()));
@@ -132,29 +134,29 @@ mod tests {
     }
 
     #[test]
-    fn a_list_that_is_read_at_once_is_given_in_parts() {
+    fn a_list_that_is_read_at_once_is_returned_in_pages() {
         let rows = || vec!["ada", "ben", "cyd"];
         let part = |cursor: &str, limit| {
-            let page = Page::of(rows(), cursor, limit, |row| (*row).to_owned());
+            let page = Page::after(rows(), cursor, limit, |row| (*row).to_owned());
             (page.rows, page.next)
         };
         assert_eq!(part("", 2), (vec!["ada", "ben"], "ben".to_owned()));
         assert_eq!(part("ben", 2), (vec!["cyd"], String::new()));
-        // The row of the cursor may be gone.
+        // The row of the cursor may have been deleted.
         assert_eq!(part("bea", 1), (vec!["ben"], "ben".to_owned()));
         assert_eq!(part("", 3), (rows(), String::new()));
     }
 
     #[test]
-    fn pages_join_without_gap_or_double() {
+    fn pages_join_without_gap_or_duplicate() {
         let rows = [(9, 2), (9, 1), (8, 7), (7, 1)];
         let (first, next) = at(&rows, false, None, 1);
         assert_eq!(first, [(9, 2)]);
-        assert_eq!(next, Place { at: Timestamp(9), id: 2 }.cursor());
+        assert_eq!(next, Position { at: Timestamp(9), id: 2 }.cursor());
         let (second, _) = at(&rows, false, Some((9, 2)), 2);
         assert_eq!(second, [(9, 1), (8, 7)]);
         assert_eq!(at(&rows, false, Some((8, 7)), 5), (vec![(7, 1)], String::new()));
-        // The store may hold more than its window.
-        assert_eq!(at(&rows, true, None, 9).1, Place { at: Timestamp(7), id: 1 }.cursor());
+        // The store may hold more than one window.
+        assert_eq!(at(&rows, true, None, 9).1, Position { at: Timestamp(7), id: 1 }.cursor());
     }
 }

@@ -1,6 +1,7 @@
-//! Whether the world knows a root. No table holds every root: one is known by what follows from it.
+//! Checks whether the world knows a root. No table lists all roots, so a root is known by the records
+//! that carry it.
 //!
-//! Must never: be asked on a path that is walked often. It looks at a bounded number of rows, but at many.
+//! Must never: run on a frequent path. It reads many rows, though a limited number.
 
 use std::collections::BTreeSet;
 
@@ -13,14 +14,14 @@ use ghost_world::World;
 use super::outcome::Result;
 use super::pages::WINDOW;
 
-/// Refuses a root that nothing bears: no account, tally, usage, job or open turn, none of the newest thousand turns and of
-/// the first thousand tasks, and no mail that waits in an inbox.
+/// Refuses a root that no record carries: no account, tally, usage, job or open turn, none of the
+/// newest 1000 turns or the first 1000 tasks, and no pending mail.
 pub async fn root_named(world: &World, root_id: RootId) -> Result<()> {
     let inbox_max = world.ctx().limits().inbox_max;
-    world.store().read(move |r| Box::pin(async move { look(r, root_id, inbox_max).await })).await
+    world.store().read(move |r| Box::pin(async move { check(r, root_id, inbox_max).await })).await
 }
 
-async fn look(r: &mut dyn Reads, root_id: RootId, inbox_max: u32) -> Result<()> {
+async fn check(r: &mut dyn Reads, root_id: RootId, inbox_max: u32) -> Result<()> {
     if r.budget_get(&Scope::Root(root_id)).await?.is_some() || r.root_get(root_id).await?.is_some() {
         return Ok(());
     }
@@ -55,6 +56,8 @@ async fn look(r: &mut dyn Reads, root_id: RootId, inbox_max: u32) -> Result<()> 
     let refusal = Refusal::not_found("root", &name, near);
     Err(match near {
         Some(_) => refusal,
-        None => refusal.hint("`ghostctl --json turn list` and `ghostctl --json send` say which root work has"),
+        None => {
+            refusal.hint("`ghostctl --json turn list` and `ghostctl --json send` show the root of each piece of work")
+        }
     })
 }

@@ -1,6 +1,7 @@
-//! Which id was meant by one that nothing has, or that is none: whoever copies an id loses a piece of it now and then.
+//! Suggests an id for one that does not exist or is malformed, for example because a character was lost
+//! in copying.
 //!
-//! Must never: be asked on a path that is walked often, or look beyond the first part of a list.
+//! Must never: run on a frequent path, or read more than the first part of a list.
 
 use ghost_domain::text::{nearest_within, shown};
 use ghost_domain::{Code, Refusal, RootId};
@@ -11,12 +12,12 @@ use ghost_world::World;
 use super::outcome::Result;
 use super::pages::WINDOW;
 
-/// With fewer characters than this, the beginning of an id says nothing.
-const BEGINNING_MIN: usize = 4;
-/// Slips of the keyboard that one id may hold. Two ids of the same millisecond differ in more characters.
-const SLIPS_MAX: usize = 3;
+/// Fewer characters than this are too short for a prefix match.
+const PREFIX_MIN: usize = 4;
+/// Largest edit distance of a suggestion. Two ids of the same millisecond differ in more characters.
+const DISTANCE_MAX: usize = 3;
 
-/// What an id is of.
+/// The kind of record that an id names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sort {
     /// A conversation.
@@ -31,12 +32,12 @@ pub enum Sort {
     Turn,
 }
 
-/// The outcome of what was asked about the ids in `typed`. If it is that one of them is not there, or is no id, and there
-/// is one near it, the hint names that.
+/// Passes `outcome` on. If it is a refusal because an id in `typed` does not exist or is malformed, and
+/// a similar id exists, the hint suggests that id.
 ///
 /// # Errors
-/// Those of the outcome.
-pub async fn suggestion<T>(world: &World, sort: Sort, typed: &[String], outcome: Result<T>) -> Result<T> {
+/// The refusal of `outcome`, with the suggestion if there is one.
+pub async fn with_suggestion<T>(world: &World, sort: Sort, typed: &[String], outcome: Result<T>) -> Result<T> {
     let refusal = match outcome {
         Err(refusal) if matches!(refusal.code, Code::NotFound | Code::InvalidArguments) => refusal,
         other => return other,
@@ -44,7 +45,7 @@ pub async fn suggestion<T>(world: &World, sort: Sort, typed: &[String], outcome:
     let Some(typed) = typed.iter().find(|typed| is_about(&refusal, typed)).map(|typed| canonical(typed)) else {
         return Err(refusal);
     };
-    // Should they not be readable, the refusal is what it was without them.
+    // If the ids cannot be read, the refusal stays as it is.
     let known = world.store().read(move |r| Box::pin(async move { known(r, sort).await })).await.unwrap_or_default();
     Err(match nearest_id(&typed, &known) {
         Some(near) => refusal.hint(format!("did you mean `{near}`?")),
@@ -52,19 +53,19 @@ pub async fn suggestion<T>(world: &World, sort: Sort, typed: &[String], outcome:
     })
 }
 
-/// Whether a refusal quotes what was typed, as it was or as an id is written.
+/// Whether the refusal quotes the id, as typed or in its canonical form.
 fn is_about(refusal: &Refusal, typed: &str) -> bool {
     let quotes = |text: &str| refusal.message.contains(&format!("`{}`", shown(text, 80)));
     quotes(typed) || quotes(&canonical(typed))
 }
 
-/// The way that ids are written; what is none is only put in small letters.
+/// The canonical form of an id. Text that is not an id is only lowercased.
 fn canonical(typed: &str) -> String {
-    // All of them are written alike.
+    // All ids have the same text form.
     typed.parse::<RootId>().map_or_else(|_| typed.trim().to_lowercase(), |id| id.to_string())
 }
 
-/// The first ids of the list of that sort.
+/// The first ids of the list of that kind.
 async fn known(r: &mut dyn Reads, sort: Sort) -> Rows<Vec<String>> {
     Ok(match sort {
         Sort::Conversation => {
@@ -87,13 +88,13 @@ async fn known(r: &mut dyn Reads, sort: Sort) -> Rows<Vec<String>> {
     })
 }
 
-/// The only id that begins so, else the nearest within a few slips.
+/// The only id with this prefix, or else the nearest within the edit distance.
 fn nearest_id<'a>(typed: &str, known: &'a [String]) -> Option<&'a str> {
     let known = || known.iter().map(String::as_str);
-    let mut beginning = known().filter(|id| typed.len() >= BEGINNING_MIN && id.starts_with(typed));
+    let mut beginning = known().filter(|id| typed.len() >= PREFIX_MIN && id.starts_with(typed));
     match (beginning.next(), beginning.next()) {
         (Some(only), None) => Some(only),
-        _ => nearest_within(typed, known(), SLIPS_MAX),
+        _ => nearest_within(typed, known(), DISTANCE_MAX),
     }
 }
 
@@ -102,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_is_near_to_its_beginning_and_to_a_slip() {
+    fn a_prefix_or_a_typo_suggests_the_id() {
         let (one, two) = ("0197d2a0-1111-7000-8000-0123456789ab", "0197d2a0-2222-7000-8000-ba9876543210");
         let known = [one.to_owned(), two.to_owned()];
         for (typed, near) in [
@@ -111,7 +112,7 @@ mod tests {
             ("0197d2a0-2", Some(two)),
             ("1097d2a0-2222-7000-8000-ba9876543210", Some(two)),
             ("0197d2a0-2222-7000-8000ba9876543210x", Some(two)),
-            // Of both, of none, of nothing.
+            // Two ids match the prefix; no id matches; the prefix is too short; the text is empty.
             ("0197d2a0-", None),
             ("0197d2a0-3333-7000-8000-000000000000", None),
             ("019", None),

@@ -1,4 +1,4 @@
-//! Turns as the services show them.
+//! Queries about turns.
 
 use ghost_domain::{Code, JournalRow, Refusal, Turn, TurnId, TurnStatus};
 use ghost_store::tables::TurnFilter;
@@ -8,25 +8,25 @@ use uuid::Uuid;
 use super::outcome::{Result, refused};
 use super::pages::{Page, newest, window};
 use super::roots::root_named;
-use crate::convert::input::Place;
+use crate::convert::input::Position;
 
 /// Turns, newest first.
 ///
 /// # Errors
-/// When there are none of a root, and the world does not know it, see [`root_named`].
-pub async fn turns(world: &World, filter: TurnFilter, after: Option<Place>, limit: usize) -> Result<Page<Turn>> {
+/// If the filter names a root that the world does not know, see [`root_named`].
+pub async fn turns(world: &World, filter: TurnFilter, after: Option<Position>, limit: usize) -> Result<Page<Turn>> {
     let (window, root_id) = (window(limit), filter.root_id);
-    let behind = after.map(|place| (place.at, TurnId(Uuid::from_u128(place.id))));
+    let behind = after.map(|position| (position.at, TurnId(Uuid::from_u128(position.id))));
     let filter = TurnFilter { after: behind, limit: window, ..filter };
     let rows =
         world.store().read(move |r| Box::pin(async move { r.turn_list(&filter).await })).await.map_err(refused)?;
-    // Only now: a turn may be all that is left of its root.
+    // Checked last, because a turn may be the only record of its root.
     if let Some(root_id) = root_id.filter(|_| after.is_none() && rows.is_empty()) {
         root_named(world, root_id).await?;
     }
     let more = rows.len() >= window as usize;
-    let place = |turn: &Turn| Place { at: turn.started_at, id: turn.turn_id.0.as_u128() };
-    Ok(newest(rows, more, after, limit, place))
+    let position = |turn: &Turn| Position { at: turn.started_at, id: turn.turn_id.0.as_u128() };
+    Ok(newest(rows, more, after, limit, position))
 }
 
 /// A turn with its journal, in order.
@@ -44,13 +44,13 @@ pub async fn turn(world: &World, turn_id: TurnId) -> Result<(Turn, Vec<JournalRo
         .await
 }
 
-/// A turn that is not there.
+/// The refusal for an unknown turn.
 pub(super) fn no_turn(turn_id: TurnId) -> Refusal {
     Refusal::not_found("turn", &turn_id.to_string(), None).hint("see `ghostctl turn list`")
 }
 
-/// The code that a turn which did not finish would be refused with, and the words of its reason. A failed turn's reason is
-/// a refusal as it is written, `code: words (hint)`, and cut where it is very long.
+/// The code and text of the refusal that a turn ended with, if it did not finish. The reason of a
+/// failed turn has the form `code: text (hint)`, truncated if it is very long.
 pub fn why_ended(status: TurnStatus, reason: Option<&str>) -> Option<(Code, &str)> {
     match status {
         TurnStatus::Failed => {
@@ -58,7 +58,7 @@ pub fn why_ended(status: TurnStatus, reason: Option<&str>) -> Option<(Code, &str
             Some((code.parse().ok()?, words))
         }
         TurnStatus::Cancelled => Some((Code::Cancelled, reason.unwrap_or_default())),
-        // Set aside: nobody answers until someone has it tried again.
+        // The turn is a dead letter: it gets no answer until an operator retries it.
         TurnStatus::Dead => Some((Code::Unavailable, reason.unwrap_or_default())),
         TurnStatus::Open | TurnStatus::Finished | TurnStatus::Split => None,
     }
@@ -70,7 +70,7 @@ mod tests {
     use ghost_domain::{Money, RootId, Timestamp};
 
     use super::*;
-    use crate::convert::input::place;
+    use crate::convert::input::position;
     use crate::fixture::Scene;
 
     fn root(n: u128) -> RootId {
@@ -108,7 +108,7 @@ mod tests {
         })
     }
 
-    /// Ended turns: the nth began in the nth millisecond, and has the root that `root_of` gives it.
+    /// Stores ended turns. Turn `n` started at millisecond `n`, with the root `root_of(n)`.
     async fn put(scene: &Scene, count: u128, root_of: impl Fn(u128) -> RootId + Send + 'static) {
         let write = scene.world.store().write(move |w| {
             Box::pin(async move {
@@ -124,11 +124,11 @@ mod tests {
 
     async fn list(scene: &Scene, root_id: RootId, cursor: &str) -> Result<Page<Turn>> {
         let filter = TurnFilter { root_id: Some(root_id), ..TurnFilter::default() };
-        turns(&scene.world, filter, place(cursor)?, 2).await
+        turns(&scene.world, filter, position(cursor)?, 2).await
     }
 
     #[tokio::test]
-    async fn turns_of_a_root_are_found_however_many_turns_of_others_lie_before_them() {
+    async fn turns_of_a_root_are_found_behind_many_turns_of_other_roots() {
         let scene = Scene::new().await;
         put(&scene, 3_000, |n| if n <= 3 { root(1) } else { root(0) }).await;
         let never = list(&scene, root(99), "").await.unwrap_err();
@@ -138,7 +138,7 @@ mod tests {
         assert_eq!(numbers(&first), [3, 2]);
         let second = list(&scene, root(1), &first.next).await.unwrap();
         assert_eq!((numbers(&second), second.next.as_str()), (vec![1], ""));
-        // One whose turns were pruned, and of which a tally is left.
+        // A root whose turns were pruned, but whose tally remains.
         let tally = RootTally::new(root(7), Timestamp(1));
         let write = scene.world.store().write(move |w| Box::pin(async move { w.root_put(&tally).await }));
         write.await.map_err(refused).unwrap();
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn pages_skip_nothing_of_one_millisecond() {
+    async fn paging_skips_no_turn_of_the_same_millisecond() {
         let scene = Scene::new().await;
         let write = scene.world.store().write(|w| {
             Box::pin(async move {
@@ -161,7 +161,7 @@ mod tests {
         loop {
             let page = turns(&scene.world, TurnFilter::default(), cursor, 100).await.unwrap();
             seen.extend(page.rows.iter().map(|turn| turn.turn_id.0.as_u128()));
-            cursor = place(&page.next).unwrap();
+            cursor = position(&page.next).unwrap();
             if cursor.is_none() {
                 break;
             }
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_that_did_not_finish_says_with_which_code() {
+    fn the_code_of_an_unfinished_turn_is_found() {
         let spent = Refusal::new(Code::BudgetExhausted, "agent:ada has 0 tokens left").hint("raise it").to_string();
         let words = "agent:ada has 0 tokens left (raise it)";
         assert_eq!(why_ended(TurnStatus::Failed, Some(&spent)), Some((Code::BudgetExhausted, words)));

@@ -1,4 +1,4 @@
-//! The agents of the world.
+//! The `Agents` service.
 
 mod memory;
 mod recent;
@@ -27,25 +27,25 @@ use crate::convert::{self, input};
 use crate::refusal::to_status;
 use crate::{caller, queries};
 
-/// What cursors of the list are sealed with.
+/// Name of the list, for its cursors.
 const LIST: &str = "agents";
-/// Characters of an agent's name, and of an archetype's.
+/// Largest length of an agent's or archetype's name, in characters.
 const NAME_MAX: usize = 100;
-/// Characters of a reason.
+/// Largest length of a reason, in characters.
 const REASON_MAX: usize = 300;
-/// Bytes of overrides.
+/// Largest size of overrides, in bytes.
 const OVERRIDES_MAX: u32 = 16 * 1024;
-/// How long a change may take to show in memory.
-const SETTLING: Duration = Duration::from_millis(500);
+/// How long to wait until a committed change shows in memory.
+const SETTLE_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// The service.
+/// Implements `ghost.v1.Agents`.
 pub struct AgentsService {
     control: Control,
     recent: Recent,
 }
 
-/// An agent to be created, checked as far as no record is needed.
-struct Wanted {
+/// A request to create an agent, checked as far as that needs no stored records.
+struct CreateInput {
     archetype: String,
     agent_id: Option<AgentId>,
     name: Option<String>,
@@ -53,31 +53,31 @@ struct Wanted {
     overrides: Value,
 }
 
-/// What came of it, as it is kept for a repetition.
+/// The stored answer of a creation.
 #[derive(Serialize, Deserialize)]
 struct Created {
     #[serde(flatten)]
     agent: Agent,
-    /// Answers of earlier versions are all of new agents.
-    #[serde(default = "yes")]
+    /// Answers of earlier versions lack this field; they were only stored for new agents.
+    #[serde(default = "default_true")]
     changed: bool,
 }
 
-/// What is kept of a deletion for a repetition.
+/// The stored answer of a deletion.
 #[derive(Serialize, Deserialize)]
-struct Gone {
+struct Deleted {
     #[serde(flatten)]
     agent: Agent,
-    /// Answers of earlier versions did not say.
+    /// Answers of earlier versions lack this field.
     #[serde(default)]
     left: Option<rules::Left>,
 }
 
-fn yes() -> bool {
+fn default_true() -> bool {
     true
 }
 
-impl Wanted {
+impl CreateInput {
     fn of(request: &v1::CreateAgentRequest, limits: &Limits) -> Result<Self, Refusal> {
         Ok(Self {
             archetype: input::line("archetype", &request.archetype, NAME_MAX)?,
@@ -95,8 +95,8 @@ impl Wanted {
             None => rules::free_id(w, &self.archetype).await?,
         };
         if plan.agent(&agent_id).is_some() {
-            let there = w.agent_get(&agent_id).await?;
-            return Err(rules::reserved(ctx, by, &agent_id, there.as_ref()));
+            let existing = w.agent_get(&agent_id).await?;
+            return Err(rules::reserved(ctx, by, &agent_id, existing.as_ref()));
         }
         let daily_money = plan.archetypes.get(&self.archetype).and_then(|archetype| archetype.config.daily_money);
         let new = NewAgent {
@@ -117,7 +117,7 @@ impl Wanted {
 }
 
 impl AgentsService {
-    /// The service.
+    /// The service for this control plane.
     #[must_use]
     pub fn new(control: Control) -> Self {
         Self { control, recent: Recent::default() }
@@ -134,7 +134,7 @@ impl AgentsService {
             cursor => Some(cursor.parse().map_err(|_: Refusal| input::bad_cursor(&request.cursor))?),
         };
         let limit = input::page(request.limit);
-        let wanted = |id: &AgentId, has: AgentStatus, of: &str| {
+        let matches = |id: &AgentId, has: AgentStatus, of: &str| {
             after.as_ref().is_none_or(|after| id > after)
                 && status.is_none_or(|status| has == status)
                 && archetype.as_ref().is_none_or(|archetype| of == archetype)
@@ -143,19 +143,19 @@ impl AgentsService {
         let (agents, more): (Vec<v1::Agent>, bool) = if request.deleted {
             let activities = world.directory().activities();
             let all = queries::all_agents(world).await?;
-            let mut found = all.iter().filter(|agent| wanted(&agent.agent_id, agent.status, &agent.archetype)).fuse();
-            let shown = |agent: &Agent| convert::agent(agent, activities.get(&agent.agent_id).copied());
-            (found.by_ref().take(limit).map(shown).collect(), found.next().is_some())
+            let mut found = all.iter().filter(|agent| matches(&agent.agent_id, agent.status, &agent.archetype)).fuse();
+            let to_wire = |agent: &Agent| convert::agent(agent, activities.get(&agent.agent_id).copied());
+            (found.by_ref().take(limit).map(to_wire).collect(), found.next().is_some())
         } else {
             let mut cards: Vec<AgentCard> = world.directory().cards();
-            cards.retain(|card| wanted(&card.agent_id, card.status, &card.archetype));
+            cards.retain(|card| matches(&card.agent_id, card.status, &card.archetype));
             let more = cards.len() > limit;
             cards.truncate(limit);
             let records = self.recent.records(world, &cards).await?;
-            let shown = |(card, record): (&AgentCard, &Option<Arc<Agent>>)| {
+            let to_wire = |(card, record): (&AgentCard, &Option<Arc<Agent>>)| {
                 record.as_deref().map(|record| convert::agent_card(card, record))
             };
-            (cards.iter().zip(&records).filter_map(shown).collect(), more)
+            (cards.iter().zip(&records).filter_map(to_wire).collect(), more)
         };
         let (agents, more) = queries::within_bytes(agents, more);
         let next_cursor = agents.last().filter(|_| more).map(|agent: &v1::Agent| input::seal(LIST, &agent.agent_id));
@@ -165,26 +165,26 @@ impl AgentsService {
     pub(crate) async fn one(&self, agent_id: &str) -> Result<v1::GetAgentResponse, Refusal> {
         let agent_id: AgentId = input::parsed("agent_id", agent_id)?;
         let world = &self.control.world;
-        let shown = self.recent.at_work(world, &agent_id).await?;
+        let details = self.recent.at_work(world, &agent_id).await?;
         let agent = match world.directory().card(&agent_id) {
-            Some(card) if card.incarnation == shown.work.agent.incarnation => {
-                convert::agent_card(&card, &shown.work.agent)
+            Some(card) if card.incarnation == details.work.agent.incarnation => {
+                convert::agent_card(&card, &details.work.agent)
             }
-            // Created a moment ago: memory follows.
-            _ => convert::agent(&shown.work.agent, None),
+            // The agent was created a moment ago and is not in memory yet.
+            _ => convert::agent(&details.work.agent, None),
         };
-        // No event tells that an agent opens no turn: that is asked anew each time.
-        let waits =
-            shown.work.parked.clone().or_else(|| world.ctx().waiting(&agent_id).map(|reason| reason.to_string()));
+        // No event reports that an agent waits for a model, so this is read on each request.
+        let waiting_for =
+            details.work.parked.clone().or_else(|| world.ctx().waiting(&agent_id).map(|reason| reason.to_string()));
         Ok(v1::GetAgentResponse {
             agent: Some(agent),
-            inbox_pending: shown.work.inbox_pending,
-            turn_id: shown.work.turn_id.map(|id| id.to_string()),
-            model: shown.model.clone(),
-            tools: shown.tools,
-            access: shown.access.map(str::to_owned),
-            cannot_run: shown.cannot_run.clone(),
-            waits: waits.map(|reason| world.ctx().redactor.redact(&reason)),
+            inbox_pending: details.work.inbox_pending,
+            turn_id: details.work.turn_id.map(|id| id.to_string()),
+            model: details.model.clone(),
+            tools: details.tools,
+            access: details.access.map(str::to_owned),
+            cannot_run: details.cannot_run.clone(),
+            waits: waiting_for.map(|reason| world.ctx().redactor.redact(&reason)),
         })
     }
 
@@ -221,19 +221,19 @@ impl AgentsService {
         queries::at_work(world, &agent_id).await?;
         let world_services = &world.engine().services;
         let Some(data) = world_services.data_dir() else {
-            return Err(Refusal::new(Code::Unavailable, "this world keeps no memory files")
-                .hint("ask the agent itself instead"));
+            return Err(Refusal::new(Code::Unavailable, "this world has no memory files").hint("ask the agent itself"));
         };
-        let most = world.ctx().limits().file_bytes;
-        let limit = if request.limit == 0 { most } else { request.limit.min(most) };
+        let file_max = world.ctx().limits().file_bytes;
+        let limit = if request.limit == 0 { file_max } else { request.limit.min(file_max) };
         memory::inspect(&world_services.workspace, data, agent_id, request.path.as_deref(), limit).await
     }
 
-    /// Waits a moment until memory shows what was committed, so that who made a change finds it in the next list.
+    /// Waits up to `SETTLE_TIMEOUT` until memory shows a committed change, so that the caller finds it in the
+    /// next list.
     async fn settle(&self, agent_id: &AgentId, shows: impl Fn(Option<AgentCard>) -> bool) {
         let world = &self.control.world;
         let mut changes = world.directory().changes();
-        let looking = async {
+        let poll = async {
             while !shows(world.directory().card(agent_id)) {
                 if changes.changed().await.is_err() {
                     return;
@@ -242,9 +242,9 @@ impl AgentsService {
         };
         tokio::select! {
             biased;
-            () = looking => {}
-            // The supervisor is busy or ending; the record is committed and memory follows it.
-            () = world.ctx().ports.clock.sleep(SETTLING) => {}
+            () = poll => {}
+            // The supervisor is busy or ending. Memory follows the committed record later.
+            () = world.ctx().ports.clock.sleep(SETTLE_TIMEOUT) => {}
         }
     }
 
@@ -253,8 +253,8 @@ impl AgentsService {
         Response::new(v1::AgentChange { agent: Some(convert::agent(agent, activity)), changed, left: None })
     }
 
-    /// Waits until a stopping agent has stopped. A turn that outlasts the grace period is cut off and stays open: it goes
-    /// on when the agent is started again.
+    /// Waits until a stopping agent has stopped. A turn that outlasts the grace period is interrupted
+    /// and stays open; it continues when the agent is started again.
     async fn stopped(&self, agent_id: &AgentId, grace: Option<Duration>) -> Result<Agent, Refusal> {
         let world = &self.control.world;
         if let Some(grace) = grace {
@@ -281,10 +281,10 @@ impl Agents for AgentsService {
         let key = caller::key(&request, "agents.create", &request.get_ref().request_id)?;
         let world = &self.control.world;
         let ctx = world.ctx().clone();
-        let wanted = Wanted::of(request.get_ref(), &ctx.limits()).map_err(to_status)?;
+        let create_input = CreateInput::of(request.get_ref(), &ctx.limits()).map_err(to_status)?;
         let plan = world.plan();
         let Created { agent, changed } = requests::once(world.store(), world.ctx(), key, move |w| {
-            Box::pin(async move { wanted.create(w, &ctx, &by, &plan).await })
+            Box::pin(async move { create_input.create(w, &ctx, &by, &plan).await })
         })
         .await
         .map_err(to_status)?;
@@ -311,12 +311,12 @@ impl Agents for AgentsService {
     }
 
     async fn stop(&self, request: Request<v1::StopAgentRequest>) -> Result<Response<v1::AgentChange>, Status> {
-        let asker = caller::party(&request)?;
+        let by = caller::party(&request)?;
         let key = caller::key(&request, "agents.stop", &request.get_ref().request_id)?;
         let request = request.into_inner();
         let agent_id: AgentId = input::parsed("agent_id", &request.agent_id).map_err(to_status)?;
         let reason = input::line_if("reason", request.reason.as_deref(), REASON_MAX).map_err(to_status)?;
-        // No grace at all is a grace period, too.
+        // 0 is a valid grace period.
         let grace = match request.grace_ms {
             Some(0) => Some(Duration::ZERO),
             grace => input::wait("grace_ms", grace).map_err(to_status)?,
@@ -324,7 +324,7 @@ impl Agents for AgentsService {
         let world = &self.control.world;
         let (ctx, id) = (world.ctx().clone(), agent_id.clone());
         let (_, changed) = requests::once(world.store(), world.ctx(), key, move |w| {
-            Box::pin(async move { rules::stop(w, &ctx, &asker, &id, reason.as_deref()).await })
+            Box::pin(async move { rules::stop(w, &ctx, &by, &id, reason.as_deref()).await })
         })
         .await
         .map_err(to_status)?;
@@ -341,10 +341,10 @@ impl Agents for AgentsService {
         let reason = input::line_if("reason", request.reason.as_deref(), REASON_MAX).map_err(to_status)?;
         let world = &self.control.world;
         let (ctx, id) = (world.ctx().clone(), agent_id.clone());
-        let Gone { agent, left } = requests::once(world.store(), world.ctx(), key, move |w| {
+        let Deleted { agent, left } = requests::once(world.store(), world.ctx(), key, move |w| {
             Box::pin(async move {
                 let done = rules::delete_because(w, &ctx, &by, &id, reason.as_deref()).await?;
-                Ok(Gone { agent: done.agent, left: Some(done.left) })
+                Ok(Deleted { agent: done.agent, left: Some(done.left) })
             })
         })
         .await

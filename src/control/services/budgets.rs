@@ -1,4 +1,4 @@
-//! Budgets and what was used.
+//! The `Budgets` service.
 
 use ghost_domain::text::nearest;
 use ghost_domain::{Money, Refusal, RequestKey, Scope};
@@ -14,19 +14,19 @@ use crate::convert::{self, input};
 use crate::refusal::to_status;
 use crate::{caller, queries};
 
-/// The largest limit that is taken for one: beyond it no sum is exact.
+/// Largest limit. Sums of larger values would not be exact.
 const LIMIT_MAX: u64 = 1_000_000_000_000_000;
 
-/// The service.
+/// Implements `ghost.v1.Budgets`.
 pub struct BudgetsService(pub Control);
 
-/// One limit of a request: a new value, none any more, or as it is.
+/// One limit of a request: `Some(Some(_))` sets it, `Some(None)` removes it, `None` leaves it.
 fn limit(field: &str, value: Option<u64>, clear: bool) -> Result<Option<Option<u64>>, Refusal> {
     match (value, clear) {
         (Some(_), true) => Err(input::bad(field, "is both set and cleared").hint("give one of the two")),
         (Some(value), false) if value > LIMIT_MAX => {
-            Err(input::bad(field, format!("is {value}; at most {LIMIT_MAX} is taken"))
-                .hint("give less, or no limit at all"))
+            Err(input::bad(field, format!("is {value}; the maximum is {LIMIT_MAX}"))
+                .hint("give a smaller limit, or none"))
         }
         (Some(value), false) => Ok(Some(Some(value))),
         (None, true) => Ok(Some(None)),
@@ -51,7 +51,7 @@ impl BudgetsService {
         Ok(v1::ListBudgetsResponse { budgets, next_cursor: input::seal("budgets", &next) })
     }
 
-    /// A scope from its text form, or a refusal that names the nearest one there is.
+    /// Parses a scope. The refusal suggests the nearest existing scope.
     fn scope(&self, text: &str) -> Result<Scope, Refusal> {
         input::parsed("scope", text).map_err(|refusal| match self.near(text) {
             Some(near) => refusal.hint(format!("did you mean `{near}`?")),
@@ -65,17 +65,18 @@ impl BudgetsService {
         let teams = teams.teams.iter().map(|team| Scope::Team(team.name.clone()));
         let agents = world.directory().cards();
         let agents = agents.into_iter().map(|card| Scope::Agent(card.agent_id));
-        let whole = std::iter::once(Scope::World).chain(teams).chain(agents);
+        let scopes = std::iter::once(Scope::World).chain(teams).chain(agents);
         let all: Vec<String> =
-            whole.flat_map(|scope| [scope.daily(), Some(scope)]).flatten().map(|scope| scope.to_string()).collect();
+            scopes.flat_map(|scope| [scope.daily(), Some(scope)]).flatten().map(|scope| scope.to_string()).collect();
         nearest(text, all.iter().map(String::as_str)).map(str::to_owned)
     }
 
-    /// Agents and teams are looked up where limits are set; a root, which takes many rows to look for, before that. A request
-    /// that was answered already gets its answer, whatever became of the root.
+    /// Refuses an unknown root. The rule that sets limits checks agents and teams itself; looking for a
+    /// root reads many rows, so it happens here, before the transaction. A repeated request gets its
+    /// stored answer even if the root is gone.
     async fn check_root(&self, key: &RequestKey, scope: &Scope) -> Result<(), Refusal> {
         match scope {
-            Scope::Root(root_id) if queries::kept_answer(&self.0.world, key).await?.is_none() => {
+            Scope::Root(root_id) if queries::stored_answer(&self.0.world, key).await?.is_none() => {
                 queries::root_named(&self.0.world, *root_id).await
             }
             _ => Ok(()),
@@ -131,10 +132,10 @@ mod tests {
     use crate::fixture::Scene;
 
     #[tokio::test]
-    async fn a_slip_in_a_scope_is_told_with_the_nearest_one() {
+    async fn a_misspelled_scope_gets_the_nearest_one_as_a_hint() {
         let scene = Scene::with("teams: [{ name: desk, agents: [ben] }]\n").await;
         let budgets = BudgetsService(scene.control.clone());
-        for (slip, near) in [
+        for (typo, near) in [
             ("wrold", "world"),
             ("wrold/day", "world/day"),
             ("world/dya", "world/day"),
@@ -142,12 +143,12 @@ mod tests {
             ("agnet:ada", "agent:ada"),
             ("taem:desk", "team:desk"),
         ] {
-            let refusal = budgets.scope(slip).unwrap_err();
-            let wrong = slip.strip_suffix("/day").unwrap_or(slip);
+            let refusal = budgets.scope(typo).unwrap_err();
+            let wrong = typo.strip_suffix("/day").unwrap_or(typo);
             assert_eq!(refusal.message, format!("scope: `{wrong}` is not a budget scope"));
             assert_eq!(refusal.hint, Some(format!("did you mean `{near}`?")));
         }
-        // Nothing is near: what a scope is.
+        // No scope is near: the hint explains what a scope is.
         let hint = budgets.scope("everything").unwrap_err().hint.unwrap();
         assert!(hint.starts_with("a scope is world, team:<name>"), "{hint}");
     }

@@ -1,4 +1,4 @@
-//! Chat channels.
+//! The `Chat` service.
 
 use ghost_domain::{AgentId, ChannelName, Party, Refusal, RequestKey};
 use ghost_proto::v1;
@@ -14,20 +14,20 @@ use crate::convert::{chat as convert, input};
 use crate::refusal::to_status;
 use crate::{act_as, caller, queries};
 
-/// Agents that one request may name as members.
+/// Largest number of members that one request may name.
 const NAMES_MAX: usize = 10_000;
 
-/// The service.
+/// Implements `ghost.v1.Chat`.
 pub struct ChatService(pub Control);
 
-/// Into a channel, or out of it.
+/// The direction of a membership change.
 #[derive(Clone, Copy)]
 enum Membership {
     In,
     Out,
 }
 
-/// Whom a change of members concerns, and on whose word.
+/// A membership change.
 struct MemberChange {
     to: Membership,
     channel: ChannelName,
@@ -41,7 +41,7 @@ impl MemberChange {
             to,
             channel: input::parsed("channel", channel)?,
             agent_id: input::parsed("agent_id", agent_id)?,
-            as_agent: act_as::wanted(as_agent)?,
+            as_agent: act_as::acting_agent(as_agent)?,
         })
     }
 }
@@ -94,12 +94,12 @@ impl ChatService {
     }
 
     pub(crate) async fn channels(&self, request: v1::ListChannelsRequest) -> Result<v1::ListChannelsResponse, Refusal> {
-        let of = queries::agent_in_filter(&self.0.world, "agent_id", request.agent_id.as_deref()).await?;
+        let member = queries::agent_in_filter(&self.0.world, "agent_id", request.agent_id.as_deref()).await?;
         let store = self.0.world.store();
         let after = input::unseal("channels", &request.cursor)?.to_owned();
         let limit = input::page(request.limit);
         let (views, more) = store
-            .read(move |r| Box::pin(async move { rules::list_after(r, of.as_ref(), &after, limit).await }))
+            .read(move |r| Box::pin(async move { rules::list_after(r, member.as_ref(), &after, limit).await }))
             .await?;
         let redactor = &self.0.world.ctx().redactor;
         let (channels, more) = queries::within_bytes(views.iter().map(|view| convert::channel(view, redactor)), more);
@@ -108,7 +108,7 @@ impl ChatService {
     }
 
     pub(crate) async fn posts(&self, by: Party, request: v1::HistoryRequest) -> Result<v1::HistoryResponse, Refusal> {
-        let as_agent = act_as::wanted(request.as_agent.as_deref())?;
+        let as_agent = act_as::acting_agent(request.as_agent.as_deref())?;
         let query = HistoryQuery {
             channel: input::parsed("channel", &request.channel)?,
             limit: if request.limit == 0 { HISTORY_DEFAULT } else { request.limit.min(HISTORY_MAX) },
@@ -126,7 +126,7 @@ impl ChatService {
                 })
             })
             .await?;
-        // What does not fit is at the far end from where the reading begins.
+        // Posts that do not fit are left out at the end of the reading direction.
         if !forward {
             posts.reverse();
         }
@@ -156,7 +156,7 @@ impl Chat for ChatService {
     ) -> Result<Response<v1::CreateChannelResponse>, Status> {
         let by = caller::party(&request)?;
         let key = caller::key(&request, "chat.create", &request.get_ref().request_id)?;
-        let as_agent = act_as::wanted(request.get_ref().as_agent.as_deref()).map_err(to_status)?;
+        let as_agent = act_as::acting_agent(request.get_ref().as_agent.as_deref()).map_err(to_status)?;
         let new = self.new_channel(request.get_ref()).map_err(to_status)?;
         let (ctx, plan) = (self.0.world.ctx().clone(), self.0.world.plan());
         let created = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
@@ -173,7 +173,7 @@ impl Chat for ChatService {
     async fn post(&self, request: Request<v1::PostRequest>) -> Result<Response<v1::PostResponse>, Status> {
         let by = caller::party(&request)?;
         let key = caller::key(&request, "chat.post", &request.get_ref().request_id)?;
-        let as_agent = act_as::wanted(request.get_ref().as_agent.as_deref()).map_err(to_status)?;
+        let as_agent = act_as::acting_agent(request.get_ref().as_agent.as_deref()).map_err(to_status)?;
         let new = self.new_post(request.into_inner()).map_err(to_status)?;
         let (ctx, plan) = (self.0.world.ctx().clone(), self.0.world.plan());
         let posted = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
@@ -190,16 +190,17 @@ impl Chat for ChatService {
     async fn invite(&self, request: Request<v1::InviteRequest>) -> Result<Response<v1::Channel>, Status> {
         let by = caller::party(&request)?;
         let key = caller::key(&request, "chat.invite", &request.get_ref().request_id)?;
-        let asked = request.get_ref();
-        let read = MemberChange::read(Membership::In, &asked.channel, &asked.agent_id, asked.as_agent.as_deref());
+        let request = request.get_ref();
+        let read = MemberChange::read(Membership::In, &request.channel, &request.agent_id, request.as_agent.as_deref());
         self.change_member(by, key, read).await
     }
 
     async fn remove(&self, request: Request<v1::RemoveMemberRequest>) -> Result<Response<v1::Channel>, Status> {
         let by = caller::party(&request)?;
         let key = caller::key(&request, "chat.remove", &request.get_ref().request_id)?;
-        let asked = request.get_ref();
-        let read = MemberChange::read(Membership::Out, &asked.channel, &asked.agent_id, asked.as_agent.as_deref());
+        let request = request.get_ref();
+        let read =
+            MemberChange::read(Membership::Out, &request.channel, &request.agent_id, request.as_agent.as_deref());
         self.change_member(by, key, read).await
     }
 

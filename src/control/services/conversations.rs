@@ -1,6 +1,6 @@
-//! Conversations over the control plane: said, watched, listed, handed over, delivered again.
+//! The `Conversations` service: sends, lists, streams, hands off and redelivers.
 
-mod screen;
+mod stream_filter;
 mod watch;
 
 use std::pin::Pin;
@@ -23,20 +23,20 @@ use crate::queries::Sort;
 use crate::refusal::to_status;
 use crate::{caller, queries};
 
-/// Characters of a reason.
+/// Largest length of a reason, in characters.
 const REASON_MAX: usize = 1_000;
 
-/// The service.
+/// Implements `ghost.v1.Conversations`.
 pub struct ConversationsService(pub Control);
 
-/// Workspace files as attachments: each must be there, and no larger than the world allows.
+/// Workspace files as attachments. Each must exist, and be no larger than `attachment_bytes`.
 fn attachments(world: &World, paths: &[String]) -> Result<Vec<Attachment>, Refusal> {
-    let most = world.ctx().limits().attachment_bytes;
+    let limit = world.ctx().limits().attachment_bytes;
     let mut files = Vec::new();
     for path in input::paths("attachments", paths)? {
         let bytes = world.engine().services.workspace.size_now(&WorkspacePath::parse(&path, false)?)?;
-        if bytes > u64::from(most) {
-            let what = format!("`{path}` has {bytes} bytes; at most {most} are attached");
+        if bytes > u64::from(limit) {
+            let what = format!("`{path}` has {bytes} bytes; the maximum is {limit}");
             return Err(Refusal::new(Code::TooLarge, what).hint("attach a smaller file, or a part of it"));
         }
         let name = path.rsplit('/').next().unwrap_or_default().to_owned();
@@ -56,30 +56,32 @@ impl ConversationsService {
                 input::parsed_if("conversation_id", request.conversation_id.as_deref())?;
             let agent_id: Option<AgentId> = input::parsed_if("agent_id", request.agent_id.as_deref())?;
             if conversation_id.is_some() == agent_id.is_some() {
-                return Err(input::bad("agent_id", "and conversation_id go not together, and one of them is needed")
-                    .hint("name the agent to begin a conversation, or the conversation to go on with it"));
+                return Err(input::bad("agent_id", "or conversation_id is needed, but not both")
+                    .hint("name the agent to begin a conversation, or the conversation to continue"));
             }
-            let said = Said {
+            let message = Said {
                 from: by.clone(),
                 content: input::prose("content", &request.content, world.ctx().limits().message_bytes)?,
                 attachments: attachments(world, &request.attachments)?,
                 reply_to: None,
                 external_id: None,
             };
-            Ok((conversation_id, agent_id, said))
+            Ok((conversation_id, agent_id, message))
         };
-        let (conversation_id, agent_id, said) = parts(&request).map_err(to_status)?;
+        let (conversation_id, agent_id, message) = parts(&request).map_err(to_status)?;
         let ctx = world.ctx().clone();
         requests::once(world.store(), world.ctx(), key, move |w| {
             Box::pin(async move {
                 match (conversation_id, agent_id) {
-                    (Some(id), _) => rules::say(w, &ctx, id, said).await,
+                    (Some(id), _) => rules::say(w, &ctx, id, message).await,
                     (None, Some(owner)) => {
                         let start = Start { adapter: CONTROL.to_owned(), thread: None, owner, party: by };
-                        rules::arrive(w, &ctx, start, said).await
+                        rules::arrive(w, &ctx, start, message).await
                     }
                     // Refused above.
-                    (None, None) => Err(Refusal::new(Code::InvalidArguments, "nobody is spoken to")),
+                    (None, None) => {
+                        Err(Refusal::new(Code::InvalidArguments, "neither an agent nor a conversation is named"))
+                    }
                 }
             })
         })
@@ -89,16 +91,20 @@ impl ConversationsService {
 
     async fn page(&self, request: v1::ListConversationsRequest) -> Result<v1::ListConversationsResponse, Refusal> {
         let owner = queries::agent_in_filter(&self.0.world, "owner", request.owner.as_deref()).await?;
-        let after = input::place(input::unseal("conversations", &request.cursor)?)?;
+        let after = input::position(input::unseal("conversations", &request.cursor)?)?;
         let page = queries::conversations(&self.0.world, owner, after, input::page(request.limit)).await?;
         let (conversations, next) = page.map(convert::conversation);
         let next_cursor = input::seal("conversations", &next);
         Ok(v1::ListConversationsResponse { conversations, truncated: false, next_cursor })
     }
 
-    /// The outcome of what is asked about this conversation.
-    async fn suggestion<T>(&self, typed: &str, asked: impl Future<Output = Result<T, Refusal>>) -> Result<T, Refusal> {
-        queries::suggestion(&self.0.world, Sort::Conversation, &[typed.to_owned()], asked.await).await
+    /// Adds a suggestion to a refusal about this conversation's id.
+    async fn with_suggestion<T>(
+        &self,
+        typed: &str,
+        result: impl Future<Output = Result<T, Refusal>>,
+    ) -> Result<T, Refusal> {
+        queries::with_suggestion(&self.0.world, Sort::Conversation, &[typed.to_owned()], result.await).await
     }
 
     async fn with_entries(&self, request: v1::GetConversationRequest) -> Result<v1::GetConversationResponse, Refusal> {
@@ -111,7 +117,7 @@ impl ConversationsService {
             let id = input::parsed("conversation_id", &request.conversation_id)?;
             queries::conversation(&self.0.world, id, after, limit).await
         };
-        let (conversation, entries) = self.suggestion(&request.conversation_id, found).await?;
+        let (conversation, entries) = self.with_suggestion(&request.conversation_id, found).await?;
         if after > conversation.last_seq {
             return Err(queries::beyond_the_end(&conversation, after));
         }
@@ -180,7 +186,7 @@ impl Conversations for ConversationsService {
             let id = input::parsed("conversation_id", &request.conversation_id)?;
             watch::open(&self.0, id, request.after_seq).await
         };
-        let stream = self.suggestion(&request.conversation_id, opened).await.map_err(to_status)?;
+        let stream = self.with_suggestion(&request.conversation_id, opened).await.map_err(to_status)?;
         Ok(Response::new(Box::pin(stream)))
     }
 
@@ -192,14 +198,14 @@ impl Conversations for ConversationsService {
         let key = caller::key(&request, "conversations.handoff", &request.get_ref().request_id)?;
         let ctx = self.0.world.ctx().clone();
         let request = request.get_ref();
-        let asked = async {
+        let result = async {
             let (id, handover) = handover(request, Chain::root(&ctx))?;
             requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
                 Box::pin(async move { rules::handoff(w, &ctx, &by, id, handover).await })
             })
             .await
         };
-        let conversation = self.suggestion(&request.conversation_id, asked).await.map_err(to_status)?;
+        let conversation = self.with_suggestion(&request.conversation_id, result).await.map_err(to_status)?;
         Ok(Response::new(convert::conversation(&conversation)))
     }
 
@@ -211,14 +217,14 @@ impl Conversations for ConversationsService {
         let key = caller::key(&request, "conversations.redeliver", &request.get_ref().request_id)?;
         let (typed, seq) = (&request.get_ref().conversation_id, request.get_ref().seq);
         let ctx = self.0.world.ctx().clone();
-        let asked = async {
+        let result = async {
             let id = input::parsed("conversation_id", typed)?;
             requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
                 Box::pin(async move { rules::redeliver(w, &ctx, &by, id, seq).await })
             })
             .await
         };
-        let entry = self.suggestion(typed, asked).await.map_err(to_status)?;
+        let entry = self.with_suggestion(typed, result).await.map_err(to_status)?;
         Ok(Response::new(convert::entry(&entry, &self.0.world.ctx().redactor)))
     }
 }

@@ -1,6 +1,6 @@
-//! The feed over gRPC.
+//! The `Events` service: the event feed over gRPC.
 //!
-//! Must never: end a stream early without saying where to go on.
+//! Must never: end a stream early without the sequence number to resume after.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,9 +16,9 @@ use tonic::{Request, Response, Status};
 use crate::caller;
 use crate::control::Control;
 use crate::refusal::{status, status_as, to_status};
-use crate::streams::{self, Ended, Item, SeatedStream, Start, Wanted, Why};
+use crate::streams::{self, EndReason, Ended, Item, PermitStream, Start, StreamRequest};
 
-/// `ghost.v1.Events`.
+/// Implements `ghost.v1.Events`.
 pub struct EventsService(pub Control);
 
 #[tonic::async_trait]
@@ -27,28 +27,34 @@ impl events_server::Events for EventsService {
 
     async fn subscribe(&self, request: Request<SubscribeRequest>) -> Result<Response<Subscriber>, Status> {
         caller::party(&request)?;
-        let stream = streams::open(&self.0, wanted(request.into_inner())).await.map_err(to_status)?;
+        let stream = streams::open(&self.0, stream_request(request.into_inner())).await.map_err(to_status)?;
         let ctx = self.0.world.ctx();
-        let patience = Limits::seconds(ctx.limits().reader_stall_seconds);
+        let stall_timeout = Limits::seconds(ctx.limits().reader_stall_seconds);
         let clock = Arc::clone(&ctx.ports.clock);
-        Ok(Response::new(Subscriber(SeatedStream::new(stream.items, stream.feeder, stream.seat, clock, patience))))
+        Ok(Response::new(Subscriber(PermitStream::new(
+            stream.items,
+            stream.feeder,
+            stream.permit,
+            clock,
+            stall_timeout,
+        ))))
     }
 }
 
-fn wanted(request: SubscribeRequest) -> Wanted {
-    Wanted {
+fn stream_request(request: SubscribeRequest) -> StreamRequest {
+    StreamRequest {
         kinds: request.kinds,
         agent_id: request.agent_id,
         channel: request.channel,
-        // 0 is before the first there ever was: the oldest that is kept, as without a sequence.
+        // 0 means the oldest stored event, the same as no sequence number.
         start: request.after_seq.filter(|after| *after != 0).map_or(Start::Oldest, Start::After),
         follow: request.follow,
         ephemeral: request.ephemeral,
     }
 }
 
-/// A stream as gRPC sends it.
-pub struct Subscriber(SeatedStream<Item>);
+/// A subscription as a gRPC response stream.
+pub struct Subscriber(PermitStream<Item>);
 
 impl Stream for Subscriber {
     type Item = Result<SubscribeResponse, Status>;
@@ -56,25 +62,27 @@ impl Stream for Subscriber {
     fn poll_next(mut self: Pin<&mut Self>, ctx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         Pin::new(&mut self.0).poll_next(ctx).map(|item| {
             Some(match item? {
-                Item::Event(shown, position_seq) => {
-                    Ok(SubscribeResponse { event: Some(shown.wire.clone()), ephemeral: shown.ephemeral, position_seq })
-                }
+                Item::Event(encoded, position_seq) => Ok(SubscribeResponse {
+                    event: Some(encoded.wire.clone()),
+                    ephemeral: encoded.ephemeral,
+                    position_seq,
+                }),
                 Item::Position(position_seq) => Ok(SubscribeResponse { event: None, ephemeral: false, position_seq }),
-                Item::Ended(Ended { why, refusal, position }) => Err(match why {
-                    Why::Lagged => ended(tonic::Code::Aborted, &refusal, position),
-                    Why::Stopping => ended(tonic::Code::Unavailable, &refusal, position),
-                    Why::Failed => status(&refusal),
+                Item::Ended(Ended { reason, refusal, position }) => Err(match reason {
+                    EndReason::Lagged => ended(tonic::Code::Aborted, &refusal, position),
+                    EndReason::Stopping => ended(tonic::Code::Unavailable, &refusal, position),
+                    EndReason::Failed => status(&refusal),
                 }),
             })
         })
     }
 }
 
-/// An end that a reader can go on from.
+/// The status of a stream that its reader can resume.
 fn ended(code: tonic::Code, refusal: &Refusal, position: i64) -> Status {
-    let mut told = status_as(code, refusal);
-    told.metadata_mut().insert(LAST_SEQ_TRAILER, MetadataValue::from(position));
-    told
+    let mut status = status_as(code, refusal);
+    status.metadata_mut().insert(LAST_SEQ_TRAILER, MetadataValue::from(position));
+    status
 }
 
 #[cfg(test)]

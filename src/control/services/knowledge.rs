@@ -1,4 +1,4 @@
-//! Knowledge.
+//! The `Knowledge` service.
 
 use ghost_domain::grantee::grantees;
 use ghost_domain::text::clip;
@@ -14,20 +14,20 @@ use crate::convert::{input, knowledge as convert};
 use crate::refusal::to_status;
 use crate::{act_as, caller, queries};
 
-/// Characters of what a list looks for.
+/// Largest length of a search text or tag, in characters.
 const QUERY_MAX: usize = 200;
 
-/// The service.
+/// Implements `ghost.v1.Knowledge`.
 pub struct KnowledgeService(pub Control);
 
-/// A list of people: absent as it is, empty if it is named in `clear`.
+/// A list of readers or writers. `None` leaves the list as it is; `clear` empties it.
 fn people(field: &str, texts: &[String], clear: &[String]) -> Result<Option<Vec<Grantee>>, Refusal> {
     let list = grantees(field, texts)
         .map_err(|refusal| Refusal { details: Some(serde_json::json!({ "field": field })), ..refusal })?;
-    Ok(kept_or(list, field, clear))
+    Ok(list_or_clear(list, field, clear))
 }
 
-fn kept_or<T>(list: Vec<T>, field: &str, clear: &[String]) -> Option<Vec<T>> {
+fn list_or_clear<T>(list: Vec<T>, field: &str, clear: &[String]) -> Option<Vec<T>> {
     (!list.is_empty() || clear.iter().any(|name| name == field)).then_some(list)
 }
 
@@ -43,7 +43,7 @@ fn writing(limits: &Limits, request: &v1::WriteKnowledgeRequest) -> Result<Writi
             }
         };
         if !texts.is_empty() {
-            return Err(input::bad("clear", format!("names {field}, which are given besides"))
+            return Err(input::bad("clear", format!("names {field}, which is also given"))
                 .hint("give the list as it should be, or clear it"));
         }
     }
@@ -52,7 +52,7 @@ fn writing(limits: &Limits, request: &v1::WriteKnowledgeRequest) -> Result<Writi
         entry_id: request.entry_id.clone(),
         content: input::prose("content", &request.content, limits.knowledge_bytes)?,
         title: input::line_if("title", title, ghost_domain::knowledge::TITLE_MAX)?,
-        tags: kept_or(request.tags.clone(), "tags", &request.clear),
+        tags: list_or_clear(request.tags.clone(), "tags", &request.clear),
         readers: people("readers", &request.readers, &request.clear)?,
         writers: people("writers", &request.writers, &request.clear)?,
         expected_version: request.expected_version,
@@ -63,7 +63,7 @@ fn writing(limits: &Limits, request: &v1::WriteKnowledgeRequest) -> Result<Writi
 impl KnowledgeService {
     async fn page(&self, by: Party, request: v1::ListKnowledgeRequest) -> Result<v1::ListKnowledgeResponse, Refusal> {
         let after = input::unseal("knowledge", &request.cursor)?.to_owned();
-        let as_agent = act_as::wanted(request.as_agent.as_deref())?;
+        let as_agent = act_as::acting_agent(request.as_agent.as_deref())?;
         let wanted = Wanted {
             tag: input::line_if("tag", request.tag.as_deref(), QUERY_MAX)?,
             query: input::line_if("query", request.query.as_deref(), QUERY_MAX)?,
@@ -91,7 +91,7 @@ impl KnowledgeService {
     }
 
     async fn one(&self, by: Party, request: v1::ReadKnowledgeRequest) -> Result<v1::ReadKnowledgeResponse, Refusal> {
-        let as_agent = act_as::wanted(request.as_agent.as_deref())?;
+        let as_agent = act_as::acting_agent(request.as_agent.as_deref())?;
         let plan = self.0.world.plan();
         let found: WithVersions = self
             .0
@@ -139,7 +139,7 @@ impl Knowledge for KnowledgeService {
         let key = caller::key(&request, "knowledge.write", &request.get_ref().request_id)?;
         let (ctx, plan) = (self.0.world.ctx().clone(), self.0.world.plan());
         let new = writing(&ctx.limits(), request.get_ref()).map_err(to_status)?;
-        let as_agent = act_as::wanted(request.get_ref().as_agent.as_deref()).map_err(to_status)?;
+        let as_agent = act_as::acting_agent(request.get_ref().as_agent.as_deref()).map_err(to_status)?;
         let entry = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
             Box::pin(async move {
                 for list in [&new.readers, &new.writers] {
@@ -162,7 +162,7 @@ impl Knowledge for KnowledgeService {
         let key = caller::key(&request, "knowledge.delete", &request.get_ref().request_id)?;
         let (ctx, plan) = (self.0.world.ctx().clone(), self.0.world.plan());
         let request = request.into_inner();
-        let as_agent = act_as::wanted(request.as_agent.as_deref()).map_err(to_status)?;
+        let as_agent = act_as::acting_agent(request.as_agent.as_deref()).map_err(to_status)?;
         let entry = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
             Box::pin(async move {
                 let author = act_as::author(w, &plan, by, as_agent.as_ref(), "syscall.knowledge.delete").await?;

@@ -1,4 +1,4 @@
-//! The record of tool calls.
+//! The `Ledger` service: the record of tool calls.
 
 use ghost_domain::Refusal;
 use ghost_proto::v1;
@@ -12,10 +12,10 @@ use crate::queries::Sort;
 use crate::refusal::to_status;
 use crate::{caller, queries};
 
-/// Characters of a tool's name.
+/// Largest length of a tool's name, in characters.
 const NAME_MAX: usize = 128;
 
-/// The service.
+/// Implements `ghost.v1.Ledger`.
 pub struct LedgerService(pub Control);
 
 impl LedgerService {
@@ -27,18 +27,18 @@ impl LedgerService {
         let turn_id = input::parsed_if("turn_id", request.turn_id.as_deref());
         let filter = LedgerFilter {
             agent_id: queries::agent_in_filter(&self.0.world, "agent_id", request.agent_id.as_deref()).await?,
-            turn_id: queries::suggestion(&self.0.world, Sort::Turn, request.turn_id.as_slice(), turn_id).await?,
+            turn_id: queries::with_suggestion(&self.0.world, Sort::Turn, request.turn_id.as_slice(), turn_id).await?,
             tool,
             status: input::parsed_if("status", request.status.as_deref())?,
             since: input::instant("since_at_ms", request.since_at_ms)?,
             ..LedgerFilter::default()
         };
-        let after = input::place(input::unseal("ledger", &request.cursor)?)?;
+        let after = input::position(input::unseal("ledger", &request.cursor)?)?;
         let turn_id = filter.turn_id;
         let page = queries::ledger(&self.0.world, filter, after, input::page(request.limit)).await?;
         if let (Some(turn_id), true) = (turn_id, after.is_none() && page.rows.is_empty()) {
-            let looked = queries::turn_in_filter(&self.0.world, turn_id).await;
-            queries::suggestion(&self.0.world, Sort::Turn, &[turn_id.to_string()], looked).await?;
+            let checked = queries::turn_in_filter(&self.0.world, turn_id).await;
+            queries::with_suggestion(&self.0.world, Sort::Turn, &[turn_id.to_string()], checked).await?;
         }
         let (rows, next) = page.map(convert::ledger_row);
         Ok(v1::ListLedgerResponse { rows, next_cursor: input::seal("ledger", &next) })

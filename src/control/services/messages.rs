@@ -1,4 +1,4 @@
-//! Mail to agents from outside, and the mail that was set aside.
+//! The `Messages` service: mail and asks from operators, and dead letters.
 
 use ghost_domain::{AgentId, Ask, AskStatus, Code, DeadLetter, DeadLetterStatus, Envelope, Kind, Limits, Refusal};
 use ghost_proto::v1;
@@ -13,10 +13,10 @@ use crate::queries::Sort;
 use crate::refusal::to_status;
 use crate::{caller, queries};
 
-/// Characters of a subject.
+/// Largest length of a subject, in characters.
 const SUBJECT_MAX: usize = 200;
 
-/// The service.
+/// Implements `ghost.v1.Messages`.
 pub struct MessagesService(pub Control);
 
 impl MessagesService {
@@ -41,7 +41,7 @@ impl MessagesService {
         .map_err(to_status)
     }
 
-    /// Opens the ask once, and gives the record that it was opened with.
+    /// Opens the ask once and returns its stored row.
     async fn ask_once(&self, request: Request<v1::AskRequest>) -> Result<Ask, Status> {
         let by = caller::party(&request)?;
         let key = caller::key(&request, "messages.ask", &request.get_ref().request_id)?;
@@ -70,20 +70,20 @@ impl MessagesService {
                 Refusal { hint, ..refusal }
             })?),
         };
-        let after = input::place(input::unseal("dead letters", &request.cursor)?)?;
+        let after = input::position(input::unseal("dead letters", &request.cursor)?)?;
         let limit = input::page(request.limit);
         let (page, truncated) = queries::dead_letters(&self.0.world, agent_id, status, after, limit).await?;
         let (dead_letters, next) = page.map(convert::dead_letter);
         Ok(v1::ListDeadResponse { dead_letters, next_cursor: input::seal("dead letters", &next), truncated })
     }
 
-    /// The outcome of what is asked about this dead letter.
-    async fn letter_meant<T>(
+    /// Adds a suggestion to a refusal about this dead letter's id.
+    async fn with_suggestion<T>(
         &self,
         typed: &str,
-        asked: impl Future<Output = Result<T, Refusal>>,
+        result: impl Future<Output = Result<T, Refusal>>,
     ) -> Result<T, Refusal> {
-        queries::suggestion(&self.0.world, Sort::DeadLetter, &[typed.to_owned()], asked.await).await
+        queries::with_suggestion(&self.0.world, Sort::DeadLetter, &[typed.to_owned()], result.await).await
     }
 
     async fn dead_with_mail(&self, request: v1::GetDeadRequest) -> Result<v1::GetDeadResponse, Refusal> {
@@ -91,7 +91,7 @@ impl MessagesService {
             let id = input::parsed("dead_letter_id", &request.dead_letter_id)?;
             queries::dead_letter(&self.0.world, id).await
         };
-        let (letter, envelopes) = self.letter_meant(&request.dead_letter_id, found).await?;
+        let (letter, envelopes) = self.with_suggestion(&request.dead_letter_id, found).await?;
         let redactor = &self.0.world.ctx().redactor;
         let mail = envelopes.iter().map(|envelope| convert::envelope(envelope, redactor));
         let (envelopes, truncated) = queries::within_bytes(mail, false);
@@ -100,7 +100,7 @@ impl MessagesService {
 }
 
 fn dead_change(letter: &DeadLetter) -> Response<v1::DeadChange> {
-    // What was dealt with before is refused as a conflict, so what arrives here did change.
+    // A dead letter that was already resolved is refused as a conflict, so this is always a change.
     Response::new(v1::DeadChange { dead_letter: Some(convert::dead_letter(letter)), changed: true })
 }
 
@@ -119,7 +119,7 @@ impl Messages for MessagesService {
         let opened = self.ask_once(request).await?;
         let ask = self.0.world.wait_for_ask(opened.ask_id).await.map_err(|refusal| {
             to_status(match refusal.code {
-                Code::NotFound => Refusal::new(Code::NotFound, format!("ask {} is no longer kept", opened.ask_id))
+                Code::NotFound => Refusal::new(Code::NotFound, format!("ask {} is no longer stored", opened.ask_id))
                     .hint("its answer was given and has been pruned; ask again with a fresh request_id"),
                 _ => refusal,
             })
@@ -131,7 +131,7 @@ impl Messages for MessagesService {
         Ok(Response::new(v1::AskResponse {
             ask_id: ask.ask_id.to_string(),
             status: ask.status.as_str().to_owned(),
-            // A late reply is kept with the record, but the ask ended without one.
+            // A late reply stays in the row, but the ask ended without one.
             reply: ask.reply.filter(|_| ask.status == AskStatus::Answered).map(redact),
             error,
             error_code,
@@ -155,14 +155,14 @@ impl Messages for MessagesService {
         let key = caller::key(&request, "messages.retry_dead", &request.get_ref().request_id)?;
         let request = request.into_inner();
         let ctx = self.0.world.ctx().clone();
-        let asked = async {
+        let result = async {
             let (id, fresh) = (input::parsed("dead_letter_id", &request.dead_letter_id)?, request.fresh);
             requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
                 Box::pin(async move { dead_letters::retry(w, &ctx, &by, id, fresh).await })
             })
             .await
         };
-        let letter = self.letter_meant(&request.dead_letter_id, asked).await.map_err(to_status)?;
+        let letter = self.with_suggestion(&request.dead_letter_id, result).await.map_err(to_status)?;
         Ok(dead_change(&letter))
     }
 
@@ -171,14 +171,14 @@ impl Messages for MessagesService {
         let key = caller::key(&request, "messages.drop_dead", &request.get_ref().request_id)?;
         let typed = &request.get_ref().dead_letter_id;
         let ctx = self.0.world.ctx().clone();
-        let asked = async {
+        let result = async {
             let id = input::parsed("dead_letter_id", typed)?;
             requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
                 Box::pin(async move { dead_letters::discard(w, &ctx, &by, id).await })
             })
             .await
         };
-        let letter = self.letter_meant(typed, asked).await.map_err(to_status)?;
+        let letter = self.with_suggestion(typed, result).await.map_err(to_status)?;
         Ok(dead_change(&letter))
     }
 }

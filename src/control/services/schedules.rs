@@ -1,4 +1,4 @@
-//! Timers, cron jobs, watches and heartbeats.
+//! The `Schedules` service: timers, cron jobs, watches and heartbeats.
 
 use std::time::Duration;
 
@@ -19,15 +19,15 @@ use crate::queries::Sort;
 use crate::refusal::to_status;
 use crate::{caller, queries};
 
-/// Characters of a name, as the rule has it.
+/// Largest length of a name, in characters. The rule has the same limit.
 const NAME_MAX: usize = 64;
-/// Runs of a list unless more are asked for.
-const RUNS: u32 = 50;
+/// Default number of runs in a list.
+const RUNS_DEFAULT: u32 = 50;
 
-/// The service.
+/// Implements `ghost.v1.Schedules`.
 pub struct SchedulesService(pub Control);
 
-/// What the request says of the schedule's time: the fields of its kind, and no others.
+/// The time of a schedule. Only the fields of its kind may be set.
 fn when(ctx: &RuleContext, kind: ScheduleKind, request: &v1::SetScheduleRequest) -> Result<When, Refusal> {
     let given = [
         ("after_ms", request.after_ms.is_some()),
@@ -48,7 +48,7 @@ fn when(ctx: &RuleContext, kind: ScheduleKind, request: &v1::SetScheduleRequest)
         ("max_rounds", request.max_rounds.is_some()),
         ("model", request.model.is_some()),
     ];
-    let (fits, hint): (&[&str], &str) = match kind {
+    let (allowed, hint): (&[&str], &str) = match kind {
         ScheduleKind::Timer => (&["after_ms", "at_ms"], "a timer has after_ms or at_ms"),
         ScheduleKind::Cron => (
             &[
@@ -74,7 +74,7 @@ fn when(ctx: &RuleContext, kind: ScheduleKind, request: &v1::SetScheduleRequest)
             return Err(input::bad("kind", "is heartbeat, which the world file sets").hint("see `heartbeat:` there"));
         }
     };
-    if let Some((field, _)) = given.iter().find(|(field, given)| *given && !fits.contains(field)) {
+    if let Some((field, _)) = given.iter().find(|(field, given)| *given && !allowed.contains(field)) {
         return Err(input::bad(field, format!("does not go with a {kind}")).hint(hint));
     }
     let at = input::instant("at_ms", request.at_ms)?;
@@ -88,7 +88,7 @@ fn when(ctx: &RuleContext, kind: ScheduleKind, request: &v1::SetScheduleRequest)
             (None, Some(at)) => Ok(When::At { at }),
             (Some(ms), None) => match u64::try_from(ms).ok().filter(|ms| (1..=AHEAD_MAX_MS).contains(ms)) {
                 Some(ms) => Ok(When::At { at: ctx.now().plus(Duration::from_millis(ms)) }),
-                None if ms <= 0 => Err(input::bad("after_ms", "is no time from now").hint("give 1 ms to ten years")),
+                None if ms <= 0 => Err(input::bad("after_ms", "is not a future time").hint("give 1 ms to ten years")),
                 None => Err(input::bad("after_ms", "is more than ten years").hint("give 1 ms to ten years")),
             },
             _ => Err(one_of()),
@@ -119,7 +119,7 @@ fn when(ctx: &RuleContext, kind: ScheduleKind, request: &v1::SetScheduleRequest)
 
 fn new_schedule(ctx: &RuleContext, request: &v1::SetScheduleRequest) -> Result<NewSchedule, Refusal> {
     let kind: ScheduleKind = input::parsed("kind", &request.kind)?;
-    // Whether there must be one is the rule's to say.
+    // The rule decides whether the message may be empty.
     let message = input::prose_or_none("message", &request.message, ctx.limits().message_bytes)?;
     let agent_id: AgentId = input::parsed("agent_id", &request.agent_id)?;
     let name = input::line("name", &request.name, NAME_MAX)?;
@@ -149,15 +149,15 @@ fn new_schedule(ctx: &RuleContext, request: &v1::SetScheduleRequest) -> Result<N
 }
 
 impl SchedulesService {
-    /// What the path of a watch holds now: from there on changes count.
+    /// Adds the current state of a watch's path. Later changes are relative to it.
     async fn with_baseline(&self, mut new: NewSchedule) -> Result<NewSchedule, Refusal> {
         let When::Change { path, recursive, .. } = &new.when else { return Ok(new) };
         let path = WorkspacePath::parse(path, true)?;
-        let most = self.0.world.ctx().limits().watch_files_max as usize;
-        let found = self.0.world.engine().services.workspace.stamps(&path, *recursive, most).await?;
+        let limit = self.0.world.ctx().limits().watch_files_max as usize;
+        let found = self.0.world.engine().services.workspace.stamps(&path, *recursive, limit).await?;
         let Some(found) = found else {
             return Err(Refusal::not_found("file or directory", path.as_str(), None)
-                .hint("give a path that is there; to wait for a file, watch its directory"));
+                .hint("give an existing path; to wait for a file, watch its directory"));
         };
         new.baseline = Some(found);
         Ok(new)
@@ -174,7 +174,7 @@ impl SchedulesService {
         Ok(found.is_some())
     }
 
-    async fn all(&self, request: v1::ListSchedulesRequest) -> Result<v1::ListSchedulesResponse, Refusal> {
+    async fn page(&self, request: v1::ListSchedulesRequest) -> Result<v1::ListSchedulesResponse, Refusal> {
         let agent_id = queries::agent_in_filter(&self.0.world, "agent_id", request.agent_id.as_deref()).await?;
         let kind = input::parsed_if("kind", request.kind.as_deref())?;
         let cursor = input::unseal("schedules", &request.cursor)?;
@@ -184,24 +184,28 @@ impl SchedulesService {
         Ok(v1::ListSchedulesResponse { schedules, truncated: false, next_cursor: input::seal("schedules", &next) })
     }
 
-    /// The outcome of what is asked about this schedule.
-    async fn suggestion<T>(&self, typed: &str, asked: impl Future<Output = Result<T, Refusal>>) -> Result<T, Refusal> {
-        queries::suggestion(&self.0.world, Sort::Schedule, &[typed.to_owned()], asked.await).await
+    /// Adds a suggestion to a refusal about this schedule's id.
+    async fn with_suggestion<T>(
+        &self,
+        typed: &str,
+        result: impl Future<Output = Result<T, Refusal>>,
+    ) -> Result<T, Refusal> {
+        queries::with_suggestion(&self.0.world, Sort::Schedule, &[typed.to_owned()], result.await).await
     }
 
-    async fn record(&self, request: v1::ListRunsRequest) -> Result<v1::ListRunsResponse, Refusal> {
-        let limit = if request.limit == 0 { RUNS } else { request.limit.min(rules::RUNS_MAX) };
+    async fn run_page(&self, request: v1::ListRunsRequest) -> Result<v1::ListRunsResponse, Refusal> {
+        let limit = if request.limit == 0 { RUNS_DEFAULT } else { request.limit.min(rules::RUNS_MAX) };
         let found = async {
             let schedule_id = input::parsed("schedule_id", &request.schedule_id)?;
             let store = self.0.world.store();
             store.read(move |r| Box::pin(async move { rules::runs(r, schedule_id, limit).await })).await
         };
-        let found = self.suggestion(&request.schedule_id, found).await?;
+        let found = self.with_suggestion(&request.schedule_id, found).await?;
         let redactor = &self.0.world.ctx().redactor;
         Ok(v1::ListRunsResponse { runs: found.iter().map(|run| convert::run(run, redactor)).collect() })
     }
 
-    fn shown(&self, schedule: &ghost_domain::Schedule) -> Response<v1::Schedule> {
+    fn response(&self, schedule: &ghost_domain::Schedule) -> Response<v1::Schedule> {
         Response::new(convert::schedule(schedule, &self.0.world.ctx().redactor))
     }
 }
@@ -213,7 +217,7 @@ impl Schedules for SchedulesService {
         request: Request<v1::ListSchedulesRequest>,
     ) -> Result<Response<v1::ListSchedulesResponse>, Status> {
         caller::party(&request)?;
-        self.all(request.into_inner()).await.map(Response::new).map_err(to_status)
+        self.page(request.into_inner()).await.map(Response::new).map_err(to_status)
     }
 
     async fn get(&self, request: Request<v1::GetScheduleRequest>) -> Result<Response<v1::Schedule>, Status> {
@@ -223,7 +227,7 @@ impl Schedules for SchedulesService {
             let schedule_id = input::parsed("schedule_id", typed)?;
             self.0.world.store().read(move |r| Box::pin(async move { rules::get(r, schedule_id).await })).await
         };
-        Ok(self.shown(&self.suggestion(typed, found).await.map_err(to_status)?))
+        Ok(self.response(&self.with_suggestion(typed, found).await.map_err(to_status)?))
     }
 
     async fn set(&self, request: Request<v1::SetScheduleRequest>) -> Result<Response<v1::Schedule>, Status> {
@@ -231,7 +235,7 @@ impl Schedules for SchedulesService {
         let key = caller::key(&request, "schedules.set", &request.get_ref().request_id)?;
         let ctx = self.0.world.ctx().clone();
         let mut new = new_schedule(&ctx, request.get_ref()).map_err(to_status)?;
-        // One that was done is answered again, whatever has become of the path or the model since.
+        // A repeated request gets its stored answer, even if its path or model is gone by now.
         if !self.is_done(&key).await.map_err(to_status)? {
             self.0.world.plan().check_job(&new.options).map_err(to_status)?;
             new = self.with_baseline(new).await.map_err(to_status)?;
@@ -241,7 +245,7 @@ impl Schedules for SchedulesService {
         })
         .await
         .map_err(to_status)?;
-        Ok(self.shown(&schedule))
+        Ok(self.response(&schedule))
     }
 
     async fn enable(&self, request: Request<v1::EnableScheduleRequest>) -> Result<Response<v1::Schedule>, Status> {
@@ -249,7 +253,7 @@ impl Schedules for SchedulesService {
         let key = caller::key(&request, "schedules.enable", &request.get_ref().request_id)?;
         let ctx = self.0.world.ctx().clone();
         let (typed, enabled) = (&request.get_ref().schedule_id, request.get_ref().enabled);
-        let asked = async {
+        let result = async {
             let schedule_id = input::parsed("schedule_id", typed)?;
             if enabled && !self.is_done(&key).await? {
                 let read =
@@ -264,7 +268,7 @@ impl Schedules for SchedulesService {
             })
             .await
         };
-        Ok(self.shown(&self.suggestion(typed, asked).await.map_err(to_status)?))
+        Ok(self.response(&self.with_suggestion(typed, result).await.map_err(to_status)?))
     }
 
     async fn cancel(&self, request: Request<v1::CancelScheduleRequest>) -> Result<Response<v1::Schedule>, Status> {
@@ -272,14 +276,14 @@ impl Schedules for SchedulesService {
         let key = caller::key(&request, "schedules.cancel", &request.get_ref().request_id)?;
         let ctx = self.0.world.ctx().clone();
         let typed = &request.get_ref().schedule_id;
-        let asked = async {
+        let result = async {
             let schedule_id = input::parsed("schedule_id", typed)?;
             requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
                 Box::pin(async move { rules::cancel(w, &ctx, &by, schedule_id).await })
             })
             .await
         };
-        Ok(self.shown(&self.suggestion(typed, asked).await.map_err(to_status)?))
+        Ok(self.response(&self.with_suggestion(typed, result).await.map_err(to_status)?))
     }
 
     async fn run(&self, request: Request<v1::RunScheduleRequest>) -> Result<Response<v1::ScheduleRun>, Status> {
@@ -287,7 +291,7 @@ impl Schedules for SchedulesService {
         let key = caller::key(&request, "schedules.run", &request.get_ref().request_id)?;
         let ctx = self.0.world.ctx().clone();
         let typed = &request.get_ref().schedule_id;
-        let asked = async {
+        let result = async {
             let schedule_id = input::parsed("schedule_id", typed)?;
             requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
                 Box::pin(async move {
@@ -297,12 +301,12 @@ impl Schedules for SchedulesService {
             })
             .await
         };
-        let run = self.suggestion(typed, asked).await.map_err(to_status)?;
+        let run = self.with_suggestion(typed, result).await.map_err(to_status)?;
         Ok(Response::new(convert::run(&run, &self.0.world.ctx().redactor)))
     }
 
     async fn runs(&self, request: Request<v1::ListRunsRequest>) -> Result<Response<v1::ListRunsResponse>, Status> {
         caller::party(&request)?;
-        self.record(request.into_inner()).await.map(Response::new).map_err(to_status)
+        self.run_page(request.into_inner()).await.map(Response::new).map_err(to_status)
     }
 }

@@ -1,4 +1,4 @@
-//! Shared state.
+//! The `State` service: shared state.
 
 use ghost_domain::{Refusal, StateEntry};
 use ghost_proto::v1;
@@ -12,7 +12,7 @@ use crate::convert::{input, state as convert};
 use crate::refusal::to_status;
 use crate::{act_as, caller, queries};
 
-/// The service.
+/// Implements `ghost.v1.State`.
 pub struct StateService(pub Control);
 
 impl StateService {
@@ -52,7 +52,7 @@ impl State for StateService {
         let key = caller::key(&request, "state.set", &request.get_ref().request_id)?;
         let (ctx, plan) = (self.0.world.ctx().clone(), self.0.world.plan());
         let request = request.into_inner();
-        let as_agent = act_as::wanted(request.as_agent.as_deref()).map_err(to_status)?;
+        let as_agent = act_as::acting_agent(request.as_agent.as_deref()).map_err(to_status)?;
         let new = Setting {
             value: input::json("value_json", &request.value_json, ctx.limits().state_bytes).map_err(to_status)?,
             key: request.key,

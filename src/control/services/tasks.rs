@@ -1,4 +1,4 @@
-//! The task board.
+//! The `Tasks` service: the task board.
 
 use ghost_domain::{Refusal, TaskId};
 use ghost_proto::v1;
@@ -14,12 +14,12 @@ use crate::queries::{Sort, TaskText};
 use crate::refusal::to_status;
 use crate::{caller, queries};
 
-/// Characters of a title.
+/// Largest length of a title, in characters.
 const TITLE_MAX: usize = 200;
-/// Dependencies of one task.
+/// Largest number of dependencies of one task.
 const DEPENDS_MAX: usize = 64;
 
-/// The service.
+/// Implements `ghost.v1.Tasks`.
 pub struct TasksService(pub Control);
 
 fn new_task(ctx: &RuleContext, request: &v1::CreateTaskRequest) -> Result<NewTask, Refusal> {
@@ -36,8 +36,8 @@ fn new_task(ctx: &RuleContext, request: &v1::CreateTaskRequest) -> Result<NewTas
 }
 
 fn change(ctx: &RuleContext, request: &v1::UpdateTaskRequest) -> Result<(TaskId, TaskText, TaskChange), Refusal> {
-    let most = ctx.limits().message_bytes;
-    let prose = |field: &str, text: Option<&str>| text.map(|text| input::prose_or_none(field, text, most)).transpose();
+    let limit = ctx.limits().message_bytes;
+    let prose = |field: &str, text: Option<&str>| text.map(|text| input::prose_or_none(field, text, limit)).transpose();
     let text = TaskText {
         title: input::line_if("title", request.title.as_deref(), TITLE_MAX)?,
         description: prose("description", request.description.as_deref())?,
@@ -60,13 +60,13 @@ fn change(ctx: &RuleContext, request: &v1::UpdateTaskRequest) -> Result<(TaskId,
 }
 
 impl TasksService {
-    /// The outcome of what is asked about these tasks.
-    async fn suggestion<T>(
+    /// Adds a suggestion to a refusal about one of these tasks' ids.
+    async fn with_suggestion<T>(
         &self,
         typed: &[String],
-        asked: impl Future<Output = Result<T, Refusal>>,
+        result: impl Future<Output = Result<T, Refusal>>,
     ) -> Result<T, Refusal> {
-        queries::suggestion(&self.0.world, Sort::Task, typed, asked.await).await
+        queries::with_suggestion(&self.0.world, Sort::Task, typed, result.await).await
     }
 
     pub(crate) async fn page(&self, request: v1::ListTasksRequest) -> Result<v1::ListTasksResponse, Refusal> {
@@ -81,7 +81,7 @@ impl TasksService {
 
     pub(crate) async fn with_history(&self, request: v1::GetTaskRequest) -> Result<v1::GetTaskResponse, Refusal> {
         let found = async { queries::task(&self.0.world, input::parsed("task_id", &request.task_id)?).await };
-        let found = self.suggestion(std::slice::from_ref(&request.task_id), found).await?;
+        let found = self.with_suggestion(std::slice::from_ref(&request.task_id), found).await?;
         let redactor = &self.0.world.ctx().redactor;
         Ok(v1::GetTaskResponse {
             task: Some(convert::task(&found.task, redactor)),
@@ -99,14 +99,14 @@ impl Tasks for TasksService {
         let ctx = self.0.world.ctx().clone();
         let request = request.get_ref();
         let typed: Vec<String> = request.depends_on.iter().chain(&request.parent_id).cloned().collect();
-        let asked = async {
+        let result = async {
             let new = new_task(&ctx, request)?;
             requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
                 Box::pin(async move { rules::create(w, &ctx, &by, new).await })
             })
             .await
         };
-        let task = self.suggestion(&typed, asked).await.map_err(to_status)?;
+        let task = self.with_suggestion(&typed, result).await.map_err(to_status)?;
         Ok(Response::new(convert::task(&task, &self.0.world.ctx().redactor)))
     }
 
@@ -127,14 +127,14 @@ impl Tasks for TasksService {
         let request = request.get_ref();
         let others = request.depends_on.iter().flat_map(|list| &list.task_ids);
         let typed: Vec<String> = others.chain([&request.task_id]).cloned().collect();
-        let asked = async {
+        let result = async {
             let (task_id, text, change) = change(&ctx, request)?;
             requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
                 Box::pin(async move { queries::edit_task(w, &ctx, &by, task_id, text, change).await })
             })
             .await
         };
-        let task = self.suggestion(&typed, asked).await.map_err(to_status)?;
+        let task = self.with_suggestion(&typed, result).await.map_err(to_status)?;
         Ok(Response::new(convert::task(&task, &self.0.world.ctx().redactor)))
     }
 }

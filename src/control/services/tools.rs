@@ -1,4 +1,4 @@
-//! What an agent's registry holds, and calls of it from outside.
+//! The `Tools` service: lists the tools of an agent and calls them for an operator.
 
 use std::future::pending;
 use std::sync::Arc;
@@ -16,21 +16,21 @@ use tonic::{Request, Response, Status};
 
 use crate::control::Control;
 use crate::convert::{self, input};
-use crate::queries::CutOff;
+use crate::queries::TakeOver;
 use crate::refusal::to_status;
 use crate::{caller, queries};
 
-/// Characters of a tool's name.
+/// Largest length of a tool's name, in characters.
 const NAME_MAX: usize = 128;
-/// How often a repeated request looks whether the first one has ended.
-const LOOK: Duration = Duration::from_millis(50);
-/// What a repeated request waits beyond the longest that the first one may take.
-const SLACK: Duration = Duration::from_secs(30);
+/// How often a repeated request checks whether the first one has ended.
+const POLL_EVERY: Duration = Duration::from_millis(50);
+/// How much longer a repeated request waits than the first one may take.
+const WAIT_MARGIN: Duration = Duration::from_secs(30);
 
-/// The service.
+/// Implements `ghost.v1.Tools`.
 pub struct ToolsService(pub Control);
 
-/// A request to call a tool, checked.
+/// A checked request to call a tool.
 struct Call {
     agent_id: AgentId,
     tool: String,
@@ -39,15 +39,16 @@ struct Call {
     timeout: Option<Duration>,
 }
 
-/// What is kept under the key of a call. A call cannot be undone, so that it began is kept before it begins, with the turn
-/// that it is: who finds only that, from a daemon that is gone, finds in the turn's journal what came of it.
+/// The stored state of a call, under its request key. A call cannot be undone, so its start is stored
+/// before it runs, with the id of its turn. If the daemon dies, a repetition of the request finds the
+/// outcome in that turn's journal.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Kept {
+enum StoredCall {
     Begun {
         epoch: i64,
         attempt: String,
-        /// None in a record of before the turn was chosen beforehand: of that call nobody knows what came of it.
+        /// Missing in records of earlier versions. The outcome of such a call is unknown.
         #[serde(default)]
         turn_id: Option<TurnId>,
     },
@@ -55,7 +56,7 @@ enum Kept {
     Refused(Refusal),
 }
 
-/// What a call left.
+/// The stored answer of a call.
 #[derive(Serialize, Deserialize)]
 struct Answer {
     call_id: String,
@@ -85,12 +86,12 @@ impl Answer {
     }
 }
 
-/// The tools of an agent as its briefing lists them; for REST, too.
+/// The tools of an agent, in the order of its briefing.
 pub(crate) async fn listed(world: &World, agent_id: &AgentId) -> Result<Arc<[ToolSpec]>, Refusal> {
     Ok(world.preview(agent_id).await?.tools)
 }
 
-/// The same as text, `- name: description` a line.
+/// The tools as text, one line `- name: description` each.
 pub(crate) fn brief(tools: &[ToolSpec]) -> String {
     tools.iter().map(|tool| format!("- {}: {}\n", tool.name, tool.description)).collect()
 }
@@ -100,7 +101,8 @@ impl ToolsService {
         let agent_id = input::parsed("agent_id", &request.agent_id)?;
         let after = input::unseal("tools", &request.cursor)?;
         let tools = listed(&self.0.world, &agent_id).await?;
-        // The list has the order of the briefing, and a tool stands in it once. One that is gone since begins it anew.
+        // The list has the order of the briefing, and contains each tool once. If the tool of the
+        // cursor is gone, the list starts again.
         let start = tools.iter().position(|tool| tool.name == after).map_or(0, |at| at + 1);
         let rest = tools.get(start..).unwrap_or_default();
         let summaries = rest.iter().take(input::page(request.limit)).map(|tool| v1::ToolSummary {
@@ -115,9 +117,9 @@ impl ToolsService {
         Ok(v1::ListToolsResponse { next_cursor: next_cursor.unwrap_or_default(), tools })
     }
 
-    fn checked(&self, request: &v1::CallToolRequest) -> Result<Call, Refusal> {
-        let most = self.0.world.ctx().limits().arguments_bytes;
-        let arguments = match input::object("arguments_json", &request.arguments_json, most)? {
+    fn check(&self, request: &v1::CallToolRequest) -> Result<Call, Refusal> {
+        let limit = self.0.world.ctx().limits().arguments_bytes;
+        let arguments = match input::object("arguments_json", &request.arguments_json, limit)? {
             Value::Null => Value::Object(Map::new()),
             arguments => arguments,
         };
@@ -133,36 +135,52 @@ impl ToolsService {
         let world = &self.0.world;
         let (epoch, attempt) = (world.ctx().epoch, world.ctx().id().to_string());
         let turn_id = TurnId(world.ctx().id());
-        let mark = Kept::Begun { epoch, attempt: attempt.clone(), turn_id: Some(turn_id) };
-        let kept =
+        let mark = StoredCall::Begun { epoch, attempt: attempt.clone(), turn_id: Some(turn_id) };
+        let stored =
             requests::once(world.store(), world.ctx(), key.clone(), move |_| Box::pin(async move { Ok(mark) })).await?;
-        match kept {
-            Kept::Done(answer) => Ok(answer),
-            Kept::Refused(refusal) => Err(refusal),
-            Kept::Begun { attempt: of, .. } if of == attempt => self.run_in_time(key, call, turn_id, false).await,
-            Kept::Begun { epoch: of, turn_id: None, .. } if of != epoch => Err(unknown()),
-            Kept::Begun { epoch: of, turn_id: Some(turn_id), attempt: before } if of != epoch => {
-                let found = kept_text(&Kept::Begun { epoch: of, attempt: before, turn_id: Some(turn_id) })?;
-                let ours = kept_text(&Kept::Begun { epoch, attempt, turn_id: Some(turn_id) })?;
+        match stored {
+            StoredCall::Done(answer) => Ok(answer),
+            StoredCall::Refused(refusal) => Err(refusal),
+            StoredCall::Begun { attempt: earlier, .. } if earlier == attempt => {
+                self.run_in_time(key, call, turn_id, false).await
+            }
+            StoredCall::Begun { epoch: earlier, turn_id: None, .. } if earlier != epoch => Err(outcome_unknown()),
+            StoredCall::Begun { epoch: earlier, turn_id: Some(turn_id), attempt: before } if earlier != epoch => {
+                let found =
+                    stored_text(&StoredCall::Begun { epoch: earlier, attempt: before, turn_id: Some(turn_id) })?;
+                let ours = stored_text(&StoredCall::Begun { epoch, attempt, turn_id: Some(turn_id) })?;
                 match queries::take_over_call(world, key.clone(), turn_id, found, ours).await? {
-                    CutOff::Ours => self.run_in_time(key, call, turn_id, true).await,
-                    CutOff::Lost => Err(unknown()),
-                    CutOff::Others => self.wait_for_other(key, call.timeout).await,
+                    TakeOver::Ours => self.run_in_time(key, call, turn_id, true).await,
+                    TakeOver::Lost => Err(outcome_unknown()),
+                    TakeOver::Others => self.wait_for_other(key, call.timeout).await,
                 }
             }
-            Kept::Begun { .. } => self.wait_for_other(key, call.timeout).await,
+            StoredCall::Begun { .. } => self.wait_for_other(key, call.timeout).await,
         }
     }
 
-    /// Runs the call in a task of its own: it goes on to its end and its answer is kept, whether or not the caller stays.
-    async fn run_in_time(&self, key: RequestKey, call: Call, turn_id: TurnId, again: bool) -> Result<Answer, Refusal> {
+    /// Runs the call in a task of its own. It runs to its end and its answer is stored, even if the
+    /// caller disconnects.
+    async fn run_in_time(
+        &self,
+        key: RequestKey,
+        call: Call,
+        turn_id: TurnId,
+        resumed: bool,
+    ) -> Result<Answer, Refusal> {
         let (world, timeout) = (&self.0.world, call.timeout);
-        let call = OperatorCall { turn_id, again, agent_id: call.agent_id, tool: call.tool, arguments: call.arguments };
+        let call = OperatorCall {
+            turn_id,
+            again: resumed,
+            agent_id: call.agent_id,
+            tool: call.tool,
+            arguments: call.arguments,
+        };
         let running = tokio::spawn(run(Arc::clone(world), key, call));
         tokio::select! {
             biased;
-            ended = running => ended.unwrap_or_else(|_| Err(unknown())),
-            () = passed(world, timeout) => Err(waited()),
+            ended = running => ended.unwrap_or_else(|_| Err(outcome_unknown())),
+            () = timed_out(world, timeout) => Err(still_running()),
         }
     }
 
@@ -170,64 +188,64 @@ impl ToolsService {
     async fn wait_for_other(&self, key: RequestKey, timeout: Option<Duration>) -> Result<Answer, Refusal> {
         let world = &self.0.world;
         let limits = world.ctx().limits();
-        let longest = Duration::from_secs(limits.call_seconds.max(limits.ask_seconds).into()) + SLACK;
+        let longest = Duration::from_secs(limits.call_seconds.max(limits.ask_seconds).into()) + WAIT_MARGIN;
         tokio::select! {
             biased;
             ended = ended(world, &key) => ended,
-            () = passed(world, Some(timeout.unwrap_or(longest))) => Err(waited()),
+            () = timed_out(world, Some(timeout.unwrap_or(longest))) => Err(still_running()),
         }
     }
 }
 
-fn kept_text(kept: &Kept) -> Result<String, Refusal> {
-    serde_json::to_string(kept)
-        .map_err(|error| Refusal::new(Code::Internal, format!("the answer cannot be kept: {error}")))
+fn stored_text(stored: &StoredCall) -> Result<String, Refusal> {
+    serde_json::to_string(stored)
+        .map_err(|error| Refusal::new(Code::Internal, format!("the answer cannot be stored: {error}")))
 }
 
-async fn passed(world: &World, timeout: Option<Duration>) {
+async fn timed_out(world: &World, timeout: Option<Duration>) {
     match timeout {
         Some(timeout) => world.ctx().ports.clock.sleep(timeout).await,
         None => pending().await,
     }
 }
 
-fn waited() -> Refusal {
+fn still_running() -> Refusal {
     Refusal::new(Code::Timeout, "the call has not ended within timeout_ms").hint(
-        "it goes on within its own deadline; send the same request_id again to get its outcome, or see the ledger",
+        "the call continues until its own deadline; send the same request_id again to get its outcome, or see the ledger",
     )
 }
 
-fn unknown() -> Refusal {
-    Refusal::new(Code::OutcomeUnknown, "this call had begun when the daemon lost it; what came of it is not known")
-        .hint("look at the ledger and at what the tool changes, then call again with a fresh request_id")
+fn outcome_unknown() -> Refusal {
+    Refusal::new(Code::OutcomeUnknown, "the daemon lost this call after it had started; its outcome is unknown")
+        .hint("check the ledger and what the tool changes, then call again with a fresh request_id")
 }
 
-/// Runs a call and keeps what came of it.
+/// Runs a call and stores its outcome.
 async fn run(world: Arc<World>, key: RequestKey, call: OperatorCall) -> Result<Answer, Refusal> {
     let caller = Arc::clone(&world);
-    // Apart, so that a tool's panic ends only the call.
+    // A separate task, so that a panic of the tool ends only the call.
     let ended = tokio::spawn(async move { answer(&caller, call).await }).await;
-    let answered = ended.unwrap_or_else(|_| Err(unknown()));
-    let kept = match answered {
-        Ok(answer) => Kept::Done(answer),
-        Err(refusal) => Kept::Refused(refusal),
+    let result = ended.unwrap_or_else(|_| Err(outcome_unknown()));
+    let stored = match result {
+        Ok(answer) => StoredCall::Done(answer),
+        Err(refusal) => StoredCall::Refused(refusal),
     };
-    let text = kept_text(&kept)?;
-    if let Err(refusal) = queries::keep_answer(&world, key, text).await {
-        // The caller still learns what came of it; only a repetition will not.
-        tracing::warn!(%refusal, "the answer to a tool call could not be kept");
+    let text = stored_text(&stored)?;
+    if let Err(refusal) = queries::store_answer(&world, key, text).await {
+        // The caller still gets the outcome; only a repetition will not.
+        tracing::warn!(%refusal, "the answer to a tool call could not be stored");
     }
-    match kept {
-        Kept::Done(answer) => Ok(answer),
-        Kept::Refused(refusal) => Err(refusal),
-        Kept::Begun { .. } => Err(unknown()),
+    match stored {
+        StoredCall::Done(answer) => Ok(answer),
+        StoredCall::Refused(refusal) => Err(refusal),
+        StoredCall::Begun { .. } => Err(outcome_unknown()),
     }
 }
 
 async fn answer(world: &World, call: OperatorCall) -> Result<Answer, Refusal> {
-    let (turn_id, agent_id, tool, again) = (call.turn_id, call.agent_id.clone(), call.tool.clone(), call.again);
+    let (turn_id, agent_id, tool, resumed) = (call.turn_id, call.agent_id.clone(), call.tool.clone(), call.again);
     let outcome = world.call_tool(call).await?;
-    if again && let Some(refusal) = outcome.refusal.as_ref().filter(|refusal| refusal.code == Code::OutcomeUnknown) {
+    if resumed && let Some(refusal) = outcome.refusal.as_ref().filter(|refusal| refusal.code == Code::OutcomeUnknown) {
         return Err(refusal.clone());
     }
     let row = queries::call_of_turn(world, turn_id).await?;
@@ -244,16 +262,16 @@ async fn answer(world: &World, call: OperatorCall) -> Result<Answer, Refusal> {
     })
 }
 
-/// Waits until a call that runs in this daemon has left its answer.
+/// Waits until a call that runs in this daemon has stored its answer.
 async fn ended(world: &World, key: &RequestKey) -> Result<Answer, Refusal> {
     loop {
-        let Some(text) = queries::kept_answer(world, key).await? else { return Err(unknown()) };
-        let kept: Kept = serde_json::from_str(&text)
-            .map_err(|error| Refusal::new(Code::Internal, format!("the stored answer does not read back: {error}")))?;
-        match kept {
-            Kept::Done(answer) => return Ok(answer),
-            Kept::Refused(refusal) => return Err(refusal),
-            Kept::Begun { .. } => world.ctx().ports.clock.sleep(LOOK).await,
+        let Some(text) = queries::stored_answer(world, key).await? else { return Err(outcome_unknown()) };
+        let stored: StoredCall = serde_json::from_str(&text)
+            .map_err(|error| Refusal::new(Code::Internal, format!("the stored answer cannot be parsed: {error}")))?;
+        match stored {
+            StoredCall::Done(answer) => return Ok(answer),
+            StoredCall::Refused(refusal) => return Err(refusal),
+            StoredCall::Begun { .. } => world.ctx().ports.clock.sleep(POLL_EVERY).await,
         }
     }
 }
@@ -274,12 +292,13 @@ impl Tools for ToolsService {
 
     async fn call(&self, request: Request<v1::CallToolRequest>) -> Result<Response<v1::CallToolResponse>, Status> {
         let key = caller::key(&request, "tools.call", &request.get_ref().request_id)?;
-        let call = self.checked(request.get_ref()).map_err(to_status)?;
-        // A task of its own from the mark on: a caller that goes away between the mark and the call would leave a call that
-        // is recorded as begun and never runs.
+        let call = self.check(request.get_ref()).map_err(to_status)?;
+        // A separate task from the marker on. Otherwise a caller that disconnects between the marker
+        // and the call would leave a call that is recorded as started and never runs.
         let service = Self(self.0.clone());
         let called = tokio::spawn(async move { service.call_once(key, call).await });
-        let answer = called.await.unwrap_or_else(|_| Err(unknown())).and_then(Answer::message).map_err(to_status)?;
+        let answer =
+            called.await.unwrap_or_else(|_| Err(outcome_unknown())).and_then(Answer::message).map_err(to_status)?;
         Ok(Response::new(answer))
     }
 }

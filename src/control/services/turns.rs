@@ -1,4 +1,4 @@
-//! The turns of all agents, and what they did.
+//! The `Turns` service: turns and their journals.
 
 use ghost_domain::{Code, Refusal, TurnId, TurnStatus};
 use ghost_proto::v1;
@@ -13,16 +13,16 @@ use crate::queries::Sort;
 use crate::refusal::to_status;
 use crate::{caller, queries};
 
-/// Steps of a journal in one answer, unless the request says otherwise, and at most.
+/// Number of journal steps in one response: default and maximum.
 const STEPS: usize = 200;
 const STEPS_MAX: usize = 1_000;
 
-/// The service.
+/// Implements `ghost.v1.Turns`.
 pub struct TurnsService(pub Control);
 
 impl TurnsService {
     async fn page(&self, request: v1::ListTurnsRequest) -> Result<v1::ListTurnsResponse, Refusal> {
-        // A parked turn is open, and shown as what it is.
+        // A parked turn is stored as open, but is listed as parked.
         let (status, parked) = match request.status.as_deref() {
             Some(convert::PARKED) => (Some(TurnStatus::Open), Some(true)),
             wanted => {
@@ -40,7 +40,7 @@ impl TurnsService {
             root_id: input::parsed_if("root_id", request.root_id.as_deref())?,
             ..TurnFilter::default()
         };
-        let after = input::place(input::unseal("turns", &request.cursor)?)?;
+        let after = input::position(input::unseal("turns", &request.cursor)?)?;
         let (world, limit) = (&self.0.world, input::page(request.limit));
         let page = queries::turns(world, filter, after, limit).await?;
         let (turns, next) = page.map(|turn| convert::turn(turn, &self.0.world.ctx().redactor));
@@ -54,7 +54,8 @@ impl TurnsService {
         };
         let found = async { queries::turn(&self.0.world, input::parsed("turn_id", &request.turn_id)?).await };
         let (turn, rows) =
-            queries::suggestion(&self.0.world, Sort::Turn, std::slice::from_ref(&request.turn_id), found.await).await?;
+            queries::with_suggestion(&self.0.world, Sort::Turn, std::slice::from_ref(&request.turn_id), found.await)
+                .await?;
         let redactor = &self.0.world.ctx().redactor;
         let mut steps = Vec::new();
         let (mut bytes, mut more) = (0, false);
@@ -90,15 +91,15 @@ impl Turns for TurnsService {
         let key = caller::key(&request, "turns.retry", &request.get_ref().request_id)?;
         let request = request.into_inner();
         let typed = [request.turn_id.clone()];
-        let asked = async {
+        let result = async {
             let turn_id: TurnId = input::parsed("turn_id", &request.turn_id)?;
             requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
                 Box::pin(async move { turns::retry(w, &by, turn_id).await })
             })
             .await
         };
-        let asked = queries::suggestion(&self.0.world, Sort::Turn, &typed, asked.await).await;
-        let turn = asked.map_err(to_status)?;
+        let result = queries::with_suggestion(&self.0.world, Sort::Turn, &typed, result.await).await;
+        let turn = result.map_err(to_status)?;
         let turn = Some(convert::turn(&turn, &self.0.world.ctx().redactor));
         Ok(Response::new(v1::RetryTurnResponse { turn }))
     }
@@ -113,15 +114,15 @@ impl Turns for TurnsService {
         let reason = input::line_if("reason", request.reason.as_deref(), 300).map_err(to_status)?;
         let ctx = self.0.world.ctx().clone();
         let typed = [request.turn_id.clone()];
-        let asked = async {
+        let result = async {
             let turn_id: TurnId = input::parsed("turn_id", &request.turn_id)?;
             requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
                 Box::pin(async move { queries::cancel_turn(w, &ctx, &by, turn_id, reason.as_deref()).await })
             })
             .await
         };
-        let asked = queries::suggestion(&self.0.world, Sort::Turn, &typed, asked.await).await;
-        let (turn, changed) = asked.map_err(to_status)?;
+        let result = queries::with_suggestion(&self.0.world, Sort::Turn, &typed, result.await).await;
+        let (turn, changed) = result.map_err(to_status)?;
         Ok(Response::new(v1::CancelTurnResponse {
             turn: Some(convert::turn(&turn, &self.0.world.ctx().redactor)),
             changed,

@@ -1,8 +1,10 @@
-//! The world as a whole: how it stands, and the operations on all of it.
+//! The `World` service: status of the world, and operations on the whole world.
 //!
-//! Must never: decide what the world or commons decide. Operations that the world does in its own transactions (pause,
-//! reload) are looked up under their request before and kept after, so that a repetition has no second effect; a
-//! daemon that dies in between repeats an operation that changes nothing the second time.
+//! Must never: decide what `ghost-world` or `ghost-rules` decide.
+//!
+//! Pause and reload run in transactions of the world. So the service looks for a stored answer before,
+//! and stores the answer after. If the daemon dies in between, a repetition runs the operation again,
+//! which then changes nothing.
 
 mod reload;
 
@@ -35,10 +37,10 @@ use crate::host::Usage;
 use crate::refusal::to_status;
 use crate::{caller, convert, queries};
 
-/// Characters of a reason.
+/// Largest length of a reason, in characters.
 const REASON_MAX: usize = 1_000;
 
-/// `ghost.v1.World`.
+/// Implements `ghost.v1.World`.
 pub struct WorldService(pub Control);
 
 #[tonic::async_trait]
@@ -52,23 +54,23 @@ impl world_server::World for WorldService {
         let by = caller::party(&request)?;
         let key = caller::key(&request, "world.pause", &request.get_ref().request_id)?;
         let reason = input::line_if("reason", request.get_ref().reason.as_deref(), REASON_MAX).map_err(to_status)?;
-        let kept = self.set_paused(&by, key, true, reason.as_deref()).await.map_err(to_status)?;
-        tracing::info!(principal = %by, reason, changed = kept.changed, "the world is paused");
-        Ok(Response::new(PauseResponse { paused: true, changed: kept.changed, open_turns: kept.open_turns }))
+        let stored = self.set_paused(&by, key, true, reason.as_deref()).await.map_err(to_status)?;
+        tracing::info!(principal = %by, reason, changed = stored.changed, "the world is paused");
+        Ok(Response::new(PauseResponse { paused: true, changed: stored.changed, open_turns: stored.open_turns }))
     }
 
     async fn resume(&self, request: Request<ResumeRequest>) -> Result<Response<ResumeResponse>, Status> {
         let by = caller::party(&request)?;
         let key = caller::key(&request, "world.resume", &request.get_ref().request_id)?;
-        let kept = self.set_paused(&by, key, false, None).await.map_err(to_status)?;
-        Ok(Response::new(ResumeResponse { paused: false, changed: kept.changed }))
+        let stored = self.set_paused(&by, key, false, None).await.map_err(to_status)?;
+        Ok(Response::new(ResumeResponse { paused: false, changed: stored.changed }))
     }
 
     async fn reload(&self, request: Request<ReloadRequest>) -> Result<Response<ReloadResponse>, Status> {
         let by = caller::party(&request)?;
         let key = caller::key(&request, "world.reload", &request.get_ref().request_id)?;
         let dry_run = request.get_ref().dry_run;
-        // A task of its own: a caller that goes away must not leave a plan in force whose records were not made.
+        // A separate task: if the caller disconnects, a new plan must not stay in force without its records.
         let service = Self(self.0.clone());
         let reload = tokio::spawn(async move { service.reload_files(&by, key, dry_run).await });
         let lost = |_| Err(Refusal::new(Code::Internal, "the reload could not be finished").hint("ask again"));
@@ -80,10 +82,11 @@ impl world_server::World for WorldService {
         let by = caller::party(&request)?;
         let key = caller::key(&request, "world.shutdown", &request.get_ref().request_id)?;
         let grace_ms = request.get_ref().grace_ms;
-        // A task of its own: a caller that goes away after the record must not leave a shutdown that was promised undone.
+        // A separate task: if the caller disconnects after the request was recorded, the shutdown must
+        // still happen.
         let service = Self(self.0.clone());
         let begun = tokio::spawn(async move { service.begin_shutdown(&by, key, grace_ms).await });
-        let lost = |_| Err(Refusal::new(Code::Internal, "the shutdown could not be begun").hint("ask again"));
+        let lost = |_| Err(Refusal::new(Code::Internal, "the shutdown could not be started").hint("ask again"));
         begun.await.unwrap_or_else(lost).map(Response::new).map_err(to_status)
     }
 
@@ -105,7 +108,7 @@ impl world_server::World for WorldService {
     }
 }
 
-/// The models that do not answer.
+/// The models that are down.
 fn models_down(world: &World) -> Vec<ModelOutage> {
     let redactor = &world.ctx().redactor;
     let down = world.engine().models_down().into_iter();
@@ -120,7 +123,7 @@ fn models_down(world: &World) -> Vec<ModelOutage> {
     .collect()
 }
 
-/// What is kept of a pause or a resumption.
+/// The stored answer of a pause or resume.
 #[derive(Clone, Copy, Serialize, Deserialize)]
 struct Paused {
     changed: bool,
@@ -146,7 +149,7 @@ impl WorldService {
         };
         let (plan, directory, ctx) = (world.plan(), world.directory(), world.ctx());
         let (agents_by_status, agents_by_activity) = population(&self.0);
-        let troubles = world.troubles().await;
+        let problems = world.problems().await;
         Ok(WorldStatus {
             world_id: plan.world_id.clone(),
             name: plan.name.clone(),
@@ -168,7 +171,7 @@ impl WorldService {
                 .into_iter()
                 .map(|near| NearBound { limit: near.limit, about: near.about, value: near.value, most: near.most })
                 .collect(),
-            warnings: troubles
+            warnings: problems
                 .into_values()
                 .map(|trouble| one_line(&trouble))
                 .chain(plan.warnings.iter().map(|warning| one_line(&warning.bare().to_string())))
@@ -198,30 +201,30 @@ impl WorldService {
         reason: Option<&str>,
     ) -> Result<Paused, Refusal> {
         let world = &self.0.world;
-        if let Some(kept) = answered(&self.0, key.clone()).await? {
-            return Ok(kept);
+        if let Some(stored) = stored_answer(&self.0, key.clone()).await? {
+            return Ok(stored);
         }
         let changed = world.directory().is_paused() != paused;
         world.set_paused_because(by, paused, reason).await?;
         let open_turns = self.open_turns().await?;
-        keep(&self.0, key, Paused { changed, open_turns }).await
+        store_answer(&self.0, key, Paused { changed, open_turns }).await
     }
 
     async fn reload_files(&self, by: &Party, key: RequestKey, dry_run: bool) -> Result<reload::Answer, Refusal> {
         let world = &self.0.world;
-        // A plan that is only shown has no effect that a repetition could double.
-        if !dry_run && let Some(kept) = answered(&self.0, key.clone()).await? {
-            return Ok(kept);
+        // A dry run has no effect, so a repetition is harmless.
+        if !dry_run && let Some(stored) = stored_answer(&self.0, key.clone()).await? {
+            return Ok(stored);
         }
         let done = match world.reload(by, dry_run).await {
             Ok(done) => done,
-            // Not kept: the files can be repaired, and the same request sent again.
+            // Not stored, so that the same request can be sent again after the files are corrected.
             Err(refusal) => return reload::Answer::refused(&refusal).ok_or(refusal),
         };
         if dry_run {
             return Ok(reload::Answer::done(&done.plan, &[], false));
         }
-        keep(&self.0, key, reload::Answer::done(&done.plan, &world.plan().warnings, true)).await
+        store_answer(&self.0, key, reload::Answer::done(&done.plan, &world.plan().warnings, true)).await
     }
 
     async fn begin_shutdown(
@@ -235,18 +238,20 @@ impl WorldService {
         let grace = grace_ms.map(|ms| with_grace(&ctx.limits(), ms)).transpose()?;
         let open_turns = self.open_turns().await?;
         let first = Arc::new(AtomicBool::new(false));
-        let ran = Arc::clone(&first);
-        // Kept before the end begins: a client that asks again after it must not stop the next daemon.
-        let kept = once(world.store(), ctx, key, move |_| {
+        let flag = Arc::clone(&first);
+        // Stored before the shutdown starts: a client that repeats its request later must not stop the
+        // next daemon.
+        let stored = once(world.store(), ctx, key, move |_| {
             Box::pin(async move {
-                ran.store(true, Ordering::Release);
+                flag.store(true, Ordering::Release);
                 Ok(open_turns)
             })
         });
-        let open_turns = match kept.await {
-            // A store that can keep nothing, on a full disk, must not keep a daemon from stopping; a signal does not ask it.
+        let open_turns = match stored.await {
+            // A store that cannot write, for example because the disk is full, must not keep the daemon
+            // from stopping.
             Err(refusal) if refusal.code == Code::Unavailable => {
-                tracing::warn!(%refusal, "the request to stop could not be kept");
+                tracing::warn!(%refusal, "the request to stop could not be stored");
                 first.store(true, Ordering::Release);
                 open_turns
             }
@@ -254,7 +259,7 @@ impl WorldService {
         };
         if first.load(Ordering::Acquire) {
             if let Some(limits) = grace {
-                // In force for the end only: nothing else reads it any more.
+                // In force only for the shutdown.
                 ctx.set_limits(limits);
             }
             on_shutdown(by);
@@ -294,9 +299,9 @@ impl WorldService {
     async fn usage(&self) -> Result<ResourcesResponse, Refusal> {
         let world = &self.0.world;
         let data_dir = world.engine().services.data_dir().map(std::path::Path::to_owned);
-        let usage = tokio::task::spawn_blocking(move || Usage::read(data_dir.as_deref()))
-            .await
-            .map_err(|error| Refusal::new(Code::Internal, format!("the host could not be looked at: {error}")))?;
+        let usage = tokio::task::spawn_blocking(move || Usage::read(data_dir.as_deref())).await.map_err(|error| {
+            Refusal::new(Code::Internal, format!("the usage of the host could not be read: {error}"))
+        })?;
         let activities = world.directory().activities();
         let actors = activities.values().filter(|activity| **activity != Activity::Asleep).count();
         let tasks = tokio::runtime::Handle::current().metrics().num_alive_tasks();
@@ -325,17 +330,17 @@ impl WorldService {
     }
 }
 
-/// The answer that a request has already, if it has one; the question itself keeps nothing.
-async fn answered<T>(control: &Control, key: RequestKey) -> Result<Option<T>, Refusal>
+/// The stored answer of a request, if there is one. Stores nothing itself.
+async fn stored_answer<T>(control: &Control, key: RequestKey) -> Result<Option<T>, Refusal>
 where
     T: Serialize + DeserializeOwned + Send + 'static,
 {
     let fresh = Arc::new(AtomicBool::new(false));
-    let ran = Arc::clone(&fresh);
+    let flag = Arc::clone(&fresh);
     let answer = once(control.world.store(), control.world.ctx(), key, move |_| {
         Box::pin(async move {
-            ran.store(true, Ordering::Release);
-            // Refused, so that nothing is kept under the key yet.
+            flag.store(true, Ordering::Release);
+            // A refusal, so that nothing is stored under the key.
             Err(Refusal::new(Code::NotFound, "this request has no answer yet"))
         })
     })
@@ -347,15 +352,15 @@ where
     }
 }
 
-/// Keeps an answer under its request, and gives the one that was kept first.
-async fn keep<T>(control: &Control, key: RequestKey, answer: T) -> Result<T, Refusal>
+/// Stores the answer of a request, and returns the answer that was stored first.
+async fn store_answer<T>(control: &Control, key: RequestKey, answer: T) -> Result<T, Refusal>
 where
     T: Serialize + DeserializeOwned + Send + 'static,
 {
     once(control.world.store(), control.world.ctx(), key, move |_| Box::pin(async move { Ok(answer) })).await
 }
 
-/// How many agents have each status, and how many of those that run do what.
+/// The number of agents by status, and of running agents by activity.
 pub(crate) fn population(control: &Control) -> (BTreeMap<AgentStatus, u64>, BTreeMap<Activity, u64>) {
     let (mut statuses, mut activities) = (BTreeMap::new(), BTreeMap::new());
     for card in control.world.directory().cards() {
@@ -391,11 +396,11 @@ fn with_grace(limits: &Limits, grace_ms: u64) -> Result<Limits, Refusal> {
     match u32::try_from(seconds) {
         Ok(seconds) if seconds <= GRACE_MAX => Ok(Limits { stop_grace_seconds: seconds, ..limits.clone() }),
         _ => Err(input::bad("grace_ms", format!("is more than {GRACE_MAX} seconds"))
-            .hint("give a shorter time; what is cut off goes on at the next start")),
+            .hint("give a shorter time; interrupted turns continue at the next start")),
     }
 }
 
-/// Seconds of grace at most, as for `limits.stop_grace_seconds`.
+/// Largest grace period in seconds, as for `limits.stop_grace_seconds`.
 const GRACE_MAX: u32 = 3_600;
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
-//! Deadlines that gRPC clients send along: a call that has no answer by then is answered with that.
+//! Deadlines that gRPC clients send (`grpc-timeout`). A call without a response by then gets
+//! DEADLINE_EXCEEDED.
 //!
-//! Must never: end a stream that has begun. Its head is its answer, as it is in tonic.
+//! Must never: end a stream that has begun. As in tonic, the response head meets the deadline.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -14,12 +15,12 @@ use tower::Service;
 
 use crate::refusal::status;
 
-/// The header with the time that a client grants.
+/// The header that carries the client's timeout.
 const TIMEOUT: &str = "grpc-timeout";
-/// Digits of that time.
+/// Largest number of digits in it.
 const DIGITS_MAX: usize = 8;
 
-/// Services whose answers are waited for only as long as their clients do.
+/// A service whose responses are subject to the client's deadline.
 #[derive(Clone)]
 pub(super) struct Deadlines<S> {
     pub(super) inner: S,
@@ -40,16 +41,16 @@ where
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        let granted = granted(request.headers()).map(|granted| (granted, self.clock.sleep(granted)));
-        let answer = self.inner.call(request);
+        let timeout = timeout(request.headers()).map(|timeout| (timeout, self.clock.sleep(timeout)));
+        let response = self.inner.call(request);
         Box::pin(async move {
-            let Some((granted, over)) = granted else { return answer.await };
+            let Some((timeout, expired)) = timeout else { return response.await };
             tokio::select! {
                 biased;
-                answer = answer => answer,
-                () = over => {
-                    let refusal = Refusal::new(Code::Timeout, format!("there was no answer within {granted:?}"))
-                        .hint("what was asked for may have been done; ask again with the same request_id and more time");
+                response = response => response,
+                () = expired => {
+                    let refusal = Refusal::new(Code::Timeout, format!("there was no response within {timeout:?}"))
+                        .hint("the operation may have been done; repeat the request with the same request_id and a longer deadline");
                     Ok(status(&refusal).into_http())
                 }
             }
@@ -57,8 +58,8 @@ where
     }
 }
 
-/// The time that a client grants. One that cannot be read is none, as in tonic.
-fn granted(headers: &HeaderMap) -> Option<Duration> {
+/// The client's timeout. An invalid one is ignored, as in tonic.
+fn timeout(headers: &HeaderMap) -> Option<Duration> {
     let text = headers.get(TIMEOUT)?.to_str().ok()?;
     let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
     if digits.is_empty() || digits.len() > DIGITS_MAX || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -85,12 +86,12 @@ mod tests {
 
     use super::*;
 
-    fn asking(timeout: &str) -> Request<()> {
+    fn request_with_timeout(timeout: &str) -> Request<()> {
         Request::builder().header(TIMEOUT, timeout).body(()).unwrap()
     }
 
     #[test]
-    fn a_granted_time_is_read() {
+    fn the_timeout_header_is_parsed() {
         for (text, expected) in [
             ("1H", Some(Duration::from_secs(3_600))),
             ("2M", Some(Duration::from_secs(120))),
@@ -106,29 +107,29 @@ mod tests {
             ("1s", None),
             ("1", None),
         ] {
-            assert_eq!(granted(asking(text).headers()), expected, "{text}");
+            assert_eq!(timeout(request_with_timeout(text).headers()), expected, "{text}");
         }
     }
 
     #[tokio::test]
-    async fn a_call_without_an_answer_ends_when_its_client_has_no_more_time() {
+    async fn a_call_without_a_response_ends_at_its_deadline() {
         let clock = ManualClock::at(0);
         let never = tower::service_fn(|_: Request<()>| std::future::pending::<Result<Response<Body>, Infallible>>());
         let service = Deadlines { inner: never, clock: clock.clone() };
-        let answer = service.oneshot(asking("5S"));
-        tokio::pin!(answer);
-        assert!(futures_util::poll!(&mut answer).is_pending());
+        let response = service.oneshot(request_with_timeout("5S"));
+        tokio::pin!(response);
+        assert!(futures_util::poll!(&mut response).is_pending());
         clock.advance(Duration::from_secs(4));
-        assert!(futures_util::poll!(&mut answer).is_pending());
+        assert!(futures_util::poll!(&mut response).is_pending());
         clock.advance(Duration::from_secs(1));
-        let answer = answer.await.unwrap();
-        assert_eq!(answer.headers()["grpc-status"], "4");
+        let response = response.await.unwrap();
+        assert_eq!(response.headers()["grpc-status"], "4");
     }
 
     #[tokio::test]
-    async fn an_answer_in_time_is_the_answer() {
+    async fn a_response_in_time_is_returned() {
         let at_once = tower::service_fn(|_: Request<()>| async { Ok::<_, Infallible>(Response::new(Body::empty())) });
         let service = Deadlines { inner: at_once, clock: ManualClock::at(0) };
-        assert!(!service.oneshot(asking("0S")).await.unwrap().headers().contains_key("grpc-status"));
+        assert!(!service.oneshot(request_with_timeout("0S")).await.unwrap().headers().contains_key("grpc-status"));
     }
 }

@@ -1,6 +1,7 @@
-//! The first request of a connection: one that does not send it in time is let go, and no daemon that stops waits for it.
+//! The deadline for the first request of a connection. A peer that misses it is disconnected. A daemon
+//! that stops does not wait for a peer that has sent no request.
 //!
-//! Must never: end a connection that has asked for something.
+//! Must never: end a connection that has sent a request.
 
 use std::fmt::Display;
 use std::pin::Pin;
@@ -10,43 +11,45 @@ use ghost_domain::time::BoxFuture;
 use ghost_world::World;
 use tokio::sync::watch;
 
-/// A handshake with the first request after it takes no longer.
+/// Time for the TLS handshake and the first request together.
 pub(super) const HANDSHAKE: Duration = Duration::from_secs(10);
 
-/// The first request of one connection, which is waited for from the moment that the connection was taken.
-pub(super) struct First {
-    came: watch::Sender<bool>,
-    late: BoxFuture<'static, ()>,
+/// Waits for the first request of one connection, from the moment it was accepted.
+pub(super) struct FirstRequest {
+    arrived: watch::Sender<bool>,
+    deadline: BoxFuture<'static, ()>,
 }
 
-/// Says that a request came.
+/// Reports that a request has arrived.
 #[derive(Clone)]
-pub(super) struct Came(watch::Sender<bool>);
+pub(super) struct RequestArrived(watch::Sender<bool>);
 
-impl First {
+impl FirstRequest {
     pub(super) fn new(world: &World) -> Self {
-        Self { came: watch::Sender::new(false), late: world.ctx().ports.clock.sleep(HANDSHAKE) }
+        Self { arrived: watch::Sender::new(false), deadline: world.ctx().ports.clock.sleep(HANDSHAKE) }
     }
 
-    pub(super) fn came(&self) -> Came {
-        Came(self.came.clone())
+    pub(super) fn arrived(&self) -> RequestArrived {
+        RequestArrived(self.arrived.clone())
     }
 
-    /// Completes when it is too late for the first request, and never once that came.
+    /// Completes when the deadline has passed without a request. Never completes once a request has
+    /// arrived.
     pub(super) async fn missed(&mut self) {
-        let mut came = self.came.subscribe();
+        let mut arrived = self.arrived.subscribe();
         tokio::select! {
             biased;
-            () = async { drop(came.wait_for(|came| *came).await) } => std::future::pending().await,
-            () = self.late.as_mut() => {}
+            () = async { drop(arrived.wait_for(|arrived| *arrived).await) } => std::future::pending().await,
+            () = self.deadline.as_mut() => {}
         }
     }
 
-    /// Serves a connection to its end: its own, that of a peer that asks for nothing, or the daemon's.
+    /// Serves a connection until it ends, misses the deadline of its first request, or the daemon
+    /// stops.
     pub(super) async fn drive<C, E>(
         mut self,
         mut served: Pin<&mut C>,
-        wind_down: impl FnOnce(Pin<&mut C>) + Send,
+        shut_down: impl FnOnce(Pin<&mut C>) + Send,
         mut closed: watch::Receiver<bool>,
     ) where
         C: Future<Output = Result<(), E>> + Send,
@@ -63,10 +66,10 @@ impl First {
         };
         let ended = match ended {
             Some(ended) => ended,
-            // It asked for nothing, so nothing of it is under way.
-            None if !*self.came.borrow() => return,
+            // It has sent no request, so nothing is under way.
+            None if !*self.arrived.borrow() => return,
             None => {
-                wind_down(served.as_mut());
+                shut_down(served.as_mut());
                 served.await
             }
         };
@@ -76,8 +79,8 @@ impl First {
     }
 }
 
-impl Came {
-    pub(super) fn tell(&self) {
-        self.0.send_if_modified(|came| !std::mem::replace(came, true));
+impl RequestArrived {
+    pub(super) fn report(&self) {
+        self.0.send_if_modified(|arrived| !std::mem::replace(arrived, true));
     }
 }

@@ -1,6 +1,6 @@
-//! One gRPC connection: HTTP/2 with streams that can be ended one by one.
+//! One gRPC connection: HTTP/2, with streams that can be reset one by one.
 //!
-//! Must never: let a request in without who it comes from.
+//! Must never: pass on a request without the information about its peer.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -19,39 +19,39 @@ use tower::limit::ConcurrencyLimit;
 use tower::util::ServiceExt as _;
 
 use super::deadlines::Deadlines;
-use super::first::First;
+use super::first::FirstRequest;
 use super::grpc_errors;
 use crate::connections::Streams;
 
-/// Requests of one connection at once.
+/// Largest number of concurrent requests on one connection.
 const CONNECTION_CONCURRENCY: usize = 512;
-/// A quiet connection is asked this often whether its peer lives.
+/// How often a quiet connection is pinged.
 const KEEPALIVE: Duration = Duration::from_secs(30);
-/// It has so long to answer.
-const KEEPALIVE_ANSWER: Duration = Duration::from_secs(20);
+/// Time that the peer has to answer a ping.
+const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Serves one connection to its end.
 pub(super) async fn connection<IO>(
     io: IO,
     routes: Routes,
     clock: Arc<dyn Clock>,
-    first: First,
+    first: FirstRequest,
     closed: watch::Receiver<bool>,
 ) where
     IO: AsyncRead + AsyncWrite + Connected + Unpin + Send + 'static,
 {
     let peer = io.connect_info();
-    let came = first.came();
+    let arrived = first.arrived();
     let service = ConcurrencyLimit::new(Deadlines { inner: routes, clock }, CONNECTION_CONCURRENCY)
         .map_request(move |mut request: hyper::Request<Incoming>| {
-            came.tell();
-            // The gate reads who it is from here.
+            arrived.report();
+            // The gate authenticates the caller with it.
             request.extensions_mut().insert(peer.clone());
             request
         })
-        .map_response(grpc_errors::whole);
+        .map_response(grpc_errors::complete);
     let mut builder = auto::Builder::new(Streams).http2_only();
-    builder.http2().timer(TokioTimer::new()).keep_alive_interval(Some(KEEPALIVE)).keep_alive_timeout(KEEPALIVE_ANSWER);
+    builder.http2().timer(TokioTimer::new()).keep_alive_interval(Some(KEEPALIVE)).keep_alive_timeout(KEEPALIVE_TIMEOUT);
     let served = pin!(builder.serve_connection(TokioIo::new(io), TowerToHyperService::new(service)));
     first.drive(served, |served| served.graceful_shutdown(), closed).await;
 }

@@ -1,7 +1,8 @@
-//! Refusals that gRPC itself gives, before any service is asked: a message that is none, one that is too long, a method that
-//! is not there. They get what every other refusal has, a code and a hint (DESIGN.md section 8).
+//! Completes errors that tonic itself returns before a service is called: an undecodable message, a
+//! message that is too large, an unknown method. They get a refusal code and a hint, like every other
+//! refusal.
 //!
-//! Must never: touch a refusal that has them.
+//! Must never: change an error that already carries a refusal.
 
 use axum::http::Response;
 use ghost_domain::{Code, Refusal};
@@ -11,47 +12,48 @@ use tonic::body::Body;
 
 use crate::refusal::{status, status_as};
 
-/// The answer, as a refusal of ours if it is one that has no code yet.
-pub(super) fn whole(answer: Response<Body>) -> Response<Body> {
+/// The response; an error without a refusal gets one.
+pub(super) fn complete(answer: Response<Body>) -> Response<Body> {
     if answer.headers().contains_key(REFUSAL_TRAILER) {
         return answer;
     }
     match Status::from_header_map(answer.headers()).filter(|given| given.code() != tonic::Code::Ok) {
-        Some(given) => told(&given).into_http(),
+        Some(given) => with_refusal(&given).into_http(),
         None => answer,
     }
 }
 
-fn told(given: &Status) -> Status {
-    let said = given.message();
+fn with_refusal(given: &Status) -> Status {
+    let text = given.message();
     match given.code() {
         tonic::Code::OutOfRange => status(
-            &Refusal::new(Code::TooLarge, said.trim_start_matches("Error, "))
+            &Refusal::new(Code::TooLarge, text.trim_start_matches("Error, "))
                 .hint("write the long part to a workspace file and name its path"),
         ),
-        // Ours have a code: this is of a message that could not be read.
+        // The services return a refusal with every internal error, so this is a request that cannot be
+        // decoded.
         tonic::Code::Internal => status(
-            &Refusal::new(Code::InvalidArguments, format!("the request cannot be read: {said}"))
-                .hint("send the message that proto/ghost/v1 has for this method; its texts are UTF-8"),
+            &Refusal::new(Code::InvalidArguments, format!("the request cannot be read: {text}"))
+                .hint("send the request message that proto/ghost/v1 defines for this method; strings must be UTF-8"),
         ),
         tonic::Code::Unimplemented => status(
             &Refusal::new(
                 Code::Unsupported,
-                format!("this daemon does not have or take that: {}", or(said, "no such method")),
+                format!("this daemon does not support the request: {}", or_default_text(text, "no such method")),
             )
-            .hint("ask its reflection service what there is; it may be of another version than this client"),
+            .hint("list its methods with gRPC reflection; it may be of another version than this client"),
         ),
         tonic::Code::NotFound => status(
-            &Refusal::new(Code::NotFound, or(said, "there is no such thing"))
-                .hint("health is told of `ghost.v1.World` and the other services of ghost.v1, and of the whole daemon under an empty name"),
+            &Refusal::new(Code::NotFound, or_default_text(text, "not found"))
+                .hint("ask for the health of `ghost.v1.World` or another service of ghost.v1; an empty name means the whole daemon"),
         ),
         code => status_as(
             code,
-            &Refusal::new(Code::Unavailable, or(said, "the request was not taken")).hint("try again later"),
+            &Refusal::new(Code::Unavailable, or_default_text(text, "the request was not accepted")).hint("try again later"),
         ),
     }
 }
 
-fn or(said: &str, otherwise: &str) -> String {
-    if said.is_empty() { otherwise.to_owned() } else { said.to_owned() }
+fn or_default_text(text: &str, default: &str) -> String {
+    if text.is_empty() { default.to_owned() } else { text.to_owned() }
 }

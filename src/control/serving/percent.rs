@@ -1,8 +1,9 @@
-//! Clients on grpc's C core (Python, Ruby, PHP, C++) send the path of a Unix socket as `:authority`, with percent signs
-//! (grpc#38142). The `http` crate refuses a percent sign there and h2 resets the stream, so on the daemon's own sockets the
-//! sign becomes a harmless one of the same length before h2 sees it. Nobody reads the authority of a Unix socket.
+//! Replaces percent signs in `:authority`. Clients on gRPC's C core (Python, Ruby, PHP, C++) send the
+//! percent-encoded path of a Unix socket there (grpc#38142). The `http` crate rejects a percent sign in
+//! an authority, and h2 resets the stream. So on Unix sockets a hyphen replaces each percent sign
+//! before h2 reads it. Nothing reads the authority of a Unix socket.
 //!
-//! Must never: change a length or any other byte, or hold up a connection that sends no such authority.
+//! Must never: change a length or any other byte, or delay a connection that sends no such authority.
 
 use std::io;
 use std::ops::Range;
@@ -12,44 +13,45 @@ use std::task::{Context, Poll, ready};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tonic::transport::server::Connected;
 
-/// What every HTTP/2 connection begins with.
+/// The first bytes of every HTTP/2 connection.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-/// Bytes before the payload of a frame.
-const HEAD: usize = 9;
-/// Bytes of a payload that h2 takes. A longer one is left for it to refuse.
+/// Bytes of a frame header.
+const HEADER_BYTES: usize = 9;
+/// Largest payload that h2 accepts, in bytes. h2 rejects larger ones.
 const PAYLOAD_MAX: usize = 16_384;
-/// Bytes of the frames that hold the fields of one request. Of more, h2 is left to judge.
+/// Largest number of bytes in the frames of one header block that are examined. Larger blocks go to h2
+/// unchanged.
 const BLOCK_MAX: usize = 4 * PAYLOAD_MAX;
-/// The frame that begins a request, and that which goes on with its fields.
+/// The frame type that begins a request, and the type that continues its header block.
 const HEADERS: u8 = 1;
 const CONTINUATION: u8 = 9;
 const END_HEADERS: u8 = 0x4;
 const PADDED: u8 = 0x8;
 const PRIORITY: u8 = 0x20;
 
-/// A connection whose authorities have no percent signs.
-pub(super) struct Percentless<IO> {
+/// A connection whose `:authority` values have no percent signs.
+pub(super) struct PercentFilter<IO> {
     io: IO,
-    /// Read and not looked at yet.
+    /// Read, but not examined yet.
     raw: Vec<u8>,
-    /// Looked at, from `given` on not read yet.
+    /// Examined; the bytes from `delivered` on have not been read by h2 yet.
     done: Vec<u8>,
-    given: usize,
-    /// Bytes to come that are passed on as they are.
+    delivered: usize,
+    /// Number of following bytes to pass on unchanged.
     skip: usize,
-    /// Whether frames are looked at. They are until the first request shows that this client sends no percent sign.
-    looks: bool,
+    /// Whether frames are examined. Examination stops at the first request that has no percent sign.
+    examining: bool,
 }
 
-impl<IO> Percentless<IO> {
+impl<IO> PercentFilter<IO> {
     pub(super) fn new(io: IO) -> Self {
-        Self { io, raw: Vec::new(), done: Vec::new(), given: 0, skip: PREFACE.len(), looks: true }
+        Self { io, raw: Vec::new(), done: Vec::new(), delivered: 0, skip: PREFACE.len(), examining: true }
     }
 
-    /// Moves what can be judged from `raw` to `done`.
-    fn sort(&mut self) {
+    /// Examines complete frames in `raw` and moves them to `done`.
+    fn examine(&mut self) {
         let mut at = 0;
-        while at < self.raw.len() && self.looks {
+        while at < self.raw.len() && self.examining {
             let rest = self.raw.get_mut(at..).unwrap_or_default();
             if self.skip > 0 {
                 let passed = self.skip.min(rest.len());
@@ -57,34 +59,36 @@ impl<IO> Percentless<IO> {
                 at += passed;
                 continue;
             }
-            let Some((length, kind, _)) = head(rest) else { break };
+            let Some((length, kind, _)) = frame_header(rest) else { break };
             if kind != HEADERS || length > PAYLOAD_MAX {
-                self.skip = HEAD + length;
+                self.skip = HEADER_BYTES + length;
                 continue;
             }
             let Some((parts, end)) = fragments(rest) else { break };
-            // A later request may say it anew, when its entry has left the table of the connection.
-            self.looks = replace_percent(rest, &parts);
+            // Every request is examined: the client may send the literal again after HPACK has evicted
+            // its entry.
+            self.examining = replace_percent(rest, &parts);
             at += end;
         }
-        let until = if self.looks { at } else { self.raw.len() };
+        let until = if self.examining { at } else { self.raw.len() };
         self.done.extend(self.raw.drain(..until));
     }
 }
 
-/// The length of a frame's payload, its kind and its flags.
-fn head(frame: &[u8]) -> Option<(usize, u8, u8)> {
+/// Payload length, type and flags of a frame.
+fn frame_header(frame: &[u8]) -> Option<(usize, u8, u8)> {
     let &[a, b, c, kind, flags] = frame.first_chunk()?;
     Some(((usize::from(a) << 16) | (usize::from(b) << 8) | usize::from(c), kind, flags))
 }
 
-/// Where the parts of a header block stand in `frames`, which begin with its HEADERS, and where the last of them ends. `None`
-/// while more is to come. What follows another frame, or is too long, is no part: h2 refuses it.
+/// The byte ranges of a header block's fragments in `frames`, which begin with its HEADERS frame, and
+/// the end of the last one. `None` while more bytes are needed. An interrupted or oversized block ends
+/// early; h2 rejects it.
 fn fragments(frames: &[u8]) -> Option<(Vec<Range<usize>>, usize)> {
     let (mut parts, mut at) = (Vec::new(), 0);
     loop {
-        let (length, kind, flags) = head(frames.get(at..)?)?;
-        let (start, end) = (at + HEAD, at + HEAD + length);
+        let (length, kind, flags) = frame_header(frames.get(at..)?)?;
+        let (start, end) = (at + HEADER_BYTES, at + HEADER_BYTES + length);
         if (at > 0 && kind != CONTINUATION) || length > PAYLOAD_MAX || end > BLOCK_MAX {
             return Some((parts, at));
         }
@@ -103,14 +107,14 @@ fn fragments(frames: &[u8]) -> Option<(Vec<Range<usize>>, usize)> {
     }
 }
 
-/// Takes the percent signs out of the authority of the request whose header block stands in these parts of `frames`. Gives
+/// Replaces the percent signs in the authority of the header block in these ranges of `frames`. Returns
 /// whether there were any.
 fn replace_percent(frames: &mut [u8], parts: &[Range<usize>]) -> bool {
-    // A field may stand across two of them.
+    // A field may be split across two fragments.
     let mut block: Vec<u8> = parts.iter().filter_map(|part| frames.get(part.clone())).flatten().copied().collect();
-    let Some((value, packed)) = authority(&block) else { return false };
+    let Some((value, huffman)) = authority(&block) else { return false };
     let Some(value) = block.get_mut(value) else { return false };
-    let found = if packed { replace_packed(value) } else { replace_plain(value) };
+    let found = if huffman { replace_in_huffman(value) } else { replace_in_plain(value) };
     let mut rest = block.as_slice();
     for part in parts {
         if let Some(part) = frames.get_mut(part.clone())
@@ -123,17 +127,18 @@ fn replace_percent(frames: &mut [u8], parts: &[Range<usize>]) -> bool {
     found
 }
 
-fn replace_plain(value: &mut [u8]) -> bool {
+fn replace_in_plain(value: &mut [u8]) -> bool {
     let signs = value.iter_mut().filter(|byte| **byte == b'%');
     signs.map(|sign| *sign = b'-').count() > 0
 }
 
-/// Where the literal value of `:authority` stands in a block of HPACK (RFC 7541), and whether it is Huffman-coded.
+/// The range of the literal value of `:authority` in an HPACK block (RFC 7541), and whether it is
+/// Huffman-coded.
 fn authority(block: &[u8]) -> Option<(Range<usize>, bool)> {
     let mut at = 0;
     loop {
         let first = *block.get(at)?;
-        // An indexed field, or a new size of the table: neither has a literal.
+        // An indexed field or a table size update: neither contains a literal.
         if first & 0x80 != 0 || first & 0xe0 == 0x20 {
             let bits = if first & 0x80 != 0 { 7 } else { 5 };
             (_, at) = number(block, at, bits)?;
@@ -141,22 +146,22 @@ fn authority(block: &[u8]) -> Option<(Range<usize>, bool)> {
         }
         let (name, after) = number(block, at, if first & 0xc0 == 0x40 { 6 } else { 4 })?;
         at = after;
-        // The first entry of the static table is `:authority`. The C core writes the name out, uncoded.
-        let mut meant = name == 1;
+        // Entry 1 of the static table is `:authority`. The C core sends the name as a plain literal.
+        let mut is_authority = name == 1;
         if name == 0 {
-            let (text, packed) = string(block, at)?;
+            let (text, huffman) = string(block, at)?;
             at = text.end;
-            meant = !packed && block.get(text)? == b":authority";
+            is_authority = !huffman && block.get(text)? == b":authority";
         }
-        let (value, packed) = string(block, at)?;
-        if meant {
-            return Some((value, packed));
+        let (value, huffman) = string(block, at)?;
+        if is_authority {
+            return Some((value, huffman));
         }
         at = value.end;
     }
 }
 
-/// A number whose first byte has `bits` bits of it, and where it ends.
+/// An HPACK integer with a prefix of `bits` bits, and where it ends.
 fn number(block: &[u8], at: usize, bits: u32) -> Option<(usize, usize)> {
     let full = (1_usize << bits) - 1;
     let mut value = usize::from(*block.get(at)?) & full;
@@ -173,17 +178,18 @@ fn number(block: &[u8], at: usize, bits: u32) -> Option<(usize, usize)> {
     None
 }
 
-/// Where a string stands, and whether it is Huffman-coded.
+/// The range of an HPACK string, and whether it is Huffman-coded.
 fn string(block: &[u8], at: usize) -> Option<(Range<usize>, bool)> {
-    let packed = *block.get(at)? & 0x80 != 0;
+    let huffman = *block.get(at)? & 0x80 != 0;
     let (length, start) = number(block, at, 7)?;
     let text = start..start + length;
-    (text.end <= block.len()).then_some((text, packed))
+    (text.end <= block.len()).then_some((text, huffman))
 }
 
-/// The same in a Huffman-coded value: `%` is 010101 there and `-` is 010110, of the same length. Letters, digits and the signs
-/// of a path have 5 to 8 bits, and each length has its own range; at a longer sign, which a path has not, it is left as it is.
-fn replace_packed(value: &mut [u8]) -> bool {
+/// Replaces `%` by `-` in a Huffman-coded value. Their codes, 010101 and 010110, have the same length. Characters of
+/// a path have codes of 5 to 8 bits, and each length has its own range of codes. At a longer code the rest stays
+/// unchanged.
+fn replace_in_huffman(value: &mut [u8]) -> bool {
     let bit = |value: &[u8], at: usize| value.get(at / 8).is_some_and(|byte| (byte >> (7 - at % 8)) & 1 == 1);
     let (bits, mut at, mut found) = (value.len() * 8, 0, false);
     while at + 5 <= bits {
@@ -194,7 +200,7 @@ fn replace_packed(value: &mut [u8]) -> bool {
             }
             code = (code << 1) | u32::from(bit(value, at + length));
             length += 1;
-            // The first code of the next length, for 5, 6, 7 and 8 bits.
+            // The first code that is longer, for 5, 6, 7 and 8 bits.
             let bound = match length {
                 5 => 0b01010,
                 6 => 0b10_1110,
@@ -210,10 +216,10 @@ fn replace_packed(value: &mut [u8]) -> bool {
             break;
         }
         if (code, length) == (0b01_0101, 6) {
-            // Its last two bits change places.
-            for (place, set) in [(at + 4, true), (at + 5, false)] {
-                if let Some(byte) = value.get_mut(place / 8) {
-                    let mask = 0x80 >> (place % 8);
+            // Swap the last two bits.
+            for (bit_index, set) in [(at + 4, true), (at + 5, false)] {
+                if let Some(byte) = value.get_mut(bit_index / 8) {
+                    let mask = 0x80 >> (bit_index % 8);
                     *byte = if set { *byte | mask } else { *byte & !mask };
                 }
             }
@@ -224,33 +230,33 @@ fn replace_packed(value: &mut [u8]) -> bool {
     found
 }
 
-impl<IO: AsyncRead + Unpin> AsyncRead for Percentless<IO> {
+impl<IO: AsyncRead + Unpin> AsyncRead for PercentFilter<IO> {
     fn poll_read(mut self: Pin<&mut Self>, ctx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         loop {
             let this = &mut *self;
-            if this.given < this.done.len() {
-                let rest = this.done.get(this.given..).unwrap_or_default();
+            if this.delivered < this.done.len() {
+                let rest = this.done.get(this.delivered..).unwrap_or_default();
                 let count = rest.len().min(buf.remaining());
                 buf.put_slice(rest.get(..count).unwrap_or_default());
-                this.given += count;
+                this.delivered += count;
                 return Poll::Ready(Ok(()));
             }
-            (this.done, this.given) = (Vec::new(), 0);
-            if !this.looks {
+            (this.done, this.delivered) = (Vec::new(), 0);
+            if !this.examining {
                 return Pin::new(&mut this.io).poll_read(ctx, buf);
             }
             let mut bytes = [0; 4_096];
             let mut read = ReadBuf::new(&mut bytes);
             ready!(Pin::new(&mut this.io).poll_read(ctx, &mut read))?;
-            // At the end nothing can be judged any more.
-            this.looks = !read.filled().is_empty();
+            // At the end of input nothing more can be examined.
+            this.examining = !read.filled().is_empty();
             this.raw.extend_from_slice(read.filled());
-            this.sort();
+            this.examine();
         }
     }
 }
 
-impl<IO: AsyncWrite + Unpin> AsyncWrite for Percentless<IO> {
+impl<IO: AsyncWrite + Unpin> AsyncWrite for PercentFilter<IO> {
     fn poll_write(mut self: Pin<&mut Self>, ctx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.io).poll_write(ctx, bytes)
     }
@@ -276,7 +282,7 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for Percentless<IO> {
     }
 }
 
-impl<IO: Connected> Connected for Percentless<IO> {
+impl<IO: Connected> Connected for PercentFilter<IO> {
     type ConnectInfo = IO::ConnectInfo;
 
     fn connect_info(&self) -> IO::ConnectInfo {

@@ -1,6 +1,7 @@
-//! One connection of the HTTP side: HTTP/1, with upgrades for WebSockets.
+//! One HTTP connection: HTTP/1, with upgrades for WebSockets.
 //!
-//! Must never: speak HTTP/2. There a stalled reader holds its stream without holding up a write that could be timed.
+//! Must never: speak HTTP/2. There a reader that stalls blocks its stream without blocking a write, so
+//! no write timeout could detect it.
 
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,37 +20,37 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 use tower::util::ServiceExt as _;
 
-use super::first::{First, HANDSHAKE};
+use super::first::{FirstRequest, HANDSHAKE};
 
-/// Serves one connection to its end, or until it is a WebSocket.
+/// Serves one connection to its end, or until it becomes a WebSocket.
 pub(super) async fn connection<IO>(
     io: IO,
     router: Router,
     clock: Arc<dyn Clock>,
-    first: First,
+    first: FirstRequest,
     closed: watch::Receiver<bool>,
 ) where
     IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
-    let came = first.came();
+    let arrived = first.arrived();
     let service = router.map_request(move |request: hyper::Request<Incoming>| {
-        came.tell();
+        arrived.report();
         request
     });
     let mut builder = http1::Builder::new();
-    // The head of a later request takes no longer than the first.
+    // The head of each later request has the same time limit as the first request.
     builder.timer(PortTimer(clock)).header_read_timeout(HANDSHAKE);
     let served = builder.serve_connection(TokioIo::new(io), TowerToHyperService::new(service)).with_upgrades();
     first.drive(pin!(served), |served| served.graceful_shutdown(), closed).await;
 }
 
-/// The Clock port as hyper wants it.
+/// hyper's timer, on the clock port.
 #[derive(Clone)]
 struct PortTimer(Arc<dyn Clock>);
 
 impl Timer for PortTimer {
     fn sleep(&self, duration: Duration) -> Pin<Box<dyn Sleep>> {
-        Box::pin(Waiting(Mutex::new(self.0.sleep(duration))))
+        Box::pin(PortSleep(Mutex::new(self.0.sleep(duration))))
     }
 
     fn sleep_until(&self, deadline: Instant) -> Pin<Box<dyn Sleep>> {
@@ -57,16 +58,16 @@ impl Timer for PortTimer {
     }
 }
 
-/// A wait that hyper may share, which it never does: the lock is only for the type.
-struct Waiting(Mutex<BoxFuture<'static, ()>>);
+/// A sleep for hyper. hyper requires `Sync`, hence the mutex; it is never contended.
+struct PortSleep(Mutex<BoxFuture<'static, ()>>);
 
-impl Future for Waiting {
+impl Future for PortSleep {
     type Output = ();
 
     fn poll(self: Pin<&mut Self>, ctx: &mut Context<'_>) -> Poll<()> {
-        let waits = self.get_mut().0.get_mut().unwrap_or_else(PoisonError::into_inner);
-        waits.as_mut().poll(ctx)
+        let sleep = self.get_mut().0.get_mut().unwrap_or_else(PoisonError::into_inner);
+        sleep.as_mut().poll(ctx)
     }
 }
 
-impl Sleep for Waiting {}
+impl Sleep for PortSleep {}

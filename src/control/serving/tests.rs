@@ -1,4 +1,5 @@
-//! Peers that hold connections: silent ones, too many, and those that speak what is not spoken here.
+//! Peers that misuse connections: silent ones, too many of them, and those that use an unsupported
+//! protocol.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -22,8 +23,8 @@ use crate::fixture::Scene;
 
 const TOKEN: &str = "a-long-enough-token";
 
-/// A control plane at work.
-struct Served {
+/// A control plane that serves.
+struct Server {
     socket: PathBuf,
     http: SocketAddr,
     listeners: crate::OpenListeners,
@@ -31,7 +32,7 @@ struct Served {
     serving: JoinHandle<Result<(), Refusal>>,
 }
 
-async fn serve(scene: &Scene) -> Served {
+async fn serve(scene: &Scene) -> Server {
     let socket = scene.dir().join("g.sock");
     let bound = crate::bind(crate::ControlOptions {
         listeners: vec![crate::ListenAddress::Unix(socket.clone())],
@@ -47,13 +48,13 @@ async fn serve(scene: &Scene) -> Served {
     let (stop, stopped) = oneshot::channel();
     let listeners = bound.listeners();
     let serving = tokio::spawn(bound.serve(Arc::clone(&scene.world), async move {
-        // The sender being dropped is the end as well.
+        // A dropped sender also means the end.
         let _ = stopped.await;
     }));
-    Served { socket, http, listeners, stop, serving }
+    Server { socket, http, listeners, stop, serving }
 }
 
-impl Served {
+impl Server {
     async fn channel(&self) -> Channel {
         Endpoint::from_shared(format!("unix:{}", self.socket.display())).unwrap().connect().await.unwrap()
     }
@@ -62,8 +63,8 @@ impl Served {
         UnixStream::connect(&self.socket).await.unwrap()
     }
 
-    /// A request for `path`, with more of a head if there is more.
-    fn asking(&self, path: &str, more: &str) -> String {
+    /// The head of a request for `path`, with the header lines in `more`.
+    fn request_head(&self, path: &str, more: &str) -> String {
         format!("GET {path} HTTP/1.1\r\nHost: localhost:{}\r\n{more}\r\n", self.http.port())
     }
 
@@ -73,12 +74,13 @@ impl Served {
         io
     }
 
-    /// A stream of server-sent events whose head has come.
+    /// A stream of server-sent events. Its response head has been read.
     async fn events(&self) -> TcpStream {
-        let mut io =
-            self.rest(&self.asking("/api/events?after=now", "Authorization: Bearer a-long-enough-token\r\n")).await;
-        let told = read_until(&mut io, "\r\n\r\n").await;
-        assert!(told.starts_with("HTTP/1.1 200"), "{told}");
+        let mut io = self
+            .rest(&self.request_head("/api/events?after=now", "Authorization: Bearer a-long-enough-token\r\n"))
+            .await;
+        let received = read_until(&mut io, "\r\n\r\n").await;
+        assert!(received.starts_with("HTTP/1.1 200"), "{received}");
         io
     }
 }
@@ -94,7 +96,7 @@ async fn read_until(io: &mut TcpStream, end: &str) -> String {
     text
 }
 
-/// Moves time on until `done` completes, for an hour at most.
+/// Advances the clock until `done` completes, for an hour at most.
 async fn in_time<T>(clock: &ManualClock, done: impl Future<Output = T>) -> T {
     tokio::pin!(done);
     for _ in 0..36_000 {
@@ -110,90 +112,91 @@ async fn in_time<T>(clock: &ManualClock, done: impl Future<Output = T>) -> T {
 #[tokio::test]
 async fn a_connection_without_a_request_is_closed_and_one_with_a_request_is_not() {
     let scene = Scene::new().await;
-    let served = serve(&scene).await;
-    let asked = &served.asking("/healthz", "");
-    let mut events = served.events().await;
-    let mut again = served.rest(asked).await;
+    let server = serve(&scene).await;
+    let request = &server.request_head("/healthz", "");
+    let mut events = server.events().await;
+    let mut again = server.rest(request).await;
     assert!(read_until(&mut again, "ok\n").await.starts_with("HTTP/1.1 200"));
-    // The head of a second request that never ends is no request.
+    // An unfinished head of a second request does not count as a request.
     again.write_all(b"GET /hea").await.unwrap();
-    let mut silent = served.grpc().await;
-    // HTTP/2 greets by itself, and asks for nothing.
-    let mut greeted = served.grpc().await;
+    let mut silent = server.grpc().await;
+    // The preface of HTTP/2 does not count as a request.
+    let mut greeted = server.grpc().await;
     greeted.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await.unwrap();
-    let (mut mute, mut half) = (served.rest("").await, served.rest(&asked[..20]).await);
-    let mut told = Vec::new();
+    let (mut mute, mut half) = (server.rest("").await, server.rest(&request[..20]).await);
+    let mut received = Vec::new();
     for io in [&mut silent, &mut greeted] {
-        in_time(&scene.clock, io.read_to_end(&mut told)).await.unwrap();
+        in_time(&scene.clock, io.read_to_end(&mut received)).await.unwrap();
     }
     for io in [&mut mute, &mut half, &mut again] {
-        in_time(&scene.clock, io.read_to_end(&mut told)).await.unwrap();
+        in_time(&scene.clock, io.read_to_end(&mut received)).await.unwrap();
     }
     let alive = in_time(&scene.clock, read_until(&mut events, ": alive")).await;
     assert!(alive.contains("id: "), "{alive}");
 }
 
 #[tokio::test]
-async fn silent_peers_do_not_hold_up_the_end() {
+async fn silent_peers_do_not_delay_the_shutdown() {
     let scene = Scene::new().await;
-    let served = serve(&scene).await;
-    let (_silent, _mute) = (served.grpc().await, served.rest("").await);
-    let _half = served.rest("GET /healthz HT").await;
-    // Connections are taken in their order, so these were taken after all of those.
-    let mut asked = served.rest(&served.asking("/healthz", "Connection: close\r\n")).await;
-    read_until(&mut asked, "ok\n").await;
-    let mut world = WorldClient::new(served.channel().await);
+    let server = serve(&scene).await;
+    let (_silent, _mute) = (server.grpc().await, server.rest("").await);
+    let _half = server.rest("GET /healthz HT").await;
+    // Connections are accepted in order, so the silent ones were accepted before this one.
+    let mut request = server.rest(&server.request_head("/healthz", "Connection: close\r\n")).await;
+    read_until(&mut request, "ok\n").await;
+    let mut world = WorldClient::new(server.channel().await);
     world.status(StatusRequest::default()).await.unwrap();
-    drop((world, asked));
-    // Time stands still: nothing but the end itself can end it.
-    served.stop.send(()).unwrap();
-    served.serving.await.unwrap().unwrap();
+    drop((world, request));
+    // The clock stands still, so no timeout can end the silent connections.
+    server.stop.send(()).unwrap();
+    server.serving.await.unwrap().unwrap();
 }
 
 #[tokio::test]
-async fn the_network_has_only_so_many_connections_and_the_own_socket_as_many_of_its_own() {
+async fn network_and_socket_have_separate_connection_limits() {
     let scene = Scene::with("limits: { connections_max: 2 }\n").await;
-    let served = serve(&scene).await;
-    let (first, _second) = (served.events().await, served.events().await);
-    let asked = &served.asking("/healthz", "");
-    let mut third = served.rest(asked).await;
+    let server = serve(&scene).await;
+    let (first, _second) = (server.events().await, server.events().await);
+    let request = &server.request_head("/healthz", "");
+    let mut third = server.rest(request).await;
     let third = tokio::spawn(async move { read_until(&mut third, "ok\n").await });
-    // Whoever fills the network keeps nobody from the socket.
-    let mut one = WorldClient::new(served.channel().await);
-    let mut two = WorldClient::new(served.channel().await);
+    // A full network limit does not affect the socket.
+    let mut one = WorldClient::new(server.channel().await);
+    let mut two = WorldClient::new(server.channel().await);
     for client in [&mut one, &mut two] {
         client.status(StatusRequest::default()).await.unwrap();
     }
-    let channel = served.channel().await;
+    let channel = server.channel().await;
     let over = tokio::spawn(async move { WorldClient::new(channel).status(StatusRequest::default()).await });
     for _ in 0..2_000 {
         tokio::task::yield_now().await;
     }
-    assert!(!third.is_finished() && !over.is_finished(), "two are held on either side");
+    assert!(!third.is_finished() && !over.is_finished(), "both limits are reached");
     drop(first);
     in_time(&scene.clock, third).await.unwrap();
-    assert!(!over.is_finished(), "a place of the network is none of the socket's");
+    assert!(!over.is_finished(), "a slot of the network limit is not one of the socket");
     drop(one);
     in_time(&scene.clock, over).await.unwrap().unwrap();
 }
 
 #[tokio::test]
-async fn doors_stay_open_for_as_long_as_they_are_held() {
+async fn listeners_stay_open_while_they_are_held() {
     let scene = Scene::new().await;
-    let served = serve(&scene).await;
-    let mut world = WorldClient::new(served.channel().await);
+    let server = serve(&scene).await;
+    let mut world = WorldClient::new(server.channel().await);
     world.status(StatusRequest::default()).await.unwrap();
     drop(world);
-    served.stop.send(()).unwrap();
-    served.serving.await.unwrap().unwrap();
-    // Nobody serves any more, and yet to a client the daemon is there: it has its database still open.
-    drop(UnixStream::connect(&served.socket).await.unwrap());
-    drop(served.listeners);
-    assert!(!served.socket.exists());
-    assert!(UnixStream::connect(&served.socket).await.is_err());
+    server.stop.send(()).unwrap();
+    server.serving.await.unwrap().unwrap();
+    // No one serves any more, but clients can still connect: the daemon may still have its database
+    // open.
+    drop(UnixStream::connect(&server.socket).await.unwrap());
+    drop(server.listeners);
+    assert!(!server.socket.exists());
+    assert!(UnixStream::connect(&server.socket).await.is_err());
 }
 
-/// One field of a request, whatever the method wants.
+/// A message with one bytes field, which no method expects.
 #[derive(Clone, PartialEq, prost::Message)]
 struct Odd {
     #[prost(bytes = "vec", tag = "1")]
@@ -201,9 +204,9 @@ struct Odd {
 }
 
 #[tokio::test]
-async fn what_no_service_is_asked_is_refused_with_a_code_and_a_hint() {
+async fn requests_that_reach_no_service_are_refused_with_a_code_and_a_hint() {
     let scene = Scene::new().await;
-    let served = serve(&scene).await;
+    let server = serve(&scene).await;
     let large = vec![b'x'; 5 * 1024 * 1024];
     for (path, field, grpc, code) in [
         ("/ghost.v1.Agents/Get", vec![0xff], Code::InvalidArgument, "invalid_arguments"),
@@ -212,7 +215,7 @@ async fn what_no_service_is_asked_is_refused_with_a_code_and_a_hint() {
         ("/ghost.v1.Nobody/Get", vec![], Code::Unimplemented, "unsupported"),
         ("/grpc.health.v1.Health/Check", b"ghost.v1.Nobody".to_vec(), Code::NotFound, "not_found"),
     ] {
-        let mut client = tonic::client::Grpc::new(served.channel().await);
+        let mut client = tonic::client::Grpc::new(server.channel().await);
         client.ready().await.unwrap();
         let codec = tonic_prost::ProstCodec::<Odd, Odd>::default();
         let answer = client.unary(tonic::Request::new(Odd { field }), path.parse().unwrap(), codec).await;
@@ -227,22 +230,22 @@ async fn what_no_service_is_asked_is_refused_with_a_code_and_a_hint() {
 #[tokio::test]
 async fn rest_speaks_no_http_2() {
     let scene = Scene::new().await;
-    let served = serve(&scene).await;
-    let mut io = served.rest("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await;
-    let mut told = [0; 16];
-    // What is left unread of a closed connection may reset it.
-    let count = io.read(&mut told).await.unwrap_or(0);
-    assert!(count == 0 || told.starts_with(b"HTTP/1.1 4"), "{:?}", &told[..count]);
+    let server = serve(&scene).await;
+    let mut io = server.rest("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await;
+    let mut received = [0; 16];
+    // Closing a connection with unread bytes may reset it.
+    let count = io.read(&mut received).await.unwrap_or(0);
+    assert!(count == 0 || received.starts_with(b"HTTP/1.1 4"), "{:?}", &received[..count]);
 }
 
 #[tokio::test]
-async fn a_stream_outlives_the_time_that_its_client_granted_for_the_answer() {
+async fn a_stream_outlives_its_clients_deadline_for_the_response() {
     let scene = Scene::new().await;
-    let served = serve(&scene).await;
+    let server = serve(&scene).await;
     let after_seq = Some(scene.world.store().last_seq());
     let mut request = tonic::Request::new(SubscribeRequest { after_seq, follow: true, ..SubscribeRequest::default() });
     request.metadata_mut().insert("grpc-timeout", "30S".parse().unwrap());
-    let mut stream = EventsClient::new(served.channel().await).subscribe(request).await.unwrap().into_inner();
+    let mut stream = EventsClient::new(server.channel().await).subscribe(request).await.unwrap().into_inner();
     for _ in 0..60 {
         scene.clock.advance(Duration::from_secs(1));
         tokio::task::yield_now().await;

@@ -1,6 +1,6 @@
-//! How long a reader that was cut off is waited for.
+//! The time limit for a reader to drain its queue after its stream has ended.
 //!
-//! Must never: give up a reader that still takes what is on its way to it.
+//! Must never: give up a reader that still reads.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,39 +9,39 @@ use ghost_domain::Clock;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
-/// The end of one reader's stream. Clones are of the same reader.
+/// The drain timeout of one reader. Clones share it.
 #[derive(Clone)]
 pub(crate) struct DrainTimeout {
     clock: Arc<dyn Clock>,
-    patience: Duration,
+    timeout: Duration,
     taken: Arc<Notify>,
 }
 
 impl DrainTimeout {
-    /// Of a reader that may take nothing for `patience`.
-    pub(crate) fn new(clock: Arc<dyn Clock>, patience: Duration) -> Self {
-        Self { clock, patience, taken: Arc::default() }
+    /// A reader that reads nothing for `timeout` times out.
+    pub(crate) fn new(clock: Arc<dyn Clock>, timeout: Duration) -> Self {
+        Self { clock, timeout, taken: Arc::default() }
     }
 
-    /// Says that the reader has taken something.
+    /// Restarts the timeout, because the reader has read something.
     pub(crate) fn taken(&self) {
         self.taken.notify_one();
     }
 
-    /// Completes when the feeder has ended and the reader has then taken nothing for its time.
+    /// Completes when the feeder has ended and the reader has then read nothing for the timeout.
     pub(crate) async fn after(&self, feeder: JoinHandle<()>) {
-        // A feeder does not panic; should it, the stream has ended all the same.
+        // If the feeder panicked, the stream has ended too.
         let _ = feeder.await;
         self.wait().await;
     }
 
-    /// Completes when the reader has taken nothing for its time.
+    /// Completes when the reader has read nothing for the timeout.
     pub(crate) async fn wait(&self) {
         loop {
             tokio::select! {
                 biased;
                 () = self.taken.notified() => {}
-                () = self.clock.sleep(self.patience) => return,
+                () = self.clock.sleep(self.timeout) => return,
             }
         }
     }

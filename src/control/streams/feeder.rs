@@ -1,6 +1,7 @@
 //! Moves events from the feed into one reader's queue.
 //!
-//! Must never: let a reader that does not read hold more than its queue, or end a stream without saying where to go on.
+//! Must never: let a slow reader hold more than its queue, or end a stream without the position to
+//! resume at.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,41 +11,41 @@ use ghost_rules::feed::{FeedEvent, Subscription};
 use ghost_world::World;
 use tokio::sync::{mpsc, watch};
 
-use super::item::{Ended, Item, Why};
-use super::readers::Seat;
-use super::shown::Lately;
+use super::item::{EndReason, Ended, Item};
+use super::readers::StreamPermit;
+use super::recent::RecentEvents;
 use crate::control::Control;
 
-/// A reader with a full queue is looked at this often.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
-/// A quiet stream says this often that it lives, and up to where it has looked.
-pub(crate) const ALIVE: Duration = Duration::from_secs(15);
+/// How often the lag of a reader with a full queue is checked.
+pub(crate) const LAG_CHECK_EVERY: Duration = Duration::from_secs(2);
+/// How often a quiet stream sends its position, as a sign of life.
+pub(crate) const HEARTBEAT_EVERY: Duration = Duration::from_secs(15);
 
 /// One reader's feeder.
 pub(super) struct Feeder {
     subscription: Subscription,
     sender: mpsc::Sender<Item>,
     world: Arc<World>,
-    lately: Arc<Lately>,
+    recent: Arc<RecentEvents>,
     closed: watch::Receiver<bool>,
     ephemeral: bool,
-    /// Every stored event up to here that matches is in the queue or read.
+    /// Every stored event up to this sequence number that matches has been queued.
     position: i64,
 }
 
 /// Why a stream ends.
 enum End {
-    /// The present was reached, and the reader did not want more.
+    /// The present was reached, and the reader does not follow.
     Done,
-    /// The reader has gone.
-    Gone,
-    /// The daemon goes.
+    /// The reader has disconnected.
+    Disconnected,
+    /// The daemon is stopping.
     Stopping,
-    /// The reader is too slow.
+    /// The reader is too far behind the feed.
     Lagged,
-    /// The reader has taken nothing for too long.
+    /// The reader has read nothing for this long.
     Stalled(Duration),
-    /// The feed cannot be read.
+    /// The feed could not be read.
     Failed(Refusal),
 }
 
@@ -60,65 +61,65 @@ impl Feeder {
             subscription,
             sender,
             world: Arc::clone(&control.world),
-            lately: Arc::clone(&control.lately),
+            recent: Arc::clone(&control.recent),
             closed: control.closed.clone(),
             ephemeral,
         }
     }
 
-    /// Feeds until the end, and says what it was.
-    pub(super) async fn run(mut self, last_word: mpsc::OwnedPermit<Item>, seat: Arc<Seat>) {
+    /// Feeds until the stream ends, then sends the reason.
+    pub(super) async fn run(mut self, final_slot: mpsc::OwnedPermit<Item>, permit: Arc<StreamPermit>) {
         let Err(end) = self.feed().await;
         let position = self.position;
-        let (why, refusal) = match end {
-            End::Done | End::Gone => return,
-            End::Failed(refusal) => (Why::Failed, refusal),
+        let (reason, refusal) = match end {
+            End::Done | End::Disconnected => return,
+            End::Failed(refusal) => (EndReason::Failed, refusal),
             End::Stopping => (
-                Why::Stopping,
+                EndReason::Stopping,
                 Refusal::new(Code::Unavailable, "the daemon is stopping")
                     .hint(format!("subscribe again after {position} when it is back; nothing is lost")),
             ),
-            End::Stalled(most) => (
-                Why::Lagged,
+            End::Stalled(limit) => (
+                EndReason::Lagged,
                 Refusal::new(
                     Code::RateLimited,
-                    format!("this reader took nothing for {most:?} after sequence {position}"),
+                    format!("this reader read nothing for {limit:?} after sequence {position}"),
                 )
                 .hint("subscribe again after that sequence; nothing is lost"),
             ),
             End::Lagged => (
-                Why::Lagged,
+                EndReason::Lagged,
                 Refusal::new(Code::RateLimited, format!("this reader fell too far behind after sequence {position}"))
                     .hint("subscribe again after that sequence; nothing is lost"),
             ),
         };
-        if matches!(why, Why::Lagged) {
-            seat.lags();
+        if matches!(reason, EndReason::Lagged) {
+            permit.count_cut_off();
         }
-        last_word.send(Item::Ended(Ended { why, refusal, position }));
+        final_slot.send(Item::Ended(Ended { reason, refusal, position }));
     }
 
-    /// Feeds until there is a reason to end.
+    /// Feeds until the stream must end.
     async fn feed(&mut self) -> Result<std::convert::Infallible, End> {
         let clock = Arc::clone(&self.world.ctx().ports.clock);
         loop {
             let next = tokio::select! {
                 biased;
-                () = self.sender.closed() => return Err(End::Gone),
+                () = self.sender.closed() => return Err(End::Disconnected),
                 next = self.subscription.next() => Some(next),
-                // Only when nothing is at hand any more: the last events of a world reach its readers.
+                // Checked after the subscription, so that readers get the last events of a world.
                 _ = self.closed.wait_for(|closed| *closed) => return Err(End::Stopping),
-                () = clock.sleep(ALIVE) => None,
+                () = clock.sleep(HEARTBEAT_EVERY) => None,
             };
             match next {
-                None => self.say_position().await?,
+                None => self.send_position().await?,
                 Some(Ok(Some(event))) => self.send_all(event).await?,
                 Some(Ok(None)) => {
-                    self.say_position().await?;
+                    self.send_position().await?;
                     return Err(End::Done);
                 }
                 Some(Err(refusal)) if is_lag(&refusal) => {
-                    // Nothing is at hand, so all that was looked at has been sent.
+                    // No event is waiting, so everything that was examined has been sent.
                     self.position = self.subscription.seen();
                     return Err(End::Lagged);
                 }
@@ -127,12 +128,12 @@ impl Feeder {
         }
     }
 
-    async fn say_position(&mut self) -> Result<(), End> {
+    async fn send_position(&mut self) -> Result<(), End> {
         self.position = self.subscription.seen();
         self.send(Item::Position(self.position), self.position).await
     }
 
-    /// Sends `event` and all that is ready after it.
+    /// Sends `event` and all events that are ready after it.
     async fn send_all(&mut self, event: FeedEvent) -> Result<(), End> {
         let mut ready = Some(event);
         while let Some(event) = ready {
@@ -142,23 +143,23 @@ impl Feeder {
                 continue;
             }
             let reached = match &ready {
-                // The last of a batch takes the position past those that did not match.
+                // The last of a batch moves the position past the events that did not match.
                 None => self.subscription.seen(),
                 Some(_) if ephemeral => self.position,
                 Some(_) => event.seq,
             };
             let reached = self.position.max(reached);
-            self.send(Item::Event(self.lately.shown(&event), reached), reached).await?;
+            self.send(Item::Event(self.recent.encoded(&event), reached), reached).await?;
         }
         Ok(())
     }
 
-    /// Queues one item. A reader without room is waited for until it is too far behind, or has taken nothing for
-    /// too long.
+    /// Queues one item. If the queue is full, waits until there is room, or the reader lags or has
+    /// stalled.
     async fn send(&mut self, item: Item, reached: i64) -> Result<(), End> {
         let permit = match self.sender.try_reserve() {
             Ok(permit) => permit,
-            Err(mpsc::error::TrySendError::Closed(())) => return Err(End::Gone),
+            Err(mpsc::error::TrySendError::Closed(())) => return Err(End::Disconnected),
             Err(mpsc::error::TrySendError::Full(())) => self.wait_for_room().await?,
         };
         permit.send(item);
@@ -169,15 +170,15 @@ impl Feeder {
     async fn wait_for_room(&self) -> Result<mpsc::Permit<'_, Item>, End> {
         let clock = Arc::clone(&self.world.ctx().ports.clock);
         let mut closed = self.closed.clone();
-        let most = Limits::seconds(self.world.ctx().limits().reader_stall_seconds);
-        let mut stalled = clock.sleep(most);
+        let limit = Limits::seconds(self.world.ctx().limits().reader_stall_seconds);
+        let mut stalled = clock.sleep(limit);
         loop {
             tokio::select! {
                 biased;
-                permit = self.sender.reserve() => return permit.map_err(|_| End::Gone),
+                permit = self.sender.reserve() => return permit.map_err(|_| End::Disconnected),
                 _ = closed.wait_for(|closed| *closed) => return Err(End::Stopping),
-                () = stalled.as_mut() => return Err(End::Stalled(most)),
-                () = clock.sleep(PATIENCE) => {
+                () = stalled.as_mut() => return Err(End::Stalled(limit)),
+                () = clock.sleep(LAG_CHECK_EVERY) => {
                     let behind = self.world.store().last_seq().saturating_sub(self.position);
                     if behind > i64::from(self.world.ctx().limits().subscriber_buffer) {
                         return Err(End::Lagged);

@@ -1,38 +1,38 @@
-//! What a reader of a stream gets, piece by piece.
+//! The items that a reader gets from a stream.
 
 use std::sync::Arc;
 
 use ghost_domain::Refusal;
 
-use super::shown::Shown;
+use super::recent::EncodedEvent;
 
 /// What a reader gets.
 #[derive(Debug)]
 pub(crate) enum Item {
-    /// An event, and the position that is reached with it.
-    Event(Arc<Shown>, i64),
-    /// The stream lives, and every stored event up to here that is wanted has been sent.
+    /// An event, and the position after it.
+    Event(Arc<EncodedEvent>, i64),
+    /// A sign of life. Every matching stored event up to this position has been sent.
     Position(i64),
-    /// The last word.
+    /// The final item.
     Ended(Ended),
 }
 
-/// Why a stream ended before its reader did.
+/// Why the daemon ended a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Why {
-    /// The reader is too slow.
+pub(crate) enum EndReason {
+    /// The reader was too slow.
     Lagged,
-    /// The daemon goes.
+    /// The daemon is stopping.
     Stopping,
-    /// The feed cannot be read.
+    /// The feed could not be read.
     Failed,
 }
 
-/// The last word of a stream that its reader can go on from.
+/// The end of a stream that its reader can resume.
 #[derive(Clone, Debug)]
 pub(crate) struct Ended {
-    pub why: Why,
+    pub reason: EndReason,
     pub refusal: Refusal,
-    /// Every stored event up to here that is wanted has been sent.
+    /// Every matching stored event up to this position has been sent.
     pub position: i64,
 }

@@ -1,4 +1,4 @@
-//! A daemon as a child process that is watched by what it prints, and killed or stopped.
+//! A daemon as a child process. It is observed through its output, and killed or stopped.
 //!
 //! Must never: leave the process behind.
 
@@ -14,23 +14,23 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::terminal::{RESULT, SERVING};
 
-/// How long a daemon may print nothing before the demonstration gives up.
+/// Maximum time without output before the demonstration fails.
 const SILENCE_MAX: Duration = Duration::from_secs(120);
 
-/// For how long a world is silent in which everything is done. One that only seems so is started again.
+/// Time without output after which the world counts as having no more work. If it had, it is started again.
 const QUIET: Duration = Duration::from_secs(1);
 
-/// Lines that wait to be read. A daemon with more waits until they are.
+/// Capacity of the channel of output lines. A full channel blocks the daemon's output.
 const LINES_MAX: usize = 1_024;
 
-/// How long a daemon is watched.
+/// How long to watch a daemon.
 #[derive(Clone, Copy)]
 pub(super) enum Until {
-    /// Until its agents have done so many things, or the job is done.
-    Things(usize),
+    /// Until it has printed this many actions of agents, or the job is done.
+    Actions(usize),
     /// Until the job is done.
     Done,
-    /// Until its agents seem to have nothing more to do.
+    /// Until it is silent for [`QUIET`].
     Quiet,
 }
 
@@ -44,11 +44,11 @@ pub(super) struct Daemon {
 }
 
 impl Daemon {
-    /// Starts one.
+    /// Starts a daemon.
     ///
     /// # Errors
-    /// When the program cannot be run.
-    // The sandbox room is for what agents run; this is the daemon itself.
+    /// If the program cannot be run.
+    // The ban on processes is about what agents run. This is the daemon itself.
     #[allow(clippy::disallowed_methods)]
     pub(super) fn start(program: &Path, world_dir: &Path, data: &Path, input: &Path) -> Result<Self, Refusal> {
         let args = [OsStr::new("up"), world_dir.as_os_str(), OsStr::new("--data"), data.as_os_str()];
@@ -60,30 +60,30 @@ impl Daemon {
             .stdout(Stdio::piped())
             .spawn()
             .map_err(|error| Refusal::new(Code::Unavailable, format!("cannot run {}: {error}", program.display())))?;
-        let (tell, lines) = sync_channel(LINES_MAX);
+        let (sender, lines) = sync_channel(LINES_MAX);
         if let Some(out) = child.stdout.take() {
             std::thread::spawn(move || {
-                // It ends with the process, or when nobody listens any more.
-                BufReader::new(out).lines().map_while(Result::ok).try_for_each(|line| tell.send(line))
+                // It ends with the process, or when the receiver is dropped.
+                BufReader::new(out).lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
             });
         }
         Ok(Self { child, lines, serving: false, seen: 0, last: String::new() })
     }
 
-    /// Its process id.
+    /// Process id of the daemon.
     pub(super) fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// How many things it has said that agents did.
+    /// Number of agents' actions that it has printed.
     pub(super) fn seen(&self) -> usize {
         self.seen
     }
 
-    /// Watches what it prints. Whether it saw the end of the job.
+    /// Reads its output. Returns whether the job is done.
     ///
     /// # Errors
-    /// When it ends by itself, or prints nothing for two minutes while there is work.
+    /// If it ends by itself, or prints nothing for two minutes while it starts or works.
     pub(super) fn watch(&mut self, until: Until, show: &mut dyn FnMut(&str)) -> Result<bool, Refusal> {
         loop {
             let quiet = matches!(until, Until::Quiet) && self.serving;
@@ -105,10 +105,10 @@ impl Daemon {
             if line.starts_with(RESULT) && !quiet {
                 return Ok(true);
             }
-            // The lines before say where it listens.
+            // The lines before the line `serving` are not actions.
             self.seen += usize::from(self.serving);
             self.serving |= line.starts_with(SERVING);
-            if matches!(until, Until::Things(most) if self.seen >= most) {
+            if matches!(until, Until::Actions(limit) if self.seen >= limit) {
                 return Ok(false);
             }
         }
@@ -119,7 +119,7 @@ impl Daemon {
         self.child.kill().and_then(|()| self.child.wait()).map(drop).map_err(|error| unended(&error))
     }
 
-    /// Stops it in order.
+    /// Stops it with SIGTERM and waits for its end.
     pub(super) fn stop(mut self) -> Result<(), Refusal> {
         let id = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
         if let Some(id) = id {
@@ -131,7 +131,7 @@ impl Daemon {
 
 impl Drop for Daemon {
     fn drop(&mut self) {
-        // One that has ended is not there to be killed.
+        // An error means that it has already ended.
         let _ = self.child.kill().and_then(|()| self.child.wait());
     }
 }

@@ -1,6 +1,6 @@
-//! The proof of a demonstration: what the database and the workspace hold after the job.
+//! The proof of a demonstration, from the database and the workspace after the job.
 //!
-//! Must never: change them, or trust what a daemon printed.
+//! Must never: change them, or rely on what a daemon printed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -17,10 +17,10 @@ use crate::data_dir::{DataDir, WORKSPACE};
 use crate::database;
 use crate::ports::system_ports;
 
-/// Rows of one read.
+/// Maximum number of rows in one read.
 const PAGE: u32 = 1_000;
 
-/// What was found.
+/// The counts that the proof is made of.
 #[derive(Debug, Default)]
 pub(super) struct Proof {
     turns: usize,
@@ -28,21 +28,21 @@ pub(super) struct Proof {
     open: usize,
     resumed: usize,
     messages: usize,
-    /// Messages that more than one turn has.
+    /// Messages that were consumed by more than one turn.
     shared: usize,
-    /// Messages that wait.
+    /// Messages that are still in an inbox.
     waiting: u64,
     started: usize,
     answered: usize,
     calls: usize,
-    /// Calls with more than one outcome.
+    /// Calls with more than one recorded outcome.
     repeated: usize,
-    /// Whether the one job is done.
+    /// Whether the main job is done.
     done: bool,
-    /// What lies where results belong.
+    /// Files in the job's result directory.
     results: Vec<PathBuf>,
     files: usize,
-    /// Files that the result names.
+    /// Number of input files that the result names.
     named: usize,
 }
 
@@ -54,12 +54,12 @@ pub(super) struct Line {
 }
 
 impl Proof {
-    /// Whether nothing is left to do.
+    /// Whether no mail and no open turn is left.
     pub(super) fn is_at_rest(&self) -> bool {
         self.waiting == 0 && self.open == 0
     }
 
-    /// The proof in lines, for a daemon that was killed so often.
+    /// The lines of the proof. `kills` is how often the daemon was killed.
     pub(super) fn lines(&self, kills: usize) -> Vec<Line> {
         let line = |what, holds, found| Line { what, found, holds };
         let unfinished = self.turns - self.finished;
@@ -104,10 +104,10 @@ impl Proof {
     }
 }
 
-/// Reads the proof from a data directory that no daemon uses, for a job of these files.
+/// Reads the proof from a data directory that no daemon uses, for a job with these input files.
 ///
 /// # Errors
-/// When the directory is in use, or its database or the result cannot be read.
+/// If the directory is in use, or if its database or the result cannot be read.
 pub(super) fn read(data: &Path, plan: &JobPlan, files: &[String]) -> Result<Proof, Refusal> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime =
@@ -135,7 +135,7 @@ pub(super) fn read(data: &Path, plan: &JobPlan, files: &[String]) -> Result<Proo
     Ok(proof)
 }
 
-/// What the database says.
+/// The part of the proof that is in the database.
 async fn recorded(r: &mut dyn Reads) -> Result<Proof, StoreError> {
     let mut proof = Proof { waiting: r.inbox_total().await?, ..Proof::default() };
     proof.done = matches!(&r.job_list().await?[..], [job] if job.finished_at.is_some());
@@ -177,16 +177,16 @@ async fn all_turns(r: &mut dyn Reads) -> Result<Vec<Turn>, StoreError> {
     }
 }
 
-/// How many turns went on after a start.
+/// Number of turns that resumed after a start.
 async fn resumed(r: &mut dyn Reads) -> Result<usize, StoreError> {
     let filter = EventFilter { kinds: vec![EventKind::TurnResumed.as_str().to_owned()], ..EventFilter::default() };
     let (mut turns, mut after) = (BTreeSet::new(), 0);
     loop {
-        let (events, looked) = r.event_list(after, &filter, PAGE).await?;
+        let (events, last_read) = r.event_list(after, &filter, PAGE).await?;
         turns.extend(events.iter().filter_map(|event| event.payload["turn_id"].as_str().map(str::to_owned)));
-        if looked <= after {
+        if last_read <= after {
             return Ok(turns.len());
         }
-        after = looked;
+        after = last_read;
     }
 }

@@ -3,22 +3,12 @@
 use ghost_config::plan::JobPlan;
 use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{Job, Refusal};
-use ghost_rules::jobs;
+use ghost_rules::jobs::{self, NewJob};
 use ghost_store::Store;
 use ghost_tools::workspace::Workspace;
 use ghost_world::World;
 
 use super::input::{INPUTS, Input, job_id};
-
-/// A job that was taken in.
-pub struct Begun {
-    /// Its record.
-    pub job: Job,
-    /// The words that its lead is told.
-    pub brief: String,
-    /// The last event before it was taken in: what this daemon has to do with it comes after.
-    pub after: i64,
-}
 
 /// Puts the files of a job where the workspace does not have them.
 async fn place(workspace: &Workspace, files: &[Input]) -> Result<(), Refusal> {
@@ -32,9 +22,9 @@ async fn place(workspace: &Workspace, files: &[Input]) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Puts back what the workspace lacks of the input of a job that is under way, before an agent can look for it: a world goes on
-/// with its open turns and its mail as soon as it is booted. Does nothing if the job was never begun, or is done. Of another job
-/// that is under way without its input only a warning can be given.
+/// Puts back what the workspace lacks of the input of a job that is under way, before an agent can look for it: a
+/// world goes on with its open turns and its mail as soon as it is booted. Does nothing if the job was never begun,
+/// or is done. Of another job that is under way without its input only a warning can be given.
 ///
 /// # Errors
 /// When the workspace or the store refuses.
@@ -57,11 +47,11 @@ pub async fn put_back(store: &Store, workspace: &Workspace, files: &[Input]) -> 
     Ok(())
 }
 
-/// Takes the job in, unless that was done before. An unfinished job that stands still is begun again where it is.
+/// Copies the files into the workspace and starts the job of these files, or goes on with it.
 ///
 /// # Errors
-/// When the workspace or the store refuses.
-pub async fn begin(world: &World, plan: &JobPlan, files: &[Input]) -> Result<Begun, Refusal> {
+/// When a file cannot be written, or the lead's inbox takes no more.
+pub async fn begin(world: &World, plan: &JobPlan, files: &[Input]) -> Result<Job, Refusal> {
     let job_id = job_id(files);
     // Written before the job is recorded: a crash between the two writes the same bytes again.
     place(&world.engine().services.workspace, files).await?;
@@ -69,27 +59,9 @@ pub async fn begin(world: &World, plan: &JobPlan, files: &[Input]) -> Result<Beg
     let base = format!("{INPUTS}/{job_id}");
     let brief =
         plan.brief.replace("{job_id}", &job_id).replace("{input}", &base).replace("{files}", &count.to_string());
-    let after = world.store().last_seq();
-    let (ctx, lead, words) = (world.ctx().clone(), plan.lead.clone(), brief.clone());
-    let job = world
-        .store()
-        .write(move |w| {
-            Box::pin(async move {
-                let (job, new) = jobs::begin(w, &ctx, &job_id, count, &lead, words.clone()).await?;
-                if !new {
-                    jobs::revive(w, &ctx, &job.job_id, &lead, words).await?;
-                }
-                Ok::<_, Refusal>(job)
-            })
-        })
-        .await?;
-    Ok(Begun { job, brief, after })
-}
-
-/// Gets a job going again that stands still. Gives whether it did; not if something is at work.
-pub(super) async fn revive(world: &World, plan: &JobPlan, job: &Job, brief: &str) -> Result<bool, Refusal> {
-    let (ctx, job_id, lead, brief) = (world.ctx().clone(), job.job_id.clone(), plan.lead.clone(), brief.to_owned());
-    world.store().write(move |w| Box::pin(async move { jobs::revive(w, &ctx, &job_id, &lead, brief).await })).await
+    let new = NewJob { job_id, files: count, lead: plan.lead.clone(), brief, result_dir: plan.result.clone() };
+    let ctx = world.ctx().clone();
+    world.store().write(move |w| Box::pin(async move { jobs::begin(w, &ctx, new).await })).await
 }
 
 #[cfg(test)]
@@ -113,10 +85,12 @@ mod tests {
         for finished_at in [Some(Timestamp(7)), None] {
             let job = Job {
                 job_id: job_id(&files),
+                task_id: None,
                 root_id: RootId(uuid::Uuid::nil()),
                 files: 2,
                 started_at: Timestamp(0),
                 finished_at,
+                result_dir: "output".into(),
                 result_path: None,
             };
             let keep = store.write(move |w| Box::pin(async move { Ok::<_, Refusal>(w.job_put(&job).await?) }));

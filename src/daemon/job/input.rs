@@ -54,8 +54,8 @@ fn unreadable(path: &Path, error: &std::io::Error) -> Refusal {
     Refusal::new(Code::Unavailable, message).hint(ghost_config::unreadable(error))
 }
 
-/// Checks, before anything runs, that the workspace has a place for the input: directories where directories must be, and
-/// leave to write in them. Changes nothing.
+/// Checks, before anything runs, that the workspace has a place for the input: directories where directories must
+/// be, and leave to write in them. Changes nothing.
 ///
 /// # Errors
 /// `Unavailable` with the directory that is in the way.

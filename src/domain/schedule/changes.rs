@@ -1,4 +1,4 @@
-//! What changed between two looks at a watched path (SCHED-03): a pure comparison of snapshots, and its report.
+//! Compares two snapshots of a watched path and reports the changes (SCHED-03). Pure functions.
 
 use std::collections::BTreeMap;
 
@@ -6,31 +6,32 @@ use serde::{Deserialize, Serialize};
 
 use super::{Change, FileStamp, WatchSnapshot};
 
-/// Paths that a report lists; of more it says how many there are.
+/// Most paths that a report lists. It gives the number of the others.
 pub const REPORT_PATHS: usize = 50;
 
 /// One change of one file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct FileChange {
-    /// The path, relative to the workspace; of a renamed file the new one.
+    /// Path relative to the workspace; the new path of a renamed file.
     pub path: String,
-    /// What happened.
+    /// Kind of the change.
     pub change: Change,
-    /// The old path of a renamed file.
+    /// Old path of a renamed file.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
 }
 
 impl WatchSnapshot {
-    /// What happened from this snapshot to `now`, in order of path. A file that is gone and whose very self is there under
-    /// another name was renamed; one whose name is another's now was modified.
+    /// The changes from this snapshot to `now`, sorted by path. A file whose stamp appears under a
+    /// new path was renamed. A path whose stamp changed was modified, even if it is another file
+    /// now.
     #[must_use]
     pub fn changes_to(&self, now: &Self) -> Vec<FileChange> {
-        // A number of a file is given again once the file is gone, so the rest of the stamp must agree as well.
-        let mut gone: BTreeMap<FileStamp, Vec<&str>> = BTreeMap::new();
+        // File systems reuse inode numbers, so the whole stamp must be equal.
+        let mut removed: BTreeMap<FileStamp, Vec<&str>> = BTreeMap::new();
         for (path, stamp) in &self.files {
             if !now.files.contains_key(path) {
-                gone.entry(*stamp).or_default().push(path);
+                removed.entry(*stamp).or_default().push(path);
             }
         }
         let mut changes = Vec::new();
@@ -38,14 +39,14 @@ impl WatchSnapshot {
             let (change, from) = match self.files.get(path) {
                 Some(before) if before == stamp => continue,
                 Some(_) => (Change::Modified, None),
-                None => match gone.get_mut(stamp).and_then(Vec::pop) {
+                None => match removed.get_mut(stamp).and_then(Vec::pop) {
                     Some(from) => (Change::Renamed, Some(from.to_owned())),
                     None => (Change::Created, None),
                 },
             };
             changes.push(FileChange { path: path.clone(), change, from });
         }
-        for path in gone.into_values().flatten() {
+        for path in removed.into_values().flatten() {
             changes.push(FileChange { path: path.to_owned(), change: Change::Removed, from: None });
         }
         changes.sort();
@@ -53,7 +54,7 @@ impl WatchSnapshot {
     }
 }
 
-/// The changes in words, a line each, at most [`REPORT_PATHS`] of them.
+/// The changes as text, one line each, at most [`REPORT_PATHS`] of them.
 #[must_use]
 pub fn report(changes: &[FileChange]) -> String {
     let mut lines: Vec<String> = changes
@@ -97,21 +98,21 @@ mod tests {
 
     // covers: SCHED-03
     #[test]
-    fn every_kind_of_change_is_told() {
+    fn a_report_contains_every_kind_of_change() {
         let before = snapshot(&[("a", stamp(1, 1)), ("b", stamp(2, 1)), ("c", stamp(3, 1)), ("d", stamp(4, 1))]);
         let after = snapshot(&[("a", stamp(1, 1)), ("b", stamp(9, 2)), ("e", stamp(3, 1)), ("f", stamp(4, 2))]);
-        let told = report(&before.changes_to(&after));
-        assert_eq!(told, "- modified b\n- removed d\n- renamed e (was c)\n- created f");
+        let text = report(&before.changes_to(&after));
+        assert_eq!(text, "- modified b\n- removed d\n- renamed e (was c)\n- created f");
         assert_eq!(report(&after.changes_to(&after)), "");
     }
 
     #[test]
-    fn a_long_report_says_how_much_it_leaves_out() {
+    fn a_long_report_gives_the_number_of_omitted_changes() {
         let names: Vec<String> = (0..60).map(|n| format!("f{n:02}")).collect();
         let after = WatchSnapshot { files: names.iter().map(|name| (name.clone(), stamp(1, 1))).collect() };
-        let told = report(&WatchSnapshot::default().changes_to(&after));
-        assert_eq!(told.lines().count(), 51);
-        assert!(told.ends_with("- and 10 more"));
+        let text = report(&WatchSnapshot::default().changes_to(&after));
+        assert_eq!(text.lines().count(), 51);
+        assert!(text.ends_with("- and 10 more"));
     }
 
     fn any_snapshot() -> impl Strategy<Value = WatchSnapshot> {
@@ -122,7 +123,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_changes_lead_from_one_snapshot_to_the_other(before in any_snapshot(), after in any_snapshot()) {
+        fn the_changes_turn_one_snapshot_into_the_other(before in any_snapshot(), after in any_snapshot()) {
             let mut files: std::collections::BTreeSet<String> = before.files.keys().cloned().collect();
             let mut touched = std::collections::BTreeSet::new();
             for change in before.changes_to(&after) {
@@ -138,8 +139,8 @@ mod tests {
                     }
                 }
             }
-            let there: std::collections::BTreeSet<String> = after.files.keys().cloned().collect();
-            prop_assert_eq!(files, there);
+            let expected: std::collections::BTreeSet<String> = after.files.keys().cloned().collect();
+            prop_assert_eq!(files, expected);
             let same = before.changes_to(&after).is_empty();
             prop_assert_eq!(same, before == after);
         }

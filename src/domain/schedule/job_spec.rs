@@ -1,8 +1,8 @@
-//! What someone wants of a cron job (SCHED-05, SCHED-06, SCHED-08): which of it goes together, and what follows from what is
-//! not said.
+//! The job specification: the options that a caller gives for a cron job (SCHED-05, SCHED-06,
+//! SCHED-08). Checks which options exclude each other and fills in defaults. Pure rules, used by
+//! every way to set a job.
 //!
-//! Must never: know which models, channels or webhooks a world has. Pure rules, and the one place for them, however a job is
-//! set.
+//! Must never: depend on the models, channels or webhooks of a world.
 
 use serde_json::json;
 
@@ -12,21 +12,23 @@ use crate::limits::Limits;
 use crate::refusal::{Code, Refusal};
 use crate::text::shown;
 
-/// Characters of a target or of a model's name.
+/// Most characters of a target or of a model's name.
 const NAME_MAX: usize = 200;
 
-/// What someone wants of [`JobOptions`]. What is not said follows from what is.
+/// The given options of a cron job. An absent option (`None`) gets its value from the others; see
+/// [`JobOptions`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct JobSpec {
-    /// Where it runs.
+    /// Where the job runs.
     pub session: Option<Session>,
-    /// What it is to its agent.
+    /// What a run of the job is.
     pub payload: Option<Payload>,
     /// See [`JobOptions::wake`].
     pub wake: Option<WakeMode>,
-    /// See [`JobOptions::deliver`]; a turn of its own is announced unless this says otherwise.
+    /// See [`JobOptions::deliver`]. The default for a turn of its own is `announce`.
     pub deliver: Option<Deliver>,
-    /// See [`JobOptions::to`]; `last` for an announcement, the job's own thread for a webhook.
+    /// See [`JobOptions::to`]. The default for an announcement is `last`. For a webhook without a
+    /// thread, it is the job's own thread.
     pub to: Option<String>,
     /// See [`JobOptions::timeout_seconds`].
     pub timeout_seconds: Option<u32>,
@@ -36,52 +38,52 @@ pub struct JobSpec {
     pub model: Option<String>,
 }
 
-/// A field that goes with one payload alone.
-struct Row {
+/// A field that is allowed with one payload only.
+struct FieldRule {
     field: &'static str,
-    /// With which.
+    /// The payload that allows it.
     payload: Payload,
-    /// What a wish says in it, if it says what goes with that payload alone.
+    /// The field as text for an error message, if it has a value that only this payload allows.
     given: fn(&JobSpec) -> Option<String>,
-    /// Why not with the other.
+    /// Why the other payload does not allow it.
     why: &'static str,
 }
 
 const NOT_ALONE: &str = "the turn that takes the job's mail is not the job's alone";
 
-/// What goes with what. To wake at once is true of every job; all else is of one payload, whatever its value.
-const GOES_WITH: [Row; 6] = [
-    Row {
+/// The rules for all such fields. `wake: now` is allowed with both payloads.
+const FIELD_RULES: [FieldRule; 6] = [
+    FieldRule {
         field: "wake",
         payload: Payload::SystemEvent,
         given: |spec| spec.wake.filter(|wake| *wake != WakeMode::Now).map(|wake| format!("wake {wake}")),
-        why: "a turn of its own runs alone, in its own time",
+        why: "a turn of its own does not wait for a heartbeat",
     },
-    Row {
+    FieldRule {
         field: "deliver",
         payload: Payload::AgentTurn,
         given: |spec| spec.deliver.map(|deliver| format!("deliver {deliver}")),
         why: NOT_ALONE,
     },
-    Row {
+    FieldRule {
         field: "to",
         payload: Payload::AgentTurn,
         given: |spec| spec.to.as_ref().map(|_| "to".to_owned()),
         why: NOT_ALONE,
     },
-    Row {
+    FieldRule {
         field: "timeout_seconds",
         payload: Payload::AgentTurn,
         given: |spec| spec.timeout_seconds.map(|_| "timeout_seconds".to_owned()),
         why: NOT_ALONE,
     },
-    Row {
+    FieldRule {
         field: "max_rounds",
         payload: Payload::AgentTurn,
         given: |spec| spec.max_rounds.map(|_| "max_rounds".to_owned()),
         why: NOT_ALONE,
     },
-    Row {
+    FieldRule {
         field: "model",
         payload: Payload::AgentTurn,
         given: |spec| spec.model.as_ref().map(|_| "model".to_owned()),
@@ -90,22 +92,24 @@ const GOES_WITH: [Row; 6] = [
 ];
 
 impl JobSpec {
-    /// Whether nothing is said.
+    /// Whether no option is given.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 
-    /// This wish, and where it is silent what the job has. A job that becomes another thing to its agent keeps nothing.
+    /// These options, completed by the job's present ones. If the payload changes, the present
+    /// options are not used.
     fn over(self, before: &JobOptions) -> Self {
         let (payload, ..) = self.payload();
         if (self.payload.is_some() || self.session.is_some()) && payload != before.payload {
             return self;
         }
-        // Another way out has another target.
+        // If the delivery changes, the present target no longer applies.
         let same_way = self.deliver.is_none_or(|deliver| deliver == before.deliver);
         let to = (same_way && !before.to.is_empty()).then(|| before.to.clone());
-        // Only what goes with the payload was ever said of the job; the rest is what every such job has.
+        // Options that only the other payload allows have defaults in `before`; they were not
+        // given.
         let own_turn = before.payload == Payload::AgentTurn;
         Self {
             session: self.session,
@@ -119,55 +123,56 @@ impl JobSpec {
         }
     }
 
-    /// What the job is to its agent, and what says so: a payload or a session, or a field that goes with one payload alone.
-    fn payload(&self) -> (Payload, String, Option<&'static Row>) {
-        let own = GOES_WITH.iter().find(|row| row.payload == Payload::AgentTurn && (row.given)(self).is_some());
+    /// The payload, and the option that decides it: a payload, a session, or a field that only one
+    /// payload allows. The option is returned as text, and as a rule if it is such a field.
+    fn payload(&self) -> (Payload, String, Option<&'static FieldRule>) {
+        let own = FIELD_RULES.iter().find(|rule| rule.payload == Payload::AgentTurn && (rule.given)(self).is_some());
         match (self.payload, self.session, own) {
             (Some(payload), ..) => (payload, format!("payload {payload}"), None),
             (None, Some(session), _) => (session.payload(), format!("session {session}"), None),
-            (None, None, Some(row)) => (row.payload, (row.given)(self).unwrap_or_default(), Some(row)),
+            (None, None, Some(rule)) => (rule.payload, (rule.given)(self).unwrap_or_default(), Some(rule)),
             (None, None, None) => (Payload::SystemEvent, "payload systemEvent".to_owned(), None),
         }
     }
 
-    /// Refuses what does not go together: the one place where that is said, for every way in which a job is set.
+    /// Refuses options that exclude each other. Returns the payload.
     fn check_together(&self) -> Result<Payload, Refusal> {
         let (payload, because, field) = self.payload();
         if let Some(session) = self.session.filter(|session| *session != payload.session()) {
             let what = format!("session {session} does not go with payload {payload}");
             return Err(mismatch(what, "session", "main goes with systemEvent, isolated with agentTurn"));
         }
-        for row in GOES_WITH.iter().filter(|row| row.payload != payload) {
-            if let Some(given) = (row.given)(self) {
-                let what = format!("{given} does not go with {because}: {}", row.why);
-                let (out, session, other) = (row.field, row.payload.session(), row.payload);
+        for rule in FIELD_RULES.iter().filter(|rule| rule.payload != payload) {
+            if let Some(given) = (rule.given)(self) {
+                let what = format!("{given} does not go with {because}: {}", rule.why);
+                let (out, session, other) = (rule.field, rule.payload.session(), rule.payload);
                 let hint = match field {
                     Some(other) => format!("leave {out} out, or leave {} out", other.field),
                     None => format!("leave {out} out, or have session {session} with payload {other}"),
                 };
-                return Err(mismatch(what, row.field, &hint));
+                return Err(mismatch(what, rule.field, &hint));
             }
         }
         if self.deliver == Some(Deliver::None) && self.to.is_some() {
             let what = "to does not go with deliver none".to_owned();
-            return Err(mismatch(what, "to", "name the way there, announce or webhook, or leave to out"));
+            return Err(mismatch(what, "to", "set deliver to announce or webhook, or leave to out"));
         }
         Ok(payload)
     }
 
-    /// The options of a job that its agent calls `name`.
+    /// The complete options of a new job with the name `name`.
     ///
     /// # Errors
-    /// `PayloadMismatch` for what does not go together: a session with the other's payload, and what only a turn of its own
-    /// has (delivery, timeout, rounds, model) or only mail (waiting for a heartbeat) with the other. `InvalidArguments` for
-    /// a bound out of range, a target that cannot be or one without a way there. `AccessDenied` for the thread of another
-    /// job.
+    /// `PayloadMismatch` for options that exclude each other, and for a target without a delivery.
+    /// `InvalidArguments` for a number out of range, and for an invalid or missing target.
+    /// `AccessDenied` for the thread of another job.
     pub fn options(self, agent_id: &AgentId, name: &str, limits: &Limits) -> Result<JobOptions, Refusal> {
-        self.settled("", agent_id, name, limits)
+        self.complete("", agent_id, name, limits)
     }
 
-    /// The options of a job that has `before`, of which it keeps what this wish does not name. What it keeps is not judged
-    /// again: a job may be set to another job's thread since before that was refused, and the rest of it can be changed.
+    /// The complete options of a job that had the options `before`. Options that are not given stay
+    /// as they were. A target that stays is not checked again: an older job may have another job's
+    /// thread as its target, from before that was refused.
     ///
     /// # Errors
     /// As [`JobSpec::options`].
@@ -178,22 +183,22 @@ impl JobSpec {
         name: &str,
         limits: &Limits,
     ) -> Result<JobOptions, Refusal> {
-        self.over(before).settled(&before.to, agent_id, name, limits)
+        self.over(before).complete(&before.to, agent_id, name, limits)
     }
 
-    /// The options, of which the job has the target `kept` already.
-    fn settled(self, kept: &str, agent_id: &AgentId, name: &str, limits: &Limits) -> Result<JobOptions, Refusal> {
+    /// Checks the options and fills in defaults. `kept` is the job's present target.
+    fn complete(self, kept: &str, agent_id: &AgentId, name: &str, limits: &Limits) -> Result<JobOptions, Refusal> {
         let payload = self.check_together()?;
         let deliver = self.deliver.unwrap_or(match payload {
             Payload::SystemEvent => Deliver::None,
             Payload::AgentTurn => Deliver::Announce,
         });
         let wake = self.wake.unwrap_or(WakeMode::Now);
-        let within = |field: &str, value: Option<u32>, most: u32, setting: &str| match value {
-            Some(value) if value == 0 || value > most => Err(wrong(
+        let within = |field: &str, value: Option<u32>, max: u32, setting: &str| match value {
+            Some(value) if value == 0 || value > max => Err(wrong(
                 field,
-                format!("{field} is {value}; it must be 1 to {most}"),
-                &format!("limits.{setting} is the bound"),
+                format!("{field} is {value}; it must be 1 to {max}"),
+                &format!("limits.{setting} is the limit"),
             )),
             value => Ok(value),
         };
@@ -214,12 +219,12 @@ impl JobSpec {
     }
 }
 
-/// Where a text goes, written out.
+/// The complete target of a delivery.
 fn target(deliver: Deliver, to: Option<&str>, kept: &str, agent_id: &AgentId, name: &str) -> Result<String, Refusal> {
     let to = to.map(str::trim);
-    let bad = |hint: &str| Err(wrong("to", format!("to: `{}` is no target", shown(to.unwrap_or(""), 80)), hint));
+    let bad = |hint: &str| Err(wrong("to", format!("to: `{}` is not a target", shown(to.unwrap_or(""), 80)), hint));
     match (deliver, to) {
-        // With a target it was refused before.
+        // `check_together` has refused a target.
         (Deliver::None, _) => Ok(String::new()),
         (Deliver::Announce, to) => {
             let to = to.unwrap_or(LAST);
@@ -230,7 +235,7 @@ fn target(deliver: Deliver, to: Option<&str>, kept: &str, agent_id: &AgentId, na
         }
         (Deliver::Webhook, None) => Err(wrong(
             "to",
-            "to is missing: deliver webhook does not say which".to_owned(),
+            "to is missing: deliver webhook needs the name of a webhook".to_owned(),
             "name a webhook of the world file, such as ops, or ops/<thread> for a thread of your choice",
         )),
         (Deliver::Webhook, Some(to)) => {
@@ -238,13 +243,13 @@ fn target(deliver: Deliver, to: Option<&str>, kept: &str, agent_id: &AgentId, na
                 Some((webhook, thread)) => (webhook, thread.to_owned()),
                 None => (to, own_thread(agent_id, name)),
             };
-            let fits = !webhook.is_empty()
+            let valid = !webhook.is_empty()
                 && !thread.trim().is_empty()
                 && thread.trim() == thread
                 && thread.chars().count() <= NAME_MAX
                 && webhook.chars().count() <= NAME_MAX
                 && !to.chars().any(char::is_control);
-            if !fits {
+            if !valid {
                 return bad("write <webhook> or <webhook>/<thread>");
             }
             if to != kept {

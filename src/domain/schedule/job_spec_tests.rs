@@ -1,4 +1,5 @@
-//! What goes together in a wish, and what follows from what is not said.
+//! Tests of job specifications: which options exclude each other, and which defaults absent options
+//! get.
 
 use super::*;
 
@@ -16,7 +17,7 @@ fn refused(spec: JobSpec) -> Code {
 
 // covers: SCHED-05
 #[test]
-fn what_is_not_said_follows_from_what_is() {
+fn absent_options_get_defaults_from_the_given_ones() {
     assert_eq!(options(JobSpec::default()).unwrap(), JobOptions::default());
     let own = options(JobSpec { session: Some(Session::Isolated), ..JobSpec::default() }).unwrap();
     assert_eq!((own.payload, own.deliver, own.to.as_str()), (Payload::AgentTurn, Deliver::Announce, "last"));
@@ -29,7 +30,7 @@ fn what_is_not_said_follows_from_what_is() {
 
 // covers: SCHED-05
 #[test]
-fn what_does_not_go_together_has_a_code_of_its_own() {
+fn options_that_exclude_each_other_are_a_payload_mismatch() {
     let main = || JobSpec { session: Some(Session::Main), ..JobSpec::default() };
     let turn = || JobSpec { payload: Some(Payload::AgentTurn), ..JobSpec::default() };
     for spec in [
@@ -70,7 +71,7 @@ fn what_does_not_go_together_has_a_code_of_its_own() {
 }
 
 #[test]
-fn a_change_keeps_what_it_does_not_name_unless_the_job_becomes_another_thing() {
+fn a_change_keeps_other_options_unless_the_payload_changes() {
     let before = JobSpec { max_rounds: Some(3), to: Some("alerts".into()), ..JobSpec::default() };
     let before = options(before).unwrap();
     let kept = options(JobSpec { timeout_seconds: Some(9), ..JobSpec::default() }.over(&before)).unwrap();
@@ -81,8 +82,8 @@ fn a_change_keeps_what_it_does_not_name_unless_the_job_becomes_another_thing() {
     assert_eq!(mail, JobOptions::default());
 }
 
-/// Every way to fill the fields, with one value each that is within its bounds.
-fn wishes() -> Vec<JobSpec> {
+/// All combinations of options, with one valid value for each number and name.
+fn combinations() -> Vec<JobSpec> {
     let mut all = Vec::new();
     for session in [None, Some(Session::Main), Some(Session::Isolated)] {
         for payload in [None, Some(Payload::SystemEvent), Some(Payload::AgentTurn)] {
@@ -109,43 +110,44 @@ fn wishes() -> Vec<JobSpec> {
 }
 
 #[test]
-fn of_all_that_can_be_said_together_only_what_fits_is_taken_and_taken_as_it_was_said() {
-    let all = wishes();
+fn of_all_combinations_only_the_compatible_ones_are_accepted_unchanged() {
+    let all = combinations();
     assert_eq!(all.len(), 3 * 3 * 3 * 4 * 16);
-    let mut taken = 0;
+    let mut accepted = 0;
     for spec in all {
         let main = spec.session == Some(Session::Main) || spec.payload == Some(Payload::SystemEvent);
         let own = spec.session == Some(Session::Isolated) || spec.payload == Some(Payload::AgentTurn);
-        let of_mail = spec.wake == Some(WakeMode::NextHeartbeat);
+        let for_mail = spec.wake == Some(WakeMode::NextHeartbeat);
         let bounded = spec.timeout_seconds.is_some() || spec.max_rounds.is_some() || spec.model.is_some();
-        let of_turn = spec.deliver.is_some() || spec.to.is_some() || bounded;
+        let for_turn = spec.deliver.is_some() || spec.to.is_some() || bounded;
         let nowhere = spec.deliver == Some(Deliver::None);
-        let pairs = [(main, own), (own, of_mail), (main, of_turn), (of_mail, of_turn), (nowhere, spec.to.is_some())];
-        let fits = !pairs.iter().any(|(one, other)| *one && *other);
+        let pairs =
+            [(main, own), (own, for_mail), (main, for_turn), (for_mail, for_turn), (nowhere, spec.to.is_some())];
+        let compatible = !pairs.iter().any(|(one, other)| *one && *other);
         let missing = spec.deliver == Some(Deliver::Webhook) && spec.to.is_none();
         match options(spec.clone()) {
             Err(refusal) => {
-                let code = if fits { Code::InvalidArguments } else { Code::PayloadMismatch };
+                let code = if compatible { Code::InvalidArguments } else { Code::PayloadMismatch };
                 assert_eq!(refusal.code, code, "{spec:?}: {refusal}");
-                assert!(!fits || missing, "{spec:?}: {refusal}");
+                assert!(!compatible || missing, "{spec:?}: {refusal}");
                 assert!(refusal.hint.is_some() && refusal.details.unwrap()["field"].is_string(), "{spec:?}");
             }
             Ok(options) => {
-                assert!(fits && !missing, "{spec:?}");
-                taken += 1;
-                let payload = if own || of_turn { Payload::AgentTurn } else { Payload::SystemEvent };
+                assert!(compatible && !missing, "{spec:?}");
+                accepted += 1;
+                let payload = if own || for_turn { Payload::AgentTurn } else { Payload::SystemEvent };
                 assert_eq!(options.payload, payload, "{spec:?}");
                 assert_eq!(options.wake, spec.wake.unwrap_or(WakeMode::Now), "{spec:?}");
                 let usual = if payload == Payload::AgentTurn { Deliver::Announce } else { Deliver::None };
                 assert_eq!(options.deliver, spec.deliver.unwrap_or(usual), "{spec:?}");
-                let said = (spec.timeout_seconds, spec.max_rounds, spec.model.clone());
-                assert_eq!((options.timeout_seconds, options.max_rounds, options.model.clone()), said, "{spec:?}");
-                // A change that names nothing changes nothing.
+                let given = (spec.timeout_seconds, spec.max_rounds, spec.model.clone());
+                assert_eq!((options.timeout_seconds, options.max_rounds, options.model.clone()), given, "{spec:?}");
+                // An empty change changes nothing.
                 assert_eq!(options_of(JobSpec::default().over(&options)), options, "{spec:?}");
             }
         }
     }
-    assert!(taken > 100, "{taken}");
+    assert!(accepted > 100, "{accepted}");
 }
 
 fn hook(to: &str) -> JobSpec {
@@ -153,7 +155,7 @@ fn hook(to: &str) -> JobSpec {
 }
 
 #[test]
-fn a_job_has_one_thread_of_its_own_and_no_other_jobs() {
+fn a_job_cannot_use_another_jobs_thread() {
     for (given, thread) in [("ops", "ops/cron:ada/report"), ("ops/cron:ada/report", "ops/cron:ada/report")] {
         assert_eq!(options(hook(given)).unwrap().to, thread);
     }
@@ -165,7 +167,7 @@ fn a_job_has_one_thread_of_its_own_and_no_other_jobs() {
 }
 
 #[test]
-fn a_job_that_was_set_to_another_jobs_thread_can_be_changed_and_not_be_set_to_it_anew() {
+fn an_older_job_with_another_jobs_thread_keeps_it_until_the_target_changes() {
     let before = JobOptions { to: "ops/cron:bob/report".into(), ..options_of(hook("ops/free")) };
     let change = |spec: JobSpec| spec.changes(&before, &"ada".parse().unwrap(), "report", &Limits::default());
     let changed = change(JobSpec { max_rounds: Some(2), ..JobSpec::default() }).unwrap();

@@ -1,7 +1,8 @@
-//! How a cron job runs (SCHED-05, SCHED-06, SCHED-08): as a line in its agent's ongoing conversation or as a turn of its own,
-//! within what bounds, with which model, and where the last text of such a turn goes.
+//! The options of a cron job (SCHED-05, SCHED-06, SCHED-08): mail in a shared turn or a turn of its
+//! own, its limits, its model, and the target of its last text. Also the rules for threads of
+//! webhooks.
 //!
-//! Must never: know which models, channels or webhooks a world has.
+//! Must never: depend on the models, channels or webhooks of a world.
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -11,33 +12,33 @@ use crate::ids::AgentId;
 use crate::refusal::{Code, Refusal};
 use crate::text::shown;
 
-/// The target of an announcement that is the agent's last conversation with someone outside.
+/// The target `last`: the agent's last conversation with someone outside.
 pub const LAST: &str = "last";
-/// Threads of webhooks whose names begin with this are the jobs' own; see [`own_thread`].
+/// Prefix of the threads of webhooks that belong to cron jobs; see [`own_thread`].
 pub const OWN_THREADS: &str = "cron:";
 
 text_enum! {
     /// Where a cron job runs.
     Session, "session" {
-        /// In the agent's ongoing conversation.
+        /// In the agent's shared turns.
         Main = "main",
-        /// Apart from it.
+        /// In a turn of its own.
         Isolated = "isolated",
     }
 }
 
 text_enum! {
-    /// What a cron job is to its agent.
+    /// What a run of a cron job is.
     Payload, "payload" {
-        /// Mail that its next turn takes with whatever else there is.
+        /// Mail. The agent's next turn takes it together with other mail.
         SystemEvent = "systemEvent",
-        /// A turn of its own, which recalls nothing of the others and of which they recall one line.
+        /// A turn of its own. It recalls nothing of other turns; other turns recall one line of it.
         AgentTurn = "agentTurn",
     }
 }
 
 impl Payload {
-    /// The session that goes with it; there is no other.
+    /// The session of this payload. Each payload has exactly one.
     #[must_use]
     pub fn session(self) -> Session {
         match self {
@@ -48,7 +49,7 @@ impl Payload {
 }
 
 impl Session {
-    /// The payload that goes with it; there is no other.
+    /// The payload of this session. Each session has exactly one.
     #[must_use]
     pub fn payload(self) -> Payload {
         match self {
@@ -63,7 +64,7 @@ text_enum! {
     WakeMode, "wake mode" {
         /// At once.
         Now = "now",
-        /// With the agent's next heartbeat.
+        /// Together with the agent's next heartbeat.
         NextHeartbeat = "next-heartbeat",
     }
 }
@@ -71,11 +72,11 @@ text_enum! {
 text_enum! {
     /// Where the last text of a cron job's own turn goes.
     Deliver, "way to deliver" {
-        /// Nowhere: it stays in the turn.
+        /// Nowhere. The text stays in the turn's record.
         None = "none",
         /// To a chat channel or a conversation.
         Announce = "announce",
-        /// To a webhook of the world file, signed.
+        /// To a webhook of the world file; the request is signed.
         Webhook = "webhook",
     }
 }
@@ -83,22 +84,23 @@ text_enum! {
 /// How a cron job runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobOptions {
-    /// What it is to its agent.
+    /// What a run is.
     pub payload: Payload,
-    /// When its mail wakes.
+    /// When its mail wakes the agent.
     pub wake: WakeMode,
-    /// Where its last text goes.
+    /// Where the last text of its turn goes.
     pub deliver: Deliver,
-    /// For `announce`: `last`, a chat channel or a conversation's id; for `webhook`: `<webhook>/<thread>`; else empty.
+    /// Target: for `announce` `last`, a chat channel or the id of a conversation; for `webhook`
+    /// `<webhook>/<thread>`; otherwise empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub to: String,
-    /// Seconds of its turn's own work; the agent's own bound if none.
+    /// Most seconds of its turn's own work; `None` is the agent's limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub timeout_seconds: Option<u32>,
-    /// Model calls of its turn; the agent's own bound if none.
+    /// Most model calls of its turn; `None` is the agent's limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_rounds: Option<u32>,
-    /// `model` or `provider/model`; the agent's own if none.
+    /// `model` or `provider/model`; `None` is the agent's model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
 }
@@ -117,18 +119,20 @@ impl Default for JobOptions {
     }
 }
 
-/// The thread of a webhook that is a job's own: nobody outside begins it, and no other job speaks there. Another one may be
-/// someone else's: only operators, and the agent that the webhook's threads go to, name one freely.
+/// The thread of a webhook that belongs to one job. The outside cannot begin such a thread, and no
+/// other job writes in it. Only operators, and the agent that answers the webhook's threads, may
+/// choose another thread.
 #[must_use]
 pub fn own_thread(agent_id: &AgentId, name: &str) -> String {
     format!("{OWN_THREADS}{agent_id}/{name}")
 }
 
-/// Whether a job of `agent_id` may speak in the thread of a webhook at all: a thread whose name begins with [`OWN_THREADS`]
-/// must be its own. Of a job that is gone, and whose `name` is lost with it, only that of another agent's is told.
+/// Checks that a job of `agent_id` does not write in another job's thread: a thread that begins
+/// with [`OWN_THREADS`] must be the job's own. If the job is deleted, its `name` is unknown
+/// (`None`); then every thread of its agent's jobs is allowed.
 ///
 /// # Errors
-/// `AccessDenied` for another job's thread, whoever has set the job.
+/// `AccessDenied` for another job's thread, also if an operator set the job.
 pub fn check_own_thread(agent_id: &AgentId, name: Option<&str>, webhook: &str, thread: &str) -> Result<(), Refusal> {
     let own = match name {
         Some(name) => thread == own_thread(agent_id, name),
@@ -143,18 +147,19 @@ pub fn check_own_thread(agent_id: &AgentId, name: Option<&str>, webhook: &str, t
         .details(json!({ "field": "to" })))
 }
 
-/// Whether a job of `agent_id` that no operator has set may speak in the thread `to`, written `<webhook>/<thread>`: in one of
-/// its jobs' own, or in any if the webhook's threads go to it. A thread belongs to whoever begins it, and what the outside
-/// says there later goes to that agent. `answers` is the agent that the webhook's threads go to now.
+/// Checks the thread `to` (`<webhook>/<thread>`) of a job of `agent_id` that no operator has set.
+/// The job may write in threads of its agent's jobs, and in any thread if its agent answers the
+/// webhook's threads. Otherwise the job could take over a thread: later messages in a thread go to
+/// the agent that began it. `answers` is the agent that answers the webhook's threads now.
 ///
 /// # Errors
-/// `AccessDenied` for another's thread.
+/// `AccessDenied` for any other thread.
 pub fn check_thread(agent_id: &AgentId, to: &str, answers: &AgentId) -> Result<(), Refusal> {
     let (webhook, thread) = to.split_once('/').unwrap_or((to, ""));
     if answers == agent_id || thread.starts_with(&own_thread(agent_id, "")) {
         return Ok(());
     }
-    let what = format!("the threads of the webhook {webhook} go to {answers} and are not {agent_id}'s to choose from");
+    let what = format!("{agent_id} may not choose a thread of the webhook {webhook}: its threads go to {answers}");
     Err(Refusal::new(Code::AccessDenied, what)
         .hint(format!("name only the webhook, {webhook}, for the job's own thread, or ask the operator to set the job"))
         .details(json!({ "field": "to" })))
@@ -165,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_is_its_jobs_own_or_of_the_agent_that_answers_there() {
+    fn a_job_may_use_its_own_thread_or_threads_that_its_agent_answers() {
         let (ada, bob): (AgentId, AgentId) = ("ada".parse().unwrap(), "bob".parse().unwrap());
         check_thread(&ada, "ops/free", &ada).unwrap();
         check_thread(&ada, "ops/cron:ada/report", &bob).unwrap();
@@ -173,14 +178,15 @@ mod tests {
             assert_eq!(check_thread(&ada, other, &bob).unwrap_err().code, Code::AccessDenied, "{other}");
         }
         let own = |name, thread| check_own_thread(&ada, name, "ops", thread).is_ok();
-        for (thread, of_report, of_one_that_is_gone) in [
+        for (thread, allowed_for_report, allowed_for_deleted_job) in [
             ("free", true, true),
             ("cron:ada/report", true, true),
             ("cron:ada/other", false, true),
             ("cron:adam/report", false, false),
             ("cron:", false, false),
         ] {
-            assert_eq!((own(Some("report"), thread), own(None, thread)), (of_report, of_one_that_is_gone), "{thread}");
+            let allowed = (own(Some("report"), thread), own(None, thread));
+            assert_eq!(allowed, (allowed_for_report, allowed_for_deleted_job), "{thread}");
         }
     }
 }

@@ -1,9 +1,10 @@
-//! When a schedule goes off: the next instant of a rule, whether a rule can be taken, and what of its slots was missed
-//! (SCHED-02, SCHED-04).
+//! The slots of a schedule: the next slot of a rule, the checks for a new rule, and the missed
+//! slots (SCHED-02, SCHED-04).
 //!
-//! Daylight saving, in the zone of a cron rule: a rule of fixed hours and minutes whose slot falls into the hour that is
-//! left out goes off at the first instant after it, and once in an hour that comes twice. A rule with a step or a star in
-//! seconds, minutes or hours counts real time: nothing goes off in the hour left out, and both passes of the other count.
+//! Daylight saving time, in the zone of a cron rule: a rule with fixed hours and minutes whose slot
+//! is in the skipped hour runs at the first instant after that hour. In an hour that occurs twice
+//! it runs once. A rule with a step or a star in seconds, minutes or hours follows real time: it
+//! does not run in the skipped hour, and it runs in both passes of the hour that occurs twice.
 
 use std::str::FromStr;
 use std::sync::LazyLock;
@@ -18,42 +19,43 @@ use crate::refusal::{Code, Refusal};
 use crate::text::{nearest, shown};
 use crate::time::Timestamp;
 
-/// Characters of a cron expression.
+/// Most characters of a cron expression.
 const EXPRESSION_MAX: usize = 200;
-/// Slots that are looked at to find the least gap between two.
+/// Most slots that are checked for the smallest gap between two.
 const GAP_SLOTS: usize = 512;
-/// How far ahead they are looked for: patterns of the calendar repeat within it but for leap days.
+/// How far ahead slots are checked. Patterns of the calendar repeat within it, except for leap
+/// days.
 const GAP_SPAN: Duration = Duration::from_secs(400 * 86_400);
-/// Missed slots that are counted; beyond it the number is "at least".
+/// Missed slots of a cron rule are counted up to this number.
 pub const MISSED_MAX: u32 = 1_000;
 
-/// Zones as they were when the daemon was built: what a rule means must not depend on the machine.
+/// Time zones from the time of the build: the meaning of a rule must not depend on the machine.
 static ZONES: LazyLock<TimeZoneDatabase> = LazyLock::new(TimeZoneDatabase::bundled);
 
-/// A rule that can be asked for its slots.
+/// A parsed rule.
 #[derive(Clone, Debug)]
 pub enum Slots {
     /// One instant.
     At(Timestamp),
     /// Every multiple of an interval from an anchor.
     Every {
-        /// Milliseconds, more than none.
+        /// Length of the interval in milliseconds; more than 0.
         every_ms: i64,
-        /// Where counting begins.
+        /// Start of the first interval.
         anchor: Timestamp,
     },
     /// A cron expression in its zone.
     Cron(Box<Cron>, TimeZone),
-    /// Something else sets it off.
+    /// No slots: the schedule is a watch.
     None,
 }
 
 impl Slots {
-    /// Reads a rule.
+    /// Parses a rule.
     ///
     /// # Errors
-    /// `InvalidArguments` for an expression that is none, a zone that does not exist (with the nearest) or an interval of
-    /// nothing.
+    /// `InvalidArguments` for an invalid expression, an unknown zone (with the nearest name), and
+    /// an interval of 0 or more than ten years.
     pub fn of(when: &When) -> Result<Self, Refusal> {
         Ok(match when {
             When::At { at } => Self::At(*at),
@@ -62,9 +64,9 @@ impl Slots {
                 let every_ms = every_ms.ok_or_else(|| {
                     Refusal::new(
                         Code::InvalidArguments,
-                        "every: an interval is more than nothing and at most ten years",
+                        "every: an interval must be more than zero and at most ten years",
                     )
-                    .hint("write such as 10m or 1h")
+                    .hint("write it like 10m or 1h")
                 })?;
                 Self::Every { every_ms, anchor: *anchor }
             }
@@ -75,15 +77,16 @@ impl Slots {
         })
     }
 
-    /// The first slot strictly after `after`, if there is one within the years that can be reckoned with.
+    /// The first slot strictly after `after`, if there is one in the range of times that the
+    /// library supports.
     #[must_use]
     pub fn next_after(&self, after: Timestamp) -> Option<Timestamp> {
         match self {
             Self::At(at) => (*at > after).then_some(*at),
             Self::Every { every_ms, anchor } => {
-                let past = after.0.checked_sub(anchor.0)?;
-                let steps = past.div_euclid(*every_ms).checked_add(1)?;
-                // Counting begins at the anchor, which is no slot itself unless it is still to come.
+                let elapsed = after.0.checked_sub(anchor.0)?;
+                let steps = elapsed.div_euclid(*every_ms).checked_add(1)?;
+                // No slot is before the anchor. An anchor in the future is the first slot.
                 let steps = steps.max(0);
                 Some(Timestamp(anchor.0.checked_add(steps.checked_mul(*every_ms)?)?))
             }
@@ -96,7 +99,7 @@ impl Slots {
         }
     }
 
-    /// What lies between a slot that is due and `now`.
+    /// The slots from the due one up to `now`.
     #[must_use]
     pub fn passed(&self, due: Timestamp, now: Timestamp) -> Passed {
         let mut passed = Passed { last: due, count: 1 };
@@ -115,12 +118,12 @@ impl Slots {
     }
 }
 
-/// Slots that have come, the one that was due included.
+/// Slots that have passed, including the due one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Passed {
-    /// The last of them.
+    /// The last slot.
     pub last: Timestamp,
-    /// How many; [`MISSED_MAX`] means that or more for a cron rule.
+    /// Number of slots. For a cron rule, [`MISSED_MAX`] means that many or more.
     pub count: u32,
 }
 
@@ -132,11 +135,11 @@ pub fn next_after(when: &When, after: Timestamp) -> Result<Option<Timestamp>, Re
     Ok(Slots::of(when)?.next_after(after))
 }
 
-/// The first slot after `now` of a rule that someone wants to set.
+/// Checks a new rule and returns its first slot after `now`.
 ///
 /// # Errors
-/// `InvalidArguments`: an expression or zone as in [`Slots::of`], an instant that has passed, nothing within ten years.
-/// `RateLimited`: two slots with less than `gap_seconds` between them.
+/// `InvalidArguments` as for [`Slots::of`], for an instant in the past, and for a rule without a
+/// slot within ten years. `RateLimited` if two slots are less than `gap_seconds` apart.
 pub fn first_slot(when: &When, now: Timestamp, gap_seconds: u32) -> Result<Timestamp, Refusal> {
     let slots = Slots::of(when)?;
     let horizon = now.plus(Duration::from_millis(AHEAD_MAX_MS));
@@ -149,7 +152,7 @@ pub fn first_slot(when: &When, now: Timestamp, gap_seconds: u32) -> Result<Times
             When::At { at } => Refusal::new(Code::InvalidArguments, format!("at: {at} is more than ten years ahead"))
                 .hint("give a nearer time"),
             _ => Refusal::new(Code::InvalidArguments, "there is no next time within ten years")
-                .hint("look at the day and the month of the expression: they never meet"),
+                .hint("check the day and the month of the expression: no date has both"),
         });
     };
     let least = Duration::from_secs(u64::from(gap_seconds));
@@ -158,17 +161,17 @@ pub fn first_slot(when: &When, now: Timestamp, gap_seconds: u32) -> Result<Times
         return Err(Refusal::new(
             Code::RateLimited,
             format!(
-                "it would go off at {one} and again {} later; the least between two slots is {}",
+                "it would run at {one} and again {} later; two slots must be at least {} apart",
                 duration_text(gap),
                 duration_text(least)
             ),
         )
-        .hint("choose a rule with fewer slots; limits.cron_gap_seconds is the bound"));
+        .hint("choose a rule with fewer slots; limits.cron_gap_seconds is the limit"));
     }
     Ok(first)
 }
 
-/// Two slots that are closer than `least`, if there are any.
+/// The first two slots that are less than `least` apart, if there are any.
 fn too_close(slots: &Slots, first: Timestamp, least: Duration) -> Option<(Timestamp, Timestamp)> {
     match slots {
         Slots::At(_) | Slots::None => None,
@@ -193,17 +196,17 @@ fn too_close(slots: &Slots, first: Timestamp, least: Duration) -> Option<(Timest
     }
 }
 
-/// What the reader of expressions says, as a part of a sentence of ours.
-fn in_our_words(error: &str) -> String {
+/// The error of the parser of expressions, as a part of a message.
+fn parser_error(error: &str) -> String {
     if error.contains("Step cannot be zero") {
-        return "a step, the number behind `/`, is 1 or more".to_owned();
+        return "a step, the number after `/`, must be 1 or more".to_owned();
     }
-    let said = error.split_once("error: ").map_or(error, |(_, said)| said).trim().trim_end_matches('.');
-    let mut chars = said.chars();
+    let text = error.split_once("error: ").map_or(error, |(_, text)| text).trim().trim_end_matches('.');
+    let mut chars = text.chars();
     chars.next().map_or_else(String::new, |first| first.to_lowercase().chain(chars).collect())
 }
 
-/// Reads a cron expression of five or six fields.
+/// Parses a cron expression of five or six fields.
 fn cron(expression: &str) -> Result<Cron, Refusal> {
     let shown = shown(expression, 80);
     let fields = expression.split_whitespace().count();
@@ -215,17 +218,17 @@ fn cron(expression: &str) -> Result<Cron, Refusal> {
         .hint("minute hour day month weekday, such as `0 9 * * 1-5`"));
     }
     Cron::from_str(expression).map_err(|error| {
-        let why = in_our_words(&error.to_string());
+        let why = parser_error(&error.to_string());
         Refusal::new(Code::InvalidArguments, format!("`{shown}` is not a cron expression: {why}")).hint(
             "minute 0-59, hour 0-23, day 1-31, month 1-12, weekday 0-7 or SUN-SAT, such as `*/15 8-18 * * MON-FRI`",
         )
     })
 }
 
-/// The zone of that name.
+/// The time zone with the IANA name `name`.
 ///
 /// # Errors
-/// `InvalidArguments` with the nearest name.
+/// `InvalidArguments` for an unknown name; the hint gives the nearest one.
 pub fn time_zone(name: &str) -> Result<TimeZone, Refusal> {
     if name == "UTC" {
         return Ok(TimeZone::UTC);
@@ -236,7 +239,7 @@ pub fn time_zone(name: &str) -> Result<TimeZone, Refusal> {
     }
     let refusal = Refusal::new(Code::InvalidArguments, format!("there is no time zone `{}`", shown(name, 64)));
     let all: Vec<String> = ZONES.available().map(|zone| zone.to_string()).collect();
-    // Whoever writes the city alone means the zone of that city.
+    // The name of a city alone suggests the zone of that city.
     let city = all.iter().find(|zone| {
         zone.rsplit_once('/').is_some_and(|(_, city)| city.eq_ignore_ascii_case(&name.trim().replace(' ', "_")))
     });
@@ -246,13 +249,13 @@ pub fn time_zone(name: &str) -> Result<TimeZone, Refusal> {
     })
 }
 
-/// The wall clock of a zone at an instant, as `HH:MM` in minutes since midnight.
+/// The local time of a zone at an instant, in minutes since midnight.
 ///
 /// # Errors
-/// As [`time_zone`].
+/// As [`time_zone`], and `InvalidArguments` for an instant out of range.
 pub fn minute_of_day(at: Timestamp, zone: &str) -> Result<u32, Refusal> {
     let zone = time_zone(zone)?;
-    let out = |_| Refusal::new(Code::InvalidArguments, format!("{at} is beyond what can be reckoned with"));
+    let out = |_| Refusal::new(Code::InvalidArguments, format!("{at} is out of range"));
     let local = jiff::Timestamp::from_millisecond(at.0).map_err(out)?.to_zoned(zone);
     Ok(u32::from(local.hour().unsigned_abs()) * 60 + u32::from(local.minute().unsigned_abs()))
 }
@@ -284,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fixed_slot_in_the_hour_left_out_moves_behind_it_and_the_hour_twice_has_it_once() {
+    fn a_fixed_slot_moves_out_of_a_skipped_hour_and_runs_once_in_a_repeated_hour() {
         // Berlin goes from 02:00 to 03:00 on 29 March 2026 and from 03:00 to 02:00 on 25 October.
         let daily = rule("30 2 * * *", "Europe/Berlin");
         assert_eq!(slots(&daily, "2026-03-28T00:00Z", 3), ["2026-03-28T01:30", "2026-03-29T01:00", "2026-03-30T00:30"]);
@@ -306,17 +309,17 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_an_expression_is_told_in_our_words() {
-        let told = |expression: &str| next_after(&rule(expression, "UTC"), Timestamp(0)).unwrap_err().message;
-        assert!(told("*/0 * * * *").ends_with("a step, the number behind `/`, is 1 or more"));
+    fn errors_of_the_expression_parser_are_reworded() {
+        let message = |expression: &str| next_after(&rule(expression, "UTC"), Timestamp(0)).unwrap_err().message;
+        assert!(message("*/0 * * * *").ends_with("a step, the number after `/`, must be 1 or more"));
         for wrong in ["61 * * * *", "x * * * *"] {
-            let message = told(wrong);
+            let message = message(wrong);
             assert!(!message.contains("error:") && !message.ends_with('.'), "{message}");
         }
     }
 
     #[test]
-    fn what_cannot_be_set_is_refused_with_its_reason() {
+    fn invalid_rules_are_refused_with_a_reason() {
         let now = at("2026-11-21T22:00Z");
         let refused = |when: &When| first_slot(when, now, 10).unwrap_err();
         for never in ["0 0 30 2 *", "0 0 31 4,6,9,11 *"] {
@@ -342,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn a_jump_of_the_clock_passes_slots_and_going_back_passes_none() {
+    fn a_clock_that_jumps_ahead_passes_slots_and_one_that_goes_back_passes_none() {
         let hourly = Slots::of(&rule("0 * * * *", "UTC")).unwrap();
         let due = at("2026-11-21T12:00Z");
         let three = Passed { last: at("2026-11-21T14:00Z"), count: 3 };
@@ -356,7 +359,7 @@ mod tests {
 
     // covers: SCHED-04
     #[test]
-    fn the_wall_clock_of_a_zone() {
+    fn minute_of_day_follows_the_zone() {
         assert_eq!(minute_of_day(at("2026-11-21T22:30Z"), "Europe/Berlin").unwrap(), 23 * 60 + 30);
         assert_eq!(minute_of_day(at("2026-07-01T22:30Z"), "Europe/Berlin").unwrap(), 30);
     }
@@ -389,7 +392,7 @@ mod tests {
             for _ in 0..40 {
                 let Some(next) = slots.next_after(last) else { break };
                 prop_assert!(next > last);
-                // From anywhere between two slots the next is the same: nothing is lost and nothing comes twice.
+                // From any time between two slots the next slot is the same.
                 let between = Timestamp(last.0 + (next.0 - last.0) / 2);
                 prop_assert_eq!(slots.next_after(between), Some(next), "{} in {} after {}", expression, zone, between);
                 last = next;
@@ -407,7 +410,7 @@ mod tests {
         }
 
         #[test]
-        fn no_expression_and_no_zone_makes_them_panic(expression in "[0-9*,/#LW?@A-Z\\- ]{0,40}", zone in "\\PC{0,20}") {
+        fn no_expression_and_no_zone_causes_a_panic(expression in "[0-9*,/#LW?@A-Z\\- ]{0,40}", zone in "\\PC{0,20}") {
             let _ = Slots::of(&rule(&expression, &zone));
         }
     }

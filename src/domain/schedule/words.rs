@@ -1,4 +1,5 @@
-//! What people and models write of schedules: names, and times: durations such as `1h30m`, and instants in ISO 8601 (SCHED-04).
+//! Parses what people and models write in schedules: names, durations such as `1h30m`, and instants
+//! in ISO 8601 (SCHED-04).
 
 use std::time::Duration;
 
@@ -6,21 +7,21 @@ use crate::refusal::{Code, Refusal};
 use crate::text::{clip, one_line, shown};
 use crate::time::Timestamp;
 
-/// The longest time ahead that anything can be set for, in milliseconds: ten years.
+/// The farthest time that a schedule can be set to, in milliseconds from now: ten years.
 pub const AHEAD_MAX_MS: u64 = 3_653 * 86_400_000;
 
-/// Characters of a schedule's name.
+/// Most characters of a schedule's name.
 pub const NAME_MAX: usize = 64;
 
-/// Units, the longest first, with their milliseconds.
+/// Units with their milliseconds, longest first.
 const UNITS: [(&str, u64); 6] =
     [("w", 604_800_000), ("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
-/// The duration that `text` names: whole numbers with `w`, `d`, `h`, `m`, `s` or `ms`, each unit once and the longest
-/// first, such as `90s`, `5m` or `1h30m`. From one millisecond to ten years.
+/// Parses a duration such as `90s`, `5m` or `1h30m`: whole numbers with `w`, `d`, `h`, `m`, `s` or
+/// `ms`, each unit once and the longest first. From one millisecond to ten years.
 ///
 /// # Errors
-/// `InvalidArguments` with the field and how to write it.
+/// `InvalidArguments` with the name of the field and the format.
 pub fn duration(field: &str, text: &str) -> Result<Duration, Refusal> {
     let wrong = |why: &str| {
         Refusal::new(Code::InvalidArguments, format!("{field}: `{}` {why}", shown(text, 60)))
@@ -36,23 +37,23 @@ pub fn duration(field: &str, text: &str) -> Result<Duration, Refusal> {
         let (number, after) = rest.split_at(digits);
         let letters = after.bytes().take_while(u8::is_ascii_alphabetic).count();
         let (unit, after) = after.split_at(letters);
-        let place = UNITS.iter().position(|(name, _)| *name == unit).filter(|place| *place >= next);
-        let (Some(place), Ok(number)) = (place, number.parse::<u64>()) else { return Err(wrong("is not a duration")) };
-        next = place + 1;
+        let index = UNITS.iter().position(|(name, _)| *name == unit).filter(|index| *index >= next);
+        let (Some(index), Ok(number)) = (index, number.parse::<u64>()) else { return Err(wrong("is not a duration")) };
+        next = index + 1;
         total = number
-            .checked_mul(UNITS[place].1)
+            .checked_mul(UNITS[index].1)
             .and_then(|part| total.checked_add(part))
             .filter(|total| *total <= AHEAD_MAX_MS)
             .ok_or_else(|| wrong("is longer than ten years"))?;
         rest = after;
     }
     if total == 0 {
-        return Err(wrong("is no time at all"));
+        return Err(wrong("is zero"));
     }
     Ok(Duration::from_millis(total))
 }
 
-/// `duration` as [`duration`] reads it: `1h30m`.
+/// The duration in the form that the function [`duration`] parses: `1h30m`.
 #[must_use]
 pub fn duration_text(duration: Duration) -> String {
     let mut left = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
@@ -66,14 +67,14 @@ pub fn duration_text(duration: Duration) -> String {
     if text.is_empty() { "0s".to_owned() } else { text }
 }
 
-/// The instant that `text` names in ISO 8601, to the millisecond: with an offset or `Z`, else in UTC. A date alone is its
-/// first instant.
+/// Parses an instant in ISO 8601, to the millisecond. Without an offset or `Z` it is UTC. A date
+/// without a time is midnight.
 ///
 /// # Errors
-/// `InvalidArguments` with the field and how to write it.
+/// `InvalidArguments` with the name of the field and the format.
 pub fn instant(field: &str, text: &str) -> Result<Timestamp, Refusal> {
     read_instant(text.trim()).ok_or_else(|| {
-        if lies_at_the_end_of_time(text.trim()) {
+        if is_at_end_of_9999(text.trim()) {
             let what = format!("{field}: {} is more than ten years ahead", shown(text.trim(), 60));
             return Refusal::new(Code::InvalidArguments, what).hint("give a nearer time");
         }
@@ -82,13 +83,13 @@ pub fn instant(field: &str, text: &str) -> Result<Timestamp, Refusal> {
     })
 }
 
-/// Whether it is written as a time is, and lies in the last days of the year 9999, of which no instant can be made in every
-/// zone.
-fn lies_at_the_end_of_time(text: &str) -> bool {
+/// Whether `text` is a time in the last two days of the year 9999. Such a time is valid, but the
+/// library cannot represent it in every zone.
+fn is_at_end_of_9999(text: &str) -> bool {
     if text.len() > 64 || !text.is_ascii() {
         return false;
     }
-    // What follows the clock is an offset.
+    // The part after the time of day is an offset.
     let (date, clock) = text.split_at(text.len().min(11));
     let clock = clock.split(['Z', 'z', '+', '-', '[']).next().unwrap_or_default();
     let civil = format!("{date}{clock}").parse::<jiff::civil::DateTime>().ok();
@@ -96,14 +97,15 @@ fn lies_at_the_end_of_time(text: &str) -> bool {
 }
 
 fn read_instant(text: &str) -> Option<Timestamp> {
-    // What a reader of times does with a text of a megabyte is not to be found out.
+    // A very long text must not reach the parser.
     if text.len() > 64 || !text.is_ascii() {
         return None;
     }
     let ms = match text.parse::<jiff::Timestamp>() {
         Ok(at) => at.as_millisecond(),
         Err(_) => {
-            // A plain date and time is read without looking at what follows, which may be an offset that makes no sense.
+            // The parser of civil times ignores an offset, also an invalid one. So such a text is
+            // refused here.
             let clock = text.split_once(['T', 't', ' ']).map_or("", |(_, clock)| clock);
             if clock.contains(['Z', 'z', '+', '-', '[']) {
                 return None;
@@ -115,10 +117,10 @@ fn read_instant(text: &str) -> Option<Timestamp> {
     (ms >= 0).then_some(Timestamp(ms))
 }
 
-/// What a schedule is called, without blanks around it.
+/// A schedule's name, without white space around it.
 ///
 /// # Errors
-/// `InvalidArguments`, or `TooLarge`, with what a name is.
+/// `InvalidArguments`, or `TooLarge` for a name that is too long.
 pub fn checked_name(name: &str) -> Result<String, Refusal> {
     let bad = |why: &str| {
         let code = if name.trim().chars().count() > NAME_MAX { Code::TooLarge } else { Code::InvalidArguments };
@@ -128,8 +130,8 @@ pub fn checked_name(name: &str) -> Result<String, Refusal> {
     let trimmed = name.trim();
     match trimmed {
         "" => bad("is empty"),
-        _ if trimmed.contains(crate::text::is_strange) => bad("holds control characters"),
-        _ if trimmed.contains('/') => bad("holds a `/`"),
+        _ if trimmed.contains(crate::text::is_strange) => bad("contains control characters"),
+        _ if trimmed.contains('/') => bad("contains a `/`"),
         _ if trimmed.chars().count() > NAME_MAX => bad("is too long"),
         _ => Ok(trimmed.to_owned()),
     }
@@ -141,7 +143,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn durations_are_read_and_written() {
+    fn durations_are_parsed_and_printed() {
         for (text, ms) in
             [("90s", 90_000), ("5m", 300_000), ("1h30m", 5_400_000), (" 2d ", 172_800_000), ("1s500ms", 1_500)]
         {
@@ -181,18 +183,18 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_duration_that_is_written_reads_back(ms in 1..=AHEAD_MAX_MS) {
+        fn a_printed_duration_parses_to_itself(ms in 1..=AHEAD_MAX_MS) {
             let given = Duration::from_millis(ms);
             prop_assert_eq!(duration("d", &duration_text(given)).unwrap(), given);
         }
 
         #[test]
-        fn an_instant_that_is_printed_reads_back(ms in 0i64..200_000_000_000_000) {
+        fn a_printed_instant_parses_to_itself(ms in 0i64..200_000_000_000_000) {
             prop_assert_eq!(instant("t", &Timestamp(ms).rfc3339()).unwrap(), Timestamp(ms));
         }
 
         #[test]
-        fn no_text_makes_them_panic(text in "[0-9TZ:.+\\-a-z\u{e9} \\[\\]]{0,70}") {
+        fn no_text_causes_a_panic(text in "[0-9TZ:.+\\-a-z\u{e9} \\[\\]]{0,70}") {
             let _ = (duration("t", &text), instant("t", &text));
         }
     }

@@ -1,4 +1,4 @@
-//! What the catalogue says of one name, and the profiles that it may be in.
+//! One entry of the catalogue of tools, and the profiles.
 
 /// A named preset that narrows an agent's tools (ACC-13).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -14,7 +14,7 @@ pub enum Profile {
 }
 
 impl Profile {
-    /// The profile of that name.
+    /// The profile with the name `name`.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         match name {
@@ -35,21 +35,21 @@ impl Profile {
 pub struct Entry {
     /// Canonical dotted name.
     pub name: &'static str,
-    /// What people call it, in a few words.
+    /// Label for people, a few words.
     pub label: &'static str,
-    /// What it does, in one sentence for people who choose tools; a model reads the tool's own words.
+    /// One sentence for people who choose tools. A model reads the tool's own description instead.
     pub description: &'static str,
-    /// Other names for it, resolved before any rule is applied.
+    /// Other names, resolved before any access rule applies.
     pub aliases: &'static [&'static str],
-    /// One of the eleven sections, `group:<section>` standing for all of it (ACC-14).
+    /// One of the eleven sections. `group:<section>` stands for the whole section (ACC-14).
     pub section: &'static str,
-    /// The profiles that it is in, `full` aside.
+    /// Profiles that include the tool, besides `full`.
     pub profiles: &'static [Profile],
-    /// Whether `group:ghost`, the group of the whole product, stands for it among others (ACC-14): all that agents have because
-    /// they live in Ghost, and not the plain files and commands of any host.
+    /// Whether `group:ghost` includes the tool (ACC-14). It includes the tools that are specific to
+    /// Ghost, not plain files and commands.
     pub of_ghost: bool,
-    /// Registered whatever any rule says (ACC-04).
+    /// Every agent has the tool, independent of access rules (ACC-04).
     pub always_on: bool,
-    /// Dangerous when public; boot warns of it (CONF-27).
+    /// Dangerous if every agent may use it; the daemon warns at start (CONF-27).
     pub dangerous: bool,
 }

@@ -1,13 +1,13 @@
-//! The table of the catalogue, sorted by name. Data alone: what the columns mean stands at [`Entry`], and what the words stand
-//! for is found beside it.
+//! The table of all tools, sorted by name. Only data: [`Entry`] explains the columns.
+//! `docs/tools.md` repeats the table.
 
 use super::entry::{Entry, Profile};
 
-const C: Profile = Profile::Coding;
-const M: Profile = Profile::Messaging;
+const COD: Profile = Profile::Coding;
+const MSG: Profile = Profile::Messaging;
 const MIN: Profile = Profile::Minimal;
 
-const fn e(
+const fn entry(
     name: &'static str,
     label: &'static str,
     section: &'static str,
@@ -19,7 +19,7 @@ const fn e(
 }
 
 impl Entry {
-    const fn says(self, description: &'static str) -> Self {
+    const fn description(self, description: &'static str) -> Self {
         Self { description, ..self }
     }
 
@@ -31,7 +31,7 @@ impl Entry {
         Self { dangerous: true, ..self }
     }
 
-    /// Files and commands: what every host of agents has, so that no `group:ghost` stands for it.
+    /// Files and commands: `group:ghost` does not include them.
     const fn plain(self) -> Self {
         Self { of_ghost: false, ..self }
     }
@@ -39,123 +39,148 @@ impl Entry {
 
 /// Every tool name that Ghost knows, sorted.
 pub const CATALOGUE: &[Entry] = &[
-    e("canvas", "Draw on the canvas", "ui", &[], &[])
-        .says("Shows and draws on a shared canvas, and says what is on it."),
-    e("channel.file_attach", "Attach a file", "messaging", &[], &[])
-        .says("Attaches a file of the workspace to a conversation outside."),
-    e("channel.handoff", "Hand the conversation over", "messaging", &[], &[])
-        .says("Gives a conversation outside to another agent or to a person."),
-    e("channel.send", "Say something outside", "messaging", &[], &[]).says("Says something in a conversation outside."),
-    e("image", "Look at an image", "media", &[], &[C]).says("Says what can be seen in an image, with the image model."),
-    e("memory.get", "Read a memory", "memory", &["memory_get"], &[C]).says("Reads a piece of a memory by its place."),
-    e("memory.scratchpad", "Use the scratchpad", "memory", &["scratchpad_read", "scratchpad_update"], &[C])
-        .says("Reads and changes the agent's short notes to itself."),
-    e("memory.search", "Search memory", "memory", &["memory_search"], &[C]).says("Finds memories by meaning."),
-    e("memory.write", "Remember something", "memory", &["memory_write"], &[C])
-        .says("Keeps something beyond this turn."),
-    e("message", "Act on a message", "messaging", &[], &[M])
-        .says("Sends, changes, answers and reacts to messages outside."),
-    e("nodes", "Use other nodes", "nodes", &[], &[]).says("Lists and uses paired devices and other nodes."),
-    e("syscall.agent.create", "Create an agent", "agents", &[], &[])
-        .says("Creates an agent of an archetype, and tells it its goal.")
+    entry("canvas", "Draw on the canvas", "ui", &[], &[])
+        .description("Draws on a shared canvas, shows it and describes it."),
+    entry("channel.file_attach", "Attach a file", "messaging", &[], &[])
+        .description("Attaches a workspace file to the reply in a conversation."),
+    entry("channel.handoff", "Hand the conversation over", "messaging", &[], &[])
+        .description("Hands the turn's conversation over to another agent."),
+    entry("channel.send", "Send a message outside", "messaging", &[], &[])
+        .description("Sends a message in a conversation, apart from the reply."),
+    entry("image", "Look at an image", "media", &[], &[COD]).description("Describes an image, with the image model."),
+    entry("memory.get", "Read a memory", "memory", &["memory_get"], &[COD])
+        .description("Reads a part of a memory, by its position."),
+    entry("memory.scratchpad", "Use the scratchpad", "memory", &["scratchpad_read", "scratchpad_update"], &[COD])
+        .description("Reads and changes the agent's short notes to itself."),
+    entry("memory.search", "Search memory", "memory", &["memory_search"], &[COD])
+        .description("Finds memories by meaning."),
+    entry("memory.write", "Remember something", "memory", &["memory_write"], &[COD])
+        .description("Stores a memory beyond this turn."),
+    entry("message", "Act on a message", "messaging", &[], &[MSG])
+        .description("Sends, deletes, reacts to and pins messages; makes polls and threads."),
+    entry("nodes", "Use other nodes", "nodes", &[], &[]).description("Lists and uses paired devices and other nodes."),
+    entry("syscall.agent.create", "Create an agent", "agents", &[], &[])
+        .description("Creates an agent from an archetype, with an optional goal.")
         .dangerous(),
-    // As dangerous as creating, with which it goes.
-    e("syscall.agent.delete", "Delete an agent", "agents", &[], &[]).says("Deletes an agent that the caller created."),
-    e("syscall.agent.inspect", "Look into a memory", "agents", &[], &[])
-        .says("Reads what another agent has in its memory."),
-    e("syscall.agent.list", "List agents", "agents", &["agents_list"], &[])
-        .says("Lists the agents of the world and how they are."),
-    e("syscall.agent.start", "Start an agent", "agents", &[], &[]).says("Starts an agent that stands still."),
-    e("syscall.agent.stop", "Stop an agent", "agents", &[], &[]).says("Stops an agent when its turn is over."),
-    e("syscall.artifact.promote", "Promote an artifact", "fs", &[], &[])
-        .says("Publishes a file of the workspace as a result of the world."),
-    e("syscall.ask", "Ask an agent", "sessions", &[], &[]).says("Asks an agent a question, and waits for the answer."),
-    e("syscall.broadcast", "Tell everyone", "messaging", &[], &[]).says("Sends one message to a team or to everyone."),
-    e("syscall.channel.handoff", "Hand a channel over", "messaging", &[], &[])
-        .says("Gives the conversation of this turn to another agent or to a person."),
-    e("syscall.channel.send", "Send to a channel", "messaging", &[], &[])
-        .says("Answers in the conversation outside that this turn comes from."),
-    e("syscall.chat.create", "Open a chat channel", "messaging", &[], &[]).says("Opens a chat channel among agents."),
-    e("syscall.chat.history", "Read a chat", "messaging", &[], &[]).says("Reads what was said in a chat channel."),
-    e("syscall.chat.invite", "Invite to a chat", "messaging", &[], &[]).says("Takes an agent into a chat channel."),
-    e("syscall.chat.list", "List chats", "messaging", &[], &[]).says("Lists the chat channels that the agent is in."),
-    e("syscall.chat.remove", "Remove from a chat", "messaging", &[], &[]).says("Takes an agent out of a chat channel."),
-    e("syscall.chat.send", "Post to a chat", "messaging", &[], &[]).says("Posts to a chat channel."),
-    e("syscall.control", "Control the world", "automation", &["gateway"], &[])
-        .says("Reloads, pauses and resumes the world."),
-    e("syscall.droid.check", "Check on a droid", "sessions", &["check_droid"], &[C])
-        .says("Says how a droid is getting on."),
-    e("syscall.droid.control", "Steer a droid", "sessions", &["subagents"], &[C])
-        .says("Lists, steers and ends the agent's droids."),
-    e("syscall.droid.spawn", "Send out a droid", "sessions", &["spawn_droid", "sessions_spawn"], &[C])
-        .says("Sends out a helper for one piece of work."),
-    e("syscall.inbox.read", "Read the inbox", "sessions", &[], &[]).says("Reads the mail that waits for the agent."),
-    e("syscall.knowledge.delete", "Delete knowledge", "memory", &[], &[])
-        .says("Deletes an entry of the shared knowledge."),
-    e("syscall.knowledge.list", "List knowledge", "memory", &[], &[])
-        .says("Lists the entries of the shared knowledge."),
-    e("syscall.knowledge.read", "Read knowledge", "memory", &[], &[]).says("Reads an entry of the shared knowledge."),
-    e("syscall.knowledge.write", "Write knowledge", "memory", &[], &[])
-        .says("Writes an entry of the shared knowledge."),
-    e("syscall.message.send", "Send a message", "sessions", &["send_to_agent", "sessions_send"], &[C, M])
-        .says("Sends an agent a message, and goes on."),
-    e("syscall.reflect", "See the world", "agents", &[], &[])
-        .says("Shows the agent itself, the world and who is in it."),
-    e("syscall.resource.usage", "See the host's load", "agents", &[], &[])
-        .says("Shows the load of the host and what was spent."),
-    e("syscall.session.history", "Read a session", "sessions", &["sessions_history"], &[C, M])
-        .says("Reads what was said in another agent's session."),
-    e("syscall.session.list", "List sessions", "sessions", &["sessions_list"], &[C, M])
-        .says("Lists the sessions of the world's agents."),
-    e("syscall.session.status", "See an agent's standing", "sessions", &["session_status"], &[MIN, C, M])
-        .says("Shows an agent's state, its turn, its limits and its costs."),
-    e("syscall.skill.acquire", "Acquire a skill", "automation", &[], &[MIN, C, M])
-        .says("Takes up a skill, and with it the tools that it brings.")
+    // Not marked as dangerous itself: it comes with `syscall.agent.create`, which is.
+    entry("syscall.agent.delete", "Delete an agent", "agents", &[], &[])
+        .description("Deletes an agent that the caller created."),
+    entry("syscall.agent.inspect", "Inspect a memory", "agents", &[], &[])
+        .description("Lists or reads another agent's memory files."),
+    entry("syscall.agent.list", "List agents", "agents", &["agents_list"], &[])
+        .description("Lists the agents of the world with their status."),
+    entry("syscall.agent.start", "Start an agent", "agents", &[], &[]).description("Starts a stopped or failed agent."),
+    entry("syscall.agent.stop", "Stop an agent", "agents", &[], &[])
+        .description("Stops an agent after its current turn."),
+    entry("syscall.artifact.promote", "Promote an artifact", "fs", &[], &[])
+        .description("Publishes a workspace file as a result of the world."),
+    entry("syscall.ask", "Ask an agent", "sessions", &[], &[])
+        .description("Asks an agent a question and waits for the answer."),
+    entry("syscall.broadcast", "Broadcast a message", "messaging", &[], &[])
+        .description("Sends one message to all other agents, or to those of one archetype."),
+    entry("syscall.channel.handoff", "Hand a channel over", "messaging", &[], &[])
+        .description("Hands the conversation that the turn comes from over to another agent."),
+    entry("syscall.channel.send", "Send to a channel", "messaging", &[], &[])
+        .description("Sends a message with files in the conversation that the turn comes from."),
+    entry("syscall.chat.create", "Open a chat channel", "messaging", &[], &[])
+        .description("Creates a chat channel for agents."),
+    entry("syscall.chat.history", "Read a chat", "messaging", &[], &[])
+        .description("Reads the posts of a chat channel."),
+    entry("syscall.chat.invite", "Invite to a chat", "messaging", &[], &[])
+        .description("Adds an agent to a chat channel."),
+    entry("syscall.chat.list", "List chats", "messaging", &[], &[])
+        .description("Lists the chat channels that the agent is in."),
+    entry("syscall.chat.remove", "Remove from a chat", "messaging", &[], &[])
+        .description("Removes an agent from a chat channel."),
+    entry("syscall.chat.send", "Post to a chat", "messaging", &[], &[]).description("Posts to a chat channel."),
+    entry("syscall.control", "Control the world", "automation", &["gateway"], &[])
+        .description("Reloads, pauses and resumes the world."),
+    entry("syscall.droid.check", "Check on a droid", "sessions", &["check_droid"], &[COD])
+        .description("Shows the state of a droid."),
+    entry("syscall.droid.control", "Steer a droid", "sessions", &["subagents"], &[COD])
+        .description("Lists, steers and ends the agent's droids."),
+    entry("syscall.droid.spawn", "Start a droid", "sessions", &["spawn_droid", "sessions_spawn"], &[COD])
+        .description("Starts a droid, a helper for one piece of work."),
+    entry("syscall.inbox.read", "Read the inbox", "sessions", &[], &[])
+        .description("Takes the mail that arrived since the turn began."),
+    entry("syscall.knowledge.delete", "Delete knowledge", "memory", &[], &[])
+        .description("Deletes an entry of the shared knowledge."),
+    entry("syscall.knowledge.list", "List knowledge", "memory", &[], &[])
+        .description("Lists the entries of the shared knowledge."),
+    entry("syscall.knowledge.read", "Read knowledge", "memory", &[], &[])
+        .description("Reads an entry of the shared knowledge."),
+    entry("syscall.knowledge.write", "Write knowledge", "memory", &[], &[])
+        .description("Writes an entry of the shared knowledge."),
+    entry("syscall.message.send", "Send a message", "sessions", &["send_to_agent", "sessions_send"], &[COD, MSG])
+        .description("Sends a message or a file to an agent."),
+    entry("syscall.reflect", "See the world", "agents", &[], &[])
+        .description("Shows the world, its agents and the agent itself."),
+    entry("syscall.resource.usage", "See the host's load", "agents", &[], &[])
+        .description("Shows the load of the host and of the daemon's process."),
+    entry("syscall.session.history", "Read a session", "sessions", &["sessions_history"], &[COD, MSG])
+        .description("Reads what was said in another agent's session."),
+    entry("syscall.session.list", "List sessions", "sessions", &["sessions_list"], &[COD, MSG])
+        .description("Lists the sessions of the world's agents."),
+    entry("syscall.session.status", "See an agent's status", "sessions", &["session_status"], &[MIN, COD, MSG])
+        .description("Shows an agent's status, model, pending mail and usage."),
+    entry("syscall.skill.acquire", "Acquire a skill", "automation", &[], &[MIN, COD, MSG])
+        .description("Acquires a skill until it is dropped.")
         .always_on(),
-    e("syscall.skill.activate", "Activate a skill", "automation", &[], &[MIN, C, M])
-        .says("Reads the whole text of a skill that is held.")
+    entry("syscall.skill.activate", "Activate a skill", "automation", &[], &[MIN, COD, MSG])
+        .description("Reads the text of a held skill.")
         .always_on(),
-    e("syscall.skill.drop", "Drop a skill", "automation", &["unload_skill"], &[MIN, C, M])
-        .says("Gives a skill back.")
+    entry("syscall.skill.drop", "Drop a skill", "automation", &["unload_skill"], &[MIN, COD, MSG])
+        .description("Drops a held skill.")
         .always_on(),
-    e("syscall.skill.list", "List skills", "automation", &[], &[MIN, C, M])
-        .says("Finds the skills that there are.")
+    entry("syscall.skill.list", "List skills", "automation", &[], &[MIN, COD, MSG])
+        .description("Lists the skills that the agent may hold.")
         .always_on(),
-    e("syscall.skill.load", "Load a skill", "automation", &["load_skill"], &[MIN, C, M])
-        .says("Takes up a skill and reads its text, in one.")
+    entry("syscall.skill.load", "Load a skill", "automation", &["load_skill"], &[MIN, COD, MSG])
+        .description("Acquires a skill and reads its text.")
         .always_on(),
-    e("syscall.state.read", "Read shared state", "memory", &[], &[]).says("Reads values that the agents share."),
-    e("syscall.state.write", "Write shared state", "memory", &[], &[])
-        .says("Writes a value that the agents share.")
+    entry("syscall.state.read", "Read shared state", "memory", &[], &[])
+        .description("Reads values of the shared state."),
+    entry("syscall.state.write", "Write shared state", "memory", &[], &[])
+        .description("Writes a value of the shared state.")
         .dangerous(),
-    e("syscall.task.create", "Create a task", "automation", &[], &[]).says("Creates a task for an agent."),
-    e("syscall.task.get", "Read a task", "automation", &[], &[]).says("Reads a task and its history."),
-    e("syscall.task.list", "List tasks", "automation", &[], &[]).says("Lists the tasks, by owner and by status."),
-    e("syscall.task.update", "Update a task", "automation", &[], &[])
-        .says("Changes a task: its status, its owner, its result."),
-    e("tool.browser", "Use a browser", "ui", &["browser"], &[]).says("Opens pages in a browser, and works in them."),
-    e("tool.cli", "Run a command", "runtime", &["bash", "exec"], &[C])
-        .says("Runs a command in the sandbox.")
+    entry("syscall.task.create", "Create a task", "automation", &[], &[]).description("Creates a task for an agent."),
+    entry("syscall.task.get", "Read a task", "automation", &[], &[]).description("Reads a task and its history."),
+    entry("syscall.task.list", "List tasks", "automation", &[], &[]).description("Lists tasks, by owner and status."),
+    entry("syscall.task.update", "Update a task", "automation", &[], &[])
+        .description("Changes a task, such as its status, owner or result."),
+    entry("tool.browser", "Use a browser", "ui", &["browser"], &[])
+        .description("Opens pages in a browser and works with them."),
+    entry("tool.cli", "Run a command", "runtime", &["bash", "exec"], &[COD])
+        .description("Runs a command in the sandbox.")
         .dangerous()
         .plain(),
-    e("tool.fetch", "Fetch a page", "web", &["web_fetch"], &[]).says("Fetches a page and gives its text."),
-    e("tool.google_search", "Search with Google", "web", &[], &[]).says("Searches the web with Google."),
-    e("tool.process", "Manage processes", "runtime", &["process"], &[C])
-        .says("Lists, reads and ends the commands that run in the background.")
+    entry("tool.fetch", "Fetch a page", "web", &["web_fetch"], &[]).description("Fetches a page and returns its text."),
+    entry("tool.google_search", "Search with Google", "web", &[], &[]).description("Searches the web with Google."),
+    entry("tool.process", "Manage processes", "runtime", &["process"], &[COD])
+        .description("Lists, reads and ends commands in the background.")
         .plain(),
-    e("tool.python", "Run Python", "runtime", &[], &[C]).says("Runs Python code in the sandbox.").dangerous().plain(),
-    e("tool.web_search", "Search the web", "web", &["web_search"], &[]).says("Searches the web."),
-    e("tts", "Speak", "media", &[], &[]).says("Turns text into speech."),
-    e("util.cron", "Set a cron job", "automation", &["cron"], &[C]).says("Sets, changes and runs cron jobs."),
-    e("util.timer", "Set a timer", "automation", &[], &[C]).says("Reminds the agent after a while or at a time."),
-    e("util.watch", "Watch files", "automation", &[], &[C]).says("Tells the agent when files change."),
-    e("workspace.edit", "Edit a file", "fs", &["edit"], &[C]).says("Replaces an exact piece of a file's text.").plain(),
-    e("workspace.list", "List files", "fs", &["ls"], &[C]).says("Lists the files of a directory.").plain(),
-    e("workspace.patch", "Patch files", "fs", &["apply_patch"], &[C]).says("Applies a patch to several files.").plain(),
-    e("workspace.read", "Read a file", "fs", &["file_read", "read"], &[C])
-        .says("Reads a text file, whole or from a line on.")
+    entry("tool.python", "Run Python", "runtime", &[], &[COD])
+        .description("Runs Python code in the sandbox.")
+        .dangerous()
         .plain(),
-    e("workspace.write", "Write a file", "fs", &["file_write", "write"], &[C])
-        .says("Creates, replaces or extends a file.")
+    entry("tool.web_search", "Search the web", "web", &["web_search"], &[]).description("Searches the web."),
+    entry("tts", "Speak", "media", &[], &[]).description("Turns text into speech."),
+    entry("util.cron", "Set a cron job", "automation", &["cron"], &[COD])
+        .description("Sets, changes and runs cron jobs."),
+    entry("util.timer", "Set a timer", "automation", &[], &[COD])
+        .description("Reminds the agent after a duration or at a time."),
+    entry("util.watch", "Watch files", "automation", &[], &[COD]).description("Notifies the agent when files change."),
+    entry("workspace.edit", "Edit a file", "fs", &["edit"], &[COD])
+        .description("Replaces an exact piece of a file's text.")
+        .plain(),
+    entry("workspace.list", "List files", "fs", &["ls"], &[COD]).description("Lists the files of a directory.").plain(),
+    entry("workspace.patch", "Patch files", "fs", &["apply_patch"], &[COD])
+        .description("Applies a patch to several files.")
+        .plain(),
+    entry("workspace.read", "Read a file", "fs", &["file_read", "read"], &[COD])
+        .description("Reads a text file, whole or from a given line on.")
+        .plain(),
+    entry("workspace.write", "Write a file", "fs", &["file_write", "write"], &[COD])
+        .description("Creates, replaces or extends a file.")
         .plain(),
 ];

@@ -1,6 +1,6 @@
-//! An answer of Anthropic's, put together from its events.
+//! Assembles an answer of Anthropic from its events.
 //!
-//! Must never: change the order of its blocks, or lose what is attached to one.
+//! Must never: change the order of the blocks, or lose the state that is attached to one.
 
 use ghost_domain::redact::Redactor;
 use ghost_domain::text::clip;
@@ -25,26 +25,26 @@ pub(super) struct Gathered<'r> {
     usage: Counts,
     stop: Option<Stop>,
     done: bool,
-    /// Whether an earlier block has words: those of the next begin on a line of their own.
-    spoke: bool,
+    /// Whether an earlier block has text: the next block's text then begins on a new line.
+    has_text: bool,
 }
 
-/// A block under way.
+/// A block that is being received.
 struct Open {
     index: u64,
     kind: Kind,
-    /// Its other fields.
+    /// The block's other fields.
     rest: Map<String, Value>,
 }
 
 enum Kind {
     Text(String),
     Thinking(String),
-    /// Id, name, and the arguments: as they began, and as they came in pieces.
+    /// Id, name, and the arguments: as sent at the start, and as received in pieces.
     Call(String, String, Value, String),
-    /// One that only Anthropic reads, with the pieces of its input.
+    /// A block that only Anthropic reads, with the pieces of its input.
     Other(String),
-    /// One that a piece of an unknown sort belongs to: it is not whole, and is left out.
+    /// A block with a piece of an unknown type: it is incomplete and is dropped.
     Broken,
 }
 
@@ -110,7 +110,7 @@ struct Ending {
     stop_details: Option<Value>,
 }
 
-/// An answer in one piece.
+/// An answer in one JSON body.
 #[derive(Deserialize)]
 struct Whole {
     content: Vec<Map<String, Value>>,
@@ -121,8 +121,8 @@ struct Whole {
 
 impl<'r> Gathered<'r> {
     pub(super) fn new(request: &ModelRequest, redactor: &'r Redactor) -> Self {
-        let bytes = AnswerBytes::of(request);
-        Self { redactor, bytes, blocks: Vec::new(), usage: Counts::default(), stop: None, done: false, spoke: false }
+        let bytes = AnswerBytes::new(request);
+        Self { redactor, bytes, blocks: Vec::new(), usage: Counts::default(), stop: None, done: false, has_text: false }
     }
 
     fn start(
@@ -132,21 +132,22 @@ impl<'r> Gathered<'r> {
         deltas: &mut dyn Deltas,
     ) -> Result<(), ProviderError> {
         count_blocks(self.blocks.len() + 1)?;
-        let kind = taken(&mut fields, "type").unwrap_or_default();
-        let mut words = |text: &str| self.bytes.add_words(text.len());
+        let kind = take_string(&mut fields, "type").unwrap_or_default();
+        let mut count = |text: &str| self.bytes.add_text(text.len());
         let kind = match kind.as_str() {
             "text" => {
-                let text = taken(&mut fields, "text").unwrap_or_default();
-                words(&text)?;
-                self.spoke = self.blocks.iter().any(|open| matches!(&open.kind, Kind::Text(text) if !text.is_empty()));
+                let text = take_string(&mut fields, "text").unwrap_or_default();
+                count(&text)?;
+                self.has_text =
+                    self.blocks.iter().any(|open| matches!(&open.kind, Kind::Text(text) if !text.is_empty()));
                 if !text.is_empty() {
-                    say(deltas, &text, self.spoke);
+                    send_text(deltas, &text, self.has_text);
                 }
                 Kind::Text(text)
             }
             "thinking" => {
-                let text = taken(&mut fields, "thinking").unwrap_or_default();
-                words(&text)?;
+                let text = take_string(&mut fields, "thinking").unwrap_or_default();
+                count(&text)?;
                 if !text.is_empty() {
                     deltas.thinking(&text);
                 }
@@ -156,8 +157,10 @@ impl<'r> Gathered<'r> {
                 let calls = self.blocks.iter().filter(|open| matches!(open.kind, Kind::Call(..))).count();
                 count_calls(calls + 1)?;
                 let lacks = || lacks_a_field();
-                let (id, name) =
-                    (taken(&mut fields, "id").ok_or_else(lacks)?, taken(&mut fields, "name").ok_or_else(lacks)?);
+                let (id, name) = (
+                    take_string(&mut fields, "id").ok_or_else(lacks)?,
+                    take_string(&mut fields, "name").ok_or_else(lacks)?,
+                );
                 let input = fields.remove("input").unwrap_or_default();
                 self.bytes.add_arguments(id.len() + name.len() + input.to_string().len())?;
                 Kind::Call(id, name, input, String::new())
@@ -167,9 +170,9 @@ impl<'r> Gathered<'r> {
                 Kind::Other(String::new())
             }
         };
-        // What stands here is cut from bytes that are bounded; with many of them it adds up.
+        // A single event is limited in size, but many events add up.
         fields.retain(|_, value| !matches!(value, Value::Null) && value.as_array().is_none_or(|list| !list.is_empty()));
-        self.bytes.add_words(fields.iter().map(|(key, value)| key.len() + value.to_string().len()).sum())?;
+        self.bytes.add_text(fields.iter().map(|(key, value)| key.len() + value.to_string().len()).sum())?;
         self.blocks.push(Open { index, kind, rest: fields });
         Ok(())
     }
@@ -180,24 +183,24 @@ impl<'r> Gathered<'r> {
         };
         match (&mut open.kind, delta) {
             (Kind::Text(text), Delta::Text { text: more }) => {
-                self.bytes.add_words(more.len())?;
-                say(deltas, &more, self.spoke && text.is_empty());
+                self.bytes.add_text(more.len())?;
+                send_text(deltas, &more, self.has_text && text.is_empty());
                 text.push_str(&more);
             }
             (Kind::Text(_), Delta::Citations { citation }) => {
-                self.bytes.add_words(citation.to_string().len())?;
+                self.bytes.add_text(citation.to_string().len())?;
                 let list = open.rest.entry("citations").or_insert_with(|| Value::Array(Vec::new()));
                 if let Some(list) = list.as_array_mut() {
                     list.push(citation);
                 }
             }
             (Kind::Thinking(text), Delta::Thinking { thinking }) => {
-                self.bytes.add_words(thinking.len())?;
+                self.bytes.add_text(thinking.len())?;
                 text.push_str(&thinking);
                 deltas.thinking(&thinking);
             }
             (Kind::Thinking(_), Delta::Signature { signature }) => {
-                self.bytes.add_words(signature.len())?;
+                self.bytes.add_text(signature.len())?;
                 match open.rest.get_mut("signature") {
                     Some(Value::String(before)) => before.push_str(&signature),
                     _ => drop(open.rest.insert("signature".to_owned(), Value::String(signature))),
@@ -208,10 +211,10 @@ impl<'r> Gathered<'r> {
                 json.push_str(&partial_json);
             }
             (Kind::Other(json), Delta::InputJson { partial_json }) => {
-                self.bytes.add_words(partial_json.len())?;
+                self.bytes.add_text(partial_json.len())?;
                 json.push_str(&partial_json);
             }
-            // A new sort of piece says more about words than the words themselves.
+            // An unknown piece of a known block carries extra information only, so it is ignored.
             (Kind::Text(_) | Kind::Thinking(_) | Kind::Call(..) | Kind::Broken, _) => {}
             (Kind::Other(_), _) => open.kind = Kind::Broken,
         }
@@ -239,12 +242,12 @@ impl<'r> Gathered<'r> {
         }
     }
 
-    /// The answer, if it is whole.
+    /// The answer, if it is complete.
     pub(super) fn finish(self, request: &ModelRequest) -> Result<ModelAnswer, ProviderError> {
         let usage = self.usage.tokens(self.blocks.is_empty());
         let Some(stop) = self.stop else {
-            let words = "the stream ended without its end marker, in the middle of the answer";
-            return Err(ProviderError::new(ErrorKind::BrokenStream, words).charge(Charge::Unknown));
+            let message = "the stream ended without its end marker, in the middle of the answer";
+            return Err(ProviderError::new(ErrorKind::BrokenStream, message).charge(Charge::Unknown));
         };
         let mut blocks = Vec::with_capacity(self.blocks.len());
         for open in self.blocks {
@@ -311,7 +314,8 @@ impl Gather for Gathered<'_> {
 }
 
 impl Counts {
-    /// The counts; `None` if they do not say what was written, though the answer is not `empty`, or are no counts.
+    /// The token counts. `None` if the output count is missing and the answer is not `empty`, or if
+    /// the counts are not plausible.
     fn tokens(&self, empty: bool) -> Option<TokenUsage> {
         let output = self.output_tokens.or(empty.then_some(0))?;
         let (write, read) = (self.cache_creation_input_tokens.unwrap_or(0), self.cache_read_input_tokens.unwrap_or(0));
@@ -321,14 +325,14 @@ impl Counts {
     }
 }
 
-fn say(deltas: &mut dyn Deltas, text: &str, apart: bool) {
-    if apart && !text.is_empty() {
+fn send_text(deltas: &mut dyn Deltas, text: &str, on_new_line: bool) {
+    if on_new_line && !text.is_empty() {
         deltas.text("\n");
     }
     deltas.text(text);
 }
 
-fn taken(fields: &mut Map<String, Value>, name: &str) -> Option<String> {
+fn take_string(fields: &mut Map<String, Value>, name: &str) -> Option<String> {
     match fields.remove(name) {
         Some(Value::String(text)) => Some(text),
         _ => None,

@@ -1,6 +1,7 @@
-//! A request in Anthropic's words.
+//! Builds a request for Anthropic's Messages API.
 //!
-//! Must never: set more than four cache marks, or ask for thoughts where earlier ones are missing.
+//! Must never: set more than four cache marks, or ask for a reasoning budget when the earlier
+//! reasoning of the round is missing.
 
 use ghost_domain::model_facts::{Thinking, ThinkingControl};
 use ghost_domain::tool_catalogue::to_wire;
@@ -14,8 +15,8 @@ use crate::attached::{Part, parts};
 use crate::blocks::{sent_arguments, wire_name};
 use crate::model::ModelRequest;
 
-/// The least that Anthropic takes as a thinking budget, in tokens.
-const BUDGET_LEAST: u64 = 1_024;
+/// The smallest reasoning budget that Anthropic accepts, in tokens.
+const BUDGET_MIN: u64 = 1_024;
 
 #[derive(Serialize)]
 pub(super) struct Body<'a> {
@@ -48,7 +49,8 @@ struct OutputConfig<'a> {
     effort: &'a str,
 }
 
-/// A cache mark: what comes before it is kept for five minutes, and read from there by the next request that begins alike.
+/// A cache mark. Anthropic keeps the content before it for five minutes; the next request with the
+/// same beginning reads it from the cache.
 #[derive(Serialize)]
 #[serde(tag = "type", rename = "ephemeral")]
 struct Mark {}
@@ -64,12 +66,12 @@ struct Text<'a> {
 impl<'a> Body<'a> {
     pub(super) fn of(request: &'a ModelRequest, tools: Option<&'a RawValue>) -> Self {
         let (thinking, effort) = thinking(request);
-        let thinks = matches!(thinking, Some(Mode::Adaptive { .. } | Mode::Enabled { .. }));
+        let reasons = matches!(thinking, Some(Mode::Adaptive { .. } | Mode::Enabled { .. }));
         Self {
             model: &request.model,
             max_tokens: request.max_tokens,
             stream: true,
-            temperature: request.temperature.filter(|_| request.facts.temperature && !thinks),
+            temperature: request.temperature.filter(|_| request.facts.temperature && !reasons),
             thinking,
             output_config: effort.map(|effort| OutputConfig { effort }),
             tools,
@@ -80,7 +82,7 @@ impl<'a> Body<'a> {
     }
 }
 
-/// How the model is told how much to think, and with which effort to answer.
+/// The settings for reasoning and for effort.
 fn thinking(request: &ModelRequest) -> (Option<Mode>, Option<&str>) {
     let Some(wanted) = request.thinking() else { return (None, None) };
     let effort = || request.facts.effort(wanted);
@@ -89,33 +91,34 @@ fn thinking(request: &ModelRequest) -> (Option<Mode>, Option<&str>) {
         (ThinkingControl::AlwaysAdaptive, Thinking::None) => (None, request.facts.effort(Thinking::Low)),
         (_, Thinking::None) => (Some(Mode::Disabled), None),
         (ThinkingControl::Budget, _) => {
-            // An answer needs room of its own.
-            let most = request.max_tokens / 2;
+            // The answer itself needs tokens too.
+            let half = request.max_tokens / 2;
             let budget = request
                 .facts
                 .thinking_budget(wanted)
-                .min(request.max_tokens.saturating_sub(1).min(most.max(BUDGET_LEAST)));
-            match budget >= BUDGET_LEAST && budget < request.max_tokens && thought_before(request) {
+                .min(request.max_tokens.saturating_sub(1).min(half.max(BUDGET_MIN)));
+            match budget >= BUDGET_MIN && budget < request.max_tokens && thought_before(request) {
                 true => (Some(Mode::Enabled { budget_tokens: budget }), None),
                 false => (Some(Mode::Disabled), None),
             }
         }
-        // Summaries are left out by newer models unless they are asked for.
+        // Newer models leave out summaries unless they are requested.
         (ThinkingControl::Adaptive | ThinkingControl::AlwaysAdaptive | ThinkingControl::Unknown, _) => {
             (Some(Mode::Adaptive { display: "summarized" }), effort())
         }
     }
 }
 
-/// Whether a round of calls that goes on began with thoughts: a fixed budget of them is refused where it did not.
+/// Whether a running round of calls began with reasoning. Otherwise Anthropic refuses a fixed
+/// budget.
 fn thought_before(request: &ModelRequest) -> bool {
-    let goes_on = request.messages.last().is_some_and(|message| message.role == Role::Tool);
+    let is_running = request.messages.last().is_some_and(|message| message.role == Role::Tool);
     let last = request.messages.iter().rev().find(|message| message.role == Role::Assistant);
     let thought = |part: &Part<'_>| matches!(part, Part::Alone(_) | Part::Block(Block::Thinking { .. }, Some(_)));
-    !goes_on || last.is_none_or(|message| parts(request, message).first().is_some_and(thought))
+    !is_running || last.is_none_or(|message| parts(request, message).first().is_some_and(thought))
 }
 
-/// The tools, the last one with a cache mark.
+/// The tools; the last one has a cache mark.
 pub(super) fn tools(specs: &std::sync::Arc<[ToolSpec]>) -> impl Serialize + use<> {
     #[derive(Serialize)]
     struct Tool {
@@ -160,7 +163,7 @@ struct Turn<'a> {
     content: Content<'a>,
 }
 
-/// The blocks of one message; the last one has a cache mark if it is `marked`.
+/// The blocks of one message; the last one has a cache mark if `marked` is set.
 struct Content<'a> {
     request: &'a ModelRequest,
     message: &'a Message,
@@ -168,7 +171,7 @@ struct Content<'a> {
 }
 
 impl<'a> Content<'a> {
-    /// The parts that are sent, without thoughts at the end: nothing came of those, and Anthropic refuses them there.
+    /// The parts to send, without reasoning at the end, which Anthropic refuses.
     fn sent(&self) -> Vec<Part<'a>> {
         let mut parts = parts(self.request, self.message);
         parts.retain(is_sent);
@@ -193,7 +196,7 @@ fn is_thought(part: &Part<'_>) -> bool {
 fn is_sent(part: &Part<'_>) -> bool {
     match part {
         Part::Alone(_) => true,
-        // Words of blanks alone are refused.
+        // Anthropic refuses text that is only white space.
         Part::Block(Block::Text { text }, _) => !text.trim().is_empty(),
         Part::Block(Block::Thinking { .. }, attached) => attached.is_some(),
         Part::Block(Block::ToolCall { id, .. }, _) => !id.is_empty(),
@@ -210,13 +213,13 @@ impl Serialize for Content<'_> {
         while let Some((at, part)) = sent.next() {
             match part {
                 Part::Alone(json) => list.serialize_element(json)?,
-                // A picture behind a result is part of it.
+                // A picture after a result is sent as part of the result.
                 Part::Block(Block::Image { .. }, _) if self.message.role == Role::Tool && at > 0 => {}
                 Part::Block(block, attached) => {
                     let pictures = parts.get(at + 1..).unwrap_or_default().iter().map_while(picture).collect();
                     let is_last =
                         sent.clone().all(|(_, part)| picture(part).is_some() && self.message.role == Role::Tool);
-                    // A thought takes no mark.
+                    // Reasoning cannot have a cache mark.
                     let marked = self.marked && is_last && !matches!(block, Block::Thinking { .. });
                     list.serialize_element(&Wire { block, attached: *attached, pictures, marked })?;
                 }
@@ -233,11 +236,11 @@ fn picture<'a>(part: &Part<'a>) -> Option<(&'a str, &'a str)> {
     }
 }
 
-/// One block.
+/// One block as it is sent.
 struct Wire<'a> {
     block: &'a Block,
     attached: Option<&'a RawValue>,
-    /// Of a result: media type and bytes of each.
+    /// For a result: media type and data of each picture.
     pictures: Vec<(&'a str, &'a str)>,
     marked: bool,
 }
@@ -325,8 +328,8 @@ impl Serialize for WithPictures<'_> {
     }
 }
 
-/// An id as Anthropic takes it: it refuses characters that other providers have in theirs.
+/// An id in the form that Anthropic accepts: other providers use characters that it refuses.
 fn wire_id(id: &str) -> String {
-    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-    id.chars().map(|c| if fits(c) { c } else { '_' }).collect()
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    id.chars().map(|c| if is_allowed(c) { c } else { '_' }).collect()
 }

@@ -1,6 +1,7 @@
-//! An answer of Gemini's, put together from its events.
+//! Assembles an answer of Gemini from its events.
 //!
-//! Must never: trust an end that has no reason, or make calls where the reason says that they are none.
+//! Must never: accept an end without a reason, or make calls when the reason says that the answer
+//! is invalid.
 
 use ghost_domain::redact::Redactor;
 use ghost_domain::text::clip;
@@ -30,7 +31,7 @@ pub(super) struct Gathered<'r> {
 
 enum Piece {
     Text(String),
-    /// With its signature, if it has one.
+    /// The text, and its signature if there is one.
     Thinking(String, Option<String>),
     /// Id, name, arguments, signature.
     Call(String, String, Value, Option<String>),
@@ -48,7 +49,7 @@ struct Event {
     error: Option<Value>,
 }
 
-/// Whether there is a list, and its first element.
+/// `Some` if the field is present, with the first element of the list.
 fn listed<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Option<Option<Candidate>>, D::Error> {
     first(deserializer).map(Some)
 }
@@ -83,7 +84,7 @@ struct Counts {
     total_token_count: Option<u64>,
 }
 
-/// What a part may be. Another field in its place makes it one that only Gemini reads.
+/// The fields of a part. Parts with other content are kept for Gemini only.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct PartFields {
@@ -105,11 +106,11 @@ struct FunctionCall {
 
 impl<'r> Gathered<'r> {
     pub(super) fn new(request: &ModelRequest, redactor: &'r Redactor) -> Self {
-        let bytes = AnswerBytes::of(request);
+        let bytes = AnswerBytes::new(request);
         Self { redactor, bytes, pieces: Vec::new(), usage: None, reason: None, blocked: None }
     }
 
-    fn take(&mut self, event: Event, deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
+    fn add_event(&mut self, event: Event, deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
         if let Some(error) = event.error {
             return Err(event_error(&json!({ "error": error }), self.redactor));
         }
@@ -121,7 +122,7 @@ impl<'r> Gathered<'r> {
         }
         self.usage = event.usage_metadata.or(self.usage.take());
         self.blocked = event.prompt_feedback.and_then(|feedback| feedback.block_reason).or(self.blocked.take());
-        // Only one is ever asked for.
+        // Ghost asks for one candidate only.
         let Some(candidate) = event.candidates.flatten() else { return Ok(()) };
         for part in candidate.content.map(|content| content.parts).unwrap_or_default() {
             self.part(&part, deltas)?;
@@ -134,7 +135,7 @@ impl<'r> Gathered<'r> {
         let PartFields { text, thought, thought_signature: signature, function_call, rest } =
             read(raw.get(), self.redactor)?;
         count_blocks(self.pieces.len() + 1)?;
-        self.bytes.add_words(signature.as_ref().map_or(0, String::len))?;
+        self.bytes.add_text(signature.as_ref().map_or(0, String::len))?;
         if let Some(FunctionCall { id, name, args }) = function_call {
             let calls = self.pieces.iter().filter(|piece| matches!(piece, Piece::Call(..))).count();
             count_calls(calls + 1)?;
@@ -144,14 +145,14 @@ impl<'r> Gathered<'r> {
             return Ok(());
         }
         let Some(text) = text else {
-            // Such as the code that Gemini ran itself.
+            // For example code that Gemini ran itself.
             if !rest.is_empty() || signature.is_some() {
-                self.bytes.add_words(raw.get().len())?;
+                self.bytes.add_text(raw.get().len())?;
                 self.pieces.push(Piece::Other(raw.get().to_owned()));
             }
             return Ok(());
         };
-        self.bytes.add_words(text.len())?;
+        self.bytes.add_text(text.len())?;
         if thought {
             if !text.is_empty() {
                 deltas.thinking(&text);
@@ -169,7 +170,7 @@ impl<'r> Gathered<'r> {
             if self.pieces.iter().any(|piece| matches!(piece, Piece::Text(_)))
                 && !matches!(self.pieces.last(), Some(Piece::Text(_)))
             {
-                // Words that stand apart are on lines of their own.
+                // Separate texts begin on new lines.
                 deltas.text("\n");
             }
             deltas.text(&text);
@@ -184,15 +185,15 @@ impl<'r> Gathered<'r> {
         Ok(())
     }
 
-    /// The answer, if it is whole.
+    /// The answer, if it is complete.
     pub(super) fn finish(self, request: &ModelRequest) -> Result<ModelAnswer, ProviderError> {
         let usage = self.usage.as_ref().and_then(|usage| usage.tokens(self.pieces.is_empty()));
         let calls = self.pieces.iter().any(|piece| matches!(piece, Piece::Call(..)));
         let stop = match (self.blocked, self.reason.as_deref()) {
             (Some(why), _) => Stop::Refused(Some(clip(&format!("the prompt was blocked: {why}"), 80))),
             (None, None) => {
-                let words = "the stream ended without its end marker, in the middle of the answer";
-                return Err(ProviderError::new(ErrorKind::BrokenStream, words).charge(Charge::Unknown));
+                let message = "the stream ended without its end marker, in the middle of the answer";
+                return Err(ProviderError::new(ErrorKind::BrokenStream, message).charge(Charge::Unknown));
             }
             (None, Some(reason)) => stop(reason, calls).map_err(|error| error.usage(usage))?,
         };
@@ -218,12 +219,12 @@ impl<'r> Gathered<'r> {
     }
 }
 
-/// What a reason to stop means. Gemini has reasons which say that what was written is no answer; and one that nobody here knows
-/// makes no calls.
+/// The meaning of a stop reason. Some reasons say that the answer is invalid. With an unknown
+/// reason, calls are not made.
 fn stop(reason: &str, calls: bool) -> Result<Stop, ProviderError> {
-    let none = |kind| {
-        let words = format!("the model's answer is none: it stopped with {}", clip(reason, 80));
-        Err(ProviderError::new(kind, words).charge(Charge::Unknown))
+    let invalid = |kind| {
+        let message = format!("the model's answer is invalid: it stopped with {}", clip(reason, 80));
+        Err(ProviderError::new(kind, message).charge(Charge::Unknown))
     };
     match reason {
         "STOP" => Ok(Stop::EndTurn),
@@ -231,15 +232,15 @@ fn stop(reason: &str, calls: bool) -> Result<Stop, ProviderError> {
         "SAFETY" | "RECITATION" | "LANGUAGE" | "BLOCKLIST" | "PROHIBITED_CONTENT" | "SPII" | "IMAGE_SAFETY" => {
             Ok(Stop::Refused(Some(reason.to_owned())))
         }
-        // It is the request that lacks one.
-        "MISSING_THOUGHT_SIGNATURE" => none(ErrorKind::StaleState),
+        // The request lacks a signature.
+        "MISSING_THOUGHT_SIGNATURE" => invalid(ErrorKind::StaleState),
         "FINISH_REASON_UNSPECIFIED"
         | "MALFORMED_FUNCTION_CALL"
         | "MALFORMED_RESPONSE"
         | "OTHER"
         | "TOO_MANY_TOOL_CALLS"
-        | "UNEXPECTED_TOOL_CALL" => none(ErrorKind::BadAnswer),
-        _ if calls => none(ErrorKind::BadAnswer),
+        | "UNEXPECTED_TOOL_CALL" => invalid(ErrorKind::BadAnswer),
+        _ if calls => invalid(ErrorKind::BadAnswer),
         _ => Ok(Stop::Other(clip(reason, 80))),
     }
 }
@@ -251,7 +252,7 @@ impl Gather for Gathered<'_> {
             "" | "[DONE]" => Ok(()),
             data => {
                 let event = read(data, self.redactor)?;
-                self.take(event, deltas)
+                self.add_event(event, deltas)
             }
         }
     }
@@ -270,13 +271,14 @@ impl Gather for Gathered<'_> {
 }
 
 impl Counts {
-    /// The counts; `None` if they do not say what was written, though the answer is not `empty`, or are no counts.
+    /// The token counts. `None` if the output count is missing and the answer is not `empty`, or if
+    /// the counts are not plausible.
     fn tokens(&self, empty: bool) -> Option<TokenUsage> {
         let input = self.prompt_token_count?.checked_add(self.tool_use_prompt_token_count.unwrap_or(0))?;
         let thoughts = self.thoughts_token_count.unwrap_or(0);
         let rest = self.total_token_count.map(|total| total.saturating_sub(input));
         let output = match (self.candidates_token_count, rest) {
-            (Some(said), _) => said.checked_add(thoughts)?,
+            (Some(candidates), _) => candidates.checked_add(thoughts)?,
             (None, Some(rest)) if rest > 0 || empty => rest,
             (None, _) if empty => thoughts,
             (None, _) => return None,

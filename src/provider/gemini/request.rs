@@ -1,6 +1,7 @@
-//! A request in Gemini's words.
+//! Builds a request for Gemini.
 //!
-//! Must never: send an id that Gemini did not give; it matches calls without one by their order.
+//! Must never: send an id that Gemini did not give. Gemini matches calls without an id by their
+//! order.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use crate::attached::{Part, parts};
 use crate::blocks::{sent_arguments, wire_name};
 use crate::model::ModelRequest;
 
-/// What Gemini wants in place of the signature of a call that another model made.
+/// Gemini wants this instead of a signature for calls that another model made.
 const UNSIGNED: &str = "skip_thought_signature_validator";
 
 #[derive(Serialize)]
@@ -56,25 +57,25 @@ struct Content<'a> {
     parts: Vec<Wire<'a>>,
 }
 
-/// A part: as it came, or made of a block.
+/// A part: unchanged as Gemini sent it, or built from a block.
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Wire<'a> {
     Raw(&'a RawValue),
-    Made(BTreeMap<&'static str, Value>),
+    Built(BTreeMap<&'static str, Value>),
 }
 
 impl<'a> Body<'a> {
     pub(super) fn of(request: &'a ModelRequest, tools: Option<&'a RawValue>) -> Self {
-        let signs = !matches!(request.facts.thinking, ThinkingControl::Budget | ThinkingControl::Never);
+        let needs_signature = !matches!(request.facts.thinking, ThinkingControl::Budget | ThinkingControl::Never);
         let content = |message: &'a Message| {
             let role = if message.role == Role::Assistant { "model" } else { "user" };
             let mut parts: Vec<Wire<'_>> = parts(request, message).iter().filter_map(wire).collect();
             let first = parts.iter_mut().find_map(|part| match part {
-                Wire::Made(made) if made.contains_key("functionCall") => Some(made),
+                Wire::Built(built) if built.contains_key("functionCall") => Some(built),
                 _ => None,
             });
-            if let Some(call) = first.filter(|call| signs && !call.contains_key("thoughtSignature")) {
+            if let Some(call) = first.filter(|call| needs_signature && !call.contains_key("thoughtSignature")) {
                 call.insert("thoughtSignature", json!(UNSIGNED));
             }
             Content { role, parts }
@@ -99,8 +100,8 @@ fn thinking(request: &ModelRequest) -> Option<ThinkingConfig<'_>> {
     match facts.thinking {
         ThinkingControl::Never | ThinkingControl::Switch => None,
         ThinkingControl::Budget => {
-            let least = facts.thinking_tokens.map_or(0, |(least, _)| least);
-            let budget = facts.thinking_budget(wanted).min(request.max_tokens / 2).max(least);
+            let min = facts.thinking_tokens.map_or(0, |(min, _)| min);
+            let budget = facts.thinking_budget(wanted).min(request.max_tokens / 2).max(min);
             Some(ThinkingConfig { include_thoughts, thinking_budget: Some(budget), thinking_level: None })
         }
         ThinkingControl::Unknown
@@ -119,14 +120,14 @@ pub(super) fn tools(specs: &Arc<[ToolSpec]>) -> impl Serialize + use<> {
     json!([{ "functionDeclarations": declared.collect::<Vec<_>>() }])
 }
 
-/// A part, if there is anything to be sent of it.
+/// The part as it is sent; `None` if it is not sent.
 fn wire<'a>(part: &Part<'a>) -> Option<Wire<'a>> {
     let (block, attached) = match part {
         Part::Alone(json) => return Some(Wire::Raw(json)),
         Part::Block(block, attached) => (block, attached),
     };
     let id_of = |id: &str| (!is_own(id)).then(|| id.to_owned());
-    let mut made: BTreeMap<&'static str, Value> = match block {
+    let mut built: BTreeMap<&'static str, Value> = match block {
         Block::Text { text } if text.is_empty() => return None,
         Block::Text { text } => [("text", json!(text))].into(),
         Block::Thinking { text } if attached.is_some() => [("text", json!(text)), ("thought", json!(true))].into(),
@@ -150,12 +151,12 @@ fn wire<'a>(part: &Part<'a>) -> Option<Wire<'a>> {
     };
     let signed = attached.and_then(|json| serde_json::from_str::<BTreeMap<String, Value>>(json.get()).ok());
     if let Some(signature) = signed.and_then(|mut fields| fields.remove("thoughtSignature")) {
-        made.insert("thoughtSignature", signature);
+        built.insert("thoughtSignature", signature);
     }
-    Some(Wire::Made(made))
+    Some(Wire::Built(built))
 }
 
-/// Whether an id is of our own making.
+/// Whether Ghost made the id.
 fn is_own(id: &str) -> bool {
     id.strip_prefix("call-").is_some_and(|n| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit()))
 }

@@ -1,6 +1,6 @@
-//! An answer of Ollama's, put together from its lines.
+//! Assembles an answer of Ollama from its lines.
 //!
-//! Must never: take the end of the stream for the end of the answer.
+//! Must never: treat the end of the stream as the end of the answer.
 
 use ghost_domain::redact::Redactor;
 use ghost_domain::text::clip;
@@ -38,11 +38,11 @@ struct Line {
     error: Option<Value>,
 }
 
-/// What stands in the last line.
+/// The fields of the last line.
 #[derive(Deserialize)]
 struct Last {
     done_reason: Option<String>,
-    /// As it came: what is no count is none, and no failure.
+    /// Kept as JSON: a value that is not a count is ignored and is no error.
     prompt_eval_count: Option<Value>,
     eval_count: Option<Value>,
 }
@@ -69,22 +69,22 @@ struct Function {
 impl<'r> Gathered<'r> {
     pub(super) fn new(request: &ModelRequest, redactor: &'r Redactor) -> Self {
         let (text, thinking, calls) = (String::new(), String::new(), Vec::new());
-        Self { redactor, bytes: AnswerBytes::of(request), text, thinking, calls, last: None }
+        Self { redactor, bytes: AnswerBytes::new(request), text, thinking, calls, last: None }
     }
 
-    fn take(&mut self, line: Line, deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
+    fn add_line(&mut self, line: Line, deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
         if let Some(error) = line.error {
             let body = if error.is_string() { json!({ "message": error }) } else { error };
             return Err(event_error(&body, self.redactor));
         }
         let Message { content, thinking, tool_calls } = line.message.unwrap_or_default();
         if let Some(more) = thinking.filter(|more| !more.is_empty()) {
-            self.bytes.add_words(more.len())?;
+            self.bytes.add_text(more.len())?;
             self.thinking.push_str(&more);
             deltas.thinking(&more);
         }
         if let Some(more) = content.filter(|more| !more.is_empty()) {
-            self.bytes.add_words(more.len())?;
+            self.bytes.add_text(more.len())?;
             self.text.push_str(&more);
             deltas.text(&more);
         }
@@ -94,18 +94,18 @@ impl<'r> Gathered<'r> {
             self.bytes.add_arguments(call.function.name.len() + arguments)?;
             self.calls.push(call);
         }
-        // Versions without reasons to stop have the counts in their last line, and only there.
+        // Versions without stop reasons have the counts in their last line only.
         if line.done || line.last.eval_count.is_some() {
             self.last = Some(line.last);
         }
         Ok(())
     }
 
-    /// The answer, if it is whole.
+    /// The answer, if it is complete.
     pub(super) fn finish(self, request: &ModelRequest) -> Result<ModelAnswer, ProviderError> {
         let Some(last) = self.last else {
-            let words = "the stream ended without its end marker, in the middle of the answer";
-            return Err(ProviderError::new(ErrorKind::BrokenStream, words).charge(Charge::Unknown));
+            let message = "the stream ended without its end marker, in the middle of the answer";
+            return Err(ProviderError::new(ErrorKind::BrokenStream, message).charge(Charge::Unknown));
         };
         let mut blocks = Vec::new();
         if !self.thinking.is_empty() {
@@ -128,18 +128,18 @@ impl<'r> Gathered<'r> {
             Some("length") => Stop::MaxTokens,
             Some(other) => Stop::Other(clip(other, 80)),
         };
-        // What stands in its cache is not read again, and some versions leave out the count of the prompt then.
-        let estimated = |usage: TokenUsage| usage.input == 0;
+        // A cached prompt is not read again; some versions then leave out its count.
+        let lacks_input = |usage: TokenUsage| usage.input == 0;
         let usage = last.tokens();
-        let guessed = usage.is_some_and(estimated);
-        let usage = usage.map(|usage| match guessed {
+        let estimated = usage.is_some_and(lacks_input);
+        let usage = usage.map(|usage| match estimated {
             true => TokenUsage { input: estimate_tokens(request), ..usage },
             false => usage,
         });
         match settle(request, blocks, usage, stop) {
-            Ok(answer) => Ok(ModelAnswer { estimated: guessed, ..answer }),
-            // Of an answer that is none, an estimate is the reservation.
-            Err(error) if guessed => Err(error.usage(None)),
+            Ok(answer) => Ok(ModelAnswer { estimated, ..answer }),
+            // If the answer is invalid, an estimate is no better than the reservation.
+            Err(error) if estimated => Err(error.usage(None)),
             Err(error) => Err(error),
         }
     }
@@ -151,7 +151,7 @@ impl Gather for Gathered<'_> {
             return Ok(());
         }
         let line = read(data, self.redactor)?;
-        self.take(line, deltas)
+        self.add_line(line, deltas)
     }
 
     fn whole(&mut self, body: &[u8], deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
@@ -164,7 +164,8 @@ impl Gather for Gathered<'_> {
 }
 
 impl Last {
-    /// The counts, with 0 for a prompt that is not counted; `None` if they do not say what was written, or are no counts.
+    /// The token counts, with 0 for a prompt that is not counted; `None` if the output count is
+    /// missing or a count is not plausible.
     fn tokens(&self) -> Option<TokenUsage> {
         let count = |value: &Option<Value>| match value {
             None => Some(None),

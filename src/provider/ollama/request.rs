@@ -1,6 +1,6 @@
-//! A request in Ollama's words.
+//! Builds a request for Ollama.
 //!
-//! Must never: leave out that what does not fit is to be refused.
+//! Must never: omit the setting that makes Ollama refuse a conversation which is too long.
 
 use ghost_domain::model_facts::{Thinking, ThinkingControl};
 use ghost_domain::transcript::{Block, Message, Role};
@@ -17,7 +17,7 @@ pub(super) struct Body<'a> {
     model: &'a str,
     messages: Vec<Value>,
     stream: bool,
-    /// Versions before 0.12.6 know nothing of it, and cut.
+    /// False. Versions before 0.12.6 do not know the setting and truncate.
     truncate: bool,
     options: Options,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -73,7 +73,7 @@ fn think(request: &ModelRequest) -> Option<Value> {
     let wanted = request.thinking()?;
     match (request.facts.thinking, wanted) {
         (ThinkingControl::Never, _) => None,
-        // Most models know no words for it, and refuse them.
+        // Most models accept only on and off, and refuse effort levels.
         (ThinkingControl::Switch | ThinkingControl::Budget | ThinkingControl::Unknown, _) => {
             Some(json!(wanted != Thinking::None))
         }
@@ -90,7 +90,7 @@ fn answer(request: &ModelRequest, message: &Message) -> Value {
                 let function = json!({ "name": wire_name(name), "arguments": sent_arguments(arguments) });
                 calls.push(json!({ "id": id, "function": function }));
             }
-            // Its own thoughts alone: something of its own is attached to them.
+            // Reasoning is sent back only to its author, which has state attached to it.
             Part::Block(Block::Thinking { text }, Some(_)) => answer["thinking"] = json!(text),
             Part::Block(..) | Part::Alone(_) => {}
         }

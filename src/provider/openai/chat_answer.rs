@@ -1,6 +1,6 @@
-//! The answer of a chat completion, gathered from its events.
+//! Assembles the answer of a chat completion from its events.
 //!
-//! Must never: make room for what a number in an event says rather than for what has come.
+//! Must never: allocate memory by a number in an event instead of by the data received.
 
 use std::collections::BTreeMap;
 
@@ -16,15 +16,15 @@ use crate::error::{ErrorKind, ProviderError};
 use crate::http::event_error;
 use crate::model::{Deltas, ModelAnswer, ModelRequest, Stop};
 
-use super::chat_request::{DETAILS, FIELD, GOOGLES};
+use super::chat_request::{FIELD, GOOGLE_STATE, REASONING_DETAILS};
 use super::chat_usage::tokens;
 use crate::attached::{alone, attached};
 use crate::exchange::{Gather, first};
 
-/// An event, or the whole of an answer that was not streamed.
+/// An event, or a whole answer that was not streamed.
 #[derive(Deserialize)]
 struct Chunk {
-    /// Only one is ever asked for.
+    /// Ghost asks for one choice only.
     #[serde(default, deserialize_with = "first")]
     choices: Option<Choice>,
     usage: Option<Value>,
@@ -42,16 +42,16 @@ struct Choice {
 struct Delta {
     content: Option<Content>,
     reasoning_content: Option<String>,
-    /// OpenRouter's, which wants them back as they came.
+    /// OpenRouter's reasoning, which must be sent back unchanged.
     reasoning_details: Option<Vec<Map<String, Value>>>,
-    /// Google's: a signature.
+    /// Google's signature.
     extra_content: Option<Value>,
     reasoning: Option<Value>,
     refusal: Option<String>,
     tool_calls: Option<Vec<CallDelta>>,
 }
 
-/// Text, or parts with a type of their own as Mistral sends them.
+/// Text, or typed parts as Mistral sends them.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Content {
@@ -74,7 +74,7 @@ struct FunctionDelta {
 }
 
 impl FunctionDelta {
-    /// Whether it may be a call of its own.
+    /// Whether the fragment could be a complete call.
     fn is_whole(&self) -> bool {
         let arguments = match &self.arguments {
             Some(Value::String(text)) => !text.trim().is_empty(),
@@ -85,7 +85,7 @@ impl FunctionDelta {
     }
 }
 
-/// Most bytes of arguments that are looked at for whether they are whole.
+/// Most bytes of arguments that are checked for completeness.
 const WHOLE_MAX: usize = 32 * 1_024;
 
 #[derive(Default)]
@@ -97,8 +97,9 @@ struct Partial {
 }
 
 impl Partial {
-    /// Whether nothing is missing but the id. Asked for every fragment, so long arguments are not looked at again and again:
-    /// whoever sends such says by an id or an index where the next call begins.
+    /// Whether everything but the id is there. This is checked for every fragment, so long
+    /// arguments are not parsed again and again. Servers that send those mark the next call by an
+    /// id or an index.
     fn is_whole(&self) -> bool {
         !self.name.is_empty()
             && self.arguments.len() <= WHOLE_MAX
@@ -106,23 +107,23 @@ impl Partial {
     }
 }
 
-/// Fields of a reasoning detail that come in pieces.
+/// Fields of a reasoning detail whose text comes in pieces.
 const TEXTS: [&str; 4] = ["text", "summary", "data", "signature"];
 
-/// Gathers one answer.
+/// The answer so far.
 pub(super) struct Gathered<'a> {
     redactor: &'a Redactor,
     text: String,
     thinking: String,
-    /// What the server calls a thought, if it has a name for it.
+    /// The field in which the server sends reasoning, if it has sent any.
     field: Option<&'static str>,
     details: Vec<Map<String, Value>>,
     extra_content: Option<Value>,
     calls: Vec<Partial>,
-    /// Where the call of an index is gathered.
-    places: BTreeMap<u64, usize>,
+    /// For each index, the position of its call in `calls`.
+    positions: BTreeMap<u64, usize>,
     bytes: AnswerBytes,
-    /// What the server says that the call took, as it says it.
+    /// The token counts as the server sent them.
     usage: Option<Value>,
     reason: Option<String>,
     done: bool,
@@ -132,14 +133,14 @@ impl<'a> Gathered<'a> {
     pub(super) fn new(request: &ModelRequest, redactor: &'a Redactor) -> Self {
         Self {
             redactor,
-            bytes: AnswerBytes::of(request),
+            bytes: AnswerBytes::new(request),
             text: String::new(),
             thinking: String::new(),
             field: None,
             details: Vec::new(),
             extra_content: None,
             calls: Vec::new(),
-            places: BTreeMap::new(),
+            positions: BTreeMap::new(),
             usage: None,
             reason: None,
             done: false,
@@ -147,12 +148,12 @@ impl<'a> Gathered<'a> {
     }
 
     fn bad(&self, error: &str, data: &str) -> ProviderError {
-        let words = format!("the provider sent what is no chat completion: {error}, in: {}", clip(data));
-        ProviderError::redacted(ErrorKind::BadAnswer, &words, self.redactor).usage(self.taken())
+        let message = format!("the provider sent an invalid chat completion: {error}, in: {}", clip(data));
+        ProviderError::redacted(ErrorKind::BadAnswer, &message, self.redactor).usage(self.usage_if_ended())
     }
 
-    /// What the call took, if the server has said so of the whole answer: some count while they write.
-    fn taken(&self) -> Option<TokenUsage> {
+    /// The tokens used, if the answer has ended: some servers send counts while they write.
+    fn usage_if_ended(&self) -> Option<TokenUsage> {
         let over = self.done || self.reason.is_some();
         let empty = self.text.is_empty() && self.thinking.is_empty() && self.calls.is_empty();
         self.usage.as_ref().filter(|_| over).and_then(|usage| tokens(usage, empty))
@@ -163,7 +164,7 @@ impl<'a> Gathered<'a> {
             self.usage = Some(usage);
         }
         if let Some(error) = chunk.error.filter(|error| !error.is_null()) {
-            return Err(event_error(&error, self.redactor).usage(self.taken()));
+            return Err(event_error(&error, self.redactor).usage(self.usage_if_ended()));
         }
         let Some(choice) = chunk.choices else { return Ok(()) };
         if let Some(delta) = choice.delta {
@@ -188,17 +189,17 @@ impl<'a> Gathered<'a> {
             (None, _) => None,
         };
         if let Some(reasoning) = reasoning {
-            self.think(&reasoning, deltas)?;
+            self.add_thinking(&reasoning, deltas)?;
         }
         for detail in delta.reasoning_details.unwrap_or_default() {
             self.detail(detail)?;
         }
         if let Some(extra) = delta.extra_content {
-            self.bytes.add_words(extra.to_string().len())?;
+            self.bytes.add_text(extra.to_string().len())?;
             self.extra_content = Some(extra);
         }
         match delta.content {
-            Some(Content::Text(text)) => self.say(&text, deltas)?,
+            Some(Content::Text(text)) => self.add_text(&text, deltas)?,
             Some(Content::Parts(parts)) => {
                 for part in &parts {
                     self.part(part, deltas)?;
@@ -207,7 +208,7 @@ impl<'a> Gathered<'a> {
             None => {}
         }
         if let Some(refusal) = delta.refusal {
-            self.say(&refusal, deltas)?;
+            self.add_text(&refusal, deltas)?;
             self.reason.get_or_insert_with(|| "refusal".to_owned());
         }
         for call in delta.tool_calls.unwrap_or_default() {
@@ -216,9 +217,9 @@ impl<'a> Gathered<'a> {
         Ok(())
     }
 
-    /// Takes a piece of a reasoning detail: pieces of one have its index and type, and their texts belong together.
+    /// Adds a piece of a reasoning detail. Pieces with the same index and type belong together.
     fn detail(&mut self, piece: Map<String, Value>) -> Result<(), ProviderError> {
-        self.bytes.add_words(piece.iter().map(|(key, value)| key.len() + value.to_string().len()).sum())?;
+        self.bytes.add_text(piece.iter().map(|(key, value)| key.len() + value.to_string().len()).sum())?;
         let same = |one: &Map<String, Value>, key| one.get(key) == piece.get(key);
         let last = self.details.last_mut().filter(|last| {
             piece.get("index").is_some_and(|index| !index.is_null()) && same(last, "index") && same(last, "type")
@@ -240,8 +241,8 @@ impl<'a> Gathered<'a> {
         Ok(())
     }
 
-    fn say(&mut self, text: &str, deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
-        self.bytes.add_words(text.len())?;
+    fn add_text(&mut self, text: &str, deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
+        self.bytes.add_text(text.len())?;
         if !text.is_empty() {
             self.text.push_str(text);
             deltas.text(text);
@@ -249,8 +250,8 @@ impl<'a> Gathered<'a> {
         Ok(())
     }
 
-    fn think(&mut self, text: &str, deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
-        self.bytes.add_words(text.len())?;
+    fn add_thinking(&mut self, text: &str, deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
+        self.bytes.add_text(text.len())?;
         if !text.is_empty() {
             self.thinking.push_str(text);
             deltas.thinking(text);
@@ -258,23 +259,23 @@ impl<'a> Gathered<'a> {
         Ok(())
     }
 
-    /// Takes a content block of a server that sends those in place of text (TOOL-10).
+    /// Adds a content block, which some servers send instead of text (TOOL-10).
     fn part(&mut self, part: &Value, deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
-        // Mistral's thinking is a list of blocks of text.
+        // Mistral's reasoning is a list of text blocks.
         if let Some(inner) = part.get("thinking").and_then(Value::as_array) {
             for piece in inner {
-                self.think(piece.get("text").and_then(Value::as_str).unwrap_or_default(), deltas)?;
+                self.add_thinking(piece.get("text").and_then(Value::as_str).unwrap_or_default(), deltas)?;
             }
             return Ok(());
         }
         match normalise(part) {
-            Some(Block::Text { text }) => self.say(&text, deltas)?,
-            Some(Block::Thinking { text, .. }) => self.think(&text, deltas)?,
+            Some(Block::Text { text }) => self.add_text(&text, deltas)?,
+            Some(Block::Thinking { text, .. }) => self.add_thinking(&text, deltas)?,
             Some(Block::ToolCall { id, name, arguments }) => {
                 let arguments = arguments.to_string();
                 self.bytes.add_arguments(arguments.len())?;
-                let place = self.new_call()?;
-                if let Some(call) = self.calls.get_mut(place) {
+                let position = self.new_call()?;
+                if let Some(call) = self.calls.get_mut(position) {
                     *call = Partial { id, name, arguments, extra_content: None };
                 }
             }
@@ -283,37 +284,38 @@ impl<'a> Gathered<'a> {
         Ok(())
     }
 
-    /// Makes room for one more call, and says where.
+    /// Adds an empty call and returns its position.
     fn new_call(&mut self) -> Result<usize, ProviderError> {
         count_calls(self.calls.len() + 1)?;
         self.calls.push(Partial::default());
         Ok(self.calls.len() - 1)
     }
 
-    /// Takes a fragment. It continues the call of its index, unless it brings another id, or a name and arguments where those
-    /// of the call are whole: some servers give every parallel call the same index, or none, and some no id besides.
+    /// Adds a fragment of a call. It continues the call with the same index, unless it has another
+    /// id, or unless it brings a name and arguments while that call is complete. Some servers give
+    /// every parallel call the same index or none, and some of them give no id.
     fn call(&mut self, delta: CallDelta) -> Result<(), ProviderError> {
         let id = delta.id.filter(|id| !id.is_empty());
-        let place = match delta.index {
-            Some(index) => self.places.get(&index).copied(),
+        let position = match delta.index {
+            Some(index) => self.positions.get(&index).copied(),
             None if id.is_none() => self.calls.len().checked_sub(1),
             None => None,
         };
-        let same = place.filter(|place| {
-            let known = self.calls.get(*place).map_or("", |call| call.id.as_str());
+        let same = position.filter(|position| {
+            let known = self.calls.get(*position).map_or("", |call| call.id.as_str());
             let other =
                 known.is_empty() && id.is_none() && delta.function.as_ref().is_some_and(FunctionDelta::is_whole);
             (known.is_empty() || id.as_deref().is_none_or(|id| id == known))
-                && !(other && self.calls.get(*place).is_some_and(Partial::is_whole))
+                && !(other && self.calls.get(*position).is_some_and(Partial::is_whole))
         });
-        let place = match same {
-            Some(place) => place,
+        let position = match same {
+            Some(position) => position,
             None => self.new_call()?,
         };
         if let Some(index) = delta.index {
-            self.places.insert(index, place);
+            self.positions.insert(index, position);
         }
-        let Some(call) = self.calls.get_mut(place) else { return Ok(()) };
+        let Some(call) = self.calls.get_mut(position) else { return Ok(()) };
         if let Some(id) = id {
             call.id = id;
         }
@@ -323,7 +325,7 @@ impl<'a> Gathered<'a> {
         }
         let Some(function) = delta.function else { return Ok(()) };
         if let Some(name) = function.name {
-            // The name comes whole with the first fragment; a server that repeats it means the same call.
+            // The first fragment has the whole name; a server that repeats it means the same call.
             if call.name.is_empty() {
                 call.name = name;
             }
@@ -342,25 +344,26 @@ impl<'a> Gathered<'a> {
         Ok(())
     }
 
-    /// The answer, if it is whole.
+    /// The answer, if it is complete.
     pub(super) fn finish(self, request: &ModelRequest) -> Result<ModelAnswer, ProviderError> {
-        // Some servers close the connection in place of `[DONE]`; without a reason to finish either, it broke off.
+        // Some servers close the connection without `[DONE]`. Without a finish reason either, the
+        // answer broke off.
         if !self.done && self.reason.is_none() {
             return Err(ProviderError::new(
                 ErrorKind::BrokenStream,
                 "the stream ended without its end marker, in the middle of the answer",
             ));
         }
-        let usage = self.taken();
+        let usage = self.usage_if_ended();
         let mut blocks = Vec::new();
         if !self.details.is_empty() {
-            blocks.push(alone(request, json!({ DETAILS: self.details }).to_string()));
+            blocks.push(alone(request, json!({ REASONING_DETAILS: self.details }).to_string()));
         }
         if let Some(extra) = self.extra_content {
-            blocks.push(alone(request, json!({ GOOGLES: extra }).to_string()));
+            blocks.push(alone(request, json!({ GOOGLE_STATE: extra }).to_string()));
         }
         if !self.thinking.is_empty() {
-            // Who sends details wants those back in place of the words.
+            // Servers that send reasoning details want those back instead of the text.
             if let Some(field) = self.field.filter(|_| self.details.is_empty()) {
                 blocks.push(attached(request, json!({ FIELD: field }).to_string()));
             }
@@ -371,11 +374,11 @@ impl<'a> Gathered<'a> {
         }
         for partial in self.calls {
             if partial.name.is_empty() {
-                let words = "the answer holds a tool call without a name";
-                return Err(ProviderError::new(ErrorKind::BadAnswer, words).usage(usage));
+                let message = "the answer has a tool call without a name";
+                return Err(ProviderError::new(ErrorKind::BadAnswer, message).usage(usage));
             }
             if let Some(extra) = partial.extra_content {
-                blocks.push(attached(request, json!({ GOOGLES: extra }).to_string()));
+                blocks.push(attached(request, json!({ GOOGLE_STATE: extra }).to_string()));
             }
             blocks.push(call(partial.id, &partial.name, Value::String(partial.arguments)));
         }

@@ -1,4 +1,4 @@
-//! A request in the words of OpenAI's chat completions.
+//! Builds a request for OpenAI's chat completions API.
 //!
 //! Must never: copy the conversation.
 
@@ -17,12 +17,12 @@ use crate::attached::{Part, parts};
 use crate::blocks::{sent_arguments, wire_name};
 use crate::model::ModelRequest;
 
-/// What a thought was called by the server that sent it, as it is attached to the thought.
+/// The state attached to reasoning: the name of the field in which the server sent it.
 pub(super) const FIELD: &str = "field";
-/// Where Google keeps the signature of an answer or a call.
-pub(super) const GOOGLES: &str = "extra_content";
-/// Where OpenRouter keeps the thoughts of an answer.
-pub(super) const DETAILS: &str = "reasoning_details";
+/// The field in which Google keeps the signature of an answer or a call.
+pub(super) const GOOGLE_STATE: &str = "extra_content";
+/// The field in which OpenRouter keeps the reasoning of an answer.
+pub(super) const REASONING_DETAILS: &str = "reasoning_details";
 
 #[derive(Serialize)]
 pub(super) struct Body<'a> {
@@ -40,7 +40,7 @@ pub(super) struct Body<'a> {
     temperature: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reasoning_effort: Option<&'a str>,
-    /// As DeepSeek wants it.
+    /// DeepSeek's form.
     #[serde(skip_serializing_if = "Option::is_none")]
     thinking: Option<Switch>,
 }
@@ -70,7 +70,7 @@ impl<'a> Body<'a> {
             max_completion_tokens: own.then_some(request.max_tokens),
             temperature: request.temperature.filter(|_| request.facts.temperature),
             reasoning_effort: effort(request),
-            thinking: request.thinking().filter(|_| by_switch(request)).map(|wanted| match wanted {
+            thinking: request.thinking().filter(|_| has_reasoning_switch(request)).map(|wanted| match wanted {
                 Thinking::None => Switch::Disabled,
                 _ => Switch::Enabled,
             }),
@@ -78,17 +78,18 @@ impl<'a> Body<'a> {
     }
 }
 
-/// Whether the model is told to think by a switch. Such a model wants a thought in each of its answers, be it empty.
-fn by_switch(request: &ModelRequest) -> bool {
+/// Whether reasoning is switched on or off for this model. Such a model wants a reasoning field in
+/// each earlier answer, even if empty.
+fn has_reasoning_switch(request: &ModelRequest) -> bool {
     request.facts.thinking == ThinkingControl::Switch
 }
 
-/// The word for how much the model is to think, if it takes one.
+/// The value of the effort setting, if the model accepts one.
 pub(super) fn effort(request: &ModelRequest) -> Option<&str> {
     let wanted = request.thinking()?;
     match request.facts.thinking {
         ThinkingControl::Never | ThinkingControl::Switch => None,
-        // A word that not everyone knows is left out where nobody has said that this model does.
+        // Not every model knows `none`, so it is left out for unknown models.
         ThinkingControl::Unknown if wanted == Thinking::None => None,
         _ => request.facts.effort(wanted),
     }
@@ -116,7 +117,7 @@ pub(crate) fn tools(specs: &Arc<[ToolSpec]>) -> impl Serialize + use<> {
 
 struct Messages<'a>(&'a ModelRequest);
 
-/// A message that is no answer.
+/// A message that is not an answer.
 #[derive(Serialize)]
 struct Plain<'a> {
     role: &'static str,
@@ -128,7 +129,7 @@ struct Plain<'a> {
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Content<'a> {
-    Words(std::borrow::Cow<'a, str>),
+    Text(std::borrow::Cow<'a, str>),
     Parts(Vec<ContentPart<'a>>),
 }
 
@@ -148,27 +149,29 @@ impl Serialize for Messages<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut list = serializer.serialize_seq(None)?;
         if !self.0.system.is_empty() {
-            let content = Content::Words(self.0.system.as_str().into());
+            let content = Content::Text(self.0.system.as_str().into());
             list.serialize_element(&Plain { role: "system", content, tool_call_id: None })?;
         }
         for message in &self.0.messages {
             match message.role {
                 Role::User => {
-                    let content = content(&message.blocks).unwrap_or_else(|| Content::Words(words(message)));
+                    let content = content(&message.blocks).unwrap_or_else(|| Content::Text(text_of(message)));
                     list.serialize_element(&Plain { role: "user", content, tool_call_id: None })?;
                 }
                 Role::Assistant => {
-                    let answer = Answer { parts: parts(self.0, message), thoughtful: by_switch(self.0) };
+                    let answer =
+                        Answer { parts: parts(self.0, message), needs_reasoning: has_reasoning_switch(self.0) };
                     list.serialize_element(&answer)?;
                 }
                 Role::Tool => {
                     for block in &message.blocks {
                         if let Block::ToolResult { id, content, .. } = block {
-                            let content = Content::Words(content.as_str().into());
+                            let content = Content::Text(content.as_str().into());
                             list.serialize_element(&Plain { role: "tool", content, tool_call_id: Some(id) })?;
                         }
                     }
-                    // The results of this API are words: what a call painted is shown behind all of them.
+                    // Results are text only in this API. Their pictures follow in a message after
+                    // all results.
                     if let Some(content) = content(&message.blocks) {
                         list.serialize_element(&Plain { role: "user", content, tool_call_id: None })?;
                     }
@@ -179,7 +182,7 @@ impl Serialize for Messages<'_> {
     }
 }
 
-/// Words and pictures, if there are pictures.
+/// Text and pictures, if there are pictures.
 fn content(blocks: &[Block]) -> Option<Content<'_>> {
     blocks
         .iter()
@@ -198,8 +201,8 @@ fn content_part(block: &Block) -> Option<ContentPart<'_>> {
     }
 }
 
-/// The text of a message, borrowed where it is one block.
-fn words(message: &Message) -> std::borrow::Cow<'_, str> {
+/// The text of a message; borrowed if it is a single block.
+fn text_of(message: &Message) -> std::borrow::Cow<'_, str> {
     match message.blocks.as_slice() {
         [Block::Text { text }] => text.as_str().into(),
         _ => message.visible_text().into(),
@@ -209,11 +212,11 @@ fn words(message: &Message) -> std::borrow::Cow<'_, str> {
 /// An earlier answer.
 struct Answer<'a> {
     parts: Vec<Part<'a>>,
-    /// Whether it must have a thought.
-    thoughtful: bool,
+    /// Whether it must have a reasoning field.
+    needs_reasoning: bool,
 }
 
-/// A call, with what its server attached to it.
+/// A call, with the state that its server attached to it.
 struct Call<'a> {
     id: &'a str,
     name: &'a str,
@@ -233,7 +236,7 @@ impl Serialize for Answer<'_> {
                 _ => {}
             }
         }
-        let mut thought = false;
+        let mut has_reasoning = false;
         let mut map = serializer.serialize_map(None)?;
         map.serialize_entry("role", "assistant")?;
         let text = text.join("\n");
@@ -247,14 +250,14 @@ impl Serialize for Answer<'_> {
                 Part::Block(Block::Thinking { text }, Some(attached)) => {
                     let named = serde_json::from_str::<BTreeMap<String, String>>(attached.get()).unwrap_or_default();
                     if let Some(field) = named.get(FIELD) {
-                        thought = true;
+                        has_reasoning = true;
                         map.serialize_entry(field, text)?;
                     }
                 }
                 Part::Block(..) => {}
             }
         }
-        if self.thoughtful && !thought {
+        if self.needs_reasoning && !has_reasoning {
             map.serialize_entry("reasoning_content", "")?;
         }
         map.end()
@@ -280,10 +283,12 @@ impl Serialize for Call<'_> {
     }
 }
 
-/// The fields that this API attaches, out of a JSON object, among those of `map`: the model may have been spoken to through the
-/// other one before.
+/// Adds the fields of a JSON object that belong to this API. The object may be from the responses
+/// API, if the model was called through that before.
 fn flatten<M: SerializeMap>(map: &mut M, object: &RawValue) -> Result<(), M::Error> {
-    for (name, value) in fields(object).into_iter().filter(|(name, _)| [GOOGLES, DETAILS].contains(&name.as_str())) {
+    for (name, value) in
+        fields(object).into_iter().filter(|(name, _)| [GOOGLE_STATE, REASONING_DETAILS].contains(&name.as_str()))
+    {
         map.serialize_entry(&name, value)?;
     }
     Ok(())

@@ -1,15 +1,16 @@
-//! What a chat completion says that it took.
+//! Reads the token counts of a chat completion.
 //!
-//! Must never: take silence for nothing. What is not said is not known, and then the reservation counts.
+//! Must never: take a missing count for zero. A count that is missing is unknown, and then the
+//! reservation counts as spent.
 
 use ghost_domain::transcript::TokenUsage;
 use serde_json::Value;
 
-/// No call takes so many tokens; who counts more counts something else.
+/// No call uses so many tokens; a larger count is an error.
 pub(crate) const COUNT_MAX: u64 = 1_000_000_000;
 
-/// The tokens that `usage` names; `None` if it does not name enough of them to be charged. `empty` is whether the answer
-/// holds nothing, for then nobody need say that nothing was written.
+/// The tokens that `usage` reports; `None` if it does not report enough of them for billing.
+/// `empty` says that the answer is empty; then a missing output count means zero.
 pub(crate) fn tokens(usage: &Value, empty: bool) -> Option<TokenUsage> {
     let (prompt, completion, total) =
         (count(usage, "prompt_tokens"), count(usage, "completion_tokens"), count(usage, "total_tokens"));
@@ -18,7 +19,7 @@ pub(crate) fn tokens(usage: &Value, empty: bool) -> Option<TokenUsage> {
         (None, Some(completion), Some(total)) => total.saturating_sub(completion),
         _ => return None,
     };
-    // Some servers leave reasoning out of `completion_tokens`; their total has it.
+    // Some servers leave reasoning out of `completion_tokens`, but not out of the total.
     let rest = total.filter(|_| prompt.is_some()).map(|total| total.saturating_sub(input));
     let output = match (completion, rest) {
         (Some(completion), rest) => completion.max(rest.unwrap_or(0)),
@@ -27,12 +28,12 @@ pub(crate) fn tokens(usage: &Value, empty: bool) -> Option<TokenUsage> {
         (None, None) => return None,
     };
     let reasoning = usage.get("completion_tokens_details").and_then(|details| count(details, "reasoning_tokens"));
-    // More reasoning than output is reasoning beside it.
+    // If there is more reasoning than output, reasoning is counted separately.
     let output = match reasoning {
         Some(reasoning) if reasoning > output => output.saturating_add(reasoning),
         _ => output,
     };
-    // Something was read, so this counts nothing.
+    // The prompt is never empty, so these counts are not real.
     if input == 0 && output == 0 {
         return None;
     }
@@ -40,12 +41,12 @@ pub(crate) fn tokens(usage: &Value, empty: bool) -> Option<TokenUsage> {
     Some(TokenUsage { input, output, cache_read: cached.unwrap_or(0).min(input), cache_write: 0 })
 }
 
-/// A count, if there is one: `null`, text and what is no count are none.
+/// A count, if the field has a whole number in range; `None` for `null`, text and other values.
 pub(super) fn count(object: &Value, key: &str) -> Option<u64> {
     let value = object.get(key)?;
     let whole = value.as_u64().or_else(|| {
         let float = value.as_f64().filter(|float| float.fract() == 0.0 && (0.0..=1e9).contains(float))?;
-        // Whole and in range by the check above.
+        // The check above guarantees a whole number in range.
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         Some(float as u64)
     });
@@ -58,8 +59,8 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn what_is_not_said_is_not_known() {
-        for unsaid in [
+    fn missing_counts_are_unknown() {
+        for missing in [
             json!({}),
             json!([]),
             json!("many"),
@@ -71,39 +72,39 @@ mod tests {
             json!({ "prompt_tokens": u64::MAX, "completion_tokens": 5 }),
             json!({ "prompt_tokens": -100, "completion_tokens": -5 }),
         ] {
-            assert_eq!(tokens(&unsaid, false), None, "{unsaid}");
+            assert_eq!(tokens(&missing, false), None, "{missing}");
         }
     }
 
     #[test]
-    fn the_larger_of_what_is_said_counts() {
-        let of = |input, output| Some(TokenUsage { input, output, ..TokenUsage::default() });
-        for (said, expected) in [
-            (json!({ "prompt_tokens": 100, "completion_tokens": 5 }), of(100, 5)),
-            (json!({ "prompt_tokens": 100.0, "completion_tokens": 5.0 }), of(100, 5)),
-            (json!({ "prompt_tokens": 100, "completion_tokens": 5, "total_tokens": null }), of(100, 5)),
-            (json!({ "prompt_tokens": 100, "completion_tokens": null, "total_tokens": 105 }), of(100, 5)),
-            (json!({ "completion_tokens": 5, "total_tokens": 105 }), of(100, 5)),
-            // Reasoning beside the completion, in the total and out of it.
-            (json!({ "prompt_tokens": 100, "completion_tokens": 5, "total_tokens": 605 }), of(100, 505)),
+    fn the_larger_count_is_used() {
+        let tokens_of = |input, output| Some(TokenUsage { input, output, ..TokenUsage::default() });
+        for (usage, expected) in [
+            (json!({ "prompt_tokens": 100, "completion_tokens": 5 }), tokens_of(100, 5)),
+            (json!({ "prompt_tokens": 100.0, "completion_tokens": 5.0 }), tokens_of(100, 5)),
+            (json!({ "prompt_tokens": 100, "completion_tokens": 5, "total_tokens": null }), tokens_of(100, 5)),
+            (json!({ "prompt_tokens": 100, "completion_tokens": null, "total_tokens": 105 }), tokens_of(100, 5)),
+            (json!({ "completion_tokens": 5, "total_tokens": 105 }), tokens_of(100, 5)),
+            // Reasoning that is not part of the completion count, within the total and outside it.
+            (json!({ "prompt_tokens": 100, "completion_tokens": 5, "total_tokens": 605 }), tokens_of(100, 505)),
             (
                 json!({ "prompt_tokens": 100, "completion_tokens": 5, "total_tokens": 605,
                     "completion_tokens_details": { "reasoning_tokens": 500 } }),
-                of(100, 505),
+                tokens_of(100, 505),
             ),
             (
                 json!({ "prompt_tokens": 100, "completion_tokens": 5,
                     "completion_tokens_details": { "reasoning_tokens": 500 } }),
-                of(100, 505),
+                tokens_of(100, 505),
             ),
             (
                 json!({ "prompt_tokens": 100, "completion_tokens": 505, "total_tokens": 605,
                     "completion_tokens_details": { "reasoning_tokens": 500 } }),
-                of(100, 505),
+                tokens_of(100, 505),
             ),
         ] {
-            assert_eq!(tokens(&said, false), expected, "{said}");
+            assert_eq!(tokens(&usage, false), expected, "{usage}");
         }
-        assert_eq!(tokens(&json!({ "prompt_tokens": 100 }), true), of(100, 0), "nothing was written");
+        assert_eq!(tokens(&json!({ "prompt_tokens": 100 }), true), tokens_of(100, 0), "nothing was written");
     }
 }

@@ -1,12 +1,12 @@
-//! Whose words are spoken to a host.
+//! The variants of OpenAI's APIs.
 //!
-//! Must never: know a host.
+//! Must never: contain host names.
 
-/// Whose words are spoken.
+/// Which fields and roles a host understands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dialect {
-    /// OpenAI's own, on its hosts and on Azure's.
+    /// OpenAI's own, on its hosts and on Azure.
     OpenAi,
-    /// What most others understand.
+    /// The form that most other servers understand.
     Compatible,
 }

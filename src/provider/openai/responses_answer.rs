@@ -1,6 +1,6 @@
-//! An answer of the Responses API, put together from its events.
+//! Assembles an answer of the Responses API from its events.
 //!
-//! Must never: take an item before it is done, or change one that goes back.
+//! Must never: use an item before it is complete, or change an item that is sent back.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
@@ -26,32 +26,32 @@ pub(super) struct Gathered<'r> {
     request: &'r ModelRequest,
     redactor: &'r Redactor,
     blocks: Vec<Block>,
-    /// What is kept.
+    /// Bytes that are kept.
     bytes: AnswerBytes,
-    /// What events say of items under way. The items repeat it.
-    told: AnswerBytes,
-    /// The items that have begun and are not done, by where they stand.
+    /// Bytes that delta events had. The complete items repeat them.
+    announced: AnswerBytes,
+    /// Output indexes of the items that have begun and are not complete.
     open: BTreeSet<u64>,
-    /// How many are done, and how many of those are calls.
+    /// Number of complete items, and how many of those are calls.
     finished: usize,
     calls: usize,
     text: Shown,
     thinking: Shown,
-    /// Whether an earlier block has words: those of the next begin on a line of their own.
-    spoke: bool,
+    /// Whether an earlier block has text: the next block's text then begins on a new line.
+    has_text: bool,
     refused: bool,
     usage: Option<Value>,
     stop: Option<Stop>,
 }
 
-/// What has been shown of the item that is under way.
+/// What was shown of the current item.
 #[derive(Default)]
 struct Shown {
     text: String,
     part: Option<Part>,
 }
 
-/// Which part of an item: the parts of its content are counted apart from those of its summary.
+/// A part of an item: whether it belongs to the summary, and its index there.
 type Part = (bool, u64);
 
 #[derive(Deserialize)]
@@ -72,7 +72,7 @@ struct Event<'e> {
     error: Option<&'e RawValue>,
 }
 
-/// The state of an answer, and with the last event the whole of it.
+/// The state of an answer; the last event has the whole answer.
 #[derive(Deserialize)]
 struct Response<'e> {
     status: Option<String>,
@@ -89,20 +89,21 @@ struct Details {
 }
 
 impl Shown {
-    /// Adds a piece of a part; says whether it begins a part that is not the first.
+    /// Adds a piece of a part. Returns whether it begins a part other than the first.
     fn add(&mut self, part: Part, more: &str) -> bool {
-        let apart = self.part.replace(part).is_some_and(|before| before != part);
-        if apart {
+        let is_new_part = self.part.replace(part).is_some_and(|before| before != part);
+        if is_new_part {
             self.text.push('\n');
         }
         self.text.push_str(more);
-        apart
+        is_new_part
     }
 
-    /// Ends the item, whose text is `whole`: how much was shown of it, and what is left to show.
+    /// Ends the item, whose text is `whole`. Returns whether any of it was shown, and the text that
+    /// is left to show.
     fn end<'w>(&mut self, whole: &'w str) -> (bool, &'w str) {
         let shown = mem::take(self).text;
-        // What was shown and is not so cannot be taken back. The text of the item counts.
+        // Text that was shown and differs cannot be taken back. The item's text is used.
         (!shown.is_empty(), whole.strip_prefix(shown.as_str()).unwrap_or_default())
     }
 }
@@ -113,25 +114,25 @@ impl<'r> Gathered<'r> {
             request,
             redactor,
             blocks: Vec::new(),
-            bytes: AnswerBytes::of(request),
-            told: AnswerBytes::of(request),
+            bytes: AnswerBytes::new(request),
+            announced: AnswerBytes::new(request),
             open: BTreeSet::new(),
             finished: 0,
             calls: 0,
             text: Shown::default(),
             thinking: Shown::default(),
-            spoke: false,
+            has_text: false,
             refused: false,
             usage: None,
             stop: None,
         }
     }
 
-    fn say(&mut self, part: Part, more: &str, deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
-        self.told.add_words(more.len())?;
+    fn add_text(&mut self, part: Part, more: &str, deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
+        self.announced.add_text(more.len())?;
         if !more.is_empty() {
             let first = self.text.text.is_empty();
-            if self.text.add(part, more) || first && self.spoke {
+            if self.text.add(part, more) || first && self.has_text {
                 deltas.text("\n");
             }
             deltas.text(more);
@@ -139,8 +140,8 @@ impl<'r> Gathered<'r> {
         Ok(())
     }
 
-    fn think(&mut self, part: Part, more: &str, deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
-        self.told.add_words(more.len())?;
+    fn add_thinking(&mut self, part: Part, more: &str, deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
+        self.announced.add_text(more.len())?;
         if !more.is_empty() {
             if self.thinking.add(part, more) {
                 deltas.thinking("\n");
@@ -150,7 +151,7 @@ impl<'r> Gathered<'r> {
         Ok(())
     }
 
-    /// Takes an item that is done.
+    /// Adds a complete item.
     fn item(&mut self, item: &RawValue, deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
         self.finished += 1;
         let mut fields: BTreeMap<String, &RawValue> = read(item.get(), self.redactor)?;
@@ -182,28 +183,28 @@ impl<'r> Gathered<'r> {
     ) -> Result<(), ProviderError> {
         let content: Vec<Map<String, Value>> = field(&fields, "content")?;
         self.refused |= content.iter().any(|part| part.get("type").is_some_and(|kind| kind == "refusal"));
-        let words = content.iter().filter_map(|part| part.get("text").or_else(|| part.get("refusal"))?.as_str());
-        let text = words.filter(|words| !words.is_empty()).collect::<Vec<_>>().join("\n");
+        let texts = content.iter().filter_map(|part| part.get("text").or_else(|| part.get("refusal"))?.as_str());
+        let text = texts.filter(|texts| !texts.is_empty()).collect::<Vec<_>>().join("\n");
         let (begun, rest) = self.text.end(&text);
         if text.is_empty() {
             return self.keep(item);
         }
         if !rest.is_empty() {
-            if !begun && self.spoke {
+            if !begun && self.has_text {
                 deltas.text("\n");
             }
             deltas.text(rest);
         }
-        self.spoke = true;
-        // One part of words is what a block of text says. Anything more goes back as it came.
-        let says = |(name, value): (&String, &Value)| {
+        self.has_text = true;
+        // A single part of plain text becomes a text block. Other content is sent back unchanged.
+        let is_plain = |(name, value): (&String, &Value)| {
             matches!((name.as_str(), value), ("type", Value::String(kind)) if kind == "output_text")
                 || name == "text"
                 || value.as_array().is_some_and(Vec::is_empty)
         };
-        let plain = matches!(content.as_slice(), [part] if part.iter().all(says));
+        let plain = matches!(content.as_slice(), [part] if part.iter().all(is_plain));
         fields.retain(|name, _| !(["type", "role"].contains(&name.as_str()) || plain && name == "content"));
-        self.bytes.add_words(text.len())?;
+        self.bytes.add_text(text.len())?;
         self.attach(&fields)?;
         self.blocks.push(Block::Text { text });
         Ok(())
@@ -217,42 +218,42 @@ impl<'r> Gathered<'r> {
     ) -> Result<(), ProviderError> {
         let parts = |name| field::<Option<Vec<Map<String, Value>>>>(fields, name).unwrap_or_default();
         let lists = [parts("content"), parts("summary")].map(Option::unwrap_or_default);
-        let words = lists.iter().flatten().filter_map(|part| part.get("text")?.as_str());
-        let text = words.filter(|words| !words.is_empty()).collect::<Vec<_>>().join("\n");
+        let texts = lists.iter().flatten().filter_map(|part| part.get("text")?.as_str());
+        let text = texts.filter(|texts| !texts.is_empty()).collect::<Vec<_>>().join("\n");
         let (_, rest) = self.thinking.end(&text);
         if !rest.is_empty() {
             deltas.thinking(rest);
         }
-        // An id alone is of no use: nothing is stored under it.
+        // An id alone is useless, because nothing is stored at OpenAI.
         if field::<String>(fields, "encrypted_content").is_ok() || lists.first().is_some_and(|list| !list.is_empty()) {
             self.keep(item)?;
         }
         if !text.is_empty() {
-            self.bytes.add_words(text.len())?;
+            self.bytes.add_text(text.len())?;
             self.blocks.push(Block::Thinking { text });
         }
         Ok(())
     }
 
-    /// Keeps an item as it came.
+    /// Keeps an item unchanged.
     fn keep(&mut self, item: &RawValue) -> Result<(), ProviderError> {
-        self.bytes.add_words(item.get().len())?;
+        self.bytes.add_text(item.get().len())?;
         self.blocks.push(alone(self.request, item.get().to_owned()));
         Ok(())
     }
 
-    /// Attaches fields to the block that follows.
+    /// Attaches fields to the next block.
     fn attach(&mut self, fields: &BTreeMap<String, &RawValue>) -> Result<(), ProviderError> {
         if fields.is_empty() {
             return Ok(());
         }
         let json = serde_json::to_string(fields).map_err(|_| lacks_a_field())?;
-        self.bytes.add_words(json.len())?;
+        self.bytes.add_text(json.len())?;
         self.blocks.push(attached(self.request, json));
         Ok(())
     }
 
-    /// Takes the last event. Items that it alone has are taken only where the answer was cut in them.
+    /// Handles the last event. Items that only this event has are used only if the answer was cut.
     fn end(&mut self, response: Response<'_>, deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
         self.usage = response.usage;
         let (output, status) = (response.output.unwrap_or_default(), response.status.unwrap_or_default());
@@ -270,19 +271,21 @@ impl<'r> Gathered<'r> {
                     other => Stop::Other(clip(other.unwrap_or("incomplete"), 80)),
                 }
             }
-            "completed" => return Err(self.broken("the answer is said to be complete, but not all of its items came")),
+            "completed" => {
+                return Err(self.broken("the provider reported a complete answer, but some of its items are missing"));
+            }
             _ => {
                 let error = response.error.unwrap_or_else(|| json!({ "message": format!("the answer is {status}") }));
                 return Err(event_error(&error, self.redactor).usage(self.tokens()));
             }
         };
-        // Words of an item that never came were shown.
+        // Text of an item that never became complete was shown, so it is kept.
         for (shown, block) in [
             (mem::take(&mut self.thinking), (|text| Block::Thinking { text }) as fn(String) -> Block),
             (mem::take(&mut self.text), |text| Block::Text { text }),
         ] {
             if !shown.text.is_empty() {
-                self.bytes.add_words(shown.text.len())?;
+                self.bytes.add_text(shown.text.len())?;
                 self.blocks.push(block(shown.text));
             }
         }
@@ -290,11 +293,11 @@ impl<'r> Gathered<'r> {
         Ok(())
     }
 
-    fn broken(&self, words: &str) -> ProviderError {
-        ProviderError::new(ErrorKind::BrokenStream, words).charge(Charge::Unknown).usage(self.tokens())
+    fn broken(&self, message: &str) -> ProviderError {
+        ProviderError::new(ErrorKind::BrokenStream, message).charge(Charge::Unknown).usage(self.tokens())
     }
 
-    /// What the call took; `None` if that is not said, or cannot be.
+    /// The tokens used; `None` if the counts are missing or not plausible.
     fn tokens(&self) -> Option<TokenUsage> {
         let usage = self.usage.as_ref()?;
         let (input, output) = (count(usage, "input_tokens")?, count(usage, "output_tokens")?);
@@ -305,7 +308,7 @@ impl<'r> Gathered<'r> {
         (known && input <= COUNT_MAX).then_some(TokenUsage { input, output, cache_read, cache_write })
     }
 
-    /// The answer, if it is whole.
+    /// The answer, if it is complete.
     pub(super) fn finish(self) -> Result<ModelAnswer, ProviderError> {
         let usage = self.tokens();
         let Some(stop) = self.stop else {
@@ -319,7 +322,7 @@ impl<'r> Gathered<'r> {
 
 impl Gather for Gathered<'_> {
     fn event(&mut self, data: &str, deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
-        // Some end every stream so, whatever it is of.
+        // Some servers end every stream this way.
         if self.stop.is_some() || data.trim() == "[DONE]" {
             return Ok(());
         }
@@ -328,7 +331,7 @@ impl Gather for Gathered<'_> {
             Some(delta) => read::<String>(delta.get(), self.redactor),
             None => Err(lacks_a_field()),
         };
-        let (of_content, of_summary) =
+        let (content_part, summary_part) =
             ((false, event.content_index.unwrap_or(0)), (true, event.summary_index.unwrap_or(0)));
         match event.kind.as_str() {
             "response.output_item.added" => drop(self.open.insert(event.output_index)),
@@ -336,10 +339,12 @@ impl Gather for Gathered<'_> {
                 self.open.remove(&event.output_index);
                 self.item(event.item.ok_or_else(lacks_a_field)?, deltas)?;
             }
-            "response.output_text.delta" | "response.refusal.delta" => self.say(of_content, &piece()?, deltas)?,
-            "response.reasoning_text.delta" => self.think(of_content, &piece()?, deltas)?,
-            "response.reasoning_summary_text.delta" => self.think(of_summary, &piece()?, deltas)?,
-            "response.function_call_arguments.delta" => self.told.add_arguments(piece()?.len())?,
+            "response.output_text.delta" | "response.refusal.delta" => {
+                self.add_text(content_part, &piece()?, deltas)?
+            }
+            "response.reasoning_text.delta" => self.add_thinking(content_part, &piece()?, deltas)?,
+            "response.reasoning_summary_text.delta" => self.add_thinking(summary_part, &piece()?, deltas)?,
+            "response.function_call_arguments.delta" => self.announced.add_arguments(piece()?.len())?,
             "response.completed" | "response.incomplete" | "response.failed" => {
                 let response = event.response.ok_or_else(lacks_a_field)?;
                 let mut response: Response<'_> = read(response.get(), self.redactor)?;
@@ -358,8 +363,8 @@ impl Gather for Gathered<'_> {
         let mut response: Response<'_> = read(&body, self.redactor)?;
         let Some(output) = response.output.take() else {
             let Some(error) = response.error else {
-                let words = "the provider answered with one JSON text that is no response";
-                return Err(ProviderError::new(ErrorKind::BadAnswer, words));
+                let message = "the provider answered with a JSON body that is not a response";
+                return Err(ProviderError::new(ErrorKind::BadAnswer, message));
             };
             return Err(event_error(&error, self.redactor));
         };

@@ -1,6 +1,7 @@
-//! A request in the words of OpenAI's Responses API.
+//! Builds a request for OpenAI's Responses API.
 //!
-//! Must never: copy the conversation, leave it with OpenAI, or send an item that refers to what is not kept there.
+//! Must never: copy the conversation, store it at OpenAI, or send an item that refers to stored
+//! state.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -15,22 +16,22 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use sha2::{Digest, Sha256};
 
-use super::chat_request::{GOOGLES, effort, fields};
+use super::chat_request::{GOOGLE_STATE, effort, fields};
 use super::dialect::Dialect;
 use crate::attached::{Part, parts};
 use crate::blocks::{sent_arguments, wire_name};
 use crate::model::ModelRequest;
 
-/// The least that OpenAI takes as a limit of an answer, in tokens.
-const OUTPUT_LEAST: u64 = 16;
-/// Longest id of a call that OpenAI takes.
+/// The smallest output limit that OpenAI accepts, in tokens.
+const OUTPUT_MIN: u64 = 16;
+/// Longest call id that OpenAI accepts.
 const CALL_ID_MAX: usize = 64;
 
 #[derive(Serialize)]
 pub(super) struct Body<'a> {
     model: &'a str,
     stream: bool,
-    /// What is not stored there comes back encrypted, and is sent along.
+    /// False: reasoning then comes back encrypted, and Ghost sends it along.
     store: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     include: Option<[&'static str; 1]>,
@@ -44,7 +45,7 @@ pub(super) struct Body<'a> {
     temperature: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     reasoning: Option<Reasoning<'a>>,
-    /// Sends the calls of one agent to where its prompt is cached.
+    /// Routes the calls of one agent to the server that has its prompt in the cache.
     #[serde(skip_serializing_if = "Option::is_none")]
     prompt_cache_key: Option<&'a str>,
 }
@@ -57,10 +58,11 @@ struct Reasoning<'a> {
 impl<'a> Body<'a> {
     pub(super) fn of(request: &'a ModelRequest, tools: Option<&'a RawValue>, dialect: Dialect) -> Self {
         let effort = effort(request);
-        // A model that does not reason refuses it; of one that nobody knows, who sets an effort does.
+        // A model that does not reason refuses this setting. For an unknown model, a configured
+        // effort shows that it reasons.
         let known = !matches!(request.facts.thinking, ThinkingControl::Never | ThinkingControl::Unknown);
         let reasons = known || effort.is_some();
-        let thinks = effort.is_some_and(|effort| effort != "none");
+        let sets_effort = effort.is_some_and(|effort| effort != "none");
         Self {
             model: &request.model,
             stream: true,
@@ -69,8 +71,8 @@ impl<'a> Body<'a> {
             instructions: &request.system,
             tools,
             input: Input(request),
-            max_output_tokens: request.max_tokens.max(OUTPUT_LEAST),
-            temperature: request.temperature.filter(|_| request.facts.temperature && !thinks),
+            max_output_tokens: request.max_tokens.max(OUTPUT_MIN),
+            temperature: request.temperature.filter(|_| request.facts.temperature && !sets_effort),
             reasoning: effort.map(|effort| Reasoning { effort }),
             prompt_cache_key: (dialect == Dialect::OpenAi).then(|| request.agent_id.as_str()),
         }
@@ -84,7 +86,7 @@ pub(super) fn tools(specs: &Arc<[ToolSpec]>) -> impl Serialize + use<> {
         name: String,
         description: String,
         parameters: Value,
-        /// A strict schema has no optional fields; ours do.
+        /// A strict schema has no optional fields, but Ghost's schemas do.
         strict: bool,
     }
     let tool = |tool: &ToolSpec| Tool {
@@ -99,7 +101,7 @@ pub(super) fn tools(specs: &Arc<[ToolSpec]>) -> impl Serialize + use<> {
 
 struct Input<'a>(&'a ModelRequest);
 
-/// A message without anything attached.
+/// A message without attached state.
 #[derive(Serialize)]
 struct Plain<'a> {
     role: &'static str,
@@ -116,7 +118,7 @@ struct Output<'a> {
 #[derive(Serialize)]
 #[serde(untagged)]
 enum Content<'a> {
-    Words(Cow<'a, str>),
+    Text(Cow<'a, str>),
     Parts(Vec<ContentPart<'a>>),
 }
 
@@ -138,7 +140,7 @@ impl Serialize for Input<'_> {
                         list.serialize_element(&item)?;
                     }
                 }
-                // A picture behind a result is part of it.
+                // A picture after a result is part of the result.
                 Role::Tool => {
                     for group in message.blocks.chunk_by(|_, next| matches!(next, Block::Image { .. })) {
                         if let [Block::ToolResult { id, .. }, ..] = group {
@@ -152,12 +154,12 @@ impl Serialize for Input<'_> {
     }
 }
 
-/// Words and pictures.
+/// Text, or text and pictures.
 fn content(blocks: &[Block]) -> Content<'_> {
     match blocks {
-        [Block::Text { text } | Block::ToolResult { content: text, .. }] => Content::Words(text.into()),
+        [Block::Text { text } | Block::ToolResult { content: text, .. }] => Content::Text(text.into()),
         _ if !blocks.iter().any(|block| matches!(block, Block::Image { .. })) => {
-            Content::Words(visible_text(blocks).into())
+            Content::Text(visible_text(blocks).into())
         }
         _ => Content::Parts(blocks.iter().filter_map(part).collect()),
     }
@@ -182,15 +184,15 @@ struct Item<'a>(Part<'a>);
 /// The items of an earlier answer, in order.
 fn items<'a>(request: &ModelRequest, message: &'a Message) -> Vec<Item<'a>> {
     let sent = |part: &Part<'_>| match part {
-        // What has no type is of the other API.
+        // State without a type belongs to the chat completions API.
         Part::Alone(json) => kind(json).is_some(),
         Part::Block(Block::Text { text }, attached) => !text.is_empty() || attached.is_some(),
         Part::Block(Block::ToolCall { id, .. }, _) => !id.is_empty(),
-        // A thought is sent as the item that it was taken from.
+        // Reasoning is sent as the item that it came in.
         Part::Block(..) => false,
     };
     let mut items: Vec<Item<'_>> = parts(request, message).into_iter().filter(sent).map(Item).collect();
-    // Reasoning is refused without the item that it led to.
+    // OpenAI refuses reasoning without the item after it.
     let reasons = |item: &Item<'_>| matches!(item.0, Part::Alone(json) if kind(json).as_deref() == Some("reasoning"));
     let used = items.iter().rposition(|item| !reasons(item)).map_or(0, |last| last + 1);
     items.truncate(used);
@@ -221,7 +223,7 @@ impl Serialize for Item<'_> {
             Block::Text { text } => {
                 map.serialize_entry("type", "message")?;
                 map.serialize_entry("role", "assistant")?;
-                // What is more than words is attached as it came.
+                // Content that is more than plain text is attached unchanged.
                 if !attached.contains_key("content") {
                     map.serialize_entry("content", &[OutputText { text, annotations: [] }])?;
                 }
@@ -234,7 +236,7 @@ impl Serialize for Item<'_> {
             }
             _ => {}
         }
-        for (name, value) in attached.iter().filter(|(name, _)| name.as_str() != GOOGLES) {
+        for (name, value) in attached.iter().filter(|(name, _)| name.as_str() != GOOGLE_STATE) {
             map.serialize_entry(name, value)?;
         }
         map.end()
@@ -248,7 +250,7 @@ struct OutputText<'a> {
     annotations: [(); 0],
 }
 
-/// An id as OpenAI takes it: others have longer ones.
+/// An id that OpenAI accepts: other providers have longer ones.
 fn wire_id(id: &str) -> Cow<'_, str> {
     if id.len() <= CALL_ID_MAX {
         return id.into();

@@ -1,4 +1,4 @@
-//! Anthropic's Messages API.
+//! Tests of Anthropic's Messages API.
 
 use ghost_domain::transcript::TokenUsage;
 
@@ -48,7 +48,7 @@ pub(super) fn answer() -> Vec<Value> {
 
 // covers: LOOP-05
 #[tokio::test]
-async fn a_streamed_answer_is_gathered_and_the_request_is_as_documented() {
+async fn a_streamed_answer_is_assembled_and_the_request_is_as_documented() {
     let server = serve(|_| FakeReply::new(200, "text/event-stream", events(&answer())).in_pieces(11)).await;
     let adapter = adapter(ProviderKind::Anthropic, server.url());
     let mut request = conversation("claude-x");
@@ -98,7 +98,8 @@ async fn a_streamed_answer_is_gathered_and_the_request_is_as_documented() {
     });
     assert_eq!(sent.body, body);
 
-    // Sent back, thinking keeps its signature and its place; what another provider signed stays here.
+    // Sent back, reasoning keeps its signature and its position; other providers' signatures are
+    // not sent.
     let foreign = vec![opaque("other", r#"{"signature":"abc"}"#, true), thought("x")];
     request.messages.push(Message { role: Role::Assistant, blocks: [foreign, answer.blocks].concat() });
     ask(&adapter, &request).await;
@@ -116,7 +117,7 @@ async fn a_streamed_answer_is_gathered_and_the_request_is_as_documented() {
 }
 
 #[tokio::test]
-async fn a_budget_of_thoughts_leaves_the_answer_room() {
+async fn a_reasoning_budget_leaves_room_for_the_answer() {
     let server = serve(|_| FakeReply::new(200, "text/event-stream", events(&answer()))).await;
     let adapter = adapter(ProviderKind::Anthropic, server.url());
     let facts = ModelFacts { thinking: ThinkingControl::Budget, ..ModelFacts::default() };
@@ -140,7 +141,7 @@ async fn a_budget_of_thoughts_leaves_the_answer_room() {
 }
 
 #[tokio::test]
-async fn newer_models_are_told_an_effort_and_no_temperature() {
+async fn newer_models_get_an_effort_and_no_temperature() {
     let server = serve(|_| FakeReply::new(200, "text/event-stream", events(&answer()))).await;
     let adapter = adapter(ProviderKind::Anthropic, server.url());
     let efforts = ["low", "medium", "high", "max"].map(str::to_owned).to_vec();
@@ -164,7 +165,7 @@ async fn newer_models_are_told_an_effort_and_no_temperature() {
 }
 
 #[tokio::test]
-async fn a_call_that_was_cut_off_before_its_arguments_began_is_not_made_without_any() {
+async fn a_call_cut_before_its_arguments_gets_invalid_arguments() {
     let mut list = answer();
     list.truncate(15);
     list.push(json!({ "type": "content_block_stop", "index": 3 }));
@@ -179,7 +180,7 @@ async fn a_call_that_was_cut_off_before_its_arguments_began_is_not_made_without_
 }
 
 #[tokio::test]
-async fn what_is_kept_and_never_told_of_is_bounded_too() {
+async fn hidden_blocks_count_towards_the_limit() {
     let mut list = answer();
     let block = json!({ "type": "redacted_thinking", "data": "x".repeat(1 << 20) });
     let start = json!({ "type": "content_block_start", "index": 1, "content_block": block });
@@ -188,11 +189,11 @@ async fn what_is_kept_and_never_told_of_is_bounded_too() {
     let server = serve(move |_| FakeReply::new(200, "text/event-stream", body.clone())).await;
     let adapter = adapter(ProviderKind::Anthropic, server.url());
     let error = adapter.complete(&conversation("m"), &mut crate::model::NoDeltas).await.unwrap_err();
-    assert!(error.kind == crate::ErrorKind::BadAnswer && error.message.contains("longer than"), "{error}");
+    assert!(error.kind == crate::ErrorKind::BadAnswer && error.message.contains("more than"), "{error}");
 }
 
-/// What a provider's own tools and citations add to an answer, as Anthropic documents it.
-const OTHERS: &str = r#"event: content_block_start
+/// Blocks of Anthropic's own tools and citations, as documented.
+const SERVER_TOOL_EVENTS: &str = r#"event: content_block_start
 data: {"type":"content_block_start","index":2,"content_block":{"type":"server_tool_use","id":"srvtoolu_1","name":"web_search","input":{}}}
 
 event: content_block_delta
@@ -222,10 +223,10 @@ data: {"type":"content_block_stop","index":4}
 "#;
 
 #[tokio::test]
-async fn what_only_its_provider_reads_is_kept_in_its_place() {
+async fn blocks_of_the_provider_are_kept_at_their_position() {
     let list = answer();
-    // Behind the thinking, before the words.
-    let body = format!("{}{OTHERS}{}", events(&list[..8]), events(&list[8..]));
+    // After the reasoning, before the text.
+    let body = format!("{}{SERVER_TOOL_EVENTS}{}", events(&list[..8]), events(&list[8..]));
     let mut expected = ask_for(events(&list)).await;
     let kept = [
         r#"{"input":{"query":"x"},"id":"srvtoolu_1","name":"web_search","type":"server_tool_use"}"#,
@@ -248,7 +249,7 @@ async fn ask_for(body: String) -> ModelAnswer {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_paused_is_cut_and_one_without_words_is_so_too() {
+async fn a_paused_answer_counts_as_cut() {
     let mut list = answer();
     list.drain(13..21);
     let last = list.len() - 2;
@@ -263,7 +264,7 @@ async fn an_answer_that_is_paused_is_cut_and_one_without_words_is_so_too() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_told_and_what_lacks_a_field_is_told_in_plain_words() {
+async fn a_refusal_and_an_event_without_a_field_are_reported() {
     let mut list = answer();
     let last = list.len() - 2;
     list[last]["delta"]["stop_reason"] = json!("refusal");
@@ -277,21 +278,21 @@ async fn a_refusal_is_told_and_what_lacks_a_field_is_told_in_plain_words() {
 }
 
 #[tokio::test]
-async fn words_of_blanks_and_thoughts_that_led_to_nothing_are_not_sent_back() {
+async fn blank_text_and_trailing_reasoning_are_not_sent_back() {
     let server = serve(|_| FakeReply::new(200, "text/event-stream", events(&answer()))).await;
     let adapter = adapter(ProviderKind::Anthropic, server.url());
     let signed = || opaque("m", r#"{"signature":"s"}"#, true);
     let redacted = opaque("m", r#"{"type":"redacted_thinking","data":"d"}"#, false);
-    let said = |blocks| Message { role: Role::Assistant, blocks };
+    let answer_of = |blocks| Message { role: Role::Assistant, blocks };
     let mut turn = request("m", "hello");
-    turn.messages.push(said(vec![signed(), thought("cut"), redacted, text("")]));
+    turn.messages.push(answer_of(vec![signed(), thought("cut"), redacted, text("")]));
     turn.messages.push(Message::text(Role::User, "Go on."));
-    turn.messages.push(said(vec![text("\n\n"), signed(), thought("kept"), text("Done.")]));
+    turn.messages.push(answer_of(vec![text("\n\n"), signed(), thought("kept"), text("Done.")]));
     turn.messages.push(Message::text(Role::User, "More."));
     ask(&adapter, &turn).await;
     let sent = server.requests().remove(0).body["messages"].clone();
     let roles: Vec<&str> = sent.as_array().unwrap().iter().filter_map(|message| message["role"].as_str()).collect();
-    assert_eq!(roles, ["user", "user", "assistant", "user"], "an answer of thoughts alone is left out");
+    assert_eq!(roles, ["user", "user", "assistant", "user"], "an answer with reasoning only is left out");
     let kept = json!([
         { "type": "thinking", "thinking": "kept", "signature": "s" },
         { "type": "text", "text": "Done." },

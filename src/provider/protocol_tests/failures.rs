@@ -1,4 +1,4 @@
-//! Everything that goes wrong, for every protocol.
+//! Failures, for every protocol.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::testing::FakeEnd;
 pub(super) const KINDS: [ProviderKind; 4] =
     [ProviderKind::OpenAi, ProviderKind::Anthropic, ProviderKind::Gemini, ProviderKind::Ollama];
 
-/// The content type of a stream, and one in which a tool call is under way, by protocol.
+/// The content type of a stream, and a stream that ends within a tool call, by protocol.
 pub(super) fn half(kind: ProviderKind) -> (&'static str, String) {
     match kind {
         ProviderKind::Anthropic => ("text/event-stream", anthropic::events(&anthropic::answer()[..16])),
@@ -38,7 +38,7 @@ async fn fails(kind: ProviderKind, reply: FakeReply) -> ProviderError {
 }
 
 #[tokio::test]
-async fn statuses_become_kinds_and_waits_are_read() {
+async fn statuses_map_to_error_kinds_and_waits_are_read() {
     let body = format!("{{\"error\":{{\"message\":\"No, {KEY}! maximum context length {}\"}}}}", "x".repeat(5_000));
     for kind in KINDS {
         for (status, wait, expected) in [
@@ -64,7 +64,7 @@ async fn statuses_become_kinds_and_waits_are_read() {
 }
 
 #[tokio::test]
-async fn a_stream_that_breaks_off_in_a_call_is_no_answer() {
+async fn a_stream_that_breaks_off_in_a_call_is_an_error() {
     for kind in KINDS {
         let (content_type, body) = half(kind);
         for end in [FakeEnd::Cut, FakeEnd::Whole] {
@@ -76,7 +76,7 @@ async fn a_stream_that_breaks_off_in_a_call_is_no_answer() {
             );
         }
         let error = fails(kind, FakeReply::new(200, content_type, "")).await;
-        assert_eq!(error.kind, ErrorKind::BrokenStream, "{kind:?}: nothing came");
+        assert_eq!(error.kind, ErrorKind::BrokenStream, "{kind:?}: an empty body");
     }
 }
 
@@ -99,7 +99,7 @@ async fn garbage_is_a_bad_answer() {
 }
 
 #[tokio::test]
-async fn an_error_event_in_the_stream_is_that_error() {
+async fn an_error_event_in_the_stream_is_returned() {
     for kind in KINDS {
         let (content_type, body) = half(kind);
         let (event, expected) = match kind {
@@ -117,7 +117,7 @@ async fn an_error_event_in_the_stream_is_that_error() {
             _ => (sse(&[json!({ "error": { "message": "busy", "type": "server_error" } })]), ErrorKind::Server),
         };
         for end in [FakeEnd::Whole, FakeEnd::Cut, FakeEnd::Hang] {
-            // Ollama ends after an error.
+            // Ollama ends the stream after an error.
             if (kind, end) == (ProviderKind::Ollama, FakeEnd::Hang) {
                 continue;
             }
@@ -129,7 +129,7 @@ async fn an_error_event_in_the_stream_is_that_error() {
 }
 
 #[tokio::test]
-async fn a_success_that_is_an_error_is_that_error() {
+async fn an_error_body_with_status_200_is_returned_as_an_error() {
     for kind in KINDS {
         let body = json!({ "error": { "type": "overloaded_error", "message": "busy" } }).to_string();
         let error = fails(kind, FakeReply::new(200, "application/json", body)).await;
@@ -141,27 +141,27 @@ async fn a_success_that_is_an_error_is_that_error() {
 }
 
 #[tokio::test]
-async fn an_event_without_an_end_and_an_error_without_one_are_given_up() {
-    let endless = "x".repeat(9 << 20);
+async fn endless_events_and_endless_error_bodies_are_cut_off() {
+    let long_arguments = "x".repeat(9 << 20);
     for kind in KINDS {
         let (content_type, body) = half(kind);
         let line = match kind {
-            ProviderKind::Ollama => format!("{body}{{\"message\": {{\"content\": \"{endless}"),
-            // Lines, but no empty one.
+            ProviderKind::Ollama => format!("{body}{{\"message\": {{\"content\": \"{long_arguments}"),
+            // Lines, but no empty line that ends the event.
             ProviderKind::Gemini => format!("{body}{}", format!("data: {}\n", "x".repeat(1_000)).repeat(9 << 10)),
-            _ => format!("{body}data: {endless}"),
+            _ => format!("{body}data: {long_arguments}"),
         };
         let reply = FakeReply::new(200, content_type, line).in_pieces(1 << 16).ending(FakeEnd::Hang);
         let error = fails(kind, reply).await;
         assert_eq!((error.kind, error.charge), (ErrorKind::BadAnswer, Charge::Unknown), "{kind:?} {error}");
         assert!(error.message.contains("longer than 8388608 bytes"), "{kind:?} {error}");
-        let error = fails(kind, FakeReply::new(500, "text/plain", endless.clone()).ending(FakeEnd::Hang)).await;
+        let error = fails(kind, FakeReply::new(500, "text/plain", long_arguments.clone()).ending(FakeEnd::Hang)).await;
         assert_eq!((error.kind, error.status), (ErrorKind::Server, Some(500)), "{kind:?} {error}");
     }
 }
 
 #[tokio::test]
-async fn what_is_compressed_is_not_asked_for_and_not_unpacked() {
+async fn compressed_answers_are_refused() {
     for kind in KINDS {
         let (content_type, body) = half(kind);
         let server = serve(move |_| FakeReply::new(200, content_type, body.clone()).header("content-encoding", "gzip"));
@@ -183,16 +183,16 @@ async fn what_is_compressed_is_not_asked_for_and_not_unpacked() {
 }
 
 #[tokio::test]
-async fn every_line_end_comments_and_split_characters_are_read_alike() {
+async fn line_ends_comments_and_split_characters_make_no_difference() {
     for kind in KINDS {
         let (content_type, body) = match kind {
             ProviderKind::Anthropic => ("text/event-stream", anthropic::events(&anthropic::answer())),
             ProviderKind::Gemini => ("text/event-stream", sse(&gemini::answer())),
             ProviderKind::Ollama => ("application/x-ndjson", ollama::lines(&ollama::answer())),
             _ => {
-                let words =
+                let expected =
                     json!({ "choices": [{ "index": 0, "delta": { "content": "ä€" }, "finish_reason": "stop" }] });
-                ("text/event-stream", sse(&[words]) + "data: [DONE]\n\n")
+                ("text/event-stream", sse(&[expected]) + "data: [DONE]\n\n")
             }
         };
         let mut answers = Vec::new();
@@ -211,7 +211,7 @@ async fn every_line_end_comments_and_split_characters_are_read_alike() {
 }
 
 #[tokio::test]
-async fn an_answer_of_a_thousand_calls_is_none() {
+async fn an_answer_with_a_thousand_calls_is_refused() {
     for kind in KINDS {
         let many = |call: Value| std::iter::repeat_n(call, 1_000);
         let (content_type, body) = match kind {
@@ -253,7 +253,7 @@ async fn an_answer_of_a_thousand_calls_is_none() {
 }
 
 #[tokio::test]
-async fn an_empty_answer_is_a_bad_one_unless_it_follows_results() {
+async fn an_empty_answer_is_refused_unless_it_follows_results() {
     for kind in KINDS {
         let (content_type, body) = match kind {
             ProviderKind::Anthropic => {
@@ -274,14 +274,14 @@ async fn an_empty_answer_is_a_bad_one_unless_it_follows_results() {
         let adapter = adapter(kind, server.url());
         let error = adapter.complete(&request("m", "hello"), &mut NoDeltas).await.unwrap_err();
         assert_eq!(error.kind, ErrorKind::BadAnswer, "{kind:?} {error}");
-        // It is charged what the provider says, and no more.
+        // The charge is what the provider reports.
         assert_eq!(error.usage.map(|usage| (usage.input, usage.output)), Some((100, 20)), "{kind:?}");
         assert_eq!(ask(&adapter, &conversation("m")).await.blocks, [text("")], "{kind:?}");
     }
 }
 
-/// A whole answer of one call or many, whose arguments come to 2.5 MiB in pieces of 64 KiB.
-fn endless(kind: ProviderKind) -> (&'static str, String) {
+/// An answer whose calls have 2.5 MiB of arguments, in pieces of 64 KiB.
+fn long_arguments(kind: ProviderKind) -> (&'static str, String) {
     const PIECES: usize = 40;
     let piece = "x".repeat(65_536);
     match kind {
@@ -289,7 +289,7 @@ fn endless(kind: ProviderKind) -> (&'static str, String) {
             let mut list = anthropic::answer();
             let delta = json!({ "type": "content_block_delta", "index": 3,
                 "delta": { "type": "input_json_delta", "partial_json": piece } });
-            // Into the first of its two calls.
+            // Inserted into the first of the two calls.
             list.splice(16..16, std::iter::repeat_n(delta, PIECES));
             ("text/event-stream", anthropic::events(&list))
         }
@@ -319,26 +319,27 @@ fn endless(kind: ProviderKind) -> (&'static str, String) {
 }
 
 #[tokio::test]
-async fn arguments_without_end_are_cut_off() {
+async fn arguments_beyond_the_limit_are_refused() {
     for kind in KINDS {
-        let (content_type, body) = endless(kind);
+        let (content_type, body) = long_arguments(kind);
         let server = serve(move |_| FakeReply::new(200, content_type, body.clone())).await;
         let adapter = adapter(kind, server.url());
         let turn = |calls_bytes| ModelRequest { calls_bytes, ..conversation("m") };
-        // As much as one call may have is always read: that it is too much is said where calls are checked.
-        for most in [0, 2 << 20] {
-            let error = adapter.complete(&turn(most), &mut NoDeltas).await.unwrap_err();
+        // The limit is never below 1 MiB: calls that are too large for their tool are refused
+        // later.
+        for limit in [0, 2 << 20] {
+            let error = adapter.complete(&turn(limit), &mut NoDeltas).await.unwrap_err();
             assert_eq!((error.kind, error.charge), (ErrorKind::BadAnswer, Charge::Unknown), "{kind:?} {error}");
-            let words = format!("longer than {} bytes", most.max(1 << 20));
-            assert!(error.message.contains(&words), "{kind:?} {error}");
+            let expected = format!("more than {} bytes", limit.max(1 << 20));
+            assert!(error.message.contains(&expected), "{kind:?} {error}");
         }
         let answer = adapter.complete(&turn(3 << 20), &mut NoDeltas).await.unwrap();
         assert!(!answer.blocks.is_empty(), "{kind:?}");
     }
 }
 
-/// A whole answer of words in so many pieces of 64 KiB.
-fn wordy(kind: ProviderKind, pieces: usize) -> (&'static str, String) {
+/// A complete answer whose text comes in this many pieces of 64 KiB.
+fn long_text(kind: ProviderKind, pieces: usize) -> (&'static str, String) {
     let piece = "word ".repeat(13_107);
     match kind {
         ProviderKind::Anthropic => {
@@ -351,9 +352,9 @@ fn wordy(kind: ProviderKind, pieces: usize) -> (&'static str, String) {
         }
         ProviderKind::Gemini => {
             let mut list = gemini::answer();
-            let words =
+            let expected =
                 json!({ "candidates": [{ "content": { "parts": [{ "text": piece }], "role": "model" }, "index": 0 }] });
-            list.splice(1..1, std::iter::repeat_n(words, pieces));
+            list.splice(1..1, std::iter::repeat_n(expected, pieces));
             ("text/event-stream", sse(&list))
         }
         ProviderKind::Ollama => {
@@ -363,8 +364,8 @@ fn wordy(kind: ProviderKind, pieces: usize) -> (&'static str, String) {
             ("application/x-ndjson", ollama::lines(&list))
         }
         _ => {
-            let words = json!({ "choices": [{ "index": 0, "delta": { "content": piece } }] });
-            let mut list = vec![words; pieces];
+            let expected = json!({ "choices": [{ "index": 0, "delta": { "content": piece } }] });
+            let mut list = vec![expected; pieces];
             list.push(json!({ "choices": [{ "index": 0, "delta": {}, "finish_reason": "stop" }] }));
             ("text/event-stream", sse(&list) + "data: [DONE]\n\n")
         }
@@ -372,21 +373,21 @@ fn wordy(kind: ProviderKind, pieces: usize) -> (&'static str, String) {
 }
 
 #[tokio::test]
-async fn words_without_end_are_cut_off_and_the_longest_answers_are_taken() {
+async fn text_beyond_the_limit_is_refused_and_the_longest_answers_are_accepted() {
     for kind in KINDS {
-        let (content_type, body) = wordy(kind, 33);
+        let (content_type, body) = long_text(kind, 33);
         let error = fails(kind, FakeReply::new(200, content_type, body)).await;
         assert_eq!((error.kind, error.charge), (ErrorKind::BadAnswer, Charge::Unknown), "{kind:?} {error}");
-        assert!(error.message.contains("words are longer than 2097152 bytes"), "{kind:?} {error}");
-        // The rest is not waited for.
-        let (content_type, body) = wordy(kind, 40);
+        assert!(error.message.contains("text has more than 2097152 bytes"), "{kind:?} {error}");
+        // The adapter does not wait for the rest.
+        let (content_type, body) = long_text(kind, 40);
         let half = body.len() * 9 / 10;
         let reply = FakeReply::new(200, content_type, body[..half].to_owned()).ending(FakeEnd::Hang);
         assert_eq!(fails(kind, reply).await.kind, ErrorKind::BadAnswer, "{kind:?}");
-        let (content_type, body) = wordy(kind, 31);
+        let (content_type, body) = long_text(kind, 31);
         let server = serve(move |_| FakeReply::new(200, content_type, body.clone())).await;
         let answer = adapter(kind, server.url()).complete(&conversation("m"), &mut NoDeltas).await.unwrap();
-        let words: usize = answer
+        let expected: usize = answer
             .blocks
             .iter()
             .filter_map(|block| match block {
@@ -394,14 +395,14 @@ async fn words_without_end_are_cut_off_and_the_longest_answers_are_taken() {
                 _ => None,
             })
             .sum();
-        assert!(words >= 31 * 65_535, "{kind:?} {words}");
+        assert!(expected >= 31 * 65_535, "{kind:?} {expected}");
     }
 }
 
 #[tokio::test]
-async fn nobody_there_is_a_network_failure_that_costs_nothing() {
+async fn a_refused_connection_is_a_network_error_without_charge() {
     for kind in KINDS {
-        // A port that was free a moment ago and is bound by nobody.
+        // A port that was just free, so nothing listens on it.
         let free = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap().local_addr().unwrap();
         let adapter = adapter(kind, format!("http://{free}/v1"));
         let error = adapter.complete(&conversation("m"), &mut NoDeltas).await.unwrap_err();
@@ -409,10 +410,10 @@ async fn nobody_there_is_a_network_failure_that_costs_nothing() {
     }
 }
 
-/// Tells when the first piece is shown.
-struct First(Option<oneshot::Sender<()>>);
+/// Notifies when the first piece is shown.
+struct FirstPiece(Option<oneshot::Sender<()>>);
 
-impl Deltas for First {
+impl Deltas for FirstPiece {
     fn text(&mut self, _: &str) {
         if let Some(sender) = self.0.take() {
             sender.send(()).unwrap();
@@ -424,13 +425,13 @@ impl Deltas for First {
 }
 
 #[tokio::test]
-async fn a_caller_that_goes_takes_the_connection_with_it() {
+async fn dropping_a_call_closes_its_connection() {
     for kind in KINDS {
         let (content_type, body) = half(kind);
         let server = serve(move |_| FakeReply::new(200, content_type, body.clone()).ending(FakeEnd::Hang)).await;
         let adapter = adapter(kind, server.url());
         let (sender, shown) = oneshot::channel();
-        let (turn, mut deltas) = (conversation("m"), First(Some(sender)));
+        let (turn, mut deltas) = (conversation("m"), FirstPiece(Some(sender)));
         let answer = adapter.complete(&turn, &mut deltas);
         match select(answer, shown).await {
             Either::Left((answer, _)) => panic!("{kind:?} ended: {answer:?}"),

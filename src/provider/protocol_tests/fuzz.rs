@@ -1,4 +1,4 @@
-//! Any bytes as an answer: never a panic, never a hang, always an answer or an error.
+//! Arbitrary bytes as an answer: always an answer or an error, never a panic or a hang.
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -7,9 +7,9 @@ use tokio::runtime::Builder;
 use super::*;
 use crate::model::NoDeltas;
 
-/// Pieces that are nearly right, so that the readers are reached.
+/// Pieces that are almost valid, so that the parsers are reached.
 fn piece() -> impl Strategy<Value = Vec<u8>> {
-    let nearly = prop_oneof![
+    let almost_valid = prop_oneof![
         Just("data: "),
         Just("\n\n"),
         Just("\n"),
@@ -43,7 +43,7 @@ fn piece() -> impl Strategy<Value = Vec<u8>> {
         Just("null"),
         Just("[]"),
     ];
-    prop_oneof![4 => nearly.prop_map(|text| text.as_bytes().to_vec()), 1 => prop::collection::vec(any::<u8>(), 0..20)]
+    prop_oneof![4 => almost_valid.prop_map(|text| text.as_bytes().to_vec()), 1 => prop::collection::vec(any::<u8>(), 0..20)]
 }
 
 #[test]

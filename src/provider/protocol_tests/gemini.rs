@@ -1,4 +1,4 @@
-//! Gemini's streamGenerateContent.
+//! Tests of Gemini's streamGenerateContent.
 
 use ghost_domain::transcript::TokenUsage;
 
@@ -27,7 +27,7 @@ pub(super) fn answer() -> Vec<Value> {
 
 // covers: LOOP-05
 #[tokio::test]
-async fn a_streamed_answer_is_gathered_and_the_request_is_as_documented() {
+async fn a_streamed_answer_is_assembled_and_the_request_is_as_documented() {
     let server =
         serve(|_| FakeReply::new(200, "text/event-stream", sse(&answer()).replace('\n', "\r\n")).in_pieces(13)).await;
     let adapter = adapter(ProviderKind::Gemini, server.url());
@@ -64,7 +64,7 @@ async fn a_streamed_answer_is_gathered_and_the_request_is_as_documented() {
     assert_eq!(contents[3]["parts"][0]["functionResponse"]["name"], "workspace__read");
     assert_eq!(contents[3]["parts"][1]["functionResponse"]["response"], json!({ "error": "{\"error\":\"no\"}" }));
 
-    // Sent back, the signature is on its call, and calls that had no id have none.
+    // Sent back, the signature is on its call, and calls without an id have none.
     request.messages.push(Message { role: Role::Assistant, blocks: answer.blocks });
     let result = |id: &str, name: &str| Block::ToolResult {
         id: id.to_owned(),
@@ -96,7 +96,7 @@ async fn answering(body: String) -> (FakeServer, Arc<dyn Provider>) {
 }
 
 #[tokio::test]
-async fn a_prompt_that_is_blocked_is_refused_for_what_it_took_and_says_why() {
+async fn a_blocked_prompt_is_refused_with_its_usage_and_reason() {
     let counts = r#""usageMetadata":{"promptTokenCount":10,"totalTokenCount":10}"#;
     let ratings = r#""safetyRatings":[{"category":"HARM_CATEGORY_DANGEROUS_CONTENT","probability":"HIGH"}]"#;
     for why in ["SAFETY", "OTHER", "BLOCKLIST", "PROHIBITED_CONTENT"] {
@@ -109,7 +109,7 @@ async fn a_prompt_that_is_blocked_is_refused_for_what_it_took_and_says_why() {
             assert_eq!((answer.blocks, answer.estimated), (vec![text("")], false), "{why}");
         }
     }
-    // Half way, what was said is kept.
+    // If the block comes within the answer, the text so far is kept.
     let half = sse(&answer()[1..3]);
     let (_server, adapter) =
         answering(format!("{half}data: {{\"promptFeedback\":{{\"blockReason\":\"SAFETY\"}}}}\n\n")).await;
@@ -119,7 +119,7 @@ async fn a_prompt_that_is_blocked_is_refused_for_what_it_took_and_says_why() {
 }
 
 #[tokio::test]
-async fn an_event_that_only_counts_is_no_failure() {
+async fn an_event_with_counts_only_is_accepted() {
     let mut list = answer();
     list.insert(
         0,
@@ -133,11 +133,11 @@ async fn an_event_that_only_counts_is_no_failure() {
 }
 
 #[tokio::test]
-async fn calls_are_made_only_if_the_answer_stopped_for_a_reason_that_is_known() {
+async fn calls_are_made_only_for_known_stop_reasons() {
     let refused = |why: &str| Ok(Stop::Refused(Some(why.to_owned())));
-    let none = Err(ErrorKind::BadAnswer);
-    // With calls, and with words alone.
-    for (reason, calls, words) in [
+    let bad_answer = Err(ErrorKind::BadAnswer);
+    // With calls, and with text only.
+    for (reason, calls, text_only) in [
         ("STOP", Ok(Stop::ToolUse), Ok(Stop::EndTurn)),
         ("MAX_TOKENS", Ok(Stop::MaxTokens), Ok(Stop::MaxTokens)),
         ("SAFETY", refused("SAFETY"), refused("SAFETY")),
@@ -146,16 +146,16 @@ async fn calls_are_made_only_if_the_answer_stopped_for_a_reason_that_is_known() 
         ("BLOCKLIST", refused("BLOCKLIST"), refused("BLOCKLIST")),
         ("PROHIBITED_CONTENT", refused("PROHIBITED_CONTENT"), refused("PROHIBITED_CONTENT")),
         ("SPII", refused("SPII"), refused("SPII")),
-        ("OTHER", none.clone(), none.clone()),
-        ("TOO_MANY_TOOL_CALLS", none.clone(), none.clone()),
-        ("FINISH_REASON_UNSPECIFIED", none.clone(), none.clone()),
-        ("MALFORMED_FUNCTION_CALL", none.clone(), none.clone()),
-        ("UNEXPECTED_TOOL_CALL", none.clone(), none.clone()),
-        ("MALFORMED_RESPONSE", none.clone(), none.clone()),
+        ("OTHER", bad_answer.clone(), bad_answer.clone()),
+        ("TOO_MANY_TOOL_CALLS", bad_answer.clone(), bad_answer.clone()),
+        ("FINISH_REASON_UNSPECIFIED", bad_answer.clone(), bad_answer.clone()),
+        ("MALFORMED_FUNCTION_CALL", bad_answer.clone(), bad_answer.clone()),
+        ("UNEXPECTED_TOOL_CALL", bad_answer.clone(), bad_answer.clone()),
+        ("MALFORMED_RESPONSE", bad_answer.clone(), bad_answer.clone()),
         ("MISSING_THOUGHT_SIGNATURE", Err(ErrorKind::StaleState), Err(ErrorKind::StaleState)),
-        ("NOBODY_KNOWS_YET", none.clone(), Ok(Stop::Other("NOBODY_KNOWS_YET".to_owned()))),
+        ("NOBODY_KNOWS_YET", bad_answer.clone(), Ok(Stop::Other("NOBODY_KNOWS_YET".to_owned()))),
     ] {
-        for (from, expected) in [(0, calls), (1, words)] {
+        for (from, expected) in [(0, calls), (1, text_only)] {
             let mut list = answer();
             list[4]["candidates"][0]["finishReason"] = json!(reason);
             if from == 1 {
@@ -163,11 +163,11 @@ async fn calls_are_made_only_if_the_answer_stopped_for_a_reason_that_is_known() 
             }
             let (_server, adapter) = answering(sse(&list)).await;
             let answer = adapter.complete(&conversation("m"), &mut NoDeltas).await;
-            let told = answer.as_ref().map(|answer| answer.stop.clone()).map_err(|error| error.kind);
-            assert_eq!(told, expected, "{reason}");
+            let outcome = answer.as_ref().map(|answer| answer.stop.clone()).map_err(|error| error.kind);
+            assert_eq!(outcome, expected, "{reason}");
             if let Err(error) = answer {
                 assert!(error.message.contains(reason), "{error}");
-                // It is charged what the provider says, and no more.
+                // The charge is what the provider reports.
                 assert_eq!((error.usage.map(|usage| usage.output), error.charge), (Some(20), Charge::Unknown));
             }
         }

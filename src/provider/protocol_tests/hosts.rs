@@ -1,13 +1,13 @@
-//! Where a request goes, through which API, and what the world file adds to it.
+//! Which URL and API a request goes to, and what the world file adds to it.
 
 use ghost_domain::model_facts::Api;
 
-use super::responses::{of, plan};
+use super::responses::{plan, provider_for};
 use super::*;
 use crate::model::NoDeltas;
 
 #[tokio::test]
-async fn hosts_settings_and_facts_decide_which_api_is_spoken() {
+async fn host_setting_and_model_facts_decide_the_api() {
     let server = serve(|_| FakeReply::new(500, "text/plain", "")).await;
     let (_, port) = server.url().rsplit_once(':').map(|(host, port)| (host.to_owned(), port.to_owned())).unwrap();
     let (chat, responses) = ("/v1/chat/completions", "/v1/responses");
@@ -24,7 +24,7 @@ async fn hosts_settings_and_facts_decide_which_api_is_spoken() {
         ("127.0.0.1", None, as_responses, chat),
         ("127.0.0.1", as_responses, None, responses),
     ] {
-        let adapter = of(plan(&format!("http://{host}:{port}"), setting));
+        let adapter = provider_for(plan(&format!("http://{host}:{port}"), setting));
         let facts = Arc::new(ModelFacts { api: fact, ..ModelFacts::default() });
         let turn = ModelRequest { facts, ..conversation("m") };
         let error = adapter.complete(&turn, &mut NoDeltas).await.unwrap_err();
@@ -32,7 +32,7 @@ async fn hosts_settings_and_facts_decide_which_api_is_spoken() {
         let sent = server.requests().pop().unwrap();
         assert_eq!(sent.path, path, "{host} {setting:?} {fact:?}");
         let (own, azure) = (host != "127.0.0.1", host.ends_with("azure.com"));
-        // It is the agent's.
+        // The key is the agent's id.
         let key = (own && path == responses).then(|| json!("tester"));
         assert_eq!(sent.body.get("prompt_cache_key"), key.as_ref());
         let limit = match (path == responses, own) {
@@ -49,7 +49,7 @@ async fn hosts_settings_and_facts_decide_which_api_is_spoken() {
 }
 
 #[tokio::test]
-async fn what_the_world_file_adds_reaches_every_provider() {
+async fn additions_of_the_world_file_reach_every_provider() {
     let server = serve(|_| FakeReply::new(500, "text/plain", "")).await;
     for kind in [ProviderKind::OpenAi, ProviderKind::Anthropic, ProviderKind::Gemini, ProviderKind::Ollama] {
         let pair = |key: &str, value: &str| BTreeMap::from([(key.to_owned(), value.to_owned())]);

@@ -19,21 +19,21 @@ async fn an_answer_that_falls_silent_in_the_middle_frees_its_slot() {
         let server = serve(move |_| FakeReply::new(200, content_type, body.clone()).ending(FakeEnd::Hang)).await;
         let clock = ManualClock::at(1_700_000_000_000);
         let plan = provider_plan(kind, Some(server.url()));
-        let most = plan.idle_timeout;
+        let idle_timeout = plan.idle_timeout;
         let plan = LlmPlan { providers: BTreeMap::from([("p".to_owned(), plan)]), ..LlmPlan::default() };
         let providers = Providers::build(&plan, &|_| None, Arc::clone(&clock) as Arc<dyn Clock>).unwrap();
         let provider = Arc::clone(&providers.get("p").unwrap().provider);
-        // Time passes whenever somebody has begun to wait.
-        let passing = async {
+        // The clock advances whenever a sleep has started.
+        let advance_clock = async {
             for sleeps in 1.. {
                 clock.slept(sleeps).await;
-                clock.advance(most + Duration::from_millis(1));
+                clock.advance(idle_timeout + Duration::from_millis(1));
             }
         };
         let (request, mut deltas) = (conversation("m"), NoDeltas);
         let error = tokio::select! {
-            answer = provider.complete(&request, &mut deltas) => answer.expect_err("nothing more comes"),
-            () = passing => unreachable!("time has no end"),
+            answer = provider.complete(&request, &mut deltas) => answer.expect_err("the answer stalls"),
+            () = advance_clock => unreachable!("the clock advances for ever"),
         };
         assert_eq!((error.kind, error.charge), (ErrorKind::Timeout, Charge::Unknown), "{kind:?} {error}");
         assert!(error.message.contains("idle_timeout"), "{kind:?} {error}");

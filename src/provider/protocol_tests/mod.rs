@@ -1,6 +1,6 @@
-//! The adapters against servers that speak the documented protocols byte for byte.
+//! Tests of the adapters against servers that speak the documented protocols byte for byte.
 //!
-//! Must never: reach beyond 127.0.0.1.
+//! Must never: connect to an address other than 127.0.0.1.
 
 mod anthropic;
 mod failures;
@@ -29,10 +29,10 @@ use crate::model::{Deltas, ModelAnswer, ModelRequest, Provider};
 use crate::providers::Providers;
 use crate::testing::{FakeReply, FakeRequest, FakeServer, ManualClock, provider_plan, request};
 
-/// The key that every adapter here is given.
+/// The key of every adapter in these tests.
 const KEY: &str = "test-key-0123456789";
 
-/// Shown text and thinking, for comparing with the answer.
+/// The text and reasoning that were shown, to compare with the answer.
 #[derive(Default)]
 struct Shown {
     text: String,
@@ -64,7 +64,7 @@ async fn serve(answer: impl Fn(&FakeRequest) -> FakeReply + Send + Sync + 'stati
     FakeServer::start(true, answer).await.unwrap()
 }
 
-/// A conversation with everything in it: two tools, a briefing, mail, a round of two calls, one of them refused.
+/// A request with two tools, a briefing, mail, and a round of two calls, one of them refused.
 fn conversation(model: &str) -> ModelRequest {
     let spec = |name: &str| ToolSpec {
         name: name.to_owned(),
@@ -110,7 +110,7 @@ fn conversation(model: &str) -> ModelRequest {
     }
 }
 
-/// What the provider `p` attached to an answer of `model`.
+/// Opaque state of the provider `p` for an answer of `model`.
 fn opaque(model: &str, json: &str, attached: bool) -> Block {
     Block::Opaque(Opaque { author: format!("p/{model}"), json: json.to_owned(), attached })
 }
@@ -127,7 +127,7 @@ fn call(id: &str, name: &str, arguments: Value) -> Block {
     Block::ToolCall { id: id.to_owned(), name: name.to_owned(), arguments }
 }
 
-/// Asks, and checks that what was shown is what was answered.
+/// Makes a call and checks that the shown text equals the answer.
 async fn ask(adapter: &Arc<dyn Provider>, request: &ModelRequest) -> ModelAnswer {
     let mut shown = Shown::default();
     let answer = adapter.complete(request, &mut shown).await.unwrap();
@@ -159,7 +159,7 @@ fn a_missing_key_is_named_when_the_provider_is_built() {
             assert!(refusal.message.contains("THE_KEY"), "{refusal}");
         }
         assert!(build(named, &|_| Some(KEY.to_owned())).is_ok());
-        assert!(build(provider_plan(kind, None), &|_| None).is_err(), "its own address without a key");
+        assert!(build(provider_plan(kind, None), &|_| None).is_err(), "the default address without a key");
         assert!(build(provider_plan(kind, Some("http://127.0.0.1:1/v1".to_owned())), &|_| None).is_ok());
         assert!(build(provider_plan(kind, Some("nonsense".to_owned())), &|_| None).is_err());
         let broken = ProviderPlan {

@@ -1,4 +1,4 @@
-//! Ollama's own chat API.
+//! Tests of Ollama's own chat API.
 
 use ghost_domain::transcript::TokenUsage;
 
@@ -28,7 +28,7 @@ pub(super) fn lines(list: &[Value]) -> String {
 
 // covers: LOOP-05
 #[tokio::test]
-async fn a_streamed_answer_is_gathered_and_the_request_is_as_documented() {
+async fn a_streamed_answer_is_assembled_and_the_request_is_as_documented() {
     let server = serve(|_| FakeReply::new(200, "application/x-ndjson", lines(&answer())).in_pieces(13)).await;
     let adapter = adapter(ProviderKind::Ollama, server.url());
     let mut request = conversation("llama-x:8b");
@@ -53,7 +53,7 @@ async fn a_streamed_answer_is_gathered_and_the_request_is_as_documented() {
     assert_eq!(sent.body["model"], "llama-x:8b");
     assert_eq!(sent.body["stream"], true);
     assert_eq!(sent.body["options"], json!({ "num_ctx": 32_768, "num_predict": 777, "temperature": 0.5 }));
-    // What does not fit is to be refused, not cut.
+    // Ollama must refuse a conversation that is too long, not truncate it.
     assert_eq!((&sent.body["truncate"], &sent.body["think"]), (&json!(false), &json!(true)));
     assert_eq!(sent.body["tools"][1]["function"]["name"], "workspace__read");
     assert_eq!(sent.body["tools"][1]["function"]["parameters"], request.tools[1].parameters);
@@ -74,14 +74,14 @@ async fn a_streamed_answer_is_gathered_and_the_request_is_as_documented() {
 }
 
 #[tokio::test]
-async fn counts_that_leave_the_answer_out_are_none_and_one_that_leaves_the_prompt_out_is_estimated() {
+async fn a_missing_output_count_is_unknown_and_a_missing_input_count_is_estimated() {
     let estimated = estimate_tokens(&conversation("m"));
     for (counts, expected) in [
         (json!({ "prompt_eval_count": 100 }), None),
         (json!({ "prompt_eval_count": 0, "eval_count": 0 }), None),
         (json!({ "prompt_eval_count": -100, "eval_count": 20 }), None),
         (json!({ "prompt_eval_count": 2_000_000_000, "eval_count": 20 }), None),
-        // What stands in the model's cache is not read again, and versions before it was counted then say nothing of it.
+        // A cached prompt is not read again, and older versions then leave out its count.
         (json!({ "eval_count": 20 }), Some((estimated, 20))),
         (json!({ "prompt_eval_count": 0, "eval_count": 20 }), Some((estimated, 20))),
         (json!({ "prompt_eval_count": 7, "eval_count": 20 }), Some((7, 20))),
@@ -96,7 +96,7 @@ async fn counts_that_leave_the_answer_out_are_none_and_one_that_leaves_the_promp
         assert_eq!(answer.usage.map(|usage| (usage.input, usage.output)), expected, "{counts}");
         assert_eq!(answer.estimated, expected.is_some_and(|(input, _)| input == estimated), "{counts}");
     }
-    // Of an answer that is none, nobody knows what it took.
+    // The usage of an invalid answer is unknown.
     let mut end = answer().pop().unwrap();
     end.as_object_mut().unwrap().remove("prompt_eval_count");
     let server = serve(move |_| FakeReply::new(200, "application/x-ndjson", lines(&[end.clone()]))).await;
@@ -106,8 +106,8 @@ async fn counts_that_leave_the_answer_out_are_none_and_one_that_leaves_the_promp
 }
 
 #[tokio::test]
-async fn a_conversation_that_does_not_fit_is_told_as_such() {
-    // As servers of different ages say it.
+async fn a_conversation_that_is_too_long_gives_that_error() {
+    // Servers of different ages report it in different ways.
     for body in [
         json!({ "error": "the input length exceeds the context length" }),
         json!({ "error": json!({ "error": { "code": 400, "type": "exceed_context_size_error", "n_ctx": 4096,

@@ -1,4 +1,4 @@
-//! OpenAI's chat completions.
+//! Tests of OpenAI's chat completions.
 
 use ghost_domain::transcript::TokenUsage;
 
@@ -38,7 +38,7 @@ fn answer() -> String {
 
 // covers: LOOP-05
 #[tokio::test]
-async fn a_streamed_answer_is_gathered_and_the_request_is_as_documented() {
+async fn a_streamed_answer_is_assembled_and_the_request_is_as_documented() {
     // In pieces of 7 bytes, so that events, characters and fragments are split everywhere.
     let server = serve(|_| FakeReply::new(200, "text/event-stream", answer()).in_pieces(7)).await;
     let adapter = adapter(ProviderKind::OpenAi, format!("{}/v1", server.url()));
@@ -91,7 +91,7 @@ async fn a_streamed_answer_is_gathered_and_the_request_is_as_documented() {
 }
 
 #[tokio::test]
-async fn the_oddities_of_compatible_servers_are_understood() {
+async fn deviations_of_compatible_servers_are_handled() {
     let delta = |name: &str, id: Value, index: Value| {
         let function = json!({ "name": name, "arguments": { "path": name } });
         chunk(json!({ "tool_calls": [{ "index": index, "id": id, "function": function }] }), Value::Null)
@@ -99,31 +99,31 @@ async fn the_oddities_of_compatible_servers_are_understood() {
     let end = chunk(json!({}), json!("stop"));
     let args = |name: &str| json!({ "path": name });
     for (events, blocks) in [
-        // Every call under the same index, with ids of its own.
+        // Every call has the same index, with different ids.
         (
             vec![delta("a", json!("x"), json!(0)), delta("b", json!("y"), json!(0)), end.clone()],
             vec![call("x", "a", args("a")), call("y", "b", args("b"))],
         ),
-        // No ids: ours count on over the conversation, which has two calls already.
+        // No ids: Ghost's ids continue the count of the conversation, which has two calls already.
         (
             vec![delta("a", Value::Null, json!(0)), delta("b", json!(""), json!(1)), end.clone()],
             vec![call("call-3", "a", args("a")), call("call-4", "b", args("b"))],
         ),
-        // No ids, and every call under the same index.
+        // No ids, and every call has the same index.
         (
             vec![delta("a", Value::Null, json!(0)), delta("b", json!(""), json!(0)), end.clone()],
             vec![call("call-3", "a", args("a")), call("call-4", "b", args("b"))],
         ),
-        // An id that the conversation has had.
+        // An id that the conversation has already.
         (vec![delta("a", json!("c1"), Value::Null), end.clone()], vec![call("call-3", "a", args("a"))]),
-        // A hostile index takes no room.
+        // A huge index allocates no memory.
         (vec![delta("a", json!("x"), json!(u64::MAX)), end.clone()], vec![call("x", "a", args("a"))]),
-        // Parts in place of text.
+        // Parts instead of text.
         (
             vec![chunk(json!({ "content": [{ "type": "text", "text": "hi" }] }), Value::Null), end.clone()],
             vec![text("hi")],
         ),
-        // Calls among the parts, in every spelling; one without an id is none.
+        // Calls among the parts, in every spelling; the one without an id is dropped.
         (
             vec![
                 chunk(
@@ -139,10 +139,10 @@ async fn the_oddities_of_compatible_servers_are_understood() {
             ],
             vec![call("x", "a", args("a")), call("y", "b", args("b"))],
         ),
-        // Nothing to add to results.
+        // An empty answer after results.
         (vec![end.clone()], vec![text("")]),
     ] {
-        // Without `[DONE]`, as some servers end; the reason to finish has come.
+        // Some servers end without `[DONE]`; the finish reason has come.
         let body = sse(&events);
         let server = serve(move |_| FakeReply::new(200, "text/event-stream", body.clone())).await;
         let adapter = adapter(ProviderKind::OpenAi, server.url());
@@ -153,7 +153,7 @@ async fn the_oddities_of_compatible_servers_are_understood() {
 }
 
 #[tokio::test]
-async fn what_a_model_made_up_goes_back_in_a_form_that_servers_take() {
+async fn invented_names_and_arguments_are_sent_back_in_a_valid_form() {
     let server = FakeOpenAi::start(|_| FakeAnswer::say("well")).await.unwrap();
     let mut turn = conversation("m");
     turn.messages[2].blocks =
@@ -166,8 +166,8 @@ async fn what_a_model_made_up_goes_back_in_a_form_that_servers_take() {
 }
 
 #[tokio::test]
-async fn usage_that_says_nothing_is_none_and_what_is_missing_in_it_is_made_up_for() {
-    let of = |input, output| Some(TokenUsage { input, output, ..TokenUsage::default() });
+async fn unusable_usage_is_none_and_missing_counts_are_derived() {
+    let tokens_of = |input, output| Some(TokenUsage { input, output, ..TokenUsage::default() });
     for (usage, expected) in [
         (json!({}), None),
         (Value::Null, None),
@@ -176,11 +176,11 @@ async fn usage_that_says_nothing_is_none_and_what_is_missing_in_it_is_made_up_fo
         (json!({ "prompt_tokens": 100, "completion_tokens": null }), None),
         (json!({ "prompt_tokens": -100, "completion_tokens": 5 }), None),
         (json!({ "prompt_tokens": 1e300, "completion_tokens": 5 }), None),
-        (json!({ "prompt_tokens": 100, "completion_tokens": null, "total_tokens": 105 }), of(100, 5)),
+        (json!({ "prompt_tokens": 100, "completion_tokens": null, "total_tokens": 105 }), tokens_of(100, 5)),
         (
             json!({ "prompt_tokens": 100, "completion_tokens": 5, "total_tokens": 605,
                 "completion_tokens_details": { "reasoning_tokens": 500 } }),
-            of(100, 505),
+            tokens_of(100, 505),
         ),
     ] {
         let events = [
@@ -196,7 +196,7 @@ async fn usage_that_says_nothing_is_none_and_what_is_missing_in_it_is_made_up_fo
 }
 
 #[tokio::test]
-async fn counts_of_an_answer_that_breaks_off_are_not_those_of_the_whole() {
+async fn counts_of_a_broken_answer_are_not_used() {
     let so_far = json!({ "choices": [{ "index": 0, "delta": { "content": "Two" } }],
         "usage": { "prompt_tokens": 100, "completion_tokens": 1 } });
     let body = sse(&[so_far]) + "data: {\"choices\": nonsense\n\n";
@@ -207,7 +207,7 @@ async fn counts_of_an_answer_that_breaks_off_are_not_those_of_the_whole() {
 }
 
 #[tokio::test]
-async fn an_answer_in_one_piece_and_a_cut_one_are_read_too() {
+async fn an_answer_in_one_body_and_a_cut_answer_are_read() {
     let whole = json!({ "choices": [{ "message": { "role": "assistant", "content": "Half a" }, "finish_reason": "length" }],
         "usage": { "prompt_tokens": 1, "completion_tokens": 2 } });
     let server = serve(move |_| FakeReply::new(200, "application/json", whole.to_string())).await;
@@ -216,7 +216,7 @@ async fn an_answer_in_one_piece_and_a_cut_one_are_read_too() {
 }
 
 #[tokio::test]
-async fn the_end_marker_is_enough_even_if_the_connection_then_breaks_or_stays() {
+async fn the_answer_is_complete_at_the_end_marker() {
     for end in [FakeEnd::Cut, FakeEnd::Hang] {
         let server = serve(move |_| FakeReply::new(200, "text/event-stream", answer()).ending(end)).await;
         let answer = ask(&adapter(ProviderKind::OpenAi, server.url()), &conversation("m")).await;
@@ -225,7 +225,7 @@ async fn the_end_marker_is_enough_even_if_the_connection_then_breaks_or_stays() 
 }
 
 #[tokio::test]
-async fn the_fake_server_speaks_what_the_adapter_reads() {
+async fn the_adapter_reads_the_fake_servers_answers() {
     let server = FakeOpenAi::start(|request| match request.rounds() {
         0 => FakeAnswer::call("c-1", "workspace.read", json!({ "path": request.last_of("user") })),
         _ => FakeAnswer::say(format!("It says:\n{}", request.last_of("tool"))),
@@ -250,7 +250,7 @@ async fn the_fake_server_speaks_what_the_adapter_reads() {
 }
 
 #[tokio::test]
-async fn every_request_carries_its_own_tools_whatever_is_kept() {
+async fn cached_tool_lists_are_not_mixed_up() {
     let server = FakeOpenAi::start(|request| FakeAnswer::say(request.tools().join(" "))).await.unwrap();
     let adapter = adapter(ProviderKind::OpenAi, server.base_url());
     let both = conversation("m");
@@ -259,7 +259,7 @@ async fn every_request_carries_its_own_tools_whatever_is_kept() {
     for _ in 0..2 {
         assert_eq!(ask(&adapter, &both).await.blocks, [text("workspace.list workspace.read")]);
         assert_eq!(ask(&adapter, &one).await.blocks, [text("workspace.read")]);
-        // An empty list is left out: OpenAI refuses one.
+        // An empty list is left out, because OpenAI refuses it.
         assert_eq!(ask(&adapter, &none).await.blocks, [text("")]);
     }
     assert_eq!(server.requests().last().unwrap().body.get("tools"), None);

@@ -1,4 +1,4 @@
-//! What servers of OpenAI's chat completions attach to their answers.
+//! Opaque state that servers of OpenAI's chat completions attach to their answers.
 
 use ghost_domain::model_facts::Api;
 
@@ -13,7 +13,7 @@ fn deltas(deltas: &[Value]) -> FakeReply {
     FakeReply::new(200, "text/event-stream", sse(&events) + "data: [DONE]\n\n").in_pieces(7)
 }
 
-fn made(id: &str, more: Value) -> Value {
+fn call_delta(id: &str, more: Value) -> Value {
     let mut call = json!({ "index": 0, "id": id, "type": "function",
         "function": { "name": "workspace__read", "arguments": "{}" } });
     for (key, value) in more.as_object().unwrap() {
@@ -33,8 +33,8 @@ fn last(request: &FakeRequest) -> &Value {
     request.messages().iter().rev().find(|message| message["role"] == "assistant").unwrap()
 }
 
-/// A turn that goes on behind an answer with one call.
-fn behind(mut turn: ModelRequest, answer: ModelAnswer) -> ModelRequest {
+/// The next request of a turn after an answer with one call.
+fn next_request(mut turn: ModelRequest, answer: ModelAnswer) -> ModelRequest {
     let calls: Vec<Block> = answer
         .blocks
         .iter()
@@ -53,18 +53,18 @@ fn behind(mut turn: ModelRequest, answer: ModelAnswer) -> ModelRequest {
     turn
 }
 
-/// Asks twice; then for another model, which must be sent nothing that holds any of `attached`.
+/// Makes two calls; then a call to another model, which must get none of `attached`.
 async fn rounds(server: &FakeServer, attached: &[&str]) -> FakeRequest {
     let adapter = adapter(ProviderKind::OpenAi, server.url());
     let turn = conversation("m");
     let first = ask(&adapter, &turn).await;
-    let turn = behind(turn, first);
+    let turn = next_request(turn, first);
     ask(&adapter, &turn).await;
     let sent = server.requests().pop().unwrap();
     for turn in
         [ModelRequest { model: "n".to_owned(), ..turn.clone() }, ModelRequest { provider: "q".to_owned(), ..turn }]
     {
-        // Whether the server takes that is not asked here.
+        // Whether the server accepts that request does not matter here.
         let _ = adapter.complete(&turn, &mut NoDeltas).await;
         let sent = String::from_utf8(server.requests().pop().unwrap().raw.to_vec()).unwrap();
         for word in attached {
@@ -75,7 +75,7 @@ async fn rounds(server: &FakeServer, attached: &[&str]) -> FakeRequest {
 }
 
 #[tokio::test]
-async fn deepseek_gets_its_thoughts_back() {
+async fn deepseek_gets_its_reasoning_back() {
     let server = serve(|request| {
         let lacks = request.body["messages"].as_array().unwrap().iter().skip(4).any(|message| {
             message["role"] == "assistant"
@@ -87,7 +87,7 @@ async fn deepseek_gets_its_thoughts_back() {
             false => deltas(&[
                 json!({ "reasoning_content": "Let me " }),
                 json!({ "reasoning_content": "think." }),
-                made("call_a", json!({})),
+                call_delta("call_a", json!({})),
             ]),
         }
     })
@@ -96,7 +96,7 @@ async fn deepseek_gets_its_thoughts_back() {
     assert_eq!(last(&sent)["reasoning_content"], "Let me think.");
     let adapter = adapter(ProviderKind::OpenAi, server.url());
     let turn = conversation("m");
-    let turn = behind(turn.clone(), ask(&adapter, &turn).await);
+    let turn = next_request(turn.clone(), ask(&adapter, &turn).await);
     let error = adapter.complete(&ModelRequest { provider: "q".to_owned(), ..turn }, &mut NoDeltas).await.unwrap_err();
     assert_eq!(error.kind, ErrorKind::StaleState);
 }
@@ -108,7 +108,7 @@ async fn google_gets_the_signature_of_a_call_back() {
         let extra = extra.clone();
         move |request| match request.rounds() > 1 && last(request)["tool_calls"][0]["extra_content"] != extra {
             true => refused("Function call is missing a thought_signature in functionCall parts."),
-            false => deltas(&[made(&format!("call_{}", request.rounds()), json!({ "extra_content": extra }))]),
+            false => deltas(&[call_delta(&format!("call_{}", request.rounds()), json!({ "extra_content": extra }))]),
         }
     })
     .await;
@@ -117,7 +117,7 @@ async fn google_gets_the_signature_of_a_call_back() {
 }
 
 #[tokio::test]
-async fn openrouter_gets_the_pieces_of_its_thoughts_back_as_one() {
+async fn openrouter_gets_its_reasoning_details_back_joined() {
     let detail = |index: u64, kind: &str, more: Value| {
         let mut detail = json!({ "type": kind, "index": index, "format": "f" });
         for (key, value) in more.as_object().unwrap() {
@@ -133,7 +133,7 @@ async fn openrouter_gets_the_pieces_of_its_thoughts_back_as_one() {
         detail(0, "reasoning.text", json!({ "signature": "c2ln" })),
         detail(1, "reasoning.encrypted", json!({ "data": "opa" })),
         detail(1, "reasoning.encrypted", json!({ "data": "que" })),
-        made("call_a", json!({})),
+        call_delta("call_a", json!({})),
     ];
     let server = serve(move |_| deltas(&list)).await;
     let sent = rounds(&server, &["reasoning_details", "c2ln", "opaque", "Let me think."]).await;
@@ -144,13 +144,13 @@ async fn openrouter_gets_the_pieces_of_its_thoughts_back_as_one() {
             { "type": "reasoning.encrypted", "index": 1, "format": "f", "data": "opaque" },
         ])
     );
-    assert_eq!(last(&sent).get("reasoning"), None, "the details say it");
+    assert_eq!(last(&sent).get("reasoning"), None, "the details replace the text");
 }
 
 #[tokio::test]
-async fn a_conversation_goes_on_through_the_other_api() {
+async fn a_conversation_can_continue_through_the_other_api() {
     let server = serve(|_| FakeReply::new(500, "text/plain", "")).await;
-    let of_responses = vec![
+    let responses_blocks = vec![
         opaque("m", r#"{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"gA"}"#, false),
         thought("Hm."),
         opaque("m", r#"{"id":"msg_1","status":"completed"}"#, true),
@@ -158,7 +158,7 @@ async fn a_conversation_goes_on_through_the_other_api() {
         opaque("m", r#"{"id":"fc_1","status":"completed"}"#, true),
         call("call_1", "workspace.read", json!({})),
     ];
-    let of_chat = vec![
+    let chat_blocks = vec![
         opaque("m", r#"{"reasoning_details":[]}"#, false),
         opaque("m", r#"{"field":"reasoning"}"#, true),
         thought("Hm."),
@@ -168,13 +168,13 @@ async fn a_conversation_goes_on_through_the_other_api() {
     for (api, blocks, expected) in [
         (
             Api::Chat,
-            of_responses,
+            responses_blocks,
             json!([{ "role": "assistant", "content": "Words.", "tool_calls": [{ "id": "call_1", "type": "function",
                 "function": { "name": "workspace__read", "arguments": "{}" } }] }]),
         ),
         (
             Api::Responses,
-            of_chat,
+            chat_blocks,
             json!([{ "type": "function_call", "call_id": "call_1", "name": "workspace__read", "arguments": "{}" }]),
         ),
     ] {
@@ -188,7 +188,7 @@ async fn a_conversation_goes_on_through_the_other_api() {
 }
 
 #[tokio::test]
-async fn a_model_with_a_switch_is_told_by_it_and_finds_a_thought_in_each_answer() {
+async fn a_model_with_a_reasoning_switch_gets_it_and_an_empty_reasoning_field() {
     let server = serve(|_| deltas(&[json!({ "content": "Done." })])).await;
     let adapter = adapter(ProviderKind::OpenAi, server.url());
     let facts = ModelFacts { thinking: ThinkingControl::Switch, ..ModelFacts::default() };
@@ -201,7 +201,7 @@ async fn a_model_with_a_switch_is_told_by_it_and_finds_a_thought_in_each_answer(
         ask(&adapter, &turn).await;
         let sent = server.requests().pop().unwrap().body;
         assert_eq!((&sent["thinking"], sent.get("reasoning_effort")), (&switch, None), "{wanted:?}");
-        // An answer of another model's has none.
+        // The answer is another model's and has no reasoning.
         assert_eq!(sent["messages"][3]["reasoning_content"], "", "{wanted:?}");
     }
 }

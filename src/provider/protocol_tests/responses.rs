@@ -1,4 +1,4 @@
-//! OpenAI's Responses API: what is sent, and what goes back.
+//! Tests of OpenAI's Responses API: requests, and items that are sent back.
 
 use ghost_domain::model_facts::Api;
 use ghost_domain::transcript::TokenUsage;
@@ -8,9 +8,9 @@ use super::*;
 use crate::error::{Charge, ErrorKind};
 use crate::model::{NoDeltas, Stop};
 
-/// Encrypted content that the server has written.
+/// Encrypted content that the server has issued.
 const ISSUED: [&str; 2] = ["gAAA1/+=", "gAAA2/+="];
-/// Reasoning as it came: the order of its fields, its spaces and its escapes are the server's.
+/// Reasoning items with the server's own field order, spaces and escapes.
 pub(super) const REASONING: [&str; 2] = [
     r#"{"type":"reasoning", "id":"rs_1",  "summary":[{"type":"summary_text","text":"Let me "},{"type":"summary_text","text":"th\u00efnk."}],"encrypted_content":"gAAA1\/+="}"#,
     r#"{"id":"rs_2","encrypted_content":"gAAA2/+=","summary":[ ],"type":"reasoning","status":"completed"}"#,
@@ -24,18 +24,18 @@ pub(super) fn message(id: &str, phase: &str, words: &str) -> String {
     .to_string()
 }
 
-pub(super) fn made(n: u32, name: &str, arguments: &str) -> String {
+pub(super) fn call_item(n: u32, name: &str, arguments: &str) -> String {
     let (id, call_id) = (format!("fc_{n}"), format!("call_{n}"));
     json!({ "type": "function_call", "id": id, "status": "completed", "call_id": call_id, "name": name,
         "arguments": arguments })
     .to_string()
 }
 
-pub(super) fn added(item: Value) -> String {
+pub(super) fn item_added(item: Value) -> String {
     json!({ "type": "response.output_item.added", "output_index": 0, "item": item }).to_string()
 }
 
-pub(super) fn done(item: &str) -> String {
+pub(super) fn item_done(item: &str) -> String {
     format!(r#"{{"type":"response.output_item.done","output_index":0,"sequence_number":9,"item":{item}}}"#)
 }
 
@@ -44,11 +44,11 @@ pub(super) fn piece(kind: &str, index: &str, at: u64, delta: &str) -> String {
         .to_string()
 }
 
-pub(super) fn said(at: u64, delta: &str) -> String {
+pub(super) fn text_delta(at: u64, delta: &str) -> String {
     piece("output_text", "content_index", at, delta)
 }
 
-pub(super) fn ended(kind: &str, fields: Value) -> String {
+pub(super) fn response_ended(kind: &str, fields: Value) -> String {
     let mut response = json!({ "id": "resp_1", "object": "response", "status": kind, "error": null, "output": [],
         "incomplete_details": null, "usage": { "input_tokens": 100, "output_tokens": 20, "total_tokens": 120,
             "input_tokens_details": { "cached_tokens": 64, "cache_write_tokens": 30 },
@@ -63,33 +63,33 @@ pub(super) fn stream(events: &[String]) -> String {
     events.iter().map(|event| format!("event: x\ndata: {event}\n\n")).collect()
 }
 
-/// Reasoning, words, two calls. What has been added is not whole.
+/// Reasoning, text, two calls. The items in the `added` events are incomplete.
 pub(super) fn first() -> Vec<String> {
-    let output = [REASONING[0], &message("msg_1", "commentary", "Two files."), &made(1, "workspace__read", "{}")];
+    let output = [REASONING[0], &message("msg_1", "commentary", "Two files."), &call_item(1, "workspace__read", "{}")];
     let output: Vec<Value> = output.iter().map(|item| serde_json::from_str(item).unwrap()).collect();
     vec![
         json!({ "type": "response.created", "response": { "id": "resp_1", "status": "in_progress", "output": [] } })
             .to_string(),
         json!({ "type": "response.in_progress", "response": { "id": "resp_1", "status": "in_progress" } }).to_string(),
-        added(json!({ "type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gA" })),
+        item_added(json!({ "type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gA" })),
         piece("reasoning_summary_text", "summary_index", 0, "Let "),
         piece("reasoning_summary_text", "summary_index", 0, "me "),
         piece("reasoning_summary_text", "summary_index", 1, "thïnk."),
-        done(REASONING[0]),
-        added(json!({ "type": "message", "id": "msg_1", "status": "in_progress", "role": "assistant", "content": [] })),
+        item_done(REASONING[0]),
+        item_added(json!({ "type": "message", "id": "msg_1", "status": "in_progress", "role": "assistant", "content": [] })),
         json!({ "type": "response.content_part.added", "content_index": 0, "part": { "type": "output_text", "text": "" } })
             .to_string(),
-        said(0, "Two "),
-        said(0, "files."),
+        text_delta(0, "Two "),
+        text_delta(0, "files."),
         json!({ "type": "response.output_text.done", "content_index": 0, "text": "Two files." }).to_string(),
-        done(&message("msg_1", "commentary", "Two files.")),
-        added(json!({ "type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "workspace__read", "arguments": "" })),
+        item_done(&message("msg_1", "commentary", "Two files.")),
+        item_added(json!({ "type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "workspace__read", "arguments": "" })),
         piece("function_call_arguments", "output_index", 2, "{\"pa"),
         piece("function_call_arguments", "output_index", 2, "th\": \"ä.md\"}"),
-        done(&made(1, "workspace__read", "{\"path\": \"ä.md\"}")),
-        added(json!({ "type": "function_call", "id": "fc_2", "call_id": "call_2", "name": "workspace__list", "arguments": "" })),
-        done(&made(2, "workspace__list", "{\"path\": 7")),
-        ended("completed", json!({ "output": output })),
+        item_done(&call_item(1, "workspace__read", "{\"path\": \"ä.md\"}")),
+        item_added(json!({ "type": "function_call", "id": "fc_2", "call_id": "call_2", "name": "workspace__list", "arguments": "" })),
+        item_done(&call_item(2, "workspace__list", "{\"path\": 7")),
+        response_ended("completed", json!({ "output": output })),
     ]
 }
 
@@ -101,15 +101,15 @@ pub(super) fn plan(url: &str, api: Option<Api>) -> ProviderPlan {
     }
 }
 
-pub(super) fn of(plan: ProviderPlan) -> Arc<dyn Provider> {
+pub(super) fn provider_for(plan: ProviderPlan) -> Arc<dyn Provider> {
     build(plan, &|_| Some(KEY.to_owned())).unwrap().get("p").unwrap().provider.clone()
 }
 
 pub(super) fn adapter(server: &FakeServer) -> Arc<dyn Provider> {
-    of(plan(&server.url(), Some(Api::Responses)))
+    provider_for(plan(&server.url(), Some(Api::Responses)))
 }
 
-pub(super) async fn served(body: String) -> FakeServer {
+pub(super) async fn serve_stream(body: String) -> FakeServer {
     serve(move |_| FakeReply::new(200, "text/event-stream", body.clone()).in_pieces(7)).await
 }
 
@@ -123,7 +123,7 @@ fn results(ids: &[&str]) -> Message {
     Message { role: Role::Tool, blocks: ids.iter().map(result).collect() }
 }
 
-/// What was sent as items, byte for byte.
+/// The input items of a request, byte for byte.
 fn items(request: &FakeRequest) -> Vec<String> {
     #[derive(serde::Deserialize)]
     struct Body {
@@ -148,7 +148,7 @@ pub(super) fn first_blocks(model: &str) -> Vec<Block> {
 
 // covers: LOOP-05
 #[tokio::test]
-async fn a_streamed_answer_is_gathered_and_the_request_is_as_documented() {
+async fn a_streamed_answer_is_assembled_and_the_request_is_as_documented() {
     let body = stream(&first());
     let server =
         serve(strict(&ISSUED, move |_| FakeReply::new(200, "text/event-stream", body.clone()).in_pieces(7))).await;
@@ -188,15 +188,19 @@ async fn a_streamed_answer_is_gathered_and_the_request_is_as_documented() {
 }
 
 #[tokio::test]
-async fn two_rounds_of_reasoning_and_tools_go_back_byte_for_byte_and_in_order() {
+async fn two_rounds_are_sent_back_byte_for_byte_and_in_order() {
     let second = [
-        done(REASONING[1]),
-        done(SEARCH),
-        done(&message("msg_2", "commentary", "One more.")),
-        done(&made(3, "workspace__read", "{}")),
-        ended("completed", json!({})),
+        item_done(REASONING[1]),
+        item_done(SEARCH),
+        item_done(&message("msg_2", "commentary", "One more.")),
+        item_done(&call_item(3, "workspace__read", "{}")),
+        response_ended("completed", json!({})),
     ];
-    let third = [said(0, "Well."), done(&message("msg_3", "final_answer", "Well.")), ended("completed", json!({}))];
+    let third = [
+        text_delta(0, "Well."),
+        item_done(&message("msg_3", "final_answer", "Well.")),
+        response_ended("completed", json!({})),
+    ];
     let bodies = [stream(&first()), stream(&second), stream(&third)];
     let server = serve(strict(&ISSUED, move |request| {
         let rounds =
@@ -204,10 +208,10 @@ async fn two_rounds_of_reasoning_and_tools_go_back_byte_for_byte_and_in_order() 
         FakeReply::new(200, "text/event-stream", bodies[rounds].clone())
     }))
     .await;
-    // What the world file adds changes nothing else of the request.
+    // Fields from the world file change nothing else in the request.
     let extra_body = json!({ "service_tier": "flex", "reasoning": { "summary": "detailed" } });
     let extra_body = extra_body.as_object().unwrap().clone();
-    let adding = of(ProviderPlan { extra_body, ..plan(&server.url(), Some(Api::Responses)) });
+    let adding = provider_for(ProviderPlan { extra_body, ..plan(&server.url(), Some(Api::Responses)) });
     let mut turn = conversation("gpt-x");
     (turn.thinking, turn.facts) = (Some(Thinking::High), Arc::default());
     for ids in [&["call_1", "call_2"][..], &["call_3"]] {
@@ -247,13 +251,14 @@ async fn two_rounds_of_reasoning_and_tools_go_back_byte_for_byte_and_in_order() 
         ]
     );
 
-    // Another model, and the same at another provider, get plain items; and no thoughts are asked for.
+    // Another model, or the same model at another provider, gets plain items, and reasoning is
+    // switched off.
     let other = ModelRequest { model: "gpt-y".to_owned(), ..turn.clone() };
     for turn in [other, ModelRequest { provider: "q".to_owned(), ..turn }] {
         let facts = ModelFacts { efforts: vec!["none".to_owned(), "low".to_owned()], ..ModelFacts::default() };
         let facts = ModelFacts { thinking: ThinkingControl::Effort, ..facts };
         let turn = ModelRequest { facts: Arc::new(facts), ..turn };
-        let server = served(stream(&third)).await;
+        let server = serve_stream(stream(&third)).await;
         ask(&adapter(&server), &turn).await;
         let sent = server.requests().remove(0);
         assert!(refusal(&sent.body, &[]).is_none(), "{}", sent.body);
@@ -267,7 +272,7 @@ async fn two_rounds_of_reasoning_and_tools_go_back_byte_for_byte_and_in_order() 
 }
 
 #[test]
-fn the_server_here_refuses_what_openai_refuses() {
+fn the_fake_server_refuses_what_openai_refuses() {
     let base = json!({ "model": "m", "stream": true, "store": false, "max_output_tokens": 16, "input": [] });
     let reasoning = |id: &str| json!({ "type": "reasoning", "id": id, "summary": [], "encrypted_content": ISSUED[0] });
     let call = json!({ "type": "function_call", "call_id": "c", "name": "n", "arguments": "{}" });
@@ -297,18 +302,20 @@ fn the_server_here_refuses_what_openai_refuses() {
 }
 
 #[tokio::test]
-async fn reasoning_that_led_to_nothing_or_cannot_be_looked_up_does_not_go_back() {
+async fn trailing_or_unencrypted_reasoning_is_not_sent_back() {
     let bare = r#"{"type":"reasoning","id":"rs_9","summary":[{"type":"summary_text","text":"Hm."}]}"#;
     let server = serve(strict(&ISSUED, move |request| {
         let cut = request.body["input"].as_array().unwrap().len() == 7;
         let events = match cut {
             true => vec![
-                done(bare),
-                done(&message("msg_1", "commentary", "Half")),
-                done(REASONING[0]),
-                ended("incomplete", json!({ "incomplete_details": { "reason": "max_output_tokens" } })),
+                item_done(bare),
+                item_done(&message("msg_1", "commentary", "Half")),
+                item_done(REASONING[0]),
+                response_ended("incomplete", json!({ "incomplete_details": { "reason": "max_output_tokens" } })),
             ],
-            false => vec![done(&message("msg_2", "final_answer", "Whole.")), ended("completed", json!({}))],
+            false => {
+                vec![item_done(&message("msg_2", "final_answer", "Whole.")), response_ended("completed", json!({}))]
+            }
         };
         FakeReply::new(200, "text/event-stream", stream(&events))
     }))
@@ -324,7 +331,7 @@ async fn reasoning_that_led_to_nothing_or_cannot_be_looked_up_does_not_go_back()
 }
 
 #[tokio::test]
-async fn a_refusal_of_attached_state_is_told_apart() {
+async fn a_refusal_of_opaque_state_is_a_stale_state_error() {
     let server = serve(strict(&[], |_| FakeReply::new(500, "text/plain", "not reached"))).await;
     for json in [
         REASONING[0],
@@ -343,7 +350,7 @@ async fn pictures_are_parts_of_a_message_and_of_a_result() {
         FakeReply::new(
             200,
             "text/event-stream",
-            stream(&[done(&message("m", "final_answer", "Well.")), ended("completed", json!({}))]),
+            stream(&[item_done(&message("m", "final_answer", "Well.")), response_ended("completed", json!({}))]),
         )
     }))
     .await;
@@ -361,12 +368,12 @@ async fn pictures_are_parts_of_a_message_and_of_a_result() {
 }
 
 #[tokio::test]
-async fn a_model_is_told_what_it_takes() {
+async fn settings_match_what_the_model_accepts() {
     let server = serve(strict(&[], |_| {
         FakeReply::new(
             200,
             "text/event-stream",
-            stream(&[done(&message("m", "final_answer", "Well.")), ended("completed", json!({}))]),
+            stream(&[item_done(&message("m", "final_answer", "Well.")), response_ended("completed", json!({}))]),
         )
     }))
     .await;
@@ -386,10 +393,10 @@ async fn a_model_is_told_what_it_takes() {
         ask(&adapter, &turn).await;
         let sent = server.requests().pop().unwrap().body;
         assert_eq!((&sent["reasoning"], &sent["temperature"]), (&reasoning, &temperature), "{control:?} {wanted:?}");
-        // What nobody knows may be a model that refuses it.
+        // An unknown model may refuse the setting.
         let reasons = control == ThinkingControl::Effort || reasoning != Value::Null;
         assert_eq!(sent.get("include").is_some(), reasons, "{control:?} {wanted:?}");
-        assert_eq!(sent.get("prompt_cache_key"), None, "not here");
+        assert_eq!(sent.get("prompt_cache_key"), None, "only for OpenAI's own hosts");
     }
     let long = "i".repeat(100);
     let mut turn = conversation("m");

@@ -1,6 +1,6 @@
-//! A server that speaks OpenAI's Responses API as it is documented, and refuses what OpenAI refuses.
+//! A fake server of OpenAI's documented Responses API. It refuses what OpenAI refuses.
 //!
-//! Must never: be kinder than OpenAI.
+//! Must never: accept a request that OpenAI refuses.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::testing::{FakeReply, FakeRequest};
 
-/// Fields of a request, of those that are sent by anyone here.
+/// The request fields that these tests use.
 const FIELDS: [&str; 12] = [
     "model",
     "stream",
@@ -24,14 +24,15 @@ const FIELDS: [&str; 12] = [
     "service_tier",
 ];
 
-/// Why OpenAI would refuse `request`: status, code and words. `issued` is the encrypted content that it has written.
+/// The reply with which OpenAI would refuse `request`, if it would. `issued` is the encrypted
+/// content that the server has issued.
 pub(super) fn refusal(request: &Value, issued: &[&str]) -> Option<FakeReply> {
     let (status, code, message) = check(request, issued).err()?;
     let error = json!({ "message": message, "type": "invalid_request_error", "param": "input", "code": code });
     Some(FakeReply::new(status, "application/json", json!({ "error": error }).to_string()))
 }
 
-/// Answers as `answer` says, unless the request is refused.
+/// Answers with `answer`, unless the request is refused.
 pub(super) fn strict(
     issued: &'static [&'static str],
     answer: impl Fn(&FakeRequest) -> FakeReply + Send + Sync + 'static,
@@ -45,7 +46,7 @@ fn bad(message: impl Into<String>) -> Refused {
     (400, "", message.into())
 }
 
-fn known(object: &Value, fields: &[&str], at: &str) -> Result<(), Refused> {
+fn check_fields(object: &Value, fields: &[&str], at: &str) -> Result<(), Refused> {
     let object = object.as_object().ok_or_else(|| bad(format!("Invalid type for '{at}'.")))?;
     match object.keys().find(|key| !fields.contains(&key.as_str())) {
         Some(key) => Err((400, "unknown_parameter", format!("Unknown parameter: '{at}{key}'."))),
@@ -54,8 +55,8 @@ fn known(object: &Value, fields: &[&str], at: &str) -> Result<(), Refused> {
 }
 
 fn check(request: &Value, issued: &[&str]) -> Result<(), Refused> {
-    known(request, &FIELDS, "")?;
-    if request["max_output_tokens"].as_u64().is_some_and(|most| most < 16) {
+    check_fields(request, &FIELDS, "")?;
+    if request["max_output_tokens"].as_u64().is_some_and(|limit| limit < 16) {
         return Err((
             400,
             "integer_below_min_value",
@@ -63,13 +64,13 @@ fn check(request: &Value, issued: &[&str]) -> Result<(), Refused> {
         ));
     }
     if let Some(reasoning) = request.get("reasoning") {
-        known(reasoning, &["effort", "summary"], "reasoning.")?;
+        check_fields(reasoning, &["effort", "summary"], "reasoning.")?;
         if reasoning["effort"] != "none" && request.get("temperature").is_some() {
             return Err(bad("Unsupported parameter: 'temperature' is not supported with this model."));
         }
     }
     for tool in request["tools"].as_array().into_iter().flatten() {
-        known(tool, &["type", "name", "description", "parameters", "strict"], "tools.")?;
+        check_fields(tool, &["type", "name", "description", "parameters", "strict"], "tools.")?;
         name(&tool["name"])?;
     }
     items(request["input"].as_array().ok_or_else(|| bad("Invalid type for 'input'."))?, issued)
@@ -90,22 +91,22 @@ fn items(items: &[Value], issued: &[&str]) -> Result<(), Refused> {
         let kind = item.get("type").map_or(Some("message"), Value::as_str).unwrap_or_default();
         match kind {
             "message" if item["content"].is_array() && item["role"] == "assistant" => {
-                known(item, &["type", "role", "content", "id", "status", "phase"], &place)?;
+                check_fields(item, &["type", "role", "content", "id", "status", "phase"], &place)?;
                 for part in item["content"].as_array().into_iter().flatten() {
-                    known(part, &["type", "text", "annotations", "logprobs", "refusal"], &place)?;
+                    check_fields(part, &["type", "text", "annotations", "logprobs", "refusal"], &place)?;
                     if !matches!(part["type"].as_str(), Some("output_text" | "refusal")) {
                         return Err(bad(format!("Invalid value: '{place}content'.")));
                     }
                 }
             }
             "message" => {
-                known(item, &["type", "role", "content", "phase"], &place)?;
+                check_fields(item, &["type", "role", "content", "phase"], &place)?;
                 for part in item["content"].as_array().into_iter().flatten() {
-                    known(part, &["type", "text", "image_url", "detail"], &place)?;
+                    check_fields(part, &["type", "text", "image_url", "detail"], &place)?;
                 }
             }
             "function_call" => {
-                known(item, &["type", "id", "status", "call_id", "name", "arguments"], &place)?;
+                check_fields(item, &["type", "id", "status", "call_id", "name", "arguments"], &place)?;
                 name(&item["name"])?;
                 let id = item["call_id"].as_str().unwrap_or_default();
                 if id.is_empty() || id.len() > 64 || !item["arguments"].is_string() || !calls.insert(id) {
@@ -114,17 +115,17 @@ fn items(items: &[Value], issued: &[&str]) -> Result<(), Refused> {
                 open.insert(id);
             }
             "function_call_output" => {
-                known(item, &["type", "call_id", "output"], &place)?;
+                check_fields(item, &["type", "call_id", "output"], &place)?;
                 let id = item["call_id"].as_str().unwrap_or_default();
                 if !open.remove(id) {
                     return Err(bad(format!("No tool call found for function call output with call_id {id}.")));
                 }
                 for part in item["output"].as_array().into_iter().flatten() {
-                    known(part, &["type", "text", "image_url", "detail"], &place)?;
+                    check_fields(part, &["type", "text", "image_url", "detail"], &place)?;
                 }
             }
             "reasoning" => {
-                known(item, &["type", "id", "summary", "encrypted_content", "content", "status"], &place)?;
+                check_fields(item, &["type", "id", "summary", "encrypted_content", "content", "status"], &place)?;
                 let id = item["id"].as_str().unwrap_or_default();
                 match item["encrypted_content"].as_str() {
                     None => {
@@ -149,7 +150,7 @@ fn items(items: &[Value], issued: &[&str]) -> Result<(), Refused> {
                     return Err(bad(message));
                 }
             }
-            "web_search_call" => known(item, &["type", "id", "status", "action"], &place)?,
+            "web_search_call" => check_fields(item, &["type", "id", "status", "action"], &place)?,
             other => return Err(bad(format!("Invalid value: '{other}'."))),
         }
         if let Some(id) = item["id"].as_str()

@@ -1,4 +1,4 @@
-//! Long rounds of calls against servers that want back what they attached, byte for byte.
+//! Long rounds of calls with servers that require their opaque state back, byte for byte.
 
 use super::*;
 use crate::model::Stop;
@@ -6,7 +6,8 @@ use crate::testing::{StrictServer, Wire};
 
 const ROUNDS: usize = 20;
 
-/// Words in every third round, two calls at once in every second, and an end.
+/// Text in every third round, two parallel calls in every second, and an answer without calls at
+/// the end.
 fn script(answers: usize) -> Vec<Block> {
     let path = |n: usize| json!({ "path": format!("{n}.md") });
     let mut blocks = Vec::new();
@@ -26,12 +27,12 @@ fn answers(messages: &[Message]) -> usize {
     messages.iter().filter(|message| message.role == Role::Assistant).count()
 }
 
-/// What is left of an answer when the daemon has been killed and started again.
+/// The blocks as they are after a restart of the daemon: written to JSON and read back.
 fn journaled(blocks: Vec<Block>) -> Vec<Block> {
     serde_json::from_str(&serde_json::to_string(&blocks).unwrap()).unwrap()
 }
 
-fn adapter_of(wire: Wire, url: String) -> Arc<dyn Provider> {
+fn adapter_for(wire: Wire, url: String) -> Arc<dyn Provider> {
     let api = match wire {
         Wire::Responses => Some(Api::Responses),
         _ => None,
@@ -47,7 +48,7 @@ fn turn() -> ModelRequest {
     turn
 }
 
-/// Asks, and gives the results of the calls.
+/// Makes a call and adds the answer and the results of its calls to the conversation.
 async fn round(adapter: &Arc<dyn Provider>, turn: &mut ModelRequest) -> Stop {
     let answer = ask(adapter, turn).await;
     let blocks = journaled(answer.blocks);
@@ -69,10 +70,10 @@ async fn round(adapter: &Arc<dyn Provider>, turn: &mut ModelRequest) -> Stop {
 }
 
 #[tokio::test]
-async fn twenty_rounds_bring_back_everything_that_was_attached() {
+async fn twenty_rounds_send_all_opaque_state_back() {
     for wire in Wire::ALL {
         let server = StrictServer::start(wire, |asked| script(answers(&asked.messages))).await.unwrap();
-        let adapter = adapter_of(wire, server.base_url());
+        let adapter = adapter_for(wire, server.base_url());
         let mut turn = turn();
         for n in 0..=ROUNDS {
             let stop = round(&adapter, &mut turn).await;
@@ -83,10 +84,10 @@ async fn twenty_rounds_bring_back_everything_that_was_attached() {
 }
 
 #[tokio::test]
-async fn another_model_gets_nothing_of_it_and_is_not_told_to_think() {
+async fn another_model_gets_no_opaque_state_and_is_not_asked_to_reason() {
     for wire in [Wire::Anthropic, Wire::Responses, Wire::Gemini] {
         let server = StrictServer::start(wire, |asked| script(answers(&asked.messages))).await.unwrap();
-        let adapter = adapter_of(wire, server.base_url());
+        let adapter = adapter_for(wire, server.base_url());
         let mut turn = turn();
         for _ in 0..3 {
             round(&adapter, &mut turn).await;
@@ -94,24 +95,24 @@ async fn another_model_gets_nothing_of_it_and_is_not_told_to_think() {
         let first = server.requests().remove(0).body.to_string();
         turn.model = "model-y".to_owned();
         let mut shown = Shown::default();
-        // The server does not know these answers, which is no matter here.
+        // The server refuses this conversation, which does not matter here.
         let _ = adapter.complete(&turn, &mut shown).await;
         let sent = server.requests().pop().unwrap().body.to_string();
         for secret in ["c2ln", "gAAAA", "redacted", "rs_1", "thought 1"] {
             assert!(!sent.contains(secret), "{wire:?}: {secret} in {sent}");
         }
-        let thinks = |body: &str| {
+        let asks_for_reasoning = |body: &str| {
             ["adaptive", "\"effort\":\"high\"", "\"thinkingLevel\":\"high\""].iter().any(|word| body.contains(word))
         };
-        assert!(thinks(&first) && !thinks(&sent), "{wire:?}: {sent}");
+        assert!(asks_for_reasoning(&first) && !asks_for_reasoning(&sent), "{wire:?}: {sent}");
     }
 }
 
 #[tokio::test]
-async fn state_that_was_changed_is_known_as_stale() {
+async fn changed_state_gives_a_stale_state_error() {
     for wire in [Wire::Anthropic, Wire::Responses, Wire::Chat] {
         let server = StrictServer::start(wire, |asked| script(answers(&asked.messages))).await.unwrap();
-        let adapter = adapter_of(wire, server.base_url());
+        let adapter = adapter_for(wire, server.base_url());
         let mut turn = turn();
         round(&adapter, &mut turn).await;
         for block in turn.messages.iter_mut().flat_map(|message| &mut message.blocks) {

@@ -146,7 +146,7 @@ fn no_directory(dir: &Path, error: &std::io::Error) -> String {
     }
     let name = dir.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     match dir.parent().and_then(|parent| meant_directory(parent, name)) {
-        Some(near) => format!("did you mean `{near}` to be it? Rename it to `{name}`"),
+        Some(near) => format!("did you mean `{near}`? Rename it to `{name}`"),
         None => format!("make it: {EACH_MODEL}"),
     }
 }

@@ -9,10 +9,9 @@ use minijinja::Value as Jinja;
 use regex::Captures;
 
 use super::conversation::Conversation;
-use super::names::Lets;
+use super::names::{Lets, Names};
 use super::pattern::Pattern;
-use super::rules::RuleSet;
-use super::template::Expr;
+use super::template::{Expr, Templates};
 
 /// A condition on a count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,7 +71,8 @@ impl When {
     pub(super) fn captures(
         &self,
         conversation: &Conversation<'_>,
-        rules: &RuleSet,
+        templates: &Arc<Templates>,
+        vars: &Jinja,
         lets: &Arc<Lets>,
     ) -> Result<Option<Jinja>, String> {
         if !self.plain_conditions(conversation) {
@@ -98,8 +98,8 @@ impl When {
         }
         let caught = caught.into_value();
         if let Some(condition) = &self.only_if {
-            let names = Jinja::from_dyn_object(rules.names(conversation, &caught, lets));
-            if !rules.templates.truth(condition, &names)? {
+            let names = Names::new(conversation.facts(vars), &caught, lets, templates);
+            if !templates.truth(condition, &Jinja::from_dyn_object(names))? {
                 return Ok(None);
             }
         }

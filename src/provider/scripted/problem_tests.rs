@@ -58,7 +58,7 @@ otherwise: [{ say: "{{ first }}" }]
             (7, "`mail` means something already"),
             (8, "`range` means something already"),
             (9, "cannot be a name"),
-            (11, "the key `twice` stands here a second time"),
+            (11, "the key `twice` is repeated"),
             (12, "is no expression"),
             (13, "let.broken: syntax error"),
             (14, "did you mean `second`?"),

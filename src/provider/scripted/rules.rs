@@ -103,7 +103,7 @@ impl RuleSet {
         for (number, rule) in self.rules.iter().enumerate() {
             let captures = rule
                 .when
-                .captures(conversation, self, &rule.lets)
+                .captures(conversation, &self.templates, &self.vars, &rule.lets)
                 .map_err(|error| rule_error(self, &rule.name, rule.line, &error))?;
             if let Some(captures) = captures {
                 let Rule { name, line, actions, lets, .. } = rule;

@@ -10,7 +10,7 @@ use ghost_domain::time::BoxFuture;
 use ghost_domain::{Clock, Timestamp};
 use tokio::sync::{oneshot, watch};
 
-/// A clock that a test owns. Sleepers are woken in order of their time.
+/// A clock that a test moves. Sleepers are woken in order of their time.
 pub struct ManualClock {
     state: Mutex<State>,
     sleepers: watch::Sender<usize>,
@@ -23,7 +23,7 @@ struct State {
 }
 
 impl ManualClock {
-    /// A clock that shows `ms` milliseconds since the epoch.
+    /// Creates a clock that shows `ms` milliseconds since the epoch.
     #[must_use]
     pub fn at(ms: i64) -> Arc<Self> {
         Arc::new(Self {
@@ -32,7 +32,7 @@ impl ManualClock {
         })
     }
 
-    /// Moves time by `by` and wakes whoever slept until then.
+    /// Moves the clock forward by `by` and wakes the sleepers whose time has come.
     pub fn advance(&self, by: Duration) {
         let due = {
             let mut state = self.lock();
@@ -47,7 +47,8 @@ impl ManualClock {
         }
     }
 
-    /// Completes once `count` sleeps have been started since the clock was made, those that are over included.
+    /// Completes once `count` sleeps have been started since the clock was created; sleeps that are
+    /// over count too.
     pub async fn slept(&self, count: usize) {
         let mut seen = self.sleepers.subscribe();
         // The sender lives as long as `self`, so waiting cannot fail.
@@ -79,7 +80,7 @@ impl Clock for ManualClock {
         self.sleepers.send_modify(|started| *started += 1);
         Box::pin(async move {
             if receiver.await.is_err() {
-                // The clock is gone, and with it time.
+                // The clock is gone, so this sleep never ends.
                 std::future::pending::<()>().await;
             }
         })

@@ -1,4 +1,4 @@
-//! A server that speaks OpenAI's chat completions, streamed, and answers what a closure says.
+//! A fake server of OpenAI's chat completions, streamed. A closure decides each answer.
 //!
 //! Must never: decide anything by itself.
 
@@ -9,53 +9,53 @@ use serde_json::{Value, json};
 
 use super::server::{FakeReply, FakeRequest, FakeServer};
 
-/// A tool call to be made.
+/// A tool call that the fake model makes.
 #[derive(Clone, Debug)]
 pub struct FakeCall {
     /// The provider's id of the call.
     pub id: String,
-    /// Canonical dotted name.
+    /// Dotted canonical name of the tool.
     pub tool: String,
-    /// Arguments.
+    /// Arguments of the call.
     pub arguments: Value,
 }
 
-/// What the model answers.
+/// What the fake model answers.
 #[derive(Clone, Debug)]
 pub enum FakeAnswer {
-    /// Words, and calls besides.
+    /// Text, and calls.
     Model {
-        /// The words; may be empty if there are calls.
+        /// The text; may be empty if there are calls.
         text: String,
-        /// The calls.
+        /// The tool calls.
         calls: Vec<FakeCall>,
     },
-    /// Any HTTP reply: failures, and streams that break.
+    /// Any HTTP reply, for failures and streams that break.
     Raw(FakeReply),
 }
 
 impl FakeAnswer {
-    /// Words that end the turn.
+    /// An answer with this text, which ends the turn.
     #[must_use]
     pub fn say(text: impl Into<String>) -> Self {
         Self::Model { text: text.into(), calls: Vec::new() }
     }
 
-    /// One call. Its id must be unique in the conversation.
+    /// An answer with one call. The id must be unique in the conversation.
     #[must_use]
     pub fn call(id: impl Into<String>, tool: impl Into<String>, arguments: Value) -> Self {
         let call = FakeCall { id: id.into(), tool: tool.into(), arguments };
         Self::Model { text: String::new(), calls: vec![call] }
     }
 
-    /// A failure with an error body of OpenAI's form.
+    /// An HTTP failure with an error body in OpenAI's form.
     #[must_use]
     pub fn status(status: u16, message: &str) -> Self {
         let body = json!({ "error": { "message": message, "type": "error", "code": null } });
         Self::Raw(FakeReply::new(status, "application/json", body.to_string()))
     }
 
-    /// The HTTP reply that says this.
+    /// The HTTP reply with this answer.
     #[must_use]
     pub fn into_reply(self, request: &FakeRequest) -> FakeReply {
         match self {
@@ -65,7 +65,7 @@ impl FakeAnswer {
     }
 }
 
-/// The events of an answer, with a usage that counts four bytes a token.
+/// The events of an answer. Its usage counts four bytes as a token.
 fn events(request: &FakeRequest, text: &str, calls: &[FakeCall]) -> String {
     let model = request.body.get("model").and_then(Value::as_str).unwrap_or("fake");
     let mut out = String::new();
@@ -100,13 +100,13 @@ fn events(request: &FakeRequest, text: &str, calls: &[FakeCall]) -> String {
     out
 }
 
-/// The server. It stops when this is dropped.
+/// The fake server. It stops when this is dropped.
 pub struct FakeOpenAi {
     server: FakeServer,
 }
 
 impl FakeOpenAi {
-    /// Starts a server whose answers come from `answer`, and which keeps every request.
+    /// Starts a server that gets its answers from `answer` and keeps every request.
     ///
     /// # Errors
     /// If no port of 127.0.0.1 can be bound.
@@ -115,7 +115,7 @@ impl FakeOpenAi {
         Ok(Self { server })
     }
 
-    /// As [`Self::start`], keeping no requests: for benches.
+    /// As [`Self::start`], but keeps no requests: for benches.
     ///
     /// # Errors
     /// If no port of 127.0.0.1 can be bound.
@@ -126,13 +126,13 @@ impl FakeOpenAi {
         Ok(Self { server })
     }
 
-    /// What to give as `base_url`.
+    /// The `base_url` for this server.
     #[must_use]
     pub fn base_url(&self) -> String {
         format!("{}/v1", self.server.url())
     }
 
-    /// Every request so far, in order.
+    /// All requests so far, in order.
     #[must_use]
     pub fn requests(&self) -> Vec<FakeRequest> {
         self.server.requests()
@@ -144,21 +144,21 @@ impl FakeOpenAi {
     }
 }
 
-/// What a chat completion asks.
+/// The fields of a chat completion request.
 impl FakeRequest {
-    /// The model asked.
+    /// Name of the model.
     #[must_use]
     pub fn model(&self) -> &str {
         self.body.get("model").and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// The messages as they were sent.
+    /// The messages, as sent.
     #[must_use]
     pub fn messages(&self) -> &[Value] {
         self.body.get("messages").and_then(Value::as_array).map_or(&[], Vec::as_slice)
     }
 
-    /// The text of the last message of `role`; empty if there is none.
+    /// The text of the last message with this role; empty if there is none.
     #[must_use]
     pub fn last_of(&self, role: &str) -> &str {
         let of_role = |message: &&Value| message.get("role").and_then(Value::as_str) == Some(role);
@@ -166,13 +166,13 @@ impl FakeRequest {
         last.and_then(|message| message.get("content")).and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// How many answers the model has given in this conversation.
+    /// How many answers of the model the conversation has.
     #[must_use]
     pub fn rounds(&self) -> usize {
         self.messages().iter().filter(|message| message["role"] == "assistant").count()
     }
 
-    /// Canonical names of the tools on offer.
+    /// Canonical names of the tools in the request.
     #[must_use]
     pub fn tools(&self) -> Vec<String> {
         let tools = self.body.get("tools").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);

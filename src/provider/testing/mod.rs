@@ -1,13 +1,13 @@
-//! For tests and benches, here and in other rooms: a clock that a test moves, counted ids, the files of a small world, and
-//! a model server on this machine.
+//! Helpers for tests and benches of all crates: a clock that a test moves, counted ids, the files
+//! of a small world, and fake model servers on this machine.
 //!
 //! Must never: be part of a release build of the daemon.
 
 mod clock;
 mod fake_openai;
-mod ground;
 mod server;
 mod strict;
+mod world_files;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,11 +20,11 @@ use crate::model::ModelRequest;
 
 pub use clock::ManualClock;
 pub use fake_openai::{FakeAnswer, FakeCall, FakeOpenAi};
-pub use ground::{Counting, write_file, write_world};
 pub use server::{FakeEnd, FakeReply, FakeRequest, FakeServer};
 pub use strict::{Asked, StrictServer, Wire};
+pub use world_files::{Counting, write_file, write_world};
 
-/// A plan of `kind` with short waits, four calls at once and three attempts.
+/// A plan of `kind` with short pauses, four parallel calls and three attempts.
 #[must_use]
 pub fn provider_plan(kind: ProviderKind, base_url: Option<String>) -> ProviderPlan {
     ProviderPlan {
@@ -65,7 +65,7 @@ pub fn request(model: &str, text: &str) -> ModelRequest {
 }
 
 fn tester() -> AgentId {
-    // The literal is a valid id, which every test that uses this shows.
+    // The literal is a valid id; every test that uses this proves it.
     #[allow(clippy::expect_used)]
     "tester".parse().expect("a valid agent id")
 }

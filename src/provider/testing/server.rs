@@ -1,6 +1,7 @@
-//! An HTTP server on this machine that answers with the bytes it is told to: whole, cut off, or never ending.
+//! A fake HTTP server on this machine. It sends the bytes that a test sets: whole, cut off, or
+//! never ending.
 //!
-//! Must never: listen anywhere but on 127.0.0.1, or outlive the value that holds it.
+//! Must never: listen on an address other than 127.0.0.1, or outlive the value that holds it.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -23,31 +24,31 @@ const REQUEST_MAX: usize = 64 * 1_024 * 1_024;
 /// Most requests that are logged; later ones are served and forgotten.
 const LOG_MAX: usize = 100_000;
 
-/// A request as it came.
+/// A received request.
 #[derive(Clone, Debug)]
 pub struct FakeRequest {
-    /// Path with its query.
+    /// Path with query.
     pub path: String,
     /// Headers by lower-case name.
     pub headers: BTreeMap<String, String>,
-    /// The body as JSON; null if it was none.
+    /// The body as JSON; null if it is not JSON.
     pub body: Value,
-    /// The body as it came.
+    /// The body's bytes.
     pub raw: Bytes,
 }
 
-/// How a body ends.
+/// How the body of a reply ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FakeEnd {
-    /// As it should.
+    /// Normally.
     Whole,
     /// The connection breaks.
     Cut,
-    /// Nothing more comes, and the connection stays.
+    /// Nothing more is sent, and the connection stays open.
     Hang,
 }
 
-/// What to answer.
+/// The reply of the server.
 #[derive(Clone, Debug)]
 pub struct FakeReply {
     /// HTTP status.
@@ -56,12 +57,12 @@ pub struct FakeReply {
     pub headers: Vec<(String, String)>,
     /// The body, in pieces that are sent one by one.
     pub chunks: Vec<Bytes>,
-    /// How it ends.
+    /// How the body ends.
     pub end: FakeEnd,
 }
 
 impl FakeReply {
-    /// A reply with a content type and a body in one piece.
+    /// Creates a reply with a content type and a body in one piece.
     #[must_use]
     pub fn new(status: u16, content_type: &str, body: impl Into<Bytes>) -> Self {
         let headers = vec![("content-type".to_owned(), content_type.to_owned())];
@@ -75,7 +76,7 @@ impl FakeReply {
         self
     }
 
-    /// Cuts the body into pieces of `size` bytes, wherever that falls.
+    /// Cuts the body into pieces of `size` bytes.
     #[must_use]
     pub fn in_pieces(mut self, size: usize) -> Self {
         let whole: Vec<u8> = self.chunks.concat();
@@ -83,7 +84,7 @@ impl FakeReply {
         self
     }
 
-    /// Changes how the body ends.
+    /// Sets how the body ends.
     #[must_use]
     pub fn ending(mut self, end: FakeEnd) -> Self {
         self.end = end;
@@ -93,7 +94,7 @@ impl FakeReply {
 
 type Answer = dyn Fn(&FakeRequest) -> FakeReply + Send + Sync;
 
-/// The server. It stops when this is dropped.
+/// The fake server. It stops when this is dropped.
 pub struct FakeServer {
     address: SocketAddr,
     log: Arc<Mutex<Vec<FakeRequest>>>,
@@ -102,8 +103,8 @@ pub struct FakeServer {
 }
 
 impl FakeServer {
-    /// Starts a server on a free port that answers every request with what `answer` says. With `log`, requests are
-    /// kept.
+    /// Starts a server on a free port that gets its replies from `answer`. With `log`, it keeps the
+    /// requests.
     ///
     /// # Errors
     /// If no port of 127.0.0.1 can be bound.
@@ -118,7 +119,7 @@ impl FakeServer {
         let state = Arc::new(State { answer: Box::new(answer), log: log.then(|| Arc::clone(&requests)), opened });
         let router = Router::new().fallback(move |request: Request| serve(Arc::clone(&state), request));
         let task = tokio::spawn(async move {
-            // A server that cannot go on has nobody to tell; its clients see the connection fail.
+            // The clients see the connection fail.
             drop(axum::serve(listener, router).await);
         });
         Ok(Self { address, log: requests, open, task })
@@ -130,7 +131,7 @@ impl FakeServer {
         format!("http://{}", self.address)
     }
 
-    /// Every request so far.
+    /// All requests so far, if they are kept.
     #[must_use]
     pub fn requests(&self) -> Vec<FakeRequest> {
         self.log.lock().unwrap_or_else(PoisonError::into_inner).clone()
@@ -139,7 +140,7 @@ impl FakeServer {
     /// Completes when no body is being sent.
     pub async fn idle(&self) {
         let mut open = self.open.clone();
-        // The sender lives as long as the server does.
+        // The sender lives as long as the server.
         drop(open.wait_for(|open| *open == 0).await);
     }
 }
@@ -156,7 +157,7 @@ struct State {
     opened: watch::Sender<usize>,
 }
 
-/// One body under way.
+/// Counts a body while it is sent.
 struct Open(Arc<State>);
 
 impl Drop for Open {
@@ -188,8 +189,8 @@ async fn serve(state: Arc<State>, request: Request) -> Response {
     let body = match reply.end {
         FakeEnd::Whole => Body::from_stream(chunks.inspect(move |_| _ = &open)),
         FakeEnd::Cut => {
-            // What has been sent is flushed when the body has nothing to give for a moment; an error at once would take
-            // it along.
+            // The data sent so far is flushed while the body is pending for a moment. An immediate
+            // error would discard it.
             let broken = stream::once(async {
                 tokio::task::yield_now().await;
                 Err(io::Error::other("cut off"))

@@ -1,7 +1,7 @@
-//! Servers that speak the providers' protocols as they are documented, refuse with 400 what the providers refuse, and want back
-//! what they attached to their answers, byte for byte and in its order.
+//! Fake servers of the providers' documented protocols. They refuse with 400 what the providers
+//! refuse, and require that opaque state comes back unchanged and in order.
 //!
-//! Must never: be more patient than the provider.
+//! Must never: accept a request that the provider refuses.
 
 mod anthropic;
 mod cache;
@@ -21,7 +21,7 @@ use serde_json::json;
 use super::server::{FakeReply, FakeRequest, FakeServer};
 use cache::Prefixes;
 pub use common::{Asked, Wire};
-use common::{Cached, Said};
+use common::{InputTokens, StrictAnswer};
 
 fn read(wire: Wire, request: &FakeRequest) -> Result<Asked, String> {
     match wire {
@@ -33,8 +33,8 @@ fn read(wire: Wire, request: &FakeRequest) -> Result<Asked, String> {
     }
 }
 
-/// The stream of an answer, its content type, and what is attached to it, in order.
-fn write(wire: Wire, answer: &Said) -> (String, &'static str, Vec<String>) {
+/// The stream of an answer, its content type, and the opaque state attached to it, in order.
+fn write(wire: Wire, answer: &StrictAnswer) -> (String, &'static str, Vec<String>) {
     match wire {
         Wire::Anthropic => anthropic::write(answer),
         Wire::Responses => responses::write(answer),
@@ -44,7 +44,7 @@ fn write(wire: Wire, answer: &Said) -> (String, &'static str, Vec<String>) {
     }
 }
 
-/// A strict server.
+/// A server that checks requests strictly.
 pub struct StrictServer {
     server: FakeServer,
     wire: Wire,
@@ -53,35 +53,36 @@ pub struct StrictServer {
 
 #[derive(Default)]
 struct State {
-    /// What was attached to each answer that was given.
-    given: Mutex<BTreeSet<Vec<String>>>,
+    /// The opaque state of each answer so far.
+    issued: Mutex<BTreeSet<Vec<String>>>,
     refusals: Mutex<Vec<String>>,
     count: Mutex<u64>,
     prefixes: Mutex<Prefixes>,
 }
 
-fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl StrictServer {
-    /// Starts a server of `wire` whose answers come from `answer`: words and calls. Requests are kept.
+    /// Starts a server for `wire` that gets its answers, text and calls, from `answer`. Requests
+    /// are kept.
     ///
     /// # Errors
     /// If no port of 127.0.0.1 can be bound.
     pub async fn start(wire: Wire, answer: impl Fn(&Asked) -> Vec<Block> + Send + Sync + 'static) -> io::Result<Self> {
         let state = Arc::new(State::default());
         let shared = Arc::clone(&state);
-        let server = FakeServer::start(true, move |request| match read(wire, request).and_then(|asked| shared.known(wire, asked)) {
+        let server = FakeServer::start(true, move |request| match read(wire, request).and_then(|asked| shared.check_attached(wire, asked)) {
             Ok(asked) => {
-                let input = locked(&shared.prefixes).take(wire, &request.body);
-                let said = shared.said(&asked, answer(&asked), input);
-                let (stream, kind, attached) = write(wire, &said);
-                locked(&shared.given).insert(attached);
+                let input = lock(&shared.prefixes).take(wire, &request.body);
+                let strict_answer = shared.strict_answer(&asked, answer(&asked), input);
+                let (stream, kind, attached) = write(wire, &strict_answer);
+                lock(&shared.issued).insert(attached);
                 FakeReply::new(200, kind, stream).in_pieces(997)
             }
             Err(why) => {
-                locked(&shared.refusals).push(why.clone());
+                lock(&shared.refusals).push(why.clone());
                 let error = json!({ "message": why, "type": "invalid_request_error", "code": 400, "status": "INVALID_ARGUMENT" });
                 FakeReply::new(400, "application/json", json!({ "type": "error", "error": error }).to_string())
             }
@@ -90,19 +91,19 @@ impl StrictServer {
         Ok(Self { server, wire, state })
     }
 
-    /// What to give as `base_url`.
+    /// The `base_url` for this server.
     #[must_use]
     pub fn base_url(&self) -> String {
         format!("{}{}", self.server.url(), self.wire.path())
     }
 
-    /// Why requests were refused, in order.
+    /// The reasons why requests were refused, in order.
     #[must_use]
     pub fn refusals(&self) -> Vec<String> {
-        locked(&self.state.refusals).clone()
+        lock(&self.state.refusals).clone()
     }
 
-    /// Every request so far, in order.
+    /// All requests so far, in order.
     #[must_use]
     pub fn requests(&self) -> Vec<FakeRequest> {
         self.server.requests()
@@ -110,11 +111,11 @@ impl StrictServer {
 }
 
 impl State {
-    /// Refuses a conversation in which something that was attached is missing, changed or moved.
-    fn known(&self, wire: Wire, asked: Asked) -> Result<Asked, String> {
-        let given = locked(&self.given);
-        // One without anything is another model's.
-        match asked.attached.iter().find(|attached| !attached.is_empty() && !given.contains(*attached)) {
+    /// Refuses a conversation in which opaque state is missing, changed or moved.
+    fn check_attached(&self, wire: Wire, asked: Asked) -> Result<Asked, String> {
+        let issued = lock(&self.issued);
+        // An answer without state is another model's.
+        match asked.attached.iter().find(|attached| !attached.is_empty() && !issued.contains(*attached)) {
             None => Ok(asked),
             Some(attached) => Err(match wire {
                 Wire::Anthropic => "messages.1.content.0: Invalid `signature` in `thinking` block".to_owned(),
@@ -125,9 +126,9 @@ impl State {
         }
     }
 
-    fn said(&self, asked: &Asked, blocks: Vec<Block>, input: Cached) -> Said {
+    fn strict_answer(&self, asked: &Asked, blocks: Vec<Block>, input: InputTokens) -> StrictAnswer {
         let number = {
-            let mut count = locked(&self.count);
+            let mut count = lock(&self.count);
             *count += 1;
             *count
         };
@@ -145,6 +146,6 @@ impl State {
                 _ => {}
             }
         }
-        Said { model: asked.model.clone(), number, text, calls, input }
+        StrictAnswer { model: asked.model.clone(), number, text, calls, input }
     }
 }

@@ -1,6 +1,7 @@
-//! The end of an agent: what waited on it is failed, what it had is given back, and what it leaves undone is told.
+//! Deletes agents: fails whatever waits for the agent, gives back what it held, and reports its
+//! unread mail and open tasks.
 //!
-//! Must never: leave anything that waits for an agent which is not there.
+//! Must never: leave anything that waits for a deleted agent.
 
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::ports::Signal;
@@ -15,35 +16,36 @@ use crate::agent_lookup::{agent_for, deleted, put};
 use crate::turns::{self, Ending};
 use crate::{Result, RuleContext, asks, budgets, chat, conversations, jobs, schedules, tasks};
 
-/// Messages, and tasks, that the end of an agent names one by one; more are counted.
+/// The most messages, and the most tasks, that a deletion event lists by id. It always gives the
+/// full counts.
 const NAMED: usize = 100;
 
-/// What the end of an agent leaves undone.
+/// The work that a deleted agent leaves undone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Left {
-    /// Mail that it had not read and that nobody reads any more.
+    /// Number of unread messages that are dropped.
     pub mail_dropped: u64,
-    /// Tasks that it owned and that are open still.
+    /// Number of open tasks that it owned. They stay open.
     pub tasks_left: u64,
 }
 
-/// An agent that is deleted.
+/// The result of a deletion.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Deleted {
-    /// Its tombstone.
+    /// The agent's tombstone.
     pub agent: Agent,
-    /// What it left.
+    /// The work that it leaves undone.
     pub left: Left,
 }
 
-/// Deletes an agent: a tombstone with its incarnation stays, and everything that waited on it is failed. Its tasks stay open, and
-/// their creators are told; what mail it had not read is told in the event. What its archetype
-/// let it cost in a day is lifted with it; a limit that someone set for its id stays.
+/// Deletes an agent. A tombstone with its incarnation stays, and everything that waits for the
+/// agent fails. Its tasks stay open and their creators are notified. The event lists the unread
+/// mail. The daily limit of its archetype is lifted; a limit that someone set for its id stays.
 pub async fn delete(w: &mut dyn Writes, ctx: &RuleContext, by: &Party, agent_id: &AgentId) -> Result<Deleted> {
     delete_because(w, ctx, by, agent_id, None).await
 }
 
-/// [`delete`] with a reason in the words of who asks, which the tombstone and the feed keep.
+/// Like [`delete`], with a reason that the tombstone and the event keep.
 pub async fn delete_because(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -53,17 +55,17 @@ pub async fn delete_because(
 ) -> Result<Deleted> {
     let mut agent = agent_for(w, ctx, by, agent_id).await?;
     let ending = format!("{agent_id} was deleted by {by}");
-    // Before its turns end, which would tell those who wait on one of them that it was cancelled: whoever asked it learns the
-    // same, and the same as who asks it later.
+    // Done before its turns end. Otherwise an asker would learn that the turn was cancelled, and
+    // not that the agent was deleted.
     asks::fail_all_to(w, ctx, agent_id, &deleted(agent_id)).await?;
-    // The operator's turns in its name are among them.
+    // These include turns that run an operator's tool calls for the agent.
     for turn in w.turns_open().await?.into_iter().filter(|turn| turn.agent_id == *agent_id) {
         turns::finish(w, ctx, turn.turn_id, Ending::Cancelled(ending.clone())).await?;
         w.signal(Signal::TurnCancelled { agent_id: agent_id.clone(), turn_id: turn.turn_id });
     }
     let mut dropped = Vec::new();
     loop {
-        // Its successor must not find mail that was meant for it.
+        // A later agent with the same id must not receive this mail.
         let mail = w.inbox_pending(agent_id, 500).await?;
         if mail.is_empty() {
             break;
@@ -104,10 +106,10 @@ pub async fn delete_because(
     Ok(Deleted { agent, left: Left { mail_dropped: count(dropped.len()), tasks_left: count(left.len()) } })
 }
 
-/// Deletes an agent for the one that created it, which has no say over others.
+/// Deletes an agent on behalf of the agent that created it.
 ///
 /// # Errors
-/// `AccessDenied` if another created it, or the world file names it.
+/// `AccessDenied` if `by` did not create it, or if the world file names it.
 pub async fn delete_own(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -118,26 +120,26 @@ pub async fn delete_own(
     let agent = agent_for(w, ctx, by, agent_id).await?;
     if agent.kind != AgentKind::Dynamic || agent.owner != Some(by.to_string()) {
         return Err(Refusal::new(Code::AccessDenied, format!("{by} did not create {agent_id}"))
-            .hint("only who created an agent deletes it; others may ask an operator"));
+            .hint("only the creator of an agent can delete it; anyone else can ask an operator"));
     }
     delete_because(w, ctx, by, agent_id, reason).await
 }
 
-/// Ends those of `stopped` that agents created for a root and let go, once that root is over: their places are free for
-/// others. Gives how many. One that has mail, open tasks or dead letters of its own is kept, and so is one that an operator
-/// has stopped.
+/// Deletes those agents of `stopped` that another agent created and stopped, once the work of the
+/// root they were created for is over. Returns how many were deleted. An agent with mail, open
+/// tasks or dead letters is kept, and so is one that an operator stopped.
 pub async fn end_helpers(store: &Store, ctx: &RuleContext, stopped: Vec<AgentId>) -> Result<usize> {
     let mut ended = 0;
     for agent_id in stopped {
         let id = agent_id.clone();
-        // Looked at beside the writer first: most of them are needed still, sweep after sweep.
-        if !store.read_latest(move |r| Box::pin(async move { is_over(r, &id).await })).await? {
+        // Checked outside the writer first, because most of them are still needed in each sweep.
+        if !store.read_latest(move |r| Box::pin(async move { is_not_needed(r, &id).await })).await? {
             continue;
         }
         let ctx = ctx.clone();
         let gone = store.write(move |w| {
             Box::pin(async move {
-                if !is_over(w, &agent_id).await? {
+                if !is_not_needed(w, &agent_id).await? {
                     return Ok(false);
                 }
                 let why = "the work that it was created for is over";
@@ -149,8 +151,8 @@ pub async fn end_helpers(store: &Store, ctx: &RuleContext, stopped: Vec<AgentId>
     Ok(ended)
 }
 
-/// Whether nobody needs this agent any more, as [`end_helpers`] has it.
-async fn is_over(r: &mut dyn Reads, agent_id: &AgentId) -> Result<bool> {
+/// Whether this agent is no longer needed, by the rules of [`end_helpers`].
+async fn is_not_needed(r: &mut dyn Reads, agent_id: &AgentId) -> Result<bool> {
     let Some(agent) = r.agent_get(agent_id).await?.filter(|agent| !agent.is_deleted()) else { return Ok(false) };
     let Some(root_id) = agent.helps else { return Ok(false) };
     if !agent.let_go || agent.status != AgentStatus::Stopped || agent.desired != Desired::Stopped {
@@ -159,12 +161,12 @@ async fn is_over(r: &mut dyn Reads, agent_id: &AgentId) -> Result<bool> {
     let busy = r.inbox_depth(agent_id).await? > 0
         || !r.tasks_open(Some(agent_id), None, 1).await?.is_empty()
         || r.dead_letter_count_held(Some(agent_id)).await? > 0
-        || goes_on(r, agent_id, root_id).await?;
+        || has_work_left(r, agent_id, root_id).await?;
     Ok(!busy)
 }
 
-/// Whether anything of a root is under way or will be, or a turn of the agent's is open.
-async fn goes_on(r: &mut dyn Reads, agent_id: &AgentId, root_id: RootId) -> Result<bool> {
+/// Whether any work of a root is running or waiting, or the agent has an open turn.
+async fn has_work_left(r: &mut dyn Reads, agent_id: &AgentId, root_id: RootId) -> Result<bool> {
     let open = r.turns_open().await?;
     let at_work =
         |turn: &Turn| turn.agent_id == *agent_id || turn.root_id == root_id || turn.other_roots.contains(&root_id);

@@ -1,6 +1,6 @@
-//! Ids of agents: which are free, and what is said of one that is not.
+//! Ids of agents: finds a free one, and builds the refusals for ids that are taken.
 //!
-//! Must never: create anything, or name a command that does not help with the id in question.
+//! Must never: create anything, or suggest a command that does not help with the id in question.
 
 use ghost_domain::text::clip;
 use ghost_domain::{Agent, AgentId, AgentKind, AgentStatus, Code, Party, Refusal};
@@ -9,18 +9,18 @@ use serde_json::{Value, json};
 
 use crate::{Result, RuleContext};
 
-/// The number that ids of one archetype have reached, as a fact about the world.
+/// The prefix of the world fact that stores the last number used for an archetype.
 const NUMBER: &str = "agent_number:";
 
-/// Ids that are looked at for one that is free.
+/// The most ids that are tried.
 const TRIES: u32 = 48;
 
-/// An id that no agent on record bears or has borne, for one of `archetype`: `<archetype>-<number>`. The number only rises, so
-/// that it costs one look however many agents there were. Ids that someone chose by hand may be in its way: past the
-/// first few it doubles its step, which leaves any row of them behind within [`TRIES`] looks.
+/// Finds an id `<archetype>-<number>` that no recorded agent has or had. The number only rises, so
+/// one lookup is enough in most cases. Ids that someone chose by hand may be in the way: after 16
+/// tries the step doubles each time, so any block of them is skipped within [`TRIES`] lookups.
 ///
 /// # Errors
-/// When every id that was looked at is taken, which takes someone who means it.
+/// `Conflict` if every tried id is taken.
 pub async fn free_id(w: &mut dyn Writes, archetype: &str) -> Result<AgentId> {
     let clean: String = archetype
         .to_ascii_lowercase()
@@ -50,21 +50,22 @@ pub async fn free_id(w: &mut dyn Writes, archetype: &str) -> Result<AgentId> {
         }
     }
     Err(Refusal::new(Code::Conflict, format!("no free id was found for an agent of {archetype}"))
-        .hint("give it an agent_id of its own"))
+        .hint("choose an agent_id yourself"))
 }
 
-/// Refuses an id that a living agent bears.
-pub(super) fn borne(ctx: &RuleContext, by: &Party, there: &Agent) -> Refusal {
+/// Builds the refusal for an id that a living agent has.
+pub(super) fn id_taken(ctx: &RuleContext, by: &Party, there: &Agent) -> Refusal {
     let Agent { agent_id, status, .. } = there;
     let refusal = Refusal::new(Code::Conflict, format!("there is an agent `{agent_id}` already; it is {status}"));
-    refusal.hint(way_out(ctx, by, there)).details(details(agent_id, Some(there)))
+    refusal.hint(hint_for_taken_id(ctx, by, there)).details(details(agent_id, Some(there)))
 }
 
-/// Refuses an id that the world file keeps for an agent of its own, which `there` is the record of, if there is one.
+/// Builds the refusal for an id that the world file names. `there` is the record of that agent, if
+/// one exists.
 #[must_use]
 pub fn reserved(ctx: &RuleContext, by: &Party, agent_id: &AgentId, there: Option<&Agent>) -> Refusal {
     if let Some(living) = there.filter(|agent| !agent.is_deleted()) {
-        return borne(ctx, by, living);
+        return id_taken(ctx, by, living);
     }
     let gone = if there.is_some() { ", which was deleted" } else { "" };
     let hint = match by.agent() {
@@ -76,8 +77,8 @@ pub fn reserved(ctx: &RuleContext, by: &Party, agent_id: &AgentId, there: Option
         .details(details(agent_id, there))
 }
 
-/// What someone can do who wants an id that this agent bears.
-fn way_out(ctx: &RuleContext, by: &Party, there: &Agent) -> String {
+/// The hint for someone who wants an id that a living agent has.
+fn hint_for_taken_id(ctx: &RuleContext, by: &Party, there: &Agent) -> String {
     if by.agent().is_some() {
         return "choose another id, or use that agent".to_owned();
     }
@@ -86,8 +87,8 @@ fn way_out(ctx: &RuleContext, by: &Party, there: &Agent) -> String {
         AgentKind::Dynamic => {
             format!("choose another id, or delete that agent first: `ghostctl agent delete {agent_id}`")
         }
-        // A reload would bring it back.
-        AgentKind::Persistent => "choose another id: that agent is the world file's".to_owned(),
+        // Deleting it would not help: a reload creates it again.
+        AgentKind::Persistent => "choose another id: the world file names that agent".to_owned(),
     };
     match ctx.may_run(there) {
         Err(why) => format!("{}, or choose another id", why.in_words()),
@@ -98,7 +99,7 @@ fn way_out(ctx: &RuleContext, by: &Party, there: &Agent) -> String {
     }
 }
 
-/// How the agent of an id stands, for programs.
+/// The details of such a refusal, for programs.
 fn details(agent_id: &AgentId, there: Option<&Agent>) -> Value {
     match there {
         None => json!({ "agent_id": agent_id }),
@@ -109,9 +110,10 @@ fn details(agent_id: &AgentId, there: Option<&Agent>) -> Value {
     }
 }
 
-/// Refuses an agent the id of a deleted one that living agents lead back to, unless it has created that one itself: they
-/// would pay to someone else from then on, or to nobody but one another.
-pub(super) async fn not_of_another(w: &mut dyn Writes, by: &Party, before: Option<&Agent>) -> Result<()> {
+/// Refuses `by` the id of a deleted agent that another created, if living agents were created by
+/// the deleted one. Those agents would from then on charge a different account, or a circle of
+/// accounts.
+pub(super) async fn check_former_owner(w: &mut dyn Writes, by: &Party, before: Option<&Agent>) -> Result<()> {
     let Some(old) = before.filter(|old| by.agent().is_some() && old.owner != Some(by.to_string())) else {
         return Ok(());
     };

@@ -1,6 +1,7 @@
-//! The life of an agent as its supervisor records it: stopped, crashed, back, failed, and taken over by a new daemon.
+//! The supervisor's records about an agent: stopped, crashed, restarted, failed, and taken over by
+//! a new daemon.
 //!
-//! Must never: ask anything of an agent. That is the business of its orders.
+//! Must never: order an agent to do anything. [`super::orders`] does that.
 
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::ports::Signal;
@@ -12,7 +13,8 @@ use super::orders::set_going;
 use crate::agent_lookup::{gone, put};
 use crate::{Result, RuleContext, asks, budgets, turns};
 
-/// Records that an agent has stopped. An open turn stays open: it goes on when the agent is started again.
+/// Records that an agent has stopped. An open turn stays open and goes on when the agent is started
+/// again.
 pub async fn stopped(w: &mut dyn Writes, ctx: &RuleContext, agent_id: &AgentId) -> Result<()> {
     let mut agent = turns::owned(w, ctx, agent_id).await?;
     if agent.desired != Desired::Stopped || agent.status == AgentStatus::Stopped {
@@ -20,19 +22,19 @@ pub async fn stopped(w: &mut dyn Writes, ctx: &RuleContext, agent_id: &AgentId) 
     }
     agent.status = AgentStatus::Stopped;
     put(w, ctx, &mut agent).await?;
-    let_go(w, ctx, agent_id).await?;
+    forfeit_open_turn(w, ctx, agent_id).await?;
     asks::fail_all_to(w, ctx, agent_id, &gone(&agent, "was stopped")).await?;
     let payload = json!({ "reason": agent.status_reason });
     ctx.emit(w, NewEvent::new(EventKind::AgentStopped, payload).agent(agent_id)).await
 }
 
-/// Records a crash: the turn's accounts, and that a restart will follow. Says whether its mail was set aside, so that what
-/// made it crash is out of the way.
+/// Records a crash of an agent and of its open turn, and that a restart follows. Returns whether
+/// its mail became a dead letter, so that the cause of the crash is out of the way.
 pub async fn crashed(w: &mut dyn Writes, ctx: &RuleContext, agent_id: &AgentId, reason: &str) -> Result<bool> {
     turns::owned(w, ctx, agent_id).await?;
     let turn_id = w.turn_open_of(agent_id).await?.map(|turn| turn.turn_id);
     turns::crashed(w, ctx, agent_id, reason).await?;
-    // What was set aside may have stopped it.
+    // A new dead letter may have stopped the agent, so its record is read again.
     let mut agent = turns::owned(w, ctx, agent_id).await?;
     let set_aside = match turn_id {
         Some(turn_id) => w.turn_get(turn_id).await?.is_some_and(|turn| turn.status == TurnStatus::Dead),
@@ -48,7 +50,7 @@ pub async fn crashed(w: &mut dyn Writes, ctx: &RuleContext, agent_id: &AgentId, 
     Ok(set_aside)
 }
 
-/// Records that a crashed agent is back.
+/// Records that a crashed agent runs again.
 pub async fn restarted(w: &mut dyn Writes, ctx: &RuleContext, agent_id: &AgentId) -> Result<()> {
     let mut agent = turns::owned(w, ctx, agent_id).await?;
     if agent.status != AgentStatus::Restarting {
@@ -65,14 +67,15 @@ pub async fn restarted(w: &mut dyn Writes, ctx: &RuleContext, agent_id: &AgentId
     Ok(())
 }
 
-/// Records that an agent will not be restarted any more.
+/// Records that an agent has failed and is not restarted any more.
 pub async fn failed(w: &mut dyn Writes, ctx: &RuleContext, agent_id: &AgentId, reason: &str) -> Result<()> {
     let agent = turns::owned(w, ctx, agent_id).await?;
     fail(w, ctx, agent, false, reason).await
 }
 
-/// Records that the world's files have no place for an agent that is to run, so that it has failed until they are repaired and
-/// [`repaired`] says so. It takes no mail meanwhile, and its open turn stays open: nothing of it is lost.
+/// Records that an agent cannot run with the world's files as they are. It counts as failed until
+/// the files are repaired and [`repaired`] is called. Meanwhile it takes no mail and its open turn
+/// stays open, so nothing is lost.
 pub async fn unfit(w: &mut dyn Writes, ctx: &RuleContext, agent_id: &AgentId, why: &Refusal) -> Result<()> {
     let agent = turns::owned(w, ctx, agent_id).await?;
     let runs = matches!(agent.status, AgentStatus::Running | AgentStatus::Restarting);
@@ -80,7 +83,7 @@ pub async fn unfit(w: &mut dyn Writes, ctx: &RuleContext, agent_id: &AgentId, wh
         return Ok(());
     }
     if ctx.may_run(&agent).is_ok() {
-        // Who said so has read a plan that is no longer in force, or not yet: it looks again.
+        // The caller used a plan that is not in force any more, or not yet. The agent checks again.
         ctx.wake(w, agent_id);
         return Ok(());
     }
@@ -89,8 +92,9 @@ pub async fn unfit(w: &mut dyn Writes, ctx: &RuleContext, agent_id: &AgentId, wh
     Ok(())
 }
 
-/// Lets an agent go on that was [`unfit`], now that the world's files have a place for it again. Gives whether it does; one
-/// that has failed for another reason, or that someone stopped, stays as it is.
+/// Starts an agent again that was marked by [`unfit`], because it can run with the world's files
+/// now. Returns whether it was started. An agent that failed for another reason, or that someone
+/// stopped, stays as it is.
 pub async fn repaired(w: &mut dyn Writes, ctx: &RuleContext, by: &Party, agent_id: &AgentId) -> Result<bool> {
     let mut agent = turns::owned(w, ctx, agent_id).await?;
     if !agent.unfit || agent.desired != Desired::Running {
@@ -107,12 +111,13 @@ async fn fail(w: &mut dyn Writes, ctx: &RuleContext, mut agent: Agent, unfit: bo
     agent.status = AgentStatus::Failed;
     agent.status_reason = Some(reason.clone());
     put(w, ctx, &mut agent).await?;
-    let_go(w, ctx, agent_id).await?;
+    forfeit_open_turn(w, ctx, agent_id).await?;
     asks::fail_all_to(w, ctx, agent_id, &gone(&agent, "has failed")).await?;
     ctx.emit(w, NewEvent::new(EventKind::AgentFailed, json!({ "reason": reason })).agent(agent_id)).await
 }
 
-/// Takes ownership of every agent for this daemon's epoch, and settles what a death of the last one left half-said.
+/// Takes ownership of every agent for this daemon's epoch. Completes the stops that an earlier
+/// daemon had begun. Returns the agents.
 pub async fn claim_all(w: &mut dyn Writes, ctx: &RuleContext) -> Result<Vec<Agent>> {
     let mut agents = w.agent_list(false).await?;
     for agent in &mut agents {
@@ -123,7 +128,8 @@ pub async fn claim_all(w: &mut dyn Writes, ctx: &RuleContext) -> Result<Vec<Agen
         }
         w.agent_put(agent).await?;
         if agent.status == AgentStatus::Stopping {
-            // The daemon died before it could say so: whoever waits for the agent is told now.
+            // The daemon died before it could record the stop. Callers that wait for the agent are
+            // notified now.
             stopped(w, ctx, &agent.agent_id).await?;
             agent.status = AgentStatus::Stopped;
         }
@@ -131,9 +137,9 @@ pub async fn claim_all(w: &mut dyn Writes, ctx: &RuleContext) -> Result<Vec<Agen
     Ok(agents)
 }
 
-/// Counts as spent what the open turn of an agent that no longer runs still holds: its model call was cut off, and it may
-/// be long before the turn goes on.
-async fn let_go(w: &mut dyn Writes, ctx: &RuleContext, agent_id: &AgentId) -> Result<()> {
+/// Counts the reservation of a stopped agent's open turn as spent. Its model call was interrupted,
+/// and it may take long until the turn goes on.
+async fn forfeit_open_turn(w: &mut dyn Writes, ctx: &RuleContext, agent_id: &AgentId) -> Result<()> {
     if let Some(mut turn) = w.turn_open_of(agent_id).await? {
         budgets::forfeit_held(w, ctx, &mut turn).await?;
     }

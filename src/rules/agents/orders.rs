@@ -1,5 +1,5 @@
-//! The orders to run and to stop: from operators, from agents, from the world file, and from the rules themselves to an agent
-//! that only does harm.
+//! The orders to start and stop agents: from operators, agents and the world file, and from the
+//! rules themselves.
 //!
 //! Must never: carry them out. The supervisor does, and lets an open turn finish.
 
@@ -12,8 +12,11 @@ use serde_json::json;
 use crate::agent_lookup::{agent_for, agent_named, gone, put};
 use crate::{Result, RuleContext, asks};
 
-/// Asks an agent to run. Says whether that changed anything. One that the world's files have no place for is refused: it
-/// would lose its mail to turns that cannot be had.
+/// Orders an agent to run. Also returns whether that changed anything.
+///
+/// # Errors
+/// `Conflict` if the agent cannot run with the world's files, because its turns would fail and lose
+/// its mail.
 pub async fn start(w: &mut dyn Writes, ctx: &RuleContext, by: &Party, agent_id: &AgentId) -> Result<(Agent, bool)> {
     let mut agent = agent_for(w, ctx, by, agent_id).await?;
     let runs = matches!(agent.status, AgentStatus::Running | AgentStatus::Restarting);
@@ -28,7 +31,7 @@ pub async fn start(w: &mut dyn Writes, ctx: &RuleContext, by: &Party, agent_id: 
     Ok((agent, true))
 }
 
-/// Has an agent run.
+/// Sets an agent to running, without checks.
 pub(super) async fn set_going(w: &mut dyn Writes, ctx: &RuleContext, by: &Party, agent: &mut Agent) -> Result<()> {
     agent.desired = Desired::Running;
     agent.status = AgentStatus::Running;
@@ -43,8 +46,9 @@ pub(super) async fn set_going(w: &mut dyn Writes, ctx: &RuleContext, by: &Party,
     Ok(())
 }
 
-/// Asks an agent to stop. The supervisor lets its turn finish, and then records [`super::stopped`]. Questions that it has not
-/// begun to work on are failed at once.
+/// Orders an agent to stop. The supervisor lets its turn finish and then records
+/// [`super::stopped`]. Asks that it has not started to work on fail at once. Also returns whether
+/// the order is new.
 pub async fn stop(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -57,7 +61,7 @@ pub async fn stop(
         let let_go = by.agent().is_some();
         let (dropped, before) = (std::mem::take(&mut agent.dropped), std::mem::replace(&mut agent.let_go, let_go));
         if dropped || before != let_go {
-            // From now on it is stopped because someone said so.
+            // The stop now counts as ordered by `by`.
             put(w, ctx, &mut agent).await?;
         }
         return Ok((agent, false));
@@ -86,15 +90,17 @@ pub async fn stop(
     Ok((agent, changed))
 }
 
-/// Stops an agent that the world file names no longer. It is kept, and [`named_again`] brings it back.
+/// Stops an agent that the world file no longer names. The agent is kept, and [`named_again`] can
+/// start it again.
 pub async fn drop_unnamed(w: &mut dyn Writes, ctx: &RuleContext, by: &Party, agent_id: &AgentId) -> Result<()> {
     let (mut agent, _) = stop(w, ctx, by, agent_id, Some("the world file no longer names it")).await?;
     agent.dropped = true;
     put(w, ctx, &mut agent).await
 }
 
-/// Takes up an agent that the world file names again: one that it had dropped is started, if it is to start by itself.
-/// Gives whether it was. Who was stopped by someone, before or after, stays stopped.
+/// Handles an agent that the world file names again. If [`drop_unnamed`] had stopped it, it starts
+/// if `autostart` is set. Returns whether it was started. An agent that someone else stopped stays
+/// stopped.
 pub async fn named_again(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -107,7 +113,7 @@ pub async fn named_again(
         return Ok(false);
     }
     if autostart {
-        // Whether it can run is judged for all agents together, once the file has been followed.
+        // Whether it can run is checked for all agents together, after the whole file was applied.
         set_going(w, ctx, by, &mut agent).await?;
         return Ok(true);
     }

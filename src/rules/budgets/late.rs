@@ -1,7 +1,8 @@
-//! Accounts that are opened for scopes which have spent already: they begin with what the usage rows say of them.
+//! Opens accounts for scopes that have already spent something. Their first balance comes from the
+//! usage rows.
 //!
-//! Must never: read the world once for each account. However many are opened together, its agents, their usage and the open
-//! turns are gone through once.
+//! Must never: scan the world once for each account. For any number of accounts, the agents, their
+//! usage and the open turns are read once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,11 +12,11 @@ use ghost_domain::{AgentId, Money, Scope, Timestamp};
 use ghost_store::tables::UsageFilter;
 use ghost_store::{Reads, Writes};
 
-use super::payers::{EVER, Everyone};
+use super::payers::{ALWAYS, AllAgents};
 use crate::{Result, RuleContext};
 
-/// New accounts for these scopes, by scope, none of them written yet. The calls under way are charged to them too: their usage
-/// rows are not there yet.
+/// Returns new accounts for these scopes, not yet written. Running calls are added to their
+/// reservations, because these calls have no usage rows yet.
 pub(super) async fn opened_late(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -26,8 +27,9 @@ pub(super) async fn opened_late(
     if accounts.is_empty() {
         return Ok(accounts);
     }
-    let everyone = Everyone::read(w).await?;
-    // From what is spent within the period to the account that counts it.
+    let agents = AllAgents::read(w).await?;
+    // Maps the scope that usage is charged to onto the account that counts it: over all time, and
+    // for today.
     let (mut ever, mut today) = (BTreeMap::new(), BTreeMap::new());
     for scope in scopes {
         match scope {
@@ -40,14 +42,14 @@ pub(super) async fn opened_late(
             whole => drop(ever.insert(whole.clone(), whole.clone())),
         }
     }
-    spent(w, &everyone, None, &ever, &mut accounts).await?;
-    spent(w, &everyone, Some(this_day(ctx.now())), &today, &mut accounts).await?;
+    spent(w, &agents, None, &ever, &mut accounts).await?;
+    spent(w, &agents, Some(this_day(ctx.now())), &today, &mut accounts).await?;
     for mut turn in w.turns_open().await? {
-        // A call that no account holds anything for is free.
+        // A call without accounts is free.
         let Some(held) = turn.held.as_mut().filter(|held| !held.scopes.is_empty()) else { continue };
-        let mut paying = everyone.payers(&turn.agent_id);
-        paying.push((Scope::World, EVER));
-        paying.push((Scope::Root(turn.root_id), EVER));
+        let mut paying = agents.payers(&turn.agent_id);
+        paying.push((Scope::World, ALWAYS));
+        paying.push((Scope::Root(turn.root_id), ALWAYS));
         let before = held.scopes.len();
         for (whole, _) in paying {
             for scope in whole.daily().into_iter().chain([whole]) {
@@ -64,12 +66,14 @@ pub(super) async fn opened_late(
     Ok(accounts)
 }
 
-/// Adds what was spent since `since` to the accounts that are in `wanted` under the scope which it was charged to. What an id
-/// spent before it was charged to a scope was somebody else's. So the time is cut where someone began to pay, and every row
-/// of usage is summed in one piece of it.
+/// Adds the spending since `since` to the wanted accounts. `wanted` maps a charged scope to its
+/// account.
+///
+/// Spending of an id before a scope began to pay for it was charged to others. So the time is split
+/// at each moment when a scope began to pay, and each usage row falls into exactly one interval.
 async fn spent(
     r: &mut dyn Reads,
-    everyone: &Everyone,
+    agents: &AllAgents,
     since: Option<Timestamp>,
     wanted: &BTreeMap<Scope, Scope>,
     accounts: &mut BTreeMap<Scope, Budget>,
@@ -78,21 +82,21 @@ async fn spent(
         return Ok(());
     }
     let payers = |agent_id: &AgentId| -> Vec<(Scope, Timestamp)> {
-        let all = everyone.payers(agent_id).into_iter().chain([(Scope::World, EVER)]);
+        let all = agents.payers(agent_id).into_iter().chain([(Scope::World, ALWAYS)]);
         all.filter_map(|(whole, from)| wanted.get(&whole).map(|scope| (scope.clone(), from))).collect()
     };
     let mut charged: BTreeMap<AgentId, Vec<(Scope, Timestamp)>> =
-        everyone.ids().map(|agent_id| (agent_id.clone(), payers(agent_id))).collect();
-    let start = since.unwrap_or(EVER);
+        agents.ids().map(|agent_id| (agent_id.clone(), payers(agent_id))).collect();
+    let start = since.unwrap_or(ALWAYS);
     let later = charged.values().flatten().map(|(_, from)| *from).filter(|from| *from > start);
     let cuts: BTreeSet<Timestamp> = later.chain([start]).collect();
     let cuts: Vec<Timestamp> = cuts.into_iter().collect();
     for (at, cut) in cuts.iter().enumerate() {
-        // The first piece of all time has no beginning.
+        // The first interval of all time has no start.
         let from = if at == 0 { since } else { Some(*cut) };
         let filter = UsageFilter { since: from, before: cuts.get(at + 1).copied(), ..UsageFilter::default() };
         for sum in sums(r, &filter).await? {
-            // Of one that has no record any more, not even a tombstone, its own account is all that is known.
+            // For an agent without any record, only its own account is known.
             let paying = charged.entry(sum.agent_id.clone()).or_insert_with(|| payers(&sum.agent_id));
             for (scope, _) in paying.iter().filter(|(_, from)| from <= cut) {
                 add(accounts, scope, &sum);
@@ -103,7 +107,7 @@ async fn spent(
 }
 
 fn add(accounts: &mut BTreeMap<Scope, Budget>, scope: &Scope, sum: &UsageSum) {
-    // What was free used up no budget; what was priced at nothing did.
+    // Free tokens use no budget. Tokens at a price of zero do.
     let tokens = sum.tokens.total().saturating_sub(sum.free_tokens);
     if let Some(account) = accounts.get_mut(scope) {
         account.unpriced_tokens = account.unpriced_tokens.saturating_add(sum.unpriced_tokens);
@@ -114,6 +118,6 @@ fn add(accounts: &mut BTreeMap<Scope, Budget>, scope: &Scope, sum: &UsageSum) {
 
 async fn sums(r: &mut dyn Reads, filter: &UsageFilter) -> Result<Vec<UsageSum>> {
     #[cfg(test)]
-    super::looks::count();
+    super::scans::count();
     Ok(r.usage_sum(filter).await?)
 }

@@ -1,6 +1,7 @@
-//! Limits: set by hand, by the world file and by archetypes, and the accounts that come with them.
+//! Limits of budgets: set by hand, by the world file and by archetypes. Opens the accounts that
+//! they need.
 //!
-//! Must never: give back what was spent. Whoever sets, lifts or leaves a limit, the sums go on.
+//! Must never: reset what was spent. A change of a limit leaves the sums as they are.
 
 use std::collections::BTreeSet;
 
@@ -16,16 +17,16 @@ use serde_json::json;
 use super::late::opened_late;
 use crate::{Result, RuleContext};
 
-/// Sets the limits of a scope. `None` in a field leaves that limit as it is; an outer `Some(None)` lifts it.
+/// New limits for a scope. `None` leaves a limit as it is, `Some(None)` lifts it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NewLimits {
-    /// Tokens.
+    /// The limit of tokens.
     pub tokens: Option<Option<u64>>,
-    /// Money.
+    /// The limit of money.
     pub money: Option<Option<Money>>,
 }
 
-/// Who says a limit: what [`EventKind::BudgetSet`] gives as `origin`.
+/// Who sets a limit: the `origin` in [`EventKind::BudgetSet`].
 #[derive(Clone, Copy)]
 enum Origin {
     Hand,
@@ -43,12 +44,14 @@ impl Origin {
     }
 }
 
-/// Sets limits by hand, and gives the account. A new one starts with what its scope has spent, as far as the usage rows go
-/// back. What is set for an agent is its id's: it outlives the agent, holds for the next one of that id, and can be set while
-/// there is none, as long as anything is kept of the last one.
+/// Sets limits by hand and returns the account. A new account starts with the spending of its
+/// scope, as far as the usage rows go back. The limit of an agent belongs to its id: it outlives
+/// the agent and holds for the next agent with that id. It can be set while no such agent exists,
+/// as long as the last one has a record.
 ///
 /// # Errors
-/// `NotFound` for an agent or a team that never was and has no account; `InvalidArguments` if no limit is given.
+/// `NotFound` for an agent or a team that never existed and has no account; `InvalidArguments` if
+/// no limit is given.
 pub async fn set(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -77,14 +80,14 @@ pub async fn set(
         && let Some(agent_id) = scope.agent()
         && w.agent_get(agent_id).await?.is_none_or(|agent: Agent| agent.is_deleted())
     {
-        // It ends with an agent, and there is none that it could be for.
+        // A lifted limit ends with its agent, and here is no agent.
         budget.money_lifted = false;
         w.budget_put(&budget).await?;
     }
     Ok(budget)
 }
 
-/// Refuses a scope that is a slip of the keyboard.
+/// Refuses a scope that names an unknown agent or team, for example because of a typing mistake.
 async fn names_something(w: &mut dyn Writes, scope: &Scope) -> Result<()> {
     let whole = match scope {
         Scope::Day(daily) => &daily.whole(),
@@ -101,24 +104,25 @@ async fn names_something(w: &mut dyn Writes, scope: &Scope) -> Result<()> {
             }
             let mut names: BTreeSet<String> = agents.into_iter().filter_map(|agent| agent.team).collect();
             if team.contains('/') {
-                // A slip in the `/day` behind a name.
+                // The mistake may be in the `/day` after a name.
                 names.extend(names.iter().map(|name| format!("{name}/day")).collect::<Vec<_>>());
             }
             let near = nearest(team, names.iter().map(String::as_str));
             let refusal = Refusal::not_found("team", team, near);
-            Err(if near.is_some() { refusal } else { refusal.hint("`teams:` in the world file names them") })
+            Err(if near.is_some() { refusal } else { refusal.hint("`teams:` in the world file lists the teams") })
         }
         Scope::World | Scope::Agent(_) | Scope::Root(_) | Scope::Day(_) => Ok(()),
     }
 }
 
-/// A new account.
+/// Opens a new account with the spending of its scope.
 async fn opened(w: &mut dyn Writes, ctx: &RuleContext, scope: &Scope) -> Result<Budget> {
     let opened = opened_late(w, ctx, &BTreeSet::from([scope.clone()])).await?.remove(scope);
     Ok(opened.unwrap_or_else(|| Budget::open(scope.clone(), ctx.now())))
 }
 
-/// Brings limits into an account, and writes it. Whatever the file or an archetype says of them does not count any more.
+/// Applies limits to an account and writes it. Limits of the world file or of an archetype are
+/// replaced.
 async fn put_limits(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -168,8 +172,9 @@ async fn put_limits(
     Ok(budget)
 }
 
-/// Sets what an archetype lets one of its agents cost in a day, or lifts what another archetype has set for an earlier
-/// agent of the id. A limit that someone has set by hand, or the world file, goes before it and stays.
+/// Sets the daily money limit that an archetype gives to one of its agents. `None` lifts the limit
+/// that an archetype set for an earlier agent of the id. A limit set by hand or by the world file
+/// takes precedence and stays.
 pub async fn of_archetype(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -180,7 +185,7 @@ pub async fn of_archetype(
     of_archetypes(w, ctx, by, &[(agent_id.clone(), money)]).await
 }
 
-/// The same of many agents. The accounts that come with it are opened together.
+/// Like [`of_archetype`], for many agents. New accounts are opened together.
 pub async fn of_archetypes(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -209,8 +214,8 @@ pub async fn of_archetypes(
     Ok(())
 }
 
-/// The same of a new agent whose id bears no record, not even a tombstone: nothing that is known of today was spent under it,
-/// and nobody has to look.
+/// Like [`of_archetype`], for a new agent whose id has no record. Nothing was spent under it today,
+/// so no usage is read.
 pub(crate) async fn of_first_archetype(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -235,7 +240,7 @@ async fn one_of_archetype(
     money: Option<Money>,
 ) -> Result<()> {
     if account.money_lifted {
-        // Lifted by hand, which ends with the agent.
+        // The limit was lifted by hand. That ends with the agent.
         if money.is_none() {
             w.budget_put(&Budget { money_lifted: false, ..account }).await?;
         }
@@ -249,9 +254,9 @@ async fn one_of_archetype(
     put_limits(w, ctx, by, account, limits, Origin::Archetype).await.map(drop)
 }
 
-/// Sets the limits that the world file names, and lifts those that it has set before and names no longer. What someone
-/// has set since for a scope that the file names no longer stays. Of teams the file itself says that they are there: one may
-/// have no member yet.
+/// Sets the limits that the world file names, and lifts those that the file set earlier and no
+/// longer names. A limit that someone has set by hand in the meantime stays. Team names are not
+/// checked, because a team of the file may have no member yet.
 pub async fn follow_file(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -271,7 +276,7 @@ pub async fn follow_file(
     for (scope, limits) in named {
         match w.budget_get(scope).await? {
             Some(budget) if budget.limits == *limits => {
-                // Only who says it may have changed.
+                // Only the origin of the limit may have changed.
                 if budget.of_file != *limits || budget.of_archetype.is_some() {
                     w.budget_put(&Budget { of_file: *limits, of_archetype: None, ..budget }).await?;
                 }
@@ -300,7 +305,7 @@ pub async fn follow_file(
     Ok(())
 }
 
-/// Hands every account that `filter` finds to `take`, in order of scope text, however many there are.
+/// Passes every account that `filter` finds to `take`, page by page, ordered by scope text.
 pub async fn each(r: &mut dyn Reads, mut filter: BudgetFilter, mut take: impl FnMut(Budget) + Send) -> Result<()> {
     loop {
         let page = r.budget_list(&filter).await?;

@@ -1,5 +1,6 @@
-//! Who pays for an agent's calls, beside the world and the root: the agent, its team, and whoever created it, and whoever
-//! created that one. An agent does not leave its own budget by making another agent work.
+//! Determines the accounts that pay for an agent's calls besides the world and the root: the agent,
+//! its team, and the chain of agents that created it, with their teams. So an agent cannot evade
+//! its own budget by creating other agents.
 
 use std::collections::BTreeMap;
 
@@ -8,14 +9,15 @@ use ghost_store::Reads;
 
 use crate::Result;
 
-/// The most agents that may stand in a row, each created by the one before it. All of them pay for the last, so there must
-/// be an end to them.
+/// The longest chain of agents in which each created the next. All of them pay for the last one, so
+/// the length is limited.
 pub const OWNERS_MAX: usize = 32;
 
-/// Before anything was spent.
-pub(super) const EVER: Timestamp = Timestamp(0);
+/// The beginning of time: a scope that has always paid.
+pub(super) const ALWAYS: Timestamp = Timestamp(0);
 
-/// Who pays, and since when: what the same ids spent before then was paid by others.
+/// The scopes that pay, each with the time since when. Earlier spending of the same ids was charged
+/// to others.
 struct Payers {
     scopes: Vec<(Scope, Timestamp)>,
     agents: usize,
@@ -24,20 +26,22 @@ struct Payers {
 
 impl Default for Payers {
     fn default() -> Self {
-        Self { scopes: Vec::new(), agents: 0, since: EVER }
+        Self { scopes: Vec::new(), agents: 0, since: ALWAYS }
     }
 }
 
 impl Payers {
-    /// Adds an agent, and gives the one that created it. `None` is one that nothing is known of any more.
+    /// Adds an agent and returns the id of its creator. `None` stands for an agent without a
+    /// record.
     fn add(&mut self, agent_id: &AgentId, agent: Option<&Agent>) -> Option<AgentId> {
         let own = Scope::Agent(agent_id.clone());
-        // Who was deleted may be created anew by one of its own.
+        // A deleted agent may have been created again by one of its descendants, which makes a
+        // cycle.
         if self.agents >= OWNERS_MAX || self.has(&own) {
             return None;
         }
         self.agents += 1;
-        // Its own account goes by its id, whoever bears it.
+        // An agent's own account belongs to its id, whichever agent has it.
         self.scopes.push((own, self.since));
         let agent = agent?;
         let team = agent.team.clone().map(Scope::Team).filter(|team| !self.has(team));
@@ -51,28 +55,29 @@ impl Payers {
     }
 }
 
-/// Since when the creator and the team of an agent pay for what its id spends; `None` is ever.
+/// Since when the creator and the team of an agent pay for the spending of its id. `None` means
+/// always.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Since {
-    /// See [`Agent::paid_since`].
+    /// The time since when the creator pays; see [`Agent::paid_since`].
     pub(crate) creator: Option<Timestamp>,
-    /// See [`Agent::team_since`].
+    /// The time since when the team pays; see [`Agent::team_since`].
     pub(crate) team: Option<Timestamp>,
 }
 
 impl Since {
-    /// Of an agent whose id `before` bears or has borne: each of the two as long as before, if it is the same, else from
-    /// `now` on.
+    /// For an agent whose id `before` has or had: an unchanged creator or team keeps its time, a
+    /// new one pays from `now` on.
     pub(crate) fn after(before: &Agent, team: Option<&str>, owner: Option<&str>, now: Timestamp) -> Self {
         let creator = if before.owner.as_deref() == owner { before.creator_pays_since() } else { now };
         let team = if before.team.as_deref() == team { before.team_pays_since() } else { now };
-        let since = |from: Timestamp| Some(from).filter(|from| *from != EVER);
-        // Where the record says nothing of the team, it pays for as long as the creator.
+        let since = |from: Timestamp| Some(from).filter(|from| *from != ALWAYS);
+        // If the record has no time for the team, the creator's time applies.
         Self { creator: since(creator), team: Some(team).filter(|team| *team != creator) }
     }
 
-    /// Of an agent whose id bears no record. Where tombstones were pruned, an earlier one may have borne it, whose spending is
-    /// nobody's who is known; elsewhere there was none.
+    /// For an agent whose id has no record. If tombstones were pruned, an earlier agent may have
+    /// had the id, and the creator does not pay for its spending.
     pub(crate) fn of_new(pruned: bool, now: Timestamp) -> Self {
         Self { creator: pruned.then_some(now), team: None }
     }
@@ -88,13 +93,13 @@ async fn all(r: &mut dyn Reads, agent: &Agent) -> Result<Payers> {
     Ok(payers)
 }
 
-/// The agents and teams that a call of `agent` is charged to, its own first. Nothing is read for an agent that no agent
-/// created.
+/// Returns the agents and teams that a call of `agent` is charged to, its own first. Reads nothing
+/// for an agent that no agent created.
 pub(super) async fn payers(r: &mut dyn Reads, agent: &Agent) -> Result<Vec<Scope>> {
     Ok(all(r, agent).await?.scopes.into_iter().map(|(scope, _)| scope).collect())
 }
 
-/// Refuses an agent that `by` creates when too many stand in a row already.
+/// Refuses the creation of an agent by `by` if the chain of creators is too long.
 pub(crate) async fn may_create(r: &mut dyn Reads, by: &Party) -> Result<()> {
     let Some(creator) = by.agent() else { return Ok(()) };
     let Some(creator) = r.agent_get(creator).await? else { return Ok(()) };
@@ -103,29 +108,30 @@ pub(crate) async fn may_create(r: &mut dyn Reads, by: &Party) -> Result<()> {
     }
     Err(Refusal::new(
         Code::RateLimited,
-        format!("{} stands at the end of {OWNERS_MAX} agents that created one another, which is the bound", by),
+        format!("{} is the last of {OWNERS_MAX} agents that created one another, which is the limit", by),
     )
     .hint("let an agent that the world file names create it"))
 }
 
-/// Every agent that was ever heard of, for looking at many of them.
-pub(super) struct Everyone(BTreeMap<AgentId, Agent>);
+/// All agents on record, loaded once to compute many accounts.
+pub(super) struct AllAgents(BTreeMap<AgentId, Agent>);
 
-impl Everyone {
-    /// All on record, tombstones included: what a deleted agent spent stays spent.
+impl AllAgents {
+    /// Reads all agents, including deleted ones, because their spending still counts.
     pub(super) async fn read(r: &mut dyn Reads) -> Result<Self> {
         #[cfg(test)]
-        super::looks::count();
+        super::scans::count();
         let agents = r.agent_list(true).await?;
         Ok(Self(agents.into_iter().map(|agent| (agent.agent_id.clone(), agent)).collect()))
     }
 
-    /// Their ids, in order.
+    /// The ids of all agents, in order.
     pub(super) fn ids(&self) -> impl Iterator<Item = &AgentId> {
         self.0.keys()
     }
 
-    /// The agents and teams that the calls of `agent_id` are charged to, and since when.
+    /// Returns the agents and teams that the calls of `agent_id` are charged to, each with the time
+    /// since when.
     pub(super) fn payers(&self, agent_id: &AgentId) -> Vec<(Scope, Timestamp)> {
         let mut payers = Payers::default();
         let mut next = Some(agent_id.clone());

@@ -1,4 +1,4 @@
-//! One channel: how it is found, who is kept out of it, and how many members are a crowd.
+//! Finds a channel, and builds the refusal for non-members.
 //!
 //! Must never: change a channel.
 
@@ -9,23 +9,24 @@ use super::speaker::shown_name;
 use crate::Result;
 use crate::suggestion::{self, Unknown};
 
-/// Members from which on an ungated channel is advised against (CHAT-10).
+/// The number of members from which a new ungated channel gets a warning (CHAT-10).
 pub(super) const CROWD: u32 = 3;
 
-/// The channel of this name, or a refusal with which the nearest is looked for, see [`with_nearest`](crate::mail::with_nearest).
+/// Returns the channel of this name. The refusal gets a suggestion; see
+/// [`with_nearest`](crate::mail::with_nearest).
 pub async fn channel_named(r: &mut dyn Reads, channel: &ChannelName) -> Result<ChatChannel> {
     match r.chat_channel_get(channel).await? {
         Some(found) => Ok(found),
         None => {
             let refusal = Refusal::not_found("channel", channel.as_str(), None);
             let refusal = refusal.hint("the list of channels has their names");
-            Err(suggestion::missed(r, refusal, Unknown::Channel(channel.clone())).await?)
+            Err(suggestion::unknown_name(r, refusal, Unknown::Channel(channel.clone())).await?)
         }
     }
 }
 
-/// Refuses someone who is not in a channel and would do `what` there.
-pub(super) fn outsider(channel: &ChatChannel, party: &Party, what: &str) -> Refusal {
+/// Builds the refusal for someone who is not in a channel and wants to do `what` there.
+pub(super) fn not_a_member(channel: &ChatChannel, party: &Party, what: &str) -> Refusal {
     let creator = channel.creator.agent().map(|creator| format!(", its creator {creator}")).unwrap_or_default();
     Refusal::new(Code::AccessDenied, format!("{} is no member of #{}", shown_name(party), channel.channel))
         .hint(format!("only its members{creator} and operators may {what}"))

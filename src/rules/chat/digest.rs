@@ -1,5 +1,6 @@
-//! What a turn is shown of the channels that its agent is in: one digest a channel, from the cursor to the newest post.
-//! The cursor moves in the transaction that puts the digest into the turn's hands, so that no post is shown twice or lost.
+//! The digests of unread posts that a turn shows: one for each channel, from the read cursor to the
+//! newest post. The cursor moves in the transaction that gives the digest to the turn, so no post
+//! is shown twice or lost.
 
 use ghost_domain::mail::{Room, bytes_of};
 use ghost_domain::text::cut_marked;
@@ -10,20 +11,23 @@ use super::channel::CROWD;
 use super::speaker::shown_name;
 use crate::{Result, RuleContext};
 
-/// Bytes of a digest that an agent was called for, however little room its turn has left.
+/// The least room, in bytes, for the digest of a channel that woke the agent, however full its turn
+/// is.
 const CALLED_BYTES: usize = 1_024;
 
-/// What reading on gave a turn.
+/// The result of reading the channels.
 #[derive(Debug, Default)]
 pub(crate) struct ReadOn {
-    /// A digest for each channel that had something to read; they are in the store already, in the turn's hands.
+    /// A digest for each channel with unread posts. They are stored and belong to the turn.
     pub digests: Vec<Envelope>,
-    /// Wake-ups that these digests have made needless, and that the turn must take besides those that it came with.
+    /// Pending wake-ups of these channels. The turn must take them, because the digests make them
+    /// needless.
     pub spent: Vec<MessageId>,
 }
 
-/// Reads the channels of an agent on: those whose wake-ups are among `woken`, and of the others so many that there is
-/// `room` for the digests. What is left is read by a later turn; what a digest has no room for, it says that it left out.
+/// Reads the unread posts of an agent: of all channels whose wake-ups are among `woken`, and of as
+/// many others as fit in `room`. The rest is left to a later turn. A digest that leaves out posts
+/// says so.
 pub(crate) async fn read_on(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -41,10 +45,10 @@ pub(crate) async fn read_on(
         if (read.digests.len() >= room.envelopes || left < CALLED_BYTES) && !called(&member) {
             break;
         }
-        let most = (limits.chat_digest_bytes as usize).min(left.max(CALLED_BYTES));
-        // Its own words need not be shown to it; what lies between them does.
+        let max_bytes = (limits.chat_digest_bytes as usize).min(left.max(CALLED_BYTES));
+        // The agent's own posts are not shown to it, but the posts between them are.
         let posts = w.chat_posts(&channel.channel, member.read_seq, 0, limits.chat_digest_posts).await?;
-        if let Some(envelope) = digest(ctx, most, &member, &channel, &posts, turn_id) {
+        if let Some(envelope) = digest(ctx, max_bytes, &member, &channel, &posts, turn_id) {
             left = left.saturating_sub(bytes_of(&envelope));
             w.message_append(&envelope).await?;
             read.digests.push(envelope);
@@ -57,7 +61,7 @@ pub(crate) async fn read_on(
 
 fn digest(
     ctx: &RuleContext,
-    most: usize,
+    max_bytes: usize,
     member: &ChatMember,
     channel: &ChatChannel,
     posts: &[ChatPost],
@@ -65,7 +69,7 @@ fn digest(
 ) -> Option<Envelope> {
     let others: Vec<&ChatPost> = posts.iter().filter(|post| post.from.agent() != Some(&member.agent_id)).collect();
     let newest = others.last()?;
-    let body = render(most, member, channel, posts, &others);
+    let body = render(max_bytes, member, channel, posts, &others);
     Some(Envelope {
         message_id: MessageId(ctx.id()),
         seq: 0,
@@ -79,7 +83,8 @@ fn digest(
         conversation_id: None,
         root_id: newest.root_id,
         hop: others.iter().map(|post| post.hop).max().unwrap_or(0),
-        // In the hands of a turn nothing wakes. Given back by a crash, it must be tried like the rest of the turn's mail.
+        // An envelope in a turn wakes nobody. But if a crash returns it to the inbox, it must be
+        // tried like the turn's other mail.
         wake: true,
         created_at: ctx.now(),
         state: MailState::Taken,
@@ -88,13 +93,19 @@ fn digest(
     })
 }
 
-fn render(most: usize, member: &ChatMember, channel: &ChatChannel, posts: &[ChatPost], others: &[&ChatPost]) -> String {
+fn render(
+    max_bytes: usize,
+    member: &ChatMember,
+    channel: &ChatChannel,
+    posts: &[ChatPost],
+    others: &[&ChatPost],
+) -> String {
     let mut left_out = posts.first().map_or(0, |first| (first.seq - 1 - member.read_seq).max(0));
     let (mut entries, mut used) = (Vec::new(), 0);
     for (at, post) in others.iter().enumerate().rev() {
-        let entry = entry(post, most);
+        let entry = entry(post, max_bytes);
         used += entry.len();
-        if used > most && !entries.is_empty() {
+        if used > max_bytes && !entries.is_empty() {
             left_out += i64::try_from(at + 1).unwrap_or(i64::MAX);
             break;
         }
@@ -114,11 +125,12 @@ fn render(most: usize, member: &ChatMember, channel: &ChatChannel, posts: &[Chat
     text
 }
 
-/// One post. Its lines are indented, so that no text can pass for the head of another post or for a whisper.
-fn entry(post: &ChatPost, most: usize) -> String {
+/// Formats one post. Its lines are indented, so that no text can pass for the header of another
+/// post or for a note from the world.
+fn entry(post: &ChatPost, max_bytes: usize) -> String {
     let reply = post.reply_to.map(|seq| format!(", answers #{seq}")).unwrap_or_default();
     let mut text = format!("#{} {} ({}{reply}):\n", post.seq, shown_name(&post.from), post.ts.rfc3339());
-    for line in cut_marked(&post.content, most).0.lines() {
+    for line in cut_marked(&post.content, max_bytes).0.lines() {
         text.push_str("  ");
         text.push_str(line);
         text.push('\n');

@@ -1,37 +1,37 @@
-//! Reading back what was posted (CHAT-08). A cursor that points to where nothing is any more, or nothing yet, is refused,
-//! so that nobody takes a gap for silence.
+//! Reads past posts (CHAT-08). A cursor before the oldest kept post or after the newest one is
+//! refused, so that a gap is never taken for silence.
 
 use ghost_domain::{ChannelName, ChatChannel, ChatPost, Code, Party, Refusal};
 use ghost_store::Reads;
 use serde_json::json;
 
-use super::channel::{channel_named, outsider};
+use super::channel::{channel_named, not_a_member};
 use crate::Result;
 
-/// Posts unless more are asked for.
+/// The default number of posts.
 pub const HISTORY_DEFAULT: u32 = 50;
-/// Posts at most.
+/// The most posts of one query.
 pub const HISTORY_MAX: u32 = 500;
 
-/// Which posts.
+/// A query for posts.
 #[derive(Clone, Debug)]
 pub struct HistoryQuery {
-    /// Of this channel.
+    /// Name of the channel.
     pub channel: ChannelName,
-    /// At most so many.
+    /// The most posts to return.
     pub limit: u32,
-    /// Before this sequence.
+    /// Only posts before this sequence.
     pub before_seq: Option<i64>,
-    /// After this sequence.
+    /// Only posts after this sequence.
     pub after_seq: Option<i64>,
 }
 
-/// Posts in order of sequence: the newest there are, the newest before `before_seq`, or the oldest after `after_seq`.
-/// Members, the creator and operators may read.
+/// Returns posts in order of sequence: the newest ones, the newest before `before_seq`, or the
+/// oldest after `after_seq`. Members, the creator and operators may read.
 ///
 /// # Errors
-/// `invalid_arguments` for a limit out of range, `cursor_ahead` for a cursor beyond the newest post, `cursor_expired` for one
-/// before the oldest post that is kept.
+/// `invalid_arguments` for a limit out of range, `cursor_ahead` for a cursor beyond the newest
+/// post, `cursor_expired` for a cursor before the oldest kept post.
 pub async fn history(r: &mut dyn Reads, reader: &Party, query: &HistoryQuery) -> Result<Vec<ChatPost>> {
     if !(1..=HISTORY_MAX).contains(&query.limit) {
         return Err(Refusal::new(
@@ -47,7 +47,7 @@ pub async fn history(r: &mut dyn Reads, reader: &Party, query: &HistoryQuery) ->
         None => false,
     };
     if !channel.admits(reader, is_member) {
-        return Err(outsider(&channel, reader, "read it"));
+        return Err(not_a_member(&channel, reader, "read it"));
     }
     let last = channel.last_seq;
     for (field, cursor, least, most) in
@@ -67,12 +67,13 @@ pub async fn history(r: &mut dyn Reads, reader: &Party, query: &HistoryQuery) ->
                 Code::CursorAhead,
                 format!("{field} is {cursor}, which #{} has not reached: its newest post is {last}", channel.channel),
             )
-            .hint("use a sequence that the channel gave")
+            .hint("use a sequence that you got from this channel")
             .details(json!({ "field": field, "last_seq": last })));
         }
     }
     let (after, before) = (query.after_seq.unwrap_or(0), query.before_seq.unwrap_or(last.saturating_add(1)));
-    // Read forwards from a cursor, backwards from everywhere else: what lies beside the cursor comes first.
+    // With `after_seq` alone it reads forwards, otherwise backwards, so that posts next to the
+    // cursor come first.
     let end = match (query.after_seq, query.before_seq) {
         (Some(after), None) => before.min(after.saturating_add(i64::from(query.limit)).saturating_add(1)),
         _ => before,
@@ -107,7 +108,7 @@ async fn is_kept(r: &mut dyn Reads, channel: &ChatChannel, seq: i64) -> Result<b
     Ok(!r.chat_posts(&channel.channel, seq - 1, seq.saturating_add(1), 1).await?.is_empty())
 }
 
-/// The oldest post that is kept. Pruning takes the oldest first, so halving finds it without reading what lies between.
+/// Finds the oldest kept post. Pruning deletes the oldest first, so a binary search works.
 async fn oldest_kept(r: &mut dyn Reads, channel: &ChatChannel) -> Result<Option<i64>> {
     let (mut gone, mut kept) = (0, channel.last_seq);
     if kept == 0 || !is_kept(r, channel, kept).await? {

@@ -1,4 +1,5 @@
-//! A post: one row in the log of its channel, one event, and a wake-up for whom it concerns (CHAT-03, CHAT-04, CHAT-11).
+//! A post: one row in the log of its channel, one event, and a wake-up for the members it concerns
+//! (CHAT-03, CHAT-04, CHAT-11).
 
 use ghost_domain::chat::{EVERYONE, check_content, mentions};
 use ghost_domain::event::{EventKind, NewEvent};
@@ -11,79 +12,81 @@ use ghost_store::Writes;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::channel::{channel_named, outsider};
+use super::channel::{channel_named, not_a_member};
 use super::speaker::{Speaker, shown_name};
 use crate::chain::Chain;
 use crate::mail::hop_limit;
 use crate::{Result, RuleContext, root_limits};
 
-/// Agents in one post that are no members and of whom it is said that they do not see it.
-const STRANGERS_MAX: usize = 32;
+/// The most mentioned non-members that the result of a post reports.
+const NON_MEMBERS_MAX: usize = 32;
 
-/// A post to be made.
+/// The parameters of a new post.
 #[derive(Clone, Debug)]
 pub struct NewPost {
-    /// Where.
+    /// Name of the channel.
     pub channel: ChannelName,
-    /// The text.
+    /// Text of the post.
     pub content: String,
-    /// The sequence of the post that it answers.
+    /// Sequence of the post that it answers.
     pub reply_to: Option<i64>,
-    /// Whether an operator's post goes to the members of a gated channel all the same (CHAT-15).
+    /// Whether an operator's post in a gated channel is delivered to its members (CHAT-15).
     pub deliver: bool,
-    /// The chain that it belongs to.
+    /// The chain of work that it belongs to.
     pub chain: Chain,
 }
 
-/// What became of a post.
+/// The result of a post.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Posted {
-    /// It.
+    /// The stored post.
     pub post: ChatPost,
-    /// Members who see it in their next turn without asking.
+    /// Number of members that see it in their next turn.
     pub delivered: u32,
-    /// Members for whom it put a wake-up into the inbox. One who has a wake-up for this channel already needs no other.
+    /// Number of members whose inbox received a wake-up. A member with a pending wake-up for this
+    /// channel gets no other.
     pub woken: u32,
-    /// Whom it did not reach, and why. The post stands all the same.
+    /// The agents that it did not reach, with reasons. The post is stored all the same.
     pub skipped: Vec<Skipped>,
-    /// Whether it waits to be read: the channel is gated, and nobody was handed it.
+    /// Whether the post was only stored, because the channel is gated and the post was not
+    /// delivered.
     #[serde(default)]
     pub held: bool,
 }
 
-/// Someone whom a post did not reach as it should.
+/// An agent that a post did not reach.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Skipped {
-    /// Who.
+    /// Id of the agent.
     pub agent_id: AgentId,
-    /// Why, for programs.
+    /// The reason as a code, for programs.
     pub error_code: Code,
-    /// Why, in words.
+    /// The reason in words.
     pub reason: String,
 }
 
-/// Posts in a channel. In a gated one nothing more happens, unless an operator has it delivered. In an ungated one every
-/// other member sees it in its next turn, and those whom `wake` says get a wake-up, one at most for all that is posted
-/// until a turn takes it. A mention of nobody is refused.
+/// Posts in a channel. In a gated channel the post is only stored, unless an operator has it
+/// delivered. In an ungated channel every other member sees it in its next turn, and `wake` decides
+/// who also gets a wake-up. A mention of an unknown agent is refused.
 pub async fn post(w: &mut dyn Writes, ctx: &RuleContext, by: &Speaker, wake: ChatWake, new: NewPost) -> Result<Posted> {
-    post_with(w, ctx, by, wake, new, Nobody::Refused).await
+    post_with(w, ctx, by, wake, new, UnknownMention::Refused).await
 }
 
-/// The same for what an agent said last in a turn: it can no longer be told to say it otherwise, so that a mention of
-/// nobody is text.
-pub(crate) async fn post_last_words(
+/// Like [`post`], for the last text of a turn. The agent cannot correct it any more, so a mention
+/// of an unknown agent is treated as text.
+pub(crate) async fn post_last_text(
     w: &mut dyn Writes,
     ctx: &RuleContext,
     by: &Speaker,
     wake: ChatWake,
     new: NewPost,
 ) -> Result<Posted> {
-    post_with(w, ctx, by, wake, new, Nobody::Text).await
+    post_with(w, ctx, by, wake, new, UnknownMention::Text).await
 }
 
-/// What a mention of nobody is.
+/// How a mention of an unknown agent is treated.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Nobody {
+enum UnknownMention {
     Refused,
     Text,
 }
@@ -94,15 +97,15 @@ async fn post_with(
     by: &Speaker,
     wake: ChatWake,
     new: NewPost,
-    nobody: Nobody,
+    unknown: UnknownMention,
 ) -> Result<Posted> {
     let limits = ctx.limits();
     check_content(&new.content, limits.chat_post_bytes)?;
     let mut channel = channel_named(w, &new.channel).await?;
     let members = w.chat_members(&channel.channel).await?;
-    let own = by.party.agent().and_then(|agent_id| place(&members, agent_id));
+    let own = by.party.agent().and_then(|agent_id| position(&members, agent_id));
     if !channel.admits(&by.party, own.is_some()) {
-        return Err(outsider(&channel, &by.party, "post in it"));
+        return Err(not_a_member(&channel, &by.party, "post in it"));
     }
     if new.deliver && !matches!(by.party, Party::Operator(_) | Party::System) {
         return Err(Refusal::new(Code::AccessDenied, "only an operator may have a gated post delivered")
@@ -118,7 +121,7 @@ async fn post_with(
             .hint(format!("the newest post is {}", channel.last_seq))
             .details(json!({ "field": "reply_to", "last_seq": channel.last_seq })));
     }
-    let (named, mut skipped) = addressed(w, by, &channel, &members, &new.content, nobody).await?;
+    let (named, mut skipped) = addressed(w, by, &channel, &members, &new.content, unknown).await?;
     channel.last_seq += 1;
     let post = ChatPost {
         channel: channel.channel.clone(),
@@ -144,7 +147,7 @@ async fn post_with(
                 ChatWake::None => false,
             }
     };
-    // All that may refuse comes before anything is written: a caller may go on after a refusal.
+    // All checks come before the first write, because the caller may go on after a refusal.
     let chain = new.chain;
     if between_two {
         for member in &others {
@@ -152,14 +155,14 @@ async fn post_with(
         }
     }
     let handed_out = !channel.gated || new.deliver;
-    let called = others.iter().filter(|member| handed_out && member.wake_id.is_none() && wakes(member)).count();
-    root_limits::sent(w, ctx, &by.party, chain, 1 + u64::try_from(called).unwrap_or(u64::MAX)).await?;
+    let woken_count = others.iter().filter(|member| handed_out && member.wake_id.is_none() && wakes(member)).count();
+    root_limits::sent(w, ctx, &by.party, chain, 1 + u64::try_from(woken_count).unwrap_or(u64::MAX)).await?;
     w.chat_post_append(&post).await?;
     w.chat_channel_put(&channel).await?;
     if let Some(own) = mine
         && own.read_seq == post.seq - 1
     {
-        // What it wrote itself it need not be shown.
+        // The author need not be shown its own post.
         w.chat_member_put(&ChatMember { read_seq: post.seq, ..own }).await?;
     }
     let reached = if !channel.gated {
@@ -176,7 +179,8 @@ async fn post_with(
         EventKind::ChatMessage,
         json!({
             "seq": post.seq, "message_id": post.message_id, "from": shown_name(&post.from), "content": post.content,
-            "mentions": post.mentioned().collect::<Vec<_>>(), "mentions_all": named.all, "reply_to": post.reply_to, "gated": channel.gated,
+            "mentions": post.mentioned().collect::<Vec<_>>(), "mentions_all": named.all, "reply_to": post.reply_to,
+            "gated": channel.gated,
             "hop": post.hop, "delivered": reached.delivered, "woken": reached.woken, "waiting": reached.waiting,
             "skipped": skipped.len(), "via": by.via,
         }),
@@ -195,44 +199,45 @@ async fn post_with(
     Ok(Posted { post, delivered: reached.delivered, woken: reached.woken, skipped, held: !handed_out })
 }
 
-/// The place of an agent among members in order of id.
-fn place(members: &[ChatMember], agent_id: &AgentId) -> Option<usize> {
+/// The index of an agent in a list of members ordered by id.
+fn position(members: &[ChatMember], agent_id: &AgentId) -> Option<usize> {
     members.binary_search_by(|member| member.agent_id.cmp(agent_id)).ok()
 }
 
-/// Whom a post names.
+/// The agents that a post mentions.
 struct Named {
-    /// Members, in order, without its author.
+    /// Members, ordered by id, without the author.
     names: Vec<AgentId>,
-    /// Whether it names them all.
+    /// Whether it mentions all members.
     all: bool,
 }
 
-/// Tells members from agents that are none, and both from nobody.
+/// Splits the mentioned names into members and agents that are no members. Unknown names are
+/// refused or treated as text.
 async fn addressed(
     w: &mut dyn Writes,
     by: &Speaker,
     channel: &ChatChannel,
     members: &[ChatMember],
     content: &str,
-    nobody: Nobody,
+    unknown: UnknownMention,
 ) -> Result<(Named, Vec<Skipped>)> {
     let found = mentions(content);
     let others = found.names.into_iter().filter(|agent_id| by.party.agent() != Some(agent_id));
-    let (names, strangers): (Vec<AgentId>, Vec<AgentId>) =
-        others.partition(|agent_id| place(members, agent_id).is_some());
+    let (names, non_members): (Vec<AgentId>, Vec<AgentId>) =
+        others.partition(|agent_id| position(members, agent_id).is_some());
     let mut skipped = Vec::new();
-    if !strangers.is_empty() {
-        // One look at all that it names, which may be thousands, and at no others.
-        let agents = w.agents_among(&strangers).await?;
-        for agent_id in strangers {
+    if !non_members.is_empty() {
+        // One query for all mentioned names, which may be thousands.
+        let agents = w.agents_among(&non_members).await?;
+        for agent_id in non_members {
             if agents.binary_search(&agent_id).is_err() {
-                match nobody {
-                    Nobody::Refused => return Err(nobody_there(&agent_id)),
-                    Nobody::Text => continue,
+                match unknown {
+                    UnknownMention::Refused => return Err(unknown_agent(&agent_id)),
+                    UnknownMention::Text => continue,
                 }
             }
-            if skipped.len() < STRANGERS_MAX {
+            if skipped.len() < NON_MEMBERS_MAX {
                 let reason = format!("{agent_id} is no member of #{} and does not see the post", channel.channel);
                 skipped.push(Skipped { agent_id, error_code: Code::NotFound, reason });
             }
@@ -241,26 +246,26 @@ async fn addressed(
     Ok((Named { names, all: found.all }, skipped))
 }
 
-/// The nearest agent is looked for when the command is over, see [`with_nearest`](crate::mail::with_nearest).
-fn nobody_there(name: &AgentId) -> Refusal {
+/// A similar agent is searched after the command; see [`with_nearest`](crate::mail::with_nearest).
+fn unknown_agent(name: &AgentId) -> Refusal {
     let near = nearest(name.as_str(), [EVERYONE]);
     let suggestion = near.map(|near| format!("did you mean `@{near}`? ")).unwrap_or_default();
     Refusal::new(Code::InvalidArguments, format!("content mentions @{name}, and there is no agent of that id"))
-        .hint(format!("{suggestion}write a name that is meant for nobody without the @, and code between backticks"))
+        .hint(format!("{suggestion}if you mean no agent, write the name without the @; put code between backticks"))
         .details(json!({ "field": "content", "mention": name }))
 }
 
-/// How far a post went.
+/// How many members a post reached.
 #[derive(Default)]
 struct Reached {
     delivered: u32,
     woken: u32,
-    /// Members with a wake-up for this channel that no turn has taken yet.
+    /// Members that already had a pending wake-up for this channel.
     waiting: u32,
 }
 
-/// Puts a wake-up into the inbox of whom `wakes` says, unless one waits there. The posts themselves are read by cursor when
-/// the turn opens.
+/// Puts a wake-up into the inboxes of the members that `wakes` selects, unless one is pending. The
+/// posts are read by cursor when the turn opens.
 async fn wake_up(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -273,9 +278,9 @@ async fn wake_up(
     let (waiting, fresh): (Vec<&ChatMember>, Vec<&ChatMember>) =
         others.iter().filter(|member| wakes(member)).partition(|member| member.wake_id.is_some());
     reached.waiting = count(&waiting);
-    let mut rooms = Rooms::look(w, ctx, fresh.iter().map(|member| &member.agent_id)).await?;
+    let mut free = FreeSpace::read(w, ctx, fresh.iter().map(|member| &member.agent_id)).await?;
     for member in fresh {
-        if let Some(full) = rooms.enter() {
+        if let Some(full) = free.take() {
             let reason = format!("{full}: {} is not woken, and sees the post in its next turn", member.agent_id);
             skipped.push(skipped_for(&member.agent_id, reason));
             reached.delivered -= 1;
@@ -290,7 +295,8 @@ async fn wake_up(
     Ok(reached)
 }
 
-/// Puts an operator's post itself into every inbox: no cursor leads to it, since gated posts are read on asking only.
+/// Puts an operator's post itself into every inbox, because members read gated posts only on
+/// request.
 async fn hand_out(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -300,9 +306,9 @@ async fn hand_out(
     skipped: &mut Vec<Skipped>,
 ) -> Result<Reached> {
     let mut reached = Reached::default();
-    let mut rooms = Rooms::look(w, ctx, others.iter().map(|member| &member.agent_id)).await?;
+    let mut free = FreeSpace::read(w, ctx, others.iter().map(|member| &member.agent_id)).await?;
     for member in others {
-        if let Some(full) = rooms.enter() {
+        if let Some(full) = free.take() {
             skipped.push(skipped_for(&member.agent_id, format!("{full}: {} does not get the post", member.agent_id)));
             continue;
         }
@@ -317,16 +323,16 @@ async fn hand_out(
     Ok(reached)
 }
 
-/// What still fits into inboxes, all looked at before the first of them changes.
-struct Rooms {
+/// The free space of inboxes, read before the first of them changes.
+struct FreeSpace {
     depths: std::vec::IntoIter<u32>,
     inbox_max: u32,
-    /// How much mail the world still takes.
+    /// Messages that the world still accepts.
     world: u64,
 }
 
-impl Rooms {
-    async fn look<'m>(
+impl FreeSpace {
+    async fn read<'m>(
         w: &mut dyn Writes,
         ctx: &RuleContext,
         agents: impl Iterator<Item = &'m AgentId>,
@@ -343,14 +349,14 @@ impl Rooms {
         Ok(Self { depths: depths.into_iter(), inbox_max: limits.inbox_max, world })
     }
 
-    /// Takes a place in the next inbox, or says what is full.
-    fn enter(&mut self) -> Option<String> {
+    /// Takes a place in the next inbox, or returns the reason why there is none.
+    fn take(&mut self) -> Option<String> {
         let depth = self.depths.next().unwrap_or(0);
         if depth >= self.inbox_max {
-            return Some(format!("the inbox holds {depth} messages, which is its bound"));
+            return Some(format!("the inbox holds {depth} messages, which is the limit"));
         }
         if self.world == 0 {
-            return Some("the world holds as much waiting mail as limits.world_mail_max allows".to_owned());
+            return Some("the world holds limits.world_mail_max waiting messages, which is the limit".to_owned());
         }
         self.world -= 1;
         None

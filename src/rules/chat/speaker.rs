@@ -1,22 +1,22 @@
-//! Who speaks in a channel, and under which name that is shown.
+//! Who acts in a channel, and the name that is shown for it.
 //!
-//! Must never: judge what a speaker may do; that takes the channel.
+//! Must never: decide what a speaker may do. That depends on the channel.
 
 use ghost_domain::Party;
 
-/// Who acts in a channel.
+/// The party that acts in a channel, and on whose behalf.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Speaker {
-    /// In whose name, and with whose rights.
+    /// The party in whose name it acts, with that party's rights.
     pub party: Party,
-    /// On whose word, if that is someone else: an operator who speaks as an agent.
+    /// The operator on whose behalf it happens, if an operator acts as an agent.
     pub via: Option<Party>,
 }
 
 impl Speaker {
-    /// Who reads what is said of it: a refusal is put in this one's words.
+    /// The party that reads the refusals. Their hints are written for it.
     #[must_use]
-    pub fn told(&self) -> &Party {
+    pub fn reader(&self) -> &Party {
         self.via.as_ref().unwrap_or(&self.party)
     }
 }
@@ -27,7 +27,7 @@ impl From<Party> for Speaker {
     }
 }
 
-/// The name that a post is shown under: an agent's id, or the party as text.
+/// The name that is shown with a post: an agent's id, or the party as text.
 #[must_use]
 pub fn shown_name(party: &Party) -> String {
     party.agent().map_or_else(|| party.to_string(), ToString::to_string)

@@ -1,7 +1,8 @@
-//! What agents do in a conversation besides saying something (BI-38, MSG-14): taking back, reacting, polls, pins, threads.
-//! Each is an entry of its own in the log, and goes out as what is said does.
+//! The actions of agents in a conversation besides messages (BI-38, MSG-14): delete, react, poll,
+//! pin and thread. Each is an entry in the log and is delivered like a message.
 //!
-//! Must never: do what the way to the outside has not declared, or let an agent take back what another said.
+//! Must never: do what the adapter has not declared, or let an agent delete another party's
+//! message.
 
 use ghost_domain::conversation::is_reaction;
 use ghost_domain::text::{clip, is_strange};
@@ -13,85 +14,87 @@ use ghost_store::Writes;
 use serde_json::json;
 
 use super::bounds::check_room;
-use super::log::{Line, append, get, recent};
-use super::out::{check_length, check_speaker, is_message, outside_id, way_out};
+use super::log::{NewEntry, append, get, recent};
+use super::out::{check_length, check_speaker, first_delivery, is_message, outside_id};
 use crate::{Result, RuleContext};
 
-/// Answers that a poll may have.
+/// The number of options that a poll may have.
 const OPTIONS: std::ops::RangeInclusive<usize> = 2..=10;
-/// Characters of one of them.
+/// The longest option, in characters.
 const OPTION_MAX: usize = 100;
 
-/// What an agent wants done. Messages are named by an id that it was shown, or by the outside's own.
+/// An action of an agent. A message is named by an id that the agent was shown, or by the outside's
+/// own id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Deed {
-    /// Take back what it said itself.
+    /// Delete one of its own messages.
     Delete {
-        /// Which message.
+        /// Id of the message.
         message_id: String,
     },
     /// React to a message.
     React {
-        /// To which; the newest from outside if none.
+        /// Id of the message. `None` means the newest one from outside.
         message_id: Option<String>,
-        /// With what.
+        /// The emoji.
         emoji: String,
-        /// Take the reaction back.
+        /// Whether to remove the reaction.
         remove: bool,
     },
-    /// Ask everyone there to choose.
+    /// Start a poll.
     Poll {
         /// The question.
         question: String,
-        /// The answers.
+        /// The options to choose from.
         options: Vec<String>,
     },
-    /// Have a message stand out, or no longer.
+    /// Pin a message, or unpin it.
     Pin {
-        /// Which.
+        /// Id of the message.
         message_id: String,
-        /// No longer.
+        /// Whether to unpin it.
         remove: bool,
     },
     /// Open a thread.
     Thread {
-        /// On which message, if on one.
+        /// Id of the message that the thread belongs to, if any.
         message_id: Option<String>,
-        /// Its first words.
+        /// The first text in the thread.
         text: String,
     },
 }
 
-/// What an agent may do in a conversation.
+/// The actions that an agent may use in a conversation.
 #[derive(Clone, Debug)]
 pub struct Means {
-    /// What the way to the outside can do.
+    /// The actions that the adapter supports.
     pub actions: Vec<ActionKind>,
-    /// How freely the agent reacts.
+    /// How often the agent may react.
     pub reactions: Reactions,
 }
 
-/// Refuses what the conversation's way to the outside has not declared.
+/// Refuses an action that the conversation's adapter has not declared.
 pub fn check_supported(conversation: &Conversation, can: &[ActionKind], kind: ActionKind) -> Result<()> {
     if can.contains(&kind) {
         return Ok(());
     }
     let adapter = &conversation.adapter;
-    let words: Vec<&str> = can.iter().map(|kind| kind.as_str()).collect();
+    let names: Vec<&str> = can.iter().map(|kind| kind.as_str()).collect();
     let refusal = Refusal::new(Code::Unsupported, format!("{adapter} cannot {kind}"))
-        .details(json!({ "adapter": adapter, "action": kind, "supported": words }));
-    Err(match words.is_empty() {
-        true => refusal.hint("the world has no such channel any more; end the turn, or tell an agent that can help"),
-        false => refusal.hint(format!("it can: {}", words.join(", "))),
+        .details(json!({ "adapter": adapter, "action": kind, "supported": names }));
+    Err(match names.is_empty() {
+        true => refusal.hint("the world no longer has this channel; end the turn, or tell an agent that can help"),
+        false => refusal.hint(format!("it can: {}", names.join(", "))),
     })
 }
 
-/// Does something in a conversation.
+/// Performs an action in a conversation.
 ///
 /// # Errors
-/// `unsupported` for what its adapter has not declared, `rate_limited` for a reaction too many, `not_found` for a message
-/// that is not among its last ones, `access_denied` for taking back what another said, `conflict` in a conversation that is
-/// another agent's or for what was taken back before.
+/// `unsupported` if its adapter has not declared the action, `rate_limited` for too many reactions,
+/// `not_found` for a message that is not among the last ones, `access_denied` for deleting another
+/// party's message, `conflict` if the conversation belongs to another agent or the message was
+/// already deleted.
 pub async fn act(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -105,43 +108,44 @@ pub async fn act(
     check_speaker(&conversation, agent_id)?;
     check_room(w, ctx, &conversation).await?;
     let entries = recent(w, &conversation).await?;
-    let mut way = way_out(&conversation, &[]);
+    let mut delivery = first_delivery(&conversation, &[]);
     let mut taken_back = None;
     let (action, content) = match deed {
         Deed::Delete { message_id } => {
-            let mut meant = named(&entries, &message_id)?.clone();
-            if meant.direction != Direction::Out || meant.from != Party::Agent(agent_id.clone()) {
+            let mut target = named(&entries, &message_id)?.clone();
+            if target.direction != Direction::Out || target.from != Party::Agent(agent_id.clone()) {
                 return Err(Refusal::new(
                     Code::AccessDenied,
-                    format!("message {} was said by {}", meant.seq, meant.from),
+                    format!("message {} was said by {}", target.seq, target.from),
                 )
                 .hint("you can take back only what you said yourself"));
             }
-            let (message_id, seq) = (outside_id(&meant), meant.seq);
-            if meant.delivery == Delivery::Pending {
-                if meant.attempts == 0 {
-                    // The outside never had it, so there is nothing to take back there.
-                    way = Delivery::None;
+            let (message_id, seq) = (outside_id(&target), target.seq);
+            if target.delivery == Delivery::Pending {
+                if target.attempts == 0 {
+                    // The message was never sent to the outside, so there is nothing to delete
+                    // there.
+                    delivery = Delivery::None;
                 }
-                meant.delivery = Delivery::None;
-                meant.next_at = None;
+                target.delivery = Delivery::None;
+                target.next_at = None;
             }
-            meant.content = String::new();
-            meant.attachments = Vec::new();
-            meant.deleted = true;
-            taken_back = Some(meant);
+            target.content = String::new();
+            target.attachments = Vec::new();
+            target.deleted = true;
+            taken_back = Some(target);
             (Action::Delete { message_id, seq }, format!("{agent_id} takes back message {seq}"))
         }
         Deed::React { message_id, emoji, remove } => {
             if !is_reaction(&emoji) {
                 return Err(Refusal::new(
                     Code::InvalidArguments,
-                    format!("`{}` is no reaction", ghost_domain::text::shown(&emoji, 80)),
+                    format!("`{}` is not a reaction", ghost_domain::text::shown(&emoji, 80)),
                 )
                 .hint("give emoji as one emoji or a name such as :eyes:, without spaces")
                 .details(json!({ "field": "emoji" })));
             }
-            let meant = match &message_id {
+            let target = match &message_id {
                 Some(id) => named(&entries, id)?,
                 None => newest_from_outside(&entries)?,
             };
@@ -149,56 +153,56 @@ pub async fn act(
                 may_react(ctx, &conversation, means.reactions)?;
                 conversation.reacted = Some(conversation.heard);
             }
-            let seq = meant.seq;
+            let seq = target.seq;
             let content = match remove {
                 false => format!("{agent_id} reacts with {emoji} to message {seq}"),
                 true => format!("{agent_id} takes its {emoji} on message {seq} back"),
             };
-            (Action::React { message_id: outside_id(meant), seq, emoji, remove }, content)
+            (Action::React { message_id: outside_id(target), seq, emoji, remove }, content)
         }
         Deed::Poll { question, options } => {
             check_length(ctx, &question)?;
             (Action::Poll { options: choices(options)? }, question)
         }
         Deed::Pin { message_id, remove } => {
-            let meant = named(&entries, &message_id)?;
+            let target = named(&entries, &message_id)?;
             let verb = if remove { "unpins" } else { "pins" };
-            let content = format!("{agent_id} {verb} message {}", meant.seq);
-            (Action::Pin { message_id: outside_id(meant), seq: meant.seq, remove }, content)
+            let content = format!("{agent_id} {verb} message {}", target.seq);
+            (Action::Pin { message_id: outside_id(target), seq: target.seq, remove }, content)
         }
         Deed::Thread { message_id, text } => {
             check_length(ctx, &text)?;
-            let meant = message_id.map(|id| named(&entries, &id).map(outside_id)).transpose()?;
-            (Action::Thread { message_id: meant }, text)
+            let target = message_id.map(|id| named(&entries, &id).map(outside_id)).transpose()?;
+            (Action::Thread { message_id: target }, text)
         }
     };
     check_supported(&conversation, &means.actions, action.kind())?;
     if let Some(entry) = &taken_back {
         w.conversation_entry_put(entry).await?;
     }
-    let line = Line {
-        delivery: way,
+    let line = NewEntry {
+        delivery,
         turn_id: Some(turn_id),
         action: Some(action),
-        ..Line::new(Direction::Out, Party::Agent(agent_id.clone()), content)
+        ..NewEntry::new(Direction::Out, Party::Agent(agent_id.clone()), content)
     };
     append(w, ctx, &mut conversation, line).await
 }
 
-/// The message of this id, if it still says something.
+/// Returns the message with this id, if it was not deleted.
 fn named<'e>(entries: &'e [ConversationEntry], id: &str) -> Result<&'e ConversationEntry> {
-    let is_meant =
+    let matches_id =
         |entry: &&ConversationEntry| entry.message_id.to_string() == id || entry.external_id.as_deref() == Some(id);
-    let found = entries.iter().rev().filter(|entry| entry.direction != Direction::Note).find(is_meant);
+    let found = entries.iter().rev().filter(|entry| entry.direction != Direction::Note).find(matches_id);
     match found {
         Some(entry) if entry.deleted => {
             Err(Refusal::new(Code::Conflict, format!("message {} was taken back already", entry.seq))
-                .hint("name another message, or leave it at that"))
+                .hint("name another message"))
         }
         Some(entry) if is_message(entry) => Ok(entry),
         Some(_) | None => Err(Refusal::new(
             Code::NotFound,
-            format!("no message `{}` is among the last of this conversation", clip(id, 80)),
+            format!("no message `{}` is among the last messages of this conversation", clip(id, 80)),
         )
         .hint("give the message_id of a message that you were shown, or that sending one gave you")
         .details(json!({ "field": "message_id" }))),
@@ -207,21 +211,21 @@ fn named<'e>(entries: &'e [ConversationEntry], id: &str) -> Result<&'e Conversat
 
 fn newest_from_outside(entries: &[ConversationEntry]) -> Result<&ConversationEntry> {
     entries.iter().rev().find(|entry| entry.direction == Direction::In).ok_or_else(|| {
-        Refusal::new(Code::NotFound, "nothing was said from outside lately")
+        Refusal::new(Code::NotFound, "there is no recent message from outside")
             .hint("give the message_id of the message to react to")
     })
 }
 
-/// Refuses a reaction too many (MSG-14).
+/// Refuses a reaction if there were too many (MSG-14).
 fn may_react(ctx: &RuleContext, conversation: &Conversation, level: Reactions) -> Result<()> {
     let gap = u64::from(ctx.limits().reaction_gap);
     let since = conversation.reacted.map(|reacted| conversation.heard.saturating_sub(reacted));
     match (level, since) {
         (Reactions::Minimal, Some(since)) if since < gap => Err(Refusal::new(
             Code::RateLimited,
-            format!("there was a reaction {since} messages ago, and at most one in {gap} is wanted here"),
+            format!("the last reaction was {since} messages ago; at most one in {gap} messages is allowed here"),
         )
-        .hint("leave it out; say in words what matters")
+        .hint("do not react, or write a message instead")
         .details(json!({ "limit": "reaction_gap" }))),
         (Reactions::Minimal | Reactions::Extensive, _) => Ok(()),
     }

@@ -1,5 +1,6 @@
-//! Handing what agents said to the outside: at least once, under the entry's own id, with waits that grow between the
-//! attempts. An attempt is recorded before it is made, so that a daemon that keeps dying in one does not try for ever.
+//! Delivers outgoing messages at least once, always under the entry's own id, with growing waits
+//! between attempts. An attempt is recorded before it is made. So a daemon that dies in every
+//! attempt does not try for ever.
 
 use std::time::Duration;
 
@@ -12,45 +13,45 @@ use ghost_domain::{
 use ghost_store::{Reads, Writes};
 use serde_json::json;
 
-use super::log::{Line, append, emit, entry, get};
+use super::log::{NewEntry, append, emit, entry, get};
 use crate::{Result, RuleContext};
 
-/// Characters of an error that are kept.
+/// The longest stored error, in characters.
 const ERROR_MAX: usize = 500;
 
-/// Something to be handed to the outside.
+/// A message to be delivered to the outside.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Parcel {
     /// The conversation.
     pub conversation: Conversation,
-    /// What was said; its `message_id` is the delivery's own id, the same for every attempt.
+    /// The entry. Its `message_id` is the id of the delivery, the same in every attempt.
     pub entry: ConversationEntry,
 }
 
-/// What came of an attempt.
+/// The result of an attempt.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Outcome {
-    /// The outside has it.
+    /// It was delivered.
     Delivered {
-        /// What could not go with it, and why: files that are gone.
+        /// Files that could not be delivered, with reasons.
         missing: Vec<String>,
     },
-    /// Not now.
+    /// It failed and can be tried again.
     Retry {
-        /// Why.
+        /// Why it failed.
         error: String,
-        /// The outside asks not to be tried again before so long.
+        /// The least time to wait before the next attempt, if the outside asked for one.
         after: Option<Duration>,
     },
-    /// Never: trying again is of no use.
+    /// It failed for good.
     Gone {
-        /// Why.
+        /// Why it failed.
         error: String,
     },
 }
 
-/// What falls due by now, the longest due first, without what the adapters in `passing` carry; and when the next one
-/// does, whoever carries it.
+/// Returns the entries that are due, the longest due first, without those of the adapters in
+/// `passing`. Also returns the time when the next entry of any adapter is due.
 pub async fn due(
     r: &mut dyn Reads,
     now: Timestamp,
@@ -60,8 +61,9 @@ pub async fn due(
     Ok((r.deliveries_due(now, passing, limit).await?, r.delivery_next_at().await?))
 }
 
-/// Records that an attempt begins and gives what is to be handed over; nothing if it no longer waits. What used up its
-/// attempts is given up here: the daemon died in the last one. `jitter` is a number in `0..1_000`.
+/// Records the start of an attempt and returns what is to be delivered, or `None` if the entry is
+/// no longer pending. An entry without attempts left has failed: the daemon died in the last one.
+/// `jitter` is a number in `0..1_000`.
 pub async fn attempt(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -85,7 +87,7 @@ pub async fn attempt(
     Ok(Some(Parcel { conversation, entry }))
 }
 
-/// Records what came of an attempt.
+/// Records the result of an attempt.
 pub async fn settle(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -110,8 +112,8 @@ pub async fn settle(
             });
             emit(w, ctx, EventKind::ConversationDelivered, &conversation, payload).await?;
             if !missing.is_empty() {
-                let text = ctx.excerpt(&format!("not all of it went out: {}", missing.join("; ")), 2_000);
-                let line = Line { turn_id: entry.turn_id, ..Line::new(Direction::Note, Party::System, text) };
+                let text = ctx.excerpt(&format!("not all of it was delivered: {}", missing.join("; ")), 2_000);
+                let line = NewEntry { turn_id: entry.turn_id, ..NewEntry::new(Direction::Note, Party::System, text) };
                 append(w, ctx, &mut conversation, line).await?;
             }
         }
@@ -150,7 +152,8 @@ async fn give_up(
     emit(w, ctx, EventKind::ConversationFailed, conversation, payload).await
 }
 
-/// Has a message tried again that was given up, or one that waits for its next attempt tried now. Its id stays.
+/// Restarts the delivery of a message that failed, or tries a pending one now. Its id stays the
+/// same.
 pub async fn redeliver(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -170,14 +173,14 @@ pub async fn redeliver(
             _ => "never goes out".to_owned(),
         };
         return Err(Refusal::new(Code::Conflict, format!("entry {seq} of conversation {conversation_id} {what}"))
-            .hint(format!("`ghostctl conversation show {conversation_id}` tells which were not delivered")));
+            .hint(format!("`ghostctl conversation show {conversation_id}` shows which entries were not delivered")));
     }
     entry.delivery = Delivery::Pending;
     entry.attempts = 0;
     entry.next_at = Some(ctx.now());
     w.conversation_entry_put(&entry).await?;
-    let told = format!("{by} has message {seq} delivered again");
-    append(w, ctx, &mut conversation, Line::new(Direction::Note, by.clone(), told)).await?;
+    let text = format!("{by} has message {seq} delivered again");
+    append(w, ctx, &mut conversation, NewEntry::new(Direction::Note, by.clone(), text)).await?;
     w.signal(Signal::Delivery);
     Ok(entry)
 }

@@ -1,5 +1,5 @@
-//! Giving a conversation to another agent (BI-36): what comes in from then on goes to the new owner, and so does what
-//! waited with the old one.
+//! Hands a conversation over to another agent (BI-36). Later messages from outside go to the new
+//! owner, and so does mail that still waits with the old one.
 
 use ghost_domain::event::EventKind;
 use ghost_domain::text::clip;
@@ -11,36 +11,36 @@ use ghost_store::Writes;
 use serde_json::json;
 
 use super::bounds::check_room;
-use super::log::{Line, append, emit, get, recent};
+use super::log::{NewEntry, append, emit, get, recent};
 use super::out::check_speaker;
 use crate::chain::Chain;
 use crate::mail::{self, NewMessage};
 use crate::turns::ending::Ending;
 use crate::{Result, RuleContext, agent_lookup, asks};
 
-/// Characters of a reason.
+/// The longest reason, in characters.
 const REASON_MAX: usize = 1_000;
-/// Characters of a summary.
+/// The longest summary, in characters.
 const SUMMARY_MAX: usize = 8_000;
-/// Entries that the new owner is shown, and characters of each.
+/// The number of entries that the new owner is shown, and the characters of each.
 const SHOWN: usize = 12;
 const SHOWN_CHARS: usize = 600;
 
-/// What a handoff says.
+/// The parameters of a handoff.
 #[derive(Clone, Debug)]
 pub struct Handover {
-    /// The new owner.
+    /// Id of the new owner.
     pub to: AgentId,
-    /// Why.
+    /// The reason.
     pub reason: Option<String>,
-    /// How things stand, in the words of who hands over.
+    /// A summary for the new owner.
     pub summary: Option<String>,
-    /// The chain that the word to the new owner belongs to.
+    /// The chain that the mail to the new owner belongs to.
     pub chain: Chain,
 }
 
-/// Gives a conversation to another agent, tells it, and moves to it what its old owner has not begun to work on. An agent
-/// can give away only what is its own.
+/// Hands a conversation over to another agent, notifies it, and moves waiting mail of the
+/// conversation to it. An agent can hand over only a conversation that it owns.
 pub async fn handoff(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -68,25 +68,27 @@ pub async fn handoff(
         return Err(refusal);
     }
     if by.agent().is_some() && conversation.passed_on.contains(&to.agent_id) {
-        let what = format!("{} gave this conversation away, and nothing was said from outside since", to.agent_id);
+        let what =
+            format!("{} handed this conversation over, and no message from outside has arrived since", to.agent_id);
         return Err(Refusal::new(Code::Conflict, what).hint(
-            "answer yourself, as well as you can; or give it to an agent that has not had it, or say there what you need to know",
+            "answer as well as you can, hand it over to an agent that has not had it yet, or ask in the conversation \
+             for what you need",
         ));
     }
     let old = std::mem::replace(&mut conversation.owner, to.agent_id.clone());
     match by.agent() {
         Some(_) => conversation.passed_on.push(old.clone()),
-        // Whoever an operator gives it to has it anew.
+        // After a handoff by an operator, the record of earlier handoffs starts again.
         None => conversation.passed_on.clear(),
     }
     let reason = handover.reason.as_deref().map(str::trim).filter(|reason| !reason.is_empty());
-    let told = match reason {
+    let summary_line = match reason {
         Some(reason) => format!("{by} gives this conversation from {old} to {}: {reason}", to.agent_id),
         None => format!("{by} gives this conversation from {old} to {}", to.agent_id),
     };
     let history = recent(w, &conversation).await?;
-    append(w, ctx, &mut conversation, Line::new(Direction::Note, by.clone(), told.clone())).await?;
-    let body = word(&conversation, &told, handover.summary.as_deref(), &history);
+    append(w, ctx, &mut conversation, NewEntry::new(Direction::Note, by.clone(), summary_line.clone())).await?;
+    let body = handoff_text(&conversation, &summary_line, handover.summary.as_deref(), &history);
     let new_message = NewMessage {
         subject: Some("A conversation is yours now".into()),
         conversation_id: Some(conversation_id.to_string()),
@@ -102,8 +104,8 @@ pub async fn handoff(
     Ok(conversation)
 }
 
-/// Tells who waits in a conversation that the agents' handoffs have come to their end, if the turn that took it over has ended
-/// and said nothing there: nobody is at work on it any more.
+/// Adds a note if the turn that took over a conversation has ended without a message in it, because
+/// nobody works on it any more.
 pub(crate) async fn taken_over(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -119,7 +121,7 @@ pub(crate) async fn taken_over(
     let entries = recent(w, &conversation).await?;
     let mut since = entries.iter().rev().take_while(|entry| entry.direction != Direction::In);
     let spoke = since.any(|entry| entry.direction == Direction::Out && entry.from == Party::Agent(owner.clone()));
-    // What had waited with the old owner is answered by a turn of its own.
+    // Mail that the old owner had not processed is answered by a turn of its own.
     let id = conversation_id.to_string();
     let waiting = w.inbox_pending(&owner, ctx.limits().inbox_max).await?;
     let waits =
@@ -128,17 +130,20 @@ pub(crate) async fn taken_over(
         return Ok(());
     }
     let why = match ending {
-        Ending::Finished(_) | Ending::Cut(_) => "has it now and said nothing: write again to be answered".to_owned(),
-        Ending::Failed(refusal) => format!("has it now, and its turn failed: {}", refusal.message),
-        Ending::Cancelled(why) => format!("has it now, and its turn was cancelled: {why}"),
+        Ending::Finished(_) | Ending::Cut(_) => {
+            "has the conversation now and sent no message: write again to get an answer".to_owned()
+        }
+        Ending::Failed(refusal) => format!("has the conversation now, and its turn failed: {}", refusal.message),
+        Ending::Cancelled(why) => format!("has the conversation now, and its turn was cancelled: {why}"),
     };
     let text = ctx.excerpt(&format!("{owner} {why}"), 1_000);
-    let line = Line { turn_id: Some(turn.turn_id), ..Line::new(Direction::Note, Party::System, text) };
+    let line = NewEntry { turn_id: Some(turn.turn_id), ..NewEntry::new(Direction::Note, Party::System, text) };
     append(w, ctx, &mut conversation, line).await?;
     Ok(())
 }
 
-/// Moves what waits of a conversation from one inbox to another. Gives how much that was.
+/// Moves the waiting mail of a conversation from one inbox to another. Returns the number of
+/// messages.
 async fn move_waiting(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -147,7 +152,7 @@ async fn move_waiting(
     conversation_id: ConversationId,
 ) -> Result<usize> {
     let id = conversation_id.to_string();
-    // Control mail passes the bound on an inbox, so there can be a little more.
+    // Mail from the system may exceed the limit of an inbox.
     let window = ctx.limits().inbox_max.saturating_mul(2);
     let mut waiting = w.inbox_pending(old, window).await?;
     waiting.retain(|mail| mail.kind == Kind::Conversation && mail.conversation_id.as_deref() == Some(id.as_str()));
@@ -164,23 +169,29 @@ async fn move_waiting(
     Ok(ids.len())
 }
 
-/// What the new owner reads.
-fn word(conversation: &Conversation, told: &str, summary: Option<&str>, history: &[ConversationEntry]) -> String {
+/// The text of the mail to the new owner.
+fn handoff_text(
+    conversation: &Conversation,
+    summary_line: &str,
+    summary: Option<&str>,
+    history: &[ConversationEntry],
+) -> String {
     let mut text = format!(
-        "{told}.\nIt is held with {} over {} (conversation {}). What is said there from now on comes to you, and your last \
-         words of such a turn are the answer. The last words of this turn go nowhere: to say something there now, use \
-         syscall.channel.send.\n",
+        "{summary_line}.\nIt is held with {} over {} (conversation {}). Messages from there come to you from now \
+         on, and the last text of such a turn is the answer. The last text of this turn goes nowhere: to send a message \
+         there \
+         now, use syscall.channel.send.\n",
         conversation.party, conversation.adapter, conversation.conversation_id,
     );
     if let Some(summary) = summary.map(str::trim).filter(|summary| !summary.is_empty()) {
-        text.push_str(&format!("\nHow things stand:\n{summary}\n"));
+        text.push_str(&format!("\nSummary:\n{summary}\n"));
     }
-    let said: Vec<&ConversationEntry> =
+    let messages: Vec<&ConversationEntry> =
         history.iter().filter(|entry| entry.direction != Direction::Note && !entry.deleted).collect();
-    if !said.is_empty() {
-        text.push_str("\nWhat was said last:\n");
+    if !messages.is_empty() {
+        text.push_str("\nThe last messages:\n");
     }
-    for entry in said.iter().skip(said.len().saturating_sub(SHOWN)) {
+    for entry in messages.iter().skip(messages.len().saturating_sub(SHOWN)) {
         text.push_str(&format!("- {}: {}\n", entry.from, clip(&entry.content, SHOWN_CHARS)));
     }
     text

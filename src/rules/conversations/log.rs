@@ -1,6 +1,6 @@
-//! The log of a conversation: found, read back, and one entry longer under its next sequence.
+//! The log of a conversation: finds it, reads it, and appends entries.
 //!
-//! Must never: judge whether an entry may be made; whoever makes it has.
+//! Must never: decide whether an entry is allowed. The caller does.
 
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::ports::Signal;
@@ -14,10 +14,14 @@ use serde_json::json;
 use crate::chat::shown_name;
 use crate::{Result, RuleContext};
 
-/// Entries that are looked back over for what a reply answers and for what was attached to it.
+/// How many of the newest entries are searched for a message that a reply refers to and for
+/// attached files.
 const LOOK_BACK: i64 = 256;
 
-/// A conversation, or a refusal.
+/// Returns a conversation.
+///
+/// # Errors
+/// `NotFound`.
 pub async fn get(r: &mut dyn Reads, conversation_id: ConversationId) -> Result<Conversation> {
     match r.conversation_get(conversation_id).await? {
         Some(conversation) => Ok(conversation),
@@ -26,7 +30,10 @@ pub async fn get(r: &mut dyn Reads, conversation_id: ConversationId) -> Result<C
     }
 }
 
-/// One entry of a conversation, or a refusal.
+/// Returns one entry of a conversation.
+///
+/// # Errors
+/// `NotFound`.
 pub async fn entry(r: &mut dyn Reads, conversation_id: ConversationId, seq: i64) -> Result<ConversationEntry> {
     let found = r.conversation_entries(conversation_id, seq.saturating_sub(1), 1).await?.into_iter().next();
     found.filter(|entry| entry.seq == seq).ok_or_else(|| {
@@ -35,8 +42,8 @@ pub async fn entry(r: &mut dyn Reads, conversation_id: ConversationId, seq: i64)
     })
 }
 
-/// An entry to be made.
-pub(super) struct Line {
+/// The parameters of a new entry.
+pub(super) struct NewEntry {
     pub(super) message_id: Option<MessageId>,
     pub(super) direction: Direction,
     pub(super) from: Party,
@@ -49,7 +56,7 @@ pub(super) struct Line {
     pub(super) action: Option<Action>,
 }
 
-impl Line {
+impl NewEntry {
     pub(super) fn new(direction: Direction, from: Party, content: String) -> Self {
         Self {
             message_id: None,
@@ -66,12 +73,12 @@ impl Line {
     }
 }
 
-/// Adds an entry under the conversation's next sequence and states it.
+/// Appends an entry with the conversation's next sequence and emits its event.
 pub(super) async fn append(
     w: &mut dyn Writes,
     ctx: &RuleContext,
     conversation: &mut Conversation,
-    line: Line,
+    line: NewEntry,
 ) -> Result<ConversationEntry> {
     let now = ctx.now();
     conversation.last_seq += 1;
@@ -101,7 +108,8 @@ pub(super) async fn append(
     let files: Vec<&str> = entry.attachments.iter().map(|file| file.path.as_str()).collect();
     let payload = json!({
         "conversation_id": entry.conversation_id, "seq": entry.seq, "message_id": entry.message_id,
-        "direction": entry.direction, "from": shown_name(&entry.from), "turn_id": entry.turn_id, "delivery": entry.delivery,
+        "direction": entry.direction, "from": shown_name(&entry.from), "turn_id": entry.turn_id,
+        "delivery": entry.delivery,
         "preview": ctx.excerpt(&entry.content, 200), "attachments": files, "action": entry.action,
     });
     emit(w, ctx, EventKind::ConversationMessage, conversation, payload).await?;

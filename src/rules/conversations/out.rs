@@ -1,4 +1,5 @@
-//! What agents say in a conversation: the reply that a turn ends with, separate messages, and files attached to the reply.
+//! Outgoing messages of agents in a conversation: the reply at the end of a turn, separate
+//! messages, and files attached to the reply.
 
 use ghost_domain::conversation::CONTROL;
 use ghost_domain::refusal::not_blank;
@@ -11,28 +12,31 @@ use ghost_store::Writes;
 use serde_json::json;
 
 use super::bounds::{check_count, check_room};
-use super::log::{Line, append, get, recent};
+use super::log::{NewEntry, append, get, recent};
 use crate::turns::ending::HeldMail;
 use crate::{Result, RuleContext};
 
-/// Something that an agent says besides its reply.
+/// A message that an agent sends besides its reply.
 #[derive(Clone, Debug)]
 pub struct Post {
-    /// The text.
+    /// Text of the message.
     pub content: String,
-    /// Files that go with it, checked by the caller.
+    /// Attached files, checked by the caller.
     pub attachments: Vec<Attachment>,
-    /// The message that it answers: an id that the agent was shown, or the outside's own.
+    /// Id of the message that it answers: an id that the agent was shown, or the outside's own.
     pub reply_to: Option<String>,
 }
 
-/// Where something said goes next: the control plane's own conversations have it when it is committed, unless it has
-/// files, which somebody must still look at.
-pub(super) fn way_out(conversation: &Conversation, files: &[Attachment]) -> Delivery {
+/// The first delivery state of a message. In a conversation of the control plane it is delivered
+/// when it is committed. With files it is pending, because the files must still be checked.
+pub(super) fn first_delivery(conversation: &Conversation, files: &[Attachment]) -> Delivery {
     if conversation.adapter == CONTROL && files.is_empty() { Delivery::Delivered } else { Delivery::Pending }
 }
 
-/// Refuses an agent that the conversation does not belong to, or no longer does.
+/// Refuses an agent that does not own the conversation.
+///
+/// # Errors
+/// `Conflict`.
 pub fn check_speaker(conversation: &Conversation, agent_id: &AgentId) -> Result<()> {
     if conversation.owner == *agent_id {
         return Ok(());
@@ -41,10 +45,10 @@ pub fn check_speaker(conversation: &Conversation, agent_id: &AgentId) -> Result<
         Code::Conflict,
         format!("conversation {} belongs to {} now", conversation.conversation_id, conversation.owner),
     )
-    .hint("your last words of this turn still go there; anything more is for its new owner to say"))
+    .hint("the last text of this turn still goes there; the new owner sends everything else"))
 }
 
-/// Says something in the conversation at once, apart from the reply that the turn ends with (BI-34, BI-37).
+/// Sends a message at once, separate from the reply at the end of the turn (BI-34, BI-37).
 pub async fn post(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -60,7 +64,7 @@ pub async fn post(
     check_room(w, ctx, &conversation).await?;
     let reply_to = match post.reply_to {
         None => None,
-        Some(id) => Some(answered(&recent(w, &conversation).await?, &id).ok_or_else(|| {
+        Some(id) => Some(outside_id_of(&recent(w, &conversation).await?, &id).ok_or_else(|| {
             Refusal::new(
                 Code::NotFound,
                 format!("no message `{}` is in this conversation", ghost_domain::text::clip(&id, 80)),
@@ -68,25 +72,26 @@ pub async fn post(
             .hint("give the message_id of a message that you were shown, or leave reply_to out")
         })?),
     };
-    let line = Line {
-        delivery: way_out(&conversation, &post.attachments),
+    let line = NewEntry {
+        delivery: first_delivery(&conversation, &post.attachments),
         attachments: post.attachments,
         reply_to,
         turn_id: Some(turn_id),
-        ..Line::new(Direction::Out, Party::Agent(agent_id.clone()), post.content)
+        ..NewEntry::new(Direction::Out, Party::Agent(agent_id.clone()), post.content)
     };
     append(w, ctx, &mut conversation, line).await
 }
 
-/// What the outside calls the message with this id.
-fn answered(entries: &[ConversationEntry], id: &str) -> Option<String> {
-    let is_meant = |entry: &&ConversationEntry| {
+/// The outside's id of the message with this id.
+fn outside_id_of(entries: &[ConversationEntry], id: &str) -> Option<String> {
+    let matches_id = |entry: &&ConversationEntry| {
         is_message(entry) && (entry.message_id.to_string() == id || entry.external_id.as_deref() == Some(id))
     };
-    entries.iter().rev().find(is_meant).map(outside_id)
+    entries.iter().rev().find(matches_id).map(outside_id)
 }
 
-/// Whether an entry is something said that can be spoken of: no note, no reaction or the like, and not taken back.
+/// Whether an entry is a message that can be referred to: no note, no reaction or the like, and not
+/// deleted.
 pub(super) fn is_message(entry: &ConversationEntry) -> bool {
     let says = match &entry.action {
         None | Some(Action::Poll { .. } | Action::Thread { .. }) => true,
@@ -95,13 +100,13 @@ pub(super) fn is_message(entry: &ConversationEntry) -> bool {
     entry.direction != Direction::Note && !entry.deleted && says
 }
 
-/// Refuses a text that is empty or longer than a message may be.
+/// Refuses a text that is empty or too long.
 pub(crate) fn check_length(ctx: &RuleContext, content: &str) -> Result<()> {
-    let most = ctx.limits().message_bytes;
-    if content.len() > most as usize {
+    let limit = ctx.limits().message_bytes;
+    if content.len() > limit as usize {
         return Err(Refusal::new(
             Code::TooLarge,
-            format!("the message has {} bytes; at most {most} are taken", content.len()),
+            format!("the message has {} bytes; the limit is {limit}", content.len()),
         )
         .hint("write the long part to a workspace file and attach it")
         .details(json!({ "limit": "message_bytes" })));
@@ -113,8 +118,8 @@ pub(super) fn outside_id(entry: &ConversationEntry) -> String {
     entry.external_id.clone().unwrap_or_else(|| entry.message_id.to_string())
 }
 
-/// Attaches a workspace file to the reply that the turn will end with (BI-35). It stands in the conversation as a note that
-/// is a draft until then.
+/// Attaches a workspace file to the reply at the end of the turn (BI-35). Until then the
+/// conversation holds it as a note in state draft.
 pub async fn attach(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -124,11 +129,11 @@ pub async fn attach(
     file: Attachment,
 ) -> Result<ConversationEntry> {
     let mut conversation = get(w, conversation_id).await?;
-    let most = ctx.limits().attachment_bytes;
-    if file.bytes > u64::from(most) {
+    let limit = ctx.limits().attachment_bytes;
+    if file.bytes > u64::from(limit) {
         return Err(Refusal::new(
             Code::TooLarge,
-            format!("`{}` has {} bytes; at most {most} are attached", file.path, file.bytes),
+            format!("`{}` has {} bytes; the limit is {limit}", file.path, file.bytes),
         )
         .hint("attach a smaller file, or a part of it")
         .details(json!({ "limit": "attachment_bytes" })));
@@ -141,21 +146,22 @@ pub async fn attach(
         return Err(Refusal::new(Code::Conflict, format!("a file named `{}` is attached already", file.name))
             .hint("give this one another name"));
     }
-    let line = Line {
+    let line = NewEntry {
         turn_id: Some(turn_id),
         delivery: Delivery::Draft,
-        ..Line::new(Direction::Note, party, format!("{agent_id} attaches {} to its reply", file.name))
+        ..NewEntry::new(Direction::Note, party, format!("{agent_id} attaches {} to its reply", file.name))
     };
-    append(w, ctx, &mut conversation, Line { attachments: vec![file], ..line }).await
+    append(w, ctx, &mut conversation, NewEntry { attachments: vec![file], ..line }).await
 }
 
-/// What an agent has attached and not sent. Its turns are serial, so all of it belongs to the one that speaks now, or to
-/// an earlier one over the same mail that broke off.
+/// The files that an agent has attached and not sent. Its turns are serial, so all of them belong
+/// to the current turn, or to an interrupted one over the same mail.
 fn drafts(entries: &[ConversationEntry], party: &Party) -> Vec<ConversationEntry> {
     entries.iter().filter(|entry| entry.delivery == Delivery::Draft && entry.from == *party).cloned().collect()
 }
 
-/// Takes back the drafts: they are sent, or will not be.
+/// Ends the draft state of these entries, because they are sent or will never be. Returns their
+/// files.
 async fn settle_drafts(w: &mut dyn Writes, drafts: Vec<ConversationEntry>) -> Result<Vec<Attachment>> {
     let mut files = Vec::new();
     for mut new_message in drafts {
@@ -166,8 +172,8 @@ async fn settle_drafts(w: &mut dyn Writes, drafts: Vec<ConversationEntry>) -> Re
     Ok(files)
 }
 
-/// Makes what a turn had attached and not sent drafts again: it goes on after it was set aside, and its journal says that
-/// the files are attached.
+/// Turns a dead turn's attachments back into drafts when the turn goes on, because its journal says
+/// that they are attached.
 pub(crate) async fn restore_drafts(w: &mut dyn Writes, turn_id: TurnId) -> Result<()> {
     for mut entry in w.conversation_entries_of_turn(turn_id).await? {
         let was_draft = entry.direction == Direction::Note && !entry.attachments.is_empty();
@@ -179,13 +185,13 @@ pub(crate) async fn restore_drafts(w: &mut dyn Writes, turn_id: TurnId) -> Resul
     Ok(())
 }
 
-/// The conversation that a turn owes its last text to, by its mail.
+/// The conversation that a turn with this mail must answer.
 pub(crate) fn owed(held: &[HeldMail]) -> Option<ConversationId> {
     held.iter().find(|mail| mail.kind == Kind::Conversation).and_then(|mail| mail.conversation_id)
 }
 
-/// Gives a conversation the last text of the turn that answers it, unless that is silent (HB-05, MSG-13). Part of the
-/// transaction that ends the turn.
+/// Sends the last text of a turn to the conversation that the turn answers, unless it is silent
+/// (HB-05, MSG-13). Runs in the transaction that ends the turn.
 pub(crate) async fn answer(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -194,40 +200,40 @@ pub(crate) async fn answer(
     mail: &[MessageId],
     text: &str,
 ) -> Result<()> {
-    // One that retention has taken cannot be answered any more.
+    // A conversation that retention deleted cannot be answered any more.
     let Some(mut conversation) = w.conversation_get(conversation_id).await? else { return Ok(()) };
     let entries = recent(w, &conversation).await?;
     let party = Party::Agent(turn.agent_id.clone());
     let files = settle_drafts(w, drafts(&entries, &party)).await?;
     let (text, reply_to) = match read_reply(text) {
         Reply::Said { text, reply_to } => (text, reply_to),
-        // Files without a word are a reply as well; a silent token is none, whatever was attached.
+        // Files without text are a reply too. A silent token is none, even with files.
         Reply::Silent if text.trim().is_empty() && !files.is_empty() => (String::new(), None),
         Reply::Silent => return Ok(()),
     };
     let reply_to = match reply_to {
         None => None,
-        // A message that nobody knows is not named to the outside.
-        Some(ReplyTo::Message(id)) => answered(&entries, &id),
+        // An unknown message id is not passed to the outside.
+        Some(ReplyTo::Message(id)) => outside_id_of(&entries, &id),
         Some(ReplyTo::Current) => {
             let heard = || entries.iter().rev().filter(|entry| entry.direction == Direction::In);
             let held = heard().find(|entry| mail.contains(&entry.message_id));
-            // Mail that was handed over was given an id of its own.
+            // Mail from a handoff has a new id.
             held.or_else(|| heard().next()).map(outside_id)
         }
     };
-    let line = Line {
-        delivery: way_out(&conversation, &files),
+    let line = NewEntry {
+        delivery: first_delivery(&conversation, &files),
         attachments: files,
         reply_to,
         turn_id: Some(turn.turn_id),
-        ..Line::new(Direction::Out, party, text)
+        ..NewEntry::new(Direction::Out, party, text)
     };
     append(w, ctx, &mut conversation, line).await?;
     Ok(())
 }
 
-/// Tells who waits in a conversation that a turn ended without an answer, and why. What was attached is not sent.
+/// Adds a note that a turn ended without an answer, and why. Attached files are not sent.
 pub(crate) async fn unanswered(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -239,7 +245,7 @@ pub(crate) async fn unanswered(
     let entries = recent(w, &conversation).await?;
     settle_drafts(w, drafts(&entries, &Party::Agent(turn.agent_id.clone()))).await?;
     let text = ctx.excerpt(&format!("{}'s turn {why}", turn.agent_id), 1_000);
-    let line = Line { turn_id: Some(turn.turn_id), ..Line::new(Direction::Note, Party::System, text) };
+    let line = NewEntry { turn_id: Some(turn.turn_id), ..NewEntry::new(Direction::Note, Party::System, text) };
     append(w, ctx, &mut conversation, line).await?;
     Ok(())
 }

@@ -12,7 +12,7 @@ async fn create(rig: &Rig, new: NewAgent) -> crate::Result<ghost_domain::Agent> 
 
 // covers: BI-22, WORLD-14
 #[tokio::test]
-async fn an_agent_is_created_once_and_may_be_told_what_to_do_first() {
+async fn an_agent_is_created_once_and_may_get_a_first_goal() {
     let rig = Rig::new().await;
     let dan = create(&rig, NewAgent { goal: Some("count".into()), ..new_agent(&rig.ctx, "dan") }).await.unwrap();
     assert_eq!((dan.incarnation, dan.owner.as_deref()), (1, Some("agent:ada")));
@@ -22,7 +22,8 @@ async fn an_agent_is_created_once_and_may_be_told_what_to_do_first() {
     assert_eq!(code(create(&rig, new_agent(&rig.ctx, "dan")).await), Code::Conflict);
     let waits = NewAgent { desired: Desired::Stopped, ..new_agent(&rig.ctx, "eve") };
     assert_eq!(create(&rig, waits).await.unwrap().status, AgentStatus::Stopped);
-    // The chain of whoever creates it goes on: spawning is no way around the bound on hops.
+    // A new agent continues the chain of its creator, so creating agents does not evade the limit
+    // on hops.
     let far = Chain { hop: 99, ..Chain::root(&rig.ctx) };
     let new = NewAgent { goal: Some("on".into()), chain: far, ..new_agent(&rig.ctx, "fay") };
     assert_eq!(code(create(&rig, new).await), Code::HopLimit);
@@ -34,7 +35,7 @@ async fn an_agent_is_created_once_and_may_be_told_what_to_do_first() {
 
 // covers: BI-23, BI-24, WORLD-13
 #[tokio::test]
-async fn start_and_stop_say_whether_they_changed_anything() {
+async fn start_and_stop_return_whether_they_changed_anything() {
     let rig = Rig::new().await;
     let start = async || write!(rig, |w, ctx| agents::start(w, &ctx, &operator(), &id("ada")).await).unwrap();
     let stop =
@@ -48,18 +49,18 @@ async fn start_and_stop_say_whether_they_changed_anything() {
     assert_eq!(rig.count(EventKind::AgentStopped).await, 1);
     assert!(!stop().await.1);
     assert_eq!(rig.agent("ada").await.status_reason.as_deref(), Some("by operator:test: rest"));
-    // An agent that an operator stopped stays stopped over boots.
+    // An agent that an operator stopped stays stopped after a restart of the daemon.
     let claimed = write!(rig, |w, ctx| agents::claim_all(w, &ctx).await).unwrap();
     assert_eq!(claimed[0].status, AgentStatus::Stopped);
     let (running, changed) = start().await;
     assert_eq!((running.status, running.status_reason, changed), (AgentStatus::Running, None, true));
-    // A failed agent is started by asking for it.
+    // A failed agent can be started again.
     write!(rig, |w, ctx| agents::failed(w, &ctx, &id("ada"), "too often").await).unwrap();
     assert!(start().await.1);
 }
 
 #[tokio::test]
-async fn deleting_leaves_a_tombstone_and_nothing_for_the_successor() {
+async fn deletion_leaves_a_tombstone_and_nothing_for_a_later_agent() {
     let rig = Rig::new().await;
     let turn = rig.busy("ada").await.turn_id;
     let beside = write!(rig, |w, ctx| turns::open_for_operator(w, &ctx, &id("ada")).await).unwrap().turn_id;
@@ -82,7 +83,7 @@ async fn deleting_leaves_a_tombstone_and_nothing_for_the_successor() {
 
 // covers: WORLD-12
 #[tokio::test]
-async fn a_crash_is_followed_by_one_restart_unless_a_stop_came_first() {
+async fn a_crash_is_followed_by_one_restart_unless_the_agent_was_stopped() {
     let rig = Rig::new().await;
     write!(rig, |w, ctx| agents::crashed(w, &ctx, &id("ada"), "fell").await).unwrap();
     let ada = rig.agent("ada").await;
@@ -122,23 +123,23 @@ async fn free_id(rig: &Rig, archetype: &str) -> crate::Result<String> {
 }
 
 #[tokio::test]
-async fn a_free_id_is_new_even_when_its_predecessors_have_left_no_record() {
+async fn a_free_id_is_new_even_after_earlier_records_were_pruned() {
     let rig = Rig::new().await;
     assert_eq!(free_id(&rig, "worker").await.unwrap(), "worker-1");
-    // Given out once, it is never given out again, whatever became of it.
+    // An id is given out only once.
     assert_eq!(free_id(&rig, "worker").await.unwrap(), "worker-2");
-    // Living or dead, an agent that someone named keeps its id.
+    // An id that someone chose by hand is skipped, whether its agent lives or not.
     for name in ["worker-3", "worker-4"] {
         create(&rig, new_agent(&rig.ctx, name)).await.unwrap();
     }
     write!(rig, |w, ctx| agents::delete(w, &ctx, &operator(), &id("worker-4")).await).unwrap();
     assert_eq!(free_id(&rig, "worker").await.unwrap(), "worker-5");
-    // Each archetype counts for itself, and any name makes an id.
+    // Each archetype has its own count, and every archetype name yields a valid id.
     assert_eq!(free_id(&rig, "Ünder Writer").await.unwrap(), "nder-writer-1");
     assert_eq!(free_id(&rig, "über").await.unwrap(), "ber-1");
     assert_eq!(free_id(&rig, "日本").await.unwrap(), "agent-1");
     assert!(free_id(&rig, &"long".repeat(100)).await.unwrap().ends_with("-1"));
-    // A command that refuses has given nothing out.
+    // A refused command uses up no id.
     let refused: crate::Result<()> = write!(rig, |w, _cx| {
         agents::free_id(w, "worker").await?;
         Err(ghost_domain::Refusal::new(Code::Cancelled, "no"))
@@ -148,7 +149,7 @@ async fn a_free_id_is_new_even_when_its_predecessors_have_left_no_record() {
 }
 
 #[tokio::test]
-async fn a_free_id_takes_few_looks_however_many_are_taken() {
+async fn a_free_id_takes_few_lookups_however_many_are_taken() {
     let rig = Rig::new().await;
     rig.limits(|limits| limits.dynamic_agents_max = 10_000);
     for number in 1..=400 {
@@ -158,7 +159,7 @@ async fn a_free_id_takes_few_looks_however_many_are_taken() {
     let first = number(free_id(&rig, "worker").await.unwrap());
     assert!((401..2_000).contains(&first), "{first}");
     assert_eq!(number(free_id(&rig, "worker").await.unwrap()), first + 1);
-    // Every id that would be looked at is taken: a refusal that says what to do, and no endless search.
+    // Every id that would be tried is taken: a refusal with a hint, and no endless search.
     let (mut next, mut step) = (0_u64, 1);
     for tries in 0..48 {
         next += step;
@@ -171,7 +172,7 @@ async fn a_free_id_takes_few_looks_however_many_are_taken() {
 }
 
 #[tokio::test]
-async fn a_record_says_when_its_agent_was_last_started() {
+async fn a_record_holds_the_time_of_the_last_start() {
     let rig = Rig::new().await;
     let second = std::time::Duration::from_secs(1);
     let created = rig.agent("ada").await;
@@ -191,13 +192,13 @@ async fn a_record_says_when_its_agent_was_last_started() {
     assert_eq!(rig.agent("ada").await.started_at, Some(rig.ctx.now()));
     let waits = NewAgent { desired: Desired::Stopped, ..new_agent(&rig.ctx, "eve") };
     assert_eq!(create(&rig, waits).await.unwrap().started_at, None);
-    // A record of an earlier version does not have it.
+    // A record of an earlier version has no such time.
     let mut old = serde_json::to_value(&created).unwrap();
     old.as_object_mut().unwrap().remove("started_at");
     assert_eq!(serde_json::from_value::<ghost_domain::Agent>(old).unwrap().started_at, None);
 }
 
-/// A helper that ada creates in a turn of hers.
+/// An agent that ada creates in one of its turns.
 async fn helper(rig: &Rig, name: &str) -> ghost_domain::Turn {
     let turn = rig.busy("ada").await;
     let chain = Chain { root_id: turn.root_id, hop: 1 };
@@ -206,7 +207,7 @@ async fn helper(rig: &Rig, name: &str) -> ghost_domain::Turn {
 }
 
 #[tokio::test]
-async fn who_created_an_agent_deletes_it_and_nobody_else_does() {
+async fn only_the_creator_of_an_agent_can_delete_it() {
     let rig = Rig::new().await;
     helper(&rig, "dan").await;
     for (by, who) in [("bob", "dan"), ("ada", "bob"), ("ada", "ada")] {
@@ -219,7 +220,7 @@ async fn who_created_an_agent_deletes_it_and_nobody_else_does() {
 }
 
 #[tokio::test]
-async fn a_helper_that_was_let_go_ends_with_its_root() {
+async fn an_agent_stopped_by_its_creator_is_deleted_when_its_root_is_over() {
     let rig = Rig::new().await;
     let turn = helper(&rig, "dan").await;
     let end = async || agents::end_helpers(&rig.store, &rig.ctx, vec![id("dan"), id("bob")]).await.unwrap();

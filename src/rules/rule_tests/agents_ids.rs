@@ -1,4 +1,4 @@
-//! What is said of an id that is not free, and of an agent that cannot answer: only what helps.
+//! The refusals for an id that is taken and for an agent that cannot answer: their hints must help.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,8 +11,8 @@ use crate::asks;
 use crate::mail::{self, Chain, NewMessage};
 use crate::tasks::{self, NewTask};
 
-/// What a person is told who wants an id: the hint, and the status for programs.
-async fn told(rig: &Rig, by: Party, name: &'static str, of_file: bool) -> (String, String) {
+/// The hint, and the status for programs, that a party gets that wants an id.
+async fn refusal_for(rig: &Rig, by: Party, name: &'static str, of_file: bool) -> (String, String) {
     let there = read!(rig, |r| r.agent_get(&id(name)).await?);
     let refusal = if of_file {
         agents::reserved(&rig.ctx, &by, &id(name), there.as_ref())
@@ -31,16 +31,16 @@ async fn stop(rig: &Rig, name: &'static str) {
 }
 
 #[tokio::test]
-async fn who_wants_an_id_that_is_borne_is_told_what_helps_with_that_one() {
+async fn the_refusal_for_a_taken_id_has_a_fitting_hint() {
     let rig = Rig::new().await;
     let named = NewAgent { kind: AgentKind::Persistent, ..new_agent(&rig.ctx, "zoe") };
     write!(rig, |w, ctx| agents::create(w, &ctx, &Party::System, named).await).unwrap();
-    let away = "choose another id: that agent is the world file's";
+    let away = "choose another id: the world file names that agent";
     let delete = "choose another id, or delete that agent first: `ghostctl agent delete ada`";
 
     let running = |hint: String| (hint, "running".to_owned());
-    assert_eq!(told(&rig, operator(), "zoe", true).await, running(format!("use it as it is, or {away}")));
-    assert_eq!(told(&rig, operator(), "ada", false).await, running(format!("use it as it is, or {delete}")));
+    assert_eq!(refusal_for(&rig, operator(), "zoe", true).await, running(format!("use it as it is, or {away}")));
+    assert_eq!(refusal_for(&rig, operator(), "ada", false).await, running(format!("use it as it is, or {delete}")));
     for status in [AgentStatus::Failed, AgentStatus::Stopped] {
         for name in ["zoe", "ada"] {
             if status == AgentStatus::Failed {
@@ -48,41 +48,42 @@ async fn who_wants_an_id_that_is_borne_is_told_what_helps_with_that_one() {
             } else {
                 stop(&rig, name).await;
             }
-            let (hint, said) = told(&rig, operator(), name, name == "zoe").await;
+            let (hint, said) = refusal_for(&rig, operator(), name, name == "zoe").await;
             let rest = if name == "zoe" { away } else { delete };
             assert_eq!(hint, format!("start it with `ghostctl agent start {name}`, or {rest}"));
             assert_eq!(said, status.as_str());
         }
     }
-    // No start helps where the files have no place for it.
+    // A start does not help if the agent cannot run with the world's files.
     rig.ctx.set_fitness(Arc::new(|agent| {
         Err(Refusal::new(Code::Conflict, format!("no place for {}", agent.agent_id)).hint("repair it and reload"))
     }));
-    let (hint, _) = told(&rig, operator(), "ada", false).await;
+    let (hint, _) = refusal_for(&rig, operator(), "ada", false).await;
     assert_eq!(hint, "no place for ada (repair it and reload), or choose another id");
     rig.ctx.set_fitness(Arc::new(|_| Ok(())));
 
-    // What is gone is the file's to bring back; an agent that nobody names leaves its id free.
+    // A deleted agent of the file returns with a reload; any other deleted agent leaves its id
+    // free.
     for name in ["zoe", "ada"] {
         write!(rig, |w, ctx| agents::delete(w, &ctx, &operator(), &id(name)).await).unwrap();
     }
-    let (hint, said) = told(&rig, operator(), "zoe", true).await;
+    let (hint, said) = refusal_for(&rig, operator(), "zoe", true).await;
     assert_eq!(
         (hint.as_str(), said.as_str()),
         ("reload the world to have that agent back, or choose another id", "deleted")
     );
-    assert_eq!(told(&rig, operator(), "new", true).await.1, "", "it was never there");
+    assert_eq!(refusal_for(&rig, operator(), "new", true).await.1, "", "it was never there");
     write!(rig, |w, ctx| agents::create(w, &ctx, &operator(), new_agent(&ctx, "ada")).await).unwrap();
 
-    // An agent has none of these commands.
+    // An agent cannot use these commands.
     for (name, of_file) in [("zoe", true), ("ada", false)] {
-        let (hint, _) = told(&rig, party("bob"), name, of_file).await;
+        let (hint, _) = refusal_for(&rig, party("bob"), name, of_file).await;
         assert!(hint.starts_with("choose another id") && !hint.contains("ghostctl"), "{hint}");
     }
 }
 
 #[tokio::test]
-async fn who_asks_an_agent_that_no_start_helps_is_told_what_does() {
+async fn the_refusal_of_an_ask_to_an_agent_that_cannot_start_has_a_fitting_hint() {
     let rig = Rig::new().await;
     stop(&rig, "bob").await;
     let hint = async || rig.outside_ask("bob").await.unwrap_err().hint.unwrap();
@@ -94,9 +95,9 @@ async fn who_asks_an_agent_that_no_start_helps_is_told_what_does() {
     assert_eq!(rig.agent("bob").await.desired, Desired::Stopped);
 }
 
-/// What someone is told who has work for an agent that is not there: the same of every way to give it some.
+/// The refusal for work for a missing agent, which is the same for all ways to send work.
 async fn missed(rig: &Rig, by: Party, name: &'static str) -> (String, String) {
-    let mut told = Vec::new();
+    let mut refusal_for = Vec::new();
     for way in 0..6 {
         let by = by.clone();
         let refused = write!(rig, |w, ctx| {
@@ -127,15 +128,15 @@ async fn missed(rig: &Rig, by: Party, name: &'static str) -> (String, String) {
         });
         let refusal = refused.unwrap_err();
         assert_eq!(refusal.code, Code::NotFound, "{refusal}");
-        told.push((refusal.message, refusal.hint.unwrap()));
+        refusal_for.push((refusal.message, refusal.hint.unwrap()));
     }
-    let first = told.swap_remove(0);
-    assert!(told.iter().all(|other| *other == first), "{first:?}: {told:?}");
+    let first = refusal_for.swap_remove(0);
+    assert!(refusal_for.iter().all(|other| *other == first), "{first:?}: {refusal_for:?}");
     first
 }
 
 #[tokio::test]
-async fn who_has_work_for_a_deleted_agent_is_told_that_it_was_deleted_and_how_it_comes_back() {
+async fn work_for_a_deleted_agent_is_refused_with_a_hint_how_to_bring_it_back() {
     let rig = Rig::new().await;
     let named = NewAgent { kind: AgentKind::Persistent, ..new_agent(&rig.ctx, "zoe") };
     write!(rig, |w, ctx| agents::create(w, &ctx, &Party::System, named).await).unwrap();
@@ -146,12 +147,12 @@ async fn who_has_work_for_a_deleted_agent_is_told_that_it_was_deleted_and_how_it
     let back = "the world file names it: reload the world to have that agent back, with `ghostctl reload`".to_owned();
     let gone = |name: &str| format!("there is no agent `{name}` any more: it was deleted");
     assert_eq!(missed(&rig, operator(), "zoe").await, (gone("zoe"), back));
-    // No reload helps with one that nobody names, and no agent has that command.
+    // A reload does not help with an agent that the file does not name, and agents cannot reload.
     assert_eq!(missed(&rig, operator(), "ada").await, (gone("ada"), list.clone()));
     assert_eq!(missed(&rig, party("bob"), "zoe").await, (gone("zoe"), list.clone()));
     rig.ctx.set_fitness(Arc::new(|_| Err(Refusal::new(Code::Conflict, "the world file does not name `zoe`"))));
     assert_eq!(missed(&rig, operator(), "zoe").await, (gone("zoe"), list));
-    // One that never was is a slip of the keyboard.
-    // Its near name is looked for when the command is over (see `with_nearest`).
+    // The name of an agent that never existed is a typing mistake. The suggestion is searched after
+    // the command (see `with_nearest`).
     assert_eq!(missed(&rig, operator(), "bobb").await.0, "there is no agent `bobb`");
 }

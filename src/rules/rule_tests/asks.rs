@@ -25,7 +25,7 @@ async fn an_answer_ends_the_waiting_call_in_the_transaction_that_ends_the_turn()
     rig.finish(asked.turn.turn_id, "seven").await.unwrap();
     let row = rig.ask_row(ask.ask_id).await;
     assert_eq!((row.status, row.reply.as_deref()), (AskStatus::Answered, Some("seven")));
-    // The tool that asked is the one that the record names, not the one that usually asks.
+    // The record names the tool that asked.
     let (tool, content, refusal) = rig.outcome(turn.turn_id, call_id).await.unwrap();
     assert_eq!((tool.as_str(), refusal), ("syscall.message.send", None));
     assert_eq!((content["status"].as_str(), content["reply"].as_str()), (Some("ok"), Some("seven")));
@@ -41,7 +41,7 @@ async fn an_answer_ends_the_waiting_call_in_the_transaction_that_ends_the_turn()
 
 // covers: MSG-03, MSG-04, TEST-07
 #[tokio::test]
-async fn what_can_never_be_answered_is_refused_at_once() {
+async fn an_ask_that_can_never_be_answered_is_refused() {
     let rig = Rig::new().await;
     let ada = rig.busy("ada").await;
     let oneself = rig.ask_by(&ada, "ada", "syscall.ask").await.unwrap_err();
@@ -57,7 +57,7 @@ async fn what_can_never_be_answered_is_refused_at_once() {
     assert_eq!(three.code, Code::Conflict);
     assert_eq!(three.details.unwrap()["cycle"], serde_json::json!(["cyd", "ada", "bob", "cyd"]));
     assert!(rig.inbox("ada").await.is_empty(), "a refused question is not delivered");
-    // Once the chain is answered, the same question may be put.
+    // After the cycle is resolved, the same question is accepted.
     rig.finish(cyd.turn_id, "c").await.unwrap();
     rig.finish(bob.turn_id, "b").await.unwrap();
     let cyd = rig.busy("cyd").await;
@@ -65,7 +65,7 @@ async fn what_can_never_be_answered_is_refused_at_once() {
 }
 
 #[tokio::test]
-async fn a_question_from_outside_closes_no_cycle() {
+async fn an_ask_from_outside_closes_no_cycle() {
     let rig = Rig::new().await;
     rig.outside_ask("ada").await.unwrap();
     let ada = rig.take("ada").await.turn;
@@ -76,7 +76,7 @@ async fn a_question_from_outside_closes_no_cycle() {
 
 // covers: MSG-04, TEST-07
 #[tokio::test]
-async fn a_target_that_does_not_run_is_refused_and_the_number_of_questions_is_bounded() {
+async fn asks_to_a_stopped_target_and_too_many_asks_are_refused() {
     let rig = Rig::new().await;
     write!(rig, |w, ctx| agents::stop(w, &ctx, &operator(), &id("bob"), None).await).unwrap();
     assert_eq!(code(rig.outside_ask("bob").await), Code::Conflict, "stopping");
@@ -92,7 +92,7 @@ async fn a_target_that_does_not_run_is_refused_and_the_number_of_questions_is_bo
 
 // covers: MSG-02, TEST-07
 #[tokio::test]
-async fn a_deadline_ends_the_wait_and_a_late_answer_is_kept_and_wakes_nobody() {
+async fn a_deadline_ends_the_ask_and_a_late_answer_is_stored_and_wakes_nobody() {
     let rig = Rig::new().await;
     let turn = rig.busy("ada").await;
     let (ask, call_id) = rig.ask_by(&turn, "bob", "syscall.ask").await.unwrap();
@@ -119,9 +119,9 @@ async fn a_deadline_ends_the_wait_and_a_late_answer_is_kept_and_wakes_nobody() {
 }
 
 #[tokio::test]
-async fn an_ask_that_ends_in_a_paused_world_says_so() {
+async fn the_timeout_of_an_ask_in_a_paused_world_names_the_pause() {
     let rig = Rig::new().await;
-    for (paused, told) in [("0", false), ("1", true)] {
+    for (paused, names_pause) in [("0", false), ("1", true)] {
         let turn = rig.busy("ada").await;
         let (ask, _) = rig.ask_by(&turn, "bob", "syscall.ask").await.unwrap();
         rig.pass(Duration::from_secs(3_600));
@@ -131,13 +131,13 @@ async fn an_ask_that_ends_in_a_paused_world_says_so() {
         })
         .unwrap();
         let error = rig.ask_row(ask.ask_id).await.error.unwrap();
-        assert_eq!(error.contains("ghostctl resume"), told, "{error}");
+        assert_eq!(error.contains("ghostctl resume"), names_pause, "{error}");
         rig.finish(turn.turn_id, "done").await.unwrap();
     }
 }
 
 #[tokio::test]
-async fn an_answer_that_was_cut_says_so_to_whoever_asked() {
+async fn a_cut_answer_is_marked_as_cut() {
     let rig = Rig::new().await;
     let turn = rig.busy("ada").await;
     let (ask, call_id) = rig.ask_by(&turn, "bob", "syscall.ask").await.unwrap();

@@ -1,4 +1,4 @@
-//! Whatever ends a target ends the questions put to it, at once and in the asker's record.
+//! Asks end at once, and in the asker's record, when their target stops, fails or is deleted.
 
 use ghost_domain::{AskStatus, CallId, CallStatus, Code, EventKind, Refusal, Turn, TurnStatus};
 
@@ -6,7 +6,7 @@ use super::rig::{Rig, id, operator, write};
 use crate::turns::{self, Ending};
 use crate::{agents, asks};
 
-/// Ada waits for bob.
+/// Opens an ask of ada to bob.
 async fn waiting(rig: &Rig) -> (Turn, ghost_domain::Ask, CallId) {
     let turn = rig.busy("ada").await;
     let (ask, call_id) = rig.ask_by(&turn, "bob", "syscall.ask").await.unwrap();
@@ -26,7 +26,7 @@ async fn ended(rig: &Rig, turn: &Turn, ask: &ghost_domain::Ask, call_id: CallId)
 }
 
 #[tokio::test]
-async fn a_stop_fails_what_was_not_begun_at_once_and_the_rest_when_it_has_stopped() {
+async fn a_stop_fails_unread_asks_at_once_and_the_others_when_the_agent_has_stopped() {
     let rig = Rig::new().await;
     let (turn, ask, call_id) = waiting(&rig).await;
     write!(rig, |w, ctx| agents::stop(w, &ctx, &operator(), &id("bob"), None).await).unwrap();
@@ -42,7 +42,7 @@ async fn a_stop_fails_what_was_not_begun_at_once_and_the_rest_when_it_has_stoppe
 }
 
 #[tokio::test]
-async fn a_daemon_that_died_while_an_agent_stopped_tells_the_waiting_at_boot() {
+async fn asks_to_an_agent_that_was_stopping_fail_when_the_daemon_starts() {
     let rig = Rig::new().await;
     let (turn, ask, call_id) = waiting(&rig).await;
     rig.take("bob").await;
@@ -57,7 +57,7 @@ async fn a_daemon_that_died_while_an_agent_stopped_tells_the_waiting_at_boot() {
 }
 
 #[tokio::test]
-async fn failing_and_deleting_end_the_wait() {
+async fn a_failed_or_deleted_target_ends_the_ask() {
     let rig = Rig::new().await;
     let (turn, ask, call_id) = waiting(&rig).await;
     write!(rig, |w, ctx| agents::failed(w, &ctx, &id("bob"), "too often").await).unwrap();
@@ -72,7 +72,7 @@ async fn failing_and_deleting_end_the_wait() {
 }
 
 #[tokio::test]
-async fn a_dead_letter_a_failed_turn_and_a_cancelled_one_end_the_wait() {
+async fn a_dead_letter_a_failed_turn_and_a_cancelled_turn_end_the_ask() {
     let rig = Rig::new().await;
     rig.limits(|limits| limits.crashes_max = 1);
     let (turn, ask, call_id) = waiting(&rig).await;
@@ -98,7 +98,7 @@ async fn a_dead_letter_a_failed_turn_and_a_cancelled_one_end_the_wait() {
 }
 
 #[tokio::test]
-async fn a_question_whose_turn_has_ended_is_given_up_and_says_so() {
+async fn an_ask_fails_when_the_turn_of_its_asker_has_ended() {
     let rig = Rig::new().await;
     let (turn, ask, call_id) = waiting(&rig).await;
     let turn_id = turn.turn_id;

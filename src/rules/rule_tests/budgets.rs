@@ -21,7 +21,7 @@ async fn account(rig: &Rig, scope: &Scope) -> (u64, u64) {
 }
 
 #[tokio::test]
-async fn a_call_is_held_in_every_scope_and_charged_what_it_took() {
+async fn a_call_is_reserved_in_every_scope_and_charged_its_usage() {
     let rig = Rig::new().await;
     let turn = rig.busy("ada").await;
     let scopes = [Scope::World, Scope::Agent(id("ada")), Scope::Team("crew".into()), Scope::Root(turn.root_id)];
@@ -40,7 +40,7 @@ async fn a_call_is_held_in_every_scope_and_charged_what_it_took() {
     }
     let other = account(&rig, &Scope::Agent(id("bob"))).await;
     assert_eq!(other, (0, 0));
-    // What the provider would not say is taken to be all that was held.
+    // If the provider reports no usage, the whole reservation is charged.
     let (held, _) = rig.model_start(turn.turn_id, demand(100, 50)).await.unwrap();
     let turn = rig.model_answer(turn.turn_id, held, None).await.unwrap();
     assert_eq!(account(&rig, &Scope::World).await, (0, 260));
@@ -48,7 +48,7 @@ async fn a_call_is_held_in_every_scope_and_charged_what_it_took() {
 }
 
 #[tokio::test]
-async fn what_is_left_shrinks_the_answer_and_then_refuses_and_a_raise_goes_on() {
+async fn a_small_remainder_shrinks_the_answer_then_refuses_until_the_limit_is_raised() {
     let rig = Rig::new().await;
     let turn = rig.busy("ada").await.turn_id;
     let team = Scope::Team("crew".into());
@@ -69,13 +69,13 @@ async fn what_is_left_shrinks_the_answer_and_then_refuses_and_a_raise_goes_on() 
     assert_eq!((turn.status, turn.parked), (TurnStatus::Open, None), "its call is under way");
 }
 
-/// Tries a model call whose outcome may be that it waits.
+/// Tries to start a model call, which may have to wait.
 async fn try_start(rig: &Rig, turn_id: ghost_domain::TurnId, demand: Demand) -> crate::Result<Reserved> {
     write!(rig, |w, ctx| turns::model_started(w, &ctx, turn_id, &demand).await)
 }
 
 #[tokio::test]
-async fn what_others_hold_is_waited_for_and_whoever_waits_is_told_when_it_is_free() {
+async fn a_call_waits_for_reservations_of_others_and_is_signalled_when_they_end() {
     let rig = Rig::new().await;
     // No root has an account of its own.
     rig.limits(|limits| limits.root_tokens_max = 0);
@@ -89,18 +89,19 @@ async fn what_others_hold_is_waited_for_and_whoever_waits_is_told_when_it_is_fre
     assert_eq!(try_start(&rig, bob, demand(50, 100)).await, Ok(Reserved::Waits(team.clone())));
     assert_eq!(account(&rig, &own).await, (0, 0), "who waits holds nothing");
     assert!(rig.journal(bob).await.is_empty());
-    // Less than is left now, and yet the answer must not be shorter than what is spent makes it.
+    // The call wants less than is free now. It still waits, because the answer must not be shorter
+    // than the spent amount requires.
     assert_eq!(try_start(&rig, bob, demand(50, 51)).await, Ok(Reserved::Waits(team.clone())));
     rig.model_answer(ada, held, used(100, 20)).await.unwrap();
     assert_eq!(rig.signals(), [Signal::BudgetsFreed(vec![team.clone()])], "the world's account has no limit");
     let (held, most) = rig.model_start(bob, demand(50, 100)).await.unwrap();
     assert_eq!(most, 100);
-    // Whatever is done to the turn, who waits for what it holds hears of it.
+    // However the turn ends, calls that wait for its reservation are signalled.
     assert_eq!(try_start(&rig, ada, demand(700, 100)).await, Ok(Reserved::Waits(team.clone())));
     write!(rig, |w, ctx| turns::cancel(w, &ctx, &operator(), bob).await).unwrap();
     assert!(rig.signals().contains(&Signal::BudgetsFreed(vec![own, team.clone()])));
     assert_eq!(code(rig.model_answer(bob, held, used(50, 10)).await), Code::Cancelled);
-    // So is who waits when a limit changes.
+    // They are also signalled when a limit changes.
     limit(&rig, &team, Some(2_000), None).await;
     assert_eq!(rig.signals(), [Signal::BudgetsFreed(vec![team]), Signal::LimitsSet]);
 }
@@ -118,7 +119,7 @@ async fn money_needs_a_price() {
 }
 
 #[tokio::test]
-async fn failed_calls_are_given_back_or_forfeited() {
+async fn a_failed_call_releases_or_forfeits_its_reservation() {
     let rig = Rig::new().await;
     let turn = rig.busy("ada").await.turn_id;
     let (held, _) = rig.model_start(turn, demand(100, 50)).await.unwrap();
@@ -127,14 +128,15 @@ async fn failed_calls_are_given_back_or_forfeited() {
     let (held, _) = rig.model_start(turn, demand(100, 50)).await.unwrap();
     write!(rig, |w, ctx| turns::model_failed(w, &ctx, turn, held, "m", "broken", Settlement::Forfeited).await).unwrap();
     assert_eq!(account(&rig, &Scope::World).await, (0, 150));
-    // Settled once is settled: a second word about it changes nothing.
+    // A second settlement changes nothing.
     let again = write!(rig, |w, ctx| {
         let mut turn = turns::open_turn(w, turn).await?;
         budgets::settle(w, &ctx, &mut turn, held, Settlement::Released).await
     });
     assert_eq!(again.unwrap(), None);
     assert_eq!(account(&rig, &Scope::World).await, (0, 150));
-    // A turn that a crash resumes has lost what it held, with a usage row that says it is an estimate.
+    // A turn that resumes after a crash has lost its reservation, and its usage row is marked as an
+    // estimate.
     rig.model_start(turn, demand(7, 3)).await.unwrap();
     rig.take("ada").await;
     assert_eq!(account(&rig, &Scope::World).await, (0, 160));
@@ -143,7 +145,7 @@ async fn failed_calls_are_given_back_or_forfeited() {
 }
 
 #[tokio::test]
-async fn an_account_that_is_opened_late_starts_with_what_its_scope_has_spent_and_holds() {
+async fn a_new_account_starts_with_the_spending_and_reservations_of_its_scope() {
     let rig = Rig::new().await;
     // No root has an account of its own.
     rig.limits(|limits| limits.root_tokens_max = 0);
@@ -167,7 +169,7 @@ async fn an_account_that_is_opened_late_starts_with_what_its_scope_has_spent_and
 }
 
 #[tokio::test]
-async fn a_limit_of_the_file_is_lifted_with_its_line_and_one_set_by_hand_stays() {
+async fn a_limit_removed_from_the_file_is_lifted_and_one_set_by_hand_stays() {
     let rig = Rig::new().await;
     let limits = |tokens, money: Option<u64>| BudgetLimits { tokens, money: money.map(Money) };
     let follow = async |named: Vec<(Scope, BudgetLimits)>| {
@@ -182,7 +184,7 @@ async fn a_limit_of_the_file_is_lifted_with_its_line_and_one_set_by_hand_stays()
     let named = vec![(Scope::World, limits(Some(100), Some(9))), (team.clone(), limits(None, Some(5)))];
     follow(named.clone()).await;
     follow(named).await;
-    // Of the world's two limits one is changed by hand; of ada's nothing was ever in the file.
+    // One of the world's two limits is changed by hand; ada's limit was never in the file.
     limit(&rig, &Scope::World, Some(500), None).await;
     follow(vec![(team.clone(), limits(Some(3), None))]).await;
     assert_eq!(of(&Scope::World).await, limits(Some(500), None), "what was changed by hand is somebody's own");
@@ -192,14 +194,14 @@ async fn a_limit_of_the_file_is_lifted_with_its_line_and_one_set_by_hand_stays()
 }
 
 #[tokio::test]
-async fn limits_are_set_on_what_exists_and_say_something() {
+async fn limits_need_an_existing_scope_and_a_value() {
     let rig = Rig::new().await;
     let set = async |scope: &str, limits: NewLimits| {
         let scope: Scope = scope.parse().unwrap();
         write!(rig, |w, ctx| budgets::set(w, &ctx, &operator(), &scope, limits).await)
     };
     let some = NewLimits { tokens: Some(Some(5)), money: None };
-    let near = rig.told(set("agent:adda", some).await.unwrap_err()).await;
+    let near = rig.with_suggestion(set("agent:adda", some).await.unwrap_err()).await;
     assert!(near.code == Code::NotFound && near.hint.unwrap().contains("`ada`"));
     let near = set("team:crow", some).await.unwrap_err();
     assert!(near.code == Code::NotFound && near.hint.unwrap().contains("`crew`"));
@@ -213,7 +215,7 @@ async fn limits_are_set_on_what_exists_and_say_something() {
 
 // covers: LOOP-09
 #[tokio::test]
-async fn a_day_has_a_budget_of_its_own_that_begins_anew_at_midnight() {
+async fn a_daily_budget_starts_again_at_midnight() {
     let rig = Rig::new().await;
     let ada = rig.busy("ada").await.turn_id;
     let bob = rig.busy("bob").await.turn_id;
@@ -233,7 +235,7 @@ async fn a_day_has_a_budget_of_its_own_that_begins_anew_at_midnight() {
     assert!(refusal.hint.unwrap().contains("00:00 UTC"));
     rig.model_start(bob, demand(100, 50)).await.unwrap();
 
-    // A call that is under way at midnight is paid by the day on which it ends.
+    // A call in progress at midnight is charged to the day on which it ends.
     let (held, _) = rig.model_start(ada, demand(20, 20)).await.unwrap();
     rig.pass(next_day(rig.ctx.now()).since(rig.ctx.now()));
     rig.model_answer(ada, held, used(90, 20)).await.unwrap();
@@ -244,7 +246,7 @@ async fn a_day_has_a_budget_of_its_own_that_begins_anew_at_midnight() {
     assert_eq!((shown.spent_tokens, shown.limits.tokens), (0, Some(200)));
     assert_eq!(rig.model_start(ada, demand(50, 500)).await.unwrap().1, 40);
 
-    // A limit that is set later counts what was spent since midnight, not before.
+    // A limit set later counts spending since midnight, not before.
     limit(&rig, &scope(world), Some(1_000), None).await;
     assert_eq!(account(&rig, &scope(world)).await.1, 110);
     let root = rig.turn(ada).await.root_id;
@@ -252,7 +254,7 @@ async fn a_day_has_a_budget_of_its_own_that_begins_anew_at_midnight() {
 }
 
 #[tokio::test]
-async fn a_failed_call_whose_use_is_known_is_charged_that_and_no_more() {
+async fn a_failed_call_with_known_usage_is_charged_that_usage() {
     let rig = Rig::new().await;
     let turn = rig.busy("ada").await.turn_id;
     for _ in 0..3 {
@@ -270,7 +272,7 @@ async fn a_failed_call_whose_use_is_known_is_charged_that_and_no_more() {
 }
 
 #[tokio::test]
-async fn an_answer_whose_use_is_partly_estimated_is_charged_that_and_marked() {
+async fn an_answer_with_partly_estimated_usage_is_charged_and_marked() {
     let rig = Rig::new().await;
     let turn = rig.busy("ada").await.turn_id;
     let (held, _) = rig.model_start(turn, demand(100, 4_096)).await.unwrap();
@@ -295,12 +297,12 @@ async fn an_answer_whose_use_is_partly_estimated_is_charged_that_and_marked() {
 }
 
 #[tokio::test]
-async fn what_is_forfeited_is_in_the_turn_and_told_apart() {
+async fn forfeited_usage_is_in_the_turn_and_marked() {
     let rig = Rig::new().await;
     let turn = rig.busy("ada").await.turn_id;
     let (held, _) = rig.model_start(turn, demand(100, 50)).await.unwrap();
     rig.model_answer(turn, held, used(90, 20)).await.unwrap();
-    // A crash in the middle of a call, and a cancellation in the middle of another.
+    // A crash during one call, and a cancellation during another.
     rig.model_start(turn, demand(7, 3)).await.unwrap();
     rig.take("ada").await;
     rig.model_start(turn, demand(700, 300)).await.unwrap();
@@ -315,7 +317,7 @@ async fn what_is_forfeited_is_in_the_turn_and_told_apart() {
 }
 
 #[tokio::test]
-async fn tokens_without_a_price_are_counted_as_such() {
+async fn tokens_without_a_price_are_counted_separately() {
     let rig = Rig::new().await;
     let turn = rig.busy("ada").await.turn_id;
     let unknown = || Demand { price: None, ..demand(100, 50) };
@@ -325,7 +327,7 @@ async fn tokens_without_a_price_are_counted_as_such() {
     write!(rig, |w, ctx| turns::model_failed(w, &ctx, turn, held, "m", "empty", settlement).await).unwrap();
     rig.model_start(turn, unknown()).await.unwrap();
     rig.take("ada").await;
-    // Free is a price.
+    // A price of zero is a price.
     let (held, _) = rig.model_start(turn, Demand { price: Some(Default::default()), ..demand(100, 50) }).await.unwrap();
     let taken =
         Taken { model: "m".into(), tokens: used(8, 2).unwrap(), price: Some(Default::default()), duration_ms: 7 };
@@ -362,19 +364,19 @@ async fn an_agent_pays_for_those_that_it_creates() {
     for scope in [&ada, &crew, &ada.daily().unwrap()] {
         assert_eq!(account(&rig, scope).await, (0, 600), "{scope}");
     }
-    // An account that is opened now starts with what they spent, and what they hold.
+    // An account that is opened now starts with their spending and their reservations.
     let (held, _) = rig.model_start(turn, demand(100, 100)).await.unwrap();
     limit(&rig, &helper, Some(5_000), None).await;
     assert_eq!(account(&rig, &helper).await, (200, 600));
     rig.model_answer(turn, held, used(100, 100)).await.unwrap();
     assert_eq!(account(&rig, &helper).await, (0, 800));
-    // What is spent is spent for all of them.
+    // Spending counts for all of them.
     for who in ["ada", "helper", "under-helper"] {
         let turn = if who == "under-helper" { turn } else { rig.busy(who).await.turn_id };
         let refusal = rig.model_start(turn, demand(250, 100)).await.unwrap_err();
         assert_eq!(refusal.details.unwrap()["scope"], "agent:ada", "{who}");
     }
-    // Nor does it come back when they go.
+    // It also stays when they are deleted.
     let gone = id("under-helper");
     write!(rig, |w, ctx| agents::delete(w, &ctx, &operator(), &gone).await).unwrap();
     let other = Scope::Team("crew".into()).daily().unwrap();
@@ -384,7 +386,7 @@ async fn an_agent_pays_for_those_that_it_creates() {
 }
 
 #[tokio::test]
-async fn what_deleted_members_of_a_team_spent_stays_spent() {
+async fn spending_of_deleted_team_members_still_counts() {
     let rig = Rig::new().await;
     let turn = rig.busy("bob").await.turn_id;
     let (held, _) = rig.model_start(turn, demand(100, 50)).await.unwrap();
@@ -395,7 +397,7 @@ async fn what_deleted_members_of_a_team_spent_stays_spent() {
 }
 
 #[tokio::test]
-async fn agents_that_create_one_another_come_to_an_end() {
+async fn the_chain_of_creators_has_a_limit() {
     let rig = Rig::new().await;
     let mut last = "ada".to_owned();
     for n in 2..=OWNERS_MAX {
@@ -405,11 +407,13 @@ async fn agents_that_create_one_another_come_to_an_end() {
     }
     let refusal = child(&rig, &last, "one-too-many").await.unwrap_err();
     assert!(refusal.code == Code::RateLimited && refusal.message.contains(&last), "{refusal}");
-    // The first pays for the last all the same, and for one that has made its own maker anew.
+    // The first agent pays for the last one, and for an agent that has created its own creator
+    // again.
     limit(&rig, &Scope::Agent(id("ada")), Some(100), None).await;
     let turn = rig.busy(&last).await.turn_id;
     assert_eq!(code(rig.model_start(turn, demand(100, 100)).await), Code::BudgetExhausted);
-    // Nobody leaves it by making its own maker anew, or has it paid by another.
+    // An agent cannot evade this by creating its creator again, or by having another agent pay for
+    // it.
     write!(rig, |w, ctx| agents::delete(w, &ctx, &operator(), &id("n2")).await).unwrap();
     for by in ["n3", "bob"] {
         let refusal = child(&rig, by, "n2").await.unwrap_err();
@@ -419,17 +423,17 @@ async fn agents_that_create_one_another_come_to_an_end() {
     assert_eq!(code(rig.model_start(turn, demand(100, 100)).await), Code::BudgetExhausted);
     child(&rig, "ada", "n2").await.unwrap();
     assert_eq!(code(rig.model_start(turn, demand(100, 100)).await), Code::BudgetExhausted);
-    // An operator may, and then they are charged to nobody else's agent.
+    // An operator may create it again; then no other agent pays.
     write!(rig, |w, ctx| agents::delete(w, &ctx, &operator(), &id("n2")).await).unwrap();
     write!(rig, |w, ctx| agents::create(w, &ctx, &operator(), new_agent(&ctx, "n2")).await).unwrap();
     assert!(rig.model_start(turn, demand(100, 100)).await.is_ok());
 }
 
 #[tokio::test]
-async fn agents_that_made_one_another_pay_for_one_another_once() {
+async fn agents_that_created_one_another_pay_for_one_another_once() {
     let rig = Rig::new().await;
     child(&rig, "ada", "bud").await.unwrap();
-    // As a database of an earlier version may have it.
+    // A database of an earlier version may contain this.
     write!(rig, |w, ctx| {
         let ada = w.agent_get(&id("ada")).await?.unwrap();
         w.agent_put(&ghost_domain::Agent { owner: Some("agent:bud".into()), ..ada })
@@ -445,7 +449,7 @@ async fn agents_that_made_one_another_pay_for_one_another_once() {
 }
 
 #[tokio::test]
-async fn a_call_that_fits_lines_up_behind_those_who_wait_for_an_account_that_it_is_charged_to() {
+async fn a_call_does_not_overtake_others_that_wait_for_the_same_account() {
     let rig = Rig::new().await;
     let turn = rig.busy("ada").await.turn_id;
     let waits = async |scope: Scope| {

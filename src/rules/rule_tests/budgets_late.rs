@@ -1,4 +1,5 @@
-//! Accounts that are opened for those who have spent already: whose spending it was, and at what cost it is found out.
+//! Accounts that are opened after their scope has spent something: whose spending it was, and how
+//! much is read to find out.
 
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use ghost_store::tables::Family;
 
 use super::rig::{Rig, demand, id, new_agent, operator, party, read, write};
 use crate::agents::{self, NewAgent};
-use crate::budgets::{self, NewLimits, looks};
+use crate::budgets::{self, NewLimits, scans};
 
 fn scope(text: &str) -> Scope {
     text.parse().unwrap()
@@ -18,7 +19,7 @@ async fn spent(rig: &Rig, text: &str) -> u64 {
     read!(rig, |r| r.budget_get(&scope).await?.map_or(0, |budget| budget.spent_tokens))
 }
 
-/// Opens an account, and gives what it begins with.
+/// Opens an account and returns its first balance.
 async fn open(rig: &Rig, text: &str) -> u64 {
     let (scope, limits) = (scope(text), NewLimits { tokens: Some(Some(1_000_000)), money: None });
     write!(rig, |w, ctx| budgets::set(w, &ctx, &operator(), &scope, limits).await).unwrap().spent_tokens
@@ -35,7 +36,7 @@ async fn delete(rig: &Rig, name: &str) {
 }
 
 #[tokio::test]
-async fn who_changes_the_team_goes_on_to_be_its_creators_and_who_changes_the_creator_its_teams() {
+async fn a_change_of_team_keeps_the_creator_paying_and_a_change_of_creator_the_team() {
     let rig = Rig::new().await;
     create(&rig, party("ada"), "dan").await;
     rig.spend("dan", 50).await;
@@ -44,7 +45,7 @@ async fn who_changes_the_team_goes_on_to_be_its_creators_and_who_changes_the_cre
     rig.spend("dan", 7).await;
     assert_eq!((open(&rig, "agent:ada").await, open(&rig, "team:desk").await), (57, 7));
 
-    // The other way round: eve is of the crew again, and ada's now.
+    // The other way round: eve is in the crew again, and created by ada now.
     write!(rig, |w, ctx| agents::create(w, &ctx, &party("bob"), new_agent(&ctx, "eve")).await).unwrap();
     rig.spend("eve", 100).await;
     delete(&rig, "eve").await;
@@ -52,14 +53,14 @@ async fn who_changes_the_team_goes_on_to_be_its_creators_and_who_changes_the_cre
     write!(rig, |w, ctx| agents::create(w, &ctx, &party("cyd"), new_agent(&ctx, "eve")).await).unwrap();
     rig.spend("eve", 3).await;
     assert_eq!((open(&rig, "agent:bob").await, open(&rig, "agent:cyd").await), (0, 3));
-    // The crew pays for ada, who has created dan, too.
+    // The crew pays for ada, who also created dan.
     assert_eq!(open(&rig, "team:crew").await, 57 + 103);
 }
 
 #[tokio::test]
-async fn what_an_agent_spent_that_left_no_tombstone_is_not_charged_to_who_created_the_next_one() {
+async fn spending_of_a_pruned_agent_is_not_charged_to_the_creator_of_the_next_one() {
     let rig = Rig::new().await;
-    // The first ever: nobody can have borne the id before.
+    // The first agent ever: no earlier agent can have had the id.
     create(&rig, party("ada"), "dan").await;
     assert_eq!(rig.agent("dan").await.paid_since, None);
     rig.spend("dan", 100).await;
@@ -97,7 +98,7 @@ async fn daily_limits_of_many_agents_are_opened_in_one_pass() {
     create(&rig, party("d007"), "child").await;
     rig.spend("child", 5).await;
     delete(&rig, "child").await;
-    // Of yesterday, and so of nobody's day.
+    // Spent yesterday, so it counts for no daily budget today.
     rig.spend("d000", 900).await;
     rig.pass(Duration::from_secs(86_400));
     create(&rig, party("d007"), "child").await;
@@ -111,24 +112,24 @@ async fn daily_limits_of_many_agents_are_opened_in_one_pass() {
         .into_iter()
         .map(|agent| (agent.agent_id, Some(Money(5_000))))
         .collect();
-    looks::taken();
+    scans::taken();
     let daily = all.clone();
     write!(rig, |w, ctx| budgets::of_archetypes(w, &ctx, &operator(), &daily).await).unwrap();
-    assert_eq!(looks::taken(), 2, "the agents and today's usage, however many accounts are opened");
+    assert_eq!(scans::taken(), 2, "the agents and today's usage, however many accounts are opened");
     for (name, tokens) in [("d000", 30), ("d007", 24), ("child", 4), ("d399", 1), ("d002", 0), ("ada", 0)] {
         assert_eq!(spent(&rig, &format!("agent:{name}/day")).await, tokens, "{name}");
     }
     let held = read!(rig, |r| r.budget_get(&"agent:d001/day".parse()?).await?.unwrap());
     assert_eq!((held.reserved_tokens, held.limits.money), (36, Some(Money(5_000))));
 
-    // So it is with the file, whatever it names.
+    // The same holds for limits of the world file.
     let limits = BudgetLimits { tokens: Some(1_000_000), money: None };
     let teams = ["team:crew", "team:crew/day", "world/day"].map(scope);
     let agents = all.iter().map(|(agent_id, _)| Scope::Agent(agent_id.clone()));
     let named: Vec<(Scope, BudgetLimits)> = agents.chain(teams).map(|scope| (scope, limits)).collect();
     let follow = async |named: Vec<(Scope, BudgetLimits)>| {
         write!(rig, |w, ctx| budgets::follow_file(w, &ctx, &operator(), &named).await).unwrap();
-        looks::taken()
+        scans::taken()
     };
     assert_eq!(follow(named.clone()).await, 3, "the agents, the usage of all time and today's");
     for (text, tokens) in [
@@ -141,12 +142,12 @@ async fn daily_limits_of_many_agents_are_opened_in_one_pass() {
     ] {
         assert_eq!(spent(&rig, text).await, tokens, "{text}");
     }
-    // Nothing is opened twice.
+    // No account is opened twice.
     assert_eq!(follow(named).await, 0);
 }
 
 #[tokio::test]
-async fn a_new_agent_with_a_daily_limit_costs_no_look_at_the_others() {
+async fn a_new_agent_with_a_daily_limit_needs_no_scan_of_the_others() {
     let rig = Rig::new().await;
     let create = async |name: &str| {
         let new = NewAgent { daily_money: Some(Money(500)), ..new_agent(&rig.ctx, name) };
@@ -156,19 +157,19 @@ async fn a_new_agent_with_a_daily_limit_costs_no_look_at_the_others() {
         let scope = scope(&format!("agent:{name}/day"));
         read!(rig, |r| r.budget_get(&scope).await?.map(|budget| (budget.limits.money, budget.spent_tokens)))
     };
-    looks::taken();
+    scans::taken();
     create("dan").await;
-    assert_eq!((looks::taken(), day("dan").await), (0, Some((Some(Money(500)), 0))));
-    // One that is created again goes on with what its id spent today.
+    assert_eq!((scans::taken(), day("dan").await), (0, Some((Some(Money(500)), 0))));
+    // An agent that is created again keeps the spending of its id today.
     self::create(&rig, party("ada"), "eve").await;
     rig.spend("eve", 9).await;
     delete(&rig, "eve").await;
     create("eve").await;
-    assert_eq!((looks::taken(), day("eve").await), (2, Some((Some(Money(500)), 9))));
+    assert_eq!((scans::taken(), day("eve").await), (2, Some((Some(Money(500)), 9))));
 }
 
 #[tokio::test]
-async fn accounts_that_are_opened_together_begin_as_each_would_alone() {
+async fn accounts_opened_together_start_like_accounts_opened_alone() {
     let (together, alone) = (Rig::new().await, Rig::new().await);
     for rig in [&together, &alone] {
         create(rig, party("ada"), "dan").await;

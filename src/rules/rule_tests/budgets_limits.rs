@@ -1,4 +1,4 @@
-//! Whose a limit is, how long it lives, and whom earlier spending is charged to.
+//! The owner of a limit, its lifetime, and the accounts that earlier spending is charged to.
 
 use std::time::Duration;
 
@@ -32,7 +32,8 @@ async fn follow(rig: &Rig, named: Vec<(Scope, BudgetLimits)>) {
     write!(rig, |w, ctx| budgets::follow_file(w, &ctx, &operator(), &named).await).unwrap();
 }
 
-/// An agent of `by`, without a team, whose archetype lets it cost `daily` millionths a day.
+/// An agent created by `by`, without a team, whose archetype allows `daily` millionths of a dollar
+/// a day.
 async fn create(rig: &Rig, by: &str, name: &str, daily: Option<u64>) {
     let new = NewAgent { team: None, daily_money: daily.map(Money), ..new_agent(&rig.ctx, name) };
     let by = party(by);
@@ -45,14 +46,15 @@ async fn delete(rig: &Rig, name: &str) {
 }
 
 #[tokio::test]
-async fn what_an_archetype_lets_an_agent_cost_ends_with_the_agent_and_a_limit_set_by_hand_does_not() {
+async fn a_limit_of_the_archetype_ends_with_the_agent_and_one_set_by_hand_stays() {
     let rig = Rig::new().await;
     create(&rig, "ada", "dan", Some(500)).await;
     assert_eq!(money_limit(&rig, "agent:dan/day").await, Some(500));
     rig.spend("dan", 120).await;
     delete(&rig, "dan").await;
     assert_eq!(money_limit(&rig, "agent:dan/day").await, None);
-    // Its successor is of an archetype without a limit, and the next one's has another. What was spent today is spent.
+    // The next agent with this id has an archetype without a limit, the one after it has another
+    // limit. Today's spending stays.
     create(&rig, "ada", "dan", None).await;
     assert_eq!(money_limit(&rig, "agent:dan/day").await, None);
     delete(&rig, "dan").await;
@@ -62,7 +64,7 @@ async fn what_an_archetype_lets_an_agent_cost_ends_with_the_agent_and_a_limit_se
     let turn = rig.busy("dan").await.turn_id;
     assert_eq!(rig.model_start(turn, demand(70, 50)).await.unwrap_err().details.unwrap()["scope"], "agent:dan/day");
 
-    // From now on it is somebody's own.
+    // From now on the limit is one set by hand.
     set(&rig, "agent:dan/day", Some(90)).await;
     set(&rig, "agent:dan", Some(7_000)).await;
     for daily in [None, Some(1_000)] {
@@ -72,7 +74,8 @@ async fn what_an_archetype_lets_an_agent_cost_ends_with_the_agent_and_a_limit_se
         assert_eq!(money_limit(&rig, "agent:dan/day").await, Some(90), "{daily:?}");
         assert_eq!(money_limit(&rig, "agent:dan").await, Some(7_000));
     }
-    // Lifted by hand, it does not come back for this agent, however often its archetype is read; the next one's counts again.
+    // Lifted by hand, it does not return for this agent, however often its archetype is read. The
+    // limit of the next agent counts again.
     set(&rig, "agent:dan/day", None).await;
     let dan = id("dan");
     write!(rig, |w, ctx| budgets::of_archetype(w, &ctx, &operator(), &dan, Some(Money(1_000))).await).unwrap();
@@ -80,7 +83,7 @@ async fn what_an_archetype_lets_an_agent_cost_ends_with_the_agent_and_a_limit_se
     delete(&rig, "dan").await;
     create(&rig, "ada", "dan", Some(300)).await;
     assert_eq!(money_limit(&rig, "agent:dan/day").await, Some(300));
-    // A limit of tokens beside it is another matter.
+    // A limit of tokens is independent of it.
     let (day, tokens) = (scope("agent:dan/day"), NewLimits { tokens: Some(Some(9_000)), money: None });
     write!(rig, |w, ctx| budgets::set(w, &ctx, &operator(), &day, tokens).await).unwrap();
     delete(&rig, "dan").await;
@@ -98,7 +101,7 @@ async fn what_an_archetype_lets_an_agent_cost_ends_with_the_agent_and_a_limit_se
 }
 
 #[tokio::test]
-async fn the_file_takes_over_what_an_archetype_has_set_and_lets_go_of_it() {
+async fn the_file_replaces_and_releases_a_limit_of_the_archetype() {
     let rig = Rig::new().await;
     create(&rig, "ada", "dan", Some(500)).await;
     let limits = BudgetLimits { tokens: None, money: Some(Money(500)) };
@@ -110,12 +113,12 @@ async fn the_file_takes_over_what_an_archetype_has_set_and_lets_go_of_it() {
 }
 
 #[tokio::test]
-async fn no_list_that_is_full_keeps_a_limit_of_the_file_or_a_warning_back() {
+async fn limits_of_the_file_and_warnings_work_with_more_accounts_than_one_page() {
     let rig = Rig::new().await;
     let team = scope("team:crew");
     let file = BudgetLimits { tokens: Some(100), money: None };
     follow(&rig, vec![(team.clone(), file), (scope("agent:cyd/day"), file), (scope("world/day"), file)]).await;
-    // Twelve hundred accounts before them in the order of the list.
+    // 1,200 accounts come before them in the list.
     write!(rig, |w, ctx| {
         let ada = w.agent_get(&id("ada")).await?.unwrap();
         for n in 0..1_200 {
@@ -149,7 +152,7 @@ async fn no_list_that_is_full_keeps_a_limit_of_the_file_or_a_warning_back() {
 }
 
 #[tokio::test]
-async fn a_limit_can_be_set_for_whatever_the_list_shows_and_for_an_agent_that_was_deleted() {
+async fn a_limit_can_be_set_for_every_listed_account_and_for_a_deleted_agent() {
     let rig = Rig::new().await;
     create(&rig, "ada", "dan", Some(500)).await;
     create(&rig, "ada", "eve", None).await;
@@ -161,13 +164,14 @@ async fn a_limit_can_be_set_for_whatever_the_list_shows_and_for_an_agent_that_wa
     assert_eq!(set(&rig, "agent:dan", Some(70)).await.spent_tokens, 30);
     assert_eq!(set(&rig, "agent:eve", Some(40)).await.limits.money, Some(Money(40)), "it never had an account");
     assert_eq!(set(&rig, "team:crew", None).await.limits.money, None);
-    // It holds for the next one of the id, and of what is lifted while there is none nothing is left over for it.
+    // It holds for the next agent with this id. A limit lifted while there is no agent leaves
+    // nothing for the next one.
     assert!(!set(&rig, "agent:dan/day", None).await.money_lifted);
     write!(rig, |w, ctx| agents::create(w, &ctx, &operator(), new_agent(&ctx, "ada")).await).unwrap();
     create(&rig, "ada", "dan", Some(200)).await;
     assert_eq!(money_limit(&rig, "agent:dan").await, Some(70));
     assert_eq!(money_limit(&rig, "agent:dan/day").await, Some(200));
-    // What never was is a slip of the keyboard.
+    // A scope that never existed is a typing mistake.
     for (text, near) in [
         ("agent:dann", "`dan`"),
         ("agent:dann/day", "`dan`"),
@@ -177,14 +181,14 @@ async fn a_limit_can_be_set_for_whatever_the_list_shows_and_for_an_agent_that_wa
     ] {
         let (scope, limits) = (scope(text), NewLimits { tokens: Some(Some(1)), money: None });
         let refused = write!(rig, |w, ctx| budgets::set(w, &ctx, &operator(), &scope, limits).await);
-        let refusal = rig.told(refused.unwrap_err()).await;
+        let refusal = rig.with_suggestion(refused.unwrap_err()).await;
         assert_eq!(refusal.code, ghost_domain::Code::NotFound, "{text}");
         assert!(refusal.hint.as_ref().unwrap().contains(near), "{text}: {refusal:?}");
     }
 }
 
 #[tokio::test]
-async fn who_allows_no_money_is_warned_when_some_was_spent() {
+async fn a_money_limit_of_zero_warns_once_money_is_spent() {
     let rig = Rig::new().await;
     assert_eq!(set(&rig, "world", Some(0)).await.passed(), Vec::<&str>::new());
     let near = async || {
@@ -198,7 +202,7 @@ async fn who_allows_no_money_is_warned_when_some_was_spent() {
 }
 
 #[tokio::test]
-async fn accounts_of_deleted_agents_warn_nobody() {
+async fn accounts_of_deleted_agents_give_no_warning() {
     let rig = Rig::new().await;
     create(&rig, "ada", "dan", None).await;
     rig.spend("dan", 90).await;
@@ -213,7 +217,7 @@ async fn accounts_of_deleted_agents_warn_nobody() {
     delete(&rig, "dan").await;
     assert_eq!(warned().await, (0, 0));
     create(&rig, "ada", "dan", None).await;
-    assert_eq!(warned().await, (2, 2), "what was set for the id holds for whoever bears it");
+    assert_eq!(warned().await, (2, 2), "a limit set for the id holds for the next agent with it");
 }
 
 #[tokio::test]
@@ -225,7 +229,7 @@ async fn a_team_that_has_no_member_yet_may_have_a_budget_in_the_file() {
 }
 
 #[tokio::test]
-async fn what_an_earlier_agent_of_the_id_spent_is_not_charged_to_who_created_the_next_one() {
+async fn spending_of_an_earlier_agent_is_not_charged_to_the_creator_of_the_next_one() {
     let rig = Rig::new().await;
     create(&rig, "ada", "dan", None).await;
     create(&rig, "dan", "eve", None).await;
@@ -246,7 +250,7 @@ async fn what_an_earlier_agent_of_the_id_spent_is_not_charged_to_who_created_the
 }
 
 #[tokio::test]
-async fn who_comes_into_a_team_brings_no_spending_with_him_and_one_created_again_in_it_does() {
+async fn a_new_team_member_brings_no_spending_but_one_created_again_in_the_team_does() {
     let rig = Rig::new().await;
     rig.spend("cyd", 50).await;
     rig.pass(Duration::from_secs(60));
@@ -264,12 +268,12 @@ async fn who_comes_into_a_team_brings_no_spending_with_him_and_one_created_again
 }
 
 #[tokio::test]
-async fn an_account_of_a_day_that_has_not_come_is_set_right_by_hand() {
+async fn a_daily_account_from_the_future_is_corrected_when_a_limit_is_set() {
     let rig = Rig::new().await;
     set(&rig, "world/day", Some(1_000)).await;
     rig.pass(Duration::from_secs(86_400 * 10_000));
     rig.spend("ada", 900).await;
-    rig.back(Duration::from_secs(86_400 * 10_000));
+    rig.set_back(Duration::from_secs(86_400 * 10_000));
     let turn = rig.busy("ada").await.turn_id;
     let left = async |tokens| rig.model_start(turn, demand(tokens, 16)).await.is_ok();
     rig.pass(Duration::from_secs(86_400));

@@ -1,5 +1,5 @@
-//! A night of everything at once: whatever calls, crashes, reloads, deletions and the clock do, one day costs no more than the
-//! day's limit.
+//! Property test: for any order of calls, crashes, reloads, deletions and clock changes, one day
+//! costs no more than the daily limit.
 
 use std::time::Duration;
 
@@ -10,33 +10,34 @@ use proptest::prelude::*;
 use super::rig::{Rig, demand, id, new_agent, operator, read, used, write};
 use crate::{agents, budgets, turns};
 
-const WHO: [&str; 2] = ["ada", "bob"];
+const AGENTS: [&str; 2] = ["ada", "bob"];
 const LIMIT: u64 = 1_000;
 
 #[derive(Clone, Debug)]
-enum Move {
-    /// Agent, input, most output.
+enum Action {
+    /// Agent, input tokens, most output tokens.
     Start(usize, u64, u64),
-    /// Agent, and how its call ends: with a share of what was held, unsaid, or forgotten by a death of the daemon.
+    /// Agent, and how its call ends: with a share of the reservation, without reported usage, or
+    /// lost with the daemon.
     End(usize, u8, u64),
-    /// The clock is set by so many minutes.
+    /// The clock moves by this many minutes.
     Clock(i64),
     /// An agent is deleted and created again.
     Anew(usize),
-    /// The file is read again; without the line it lifts the limit for a moment.
+    /// The file is read again. Without its entry, the limit is lifted for a moment.
     Reload(bool),
-    /// An hour's sweep.
+    /// One sweep of retention after an hour.
     Sweep,
 }
 
-fn moves() -> impl Strategy<Value = Vec<Move>> {
+fn actions() -> impl Strategy<Value = Vec<Action>> {
     let one = prop_oneof![
-        6 => (0usize..2, 0u64..300, 16u64..300).prop_map(|(who, input, most)| Move::Start(who, input, most)),
-        6 => (0usize..2, 0u8..3, 0u64..=100).prop_map(|(who, how, share)| Move::End(who, how, share)),
-        3 => prop_oneof![-900i64..0, 1i64..900].prop_map(Move::Clock),
-        1 => (0usize..2).prop_map(Move::Anew),
-        1 => any::<bool>().prop_map(Move::Reload),
-        1 => Just(Move::Sweep),
+        6 => (0usize..2, 0u64..300, 16u64..300).prop_map(|(who, input, most)| Action::Start(who, input, most)),
+        6 => (0usize..2, 0u8..3, 0u64..=100).prop_map(|(who, how, share)| Action::End(who, how, share)),
+        3 => prop_oneof![-900i64..0, 1i64..900].prop_map(Action::Clock),
+        1 => (0usize..2).prop_map(Action::Anew),
+        1 => any::<bool>().prop_map(Action::Reload),
+        1 => Just(Action::Sweep),
     ];
     proptest::collection::vec(one, 1..60)
 }
@@ -54,52 +55,52 @@ impl Night {
         write!(self.rig, |w, ctx| budgets::follow_file(w, &ctx, &operator(), &file).await).unwrap();
     }
 
-    async fn play(&mut self, step: Move) {
+    async fn play(&mut self, step: Action) {
         match step {
-            Move::Start(who, input, most) => {
+            Action::Start(who, input, most) => {
                 let started = self.rig.model_start(self.turns[who].turn_id, demand(input, most)).await;
                 match started {
                     Ok((reservation, most)) => self.held[who] = Some((reservation, input, most)),
-                    // It waits, and what it held before was cut off.
+                    // The call waits, and the earlier reservation was lost.
                     Err(refusal) if refusal.code == Code::Unavailable => self.held[who] = None,
                     Err(_) => {}
                 }
             }
-            Move::End(who, 2, _) => {
+            Action::End(who, 2, _) => {
                 write!(self.rig, |w, ctx| turns::review_at_boot(w, &ctx).await).unwrap();
                 self.held = [None, None];
-                self.turns[who] = self.rig.take(WHO[who]).await.turn;
+                self.turns[who] = self.rig.take(AGENTS[who]).await.turn;
             }
-            Move::End(who, how, share) => {
+            Action::End(who, how, share) => {
                 let Some((reservation, input, most)) = self.held[who].take() else { return };
                 let usage = if how == 0 { used(input, most * share / 100) } else { None };
                 self.rig.model_answer(self.turns[who].turn_id, reservation, usage).await.unwrap();
             }
-            Move::Clock(minutes) => {
+            Action::Clock(minutes) => {
                 let time = Duration::from_secs(minutes.unsigned_abs() * 60);
-                if minutes < 0 { self.rig.back(time) } else { self.rig.pass(time) }
+                if minutes < 0 { self.rig.set_back(time) } else { self.rig.pass(time) }
             }
-            Move::Anew(who) => {
+            Action::Anew(who) => {
                 write!(self.rig, |w, ctx| {
-                    agents::delete(w, &ctx, &operator(), &id(WHO[who])).await?;
-                    agents::create(w, &ctx, &operator(), new_agent(&ctx, WHO[who])).await
+                    agents::delete(w, &ctx, &operator(), &id(AGENTS[who])).await?;
+                    agents::create(w, &ctx, &operator(), new_agent(&ctx, AGENTS[who])).await
                 })
                 .unwrap();
                 self.held[who] = None;
-                self.turns[who] = self.rig.busy(WHO[who]).await;
+                self.turns[who] = self.rig.busy(AGENTS[who]).await;
             }
-            Move::Reload(lifted) => {
+            Action::Reload(lifted) => {
                 if lifted {
                     self.reload(false).await;
                 }
                 self.reload(true).await;
             }
-            Move::Sweep => drop(crate::retention::sweep(&self.rig.store, &self.rig.ctx).await.unwrap()),
+            Action::Sweep => drop(crate::retention::sweep(&self.rig.store, &self.rig.ctx).await.unwrap()),
         }
     }
 }
 
-async fn run(moves: Vec<Move>) {
+async fn run(actions: Vec<Action>) {
     let rig = Rig::new().await;
     rig.limits(|limits| limits.stalled_boots_max = 1_000);
     let turns = vec![rig.busy("ada").await, rig.busy("bob").await];
@@ -107,7 +108,7 @@ async fn run(moves: Vec<Move>) {
     night.reload(true).await;
     let day = |night: &Night| night.rig.ctx.now().0.div_euclid(86_400_000);
     let (first, mut latest) = (day(&night), day(&night));
-    for step in moves {
+    for step in actions {
         night.play(step.clone()).await;
         latest = latest.max(day(&night));
         let account = read!(night.rig, |r| r.budget_get(&Scope::World.daily().unwrap()).await?).unwrap();
@@ -125,8 +126,8 @@ async fn run(moves: Vec<Move>) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
     #[test]
-    fn a_day_costs_no_more_than_its_limit(moves in moves()) {
+    fn a_day_costs_no_more_than_its_limit(actions in actions()) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        runtime.block_on(run(moves));
+        runtime.block_on(run(actions));
     }
 }

@@ -1,4 +1,4 @@
-//! What every root may take by default, and what takes nothing from anyone.
+//! The default budget of roots, and free calls.
 
 use ghost_domain::event::EventKind;
 use ghost_domain::ports::Signal;
@@ -32,7 +32,7 @@ async fn every_root_has_a_budget_that_is_raised_and_lifted_for_one() {
     for words in [format!("budget set {root} --tokens N"), "limits.root_tokens_max".to_owned()] {
         assert!(hint.contains(&words), "{hint}");
     }
-    // The default is not kept with the account: a world that raises it raises it for all.
+    // The default is not stored in the account, so a world that raises it raises it for all roots.
     let scope = root.clone();
     let account = read!(rig, |r| r.budget_get(&scope).await?.unwrap());
     assert_eq!((account.limits.tokens, account.spent_tokens), (None, 200));
@@ -40,12 +40,12 @@ async fn every_root_has_a_budget_that_is_raised_and_lifted_for_one() {
     let (held, most) = rig.model_start(turn.turn_id, demand(1, 4_096)).await.unwrap();
     assert_eq!(most, 99);
     rig.model_answer(turn.turn_id, held, used(1, 99)).await.unwrap();
-    // A limit of its own goes before it, and one that is lifted is none.
+    // The root's own limit takes precedence, and a lifted limit means no limit.
     set_tokens(&rig, &root, Some(310)).await;
     assert_eq!(rig.model_start(turn.turn_id, demand(1, 9)).await.unwrap().1, 9);
     set_tokens(&rig, &root, None).await;
     assert_eq!(rig.model_start(turn.turn_id, demand(1_000, 4_096)).await.unwrap().1, 4_096);
-    // Another root has its own.
+    // Another root has its own account.
     let other = rig.busy("bob").await;
     assert_eq!(code(rig.model_start(other.turn_id, demand(300, 16)).await), Code::BudgetExhausted);
     rig.limits(|limits| limits.root_tokens_max = 0);
@@ -53,7 +53,7 @@ async fn every_root_has_a_budget_that_is_raised_and_lifted_for_one() {
 }
 
 #[tokio::test]
-async fn a_script_uses_up_no_budget_and_is_counted_all_the_same() {
+async fn a_script_uses_no_budget_but_is_counted_as_usage() {
     let rig = Rig::new().await;
     rig.limits(|limits| limits.root_tokens_max = 10);
     let turn = rig.busy("ada").await;
@@ -67,7 +67,7 @@ async fn a_script_uses_up_no_budget_and_is_counted_all_the_same() {
         assert_eq!(most, 500);
         rig.model_answer_at(turn.turn_id, held, used(1_000, 400), Some(Default::default())).await.unwrap();
     }
-    // One that was cut off is counted as what it could have taken, and uses up nothing either.
+    // An interrupted call is counted with its worst case and still uses no budget.
     rig.model_start(turn.turn_id, free()).await.unwrap();
     let mut turn = rig.turn(turn.turn_id).await;
     write!(rig, |w, ctx| budgets::forfeit_held(w, &ctx, &mut turn).await).unwrap();
@@ -78,19 +78,19 @@ async fn a_script_uses_up_no_budget_and_is_counted_all_the_same() {
     let sums = read!(rig, |r| budgets::usage(r, &UsageFilter::default()).await?);
     let tokens: u64 = sums.iter().map(|sum| sum.tokens.total()).sum();
     assert_eq!(tokens, 2 * 1_400 + 1_500);
-    // Nor does an account that is opened later begin with it.
+    // An account that is opened later does not include it either.
     set_tokens(&rig, &Scope::Team("crew".into()), Some(10)).await;
     assert_eq!(read!(rig, |r| r.budget_get(&Scope::Team("crew".into())).await?.unwrap()).spent_tokens, 0);
 }
 
 #[tokio::test]
-async fn an_account_that_is_opened_late_holds_what_one_from_the_start_would_hold() {
+async fn an_account_opened_late_equals_one_opened_at_the_start() {
     let rig = Rig::new().await;
     rig.limits(|limits| limits.root_tokens_max = 0);
     let turn = rig.busy("ada").await;
     let ada = Scope::Agent(id("ada"));
     set_tokens(&rig, &ada, Some(100_000)).await;
-    // A model that somebody has priced at nothing, and scripts: one of the same name, whole, and cut off.
+    // A model with a price of zero, and scripts: one with the same name, complete and interrupted.
     let nothing = || Some(Default::default());
     for (free, input) in [(false, 1_000), (true, 300), (false, 20)] {
         let demand = Demand { free, price: nothing(), ..demand(5_000, 500) };
@@ -103,7 +103,7 @@ async fn an_account_that_is_opened_late_holds_what_one_from_the_start_would_hold
         let account = read!(rig, |r| r.budget_get(&scope).await?.unwrap());
         (account.spent_tokens, account.reserved_tokens, account.spent_money, account.unpriced_tokens)
     };
-    // Nor does a script that is being asked hold anything.
+    // A running call to a script reserves nothing either.
     let script = Demand { free: true, price: nothing(), ..demand(70, 7) };
     let (held, _) = rig.model_start(turn.turn_id, script).await.unwrap();
     for scope in &late {
@@ -118,7 +118,7 @@ async fn an_account_that_is_opened_late_holds_what_one_from_the_start_would_hold
     }
 }
 
-/// The agents whose turns are tried again once the world file has said what every root may take.
+/// The agents whose turns are retried after the world file has set a new default limit for roots.
 async fn followed(rig: &Rig, tokens: u64) -> Vec<String> {
     rig.limits(|limits| limits.root_tokens_max = tokens);
     rig.signals();
@@ -131,7 +131,7 @@ async fn followed(rig: &Rig, tokens: u64) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_world_file_that_gives_every_root_more_lets_those_go_on_that_wait_for_it() {
+async fn a_higher_default_limit_of_roots_continues_parked_turns() {
     let rig = Rig::new().await;
     assert_eq!(followed(&rig, 100).await, [""; 0]);
     let spent = async |name: &str| {
@@ -141,10 +141,10 @@ async fn a_world_file_that_gives_every_root_more_lets_those_go_on_that_wait_for_
     };
     let (ada, bob) = (spent("ada").await, spent("bob").await);
     let standing = async |turn: &Turn| rig.turn(turn.turn_id).await.parked.map(|parked| parked.standing);
-    // A limit of its own goes before the default, whatever becomes of that.
+    // The root's own limit takes precedence, however the default changes.
     set_tokens(&rig, &Scope::Root(bob.root_id), Some(120)).await;
     assert_eq!(code(rig.model_start(bob.turn_id, demand(150, 16)).await), Code::BudgetExhausted);
-    // The same again, or less, is nothing to go on with.
+    // The same or a lower default continues no turn.
     for tokens in [100, 50] {
         assert_eq!(followed(&rig, tokens).await, [""; 0], "{tokens}");
     }
@@ -152,13 +152,13 @@ async fn a_world_file_that_gives_every_root_more_lets_those_go_on_that_wait_for_
     assert_eq!(followed(&rig, 500).await, ["ada"]);
     assert_eq!((standing(&ada).await, standing(&bob).await), (Some(Standing::Ready), Some(Standing::Aside)));
     rig.model_start(ada.turn_id, demand(150, 16)).await.unwrap();
-    // No bound at all is more than any.
+    // No limit counts as higher than any limit.
     let cyd = rig.busy("cyd").await;
     assert_eq!(code(rig.model_start(cyd.turn_id, demand(600, 16)).await), Code::BudgetExhausted);
     assert_eq!(followed(&rig, 0).await, ["cyd"]);
 }
 
-/// A turn of the mail's root that finds its root's budget spent.
+/// Parks a turn because the budget of its root is spent.
 async fn aside(rig: &Rig, turn: &Turn) {
     assert_eq!(code(rig.model_start(turn.turn_id, demand(150, 16)).await), Code::BudgetExhausted);
     assert!(rig.turn(turn.turn_id).await.is_aside());
@@ -169,7 +169,7 @@ fn ids(mail: &[Envelope]) -> Vec<MessageId> {
 }
 
 #[tokio::test]
-async fn a_turn_whose_root_is_spent_gives_back_what_belongs_to_other_roots() {
+async fn a_turn_of_a_spent_root_returns_mail_of_other_roots() {
     let rig = Rig::new().await;
     rig.limits(|limits| limits.root_tokens_max = 100);
     let (first, second) = (rig.send("ada", "one").await, rig.send("ada", "two").await);
@@ -183,14 +183,14 @@ async fn a_turn_whose_root_is_spent_gives_back_what_belongs_to_other_roots() {
     let next = rig.take("ada").await;
     assert_eq!((ids(&next.mail), next.turn.root_id), (vec![second.message_id], second.root_id));
     rig.finish(next.turn.turn_id, "done").await.unwrap();
-    // The turn goes on with what it kept.
+    // The turn goes on with the rest of its mail.
     set_tokens(&rig, &Scope::Root(first.root_id), None).await;
     let resumed = rig.take("ada").await;
     assert_eq!((resumed.turn.turn_id, ids(&resumed.mail)), (turn.turn_id, vec![first.message_id]));
 }
 
 #[tokio::test]
-async fn a_turn_that_asked_a_model_keeps_what_it_showed() {
+async fn a_turn_that_called_a_model_keeps_its_mail() {
     let rig = Rig::new().await;
     rig.limits(|limits| limits.root_tokens_max = 100);
     rig.send("ada", "one").await;
@@ -204,7 +204,7 @@ async fn a_turn_that_asked_a_model_keeps_what_it_showed() {
 }
 
 #[tokio::test]
-async fn mail_of_a_spent_root_waits_for_the_turn_that_is_aside_for_it() {
+async fn mail_of_a_spent_root_waits_for_the_parked_turn_of_that_root() {
     let rig = Rig::new().await;
     rig.limits(|limits| limits.root_tokens_max = 100);
     let turn = rig.busy("ada").await;
@@ -221,7 +221,7 @@ async fn mail_of_a_spent_root_waits_for_the_turn_that_is_aside_for_it() {
         (rig.count(EventKind::TurnStarted).await, ids(&rig.inbox("ada").await)),
         (opened + 1, vec![more.message_id])
     );
-    // Cancelled, it lets the mail go, and the agent hears of it.
+    // When it is cancelled, the mail is released and the agent is woken.
     rig.signals();
     write!(rig, |w, ctx| turns::cancel(w, &ctx, &operator(), turn.turn_id).await).unwrap();
     assert!(rig.signals().contains(&Signal::Wake(id("ada"))));

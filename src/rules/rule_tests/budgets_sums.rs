@@ -1,4 +1,5 @@
-//! Whatever calls do at the same time, no account passes its limit, and accounts and usage rows agree.
+//! Property test: for any order of concurrent calls, no account exceeds its limit, and accounts and
+//! usage rows agree.
 
 use ghost_domain::{Budget, Money, ReservationId, Scope};
 use ghost_store::tables::{BudgetFilter, UsageFilter};
@@ -9,20 +10,21 @@ use crate::budgets::{self, NewLimits, Settlement};
 use crate::turns;
 
 #[derive(Clone, Debug)]
-enum Move {
-    /// Agent, input, most output.
+enum Action {
+    /// Agent, input tokens, most output tokens.
     Start(usize, u64, u64),
-    /// Which of the open calls, and how: answered with a share of what was held, unsaid, released, forfeited, cut off.
+    /// Index of the open call, and how it ends: answered with a share of the reservation, without
+    /// reported usage, released, forfeited or interrupted.
     End(usize, u8, u64),
-    /// A root gets an account of its own.
+    /// A root gets its own account.
     Root(usize),
 }
 
-fn moves() -> impl Strategy<Value = Vec<Move>> {
+fn actions() -> impl Strategy<Value = Vec<Action>> {
     let one = prop_oneof![
-        4 => (0usize..2, 0u64..300, 16u64..300).prop_map(|(who, input, most)| Move::Start(who, input, most)),
-        4 => (any::<usize>(), 0u8..5, 0u64..=100).prop_map(|(which, how, share)| Move::End(which, how, share)),
-        1 => (0usize..2).prop_map(Move::Root),
+        4 => (0usize..2, 0u64..300, 16u64..300).prop_map(|(who, input, most)| Action::Start(who, input, most)),
+        4 => (any::<usize>(), 0u8..5, 0u64..=100).prop_map(|(which, how, share)| Action::End(which, how, share)),
+        1 => (0usize..2).prop_map(Action::Root),
     ];
     proptest::collection::vec(one, 1..40)
 }
@@ -33,7 +35,8 @@ async fn check(rig: &Rig, held: &[(usize, ReservationId, u64, u64)]) {
         let used = account.spent_tokens + account.reserved_tokens;
         assert!(account.limits.tokens.is_none_or(|limit| used <= limit), "{account:?}");
         let money = account.spent_money.plus(account.reserved_money);
-        // Input and output are rounded up apart when the call is allowed, and together when it is priced.
+        // Input and output are rounded up separately when the call is allowed, and together when it
+        // is priced.
         assert!(account.limits.money.is_none_or(|limit| money <= limit.plus(Money(1))), "{account:?}");
     }
     let sums = read!(rig, |r| r.usage_sum(&UsageFilter::default()).await?);
@@ -52,7 +55,7 @@ async fn check(rig: &Rig, held: &[(usize, ReservationId, u64, u64)]) {
     }
 }
 
-async fn run(moves: Vec<Move>, tokens: u64, money: u64) {
+async fn run(actions: Vec<Action>, tokens: u64, money: u64) {
     let rig = Rig::new().await;
     for (scope, limits) in [
         (Scope::World, NewLimits { tokens: Some(Some(tokens)), money: Some(Some(Money(money))) }),
@@ -63,17 +66,18 @@ async fn run(moves: Vec<Move>, tokens: u64, money: u64) {
     }
     let turns = [rig.busy("ada").await, rig.busy("bob").await];
     let mut held: Vec<(usize, ReservationId, u64, u64)> = Vec::new();
-    for step in moves {
+    for step in actions {
         match step {
-            Move::Start(who, input, most) => {
+            Action::Start(who, input, most) => {
                 let started = rig.model_start(turns[who].turn_id, demand(input, most)).await;
-                // A turn holds one at a time, and none while it waits or is parked: what it held before was cut off.
+                // A turn has at most one reservation, and none while it waits or is parked; the
+                // earlier one was lost.
                 held.retain(|(other, ..)| *other != who);
                 if let Ok((reservation, most)) = started {
                     held.push((who, reservation, input, most));
                 }
             }
-            Move::End(which, how, share) if !held.is_empty() => {
+            Action::End(which, how, share) if !held.is_empty() => {
                 let at = which % held.len();
                 let (who, reservation, input, most) = held[at];
                 let turn = turns[who].turn_id;
@@ -110,8 +114,8 @@ async fn run(moves: Vec<Move>, tokens: u64, money: u64) {
                     held.retain(|(other, ..)| *other != who);
                 }
             }
-            Move::End(..) => {}
-            Move::Root(who) => {
+            Action::End(..) => {}
+            Action::Root(who) => {
                 let scope = Scope::Root(turns[who].root_id);
                 let limits = NewLimits { tokens: Some(None), money: None };
                 write!(rig, |w, ctx| budgets::set(w, &ctx, &operator(), &scope, limits).await).unwrap();
@@ -124,8 +128,8 @@ async fn run(moves: Vec<Move>, tokens: u64, money: u64) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
     #[test]
-    fn no_account_passes_its_limit_and_all_agree(moves in moves(), tokens in 0u64..3_000, money in 0u64..3_000) {
+    fn no_account_passes_its_limit_and_all_agree(actions in actions(), tokens in 0u64..3_000, money in 0u64..3_000) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        runtime.block_on(run(moves, tokens, money));
+        runtime.block_on(run(actions, tokens, money));
     }
 }

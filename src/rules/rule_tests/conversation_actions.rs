@@ -1,4 +1,4 @@
-//! What agents do in conversations besides speaking, and what retention takes of those that never fall quiet.
+//! The actions of agents in conversations, and retention of conversations that always stay active.
 
 use ghost_domain::conversation::{CONTROL, CONTROL_ACTIONS, WEBHOOK_ACTIONS};
 use ghost_domain::{
@@ -48,7 +48,7 @@ fn react(to: Option<&str>) -> Deed {
     Deed::React { message_id: to.map(str::to_owned), emoji: "👍".into(), remove: false }
 }
 
-/// One more message from outside, worked off by ada.
+/// One message from outside that ada has processed.
 async fn exchange(rig: &Rig, text: &str) -> ConversationId {
     let id = arrive(rig, CONTROL, text).await.conversation.conversation_id;
     let turn = rig.take("ada").await.turn;
@@ -81,7 +81,7 @@ async fn reactions_are_rare_where_they_are_minimal() {
 }
 
 #[tokio::test]
-async fn what_is_taken_back_before_it_went_out_never_does() {
+async fn a_message_deleted_before_delivery_is_never_delivered() {
     let rig = Rig::new().await;
     let id = arrive(&rig, "webhook:shop", "hello").await.conversation.conversation_id;
     let turn = rig.take("ada").await.turn;
@@ -93,7 +93,7 @@ async fn what_is_taken_back_before_it_went_out_never_does() {
     let all = entries(&rig, id).await;
     let was = all.iter().find(|entry| entry.seq == early.seq).unwrap();
     assert!(was.deleted && was.content.is_empty() && was.delivery == Delivery::None, "{was:?}");
-    // One that may have gone out is taken back there, too.
+    // A message that may have been delivered is deleted outside, too.
     let late = post(&rig, &turn, id).await;
     let seq = late.seq;
     let parcel = write!(rig, |w, ctx| rules::attempt(w, &ctx, id, seq, 0).await).unwrap().unwrap();
@@ -106,7 +106,7 @@ async fn what_is_taken_back_before_it_went_out_never_does() {
     let again = write!(rig, |w, ctx| rules::redeliver(w, &ctx, &operator(), id, seq).await);
     assert_eq!(code(again), Code::Conflict);
     assert_eq!(code(act(&rig, &turn, id, can(), delete(&late)).await), Code::Conflict, "once");
-    // What another said stays, and so does what this way cannot do.
+    // A message of another party cannot be deleted, and an unsupported action is refused.
     let foreign = Deed::Delete { message_id: "ext-hello".into() };
     assert_eq!(code(act(&rig, &turn, id, can(), foreign).await), Code::AccessDenied);
     let before = entries(&rig, id).await;
@@ -118,14 +118,14 @@ async fn what_is_taken_back_before_it_went_out_never_does() {
     let nothing = Means { actions: vec![], reactions: Reactions::Extensive };
     assert_eq!(code(act(&rig, &turn, id, nothing, react(None)).await), Code::Unsupported);
     assert_eq!(entries(&rig, id).await, before, "a refusal leaves nothing");
-    // Who gave the conversation away acts there no more.
+    // An agent that handed the conversation over can do nothing there.
     rig.send("bob", "x").await;
     let other = rig.take("bob").await.turn;
     assert_eq!(code(act(&rig, &other, id, can(), react(None)).await), Code::Conflict);
 }
 
 #[tokio::test]
-async fn a_conversation_that_never_falls_quiet_loses_its_oldest_entries() {
+async fn an_always_active_conversation_loses_its_oldest_entries() {
     let rig = Rig::new().await;
     rig.limits(|limits| (limits.conversation_days, limits.conversation_entries_max) = (2, 1_000));
     let mut id = exchange(&rig, "first").await;
@@ -137,14 +137,14 @@ async fn a_conversation_that_never_falls_quiet_loses_its_oldest_entries() {
     let seqs: Vec<i64> = entries(&rig, id).await.iter().map(|entry| entry.seq).collect();
     assert_eq!(seqs, [3, 4, 5, 6, 7, 8], "what is older is gone, and what is left has no gap");
     assert_eq!(read!(rig, |r| rules::get(r, id).await?).last_seq, 8, "the sequence goes on");
-    // By count: nothing is old, but there is too much.
+    // By count: no entry is old, but there are too many.
     for number in 0..520 {
         exchange(&rig, &format!("more {number}")).await;
     }
     retention::sweep(&rig.store, &rig.ctx).await.unwrap();
     let all = entries(&rig, id).await;
     assert_eq!((all.len(), all[0].seq), (1_000, 49));
-    // What waits for its turn is kept, however old.
+    // An entry whose mail waits is kept, however old it is.
     let waits = arrive(&rig, CONTROL, "waits").await.entry;
     rig.pass(Limits::days(3));
     retention::sweep(&rig.store, &rig.ctx).await.unwrap();
@@ -155,7 +155,7 @@ async fn a_conversation_that_never_falls_quiet_loses_its_oldest_entries() {
 }
 
 #[tokio::test]
-async fn a_retried_dead_letter_still_has_what_was_attached() {
+async fn a_retried_dead_letter_still_has_its_attachments() {
     for fresh in [false, true] {
         let rig = Rig::new().await;
         rig.limits(|limits| limits.crashes_max = 1);
@@ -173,13 +173,13 @@ async fn a_retried_dead_letter_still_has_what_was_attached() {
         rig.finish(again.turn.turn_id, "Here it is.").await.unwrap();
         let reply = entries(&rig, conversation).await.pop().unwrap();
         assert_eq!((reply.direction, &reply.from), (Direction::Out, &party("ada")));
-        // A turn that begins anew attaches anew.
+        // A new turn attaches its files itself.
         assert_eq!(reply.attachments.len(), usize::from(!fresh));
     }
 }
 
 #[tokio::test]
-async fn a_conversation_that_a_dead_letter_holds_grows_to_twice_its_bound_and_no_further() {
+async fn a_conversation_with_a_dead_letter_grows_to_twice_its_limit_at_most() {
     let rig = Rig::new().await;
     rig.limits(|limits| (limits.crashes_max, limits.conversation_entries_max) = (1, 4));
     arrive(&rig, CONTROL, "poison").await;
@@ -207,7 +207,7 @@ async fn a_conversation_that_a_dead_letter_holds_grows_to_twice_its_bound_and_no
     let said = Said { from, content: "more".into(), attachments: vec![], reply_to: None, external_id: None };
     let again = said.clone();
     full(write!(rig, |w, ctx| rules::say(w, &ctx, id, said).await).unwrap_err());
-    // What the turn ends with is no more than was asked for.
+    // The last text of the turn is still accepted.
     rig.finish(turn.turn_id, "Yes.").await.unwrap();
     assert_eq!(entries(&rig, id).await.len(), 9);
     let held = read!(rig, |r| r.dead_letter_list(None, Some(DeadLetterStatus::Held)).await?).remove(0);

@@ -13,7 +13,7 @@ use crate::mail::Chain;
 use crate::turns::{self, Ending};
 use crate::{Result, agents};
 
-fn said(text: &str) -> Said {
+fn from_outside(text: &str) -> Said {
     Said {
         from: Party::Outside("eve".into()),
         content: text.into(),
@@ -28,8 +28,8 @@ fn file(name: &str) -> Attachment {
 }
 
 async fn arrive(rig: &Rig, adapter: &str, thread: &str, text: &str) -> Result<Heard> {
-    let (start, said) = (start(adapter, thread), said(text));
-    write!(rig, |w, ctx| rules::arrive(w, &ctx, start, said).await)
+    let (start, from_outside) = (start(adapter, thread), from_outside(text));
+    write!(rig, |w, ctx| rules::arrive(w, &ctx, start, from_outside).await)
 }
 
 fn start(adapter: &str, thread: &str) -> Start {
@@ -75,7 +75,7 @@ async fn post(
 
 // covers: LOOP-02, MSG-11
 #[tokio::test]
-async fn what_comes_in_is_mail_and_the_last_words_go_out_with_the_turns_end() {
+async fn a_message_from_outside_is_mail_and_the_last_text_goes_out_with_the_turns_end() {
     let rig = Rig::new().await;
     let first = arrive(&rig, CONTROL, "t", "one").await.unwrap();
     let id = first.conversation.conversation_id;
@@ -104,7 +104,7 @@ async fn what_comes_in_is_mail_and_the_last_words_go_out_with_the_turns_end() {
 
 // covers: HB-05
 #[tokio::test]
-async fn silence_and_failure_are_told_apart() {
+async fn a_silent_reply_and_a_failed_turn_differ() {
     let rig = Rig::new().await;
     for silent in ["%%NO_REPLY%%", " NO_REPLY ", ""] {
         let heard = arrive(&rig, CONTROL, "silent", "psst").await.unwrap();
@@ -127,7 +127,7 @@ async fn silence_and_failure_are_told_apart() {
 
 // covers: BI-35
 #[tokio::test]
-async fn files_go_with_the_reply_and_alone_are_one() {
+async fn files_are_sent_with_the_reply_and_can_be_the_whole_reply() {
     let rig = Rig::new().await;
     rig.limits(|limits| limits.attachments_max = 2);
     let id = arrive(&rig, CONTROL, "t", "files please").await.unwrap().conversation.conversation_id;
@@ -142,21 +142,21 @@ async fn files_go_with_the_reply_and_alone_are_one() {
     rig.finish(turn.turn_id, "").await.unwrap();
     let reply = entries(&rig, id).await.pop().unwrap();
     assert_eq!((reply.direction, reply.content.as_str(), reply.attachments.len()), (Direction::Out, "", 2));
-    // Somebody must see that they are there.
+    // The files must still be checked.
     assert_eq!(reply.delivery, Delivery::Pending);
     assert!(rig.signals().contains(&Signal::Delivery));
 }
 
 // covers: BI-36
 #[tokio::test]
-async fn a_handoff_moves_what_waits_and_what_comes() {
+async fn a_handoff_moves_waiting_and_later_mail() {
     let rig = Rig::new().await;
     let id = arrive(&rig, CONTROL, "t", "one").await.unwrap().conversation.conversation_id;
     let turn = rig.take("ada").await.turn;
     arrive(&rig, CONTROL, "t", "two").await.unwrap();
     assert_eq!(code(handoff(&rig, party("bob"), id, "cyd").await), Code::Conflict, "not bob's to give");
     assert_eq!(code(handoff(&rig, party("ada"), id, "ada").await), Code::Conflict);
-    let unknown = rig.told(handoff(&rig, party("ada"), id, "bop").await.unwrap_err()).await;
+    let unknown = rig.with_suggestion(handoff(&rig, party("ada"), id, "bop").await.unwrap_err()).await;
     assert_eq!((unknown.code, unknown.hint.as_deref()), (Code::NotFound, Some("did you mean `bob`?")));
     let cyd = super::rig::id("cyd");
     write!(rig, |w, ctx| agents::stop(w, &ctx, &operator(), &cyd, None).await).unwrap();
@@ -165,16 +165,16 @@ async fn a_handoff_moves_what_waits_and_what_comes() {
 
     handoff(&rig, party("ada"), id, "bob").await.unwrap();
     assert!(rig.inbox("ada").await.is_empty(), "what waited has moved");
-    // The last words of the turn that gave it away still go out; nothing else does.
+    // The last text of the turn that handed it over is still sent; nothing else is.
     assert_eq!(code(post(&rig, &turn, id, "and another thing", None).await), Code::Conflict);
     rig.finish(turn.turn_id, "Bob will see to it.").await.unwrap();
     arrive(&rig, CONTROL, "t", "three").await.unwrap();
     let taken = rig.take("bob").await;
     let kinds = |taken: &crate::turns::Taken| taken.mail.iter().map(|mail| mail.kind).collect::<Vec<_>>();
     assert_eq!(kinds(&taken), [Kind::Handoff], "what expects a reply joins no turn that something else opened");
-    let word = &taken.mail[0].body;
+    let handoff_text = &taken.mail[0].body;
     for part in ["bob knows", "She wants figures.", "outside:eve: one"] {
-        assert!(word.contains(part), "{part}: {word}");
+        assert!(handoff_text.contains(part), "{part}: {handoff_text}");
     }
     rig.finish(taken.turn.turn_id, "These words go nowhere.").await.unwrap();
     let taken = rig.take("bob").await;
@@ -192,7 +192,7 @@ async fn a_handoff_moves_what_waits_and_what_comes() {
 }
 
 #[tokio::test]
-async fn a_deleted_owners_conversation_waits_for_an_operator() {
+async fn the_conversation_of_a_deleted_owner_waits_for_an_operator() {
     let rig = Rig::new().await;
     let id = arrive(&rig, CONTROL, "t", "one").await.unwrap().conversation.conversation_id;
     let ada = super::rig::id("ada");
@@ -209,7 +209,7 @@ async fn a_deleted_owners_conversation_waits_for_an_operator() {
 }
 
 #[tokio::test]
-async fn a_stopped_owner_is_told_of_and_its_mail_waits() {
+async fn a_stopped_owner_is_reported_and_its_mail_waits() {
     let rig = Rig::new().await;
     let ada = super::rig::id("ada");
     write!(rig, |w, ctx| agents::stop(w, &ctx, &operator(), &ada, None).await).unwrap();
@@ -221,7 +221,7 @@ async fn a_stopped_owner_is_told_of_and_its_mail_waits() {
 
 // covers: BI-34, MSG-13
 #[tokio::test]
-async fn messages_apart_from_the_reply_name_what_they_answer() {
+async fn separate_messages_name_the_message_that_they_answer() {
     let rig = Rig::new().await;
     let heard = arrive(&rig, "webhook:shop", "t", "one").await.unwrap();
     let id = heard.conversation.conversation_id;
@@ -232,14 +232,14 @@ async fn messages_apart_from_the_reply_name_what_they_answer() {
     assert_eq!(code(post(&rig, &turn, id, "x", Some("nothing")).await), Code::NotFound);
     assert_eq!(code(post(&rig, &turn, id, " ", None).await), Code::InvalidArguments);
     assert_eq!(code(post(&rig, &turn, id, &"x".repeat(70_000), None).await), Code::TooLarge);
-    // A tag with an id that nobody knows is taken out and names nothing.
+    // A tag with an unknown id is removed and refers to nothing.
     rig.finish(turn.turn_id, "[[reply_to:nothing]] Done.").await.unwrap();
     let reply = entries(&rig, id).await.pop().unwrap();
     assert_eq!((reply.content.as_str(), reply.reply_to), ("Done.", None));
 }
 
 #[tokio::test]
-async fn bounds_are_refusals() {
+async fn exceeded_limits_are_refused() {
     let rig = Rig::new().await;
     rig.limits(|limits| (limits.conversations_max, limits.message_bytes) = (1, 100));
     arrive(&rig, CONTROL, "t", "one").await.unwrap();
@@ -256,13 +256,13 @@ async fn bounds_are_refusals() {
     }
     assert_eq!(code(arrive(&rig, "webhook:shop", &"x".repeat(201), "one").await), Code::TooLarge);
     let id = arrive(&rig, "webhook:shop", "t", "one").await.unwrap().conversation.conversation_id;
-    let by_hand = said("as if I were eve");
+    let by_hand = from_outside("as if I were eve");
     let refusal = write!(rig, |w, ctx| rules::say(w, &ctx, id, by_hand).await).unwrap_err();
     assert_eq!(refusal.code, Code::Conflict, "nobody speaks for the outside from here");
 }
 
 #[tokio::test]
-async fn delivery_is_tried_with_growing_waits_until_it_is_given_up() {
+async fn delivery_is_retried_with_growing_waits_until_it_fails() {
     let rig = Rig::new().await;
     rig.limits(|limits| limits.delivery_attempts_max = 3);
     let id = arrive(&rig, "webhook:shop", "t", "one").await.unwrap().conversation.conversation_id;
@@ -278,7 +278,7 @@ async fn delivery_is_tried_with_growing_waits_until_it_is_given_up() {
         let parcel = write!(rig, |w, ctx| rules::attempt(w, &ctx, id, seq, 0).await).unwrap().unwrap();
         assert_eq!(parcel.entry.attempts, attempt);
         ids.push(parcel.entry.message_id);
-        // A daemon that dies here finds it again later, and no sooner.
+        // If the daemon dies here, the entry is due again later, and not earlier.
         let wait = parcel.entry.next_at.unwrap().since(now);
         waits.push(wait);
         let outcome = Outcome::Retry { error: format!("503 {SECRET}"), after: None };
@@ -306,7 +306,7 @@ async fn delivery_is_tried_with_growing_waits_until_it_is_given_up() {
 }
 
 #[tokio::test]
-async fn gone_is_given_up_at_once_and_retry_after_is_heeded() {
+async fn a_permanent_failure_ends_the_delivery_and_retry_after_is_respected() {
     let rig = Rig::new().await;
     let id = arrive(&rig, "webhook:shop", "t", "one").await.unwrap().conversation.conversation_id;
     let turn = rig.take("ada").await.turn;
@@ -322,7 +322,7 @@ async fn gone_is_given_up_at_once_and_retry_after_is_heeded() {
     let of = |seq: i64| &all[usize::try_from(seq).unwrap() - 1];
     assert_eq!(of(patient).next_at, Some(rig.ctx.now().plus(Duration::from_secs(900))));
     assert_eq!((of(gone).delivery, of(gone).attempts), (Delivery::Failed, 1));
-    // One that keeps dying in its attempts does not try for ever.
+    // If the daemon dies in every attempt, the delivery ends as failed.
     rig.limits(|limits| limits.delivery_attempts_max = 1);
     let none = write!(rig, |w, ctx| rules::attempt(w, &ctx, id, patient, 0).await).unwrap();
     assert_eq!(none, None);
@@ -330,7 +330,7 @@ async fn gone_is_given_up_at_once_and_retry_after_is_heeded() {
 }
 
 #[tokio::test]
-async fn poisoned_mail_tells_who_waits() {
+async fn a_dead_letter_adds_a_note_to_its_conversation() {
     let rig = Rig::new().await;
     rig.limits(|limits| limits.crashes_max = 1);
     let id = arrive(&rig, CONTROL, "t", "poison").await.unwrap().conversation.conversation_id;
@@ -341,7 +341,7 @@ async fn poisoned_mail_tells_who_waits() {
 }
 
 #[tokio::test]
-async fn a_conversation_does_not_come_back_to_who_gave_it_away_and_the_end_of_the_handoffs_is_told() {
+async fn a_conversation_is_not_handed_back_and_an_unanswered_handoff_adds_a_note() {
     let rig = Rig::new().await;
     let heard = arrive(&rig, CONTROL, "ring", "who knows?").await.unwrap();
     let talk = heard.conversation.conversation_id;
@@ -364,9 +364,10 @@ async fn a_conversation_does_not_come_back_to_who_gave_it_away_and_the_end_of_th
     }
     rig.finish(turn.turn_id, "I do not know.").await.unwrap();
     let told = notes().await;
-    assert!(told.len() == 1 && told[0].starts_with("cyd has it now and said nothing"), "{told:?}");
+    assert!(told.len() == 1 && told[0].starts_with("cyd has the conversation now and sent no message"), "{told:?}");
 
-    // Once more is said from outside, it may go where it was; who speaks there is no end in silence.
+    // After a new message from outside, it may be handed to an earlier owner. A new owner that
+    // sends a message adds no note.
     arrive(&rig, CONTROL, "ring", "and now?").await.unwrap();
     let turn = rig.take("cyd").await.turn;
     handoff(&rig, party("cyd"), talk, "ada").await.unwrap();
@@ -375,6 +376,6 @@ async fn a_conversation_does_not_come_back_to_who_gave_it_away_and_the_end_of_th
     post(&rig, &turn, talk, "I do.", None).await.unwrap();
     rig.finish(turn.turn_id, "").await.unwrap();
     assert_eq!(notes().await.len(), 1);
-    // An operator gives it to whom it likes.
+    // An operator may hand it to any agent.
     handoff(&rig, operator(), talk, "cyd").await.unwrap();
 }

@@ -19,7 +19,7 @@ async fn held(rig: &Rig) -> Vec<ghost_domain::DeadLetter> {
 }
 
 #[tokio::test]
-async fn a_turn_of_several_messages_is_split_and_its_effects_are_remembered() {
+async fn a_turn_with_several_messages_is_split_and_its_effects_are_remembered() {
     let rig = Rig::new().await;
     let (one, two) = (rig.send("ada", "one").await, rig.send("ada", "two").await);
     let first = rig.take("ada").await.turn;
@@ -42,7 +42,7 @@ async fn a_turn_of_several_messages_is_split_and_its_effects_are_remembered() {
 }
 
 #[tokio::test]
-async fn a_single_message_goes_on_from_its_journal_until_it_is_set_aside() {
+async fn a_single_message_resumes_from_its_journal_until_it_is_a_dead_letter() {
     let rig = Rig::new().await;
     let poison = rig.send("ada", "poison").await;
     let turn_id = rig.take("ada").await.turn.turn_id;
@@ -57,14 +57,15 @@ async fn a_single_message_goes_on_from_its_journal_until_it_is_set_aside() {
     let dead = held(&rig).await;
     assert_eq!((dead.len(), dead[0].crashes, dead[0].turn_id), (1, 3, turn_id));
     assert!(rig.try_take("ada").await.unwrap().is_none());
-    let told: Vec<_> = rig.events().await.into_iter().filter(|event| event.kind == EventKind::DeadLetterHeld).collect();
-    let roots: Vec<_> = told.iter().map(|event| event.payload["root_id"].as_str().unwrap().to_owned()).collect();
+    let answer: Vec<_> =
+        rig.events().await.into_iter().filter(|event| event.kind == EventKind::DeadLetterHeld).collect();
+    let roots: Vec<_> = answer.iter().map(|event| event.payload["root_id"].as_str().unwrap().to_owned()).collect();
     assert_eq!(roots, [poison.root_id.to_string()], "whose work it was");
     assert_eq!(rig.agent("ada").await.status, ghost_domain::AgentStatus::Running);
 }
 
 #[tokio::test]
-async fn mail_that_a_turn_takes_in_addition_does_not_keep_poison_alive() {
+async fn joining_mail_does_not_keep_a_poisoned_message_alive() {
     let rig = Rig::new().await;
     let poison = rig.send("ada", "poison").await;
     let mut innocent = Vec::new();
@@ -92,7 +93,7 @@ async fn mail_that_a_turn_takes_in_addition_does_not_keep_poison_alive() {
 }
 
 #[tokio::test]
-async fn boots_count_only_without_progress() {
+async fn only_starts_without_progress_count() {
     let rig = Rig::new().await;
     rig.limits(|limits| limits.stalled_boots_max = 3);
     let turn = rig.busy("ada").await;
@@ -120,7 +121,7 @@ async fn boots_count_only_without_progress() {
 }
 
 #[tokio::test]
-async fn waiting_for_an_answer_and_standing_still_by_order_are_no_stall() {
+async fn a_turn_that_waits_for_an_ask_or_is_stopped_is_not_stalled() {
     let rig = Rig::new().await;
     rig.limits(|limits| limits.stalled_boots_max = 2);
     let turn = rig.busy("ada").await;
@@ -137,7 +138,7 @@ async fn waiting_for_an_answer_and_standing_still_by_order_are_no_stall() {
 }
 
 #[tokio::test]
-async fn a_stalled_turn_of_several_messages_is_split_first() {
+async fn a_stalled_turn_with_several_messages_is_split_first() {
     let rig = Rig::new().await;
     rig.limits(|limits| limits.stalled_boots_max = 2);
     rig.send("ada", "one").await;
@@ -153,7 +154,7 @@ async fn a_stalled_turn_of_several_messages_is_split_first() {
 }
 
 #[tokio::test]
-async fn mail_that_fits_no_model_is_tried_apart_and_then_set_aside() {
+async fn mail_that_fits_no_model_is_tried_alone_and_then_becomes_a_dead_letter() {
     let rig = Rig::new().await;
     let too_long = async |turn_id: TurnId| {
         let refusal = Refusal::new(Code::TooLarge, "it does not fit the model");
@@ -171,12 +172,12 @@ async fn mail_that_fits_no_model_is_tried_apart_and_then_set_aside() {
     assert_eq!(rig.take("ada").await.mail.len(), 1);
     let letters = held(&rig).await;
     assert_eq!((letters.len(), letters[0].messages.as_slice()), (1, &[ask.message_id][..]));
-    let told = rig.ask_row(ask.ask_id).await.error.unwrap();
-    assert!(told.contains("could not work off this message and set it aside"), "{told}");
+    let answer = rig.ask_row(ask.ask_id).await.error.unwrap();
+    assert!(answer.contains("could not process this message, which is a dead letter now"), "{answer}");
 }
 
 #[tokio::test]
-async fn an_agent_with_too_many_dead_letters_is_stopped_and_says_so() {
+async fn an_agent_with_too_many_dead_letters_is_stopped_with_a_reason() {
     let rig = Rig::new().await;
     rig.limits(|limits| (limits.crashes_max, limits.dead_letters_max) = (1, 2));
     for letters in 1..=2 {

@@ -7,7 +7,7 @@ use ghost_domain::{
 use super::rig::{Rig, code, id, new_agent, operator, read, write};
 use crate::{agents, conversations, dead_letters};
 
-/// A dead letter of ada's.
+/// Creates a dead letter of ada.
 async fn dead(rig: &Rig) -> DeadLetter {
     rig.limits(|limits| limits.crashes_max = 1);
     rig.take("ada").await;
@@ -38,7 +38,7 @@ async fn a_retry_goes_on_with_the_same_turn_and_its_answer_is_late() {
     let row = rig.ask_row(ask.ask_id).await;
     assert_eq!((row.status, row.reply.as_deref()), (AskStatus::Failed, Some("after all")));
     assert_eq!(rig.count(EventKind::AskLate).await, 1);
-    // It may crash again as often as any other mail before it is set aside anew.
+    // It may crash again as often as other mail before it becomes a dead letter again.
     assert_eq!(rig.count(EventKind::DeadLetterRetried).await, 1);
 }
 
@@ -67,7 +67,7 @@ async fn a_dropped_dead_letter_is_consumed_and_stays_readable() {
 }
 
 #[tokio::test]
-async fn a_successor_is_not_given_its_predecessors_dead_letters() {
+async fn a_later_agent_does_not_get_dead_letters_of_an_earlier_one() {
     let rig = Rig::new().await;
     rig.send("ada", "work").await;
     let dead = dead(&rig).await;
@@ -78,14 +78,14 @@ async fn a_successor_is_not_given_its_predecessors_dead_letters() {
     assert!(rig.try_take("ada").await.unwrap().is_none());
 }
 
-/// Someone outside says something to ada in a conversation.
-async fn said(rig: &Rig, text: &str) -> ConversationId {
+/// A message from outside to ada in a conversation.
+async fn message_from_outside(rig: &Rig, text: &str) -> ConversationId {
     let (adapter, thread) = (CONTROL.to_owned(), Some("t".to_owned()));
     let start = conversations::Start { adapter, thread, owner: id("ada"), party: operator() };
     let content = text.to_owned();
-    let said =
+    let message_from_outside =
         conversations::Said { from: operator(), content, attachments: vec![], reply_to: None, external_id: None };
-    let heard = write!(rig, |w, ctx| conversations::arrive(w, &ctx, start, said).await).unwrap();
+    let heard = write!(rig, |w, ctx| conversations::arrive(w, &ctx, start, message_from_outside).await).unwrap();
     heard.conversation.conversation_id
 }
 
@@ -96,15 +96,15 @@ async fn attach(rig: &Rig, turn: &Turn, conversation_id: ConversationId, name: &
 }
 
 #[tokio::test]
-async fn the_files_of_a_dead_turn_wait_for_its_own_reply() {
+async fn files_of_a_dead_turn_are_sent_with_its_own_reply() {
     let rig = Rig::new().await;
     rig.limits(|limits| limits.crashes_max = 1);
-    let conversation_id = said(&rig, "the first").await;
+    let conversation_id = message_from_outside(&rig, "the first").await;
     let first = rig.take("ada").await.turn;
     attach(&rig, &first, conversation_id, "first.txt").await;
     rig.crash("ada", "it fell over").await;
     let dead = read!(rig, |r| r.dead_letter_list(None, Some(DeadLetterStatus::Held)).await?).remove(0);
-    said(&rig, "the second").await;
+    message_from_outside(&rig, "the second").await;
     let second = rig.take("ada").await.turn;
     attach(&rig, &second, conversation_id, "second.txt").await;
     retry(&rig, &dead, false).await.unwrap();

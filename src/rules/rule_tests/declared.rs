@@ -1,4 +1,5 @@
-//! Channels and jobs of the world file: what changes in the file changes the records, and what a hand did stays.
+//! Channels and jobs of the world file: changes in the file change the records, and changes by hand
+//! stay.
 
 use std::time::Duration;
 
@@ -39,7 +40,8 @@ fn file(channels: Vec<DeclaredChannel>, jobs: Vec<DeclaredJob>) -> Declared {
     Declared { channels, jobs }
 }
 
-/// Follows the file; what it would do is what it then does, and doing it again does nothing more than tell what is left.
+/// Applies the file. Checks that the preview equals the result, and that a second run only reports
+/// what is left alone.
 async fn follow(rig: &Rig, declared: &Declared) -> Followed {
     let (ctx, wanted) = (rig.ctx.clone(), declared.clone());
     let would = read!(rig, |r| declared::would(r, &ctx, &wanted).await?);
@@ -85,14 +87,14 @@ async fn set_by_hand(rig: &Rig, job: DeclaredJob) {
 }
 
 #[tokio::test]
-async fn channels_are_made_changed_and_left_as_the_file_says() {
+async fn channels_are_created_changed_and_left_as_the_file_says() {
     let rig = Rig::new().await;
     let done = follow(&rig, &file(vec![channel("desk", &["ada", "bob"])], vec![])).await;
     assert_eq!((done.lines.len(), done.refused.len()), (1, 0));
     let (desk, members) = there(&rig, "desk").await;
     assert_eq!((desk.gated, desk.topic.as_deref(), desk.creator), (true, Some("news"), Party::System));
     assert_eq!(members, [id("ada"), id("bob")]);
-    // Someone invites cyd by hand and takes bob out; the file then brings neither back nor away.
+    // cyd is invited and bob removed by hand; the file then changes neither.
     write!(rig, |w, ctx| {
         let (by, desk) = (Speaker::from(operator()), "desk".parse().unwrap());
         chat::invite(w, &ctx, &by, &desk, &id("cyd")).await?;
@@ -105,7 +107,8 @@ async fn channels_are_made_changed_and_left_as_the_file_says() {
     let (desk, members) = there(&rig, "desk").await;
     assert_eq!((desk.gated, desk.topic, members), (false, None, vec![id("ada"), id("cyd")]));
     assert_eq!(rig.count(EventKind::ChatChanged).await, 1);
-    // No longer named: whom the file put in leaves, the channel is kept, and is the file's when it is named again.
+    // No longer named: the members of the file leave, and the channel stays. It belongs to the file
+    // again when it is named again.
     follow(&rig, &Declared::default()).await;
     assert_eq!(there(&rig, "desk").await.1, [id("cyd")]);
     follow(&rig, &file(vec![channel("desk", &["ada", "bob"])], vec![])).await;
@@ -114,7 +117,7 @@ async fn channels_are_made_changed_and_left_as_the_file_says() {
 }
 
 #[tokio::test]
-async fn a_channel_of_someone_else_is_left_alone_and_told() {
+async fn a_channel_of_another_creator_is_left_alone_and_reported() {
     let rig = Rig::new().await;
     let by = Speaker::from(Party::Agent(id("cyd")));
     write!(rig, |w, ctx| {
@@ -148,20 +151,20 @@ async fn jobs_are_set_changed_and_cancelled_as_the_file_says() {
     let second = schedule(&rig, "ada", "pulse").await.unwrap();
     assert_eq!((second.schedule_id, second.message.as_str()), (first.schedule_id, "look again"));
     assert_eq!(schedule(&rig, "bob", "pulse").await, None);
-    // Switched off by hand it stays off, although the file changes something else.
+    // Switched off by hand, it stays off although the file changes another field.
     write!(rig, |w, ctx| schedules::enable(w, &ctx, &operator(), first.schedule_id, false).await).unwrap();
     changed.message = "look once more".into();
     follow(&rig, &file(vec![], vec![changed.clone()])).await;
     let third = schedule(&rig, "ada", "pulse").await.unwrap();
     assert_eq!((third.enabled, third.message.as_str()), (false, "look once more"));
-    // Cancelled by hand it stays gone until the file says something else.
+    // Cancelled by hand, it stays cancelled until the file changes it.
     write!(rig, |w, ctx| schedules::cancel(w, &ctx, &operator(), first.schedule_id).await).unwrap();
     follow(&rig, &file(vec![], vec![changed.clone()])).await;
     assert_eq!(schedule(&rig, "ada", "pulse").await, None);
     changed.message = "look".into();
     follow(&rig, &file(vec![], vec![changed])).await;
     assert!(schedule(&rig, "ada", "pulse").await.is_some());
-    // An agent that is made again has its jobs again.
+    // An agent that is created again gets its jobs again.
     write!(rig, |w, ctx| agents::delete(w, &ctx, &operator(), &id("ada")).await).unwrap();
     assert_eq!(schedule(&rig, "ada", "pulse").await, None);
     write!(rig, |w, ctx| agents::create(w, &ctx, &operator(), new_agent(&ctx, "ada")).await).unwrap();
@@ -170,14 +173,14 @@ async fn jobs_are_set_changed_and_cancelled_as_the_file_says() {
 }
 
 #[tokio::test]
-async fn a_job_that_a_hand_set_is_left_alone_and_one_of_the_past_is_told_once() {
+async fn a_job_set_by_hand_is_left_alone_and_a_past_one_is_reported_once() {
     let rig = Rig::new().await;
     set_by_hand(&rig, job("ada", "pulse")).await;
     let done = follow(&rig, &file(vec![], vec![job("ada", "pulse")])).await;
     assert!(done.lines[0].starts_with("= cron ada/pulse"), "{done:?}");
     follow(&rig, &Declared::default()).await;
     assert_eq!(schedule(&rig, "ada", "pulse").await.unwrap().message, "by hand");
-    // One that the file made and someone then set anew is theirs.
+    // A job of the file that someone replaced by hand belongs to them.
     follow(&rig, &file(vec![], vec![job("bob", "pulse")])).await;
     set_by_hand(&rig, job("bob", "pulse")).await;
     follow(&rig, &Declared::default()).await;
@@ -191,7 +194,7 @@ async fn a_job_that_a_hand_set_is_left_alone_and_one_of_the_past_is_told_once() 
 }
 
 #[tokio::test]
-async fn what_a_rule_refuses_hurts_nothing_else_and_is_tried_again() {
+async fn a_refused_declaration_affects_no_other_and_is_tried_again() {
     let rig = Rig::new().await;
     rig.limits(|limits| limits.crons_max = 1);
     let wanted = file(vec![channel("desk", &["ada"])], vec![job("ada", "one"), job("ada", "two")]);
@@ -208,7 +211,7 @@ async fn what_a_rule_refuses_hurts_nothing_else_and_is_tried_again() {
 }
 
 #[tokio::test]
-async fn a_change_of_a_channel_that_is_refused_has_changed_nothing() {
+async fn a_refused_change_of_a_channel_changes_nothing() {
     let rig = Rig::new().await;
     follow(&rig, &file(vec![channel("desk", &["ada", "bob"])], vec![])).await;
     write!(rig, |w, ctx| agents::create(w, &ctx, &operator(), new_agent(&ctx, "dan")).await).unwrap();
@@ -222,7 +225,7 @@ async fn a_change_of_a_channel_that_is_refused_has_changed_nothing() {
         }
         count
     };
-    // Too many for it, and one whom nobody knows behind one whom it could take.
+    // Too many members, and an unknown agent after a known one.
     for (members, why) in [(&["ada", "bob", "cyd", "dan"][..], "chat_members_max"), (&["ada", "cyd", "zed"], "zed")] {
         let mut wanted = channel("desk", members);
         (wanted.gated, wanted.topic) = (false, Some("other".into()));
@@ -232,7 +235,7 @@ async fn a_change_of_a_channel_that_is_refused_has_changed_nothing() {
         assert!(done.refused[0].contains(why), "{done:?}");
         assert_eq!((there(&rig, "desk").await, events().await), (before.clone(), 0), "{members:?}");
     }
-    // Whoever leaves makes room for those who come.
+    // Members that leave make room for those that join.
     rig.limits(|limits| limits.chat_members_max = 2);
     follow(&rig, &file(vec![channel("desk", &["cyd", "dan"])], vec![])).await;
     assert_eq!(there(&rig, "desk").await.1, [id("cyd"), id("dan")]);

@@ -25,7 +25,7 @@ fn delivered() -> EventFilter {
 
 // covers: CP-06
 #[tokio::test]
-async fn a_reader_resumes_where_it_was_and_sees_only_what_it_wants() {
+async fn a_reader_resumes_and_gets_only_matching_events() {
     let rig = Rig::new().await;
     for n in 0..600 {
         rig.limits(|limits| limits.inbox_max = 10_000);
@@ -45,12 +45,13 @@ async fn a_reader_resumes_where_it_was_and_sees_only_what_it_wants() {
 }
 
 #[tokio::test]
-async fn nothing_falls_between_storage_and_what_is_live() {
+async fn no_event_is_lost_between_storage_and_the_live_feed() {
     let rig = Rig::new().await;
     rig.send("ada", "stored").await;
     let before = rig.store.last_seq();
     let mut feed = open(&rig, Some(0), EventFilter::default(), true).await.unwrap();
-    // Committed after the reader began to listen and before it reads: on both ways to it, and given once.
+    // Committed after the reader subscribed and before it reads: present in both sources, returned
+    // once.
     rig.send("ada", "between").await;
     let mut seqs = Vec::new();
     for _ in 0..before {
@@ -82,7 +83,7 @@ async fn nothing_falls_between_storage_and_what_is_live() {
 
 // covers: CP-08
 #[tokio::test]
-async fn a_slow_reader_is_told_and_finds_the_rest_in_storage() {
+async fn a_slow_reader_is_refused_and_finds_the_rest_in_storage() {
     for look_first in [false, true] {
         let rig = Rig::new().await;
         rig.limits(|limits| limits.inbox_max = 100_000);
@@ -98,7 +99,7 @@ async fn a_slow_reader_is_told_and_finds_the_rest_in_storage() {
         let lagged = feed.next().await.unwrap_err();
         assert_eq!(lagged.code, Code::RateLimited);
         assert_eq!(lagged.details.unwrap()["last_seq"], began);
-        // Resumed as it was told to, or read on all the same: no gap either way.
+        // Resumed at the given sequence, or simply read on: no gap in either case.
         for seq in began + 1..=rig.store.last_seq() {
             assert_eq!(feed.next().await.unwrap().unwrap().seq, seq);
         }
@@ -123,7 +124,7 @@ async fn cursors_outside_the_feed_are_refused() {
 }
 
 #[tokio::test]
-async fn a_reader_that_retention_overtakes_is_told_of_the_gap() {
+async fn a_reader_overtaken_by_retention_gets_an_error() {
     let rig = Rig::new().await;
     rig.limits(|limits| limits.inbox_max = 10_000);
     for _ in 0..600 {
@@ -152,6 +153,6 @@ async fn a_reader_that_retention_overtakes_is_told_of_the_gap() {
     assert_eq!(refusal.details.unwrap()["first_seq"], last + 1);
     assert_eq!(code(begun.next().await.map(drop)), Code::CursorExpired, "and so it is when it asks again");
     assert_eq!(code(resumed.next().await.map(drop)), Code::CursorExpired);
-    // One that wants what is kept, and was given nothing before, misses nothing.
+    // A reader that starts at the oldest kept event has no gap.
     assert_eq!(rest(&mut oldest).await, [last + 1]);
 }

@@ -1,4 +1,4 @@
-//! A daemon that has lost an agent to another one can no longer write for it.
+//! A daemon that has lost an agent to another daemon cannot write for it any more.
 
 use ghost_domain::journal::{CallOutcome, Effect};
 use ghost_domain::{CallId, Code, Refusal, TurnStatus};
@@ -48,14 +48,14 @@ async fn an_older_epoch_is_refused_everywhere() {
     assert_eq!((rig.journal(turn_id).await, rig.events().await.len()), before, "nothing was written");
     assert_eq!(rig.turn(turn_id).await.status, TurnStatus::Open);
     assert_eq!(rig.agent("ada").await.status, ghost_domain::AgentStatus::Running);
-    // The owner goes on.
+    // The owner can still write.
     rig.model_answer(turn_id, held, used(1, 1)).await.unwrap();
     rig.finish(turn_id, "done").await.unwrap();
 }
 
 #[tokio::test]
-async fn a_turn_that_ends_completes_a_question_of_another_owners_agent() {
-    // The asker's record is written by whoever ends the target's turn: that is no act for the asker.
+async fn the_end_of_a_turn_completes_an_ask_of_another_owners_agent() {
+    // The end of the target's turn writes the asker's record. That needs no ownership of the asker.
     let rig = Rig::new().await;
     let turn = rig.busy("ada").await;
     let (_, call_id) = rig.ask_by(&turn, "bob", "syscall.ask").await.unwrap();
@@ -69,7 +69,7 @@ async fn a_turn_that_ends_completes_a_question_of_another_owners_agent() {
 
 // covers: TOOL-09, TOOL-16
 #[tokio::test]
-async fn the_record_of_a_call_adds_up() {
+async fn the_records_of_a_call_are_consistent() {
     let rig = Rig::new().await;
     let turn = rig.busy("ada").await;
     let (call_id, began) = (CallId(rig.ctx.id()), turn.clone());
@@ -90,7 +90,7 @@ async fn the_record_of_a_call_adds_up() {
 
 // covers: TOOL-14
 #[tokio::test]
-async fn arguments_that_are_cut_stay_json_and_say_so() {
+async fn cut_arguments_stay_json_and_are_marked() {
     let rig = Rig::new().await;
     rig.limits(|limits| limits.ledger_result_bytes = 600);
     let turn = rig.busy("ada").await;

@@ -66,20 +66,20 @@ async fn an_entry_is_written_read_replaced_and_listed() {
     let first = put(&rig, author("ada"), new).await.unwrap();
     assert_eq!((first.version, first.title.as_str(), &first.creator), (1, "How we write", &party("ada")));
     assert_eq!(first.tags, ["house", "style"]);
-    // A field that is not given stays.
+    // An omitted field stays.
     let second = put(&rig, author("ada"), text("style/guide", "Shorter.")).await.unwrap();
     assert_eq!((second.version, &second.title, &second.readers), (2, &first.title, &first.readers));
     assert_eq!((&second.created_at, &second.tags), (&first.created_at, &first.tags));
     let seen = see(&rig, viewer("bob", "worker", &[]), "style/guide").await.unwrap();
     assert_eq!((seen.entry, seen.versions.len()), (second, 1));
     assert_eq!((seen.versions[0].version, seen.versions[0].content.as_str()), (1, "Short."));
-    // Someone else who may write it, by the group: the creator stays its creator, and keeps the right to write.
+    // Another writer, by its group: the creator stays the creator and keeps the right to write.
     let cyd = Author { viewer: viewer("cyd", "worker", &["manager"]), ..author("cyd") };
     let taken = Writing { writers: Some(vec![Grantee::Agent(id("cyd"))]), ..text("style/guide", "Mine.") };
     let third = put(&rig, cyd, taken).await.unwrap();
     assert_eq!((&third.creator, &third.updated_by), (&party("ada"), &party("cyd")));
     put(&rig, author("ada"), text("style/guide", "Ours.")).await.unwrap();
-    // A new entry that says nothing is its creator's alone, and is called by its id.
+    // A new entry without access lists is open to its creator only, and its title is its id.
     let own = put(&rig, author("bob"), text("bobs", "b")).await.unwrap();
     assert_eq!((own.title.as_str(), own.readers.len(), own.writers.len()), ("bobs", 0, 0));
     assert_eq!(ids(&rig, viewer("ada", "worker", &[]), all()).await, ["style/guide"]);
@@ -104,11 +104,11 @@ async fn an_entry_is_written_read_replaced_and_listed() {
 
 // covers: KNOW-05
 #[tokio::test]
-async fn what_may_not_be_read_is_as_if_it_were_not_there() {
+async fn an_unreadable_entry_looks_like_a_missing_one() {
     let rig = Rig::new().await;
     put(&rig, author("ada"), text("secret-plan", "x")).await.unwrap();
     let (bob, none) = (viewer("bob", "worker", &[]), "secret-plam");
-    // The same words for one that is there and one that is not, down to the name, and no hint that gives a name away.
+    // The refusals of an existing and a missing entry are equal, and no suggestion reveals a name.
     let words = |refusal: Refusal, name: &str| {
         assert_eq!(refusal.code, Code::NotFound);
         refusal.to_string().replace(name, "NAME")
@@ -125,7 +125,7 @@ async fn what_may_not_be_read_is_as_if_it_were_not_there() {
     assert_eq!(words(put(&rig, author("bob"), only).await.unwrap_err(), none), unknown);
     assert_eq!(words(delete(&rig, author("bob"), none, None).await.unwrap_err(), none), unknown);
     assert!(ids(&rig, bob, all()).await.is_empty());
-    // Who may read it is told of the slip.
+    // A reader gets a suggestion.
     let slip = see(&rig, Viewer::Everything, none).await.unwrap_err();
     assert!(slip.hint.unwrap().contains(hidden));
     assert_eq!(see(&rig, Viewer::Everything, hidden).await.unwrap().entry.version, 1, "nothing of it was done");
@@ -133,13 +133,13 @@ async fn what_may_not_be_read_is_as_if_it_were_not_there() {
 
 // covers: KNOW-02
 #[tokio::test]
-async fn who_may_read_but_not_write_is_denied() {
+async fn a_reader_without_write_access_is_denied() {
     let rig = Rig::new().await;
     let open = Writing { readers: Some(vec![Grantee::Archetype("worker".into())]), ..text("open", "x") };
     put(&rig, author("ada"), open).await.unwrap();
     assert_eq!(code(put(&rig, author("bob"), text("open", "y")).await), Code::AccessDenied);
     assert_eq!(code(delete(&rig, author("bob"), "open", None).await), Code::AccessDenied);
-    // Denied before anything is said of versions.
+    // Denied before the version is checked.
     let versioned = Writing { expected_version: Some(9), ..text("open", "y") };
     assert_eq!(code(put(&rig, author("bob"), versioned).await), Code::AccessDenied);
     put(&rig, above(), text("open", "z")).await.unwrap();
@@ -148,7 +148,7 @@ async fn who_may_read_but_not_write_is_denied() {
 
 // covers: KNOW-04
 #[tokio::test]
-async fn versions_are_compared_kept_and_go_on_over_a_deletion() {
+async fn versions_are_checked_stored_and_continue_after_a_deletion() {
     let rig = Rig::new().await;
     rig.limits(|limits| limits.knowledge_versions = 2);
     let at = |expected, content: &str| Writing { expected_version: Some(expected), ..text("e", content) };
@@ -169,7 +169,7 @@ async fn versions_are_compared_kept_and_go_on_over_a_deletion() {
     assert_eq!(code(see(&rig, Viewer::Everything, "e").await), Code::NotFound);
     assert_eq!(code(delete(&rig, author("ada"), "e", None).await), Code::NotFound);
     assert_eq!(code(put(&rig, author("ada"), at(5, "six")).await), Code::NotFound);
-    // Whoever takes the id next is its creator, and is not shown what stood there.
+    // The next user of the id becomes its creator and does not see the old content.
     let again = put(&rig, author("bob"), at(0, "new")).await.unwrap();
     assert_eq!((again.version, &again.creator, again.deleted), (6, &party("bob"), false));
     assert!(see(&rig, Viewer::Everything, "e").await.unwrap().versions.is_empty());
@@ -179,7 +179,7 @@ async fn versions_are_compared_kept_and_go_on_over_a_deletion() {
 }
 
 #[tokio::test]
-async fn bounds_are_refused_by_name() {
+async fn exceeded_limits_are_refused_by_name() {
     let rig = Rig::new().await;
     rig.limits(|limits| (limits.knowledge_bytes, limits.knowledge_entries_max) = (4, 2));
     assert_eq!(code(put(&rig, author("ada"), text("e", "12345")).await), Code::TooLarge);
@@ -194,7 +194,7 @@ async fn bounds_are_refused_by_name() {
         assert_eq!(code(put(&rig, author("ada"), bad).await), Code::InvalidArguments);
     }
     let nobody = Writing { readers: Some(vec![Grantee::Agent(id("bop"))]), ..text("e", "1") };
-    let refusal = rig.told(put(&rig, author("ada"), nobody).await.unwrap_err()).await;
+    let refusal = rig.with_suggestion(put(&rig, author("ada"), nobody).await.unwrap_err()).await;
     assert_eq!((refusal.code, refusal.hint.as_deref()), (Code::NotFound, Some("did you mean `bob`?")));
     assert!(refusal.message.starts_with("readers: "));
     put(&rig, author("ada"), text("a", "1")).await.unwrap();
@@ -206,7 +206,7 @@ async fn bounds_are_refused_by_name() {
 }
 
 #[tokio::test]
-async fn a_long_list_is_given_in_parts_without_gap_or_double() {
+async fn a_long_list_is_paged_without_gaps_or_duplicates() {
     let rig = Rig::new().await;
     for n in 0..150 {
         let readers = (n % 2 == 0).then(|| vec![Grantee::Agent(id("bob"))]);
@@ -229,7 +229,7 @@ async fn a_long_list_is_given_in_parts_without_gap_or_double() {
 
 // covers: KNOW-06
 #[tokio::test]
-async fn seeds_are_put_once_and_never_again() {
+async fn seeds_are_created_once() {
     let rig = Rig::new().await;
     let seed = |entry_id: &str| KnowledgeSeed {
         entry_id: entry_id.into(),
@@ -254,7 +254,7 @@ async fn seeds_are_put_once_and_never_again() {
 }
 
 #[tokio::test]
-async fn an_operator_that_acts_as_an_agent_is_bound_as_the_agent_is_and_named() {
+async fn an_operator_acting_as_an_agent_has_the_agents_rights_and_is_named() {
     let rig = Rig::new().await;
     put(&rig, above(), text("ours", "x")).await.unwrap();
     let through = Author { through: Some(operator()), ..author("ada") };

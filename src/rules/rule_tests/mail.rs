@@ -24,7 +24,7 @@ async fn delivery_is_one_row_one_event_and_one_wake() {
 
 // covers: LIM-40, MSG-09
 #[tokio::test]
-async fn every_bound_is_a_refusal_that_leaves_nothing_behind() {
+async fn every_exceeded_limit_is_refused_and_leaves_nothing_behind() {
     let rig = Rig::new().await;
     rig.limits(|limits| {
         limits.inbox_max = 1;
@@ -40,7 +40,8 @@ async fn every_bound_is_a_refusal_that_leaves_nothing_behind() {
     assert_eq!(rig.count(EventKind::MessageDelivered).await, 0);
     rig.deliver(far(3)).await.unwrap();
     assert_eq!(code(rig.deliver(far(0)).await), Code::InboxFull);
-    // The supervisor's word passes the bounds on inbox and hops, not the one on size (MSG-09).
+    // Mail from the system ignores the limits on inboxes and hops, but not the one on size
+    // (MSG-09).
     let chain = Chain { root_id, hop: 99 };
     rig.deliver(NewMessage { chain, ..new_message(&rig, "bob", Party::System) }).await.unwrap();
     let long = NewMessage { body: "x".repeat(9), ..new_message(&rig, "bob", Party::System) };
@@ -49,7 +50,7 @@ async fn every_bound_is_a_refusal_that_leaves_nothing_behind() {
 }
 
 #[tokio::test]
-async fn an_unknown_receiver_names_the_nearest_one() {
+async fn an_unknown_receiver_gets_a_suggestion() {
     let rig = Rig::new().await;
     let refusal = rig.deliver(new_message(&rig, "bop", operator())).await.unwrap_err();
     assert_eq!(refusal.code, Code::NotFound);
@@ -59,7 +60,7 @@ async fn an_unknown_receiver_names_the_nearest_one() {
 }
 
 #[tokio::test]
-async fn the_nearest_name_is_looked_for_when_the_command_is_over() {
+async fn the_suggestion_is_searched_after_the_command() {
     let rig = Rig::new().await;
     let new_message = new_message(&rig, "bop", operator());
     let refused: ghost_domain::Refusal = write!(rig, |w, ctx| mail::deliver(w, &ctx, new_message).await).unwrap_err();
@@ -71,14 +72,14 @@ async fn the_nearest_name_is_looked_for_when_the_command_is_over() {
     let offered = mail::with_nearest(&rig.store, refused).await;
     assert_eq!((offered.code, offered.details), (Code::NotFound, None));
     assert!(offered.hint.unwrap().contains("`bob`"));
-    // A refusal that names nobody is left as it is.
+    // A refusal without an unknown name stays as it is.
     let other = ghost_domain::Refusal::new(Code::NotFound, "no").details(serde_json::json!({ "field": "to" }));
     assert_eq!(mail::with_nearest(&rig.store, other.clone()).await, other);
 }
 
 // covers: MSG-05
 #[tokio::test]
-async fn a_broadcast_reaches_all_others_and_reports_whom_it_passed_over() {
+async fn a_broadcast_reaches_all_others_and_reports_skipped_receivers() {
     let rig = Rig::new().await;
     rig.limits(|limits| limits.inbox_max = 1);
     rig.send("bob", "fills the inbox").await;

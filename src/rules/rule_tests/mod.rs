@@ -1,4 +1,4 @@
-//! The rules against the store in memory, under a clock and ids that the tests own.
+//! Tests of the rules against the memory store, with a clock and ids that the tests control.
 
 mod agents;
 mod agents_ids;

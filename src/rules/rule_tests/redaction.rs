@@ -1,4 +1,4 @@
-//! A secret that is put in anywhere is seen nowhere that is kept to be read.
+//! A secret from any input appears in no record that people read.
 
 use ghost_domain::journal::{CallOutcome, Effect};
 use ghost_domain::{CallId, Code, Kind, Refusal};
@@ -11,8 +11,8 @@ use crate::tasks::{self, NewTask, TaskChange};
 use crate::turns::{self, CallStart, Ending};
 use crate::{agents, skills};
 
-/// Words with the secret after `before` bytes, so that a cut falls into it.
-fn words(before: usize) -> String {
+/// A text with the secret after `before` bytes, so that a cut falls into it.
+fn text_with_secret(before: usize) -> String {
     format!("{} {SECRET} and more {}", "w".repeat(before), "x".repeat(600))
 }
 
@@ -21,9 +21,10 @@ fn words(before: usize) -> String {
 async fn no_event_ledger_row_or_dead_letter_shows_a_secret_or_part_of_one() {
     let rig = Rig::new().await;
     rig.limits(|limits| limits.crashes_max = 1);
-    // Cuts fall at 160, 200, 300, 400, 500, 1,000 characters; the secret lies across each.
+    // Cuts fall at 160, 200, 300, 400, 500 and 1,000 characters; the secret lies across each of
+    // them.
     for before in [0, 150, 190, 290, 390, 490, 990, 1_990] {
-        let text = words(before);
+        let text = text_with_secret(before);
         let new_message = NewMessage::new(&id("ada"), operator(), Kind::Message, text.clone(), Chain::root(&rig.ctx));
         rig.deliver(NewMessage { subject: Some(text.clone()), ..new_message }).await.unwrap();
         let turn = rig.take("ada").await.turn;
@@ -64,11 +65,11 @@ async fn no_event_ledger_row_or_dead_letter_shows_a_secret_or_part_of_one() {
         let turn_id = rig.busy("cyd").await.turn_id;
         let ending = Ending::Failed(Refusal::new(Code::BudgetExhausted, failed).details(json!({ "x": text })));
         write!(rig, |w, ctx| turns::finish(w, &ctx, turn_id, ending).await).unwrap();
-        let why = words(before);
+        let why = text_with_secret(before);
         write!(rig, |w, ctx| agents::failed(w, &ctx, &id("cyd"), &why).await).unwrap();
         let shown = format!("{:?}", rig.agent("cyd").await);
         assert!(!shown.contains("hunter2"), "{before}: {shown}");
-        let why = words(before);
+        let why = text_with_secret(before);
         write!(rig, |w, ctx| agents::stop(w, &ctx, &operator(), &id("cyd"), Some(&why)).await).unwrap();
         write!(rig, |w, ctx| agents::stopped(w, &ctx, &id("cyd")).await).unwrap();
         let shown = format!("{:?} {:?}", rig.agent("cyd").await.status_reason, rig.turn(turn_id).await.reason);
@@ -86,17 +87,17 @@ async fn no_event_ledger_row_or_dead_letter_shows_a_secret_or_part_of_one() {
     let dead = read!(rig, |r| r.dead_letter_list(None, None).await?);
     assert_eq!(dead.len(), 8);
     assert!(!format!("{dead:?}").contains("hunter2"));
-    // The journal and the mail keep the raw text: going on needs it.
+    // The journal and the mail keep the raw text, because work goes on with it.
     assert!(read!(rig, |r| r.messages_recent(&id("ada"), 1).await?)[0].body.contains(SECRET));
 }
 
 #[tokio::test]
-async fn an_excerpt_is_bounded_and_says_when_it_is_cut() {
+async fn an_excerpt_has_a_maximum_length_and_marks_a_cut() {
     let rig = Rig::new().await;
     assert_eq!(rig.ctx.excerpt("short", 10), "short");
     assert_eq!(rig.ctx.excerpt("ééééé", 3), "ééé…");
     assert_eq!(rig.ctx.excerpt(&format!("my {SECRET}"), 100), "my [redacted]");
-    // So many secrets that redaction brings the end of what was looked at near the beginning.
+    // So many secrets that redaction moves the end of the head near its beginning.
     let many = SECRET.repeat(1_000);
     let excerpt = rig.ctx.excerpt(&many, 400);
     assert!(!excerpt.contains("hunter2") && excerpt.ends_with('…') && excerpt.chars().count() <= 401, "{excerpt}");

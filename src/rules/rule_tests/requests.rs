@@ -39,7 +39,7 @@ async fn a_repetition_gets_the_first_answer_and_other_content_is_a_conflict() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_not_kept_and_nothing_of_it_stays() {
+async fn a_refusal_is_not_stored_and_changes_nothing() {
     let rig = Rig::new().await;
     rig.limits(|limits| limits.message_bytes = 3);
     assert_eq!(code(send_once(&rig, key("r1", "send", "d1"), "hello").await), Code::TooLarge);
@@ -49,7 +49,7 @@ async fn a_refusal_is_not_kept_and_nothing_of_it_stays() {
 }
 
 #[tokio::test]
-async fn the_sweep_takes_what_is_over_and_keeps_what_is_not() {
+async fn the_sweep_deletes_finished_work_and_keeps_open_work() {
     let rig = Rig::new().await;
     rig.limits(|limits| limits.crashes_max = 1);
     let done = rig.busy("ada").await.turn_id;
@@ -71,7 +71,7 @@ async fn the_sweep_takes_what_is_over_and_keeps_what_is_not() {
     assert_eq!(read!(rig, |r| r.dead_letter_list(None, None).await?).len(), 1, "held");
     assert_eq!(rig.turn(poison).await.status, TurnStatus::Dead, "its journal is kept for a retry");
     assert_eq!(retention::sweep(&rig.store, &rig.ctx).await.unwrap(), 0);
-    // The sequence goes on, and so does work on what was kept; the stored answer is gone.
+    // The sequence and the kept work go on; the stored answer is deleted.
     rig.finish(open, "at last").await.unwrap();
     assert_eq!(rig.events().await[0].seq, last + 1);
     send_once(&rig, key("r1", "send", "d2"), "x").await.unwrap();

@@ -1,4 +1,4 @@
-//! What retention takes of agents and accounts, and what it must leave behind for those who come after.
+//! What retention deletes of agents and accounts, and what it must keep for later agents.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use ghost_store::sqlite::{SqliteOptions, open_store};
 use serde_json::json;
 
 use super::rig::{Rig, code, demand, id, new_agent, operator, party, read, used, write};
-use super::schedules_rig::{hour, own_turn, runs};
+use super::schedules_rig::{own_turn, run_next_hour, runs};
 use crate::agents::{self, NewAgent};
 use crate::budgets::{self, NewLimits};
 use crate::{retention, turns};
@@ -42,9 +42,9 @@ async fn limit(rig: &Rig, root_id: RootId) {
 }
 
 #[tokio::test]
-async fn tombstones_go_when_nothing_names_their_agent_and_incarnations_never_fall() {
+async fn tombstones_are_deleted_when_no_record_names_their_agent_and_incarnations_never_fall() {
     let rig = Rig::new().await;
-    // The third of its id.
+    // The third agent with this id.
     for incarnation in 1..=3 {
         let dan = create(&rig, new_agent(&rig.ctx, "dan")).await.unwrap();
         assert_eq!(dan.incarnation, incarnation);
@@ -59,14 +59,14 @@ async fn tombstones_go_when_nothing_names_their_agent_and_incarnations_never_fal
     assert!(tombstones(&rig).await.is_empty());
     assert_eq!(rig.agent("ada").await.incarnation, 1, "the living stay");
     assert_eq!(create(&rig, new_agent(&rig.ctx, "dan")).await.unwrap().incarnation, 4);
-    // While a record is there, it alone counts.
+    // While a record exists, only that record counts.
     delete(&rig, "dan").await;
     delete(&rig, "ada").await;
     assert_eq!(create(&rig, new_agent(&rig.ctx, "ada")).await.unwrap().incarnation, 2);
 }
 
 #[tokio::test]
-async fn a_dead_letter_that_outlives_a_tombstone_is_not_taken_for_its_successors() {
+async fn a_dead_letter_older_than_a_tombstone_does_not_belong_to_a_later_agent() {
     let rig = Rig::new().await;
     rig.limits(|limits| limits.crashes_max = 1);
     let turn = rig.busy("bob").await;
@@ -84,7 +84,7 @@ async fn a_dead_letter_that_outlives_a_tombstone_is_not_taken_for_its_successors
 }
 
 #[tokio::test]
-async fn a_dead_letter_that_nobody_can_retry_goes_with_the_last_of_its_agent() {
+async fn a_dead_letter_that_cannot_be_retried_is_deleted_after_its_agent() {
     let rig = Rig::new().await;
     rig.limits(|limits| limits.crashes_max = 1);
     for name in ["bob", "cyd"] {
@@ -97,7 +97,8 @@ async fn a_dead_letter_that_nobody_can_retry_goes_with_the_last_of_its_agent() {
     let held = async || read!(rig, |r| r.dead_letter_list(None, None).await?).len();
     assert_eq!(held().await, 2, "bob is remembered");
     rig.pass(Limits::days(2));
-    // Its tombstone goes with one sweep, the letter that has nobody any more with the next, and then what the letter held.
+    // The first sweep deletes the tombstone, the next one the dead letter without an agent, and the
+    // one after it the letter's mail.
     for _ in 0..3 {
         sweep(&rig).await;
     }
@@ -107,7 +108,7 @@ async fn a_dead_letter_that_nobody_can_retry_goes_with_the_last_of_its_agent() {
 }
 
 #[tokio::test]
-async fn accounts_of_deleted_agents_go_and_those_who_paid_for_them_keep_their_sums() {
+async fn accounts_of_deleted_agents_are_deleted_and_their_payers_keep_their_sums() {
     let rig = Rig::new().await;
     rig.limits(|limits| limits.root_tokens_max = 0);
     let set = async |scope: &str| {
@@ -117,7 +118,7 @@ async fn accounts_of_deleted_agents_go_and_those_who_paid_for_them_keep_their_su
     };
     set("agent:ada").await;
     set("team:crew/day").await;
-    // As many as a busy month has, in small.
+    // A small version of a busy month.
     for n in 0..40 {
         let name = format!("helper-{n}");
         let new = NewAgent { team: None, daily_money: Some(Money(1_000)), ..new_agent(&rig.ctx, &name) };
@@ -143,7 +144,7 @@ async fn accounts_of_deleted_agents_go_and_those_who_paid_for_them_keep_their_su
     sweep(&rig).await;
     let left = [("agent:ada", 1_000), ("agent:kept", 0), ("team:crew/day", 1_000), ("world", 1_000)];
     assert_eq!(scopes().await, left.map(|(scope, spent)| (scope.to_owned(), spent)));
-    // A limit that someone set goes when its agent is forgotten.
+    // A limit set by hand is deleted when its agent is forgotten.
     rig.pass(Limits::days(371));
     sweep(&rig).await;
     assert_eq!(scopes().await.len(), 3);
@@ -152,7 +153,7 @@ async fn accounts_of_deleted_agents_go_and_those_who_paid_for_them_keep_their_su
 }
 
 #[tokio::test]
-async fn whoever_pays_for_a_living_agent_is_not_forgotten() {
+async fn a_payer_for_a_living_agent_is_kept() {
     let rig = Rig::new().await;
     let child = async |by: &str, name: &str| {
         let (by, new) = (party(by), NewAgent { team: None, ..new_agent(&rig.ctx, name) });
@@ -177,13 +178,13 @@ async fn whoever_pays_for_a_living_agent_is_not_forgotten() {
 
 // covers: SCHED-06
 #[tokio::test]
-async fn the_own_turn_of_a_cron_job_goes_after_a_day_and_the_record_of_its_run_stays() {
+async fn the_own_turn_of_a_cron_job_is_deleted_after_a_day_and_its_run_stays() {
     let rig = Rig::new().await;
     let said = rig.busy("ada").await;
     rig.finish(said.turn_id, "said").await.unwrap();
     let job = own_turn(&rig, Deliver::None, "").await;
-    let first = hour(&rig, "one").await;
-    let second = hour(&rig, "two").await;
+    let first = run_next_hour(&rig, "one").await;
+    let second = run_next_hour(&rig, "two").await;
     let kept = async |turn: &Turn| {
         let turn_id = turn.turn_id;
         let turn = read!(rig, |r| r.turn_get(turn_id).await?.is_some());
@@ -202,9 +203,9 @@ async fn the_own_turn_of_a_cron_job_goes_after_a_day_and_the_record_of_its_run_s
     assert_eq!((kept(&second).await, kept(&said).await), (false, true));
     let record = runs(&rig, &job).await;
     assert!(record.len() == 2 && record.iter().all(|run| run.status == RunStatus::Done), "{record:?}");
-    // The job goes on, and finds no run of it under way.
+    // The job goes on, and no run of it is in progress.
     rig.limits(|limits| limits.cron_turn_hours = 48);
-    let third = hour(&rig, "three").await;
+    let third = run_next_hour(&rig, "three").await;
     rig.pass(Duration::from_secs(48 * 3_600));
     sweep(&rig).await;
     assert!(kept(&third).await);
@@ -214,7 +215,7 @@ async fn the_own_turn_of_a_cron_job_goes_after_a_day_and_the_record_of_its_run_s
 }
 
 #[tokio::test]
-async fn the_account_of_a_root_goes_when_its_root_is_over() {
+async fn the_account_of_a_root_is_deleted_when_the_root_is_over() {
     let rig = Rig::new().await;
     let turn = rig.busy("ada").await;
     limit(&rig, turn.root_id).await;
@@ -227,14 +228,14 @@ async fn the_account_of_a_root_goes_when_its_root_is_over() {
     rig.pass(Limits::days(30));
     sweep(&rig).await;
     assert!(account(&rig, turn.root_id).await.is_some(), "as long as its journals");
-    // Mail that waits may still be charged to its root, however old its account is.
+    // Waiting mail may still be charged to its root, however old the account is.
     let waits = rig.send("bob", "later").await;
     limit(&rig, waits.root_id).await;
     rig.pass(Limits::days(31));
     sweep(&rig).await;
     assert_eq!(account(&rig, turn.root_id).await, None);
     assert!(account(&rig, waits.root_id).await.is_some());
-    // The sums of the others are kept, and so is what the usage rows say of the root.
+    // The other sums are kept, and so are the usage rows of the root.
     let kept = read!(rig, |r| r.budget_get(&Scope::World).await?.unwrap());
     assert_eq!(kept.spent_tokens, 15);
     limit(&rig, turn.root_id).await;
@@ -244,7 +245,7 @@ async fn the_account_of_a_root_goes_when_its_root_is_over() {
 }
 
 #[tokio::test]
-async fn what_is_past_makes_room_before_its_days_are_over_and_the_last_hour_stays() {
+async fn a_full_store_deletes_history_early_but_keeps_the_last_hour() {
     let dir = tempfile::tempdir().unwrap();
     let mut rig = Rig::new().await;
     rig.store = open_store(&dir.path().join("ghost.db"), SqliteOptions::default()).await.unwrap();

@@ -1,4 +1,5 @@
-//! A small world: three agents in one store, a clock that the test moves, ids that count, and every signal kept.
+//! The test environment: three agents in one store, a clock that the test moves, ids that count up,
+//! and a recorder of all signals.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -27,7 +28,7 @@ use crate::mail::{self, Chain, NewMessage};
 use crate::turns::{self, CallStart, Ending, ModelResult, Taken};
 use crate::{Result, RuleContext};
 
-/// Runs one command with the rig's context.
+/// Runs one write transaction with the rig's context.
 macro_rules! write {
     ($rig:expr, |$w:ident, $ctx:ident| $body:expr) => {{
         let $ctx = $rig.ctx.clone();
@@ -42,7 +43,7 @@ macro_rules! write {
     }};
 }
 
-/// Runs one query.
+/// Runs one read.
 macro_rules! read {
     ($rig:expr, |$r:ident| $body:expr) => {
         $rig.store.read(move |$r| Box::pin(async move { Ok::<_, ghost_domain::Refusal>($body) })).await.unwrap()
@@ -50,12 +51,12 @@ macro_rules! read {
 }
 pub(crate) use {read, write};
 
-/// A secret that no event, ledger row or dead letter may ever show.
+/// A secret that must not appear in any event, ledger row or dead letter.
 pub(crate) const SECRET: &str = "hunter2-is-my-password";
 
-pub(crate) struct Hand(AtomicI64);
+pub(crate) struct ManualClock(AtomicI64);
 
-impl Clock for Hand {
+impl Clock for ManualClock {
     fn now(&self) -> Timestamp {
         Timestamp(self.0.load(Ordering::SeqCst))
     }
@@ -65,24 +66,24 @@ impl Clock for Hand {
     }
 }
 
-struct Count(AtomicU64);
+struct CountingIds(AtomicU64);
 
-impl Ids for Count {
+impl Ids for CountingIds {
     fn next(&self) -> Uuid {
         Uuid::from_u128(u128::from(self.0.fetch_add(1, Ordering::SeqCst)))
     }
 }
 
-impl Rng for Count {
+impl Rng for CountingIds {
     fn below(&self, _: u64) -> u64 {
         0
     }
 }
 
 #[derive(Default)]
-struct Heard(Mutex<Vec<Signal>>);
+struct SignalRecorder(Mutex<Vec<Signal>>);
 
-impl Wake for Heard {
+impl Wake for SignalRecorder {
     fn signal(&self, signals: &[Signal]) {
         self.0.lock().unwrap().extend_from_slice(signals);
     }
@@ -91,8 +92,8 @@ impl Wake for Heard {
 pub(crate) struct Rig {
     pub(crate) store: Store,
     pub(crate) ctx: RuleContext,
-    clock: Arc<Hand>,
-    heard: Arc<Heard>,
+    clock: Arc<ManualClock>,
+    recorded: Arc<SignalRecorder>,
 }
 
 pub(crate) fn id(text: &str) -> AgentId {
@@ -127,7 +128,8 @@ pub(crate) fn new_agent(ctx: &RuleContext, name: &str) -> NewAgent {
 }
 
 impl Rig {
-    /// One call of an agent's that takes `tokens` tokens and as many millionths, in a turn that ends.
+    /// Runs a turn with one model call that uses `tokens` tokens and as many millionths of a
+    /// dollar.
     pub(crate) async fn spend(&self, name: &str, tokens: u64) {
         let turn = self.busy(name).await.turn_id;
         let (held, _) = self.model_start(turn, demand(tokens, 16)).await.unwrap();
@@ -135,20 +137,20 @@ impl Rig {
         self.finish(turn, "done").await.unwrap();
     }
 
-    /// A world with ada, bob and cyd, all running in the team `crew`.
+    /// A world with the agents ada, bob and cyd, all running in the team `crew`.
     pub(crate) async fn new() -> Self {
-        Self::over(MemoryStore::open()).await
+        Self::with_store(MemoryStore::open()).await
     }
 
-    /// The same world in an empty store of the test's own.
-    pub(crate) async fn over(store: Store) -> Self {
-        let clock = Arc::new(Hand(AtomicI64::new(1_795_298_880_000)));
-        let count = Arc::new(Count(AtomicU64::new(1)));
+    /// The same world in a given empty store.
+    pub(crate) async fn with_store(store: Store) -> Self {
+        let clock = Arc::new(ManualClock(AtomicI64::new(1_795_298_880_000)));
+        let count = Arc::new(CountingIds(AtomicU64::new(1)));
         let ports = Ports { clock: clock.clone(), ids: count.clone(), rng: count };
         let ctx = RuleContext::new(ports, Redactor::new([SECRET.to_owned()]), "node", 1, Limits::default());
         ctx.set_webhooks([("ops".to_owned(), id("ada"))].into());
-        let rig = Self { store, ctx, clock, heard: Arc::default() };
-        rig.store.on_signal(rig.heard.clone());
+        let rig = Self { store, ctx, clock, recorded: Arc::default() };
+        rig.store.on_signal(rig.recorded.clone());
         for name in ["ada", "bob", "cyd"] {
             write!(rig, |w, ctx| agents::create(w, &ctx, &operator(), new_agent(&ctx, name)).await).unwrap();
         }
@@ -167,24 +169,24 @@ impl Rig {
     }
 
     /// Sets the clock back.
-    pub(crate) fn back(&self, time: Duration) {
+    pub(crate) fn set_back(&self, time: Duration) {
         self.clock.0.fetch_sub(i64::try_from(time.as_millis()).unwrap(), Ordering::SeqCst);
     }
 
-    /// The same world after a restart: with its store opened again.
-    pub(crate) fn again(self, store: Store) -> Self {
+    /// The same world after a restart, with its store opened again.
+    pub(crate) fn reopened(self, store: Store) -> Self {
         Self { store, ..self }
     }
 
-    /// The same store as a daemon sees it that has lost its agents to a later epoch.
+    /// The same store as seen by a daemon that has lost its agents to a later epoch.
     pub(crate) fn stale(&self) -> Self {
         let ctx = RuleContext::new(self.ctx.ports.clone(), Redactor::default(), "node", 0, Limits::default());
-        Self { store: self.store.clone(), ctx, clock: self.clock.clone(), heard: self.heard.clone() }
+        Self { store: self.store.clone(), ctx, clock: self.clock.clone(), recorded: self.recorded.clone() }
     }
 
-    /// What was signalled since the last look.
+    /// The signals since the last call.
     pub(crate) fn signals(&self) -> Vec<Signal> {
-        std::mem::take(&mut self.heard.0.lock().unwrap())
+        std::mem::take(&mut self.recorded.0.lock().unwrap())
     }
 
     pub(crate) async fn deliver(&self, new_message: NewMessage) -> Result<Envelope> {
@@ -194,12 +196,12 @@ impl Rig {
         }
     }
 
-    /// A refusal as whoever asked gets it, when the command is over.
-    pub(crate) async fn told(&self, refusal: Refusal) -> Refusal {
+    /// The refusal that the caller gets after the command, with a suggestion.
+    pub(crate) async fn with_suggestion(&self, refusal: Refusal) -> Refusal {
         mail::with_nearest(&self.store, refusal).await
     }
 
-    /// A message from the operator.
+    /// Sends a message from the operator.
     pub(crate) async fn send(&self, to: &str, body: &str) -> Envelope {
         self.deliver(NewMessage::new(&id(to), operator(), Kind::Message, body, Chain::root(&self.ctx))).await.unwrap()
     }
@@ -213,7 +215,7 @@ impl Rig {
         self.try_take(name).await.unwrap().unwrap()
     }
 
-    /// A turn that a fresh message has opened.
+    /// Opens a turn with a new message.
     pub(crate) async fn busy(&self, name: &str) -> Turn {
         self.send(name, "work").await;
         self.take(name).await.turn
@@ -239,7 +241,7 @@ impl Rig {
         })
     }
 
-    /// Asks from a turn as the tool `tool` does it, with the record of the call.
+    /// Opens an ask from a turn with the tool `tool`, and records the call.
     pub(crate) async fn ask_by(&self, turn: &Turn, target: &str, tool: &str) -> Result<(Ask, CallId)> {
         let (turn, target, tool) = (turn.clone(), id(target), tool.to_owned());
         write!(self, |w, ctx| {
@@ -284,7 +286,7 @@ impl Rig {
         read!(self, |r| r.journal_of(turn_id).await?)
     }
 
-    /// What a call left in a turn's journal.
+    /// The result of a call in a turn's journal.
     pub(crate) async fn outcome(&self, turn_id: TurnId, call_id: CallId) -> Option<(String, Value, Option<Refusal>)> {
         self.journal(turn_id).await.into_iter().find_map(|row| match row.step {
             Step::CallFinished { call_id: found, tool, outcome, .. } if found == call_id => {
@@ -307,7 +309,8 @@ impl Rig {
         self.events().await.iter().filter(|event| event.kind == kind).count()
     }
 
-    /// Begins a model call of at most `output` tokens after `input`. One that waits gives `Unavailable`.
+    /// Starts a model call of at most `output` tokens after `input` tokens. A call that has to wait
+    /// returns `Unavailable`.
     pub(crate) async fn model_start(&self, turn_id: TurnId, demand: Demand) -> Result<(ReservationId, u64)> {
         match write!(self, |w, ctx| turns::model_started(w, &ctx, turn_id, &demand).await)? {
             Reserved::Granted(reservation_id, allowance) => Ok((reservation_id, allowance.max_tokens)),
@@ -351,7 +354,7 @@ impl Rig {
     }
 }
 
-/// A dollar for a million tokens of either sort, so that a token costs a millionth.
+/// One dollar for a million tokens of input or output, so a token costs a millionth.
 pub(crate) const PRICE: Price =
     Price { input: Money(1_000_000), output: Money(1_000_000), cache_read: Money(0), cache_write: Money(0) };
 

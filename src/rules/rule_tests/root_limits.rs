@@ -1,4 +1,4 @@
-//! The bounds that hold when agents talk freely.
+//! The limits of roots and of exchanges between agents.
 
 use ghost_domain::journal::CallOutcome;
 use ghost_domain::root_tally::RootTally;
@@ -23,7 +23,7 @@ fn message(from: &str, to: &str, text: &str, hop: u32) -> NewMessage {
 }
 
 #[tokio::test]
-async fn a_root_may_cause_so_much_mail_and_no_more() {
+async fn the_messages_of_a_root_are_limited() {
     let rig = Rig::new().await;
     rig.limits(|limits| limits.root_messages_max = 3);
     for n in 0..3 {
@@ -32,8 +32,8 @@ async fn a_root_may_cause_so_much_mail_and_no_more() {
     let refusal = rig.deliver(message("ada", "bob", "one more", 1)).await.unwrap_err();
     assert_eq!(refusal.code, Code::RateLimited);
     assert!(refusal.message.contains("root_messages_max") && refusal.hint.is_some(), "{refusal}");
-    assert_eq!(rig.count(EventKind::StormHeld).await, 1, "told once, when the bound is reached");
-    // Another root, and who speaks from outside, are not held for it.
+    assert_eq!(rig.count(EventKind::LimitReached).await, 1, "reported once, when the limit is reached");
+    // Another root and senders from outside are not affected.
     let other = Chain { root_id: RootId(Uuid::from_u128(78)), hop: 1 };
     rig.deliver(NewMessage { chain: other, ..message("ada", "bob", "else", 1) }).await.unwrap();
     rig.deliver(NewMessage { from: operator(), ..message("ada", "bob", "go on", 1) }).await.unwrap();
@@ -42,7 +42,7 @@ async fn a_root_may_cause_so_much_mail_and_no_more() {
 }
 
 #[tokio::test]
-async fn a_broadcast_counts_for_each_that_it_goes_to() {
+async fn a_broadcast_counts_once_for_each_receiver() {
     let rig = Rig::new().await;
     rig.limits(|limits| limits.root_messages_max = 3);
     let new_message = NewMessage { kind: Kind::Broadcast, ..message("ada", "ada", "all hands", 1) };
@@ -54,13 +54,13 @@ async fn a_broadcast_counts_for_each_that_it_goes_to() {
     assert_eq!(read!(rig, |r| r.inbox_total().await?), 2, "nothing of the second one was sent");
 }
 
-/// The events that a bound was reached, with what they say.
-async fn held(rig: &Rig) -> Vec<serde_json::Value> {
-    let held = rig.events().await.into_iter().filter(|event| event.kind == EventKind::StormHeld);
-    held.map(|event| (*event.payload).clone()).collect()
+/// The payloads of the events about reached limits.
+async fn limit_events(rig: &Rig) -> Vec<serde_json::Value> {
+    let limit_events = rig.events().await.into_iter().filter(|event| event.kind == EventKind::LimitReached);
+    limit_events.map(|event| (*event.payload).clone()).collect()
 }
 
-/// Records that this refusal was the outcome of a call in a turn.
+/// Records this refusal as the outcome of a call in a turn.
 async fn recorded(rig: &Rig, turn: &Turn, refusal: &Refusal) {
     let (turn, refusal) = (turn.clone(), refusal.clone());
     write!(rig, |w, ctx| {
@@ -71,7 +71,7 @@ async fn recorded(rig: &Rig, turn: &Turn, refusal: &Refusal) {
 }
 
 #[tokio::test]
-async fn a_bound_that_is_passed_in_one_step_is_told_with_the_record_of_the_refused_call() {
+async fn a_limit_exceeded_in_one_step_is_reported_with_the_record_of_the_refused_call() {
     let rig = Rig::new().await;
     rig.limits(|limits| limits.root_messages_max = 3);
     let turn = rig.busy("ada").await;
@@ -82,25 +82,26 @@ async fn a_bound_that_is_passed_in_one_step_is_told_with_the_record_of_the_refus
     for _ in 0..2 {
         let again = new_message.clone();
         let refusal = write!(rig, |w, ctx| mail::broadcast(w, &ctx, &again, &[], None).await).unwrap_err();
-        let words = "has caused 2 messages; 2 more would pass its bound of 3 (limits.root_messages_max)";
+        let words = "has caused 2 messages; 2 more would exceed the limit of 3 (limits.root_messages_max)";
         assert!(refusal.message.ends_with(words), "{refusal}");
         recorded(&rig, &turn, &refusal).await;
     }
-    let told = held(&rig).await;
-    assert_eq!(told.len(), 1, "told once, although nothing of the broadcast was written: {told:#?}");
+    let told = limit_events(&rig).await;
+    assert_eq!(told.len(), 1, "reported once, although nothing of the broadcast was written: {told:#?}");
     assert_eq!((&told[0]["limit"], &told[0]["messages"]), (&json!("root_messages_max"), &json!(2)));
     assert_eq!((&told[0]["value"], &told[0]["more"]), (&json!(3), &json!(2)));
-    // One more piece fits, and meets the bound that was told already. One that was changed is told anew.
+    // One more message fits and reaches the limit, which was reported already. A changed limit is
+    // reported again.
     rig.deliver(NewMessage { chain, ..message("ada", "bob", "the last", 1) }).await.unwrap();
-    assert_eq!(held(&rig).await.len(), 1);
+    assert_eq!(limit_events(&rig).await.len(), 1);
     rig.limits(|limits| limits.root_messages_max = 1);
     let refusal = rig.deliver(NewMessage { chain, ..message("ada", "bob", "too much", 1) }).await.unwrap_err();
     recorded(&rig, &turn, &refusal).await;
-    assert_eq!(held(&rig).await.len(), 2);
+    assert_eq!(limit_events(&rig).await.len(), 2);
 }
 
 #[tokio::test]
-async fn every_bound_of_a_root_is_told_even_if_it_was_lowered_below_what_there_is() {
+async fn every_limit_of_a_root_is_reported_even_if_lowered_below_the_current_count() {
     let rig = Rig::new().await;
     let turn = rig.busy("ada").await;
     let root_id = turn.root_id;
@@ -122,7 +123,7 @@ async fn every_bound_of_a_root_is_told_even_if_it_was_lowered_below_what_there_i
     });
     let new_message = |text: &str, hop| NewMessage { chain: chain(hop), ..message("ada", "bob", text, 1) };
     let over_turns = write!(rig, |w, ctx| root_limits::turns_spent(w, &ctx, chain(1)).await).unwrap().unwrap();
-    assert!(over_turns.message.ends_with("9 turns; 1 more would pass its bound of 4 (limits.root_turns_max)"));
+    assert!(over_turns.message.ends_with("9 turns; 1 more would exceed the limit of 4 (limits.root_turns_max)"));
     let spawn = NewAgent { chain: chain(1), kind: AgentKind::Dynamic, ..new_agent(&rig.ctx, "x1") };
     let refusals = [
         rig.deliver(new_message(&"new ".repeat(100), 1)).await.unwrap_err(),
@@ -135,14 +136,14 @@ async fn every_bound_of_a_root_is_told_even_if_it_was_lowered_below_what_there_i
         recorded(&rig, &turn, refusal).await;
     }
     write!(rig, |w, ctx| root_limits::turn_opened(w, &ctx, &id("ada"), chain(1)).await).unwrap();
-    let limits: Vec<_> = held(&rig).await.into_iter().map(|payload| payload["limit"].clone()).collect();
+    let limits: Vec<_> = limit_events(&rig).await.into_iter().map(|payload| payload["limit"].clone()).collect();
     let expected =
         ["root_messages_max", "echoes_max", "hops_max", "reply_rounds_max", "root_spawns_max", "root_turns_max"];
     assert_eq!(limits, expected);
 }
 
 #[tokio::test]
-async fn a_refusal_that_its_caller_lives_with_is_told_as_well() {
+async fn a_refusal_is_reported_even_if_its_caller_goes_on() {
     let rig = Rig::new().await;
     rig.limits(|limits| limits.root_messages_max = 3);
     let tally = RootTally { messages: 2, ..RootTally::new(ROOT, rig.ctx.now()) };
@@ -152,23 +153,23 @@ async fn a_refusal_that_its_caller_lives_with_is_told_as_well() {
         Ok::<_, Refusal>(refused.unwrap_err())
     })
     .unwrap();
-    assert_eq!(held(&rig).await.len(), 1);
+    assert_eq!(limit_events(&rig).await.len(), 1);
     assert_eq!(read!(rig, |r| r.root_get(ROOT).await?.unwrap()).messages, 2);
 }
 
 #[tokio::test]
-async fn a_bound_that_the_supervisor_fills_is_told() {
+async fn a_limit_that_system_mail_fills_is_reported() {
     let rig = Rig::new().await;
     rig.limits(|limits| limits.inbox_max = 1);
     let new_message =
         NewMessage::new(&id("ada"), Party::System, Kind::Message, "by the supervisor", Chain::root(&rig.ctx));
     rig.deliver(new_message).await.unwrap();
     assert_eq!(code(rig.deliver(message("bob", "ada", "no place", 1)).await), Code::InboxFull);
-    assert_eq!(held(&rig).await[0]["limit"], "inbox_max");
+    assert_eq!(limit_events(&rig).await[0]["limit"], "inbox_max");
 }
 
 #[tokio::test]
-async fn thanks_for_thanks_come_to_an_end() {
+async fn repeated_texts_between_two_agents_are_refused() {
     let rig = Rig::new().await;
     let mut refused = None;
     for hop in 1..20 {
@@ -182,24 +183,25 @@ async fn thanks_for_thanks_come_to_an_end() {
     let (hop, refusal) = refused.expect("the exchange ends by itself");
     assert_eq!((hop, refusal.code), (7, Code::LoopGuard), "three each way are let through");
     assert!(refusal.message.contains("same words"));
-    // What is new is let through all the same.
+    // New text is still accepted.
     rig.deliver(message("ada", "bob", "The harbour figures are in output/harbour.md", 8)).await.unwrap();
 }
 
 #[tokio::test]
-async fn the_last_hop_of_a_chain_is_told() {
+async fn the_last_hop_of_a_chain_is_reported() {
     let rig = Rig::new().await;
     rig.limits(|limits| limits.hops_max = 5);
     rig.deliver(message("ada", "bob", "at the end", 5)).await.unwrap();
-    let held: Vec<_> = rig.events().await.into_iter().filter(|event| event.kind == EventKind::StormHeld).collect();
-    assert_eq!(held.len(), 1);
-    assert_eq!((&held[0].payload["limit"], &held[0].payload["hop"]), (&json!("hops_max"), &json!(5)));
-    assert_eq!(held[0].correlation_id, Some(ROOT.to_string()));
+    let limit_events: Vec<_> =
+        rig.events().await.into_iter().filter(|event| event.kind == EventKind::LimitReached).collect();
+    assert_eq!(limit_events.len(), 1);
+    assert_eq!((&limit_events[0].payload["limit"], &limit_events[0].payload["hop"]), (&json!("hops_max"), &json!(5)));
+    assert_eq!(limit_events[0].correlation_id, Some(ROOT.to_string()));
     assert_eq!(code(rig.deliver(message("bob", "ada", "beyond", 6)).await), Code::HopLimit);
 }
 
 #[tokio::test]
-async fn a_root_may_create_so_many_agents() {
+async fn the_agents_that_a_root_creates_are_limited() {
     let rig = Rig::new().await;
     rig.limits(|limits| limits.root_spawns_max = 2);
     let spawn = async |name: &str, chain: Chain| {
@@ -215,7 +217,7 @@ async fn a_root_may_create_so_many_agents() {
 }
 
 #[tokio::test]
-async fn a_root_may_open_so_many_turns_and_its_mail_is_used_up() {
+async fn the_turns_of_a_root_are_limited_and_its_mail_is_consumed() {
     let rig = Rig::new().await;
     rig.limits(|limits| limits.root_turns_max = 1);
     for text in ["first", "second"] {
@@ -228,7 +230,7 @@ async fn a_root_may_open_so_many_turns_and_its_mail_is_used_up() {
 }
 
 #[tokio::test]
-async fn a_root_that_is_over_takes_no_mail_of_others_along() {
+async fn a_turn_of_a_spent_root_takes_no_mail_of_other_roots() {
     let rig = Rig::new().await;
     rig.limits(|limits| limits.root_turns_max = 1);
     rig.deliver(message("bob", "ada", "first", 1)).await.unwrap();
@@ -238,7 +240,7 @@ async fn a_root_that_is_over_takes_no_mail_of_others_along() {
     let other = rig.send("ada", "from the operator").await;
     let taken = rig.take("ada").await;
     assert!(taken.over.is_some() && taken.mail.len() == 1);
-    // The daemon dies before the turn is ended: it is still one that must end.
+    // The daemon dies before the turn is ended. The turn must still be ended.
     let again = rig.take("ada").await;
     assert!(again.resumed && again.over.is_some());
     rig.finish(taken.turn.turn_id, "ended").await.unwrap();
@@ -247,7 +249,7 @@ async fn a_root_that_is_over_takes_no_mail_of_others_along() {
 }
 
 #[tokio::test]
-async fn what_is_refused_for_its_receiver_is_not_counted() {
+async fn a_message_refused_by_its_receiver_is_not_counted() {
     let rig = Rig::new().await;
     rig.limits(|limits| limits.inbox_max = 1);
     rig.deliver(message("ada", "bob", "fits", 1)).await.unwrap();
@@ -261,7 +263,7 @@ async fn what_is_refused_for_its_receiver_is_not_counted() {
 
 // covers: MSG-09
 #[tokio::test]
-async fn the_worlds_mail_is_bounded_and_control_passes() {
+async fn the_mail_of_the_world_is_limited_except_for_system_mail() {
     let rig = Rig::new().await;
     rig.limits(|limits| limits.world_mail_max = 2);
     rig.send("ada", "one").await;
@@ -273,13 +275,13 @@ async fn the_worlds_mail_is_bounded_and_control_passes() {
     rig.deliver(NewMessage { from: ghost_domain::Party::System, ..new_message.clone() }).await.unwrap();
     rig.take("ada").await;
     rig.deliver(new_message).await.unwrap();
-    let held = rig.events().await.into_iter().filter(|event| event.kind == EventKind::StormHeld);
-    let limits: Vec<_> = held.map(|event| event.payload["limit"].clone()).collect();
-    assert_eq!(limits, [json!("world_mail_max"), json!("world_mail_max")], "told each time that it fills");
+    let limit_events = rig.events().await.into_iter().filter(|event| event.kind == EventKind::LimitReached);
+    let limits: Vec<_> = limit_events.map(|event| event.payload["limit"].clone()).collect();
+    assert_eq!(limits, [json!("world_mail_max"), json!("world_mail_max")], "reported each time that it fills");
 }
 
 #[tokio::test]
-async fn near_bounds_are_listed_fullest_first() {
+async fn nearly_reached_limits_are_listed_fullest_first() {
     let rig = Rig::new().await;
     let ctx = rig.ctx.clone();
     assert_eq!(read!(rig, |r| root_limits::near(r, &ctx).await?), []);
@@ -295,12 +297,12 @@ async fn near_bounds_are_listed_fullest_first() {
 }
 
 #[tokio::test]
-async fn what_would_be_refused_is_known_beforehand_and_nothing_is_counted() {
+async fn a_check_in_advance_gives_the_same_refusal_and_counts_nothing() {
     let rig = Rig::new().await;
     rig.limits(|limits| limits.root_messages_max = 8);
     for hop in 1..12 {
         let (from, to) = if hop % 2 == 1 { ("ada", "bob") } else { ("bob", "ada") };
-        // Words that go round, then words that are new.
+        // Repeated texts, then new texts.
         let text = if hop < 8 { "Thanks!".to_owned() } else { format!("part {hop} of {}", "x".repeat(300)) };
         let new_message = message(from, to, &text, hop);
         let (before, ctx, asked) = (read!(rig, |r| r.root_get(ROOT).await?), rig.ctx.clone(), new_message.clone());

@@ -1,4 +1,5 @@
-//! Schedules: set, bounded, set off once, recorded, and what becomes of their runs (SCHED-02..09).
+//! Schedules: setting them, their limits, going off once, and the records and ends of their runs
+//! (SCHED-02..09).
 
 use std::time::Duration;
 
@@ -6,7 +7,7 @@ use ghost_domain::schedule::{Change, FileStamp, RunStatus, When};
 use ghost_domain::{ChatWake, Code, EventKind, Kind, ScheduleKind, Timestamp, WatchSnapshot};
 
 use super::rig::{Rig, code, id, operator, party, read, write};
-use super::schedules_rig::{cron, due, heard, new, runs, set, there, timer};
+use super::schedules_rig::{answered_conversation, cron, due, find, new, runs, set, timer};
 use crate::mail::Chain;
 use crate::schedules::{self, NewSchedule};
 use crate::turns::{self, Ending};
@@ -15,7 +16,7 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 // covers: SCHED-02, SCHED-09
 #[tokio::test]
-async fn a_timer_goes_off_once_carries_its_chain_and_its_run_ends_with_the_turn() {
+async fn a_timer_goes_off_once_in_its_chain_and_its_run_ends_with_the_turn() {
     let rig = Rig::new().await;
     let tea = timer(&rig, "tea", MINUTE).await;
     due(&rig).await;
@@ -29,7 +30,7 @@ async fn a_timer_goes_off_once_carries_its_chain_and_its_run_ends_with_the_turn(
     for part in ["tea", "Set by you", "look at the mail", "1m ago"] {
         assert!(mail[0].body.contains(part), "{part}: {}", mail[0].body);
     }
-    assert!(there(&rig, &tea).await.is_none());
+    assert!(find(&rig, &tea).await.is_none());
     assert_eq!(runs(&rig, &tea).await[0].status, RunStatus::Queued);
     let turn = rig.take("ada").await.turn;
     rig.finish(turn.turn_id, "done").await.unwrap();
@@ -40,7 +41,7 @@ async fn a_timer_goes_off_once_carries_its_chain_and_its_run_ends_with_the_turn(
 
 // covers: SCHED-06
 #[tokio::test]
-async fn a_cron_job_starts_roots_of_its_own_and_runs_one_at_a_time() {
+async fn a_cron_job_starts_new_roots_and_has_one_run_at_a_time() {
     let rig = Rig::new().await;
     let job = set(&rig, party("ada"), new(&rig, ScheduleKind::Cron, "mail", cron("* * * * *"))).await.unwrap();
     for _ in 0..3 {
@@ -62,17 +63,17 @@ async fn a_cron_job_starts_roots_of_its_own_and_runs_one_at_a_time() {
     rig.pass(MINUTE);
     due(&rig).await;
     assert_eq!(rig.inbox("ada").await.len(), 1);
-    let job = there(&rig, &job).await.unwrap();
+    let job = find(&rig, &job).await.unwrap();
     assert_eq!((job.runs, job.last_status), (3, Some(RunStatus::Queued)));
 }
 
 #[tokio::test]
-async fn setting_again_replaces_and_what_someone_else_set_stays() {
+async fn setting_again_replaces_an_own_schedule_but_not_one_of_another_party() {
     let rig = Rig::new().await;
     let first = timer(&rig, "tea", MINUTE).await;
     let again = timer(&rig, "tea", MINUTE * 5).await;
     assert_eq!(first.schedule_id, again.schedule_id);
-    assert_eq!(there(&rig, &first).await.unwrap().next_at, Some(rig.ctx.now().plus(MINUTE * 5)));
+    assert_eq!(find(&rig, &first).await.unwrap().next_at, Some(rig.ctx.now().plus(MINUTE * 5)));
     let job = set(&rig, operator(), new(&rig, ScheduleKind::Cron, "report", cron("0 9 * * *"))).await.unwrap();
     let mine = set(&rig, party("ada"), new(&rig, ScheduleKind::Cron, "report", cron("0 8 * * *"))).await;
     assert_eq!(code(mine), Code::AccessDenied);
@@ -90,7 +91,7 @@ async fn setting_again_replaces_and_what_someone_else_set_stays() {
 
 // covers: SCHED-04
 #[tokio::test]
-async fn bounds_and_bad_input_are_refused_and_nothing_is_half_done() {
+async fn exceeded_limits_and_bad_input_are_refused_without_effect() {
     let rig = Rig::new().await;
     rig.limits(|limits| (limits.timers_max, limits.message_bytes) = (1, 100));
     timer(&rig, "one", MINUTE).await;
@@ -115,7 +116,7 @@ async fn bounds_and_bad_input_are_refused_and_nothing_is_half_done() {
 
 // covers: SCHED-09
 #[tokio::test]
-async fn a_full_inbox_is_a_refused_run_and_the_next_slot_goes_on() {
+async fn a_full_inbox_is_a_refused_run_and_the_next_slot_runs() {
     let rig = Rig::new().await;
     rig.limits(|limits| limits.inbox_max = 1);
     rig.send("ada", "work").await;
@@ -133,7 +134,7 @@ async fn a_full_inbox_is_a_refused_run_and_the_next_slot_goes_on() {
 }
 
 #[tokio::test]
-async fn what_has_but_one_time_waits_for_room_and_goes_off_once() {
+async fn a_one_shot_waits_for_a_free_inbox_and_goes_off_once() {
     let rig = Rig::new().await;
     rig.limits(|limits| limits.inbox_max = 1);
     rig.send("ada", "work").await;
@@ -142,7 +143,7 @@ async fn what_has_but_one_time_waits_for_room_and_goes_off_once() {
     let job = set(&rig, party("ada"), new(&rig, ScheduleKind::Cron, "once", when)).await.unwrap();
     rig.pass(MINUTE);
     due(&rig).await;
-    let again = there(&rig, &tea).await.unwrap();
+    let again = find(&rig, &tea).await.unwrap();
     assert_eq!(again.next_at, Some(rig.ctx.now().plus(MINUTE / 2)));
     due(&rig).await;
     for _ in 0..3 {
@@ -152,16 +153,16 @@ async fn what_has_but_one_time_waits_for_room_and_goes_off_once() {
     for schedule in [&tea, &job] {
         let record = runs(&rig, schedule).await;
         assert_eq!((record.len(), record[0].status, record[0].late), (1, RunStatus::Refused, false));
-        assert!(there(&rig, schedule).await.unwrap().next_at > Some(rig.ctx.now()));
+        assert!(find(&rig, schedule).await.unwrap().next_at > Some(rig.ctx.now()));
     }
-    assert_eq!(rig.count(EventKind::ScheduleSkipped).await, 2, "told at the first refusal only");
+    assert_eq!(rig.count(EventKind::ScheduleSkipped).await, 2, "recorded at the first refusal only");
     rig.limits(|limits| limits.inbox_max = 9);
     for _ in 0..3 {
         rig.pass(MINUTE / 2);
         due(&rig).await;
     }
-    assert!(there(&rig, &tea).await.is_none());
-    assert_eq!(there(&rig, &job).await.unwrap().next_at, None, "it stays until its run has ended well");
+    assert!(find(&rig, &tea).await.is_none());
+    assert_eq!(find(&rig, &job).await.unwrap().next_at, None, "it stays until its run has ended well");
     for schedule in [&tea, &job] {
         let record = runs(&rig, schedule).await;
         assert_eq!((record.len(), record[0].status, record[0].late), (2, RunStatus::Queued, true));
@@ -179,13 +180,13 @@ async fn a_timer_whose_chain_is_too_long_ends_with_a_refused_run() {
     rig.limits(|limits| limits.hops_max = 2);
     rig.pass(MINUTE);
     due(&rig).await;
-    assert!(there(&rig, &tea).await.is_none());
+    assert!(find(&rig, &tea).await.is_none());
     assert!(runs(&rig, &tea).await[0].note.as_ref().unwrap().contains("hop_limit"));
 }
 
 // covers: SCHED-06
 #[tokio::test]
-async fn set_off_by_hand_and_not_twice_at_once() {
+async fn a_schedule_set_off_by_hand_has_one_run_at_a_time() {
     let rig = Rig::new().await;
     let job = set(&rig, operator(), new(&rig, ScheduleKind::Cron, "mail", cron("0 9 * * *"))).await.unwrap();
     let schedule_id = job.schedule_id;
@@ -197,12 +198,12 @@ async fn set_off_by_hand_and_not_twice_at_once() {
     };
     assert_eq!(run().await.unwrap().status, RunStatus::Queued);
     assert_eq!(code(run().await), Code::Conflict);
-    assert_eq!(there(&rig, &job).await.unwrap().next_at, job.next_at);
+    assert_eq!(find(&rig, &job).await.unwrap().next_at, job.next_at);
     assert!(rig.inbox("ada").await[0].body.contains("by hand by operator:test"));
 }
 
 #[tokio::test]
-async fn who_is_deleted_is_not_woken_and_who_is_stopped_finds_the_mail() {
+async fn schedules_of_a_deleted_agent_are_cancelled_and_a_stopped_agent_gets_its_mail() {
     let rig = Rig::new().await;
     let one = timer(&rig, "one", MINUTE).await;
     let two = timer(&rig, "two", MINUTE * 9).await;
@@ -213,14 +214,14 @@ async fn who_is_deleted_is_not_woken_and_who_is_stopped_finds_the_mail() {
     assert_eq!(rig.inbox("ada").await.len(), 1);
     let ada = id("ada");
     write!(rig, |w, ctx| crate::agents::delete(w, &ctx, &operator(), &ada).await).unwrap();
-    assert!(there(&rig, &two).await.is_none());
+    assert!(find(&rig, &two).await.is_none());
     assert_eq!(runs(&rig, &one).await[0].status, RunStatus::Failed);
     assert_eq!(rig.count(EventKind::ScheduleCancelled).await, 1);
 }
 
 // covers: SCHED-03
 #[tokio::test]
-async fn a_watch_reports_each_change_once_and_keeps_what_a_bound_refused() {
+async fn a_watch_reports_each_change_once_and_repeats_changes_that_a_limit_refused() {
     let rig = Rig::new().await;
     let seen = |names: &[&str]| WatchSnapshot {
         files: names
@@ -233,27 +234,27 @@ async fn a_watch_reports_each_change_once_and_keeps_what_a_bound_refused() {
     let wanted = NewSchedule { baseline: Some(seen(&["a"])), ..new(&rig, ScheduleKind::Watch, "box", when) };
     let watch = set(&rig, party("ada"), wanted).await.unwrap();
     let (schedule_id, made) = (watch.schedule_id, watch.created_at);
-    let look = async |names: &[&str]| {
+    let check = async |names: &[&str]| {
         let now = seen(names);
         write!(rig, |w, ctx| schedules::changed(w, &ctx, schedule_id, made, &now, false).await).unwrap()
     };
-    assert!(look(&["a"]).await.is_none());
+    assert!(check(&["a"]).await.is_none());
     rig.limits(|limits| limits.inbox_max = 1);
     rig.send("ada", "work").await;
-    assert_eq!(look(&["a", "bb"]).await.unwrap().status, RunStatus::Refused);
-    assert_eq!(look(&["a", "bb"]).await.unwrap().run, 1);
+    assert_eq!(check(&["a", "bb"]).await.unwrap().status, RunStatus::Refused);
+    assert_eq!(check(&["a", "bb"]).await.unwrap().run, 1);
     rig.limits(|limits| limits.inbox_max = 9);
-    assert_eq!(look(&["a", "bb"]).await.unwrap().status, RunStatus::Queued);
-    assert!(look(&["a", "bb"]).await.is_none());
-    // What was not asked for is taken note of and not reported.
-    assert!(look(&["a"]).await.is_none());
+    assert_eq!(check(&["a", "bb"]).await.unwrap().status, RunStatus::Queued);
+    assert!(check(&["a", "bb"]).await.is_none());
+    // Changes of other kinds are noted and not reported.
+    assert!(check(&["a"]).await.is_none());
     let mail = rig.inbox("ada").await;
     assert!(mail[1].body.contains("- created bb"), "{}", mail[1].body);
     assert_eq!((mail[1].kind, mail[1].hop, mail[1].root_id), (Kind::Watch, 3, watch.root_id));
 }
 
 #[tokio::test]
-async fn a_look_at_a_watch_that_was_replaced_meanwhile_says_nothing_of_its_successor() {
+async fn a_check_of_a_replaced_watch_does_not_affect_the_new_watch() {
     let rig = Rig::new().await;
     let seen = |name: &str| WatchSnapshot {
         files: [(name.to_owned(), FileStamp { bytes: 1, changed_ns: 1, inode: name.len() as u64 })]
@@ -282,7 +283,7 @@ async fn a_look_at_a_watch_that_was_replaced_meanwhile_says_nothing_of_its_succe
 
 // covers: HB-04
 #[tokio::test]
-async fn an_alert_in_a_channel_wakes_whom_the_world_wants_to_be_woken() {
+async fn an_alert_in_a_channel_wakes_members_by_the_chat_setting() {
     let rig = Rig::new().await;
     let channel = crate::chat::NewChannel {
         channel: "alerts".parse().unwrap(),
@@ -310,7 +311,7 @@ async fn an_alert_in_a_channel_wakes_whom_the_world_wants_to_be_woken() {
 }
 
 #[tokio::test]
-async fn however_many_heartbeats_there_are_those_that_nobody_wants_any_more_go() {
+async fn heartbeats_removed_from_the_file_are_removed_however_many_there_are() {
     let rig = Rig::new().await;
     let wanted = async |agents: &[&str]| {
         let heartbeat = schedules::Wanted { every_ms: 1_800_000, target: "none".into() };
@@ -334,7 +335,7 @@ async fn however_many_heartbeats_there_are_those_that_nobody_wants_any_more_go()
 
 // covers: HB-01, HB-02, HB-04
 #[tokio::test]
-async fn heartbeats_are_what_the_world_wants_and_stay_quiet_when_there_is_nothing() {
+async fn heartbeats_follow_the_configuration_and_are_skipped_when_there_is_nothing_to_ask() {
     let rig = Rig::new().await;
     let want = async |every_ms: Option<u64>| {
         let wanted = every_ms.map(|every_ms| schedules::Wanted { every_ms, target: "last".into() });
@@ -353,7 +354,7 @@ async fn heartbeats_are_what_the_world_wants_and_stay_quiet_when_there_is_nothin
     };
     beat("HEARTBEAT_OK all well").await;
     beat("The mail is late.").await;
-    // Nobody outside has spoken to ada yet.
+    // Nobody outside has written to ada yet.
     let alert = rig.events().await.into_iter().find(|event| event.kind == EventKind::HeartbeatAlert).unwrap();
     assert_eq!(
         (alert.payload["text"].as_str(), alert.payload["target"].as_str()),
@@ -361,10 +362,10 @@ async fn heartbeats_are_what_the_world_wants_and_stay_quiet_when_there_is_nothin
     );
     assert_eq!(rig.count(EventKind::HeartbeatQuiet).await, 1);
     assert!(alert.payload["not_delivered"].as_str().unwrap().contains("no conversation"));
-    let talk = heard(&rig, "t").await;
+    let talk = answered_conversation(&rig, "t").await;
     beat("It is still late.").await;
-    let said = read!(rig, |r| r.conversation_entries(talk.conversation_id, 0, 10).await?);
-    assert_eq!(said.last().unwrap().content, "It is still late.");
+    let entries = read!(rig, |r| r.conversation_entries(talk.conversation_id, 0, 10).await?);
+    assert_eq!(entries.last().unwrap().content, "It is still late.");
     rig.busy("ada").await;
     rig.pass(MINUTE * 30);
     due(&rig).await;

@@ -1,5 +1,6 @@
-//! Cron jobs to the end: turns of their own and where their last text goes, one-shot jobs, what reminders recall, waiting for
-//! a heartbeat, the bounds of the run log, and the end of an exchange of questions (SCHED-05..08, HB-07).
+//! Cron jobs from start to end: own turns and the delivery of their last text, one-shot jobs,
+//! recent context in reminders, waiting for a heartbeat, the limits of the run log, and the end of
+//! an exchange of asks (SCHED-05..08, HB-07).
 
 use std::time::Duration;
 
@@ -8,7 +9,9 @@ use ghost_domain::{Code, Delivery, EventKind, Kind, Refusal, ScheduleKind, Times
 use serde_json::{Value, json};
 
 use super::rig::{Rig, code, id, operator, party, read, write};
-use super::schedules_rig::{due, every, heard, hour, new, own_turn, runs, set, talks, there, timer};
+use super::schedules_rig::{
+    answered_conversation, conversations_of_ada, due, every, find, new, own_turn, run_next_hour, runs, set, timer,
+};
 use crate::chat;
 use crate::mail::Chain;
 use crate::schedules::{self, Beat, NewSchedule};
@@ -24,7 +27,7 @@ async fn delivered(rig: &Rig) -> Vec<Value> {
 
 // covers: SCHED-05
 #[tokio::test]
-async fn a_turn_of_its_own_holds_no_other_mail_and_is_announced_in_a_channel() {
+async fn an_own_turn_holds_no_other_mail_and_is_announced_in_a_channel() {
     let rig = Rig::new().await;
     let channel = chat::NewChannel {
         channel: "news".parse().unwrap(),
@@ -48,31 +51,31 @@ async fn a_turn_of_its_own_holds_no_other_mail_and_is_announced_in_a_channel() {
     let other = rig.take("ada").await;
     assert_eq!((other.mail[0].kind, other.turn.source.as_str()), (Kind::Message, "mail"));
     rig.finish(other.turn.turn_id, "").await.unwrap();
-    hour(&rig, " ANNOUNCE_SKIP\n").await;
+    run_next_hour(&rig, " ANNOUNCE_SKIP\n").await;
     let posts = read!(rig, |r| r.chat_posts(&"news".parse().unwrap(), 0, 0, 9).await?);
     assert_eq!((posts.len(), posts[0].content.as_str()), (1, "All is well."));
     assert!(runs(&rig, &job).await.iter().all(|run| run.status == RunStatus::Done && run.note.is_none()));
-    let told = delivered(&rig).await;
-    assert_eq!((&told[0]["silent"], &told[1]["silent"]), (&json!(false), &json!(true)));
+    let delivered_events = delivered(&rig).await;
+    assert_eq!((&delivered_events[0]["silent"], &delivered_events[1]["silent"]), (&json!(false), &json!(true)));
 }
 
 #[tokio::test]
-async fn an_announcement_goes_to_the_last_conversation_and_what_cannot_be_told_is_in_the_run() {
+async fn an_announcement_goes_to_the_last_conversation_and_a_failure_is_in_the_run() {
     let rig = Rig::new().await;
     let job = own_turn(&rig, Deliver::Announce, "last").await;
-    hour(&rig, "Nobody hears this.").await;
+    run_next_hour(&rig, "Nobody hears this.").await;
     let run = &runs(&rig, &job).await[0];
     assert_eq!(run.status, RunStatus::Done);
     assert!(run.note.as_ref().unwrap().contains("no conversation with anyone outside"), "{run:?}");
-    let talk = heard(&rig, "one").await;
-    hour(&rig, "It is noon.").await;
-    hour(&rig, "NO_REPLY").await;
+    let talk = answered_conversation(&rig, "one").await;
+    run_next_hour(&rig, "It is noon.").await;
+    run_next_hour(&rig, "NO_REPLY").await;
     let ended = Ending::Failed(Refusal::new(Code::Timeout, "too slow"));
     rig.pass(HOUR);
     due(&rig).await;
     let turn = rig.take("ada").await.turn;
     write!(rig, |w, ctx| turns::finish(w, &ctx, turn.turn_id, ended).await).unwrap();
-    let said = talks(&rig).await.remove(0).1;
+    let said = conversations_of_ada(&rig).await.remove(0).1;
     assert_eq!((said.len(), said[1].content.as_str()), (2, "It is noon."));
     let other = JobOptions {
         payload: Payload::AgentTurn,
@@ -82,55 +85,55 @@ async fn an_announcement_goes_to_the_last_conversation_and_what_cannot_be_told_i
     };
     let wanted = NewSchedule { options: other, ..new(&rig, ScheduleKind::Cron, "report", every(&rig, HOUR)) };
     set(&rig, party("ada"), wanted).await.unwrap();
-    hour(&rig, "It is late.").await;
-    assert_eq!(talks(&rig).await.remove(0).1[2].content, "It is late.");
+    run_next_hour(&rig, "It is late.").await;
+    assert_eq!(conversations_of_ada(&rig).await.remove(0).1[2].content, "It is late.");
 }
 
 #[tokio::test]
-async fn the_last_conversation_is_the_one_in_which_someone_was_last_heard() {
+async fn the_last_conversation_is_the_one_with_the_newest_message_from_outside() {
     let rig = Rig::new().await;
-    let first = heard(&rig, "one").await.conversation_id;
+    let first = answered_conversation(&rig, "one").await.conversation_id;
     rig.pass(MINUTE);
-    let second = heard(&rig, "two").await.conversation_id;
+    let second = answered_conversation(&rig, "two").await.conversation_id;
     rig.pass(MINUTE);
-    // What the agent says later, there or in a thread that it made itself, is heard by nobody here.
+    // Later messages of the agent, there or in a thread that it began, do not count.
     own_turn(&rig, Deliver::Announce, &first.to_string()).await;
-    hour(&rig, "To the first.").await;
+    run_next_hour(&rig, "To the first.").await;
     own_turn(&rig, Deliver::Webhook, "ops/cron:ada/report").await;
-    hour(&rig, "To a thread of my own.").await;
+    run_next_hour(&rig, "To a thread of my own.").await;
     own_turn(&rig, Deliver::Announce, "last").await;
-    hour(&rig, "To the second.").await;
-    let found = talks(&rig).await;
+    run_next_hour(&rig, "To the second.").await;
+    let found = conversations_of_ada(&rig).await;
     let said = &found.iter().find(|(talk, _)| talk.conversation_id == second).unwrap().1;
     assert_eq!(said.last().unwrap().content, "To the second.");
     assert_eq!(found.len(), 3);
 }
 
 #[tokio::test]
-async fn a_thread_is_not_begun_for_what_is_too_long_to_be_said_in_it() {
+async fn a_thread_is_not_begun_for_a_text_that_is_too_long() {
     let rig = Rig::new().await;
     let job = own_turn(&rig, Deliver::Webhook, "ops/cron:ada/report").await;
     rig.limits(|limits| limits.message_bytes = 400);
-    hour(&rig, &"x".repeat(401)).await;
+    run_next_hour(&rig, &"x".repeat(401)).await;
     let note = runs(&rig, &job).await[0].note.clone().unwrap();
-    assert!(note.contains("not delivered") && note.contains("at most 400"), "{note}");
-    assert!(talks(&rig).await.is_empty());
+    assert!(note.contains("not delivered") && note.contains("the limit is 400"), "{note}");
+    assert!(conversations_of_ada(&rig).await.is_empty());
 }
 
 // covers: SCHED-05
 #[tokio::test]
-async fn a_webhook_is_told_in_one_thread_through_the_deliveries_of_conversations() {
+async fn a_webhook_gets_results_in_one_thread_as_conversation_deliveries() {
     let rig = Rig::new().await;
     let job = own_turn(&rig, Deliver::Webhook, "ops/cron:ada/report").await;
-    hour(&rig, "One.").await;
-    // The job is gone before its turn ends: what was begun is told all the same.
+    run_next_hour(&rig, "One.").await;
+    // The job is cancelled before its turn ends; its result is still delivered.
     rig.pass(HOUR);
     due(&rig).await;
     let schedule_id = job.schedule_id;
     write!(rig, |w, ctx| schedules::cancel(w, &ctx, &operator(), schedule_id).await).unwrap();
     let turn = rig.take("ada").await.turn;
     rig.finish(turn.turn_id, "Two.").await.unwrap();
-    let talks = talks(&rig).await;
+    let talks = conversations_of_ada(&rig).await;
     let (conversation, said) = &talks[0];
     assert_eq!((talks.len(), conversation.adapter.as_str()), (1, "webhook:ops"));
     assert_eq!((conversation.thread.as_str(), &conversation.owner), ("cron:ada/report", &id("ada")));
@@ -139,7 +142,7 @@ async fn a_webhook_is_told_in_one_thread_through_the_deliveries_of_conversations
 }
 
 #[tokio::test]
-async fn only_a_cron_job_is_more_than_mail() {
+async fn only_a_cron_job_accepts_options() {
     let rig = Rig::new().await;
     let options = JobOptions { payload: Payload::AgentTurn, ..JobOptions::default() };
     let at = When::At { at: rig.ctx.now().plus(HOUR) };
@@ -149,7 +152,7 @@ async fn only_a_cron_job_is_more_than_mail() {
 
 // covers: SCHED-07
 #[tokio::test]
-async fn a_reminder_recalls_what_was_last_heard_and_said_within_its_bounds() {
+async fn a_reminder_shows_recent_messages_within_its_limits() {
     let rig = Rig::new().await;
     timer(&rig, "tea", HOUR).await;
     timer(&rig, "old", HOUR * 25).await;
@@ -165,7 +168,8 @@ async fn a_reminder_recalls_what_was_last_heard_and_said_within_its_bounds() {
     let mail = rig.inbox("ada").await;
     let (reminder, own) = (&mail[0].body, &mail[1].body);
     let lines: Vec<&str> = reminder.lines().filter(|line| line.starts_with("- you ")).collect();
-    // Three of 220 characters, cut and marked as such, and what was said between them; a silent reply is none.
+    // Three texts of 220 characters, cut and marked, and the agent's texts between them. A silent
+    // reply is left out.
     let said: Vec<usize> = lines.iter().map(|line| line.split_once(": ").unwrap().1.chars().count()).collect();
     assert_eq!(said, [5, 220, 5, 220, 5, 220], "{lines:#?}");
     let heard: Vec<&str> = lines.iter().filter_map(|line| line.strip_prefix("- you heard: ")?.get(..10)).collect();
@@ -182,7 +186,7 @@ async fn a_reminder_recalls_what_was_last_heard_and_said_within_its_bounds() {
 }
 
 #[tokio::test]
-async fn a_one_shot_that_comes_due_during_a_run_by_hand_goes_off_when_that_has_ended() {
+async fn a_one_shot_due_during_a_run_by_hand_goes_off_after_it() {
     let rig = Rig::new().await;
     let when = When::At { at: rig.ctx.now().plus(MINUTE) };
     let job = set(&rig, operator(), new(&rig, ScheduleKind::Cron, "once", when)).await.unwrap();
@@ -197,10 +201,10 @@ async fn a_one_shot_that_comes_due_during_a_run_by_hand_goes_off_when_that_has_e
         rig.pass(MINUTE);
         due(&rig).await;
     }
-    assert!(there(&rig, &job).await.unwrap().next_at.is_some());
-    assert_eq!(runs(&rig, &job).await.len(), 2, "told once that it waits");
+    assert!(find(&rig, &job).await.unwrap().next_at.is_some());
+    assert_eq!(runs(&rig, &job).await.len(), 2, "its wait is recorded once");
     rig.finish(by_hand.turn_id, "done by hand").await.unwrap();
-    assert_eq!(there(&rig, &job).await.unwrap().next_at, Some(rig.ctx.now()), "and nobody waits for longer");
+    assert_eq!(find(&rig, &job).await.unwrap().next_at, Some(rig.ctx.now()), "and nobody waits for longer");
     due(&rig).await;
     due(&rig).await;
     let mail = rig.inbox("ada").await;
@@ -208,14 +212,14 @@ async fn a_one_shot_that_comes_due_during_a_run_by_hand_goes_off_when_that_has_e
     assert!(mail[0].body.contains("late by 2m: another run of it had not ended"), "{}", mail[0].body);
     let turn = rig.take("ada").await.turn;
     rig.finish(turn.turn_id, "done").await.unwrap();
-    assert!(there(&rig, &job).await.is_none());
+    assert!(find(&rig, &job).await.is_none());
     let statuses: Vec<RunStatus> = runs(&rig, &job).await.iter().map(|run| run.status).collect();
     assert_eq!(statuses, [RunStatus::Done, RunStatus::Skipped, RunStatus::Done]);
 }
 
 // covers: SCHED-06
 #[tokio::test]
-async fn a_one_shot_is_gone_after_it_ended_well_and_stays_switched_off_if_not() {
+async fn a_one_shot_is_deleted_after_success_and_switched_off_after_failure() {
     let rig = Rig::new().await;
     let when = When::At { at: rig.ctx.now().plus(MINUTE) };
     let job = set(&rig, operator(), new(&rig, ScheduleKind::Cron, "once", when)).await.unwrap();
@@ -225,21 +229,21 @@ async fn a_one_shot_is_gone_after_it_ended_well_and_stays_switched_off_if_not() 
             schedules::run_now(w, &ctx, &operator(), job.schedule_id, chain).await
         })
     });
-    // Set off by hand before its time, it still has that to come.
+    // Set off by hand before its time, it still goes off at its time.
     run().await.unwrap();
     let turn = rig.take("ada").await.turn;
     rig.finish(turn.turn_id, "").await.unwrap();
-    assert!(there(&rig, &job).await.unwrap().next_at.is_some());
+    assert!(find(&rig, &job).await.unwrap().next_at.is_some());
     rig.pass(MINUTE);
     due(&rig).await;
     let turn = rig.take("ada").await.turn;
     let ended = Ending::Failed(Refusal::new(Code::Timeout, "too slow"));
     write!(rig, |w, ctx| turns::finish(w, &ctx, turn.turn_id, ended).await).unwrap();
-    let kept = there(&rig, &job).await.unwrap();
+    let kept = find(&rig, &job).await.unwrap();
     assert_eq!((kept.enabled, kept.next_at, kept.last_status), (false, None, Some(RunStatus::Failed)));
     let on = write!(rig, |w, ctx| schedules::enable(w, &ctx, &operator(), schedule_id, true).await);
     assert_eq!(code(on), Code::InvalidArguments);
-    // What it says can be repaired all the same, but not with a time that has passed.
+    // Its message can still be changed, but not with a time that has passed.
     let repaired = || NewSchedule {
         message: "look at the door".into(),
         enabled: false,
@@ -254,18 +258,18 @@ async fn a_one_shot_is_gone_after_it_ended_well_and_stays_switched_off_if_not() 
     run().await.unwrap();
     let turn = rig.take("ada").await.turn;
     rig.finish(turn.turn_id, "").await.unwrap();
-    assert!(there(&rig, &job).await.is_none());
+    assert!(find(&rig, &job).await.is_none());
 }
 
 // covers: SCHED-06
 #[tokio::test]
-async fn the_run_log_is_kept_within_lines_and_bytes() {
+async fn the_run_log_stays_within_its_limits() {
     let rig = Rig::new().await;
     rig.limits(|limits| limits.schedule_run_lines = 96);
     let job = own_turn(&rig, Deliver::None, "").await;
     let mut most = 0;
     for _ in 0..120 {
-        hour(&rig, "").await;
+        run_next_hour(&rig, "").await;
         let schedule_id = job.schedule_id;
         most = most.max(read!(rig, |r| r.schedule_runs(schedule_id, 1_000).await?).len());
     }
@@ -274,7 +278,7 @@ async fn the_run_log_is_kept_within_lines_and_bytes() {
     assert_eq!((record[0].run, record[0].status), (120, RunStatus::Done));
     rig.limits(|limits| limits.schedule_run_bytes = 4_000);
     for _ in 0..12 {
-        hour(&rig, "").await;
+        run_next_hour(&rig, "").await;
     }
     let bytes: usize = runs(&rig, &job).await.iter().map(|run| serde_json::to_vec(run).unwrap().len()).sum();
     assert!((1_500..=4_000).contains(&bytes), "{bytes}");
@@ -282,12 +286,12 @@ async fn the_run_log_is_kept_within_lines_and_bytes() {
 
 // covers: SCHED-06
 #[tokio::test]
-async fn mail_that_waits_for_the_next_heartbeat_goes_with_it() {
+async fn mail_for_the_next_heartbeat_is_taken_with_it() {
     let rig = Rig::new().await;
     let options = JobOptions { wake: WakeMode::NextHeartbeat, ..JobOptions::default() };
     let job = NewSchedule { options, ..new(&rig, ScheduleKind::Cron, "mail", every(&rig, MINUTE * 10)) };
     let job = set(&rig, party("ada"), job).await.unwrap();
-    // Without a heartbeat it would wait for ever.
+    // Without a heartbeat, it would wait for ever.
     rig.pass(MINUTE * 10);
     due(&rig).await;
     assert!(rig.inbox("ada").await[0].wake);
@@ -299,7 +303,7 @@ async fn mail_that_waits_for_the_next_heartbeat_goes_with_it() {
     due(&rig).await;
     assert!(!rig.inbox("ada").await[0].wake && rig.try_take("ada").await.unwrap().is_none());
     rig.pass(MINUTE * 20);
-    // A HEARTBEAT.md that says nothing asks nothing, but something waits.
+    // An empty HEARTBEAT.md asks nothing, but mail waits.
     write!(rig, |w, ctx| schedules::due(w, &ctx, Timestamp(0), &|_, _| Beat::Empty).await).unwrap();
     let taken = rig.take("ada").await;
     let kinds: Vec<Kind> = taken.mail.iter().map(|mail| mail.kind).collect();
@@ -313,7 +317,7 @@ async fn mail_that_waits_for_the_next_heartbeat_goes_with_it() {
 
 // covers: HB-07
 #[tokio::test]
-async fn an_exchange_of_questions_ends_after_so_many_rounds_or_on_a_word() {
+async fn an_exchange_of_asks_ends_at_its_limit_or_when_the_other_agent_ends_it() {
     let rig = Rig::new().await;
     let ada = rig.busy("ada").await;
     let round = async |target: &str, words: &str| {
@@ -329,8 +333,8 @@ async fn an_exchange_of_questions_ends_after_so_many_rounds_or_on_a_word() {
     }
     let over = round("bob", "go on").await.unwrap_err();
     assert_eq!((over.code, &over.details.unwrap()["limit"]), (Code::LoopGuard, &json!("reply_rounds_max")));
-    assert_eq!(rig.count(EventKind::StormHeld).await, 1);
-    // Asking in turn is no loop.
+    assert_eq!(rig.count(EventKind::LimitReached).await, 1);
+    // Alternating asks are no loop.
     for _ in 0..4 {
         round("cyd", "yes").await.unwrap();
         round("bob", "yes").await.unwrap();

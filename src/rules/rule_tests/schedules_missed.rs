@@ -1,4 +1,5 @@
-//! What was missed while the daemon was down or the clock jumped: exact, recorded, and nothing twice (SCHED-02).
+//! Slots missed while the daemon was down or the clock jumped: counted exactly, recorded, and never
+//! run twice (SCHED-02).
 
 use std::time::Duration;
 
@@ -10,18 +11,18 @@ use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions as _, Connection as _};
 
 use super::rig::{Rig, party, read, write};
-use super::schedules_rig::{cron, due, due_since, new, runs, set, there, timer};
+use super::schedules_rig::{cron, due, due_since, find, new, runs, set, timer};
 use crate::schedules::{self, NewSchedule};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
 // covers: SCHED-02
 #[tokio::test]
-async fn a_timer_missed_while_down_goes_off_once_and_says_how_late_it_is() {
+async fn a_timer_missed_while_down_goes_off_once_and_names_its_delay() {
     let rig = Rig::new().await;
     let tea = timer(&rig, "tea", Duration::from_secs(2)).await;
     rig.pass(Duration::from_secs(4));
-    // The daemon is back: it has looked only since now.
+    // The daemon has restarted and has checked only since now.
     due_since(&rig, rig.ctx.now()).await;
     due_since(&rig, rig.ctx.now()).await;
     let run = &runs(&rig, &tea).await[0];
@@ -33,7 +34,7 @@ async fn a_timer_missed_while_down_goes_off_once_and_says_how_late_it_is() {
 
 // covers: SCHED-02
 #[tokio::test]
-async fn missed_slots_are_one_skipped_run_or_one_run_for_all() {
+async fn missed_slots_become_one_skipped_run_or_one_run_for_all() {
     let rig = Rig::new().await;
     let skip = set(&rig, party("ada"), new(&rig, ScheduleKind::Cron, "skip", cron("0 * * * *"))).await.unwrap();
     let wanted = NewSchedule { missed: Missed::RunOnce, ..new(&rig, ScheduleKind::Cron, "once", cron("0 * * * *")) };
@@ -46,7 +47,7 @@ async fn missed_slots_are_one_skipped_run_or_one_run_for_all() {
     assert_eq!((record[0].status, record[0].late, record[0].missed), (RunStatus::Queued, true, 4));
     assert_eq!(rig.inbox("ada").await.len(), 1);
     assert!(rig.inbox("ada").await[0].body.contains("4 earlier slots"));
-    let next = there(&rig, &skip).await.unwrap().next_at.unwrap();
+    let next = find(&rig, &skip).await.unwrap().next_at.unwrap();
     assert!(next > rig.ctx.now() && next.since(rig.ctx.now()) <= HOUR);
 }
 
@@ -56,14 +57,14 @@ async fn a_clock_that_goes_back_sets_nothing_off_twice() {
     let job = set(&rig, party("ada"), new(&rig, ScheduleKind::Cron, "job", cron("0 * * * *"))).await.unwrap();
     let begin = rig.ctx.now();
     rig.pass(HOUR);
-    // On time to the second.
-    let late = rig.ctx.now().since(there(&rig, &job).await.unwrap().next_at.unwrap());
-    rig.back(late);
+    // Exactly on time.
+    let late = rig.ctx.now().since(find(&rig, &job).await.unwrap().next_at.unwrap());
+    rig.set_back(late);
     due(&rig).await;
     assert_eq!(rig.count(EventKind::ScheduleFired).await, 1);
     let turn = rig.take("ada").await.turn;
     rig.finish(turn.turn_id, "").await.unwrap();
-    rig.back(rig.ctx.now().since(begin));
+    rig.set_back(rig.ctx.now().since(begin));
     for _ in 0..3 {
         rig.pass(Duration::from_secs(1_200));
         due(&rig).await;
@@ -72,7 +73,7 @@ async fn a_clock_that_goes_back_sets_nothing_off_twice() {
 }
 
 #[tokio::test]
-async fn a_one_shot_cron_job_that_was_missed_runs_once_all_the_same_and_is_gone() {
+async fn a_missed_one_shot_cron_job_runs_once_and_is_deleted() {
     let rig = Rig::new().await;
     let when = When::At { at: rig.ctx.now().plus(HOUR) };
     let job = set(&rig, party("ada"), new(&rig, ScheduleKind::Cron, "once", when)).await.unwrap();
@@ -80,14 +81,14 @@ async fn a_one_shot_cron_job_that_was_missed_runs_once_all_the_same_and_is_gone(
     due(&rig).await;
     let record = runs(&rig, &job).await;
     assert_eq!((record.len(), record[0].status, record[0].late), (1, RunStatus::Queued, true));
-    assert_eq!(there(&rig, &job).await.unwrap().next_at, None);
+    assert_eq!(find(&rig, &job).await.unwrap().next_at, None);
     let turn = rig.take("ada").await.turn;
     rig.finish(turn.turn_id, "").await.unwrap();
-    assert!(there(&rig, &job).await.is_none());
+    assert!(find(&rig, &job).await.is_none());
 }
 
 #[tokio::test]
-async fn many_that_are_due_are_set_off_in_bounded_batches() {
+async fn many_due_schedules_go_off_in_batches() {
     let rig = Rig::new().await;
     rig.limits(|limits| limits.timers_max = 100);
     for n in 0..70 {
@@ -104,7 +105,8 @@ async fn many_that_are_due_are_set_off_in_bounded_batches() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// However the clock is moved, every slot ends in exactly one run: fired, skipped, or counted by one that stands for it.
+    /// For any clock changes, every slot belongs to exactly one run: fired, skipped, or counted as
+    /// missed by another run.
     // covers: SCHED-09
     #[test]
     fn every_slot_is_accounted_for_once(
@@ -119,7 +121,7 @@ proptest! {
             let job = set(&rig, party("ada"), wanted).await.unwrap();
             for (seconds, restarted) in steps {
                 let step = Duration::from_secs(seconds.unsigned_abs());
-                if seconds < 0 { rig.back(step) } else { rig.pass(step) }
+                if seconds < 0 { rig.set_back(step) } else { rig.pass(step) }
                 let since = if restarted { rig.ctx.now() } else { ghost_domain::Timestamp(0) };
                 due_since(&rig, since).await;
                 if let Some(taken) = rig.try_take("ada").await.unwrap() {
@@ -131,7 +133,7 @@ proptest! {
                 RunStatus::Skipped => u64::from(run.missed),
                 _ => u64::from(run.missed) + 1,
             }).sum();
-            let next = there(&rig, &job).await.unwrap().next_at.unwrap();
+            let next = find(&rig, &job).await.unwrap().next_at.unwrap();
             let passed = u64::try_from((next.0 - job.next_at.unwrap().0) / 3_600_000).unwrap();
             assert_eq!(slots, passed);
             assert!(record.windows(2).all(|pair| pair[0].slot_at > pair[1].slot_at));
@@ -140,7 +142,7 @@ proptest! {
 }
 
 #[tokio::test]
-async fn a_rule_that_can_no_longer_be_read_is_switched_off_and_said() {
+async fn a_schedule_with_an_invalid_rule_is_switched_off_and_recorded() {
     let rig = Rig::new().await;
     let mut job = set(&rig, party("ada"), new(&rig, ScheduleKind::Cron, "job", cron("0 * * * *"))).await.unwrap();
     job.when = When::Cron { expression: "0 * * * *".into(), zone: Some("Mars/Base".into()) };
@@ -148,18 +150,18 @@ async fn a_rule_that_can_no_longer_be_read_is_switched_off_and_said() {
     write!(rig, |w, ctx| Ok::<_, ghost_domain::Refusal>(w.schedule_put(&broken).await?)).unwrap();
     rig.pass(HOUR);
     due(&rig).await;
-    let job = there(&rig, &job).await.unwrap();
+    let job = find(&rig, &job).await.unwrap();
     assert_eq!((job.enabled, job.next_at, job.last_status), (false, None, Some(RunStatus::Refused)));
     let again = write!(rig, |w, ctx| schedules::enable(w, &ctx, &party("ada"), job.schedule_id, true).await);
     assert!(again.unwrap_err().message.contains("time zone"));
 }
 
 #[tokio::test]
-async fn a_schedule_that_does_not_read_back_is_set_aside_and_the_others_go_off() {
+async fn an_unreadable_schedule_is_set_aside_and_the_others_go_off() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("ghost.db");
     let open = async || open_store(&path, SqliteOptions::default()).await.unwrap();
-    let rig = Rig::over(open().await).await;
+    let rig = Rig::with_store(open().await).await;
     let bad = timer(&rig, "bad", Duration::from_secs(1)).await;
     let before = timer(&rig, "before", Duration::from_millis(500)).await;
     let after = timer(&rig, "after", HOUR).await;
@@ -169,12 +171,12 @@ async fn a_schedule_that_does_not_read_back_is_set_aside_and_the_others_go_off()
     assert_eq!(sqlx::query(damage).execute(&mut conn).await.unwrap().rows_affected(), 1);
     conn.close().await.unwrap();
 
-    let rig = rig.again(open().await);
+    let rig = rig.reopened(open().await);
     rig.pass(HOUR);
-    let mut looks = 1;
+    let mut rounds = 1;
     while due(&rig).await {
-        looks += 1;
-        assert!(looks < 5, "it is set aside once");
+        rounds += 1;
+        assert!(rounds < 5, "it is set aside once");
     }
     for good in [&before, &after] {
         assert_eq!(runs(&rig, good).await.len(), 1, "{}", good.name);
@@ -185,7 +187,7 @@ async fn a_schedule_that_does_not_read_back_is_set_aside_and_the_others_go_off()
     assert_eq!(aside.len(), 1);
     assert_eq!(aside[0].payload["schedule_id"], bad.schedule_id.to_string());
     assert!(aside[0].payload["error"].as_str().is_some_and(|error| !error.is_empty()));
-    // Nothing makes the daemon look again for it, and the record is there for whoever repairs it.
+    // The daemon does not read it again, and the row stays for repair.
     assert_eq!(read!(rig, |r| r.schedule_next_at().await?), None);
     rig.store.close().await;
     let mut conn = SqliteConnectOptions::new().filename(&path).connect().await.unwrap();

@@ -1,5 +1,5 @@
-//! Jobs that wait for a heartbeat, when their turn crashes, when they were set aside, and when the heartbeat goes
-//! (SCHED-06, HB-01).
+//! Jobs that wait for a heartbeat: after a crash of their turn, after they became a dead letter,
+//! and after the heartbeat was removed (SCHED-06, HB-01).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::{dead_letters, mail};
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// What the world file says of ada's heartbeat: every half an hour, or nothing.
+/// Configures ada's heartbeat: every half hour, or none.
 async fn heartbeat(rig: &Rig, beats: bool) {
     let wanted: BTreeMap<_, _> = beats
         .then(|| (id("ada"), schedules::Wanted { every_ms: 1_800_000, target: "none".into() }))
@@ -24,7 +24,7 @@ async fn heartbeat(rig: &Rig, beats: bool) {
     write!(rig, |w, ctx| schedules::heartbeats(w, &ctx, &wanted).await).unwrap();
 }
 
-/// A job of ada's every ten minutes that waits for its heartbeat, with one run that waits.
+/// A job of ada every ten minutes that waits for its heartbeat, with one waiting run.
 async fn waiting(rig: &Rig) -> Schedule {
     heartbeat(rig, true).await;
     let options = JobOptions { wake: WakeMode::NextHeartbeat, ..JobOptions::default() };
@@ -37,12 +37,12 @@ async fn waiting(rig: &Rig) -> Schedule {
     job
 }
 
-/// The run of a job that waited. The slot that came together with the heartbeat was passed over.
+/// The run of a job that waited. The slot at the time of the heartbeat was skipped.
 async fn waited(rig: &Rig, job: &Schedule) -> ScheduleRun {
     runs(rig, job).await.into_iter().find(|run| run.message_id.is_some()).unwrap()
 }
 
-/// The turn of a heartbeat with what has waited for it.
+/// Opens the turn of a heartbeat with the mail that waited for it.
 async fn beat(rig: &Rig) {
     rig.pass(MINUTE * 20);
     due(rig).await;
@@ -51,7 +51,7 @@ async fn beat(rig: &Rig) {
 }
 
 #[tokio::test]
-async fn what_waited_for_a_heartbeat_that_crashed_is_tried_alone_and_its_job_goes_on() {
+async fn mail_of_a_crashed_heartbeat_turn_is_tried_alone_and_its_job_goes_on() {
     let rig = Rig::new().await;
     let job = waiting(&rig).await;
     beat(&rig).await;
@@ -69,7 +69,7 @@ async fn what_waited_for_a_heartbeat_that_crashed_is_tried_alone_and_its_job_goe
 }
 
 #[tokio::test]
-async fn what_waited_and_was_set_aside_runs_when_it_is_retried() {
+async fn a_waiting_run_in_a_dead_letter_runs_when_it_is_retried() {
     for fresh in [false, true] {
         let rig = Rig::new().await;
         rig.limits(|limits| limits.crashes_max = 1);
@@ -88,11 +88,11 @@ async fn what_waited_and_was_set_aside_runs_when_it_is_retried() {
 }
 
 #[tokio::test]
-async fn what_waits_wakes_when_the_heartbeat_goes() {
+async fn waiting_mail_wakes_the_agent_when_the_heartbeat_is_removed() {
     for reloaded in [true, false] {
         let rig = Rig::new().await;
         waiting(&rig).await;
-        // Quiet mail of anyone else was not waiting for it.
+        // Other quiet mail does not wait for the heartbeat.
         let quiet =
             mail::NewMessage::new(&id("ada"), operator(), Kind::Message, "by the way", mail::Chain::root(&rig.ctx));
         let quiet = rig.deliver(mail::NewMessage { wake: false, ..quiet }).await.unwrap();

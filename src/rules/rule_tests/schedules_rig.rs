@@ -1,4 +1,4 @@
-//! What the tests of schedules set, pass and look at.
+//! Helpers for the tests of schedules.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ pub(super) fn new(rig: &Rig, kind: ScheduleKind, name: &str, when: When) -> NewS
 
 pub(super) async fn set(rig: &Rig, by: Party, new: NewSchedule) -> Result<Schedule> {
     match write!(rig, |w, ctx| schedules::set(w, &ctx, &by, new).await) {
-        Err(refusal) => Err(rig.told(refusal).await),
+        Err(refusal) => Err(rig.with_suggestion(refusal).await),
         set => set,
     }
 }
@@ -46,7 +46,7 @@ pub(super) fn cron(expression: &str) -> When {
     When::Cron { expression: expression.into(), zone: None }
 }
 
-/// Looks as a daemon does that has looked since `since`.
+/// Sets off due schedules, as a daemon that started to check at `since`.
 pub(super) async fn due_since(rig: &Rig, since: Timestamp) -> bool {
     write!(rig, |w, ctx| schedules::due(w, &ctx, since, &|_, _| Beat::Prompt("Look.".into())).await).unwrap()
 }
@@ -60,7 +60,7 @@ pub(super) async fn runs(rig: &Rig, schedule: &Schedule) -> Vec<ScheduleRun> {
     read!(rig, |r| r.schedule_runs(schedule_id, 100).await?)
 }
 
-pub(super) async fn there(rig: &Rig, schedule: &Schedule) -> Option<Schedule> {
+pub(super) async fn find(rig: &Rig, schedule: &Schedule) -> Option<Schedule> {
     let schedule_id = schedule.schedule_id;
     read!(rig, |r| r.schedule_get(schedule_id).await?)
 }
@@ -69,22 +69,22 @@ pub(super) fn every(rig: &Rig, interval: Duration) -> When {
     When::Every { every_ms: u64::try_from(interval.as_millis()).unwrap(), anchor: rig.ctx.now() }
 }
 
-/// A job of ada's every hour that is a turn of its own.
+/// An hourly cron job of ada with a turn of its own.
 pub(super) async fn own_turn(rig: &Rig, deliver: Deliver, to: &str) -> Schedule {
     let options = JobOptions { payload: Payload::AgentTurn, deliver, to: to.into(), ..JobOptions::default() };
     let wanted = NewSchedule { options, ..new(rig, ScheduleKind::Cron, "report", every(rig, HOUR)) };
     set(rig, party("ada"), wanted).await.unwrap()
 }
 
-/// The next run of an hourly job, ended with these words.
-pub(super) async fn hour(rig: &Rig, words: &str) -> Turn {
+/// Runs the next slot of an hourly job and ends its turn with this text.
+pub(super) async fn run_next_hour(rig: &Rig, words: &str) -> Turn {
     rig.pass(HOUR);
     due(rig).await;
     let turn = rig.take("ada").await.turn;
     rig.finish(turn.turn_id, words).await.unwrap()
 }
 
-pub(super) async fn talks(rig: &Rig) -> Vec<(Conversation, Vec<ConversationEntry>)> {
+pub(super) async fn conversations_of_ada(rig: &Rig) -> Vec<(Conversation, Vec<ConversationEntry>)> {
     let all = read!(rig, |r| r.conversation_list(Some(&id("ada")), None).await?);
     let mut found = Vec::new();
     for conversation in all {
@@ -94,8 +94,8 @@ pub(super) async fn talks(rig: &Rig) -> Vec<(Conversation, Vec<ConversationEntry
     found
 }
 
-/// A conversation of ada's, begun from outside: an answered question.
-pub(super) async fn heard(rig: &Rig, thread: &str) -> Conversation {
+/// A conversation of ada that began outside and whose message ada has processed.
+pub(super) async fn answered_conversation(rig: &Rig, thread: &str) -> Conversation {
     let party = operator();
     let start = conversations::Start {
         adapter: CONTROL.into(),

@@ -1,5 +1,6 @@
-//! Where a cron job's last words may go: targets that must be there when it is set, threads of webhooks that are its own, and
-//! webhooks that the world file takes away or gives to another agent. And messages that say nothing.
+//! The targets of a cron job's last text: they must exist when the job is set, own threads of
+//! webhooks, and webhooks that the world file removes or gives to another agent. Also blank
+//! messages.
 
 use std::time::Duration;
 
@@ -8,7 +9,9 @@ use ghost_domain::{Code, Party, Schedule, ScheduleKind};
 use serde_json::json;
 
 use super::rig::{Rig, code, id, operator, party, write};
-use super::schedules_rig::{due, every, heard, hour, new, own_turn, runs, set, talks, there};
+use super::schedules_rig::{
+    answered_conversation, conversations_of_ada, due, every, find, new, own_turn, run_next_hour, runs, set,
+};
 use crate::conversations::{self, Heard, Said, Start};
 use crate::schedules::NewSchedule;
 use crate::{Result, chat, schedules};
@@ -37,16 +40,16 @@ async fn enable(rig: &Rig, job: &Schedule, enabled: bool) -> Result<Schedule> {
     write!(rig, |w, ctx| schedules::enable(w, &ctx, &operator(), schedule_id, enabled).await)
 }
 
-/// Something said over the webhook, whose threads go to `owner`.
+/// A message from outside over the webhook, whose conversations belong to `owner`.
 async fn arrives(rig: &Rig, owner: &str, thread: &str) -> Result<Heard> {
     let from = Party::Outside("caller".into());
     let start =
         Start { adapter: "webhook:ops".into(), thread: Some(thread.into()), owner: id(owner), party: from.clone() };
-    let said = Said { from, content: "hello".into(), attachments: Vec::new(), reply_to: None, external_id: None };
-    write!(rig, |w, ctx| conversations::arrive(w, &ctx, start, said).await)
+    let entries = Said { from, content: "hello".into(), attachments: Vec::new(), reply_to: None, external_id: None };
+    write!(rig, |w, ctx| conversations::arrive(w, &ctx, start, entries).await)
 }
 
-/// What the newest run has to say.
+/// The note of the newest run.
 async fn note(rig: &Rig, job: &Schedule) -> Option<String> {
     let run = runs(rig, job).await.remove(0);
     assert_eq!(run.status, RunStatus::Done);
@@ -58,10 +61,10 @@ fn webhook_of(rig: &Rig, agent: &str) {
 }
 
 #[tokio::test]
-async fn a_target_must_be_there_when_a_job_is_set_and_when_it_is_changed() {
+async fn a_target_must_exist_when_a_job_is_set_or_changed() {
     let rig = Rig::new().await;
     channel(&rig, "news").await;
-    let talk = heard(&rig, "one").await.conversation_id.to_string();
+    let talk = answered_conversation(&rig, "one").await.conversation_id.to_string();
     for (to, hint) in [
         ("newz", "did you mean `news`?"),
         ("lsat", "did you mean `last`?"),
@@ -77,7 +80,7 @@ async fn a_target_must_be_there_when_a_job_is_set_and_when_it_is_changed() {
     }
     let slip = set(&rig, operator(), job(&rig, Deliver::Announce, "newss")).await;
     assert_eq!(code(slip), Code::NotFound);
-    // One whose target has gone can be switched off, and not on.
+    // A job whose target is gone can be switched off, but not on.
     let conversation = set(&rig, operator(), job(&rig, Deliver::Announce, &talk)).await.unwrap();
     rig.limits(|limits| limits.conversation_days = 1);
     rig.pass(Duration::from_secs(2 * 86_400));
@@ -88,8 +91,8 @@ async fn a_target_must_be_there_when_a_job_is_set_and_when_it_is_changed() {
     assert_eq!((off.schedule_id, off.enabled), (conversation.schedule_id, false));
     let refusal = enable(&rig, &off, true).await.unwrap_err();
     assert_eq!((refusal.code, refusal.details), (Code::NotFound, Some(json!({ "field": "to" }))));
-    assert_eq!(there(&rig, &off).await.unwrap().next_at, None);
-    // One that goes on can be switched off as well, and on when its target is there.
+    assert_eq!(find(&rig, &off).await.unwrap().next_at, None);
+    // A working job can be switched off and on while its target exists.
     let on = set(&rig, operator(), job(&rig, Deliver::Announce, "news")).await.unwrap();
     for enabled in [false, true] {
         assert_eq!(enable(&rig, &on, enabled).await.unwrap().enabled, enabled);
@@ -97,7 +100,7 @@ async fn a_target_must_be_there_when_a_job_is_set_and_when_it_is_changed() {
 }
 
 #[tokio::test]
-async fn a_message_that_says_nothing_is_refused_in_the_same_words_by_timers_and_jobs() {
+async fn a_blank_message_gets_the_same_refusal_from_timers_and_jobs() {
     let rig = Rig::new().await;
     let at = When::At { at: rig.ctx.now().plus(HOUR) };
     let says = |kind, message: &str| NewSchedule { message: message.into(), ..new(&rig, kind, " x", at.clone()) };
@@ -110,7 +113,7 @@ async fn a_message_that_says_nothing_is_refused_in_the_same_words_by_timers_and_
 }
 
 #[tokio::test]
-async fn the_outside_cannot_take_the_thread_of_a_job_and_answers_in_it_once_it_is_begun() {
+async fn the_outside_cannot_begin_the_thread_of_a_job_but_can_answer_in_it() {
     let rig = Rig::new().await;
     webhook_of(&rig, "bob");
     for thread in ["cron:ada/report", "cron:", "cron:nobody/x"] {
@@ -120,65 +123,65 @@ async fn the_outside_cannot_take_the_thread_of_a_job_and_answers_in_it_once_it_i
             (Code::AccessDenied, Some(json!({ "field": "thread" }))),
             "{thread}"
         );
-        assert!(refusal.message.contains("a cron job's own") && refusal.hint.is_some(), "{thread}");
+        assert!(refusal.message.contains("belongs to a cron job") && refusal.hint.is_some(), "{thread}");
     }
     arrives(&rig, "bob", "cronicle").await.unwrap();
     let job = own_turn(&rig, Deliver::Webhook, "ops/cron:ada/report").await;
-    hour(&rig, "One.").await;
+    run_next_hour(&rig, "One.").await;
     assert_eq!(note(&rig, &job).await, None);
-    // Now it is a conversation of ada's like any other.
+    // Now it is an ordinary conversation of ada.
     let heard = arrives(&rig, "bob", "cron:ada/report").await.unwrap();
     assert_eq!(heard.conversation.owner, id("ada"));
     let turn = rig.take("ada").await.turn;
     rig.finish(turn.turn_id, "Thanks.").await.unwrap();
-    let said = talks(&rig).await.remove(0).1;
-    assert_eq!(said.iter().map(|entry| entry.content.as_str()).collect::<Vec<_>>(), ["One.", "hello", "Thanks."]);
+    let entries = conversations_of_ada(&rig).await.remove(0).1;
+    assert_eq!(entries.iter().map(|entry| entry.content.as_str()).collect::<Vec<_>>(), ["One.", "hello", "Thanks."]);
 }
 
 #[tokio::test]
-async fn a_webhook_that_was_given_to_another_agent_is_told_in_the_run_unless_the_thread_is_the_jobs_own() {
+async fn a_webhook_given_to_another_agent_fails_the_delivery_unless_the_thread_is_the_jobs_own() {
     let rig = Rig::new().await;
     let free = own_turn(&rig, Deliver::Webhook, "ops/free").await;
-    hour(&rig, "One.").await;
+    run_next_hour(&rig, "One.").await;
     assert_eq!(note(&rig, &free).await, None);
     webhook_of(&rig, "bob");
-    hour(&rig, "Two.").await;
-    let told = note(&rig, &free).await.unwrap();
-    assert!(told.starts_with("not delivered: ") && told.contains("the threads of the webhook ops go to bob"), "{told}");
-    assert_eq!(talks(&rig).await.remove(0).1.len(), 1, "nothing more was said in it");
-    // Its own thread is its own whoever answers the others, and an operator names any.
+    run_next_hour(&rig, "Two.").await;
+    let note_text = note(&rig, &free).await.unwrap();
+    assert!(note_text.starts_with("not delivered: ") && note_text.contains("access_denied"), "{note_text}");
+    assert_eq!(conversations_of_ada(&rig).await.remove(0).1.len(), 1, "no further message is in it");
+    // A job may always use its own thread, and an operator may use any thread.
     let own = own_turn(&rig, Deliver::Webhook, "ops/cron:ada/report").await;
-    hour(&rig, "Three.").await;
+    run_next_hour(&rig, "Three.").await;
     assert_eq!(note(&rig, &own).await, None);
     let any = set(&rig, operator(), job(&rig, Deliver::Webhook, "ops/another")).await.unwrap();
-    hour(&rig, "Four.").await;
+    run_next_hour(&rig, "Four.").await;
     assert_eq!(note(&rig, &any).await, None);
-    // The world file has lost it.
+    // The world file no longer has the webhook.
     rig.ctx.set_webhooks(std::collections::BTreeMap::new());
     rig.pass(HOUR);
     due(&rig).await;
     let turn = rig.take("ada").await.turn;
     rig.finish(turn.turn_id, "Five.").await.unwrap();
     assert!(note(&rig, &any).await.unwrap().contains("there is no webhook `ops`"));
-    assert_eq!(talks(&rig).await.len(), 3);
+    assert_eq!(conversations_of_ada(&rig).await.len(), 3);
 }
 
 #[tokio::test]
-async fn a_job_that_was_set_to_another_jobs_thread_is_told_nowhere_and_its_run_says_so() {
+async fn a_job_set_to_another_jobs_thread_is_not_delivered_and_its_run_has_a_note() {
     let rig = Rig::new().await;
     for foreign in ["ops/cron:ada/other", "ops/cron:bob/report"] {
         let job = set(&rig, operator(), job(&rig, Deliver::Webhook, foreign)).await.unwrap();
-        hour(&rig, "One.").await;
-        let told = note(&rig, &job).await.unwrap();
-        assert!(told.starts_with("not delivered: ") && told.contains("is not this job's own"), "{told}");
+        run_next_hour(&rig, "One.").await;
+        let note_text = note(&rig, &job).await.unwrap();
+        assert!(note_text.starts_with("not delivered: ") && note_text.contains("is not this job's own"), "{note_text}");
     }
-    assert_eq!(talks(&rig).await.len(), 0);
-    // The own thread of a job that is over with this run, and of one that was cancelled meanwhile.
+    assert_eq!(conversations_of_ada(&rig).await.len(), 0);
+    // The own thread of a job that ends with this run, and of a job that was cancelled meanwhile.
     let at = When::At { at: rig.ctx.now().plus(HOUR) };
     let own = || job(&rig, Deliver::Webhook, "ops/cron:ada/report");
     let once = set(&rig, operator(), NewSchedule { when: at, ..own() }).await.unwrap();
-    hour(&rig, "Two.").await;
-    assert_eq!((note(&rig, &once).await, there(&rig, &once).await), (None, None));
+    run_next_hour(&rig, "Two.").await;
+    assert_eq!((note(&rig, &once).await, find(&rig, &once).await), (None, None));
     let cancelled = set(&rig, operator(), own()).await.unwrap();
     rig.pass(HOUR);
     due(&rig).await;
@@ -187,6 +190,6 @@ async fn a_job_that_was_set_to_another_jobs_thread_is_told_nowhere_and_its_run_s
     write!(rig, |w, ctx| schedules::cancel(w, &ctx, &operator(), schedule_id).await).unwrap();
     rig.finish(turn.turn_id, "Three.").await.unwrap();
     assert_eq!(note(&rig, &cancelled).await, None);
-    let said = talks(&rig).await.remove(0).1;
-    assert_eq!(said.iter().map(|entry| entry.content.as_str()).collect::<Vec<_>>(), ["Two.", "Three."]);
+    let entries = conversations_of_ada(&rig).await.remove(0).1;
+    assert_eq!(entries.iter().map(|entry| entry.content.as_str()).collect::<Vec<_>>(), ["Two.", "Three."]);
 }

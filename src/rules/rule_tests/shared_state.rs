@@ -43,8 +43,8 @@ async fn values_are_set_read_and_listed_by_prefix() {
     let rest = list(&rig, "", "plan", 3).await.unwrap();
     assert_eq!((keys(&rest), rest.more), (vec!["plan.a", "plan.step", "planet"], false));
     assert_eq!(code(list(&rig, "a b", "", 2).await), Code::InvalidArguments);
-    let slip = get(&rig, "plan.stpe").await.unwrap_err();
-    assert_eq!((slip.code, slip.hint.as_deref()), (Code::NotFound, Some("did you mean `plan.step`?")));
+    let refusal = get(&rig, "plan.stpe").await.unwrap_err();
+    assert_eq!((refusal.code, refusal.hint.as_deref()), (Code::NotFound, Some("did you mean `plan.step`?")));
     let events = rig.events().await;
     let told: Vec<&Value> =
         events.iter().filter(|event| event.kind == EventKind::StateChanged).map(|event| &*event.payload).collect();
@@ -54,7 +54,7 @@ async fn values_are_set_read_and_listed_by_prefix() {
 
 // covers: STATE-02
 #[tokio::test]
-async fn one_of_two_that_compare_and_set_wins() {
+async fn one_of_two_compare_and_set_writes_wins() {
     let rig = Rig::new().await;
     assert_eq!(set(&rig, party("ada"), "k", json!(1), Some(0)).await.unwrap().version, 1);
     let late = set(&rig, party("bob"), "k", json!(2), Some(0)).await.unwrap_err();
@@ -68,7 +68,7 @@ async fn one_of_two_that_compare_and_set_wins() {
 
 // covers: BI-66
 #[tokio::test]
-async fn null_deletes_and_no_version_comes_twice() {
+async fn null_deletes_and_no_version_is_used_twice() {
     let rig = Rig::new().await;
     for n in 1..=3 {
         set(&rig, party("ada"), "k", json!(n), None).await.unwrap();
@@ -79,7 +79,7 @@ async fn null_deletes_and_no_version_comes_twice() {
     assert_eq!(code(get(&rig, "k").await), Code::NotFound);
     assert_eq!(code(set(&rig, party("ada"), "k", Value::Null, None).await), Code::NotFound);
     assert!(list(&rig, "", "", 9).await.unwrap().entries.is_empty());
-    // Who still has version 3 in mind must not take the new value for it.
+    // A writer that has read version 3 must not mistake the new value for it.
     let mut again = set(&rig, party("bob"), "k", json!("new"), Some(0)).await.unwrap();
     assert_eq!(again.version, 5);
     set(&rig, party("bob"), "other", json!(0), None).await.unwrap();
@@ -92,7 +92,7 @@ async fn null_deletes_and_no_version_comes_twice() {
 
 // covers: LIM-40, STATE-02, STATE-04
 #[tokio::test]
-async fn bounds_and_the_supervisors_keys_are_refused() {
+async fn exceeded_limits_and_system_keys_are_refused() {
     let rig = Rig::new().await;
     set(&rig, operator(), "system.mode", json!("calm"), None).await.unwrap();
     set(&rig, Party::System, "system.mode", json!("busy"), None).await.unwrap();

@@ -1,4 +1,5 @@
-//! What a caller hears when the store fails: what may pass by itself is `unavailable`, and nobody crashes over it.
+//! The refusals for store errors: temporary errors are `unavailable`, and no agent crashes because
+//! of them.
 
 use std::path::PathBuf;
 
@@ -6,7 +7,7 @@ use ghost_domain::{Code, Refusal};
 use ghost_store::StoreError;
 
 #[test]
-fn what_may_pass_is_unavailable_and_all_else_is_internal() {
+fn temporary_errors_are_unavailable_and_all_others_are_internal() {
     let path = PathBuf::from("ghost.db");
     let passing = [
         StoreError::Busy("locked by another program".into()),
@@ -31,7 +32,7 @@ fn what_may_pass_is_unavailable_and_all_else_is_internal() {
     for error in lasting {
         let refusal = Refusal::from(error);
         assert_eq!(refusal.code, Code::Internal);
-        // What is damaged says what to do about it, and which record it is.
+        // The error about damage says what to do and which record is damaged.
         let record = refusal.details.as_ref().map(|details| details["table"].as_str());
         assert_eq!(record, refusal.message.starts_with("table").then_some(Some("agents")));
         if refusal.message.contains("damaged") || record.is_some() {

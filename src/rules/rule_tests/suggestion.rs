@@ -1,4 +1,4 @@
-//! Near names are looked for outside the writer, among a bounded number.
+//! Suggestions are searched outside the writer, among a limited number of names.
 
 use std::time::Duration;
 
@@ -10,10 +10,10 @@ use super::schedules_rig::timer;
 use crate::{chat, schedules};
 
 #[tokio::test]
-async fn the_nearest_schedule_and_channel_are_looked_for_when_the_command_is_over() {
+async fn suggestions_for_schedules_and_channels_are_searched_after_the_command() {
     let rig = Rig::new().await;
     rig.limits(|limits| limits.timers_max = 3_000);
-    // The list of an agent's timers ends before the one that is meant.
+    // The first names of the list do not include the intended one.
     for n in 0..1_100 {
         timer(&rig, &format!("a{n:04}"), Duration::from_secs(60)).await;
     }
@@ -21,12 +21,15 @@ async fn the_nearest_schedule_and_channel_are_looked_for_when_the_command_is_ove
     let within = write!(rig, |w, ctx| schedules::named(w, &id("ada"), ScheduleKind::Timer, "tee").await).unwrap_err();
     let unknown = json!({ "unknown": { "schedule": { "agent_id": "ada", "kind": "timer", "name": "tee" } } });
     assert_eq!((within.code, within.details.clone()), (Code::NotFound, Some(unknown)), "nothing is looked for in it");
-    let told = rig.told(within).await;
-    assert_eq!((told.code, told.hint.as_deref(), told.details), (Code::NotFound, Some("did you mean `tea`?"), None));
-    // One that is near to none keeps its own hint.
+    let refusal = rig.with_suggestion(within).await;
+    assert_eq!(
+        (refusal.code, refusal.hint.as_deref(), refusal.details),
+        (Code::NotFound, Some("did you mean `tea`?"), None)
+    );
+    // A name without a similar one keeps its own hint.
     let far = write!(rig, |w, ctx| schedules::named(w, &id("ada"), ScheduleKind::Timer, "zzzzzz").await).unwrap_err();
-    let told = rig.told(far.clone()).await;
-    assert_eq!((told.hint, told.details), (far.hint, None));
+    let refusal = rig.with_suggestion(far.clone()).await;
+    assert_eq!((refusal.hint, refusal.details), (far.hint, None));
 
     let news = chat::NewChannel {
         channel: "news".parse().unwrap(),
@@ -41,8 +44,11 @@ async fn the_nearest_schedule_and_channel_are_looked_for_when_the_command_is_ove
     let name = wanted.clone();
     let within = write!(rig, |w, ctx| chat::channel_named(w, &name).await).unwrap_err();
     assert_eq!(within.details, Some(json!({ "unknown": { "channel": "newz" } })), "nothing is looked for in it");
-    let told = rig.told(within).await;
-    assert_eq!((told.code, told.hint.as_deref(), told.details), (Code::NotFound, Some("did you mean `news`?"), None));
+    let refusal = rig.with_suggestion(within).await;
+    assert_eq!(
+        (refusal.code, refusal.hint.as_deref(), refusal.details),
+        (Code::NotFound, Some("did you mean `news`?"), None)
+    );
     let queried = read!(rig, |r| chat::channel_named(r, &wanted).await.unwrap_err());
     assert_eq!((queried.hint.as_deref(), queried.details), (Some("did you mean `news`?"), None));
 }

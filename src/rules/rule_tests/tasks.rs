@@ -37,7 +37,7 @@ async fn status(rig: &Rig, task: &Task) -> TaskStatus {
 }
 
 /// The subjects of the task mail in an inbox.
-async fn told(rig: &Rig, name: &str) -> Vec<String> {
+async fn task_subjects(rig: &Rig, name: &str) -> Vec<String> {
     let inbox = rig.inbox(name).await;
     assert!(inbox.iter().all(|mail| mail.kind == Kind::Task && mail.wake));
     inbox.into_iter().filter_map(|mail| mail.subject).collect()
@@ -45,11 +45,11 @@ async fn told(rig: &Rig, name: &str) -> Vec<String> {
 
 // covers: TASK-01, TASK-03
 #[tokio::test]
-async fn the_owner_is_told_of_its_work_and_the_creator_of_what_becomes_of_it() {
+async fn the_owner_is_notified_of_its_work_and_the_creator_of_changes() {
     let rig = Rig::new().await;
     let task = create(&rig, party("ada"), "bob", &[], 1).await.unwrap();
     assert_eq!((task.status, task.title.as_str()), (TaskStatus::Pending, "count the sheep"));
-    assert_eq!(told(&rig, "bob").await, ["Task for you: count the sheep"]);
+    assert_eq!(task_subjects(&rig, "bob").await, ["Task for you: count the sheep"]);
     set(&rig, "bob", &task, TaskStatus::InProgress).await.unwrap();
     let change_of = TaskChange {
         status: Some(TaskStatus::Done),
@@ -58,7 +58,7 @@ async fn the_owner_is_told_of_its_work_and_the_creator_of_what_becomes_of_it() {
         ..TaskChange::default()
     };
     change(&rig, party("bob"), &task, change_of).await.unwrap();
-    assert_eq!(told(&rig, "ada").await, ["Task in_progress: count the sheep", "Task done: count the sheep"]);
+    assert_eq!(task_subjects(&rig, "ada").await, ["Task in_progress: count the sheep", "Task done: count the sheep"]);
     let body = rig.inbox("ada").await.pop().unwrap().body;
     assert!(body.contains("note: easy") && body.contains("result: seven"), "{body}");
     let task_id = task.task_id;
@@ -68,7 +68,7 @@ async fn the_owner_is_told_of_its_work_and_the_creator_of_what_becomes_of_it() {
         whole.history.iter().map(|event| event.status).collect::<Vec<_>>(),
         [TaskStatus::Pending, TaskStatus::InProgress, TaskStatus::Done]
     );
-    // A long history is shown from its new end.
+    // Of a long history, the newest part is shown.
     let note = TaskChange { note: Some("x".repeat(400_000)), ..TaskChange::default() };
     let open = create(&rig, party("ada"), "bob", &[], 1).await.unwrap();
     rig.limits(|limits| limits.message_bytes = 1 << 20);
@@ -79,14 +79,14 @@ async fn the_owner_is_told_of_its_work_and_the_creator_of_what_becomes_of_it() {
     let whole =
         rig.store.read(move |r| Box::pin(async move { tasks::get_with_history(r, task_id).await })).await.unwrap();
     assert_eq!((whole.history.len(), whole.history_truncated), (2, true));
-    // Reassigned: the new owner is told, and it is no longer the old one's.
+    // Reassigned: the new owner is notified, and the task no longer belongs to the old one.
     let task = create(&rig, party("ada"), "bob", &[], 1).await.unwrap();
     change(&rig, operator(), &task, TaskChange { owner: Some(id("cyd")), ..TaskChange::default() }).await.unwrap();
-    assert_eq!(told(&rig, "cyd").await.len(), 1);
-    // Who gives itself work, or changes what it created, hears nothing of it.
+    assert_eq!(task_subjects(&rig, "cyd").await.len(), 1);
+    // An agent gets no mail about work that it gives itself or about its own changes.
     let own = create(&rig, party("cyd"), "cyd", &[], 1).await.unwrap();
     set(&rig, "cyd", &own, TaskStatus::Done).await.unwrap();
-    assert_eq!(told(&rig, "cyd").await.len(), 1);
+    assert_eq!(task_subjects(&rig, "cyd").await.len(), 1);
 }
 
 // covers: TASK-06
@@ -105,13 +105,14 @@ async fn dependencies_block_and_the_last_one_done_unblocks() {
     assert_eq!(status(&rig, &waits).await, TaskStatus::Blocked);
     set(&rig, "ada", &second, TaskStatus::Done).await.unwrap();
     assert_eq!(status(&rig, &waits).await, TaskStatus::Pending);
-    assert_eq!(told(&rig, "bob").await.len(), 1);
-    // Over what is done already nothing waits; a task can only depend on one that exists, so no cycle can be made.
+    assert_eq!(task_subjects(&rig, "bob").await.len(), 1);
+    // A finished dependency blocks nothing. A new task can only depend on existing tasks, so no
+    // cycle can be made.
     let ready = create(&rig, party("ada"), "bob", &[first.task_id], 1).await.unwrap();
     assert_eq!(ready.status, TaskStatus::Pending);
     let nobody = TaskId(uuid::Uuid::nil());
     assert_eq!(code(create(&rig, party("ada"), "bob", &[nobody], 1).await), Code::NotFound);
-    // A given-up dependency unblocks nothing.
+    // A cancelled dependency unblocks nothing.
     let gone = create(&rig, party("ada"), "ada", &[], 1).await.unwrap();
     let stuck = create(&rig, party("ada"), "cyd", &[gone.task_id], 1).await.unwrap();
     set(&rig, "ada", &gone, TaskStatus::Failed).await.unwrap();
@@ -120,7 +121,7 @@ async fn dependencies_block_and_the_last_one_done_unblocks() {
 
 // covers: TASK-02
 #[tokio::test]
-async fn an_ended_task_is_reopened_with_a_note_and_its_owner_hears_of_it() {
+async fn an_ended_task_is_reopened_with_a_note_and_its_owner_is_notified() {
     let rig = Rig::new().await;
     let task = create(&rig, party("ada"), "bob", &[], 1).await.unwrap();
     set(&rig, "bob", &task, TaskStatus::Done).await.unwrap();
@@ -134,19 +135,19 @@ async fn an_ended_task_is_reopened_with_a_note_and_its_owner_hears_of_it() {
     };
     assert_eq!(code(change(&rig, party("ada"), &task, reopen(" ")).await), Code::Conflict);
     change(&rig, party("ada"), &task, reopen("count again")).await.unwrap();
-    assert_eq!(told(&rig, "bob").await.len(), 2, "its work is to be done again");
+    assert_eq!(task_subjects(&rig, "bob").await.len(), 2, "its work is to be done again");
     assert_eq!(code(change(&rig, party("ada"), &task, TaskChange::default()).await), Code::InvalidArguments);
 }
 
 #[tokio::test]
-async fn a_creator_that_cannot_be_told_does_not_stop_the_owner() {
+async fn a_creator_that_cannot_be_notified_does_not_stop_the_owner() {
     let rig = Rig::new().await;
     let task = create(&rig, party("ada"), "bob", &[], 1).await.unwrap();
     rig.limits(|limits| limits.inbox_max = 1);
     rig.send("ada", "full").await;
     set(&rig, "bob", &task, TaskStatus::Done).await.unwrap();
     assert_eq!(rig.inbox("ada").await.len(), 1);
-    // But work is not put on the board for someone who cannot be told of it.
+    // But a task for an owner that cannot be notified is refused.
     assert_eq!(code(create(&rig, party("bob"), "ada", &[], 1).await), Code::InboxFull);
     let other = create(&rig, party("ada"), "cyd", &[], 1).await.unwrap();
     write!(rig, |w, ctx| crate::agents::delete(w, &ctx, &operator(), &id("ada")).await).unwrap();
@@ -154,7 +155,7 @@ async fn a_creator_that_cannot_be_told_does_not_stop_the_owner() {
 }
 
 #[tokio::test]
-async fn the_board_is_bounded_and_carries_no_chain_past_its_end() {
+async fn open_tasks_are_limited_and_do_not_extend_a_chain_past_its_limit() {
     let rig = Rig::new().await;
     rig.limits(|limits| limits.hops_max = 3);
     let own = create(&rig, party("ada"), "ada", &[], 3).await.unwrap();
@@ -169,17 +170,17 @@ async fn the_board_is_bounded_and_carries_no_chain_past_its_end() {
 }
 
 #[tokio::test]
-async fn an_owner_that_was_deleted_does_not_hold_up_whom_its_task_waited_for() {
+async fn a_deleted_owner_does_not_stop_the_agent_that_its_task_waited_for() {
     let rig = Rig::new().await;
     let first = create(&rig, party("ada"), "ada", &[], 1).await.unwrap();
     let orphan = create(&rig, party("ada"), "bob", &[first.task_id], 1).await.unwrap();
     let other = create(&rig, party("ada"), "cyd", &[first.task_id], 1).await.unwrap();
     write!(rig, |w, ctx| crate::agents::delete(w, &ctx, &operator(), &id("bob")).await).unwrap();
     set(&rig, "ada", &first, TaskStatus::Done).await.unwrap();
-    // The board shows it as work that can be done, and those after it are told all the same.
+    // The board shows it as ready, and the owners of later tasks are notified.
     assert_eq!(status(&rig, &first).await, TaskStatus::Done);
     assert_eq!(status(&rig, &orphan).await, TaskStatus::Pending);
     assert_eq!(status(&rig, &other).await, TaskStatus::Pending);
-    assert_eq!(told(&rig, "cyd").await.len(), 1);
+    assert_eq!(task_subjects(&rig, "cyd").await.len(), 1);
     assert!(rig.inbox("bob").await.is_empty());
 }

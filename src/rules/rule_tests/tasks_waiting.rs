@@ -1,4 +1,4 @@
-//! Tasks that wait for one another.
+//! Tasks that depend on one another.
 
 use ghost_domain::{Code, Task, TaskId, TaskStatus};
 use serde_json::json;
@@ -56,7 +56,7 @@ async fn status(rig: &Rig, task: &Task) -> TaskStatus {
 
 // covers: TASK-06
 #[tokio::test]
-async fn other_dependencies_block_and_free() {
+async fn changed_dependencies_block_and_unblock() {
     let rig = Rig::new().await;
     let (first, second) = (create(&rig, "ada", &[]).await, create(&rig, "ada", &[]).await);
     let task = create(&rig, "bob", &[]).await;
@@ -65,12 +65,12 @@ async fn other_dependencies_block_and_free() {
     assert_eq!((blocked.status, blocked.depends_on.len()), (TaskStatus::Blocked, 2));
     set(&rig, &first, TaskStatus::Done).await.unwrap();
     assert_eq!(status(&rig, &task).await, TaskStatus::Blocked);
-    // What it still waits for is given up: without it the task can begin.
+    // The remaining dependency was cancelled; without it the task can start.
     set(&rig, &second, TaskStatus::Failed).await.unwrap();
     assert_eq!(status(&rig, &task).await, TaskStatus::Blocked);
     let free = change(&rig, &task, on(&[&first])).await.unwrap();
     assert_eq!(free.status, TaskStatus::Pending);
-    assert_eq!(rig.inbox("bob").await.len(), 2, "its owner hears that it can begin");
+    assert_eq!(rig.inbox("bob").await.len(), 2, "its owner is notified that it can start");
     let task_id = task.task_id;
     let history: Vec<_> = read!(rig, |r| r.task_events(task_id, 100).await?);
     assert_eq!(history.last().unwrap().note, Some(format!("depends on {}", first.task_id)));
@@ -94,7 +94,7 @@ async fn no_task_waits_for_itself() {
     let cycle = json!({ "cycle": [a.task_id, c.task_id, b.task_id, a.task_id] });
     assert_eq!((refusal.code, refusal.details), (Code::Conflict, Some(cycle)));
     assert_eq!(status(&rig, &a).await, TaskStatus::Pending, "nothing of it was done");
-    // Two ways to the same task are no cycle.
+    // Two paths to the same task are no cycle.
     let d = create(&rig, "ada", &[a.task_id, b.task_id]).await;
     change(&rig, &d, on(&[&a, &b, &c])).await.unwrap();
     let nobody = TaskChange { depends_on: Some(vec![TaskId(uuid::Uuid::nil())]), ..TaskChange::default() };
@@ -104,7 +104,7 @@ async fn no_task_waits_for_itself() {
 }
 
 #[tokio::test]
-async fn a_reopened_task_holds_up_what_was_ready_and_leaves_what_is_under_way() {
+async fn a_reopened_task_blocks_pending_tasks_and_leaves_tasks_in_progress() {
     let rig = Rig::new().await;
     let first = create(&rig, "ada", &[]).await;
     let (ready, begun) = (create(&rig, "bob", &[first.task_id]).await, create(&rig, "cyd", &[first.task_id]).await);
@@ -118,13 +118,13 @@ async fn a_reopened_task_holds_up_what_was_ready_and_leaves_what_is_under_way() 
 }
 
 #[tokio::test]
-async fn the_creator_hears_that_a_task_is_free() {
+async fn the_creator_is_notified_when_a_task_is_unblocked() {
     let rig = Rig::new().await;
     let first = create(&rig, "bob", &[]).await;
     create(&rig, "cyd", &[first.task_id]).await;
     let task_id = first.task_id;
     let done = TaskChange { status: Some(TaskStatus::Done), ..TaskChange::default() };
     write!(rig, |w, ctx| tasks::update(w, &ctx, &party("bob"), task_id, done, Chain::root(&ctx)).await).unwrap();
-    let told: Vec<String> = rig.inbox("ada").await.into_iter().filter_map(|mail| mail.subject).collect();
-    assert_eq!(told, ["Task done: t", "Task pending: t"]);
+    let subjects: Vec<String> = rig.inbox("ada").await.into_iter().filter_map(|mail| mail.subject).collect();
+    assert_eq!(subjects, ["Task done: t", "Task pending: t"]);
 }

@@ -3,12 +3,13 @@ use ghost_domain::{CallId, Code, EventKind, Kind, MailState, Party, RootId, Turn
 use uuid::Uuid;
 
 use super::rig::{Rig, call_start, code, id, operator, read, write};
+use crate::jobs::{self, NewJob};
 use crate::mail::{Chain, NewMessage};
-use crate::{agents, jobs, turns};
+use crate::{agents, turns};
 
 // covers: LOOP-06
 #[tokio::test]
-async fn a_turn_takes_what_belongs_together() {
+async fn a_turn_takes_mail_that_belongs_together() {
     let rig = Rig::new().await;
     assert!(rig.try_take("ada").await.unwrap().is_none(), "nothing to do");
     let first = rig.outside_ask("ada").await.unwrap();
@@ -23,7 +24,7 @@ async fn a_turn_takes_what_belongs_together() {
     assert!(taken.turn.about.contains("how many?"));
     assert_eq!(rig.message(merged.message_id).await.state, MailState::Taken);
     assert_eq!(rig.message(second.message_id).await.state, MailState::Pending);
-    // Turns of one agent are serial: until this one ends there is no other.
+    // Turns of one agent are serial: until this one ends, no other opens.
     let again = rig.take("ada").await;
     assert!(again.resumed && again.turn.turn_id == taken.turn.turn_id && again.mail.len() == 2);
     assert_eq!(rig.count(EventKind::TurnStarted).await, 1);
@@ -32,13 +33,15 @@ async fn a_turn_takes_what_belongs_together() {
 }
 
 #[tokio::test]
-async fn jobs_that_are_begun_together_are_charged_apart() {
+async fn jobs_that_start_together_are_charged_separately() {
     let rig = Rig::new().await;
     let begun = async |name: &'static str| {
-        write!(rig, |w, ctx| jobs::begin(w, &ctx, name, 1, &id("ada"), "brief".into()).await)
+        let (job_id, brief, result_dir) = (name.to_owned(), "brief".to_owned(), "output".to_owned());
+        let new = NewJob { job_id, files: 1, lead: id("ada"), brief, result_dir };
+        write!(rig, |w, ctx| jobs::begin(w, &ctx, new).await)
     };
-    let (one, _) = begun("0000000000000001").await.unwrap();
-    let (two, _) = begun("0000000000000002").await.unwrap();
+    let one = begun("0000000000000001").await.unwrap();
+    let two = begun("0000000000000002").await.unwrap();
     let chain = |root_id| Chain { root_id, hop: 1 };
     rig.deliver(NewMessage::new(&id("ada"), operator(), Kind::Task, "done", chain(one.root_id))).await.unwrap();
     for (job, letters) in [(one, 2), (two, 1)] {
@@ -50,7 +53,7 @@ async fn jobs_that_are_begun_together_are_charged_apart() {
 }
 
 #[tokio::test]
-async fn quiet_mail_opens_nothing_and_does_not_hide_what_wakes_behind_it() {
+async fn quiet_mail_opens_no_turn_and_does_not_hide_waking_mail() {
     let rig = Rig::new().await;
     rig.limits(|limits| limits.turn_mail_max = 2);
     for _ in 0..5 {
@@ -65,7 +68,7 @@ async fn quiet_mail_opens_nothing_and_does_not_hide_what_wakes_behind_it() {
 }
 
 #[tokio::test]
-async fn an_agent_that_does_not_run_takes_nothing_and_keeps_its_turn() {
+async fn a_stopped_agent_takes_no_mail_and_keeps_its_turn() {
     let rig = Rig::new().await;
     let turn = rig.busy("ada").await;
     write!(rig, |w, ctx| agents::stop(w, &ctx, &operator(), &id("ada"), None).await).unwrap();
@@ -78,7 +81,7 @@ async fn an_agent_that_does_not_run_takes_nothing_and_keeps_its_turn() {
 }
 
 #[tokio::test]
-async fn an_ended_turn_takes_no_more_words() {
+async fn an_ended_turn_accepts_no_more_steps() {
     let rig = Rig::new().await;
     let turn = rig.busy("ada").await;
     let turn_id = turn.turn_id;
@@ -103,7 +106,7 @@ async fn an_ended_turn_takes_no_more_words() {
 }
 
 #[tokio::test]
-async fn an_operators_turn_stands_beside_the_agents_own() {
+async fn an_operators_turn_is_independent_of_the_agents_own() {
     let rig = Rig::new().await;
     let own = rig.busy("ada").await.turn_id;
     let beside = write!(rig, |w, ctx| turns::open_for_operator(w, &ctx, &id("ada")).await).unwrap();

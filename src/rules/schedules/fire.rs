@@ -1,4 +1,4 @@
-//! Setting schedules off: the mail, the run and the next instant in one transaction (SCHED-02, SCHED-09).
+//! Sets schedules off: mail, run and next time in one transaction (SCHED-02, SCHED-09).
 
 use std::time::Duration;
 
@@ -17,56 +17,57 @@ use serde_json::json;
 
 use super::context;
 use super::heartbeat::has_heartbeat;
-use super::keeping::{get, may_change};
-use super::record::{Run, WAITS, blank, held, record, refused, row, say, skipped, under_way, write};
+use super::rows::{get, may_change};
+use super::runs::{Run, WAITS, blank, emit, held, record, refused, row, skipped, under_way, write};
 use super::text::{self, Moment};
 use crate::chain::Chain;
 use crate::mail::{self, NewMessage};
 use crate::{Result, RuleContext};
 
-/// Schedules that are set off in one transaction.
+/// The most schedules that one transaction sets off.
 const BATCH: u32 = 32;
-/// What is this much behind its slot is late.
+/// A run counts as late from this delay on.
 const LATE: Duration = Duration::from_secs(5);
-/// The wait until mail that a bound refused is tried again, of what has but one time.
+/// The wait until a one-shot whose mail a limit refused is tried again.
 const TRY_AGAIN: Duration = Duration::from_secs(30);
-/// Why a slot is passed over.
+/// Why a slot is skipped.
 const STILL_RUNS: &str = "the last run has not ended";
 const WAS_DOWN: &str = "the world was not running or was paused, or its clock was moved";
 
-/// What an agent's heartbeat finds (HB-04).
+/// What the configuration says about a heartbeat (HB-04).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Beat {
-    /// Something to be asked.
+    /// The agent gets this prompt.
     Prompt(String),
-    /// There is a prompt and nothing in it.
+    /// The prompt is empty.
     Empty,
-    /// It is outside the hours in which the agent looks.
+    /// It is outside the agent's active hours.
     Resting,
 }
 
-/// What the configuration says of an agent's heartbeat at an instant.
+/// Returns what the configuration says about an agent's heartbeat at a time.
 pub type Beats = dyn Fn(&AgentId, Timestamp) -> Beat + Send + Sync;
 
-/// Sets off what is due, a bounded number of them. `since` is when this daemon began to look: a slot before it was missed.
-/// Gives whether there may be more.
+/// Sets off the due schedules, a limited number of them. `since` is when this daemon started to
+/// check; a slot before it was missed. Returns whether there may be more.
 pub async fn due(w: &mut dyn Writes, ctx: &RuleContext, since: Timestamp, beats: &Beats) -> Result<bool> {
     let now = ctx.now();
     let schedules = match w.schedules_due(now, BATCH).await {
-        // One that does not read back must not stand in the way of the others.
+        // A row that cannot be read must not block the others.
         Err(StoreError::Row { .. }) => return set_aside(w, ctx, now).await,
         found => found?,
     };
     let more = schedules.len() >= BATCH as usize;
     for mut schedule in schedules {
         let slot = match schedule.when {
-            // What is tried again stands for its own time still.
+            // A one-shot that is tried again keeps its original slot.
             When::At { at } => at,
             _ => schedule.next_at.unwrap_or(now),
         };
         let slots = match Slots::of(&schedule.when) {
             Ok(slots) => slots,
-            // What could be reckoned with when it was set no longer can: it must not stand in the way of the others.
+            // The rule was valid when it was set but no longer is. It must not block the other
+            // schedules.
             Err(refusal) => {
                 schedule.enabled = false;
                 schedule.next_at = None;
@@ -75,7 +76,7 @@ pub async fn due(w: &mut dyn Writes, ctx: &RuleContext, since: Timestamp, beats:
             }
         };
         let passed = slots.passed(slot, now);
-        // Strictly after both, so that a clock that goes back sets nothing off twice.
+        // Strictly after both times, so that a clock that goes back sets nothing off twice.
         schedule.next_at = slots.next_after(passed.last.max(now));
         let lag = now.since(passed.last);
         let on_time = passed.last >= since && lag < LATE;
@@ -91,7 +92,7 @@ pub async fn due(w: &mut dyn Writes, ctx: &RuleContext, since: Timestamp, beats:
             }
             ScheduleKind::Cron if under_way(w, &schedule).await?.is_some() => match once {
                 true => wait(w, ctx, &mut schedule, run).await?,
-                false => pass_over(w, ctx, &mut schedule, run).await?,
+                false => skip(w, ctx, &mut schedule, run).await?,
             },
             ScheduleKind::Cron | ScheduleKind::Timer | ScheduleKind::Watch => {
                 let chain = match schedule.kind {
@@ -102,7 +103,8 @@ pub async fn due(w: &mut dyn Writes, ctx: &RuleContext, since: Timestamp, beats:
             }
         }
         if once && schedule.next_at.is_none() {
-            // Its one time is over. The run stays, and so does a job until that has ended well.
+            // Its only time has passed. The run stays. A cron job stays until its run has ended
+            // well.
             match (schedule.kind, schedule.last_status) {
                 (ScheduleKind::Cron, Some(RunStatus::Queued)) => {}
                 (ScheduleKind::Cron, _) => {
@@ -116,25 +118,27 @@ pub async fn due(w: &mut dyn Writes, ctx: &RuleContext, since: Timestamp, beats:
     Ok(more)
 }
 
-/// Takes what is due and does not read back out of the way, and says so. Gives whether there may be more to do.
+/// Disables due schedules whose rows cannot be read, and emits an event for each. Returns whether
+/// there may be more.
 async fn set_aside(w: &mut dyn Writes, ctx: &RuleContext, now: Timestamp) -> Result<bool> {
     let aside = w.schedules_set_aside(now, BATCH).await?;
     if aside.is_empty() {
-        // What did not read back is something else, which no repetition makes better.
+        // Another row caused the error, and a repetition does not help.
         return w.schedules_due(now, BATCH).await.map(|_| true).map_err(Refusal::from);
     }
     for (schedule_id, what) in aside {
-        tracing::error!(%schedule_id, what, "a schedule that is due does not read back, and was set aside");
+        tracing::error!(%schedule_id, what, "a due schedule cannot be read and was set aside");
         let payload = json!({ "schedule_id": schedule_id, "error": ctx.excerpt(&what, 500) });
         ctx.emit(w, NewEvent::new(EventKind::ScheduleSetAside, payload)).await?;
     }
     Ok(true)
 }
 
-/// Sets a schedule off now, besides its own time.
+/// Sets a schedule off now, in addition to its own times.
 ///
 /// # Errors
-/// `NotFound`, `AccessDenied`; `Conflict` while a run of it is under way; what the receiver's bounds refuse is in the run.
+/// `NotFound`; `AccessDenied`; `Conflict` while a run of it is in progress. A refusal of the
+/// receiver's limits is recorded in the run.
 pub async fn run_now(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -149,17 +153,18 @@ pub async fn run_now(
             Code::Conflict,
             format!("run {} of {} `{}` has not ended", run.run, schedule.kind, schedule.name),
         )
-        .hint("wait until it has, or cancel its turn"));
+        .hint("wait until it has ended, or cancel its turn"));
     }
     let now = ctx.now();
     fire(w, ctx, &mut schedule, blank(now, now), chain, Some(by), None).await
 }
 
-/// Reports what changed below a watch since it last looked. `late` says that nobody looked for a while. Gives nothing if
-/// there is nothing to report. What a bound refuses is not forgotten: the next look finds the same changes again.
+/// Reports the file changes since the last check of a watch. `late` says that there was no check
+/// for a while. Returns `None` if there is nothing to report. If a limit refuses the mail, the next
+/// check finds the same changes again.
 ///
-/// `made` is the `created_at` of the watch that was looked at. One that has replaced it meanwhile looks elsewhere, or begins
-/// later: what was seen says nothing of it.
+/// `made` is the `created_at` of the watch that was checked. If the watch was replaced meanwhile,
+/// the result is discarded.
 pub async fn changed(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -191,7 +196,8 @@ pub async fn changed(
     Ok(Some(run))
 }
 
-/// Records that a watch cannot look, such as for too many files. `made` is as in [`changed`].
+/// Records that a watch cannot check its files, for example because there are too many. `made` is
+/// as in [`changed`].
 pub async fn watch_refused(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -205,13 +211,14 @@ pub async fn watch_refused(
     Ok(())
 }
 
-/// The watch that was looked at, if it is still the one that was made then.
+/// Returns the watch, if it was not replaced meanwhile.
 async fn watch(w: &mut dyn Writes, schedule_id: ScheduleId, made: Timestamp) -> Result<Option<Schedule>> {
     let found = w.schedule_get(schedule_id).await?;
     Ok(found.filter(|schedule| schedule.enabled && schedule.created_at == made))
 }
 
-/// Delivers the mail of a run and records it. Of a slot that is tried again, only the first refusal is a run of its own.
+/// Delivers the mail of a run and records it. If a slot is tried several times, only the first
+/// refusal is recorded as a run.
 async fn fire(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -257,7 +264,7 @@ async fn fire(
     let waits = schedule.options.wake == WakeMode::NextHeartbeat && by_hand.is_none();
     let new_message = NewMessage {
         subject: Some(subject),
-        // Without a heartbeat to wait for it would wait for ever.
+        // Without a heartbeat, this mail would wait for ever.
         wake: !waits || !has_heartbeat(w, &schedule.agent_id).await?,
         ..NewMessage::new(&schedule.agent_id, schedule.creator.clone(), kind, body, chain)
     };
@@ -275,10 +282,11 @@ async fn fire(
                     "by": by_hand,
                 }),
             );
-            say(w, ctx, schedule, event).await?;
+            emit(w, ctx, schedule, event).await?;
             Ok(row)
         }
-        // A store that fails fails the whole batch, which is tried again; a bound is this run's own.
+        // An error of the store fails the whole batch, which is tried again. A limit only concerns
+        // this run.
         Err(refusal) if matches!(refusal.code, Code::Internal | Code::Unavailable) => Err(refusal),
         Err(refusal) => {
             if run.once && refusal.code.retryable() {
@@ -293,7 +301,8 @@ async fn fire(
     }
 }
 
-/// Keeps the one time of a job that came while a run set off by hand is under way: it goes off when that has ended.
+/// Postpones a one-shot job whose time came during a run set off by hand. It goes off when that run
+/// has ended.
 async fn wait(w: &mut dyn Writes, ctx: &RuleContext, schedule: &mut Schedule, run: Run) -> Result<()> {
     schedule.next_at = Some(run.now.plus(TRY_AGAIN));
     if held(w, schedule, run.slot_at).await?.is_some() {
@@ -304,8 +313,8 @@ async fn wait(w: &mut dyn Writes, ctx: &RuleContext, schedule: &mut Schedule, ru
     Ok(())
 }
 
-/// Passes a slot over because the last run has not ended. Slots passed over in a row are one record.
-async fn pass_over(w: &mut dyn Writes, ctx: &RuleContext, schedule: &mut Schedule, run: Run) -> Result<()> {
+/// Skips a slot because the last run has not ended. Consecutive skipped slots share one record.
+async fn skip(w: &mut dyn Writes, ctx: &RuleContext, schedule: &mut Schedule, run: Run) -> Result<()> {
     let last = w.schedule_runs(schedule.schedule_id, 1).await?.into_iter().next();
     match last {
         Some(last) if last.status == RunStatus::Skipped && last.note.as_deref() == Some(STILL_RUNS) => {
@@ -323,17 +332,17 @@ async fn pass_over(w: &mut dyn Writes, ctx: &RuleContext, schedule: &mut Schedul
     }
 }
 
-/// A heartbeat: asked when the agent has nothing else to do and there is something to ask (HB-04).
+/// Sends a heartbeat if the agent has no other work and there is something to ask (HB-04).
 async fn beat(w: &mut dyn Writes, ctx: &RuleContext, schedule: &mut Schedule, run: Run, beats: &Beats) -> Result<()> {
     let why = match beats(&schedule.agent_id, run.now) {
-        // Nobody expects a word of every hour of the night.
+        // Outside active hours nothing is recorded.
         Beat::Resting => {
             w.schedule_put(schedule).await?;
             return Ok(());
         }
-        Beat::Empty if !is_awaited(w, &schedule.agent_id).await? => "there is nothing to look at",
+        Beat::Empty if !has_waiting_mail(w, &schedule.agent_id).await? => "there is nothing to look at",
         _ if busy(w, &schedule.agent_id).await? => "the agent is busy",
-        // Something has waited for it.
+        // The prompt is empty, but mail waits for the heartbeat.
         Beat::Empty => {
             let run = Run { late: false, missed: 0, ..run };
             fire(w, ctx, schedule, run, Chain::root(ctx), None, None).await?;
@@ -352,11 +361,11 @@ async fn beat(w: &mut dyn Writes, ctx: &RuleContext, schedule: &mut Schedule, ru
         EventKind::HeartbeatSkipped,
         json!({ "schedule_id": schedule.schedule_id, "why": why, "next_at": schedule.next_at.map(Timestamp::rfc3339) }),
     );
-    say(w, ctx, schedule, event).await
+    emit(w, ctx, schedule, event).await
 }
 
 /// Whether mail waits for an agent's next heartbeat.
-async fn is_awaited(w: &mut dyn Writes, agent_id: &AgentId) -> Result<bool> {
+async fn has_waiting_mail(w: &mut dyn Writes, agent_id: &AgentId) -> Result<bool> {
     Ok(w.inbox_pending(agent_id, 100).await?.iter().any(waits_for_heartbeat))
 }
 

@@ -1,4 +1,5 @@
-//! Heartbeats as the world file wants them (HB-01, HB-04): one schedule for each agent that has one.
+//! Applies the heartbeats of the world file (HB-01, HB-04): one schedule for each agent that has
+//! one.
 
 use std::collections::BTreeMap;
 
@@ -8,13 +9,13 @@ use ghost_domain::schedule::{JobOptions, Missed, When};
 use ghost_domain::{AgentId, MessageId, Party, RootId, Schedule, ScheduleId, ScheduleKind};
 use ghost_store::Writes;
 
-use super::keeping::{keep, remove};
+use super::rows::{remove, save};
 use crate::{Result, RuleContext};
 
 /// The name that every heartbeat has.
 const NAME: &str = "heartbeat";
 
-/// A heartbeat that the configuration wants.
+/// A heartbeat in the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
     /// The interval in milliseconds.
@@ -23,18 +24,19 @@ pub struct Wanted {
     pub target: String,
 }
 
-/// Whether an agent looks around by itself.
+/// Whether an agent has a heartbeat that is switched on.
 pub(super) async fn has_heartbeat(w: &mut dyn Writes, agent_id: &AgentId) -> Result<bool> {
     let heartbeats = w.schedule_list(Some(agent_id), Some(ScheduleKind::Heartbeat), None).await?;
     Ok(heartbeats.iter().any(|heartbeat| heartbeat.enabled))
 }
 
-/// Lets mail wake that waits for the heartbeat of an agent which no longer has one: it would wait for ever.
-pub(super) async fn gone(w: &mut dyn Writes, ctx: &RuleContext, agent_id: &AgentId) -> Result<()> {
+/// Wakes an agent for mail that waits for its heartbeat, if it has no heartbeat any more. Otherwise
+/// this mail would wait for ever.
+pub(super) async fn release_waiting_mail(w: &mut dyn Writes, ctx: &RuleContext, agent_id: &AgentId) -> Result<()> {
     if has_heartbeat(w, agent_id).await? {
         return Ok(());
     }
-    // Control mail passes the bound on an inbox, so there can be a little more.
+    // Mail from the system may exceed the limit of an inbox.
     let window = ctx.limits().inbox_max.saturating_mul(2);
     let mut waiting = w.inbox_pending(agent_id, window).await?;
     waiting.retain(waits_for_heartbeat);
@@ -46,8 +48,8 @@ pub(super) async fn gone(w: &mut dyn Writes, ctx: &RuleContext, agent_id: &Agent
     Ok(())
 }
 
-/// Brings the heartbeats to what the configuration wants. One that is as it should be goes on undisturbed, disabled ones
-/// included.
+/// Applies the configured heartbeats. An unchanged heartbeat is left alone, even if it is switched
+/// off.
 pub async fn heartbeats(w: &mut dyn Writes, ctx: &RuleContext, wanted: &BTreeMap<AgentId, Wanted>) -> Result<()> {
     let mut after = None;
     loop {
@@ -56,7 +58,7 @@ pub async fn heartbeats(w: &mut dyn Writes, ctx: &RuleContext, wanted: &BTreeMap
         after = Some(last.schedule_id);
         for schedule in page.iter().filter(|schedule| !wanted.contains_key(&schedule.agent_id)) {
             remove(w, ctx, &Party::System, schedule, Some("the world file no longer wants it")).await?;
-            gone(w, ctx, &schedule.agent_id).await?;
+            release_waiting_mail(w, ctx, &schedule.agent_id).await?;
         }
     }
     for (agent_id, heartbeat) in wanted {
@@ -73,7 +75,7 @@ pub async fn heartbeats(w: &mut dyn Writes, ctx: &RuleContext, wanted: &BTreeMap
         }
         let now = ctx.now();
         let when = When::Every { every_ms: heartbeat.every_ms, anchor: now };
-        // The anchor is no slot: the first look is one interval from now.
+        // The anchor is not a slot: the first heartbeat is one interval from now.
         let next_at = next_after(&when, now)?;
         let schedule = Schedule {
             schedule_id: before.as_ref().map_or_else(|| ScheduleId(ctx.id()), |before| before.schedule_id),
@@ -95,7 +97,7 @@ pub async fn heartbeats(w: &mut dyn Writes, ctx: &RuleContext, wanted: &BTreeMap
             creator: Party::System,
             created_at: now,
         };
-        keep(w, ctx, &Party::System, &schedule).await?;
+        save(w, ctx, &Party::System, &schedule).await?;
     }
     Ok(())
 }

@@ -1,5 +1,5 @@
-//! Where a last text goes: an alert of a heartbeat (HB-04), and what a cron job's own turn ended with (SCHED-05, HB-07). A
-//! target that is not there is told beside the record and fails nothing.
+//! Delivers the last text of a turn: a heartbeat's alert (HB-04) and the result of a cron job's own
+//! turn (SCHED-05, HB-07). A missing target is recorded and does not fail the turn.
 
 use ghost_domain::conversation::WEBHOOK;
 use ghost_domain::event::{EventKind, NewEvent};
@@ -14,12 +14,13 @@ use crate::chain::Chain;
 use crate::chat::{self, NewPost, Speaker};
 use crate::{Result, RuleContext, conversations};
 
-/// The target that is none.
+/// The target that means no delivery.
 pub(super) const NOWHERE: &str = "none";
-/// Characters of a text in its event.
+/// The longest text in an event, in characters.
 const TEXT_MAX: usize = 400;
 
-/// Delivers what a cron job's own turn ended with; `name` is the job's, unless it is gone. Gives why it could not, if so.
+/// Delivers the last text of a cron job's own turn. `name` is the name of the job, if it still
+/// exists. Returns why the delivery failed, if it did.
 pub(super) async fn deliver(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -32,57 +33,63 @@ pub(super) async fn deliver(
     if options.deliver == Deliver::None {
         return Ok(None);
     }
-    let said = read_announcement(text);
-    let trouble = match &said {
+    let spoken = read_announcement(text);
+    let not_delivered = match &spoken {
         None => None,
-        Some(said) => {
-            let told = match options.deliver {
-                Deliver::Webhook => over_webhook(w, ctx, turn, run, name, &options.to, said).await,
-                Deliver::None | Deliver::Announce => tell(w, ctx, turn, &options.to, said).await,
+        Some(spoken) => {
+            let delivered = match options.deliver {
+                Deliver::Webhook => over_webhook(w, ctx, turn, run, name, &options.to, spoken).await,
+                Deliver::None | Deliver::Announce => deliver_text(w, ctx, turn, &options.to, spoken).await,
             };
-            reason(told)?
+            reason(delivered)?
         }
     };
     let event = NewEvent::new(
         EventKind::ScheduleDelivered,
         json!({
             "schedule_id": run.schedule_id, "run": run.run, "turn_id": turn.turn_id, "deliver": options.deliver,
-            "to": options.to, "silent": said.is_none(), "not_delivered": trouble,
-            "text": said.map(|said| ctx.excerpt(&said, TEXT_MAX)),
+            "to": options.to, "silent": spoken.is_none(), "not_delivered": not_delivered,
+            "text": spoken.map(|spoken| ctx.excerpt(&spoken, TEXT_MAX)),
         }),
     );
     ctx.emit(w, event.agent(&turn.agent_id).correlation(run.schedule_id)).await?;
-    Ok(trouble)
+    Ok(not_delivered)
 }
 
-/// Why something could not be brought to its target. The store's own trouble is the turn's.
-pub(super) fn reason(told: Result<()>) -> Result<Option<String>> {
-    match told {
+/// Returns why a delivery failed. An error of the store is passed on and fails the turn.
+pub(super) fn reason(delivered: Result<()>) -> Result<Option<String>> {
+    match delivered {
         Ok(()) => Ok(None),
         Err(refusal) if matches!(refusal.code, Code::Internal | Code::Unavailable) => Err(refusal),
         Err(refusal) => Ok(Some(refusal.to_string())),
     }
 }
 
-/// Brings a text to its target: nowhere, the agent's conversation in which someone outside was last heard, a conversation, or
-/// a chat channel.
-pub(super) async fn tell(w: &mut dyn Writes, ctx: &RuleContext, turn: &Turn, target: &str, text: &str) -> Result<()> {
+/// Delivers a text to its target: nowhere, the conversation in which the agent last heard from
+/// outside, a conversation, or a chat channel.
+pub(super) async fn deliver_text(
+    w: &mut dyn Writes,
+    ctx: &RuleContext,
+    turn: &Turn,
+    target: &str,
+    text: &str,
+) -> Result<()> {
     match target {
         NOWHERE => Ok(()),
         LAST => {
             let all = w.conversation_list(Some(&turn.agent_id), None).await?;
-            // One that the agent began and nobody has answered is no conversation with anyone.
+            // A conversation in which nobody outside has written yet does not count.
             let heard = all.into_iter().filter(|conversation| conversation.heard_at.is_some());
             let last = heard.max_by_key(|conversation| (conversation.heard_at, conversation.conversation_id));
             let last = last.ok_or_else(|| {
                 Refusal::new(Code::NotFound, format!("{} has no conversation with anyone outside", turn.agent_id))
-                    .hint("it is heard from nobody there yet; name another target")
+                    .hint("nobody outside has written to this agent yet; name another target")
             })?;
-            say(w, ctx, turn, last.conversation_id, text).await
+            post(w, ctx, turn, last.conversation_id, text).await
         }
         other => {
             if let Ok(conversation_id) = other.parse::<ConversationId>() {
-                return say(w, ctx, turn, conversation_id, text).await;
+                return post(w, ctx, turn, conversation_id, text).await;
             }
             let new = NewPost {
                 channel: other.parse()?,
@@ -92,16 +99,17 @@ pub(super) async fn tell(w: &mut dyn Writes, ctx: &RuleContext, turn: &Turn, tar
                 chain: Chain { root_id: turn.root_id, hop: turn.hop.saturating_add(1) },
             };
             let speaker = Speaker::from(Party::Agent(turn.agent_id.clone()));
-            chat::post_last_words(w, ctx, &speaker, ctx.chat_wake(), new).await?;
+            chat::post_last_text(w, ctx, &speaker, ctx.chat_wake(), new).await?;
             Ok(())
         }
     }
 }
 
-/// Says something in the thread of a webhook, which begins with it if there is none. What the outside answers there is the
-/// agent's to answer, so that whoever set the job must still be one who may name the thread: the world file may have taken the
-/// webhook away since, or given it to another agent. And a job may have been set to another one's own thread before that was
-/// refused.
+/// Sends a text to the thread of a webhook, and begins the thread if needed.
+///
+/// Answers from outside go to the agent. So the party that set the job must still be allowed to use
+/// the thread: the world file may have removed the webhook or given it to another agent. Jobs set
+/// before this check existed may also name another job's own thread.
 async fn over_webhook(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -124,7 +132,7 @@ async fn over_webhook(
     let conversation_id = match w.conversation_find(&adapter, thread).await? {
         Some(conversation) => conversation.conversation_id,
         None => {
-            // Nothing is begun for what could not be said there.
+            // No conversation is begun for a text that would be refused.
             conversations::check_length(ctx, text)?;
             let start = conversations::Start {
                 adapter,
@@ -135,17 +143,18 @@ async fn over_webhook(
             conversations::begin(w, ctx, start).await?.conversation_id
         }
     };
-    say(w, ctx, turn, conversation_id, text).await
+    post(w, ctx, turn, conversation_id, text).await
 }
 
-/// Whether a run's job was an operator's when it went off: its mail says so, whatever has become of the job.
+/// Whether an operator had set the job when it went off. The sender of its mail says so, even if
+/// the job has changed since.
 async fn set_by_operator(w: &mut dyn Writes, run: &ScheduleRun) -> Result<bool> {
     let Some(message_id) = run.message_id else { return Ok(false) };
     let mail = w.message_get(message_id).await?;
     Ok(mail.is_some_and(|mail| matches!(mail.from, Party::Operator(_))))
 }
 
-async fn say(
+async fn post(
     w: &mut dyn Writes,
     ctx: &RuleContext,
     turn: &Turn,

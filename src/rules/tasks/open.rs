@@ -1,33 +1,34 @@
-//! The tasks that have not ended, page by page, however many there are.
+//! Walks over the open tasks page by page.
 //!
-//! Must never: hold more of them at once than one page.
+//! Must never: hold more than one page in memory.
 
 use ghost_domain::{AgentId, Task, TaskId};
 use ghost_store::Reads;
 
 use crate::Result;
 
-/// Tasks of one page. Each may be as large as a message.
+/// The number of tasks in one page. Each may be as large as a message.
 const PAGE: u32 = 250;
 
-/// A walk over the open tasks in order of id. What is done to those of one page changes nothing of the next.
+/// A walk over the open tasks, ordered by id. Changes to the tasks of one page do not affect the
+/// next page.
 pub(super) struct Open {
     owner: Option<AgentId>,
     after: Option<TaskId>,
 }
 
 impl Open {
-    /// Over those of the whole world.
+    /// All open tasks of the world.
     pub(super) fn all() -> Self {
         Self { owner: None, after: None }
     }
 
-    /// Over those of one agent.
+    /// All open tasks of one agent.
     pub(super) fn of(owner: &AgentId) -> Self {
         Self { owner: Some(owner.clone()), after: None }
     }
 
-    /// The next page; `None` when there is none.
+    /// Returns the next page, or `None` at the end.
     pub(super) async fn page(&mut self, r: &mut dyn Reads) -> Result<Option<Vec<Task>>> {
         let page = r.tasks_open(self.owner.as_ref(), self.after, PAGE).await?;
         let Some(last) = page.last() else { return Ok(None) };

@@ -1,8 +1,8 @@
-//! Open tasks and those who own them: what becomes of the tasks of an agent that is deleted, who tells its successor, and what a
-//! job waits for whose owners do no work.
+//! The owners of open tasks: handles the tasks of a deleted agent, passes them to its successor,
+//! and reminds owners.
 //!
-//! Must never: end a task, or leave one out because there are many: whoever wanted it says what is to become of it. How many
-//! there can be is bounded by `limits.tasks_open_max`.
+//! Must never: end a task, or leave one out because there are many; the creator decides about it.
+//! `limits.tasks_open_max` limits their number.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -10,23 +10,22 @@ use std::collections::BTreeMap;
 use ghost_domain::event::EventKind;
 use ghost_domain::text::clip;
 use ghost_domain::{AgentId, Code, Kind, Party, RootId, Task, TaskId, TaskStatus, Timestamp};
-use ghost_store::{Reads, Writes};
+use ghost_store::Writes;
 
+use super::notify::{assign, bounded, save, try_to_notify};
 use super::open::Open;
-use super::telling::{assign, bounded, keep, try_to_tell};
-use crate::agent_lookup::Idle;
 use crate::chain::Chain;
 use crate::mail::NewMessage;
-use crate::{Result, RuleContext, agent_lookup};
+use crate::{Result, RuleContext};
 
-/// Tasks that are named one by one in a letter.
+/// The most tasks that one mail lists.
 const NAMED: usize = 20;
 
-/// Tasks that are given one by one in one step, with all that they say; of more their owners get lists. Each may be as large as
-/// a message, and all of it is one transaction.
-const GIVEN: usize = 200;
+/// The most tasks that one transaction sends in full; the rest comes in lists. Each may be as large
+/// as a message.
+const SENT_IN_FULL: usize = 200;
 
-/// What a list says of a task. Whole ones may be large, and there may be many.
+/// The fields of a task that a list shows. Complete tasks may be large, and there may be many.
 struct Entry {
     task_id: TaskId,
     root_id: RootId,
@@ -47,8 +46,9 @@ impl Entry {
     }
 }
 
-/// Says of the open tasks of an agent that is being deleted that nobody does them: in their history, and to whoever created
-/// them, once for each chain of work. They stay open, for another owner or for a successor of the same id. Gives them.
+/// Records in the open tasks of an agent that is being deleted that their owner is gone, and
+/// notifies each creator once for each chain of work. The tasks stay open, for another owner or for
+/// a later agent with the same id. Returns their ids.
 pub async fn left_behind(w: &mut dyn Writes, ctx: &RuleContext, owner: &AgentId) -> Result<Vec<TaskId>> {
     let mut creators: BTreeMap<(AgentId, RootId), Vec<Entry>> = BTreeMap::new();
     let mut left = Vec::new();
@@ -57,7 +57,7 @@ pub async fn left_behind(w: &mut dyn Writes, ctx: &RuleContext, owner: &AgentId)
         for mut task in page {
             task.updated_at = ctx.now();
             let note = format!("its owner {owner} was deleted");
-            keep(w, ctx, &Party::System, &task, Some(&note), EventKind::TaskUpdated).await?;
+            save(w, ctx, &Party::System, &task, Some(&note), EventKind::TaskUpdated).await?;
             left.push(task.task_id);
             if let Some(creator) = task.creator.agent().filter(|creator| *creator != owner) {
                 creators.entry((creator.clone(), task.root_id)).or_default().push(Entry::of(&task));
@@ -66,8 +66,8 @@ pub async fn left_behind(w: &mut dyn Writes, ctx: &RuleContext, owner: &AgentId)
     }
     for ((creator, root_id), mut tasks) in creators {
         let what = format!(
-            "{owner} was deleted. Nobody does these tasks, which you gave it, until you give them to another agent; you can \
-             also cancel them. An agent that is created with the id {owner} is told of them.\n"
+            "{owner} was deleted. Nobody works on these tasks, which you gave it, until you give them to another \
+             agent; you can also cancel them. A new agent with the id {owner} receives them.\n"
         );
         let subject = format!("{owner} was deleted with {} of yours", tasks_of(tasks.len()));
         let chain = Chain { root_id, hop: 0 };
@@ -75,60 +75,68 @@ pub async fn left_behind(w: &mut dyn Writes, ctx: &RuleContext, owner: &AgentId)
             subject: Some(clip(&subject, 200)),
             ..NewMessage::new(&creator, Party::System, Kind::Task, bounded(ctx, what + &list(&mut tasks)), chain)
         };
-        try_to_tell(w, ctx, new_message).await?;
+        try_to_notify(w, ctx, new_message).await?;
     }
     Ok(left)
 }
 
-/// Tells a new agent of the tasks that its id has owned since an earlier agent bore it, where they can be worked on: of those
-/// that come first one by one, as if each was given to it now, of the rest in a list for each chain of work.
+/// Sends a new agent the tasks that an earlier agent with its id owned, except blocked ones: the
+/// first ones in full, as if they were assigned now, the rest in a list for each chain of work.
 pub async fn handed_on(w: &mut dyn Writes, ctx: &RuleContext, owner: &AgentId) -> Result<()> {
     let mut ready = Vec::new();
     let mut open = Open::of(owner);
     while let Some(page) = open.page(w).await? {
         ready.extend(page.iter().filter(|task| task.status != TaskStatus::Blocked).map(Entry::of));
     }
-    give(w, ctx, owner, ready, GIVEN, "An earlier agent of your id owned these tasks, too; they are yours now.").await
+    give(
+        w,
+        ctx,
+        owner,
+        ready,
+        SENT_IN_FULL,
+        "An earlier agent with your id also owned these tasks; they are yours now.",
+    )
+    .await
 }
 
-/// Tells the owners of a root's open tasks of them again: of those that come first one by one, an even share for each owner, of
-/// the rest in a list. For work that came to a stand: mail that a failed turn had taken is not tried again by itself. Says of how
-/// many tasks.
-pub async fn remind(w: &mut dyn Writes, ctx: &RuleContext, root_id: RootId, except: &AgentId) -> Result<usize> {
+/// Sends the owners of a root's open tasks these tasks again: the first ones in full, in equal
+/// shares for each owner, the rest in a list. Used when work has stopped, because mail of a failed
+/// turn is not tried again by itself. Returns the number of tasks.
+pub async fn remind(w: &mut dyn Writes, ctx: &RuleContext, root_id: RootId) -> Result<usize> {
     let mut due: BTreeMap<AgentId, Vec<Entry>> = BTreeMap::new();
     let mut open = Open::all();
     while let Some(page) = open.page(w).await? {
         let wanted = page.iter().filter(|task| task.status != TaskStatus::Blocked && task.root_id == root_id);
-        for task in wanted.filter(|task| task.owner != *except) {
+        for task in wanted {
             due.entry(task.owner.clone()).or_default().push(Entry::of(task));
         }
     }
-    let whole = (GIVEN / due.len().max(1)).max(1);
-    let mut told = 0;
+    let in_full = (SENT_IN_FULL / due.len().max(1)).max(1);
+    let mut count_sent = 0;
     for (owner, tasks) in due {
         let count = tasks.len();
-        match give(w, ctx, &owner, tasks, whole, "These tasks are yours, too, and wait for you.").await {
-            Ok(()) => told += count,
-            // The owner is deleted. Its tasks wait for another, which must not keep the rest from going on.
+        match give(w, ctx, &owner, tasks, in_full, "You also own these tasks, which wait for you.").await {
+            Ok(()) => count_sent += count,
+            // The owner is deleted. Its tasks wait for a new owner and must not stop the others.
             Err(refusal) if refusal.code == Code::NotFound => {}
             Err(refusal) => return Err(refusal),
         }
     }
-    Ok(told)
+    Ok(count_sent)
 }
 
-/// Tells an agent of tasks that it owns: of the first `whole` one by one, as if each was given to it now, of the rest, after
-/// `rest_are`, in a list for each chain of work.
+/// Sends an agent tasks that it owns: the first `in_full` of them in full, the rest after the text
+/// `rest_intro` in a list for each chain of work.
 async fn give(
     w: &mut dyn Writes,
     ctx: &RuleContext,
     owner: &AgentId,
     mut tasks: Vec<Entry>,
-    whole: usize,
-    rest_are: &str,
+    in_full: usize,
+    rest_intro: &str,
 ) -> Result<()> {
     tasks.sort_unstable_by_key(|entry| entry.rank);
-    let rest = tasks.split_off(tasks.len().min(whole));
+    let rest = tasks.split_off(tasks.len().min(in_full));
     for entry in tasks {
         if let Some(task) = w.task_get(entry.task_id).await? {
             assign(w, ctx, &Party::System, &task, Chain { root_id: task.root_id, hop: 0 }).await?;
@@ -139,7 +147,7 @@ async fn give(
         roots.entry(entry.root_id).or_default().push(entry);
     }
     for (root_id, mut tasks) in roots {
-        let what = format!("{rest_are} The board shows them whole, with all that you own.\n{}", list(&mut tasks));
+        let what = format!("{rest_intro} The task board shows them in full.\n{}", list(&mut tasks));
         let subject = format!("{} more for you", tasks_of(tasks.len()));
         let chain = Chain { root_id, hop: 0 };
         let new_message = NewMessage {
@@ -151,7 +159,7 @@ async fn give(
     Ok(())
 }
 
-/// The first of these tasks, one by one, and how many more there are.
+/// Lists the first of these tasks and the number of the others.
 fn list(tasks: &mut [Entry]) -> String {
     tasks.sort_unstable_by_key(|entry| entry.rank);
     let mut text = String::new();
@@ -159,51 +167,9 @@ fn list(tasks: &mut [Entry]) -> String {
         text.push_str(&format!("\ntask_id: {}\nstatus: {}\ntitle: {}\n", task.task_id, task.status, task.title));
     }
     if tasks.len() > NAMED {
-        text.push_str(&format!("\n{} more are on the board.\n", tasks.len() - NAMED));
+        text.push_str(&format!("\n{} more are on the task board.\n", tasks.len() - NAMED));
     }
     text
-}
-
-/// What of a root's work is still open although nothing is at work, in words: how many tasks, and which of their owners cannot
-/// work, and why. Nothing if no task is open.
-pub async fn held_up(r: &mut dyn Reads, root_id: RootId) -> Result<Option<String>> {
-    let mut count = 0_usize;
-    let mut whys: BTreeMap<AgentId, Option<&str>> = BTreeMap::new();
-    let mut idle: BTreeMap<String, (usize, Vec<TaskId>)> = BTreeMap::new();
-    let mut open = Open::all();
-    while let Some(page) = open.page(r).await? {
-        for task in page.into_iter().filter(|task| task.root_id == root_id) {
-            count += 1;
-            let why = match whys.get(&task.owner) {
-                Some(why) => *why,
-                None => {
-                    let why = agent_lookup::idle(r, &task.owner).await?.map(Idle::as_str);
-                    whys.insert(task.owner.clone(), why);
-                    why
-                }
-            };
-            let Some(why) = why else { continue };
-            let (owned, first) = idle.entry(format!("{} {why}", task.owner)).or_default();
-            *owned += 1;
-            if first.len() < 4 {
-                first.push(task.task_id);
-            }
-        }
-    }
-    if count == 0 {
-        return Ok(None);
-    }
-    let owners = idle.iter().map(|(owner, (owned, first))| {
-        let named: Vec<String> = first.iter().map(ToString::to_string).collect();
-        let more = if *owned > first.len() { ", ..." } else { "" };
-        format!("{owner} and owns {} ({}{more})", tasks_of(*owned), named.join(", "))
-    });
-    let owners: Vec<String> = owners.collect();
-    let are = if count == 1 { "is" } else { "are" };
-    Ok(Some(match owners.is_empty() {
-        true => format!("{} {are} open", tasks_of(count)),
-        false => format!("{} {are} open: {}", tasks_of(count), owners.join("; ")),
-    }))
 }
 
 fn tasks_of(count: usize) -> String {

@@ -1,4 +1,5 @@
-//! The record of tool calls: the journal for going on, the ledger for reading, the feed for watching.
+//! The records of tool calls: the journal to resume from, the ledger to read, and the feed to
+//! watch.
 
 use std::collections::BTreeSet;
 
@@ -13,30 +14,31 @@ use serde_json::{Value, json};
 use crate::chain::Chain;
 use crate::{Result, RuleContext, root_limits};
 
-/// A call that is about to run.
+/// A tool call that is about to run.
 #[derive(Clone, Debug)]
 pub struct CallStart {
-    /// Our id.
+    /// The call's id in Ghost.
     pub call_id: CallId,
-    /// The provider's id.
+    /// The call's id from the provider.
     pub id: String,
-    /// Canonical tool name.
+    /// Canonical name of the tool.
     pub tool: String,
-    /// The name it was called by, if another.
+    /// The name that the model used, if it is not the canonical one.
     pub alias: Option<String>,
-    /// The arguments.
+    /// The arguments, as JSON.
     pub arguments: Value,
-    /// What it does.
+    /// The kind of effect that the tool has.
     pub effect: Effect,
-    /// For a file write: what it will leave.
+    /// For a file write: the file's hashes before and after.
     pub file: Option<FilePlan>,
-    /// For an ask: which.
+    /// For an ask: its id.
     pub ask_id: Option<AskId>,
-    /// When it began, if that was before it is recorded.
+    /// The start time, if the call began before it is recorded.
     pub begun_at: Option<Timestamp>,
 }
 
-/// Records that a call begins. The journal needs to know it only of effects that the store does not hold itself.
+/// Records the start of a call. The journal only records starts of calls whose effects are not in
+/// the store: outside effects, file writes and asks.
 pub async fn record_call_start(w: &mut dyn Writes, ctx: &RuleContext, turn: &Turn, call: &CallStart) -> Result<()> {
     let now = ctx.now();
     if matches!(call.effect, Effect::Outside | Effect::File | Effect::Wait) {
@@ -79,7 +81,7 @@ pub async fn record_call_start(w: &mut dyn Writes, ctx: &RuleContext, turn: &Tur
     ctx.emit(w, event).await
 }
 
-/// Records what a call left. The turn must be open.
+/// Records the result of a call. The turn must be open.
 pub async fn record_call_end(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -94,7 +96,7 @@ pub async fn record_call_end(
     w.journal_append(turn.turn_id, &step, now).await?;
     let kept = ctx.limits().ledger_result_bytes as usize;
     let text = match (&outcome.content, &outcome.refusal) {
-        // What left nothing but its refusal.
+        // The call left no result but its refusal.
         (Value::Null, Some(refusal)) => ctx.redactor.redact(&refusal.message),
         (Value::String(text), _) => ctx.redactor.redact(text),
         (other, _) => ctx.redactor.redact_json(other).to_string(),
@@ -136,7 +138,8 @@ pub async fn record_call_end(
     .agent(&turn.agent_id)
     .correlation(turn.turn_id);
     ctx.emit(w, event).await?;
-    // What the refused call had written is undone; this is where a bound that held it can be told.
+    // The writes of a refused call are undone, so the limit that refused it can only be reported
+    // here.
     match &outcome.refusal {
         Some(refusal) => {
             let chain = Chain { root_id: turn.root_id, hop: turn.hop.saturating_add(1) };
@@ -146,7 +149,7 @@ pub async fn record_call_end(
     }
 }
 
-/// The status of a ledger row that an outcome makes.
+/// The ledger status for an outcome.
 #[must_use]
 pub fn ledger_status(outcome: &CallOutcome) -> CallStatus {
     match &outcome.refusal {
@@ -156,11 +159,12 @@ pub fn ledger_status(outcome: &CallOutcome) -> CallStatus {
     }
 }
 
-/// Records a call that a model wrote as text: it never ran, and nothing of it may be lost from sight (TOOL-13).
+/// Records a tool call that a model wrote as text. It never ran, but it stays visible in the ledger
+/// (TOOL-13).
 pub async fn malformed(w: &mut dyn Writes, ctx: &RuleContext, turn: &Turn, fragment: &str) -> Result<()> {
     let refusal = Refusal::new(Code::InvalidArguments, "a tool call written as text was not run");
     let arguments = ctx.excerpt(fragment, 500);
-    // An ellipsis marks the cut; redaction may have made the text shorter, never what it ends with.
+    // An ellipsis marks a cut. Redaction may shorten the text but does not change its end.
     let truncated = fragment.chars().count() > 500 && arguments.ends_with('…');
     w.call_put(&LedgerRow {
         call_id: CallId(ctx.id()),
@@ -180,9 +184,10 @@ pub async fn malformed(w: &mut dyn Writes, ctx: &RuleContext, turn: &Turn, fragm
     Ok(())
 }
 
-/// Closes the ledger rows of calls that a turn began and will never end. Only of what changes something outside nobody
-/// knows what came of it: a question that was waited for has its own record, and nothing else is left half done.
-pub(crate) async fn orphan(w: &mut dyn Writes, ctx: &RuleContext, turn: &Turn) -> Result<()> {
+/// Closes the ledger rows of calls that a turn started and will never finish. The outcome is
+/// unknown only for calls with outside effects or file writes. An ask has its own record, and other
+/// calls leave nothing half done.
+pub(crate) async fn close_open_calls(w: &mut dyn Writes, ctx: &RuleContext, turn: &Turn) -> Result<()> {
     let filter = LedgerFilter {
         turn_id: Some(turn.turn_id),
         status: Some(CallStatus::Started),
@@ -207,7 +212,7 @@ pub(crate) async fn orphan(w: &mut dyn Writes, ctx: &RuleContext, turn: &Turn) -
     Ok(())
 }
 
-/// The call that this step began, if it has an effect that the store does not hold.
+/// The id of the call that this step started, if its effect is outside the store.
 fn acts_outside(step: &Step) -> Option<CallId> {
     match step {
         Step::CallStarted { call_id, effect: Effect::Outside | Effect::File, .. } => Some(*call_id),

@@ -1,5 +1,6 @@
-//! What becomes of the mail of a turn that cannot go on (DESIGN.md section 3): several messages are tried again one at a
-//! time; a single one goes on from its journal after a crash, and is set aside if it keeps crashing or fits no model.
+//! Handles a turn that cannot go on (docs/design.md, "Supervision and restart"). If it has several
+//! messages, each is tried again alone. A single message goes on from the journal after a crash. It
+//! becomes a dead letter if it keeps crashing or fits no model.
 
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::{
@@ -8,13 +9,13 @@ use ghost_domain::{
 use ghost_store::Writes;
 use serde_json::json;
 
-use super::calls::orphan;
+use super::calls::close_open_calls;
 use super::end::finish;
 use super::ending::Ending;
 use super::ownership::working_turn;
 use crate::{Result, RuleContext, asks, budgets, dead_letters};
 
-/// Accounts for a crash inside the process. Deaths of the daemon are not counted here.
+/// Records a crash inside the process. The death of the daemon is not counted here.
 pub async fn crashed(w: &mut dyn Writes, ctx: &RuleContext, agent_id: &AgentId, reason: &str) -> Result<()> {
     let Some(mut turn) = w.turn_open_of(agent_id).await? else { return Ok(()) };
     turn.crashes = turn.crashes.saturating_add(1);
@@ -33,8 +34,9 @@ pub async fn crashed(w: &mut dyn Writes, ctx: &RuleContext, agent_id: &AgentId, 
     Ok(())
 }
 
-/// Looks at every open turn when the daemon starts. The same step found without progress over several boots counts as
-/// a message that cannot be worked off; an operator's turn does not outlive the daemon, because nobody waits for it.
+/// Checks every open turn when the daemon starts. A turn that makes no progress over several starts
+/// becomes a dead letter, or is split. An operator's turn ends as failed, because its caller is
+/// gone.
 pub async fn review_at_boot(w: &mut dyn Writes, ctx: &RuleContext) -> Result<()> {
     for mut turn in w.turns_open().await? {
         if turn.source == "operator" {
@@ -43,15 +45,16 @@ pub async fn review_at_boot(w: &mut dyn Writes, ctx: &RuleContext) -> Result<()>
             finish(w, ctx, turn.turn_id, Ending::Failed(refusal)).await?;
             continue;
         }
-        // Its model call was cut off, whether or not its agent runs again.
+        // The daemon's death interrupted the model call of this turn, whether or not its agent runs
+        // again.
         budgets::forfeit_held(w, ctx, &mut turn).await?;
         if turn.parked.is_some() {
-            // It waits for something else to pass, over as many boots as that takes.
+            // A parked turn waits for an outside cause, so it may wait over any number of starts.
             continue;
         }
         let mark = turn.rounds.saturating_add(turn.calls).saturating_add(1);
         if !runs(w, &turn.agent_id).await? {
-            // Nobody goes on with it, so that it has not moved says nothing about it.
+            // A stopped agent makes no progress, so this turn is not stalled.
             continue;
         }
         let waiting = !w.asks_open_of_turn(turn.turn_id).await?.is_empty();
@@ -78,16 +81,16 @@ pub async fn review_at_boot(w: &mut dyn Writes, ctx: &RuleContext) -> Result<()>
     Ok(())
 }
 
-/// Ends a turn whose conversation fits no model. Its mail was accepted and nobody has worked it off: several pieces are
-/// tried again one at a time, and a single one is a dead letter, which another model may yet take. What the world makes
-/// anew by itself is not kept.
+/// Ends a turn whose conversation fits no model. If it has several messages, each is tried again
+/// alone. A single message becomes a dead letter, which can be retried with another model.
+/// Heartbeats, cron turns and chat wake-ups are dropped, because the world creates them again.
 pub async fn too_long(w: &mut dyn Writes, ctx: &RuleContext, turn_id: TurnId, refusal: Refusal) -> Result<Turn> {
     let turn = working_turn(w, ctx, turn_id).await?;
     let mail = taken_mail(w, &turn).await?;
     let reason = refusal.to_string();
     match single(w, &turn, &mail).await? {
         None => split(w, ctx, turn, &mail, &reason, 0).await?,
-        Some(mail) if mail.iter().all(|envelope| envelope.is_chat_wake() || made_anew(envelope.kind)) => {
+        Some(mail) if mail.iter().all(|envelope| envelope.is_chat_wake() || recurs(envelope.kind)) => {
             return finish(w, ctx, turn_id, Ending::Failed(refusal)).await;
         }
         Some(mail) => {
@@ -98,8 +101,8 @@ pub async fn too_long(w: &mut dyn Writes, ctx: &RuleContext, turn_id: TurnId, re
     w.turn_get(turn_id).await?.ok_or_else(|| Refusal::not_found("turn", &turn_id.to_string(), None))
 }
 
-/// Whether the next slot brings it again.
-fn made_anew(kind: Kind) -> bool {
+/// Whether the next time slot of a schedule creates such mail again.
+fn recurs(kind: Kind) -> bool {
     matches!(kind, Kind::Heartbeat | Kind::CronTurn)
 }
 
@@ -108,8 +111,9 @@ async fn runs(w: &mut dyn Writes, agent_id: &AgentId) -> Result<bool> {
     Ok(agent.is_some_and(|agent| agent.desired == Desired::Running && agent.status != AgentStatus::Failed))
 }
 
-/// A turn's mail if it is about one piece at most; `None` if there are several to be tried apart. Wake-ups for chat
-/// channels do not count beside what they woke the agent for, and are done with once it is there.
+/// Returns a turn's mail if it holds at most one message besides chat wake-ups. Returns `None` if
+/// there are several messages, to be tried separately. Chat wake-ups that came with a single message
+/// are consumed.
 async fn single(w: &mut dyn Writes, turn: &Turn, mail: &[Envelope]) -> Result<Option<Vec<Envelope>>> {
     let (wakes, rest): (Vec<Envelope>, Vec<Envelope>) = mail.iter().cloned().partition(Envelope::is_chat_wake);
     match rest.len() {
@@ -129,9 +133,10 @@ async fn taken_mail(w: &mut dyn Writes, turn: &Turn) -> Result<Vec<Envelope>> {
     Ok(mail)
 }
 
-/// Gives a turn's mail back to the inbox, each piece to be tried alone. The envelopes keep the turn's id, so that the
-/// turns that follow can tell the model what this one had done. A piece that has crashed often enough is set aside
-/// instead: mail that a turn takes in addition each time must not keep a poisoned message alive for ever.
+/// Returns a turn's mail to the inbox, so that each message is tried alone. The envelopes keep the
+/// turn's id, so that later turns can tell the model what this one did. A message that has crashed
+/// too often becomes a dead letter instead. Otherwise mail that joins later could keep a poisoned
+/// message alive for ever.
 async fn split(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -140,24 +145,24 @@ async fn split(
     reason: &str,
     crashes: u32,
 ) -> Result<()> {
-    let most = ctx.limits().crashes_max;
-    // A wake-up for a chat channel has nothing of its own to try: what it stood for is in the turn's digests.
+    let crashes_max = ctx.limits().crashes_max;
+    // A chat wake-up has no text of its own to try again; the turn's digests hold the posts.
     let (wakes, mail): (Vec<&Envelope>, Vec<&Envelope>) = mail.iter().partition(|envelope| envelope.is_chat_wake());
     let wakes: Vec<MessageId> = wakes.iter().map(|envelope| envelope.message_id).collect();
     w.message_mark(&wakes, MailState::Consumed, Some(turn.turn_id), 0).await?;
-    let (poisoned, tried): (Vec<&Envelope>, Vec<&Envelope>) =
-        mail.into_iter().partition(|envelope| envelope.crashes.saturating_add(crashes) >= most);
-    let ids: Vec<MessageId> = tried.iter().map(|envelope| envelope.message_id).collect();
+    let (poisoned, retried): (Vec<&Envelope>, Vec<&Envelope>) =
+        mail.into_iter().partition(|envelope| envelope.crashes.saturating_add(crashes) >= crashes_max);
+    let ids: Vec<MessageId> = retried.iter().map(|envelope| envelope.message_id).collect();
     w.message_mark(&ids, MailState::Pending, Some(turn.turn_id), crashes).await?;
-    // Each runs alone now, so nothing that wakes would take quiet mail along.
+    // Each message runs alone now, so quiet mail would not be taken along by mail that wakes.
     w.message_rouse(&ids).await?;
     for envelope in poisoned {
         let times = envelope.crashes.saturating_add(crashes);
-        dead_letters::hold(w, ctx, &turn, &[envelope.message_id], reason, times).await?;
+        dead_letters::create(w, ctx, &turn, &[envelope.message_id], reason, times).await?;
     }
     asks::abandon(w, ctx, turn.turn_id).await?;
     budgets::forfeit_held(w, ctx, &mut turn).await?;
-    orphan(w, ctx, &turn).await?;
+    close_open_calls(w, ctx, &turn).await?;
     turn.status = TurnStatus::Split;
     turn.parked = None;
     turn.reason = Some(ctx.excerpt(reason, 500));

@@ -1,4 +1,5 @@
-//! The end of a turn: its status, the consumed mail, the answer that it owed, in one transaction.
+//! The end of a turn. One transaction records its status, consumes its mail and sends the replies
+//! that it owes.
 
 use std::time::Duration;
 
@@ -8,26 +9,26 @@ use ghost_domain::{Code, Kind, MailState, MessageId, Party, Refusal, Turn, TurnI
 use ghost_store::Writes;
 use serde_json::json;
 
-use super::calls::orphan;
+use super::calls::close_open_calls;
 use super::ending::{Ending, Held, HeldMail};
 use super::ownership::{open_turn, owned};
 use crate::{Result, RuleContext, asks, budgets, conversations, schedules};
 
-/// Characters of the reason that is kept of a turn that did not finish.
+/// The longest reason, in characters, that is stored for a turn that did not finish.
 const REASON_MAX: usize = 2_000;
 
-/// How exactly it is kept when an agent last ended a turn: its record need not be written for every turn of a busy agent,
-/// whose turns say the same.
+/// The precision of an agent's `last_active_at`. It saves a write of the agent's row for every turn
+/// of a busy agent.
 const ACTIVE_EXACT: Duration = Duration::from_secs(60);
 
-/// Ends an open turn: its mail is consumed and its debts are paid. Only a cancellation may come from outside; any other
-/// end is the word of the daemon that owns the agent.
+/// Ends an open turn: consumes its mail and sends the replies that it owes. Anyone may cancel a
+/// turn. Any other ending needs the daemon that owns the agent.
 pub async fn finish(w: &mut dyn Writes, ctx: &RuleContext, turn_id: TurnId, ending: Ending) -> Result<Turn> {
     finish_held(w, ctx, turn_id, ending, None).await
 }
 
-/// As [`finish`], for a runner that knows what mail its turn holds: looking for it inside the writer would bring everything
-/// that waits there into SQL, for every turn.
+/// Like [`finish`], for a caller that knows the mail of the turn. A lookup inside the transaction
+/// would force the write buffer into SQL for every turn.
 pub async fn finish_held(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -45,7 +46,7 @@ pub async fn finish_held(
         Ending::Cancelled(why) => (TurnStatus::Cancelled, Some(ctx.excerpt(why, REASON_MAX)), None),
     };
     let truncated = matches!(ending, Ending::Cut(_));
-    let said = ending.said().unwrap_or_default();
+    let answer_text = ending.answer_text().unwrap_or_default();
     let held: Held = match held {
         Some(held) => held,
         None => {
@@ -59,7 +60,7 @@ pub async fn finish_held(
     if let Some(conversation_id) = conversations::owed(&held) {
         match &ending {
             Ending::Finished(_) | Ending::Cut(_) => {
-                conversations::answer(w, ctx, &turn, conversation_id, &ids, &said).await?;
+                conversations::answer(w, ctx, &turn, conversation_id, &ids, &answer_text).await?;
             }
             Ending::Failed(refusal) => {
                 conversations::unanswered(w, ctx, &turn, conversation_id, &format!("failed: {}", refusal.message))
@@ -81,7 +82,7 @@ pub async fn finish_held(
     }
     for ask_id in held.into_iter().filter_map(|mail| mail.ask_id) {
         match &ending {
-            Ending::Finished(_) | Ending::Cut(_) => asks::answer(w, ctx, ask_id, &said, truncated).await?,
+            Ending::Finished(_) | Ending::Cut(_) => asks::answer(w, ctx, ask_id, &answer_text, truncated).await?,
             Ending::Failed(refusal) => asks::fail(w, ctx, ask_id, refusal).await?,
             Ending::Cancelled(why) => {
                 let refusal = Refusal::new(Code::Cancelled, format!("{}'s turn was cancelled: {why}", turn.agent_id));
@@ -89,15 +90,15 @@ pub async fn finish_held(
             }
         }
     }
-    // A turn finishes with an answer, after all its calls have ended: it waits for no ask, and what was held for the answer
-    // is settled. Looking all the same would bring everything that waits into SQL, for every turn.
+    // A turn finishes only after all its calls have ended. So it waits for no ask and holds no
+    // reservation. A check would force the write buffer into SQL for every turn.
     if status != TurnStatus::Finished {
         asks::abandon(w, ctx, turn_id).await?;
         budgets::forfeit_held(w, ctx, &mut turn).await?;
-        orphan(w, ctx, &turn).await?;
+        close_open_calls(w, ctx, &turn).await?;
     }
     if turn.is_aside() {
-        // Mail of its root has waited for it.
+        // Mail of its root waited for this turn.
         ctx.wake(w, &turn.agent_id);
     }
     let now = ctx.now();
@@ -143,13 +144,13 @@ pub async fn finish_held(
     Ok(turn)
 }
 
-/// Cancels an open turn on someone's word. Its mail is consumed: it is not tried again.
+/// Cancels an open turn on behalf of `by`. Its mail is consumed and is not tried again.
 pub async fn cancel(w: &mut dyn Writes, ctx: &RuleContext, by: &Party, turn_id: TurnId) -> Result<Turn> {
     match w.turn_get(turn_id).await? {
         None => return Err(Refusal::not_found("turn", &turn_id.to_string(), None)),
         Some(turn) if turn.status != TurnStatus::Open => {
             return Err(Refusal::new(Code::Conflict, format!("turn {turn_id} is already {}", turn.status))
-                .hint("only an open turn is cancelled"));
+                .hint("only an open turn can be cancelled"));
         }
         Some(_) => {}
     }

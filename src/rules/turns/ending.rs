@@ -1,6 +1,6 @@
-//! How a turn ends, and what its end must know of its mail: what whoever pays its debts is given.
+//! How a turn ends, and the facts about its mail that the end of the turn needs.
 //!
-//! Must never: end a turn, or read or write anything.
+//! Must never: end a turn, or read or write the store.
 
 use std::borrow::Cow;
 
@@ -10,20 +10,22 @@ use ghost_domain::{AskId, ConversationId, Envelope, Kind, MessageId, Refusal};
 /// How a turn ends.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Ending {
-    /// With the model's last text, which may be empty.
+    /// It finished with the model's last text, which may be empty.
     Finished(String),
-    /// With the model's last text, which was cut: it reached its token limit for one answer, or its provider paused it.
+    /// It finished with the model's last text, but the text was cut: it reached the token limit of
+    /// one answer, or the provider paused it.
     Cut(String),
-    /// With a reason; whoever asked gets it as the error.
+    /// It failed. An agent that asked gets the refusal as the error.
     Failed(Refusal),
-    /// Cancelled by someone.
+    /// It was cancelled, for this reason.
     Cancelled(String),
 }
 
 impl Ending {
-    /// The last text as whoever asked gets it, if there is one: where it was cut, it says so.
+    /// The last text as the asker receives it, if there is one. A cut text carries a mark that says
+    /// so.
     #[must_use]
-    pub fn said(&self) -> Option<Cow<'_, str>> {
+    pub fn answer_text(&self) -> Option<Cow<'_, str>> {
         match self {
             Self::Finished(text) => Some(Cow::Borrowed(text)),
             Self::Cut(text) => Some(Cow::Owned(format!("{text}\n\n{CUT_MARK}"))),
@@ -32,15 +34,15 @@ impl Ending {
     }
 }
 
-/// The mail that a turn holds, as its runner knows it.
+/// The mail of a turn, as the agent that runs the turn knows it.
 pub type Held = Vec<HeldMail>;
 
-/// What the end of a turn must know of a piece of its mail.
+/// The facts about one envelope that the end of a turn needs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HeldMail {
-    /// Which.
+    /// Id of the message.
     pub message_id: MessageId,
-    /// What it is.
+    /// Kind of the message.
     pub kind: Kind,
     /// The ask that it carries, if any.
     pub ask_id: Option<AskId>,
@@ -49,7 +51,7 @@ pub struct HeldMail {
 }
 
 impl HeldMail {
-    /// What is to be known of `envelope`.
+    /// Extracts these facts from `envelope`.
     #[must_use]
     pub fn of(envelope: &Envelope) -> Self {
         Self {

@@ -1,4 +1,5 @@
-//! Model calls: budget is held in the transaction that journals the start, and settled in the one that journals the end.
+//! Model calls. The transaction that journals the start of a call also reserves its budget, and the
+//! one that journals the end settles it.
 
 use ghost_domain::Price;
 use ghost_domain::admission::is_unpriced;
@@ -15,7 +16,8 @@ use super::parking::park_for_budget;
 use crate::budgets::{self, Charged, Demand, Reserved, Settlement, Taken};
 use crate::{Result, RuleContext};
 
-/// Journals the prompt that was assembled for a turn: the hashes of its stable parts, which are kept once, and the rest.
+/// Journals the prompt of a turn. Its stable parts are stored once under their hashes; the rest is
+/// stored in the step.
 pub async fn brief(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -34,9 +36,9 @@ pub async fn brief(
     Ok(())
 }
 
-/// Journals that a model is about to be asked, and holds the budget for it. When a budget is spent, the turn is parked, unless it has
-/// another model to wait for. Nothing is
-/// journaled of a call that must wait for what others hold.
+/// Journals that a model is about to be called, and reserves the budget for it. If a budget is
+/// spent, the turn is parked, unless it has another model to wait for. Nothing is journaled for a
+/// call that must wait for reservations of other calls.
 pub async fn model_started(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -59,7 +61,7 @@ pub async fn model_started(
     let Reserved::Granted(reservation_id, allowance) = &reserved else { return Ok(reserved) };
     let reservation_id = *reservation_id;
     if turn.parked.take_if(|parked| matches!(parked.cause, ParkCause::Budget { .. })).is_some() {
-        // What it waited for has come; of a model, only its answer says so.
+        // The budget is there now. A turn parked for a model stays parked until the model answers.
         w.turn_put(&turn).await?;
     }
     let step = Step::ModelStarted { model: demand.model.clone(), reservation_id };
@@ -74,7 +76,8 @@ pub async fn model_started(
     Ok(reserved)
 }
 
-/// The account that a refusal says is spent. One that lacks a price is refused for good: no limit helps.
+/// Returns the spent account that a refusal names. A model without a price is refused for good,
+/// because no higher limit helps.
 fn spent_scope(refusal: &Refusal) -> Option<Scope> {
     if refusal.code != Code::BudgetExhausted || is_unpriced(refusal) {
         return None;
@@ -82,30 +85,31 @@ fn spent_scope(refusal: &Refusal) -> Option<Scope> {
     serde_json::from_value(refusal.details.as_ref()?.get("scope")?.clone()).ok()
 }
 
-/// An answered model call.
+/// The result of an answered model call.
 #[derive(Clone, Debug)]
 pub struct ModelResult {
-    /// The budget that was held.
+    /// Id of the reservation for the call.
     pub reservation_id: ReservationId,
-    /// The provider.
+    /// Name of the provider.
     pub provider: String,
-    /// The model that answered.
+    /// Name of the model that answered.
     pub model: String,
-    /// What it said.
+    /// The content of the answer.
     pub blocks: Vec<Block>,
-    /// See [`Step::ModelAnswered`].
+    /// The reason why the model stopped; see [`Step::ModelAnswered`].
     pub stop: Option<String>,
-    /// What it took; `None` if the provider did not say, and then the reservation counts.
+    /// The tokens used. `None` if the provider did not report them; then the whole reservation
+    /// counts as used.
     pub usage: Option<TokenUsage>,
-    /// Whether a count of `usage` is an estimate.
+    /// Whether any number in `usage` is an estimate.
     pub estimated: bool,
-    /// The price, if known.
+    /// The model's price, if it is known.
     pub price: Option<Price>,
-    /// How long it took, in milliseconds.
+    /// Duration of the call in milliseconds.
     pub duration_ms: u64,
 }
 
-/// Journals an answer and settles its budget. Gives the turn as it stands after it.
+/// Journals an answer and settles its budget. Returns the updated turn.
 pub async fn model_answered(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -122,10 +126,11 @@ pub async fn model_answered(
         None => Settlement::Forfeited,
     };
     let settled = budgets::settle(w, ctx, &mut turn, result.reservation_id, settlement).await?;
-    // A reservation that was forfeited meanwhile has been charged as such, and the answer is not charged again.
-    let told =
+    // If the reservation was forfeited in the meantime, it has been charged already, so the answer
+    // is not charged again.
+    let reported =
         |tokens| Charged { tokens, cost: result.price.map(|price| price.of(tokens)), estimated: result.estimated };
-    let charged = settled.or_else(|| result.usage.map(told)).unwrap_or(Charged::NOTHING);
+    let charged = settled.or_else(|| result.usage.map(reported)).unwrap_or(Charged::NOTHING);
     let tokens = charged.tokens;
     let calls = result.blocks.iter().filter(|block| matches!(block, Block::ToolCall { .. })).count();
     let (model, blocks, stop) = (result.model.clone(), result.blocks, result.stop);
@@ -150,7 +155,7 @@ pub async fn model_answered(
     Ok(turn)
 }
 
-/// Journals a model call that failed, and settles its budget: what it took is known, nothing, or anybody's guess.
+/// Journals a model call that failed, and settles its budget as `settlement` says.
 pub async fn model_failed(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -174,9 +179,9 @@ pub async fn model_failed(
     ctx.emit(w, event).await
 }
 
-/// Journals that a conversation which its model refused as too long is cut down to `context` bytes from here on. Belongs into
-/// the transaction of that failure, or of the last fall-back that is passed over for it: a turn that resumes knows both or
-/// neither.
+/// Journals that the conversation is cut to `context` bytes from here on, because the model refused
+/// it as too long. It must run in the transaction of that failure, or of the last fall-back model
+/// that is skipped for it, so that a resumed turn sees both or neither.
 pub async fn shortened(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -189,8 +194,8 @@ pub async fn shortened(
     Ok(())
 }
 
-/// Journals that what the provider attached to its earlier answers is left out from here on, because it does not take it.
-/// Belongs into the transaction of that failure.
+/// Journals that the opaque state of the provider's earlier answers is left out from here on,
+/// because the provider refuses it. It must run in the transaction of that failure.
 pub async fn state_dropped(w: &mut dyn Writes, ctx: &RuleContext, turn_id: TurnId, model: &str) -> Result<()> {
     let turn = working_turn(w, ctx, turn_id).await?;
     w.journal_append(turn_id, &Step::StateDropped { model: model.to_owned() }, ctx.now()).await?;
@@ -200,8 +205,8 @@ pub async fn state_dropped(w: &mut dyn Writes, ctx: &RuleContext, turn_id: TurnI
     ctx.emit(w, event).await
 }
 
-/// Journals that an answer is there which the store does not take, so that a daemon which dies before it does counts the
-/// attempt. What was held for the call stays held: the answer settles it, or a restart does.
+/// Journals that the store does not accept an answer, so that the attempt counts if the daemon
+/// dies. The reservation stays until the answer or a restart settles it.
 pub async fn answer_waits(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -209,17 +214,19 @@ pub async fn answer_waits(
     model: &str,
     why: &str,
 ) -> Result<()> {
-    let error = format!("its answer is kept in memory until the store takes it: {why}");
+    let error = format!("its answer is kept in memory until the store accepts it: {why}");
     unsettled(w, ctx, turn_id, model, &error, true, |error| Step::ModelFailed { model: model.to_owned(), error }).await
 }
 
-/// Journals that a fall-back model was not asked because it cannot be paid for, which is told as a failure that cost nothing.
+/// Journals that a fall-back model was skipped because its call cannot be paid for. The event
+/// reports a failure without cost.
 pub async fn passed_over(w: &mut dyn Writes, ctx: &RuleContext, turn_id: TurnId, model: &str, why: &str) -> Result<()> {
     let error = format!("not asked: {why}");
     unsettled(w, ctx, turn_id, model, &error, false, |why| Step::PassedOver { model: model.to_owned(), why }).await
 }
 
-/// Journals a failure that settles nothing. `kept` says that there is an answer, so that nobody discards what was shown of it.
+/// Journals a failure that settles no reservation. `kept` says that an answer exists, so that a
+/// reader keeps the text streamed so far.
 async fn unsettled(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -241,7 +248,7 @@ async fn unsettled(
     ctx.emit(w, event).await
 }
 
-/// Journals words of ours to the model.
+/// Journals a note of Ghost's own to the model.
 pub async fn note(w: &mut dyn Writes, ctx: &RuleContext, turn_id: TurnId, text: &str) -> Result<()> {
     working_turn(w, ctx, turn_id).await?;
     w.journal_append(turn_id, &Step::Note { text: text.to_owned() }, ctx.now()).await?;

@@ -1,6 +1,6 @@
-//! What an agent has to do next, and with which of its mail.
+//! Determines what an agent has to do next, and with which of its mail.
 //!
-//! Must never: change anything; what is seen here is looked at again by whoever takes it.
+//! Must never: change anything. [`super::take`] checks the result again when it takes the mail.
 
 use ghost_domain::mail::{Room, plan_turn};
 use ghost_domain::{AgentId, Envelope, HeldSkill, MailState};
@@ -8,42 +8,46 @@ use ghost_store::{Reads, Writes};
 
 use crate::{Result, RuleContext};
 
-/// What an agent has to do next, as a snapshot shows it.
+/// What an agent has to do next, as a read of the store shows it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Next {
-    /// Nothing.
+    /// There is nothing to do.
     Nothing,
-    /// To go on with its open turn.
+    /// Resume the open turn.
     Resume,
-    /// To open a turn with this mail.
+    /// Open a turn with this mail.
     Mail {
-        /// Which.
+        /// The mail, in order.
         mail: Vec<Envelope>,
-        /// Whether mail that wakes was left for a later turn. If not, there is nothing to look for after this one: what
-        /// comes after the snapshot brings a wake-up of its own.
+        /// Whether waking mail is left for a later turn. If not, the agent need not check again
+        /// after this turn: later mail brings its own wake-up.
         more: bool,
-        /// Whether the agent's chat channels have something that it has not been shown.
+        /// Whether the agent's chat channels have unread posts.
         unread: bool,
-        /// The skills that it holds.
+        /// The skills that the agent holds.
         skills: Vec<HeldSkill>,
     },
 }
 
-/// What [`next`] saw of a turn's mail, for [`take`].
+/// The mail that [`next`] found, to be passed to [`super::take`].
 #[derive(Clone, Debug)]
 pub struct Seen {
-    /// See [`Next::Mail`].
+    /// The mail, in order; see [`Next::Mail`].
     pub mail: Vec<Envelope>,
-    /// See [`Next::Mail`].
+    /// Whether the agent's chat channels have unread posts; see [`Next::Mail`].
     pub unread: bool,
-    /// What the turn has room for; see [`next`].
+    /// Bytes of mail and chat that the turn has room for.
     pub room: usize,
 }
 
-/// Looks what an agent has to do next. Done over a snapshot, because looking through an inbox inside the writer would
-/// bring everything that waits there into SQL, for every turn; only the agent's own turns take its mail, so what is seen
-/// here is still there when [`take`] comes for it, or take looks anew. `settled` says that the caller has ended the
-/// agent's last turn itself, so that none can be open. `room` is how many bytes of mail and chat its turn has room for.
+/// Determines what an agent has to do next.
+///
+/// This runs outside the writer, because a scan of the inbox there would force the write buffer
+/// into SQL for every turn. Only the agent's own turns take its mail, so normally the mail found
+/// here still waits when [`super::take`] runs; if not, `take` reads the inbox again.
+///
+/// `settled` says that the caller has just ended the agent's last turn, so that none can be open.
+/// `room` is the number of bytes of mail and chat that the turn has room for.
 pub async fn next(
     r: &mut dyn Reads,
     ctx: &RuleContext,
@@ -54,27 +58,28 @@ pub async fn next(
     if !settled && r.turn_open_of(agent_id).await?.is_some() {
         return Ok(Next::Resume);
     }
-    let look = r.inbox_state(agent_id, window(ctx)).await?;
-    let (mail, more) = choose(r, ctx, agent_id, look.mail, room).await?;
+    let state = r.inbox_state(agent_id, window(ctx)).await?;
+    let (mail, more) = choose(r, ctx, agent_id, state.mail, room).await?;
     if mail.is_empty() {
         return Ok(Next::Nothing);
     }
-    Ok(Next::Mail { mail, more, unread: look.unread, skills: look.skills })
+    Ok(Next::Mail { mail, more, unread: state.unread, skills: state.skills })
 }
 
-/// How many bytes of mail a turn has room for whose conversation may have `context_bytes`: half of them, so that there is
-/// room for what the agent is told besides, and for what it does.
+/// The number of bytes of mail that fit a turn whose conversation may have `context_bytes`. It is
+/// half, to leave room for the rest of the prompt and for the turn's own work.
 #[must_use]
 pub fn mail_room(context_bytes: u32) -> usize {
     context_bytes as usize / 2
 }
 
-/// How much of an inbox is looked at first.
+/// The number of envelopes that are read from an inbox first.
 pub(super) fn window(ctx: &RuleContext) -> u32 {
     ctx.limits().turn_mail_max.saturating_mul(2)
 }
 
-/// The mail of an agent's next turn out of the beginning of its inbox, and whether more of it wakes.
+/// Chooses the mail of an agent's next turn from the beginning of its inbox. Also returns whether
+/// waking mail is left.
 pub(super) async fn choose(
     r: &mut dyn Reads,
     ctx: &RuleContext,
@@ -85,7 +90,7 @@ pub(super) async fn choose(
     let (limits, window) = (ctx.limits(), window(ctx));
     let full = pending.len() >= window as usize;
     if full && !pending.iter().any(|envelope| envelope.wake) {
-        // Quiet mail fills the window; what wakes lies behind it.
+        // Quiet mail fills the window, so waking mail may come after it.
         pending = r.inbox_ready(agent_id, limits.inbox_max.saturating_mul(2)).await?;
     }
     let room = Room { envelopes: limits.turn_mail_max as usize, bytes };
@@ -95,7 +100,8 @@ pub(super) async fn choose(
     Ok((taken, more))
 }
 
-/// The mail that was seen by [`next`], if all of it still waits.
+/// Returns the mail that [`next`] found, with fresh turn ids and crash counts, if all of it still
+/// waits. Otherwise `None`.
 pub(super) async fn still_there(w: &mut dyn Writes, mut mail: Vec<Envelope>) -> Result<Option<Vec<Envelope>>> {
     for envelope in &mut mail {
         match w.message_standing(envelope.message_id).await? {

@@ -1,4 +1,4 @@
-//! Whose turns this daemon may write for: those that are open, of the agents that are its own.
+//! Checks that this daemon may write for a turn: the turn is open and the daemon owns the agent.
 //!
 //! Must never: change anything.
 
@@ -8,7 +8,11 @@ use ghost_store::Writes;
 use crate::agent_lookup::agent_named;
 use crate::{Result, RuleContext};
 
-/// The record of an agent that this daemon may act for: it exists, and this daemon's fencing epoch still holds.
+/// Returns the record of an agent that this daemon may act for: the agent exists and carries this
+/// daemon's fencing epoch.
+///
+/// # Errors
+/// `NotFound`; `Conflict` if another daemon owns the agent.
 pub async fn owned(w: &mut dyn Writes, ctx: &RuleContext, agent_id: &AgentId) -> Result<Agent> {
     let agent = agent_named(w, agent_id).await?;
     if agent.epoch != ctx.epoch || agent.node != *ctx.node {
@@ -16,12 +20,12 @@ pub async fn owned(w: &mut dyn Writes, ctx: &RuleContext, agent_id: &AgentId) ->
             Code::Conflict,
             format!("{agent_id} belongs to node {} (epoch {}) now", agent.node, agent.epoch),
         )
-        .hint("this daemon has lost the agent to another one and must let it go"));
+        .hint("another daemon has taken the agent over; this daemon must stop working for it"));
     }
     Ok(agent)
 }
 
-/// An open turn, or a refusal: it was cancelled, or set aside, while its agent was at work.
+/// Returns an open turn. The refusal means that the turn was ended while its agent was at work.
 pub async fn open_turn(w: &mut dyn Writes, turn_id: TurnId) -> Result<Turn> {
     match w.turn_get(turn_id).await? {
         Some(turn) if turn.status == TurnStatus::Open => Ok(turn),
@@ -30,8 +34,8 @@ pub async fn open_turn(w: &mut dyn Writes, turn_id: TurnId) -> Result<Turn> {
     }
 }
 
-/// An open turn of an agent that this daemon may act for: what every write of a turn's own work begins with, so that a
-/// daemon which has lost the agent can no longer write for it.
+/// Returns an open turn of an agent that this daemon owns. Every write of a turn's own work begins
+/// with this check, so that a daemon which has lost an agent cannot write for it.
 pub async fn working_turn(w: &mut dyn Writes, ctx: &RuleContext, turn_id: TurnId) -> Result<Turn> {
     let turn = open_turn(w, turn_id).await?;
     owned(w, ctx, &turn.agent_id).await?;

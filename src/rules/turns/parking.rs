@@ -1,5 +1,5 @@
-//! Parked turns: open turns that wait for a cause outside them to pass (DESIGN.md section 2, "Transient causes"). Their
-//! journal and mail stay as they are.
+//! Parked turns: open turns that wait for a model or a budget (docs/design.md, "Outages, breakers
+//! and budgets"). Their journal and mail stay as they are.
 //!
 //! Must never: end a turn, or consume mail.
 
@@ -18,12 +18,13 @@ use serde_json::json;
 use super::ownership::working_turn;
 use crate::{Result, RuleContext};
 
-/// Characters of a reason that are kept.
+/// The longest stored reason, in characters.
 const REASON_MAX: usize = 500;
-/// Where the limit stands that every root had when the world file was last followed.
+/// The world fact that stores `limits.root_tokens_max` as it was at the last start or reload.
 const ROOT_DEFAULT: &str = "root_tokens_max";
 
-/// Parks a turn that needs a model which is down.
+/// Parks a turn that needs a model which is down. `alone` is the number of rounds of attempts that
+/// failed while the model answered other turns.
 pub async fn park_for_model(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -36,7 +37,8 @@ pub async fn park_for_model(
     park(w, ctx, turn, ParkCause::Model { provider, model }, reason, Standing::InLine, alone).await
 }
 
-/// Parks a turn whose next call a spent budget refuses. One whose own root is spent lets its agent go on with other work.
+/// Parks a turn whose next call is refused because a budget is spent. If only the budget of its
+/// root is spent, its agent goes on with other work.
 pub(super) async fn park_for_budget(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -62,8 +64,8 @@ pub(super) async fn park_for_budget(
     park(w, ctx, turn, cause, &refusal.to_string(), standing, 0).await
 }
 
-/// Gives the mail of other roots back to the inbox that a turn of a spent root took along, for a turn of its own. Once a
-/// model has been shown the mail, it stays.
+/// Returns mail of other roots to the inbox if a turn of a spent root has taken it, so that it gets
+/// a turn of its own. If a model has already seen the mail, it stays in this turn.
 async fn leave_to_others(w: &mut dyn Writes, ctx: &RuleContext, turn: &mut Turn) -> Result<()> {
     if turn.rounds > 0 || turn.calls > 0 {
         return Ok(());
@@ -91,7 +93,7 @@ async fn park(
     let reason = ctx.excerpt(reason, REASON_MAX);
     let again = turn.parked.as_ref().filter(|parked| parked.cause == cause);
     let since = again.map_or(ctx.now(), |parked| parked.since);
-    // One that was tried again in vain waits anew.
+    // A turn that was retried without success is parked again.
     let fresh = again.is_none_or(|parked| parked.standing != standing);
     let parked = Parked { cause, reason: reason.clone(), since, standing, alone };
     if turn.parked.as_ref() == Some(&parked) {
@@ -111,7 +113,7 @@ async fn park(
     Ok(turn)
 }
 
-/// Says that a parked turn is to be tried again at once.
+/// Retries a parked turn at once.
 ///
 /// # Errors
 /// `NotFound`; `Conflict` if the turn is not parked.
@@ -123,12 +125,13 @@ pub async fn retry(w: &mut dyn Writes, by: &Party, turn_id: TurnId) -> Result<Tu
             Code::Conflict,
             format!("turn {turn_id} is {how}, not parked, so {by} cannot retry it"),
         )
-        .hint("`ghostctl turn list --status parked` names those that wait"));
+        .hint("`ghostctl turn list --status parked` lists the parked turns"));
     }
     go_on(w, turn).await
 }
 
-/// Lets the turns of a root go on that stand aside because it was spent: its limit is another now.
+/// Continues the turns that are parked because the budget of this root was spent. Called when the
+/// root's limit changes.
 pub(crate) async fn root_changed(w: &mut dyn Writes, root_id: RootId) -> Result<()> {
     for turn in w.turns_open().await? {
         if turn.root_id == root_id && turn.is_aside() {
@@ -138,9 +141,9 @@ pub(crate) async fn root_changed(w: &mut dyn Writes, root_id: RootId) -> Result<
     Ok(())
 }
 
-/// Lets the turns go on that stand aside because their root has spent what every root may take (`limits.root_tokens_max`),
-/// if the world file has raised that since this was last called, and it leaves their root room. A root with a limit of its
-/// own follows no default.
+/// Continues the turns that are parked because their root has spent the default limit
+/// (`limits.root_tokens_max`), if the limit was raised since the last call and leaves their root
+/// room. A root with its own limit does not follow the default.
 pub async fn follow_root_default(w: &mut dyn Writes, ctx: &RuleContext) -> Result<()> {
     let (now, before) = (ctx.limits().root_tokens_max, w.meta_get(ROOT_DEFAULT).await?);
     if before.as_ref() == Some(&now.to_string()) {
@@ -148,7 +151,7 @@ pub async fn follow_root_default(w: &mut dyn Writes, ctx: &RuleContext) -> Resul
     }
     w.meta_put(ROOT_DEFAULT, &now.to_string()).await?;
     let before = before.and_then(|text| text.parse::<u64>().ok());
-    // 0 is no bound. A world from before this was kept may have been raised.
+    // 0 means no limit. An older world has no stored value; its limit may have been raised.
     let raised = before.is_none_or(|before| before > 0 && (now == 0 || now > before));
     if !raised {
         return Ok(());
@@ -165,7 +168,7 @@ pub async fn follow_root_default(w: &mut dyn Writes, ctx: &RuleContext) -> Resul
             go_on(w, turn).await?;
         }
     }
-    // Calls that found the old limit reached, or wait for what others hold under it, look again.
+    // Calls that were refused under the old limit, or that wait in its budget queue, try again.
     w.signal(Signal::BudgetsFreed(roots.into_iter().collect()));
     w.signal(Signal::LimitsSet);
     Ok(())
@@ -182,7 +185,8 @@ async fn go_on(w: &mut dyn Writes, mut turn: Turn) -> Result<Turn> {
     Ok(turn)
 }
 
-/// What holds up the answer to a piece of mail of an agent: the reason of the parked turn that has it, or that is before it.
+/// Returns why the answer to an ask is delayed: the reason of the parked turn that holds its mail
+/// or is before it, or the reason why the target waits for a model.
 pub(crate) async fn holds_up(r: &mut dyn Reads, ctx: &RuleContext, ask: &ghost_domain::Ask) -> Result<Option<String>> {
     let taken = match r.message_get(ask.message_id).await?.and_then(|mail| mail.turn_id) {
         Some(turn_id) => r.turn_get(turn_id).await?.filter(|turn| turn.status == TurnStatus::Open),
@@ -199,7 +203,7 @@ pub(crate) async fn holds_up(r: &mut dyn Reads, ctx: &RuleContext, ask: &ghost_d
     Ok(parked.or_else(|| ctx.waiting(&ask.target).map(|reason| reason.to_string())))
 }
 
-/// The turn for which the mail of an ask waits, because its root is spent.
+/// The parked turn that the mail of an ask waits for, because the budget of its root is spent.
 async fn aside(r: &mut dyn Reads, ask: &ghost_domain::Ask) -> Result<Option<Turn>> {
     let Some(mail) = r.message_get(ask.message_id).await? else { return Ok(None) };
     let open = r.turns_open().await?;

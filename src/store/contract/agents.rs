@@ -6,8 +6,8 @@ use ghost_domain::{Agent, AgentKind, AgentStatus, Desired, HeldSkill, Job, Party
 use serde_json::json;
 
 use super::Medium;
-use super::rows::{AWKWARD, agent, answer, at, held, job, who};
-use super::tools::{each, keep, open, reading, refuse};
+use super::rows::{AWKWARD, agent, answer, at, held, id_of, job};
+use super::tools::{keep, map_rows, open, reading, refuse};
 use crate::Store;
 use crate::tables::Family;
 
@@ -37,27 +37,27 @@ pub(super) async fn agents_are_put_and_listed(medium: Arc<dyn Medium>) {
         w.agent_put(&agent("a")).await?;
         w.agent_put(&full).await?;
     });
-    assert_eq!(reading!(&store, |r| { r.agent_get(&who("c")).await? }), Some(wanted));
-    assert_eq!(reading!(&store, |r| { r.agent_get(&who("b")).await? }), Some(agent("b")));
-    assert_eq!(reading!(&store, |r| { r.agent_get(&who("nobody")).await? }), None);
+    assert_eq!(reading!(&store, |r| { r.agent_get(&id_of("c")).await? }), Some(wanted));
+    assert_eq!(reading!(&store, |r| { r.agent_get(&id_of("b")).await? }), Some(agent("b")));
+    assert_eq!(reading!(&store, |r| { r.agent_get(&id_of("nobody")).await? }), None);
     let (all, living) = reading!(&store, |r| { (r.agent_list(true).await?, r.agent_list(false).await?) });
-    assert_eq!(each(&all, |agent| agent.agent_id.clone()), [who("a"), who("b"), who("c")]);
-    assert_eq!(each(&living, |agent| agent.agent_id.clone()), [who("a"), who("b")]);
+    assert_eq!(map_rows(&all, |agent| agent.agent_id.clone()), [id_of("a"), id_of("b"), id_of("c")]);
+    assert_eq!(map_rows(&living, |agent| agent.agent_id.clone()), [id_of("a"), id_of("b")]);
     refuse!(&store, |w| {
         w.agent_put(&agent("bb")).await?;
-        assert_eq!(w.agent_ids("b", 9).await?, [who("b"), who("bb")], "what the command wrote counts");
-        assert_eq!(w.agents_among(&[who("bb"), who("a")]).await?, [who("a"), who("bb")]);
+        assert_eq!(w.agent_ids("b", 9).await?, [id_of("b"), id_of("bb")], "the command's own writes count");
+        assert_eq!(w.agents_among(&[id_of("bb"), id_of("a")]).await?, [id_of("a"), id_of("bb")]);
         w.agent_put(&Agent { deleted_at: Some(at(2)), ..agent("bb") }).await?;
-        assert_eq!(w.agents_among(&[who("bb"), who("a")]).await?, [who("a")]);
+        assert_eq!(w.agents_among(&[id_of("bb"), id_of("a")]).await?, [id_of("a")]);
     });
-    let among = [who("c"), who("b"), who("nobody"), who("b")];
-    assert_eq!(reading!(&store, |r| { r.agent_ids("", 9).await? }), [who("a"), who("b")]);
-    assert_eq!(reading!(&store, |r| { r.agent_ids("", 1).await? }), [who("a")]);
-    assert_eq!(reading!(&store, |r| { r.agents_among(&among).await? }), [who("b")]);
+    let among = [id_of("c"), id_of("b"), id_of("nobody"), id_of("b")];
+    assert_eq!(reading!(&store, |r| { r.agent_ids("", 9).await? }), [id_of("a"), id_of("b")]);
+    assert_eq!(reading!(&store, |r| { r.agent_ids("", 1).await? }), [id_of("a")]);
+    assert_eq!(reading!(&store, |r| { r.agents_among(&among).await? }), [id_of("b")]);
     tombstones_are_pruned(&store).await;
 }
 
-/// Goes on with two living agents and the tombstone of `c`, the seventh of its id, deleted at second 4.
+/// Continues with two living agents and the tombstone of `c`: incarnation 7, deleted at second 4.
 async fn tombstones_are_pruned(store: &Store) {
     let floor = async || reading!(store, |r| { r.agent_incarnation_floor().await? });
     assert_eq!(floor().await, 0);
@@ -69,19 +69,19 @@ async fn tombstones_are_pruned(store: &Store) {
     assert_eq!(keep!(store, |w| { w.prune(Family::Agents, at(8), 0).await? }), 0, "bounded");
     refuse!(store, |w| {
         assert_eq!(w.prune(Family::Agents, at(8), 9).await?, 2);
-        assert_eq!((w.agent_get(&who("c")).await?, w.agent_incarnation_floor().await?), (None, 7));
+        assert_eq!((w.agent_get(&id_of("c")).await?, w.agent_incarnation_floor().await?), (None, 7));
     });
-    assert_eq!(floor().await, 0, "what was refused raised nothing");
-    // The floor follows what goes, and the oldest go first.
+    assert_eq!(floor().await, 0, "a refused prune does not raise the floor");
+    // The floor rises with the deleted tombstones, and the oldest are deleted first.
     for (gone, left, risen) in [(1, "a b c e", 3), (1, "a b e", 7), (0, "a b e", 7)] {
         assert_eq!(keep!(store, |w| { w.prune(Family::Agents, at(8), 1).await? }), gone);
         let all = reading!(store, |r| { r.agent_list(true).await? });
-        assert_eq!(each(&all, |agent| agent.agent_id.to_string()).join(" "), left);
+        assert_eq!(map_rows(&all, |agent| agent.agent_id.to_string()).join(" "), left);
         assert_eq!(floor().await, risen);
     }
-    let inside = keep!(store, |w| { (w.agent_get(&who("c")).await?, w.agent_get(&who("a")).await?) });
-    assert_eq!(inside, (None, Some(agent("a"))), "what a writer remembers is pruned, too");
-    // A floor never falls.
+    let inside = keep!(store, |w| { (w.agent_get(&id_of("c")).await?, w.agent_get(&id_of("a")).await?) });
+    assert_eq!(inside, (None, Some(agent("a"))), "cached rows are pruned too");
+    // The floor never decreases.
     keep!(store, |w| {
         w.agent_put(&Agent { deleted_at: Some(at(3)), ..agent("d") }).await?;
         assert_eq!(w.prune(Family::Agents, at(8), 9).await?, 1);
@@ -89,7 +89,7 @@ async fn tombstones_are_pruned(store: &Store) {
     assert_eq!(floor().await, 7);
 }
 
-pub(super) async fn creators_of_the_living_are_kept(medium: Arc<dyn Medium>) {
+pub(super) async fn tombstones_of_creators_of_living_agents_are_kept(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     let gone =
         |name: &str, owner: &str| Agent { owner: Some(owner.to_owned()), deleted_at: Some(at(2)), ..agent(name) };
@@ -97,7 +97,7 @@ pub(super) async fn creators_of_the_living_are_kept(medium: Arc<dyn Medium>) {
         w.agent_put(&Agent { owner: Some("agent:b".to_owned()), ..agent("a") }).await?;
         w.agent_put(&gone("b", "agent:c")).await?;
         w.agent_put(&gone("c", "operator:b")).await?;
-        // These made one another, and nobody who lives.
+        // These created each other, but no living agent.
         w.agent_put(&gone("x", "agent:y")).await?;
         w.agent_put(&gone("y", "agent:x")).await?;
         w.agent_put(&gone("z", "agent:a")).await?;
@@ -105,7 +105,7 @@ pub(super) async fn creators_of_the_living_are_kept(medium: Arc<dyn Medium>) {
     let prune = async || {
         let gone = keep!(&store, |w| { w.prune(Family::Agents, at(9), 9).await? });
         let left = reading!(&store, |r| { r.agent_list(true).await? });
-        (gone, each(&left, |agent| agent.agent_id.to_string()).join(" "))
+        (gone, map_rows(&left, |agent| agent.agent_id.to_string()).join(" "))
     };
     assert_eq!(prune().await, (3, "a b c".to_owned()));
     keep!(&store, |w| { w.agent_put(&gone("a", "agent:b")).await? });
@@ -152,15 +152,15 @@ pub(super) async fn skills_are_held_and_removed(medium: Arc<dyn Medium>) {
         w.skill_put(&held("aa", "editing")).await?;
         w.skill_put(&held("a", "reading")).await?;
         w.skill_put(&HeldSkill { active: true, acquired_at: at(5), ..held("a", "writing") }).await?;
-        (w.skill_remove(&who("a"), "reading").await?, w.skill_remove(&who("b"), "editing").await?)
+        (w.skill_remove(&id_of("a"), "reading").await?, w.skill_remove(&id_of("b"), "editing").await?)
     });
     assert_eq!(removed, (true, false));
     let (a, aa, b) = reading!(&store, |r| {
-        (r.skills_held(&who("a")).await?, r.skills_held(&who("aa")).await?, r.skills_held(&who("b")).await?)
+        (r.skills_held(&id_of("a")).await?, r.skills_held(&id_of("aa")).await?, r.skills_held(&id_of("b")).await?)
     });
     assert_eq!(a, [held("a", "editing"), HeldSkill { active: true, acquired_at: at(5), ..held("a", "writing") }]);
     assert_eq!((aa, b), (vec![held("aa", "editing")], vec![]));
-    assert!(!keep!(&store, |w| { w.skill_remove(&who("a"), "reading").await? }));
+    assert!(!keep!(&store, |w| { w.skill_remove(&id_of("a"), "reading").await? }));
 }
 
 pub(super) async fn jobs_are_newest_first(medium: Arc<dyn Medium>) {
@@ -195,7 +195,7 @@ pub(super) async fn requests_are_kept_by_principal(medium: Arc<dyn Medium>) {
         (
             r.request_get(&one, &known).await?,
             r.request_get(&two, &known).await?,
-            r.request_get(&Party::Agent(who("one")), &known).await?.or(r.request_get(&one, &unknown).await?),
+            r.request_get(&Party::Agent(id_of("one")), &known).await?.or(r.request_get(&one, &unknown).await?),
         )
     });
     assert_eq!(got, wanted);

@@ -6,8 +6,8 @@ use ghost_domain::ask::Asker;
 use ghost_domain::{Ask, AskStatus, DeadLetter, DeadLetterStatus, Party};
 
 use super::Medium;
-use super::rows::{AWKWARD, ask, ask_id, at, letter, letter_id, message_id, turn_id, who};
-use super::tools::{each, keep, open, reading};
+use super::rows::{AWKWARD, ask, ask_id, at, id_of, letter, letter_id, message_id, turn_id};
+use super::tools::{keep, map_rows, open, reading};
 
 pub(super) async fn asks_round_trip(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
@@ -50,7 +50,7 @@ pub(super) async fn open_asks_are_found(medium: Arc<dyn Medium>) {
         }
         (w.asks_open().await?, w.ask_count_open().await?)
     });
-    let ids = |asks: &[Ask]| each(asks, |ask| ask.ask_id);
+    let ids = |asks: &[Ask]| map_rows(asks, |ask| ask.ask_id);
     assert_eq!((ids(&inside.0), inside.1), (vec![ask_id(1), ask_id(2), ask_id(3), ask_id(4)], 4));
 
     keep!(&store, |w| { w.ask_put(&ask(2, "a", "b", AskStatus::Answered)).await? });
@@ -58,8 +58,8 @@ pub(super) async fn open_asks_are_found(medium: Arc<dyn Medium>) {
         (
             r.asks_open().await?,
             r.ask_count_open().await?,
-            r.asks_open_to(&who("b")).await?,
-            r.asks_open_to(&who("d")).await?,
+            r.asks_open_to(&id_of("b")).await?,
+            r.asks_open_to(&id_of("d")).await?,
             r.asks_open_of_turn(turn_id(4)).await?,
             r.asks_open_of_turn(turn_id(2)).await?,
         )
@@ -88,12 +88,12 @@ pub(super) async fn dead_letters_are_newest_first(medium: Arc<dyn Medium>) {
     let (all, of_a, held_of_a, dropped) = reading!(&store, |r| {
         (
             r.dead_letter_list(None, None).await?,
-            r.dead_letter_list(Some(&who("a")), None).await?,
-            r.dead_letter_list(Some(&who("a")), Some(DeadLetterStatus::Held)).await?,
+            r.dead_letter_list(Some(&id_of("a")), None).await?,
+            r.dead_letter_list(Some(&id_of("a")), Some(DeadLetterStatus::Held)).await?,
             r.dead_letter_list(None, Some(DeadLetterStatus::Dropped)).await?,
         )
     });
-    let ids = |letters: &[DeadLetter]| each(letters, |letter| letter.dead_letter_id);
+    let ids = |letters: &[DeadLetter]| map_rows(letters, |letter| letter.dead_letter_id);
     assert_eq!(ids(&all), [letter_id(3), letter_id(2), letter_id(1)]);
     assert_eq!(ids(&of_a), [letter_id(2), letter_id(1)]);
     assert_eq!((ids(&held_of_a), ids(&dropped)), (vec![letter_id(1)], vec![]));
@@ -101,8 +101,8 @@ pub(super) async fn dead_letters_are_newest_first(medium: Arc<dyn Medium>) {
     let counts = reading!(&store, |r| {
         (
             r.dead_letter_count_held(None).await?,
-            r.dead_letter_count_held(Some(&who("a"))).await?,
-            r.dead_letter_count_held(Some(&who("c"))).await?,
+            r.dead_letter_count_held(Some(&id_of("a"))).await?,
+            r.dead_letter_count_held(Some(&id_of("c"))).await?,
         )
     });
     assert_eq!(counts, (2, 1, 0));

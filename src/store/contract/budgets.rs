@@ -10,9 +10,11 @@ use ghost_domain::{
 };
 
 use super::Medium;
-use super::rows::{LARGE, agent, at, budget, job, letter, mail, message_id, root_id, task, turn, turn_id, usage, who};
-use super::rows_together::schedule;
-use super::tools::{each, keep, open, reading, refuse};
+use super::rows::{
+    LARGE, agent, at, budget, id_of, job, letter, mail, message_id, root_id, task, turn, turn_id, usage,
+};
+use super::rows_shared::schedule;
+use super::tools::{keep, map_rows, open, reading, refuse};
 use crate::Store;
 use crate::tables::{BudgetFilter, Family, UsageFilter};
 
@@ -31,26 +33,27 @@ pub(super) async fn budgets_are_listed_by_scope(medium: Arc<dyn Medium>) {
     keep!(&store, |w| {
         w.budget_put(&budget(Scope::World, None, None)).await?;
         w.budget_put(&budget(Scope::Root(root_id(2)), None, Some(0))).await?;
-        w.budget_put(&budget(Scope::Agent(who("a")), Some(0), None)).await?;
+        w.budget_put(&budget(Scope::Agent(id_of("a")), Some(0), None)).await?;
         w.budget_put(&budget(team, None, None)).await?;
         w.budget_put(&full).await?;
         assert_eq!(w.budget_get(&Scope::World).await?.as_ref(), Some(&full));
     });
     let got =
-        reading!(&store, |r| { (r.budget_get(&Scope::World).await?, r.budget_get(&Scope::Agent(who("b"))).await?) });
+        reading!(&store, |r| { (r.budget_get(&Scope::World).await?, r.budget_get(&Scope::Agent(id_of("b"))).await?) });
     assert_eq!(got, wanted);
     let (all, limited) = reading!(&store, |r| {
         let limited = BudgetFilter { limited: true, ..BudgetFilter::default() };
         (r.budget_list(&BudgetFilter::default()).await?, r.budget_list(&limited).await?)
     });
-    let scopes = |budgets: &[Budget]| each(budgets, |budget| budget.scope.to_string());
+    let scopes = |budgets: &[Budget]| map_rows(budgets, |budget| budget.scope.to_string());
     let root = format!("root:{}", root_id(2));
     assert_eq!(scopes(&all), ["agent:a", &root, "team:news", "world"]);
     assert_eq!(scopes(&limited), ["agent:a", &root, "world"]);
     accounts_of_roots_are_pruned(&store).await;
 }
 
-/// Goes on with four accounts of second 1, that of root 2 among them. Each root from 3 on has one thing that may go on.
+/// Continues with four accounts of second 1, one of them of root 2. Each root from 3 on has one row
+/// that keeps it alive.
 async fn accounts_of_roots_are_pruned(store: &Store) {
     let of = |n: u64| Budget { updated_at: at(n), ..budget(Scope::Root(root_id(n)), Some(1), None) };
     keep!(store, |w| {
@@ -73,7 +76,7 @@ async fn accounts_of_roots_are_pruned(store: &Store) {
         let timer = schedule(14, "a", ScheduleKind::Timer, "later");
         w.schedule_put(&Schedule { root_id: root_id(14), ..timer }).await?;
         w.budget_put(&Budget { updated_at: at(11), ..of(14) }).await?;
-        // What is left of root 12 is over; the account of 13 is young.
+        // The work of root 12 has ended. The account of root 13 is too young.
         w.turn_put(&Turn { root_id: root_id(12), ..turn(12, "a", TurnStatus::Finished) }).await?;
         w.message_append(&Envelope { root_id: root_id(12), ..mail(12, "a") }).await?;
         w.message_mark(&[message_id(12)], MailState::Consumed, Some(turn_id(12)), 0).await?;
@@ -99,9 +102,9 @@ async fn accounts_of_roots_are_pruned(store: &Store) {
     assert_eq!(keep!(store, |w| { w.prune(Family::RootBudgets, at(13), 9).await? }), 1);
     assert_eq!(kept().await, [3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 14]);
     let inside = keep!(store, |w| {
-        (w.budget_get(&Scope::Root(root_id(12))).await?, w.budget_get(&Scope::Agent(who("a"))).await?.is_some())
+        (w.budget_get(&Scope::Root(root_id(12))).await?, w.budget_get(&Scope::Agent(id_of("a"))).await?.is_some())
     });
-    assert_eq!(inside, (None, true), "what a writer remembers is pruned, too");
+    assert_eq!(inside, (None, true), "cached rows are pruned too");
     keep!(store, |w| {
         w.dead_letter_put(&letter(10, "a", DeadLetterStatus::Dropped)).await?;
         w.budget_put(&of(3)).await?;
@@ -113,7 +116,7 @@ async fn accounts_of_roots_are_pruned(store: &Store) {
 
 pub(super) async fn budgets_are_listed_by_sort_and_page(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
-    let agents = |n: u64| Scope::Agent(who(&format!("n{n:04}")));
+    let agents = |n: u64| Scope::Agent(id_of(&format!("n{n:04}")));
     keep!(&store, |w| {
         w.budget_put(&budget(Scope::World, Some(1), None)).await?;
         w.budget_put(&budget(Scope::World.daily().unwrap(), None, None)).await?;
@@ -127,7 +130,7 @@ pub(super) async fn budgets_are_listed_by_sort_and_page(medium: Arc<dyn Medium>)
             w.budget_put(&budget(Scope::Team(name.to_owned()).daily().unwrap(), None, None)).await?;
         }
     });
-    // Page by page, as a caller reads them.
+    // Page by page, as callers do.
     let all = async |filter: BudgetFilter| {
         let (mut found, mut after): (Vec<Budget>, Option<Scope>) = (Vec::new(), None);
         loop {
@@ -138,7 +141,7 @@ pub(super) async fn budgets_are_listed_by_sort_and_page(medium: Arc<dyn Medium>)
             after = Some(last.scope.clone());
             found.extend(page);
         }
-        let texts: Vec<String> = each(&found, |budget| budget.scope.to_string());
+        let texts: Vec<String> = map_rows(&found, |budget| budget.scope.to_string());
         assert!(texts.is_sorted(), "in order of the text");
         texts
     };
@@ -154,14 +157,15 @@ pub(super) async fn budgets_are_listed_by_sort_and_page(medium: Arc<dyn Medium>)
     let limited = all(BudgetFilter { limited: true, ..of(ScopeSort::Agent) }).await;
     assert_eq!((limited.len(), limited[1].as_str()), (550, "agent:n0002"));
     let after = BudgetFilter { after: Some(agents(1_098).daily().unwrap()), ..of(ScopeSort::Agent) };
-    assert_eq!(reading!(&store, |r| { each(&r.budget_list(&after).await?, |b| b.scope.clone()) }), [agents(1_099)]);
+    assert_eq!(reading!(&store, |r| { map_rows(&r.budget_list(&after).await?, |b| b.scope.clone()) }), [agents(1_099)]);
 }
 
-/// Of five agents two live, one of them under the id of one that was deleted, and of one there is no record any more.
-pub(super) async fn accounts_of_gone_agents_are_pruned(medium: Arc<dyn Medium>) {
+/// Five agents: two are alive, one of them with the id of a deleted one; one has no record any
+/// more.
+pub(super) async fn accounts_of_deleted_agents_are_pruned(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     fn scope(name: &str) -> Scope {
-        Scope::Agent(who(name))
+        Scope::Agent(id_of(name))
     }
     fn account(name: &str, n: u64, limit: Option<u64>) -> Budget {
         Budget { updated_at: at(n), ..budget(scope(name), limit, None) }
@@ -203,8 +207,8 @@ pub(super) async fn accounts_of_gone_agents_are_pruned(medium: Arc<dyn Medium>) 
     assert_eq!(keep!(&store, |w| { w.prune(Family::AgentBudgets, at(4), 9).await? }), 2);
     assert_eq!(left().await, kept);
     let inside = keep!(&store, |w| { w.budget_get(&scope("gone")).await? });
-    assert_eq!(inside, None, "what a writer remembers is pruned, too");
-    // A limit stays for as long as the tombstone does.
+    assert_eq!(inside, None, "cached rows are pruned too");
+    // An account with a limit stays as long as the tombstone.
     keep!(&store, |w| {
         w.agent_put(&Agent { incarnation: 2, ..agent("gone") }).await?;
         w.agent_put(&Agent { deleted_at: Some(at(1)), ..agent("bound") }).await?;
@@ -221,19 +225,19 @@ pub(super) async fn usage_is_summed(medium: Arc<dyn Medium>) {
         w.usage_append(&usage(2, "a", "n", 20)).await?;
         w.usage_append(&usage(3, "a", "m", LARGE)).await?;
         w.usage_append(&usage(4, "a", "m", 40)).await?;
-        // Rows have no key: the same twice is two.
+        // Usage rows have no key, so equal rows are counted twice.
         w.usage_append(&usage(4, "a", "m", 40)).await?;
         w.usage_append(&UsageRow { root_id: root_id(2), ..usage(5, "b", "m", 50) }).await?;
         let estimated = |cost| UsageRow { cost, estimated: true, ..usage(6, "d", "m", 50) };
         w.usage_append(&estimated(Some(Money(9)))).await?;
         w.usage_append(&estimated(None)).await?;
         w.usage_append(&UsageRow { cost: None, ..usage(6, "d", "m", 70) }).await?;
-        // What costs nothing may use up a budget all the same.
+        // A call without a cost still counts against a budget.
         w.usage_append(&UsageRow { cost: Some(Money(0)), ..usage(6, "d", "m", 90) }).await?;
         w.usage_append(&UsageRow { cost: Some(Money(0)), free: true, ..usage(6, "d", "m", 30) }).await?;
     });
     let unlike = UsageSum {
-        agent_id: who("d"),
+        agent_id: id_of("d"),
         model: "m".to_owned(),
         calls: 5,
         tokens: TokenUsage { input: 290, output: 5, cache_read: 10, cache_write: 15 },
@@ -244,7 +248,7 @@ pub(super) async fn usage_is_summed(medium: Arc<dyn Medium>) {
         free_tokens: 31,
     };
     let sum = |agent: &str, model: &str, calls: u64, input: u64| UsageSum {
-        agent_id: who(agent),
+        agent_id: id_of(agent),
         model: model.to_owned(),
         calls,
         tokens: TokenUsage { input, output: calls, cache_read: 2 * calls, cache_write: 3 * calls },
@@ -264,11 +268,11 @@ pub(super) async fn usage_is_summed(medium: Arc<dyn Medium>) {
         sums(None, None, None).await,
         [sum("a", "m", 3, LARGE + 80), sum("a", "n", 1, 20), sum("b", "m", 2, 60), unlike.clone()]
     );
-    assert_eq!(sums(Some(who("d")), None, None).await, std::slice::from_ref(&unlike));
-    assert_eq!(sums(Some(who("b")), None, None).await, [sum("b", "m", 2, 60)]);
+    assert_eq!(sums(Some(id_of("d")), None, None).await, std::slice::from_ref(&unlike));
+    assert_eq!(sums(Some(id_of("b")), None, None).await, [sum("b", "m", 2, 60)]);
     assert_eq!(sums(None, Some(2), None).await, [sum("b", "m", 1, 50)]);
     assert_eq!(sums(None, None, Some(4)).await, [sum("a", "m", 2, 80), sum("b", "m", 1, 50), unlike]);
-    assert_eq!(sums(Some(who("c")), None, None).await, []);
+    assert_eq!(sums(Some(id_of("c")), None, None).await, []);
     let other = UsageFilter { provider: Some("other".to_owned()), ..UsageFilter::default() };
     assert_eq!(reading!(&store, |r| { r.usage_sum(&other).await? }), [sum("b", "m", 1, 10)]);
     let from_four_to_five = UsageFilter { since: Some(at(4)), before: Some(at(5)), ..UsageFilter::default() };

@@ -1,16 +1,16 @@
-//! Chat: channels, who is in them, and posts by cursor.
+//! Chat: channels, their members, and posts by cursor.
 
 use std::sync::Arc;
 
 use ghost_domain::{ChatChannel, ChatMember, ChatPost, Party};
 
 use super::Medium;
-use super::rows::{AWKWARD, at, message_id, who};
-use super::rows_together::{channel, member, named, post};
-use super::tools::{each, keep, open, reading, refuse};
+use super::rows::{AWKWARD, at, id_of, message_id};
+use super::rows_shared::{channel, channel_name, member, post};
+use super::tools::{keep, map_rows, open, reading, refuse};
 use crate::Store;
 
-/// Names of which one begins another, in their order.
+/// Names, in order, where one is the beginning of the next.
 const ALIKE: [&str; 5] = ["a", "a-b", "a.b", "a0", "aa"];
 
 pub(super) async fn channels_are_listed_by_name(medium: Arc<dyn Medium>) {
@@ -25,17 +25,18 @@ pub(super) async fn channels_are_listed_by_name(medium: Arc<dyn Medium>) {
     let wanted = full.clone();
     keep!(&store, |w| {
         w.chat_channel_put(&channel("b", 1)).await?;
-        assert_eq!(w.chat_channel_get(&named("b")).await?, Some(channel("b", 1)));
+        assert_eq!(w.chat_channel_get(&channel_name("b")).await?, Some(channel("b", 1)));
         w.chat_channel_put(&full).await?;
         w.chat_channel_put(&channel("c", 0)).await?;
         w.chat_channel_put(&channel("a", 0)).await?;
-        assert_eq!(w.chat_channel_get(&named("b")).await?.as_ref(), Some(&full));
+        assert_eq!(w.chat_channel_get(&channel_name("b")).await?.as_ref(), Some(&full));
         let list = w.chat_channel_list().await?;
-        assert_eq!(each(&list, |channel| channel.channel.to_string()), ["a", "b", "c"]);
+        assert_eq!(map_rows(&list, |channel| channel.channel.to_string()), ["a", "b", "c"]);
         assert_eq!(w.chat_channel_count().await?, 3);
     });
-    let (b, none) =
-        reading!(&store, |r| { (r.chat_channel_get(&named("b")).await?, r.chat_channel_get(&named("x")).await?) });
+    let (b, none) = reading!(&store, |r| {
+        (r.chat_channel_get(&channel_name("b")).await?, r.chat_channel_get(&channel_name("x")).await?)
+    });
     assert_eq!((b.as_ref(), none), (Some(&wanted), None));
     assert_eq!(reading!(&store, |r| { r.chat_channel_list().await? })[1], wanted);
 
@@ -50,11 +51,11 @@ pub(super) async fn channels_are_listed_by_name(medium: Arc<dyn Medium>) {
 }
 
 async fn in_channel(store: &Store, name: &'static str) -> Vec<String> {
-    each(&reading!(store, |r| { r.chat_members(&named(name)).await? }), |member| member.agent_id.to_string())
+    map_rows(&reading!(store, |r| { r.chat_members(&channel_name(name)).await? }), |member| member.agent_id.to_string())
 }
 
 async fn of_agent(store: &Store, name: &'static str) -> Vec<String> {
-    each(&reading!(store, |r| { r.chat_memberships(&who(name)).await? }), |member| member.channel.to_string())
+    map_rows(&reading!(store, |r| { r.chat_memberships(&id_of(name)).await? }), |member| member.channel.to_string())
 }
 
 pub(super) async fn members_are_listed_both_ways(medium: Arc<dyn Medium>) {
@@ -65,11 +66,11 @@ pub(super) async fn members_are_listed_both_ways(medium: Arc<dyn Medium>) {
                 w.chat_member_put(&member(name, agent, 0)).await?;
             }
         }
-        let inside = w.chat_members(&named("a")).await?;
-        assert_eq!(each(&inside, |member| member.agent_id.to_string()), ALIKE);
+        let inside = w.chat_members(&channel_name("a")).await?;
+        assert_eq!(map_rows(&inside, |member| member.agent_id.to_string()), ALIKE);
         w.chat_member_put(&member("z", "a", 0)).await?;
-        let inside = w.chat_memberships(&who("a")).await?;
-        assert_eq!(each(&inside, |member| member.channel.to_string()), ["a", "a-b", "a.b", "a0", "aa", "z"]);
+        let inside = w.chat_memberships(&id_of("a")).await?;
+        assert_eq!(map_rows(&inside, |member| member.channel.to_string()), ["a", "a-b", "a.b", "a0", "aa", "z"]);
     });
     for name in ALIKE {
         assert_eq!(in_channel(&store, name).await, ALIKE, "members of {name}");
@@ -82,13 +83,19 @@ pub(super) async fn members_are_listed_both_ways(medium: Arc<dyn Medium>) {
     let wanted = woken.clone();
     keep!(&store, |w| {
         w.chat_member_put(&woken).await?;
-        assert_eq!(w.chat_member_get(&named("a"), &who("a-b")).await?.as_ref(), Some(&woken));
-        assert_eq!(w.chat_member_get(&named("a"), &who("b")).await?, None);
+        assert_eq!(w.chat_member_get(&channel_name("a"), &id_of("a-b")).await?.as_ref(), Some(&woken));
+        assert_eq!(w.chat_member_get(&channel_name("a"), &id_of("b")).await?, None);
     });
-    assert_eq!(reading!(&store, |r| { r.chat_member_get(&named("a"), &who("a-b")).await? }), Some(wanted.clone()));
-    assert_eq!(reading!(&store, |r| { r.chat_members(&named("a")).await? })[1], wanted);
+    assert_eq!(
+        reading!(&store, |r| { r.chat_member_get(&channel_name("a"), &id_of("a-b")).await? }),
+        Some(wanted.clone())
+    );
+    assert_eq!(reading!(&store, |r| { r.chat_members(&channel_name("a")).await? })[1], wanted);
     keep!(&store, |w| { w.chat_member_put(&member("a", "a-b", 3)).await? });
-    assert_eq!(keep!(&store, |w| { w.chat_member_get(&named("a"), &who("a-b")).await? }), Some(member("a", "a-b", 3)));
+    assert_eq!(
+        keep!(&store, |w| { w.chat_member_get(&channel_name("a"), &id_of("a-b")).await? }),
+        Some(member("a", "a-b", 3))
+    );
 }
 
 pub(super) async fn members_leave_and_come_back(medium: Arc<dyn Medium>) {
@@ -97,37 +104,41 @@ pub(super) async fn members_leave_and_come_back(medium: Arc<dyn Medium>) {
         for agent in ["a", "b", "c"] {
             w.chat_member_put(&member("x", agent, 1)).await?;
         }
-        // One that the same command has put goes like any other, with or without a look before.
-        w.chat_member_delete(&named("x"), &who("b")).await?;
-        assert_eq!(w.chat_member_get(&named("x"), &who("b")).await?, None);
-        assert_eq!(w.chat_members(&named("x")).await?.len(), 2);
-        w.chat_member_delete(&named("x"), &who("b")).await?;
-        w.chat_member_delete(&named("nowhere"), &who("a")).await?;
+        // A membership that the same command wrote is deleted like any other, whether or not it was
+        // read before.
+        w.chat_member_delete(&channel_name("x"), &id_of("b")).await?;
+        assert_eq!(w.chat_member_get(&channel_name("x"), &id_of("b")).await?, None);
+        assert_eq!(w.chat_members(&channel_name("x")).await?.len(), 2);
+        w.chat_member_delete(&channel_name("x"), &id_of("b")).await?;
+        w.chat_member_delete(&channel_name("nowhere"), &id_of("a")).await?;
     });
     assert_eq!(in_channel(&store, "x").await, ["a", "c"]);
     refuse!(&store, |w| {
-        w.chat_member_delete(&named("x"), &who("a")).await?;
-        assert_eq!(w.chat_member_get(&named("x"), &who("a")).await?, None);
+        w.chat_member_delete(&channel_name("x"), &id_of("a")).await?;
+        assert_eq!(w.chat_member_get(&channel_name("x"), &id_of("a")).await?, None);
         w.chat_member_put(&member("x", "b", 1)).await?;
-        assert_eq!(w.chat_memberships(&who("a")).await?, []);
+        assert_eq!(w.chat_memberships(&id_of("a")).await?, []);
     });
     refuse!(&store, |w| {
         w.chat_member_put(&member("x", "a", 5)).await?;
-        w.chat_member_delete(&named("x"), &who("a")).await?;
+        w.chat_member_delete(&channel_name("x"), &id_of("a")).await?;
     });
     let inside = keep!(&store, |w| {
-        (w.chat_member_get(&named("x"), &who("a")).await?, w.chat_member_get(&named("x"), &who("b")).await?)
+        (
+            w.chat_member_get(&channel_name("x"), &id_of("a")).await?,
+            w.chat_member_get(&channel_name("x"), &id_of("b")).await?,
+        )
     });
     assert_eq!(inside, (Some(member("x", "a", 1)), None));
     assert_eq!(in_channel(&store, "x").await, ["a", "c"]);
     keep!(&store, |w| {
-        w.chat_member_delete(&named("x"), &who("a")).await?;
+        w.chat_member_delete(&channel_name("x"), &id_of("a")).await?;
         w.chat_member_put(&member("x", "a", 9)).await?;
-        assert_eq!(w.chat_member_get(&named("x"), &who("a")).await?, Some(member("x", "a", 9)));
-        w.chat_member_delete(&named("x"), &who("c")).await?;
+        assert_eq!(w.chat_member_get(&channel_name("x"), &id_of("a")).await?, Some(member("x", "a", 9)));
+        w.chat_member_delete(&channel_name("x"), &id_of("c")).await?;
     });
-    assert_eq!(reading!(&store, |r| { r.chat_members(&named("x")).await? }), [member("x", "a", 9)]);
-    assert_eq!(keep!(&store, |w| { w.chat_member_get(&named("x"), &who("c")).await? }), None);
+    assert_eq!(reading!(&store, |r| { r.chat_members(&channel_name("x")).await? }), [member("x", "a", 9)]);
+    assert_eq!(keep!(&store, |w| { w.chat_member_get(&channel_name("x"), &id_of("c")).await? }), None);
     store.close().await;
     let store = open(&medium).await;
     assert_eq!((in_channel(&store, "x").await, of_agent(&store, "c").await), (vec!["a".to_owned()], vec![]));
@@ -149,12 +160,12 @@ pub(super) async fn unread_channels_follow_the_cursor(medium: Arc<dyn Medium>) {
         w.chat_channel_put(&channel("not-mine", 5)).await?;
         w.chat_member_put(&member("not-mine", "aa", 0)).await?;
         w.chat_member_put(&member("gone", "a", 0)).await?;
-        let unread = w.chat_unread(&who("a")).await?;
+        let unread = w.chat_unread(&id_of("a")).await?;
         assert_eq!(unread, [(member("b", "a", 0), channel("b", 1)), (member("c", "a", 2), channel("c", 3))]);
     });
     let unread = async || {
-        let unread = reading!(&store, |r| { r.chat_unread(&who("a")).await? });
-        each(&unread, |(member, channel)| format!("{} {} {}", member.channel, member.read_seq, channel.last_seq))
+        let unread = reading!(&store, |r| { r.chat_unread(&id_of("a")).await? });
+        map_rows(&unread, |(member, channel)| format!("{} {} {}", member.channel, member.read_seq, channel.last_seq))
     };
     assert_eq!(unread().await, ["b 0 1", "c 2 3"]);
     keep!(&store, |w| { w.chat_member_put(&member("b", "a", 1)).await? });
@@ -162,14 +173,14 @@ pub(super) async fn unread_channels_follow_the_cursor(medium: Arc<dyn Medium>) {
     keep!(&store, |w| {
         w.chat_channel_put(&channel("read", 4)).await?;
         w.chat_channel_put(&channel("gated", 3)).await?;
-        w.chat_member_delete(&named("c"), &who("a")).await?;
-        assert_eq!(w.chat_unread(&who("a")).await?.len(), 2);
+        w.chat_member_delete(&channel_name("c"), &id_of("a")).await?;
+        assert_eq!(w.chat_unread(&id_of("a")).await?.len(), 2);
     });
     assert_eq!(unread().await, ["gated 0 3", "read 3 4"]);
 }
 
 async fn seqs(store: &Store, after: i64, before: i64, limit: u32) -> Vec<i64> {
-    each(&reading!(store, |r| { r.chat_posts(&named("a"), after, before, limit).await? }), |post| post.seq)
+    map_rows(&reading!(store, |r| { r.chat_posts(&channel_name("a"), after, before, limit).await? }), |post| post.seq)
 }
 
 pub(super) async fn posts_are_read_by_cursor(medium: Arc<dyn Medium>) {
@@ -177,7 +188,7 @@ pub(super) async fn posts_are_read_by_cursor(medium: Arc<dyn Medium>) {
     let full = ChatPost {
         from: Party::Operator("me".to_owned()),
         content: AWKWARD.to_owned(),
-        mentions: vec![who("b"), who("c")],
+        mentions: vec![id_of("b"), id_of("c")],
         reply_to: Some(3),
         hop: u32::MAX,
         ..post("a", 6)
@@ -187,28 +198,28 @@ pub(super) async fn posts_are_read_by_cursor(medium: Arc<dyn Medium>) {
         for seq in 1..=5 {
             w.chat_post_append(&post("a", seq)).await?;
             w.chat_post_append(&post("aa", seq)).await?;
-            assert_eq!(w.chat_posts(&named("a"), 0, 0, 99).await?.len(), usize::try_from(seq).unwrap());
+            assert_eq!(w.chat_posts(&channel_name("a"), 0, 0, 99).await?.len(), usize::try_from(seq).unwrap());
         }
         w.chat_post_append(&full).await?;
-        assert_eq!(w.chat_posts(&named("a"), 5, 0, 9).await?, [full]);
+        assert_eq!(w.chat_posts(&channel_name("a"), 5, 0, 9).await?, [full]);
     });
     assert_eq!(seqs(&store, 0, 0, 99).await, [1, 2, 3, 4, 5, 6]);
     assert_eq!(seqs(&store, 0, 0, 2).await, [5, 6], "the newest, in order");
     assert_eq!(seqs(&store, 2, 0, 2).await, [5, 6]);
     assert_eq!(seqs(&store, 0, 4, 2).await, [2, 3]);
-    assert_eq!(seqs(&store, 2, 5, 99).await, [3, 4], "neither end counts");
+    assert_eq!(seqs(&store, 2, 5, 99).await, [3, 4], "both bounds are exclusive");
     for (after, before, limit) in [(0, 0, 0), (6, 0, 9), (99, 0, 9), (0, 1, 9), (3, 4, 9), (5, 2, 9), (i64::MAX, 0, 9)]
     {
         assert_eq!(seqs(&store, after, before, limit).await, [] as [i64; 0], "{after} {before} {limit}");
     }
     assert_eq!(seqs(&store, 0, 0, u32::MAX).await.len(), 6);
-    let posts = reading!(&store, |r| { r.chat_posts(&named("a"), 4, 0, 9).await? });
+    let posts = reading!(&store, |r| { r.chat_posts(&channel_name("a"), 4, 0, 9).await? });
     assert_eq!(posts, [post("a", 5), wanted]);
-    assert_eq!(reading!(&store, |r| { r.chat_posts(&named("none"), 0, 0, 9).await? }), []);
+    assert_eq!(reading!(&store, |r| { r.chat_posts(&channel_name("none"), 0, 0, 9).await? }), []);
 }
 
-/// One command that concerns a thousand members, as a post that wakes them all does.
-pub(super) async fn a_post_concerns_a_thousand(medium: Arc<dyn Medium>) {
+/// One command that changes the rows of a thousand members, like a post that wakes them all.
+pub(super) async fn a_command_updates_a_thousand_members(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     keep!(&store, |w| {
         w.chat_channel_put(&channel("all", 0)).await?;
@@ -217,7 +228,7 @@ pub(super) async fn a_post_concerns_a_thousand(medium: Arc<dyn Medium>) {
         }
     });
     keep!(&store, |w| {
-        let members = w.chat_members(&named("all")).await?;
+        let members = w.chat_members(&channel_name("all")).await?;
         assert_eq!(members.len(), 1_000);
         w.chat_post_append(&post("all", 1)).await?;
         w.chat_channel_put(&channel("all", 1)).await?;
@@ -230,7 +241,7 @@ pub(super) async fn a_post_concerns_a_thousand(medium: Arc<dyn Medium>) {
         }
     });
     let (members, total, unread) = reading!(&store, |r| {
-        (r.chat_members(&named("all")).await?, r.inbox_total().await?, r.chat_unread(&who("m500")).await?)
+        (r.chat_members(&channel_name("all")).await?, r.inbox_total().await?, r.chat_unread(&id_of("m500")).await?)
     });
     assert!(members.iter().zip(1..).all(|(member, n)| member.wake_id == Some(message_id(n))));
     assert_eq!((members.len(), total, unread.len()), (1_000, 1_000, 1));

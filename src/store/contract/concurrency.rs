@@ -1,4 +1,5 @@
-//! Many callers at once: one order of commands, whole commits only, and nobody hurt by a caller who leaves.
+//! Many callers at once: commands have one order, readers see whole commits only, and a cancelled
+//! caller affects no other.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,14 +11,14 @@ use ghost_domain::{Budget, EventKind, Scope};
 use serde_json::json;
 
 use super::Medium;
-use super::rows::{at, budget, event_id, mail, message_id, who};
-use super::tools::{Stop, blow_up, caught, each, keep, open, published, reading, write};
+use super::rows::{at, budget, event_id, id_of, mail, message_id};
+use super::tools::{Stop, catch_panic, keep, map_rows, open, published, raise_panic, reading, write};
 use crate::StoreError;
 
 const TASKS: u64 = 16;
 const COMMANDS: u64 = 20;
 
-/// Every command states two events and appends one piece of mail; some refuse, some panic.
+/// Each command appends two events and one mail. Some commands refuse, some panic.
 pub(super) async fn concurrent_commands_keep_one_order(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     let mut feed = store.feed();
@@ -34,19 +35,19 @@ pub(super) async fn concurrent_commands_keep_one_order(medium: Arc<dyn Medium>) 
                             w.event_append(event_id(2 * id), at(1), event()).await?;
                             w.message_append(&mail(id, "a")).await?;
                             if n % 3 == 0 {
-                                w.inbox_pending(&who("a"), 5).await?;
+                                w.inbox_pending(&id_of("a"), 5).await?;
                             }
                             w.event_append(event_id(2 * id + 1), at(1), event()).await?;
                             match n % 10 {
                                 3 | 7 => Err(Stop::Refused),
-                                9 => blow_up(),
+                                9 => raise_panic(),
                                 _ => Ok(()),
                             }
                         })
                     });
                     match n % 10 {
                         3 | 7 => assert!(matches!(command.await, Err(Stop::Refused))),
-                        9 => drop(caught(command).await),
+                        9 => drop(catch_panic(command).await),
                         _ => command.await.unwrap(),
                     }
                 }
@@ -57,7 +58,7 @@ pub(super) async fn concurrent_commands_keep_one_order(medium: Arc<dyn Medium>) 
         task.await.unwrap();
     }
     let (events, pending) = reading!(&store, |r| {
-        (r.event_list(0, &EventFilter::default(), 10_000).await?.0, r.inbox_pending(&who("a"), 10_000).await?)
+        (r.event_list(0, &EventFilter::default(), 10_000).await?.0, r.inbox_pending(&id_of("a"), 10_000).await?)
     });
     let kept = usize::try_from(TASKS * COMMANDS * 7 / 10).unwrap();
     assert_eq!((events.len(), pending.len()), (2 * kept, kept));
@@ -65,37 +66,37 @@ pub(super) async fn concurrent_commands_keep_one_order(medium: Arc<dyn Medium>) 
     let pairs: Vec<_> = events.chunks(2).collect();
     assert!(pairs.iter().all(|pair| pair[0].correlation_id == pair[1].correlation_id
         && pair[0].event_id.0.as_u128() + 1 == pair[1].event_id.0.as_u128()));
-    let of_feed = each(&pairs, |pair| message_id(u64::try_from(pair[0].event_id.0.as_u128() / 2).unwrap()));
-    assert_eq!(of_feed, each(&pending, |mail| mail.message_id), "feed and inbox agree on the order of commands");
+    let of_feed = map_rows(&pairs, |pair| message_id(u64::try_from(pair[0].event_id.0.as_u128() / 2).unwrap()));
+    assert_eq!(of_feed, map_rows(&pending, |mail| mail.message_id), "feed and inbox agree on the order of commands");
     let mut of_task: BTreeMap<u128, u128> = BTreeMap::new();
     for mail in &pending {
         let id = mail.message_id.0.as_u128();
         assert!(of_task.insert(id / 1_000, id).is_none_or(|before| before < id), "each caller's commands keep order");
     }
-    assert_eq!(published(&mut feed), events, "what is published is what is stored, in order");
+    assert_eq!(published(&mut feed), events, "the published events equal the stored ones, in order");
     assert_eq!(store.last_seq(), events.last().unwrap().seq);
 }
 
-/// A command that calls the store itself is told so, where it would otherwise wait for its own end.
-pub(super) async fn a_write_within_a_write_is_refused_at_once(medium: Arc<dyn Medium>) {
+/// A command that calls the store gets an error at once; otherwise it would wait for itself.
+pub(super) async fn a_nested_write_is_refused_at_once(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     let inner = store.clone();
     keep!(&store, |w| {
         w.message_append(&mail(1, "a")).await?;
         let nested: Result<(), StoreError> = inner.write(|_| Box::pin(async { Ok(()) })).await;
         assert!(matches!(nested, Err(StoreError::Nested)), "{nested:?}");
-        // The command itself is as good as before.
+        // The outer command can continue.
         w.message_append(&mail(2, "a")).await?;
     });
     keep!(&store, |w| { w.message_append(&mail(3, "a")).await? });
-    assert_eq!(reading!(&store, |r| { r.inbox_pending(&who("a"), 9).await?.len() }), 3);
+    assert_eq!(reading!(&store, |r| { r.inbox_pending(&id_of("a"), 9).await?.len() }), 3);
 }
 
-/// Two accounts whose sum never changes, written by commands that move something or refuse in the middle.
+/// Two accounts whose sum stays the same. Commands move tokens between them; some refuse half-way.
 pub(super) async fn reads_see_whole_commits_only(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     let account =
-        |agent: &str, tokens: u64| Budget { spent_tokens: tokens, ..budget(Scope::Agent(who(agent)), Some(1), None) };
+        |agent: &str, tokens: u64| Budget { spent_tokens: tokens, ..budget(Scope::Agent(id_of(agent)), Some(1), None) };
     keep!(&store, |w| {
         w.budget_put(&account("a", 500)).await?;
         w.budget_put(&account("b", 500)).await?;
@@ -106,13 +107,13 @@ pub(super) async fn reads_see_whole_commits_only(medium: Arc<dyn Medium>) {
         tokio::spawn(async move {
             let mut last = false;
             while !last {
-                // One more look after the end, so that there is at least one.
+                // One more read after the end, so that there is at least one.
                 last = done.load(Ordering::Acquire);
                 let (a, b, listed) = reading!(&store, |r| {
-                    let a = r.budget_get(&Scope::Agent(who("a"))).await?.unwrap().spent_tokens;
+                    let a = r.budget_get(&Scope::Agent(id_of("a"))).await?.unwrap().spent_tokens;
                     let listed = r.budget_list(&crate::tables::BudgetFilter::default()).await?;
-                    let b = r.budget_get(&Scope::Agent(who("b"))).await?.unwrap().spent_tokens;
-                    (a, b, each(&listed, |budget| budget.spent_tokens))
+                    let b = r.budget_get(&Scope::Agent(id_of("b"))).await?.unwrap().spent_tokens;
+                    (a, b, map_rows(&listed, |budget| budget.spent_tokens))
                 });
                 assert_eq!((a + b, listed), (1_000, vec![a, b]), "a query sees one commit, whole");
                 tokio::task::yield_now().await;
@@ -140,10 +141,10 @@ pub(super) async fn reads_see_whole_commits_only(medium: Arc<dyn Medium>) {
     reader.await.unwrap();
 }
 
-pub(super) async fn a_caller_that_gives_up_hurts_nobody(medium: Arc<dyn Medium>) {
+pub(super) async fn a_cancelled_caller_affects_no_other(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     for n in 0..50 {
-        // Polled once: by then the command may be queued, running or done.
+        // Polled once. After that the command may be queued, running or done.
         let gone = write(&store, move |w| {
             Box::pin(async move {
                 w.message_append(&mail(1_000 + n, "b")).await?;
@@ -157,12 +158,13 @@ pub(super) async fn a_caller_that_gives_up_hurts_nobody(medium: Arc<dyn Medium>)
     }
     let (a, b, c) = reading!(&store, |r| {
         (
-            r.inbox_pending(&who("a"), 99).await?,
-            r.inbox_pending(&who("b"), 99).await?,
-            r.inbox_pending(&who("c"), 99).await?,
+            r.inbox_pending(&id_of("a"), 99).await?,
+            r.inbox_pending(&id_of("b"), 99).await?,
+            r.inbox_pending(&id_of("c"), 99).await?,
         )
     });
-    assert_eq!(each(&a, |mail| mail.message_id), (0..50).map(message_id).collect::<Vec<_>>());
-    let halves = (each(&b, |mail| mail.message_id.0.as_u128() + 1_000), each(&c, |mail| mail.message_id.0.as_u128()));
-    assert_eq!(halves.0, halves.1, "a command is kept whole or not at all");
+    assert_eq!(map_rows(&a, |mail| mail.message_id), (0..50).map(message_id).collect::<Vec<_>>());
+    let halves =
+        (map_rows(&b, |mail| mail.message_id.0.as_u128() + 1_000), map_rows(&c, |mail| mail.message_id.0.as_u128()));
+    assert_eq!(halves.0, halves.1, "a command is stored completely or not at all");
 }

@@ -1,13 +1,13 @@
-//! Conversations with the outside, and what is still to be delivered.
+//! Conversations with the outside, and waiting deliveries.
 
 use std::sync::Arc;
 
 use ghost_domain::{Attachment, Conversation, ConversationEntry, Delivery, Direction, Party, Timestamp};
 
 use super::Medium;
-use super::rows::{AWKWARD, LARGE, at, turn_id, who};
-use super::rows_together::{conversation, conversation_id, entry};
-use super::tools::{each, keep, open, reading, refuse};
+use super::rows::{AWKWARD, LARGE, at, id_of, turn_id};
+use super::rows_shared::{conversation, conversation_id, entry};
+use super::tools::{keep, map_rows, open, reading, refuse};
 use crate::Store;
 
 pub(super) async fn conversations_are_found_by_thread(medium: Arc<dyn Medium>) {
@@ -21,8 +21,8 @@ pub(super) async fn conversations_are_found_by_thread(medium: Arc<dyn Medium>) {
     };
     let wanted = full.clone();
     keep!(&store, |w| {
-        w.conversation_put(&Conversation { owner: who("z"), ..full.clone() }).await?;
-        assert_eq!(w.conversation_find("webhook:shop", AWKWARD).await?.map(|found| found.owner), Some(who("z")));
+        w.conversation_put(&Conversation { owner: id_of("z"), ..full.clone() }).await?;
+        assert_eq!(w.conversation_find("webhook:shop", AWKWARD).await?.map(|found| found.owner), Some(id_of("z")));
         w.conversation_put(&full).await?;
         w.conversation_put(&conversation(2, "a")).await?;
         assert_eq!(w.conversation_get(conversation_id(1)).await?.as_ref(), Some(&full));
@@ -41,7 +41,7 @@ pub(super) async fn conversations_are_found_by_thread(medium: Arc<dyn Medium>) {
     assert_eq!((other, none), (Some(conversation(2, "a")), (None, None)));
     refuse!(&store, |w| {
         w.conversation_put(&conversation(3, "a")).await?;
-        w.conversation_put(&Conversation { owner: who("b"), ..conversation(2, "a") }).await?;
+        w.conversation_put(&Conversation { owner: id_of("b"), ..conversation(2, "a") }).await?;
         assert_eq!(w.conversation_find("control", "thread 3").await?, Some(conversation(3, "a")));
     });
     let inside = keep!(&store, |w| {
@@ -59,7 +59,7 @@ pub(super) async fn conversations_are_found_by_thread(medium: Arc<dyn Medium>) {
     assert_eq!(found, Some(wanted));
 }
 
-pub(super) async fn conversations_are_listed_last_spoken_first(medium: Arc<dyn Medium>) {
+pub(super) async fn conversations_are_listed_latest_first(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     keep!(&store, |w| {
         for (n, owner) in [(2, "a"), (4, "b"), (1, "a"), (3, "aa")] {
@@ -67,24 +67,24 @@ pub(super) async fn conversations_are_listed_last_spoken_first(medium: Arc<dyn M
         }
         assert_eq!(w.conversation_list(None, None).await?.len(), 4);
         w.conversation_put(&Conversation { updated_at: at(5), ..conversation(1, "a") }).await?;
-        let inside = w.conversation_list(Some(&who("a")), None).await?;
-        assert_eq!(each(&inside, |found| found.conversation_id), [conversation_id(1), conversation_id(2)]);
+        let inside = w.conversation_list(Some(&id_of("a")), None).await?;
+        assert_eq!(map_rows(&inside, |found| found.conversation_id), [conversation_id(1), conversation_id(2)]);
     });
     let (all, of_b, none) = reading!(&store, |r| {
         (
             r.conversation_list(None, None).await?,
-            r.conversation_list(Some(&who("b")), None).await?,
-            r.conversation_list(Some(&who("c")), None).await?,
+            r.conversation_list(Some(&id_of("b")), None).await?,
+            r.conversation_list(Some(&id_of("c")), None).await?,
         )
     });
-    assert_eq!(each(&all, |found| found.conversation_id), [1, 4, 3, 2].map(conversation_id));
+    assert_eq!(map_rows(&all, |found| found.conversation_id), [1, 4, 3, 2].map(conversation_id));
     assert_eq!((of_b, none), (vec![conversation(4, "b")], vec![]));
-    // An owner may hand a conversation over.
+    // The owner of a conversation may change.
     keep!(&store, |w| { w.conversation_put(&conversation(4, "c")).await? });
     let owned = reading!(&store, |r| {
         (
-            r.conversation_list(Some(&who("b")), None).await?.len(),
-            r.conversation_list(Some(&who("c")), None).await?.len(),
+            r.conversation_list(Some(&id_of("b")), None).await?.len(),
+            r.conversation_list(Some(&id_of("c")), None).await?.len(),
         )
     });
     assert_eq!(owned, (0, 1));
@@ -94,10 +94,11 @@ pub(super) async fn conversations_are_listed_last_spoken_first(medium: Arc<dyn M
         }
     });
     let (all, of_d) = reading!(&store, |r| {
-        (r.conversation_list(None, None).await?, r.conversation_list(Some(&who("d")), None).await?)
+        (r.conversation_list(None, None).await?, r.conversation_list(Some(&id_of("d")), None).await?)
     });
     assert_eq!((all.len(), of_d.len(), of_d[999].conversation_id), (1_000, 1_000, conversation_id(11)));
-    // Many of one millisecond: behind the last of a full list comes the rest, of an owner and of all.
+    // Many conversations have the same time. The next page continues after the last one of a full
+    // page, for one owner and for all.
     keep!(&store, |w| {
         for n in 10..=1_010 {
             w.conversation_put(&Conversation { updated_at: at(7), ..conversation(n, "d") }).await?;
@@ -107,11 +108,11 @@ pub(super) async fn conversations_are_listed_last_spoken_first(medium: Arc<dyn M
     let (first, rest, of_d) = reading!(&store, |r| {
         let first = r.conversation_list(None, None).await?;
         let after = first.last().map(place);
-        (first, r.conversation_list(None, after).await?, r.conversation_list(Some(&who("d")), after).await?)
+        (first, r.conversation_list(None, after).await?, r.conversation_list(Some(&id_of("d")), after).await?)
     });
     let order: Vec<_> = (10..=1_010).rev().chain([1, 4, 3, 2]).map(conversation_id).collect();
-    assert_eq!(each(&[first, rest].concat(), |found| found.conversation_id), order);
-    assert_eq!(each(&of_d, |found| found.conversation_id), [conversation_id(10)]);
+    assert_eq!(map_rows(&[first, rest].concat(), |found| found.conversation_id), order);
+    assert_eq!(map_rows(&of_d, |found| found.conversation_id), [conversation_id(10)]);
 }
 
 pub(super) async fn entries_are_in_order(medium: Arc<dyn Medium>) {
@@ -148,7 +149,7 @@ pub(super) async fn entries_are_in_order(medium: Arc<dyn Medium>) {
     });
     let seqs = async |after: i64, limit: u32| {
         let entries = reading!(&store, |r| { r.conversation_entries(conversation_id(1), after, limit).await? });
-        each(&entries, |entry| entry.seq)
+        map_rows(&entries, |entry| entry.seq)
     };
     assert_eq!((seqs(0, 9).await, seqs(0, 2).await, seqs(1, 1).await), (vec![1, 2, 3], vec![1, 2], vec![2]));
     assert_eq!((seqs(3, 9).await, seqs(0, 0).await, seqs(i64::MAX, 9).await), (vec![], vec![], vec![]));
@@ -190,7 +191,7 @@ pub(super) async fn entries_of_a_turn_are_found(medium: Arc<dyn Medium>) {
 
 async fn due(store: &Store, now: u64, limit: u32) -> Vec<(u128, i64)> {
     let due = reading!(store, |r| { r.deliveries_due(at(now), &[], limit).await? });
-    each(&due, |entry| (entry.conversation_id.0.as_u128(), entry.seq))
+    map_rows(&due, |entry| (entry.conversation_id.0.as_u128(), entry.seq))
 }
 
 async fn next(store: &Store) -> Option<Timestamp> {
@@ -235,7 +236,7 @@ pub(super) async fn deliveries_fall_due(medium: Arc<dyn Medium>) {
         w.conversation_entry_put(&ConversationEntry { next_at: None, ..entry(1, 2, Delivery::Delivered) }).await?;
         w.conversation_entry_put(&ConversationEntry { attempts: 1, ..waits(2, 1, 40) }).await?;
         assert_eq!(w.delivery_next_at().await?, Some(at(20)));
-        // One that names no time has been due since it was committed.
+        // An entry without a due time is due from the time it was written.
         w.conversation_entry_put(&entry(4, 15, Delivery::Pending)).await?;
         assert_eq!(w.delivery_next_at().await?, Some(at(15)));
     });

@@ -1,4 +1,4 @@
-//! The feed: one order, without a gap, published after commit.
+//! The event feed: one order, no gaps, published after the commit.
 
 use std::sync::Arc;
 
@@ -8,8 +8,8 @@ use ghost_domain::{EventId, EventKind};
 use serde_json::json;
 
 use super::Medium;
-use super::rows::{AWKWARD, at, event_id, mail, message_id, who};
-use super::tools::{Outcome, Stop, blow_up, caught, each, keep, open, published, reading, refuse, write};
+use super::rows::{AWKWARD, at, event_id, id_of, mail, message_id};
+use super::tools::{Outcome, Stop, catch_panic, keep, map_rows, open, published, raise_panic, reading, refuse, write};
 use crate::Store;
 use crate::tables::Family;
 
@@ -17,11 +17,11 @@ fn noted(n: u64) -> (EventId, NewEvent) {
     (event_id(n), NewEvent::new(EventKind::MessageDelivered, json!({ "n": n })))
 }
 
-/// States events as numbered, in one command.
-async fn state(store: &Store, numbers: &[u64]) {
-    let numbers = numbers.to_vec();
+/// Appends one event for each number, in one command.
+async fn state(store: &Store, seq_and_number: &[u64]) {
+    let seq_and_number = seq_and_number.to_vec();
     keep!(store, |w| {
-        for n in numbers {
+        for n in seq_and_number {
             let (event_id, event) = noted(n);
             w.event_append(event_id, at(n), event).await?;
         }
@@ -32,8 +32,8 @@ async fn all(store: &Store) -> Vec<Event> {
     reading!(store, |r| { r.event_list(0, &EventFilter::default(), 10_000).await? }).0
 }
 
-fn numbers(events: &[Event]) -> Vec<(i64, u64)> {
-    each(events, |event| (event.seq, u64::try_from(event.event_id.0.as_u128()).unwrap()))
+fn seq_and_number(events: &[Event]) -> Vec<(i64, u64)> {
+    map_rows(events, |event| (event.seq, u64::try_from(event.event_id.0.as_u128()).unwrap()))
 }
 
 // covers: CP-07
@@ -43,14 +43,14 @@ pub(super) async fn events_are_gapless_and_in_order(medium: Arc<dyn Medium>) {
     assert_eq!(all(&store).await, []);
     let full =
         NewEvent { channel: Some("desk".to_owned()), ..NewEvent::new(EventKind::TurnStarted, json!({"t": AWKWARD})) }
-            .agent(&who("a"))
+            .agent(&id_of("a"))
             .correlation(message_id(3));
     let wanted = Event {
         seq: 3,
         event_id: event_id(7),
         ts: at(2),
         kind: EventKind::TurnStarted,
-        agent_id: Some(who("a")),
+        agent_id: Some(id_of("a")),
         channel: Some("desk".to_owned()),
         correlation_id: Some(message_id(3).to_string()),
         payload: json!({"t": AWKWARD}).into(),
@@ -59,13 +59,14 @@ pub(super) async fn events_are_gapless_and_in_order(medium: Arc<dyn Medium>) {
     keep!(&store, |w| { w.event_append(event_id(7), at(2), full).await? });
     state(&store, &[6]).await;
     let events = all(&store).await;
-    assert_eq!(numbers(&events), [(1, 9), (2, 8), (3, 7), (4, 6)]);
+    assert_eq!(seq_and_number(&events), [(1, 9), (2, 8), (3, 7), (4, 6)]);
     assert_eq!(events[2], wanted);
     assert_eq!((reading!(&store, |r| { r.event_bounds().await? }), store.last_seq()), ((1, 4), 4));
 }
 
-/// However a backend keeps what ties an event to others, it comes back as it was, and so does a payload that names it.
-pub(super) async fn correlations_come_back(medium: Arc<dyn Medium>) {
+/// A correlation id, and a payload that contains it, are read back unchanged, however a backend
+/// stores them.
+pub(super) async fn correlation_ids_are_read_back(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     let id = message_id(3).to_string();
     let all_of = [Some(id.clone()), Some(id.to_uppercase()), Some("no id".to_owned()), Some(String::new()), None];
@@ -76,13 +77,13 @@ pub(super) async fn correlations_come_back(medium: Arc<dyn Medium>) {
         wanted.push((new.correlation_id.clone(), new.payload.clone()));
         keep!(&store, |w| { w.event_append(event_id(n), at(2), new).await? });
     }
-    let found = each(&all(&store).await, |event| (event.correlation_id.clone(), (*event.payload).clone()));
+    let found = map_rows(&all(&store).await, |event| (event.correlation_id.clone(), (*event.payload).clone()));
     assert_eq!(found, wanted);
 }
 
 pub(super) async fn refused_commands_use_no_sequence(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
-    // All queued at once, so that a backend that shares commits shares them.
+    // All are queued at once, so that a backend with group commit runs them in one batch.
     let commands = (1..=12_u64).map(|n| {
         let store = store.clone();
         async move {
@@ -92,14 +93,14 @@ pub(super) async fn refused_commands_use_no_sequence(medium: Arc<dyn Medium>) {
                     w.event_append(event_id, at(n), event).await?;
                     w.message_append(&mail(n, "a")).await?;
                     match n % 4 {
-                        0 => blow_up(),
+                        0 => raise_panic(),
                         2 => Err(Stop::Refused),
                         _ => Ok(()),
                     }
                 })
             });
             match n % 4 {
-                0 => drop(caught(command).await),
+                0 => drop(catch_panic(command).await),
                 2 => assert!(matches!(command.await, Err(Stop::Refused))),
                 _ => command.await.unwrap(),
             }
@@ -107,11 +108,11 @@ pub(super) async fn refused_commands_use_no_sequence(medium: Arc<dyn Medium>) {
     });
     join_all(commands).await;
     let events = all(&store).await;
-    let mail = reading!(&store, |r| { r.inbox_pending(&who("a"), 100).await? });
-    assert_eq!(each(&events, |event| event.seq), [1, 2, 3, 4, 5, 6]);
-    let in_events = each(&events, |event| event.event_id.0);
-    assert_eq!(in_events, each(&mail, |mail| mail.message_id.0), "mail and feed agree on the order of commands");
-    let mut kept = numbers(&events).into_iter().map(|(_, n)| n).collect::<Vec<_>>();
+    let mail = reading!(&store, |r| { r.inbox_pending(&id_of("a"), 100).await? });
+    assert_eq!(map_rows(&events, |event| event.seq), [1, 2, 3, 4, 5, 6]);
+    let in_events = map_rows(&events, |event| event.event_id.0);
+    assert_eq!(in_events, map_rows(&mail, |mail| mail.message_id.0), "mail and feed agree on the order of commands");
+    let mut kept = seq_and_number(&events).into_iter().map(|(_, n)| n).collect::<Vec<_>>();
     kept.sort_unstable();
     assert_eq!(kept, [1, 3, 5, 7, 9, 11]);
 }
@@ -130,17 +131,17 @@ pub(super) async fn events_are_published_after_commit(medium: Arc<dyn Medium>) {
     })
     .await;
     assert_eq!(outcome.unwrap(), 0, "nothing is published before its command has ended");
-    assert_eq!(numbers(&published(&mut feed)), [(1, 1)], "what is acknowledged is published");
+    assert_eq!(seq_and_number(&published(&mut feed)), [(1, 1)], "the events of an acknowledged command are published");
     refuse!(&store, |w| {
         let (event_id, event) = noted(2);
         w.event_append(event_id, at(2), event).await?;
     });
     drop(
-        caught(write::<(), _>(&store, |w| {
+        catch_panic(write::<(), _>(&store, |w| {
             Box::pin(async move {
                 let (event_id, event) = noted(3);
                 w.event_append(event_id, at(3), event).await?;
-                blow_up()
+                raise_panic()
             })
         }))
         .await,
@@ -148,9 +149,9 @@ pub(super) async fn events_are_published_after_commit(medium: Arc<dyn Medium>) {
     assert_eq!(published(&mut feed), []);
     state(&store, &[4, 5]).await;
     state(&store, &[6]).await;
-    let heard = published(&mut feed);
-    assert_eq!(numbers(&heard), [(2, 4), (3, 5), (4, 6)]);
-    assert_eq!(all(&store).await[1..], heard, "the feed shows what is stored");
+    let received = published(&mut feed);
+    assert_eq!(seq_and_number(&received), [(2, 4), (3, 5), (4, 6)]);
+    assert_eq!(all(&store).await[1..], received, "the feed shows what is stored");
     assert_eq!(store.last_seq(), 4);
 }
 
@@ -165,7 +166,7 @@ pub(super) async fn ephemeral_kinds_are_refused(medium: Arc<dyn Medium>) {
     }
     assert_eq!(all(&store).await, []);
     state(&store, &[2]).await;
-    assert_eq!(numbers(&all(&store).await), [(1, 2)]);
+    assert_eq!(seq_and_number(&all(&store).await), [(1, 2)]);
     assert_eq!(reading!(&store, |r| { r.meta_get("went").await? }).as_deref(), Some("on"));
 }
 
@@ -177,21 +178,21 @@ pub(super) async fn events_are_paged(medium: Arc<dyn Medium>) {
         let (page, looked_at) = reading!(&store, |r| { r.event_list(after, &EventFilter::default(), 10).await? });
         assert!(page.len() <= 10 && looked_at >= after);
         assert!(page.iter().all(|event| event.seq > after && event.seq <= looked_at));
-        seen.extend(each(&page, |event| event.seq));
+        seen.extend(map_rows(&page, |event| event.seq));
         after = looked_at;
     }
     assert_eq!(seen, (1..=25).collect::<Vec<_>>());
     assert_eq!(after, 25);
 }
 
-pub(super) async fn a_filter_that_matches_little_ends(medium: Arc<dyn Medium>) {
+pub(super) async fn a_filter_with_few_matches_reads_to_the_end(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     keep!(&store, |w| {
         for n in 1..=2_500 {
             let kind = if n == 1_700 { EventKind::TurnFinished } else { EventKind::MessageDelivered };
             let mut event = NewEvent::new(kind, json!({}));
             if n % 1_000 == 0 {
-                event = event.agent(&who("a"));
+                event = event.agent(&id_of("a"));
             }
             if n == 5 {
                 event.channel = Some("desk".to_owned());
@@ -206,9 +207,9 @@ pub(super) async fn a_filter_that_matches_little_ends(medium: Arc<dyn Medium>) {
             vec![1_700],
         ),
         (EventFilter { kinds: vec!["turn".to_owned()], ..EventFilter::default() }, vec![]),
-        (EventFilter { agent_id: Some(who("a")), ..EventFilter::default() }, vec![1_000, 2_000]),
+        (EventFilter { agent_id: Some(id_of("a")), ..EventFilter::default() }, vec![1_000, 2_000]),
         (EventFilter { channel: Some("desk".to_owned()), ..EventFilter::default() }, vec![5]),
-        (EventFilter { agent_id: Some(who("b")), ..EventFilter::default() }, vec![]),
+        (EventFilter { agent_id: Some(id_of("b")), ..EventFilter::default() }, vec![]),
     ];
     for (filter, wanted) in filters {
         let (mut after, mut seen) = (0, Vec::new());
@@ -216,7 +217,7 @@ pub(super) async fn a_filter_that_matches_little_ends(medium: Arc<dyn Medium>) {
             let wanted = filter.clone();
             let (page, looked_at) = reading!(&store, |r| { r.event_list(after, &wanted, 1).await? });
             assert!(looked_at > after, "{filter:?} stands still at {after}");
-            seen.extend(each(&page, |event| event.seq));
+            seen.extend(map_rows(&page, |event| event.seq));
             after = looked_at;
         }
         assert_eq!((seen, after), (wanted, 2_500), "{filter:?}");
@@ -232,16 +233,16 @@ pub(super) async fn bounds_follow_pruning(medium: Arc<dyn Medium>) {
     assert_eq!(keep!(&store, |w| { w.prune(Family::Events, at(6), 100).await? }), 2);
     assert_eq!(bounds(&store).await, (6, 10));
     let (rest, _) = reading!(&store, |r| { r.event_list(2, &EventFilter::default(), 2).await? });
-    assert_eq!(numbers(&rest), [(6, 6), (7, 7)]);
+    assert_eq!(seq_and_number(&rest), [(6, 6), (7, 7)]);
     assert_eq!(keep!(&store, |w| { w.prune(Family::Events, at(100), 100).await? }), 5);
     assert_eq!(bounds(&store).await, (11, 10));
     let (none, looked_at) = reading!(&store, |r| { r.event_list(0, &EventFilter::default(), 5).await? });
-    assert_eq!((none, looked_at), (vec![], 10), "a reader of an empty feed is told where it goes on");
+    assert_eq!((none, looked_at), (vec![], 10), "an empty result contains the position to continue from");
     state(&store, &[11]).await;
-    assert_eq!((bounds(&store).await, numbers(&all(&store).await)), ((11, 11), vec![(11, 11)]));
+    assert_eq!((bounds(&store).await, seq_and_number(&all(&store).await)), ((11, 11), vec![(11, 11)]));
 }
 
-pub(super) async fn the_sequence_goes_on_over_opening(medium: Arc<dyn Medium>) {
+pub(super) async fn the_sequence_continues_after_reopening(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     state(&store, &[1, 2, 3]).await;
     keep!(&store, |w| { w.prune(Family::Events, at(100), 100).await? });
@@ -250,5 +251,5 @@ pub(super) async fn the_sequence_goes_on_over_opening(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     assert_eq!((store.last_seq(), reading!(&store, |r| { r.event_bounds().await? })), (3, (4, 3)));
     state(&store, &[4]).await;
-    assert_eq!((numbers(&all(&store).await), store.last_seq()), (vec![(4, 4)], 4));
+    assert_eq!((seq_and_number(&all(&store).await), store.last_seq()), (vec![(4, 4)], 4));
 }

@@ -1,4 +1,4 @@
-//! Ids by range.
+//! Ranges of ids.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::Medium;
 use super::rows::{ask, letter, mail, task, turn};
-use super::rows_together::{conversation, schedule};
+use super::rows_shared::{conversation, schedule};
 use super::tools::{keep, open, reading};
 use crate::tables::IdKind;
 

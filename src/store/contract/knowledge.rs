@@ -1,13 +1,13 @@
-//! Knowledge: entries as they stand, and what they were.
+//! Knowledge entries and their earlier versions.
 
 use std::sync::Arc;
 
 use ghost_domain::{Grantee, KnowledgeEntry, KnowledgeVersion, Party};
 
 use super::Medium;
-use super::rows::{AWKWARD, at, who};
-use super::rows_together::{knowledge, version};
-use super::tools::{each, keep, open, reading, refuse};
+use super::rows::{AWKWARD, at, id_of};
+use super::rows_shared::{knowledge, version};
+use super::tools::{keep, map_rows, open, reading, refuse};
 use crate::Store;
 
 pub(super) async fn entries_round_trip(medium: Arc<dyn Medium>) {
@@ -16,9 +16,9 @@ pub(super) async fn entries_round_trip(medium: Arc<dyn Medium>) {
         title: AWKWARD.to_owned(),
         content: AWKWARD.to_owned(),
         tags: vec![AWKWARD.to_owned(), "b".to_owned(), "a".to_owned()],
-        readers: vec![Grantee::Agent(who("b")), Grantee::Everyone, Grantee::Group("g".to_owned())],
+        readers: vec![Grantee::Agent(id_of("b")), Grantee::Everyone, Grantee::Group("g".to_owned())],
         writers: vec![Grantee::Archetype("scribe".to_owned())],
-        creator: Party::Agent(who("a")),
+        creator: Party::Agent(id_of("a")),
         updated_by: Party::Operator("me".to_owned()),
         created_at: at(3),
         updated_at: at(4),
@@ -46,10 +46,10 @@ pub(super) async fn entries_round_trip(medium: Arc<dyn Medium>) {
 }
 
 async fn listed(store: &Store, after: &'static str, limit: u32) -> Vec<String> {
-    each(&reading!(store, |r| { r.knowledge_list(after, limit).await? }), |entry| entry.entry_id.clone())
+    map_rows(&reading!(store, |r| { r.knowledge_list(after, limit).await? }), |entry| entry.entry_id.clone())
 }
 
-pub(super) async fn what_is_there_is_listed(medium: Arc<dyn Medium>) {
+pub(super) async fn entries_that_are_not_deleted_are_listed(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     keep!(&store, |w| {
         for entry_id in ["b", "a/b", "a", "c", "a-b"] {
@@ -58,7 +58,7 @@ pub(super) async fn what_is_there_is_listed(medium: Arc<dyn Medium>) {
         assert_eq!((w.knowledge_list("", 9).await?.len(), w.knowledge_count().await?), (5, 5));
         w.knowledge_put(&KnowledgeEntry { deleted: true, ..knowledge("b", 2) }).await?;
         let inside = w.knowledge_list("", 9).await?;
-        assert_eq!(each(&inside, |entry| entry.entry_id.clone()), ["a", "a-b", "a/b", "c"]);
+        assert_eq!(map_rows(&inside, |entry| entry.entry_id.clone()), ["a", "a-b", "a/b", "c"]);
         assert_eq!(w.knowledge_count().await?, 4);
     });
     assert_eq!(listed(&store, "", 99).await, ["a", "a-b", "a/b", "c"]);
@@ -77,7 +77,7 @@ pub(super) async fn versions_are_newest_first(medium: Arc<dyn Medium>) {
     let full = KnowledgeVersion {
         title: AWKWARD.to_owned(),
         content: AWKWARD.to_owned(),
-        by: Party::Agent(who("b")),
+        by: Party::Agent(id_of("b")),
         at: at(7),
         ..version("a", 3)
     };
@@ -97,17 +97,17 @@ pub(super) async fn versions_are_newest_first(medium: Arc<dyn Medium>) {
         assert_eq!(w.knowledge_versions("a").await?, [version("a", 5), version("a", 4)]);
     });
     let versions = async |entry_id: &'static str| reading!(&store, |r| { r.knowledge_versions(entry_id).await? });
-    assert_eq!(each(&versions("a").await, |version| version.version), [4, 3, 2, 1]);
+    assert_eq!(map_rows(&versions("a").await, |version| version.version), [4, 3, 2, 1]);
     keep!(&store, |w| {
         w.knowledge_versions_prune("a", 1).await?;
         w.knowledge_versions_prune("none", 9).await?;
         w.knowledge_version_put(&version("a", 5)).await?;
-        // Rows of the same command are pruned like any others.
+        // Rows of the same command are deleted like any others.
         w.knowledge_version_put(&version("a", 0)).await?;
         w.knowledge_versions_prune("a", 3).await?;
     });
     assert_eq!(versions("a").await, [version("a", 5), version("a", 4), wanted]);
-    assert_eq!(each(&versions("a/b").await, |version| version.version), [4, 3, 2, 1]);
+    assert_eq!(map_rows(&versions("a/b").await, |version| version.version), [4, 3, 2, 1]);
     assert_eq!(versions("b").await, []);
     keep!(&store, |w| { w.knowledge_versions_prune("a", i64::MAX).await? });
     store.close().await;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use ghost_domain::{CallId, CallStatus, Code, LedgerRow};
 
 use super::Medium;
-use super::rows::{AWKWARD, at, call, call_id, turn_id, who};
-use super::tools::{each, keep, open, reading};
+use super::rows::{AWKWARD, at, call, call_id, id_of, turn_id};
+use super::tools::{keep, map_rows, open, reading};
 use crate::Store;
 use crate::tables::LedgerFilter;
 
@@ -34,7 +34,7 @@ pub(super) async fn calls_round_trip(medium: Arc<dyn Medium>) {
 }
 
 async fn found(store: &Store, filter: LedgerFilter) -> Vec<CallId> {
-    each(&reading!(store, |r| { r.call_list(&filter).await? }), |row| row.call_id)
+    map_rows(&reading!(store, |r| { r.call_list(&filter).await? }), |row| row.call_id)
 }
 
 // covers: LIM-29, TOOL-17
@@ -47,9 +47,9 @@ pub(super) async fn calls_are_filtered(medium: Arc<dyn Medium>) {
         w.call_put(&LedgerRow { turn_id: turn_id(2), ..call(3, "a", CallStatus::Ok) }).await?;
     });
     let any = LedgerFilter::default;
-    let ids = |numbers: &[u64]| each(numbers, |n| call_id(*n));
+    let ids = |numbers: &[u64]| map_rows(numbers, |n| call_id(*n));
     assert_eq!(found(&store, any()).await, ids(&[4, 3, 2, 1]));
-    assert_eq!(found(&store, LedgerFilter { agent_id: Some(who("a")), ..any() }).await, ids(&[3, 2, 1]));
+    assert_eq!(found(&store, LedgerFilter { agent_id: Some(id_of("a")), ..any() }).await, ids(&[3, 2, 1]));
     assert_eq!(found(&store, LedgerFilter { turn_id: Some(turn_id(2)), ..any() }).await, ids(&[3]));
     assert_eq!(found(&store, LedgerFilter { tool: Some("syscall.ask".to_owned()), ..any() }).await, ids(&[1]));
     assert_eq!(found(&store, LedgerFilter { status: Some(CallStatus::Ok), ..any() }).await, ids(&[4, 3, 1]));
@@ -58,7 +58,7 @@ pub(super) async fn calls_are_filtered(medium: Arc<dyn Medium>) {
     let behind = |n: u64| LedgerFilter { after: Some((at(n), call_id(n))), ..any() };
     assert_eq!(found(&store, behind(3)).await, ids(&[2, 1]));
     assert_eq!(found(&store, LedgerFilter { after: Some((at(3), call_id(9))), ..any() }).await, ids(&[3, 2, 1]));
-    let narrow = LedgerFilter { agent_id: Some(who("a")), status: Some(CallStatus::Ok), limit: 1, ..any() };
+    let narrow = LedgerFilter { agent_id: Some(id_of("a")), status: Some(CallStatus::Ok), limit: 1, ..any() };
     assert_eq!(found(&store, narrow).await, ids(&[3]));
 }
 

@@ -6,18 +6,18 @@ use ghost_domain::turn::Standing;
 use ghost_domain::{Envelope, HeldSkill, Kind, MailState, Party, Turn, TurnStatus};
 
 use super::Medium;
-use super::rows::{AWKWARD, ask_id, at, mail, message_id, root_id, turn, turn_id, waits_for_root, who};
-use super::rows_together::{channel, member};
-use super::tools::{each, keep, open, reading, refuse};
+use super::rows::{AWKWARD, ask_id, at, id_of, mail, message_id, root_id, turn, turn_id, waits_for_root};
+use super::rows_shared::{channel, member};
+use super::tools::{keep, map_rows, open, reading, refuse};
 use crate::tables::{InboxState, Reads};
 use crate::{Store, StoreError};
 
 fn ids(mail: &[Envelope]) -> Vec<u64> {
-    each(mail, |mail| u64::try_from(mail.message_id.0.as_u128()).unwrap())
+    map_rows(mail, |mail| u64::try_from(mail.message_id.0.as_u128()).unwrap())
 }
 
 async fn pending(store: &Store, agent: &str) -> Vec<u64> {
-    let agent = who(agent);
+    let agent = id_of(agent);
     ids(&reading!(store, |r| { r.inbox_pending(&agent, 100).await? }))
 }
 
@@ -41,7 +41,7 @@ pub(super) async fn mail_round_trips(medium: Arc<dyn Medium>) {
     let inside = keep!(&store, |w| {
         w.message_append(&full).await?;
         w.message_append(&mail(2, "a")).await?;
-        (w.message_get(message_id(1)).await?, w.inbox_pending(&who("a"), 10).await?)
+        (w.message_get(message_id(1)).await?, w.inbox_pending(&id_of("a"), 10).await?)
     });
     let (one, two, none) = reading!(&store, |r| {
         (
@@ -58,7 +58,7 @@ pub(super) async fn mail_round_trips(medium: Arc<dyn Medium>) {
 
 pub(super) async fn inboxes_are_in_order_of_append(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
-    // Ids and times that do not rise, so that only the order of appends can explain the answer.
+    // Neither ids nor times rise, so only the order of appends explains the result.
     for batch in [[9, 3], [7, 1], [5, 8]] {
         keep!(&store, |w| {
             for n in batch {
@@ -71,9 +71,9 @@ pub(super) async fn inboxes_are_in_order_of_append(medium: Arc<dyn Medium>) {
     assert_eq!(pending(&store, "b").await, [109, 103, 107, 101, 105, 108]);
     let (first, none, all) = reading!(&store, |r| {
         (
-            r.inbox_pending(&who("a"), 2).await?,
-            r.inbox_pending(&who("c"), 9).await?,
-            r.inbox_pending(&who("a"), 9).await?,
+            r.inbox_pending(&id_of("a"), 2).await?,
+            r.inbox_pending(&id_of("c"), 9).await?,
+            r.inbox_pending(&id_of("a"), 9).await?,
         )
     });
     assert_eq!((ids(&first), ids(&none)), (vec![9, 3], vec![]));
@@ -82,7 +82,7 @@ pub(super) async fn inboxes_are_in_order_of_append(medium: Arc<dyn Medium>) {
 
 pub(super) async fn the_depth_is_exact(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
-    let a = || who("a");
+    let a = || id_of("a");
     let inside = keep!(&store, |w| {
         let mut depths = vec![w.inbox_depth(&a()).await?];
         for n in 1..=4 {
@@ -100,12 +100,13 @@ pub(super) async fn the_depth_is_exact(medium: Arc<dyn Medium>) {
         w.message_mark(&[message_id(1)], MailState::Pending, None, 1).await?;
         assert_eq!(w.inbox_depth(&a()).await?, 4);
         w.message_mark(&[message_id(3), message_id(4), message_id(5)], MailState::Consumed, None, 0).await?;
-        assert_eq!((w.inbox_depth(&a()).await?, w.inbox_depth(&who("b")).await?), (2, 0));
+        assert_eq!((w.inbox_depth(&a()).await?, w.inbox_depth(&id_of("b")).await?), (2, 0));
     });
-    let depths =
-        reading!(&store, |r| { (r.inbox_depth(&a()).await?, r.inbox_depth(&who("b")).await?, r.inbox_total().await?) });
+    let depths = reading!(&store, |r| {
+        (r.inbox_depth(&a()).await?, r.inbox_depth(&id_of("b")).await?, r.inbox_total().await?)
+    });
     assert_eq!(depths, (2, 1, 3));
-    let many = move || [who("b"), who("nobody"), a(), who("b")];
+    let many = move || [id_of("b"), id_of("nobody"), a(), id_of("b")];
     assert_eq!(reading!(&store, |r| { r.inbox_depths(&many()).await? }), [1, 0, 2, 1]);
     let (first, second) = keep!(&store, |w| {
         let first = w.inbox_depths(&many()).await?;
@@ -119,7 +120,7 @@ pub(super) async fn the_depth_is_exact(medium: Arc<dyn Medium>) {
     assert_eq!((first, second), (vec![1, 0, 2, 1], vec![1, 1, 2, 1]));
     let inside = keep!(&store, |w| {
         let before = w.inbox_depth(&a()).await?;
-        // Marked to what it is already, back to pending, twice in one command.
+        // Marked with its present state, then as pending again, twice in one command.
         w.message_mark(&[message_id(3)], MailState::Pending, None, 0).await?;
         w.message_mark(&[message_id(1)], MailState::Pending, None, 0).await?;
         w.message_mark(&[message_id(1)], MailState::Taken, None, 0).await?;
@@ -152,12 +153,12 @@ pub(super) async fn marking_moves_mail(medium: Arc<dyn Medium>) {
     keep!(&store, |w| { w.message_mark(&[message_id(1)], MailState::Pending, None, 1).await? });
     let back = reading!(&store, |r| { r.message_get(message_id(1)).await?.unwrap() });
     assert_eq!(back, Envelope { seq, crashes: 1, ..mail(1, "a") }, "only state, turn and crashes may change");
-    assert_eq!(pending(&store, "a").await, [1, 2], "mail that comes back keeps its place");
+    assert_eq!(pending(&store, "a").await, [1, 2], "returned mail keeps its position");
     keep!(&store, |w| { w.message_mark(&[], MailState::Dead, None, 5).await? });
     assert_eq!(pending(&store, "a").await, [1, 2]);
 }
 
-pub(super) async fn crashes_add_up_and_are_forgiven(medium: Arc<dyn Medium>) {
+pub(super) async fn crash_counts_add_up_and_are_reset(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     keep!(&store, |w| {
         for n in [1, 2, 3] {
@@ -193,21 +194,21 @@ pub(super) async fn waiting_agents_have_waking_mail(medium: Arc<dyn Medium>) {
         w.message_append(&Envelope { wake: false, ..mail(4, "a") }).await?;
         w.message_append(&mail(5, "d")).await?;
         w.message_mark(&[message_id(5)], MailState::Taken, Some(turn_id(1)), 0).await?;
-        assert_eq!(w.inbox_waiting().await?, [who("a"), who("c")]);
+        assert_eq!(w.inbox_waiting().await?, [id_of("a"), id_of("c")]);
     });
-    assert_eq!(reading!(&store, |r| { r.inbox_waiting().await? }), [who("a"), who("c")]);
-    let among = [who("d"), who("c"), who("b"), who("a"), who("c"), who("nobody")];
-    assert_eq!(reading!(&store, |r| { r.inbox_waiting_among(&among).await? }), [who("a"), who("c")]);
-    assert_eq!(reading!(&store, |r| { r.inbox_waiting_among(&[who("b")]).await? }), []);
+    assert_eq!(reading!(&store, |r| { r.inbox_waiting().await? }), [id_of("a"), id_of("c")]);
+    let among = [id_of("d"), id_of("c"), id_of("b"), id_of("a"), id_of("c"), id_of("nobody")];
+    assert_eq!(reading!(&store, |r| { r.inbox_waiting_among(&among).await? }), [id_of("a"), id_of("c")]);
+    assert_eq!(reading!(&store, |r| { r.inbox_waiting_among(&[id_of("b")]).await? }), []);
     keep!(&store, |w| { w.message_mark(&[message_id(2)], MailState::Consumed, None, 0).await? });
-    assert_eq!(reading!(&store, |r| { r.inbox_waiting().await? }), [who("c")]);
+    assert_eq!(reading!(&store, |r| { r.inbox_waiting().await? }), [id_of("c")]);
 }
 
-pub(super) async fn agents_wait_for_a_root_whose_mail_wakes_them(medium: Arc<dyn Medium>) {
+pub(super) async fn agents_with_waking_mail_of_a_root_are_found(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     let of = |n, to: &str, root| Envelope { root_id: root_id(root), ..mail(n, to) };
     keep!(&store, |w| {
-        // Behind more than anybody would read.
+        // After more mail than any caller would read.
         for n in 1..=1_200 {
             w.message_append(&of(n, "c", 1)).await?;
         }
@@ -218,34 +219,34 @@ pub(super) async fn agents_wait_for_a_root_whose_mail_wakes_them(medium: Arc<dyn
         w.message_append(&Envelope { wake: false, ..of(1_204, "b", 2) }).await?;
         w.message_append(&of(1_205, "d", 2)).await?;
         w.message_mark(&[message_id(1_205)], MailState::Taken, Some(turn_id(1)), 0).await?;
-        assert_eq!(w.inbox_waiting_of(root_id(2)).await?, [who("a"), who("c")], "its own writes");
+        assert_eq!(w.inbox_waiting_of(root_id(2)).await?, [id_of("a"), id_of("c")], "its own writes");
     });
     let waiting = reading!(&store, |r| {
         let of_each = (r.inbox_waiting_of(root_id(2)).await?, r.inbox_waiting_of(root_id(1)).await?);
         (of_each, r.inbox_waiting_of(root_id(3)).await?)
     });
-    assert_eq!(waiting, ((vec![who("a"), who("c")], vec![who("c")]), vec![]));
+    assert_eq!(waiting, ((vec![id_of("a"), id_of("c")], vec![id_of("c")]), vec![]));
     keep!(&store, |w| {
         w.message_mark(&[message_id(1_203)], MailState::Consumed, None, 0).await?;
         w.message_rouse(&[message_id(1_204)]).await?
     });
-    assert_eq!(reading!(&store, |r| { r.inbox_waiting_of(root_id(2)).await? }), [who("b"), who("c")]);
+    assert_eq!(reading!(&store, |r| { r.inbox_waiting_of(root_id(2)).await? }), [id_of("b"), id_of("c")]);
 }
 
-pub(super) async fn mail_of_a_root_whose_turn_is_aside_is_not_ready(medium: Arc<dyn Medium>) {
+pub(super) async fn mail_of_a_root_with_a_spent_budget_is_not_ready(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     let of = |n, to: &str, root| Envelope { root_id: root_id(root), ..mail(n, to) };
     let parked = |standing| Turn { parked: Some(waits_for_root(standing)), ..turn(1, "a", TurnStatus::Open) };
     let ready = async |r: &mut dyn Reads| {
-        let a = who("a");
+        let a = id_of("a");
         let looked = r.inbox_state(&a, 9).await?.mail;
         let found = r.inbox_ready(&a, 9).await?;
         assert_eq!(looked, found);
-        let among = r.inbox_waiting_among(&[who("b"), a]).await?;
+        let among = r.inbox_waiting_among(&[id_of("b"), a]).await?;
         assert_eq!(among, r.inbox_waiting().await?);
         Ok::<_, StoreError>((ids(&found), among, r.inbox_waiting_of(root_id(1)).await?))
     };
-    let held = || (vec![2, 4], vec![who("a"), who("b")], vec![who("b")]);
+    let held = || (vec![2, 4], vec![id_of("a"), id_of("b")], vec![id_of("b")]);
     keep!(&store, |w| {
         for n in [1, 3] {
             w.message_append(&of(n, "a", 1)).await?;
@@ -255,16 +256,16 @@ pub(super) async fn mail_of_a_root_whose_turn_is_aside_is_not_ready(medium: Arc<
         }
         w.message_append(&of(5, "b", 1)).await?;
         w.turn_put(&parked(Standing::Aside)).await?;
-        assert_eq!(w.inbox_ready(&who("a"), 1).await?.len(), 1, "the limit counts what is ready");
-        assert_eq!(w.inbox_pending(&who("a"), 9).await?.len(), 4);
+        assert_eq!(w.inbox_ready(&id_of("a"), 1).await?.len(), 1, "the limit counts only ready mail");
+        assert_eq!(w.inbox_pending(&id_of("a"), 9).await?.len(), 4);
         assert_eq!(ready(&mut *w).await?, held(), "its own writes");
     });
     assert_eq!(reading!(&store, |r| { ready(r).await? }), held());
     keep!(&store, |w| { w.message_mark(&[message_id(2), message_id(4)], MailState::Consumed, None, 0).await? });
-    assert_eq!(reading!(&store, |r| { ready(r).await? }), (vec![], vec![who("b")], vec![who("b")]));
+    assert_eq!(reading!(&store, |r| { ready(r).await? }), (vec![], vec![id_of("b")], vec![id_of("b")]));
     keep!(&store, |w| { w.turn_put(&parked(Standing::Ready)).await? });
     assert_eq!(reading!(&store, |r| { ready(r).await? }).0, [0; 0], "the turn goes first");
-    let all = || (vec![1, 3], vec![who("a"), who("b")], vec![who("a"), who("b")]);
+    let all = || (vec![1, 3], vec![id_of("a"), id_of("b")], vec![id_of("a"), id_of("b")]);
     keep!(&store, |w| {
         w.turn_put(&parked(Standing::InLine)).await?;
         assert_eq!(ready(&mut *w).await?, all());
@@ -276,7 +277,7 @@ pub(super) async fn mail_of_a_root_whose_turn_is_aside_is_not_ready(medium: Arc<
     assert_eq!(reading!(&store, |r| { ready(r).await? }), all());
 }
 
-pub(super) async fn quiet_mail_is_roused(medium: Arc<dyn Medium>) {
+pub(super) async fn quiet_mail_is_made_to_wake(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     keep!(&store, |w| {
         for n in [1, 2] {
@@ -291,34 +292,34 @@ pub(super) async fn quiet_mail_is_roused(medium: Arc<dyn Medium>) {
         w.message_mark(&[message_id(1)], MailState::Pending, Some(turn_id(1)), 1).await?;
         assert!(w.message_get(message_id(1)).await?.unwrap().wake);
     });
-    assert_eq!(reading!(&store, |r| { r.inbox_waiting().await? }), [who("a"), who("b")]);
-    let inbox = reading!(&store, |r| { r.inbox_pending(&who("a"), 9).await? });
+    assert_eq!(reading!(&store, |r| { r.inbox_waiting().await? }), [id_of("a"), id_of("b")]);
+    let inbox = reading!(&store, |r| { r.inbox_pending(&id_of("a"), 9).await? });
     let stand: Vec<_> = inbox.iter().map(|mail| (mail.wake, mail.crashes, mail.turn_id)).collect();
     assert_eq!(stand, [(true, 1, Some(turn_id(1))), (false, 0, None)]);
 }
 
-pub(super) async fn a_look_gives_what_the_single_queries_give(medium: Arc<dyn Medium>) {
+pub(super) async fn inbox_state_equals_the_single_queries(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
-    let skill = HeldSkill { agent_id: who("a"), skill: "moderator".into(), active: true, acquired_at: at(3) };
+    let skill = HeldSkill { agent_id: id_of("a"), skill: "moderator".into(), active: true, acquired_at: at(3) };
     let held = skill.clone();
     keep!(&store, |w| {
         w.skill_put(&held).await?;
         w.chat_channel_put(&channel("news", 2)).await?;
         w.chat_member_put(&member("news", "a", 1)).await?;
-        assert_eq!(w.inbox_state(&who("a"), 9).await?, InboxState::default(), "nothing is looked at without mail");
+        assert_eq!(w.inbox_state(&id_of("a"), 9).await?, InboxState::default(), "nothing else is read without mail");
         for n in 1..=3 {
             w.message_append(&mail(n, "a")).await?;
         }
-        let state = w.inbox_state(&who("a"), 2).await?;
+        let state = w.inbox_state(&id_of("a"), 2).await?;
         assert_eq!((ids(&state.mail), state.unread, state.skills), (vec![1, 2], true, vec![held]));
     });
-    let state = reading!(&store, |r| { r.inbox_state(&who("a"), 2).await? });
+    let state = reading!(&store, |r| { r.inbox_state(&id_of("a"), 2).await? });
     assert_eq!((ids(&state.mail), state.unread, state.skills), (vec![1, 2], true, vec![skill]));
     keep!(&store, |w| {
         w.chat_member_put(&member("news", "a", 2)).await?;
         w.message_append(&mail(4, "b")).await?;
     });
-    let (a, b) = reading!(&store, |r| { (r.inbox_state(&who("a"), 9).await?, r.inbox_state(&who("b"), 9).await?) });
+    let (a, b) = reading!(&store, |r| { (r.inbox_state(&id_of("a"), 9).await?, r.inbox_state(&id_of("b"), 9).await?) });
     assert_eq!((ids(&a.mail), a.unread), (vec![1, 2, 3], false));
     assert_eq!((ids(&b.mail), b.unread, b.skills), (vec![4], false, Vec::new()));
 }
@@ -331,13 +332,13 @@ pub(super) async fn recent_mail_is_newest_first(medium: Arc<dyn Medium>) {
         }
         w.message_append(&mail(5, "b")).await?;
         w.message_mark(&[message_id(2)], MailState::Consumed, Some(turn_id(1)), 0).await?;
-        assert_eq!(ids(&w.messages_recent(&who("a"), 3).await?), [1, 3, 2]);
+        assert_eq!(ids(&w.messages_recent(&id_of("a"), 3).await?), [1, 3, 2]);
     });
-    assert_eq!(ids(&reading!(&store, |r| { r.messages_recent(&who("a"), 3).await? })), [1, 3, 2]);
-    assert_eq!(ids(&reading!(&store, |r| { r.messages_recent(&who("a"), 9).await? })), [1, 3, 2, 4]);
+    assert_eq!(ids(&reading!(&store, |r| { r.messages_recent(&id_of("a"), 3).await? })), [1, 3, 2]);
+    assert_eq!(ids(&reading!(&store, |r| { r.messages_recent(&id_of("a"), 9).await? })), [1, 3, 2, 4]);
 }
 
-pub(super) async fn the_order_goes_on_over_opening(medium: Arc<dyn Medium>) {
+pub(super) async fn the_order_continues_after_reopening(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     keep!(&store, |w| {
         w.message_append(&mail(1, "a")).await?;
@@ -347,13 +348,13 @@ pub(super) async fn the_order_goes_on_over_opening(medium: Arc<dyn Medium>) {
     drop(store);
     let store = open(&medium).await;
     keep!(&store, |w| {
-        assert_eq!(w.inbox_depth(&who("a")).await?, 1);
+        assert_eq!(w.inbox_depth(&id_of("a")).await?, 1);
         w.message_append(&mail(2, "a")).await?;
         w.journal_append(turn_id(1), &super::rows::note("two"), super::rows::at(2)).await?;
-        assert_eq!(w.inbox_depth(&who("a")).await?, 2);
+        assert_eq!(w.inbox_depth(&id_of("a")).await?, 2);
     });
     let (mail, journal) =
-        reading!(&store, |r| { (r.inbox_pending(&who("a"), 9).await?, r.journal_of(turn_id(1)).await?) });
+        reading!(&store, |r| { (r.inbox_pending(&id_of("a"), 9).await?, r.journal_of(turn_id(1)).await?) });
     assert_eq!(ids(&mail), [1, 2]);
     assert!(mail[0].seq < mail[1].seq && journal[0].seq < journal[1].seq);
 }

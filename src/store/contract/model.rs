@@ -1,5 +1,5 @@
-//! Random sequences of commands leave a backend in the state in which they leave the store in memory, and every command
-//! sees the same on its way.
+//! Compares a backend with the memory backend: both run the same random commands. Each command must
+//! read the same in both, and both must end in the same state.
 
 use std::collections::BTreeSet;
 use std::panic::AssertUnwindSafe;
@@ -11,53 +11,55 @@ use ghost_domain::Party;
 use ghost_domain::event::EventFilter;
 
 use super::Medium;
-use super::dice::Dice;
-use super::rows::{ask_id, message_id, root_id, task_id, turn_id, who};
+use super::random::Random;
+use super::rows::{ask_id, id_of, message_id, root_id, task_id, turn_id};
 use super::script::{Command, End, script};
-use super::script_together;
-use super::tools::{Stop, blow_up, open, reading, write};
+use super::script_shared;
+use super::tools::{Stop, open, raise_panic, reading, write};
 use crate::Store;
 use crate::memory::MemoryStore;
 use crate::tables::{BudgetFilter, LedgerFilter, TaskFilter, TurnFilter, UsageFilter};
 
-/// What became of a command.
+/// The result of a command.
 #[derive(Debug, PartialEq, Eq)]
-enum Fate {
+enum CommandResult {
     Kept,
     Refused,
     Panicked,
     Failed(String),
 }
 
-/// Runs a command. Gives its fate, and what it saw on its way, which counts even if it was undone.
-async fn play(store: &Store, command: &Command) -> (Fate, Vec<String>) {
+/// Runs a command. Returns its result and everything it read. The reads are compared even if the
+/// command was undone.
+async fn play(store: &Store, command: &Command) -> (CommandResult, Vec<String>) {
     let Command { ops, end } = command.clone();
-    let saw = Arc::new(Mutex::new(Vec::with_capacity(ops.len())));
-    let sees = saw.clone();
+    let reads = Arc::new(Mutex::new(Vec::with_capacity(ops.len())));
+    let recorded_reads = reads.clone();
     let played = write(store, move |w| {
         Box::pin(async move {
             for op in ops {
                 let seen = op.run(w).await?;
-                sees.lock().unwrap().push(seen);
+                recorded_reads.lock().unwrap().push(seen);
             }
             match end {
                 End::Keep => Ok(()),
                 End::Refuse => Err(Stop::Refused),
-                End::Panic => blow_up(),
+                End::Panic => raise_panic(),
             }
         })
     });
-    let fate = match AssertUnwindSafe(played).catch_unwind().await {
-        Ok(Ok(())) => Fate::Kept,
-        Ok(Err(Stop::Refused)) => Fate::Refused,
-        Ok(Err(Stop::Store(error))) => Fate::Failed(error.to_string()),
-        Err(_) => Fate::Panicked,
+    let result = match AssertUnwindSafe(played).catch_unwind().await {
+        Ok(Ok(())) => CommandResult::Kept,
+        Ok(Err(Stop::Refused)) => CommandResult::Refused,
+        Ok(Err(Stop::Store(error))) => CommandResult::Failed(error.to_string()),
+        Err(_) => CommandResult::Panicked,
     };
-    let saw = std::mem::take(&mut *saw.lock().unwrap());
-    (fate, saw)
+    let reads = std::mem::take(&mut *reads.lock().unwrap());
+    (result, reads)
 }
 
-/// Everything that can be seen of a store, a line a fact, with the numbers left out that a backend may choose.
+/// Everything that can be read from a store, one fact per line, without the numbers that a backend
+/// may choose.
 async fn observe(store: &Store, ops: u64) -> Vec<String> {
     reading!(store, |r| {
         let mut lines = Vec::new();
@@ -80,7 +82,7 @@ async fn observe(store: &Store, ops: u64) -> Vec<String> {
         line!(r.event_list(0, &EventFilter::default(), 100_000).await?, r.event_bounds().await?);
         line!(r.call_list(&LedgerFilter { limit: 1_000, ..LedgerFilter::default() }).await?);
         for name in ["a", "b", "c"] {
-            let agent_id = who(name);
+            let agent_id = id_of(name);
             line!(name, r.inbox_depth(&agent_id).await?, r.turn_open_of(&agent_id).await?);
             let ids = r.inbox_pending(&agent_id, 10_000).await?.into_iter().map(|mail| mail.message_id);
             line!(name, ids.collect::<Vec<_>>());
@@ -115,7 +117,7 @@ async fn observe(store: &Store, ops: u64) -> Vec<String> {
         for hash in ["h1", "h2", "h3", "h4"] {
             line!(hash, r.prompt_get(hash).await?);
         }
-        lines.extend(script_together::observe(r).await?);
+        lines.extend(script_shared::observe(r).await?);
         lines
     })
 }
@@ -128,30 +130,31 @@ async fn assert_same(store: &Store, model: &Store, ops: u64, context: &str) {
     assert_eq!(seen.len(), wanted.len(), "{context}");
 }
 
-/// A command of a script does what it says it does; otherwise a comparison would compare failures.
-fn assert_ended(fate: &Fate, command: &Command, context: &str) {
+/// Asserts that a command ended as planned; otherwise the comparison would compare failures.
+fn assert_ended(result: &CommandResult, command: &Command, context: &str) {
     let wanted = match command.end {
-        End::Keep => Fate::Kept,
-        End::Refuse => Fate::Refused,
-        End::Panic => Fate::Panicked,
+        End::Keep => CommandResult::Kept,
+        End::Refuse => CommandResult::Refused,
+        End::Panic => CommandResult::Panicked,
     };
-    assert_eq!(*fate, wanted, "{context}");
+    assert_eq!(*result, wanted, "{context}");
 }
 
 fn ops(script: &[Command]) -> u64 {
     u64::try_from(script.iter().map(|command| command.ops.len()).sum::<usize>()).unwrap()
 }
 
-/// One command after the other, each answer and every tenth state compared; opened anew now and then.
+/// Runs one command after the other. Compares each result, and every tenth state. Reopens the store
+/// from time to time.
 pub(super) async fn sequences_equal_memory(medium: Arc<dyn Medium>) {
     let script = script(1, 350);
     let (mut store, model) = (open(&medium).await, MemoryStore::open());
     let ops = ops(&script);
     for (at, command) in script.iter().enumerate() {
         let context = format!("command {at}: {command:?}");
-        let learnt = play(&store, command).await;
-        assert_ended(&learnt.0, command, &context);
-        assert_eq!(learnt, play(&model, command).await, "{context}");
+        let result = play(&store, command).await;
+        assert_ended(&result.0, command, &context);
+        assert_eq!(result, play(&model, command).await, "{context}");
         if at % 10 == 9 {
             assert_same(&store, &model, ops, &context).await;
         }
@@ -164,24 +167,24 @@ pub(super) async fn sequences_equal_memory(medium: Arc<dyn Medium>) {
     assert_same(&store, &model, ops, "at the end").await;
 }
 
-/// Several commands queued at once, so that a backend that shares commits shares them.
+/// Queues several commands at once, so that a backend with group commit runs them in one batch.
 pub(super) async fn batches_equal_memory(medium: Arc<dyn Medium>) {
-    let mut dice = Dice::new(7);
+    let mut random = Random::new(7);
     let script = script(2, 600);
     let (store, model) = (open(&medium).await, MemoryStore::open());
     let ops = ops(&script);
     let mut rest = script.as_slice();
     while !rest.is_empty() {
-        let size = usize::try_from(1 + dice.below(16)).unwrap().min(rest.len());
+        let size = usize::try_from(1 + random.below(16)).unwrap().min(rest.len());
         let (batch, later) = rest.split_at(size);
         rest = later;
         let context = || format!("{} commands before the end, batch {batch:#?}", later.len());
-        let learnt = join_all(batch.iter().map(|command| play(&store, command))).await;
-        for (learnt, command) in learnt.iter().zip(batch) {
-            assert_ended(&learnt.0, command, &context());
-            assert_eq!(*learnt, play(&model, command).await, "{}: {command:?}", context());
+        let result = join_all(batch.iter().map(|command| play(&store, command))).await;
+        for (result, command) in result.iter().zip(batch) {
+            assert_ended(&result.0, command, &context());
+            assert_eq!(*result, play(&model, command).await, "{}: {command:?}", context());
         }
-        if dice.below(3) == 0 {
+        if random.below(3) == 0 {
             assert_same(&store, &model, ops, &context()).await;
         }
     }

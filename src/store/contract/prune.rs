@@ -1,4 +1,4 @@
-//! Retention: what goes, and what must stay whatever its age.
+//! Retention: which rows are deleted, and which must stay regardless of their age.
 
 use std::sync::Arc;
 
@@ -6,14 +6,15 @@ use ghost_domain::{AskStatus, CallStatus, DeadLetterStatus, Party, Task, TaskEve
 
 use super::Medium;
 use super::rows::{
-    agent, answer, ask, ask_id, at, briefed, budget, call, call_id, letter, letter_id, note, task, task_id, turn,
-    turn_id, usage, who,
+    agent, answer, ask, ask_id, at, briefed, budget, call, call_id, id_of, letter, letter_id, note, task, task_id,
+    turn, turn_id, usage,
 };
-use super::tools::{each, keep, open, reading, refuse};
+use super::tools::{keep, map_rows, open, reading, refuse};
 use crate::Store;
 use crate::tables::{Family, LedgerFilter, TaskFilter, TurnFilter, UsageFilter};
 
-/// Prunes until nothing more goes; a backend may take several goes over what hangs together.
+/// Prunes until nothing more is deleted. A backend may need several calls for rows that belong
+/// together.
 pub(super) async fn prune_all(store: &Store, family: Family, before: u64) {
     for _ in 0..20 {
         if keep!(store, |w| { w.prune(family, at(before), 100).await? }) == 0 {
@@ -34,13 +35,13 @@ pub(super) async fn pruned_turns_take_their_journals(medium: Arc<dyn Medium>) {
     });
     prune_all(&store, Family::Turns, 7).await;
     let turns = reading!(&store, |r| { r.turn_list(&TurnFilter::default()).await? });
-    assert_eq!(each(&turns, |turn| turn.turn_id), [turn_id(9)]);
+    assert_eq!(map_rows(&turns, |turn| turn.turn_id), [turn_id(9)]);
     for (n, kept) in [(1, 0), (5, 0), (9, 1)] {
         let steps = reading!(&store, |r| { r.journal_of(turn_id(n)).await? });
         assert_eq!(steps.len(), kept, "turn {n}");
     }
     let inside = keep!(&store, |w| { (w.turn_get(turn_id(1)).await?, w.turn_get(turn_id(9)).await?.is_some()) });
-    assert_eq!(inside, (None, true), "what a writer remembers is pruned, too");
+    assert_eq!(inside, (None, true), "cached rows are pruned too");
 }
 
 pub(super) async fn open_turns_and_held_letters_keep_journals(medium: Arc<dyn Medium>) {
@@ -62,7 +63,7 @@ pub(super) async fn open_turns_and_held_letters_keep_journals(medium: Arc<dyn Me
     }
 }
 
-pub(super) async fn prompts_live_while_a_journal_names_them(medium: Arc<dyn Medium>) {
+pub(super) async fn prompts_are_kept_while_a_journal_names_them(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     keep!(&store, |w| {
         for hash in ["system", "old", "open", "unnamed"] {
@@ -88,7 +89,7 @@ pub(super) async fn prompts_live_while_a_journal_names_them(medium: Arc<dyn Medi
     prune_all(&store, Family::Turns, 50).await;
     assert_eq!(kept(&store).await, ["system", "open", "fresh"]);
     keep!(&store, |w| {
-        // A part that was pruned can come back.
+        // A pruned part can be stored again.
         w.prompt_put("old", "new", at(61)).await?;
         w.turn_put(&turn(2, "a", TurnStatus::Finished)).await?;
     });
@@ -130,7 +131,7 @@ pub(super) async fn running_calls_are_kept(medium: Arc<dyn Medium>) {
     });
     prune_all(&store, Family::Ledger, 40).await;
     let kept = reading!(&store, |r| { r.call_list(&LedgerFilter::default()).await? });
-    assert_eq!(each(&kept, |row| row.call_id), [call_id(50), call_id(1)]);
+    assert_eq!(map_rows(&kept, |row| row.call_id), [call_id(50), call_id(1)]);
 }
 
 pub(super) async fn usage_and_requests_are_pruned(medium: Arc<dyn Medium>) {
@@ -146,7 +147,7 @@ pub(super) async fn usage_and_requests_are_pruned(medium: Arc<dyn Medium>) {
     prune_all(&store, Family::Usage, 40).await;
     prune_all(&store, Family::Requests, 40).await;
     let sums = reading!(&store, |r| { r.usage_sum(&UsageFilter::default()).await? });
-    assert_eq!(each(&sums, |sum| (sum.calls, sum.tokens.input)), [(1, 20)]);
+    assert_eq!(map_rows(&sums, |sum| (sum.calls, sum.tokens.input)), [(1, 20)]);
     let kept = keep!(&store, |w| {
         let (old, new) = ("old".parse().unwrap(), "new".parse().unwrap());
         (w.request_get(&principal, &old).await?.is_some(), w.request_get(&principal, &new).await?.is_some())
@@ -162,7 +163,7 @@ pub(super) async fn held_letters_are_kept(medium: Arc<dyn Medium>) {
         w.dead_letter_put(&letter(3, "a", DeadLetterStatus::Dropped)).await?;
         w.dead_letter_put(&letter(50, "a", DeadLetterStatus::Dropped)).await?;
         w.agent_put(&agent("a")).await?;
-        // Nobody can retry these; one is young.
+        // These belong to agents without a record, so nobody can retry them. One is too young.
         w.dead_letter_put(&letter(4, "forgotten", DeadLetterStatus::Held)).await?;
         w.dead_letter_put(&letter(51, "forgotten", DeadLetterStatus::Held)).await?;
         w.dead_letter_put(&letter(5, "gone", DeadLetterStatus::Held)).await?;
@@ -170,7 +171,10 @@ pub(super) async fn held_letters_are_kept(medium: Arc<dyn Medium>) {
     });
     prune_all(&store, Family::DeadLetters, 40).await;
     let kept = reading!(&store, |r| { r.dead_letter_list(None, None).await? });
-    assert_eq!(each(&kept, |letter| letter.dead_letter_id), [letter_id(51), letter_id(50), letter_id(5), letter_id(1)]);
+    assert_eq!(
+        map_rows(&kept, |letter| letter.dead_letter_id),
+        [letter_id(51), letter_id(50), letter_id(5), letter_id(1)]
+    );
 }
 
 pub(super) async fn needed_tasks_are_kept(medium: Arc<dyn Medium>) {
@@ -186,12 +190,13 @@ pub(super) async fn needed_tasks_are_kept(medium: Arc<dyn Medium>) {
         for n in [1, 3] {
             let status = TaskStatus::Done;
             let event =
-                TaskEvent { task_id: task_id(n), by: Party::System, at: at(n), status, owner: who("a"), note: None };
+                TaskEvent { task_id: task_id(n), by: Party::System, at: at(n), status, owner: id_of("a"), note: None };
             w.task_event_append(&event).await?;
         }
     });
     let kept = async |store: &Store| {
-        let mut ids = each(&reading!(store, |r| { r.task_list(&TaskFilter::default()).await? }), |task| task.task_id);
+        let mut ids =
+            map_rows(&reading!(store, |r| { r.task_list(&TaskFilter::default()).await? }), |task| task.task_id);
         ids.sort();
         ids
     };
@@ -210,7 +215,7 @@ pub(super) async fn needed_tasks_are_kept(medium: Arc<dyn Medium>) {
 pub(super) async fn a_prune_is_bounded(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     keep!(&store, |w| {
-        // Not in order of age, so that "oldest first" shows.
+        // Not in order of age, to check "oldest first".
         for n in [4, 2, 5, 1, 3] {
             w.task_put(&task(n, "a", TaskStatus::Done)).await?;
             w.dead_letter_put(&letter(n, "a", DeadLetterStatus::Dropped)).await?;
@@ -230,10 +235,10 @@ pub(super) async fn a_prune_is_bounded(medium: Arc<dyn Medium>) {
         let turns = r.turn_list(&TurnFilter::default()).await?;
         let asks = [r.ask_get(ask_id(2)).await?, r.ask_get(ask_id(3)).await?];
         [
-            each(&tasks, |task| task.task_id.0),
-            each(&letters, |letter| letter.dead_letter_id.0).into_iter().rev().collect(),
-            each(&calls, |call| call.call_id.0).into_iter().rev().collect(),
-            each(&turns, |turn| turn.turn_id.0).into_iter().rev().collect(),
+            map_rows(&tasks, |task| task.task_id.0),
+            map_rows(&letters, |letter| letter.dead_letter_id.0).into_iter().rev().collect(),
+            map_rows(&calls, |call| call.call_id.0).into_iter().rev().collect(),
+            map_rows(&turns, |turn| turn.turn_id.0).into_iter().rev().collect(),
             vec![ask_id(3).0, ask_id(4).0, ask_id(5).0]
                 .into_iter()
                 .filter(|_| asks[0].is_none() && asks[1].is_some())
@@ -262,5 +267,5 @@ pub(super) async fn a_refused_prune_deletes_nothing(medium: Arc<dyn Medium>) {
     assert_eq!(inside, (Some(task(1, "a", TaskStatus::Done)), Some(turn(1, "a", TurnStatus::Finished))));
     let (tasks, steps) =
         reading!(&store, |r| { (r.task_list(&TaskFilter::default()).await?, r.journal_of(turn_id(1)).await?) });
-    assert_eq!((each(&tasks, |task| task.task_id), steps.len()), (vec![task_id(1)], 1));
+    assert_eq!((map_rows(&tasks, |task| task.task_id), steps.len()), (vec![task_id(1)], 1));
 }

@@ -1,4 +1,4 @@
-//! Retention of mail: it outlives everything that may still ask for it.
+//! Retention of mail: it stays as long as a turn or a dead letter needs it.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use ghost_domain::{DeadLetter, DeadLetterStatus, Envelope, Kind, MailState, Turn
 
 use super::Medium;
 use super::prune::prune_all;
-use super::rows::{at, letter, mail, message_id, note, turn, turn_id, who};
+use super::rows::{at, id_of, letter, mail, message_id, note, turn, turn_id};
 use super::tools::{keep, open, reading};
 use crate::Store;
 use crate::tables::Family;
@@ -43,7 +43,7 @@ pub(super) async fn only_consumed_mail_is_pruned(medium: Arc<dyn Medium>) {
     assert_eq!(kept(&store, &[1, 2, 3, 4, 5, 50]).await, [1, 2, 5, 50]);
     assert_eq!(reading!(&store, |r| { r.messages_of_turn(turn_id(1)).await? }), []);
     assert_eq!(
-        keep!(&store, |w| { (w.inbox_depth(&who("a")).await?, w.message_get(message_id(3)).await?) }),
+        keep!(&store, |w| { (w.inbox_depth(&id_of("a")).await?, w.message_get(message_id(3)).await?) }),
         (2, None)
     );
 }
@@ -64,7 +64,7 @@ pub(super) async fn mail_of_held_letters_is_kept(medium: Arc<dyn Medium>) {
     assert_eq!(kept(&store, &[1, 2, 3]).await, [1, 2]);
 }
 
-pub(super) async fn mail_ends_with_its_turn(medium: Arc<dyn Medium>) {
+pub(super) async fn mail_is_kept_until_its_turn_has_ended(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     keep!(&store, |w| {
         for n in [1, 2] {
@@ -77,17 +77,18 @@ pub(super) async fn mail_ends_with_its_turn(medium: Arc<dyn Medium>) {
         w.message_mark(&[message_id(2)], MailState::Consumed, Some(turn_id(2)), 0).await?;
     });
     prune_all(&store, Family::Messages, 40).await;
-    assert_eq!(kept(&store, &[1, 2]).await, [1], "old mail of a turn that ended lately is not old");
+    assert_eq!(kept(&store, &[1, 2]).await, [1], "old mail of a recently ended turn stays");
     prune_all(&store, Family::Turns, 100).await;
     prune_all(&store, Family::Messages, 100).await;
-    assert_eq!(kept(&store, &[1, 2]).await, [] as [u64; 0], "mail of a turn that is gone goes, too");
+    assert_eq!(kept(&store, &[1, 2]).await, [] as [u64; 0], "mail of a deleted turn is pruned too");
 }
 
-pub(super) async fn turns_of_cron_jobs_go_with_their_mail_and_alone(medium: Arc<dyn Medium>) {
+pub(super) async fn only_turns_of_cron_jobs_are_pruned_with_their_mail(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     let cron = |n: u64, status| Turn { source: "cron".to_owned(), ..turn(n, "a", status) };
     keep!(&store, |w| {
-        // 1 to 3 are done; of 4 a dead letter is held; 5 is open; 6 is no job's; 7 is young; 8 failed.
+        // Turns 1 to 3 have ended. Turn 4 has a held dead letter, 5 is open, 6 is not a cron job's,
+        // 7 is too young, 8 failed.
         for (n, status) in [
             (1, TurnStatus::Finished),
             (2, TurnStatus::Finished),
@@ -113,7 +114,7 @@ pub(super) async fn turns_of_cron_jobs_go_with_their_mail_and_alone(medium: Arc<
             };
             w.message_mark(&[message_id(n)], state, Some(turn_id(n)), 0).await?;
         }
-        // What a turn read besides is somebody's message.
+        // Other mail that a turn took is a message and stays.
         w.message_append(&mail(9, "a")).await?;
         w.message_mark(&[message_id(9)], MailState::Consumed, Some(turn_id(1)), 0).await?;
     });
@@ -132,12 +133,13 @@ pub(super) async fn turns_of_cron_jobs_go_with_their_mail_and_alone(medium: Arc<
         w.journal_append(turn_id(5), &note("y"), at(99)).await?;
         w.message_get(message_id(10)).await?.unwrap().seq
     });
-    assert_eq!(seq, 10, "sequences go on");
+    assert_eq!(seq, 10, "sequences continue");
 }
 
-pub(super) async fn a_turn_that_waiting_mail_goes_on_with_is_kept(medium: Arc<dyn Medium>) {
+pub(super) async fn a_turn_with_waiting_mail_is_kept(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
-    // The odd ones are cron jobs' own. All are of dead letters that were retried, 3 and 4 of them afresh.
+    // Turns 1 and 3 are cron jobs' own turns. All dead letters were retried. The mail of 1 and 2
+    // continues its turn; that of 3 and 4 starts afresh.
     keep!(&store, |w| {
         for n in 1..=4 {
             let source = if n % 2 == 1 { "cron" } else { "mail" };
@@ -158,7 +160,7 @@ pub(super) async fn a_turn_that_waiting_mail_goes_on_with_is_kept(medium: Arc<dy
             let there = left.contains(&n);
             assert_eq!((turn.is_some(), steps.len()), (there, usize::from(there)), "turn {n}");
         }
-        // From now on nothing waits for them.
+        // From here on no mail waits for these turns.
         keep!(&store, |w| {
             let messages = [message_id(1), message_id(2)];
             w.message_mark(&messages, MailState::Taken, Some(turn_id(9)), 0).await?;

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use ghost_domain::root_tally::RootTally;
 
 use super::Medium;
-use super::rows::{at, root_id, who};
+use super::rows::{at, id_of, root_id};
 use super::tools::{keep, reading};
 use crate::tables::Family;
 
 fn tally(root: u64, messages: u64) -> RootTally {
     let mut tally = RootTally { messages, ..RootTally::new(root_id(root), at(root)) };
-    tally.echo(&who("a"), &who("b"), "thanks");
+    tally.echo(&id_of("a"), &id_of("b"), "thanks");
     tally
 }
 

@@ -1,4 +1,4 @@
-//! Rows for the checks: plain ones by number, so that a check states only what it is about.
+//! Plain rows for the checks, by number. A check changes only the fields that matter to it.
 
 use ghost_domain::ask::Asker;
 use ghost_domain::journal::Step;
@@ -13,17 +13,17 @@ use ghost_domain::{
 use serde_json::json;
 use uuid::Uuid;
 
-/// Text that a careless backend breaks: quotes, line ends, accents, an emoji, a placeholder.
+/// Text that a careless backend would break: quotes, line ends, accents, an emoji, a placeholder.
 pub(super) const AWKWARD: &str = "it's \"so\"\r\n\té 🦀 $1 ? -- %s";
 
-/// A number that no 64-bit float holds.
+/// A number that a 64-bit float cannot represent.
 pub(super) const LARGE: u64 = (1 << 53) + 1;
 
-pub(super) fn who(name: &str) -> AgentId {
+pub(super) fn id_of(name: &str) -> AgentId {
     name.parse().unwrap()
 }
 
-/// Second `n` of the checks' time.
+/// The time `n` seconds after the start of 1970.
 pub(super) fn at(n: u64) -> Timestamp {
     Timestamp(i64::try_from(n).unwrap() * 1_000)
 }
@@ -70,7 +70,7 @@ pub(super) fn reservation_id(n: u64) -> ReservationId {
 
 pub(super) fn agent(name: &str) -> Agent {
     Agent {
-        agent_id: who(name),
+        agent_id: id_of(name),
         incarnation: 1,
         archetype: "scribe".to_owned(),
         name: name.to_owned(),
@@ -102,7 +102,7 @@ pub(super) fn mail(n: u64, to: &str) -> Envelope {
     Envelope {
         message_id: message_id(n),
         seq: 0,
-        to: who(to),
+        to: id_of(to),
         from: Party::System,
         kind: Kind::Message,
         subject: None,
@@ -120,8 +120,7 @@ pub(super) fn mail(n: u64, to: &str) -> Envelope {
     }
 }
 
-/// Turn `n`, started at second `n`.
-/// What a turn of [`root_id`]`(1)` waits for when the budget of that root is spent.
+/// Why a turn of root 1 is parked when the budget of that root is spent.
 pub(super) fn waits_for_root(standing: Standing) -> Parked {
     Parked {
         cause: ParkCause::Budget { scope: Scope::Root(root_id(1)) },
@@ -132,10 +131,11 @@ pub(super) fn waits_for_root(standing: Standing) -> Parked {
     }
 }
 
+/// Turn `n`, started at second `n`.
 pub(super) fn turn(n: u64, agent: &str, status: TurnStatus) -> Turn {
     Turn {
         turn_id: turn_id(n),
-        agent_id: who(agent),
+        agent_id: id_of(agent),
         incarnation: 1,
         root_id: root_id(1),
         other_roots: Vec::new(),
@@ -181,12 +181,12 @@ pub(super) fn ask(n: u64, asker: &str, target: &str, status: AskStatus) -> Ask {
     Ask {
         ask_id: ask_id(n),
         asker: Asker {
-            party: Party::Agent(who(asker)),
+            party: Party::Agent(id_of(asker)),
             turn_id: Some(turn_id(n)),
             call_id: Some(call_id(n)),
             provider_call_id: Some(format!("call-{n}")),
         },
-        target: who(target),
+        target: id_of(target),
         message_id: message_id(n),
         deadline_at: at(n + 100),
         status,
@@ -207,7 +207,7 @@ pub(super) fn reservation(n: u64) -> Reservation {
         reservation_id: reservation_id(n),
         provider: "p".to_owned(),
         model: "m".to_owned(),
-        scopes: vec![Scope::World, Scope::Team("news".to_owned()), Scope::Agent(who("a")), Scope::Root(root_id(1))],
+        scopes: vec![Scope::World, Scope::Team("news".to_owned()), Scope::Agent(id_of("a")), Scope::Root(root_id(1))],
         tokens: 100,
         output: 40,
         money: Some(Money(5)),
@@ -216,7 +216,7 @@ pub(super) fn reservation(n: u64) -> Reservation {
 
 pub(super) fn usage(at_second: u64, agent: &str, model: &str, tokens: u64) -> UsageRow {
     UsageRow {
-        agent_id: who(agent),
+        agent_id: id_of(agent),
         turn_id: turn_id(1),
         root_id: root_id(1),
         provider: "p".to_owned(),
@@ -233,7 +233,7 @@ pub(super) fn usage(at_second: u64, agent: &str, model: &str, tokens: u64) -> Us
 pub(super) fn letter(n: u64, agent: &str, status: DeadLetterStatus) -> DeadLetter {
     DeadLetter {
         dead_letter_id: letter_id(n),
-        agent_id: who(agent),
+        agent_id: id_of(agent),
         turn_id: turn_id(n),
         messages: vec![message_id(n)],
         reason: AWKWARD.to_owned(),
@@ -248,7 +248,7 @@ pub(super) fn letter(n: u64, agent: &str, status: DeadLetterStatus) -> DeadLette
 pub(super) fn call(n: u64, agent: &str, status: CallStatus) -> LedgerRow {
     LedgerRow {
         call_id: call_id(n),
-        agent_id: who(agent),
+        agent_id: id_of(agent),
         turn_id: turn_id(1),
         tool: "workspace.read".to_owned(),
         alias: None,
@@ -268,7 +268,7 @@ pub(super) fn task(n: u64, owner: &str, status: TaskStatus) -> Task {
         task_id: task_id(n),
         title: format!("task {n}"),
         description: String::new(),
-        owner: who(owner),
+        owner: id_of(owner),
         creator: Party::System,
         status,
         priority: 0,
@@ -283,16 +283,18 @@ pub(super) fn task(n: u64, owner: &str, status: TaskStatus) -> Task {
 }
 
 pub(super) fn held(agent: &str, skill: &str) -> HeldSkill {
-    HeldSkill { agent_id: who(agent), skill: skill.to_owned(), active: false, acquired_at: at(1) }
+    HeldSkill { agent_id: id_of(agent), skill: skill.to_owned(), active: false, acquired_at: at(1) }
 }
 
 pub(super) fn job(job_id: &str, started: u64) -> Job {
     Job {
         job_id: job_id.to_owned(),
+        task_id: None,
         root_id: root_id(1),
         files: 3,
         started_at: at(started),
         finished_at: None,
+        result_dir: "output".to_owned(),
         result_path: None,
     }
 }

@@ -1,4 +1,4 @@
-//! Schedules, the record of their runs, and what watches last saw.
+//! Schedules, their runs, and the snapshots of watches.
 
 use std::sync::Arc;
 
@@ -6,12 +6,12 @@ use ghost_domain::schedule::{Change, Deliver, JobOptions, Missed, Payload, RunSt
 use ghost_domain::{Party, Schedule, ScheduleKind, ScheduleRun, WatchSnapshot};
 
 use super::Medium;
-use super::rows::{AWKWARD, LARGE, at, message_id, root_id, who};
-use super::rows_together::{run, schedule, schedule_id, snapshot};
-use super::tools::{each, keep, open, reading, refuse};
+use super::rows::{AWKWARD, LARGE, at, id_of, message_id, root_id};
+use super::rows_shared::{run, schedule, schedule_id, snapshot};
+use super::tools::{keep, map_rows, open, reading, refuse};
 use crate::Store;
 
-/// One of each.
+/// One schedule time of each kind.
 fn whens() -> [When; 4] {
     [
         When::At { at: at(1) },
@@ -47,7 +47,7 @@ pub(super) async fn schedules_round_trip(medium: Arc<dyn Medium>) {
         last_at: Some(at(5)),
         last_status: Some(RunStatus::Refused),
         runs: i64::MAX,
-        creator: Party::Agent(who("b")),
+        creator: Party::Agent(id_of("b")),
         created_at: at(6),
         ..schedule(1, "a", ScheduleKind::Cron, AWKWARD)
     };
@@ -56,20 +56,20 @@ pub(super) async fn schedules_round_trip(medium: Arc<dyn Medium>) {
         let wanted = full.clone();
         keep!(&store, |w| {
             w.schedule_put(&schedule(n, "a", ScheduleKind::Cron, "before")).await?;
-            assert_eq!(w.schedule_find(&who("a"), ScheduleKind::Cron, "before").await?.map(|s| s.runs), Some(0));
+            assert_eq!(w.schedule_find(&id_of("a"), ScheduleKind::Cron, "before").await?.map(|s| s.runs), Some(0));
             w.schedule_put(&full).await?;
             assert_eq!(w.schedule_get(schedule_id(n)).await?.as_ref(), Some(&full));
-            assert_eq!(w.schedule_find(&who("a"), ScheduleKind::Cron, "before").await?, None);
-            assert_eq!(w.schedule_find(&who("a"), ScheduleKind::Cron, &full.name).await?.as_ref(), Some(&full));
+            assert_eq!(w.schedule_find(&id_of("a"), ScheduleKind::Cron, "before").await?, None);
+            assert_eq!(w.schedule_find(&id_of("a"), ScheduleKind::Cron, &full.name).await?.as_ref(), Some(&full));
         });
         let name = wanted.name.clone();
         let got = reading!(&store, |r| {
-            (r.schedule_get(schedule_id(n)).await?, r.schedule_find(&who("a"), ScheduleKind::Cron, &name).await?)
+            (r.schedule_get(schedule_id(n)).await?, r.schedule_find(&id_of("a"), ScheduleKind::Cron, &name).await?)
         });
         assert_eq!(got, (Some(wanted.clone()), Some(wanted)));
     }
     let none = reading!(&store, |r| {
-        (r.schedule_get(schedule_id(9)).await?, r.schedule_find(&who("a"), ScheduleKind::Timer, "before").await?)
+        (r.schedule_get(schedule_id(9)).await?, r.schedule_find(&id_of("a"), ScheduleKind::Timer, "before").await?)
     });
     assert_eq!(none, (None, None));
 }
@@ -89,16 +89,19 @@ pub(super) async fn schedules_are_listed_and_counted(medium: Arc<dyn Medium>) {
         ] {
             w.schedule_put(&schedule(n, agent, kind, name)).await?;
         }
-        assert_eq!((w.schedule_list(None, None, None).await?.len(), w.schedule_count(&who("a"), Timer).await?), (7, 2));
+        assert_eq!(
+            (w.schedule_list(None, None, None).await?.len(), w.schedule_count(&id_of("a"), Timer).await?),
+            (7, 2)
+        );
     });
-    let numbers = |found: &[Schedule]| each(found, |schedule| schedule.schedule_id.0.as_u128());
+    let numbers = |found: &[Schedule]| map_rows(found, |schedule| schedule.schedule_id.0.as_u128());
     let (all, of_a, timers, both, none) = reading!(&store, |r| {
         (
             r.schedule_list(None, None, None).await?,
-            r.schedule_list(Some(&who("a")), None, None).await?,
+            r.schedule_list(Some(&id_of("a")), None, None).await?,
             r.schedule_list(None, Some(Timer), None).await?,
-            r.schedule_list(Some(&who("a")), Some(Timer), None).await?,
-            r.schedule_list(Some(&who("b")), Some(Timer), None).await?,
+            r.schedule_list(Some(&id_of("a")), Some(Timer), None).await?,
+            r.schedule_list(Some(&id_of("b")), Some(Timer), None).await?,
         )
     });
     assert_eq!(numbers(&all), [6, 5, 3, 2, 4, 7, 1]);
@@ -106,9 +109,9 @@ pub(super) async fn schedules_are_listed_and_counted(medium: Arc<dyn Medium>) {
     assert_eq!(none, []);
     let counts = reading!(&store, |r| {
         (
-            r.schedule_count(&who("a"), Timer).await?,
-            r.schedule_count(&who("b"), Cron).await?,
-            r.schedule_count(&who("b"), Timer).await?,
+            r.schedule_count(&id_of("a"), Timer).await?,
+            r.schedule_count(&id_of("b"), Cron).await?,
+            r.schedule_count(&id_of("b"), Timer).await?,
         )
     });
     assert_eq!(counts, (2, 1, 0));
@@ -116,16 +119,17 @@ pub(super) async fn schedules_are_listed_and_counted(medium: Arc<dyn Medium>) {
         for n in 100..=1_100 {
             w.schedule_put(&schedule(n, "c", Timer, &format!("{n}"))).await?;
         }
-        assert_eq!(w.schedule_count(&who("c"), Timer).await?, 1_001);
+        assert_eq!(w.schedule_count(&id_of("c"), Timer).await?, 1_001);
     });
     let (all, of_c) = reading!(&store, |r| {
         (
             r.schedule_list(None, None, None).await?.len(),
-            r.schedule_list(Some(&who("c")), Some(Timer), None).await?.len(),
+            r.schedule_list(Some(&id_of("c")), Some(Timer), None).await?.len(),
         )
     });
     assert_eq!((all, of_c), (1_000, 1_000));
-    // Page by page nothing is left out and nothing is given twice, and a place that was given up is a place still.
+    // Page by page, no schedule is missing and none comes twice. A page can continue after a
+    // schedule that no longer exists.
     let place = |last: &Schedule| (last.agent_id.clone(), last.kind, last.name.clone());
     let (first, rest, end, of_b) = reading!(&store, |r| {
         let first = r.schedule_list(None, Some(Timer), None).await?;
@@ -136,14 +140,14 @@ pub(super) async fn schedules_are_listed_and_counted(medium: Arc<dyn Medium>) {
             first,
             rest,
             r.schedule_list(None, Some(Timer), after.as_ref()).await?,
-            r.schedule_list(None, None, Some(&(who("a"), Watch, "w".to_owned()))).await?,
+            r.schedule_list(None, None, Some(&(id_of("a"), Watch, "w".to_owned()))).await?,
         )
     });
     assert_eq!((first.len(), rest.len(), end), (1_000, 4, vec![]));
     let mut names: Vec<String> = (100..=1_100).map(|n| format!("{n}")).collect();
     names.sort_unstable();
     let all: Vec<String> = ["x", "y", "x"].map(str::to_owned).into_iter().chain(names).collect();
-    assert_eq!(each(&[first, rest].concat(), |found| found.name.clone()), all);
+    assert_eq!(map_rows(&[first, rest].concat(), |found| found.name.clone()), all);
     assert_eq!(numbers(&of_b)[..4], [4, 7, 1, 100]);
     let (first, rest, cron) = reading!(&store, |r| {
         let first = r.schedules_of(Timer, None).await?;
@@ -156,9 +160,9 @@ pub(super) async fn schedules_are_listed_and_counted(medium: Arc<dyn Medium>) {
 
 pub(super) async fn schedules_are_removed(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
-    let named = |n| schedule(n, "a", ScheduleKind::Timer, "x");
+    let timer_named_x = |n| schedule(n, "a", ScheduleKind::Timer, "x");
     keep!(&store, |w| {
-        w.schedule_put(&named(1)).await?;
+        w.schedule_put(&timer_named_x(1)).await?;
         w.watch_snapshot_put(schedule_id(1), &snapshot(1)).await?;
         w.schedule_run_put(&run(1, 1)).await?;
         w.schedule_put(&schedule(2, "a", ScheduleKind::Timer, "brief")).await?;
@@ -178,19 +182,19 @@ pub(super) async fn schedules_are_removed(medium: Arc<dyn Medium>) {
             w.schedule_next_at().await?,
         )
     });
-    assert_eq!(inside, (Some(named(1)), Some(snapshot(1)), Some(at(1))));
-    // The name is free again at once, for another.
+    assert_eq!(inside, (Some(timer_named_x(1)), Some(snapshot(1)), Some(at(1))));
+    // The name is free at once for another schedule.
     keep!(&store, |w| {
         w.schedule_delete(schedule_id(1)).await?;
-        w.schedule_put(&named(3)).await?;
-        assert_eq!(w.schedule_find(&who("a"), ScheduleKind::Timer, "x").await?, Some(named(3)));
-        assert_eq!(w.schedule_count(&who("a"), ScheduleKind::Timer).await?, 1);
+        w.schedule_put(&timer_named_x(3)).await?;
+        assert_eq!(w.schedule_find(&id_of("a"), ScheduleKind::Timer, "x").await?, Some(timer_named_x(3)));
+        assert_eq!(w.schedule_count(&id_of("a"), ScheduleKind::Timer).await?, 1);
     });
     let removed =
         keep!(&store, |w| { (w.schedule_get(schedule_id(1)).await?, w.watch_snapshot_get(schedule_id(1)).await?) });
     assert_eq!(removed, (None, None));
     keep!(&store, |w| { w.schedule_delete(schedule_id(3)).await? });
-    keep!(&store, |w| { w.schedule_put(&named(1)).await? });
+    keep!(&store, |w| { w.schedule_put(&timer_named_x(1)).await? });
     store.close().await;
     let store = open(&medium).await;
     let (list, runs, saw) = reading!(&store, |r| {
@@ -200,12 +204,12 @@ pub(super) async fn schedules_are_removed(medium: Arc<dyn Medium>) {
             r.watch_snapshot_get(schedule_id(1)).await?,
         )
     });
-    assert_eq!((list, runs, saw), (vec![named(1)], vec![run(1, 1)], None), "runs outlive their schedule");
+    assert_eq!((list, runs, saw), (vec![timer_named_x(1)], vec![run(1, 1)], None), "runs outlive their schedule");
 }
 
 async fn due(store: &Store, now: u64, limit: u32) -> Vec<u128> {
     let due = reading!(store, |r| { r.schedules_due(at(now), limit).await? });
-    each(&due, |schedule| schedule.schedule_id.0.as_u128())
+    map_rows(&due, |schedule| schedule.schedule_id.0.as_u128())
 }
 
 pub(super) async fn schedules_fall_due(medium: Arc<dyn Medium>) {
@@ -299,7 +303,7 @@ pub(super) async fn runs_are_trimmed(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     let left = async |n| {
         let runs = reading!(&store, |r| { r.schedule_runs(schedule_id(n), 99).await? });
-        each(&runs, |run| run.run)
+        map_rows(&runs, |run| run.run)
     };
     keep!(&store, |w| {
         for number in 1..=9 {
@@ -317,7 +321,8 @@ pub(super) async fn runs_are_trimmed(medium: Arc<dyn Medium>) {
         assert_eq!(w.schedule_runs_trim(schedule_id(1), 1, u64::MAX).await?, 7);
         assert_eq!(w.schedule_runs(schedule_id(1), 9).await?, [run(1, 10)]);
     });
-    // Two records of this length fit, three do not; a longer one in between takes the place of two.
+    // Two records of this length fit, three do not. A longer one between them takes the space of
+    // two.
     let each_has = serde_json::to_vec(&run(2, 9)).unwrap().len() as u64;
     let long = ScheduleRun { note: Some("é".repeat(400)), ..run(2, 8) };
     keep!(&store, |w| {
@@ -331,7 +336,7 @@ pub(super) async fn runs_are_trimmed(medium: Arc<dyn Medium>) {
     let (one, two) = reading!(&store, |r| {
         (r.schedule_runs(schedule_id(1), 9).await?, r.schedule_runs(schedule_id(2), 9).await?)
     });
-    assert_eq!((each(&one, |run| run.run), two), (vec![9, 8], vec![]));
+    assert_eq!((map_rows(&one, |run| run.run), two), (vec![9, 8], vec![]));
 }
 
 async fn seen(store: &Store, n: u64) -> Option<WatchSnapshot> {

@@ -1,4 +1,4 @@
-//! Random sequences of commands, from a seed, that can be played on any store.
+//! Random sequences of commands that can run on any store. They depend only on the seed.
 
 use ghost_domain::event::NewEvent;
 use ghost_domain::turn::Standing;
@@ -8,17 +8,18 @@ use ghost_domain::{
 };
 use serde_json::json;
 
-use super::dice::{AGENTS, Dice, Roll, moment, one_of};
+use super::random::{AGENTS, OpNumbers, Random, moment, one_of};
 use super::rows::{
-    agent, answer, ask, briefed, budget, call, event_id, held, job, letter, mail, message_id, note, root_id, task,
-    task_id, turn, turn_id, usage, waits_for_root, who,
+    agent, answer, ask, briefed, budget, call, event_id, held, id_of, job, letter, mail, message_id, note, root_id,
+    task, task_id, turn, turn_id, usage, waits_for_root,
 };
-use super::script_together::Together;
+use super::script_shared::SharedOp;
 use crate::tables::{BudgetFilter, Family, LedgerFilter, Result, TaskFilter, TurnFilter, UsageFilter, Writes};
 
-/// What one operation does. Reads are among them: a backend that keeps writes back must look through them.
+/// The kind of an operation. Reads are included: a backend that buffers writes must still show
+/// them.
 #[derive(Clone, Copy, Debug)]
-enum What {
+enum OpKind {
     PutAgent,
     PutMeta,
     PutSkill,
@@ -40,7 +41,7 @@ enum What {
     ForgiveMail,
     StateEvent,
     Prune,
-    GetPoints,
+    GetByKey,
     ScanAgents,
     ScanAsks,
     ScanBudgets,
@@ -48,10 +49,10 @@ enum What {
     ScanTasks,
     ScanTurns,
     ScanRest,
-    Together(Together),
+    SharedOp(SharedOp),
 }
 
-impl What {
+impl OpKind {
     const ALL: [Self; 29] = [
         Self::PutAgent,
         Self::PutMeta,
@@ -74,7 +75,7 @@ impl What {
         Self::ForgiveMail,
         Self::StateEvent,
         Self::Prune,
-        Self::GetPoints,
+        Self::GetByKey,
         Self::ScanAgents,
         Self::ScanAsks,
         Self::ScanBudgets,
@@ -83,7 +84,7 @@ impl What {
         Self::ScanTurns,
         Self::ScanRest,
     ];
-    /// What most real commands do.
+    /// The most frequent operations of real commands.
     const COMMON: [Self; 7] = [
         Self::AppendMail,
         Self::MarkMail,
@@ -91,15 +92,15 @@ impl What {
         Self::PutTurn,
         Self::AppendJournal,
         Self::PutBudget,
-        Self::GetPoints,
+        Self::GetByKey,
     ];
 }
 
 /// One operation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Op {
-    what: What,
-    roll: Roll,
+    what: OpKind,
+    numbers: OpNumbers,
 }
 
 /// How a command ends.
@@ -117,24 +118,24 @@ pub(super) struct Command {
     pub(super) end: End,
 }
 
-/// `count` commands from a seed.
+/// Creates `count` commands from a seed.
 pub(super) fn script(seed: u64, count: u64) -> Vec<Command> {
-    let mut dice = Dice::new(seed);
+    let mut random = Random::new(seed);
     let mut n = 0;
     (0..count)
         .map(|_| {
-            let ops = (0..=dice.below(6))
+            let ops = (0..=random.below(6))
                 .map(|_| {
                     n += 1;
-                    let what = match dice.below(3) {
-                        0 => one_of(&What::COMMON, dice.below(1_000)),
-                        1 => one_of(&What::ALL, dice.below(1_000)),
-                        _ => What::Together(one_of(&Together::ALL, dice.below(1_000))),
+                    let what = match random.below(3) {
+                        0 => one_of(&OpKind::COMMON, random.below(1_000)),
+                        1 => one_of(&OpKind::ALL, random.below(1_000)),
+                        _ => OpKind::SharedOp(one_of(&SharedOp::ALL, random.below(1_000))),
                     };
-                    Op { what, roll: Roll::of(n, &mut dice) }
+                    Op { what, numbers: OpNumbers::of(n, &mut random) }
                 })
                 .collect();
-            let end = match dice.below(10) {
+            let end = match random.below(10) {
                 0..=1 => End::Refuse,
                 2 => End::Panic,
                 _ => End::Keep,
@@ -144,37 +145,38 @@ pub(super) fn script(seed: u64, count: u64) -> Vec<Command> {
         .collect()
 }
 
-fn scope(dice: u64) -> Scope {
-    match dice % 5 {
+fn scope(random: u64) -> Scope {
+    match random % 5 {
         0 => Scope::World,
         1 => Scope::Team("news".to_owned()),
         2 => Scope::Root(root_id(1)),
-        3 => Scope::Agent(who(one_of(&AGENTS, dice / 5))),
-        _ => Scope::Day(Daily::Agent(who(one_of(&AGENTS, dice / 5)))),
+        3 => Scope::Agent(id_of(one_of(&AGENTS, random / 5))),
+        _ => Scope::Day(Daily::Agent(id_of(one_of(&AGENTS, random / 5)))),
     }
 }
 
-/// Turns 0 to 2 are opened by the mail of one agent each, so that none ever has two; the others by an operator.
-fn turn_of(roll: Roll) -> Turn {
-    let number = roll.a % 6;
-    let status = one_of(TurnStatus::ALL, roll.c);
+/// Each of the turns 0 to 2 is opened by mail of a different agent, so no agent has two of them.
+/// The other turns are an operator's.
+fn turn_of(numbers: OpNumbers) -> Turn {
+    let number = numbers.a % 6;
+    let status = one_of(TurnStatus::ALL, numbers.c);
     let standing =
-        [Standing::InLine, Standing::Aside, Standing::Ready].get(usize::try_from(roll.b % 5).unwrap()).copied();
+        [Standing::InLine, Standing::Aside, Standing::Ready].get(usize::try_from(numbers.b % 5).unwrap()).copied();
     let parked = standing.filter(|_| number < 3 && status == TurnStatus::Open);
     Turn {
         parked: parked.map(waits_for_root),
         source: if number < 3 { "mail" } else { "operator" }.to_owned(),
-        rounds: u32::try_from(roll.n).unwrap(),
-        ended_at: (status != TurnStatus::Open).then(|| moment(roll.n)),
+        rounds: u32::try_from(numbers.n).unwrap(),
+        ended_at: (status != TurnStatus::Open).then(|| moment(numbers.n)),
         ..turn(number, one_of(&AGENTS, number), status)
     }
 }
 
 impl Op {
-    /// Does it, and gives what it saw.
+    /// Runs the operation. Returns what it read, as text.
     pub(super) async fn run(self, w: &mut dyn Writes) -> Result<String> {
-        if let What::Together(what) = self.what {
-            return what.run(w, self.roll).await;
+        if let OpKind::SharedOp(what) = self.what {
+            return what.run(w, self.numbers).await;
         }
         if let Some(done) = self.put(w).await {
             done?;
@@ -184,111 +186,111 @@ impl Op {
     }
 
     async fn put(self, w: &mut dyn Writes) -> Option<Result<()>> {
-        let Self { what, roll } = self;
-        let Roll { n, a, b, c } = roll;
+        let Self { what, numbers } = self;
+        let OpNumbers { n, a, b, c } = numbers;
         let name = one_of(&AGENTS, a);
         Some(match what {
-            What::PutAgent => {
+            OpKind::PutAgent => {
                 let kind = one_of(AgentKind::ALL, b);
                 let deleted_at = c.is_multiple_of(4).then(|| moment(n));
                 w.agent_put(&Agent { kind, deleted_at, updated_at: moment(n), ..agent(name) }).await
             }
-            What::PutMeta => w.meta_put(one_of(&["k1", "k2"], a), &format!("{n}")).await,
-            What::PutSkill => w.skill_put(&held(name, one_of(&["s1", "s2"], b))).await,
-            What::PutJob => w.job_put(&job(one_of(&["j1", "j2", "j3"], a), a % 3)).await,
-            What::PutRequest => {
-                let stored = answer(Party::Agent(who(name)), one_of(&["r1", "r2"], b), 1);
+            OpKind::PutMeta => w.meta_put(one_of(&["k1", "k2"], a), &format!("{n}")).await,
+            OpKind::PutSkill => w.skill_put(&held(name, one_of(&["s1", "s2"], b))).await,
+            OpKind::PutJob => w.job_put(&job(one_of(&["j1", "j2", "j3"], a), a % 3)).await,
+            OpKind::PutRequest => {
+                let stored = answer(Party::Agent(id_of(name)), one_of(&["r1", "r2"], b), 1);
                 w.request_put(&ghost_domain::StoredAnswer { at: moment(n), ..stored }).await
             }
-            What::PutAsk => {
+            OpKind::PutAsk => {
                 let status = one_of(AskStatus::ALL, c);
                 let closed_at = (status != AskStatus::Open).then(|| moment(n));
                 let target = one_of(&AGENTS, b);
                 w.ask_put(&ghost_domain::Ask { closed_at, ..ask(a % 5, "a", target, status) }).await
             }
-            What::PutLetter => {
+            OpKind::PutLetter => {
                 let status = one_of(DeadLetterStatus::ALL, c);
                 let resolved_at = (status != DeadLetterStatus::Held).then(|| moment(n));
                 let messages = vec![message_id(1 + b % n), message_id(1 + c % n)];
                 w.dead_letter_put(&DeadLetter { messages, resolved_at, ..letter(a % 4, name, status) }).await
             }
-            What::PutBudget => {
+            OpKind::PutBudget => {
                 let limit = c.is_multiple_of(2).then_some(n);
                 w.budget_put(&budget(scope(a), limit, None)).await
             }
-            What::AppendUsage => {
+            OpKind::AppendUsage => {
                 let row = usage(1, name, one_of(&["m1", "m2"], b), c);
                 w.usage_append(&ghost_domain::UsageRow { at: moment(n), ..row }).await
             }
-            What::PutCall => {
+            OpKind::PutCall => {
                 let status = one_of(CallStatus::ALL, c);
-                // Whose a call is, and of which turn, never changes.
+                // The agent and the turn of a call never change.
                 let (started_at, turn_id) = (Timestamp(1_000_000 + i64::try_from(a % 8).unwrap()), turn_id(a % 8 % 6));
                 let row = call(a % 8, one_of(&AGENTS, a % 8), status);
                 w.call_put(&ghost_domain::LedgerRow { started_at, turn_id, ..row }).await
             }
-            What::PutTask => {
+            OpKind::PutTask => {
                 let depends_on = if b % 6 == a % 6 { Vec::new() } else { vec![task_id(b % 6)] };
                 let status = one_of(TaskStatus::ALL, c);
                 let priority = i32::try_from(b % 3).unwrap();
                 let updated_at = moment(n);
                 w.task_put(&Task { depends_on, priority, updated_at, ..task(a % 6, name, status) }).await
             }
-            What::AppendTaskEvent => {
+            OpKind::AppendTaskEvent => {
                 let event = TaskEvent {
                     task_id: task_id(a % 6),
                     by: Party::System,
                     at: moment(n),
                     status: one_of(TaskStatus::ALL, c),
-                    owner: who(name),
+                    owner: id_of(name),
                     note: Some(format!("{n}")),
                 };
                 w.task_event_append(&event).await
             }
-            What::PutTurn => w.turn_put(&turn_of(roll)).await,
-            What::AppendJournal => {
+            OpKind::PutTurn => w.turn_put(&turn_of(numbers)).await,
+            OpKind::AppendJournal => {
                 let step =
                     if c.is_multiple_of(3) { briefed(one_of(&["h1", "h2"], b), "h3") } else { note(&format!("{n}")) };
                 w.journal_append(turn_id(a % 6), &step, moment(n)).await
             }
-            What::PutPrompt => w.prompt_put(one_of(&["h1", "h2", "h3", "h4"], a), &format!("{n}"), moment(n)).await,
-            What::AppendMail => {
+            OpKind::PutPrompt => w.prompt_put(one_of(&["h1", "h2", "h3", "h4"], a), &format!("{n}"), moment(n)).await,
+            OpKind::AppendMail => {
                 let envelope = mail(n, name);
                 let created_at = moment(n);
                 w.message_append(&ghost_domain::Envelope { created_at, wake: b.is_multiple_of(2), ..envelope }).await
             }
-            What::MarkMail => {
+            OpKind::MarkMail => {
                 let ids = [message_id(1 + a % n), message_id(1 + b % n), message_id(n.saturating_sub(1 + a % 4))];
                 let state = one_of(MailState::ALL, c);
                 let of_turn = (state != MailState::Pending).then(|| turn_id(b % 6));
                 w.message_mark(&ids, state, of_turn, u32::try_from(c % 2).unwrap()).await
             }
-            What::ForgiveMail => match w.message_rouse(&[message_id(1 + b % n)]).await {
+            OpKind::ForgiveMail => match w.message_rouse(&[message_id(1 + b % n)]).await {
                 Ok(()) => w.message_forgive(&[message_id(1 + a % n), message_id(1 + b % n)]).await,
                 failed => failed,
             },
-            What::StateEvent => {
+            OpKind::StateEvent => {
                 let event =
                     NewEvent::new(one_of(&[EventKind::TurnStarted, EventKind::TaskCreated], b), json!({"n": n}));
-                w.event_append(event_id(n), moment(n), event.agent(&who(name))).await
+                w.event_append(event_id(n), moment(n), event.agent(&id_of(name))).await
             }
             _ => return None,
         })
     }
 
     async fn compare(self, w: &mut dyn Writes) -> Result<String> {
-        let Self { what, roll } = self;
-        let Roll { n, a, b, c } = roll;
-        let name = who(one_of(&AGENTS, a));
+        let Self { what, numbers } = self;
+        let OpNumbers { n, a, b, c } = numbers;
+        let name = id_of(one_of(&AGENTS, a));
         Ok(match what {
-            What::RemoveSkill => format!("{}", w.skill_remove(&name, one_of(&["s1", "s2"], b)).await?),
-            What::Prune => {
+            OpKind::RemoveSkill => format!("{}", w.skill_remove(&name, one_of(&["s1", "s2"], b)).await?),
+            OpKind::Prune => {
                 let family = one_of(&Family::ALL, a);
                 let pruned = w.prune(family, moment(n.saturating_sub(b % 200)), u32::try_from(c % 4).unwrap()).await?;
-                // Whether prompt parts count among the turns is the backend's affair.
+                // A backend may or may not count prompt parts as turns.
                 if family == Family::Turns { String::new() } else { format!("{family:?} {pruned}") }
             }
-            What::GetPoints => {
+            OpKind::GetByKey => {
                 let found = (
                     w.agent_get(&name).await?,
                     w.ask_get(super::rows::ask_id(b % 5)).await?,
@@ -302,16 +304,16 @@ impl Op {
                 );
                 format!("{found:?}")
             }
-            What::ScanAgents => format!("{:?}", (w.agent_list(b % 2 == 0).await?, w.agent_count_dynamic().await?)),
-            What::ScanAsks => format!("{:?}", (w.asks_open().await?, w.ask_count_open().await?)),
-            What::ScanBudgets => {
+            OpKind::ScanAgents => format!("{:?}", (w.agent_list(b % 2 == 0).await?, w.agent_count_dynamic().await?)),
+            OpKind::ScanAsks => format!("{:?}", (w.asks_open().await?, w.ask_count_open().await?)),
+            OpKind::ScanBudgets => {
                 let sums = w.usage_sum(&UsageFilter::default()).await?;
                 let after = (a % 3 == 0).then(|| scope(b));
                 let sort = (a % 5 == 0).then(|| one_of(ScopeSort::ALL, b));
                 let filter = BudgetFilter { limited: c % 2 == 1, sort, no_roots: b % 4 == 0, after };
                 format!("{:?}", (w.budget_list(&filter).await?, sums))
             }
-            What::ScanMail => {
+            OpKind::ScanMail => {
                 let limit = u32::try_from(1 + b % 9).unwrap();
                 let lists = [
                     w.inbox_pending(&name, limit).await?,
@@ -322,12 +324,12 @@ impl Op {
                 let ids = lists.map(|list| list.into_iter().map(|mail| mail.message_id).collect::<Vec<_>>());
                 format!("{ids:?} {:?} {}", w.inbox_waiting().await?, w.inbox_total().await?)
             }
-            What::ScanTasks => {
+            OpKind::ScanTasks => {
                 let filter = TaskFilter { owner: (b % 2 == 0).then(|| name.clone()), ..TaskFilter::default() };
                 let lists = (w.task_list(&filter).await?, w.task_dependants(task_id(c % 6)).await?);
                 format!("{lists:?} {} {:?}", w.task_count_open().await?, w.task_events(task_id(a % 6), 100).await?)
             }
-            What::ScanTurns => {
+            OpKind::ScanTurns => {
                 let filter = TurnFilter { status: Some(one_of(TurnStatus::ALL, b)), ..TurnFilter::default() };
                 let steps = w.journal_of(turn_id(c % 6)).await?.into_iter().map(|row| row.step).collect::<Vec<_>>();
                 format!("{:?} {:?} {steps:?}", w.turns_open().await?, w.turn_list(&filter).await?)

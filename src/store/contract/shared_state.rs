@@ -6,16 +6,16 @@ use ghost_domain::{Party, StateEntry};
 use serde_json::{Value, json};
 
 use super::Medium;
-use super::rows::{at, who};
-use super::rows_together::{deep, state};
-use super::tools::{each, keep, open, reading, refuse};
+use super::rows::{at, id_of};
+use super::rows_shared::{deep, state};
+use super::tools::{keep, map_rows, open, reading, refuse};
 use crate::Store;
 
 pub(super) async fn values_round_trip(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     let full = StateEntry {
         version: i64::MAX,
-        writer: Party::Agent(who("b")),
+        writer: Party::Agent(id_of("b")),
         updated_at: at(5),
         ..state("plan.step-1_Owner", deep())
     };
@@ -63,7 +63,7 @@ pub(super) async fn values_are_removed(medium: Arc<dyn Medium>) {
 }
 
 async fn keys(store: &Store, prefix: &'static str, after: &'static str, limit: u32) -> Vec<String> {
-    each(&reading!(store, |r| { r.state_list(prefix, after, limit).await? }), |entry| entry.key.clone())
+    map_rows(&reading!(store, |r| { r.state_list(prefix, after, limit).await? }), |entry| entry.key.clone())
 }
 
 pub(super) async fn keys_are_listed_by_prefix(medium: Arc<dyn Medium>) {
@@ -78,8 +78,8 @@ pub(super) async fn keys_are_listed_by_prefix(medium: Arc<dyn Medium>) {
     });
     assert_eq!(keys(&store, "", "", 99).await, ALL, "in order of bytes");
     assert_eq!(keys(&store, "", "a.b", 2).await, ["a.c", "a_b"]);
-    assert_eq!(keys(&store, "a", "", 99).await, ["a", "a-b", "a.b", "a.c", "a_b", "ab"], "a key begins with itself");
-    assert_eq!(keys(&store, "a_", "", 99).await, ["a_b"], "no character stands for others");
+    assert_eq!(keys(&store, "a", "", 99).await, ["a", "a-b", "a.b", "a.c", "a_b", "ab"], "a key is a prefix of itself");
+    assert_eq!(keys(&store, "a_", "", 99).await, ["a_b"], "no character is a wildcard");
     assert_eq!(keys(&store, "A", "", 99).await, ["A.b"], "case counts");
     assert_eq!(keys(&store, "a.", "a.b", 99).await, ["a.c"]);
     assert_eq!(keys(&store, "a.", "A", 1).await, ["a.b"], "from before the prefix");

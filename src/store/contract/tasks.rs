@@ -1,12 +1,12 @@
-//! The task board.
+//! Tasks and their history.
 
 use std::sync::Arc;
 
 use ghost_domain::{Party, Task, TaskEvent, TaskId, TaskStatus};
 
 use super::Medium;
-use super::rows::{AWKWARD, at, task, task_id, who};
-use super::tools::{each, keep, open, reading};
+use super::rows::{AWKWARD, at, id_of, task, task_id};
+use super::tools::{keep, map_rows, open, reading};
 use crate::Store;
 use crate::tables::TaskFilter;
 
@@ -15,7 +15,7 @@ pub(super) async fn tasks_round_trip(medium: Arc<dyn Medium>) {
     let full = Task {
         title: AWKWARD.to_owned(),
         description: AWKWARD.to_owned(),
-        creator: Party::Agent(who("b")),
+        creator: Party::Agent(id_of("b")),
         priority: i32::MIN,
         depends_on: vec![task_id(4), task_id(2), task_id(3)],
         parent_id: Some(task_id(5)),
@@ -34,7 +34,7 @@ pub(super) async fn tasks_round_trip(medium: Arc<dyn Medium>) {
 }
 
 async fn found(store: &Store, filter: TaskFilter) -> Vec<TaskId> {
-    each(&reading!(store, |r| { r.task_list(&filter).await? }), |task| task.task_id)
+    map_rows(&reading!(store, |r| { r.task_list(&filter).await? }), |task| task.task_id)
 }
 
 pub(super) async fn tasks_are_listed_by_priority(medium: Arc<dyn Medium>) {
@@ -50,10 +50,10 @@ pub(super) async fn tasks_are_listed_by_priority(medium: Arc<dyn Medium>) {
         (w.task_list(&TaskFilter::default()).await?, w.task_count_open().await?)
     });
     let any = TaskFilter::default;
-    let ids = |numbers: &[u64]| each(numbers, |n| task_id(*n));
-    assert_eq!((each(&inside.0, |task| task.task_id), inside.1), (ids(&[4, 3, 5, 6, 1, 2]), 4));
+    let ids = |numbers: &[u64]| map_rows(numbers, |n| task_id(*n));
+    assert_eq!((map_rows(&inside.0, |task| task.task_id), inside.1), (ids(&[4, 3, 5, 6, 1, 2]), 4));
     assert_eq!(found(&store, any()).await, ids(&[4, 3, 5, 6, 1, 2]));
-    assert_eq!(found(&store, TaskFilter { owner: Some(who("b")), ..any() }).await, ids(&[6, 2]));
+    assert_eq!(found(&store, TaskFilter { owner: Some(id_of("b")), ..any() }).await, ids(&[6, 2]));
     assert_eq!(found(&store, TaskFilter { status: Some(TaskStatus::Pending), ..any() }).await, ids(&[6, 1, 2]));
     assert_eq!(found(&store, TaskFilter { parent_id: Some(task_id(4)), ..any() }).await, ids(&[6]));
     assert_eq!(found(&store, TaskFilter { limit: 2, ..any() }).await, ids(&[4, 3]));
@@ -69,7 +69,7 @@ pub(super) async fn tasks_are_listed_by_priority(medium: Arc<dyn Medium>) {
     assert_eq!(found(&store, any()).await.len(), 100);
     assert_eq!(found(&store, TaskFilter { limit: 2_000, ..any() }).await.len(), 1_000);
 
-    // Those that have not ended are read to their end, page by page, though they change on the way.
+    // Open tasks are read completely, page by page, although they change meanwhile.
     let (open, of_b, cut) = keep!(&store, |w| {
         let (mut open, mut after) = (Vec::new(), None);
         loop {
@@ -81,18 +81,21 @@ pub(super) async fn tasks_are_listed_by_priority(medium: Arc<dyn Medium>) {
             }
             open.extend(page);
         }
-        (open, w.tasks_open(Some(&who("b")), None, 10).await?, w.tasks_open(None, Some(task_id(5)), 2).await?)
+        (open, w.tasks_open(Some(&id_of("b")), None, 10).await?, w.tasks_open(None, Some(task_id(5)), 2).await?)
     });
     let wanted: Vec<u64> = [2, 5, 6].into_iter().chain(7..=1_007).collect();
-    assert_eq!(each(&open, |task| task.task_id), ids(&wanted));
-    assert_eq!((each(&of_b, |task| task.task_id), each(&cut, |task| task.task_id)), (ids(&[2, 6]), ids(&[6, 7])));
-    assert_eq!(reading!(&store, |r| { r.tasks_open(Some(&who("c")), None, 0).await?.len() }), 100);
+    assert_eq!(map_rows(&open, |task| task.task_id), ids(&wanted));
+    assert_eq!(
+        (map_rows(&of_b, |task| task.task_id), map_rows(&cut, |task| task.task_id)),
+        (ids(&[2, 6]), ids(&[6, 7]))
+    );
+    assert_eq!(reading!(&store, |r| { r.tasks_open(Some(&id_of("c")), None, 0).await?.len() }), 100);
 }
 
 pub(super) async fn dependants_are_found(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     let on = |n, depends_on: &[u64]| Task {
-        depends_on: each(depends_on, |n| task_id(*n)),
+        depends_on: map_rows(depends_on, |n| task_id(*n)),
         ..task(n, "a", TaskStatus::Blocked)
     };
     keep!(&store, |w| {
@@ -100,9 +103,9 @@ pub(super) async fn dependants_are_found(medium: Arc<dyn Medium>) {
         w.task_put(&on(3, &[1])).await?;
         w.task_put(&on(5, &[2])).await?;
         w.task_put(&on(6, &[1])).await?;
-        // Replacing a task replaces what it depends on.
+        // Replacing a task replaces its dependencies.
         w.task_put(&on(6, &[2])).await?;
-        assert_eq!(each(&w.task_dependants(task_id(1)).await?, |task| task.task_id), [task_id(3), task_id(4)]);
+        assert_eq!(map_rows(&w.task_dependants(task_id(1)).await?, |task| task.task_id), [task_id(3), task_id(4)]);
     });
     let (one, two, six) = reading!(&store, |r| {
         (
@@ -112,7 +115,7 @@ pub(super) async fn dependants_are_found(medium: Arc<dyn Medium>) {
         )
     });
     assert_eq!(one, [on(3, &[1]), on(4, &[1, 2])]);
-    assert_eq!(each(&two, |task| task.task_id), [task_id(4), task_id(5), task_id(6)]);
+    assert_eq!(map_rows(&two, |task| task.task_id), [task_id(4), task_id(5), task_id(6)]);
     assert_eq!(six, []);
 }
 
@@ -121,11 +124,11 @@ pub(super) async fn history_is_in_order(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     let event = |n: u64, task: u64, status| TaskEvent {
         task_id: task_id(task),
-        by: Party::Agent(who("a")),
-        // The same instant throughout: the order of appends decides.
+        by: Party::Agent(id_of("a")),
+        // All have the same time, so the order of appends decides.
         at: at(1),
         status,
-        owner: who("b"),
+        owner: id_of("b"),
         note: (n > 1).then(|| format!("{n} {AWKWARD}")),
     };
     keep!(&store, |w| {
@@ -144,7 +147,7 @@ pub(super) async fn history_is_in_order(medium: Arc<dyn Medium>) {
     assert_eq!((one, none), (wanted.to_vec(), vec![]));
     assert_eq!(reading!(&store, |r| { r.task_events(task_id(1), 2).await? }), wanted[1..]);
 
-    // Of more than are kept the oldest go, task by task, a few at a time.
+    // Of too many rows the oldest are deleted, task by task, a few at a time.
     keep!(&store, |w| {
         for _ in 0..3 {
             w.task_event_append(&event(2, 2, TaskStatus::Pending)).await?;

@@ -1,4 +1,4 @@
-//! What the checks share: short ways to write, refuse and read.
+//! Helpers of the checks: short ways to write, refuse and read.
 
 use std::sync::{Arc, Mutex};
 
@@ -13,10 +13,10 @@ use super::Medium;
 use crate::tables::{Reads, Writes};
 use crate::{Store, StoreError};
 
-/// Why a command of a check did not end well.
+/// Why a command of a check failed.
 #[derive(Debug)]
 pub(super) enum Stop {
-    /// It was told to refuse.
+    /// It refused, as the check wanted.
     Refused,
     /// The store failed.
     Store(StoreError),
@@ -30,7 +30,8 @@ impl From<StoreError> for Stop {
 
 pub(super) type Outcome<T> = Result<T, Stop>;
 
-/// A command whose refusal is a [`Stop`]; the bound lets a closure's lifetimes be inferred.
+/// Runs a command with the error type [`Stop`]. The bound lets the compiler infer the closure's
+/// lifetimes.
 pub(super) async fn write<T, F>(store: &Store, work: F) -> Outcome<T>
 where
     T: Send + 'static,
@@ -39,7 +40,7 @@ where
     store.write(work).await
 }
 
-/// A query whose refusal is a [`Stop`].
+/// Runs a query with the error type [`Stop`].
 pub(super) async fn read<T, F>(store: &Store, work: F) -> Outcome<T>
 where
     T: Send + 'static,
@@ -48,7 +49,7 @@ where
     store.read(work).await
 }
 
-/// A command that must be kept; gives the value of its block.
+/// Runs a command that must succeed. Returns the value of its block.
 macro_rules! keep {
     ($store:expr, |$w:ident| $body:block) => {
         $crate::contract::tools::write($store, move |$w| {
@@ -58,11 +59,11 @@ macro_rules! keep {
             })
         })
         .await
-        .expect("a command that nothing refuses is kept")
+        .expect("the command succeeds")
     };
 }
 
-/// A command that writes and then refuses.
+/// Runs a command that writes and then refuses.
 macro_rules! refuse {
     ($store:expr, |$w:ident| $body:block) => {{
         let outcome: $crate::contract::tools::Outcome<()> = $crate::contract::tools::write($store, move |$w| {
@@ -76,7 +77,7 @@ macro_rules! refuse {
     }};
 }
 
-/// A query; gives the value of its block.
+/// Runs a query that must succeed. Returns the value of its block.
 macro_rules! reading {
     ($store:expr, |$r:ident| $body:block) => {
         $crate::contract::tools::read($store, move |$r| {
@@ -86,7 +87,7 @@ macro_rules! reading {
             })
         })
         .await
-        .expect("a query that nothing refuses is answered")
+        .expect("the query succeeds")
     };
 }
 
@@ -96,20 +97,20 @@ pub(super) async fn open(medium: &Arc<dyn Medium>) -> Store {
     medium.open().await.expect("the store opens")
 }
 
-/// Runs a command that panics, and gives what its caller caught.
-pub(super) async fn caught<T>(command: impl Future<Output = Outcome<T>>) -> Box<dyn std::any::Any + Send> {
+/// Runs a command that panics. Returns the payload that its caller caught.
+pub(super) async fn catch_panic<T>(command: impl Future<Output = Outcome<T>>) -> Box<dyn std::any::Any + Send> {
     match std::panic::AssertUnwindSafe(command).catch_unwind().await {
         Ok(_) => panic!("the panic of the command did not reach its caller"),
         Err(payload) => payload,
     }
 }
 
-/// Panics as a defect would, without the noise on the terminal.
-pub(super) fn blow_up() -> ! {
+/// Panics without printing a message.
+pub(super) fn raise_panic() -> ! {
     std::panic::resume_unwind(Box::new(String::from("blown up")))
 }
 
-/// What the feed has published so far.
+/// The events that the feed has published so far.
 pub(super) fn published(feed: &mut broadcast::Receiver<Arc<[Event]>>) -> Vec<Event> {
     let mut events = Vec::new();
     loop {
@@ -121,15 +122,15 @@ pub(super) fn published(feed: &mut broadcast::Receiver<Arc<[Event]>>) -> Vec<Eve
     }
 }
 
-/// Remembers the signals of a store.
+/// Records the signals of a store.
 #[derive(Default)]
-pub(super) struct Heard(Mutex<Vec<Signal>>);
+pub(super) struct SignalLog(Mutex<Vec<Signal>>);
 
-impl Heard {
+impl SignalLog {
     pub(super) fn on(store: &Store) -> Arc<Self> {
-        let heard = Arc::new(Self::default());
-        store.on_signal(heard.clone());
-        heard
+        let log = Arc::new(Self::default());
+        store.on_signal(log.clone());
+        log
     }
 
     pub(super) fn signals(&self) -> Vec<Signal> {
@@ -137,13 +138,13 @@ impl Heard {
     }
 }
 
-impl Wake for Heard {
+impl Wake for SignalLog {
     fn signal(&self, signals: &[Signal]) {
         self.0.lock().unwrap().extend_from_slice(signals);
     }
 }
 
-/// One field of every row, for short comparisons.
-pub(super) fn each<T, U>(rows: &[T], field: impl Fn(&T) -> U) -> Vec<U> {
+/// One field of each row, for short comparisons.
+pub(super) fn map_rows<T, U>(rows: &[T], field: impl Fn(&T) -> U) -> Vec<U> {
     rows.iter().map(field).collect()
 }

@@ -1,4 +1,4 @@
-//! What a transaction means: all or nothing, own writes seen, neighbours unharmed.
+//! Transactions: all or nothing, own writes are visible, and other commands are not affected.
 
 use std::sync::Arc;
 
@@ -6,8 +6,8 @@ use futures_util::future::join_all;
 use ghost_domain::{Agent, MailState, Scope, TaskStatus, TurnStatus};
 
 use super::Medium;
-use super::rows::{agent, at, budget, mail, message_id, note, task, task_id, turn, turn_id, who};
-use super::tools::{Outcome, Stop, blow_up, caught, each, keep, open, read, reading, refuse, write};
+use super::rows::{agent, at, budget, id_of, mail, message_id, note, task, task_id, turn, turn_id};
+use super::tools::{Outcome, Stop, catch_panic, keep, map_rows, open, raise_panic, read, reading, refuse, write};
 use crate::tables::{BudgetFilter, TaskFilter, TurnFilter};
 use crate::{Store, StoreError};
 
@@ -16,7 +16,7 @@ pub(super) async fn commands_see_their_own_writes(medium: Arc<dyn Medium>) {
     keep!(&store, |w| {
         for name in ["one", "two"] {
             w.agent_put(&Agent { name: name.to_owned(), ..agent("a") }).await?;
-            assert_eq!(w.agent_get(&who("a")).await?.map(|agent| agent.name).as_deref(), Some(name));
+            assert_eq!(w.agent_get(&id_of("a")).await?.map(|agent| agent.name).as_deref(), Some(name));
         }
         w.budget_put(&budget(Scope::World, Some(1), None)).await?;
         assert_eq!(w.budget_get(&Scope::World).await?, Some(budget(Scope::World, Some(1), None)));
@@ -40,22 +40,23 @@ pub(super) async fn scans_see_writes_before_them(medium: Arc<dyn Medium>) {
                 w.agent_list(true).await?.len(),
                 w.task_list(&TaskFilter::default()).await?.len(),
                 w.turn_list(&TurnFilter::default()).await?.len(),
-                w.inbox_pending(&who("a"), 9).await?.len(),
-                w.messages_recent(&who("a"), 9).await?.len(),
+                w.inbox_pending(&id_of("a"), 9).await?.len(),
+                w.messages_recent(&id_of("a"), 9).await?.len(),
                 w.journal_of(turn_id(1)).await?.len(),
             ];
             assert_eq!(seen, [usize::try_from(n).unwrap(); 6]);
         }
-        // What a scan has seen can still be replaced.
+        // A row that a scan has returned can still be replaced.
         w.task_put(&task(2, "b", TaskStatus::Done)).await?;
         assert_eq!(w.task_count_open().await?, 2);
-        assert_eq!(w.task_list(&TaskFilter { owner: Some(who("b")), ..TaskFilter::default() }).await?.len(), 1);
+        assert_eq!(w.task_list(&TaskFilter { owner: Some(id_of("b")), ..TaskFilter::default() }).await?.len(), 1);
     });
     assert_eq!(reading!(&store, |r| { r.task_count_open().await? }), 2);
 }
 
-/// Commands 1 to 9, queued at once; every third one refuses after its writes, with scans between them if asked for.
-async fn with_refusals(medium: Arc<dyn Medium>, scan: bool) {
+/// Queues commands 1 to 9 at once. Every third one refuses after its writes. With `scan` they also
+/// scan tables in between.
+async fn check_refusals(medium: Arc<dyn Medium>, scan: bool) {
     let store = open(&medium).await;
     let command = async |store: Store, n: u64| {
         write(&store, move |w| {
@@ -63,7 +64,9 @@ async fn with_refusals(medium: Arc<dyn Medium>, scan: bool) {
                 w.message_append(&mail(n, "a")).await?;
                 w.task_put(&task(n % 3, "a", TaskStatus::Pending)).await?;
                 if scan {
-                    assert!(w.inbox_pending(&who("a"), 99).await?.iter().any(|mail| mail.message_id == message_id(n)));
+                    assert!(
+                        w.inbox_pending(&id_of("a"), 99).await?.iter().any(|mail| mail.message_id == message_id(n))
+                    );
                     assert!(!w.task_list(&TaskFilter::default()).await?.is_empty());
                 }
                 w.message_append(&mail(100 + n, "a")).await?;
@@ -85,17 +88,17 @@ async fn with_refusals(medium: Arc<dyn Medium>, scan: bool) {
     let kept = || (1..=9_u64).filter(|n| !n.is_multiple_of(3));
     let (pending, depth, tasks) = reading!(&store, |r| {
         (
-            r.inbox_pending(&who("a"), 99).await?,
-            r.inbox_depth(&who("a")).await?,
+            r.inbox_pending(&id_of("a"), 99).await?,
+            r.inbox_depth(&id_of("a")).await?,
             r.task_list(&TaskFilter::default()).await?,
         )
     });
-    let mut ids = each(&pending, |mail| mail.message_id);
+    let mut ids = map_rows(&pending, |mail| mail.message_id);
     assert_eq!(usize::try_from(depth).unwrap(), ids.len());
     ids.sort();
     let wanted: Vec<_> = [100, 200].iter().flat_map(|base| kept().map(move |n| message_id(base + n))).collect();
     assert_eq!(ids, wanted);
-    let mut ids = each(&tasks, |task| task.task_id);
+    let mut ids = map_rows(&tasks, |task| task.task_id);
     ids.sort();
     let wanted: Vec<_> = [1, 2].into_iter().chain(kept().map(|n| 10 + n)).map(task_id).collect();
     assert_eq!(ids, wanted);
@@ -106,11 +109,11 @@ async fn with_refusals(medium: Arc<dyn Medium>, scan: bool) {
 }
 
 pub(super) async fn a_refusal_undoes_its_writes_alone(medium: Arc<dyn Medium>) {
-    with_refusals(medium, false).await;
+    check_refusals(medium, false).await;
 }
 
 pub(super) async fn a_refusal_after_scans_undoes_its_writes_alone(medium: Arc<dyn Medium>) {
-    with_refusals(medium, true).await;
+    check_refusals(medium, true).await;
 }
 
 pub(super) async fn a_refusal_restores_replaced_rows(medium: Arc<dyn Medium>) {
@@ -133,17 +136,17 @@ pub(super) async fn a_refusal_restores_replaced_rows(medium: Arc<dyn Medium>) {
                 assert_eq!(w.turns_open().await?, []);
                 assert_eq!(w.budget_list(&BudgetFilter { limited: true, ..BudgetFilter::default() }).await?, []);
             }
-            assert_eq!(w.turn_open_of(&who("a")).await?, None);
+            assert_eq!(w.turn_open_of(&id_of("a")).await?, None);
             w.turn_put(&turn(2, "a", TurnStatus::Open)).await?;
         });
-        // Both ways to look: what a writer remembers, and what is stored.
+        // Read inside a command (from the writer's memory) and outside (from storage).
         let inside = keep!(&store, |w| {
-            (w.agent_get(&who("a")).await?, w.budget_get(&Scope::World).await?, w.turn_open_of(&who("a")).await?)
+            (w.agent_get(&id_of("a")).await?, w.budget_get(&Scope::World).await?, w.turn_open_of(&id_of("a")).await?)
         });
         let outside = reading!(&store, |r| {
             assert_eq!((r.prompt_get("g").await?, r.meta_get("m").await?), (None, None));
             assert_eq!(r.turns_open().await?.len(), 1);
-            (r.agent_get(&who("a")).await?, r.budget_get(&Scope::World).await?, r.turn_open_of(&who("a")).await?)
+            (r.agent_get(&id_of("a")).await?, r.budget_get(&Scope::World).await?, r.turn_open_of(&id_of("a")).await?)
         });
         let wanted =
             (Some(agent("a")), Some(budget(Scope::World, Some(5), None)), Some(turn(1, "a", TurnStatus::Open)));
@@ -151,7 +154,7 @@ pub(super) async fn a_refusal_restores_replaced_rows(medium: Arc<dyn Medium>) {
     }
 }
 
-pub(super) async fn a_panic_is_undone_and_goes_on_in_the_caller(medium: Arc<dyn Medium>) {
+pub(super) async fn a_panic_is_undone_and_continues_in_the_caller(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     for scan in [false, true] {
         let command = write::<(), _>(&store, move |w| {
@@ -161,24 +164,24 @@ pub(super) async fn a_panic_is_undone_and_goes_on_in_the_caller(medium: Arc<dyn 
                     assert_eq!(w.agent_list(true).await?.len(), 1);
                 }
                 w.agent_put(&agent("b")).await?;
-                blow_up()
+                raise_panic()
             })
         });
-        let payload = caught(command).await;
+        let payload = catch_panic(command).await;
         assert_eq!(payload.downcast_ref::<String>().map(String::as_str), Some("blown up"));
         assert_eq!(reading!(&store, |r| { r.agent_list(true).await? }), []);
     }
     keep!(&store, |w| {
-        assert_eq!(w.agent_get(&who("a")).await?, None);
+        assert_eq!(w.agent_get(&id_of("a")).await?, None);
         w.agent_put(&agent("c")).await?;
     });
     assert_eq!(reading!(&store, |r| { r.agent_list(true).await? }), [agent("c")]);
 }
 
-pub(super) async fn a_failed_query_hurts_nothing(medium: Arc<dyn Medium>) {
+pub(super) async fn failed_queries_do_not_use_up_the_readers(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     keep!(&store, |w| { w.agent_put(&agent("a")).await? });
-    // More often than a pool of readers could bear to lose one.
+    // More often than the number of readers in a pool.
     for _ in 0..20 {
         let refused: Outcome<()> = read(&store, |r| {
             Box::pin(async move {
@@ -189,14 +192,14 @@ pub(super) async fn a_failed_query_hurts_nothing(medium: Arc<dyn Medium>) {
         .await;
         assert!(matches!(refused, Err(Stop::Refused)));
         let mine = store.clone();
-        let panicked = tokio::spawn(async move { read::<(), _>(&mine, |_| Box::pin(async { blow_up() })).await });
+        let panicked = tokio::spawn(async move { read::<(), _>(&mine, |_| Box::pin(async { raise_panic() })).await });
         assert!(!matches!(panicked.await, Ok(Ok(()))));
     }
     assert_eq!(reading!(&store, |r| { r.agent_list(true).await? }), [agent("a")]);
     keep!(&store, |w| { w.agent_put(&agent("b")).await? });
 }
 
-pub(super) async fn answers_come_back(medium: Arc<dyn Medium>) {
+pub(super) async fn answers_are_returned(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     assert_eq!(keep!(&store, |_w| { "nothing written".to_owned() }), "nothing written");
     let answers = join_all((0..100_u64).map(|n| {
@@ -210,10 +213,10 @@ pub(super) async fn answers_come_back(medium: Arc<dyn Medium>) {
     }))
     .await;
     assert_eq!(answers, (0..100).collect::<Vec<_>>());
-    assert_eq!(reading!(&store, |r| { r.inbox_depth(&who("a")).await? }), 100);
+    assert_eq!(reading!(&store, |r| { r.inbox_depth(&id_of("a")).await? }), 100);
 }
 
-pub(super) async fn a_closed_store_says_so(medium: Arc<dyn Medium>) {
+pub(super) async fn a_closed_store_returns_closed(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     keep!(&store, |w| { w.agent_put(&agent("a")).await? });
     store.close().await;
@@ -227,15 +230,15 @@ pub(super) async fn a_closed_store_says_so(medium: Arc<dyn Medium>) {
     assert_eq!(reading!(&store, |r| { r.agent_list(true).await? }), [agent("a")]);
 }
 
-pub(super) async fn acknowledged_commands_outlive_the_store(medium: Arc<dyn Medium>) {
+pub(super) async fn acknowledged_commands_survive_reopening(medium: Arc<dyn Medium>) {
     for n in 1..=5 {
         let store = open(&medium).await;
         keep!(&store, |w| {
-            assert_eq!(u64::from(w.inbox_depth(&who("a")).await?), n - 1);
+            assert_eq!(u64::from(w.inbox_depth(&id_of("a")).await?), n - 1);
             w.message_append(&mail(n, "a")).await?;
         });
         refuse!(&store, |w| { w.message_append(&mail(100 + n, "a")).await? });
-        let ids = each(&reading!(&store, |r| { r.inbox_pending(&who("a"), 99).await? }), |mail| mail.message_id);
+        let ids = map_rows(&reading!(&store, |r| { r.inbox_pending(&id_of("a"), 99).await? }), |mail| mail.message_id);
         assert_eq!(ids, (1..=n).map(message_id).collect::<Vec<_>>());
         store.close().await;
     }

@@ -9,10 +9,10 @@ use serde_json::json;
 
 use super::Medium;
 use super::rows::{
-    AWKWARD, LARGE, ask_id, at, briefed, call_id, message_id, note, reservation, reservation_id, root_id, turn,
-    turn_id, who,
+    AWKWARD, LARGE, ask_id, at, briefed, call_id, id_of, message_id, note, reservation, reservation_id, root_id, turn,
+    turn_id,
 };
-use super::tools::{each, keep, open, reading};
+use super::tools::{keep, map_rows, open, reading};
 use crate::Store;
 use crate::tables::{Family, TurnFilter};
 
@@ -66,32 +66,32 @@ pub(super) async fn open_turns_are_found(medium: Arc<dyn Medium>) {
         w.turn_put(&by_operator(3, "a")).await?;
         w.turn_put(&by_operator(4, "b")).await?;
         w.turn_put(&turn(1, "a", TurnStatus::Finished)).await?;
-        assert_eq!(w.turn_open_of(&who("a")).await?, Some(turn(5, "a", TurnStatus::Open)));
-        assert_eq!(w.turn_open_of(&who("b")).await?, None);
+        assert_eq!(w.turn_open_of(&id_of("a")).await?, Some(turn(5, "a", TurnStatus::Open)));
+        assert_eq!(w.turn_open_of(&id_of("b")).await?, None);
     });
     let (of_a, of_b, open) = reading!(&store, |r| {
-        (r.turn_open_of(&who("a")).await?, r.turn_open_of(&who("b")).await?, r.turns_open().await?)
+        (r.turn_open_of(&id_of("a")).await?, r.turn_open_of(&id_of("b")).await?, r.turns_open().await?)
     });
     assert_eq!((of_a, of_b), (Some(turn(5, "a", TurnStatus::Open)), None));
-    assert_eq!(each(&open, |turn| turn.turn_id), [turn_id(3), turn_id(4), turn_id(5)]);
+    assert_eq!(map_rows(&open, |turn| turn.turn_id), [turn_id(3), turn_id(4), turn_id(5)]);
 
     keep!(&store, |w| {
         w.turn_put(&turn(5, "a", TurnStatus::Dead)).await?;
-        assert_eq!(w.turn_open_of(&who("a")).await?, None);
+        assert_eq!(w.turn_open_of(&id_of("a")).await?, None);
         w.turn_put(&turn(6, "a", TurnStatus::Open)).await?;
     });
-    let inside = keep!(&store, |w| { (w.turn_open_of(&who("a")).await?, w.turns_open().await?) });
+    let inside = keep!(&store, |w| { (w.turn_open_of(&id_of("a")).await?, w.turns_open().await?) });
     assert_eq!(inside.0, Some(turn(6, "a", TurnStatus::Open)));
-    assert_eq!(each(&inside.1, |turn| turn.turn_id), [turn_id(3), turn_id(4), turn_id(6)]);
+    assert_eq!(map_rows(&inside.1, |turn| turn.turn_id), [turn_id(3), turn_id(4), turn_id(6)]);
 }
 
 async fn found(store: &Store, filter: TurnFilter) -> Vec<TurnId> {
-    each(&reading!(store, |r| { r.turn_list(&filter).await? }), |turn| turn.turn_id)
+    map_rows(&reading!(store, |r| { r.turn_list(&filter).await? }), |turn| turn.turn_id)
 }
 
 pub(super) async fn turns_of_a_root_are_listed(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
-    let ids = |numbers: &[u64]| each(numbers, |n| turn_id(*n));
+    let ids = |numbers: &[u64]| map_rows(numbers, |n| turn_id(*n));
     let other = Turn { root_id: root_id(7), ..turn(6, "b", TurnStatus::Finished) };
     let took = || Turn { other_roots: vec![root_id(8), root_id(7)], ..turn(5, "b", TurnStatus::Open) };
     let of = |root| TurnFilter { root_id: Some(root_id(root)), ..TurnFilter::default() };
@@ -99,13 +99,13 @@ pub(super) async fn turns_of_a_root_are_listed(medium: Arc<dyn Medium>) {
         w.turn_put(&other).await?;
         w.turn_put(&took()).await?;
         let found = w.turn_list(&of(7)).await?;
-        assert_eq!(each(&found, |turn| turn.turn_id), [turn_id(6), turn_id(5)], "its own writes");
+        assert_eq!(map_rows(&found, |turn| turn.turn_id), [turn_id(6), turn_id(5)], "its own writes");
     });
     assert_eq!(found(&store, of(7)).await, ids(&[6, 5]));
     assert_eq!(found(&store, of(8)).await, ids(&[5]));
     assert_eq!(found(&store, TurnFilter { status: Some(TurnStatus::Open), ..of(7) }).await, ids(&[5]));
     assert_eq!(found(&store, of(9)).await, []);
-    // It gave the mail back.
+    // The turn gave the mail back.
     keep!(&store, |w| { w.turn_put(&Turn { other_roots: Vec::new(), ..took() }).await? });
     assert_eq!(found(&store, of(7)).await, ids(&[6]));
     keep!(&store, |w| {
@@ -123,15 +123,15 @@ pub(super) async fn turn_lists_are_filtered(medium: Arc<dyn Medium>) {
         w.turn_put(&turn(2, "a", TurnStatus::Finished)).await?;
     });
     let any = TurnFilter::default;
-    let ids = |numbers: &[u64]| each(numbers, |n| turn_id(*n));
+    let ids = |numbers: &[u64]| map_rows(numbers, |n| turn_id(*n));
     assert_eq!(found(&store, any()).await, ids(&[4, 3, 2, 1]));
-    assert_eq!(found(&store, TurnFilter { agent_id: Some(who("a")), ..any() }).await, ids(&[3, 2, 1]));
+    assert_eq!(found(&store, TurnFilter { agent_id: Some(id_of("a")), ..any() }).await, ids(&[3, 2, 1]));
     assert_eq!(found(&store, TurnFilter { status: Some(TurnStatus::Failed), ..any() }).await, ids(&[1]));
     assert_eq!(found(&store, TurnFilter { before: Some(at(3)), ..any() }).await, ids(&[2, 1]));
     assert_eq!(found(&store, TurnFilter { source: Some("mail"), ..any() }).await, ids(&[4, 3, 2, 1]));
     assert_eq!(found(&store, TurnFilter { source: Some("cron"), ..any() }).await, ids(&[]));
     let narrow = TurnFilter {
-        agent_id: Some(who("a")),
+        agent_id: Some(id_of("a")),
         status: Some(TurnStatus::Finished),
         before: Some(at(9)),
         limit: 1,
@@ -148,7 +148,7 @@ pub(super) async fn turn_lists_are_filtered(medium: Arc<dyn Medium>) {
     assert_eq!(found(&store, TurnFilter { limit: u32::MAX, ..any() }).await.len(), 1_000);
 }
 
-/// One of each.
+/// One step of each kind.
 fn steps() -> Vec<Step> {
     vec![
         briefed("s", "b"),
@@ -198,7 +198,7 @@ pub(super) async fn journals_are_in_order(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     for (n, step) in steps().into_iter().enumerate() {
         let n = u64::try_from(n).unwrap();
-        // Times go backwards and another turn writes in between: neither changes the order.
+        // Times decrease, and another turn writes in between. Neither changes the order.
         let inside = keep!(&store, |w| {
             w.journal_append(turn_id(1), &step, at(100 - n)).await?;
             w.journal_append(turn_id(2), &note("other"), at(n)).await?;
@@ -209,14 +209,14 @@ pub(super) async fn journals_are_in_order(medium: Arc<dyn Medium>) {
     let (one, two, none) = reading!(&store, |r| {
         (r.journal_of(turn_id(1)).await?, r.journal_of(turn_id(2)).await?, r.journal_of(turn_id(3)).await?)
     });
-    assert_eq!(each(&one, |row| row.step.clone()), steps());
+    assert_eq!(map_rows(&one, |row| row.step.clone()), steps());
     assert!(one.iter().all(|row| row.turn_id == turn_id(1)));
     assert_eq!((one[0].at, one[7].at), (at(100), at(93)));
     assert!(one.windows(2).all(|pair| pair[0].seq < pair[1].seq));
     assert_eq!((two.len(), none.len()), (steps().len(), 0));
 }
 
-pub(super) async fn prompts_are_kept_once(medium: Arc<dyn Medium>) {
+pub(super) async fn prompts_are_stored_once(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     keep!(&store, |w| {
         w.prompt_put("h1", AWKWARD, at(1)).await?;

@@ -1,4 +1,5 @@
-//! What is summed of usage is the sum of the rows that are kept, whatever was written, undone and pruned before.
+//! The sums of usage equal the sum of the stored rows, whatever was written, undone or pruned
+//! before.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,17 +9,17 @@ use ghost_domain::usage::{UsageRow, UsageSum};
 use ghost_domain::{AgentId, Money, Timestamp};
 
 use super::Medium;
-use super::dice::{AGENTS, Dice, one_of};
-use super::rows::{LARGE, root_id, usage, who};
+use super::random::{AGENTS, Random, one_of};
+use super::rows::{LARGE, id_of, root_id, usage};
 use super::tools::{keep, open, reading, refuse};
 use crate::Store;
 use crate::tables::{Family, UsageFilter};
 
 const HOUR: i64 = 3_600_000;
 
-/// A row of some agent, root, provider and model, within ten days.
-fn any_row(dice: &mut Dice) -> UsageRow {
-    let mut below = |bound: u64| dice.below(bound);
+/// A random row within ten days.
+fn any_row(random: &mut Random) -> UsageRow {
+    let mut below = |bound: u64| random.below(bound);
     let cost = (below(4) > 0).then(|| Money(below(900)));
     UsageRow {
         root_id: root_id(below(4)),
@@ -27,20 +28,20 @@ fn any_row(dice: &mut Dice) -> UsageRow {
         cost,
         estimated: below(3) == 0,
         free: below(3) == 0,
-        // Often at the very edge of a day.
+        // Often exactly at the start of a day.
         at: Timestamp(i64::try_from(below(10 * 24)).unwrap() * HOUR - i64::try_from(below(3)).unwrap()),
         ..usage(1, one_of(&AGENTS, below(3)), one_of(&["m1", "m2"], below(2)), 0)
     }
 }
 
-/// A filter that leaves out each of its parts as often as not.
-fn any_filter(dice: &mut Dice) -> UsageFilter {
-    let mut below = |bound: u64| dice.below(bound);
+/// A random filter. Each part is set with a probability of one half.
+fn any_filter(random: &mut Random) -> UsageFilter {
+    let mut below = |bound: u64| random.below(bound);
     let instant = |wanted: bool, hours: u64| {
         wanted.then(|| Timestamp(i64::try_from(hours).unwrap() * HOUR + i64::try_from(hours % 3).unwrap() - 1))
     };
     UsageFilter {
-        agent_id: (below(2) == 0).then(|| who(one_of(&AGENTS, below(3)))),
+        agent_id: (below(2) == 0).then(|| id_of(one_of(&AGENTS, below(3)))),
         root_id: (below(2) == 0).then(|| root_id(below(4))),
         provider: (below(2) == 0).then(|| one_of(&["p", "q"], below(2)).to_owned()),
         since: instant(below(2) == 0, below(10 * 24)),
@@ -75,9 +76,9 @@ fn sums(rows: &[UsageRow], filter: &UsageFilter) -> Vec<UsageSum> {
     sums.into_values().collect()
 }
 
-async fn agree(store: &Store, rows: &[UsageRow], dice: &mut Dice) {
+async fn agree(store: &Store, rows: &[UsageRow], random: &mut Random) {
     for turn in 0..24 {
-        let filter = if turn == 0 { UsageFilter::default() } else { any_filter(dice) };
+        let filter = if turn == 0 { UsageFilter::default() } else { any_filter(random) };
         let asked = filter.clone();
         let found = reading!(store, |r| { r.usage_sum(&asked).await? });
         assert_eq!(found, sums(rows, &filter), "{filter:?}");
@@ -86,12 +87,12 @@ async fn agree(store: &Store, rows: &[UsageRow], dice: &mut Dice) {
 
 pub(super) async fn totals_equal_sums(medium: Arc<dyn Medium>) {
     let mut store = open(&medium).await;
-    let mut dice = Dice::new(18);
+    let mut random = Random::new(18);
     let mut rows: Vec<UsageRow> = Vec::new();
     for round in 0..12_u32 {
-        let new: Vec<UsageRow> = (0..dice.below(40)).map(|_| any_row(&mut dice)).collect();
-        let undone: Vec<UsageRow> = (0..dice.below(5)).map(|_| any_row(&mut dice)).collect();
-        let (kept, filter) = (new.clone(), any_filter(&mut dice));
+        let new: Vec<UsageRow> = (0..random.below(40)).map(|_| any_row(&mut random)).collect();
+        let undone: Vec<UsageRow> = (0..random.below(5)).map(|_| any_row(&mut random)).collect();
+        let (kept, filter) = (new.clone(), any_filter(&mut random));
         let asked = filter.clone();
         rows.extend(new);
         // A command sees its own rows in the sums.
@@ -109,9 +110,9 @@ pub(super) async fn totals_equal_sums(medium: Arc<dyn Medium>) {
             w.usage_sum(&UsageFilter::default()).await?;
             w.prune(Family::Usage, Timestamp(i64::MAX), 3).await?;
         });
-        agree(&store, &rows, &mut dice).await;
-        // The oldest go, and their part of every total with them.
-        let (before, limit) = (Timestamp(i64::try_from(dice.below(72)).unwrap() * HOUR + 7), dice.below(9));
+        agree(&store, &rows, &mut random).await;
+        // The oldest rows are deleted, and subtracted from every total.
+        let (before, limit) = (Timestamp(i64::try_from(random.below(72)).unwrap() * HOUR + 7), random.below(9));
         let most = u32::try_from(limit).unwrap();
         let gone = keep!(&store, |w| { w.prune(Family::Usage, before, most).await? });
         let mut order: Vec<usize> = (0..rows.len()).filter(|at| rows[*at].at < before).collect();
@@ -119,20 +120,20 @@ pub(super) async fn totals_equal_sums(medium: Arc<dyn Medium>) {
         order.truncate(usize::try_from(limit).unwrap());
         assert_eq!(gone, u64::try_from(order.len()).unwrap());
         rows = rows.into_iter().enumerate().filter(|(at, _)| !order.contains(at)).map(|(_, row)| row).collect();
-        agree(&store, &rows, &mut dice).await;
+        agree(&store, &rows, &mut random).await;
         if round % 4 == 3 {
             store.close().await;
             store = open(&medium).await;
         }
     }
     assert!(rows.len() > 100);
-    // With the last row of its kind a total is gone, too.
+    // A total is deleted with its last row.
     keep!(&store, |w| { w.prune(Family::Usage, Timestamp(i64::MAX), u32::MAX).await? });
-    agree(&store, &[], &mut dice).await;
+    agree(&store, &[], &mut random).await;
 }
 
-/// The feed and the journals may be gone long before what was spent is forgotten.
-pub(super) async fn totals_outlive_the_feed(medium: Arc<dyn Medium>) {
+/// Usage stays correct after the feed and the journals are pruned.
+pub(super) async fn totals_survive_pruning_of_the_feed(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     keep!(&store, |w| {
         w.usage_append(&usage(1, "a", "m", 10)).await?;

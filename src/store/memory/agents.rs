@@ -1,4 +1,4 @@
-//! Agents and facts about the world.
+//! Agents and facts about the world, in memory.
 
 use std::collections::BTreeSet;
 

@@ -40,8 +40,8 @@ impl AskReads for Session<'_> {
 impl AskWrites for Session<'_> {
     async fn ask_put(&mut self, ask: &Ask) -> Result<()> {
         if let Some(before) = self.tables.asks.get(&ask.ask_id) {
-            let place = (before.created_at, before.ask_id);
-            self.tables.asks_by_open.remove(&place);
+            let key = (before.created_at, before.ask_id);
+            self.tables.asks_by_open.remove(&key);
         }
         if ask.status == AskStatus::Open {
             self.tables.asks_by_open.put((ask.created_at, ask.ask_id), ());

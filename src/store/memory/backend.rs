@@ -1,4 +1,5 @@
-//! Commands and queries over the tables of a [`MemoryDisk`]: run to their end in the caller, one at a time.
+//! Runs commands and queries on the tables of a [`MemoryDisk`], one at a time, each to its end in
+//! the calling task.
 
 use std::any::Any;
 use std::cell::Cell;
@@ -9,20 +10,21 @@ use async_trait::async_trait;
 use futures_util::FutureExt;
 
 use super::disk::{Disk, MemoryDisk};
-use super::outbox::{Outbox, Owed};
+use super::outbox::{CommitOutput, Outbox};
 use super::session::Session;
 use crate::StoreError;
 use crate::handle::{Ack, Backend, Committed, Nack, ReadWork, View, Work};
 
 thread_local! {
-    /// Whether this thread runs a command or a query now and so holds the lock.
+    /// Whether this thread runs a command or a query, and so holds the lock.
     static INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Marks the thread for the time of one command; a second one inside it would wait for itself.
-struct Inside;
+/// Guard that marks the thread while it runs a command or a query. A nested one would deadlock, so
+/// `enter` refuses it.
+struct InsideGuard;
 
-impl Inside {
+impl InsideGuard {
     fn enter() -> Result<Self, StoreError> {
         if INSIDE.replace(true) {
             return Err(StoreError::Nested);
@@ -31,33 +33,33 @@ impl Inside {
     }
 }
 
-impl Drop for Inside {
+impl Drop for InsideGuard {
     fn drop(&mut self) {
         INSIDE.set(false);
     }
 }
 
-fn must_not_wait(what: &str) -> StoreError {
+fn waited_error(what: &str) -> StoreError {
     StoreError::Database(format!("a {what} waited for something other than its tables; it was undone"))
 }
 
-/// What is left to do when the lock is free again.
-enum Settle {
-    /// Kept; the outbox has it.
-    Kept,
-    /// Undone by the command's own refusal.
+/// What to do after the lock is released.
+enum Outcome {
+    /// The command is committed; the outbox has its events and its callback.
+    Stored,
+    /// The command refused and was undone.
     Refused(Nack),
-    /// Undone because the commit failed.
+    /// The commit failed and the command was undone.
     Failed(Ack, StoreError),
-    /// Undone because the command broke the rules of this backend.
-    Broken(StoreError),
-    /// Undone by a panic that got past the handle.
+    /// The command waited for something other than its tables and was undone.
+    Invalid(StoreError),
+    /// The command panicked past the handle and was undone.
     Panicked(Box<dyn Any + Send>),
-    /// Kept, and the process died before it could say so.
+    /// The command is committed, but the simulated process died before it could report that.
     Died,
 }
 
-/// One opening of a [`MemoryDisk`].
+/// An open store on a [`MemoryDisk`].
 pub(super) struct MemoryBackend {
     disk: MemoryDisk,
     generation: u64,
@@ -71,23 +73,23 @@ impl MemoryBackend {
     }
 
     fn run(&self, work: Work) -> Result<(), StoreError> {
-        let settle = {
-            let _inside = Inside::enter()?;
+        let outcome = {
+            let _inside = InsideGuard::enter()?;
             let mut disk = self.disk.open_disk(self.generation)?;
             self.run_locked(&mut disk, work)
         };
-        match settle {
-            Settle::Kept => self.outbox.empty(&self.committed),
-            Settle::Refused(nack) => nack(),
-            Settle::Failed(ack, error) => ack(Err(error)),
-            Settle::Broken(error) => return Err(error),
-            Settle::Panicked(panic) => resume_unwind(panic),
-            Settle::Died => return Err(StoreError::Closed),
+        match outcome {
+            Outcome::Stored => self.outbox.empty(&self.committed),
+            Outcome::Refused(nack) => nack(),
+            Outcome::Failed(ack, error) => ack(Err(error)),
+            Outcome::Invalid(error) => return Err(error),
+            Outcome::Panicked(panic) => resume_unwind(panic),
+            Outcome::Died => return Err(StoreError::Closed),
         }
         Ok(())
     }
 
-    fn run_locked(&self, disk: &mut Disk, work: Work) -> Settle {
+    fn run_locked(&self, disk: &mut Disk, work: Work) -> Outcome {
         let Disk { tables, faults, .. } = disk;
         let mut session = Session::new(tables);
         let answer = catch_unwind(AssertUnwindSafe(|| work(&mut session).now_or_never()));
@@ -95,43 +97,43 @@ impl MemoryBackend {
             Ok(Some(Ok(ack))) => ack,
             Ok(Some(Err(nack))) => {
                 tables.undo();
-                return Settle::Refused(nack);
+                return Outcome::Refused(nack);
             }
             Ok(None) => {
                 tables.undo();
-                return Settle::Broken(must_not_wait("command"));
+                return Outcome::Invalid(waited_error("command"));
             }
             Err(panic) => {
                 tables.undo();
-                return Settle::Panicked(panic);
+                return Outcome::Panicked(panic);
             }
         };
         let (events, signals) = session.finish();
         if tables.changed() {
             if let Some(error) = faults.next_commit_fails() {
                 tables.undo();
-                return Settle::Failed(ack, error);
+                return Outcome::Failed(ack, error);
             }
             tables.commit();
             if faults.next_commit_kills() {
                 disk.fence();
-                return Settle::Died;
+                return Outcome::Died;
             }
         }
-        self.outbox.push(Owed { events, signals, ack });
-        Settle::Kept
+        self.outbox.push(CommitOutput { events, signals, ack });
+        Outcome::Stored
     }
 
     fn answer(&self, work: ReadWork) -> Result<(), StoreError> {
         let answer = {
-            let _inside = Inside::enter()?;
+            let _inside = InsideGuard::enter()?;
             let mut disk = self.disk.open_disk(self.generation)?;
             let mut session = Session::new(&mut disk.tables);
             catch_unwind(AssertUnwindSafe(|| work(&mut session).now_or_never()))
         };
         match answer {
             Ok(Some(())) => Ok(()),
-            Ok(None) => Err(must_not_wait("query")),
+            Ok(None) => Err(waited_error("query")),
             Err(panic) => resume_unwind(panic),
         }
     }
@@ -152,7 +154,7 @@ impl Backend for MemoryBackend {
     }
 
     async fn broken(&self) -> String {
-        // Commands run in their callers: there is nothing that could end by itself.
+        // Commands run in their callers, so there is no task that could fail.
         std::future::pending().await
     }
 }

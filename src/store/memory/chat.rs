@@ -11,7 +11,7 @@ use super::tables::{Pair, Tables};
 use crate::StoreError;
 use crate::tables::{ChatReads, ChatWrites, Result};
 
-/// Where the pairs of a name begin.
+/// The start of the range of pairs whose first name is `name`.
 fn first_of(name: Arc<str>) -> Pair {
     (name, Arc::from(""))
 }
@@ -25,7 +25,8 @@ impl Tables {
             .filter_map(|((member, channel), ())| self.chat_members.get(&(channel.clone(), member.clone())))
     }
 
-    /// Every channel is cut from its start only, so that what is left has no gap even if the clock went backwards.
+    /// Deletes old posts. Each channel is cut only from its start, so that the rest has no gap even
+    /// if the clock went backwards.
     pub(super) fn prune_chat_posts(&mut self, before: Timestamp, limit: usize) -> usize {
         let mut cut_up_to = None;
         let old: Vec<(ChannelName, i64)> = self
@@ -38,9 +39,9 @@ impl Tables {
                 cut_up_to != Some(channel)
             })
             .take(limit)
-            .map(|(place, _)| place.clone())
+            .map(|(key, _)| key.clone())
             .collect();
-        old.iter().filter(|place| self.chat_posts.remove(place)).count()
+        old.iter().filter(|key| self.chat_posts.remove(key)).count()
     }
 }
 
@@ -127,15 +128,15 @@ impl ChatWrites for Session<'_> {
     }
 
     async fn chat_post_append(&mut self, post: &ChatPost) -> Result<()> {
-        let place = (post.channel.clone(), post.seq);
-        if self.tables.chat_posts.contains(&place) {
+        let key = (post.channel.clone(), post.seq);
+        if self.tables.chat_posts.contains(&key) {
             return Err(StoreError::Row {
                 table: "chat_posts",
                 key: format!("{} {}", post.channel, post.seq),
                 what: "a post of this sequence was appended before".to_owned(),
             });
         }
-        self.tables.chat_posts.put(place, post.clone());
+        self.tables.chat_posts.put(key, post.clone());
         Ok(())
     }
 }

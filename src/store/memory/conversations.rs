@@ -1,4 +1,4 @@
-//! Conversations with the outside, and what was said in them.
+//! Conversations with the outside, and their entries.
 
 use std::ops::Bound;
 
@@ -14,7 +14,7 @@ use super::tables::Tables;
 use crate::StoreError;
 use crate::tables::{ConversationReads, ConversationWrites, Result};
 
-/// When an entry falls due, if it waits: from the start if nobody said when.
+/// When a waiting entry is due: its own due time, or the time it was written.
 fn due_at(entry: &ConversationEntry) -> Option<Timestamp> {
     (entry.delivery == Delivery::Pending).then(|| entry.next_at.unwrap_or(entry.at))
 }
@@ -24,25 +24,26 @@ impl Tables {
     fn entries_of(&self, conversation_id: ConversationId, after: i64) -> impl Iterator<Item = &ConversationEntry> {
         let from = Bound::Excluded((conversation_id, after));
         let all = (from, Bound::Included((conversation_id, i64::MAX)));
-        // A range that begins after its end has no meaning; nothing comes after the last sequence.
+        // `BTreeMap::range` panics if a range begins after its end. No entry comes after the last
+        // possible sequence.
         let any = after < i64::MAX;
         any.then(|| self.conversation_entries.range(all)).into_iter().flatten().map(|(_, entry)| entry)
     }
 
-    fn entry_unindex(&mut self, place: (ConversationId, i64)) {
-        let Some((due, turn_id)) = self.conversation_entries.get(&place).map(|before| (due_at(before), before.turn_id))
+    fn entry_unindex(&mut self, key: (ConversationId, i64)) {
+        let Some((due, turn_id)) = self.conversation_entries.get(&key).map(|before| (due_at(before), before.turn_id))
         else {
             return;
         };
         if let Some(due) = due {
-            self.conversation_entries_by_due.remove(&(due, place.0, place.1));
+            self.conversation_entries_by_due.remove(&(due, key.0, key.1));
         }
         if let Some(turn_id) = turn_id {
-            self.conversation_entries_by_turn.remove(&(turn_id, place.0, place.1));
+            self.conversation_entries_by_turn.remove(&(turn_id, key.0, key.1));
         }
     }
 
-    /// Deletes a conversation with its entries and their places in the indexes.
+    /// Deletes a conversation, its entries and their index rows.
     fn conversation_delete(&mut self, conversation_id: ConversationId) {
         let seqs: Vec<i64> = self.entries_of(conversation_id, i64::MIN).map(|entry| entry.seq).collect();
         for seq in seqs {
@@ -61,14 +62,14 @@ impl Tables {
     }
 
     pub(super) fn prune_conversations(&mut self, before: Timestamp, limit: usize) -> usize {
-        let quiet = self
+        let inactive = self
             .conversations
             .values()
             .filter(|conversation| {
                 !self.entries_of(conversation.conversation_id, i64::MIN).any(|entry| self.is_needed(entry))
             })
             .map(|conversation| (conversation.updated_at, conversation.conversation_id));
-        let old = oldest(quiet, before, limit);
+        let old = oldest(inactive, before, limit);
         for conversation_id in &old {
             self.conversation_delete(*conversation_id);
         }
@@ -83,26 +84,26 @@ impl Tables {
             let kept = newest.saturating_sub(i64::from(keep));
             let room = limit - old.len();
             let gone = self.entries_of(id, i64::MIN).take_while(|entry| {
-                let outlived = entry.at < before || entry.seq <= kept;
-                outlived && !self.is_needed(entry)
+                let expired = entry.at < before || entry.seq <= kept;
+                expired && !self.is_needed(entry)
             });
             old.extend(gone.take(room).map(|entry| (id, entry.seq)));
         }
-        for place in &old {
-            self.entry_unindex(*place);
-            self.conversation_entries.remove(place);
+        for key in &old {
+            self.entry_unindex(*key);
+            self.conversation_entries.remove(key);
         }
         old.len()
     }
 
-    /// Whether a delivery, a turn or a dead letter still needs the entry.
+    /// Whether a delivery, an open turn, or mail that is not consumed still needs the entry.
     fn is_needed(&self, entry: &ConversationEntry) -> bool {
-        let written_now = entry
+        let turn_is_open = entry
             .turn_id
             .and_then(|turn_id| self.turns.get(&turn_id))
             .is_some_and(|turn| turn.status == TurnStatus::Open);
         let held = self.message(entry.message_id).is_some_and(|mail| mail.state != MailState::Consumed);
-        matches!(entry.delivery, Delivery::Draft | Delivery::Pending) || written_now || held
+        matches!(entry.delivery, Delivery::Draft | Delivery::Pending) || turn_is_open || held
     }
 }
 
@@ -122,13 +123,13 @@ impl ConversationReads for Session<'_> {
         owner: Option<&AgentId>,
         after: Option<(Timestamp, ConversationId)>,
     ) -> Result<Vec<Conversation>> {
-        let place = |conversation: &Conversation| (conversation.updated_at, conversation.conversation_id);
+        let key = |conversation: &Conversation| (conversation.updated_at, conversation.conversation_id);
         let wanted = |conversation: &&Conversation| {
             owner.is_none_or(|owner| conversation.owner == *owner)
-                && after.is_none_or(|after| place(conversation) < after)
+                && after.is_none_or(|after| key(conversation) < after)
         };
         let mut found: Vec<&Conversation> = self.tables.conversations.values().filter(wanted).collect();
-        found.sort_by_key(|conversation| std::cmp::Reverse(place(conversation)));
+        found.sort_by_key(|conversation| std::cmp::Reverse(key(conversation)));
         Ok(found.into_iter().take(LIST_MAX).cloned().collect())
     }
 
@@ -146,12 +147,12 @@ impl ConversationReads for Session<'_> {
     }
 
     async fn conversation_entries_of_turn(&mut self, turn_id: TurnId) -> Result<Vec<ConversationEntry>> {
-        let least = (turn_id, ConversationId(Uuid::nil()), i64::MIN);
-        let most = (turn_id, ConversationId(Uuid::max()), i64::MAX);
+        let first = (turn_id, ConversationId(Uuid::nil()), i64::MIN);
+        let last = (turn_id, ConversationId(Uuid::max()), i64::MAX);
         Ok(self
             .tables
             .conversation_entries_by_turn
-            .range(least..=most)
+            .range(first..=last)
             .filter_map(|((_, conversation_id, seq), ())| {
                 self.tables.conversation_entries.get(&(*conversation_id, *seq))
             })
@@ -170,8 +171,8 @@ impl ConversationReads for Session<'_> {
             .conversation_entries_by_due
             .range(..=(now, ConversationId(Uuid::max()), i64::MAX))
             .filter(|((_, conversation_id, _), ())| {
-                let carrier = self.tables.conversations.get(conversation_id).map(|carried| &carried.adapter);
-                !carrier.is_some_and(|adapter| passing.contains(adapter))
+                let adapter = self.tables.conversations.get(conversation_id).map(|conversation| &conversation.adapter);
+                !adapter.is_some_and(|adapter| passing.contains(adapter))
             })
             .take(bound(limit))
             .filter_map(|((_, conversation_id, seq), ())| {
@@ -205,15 +206,15 @@ impl ConversationWrites for Session<'_> {
     }
 
     async fn conversation_entry_put(&mut self, entry: &ConversationEntry) -> Result<()> {
-        let place = (entry.conversation_id, entry.seq);
-        self.tables.entry_unindex(place);
+        let key = (entry.conversation_id, entry.seq);
+        self.tables.entry_unindex(key);
         if let Some(due) = due_at(entry) {
-            self.tables.conversation_entries_by_due.put((due, place.0, place.1), ());
+            self.tables.conversation_entries_by_due.put((due, key.0, key.1), ());
         }
         if let Some(turn_id) = entry.turn_id {
-            self.tables.conversation_entries_by_turn.put((turn_id, place.0, place.1), ());
+            self.tables.conversation_entries_by_turn.put((turn_id, key.0, key.1), ());
         }
-        self.tables.conversation_entries.put(place, entry.clone());
+        self.tables.conversation_entries.put(key, entry.clone());
         Ok(())
     }
 }

@@ -1,4 +1,5 @@
-//! What survives a store: the tables of a world, who may use them, and the faults that a test has planned.
+//! A simulated disk: the tables of a world, the number of the store that may use them, and the
+//! faults that a test has planned.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,24 +11,24 @@ use crate::StoreError;
 #[derive(Default)]
 pub(super) struct Faults {
     failures: VecDeque<Box<dyn Fn() -> StoreError + Send>>,
-    commits_to_live: Option<u64>,
+    commits_until_crash: Option<u64>,
 }
 
 impl Faults {
-    /// The error of the commit that is about to happen, if it is to fail.
+    /// Returns the error of the next commit, if it is planned to fail.
     pub(super) fn next_commit_fails(&mut self) -> Option<StoreError> {
         self.failures.pop_front().map(|error| error())
     }
 
-    /// Counts a commit. Says whether the process is to die right after it.
+    /// Counts a commit. Returns whether the process dies right after it.
     pub(super) fn next_commit_kills(&mut self) -> bool {
-        let left = self.commits_to_live.map(|left| left.saturating_sub(1));
-        self.commits_to_live = left.filter(|left| *left > 0);
+        let left = self.commits_until_crash.map(|left| left.saturating_sub(1));
+        self.commits_until_crash = left.filter(|left| *left > 0);
         left == Some(0)
     }
 }
 
-/// The content of a disk, under its lock.
+/// The content of a disk. A lock protects it.
 #[derive(Default)]
 pub(super) struct Disk {
     pub(super) tables: Tables,
@@ -36,15 +37,16 @@ pub(super) struct Disk {
 }
 
 impl Disk {
-    /// Shuts out every store that is open on this disk.
+    /// Fences every store that is open on this disk: it can no longer read or write.
     pub(super) fn fence(&mut self) {
         self.generation += 1;
     }
 }
 
-/// A world's data apart from any process that uses it. To crash a simulated daemon, drop its [`Store`](crate::Store) and open another
-/// on the same disk: what was acknowledged is there, and the old store, should someone still hold a clone of it, can
-/// neither read nor write any more. Cheap to clone; clones are the same disk.
+/// The data of a world, independent of any process. To crash a simulated daemon, drop its
+/// [`Store`](crate::Store) and open another one on the same disk. All acknowledged changes are
+/// there. Clones of the old store can no longer read or write. Cheap to clone; all clones are the
+/// same disk.
 #[derive(Clone, Default)]
 pub struct MemoryDisk {
     shared: Arc<Mutex<Disk>>,
@@ -57,8 +59,9 @@ impl MemoryDisk {
         Self::default()
     }
 
-    /// Lets the next `n` commits fail with what `error` makes, in the order of planning: nothing of such a command is
-    /// kept and its caller gets the error. Commands that write nothing commit nothing and do not count.
+    /// Makes the next `n` commits fail with the error that `error` returns, after any failures
+    /// planned before. Nothing of such a command is stored and its caller gets the error. Commands
+    /// that write nothing do not commit, so they do not count.
     pub fn fail_next_commits(&self, n: usize, error: impl Fn() -> StoreError + Send + Sync + 'static) {
         let error = Arc::new(error);
         let mut disk = self.lock();
@@ -68,18 +71,20 @@ impl MemoryDisk {
         }
     }
 
-    /// Lets the process die right after the `n`-th commit from now (0 counts as 1): that commit is kept, but neither
-    /// published nor acknowledged, and everything after it finds the store closed until the disk is opened again.
+    /// Makes the process die right after the `n`-th commit from now (0 counts as 1). That commit is
+    /// stored, but it is neither published nor acknowledged. All later calls get
+    /// [`StoreError::Closed`] until the disk is opened again.
     pub fn crash_after_commits(&self, n: u64) {
-        self.lock().faults.commits_to_live = Some(n.max(1));
+        self.lock().faults.commits_until_crash = Some(n.max(1));
     }
 
-    /// Shuts out every store that is open on this disk, at once.
+    /// Fences every store that is open on this disk, at once.
     pub fn crash(&self) {
         self.lock().fence();
     }
 
-    /// Shuts out the store that was open before, and gives the new opening's number and the last event there is.
+    /// Fences the store that was open before. Returns the generation of the new store and the last
+    /// event's sequence.
     pub(super) fn reopen(&self) -> (u64, i64) {
         let mut disk = self.lock();
         disk.fence();
@@ -87,17 +92,18 @@ impl MemoryDisk {
     }
 
     fn lock(&self) -> MutexGuard<'_, Disk> {
-        // A command's panic is caught and undone under the lock, so a poisoned lock still guards whole tables.
+        // A panic of a command is caught and undone under the lock, so the tables are consistent
+        // even if the lock is poisoned.
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The content, for the store of that opening.
+    /// Locks the content, if the store of this generation may still use it.
     pub(super) fn open_disk(&self, generation: u64) -> Result<MutexGuard<'_, Disk>, StoreError> {
         let disk = self.lock();
         if disk.generation == generation { Ok(disk) } else { Err(StoreError::Closed) }
     }
 
-    /// Ends one opening.
+    /// Closes the store of this generation.
     pub(super) fn close(&self, generation: u64) {
         let mut disk = self.lock();
         if disk.generation == generation {

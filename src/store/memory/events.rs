@@ -1,4 +1,4 @@
-//! The feed.
+//! The event feed.
 
 use std::ops::Bound;
 
@@ -19,12 +19,12 @@ impl EventReads for Session<'_> {
         let later = self.tables.events.range((Bound::Excluded(after), Bound::Unbounded));
         let found: Vec<Event> =
             later.map(|(_, event)| event).filter(|event| filter.matches(event)).take(bound(limit)).cloned().collect();
-        // A full page was looked at up to its last event; a page that is not full, up to the end.
-        let looked_at = match found.last() {
+        // If the page is full, the feed was read up to its last event; if not, up to the end.
+        let read_up_to = match found.last() {
             Some(last) if found.len() == bound(limit) => last.seq,
             _ => self.tables.counters.event.max(after),
         };
-        Ok((found, looked_at))
+        Ok((found, read_up_to))
     }
 
     async fn event_bounds(&mut self) -> Result<(i64, i64)> {

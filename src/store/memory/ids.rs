@@ -1,4 +1,4 @@
-//! Ids by range.
+//! Ranges of ids.
 
 use std::ops::RangeInclusive;
 
@@ -10,29 +10,31 @@ use super::session::{LIST_MAX, Session};
 use super::table::Table;
 use crate::tables::{IdKind, IdReads, Result};
 
-/// The keys of a table in a range.
-fn keys<K: Ord + Copy, V>(table: &Table<K, V>, range: RangeInclusive<K>, id: fn(K) -> Uuid, most: usize) -> Vec<Uuid> {
-    table.range(range).take(most).map(|(key, _)| id(*key)).collect()
+/// The ids in a range of a table's keys, at most `limit`.
+fn keys<K: Ord + Copy, V>(table: &Table<K, V>, range: RangeInclusive<K>, id: fn(K) -> Uuid, limit: usize) -> Vec<Uuid> {
+    table.range(range).take(limit).map(|(key, _)| id(*key)).collect()
 }
 
 #[async_trait]
 impl IdReads for Session<'_> {
-    async fn ids_between(&mut self, kind: IdKind, first: Uuid, last: Uuid, most: u32) -> Result<Vec<Uuid>> {
-        let most = (most as usize).min(LIST_MAX);
+    async fn ids_between(&mut self, kind: IdKind, first: Uuid, last: Uuid, limit: u32) -> Result<Vec<Uuid>> {
+        let limit = (limit as usize).min(LIST_MAX);
         if first > last {
             return Ok(Vec::new());
         }
         let tables = &self.tables;
         Ok(match kind {
-            IdKind::Ask => keys(&tables.asks, AskId(first)..=AskId(last), |id| id.0, most),
+            IdKind::Ask => keys(&tables.asks, AskId(first)..=AskId(last), |id| id.0, limit),
             IdKind::Conversation => {
-                keys(&tables.conversations, ConversationId(first)..=ConversationId(last), |id| id.0, most)
+                keys(&tables.conversations, ConversationId(first)..=ConversationId(last), |id| id.0, limit)
             }
-            IdKind::DeadLetter => keys(&tables.dead_letters, DeadLetterId(first)..=DeadLetterId(last), |id| id.0, most),
-            IdKind::Message => keys(&tables.messages_by_id, MessageId(first)..=MessageId(last), |id| id.0, most),
-            IdKind::Schedule => keys(&tables.schedules, ScheduleId(first)..=ScheduleId(last), |id| id.0, most),
-            IdKind::Task => keys(&tables.tasks, TaskId(first)..=TaskId(last), |id| id.0, most),
-            IdKind::Turn => keys(&tables.turns, TurnId(first)..=TurnId(last), |id| id.0, most),
+            IdKind::DeadLetter => {
+                keys(&tables.dead_letters, DeadLetterId(first)..=DeadLetterId(last), |id| id.0, limit)
+            }
+            IdKind::Message => keys(&tables.messages_by_id, MessageId(first)..=MessageId(last), |id| id.0, limit),
+            IdKind::Schedule => keys(&tables.schedules, ScheduleId(first)..=ScheduleId(last), |id| id.0, limit),
+            IdKind::Task => keys(&tables.tasks, TaskId(first)..=TaskId(last), |id| id.0, limit),
+            IdKind::Turn => keys(&tables.turns, TurnId(first)..=TurnId(last), |id| id.0, limit),
         })
     }
 }

@@ -40,8 +40,8 @@ impl LedgerReads for Session<'_> {
 impl LedgerWrites for Session<'_> {
     async fn call_put(&mut self, row: &LedgerRow) -> Result<()> {
         if let Some(before) = self.tables.ledger.get(&row.call_id) {
-            let place = (before.started_at, before.call_id);
-            self.tables.ledger_by_start.remove(&place);
+            let key = (before.started_at, before.call_id);
+            self.tables.ledger_by_start.remove(&key);
         }
         self.tables.ledger_by_start.put((row.started_at, row.call_id), ());
         self.tables.ledger.put(row.call_id, row.clone());

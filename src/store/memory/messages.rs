@@ -18,17 +18,18 @@ impl Tables {
             .filter_map(|((_, seq), ())| self.messages.get(seq))
     }
 
-    /// Whether mail waits for a turn of its agent that is aside.
+    /// Whether mail must wait for a turn of its agent that is parked because the budget of its root
+    /// is spent.
     fn is_held(&self, mail: &Envelope) -> bool {
         self.open_turns().any(|turn| turn.is_aside() && turn.agent_id == mail.to && turn.root_id == mail.root_id)
     }
 
-    /// Whose mail that is ready has such mail in it, in order.
-    fn waiting(&self, such: impl Fn(&Envelope) -> bool) -> Vec<AgentId> {
+    /// Agents with ready mail for which `wanted` is true, in order.
+    fn waiting(&self, wanted: impl Fn(&Envelope) -> bool) -> Vec<AgentId> {
         let waiting: BTreeSet<&AgentId> = self
             .messages_by_pending
             .iter()
-            .filter(|((_, seq), ())| self.messages.get(seq).is_some_and(|mail| such(mail) && !self.is_held(mail)))
+            .filter(|((_, seq), ())| self.messages.get(seq).is_some_and(|mail| wanted(mail) && !self.is_held(mail)))
             .map(|((agent_id, _), ())| agent_id)
             .collect();
         waiting.into_iter().cloned().collect()
@@ -38,7 +39,7 @@ impl Tables {
         self.messages.get(self.messages_by_id.get(&message_id)?)
     }
 
-    /// Writes a row and its places in the indexes.
+    /// Writes a row and its index rows.
     fn message_write(&mut self, envelope: Envelope) {
         let seq = envelope.seq;
         self.message_unindex(seq);
@@ -59,16 +60,16 @@ impl Tables {
         else {
             return;
         };
-        let place = (to, seq);
+        let key = (to, seq);
         self.messages_by_id.remove(&message_id);
-        self.messages_by_receiver.remove(&place);
-        self.messages_by_pending.remove(&place);
+        self.messages_by_receiver.remove(&key);
+        self.messages_by_pending.remove(&key);
         if let Some(turn_id) = turn_id {
             self.messages_by_turn.remove(&(turn_id, seq));
         }
     }
 
-    /// Deletes a row and its places in the indexes.
+    /// Deletes a row and its index rows.
     pub(super) fn message_delete(&mut self, seq: i64) {
         self.message_unindex(seq);
         self.messages.remove(&seq);
@@ -175,7 +176,7 @@ impl MessageWrites for Session<'_> {
         turn_id: Option<TurnId>,
         add_crashes: u32,
     ) -> Result<()> {
-        // A set, so that an id given twice counts once.
+        // A set, so that an id that is given twice counts once.
         for message_id in message_ids.iter().copied().collect::<BTreeSet<_>>() {
             if let Some(mut mail) = self.tables.message(message_id).cloned() {
                 mail.state = state;

@@ -1,8 +1,9 @@
-//! The store in memory, for simulation: ordered maps behind one lock, every command run in the caller, nothing left to
-//! chance, so that the same calls give the same answers (DESIGN.md, promise 8).
+//! The memory backend, for simulation: ordered maps behind one lock. Each command runs to its end
+//! in the calling task. Nothing is random, so the same calls give the same results (promise 8 in
+//! `docs/design.md`).
 //!
-//! Must never: hold its lock while it publishes or answers, wait for anything, or keep a trace of a command that was
-//! undone.
+//! Must never: hold its lock while it publishes events or calls callbacks, wait for anything, or
+//! keep a change of an undone command.
 
 mod agents;
 mod asks;

@@ -1,4 +1,4 @@
-//! Opening a store on a disk in memory.
+//! Opens stores on a disk in memory.
 
 use futures_util::FutureExt;
 
@@ -7,7 +7,8 @@ use super::disk::MemoryDisk;
 use crate::Store;
 
 impl MemoryDisk {
-    /// Opens a store on this disk and shuts out the one that was open before, as its process' death would.
+    /// Opens a store on this disk. The store that was open before can no longer read or write, as
+    /// if its process had died.
     #[must_use]
     #[allow(clippy::expect_used)] // see below
     pub fn open(&self) -> Store {
@@ -16,16 +17,16 @@ impl MemoryDisk {
             committed.opened(last_seq);
             Ok(MemoryBackend::new(self.clone(), generation, committed))
         });
-        // The closure above awaits nothing and gives Ok.
+        // The closure above never waits and always returns Ok.
         opening.now_or_never().and_then(Result::ok).expect("opening memory neither waits nor fails")
     }
 }
 
-/// A store whose data lives as long as it does.
+/// A store in memory. Its data is lost when the last clone is dropped.
 pub struct MemoryStore;
 
 impl MemoryStore {
-    /// A fresh, empty store.
+    /// Opens a new, empty store.
     #[must_use]
     pub fn open() -> Store {
         MemoryDisk::new().open()

@@ -1,5 +1,5 @@
-//! What commits still owe the outside: events to publish, signals to pass on, callers to answer. Filled under the lock
-//! of the tables and emptied without it, in the order of commits.
+//! The outbox: events to publish, signals to send and callbacks to call after commits. It is filled
+//! under the lock of the tables and emptied without it, in the order of commits.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,8 +9,8 @@ use ghost_domain::ports::Signal;
 
 use crate::handle::{Ack, Committed};
 
-/// What one commit owes.
-pub(super) struct Owed {
+/// The outputs of one commit.
+pub(super) struct CommitOutput {
     pub(super) events: Vec<Event>,
     pub(super) signals: Vec<Signal>,
     pub(super) ack: Ack,
@@ -18,12 +18,13 @@ pub(super) struct Owed {
 
 #[derive(Default)]
 struct Queue {
-    owed: VecDeque<Owed>,
-    /// Whether someone is emptying the queue now; whoever comes meanwhile leaves its part to them, in order.
+    outputs: VecDeque<CommitOutput>,
+    /// Whether a task is emptying the queue now. Other tasks then leave their outputs to it, which
+    /// keeps the order.
     busy: bool,
 }
 
-/// The queue between commits and their publication.
+/// The queue of outputs of commits.
 #[derive(Default)]
 pub(super) struct Outbox {
     queue: Mutex<Queue>,
@@ -31,42 +32,45 @@ pub(super) struct Outbox {
 
 impl Outbox {
     fn lock(&self) -> MutexGuard<'_, Queue> {
-        // Nothing that can panic runs under this lock.
+        // No code that can panic runs under this lock.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Called under the lock of the tables, so that the order here is the order of commits.
-    pub(super) fn push(&self, owed: Owed) {
-        self.lock().owed.push_back(owed);
+    /// Adds the outputs of a commit. The caller holds the lock of the tables, so that the order
+    /// here is the order of commits.
+    pub(super) fn push(&self, outputs: CommitOutput) {
+        self.lock().outputs.push_back(outputs);
     }
 
-    /// Called without any lock: publishes and answers until nothing is owed.
+    /// Publishes and acknowledges until the queue is empty. The caller holds no lock.
     pub(super) fn empty(&self, committed: &Committed) {
         if std::mem::replace(&mut self.lock().busy, true) {
             return;
         }
-        // Given back even if a receiver of signals panics, or nothing would ever be published again.
-        let turn = Turn(self);
-        while let Some(Owed { events, signals, ack }) = turn.next() {
+        // The guard clears `busy` even if a receiver of signals panics; otherwise nothing would
+        // ever be published again.
+        let guard = BusyGuard(self);
+        while let Some(CommitOutput { events, signals, ack }) = guard.next() {
             committed.publish(events, &signals);
             ack(Ok(()));
         }
     }
 }
 
-struct Turn<'a>(&'a Outbox);
+struct BusyGuard<'a>(&'a Outbox);
 
-impl Turn<'_> {
-    /// The next to settle. Finding none and stepping back are one act, so that nothing pushed meanwhile is left behind.
-    fn next(&self) -> Option<Owed> {
+impl BusyGuard<'_> {
+    /// Takes the next outputs. If there are none, it clears `busy` under the same lock, so that
+    /// outputs added at that moment are not left behind.
+    fn next(&self) -> Option<CommitOutput> {
         let mut queue = self.0.lock();
-        let owed = queue.owed.pop_front();
-        queue.busy = owed.is_some();
-        owed
+        let outputs = queue.outputs.pop_front();
+        queue.busy = outputs.is_some();
+        outputs
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for BusyGuard<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.0.lock().busy = false;

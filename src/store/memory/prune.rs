@@ -1,4 +1,5 @@
-//! Retention. Each family is looked through whole: a simulated world is small, and prunes seldom.
+//! Retention in memory. Each family is scanned completely: a simulated world is small and prunes
+//! seldom.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use super::session::{Session, bound};
 use super::tables::Tables;
 use crate::tables::{AgentWrites, Family, PruneWrites, Result};
 
-/// The keys of what ended before `before`, oldest first, at most `limit`.
+/// The keys of rows that ended before `before`, oldest first, at most `limit`.
 pub(super) fn oldest<K: Ord>(ended: impl Iterator<Item = (Timestamp, K)>, before: Timestamp, limit: usize) -> Vec<K> {
     let mut found: Vec<(Timestamp, K)> = ended.filter(|(at, _)| *at < before).collect();
     found.sort();
@@ -22,7 +23,8 @@ pub(super) fn oldest<K: Ord>(ended: impl Iterator<Item = (Timestamp, K)>, before
 }
 
 impl Tables {
-    /// The feed is cut from its start only, so that what is left has no gap even if the clock went backwards.
+    /// Deletes old events. The feed is cut only from its start, so that the rest has no gap even if
+    /// the clock went backwards.
     fn prune_events(&mut self, before: Timestamp, limit: usize) -> usize {
         let old: Vec<i64> =
             self.events.iter().take_while(|(_, event)| event.ts < before).take(limit).map(|(seq, _)| *seq).collect();
@@ -48,9 +50,9 @@ impl Tables {
         old.len()
     }
 
-    /// Which ended turns went, of those that `wanted` takes.
+    /// Deletes ended turns for which `wanted` is true, with their journals. Returns their ids.
     fn prune_ended_turns(&mut self, before: Timestamp, limit: usize, wanted: fn(&Turn) -> bool) -> Vec<TurnId> {
-        // Mail of a dead letter that was retried waits for a turn that has ended, and that goes on from its journal.
+        // Mail of a retried dead letter waits for an ended turn, which continues from its journal.
         let waits = |mail: &&Envelope| matches!(mail.state, MailState::Pending | MailState::Taken);
         let waiting = self.messages.values().filter(waits).filter_map(|mail| mail.turn_id);
         let needed: BTreeSet<TurnId> = self.held_letters().map(|letter| letter.turn_id).chain(waiting).collect();
@@ -92,7 +94,7 @@ impl Tables {
                 MailState::Pending | MailState::Taken => false,
                 MailState::Consumed | MailState::Dead => !held.contains(&mail.message_id),
             };
-            // A turn that is gone ended long ago.
+            // A turn that no longer exists ended long ago.
             let turn = mail.turn_id.and_then(|turn_id| self.turns.get(&turn_id));
             done && turn
                 .is_none_or(|turn| turn.status != TurnStatus::Open && turn.ended_at.is_some_and(|at| at < before))
@@ -120,9 +122,9 @@ impl Tables {
         let at =
             |row: &ghost_domain::LedgerRow| row.started_at.plus(Duration::from_millis(row.duration_ms.unwrap_or(0)));
         let old = oldest(ended.map(|row| (at(row), (row.started_at, row.call_id))), before, limit);
-        for place in &old {
-            self.ledger_by_start.remove(place);
-            self.ledger.remove(&place.1);
+        for key in &old {
+            self.ledger_by_start.remove(key);
+            self.ledger.remove(&key.1);
         }
         old.len()
     }
@@ -163,7 +165,7 @@ impl Tables {
         old.len()
     }
 
-    /// The roots that work may still be charged to.
+    /// The roots that further work may be charged to.
     fn live_roots(&self) -> BTreeSet<RootId> {
         let is_open = |turn_id: TurnId| self.turns.get(&turn_id).is_some_and(|turn| turn.status == TurnStatus::Open);
         let held: BTreeSet<MessageId> =
@@ -184,15 +186,15 @@ impl Tables {
 
     fn prune_root_budgets(&mut self, before: Timestamp, limit: usize) -> usize {
         let live = self.live_roots();
-        let over = self.budgets.iter().filter(|(_, budget)| {
+        let unused = self.budgets.iter().filter(|(_, budget)| {
             let Scope::Root(root_id) = &budget.scope else { return false };
             budget.reserved_tokens == 0 && budget.reserved_money == Money(0) && !live.contains(root_id)
         });
-        let old = oldest(over.map(|(scope, budget)| (budget.updated_at, scope.clone())), before, limit);
+        let old = oldest(unused.map(|(scope, budget)| (budget.updated_at, scope.clone())), before, limit);
         old.iter().filter(|scope| self.budgets.remove(scope)).count()
     }
 
-    /// Everyone who pays for a living agent because it leads back to him.
+    /// All direct and indirect creators of living agents. They pay for the agents they created.
     fn creators_of_the_living(&self) -> BTreeSet<AgentId> {
         let mut next: Vec<AgentId> =
             self.agents.values().filter(|agent| !agent.is_deleted()).filter_map(Agent::creator).collect();
@@ -205,7 +207,7 @@ impl Tables {
     }
 
     fn prune_agent_budgets(&mut self, before: Timestamp, limit: usize) -> usize {
-        let over = self.budgets.iter().filter(|(_, budget)| {
+        let unused = self.budgets.iter().filter(|(_, budget)| {
             let Some(agent_id) = budget.scope.agent() else { return false };
             let gone = match self.agents.get(agent_id) {
                 None => true,
@@ -213,11 +215,11 @@ impl Tables {
             };
             gone && budget.reserved_tokens == 0 && budget.reserved_money == Money(0)
         });
-        let old = oldest(over.map(|(scope, budget)| (budget.updated_at, scope.clone())), before, limit);
+        let old = oldest(unused.map(|(scope, budget)| (budget.updated_at, scope.clone())), before, limit);
         old.iter().filter(|scope| self.budgets.remove(scope)).count()
     }
 
-    /// Gives how many tombstones went, and the highest incarnation among them.
+    /// Deletes tombstones. Returns their number and the highest incarnation among them.
     fn prune_agents(&mut self, before: Timestamp, limit: usize) -> (usize, u32) {
         let needed = self.creators_of_the_living();
         let dead = self.agents.values().filter(|agent| !needed.contains(&agent.agent_id));
@@ -265,7 +267,7 @@ impl PruneWrites for Session<'_> {
     }
 
     async fn prune_task_events(&mut self, keep: u32, limit: u32) -> Result<u64> {
-        let mut newest_first: Vec<(TaskId, i64)> = self.tables.task_events.iter().map(|(place, _)| *place).collect();
+        let mut newest_first: Vec<(TaskId, i64)> = self.tables.task_events.iter().map(|(key, _)| *key).collect();
         newest_first.sort_by_key(|(task_id, seq)| (*task_id, std::cmp::Reverse(*seq)));
         let mut old: Vec<(TaskId, i64)> = newest_first
             .chunk_by(|(a, _), (b, _)| a == b)
@@ -274,8 +276,8 @@ impl PruneWrites for Session<'_> {
             .collect();
         old.sort_unstable();
         old.truncate(bound(limit));
-        for place in &old {
-            self.tables.task_events.remove(place);
+        for key in &old {
+            self.tables.task_events.remove(key);
         }
         Ok(u64::try_from(old.len()).unwrap_or(u64::MAX))
     }

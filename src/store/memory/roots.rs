@@ -11,7 +11,7 @@ use super::tables::Tables;
 use crate::tables::{Result, RootReads, RootWrites};
 
 impl Tables {
-    /// Deletes tallies that last counted before `before`, oldest first.
+    /// Deletes tallies whose last change was before `before`, oldest first.
     pub(super) fn prune_roots(&mut self, before: Timestamp, limit: usize) -> usize {
         let mut old: Vec<(Timestamp, RootId)> = self
             .roots

@@ -1,4 +1,4 @@
-//! Schedules, their runs, and what watches last saw.
+//! Schedules, their runs, and the snapshots of watches.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -13,20 +13,20 @@ use super::tables::Tables;
 use crate::StoreError;
 use crate::tables::{Result, SchedulePlace, ScheduleReads, ScheduleWrites};
 
-/// What a schedule is found by.
+/// The key of a schedule in the index by name.
 fn name_of(schedule: &Schedule) -> (Arc<str>, &'static str, String) {
     (schedule.agent_id.shared(), schedule.kind.as_str(), schedule.name.clone())
 }
 
 impl Tables {
-    /// Schedules in order of agent, kind and name, from behind `after`.
+    /// Schedules in order of agent, kind and name, after the position `after`.
     fn schedules_in_order(&self, after: Option<&SchedulePlace>) -> impl Iterator<Item = &Schedule> {
         let from = match after {
             Some((agent_id, kind, name)) => Bound::Excluded((agent_id.shared(), kind.as_str(), name.clone())),
             None => Bound::Unbounded,
         };
-        let places = self.schedules_by_name.range((from, Bound::Unbounded));
-        places.filter_map(|(_, schedule_id)| self.schedules.get(schedule_id))
+        let rows = self.schedules_by_name.range((from, Bound::Unbounded));
+        rows.filter_map(|(_, schedule_id)| self.schedules.get(schedule_id))
     }
 
     fn schedule_unindex(&mut self, schedule_id: ScheduleId) {
@@ -40,17 +40,17 @@ impl Tables {
         }
     }
 
-    fn schedule_run_unindex(&mut self, place: (ScheduleId, i64)) {
-        if let Some(message_id) = self.schedule_runs.get(&place).and_then(|before| before.message_id) {
-            self.schedule_runs_by_message.remove(&(message_id, place.0, place.1));
+    fn schedule_run_unindex(&mut self, key: (ScheduleId, i64)) {
+        if let Some(message_id) = self.schedule_runs.get(&key).and_then(|before| before.message_id) {
+            self.schedule_runs_by_message.remove(&(message_id, key.0, key.1));
         }
     }
 
     pub(super) fn prune_schedule_runs(&mut self, before: Timestamp, limit: usize) -> usize {
-        let old = oldest(self.schedule_runs.iter().map(|(place, run)| (run.fired_at, *place)), before, limit);
-        for place in &old {
-            self.schedule_run_unindex(*place);
-            self.schedule_runs.remove(place);
+        let old = oldest(self.schedule_runs.iter().map(|(key, run)| (run.fired_at, *key)), before, limit);
+        for key in &old {
+            self.schedule_run_unindex(*key);
+            self.schedule_runs.remove(key);
         }
         old.len()
     }
@@ -148,7 +148,7 @@ impl ScheduleWrites for Session<'_> {
     }
 
     async fn schedules_set_aside(&mut self, _: Timestamp, _: u32) -> Result<Vec<(ScheduleId, String)>> {
-        // What is kept as it is always reads back.
+        // Memory stores the values themselves, so they can always be read.
         Ok(Vec::new())
     }
 
@@ -160,21 +160,21 @@ impl ScheduleWrites for Session<'_> {
     }
 
     async fn schedule_run_put(&mut self, run: &ScheduleRun) -> Result<()> {
-        let place = (run.schedule_id, run.run);
-        self.tables.schedule_run_unindex(place);
+        let key = (run.schedule_id, run.run);
+        self.tables.schedule_run_unindex(key);
         if let Some(message_id) = run.message_id {
-            self.tables.schedule_runs_by_message.put((message_id, place.0, place.1), ());
+            self.tables.schedule_runs_by_message.put((message_id, key.0, key.1), ());
         }
-        self.tables.schedule_runs.put(place, run.clone());
+        self.tables.schedule_runs.put(key, run.clone());
         Ok(())
     }
 
     async fn schedule_runs_trim(&mut self, schedule_id: ScheduleId, lines: u32, bytes: u64) -> Result<u64> {
         let all = (schedule_id, i64::MIN)..=(schedule_id, i64::MAX);
         let (mut line, mut size, mut old) = (0_u64, 0_u64, Vec::new());
-        for (place, run) in self.tables.schedule_runs.range(all).rev() {
+        for (key, run) in self.tables.schedule_runs.range(all).rev() {
             line += 1;
-            // Written as the other backend writes it, so that both keep the same.
+            // Encoded as in the SQLite backend, so that both delete the same runs.
             let record = serde_json::to_vec(run).map_err(|error| StoreError::Row {
                 table: "schedule_runs",
                 key: schedule_id.to_string(),
@@ -182,12 +182,12 @@ impl ScheduleWrites for Session<'_> {
             })?;
             size = size.saturating_add(u64::try_from(record.len()).unwrap_or(u64::MAX));
             if line > u64::from(lines) || size > bytes {
-                old.push(*place);
+                old.push(*key);
             }
         }
-        for place in &old {
-            self.tables.schedule_run_unindex(*place);
-            self.tables.schedule_runs.remove(place);
+        for key in &old {
+            self.tables.schedule_run_unindex(*key);
+            self.tables.schedule_runs.remove(key);
         }
         Ok(u64::try_from(old.len()).unwrap_or(u64::MAX))
     }

@@ -1,4 +1,4 @@
-//! What a command or a query works on: all tables, under the lock, for the time of one call.
+//! The tables as one command or query sees them, for the time of one call.
 
 use ghost_domain::Event;
 use ghost_domain::event::NewEvent;
@@ -8,28 +8,29 @@ use ghost_domain::{EventId, Timestamp};
 use super::tables::{Tables, next};
 use crate::tables::{Reads, Writes};
 
-/// Rows that a list gives when its filter names no limit, and the most it ever gives.
+/// Number of rows that a list returns if its filter names no limit.
 const LIST_DEFAULT: u32 = 100;
+/// Maximum number of rows that a list returns.
 pub(super) const LIST_MAX: usize = 1_000;
 
-/// The limit that a filter stands for.
+/// The limit of a filter; 0 means the default.
 pub(super) fn list_limit(limit: u32) -> usize {
     let wanted = if limit == 0 { LIST_DEFAULT } else { limit };
     usize::try_from(wanted).map_or(LIST_MAX, |wanted| wanted.min(LIST_MAX))
 }
 
-/// A count of rows that the caller bounds itself.
+/// A limit that the caller chose, as `usize`.
 pub(super) fn bound(limit: u32) -> usize {
     usize::try_from(limit).unwrap_or(usize::MAX)
 }
 
-/// A number of rows as the traits give it.
+/// A number of rows, as `u32`.
 pub(super) fn count(rows: usize) -> u32 {
     u32::try_from(rows).unwrap_or(u32::MAX)
 }
 
-/// One command's or query's view. Reads and writes share it, so a command sees its own writes; a query is only handed
-/// its reading half.
+/// One command or query. Reads and writes share it, so a command sees its own writes. A query gets
+/// only the [`Reads`] trait of it.
 pub(super) struct Session<'a> {
     pub(super) tables: &'a mut Tables,
     pub(super) events: Vec<(EventId, Timestamp, NewEvent)>,
@@ -41,7 +42,8 @@ impl<'a> Session<'a> {
         Self { tables, events: Vec::new(), signals: Vec::new() }
     }
 
-    /// Gives the command's events their places in the feed, and lets go of the tables.
+    /// Assigns sequence numbers to the command's events and stores them. Returns the events and the
+    /// signals.
     pub(super) fn finish(self) -> (Vec<Event>, Vec<Signal>) {
         let Self { tables, events, signals } = self;
         let events = events

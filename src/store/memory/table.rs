@@ -1,12 +1,14 @@
-//! One ordered table that can take back what was written to it since the last commit.
+//! One ordered table with an undo log of all changes since the last commit.
 //!
-//! Must never: give out a mutable reference to a row, which would change it behind the undo log's back.
+//! Must never: return a mutable reference to a row. A change through it would be missing in the
+//! undo log.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map;
 use std::ops::RangeBounds;
 
-/// Rows in the order of their key, and what they were before the command under way.
+/// Rows in order of key, and the undo log: the previous value of each row that the running command
+/// changed.
 #[derive(Debug)]
 pub(super) struct Table<K, V> {
     rows: BTreeMap<K, V>,
@@ -33,7 +35,7 @@ impl<K: Ord + Clone, V> Table<K, V> {
         self.undo.push((key, before));
     }
 
-    /// Says whether there was a row.
+    /// Returns whether the row existed.
     pub(super) fn remove(&mut self, key: &K) -> bool {
         match self.rows.remove(key) {
             Some(before) => {
@@ -57,15 +59,15 @@ impl<K: Ord + Clone, V> Table<K, V> {
     }
 }
 
-/// What a table does at the end of a command, whatever it holds.
+/// The end of a command, for a table of any row type.
 pub(super) trait Journaled {
     /// Whether anything was written since the last commit or undo.
     fn changed(&self) -> bool;
 
-    /// Keeps what was written.
+    /// Keeps all changes and empties the undo log.
     fn commit(&mut self);
 
-    /// Takes back what was written, newest first.
+    /// Undoes all changes, newest first.
     fn undo(&mut self);
 }
 

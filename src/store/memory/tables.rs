@@ -1,4 +1,4 @@
-//! All tables of one world, the indexes over them, and the counters that give rows their place.
+//! All tables of one world, their indexes, and the counters that assign sequence numbers.
 
 use std::sync::Arc;
 
@@ -12,17 +12,17 @@ use ghost_domain::{
 
 use super::table::{Journaled, Table};
 
-/// Two names. As texts, because an empty text comes before every name: where a range begins.
+/// Two names, as texts. The empty text comes before every name, so a range can begin with it.
 pub(super) type Pair = (Arc<str>, Arc<str>);
 
-/// A prompt part and when it was first kept.
+/// A prompt part, and the time of its last use.
 #[derive(Debug)]
 pub(super) struct Prompt {
     pub(super) text: String,
     pub(super) at: Timestamp,
 }
 
-/// The last number given out of each order. They never go back over a commit.
+/// The last number assigned in each sequence. After a commit they never decrease.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counters {
     pub(super) event: i64,
@@ -32,7 +32,7 @@ pub(super) struct Counters {
     pub(super) task_event: i64,
 }
 
-/// Everything that a world keeps. A table named `a_by_b` is an index: its rows are written with those of `a`.
+/// All tables of a world. A table named `a_by_b` is an index: it changes together with table `a`.
 #[derive(Debug, Default)]
 pub(super) struct Tables {
     pub(super) counters: Counters,
@@ -41,7 +41,7 @@ pub(super) struct Tables {
     pub(super) meta: Table<String, String>,
     pub(super) asks: Table<AskId, Ask>,
     pub(super) asks_by_open: Table<(Timestamp, AskId), ()>,
-    /// By the text of the scope, which is the order that lists promise.
+    /// By the text of the scope, because lists are in this order.
     pub(super) budgets: Table<String, Budget>,
     pub(super) usage: Table<i64, UsageRow>,
     pub(super) dead_letters: Table<DeadLetterId, DeadLetter>,
@@ -78,7 +78,7 @@ pub(super) struct Tables {
     pub(super) state: Table<String, StateEntry>,
     pub(super) roots: Table<RootId, RootTally>,
     pub(super) schedules: Table<ScheduleId, Schedule>,
-    /// By agent, kind as text, and name: the order that lists promise.
+    /// By agent, kind as text, and name, because lists are in this order.
     pub(super) schedules_by_name: Table<(Arc<str>, &'static str, String), ScheduleId>,
     pub(super) schedules_by_due: Table<(Timestamp, ScheduleId), ()>,
     pub(super) schedule_runs: Table<(ScheduleId, i64), ScheduleRun>,
@@ -135,12 +135,12 @@ impl Tables {
         ]
     }
 
-    /// Whether the command under way has written anything.
+    /// Whether the running command has written anything.
     pub(super) fn changed(&mut self) -> bool {
         self.each().iter().any(|table| table.changed())
     }
 
-    /// Keeps what the command wrote.
+    /// Keeps the writes of the command.
     pub(super) fn commit(&mut self) {
         self.committed = self.counters;
         for table in self.each() {
@@ -148,7 +148,7 @@ impl Tables {
         }
     }
 
-    /// Takes back what the command wrote; numbers that it was given are given out again.
+    /// Undoes the writes of the command. Numbers that it took are assigned again.
     pub(super) fn undo(&mut self) {
         self.counters = self.committed;
         for table in self.each() {

@@ -1,4 +1,4 @@
-//! The contract over memory, and what only this backend promises.
+//! The contract suite on the memory backend, and tests of this backend alone.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -42,17 +42,17 @@ async fn set(store: &Store, value: &'static str) -> Result<(), StoreError> {
         .await
 }
 
-/// The value, and how many events there are.
+/// The stored value, and the number of events.
 async fn get(store: &Store) -> Result<(Option<String>, i64), StoreError> {
     store.read(|r| Box::pin(async move { Ok((r.meta_get("key").await?, r.event_bounds().await?.1)) })).await
 }
 
-fn kept(value: &str, events: i64) -> (Option<String>, i64) {
+fn stored(value: &str, events: i64) -> (Option<String>, i64) {
     (Some(value.to_owned()), events)
 }
 
 #[tokio::test]
-async fn data_outlives_a_store_and_the_old_store_is_shut_out() {
+async fn data_survives_a_store_and_the_old_store_is_fenced() {
     let disk = MemoryDisk::new();
     let old = disk.open();
     set(&old, "one").await.unwrap();
@@ -61,10 +61,10 @@ async fn data_outlives_a_store_and_the_old_store_is_shut_out() {
     assert!(matches!(set(&old, "two").await, Err(StoreError::Closed)));
     assert!(matches!(get(&old).await, Err(StoreError::Closed)));
     old.close().await;
-    assert_eq!(get(&new).await.unwrap(), kept("one", 1));
+    assert_eq!(get(&new).await.unwrap(), stored("one", 1));
     disk.crash();
     assert!(matches!(set(&new, "three").await, Err(StoreError::Closed)));
-    assert_eq!(get(&disk.open()).await.unwrap(), kept("one", 1));
+    assert_eq!(get(&disk.open()).await.unwrap(), stored("one", 1));
 }
 
 #[tokio::test]
@@ -80,9 +80,9 @@ async fn a_failed_commit_keeps_nothing() {
     store.write::<_, StoreError, _>(|w| Box::pin(async move { w.meta_get("key").await })).await.unwrap();
     assert!(matches!(set(&store, "three").await, Err(StoreError::Full)));
     assert!(matches!(set(&store, "four").await, Err(StoreError::ReadOnly(_))));
-    assert_eq!(get(&store).await.unwrap(), kept("one", 1));
+    assert_eq!(get(&store).await.unwrap(), stored("one", 1));
     set(&store, "five").await.unwrap();
-    assert_eq!(get(&store).await.unwrap(), kept("five", 2));
+    assert_eq!(get(&store).await.unwrap(), stored("five", 2));
     let seqs: Vec<i64> =
         [feed.try_recv(), feed.try_recv()].iter().map(|batch| batch.as_ref().unwrap()[0].seq).collect();
     assert_eq!(seqs, [1, 2]);
@@ -101,7 +101,7 @@ async fn a_crash_after_a_commit_keeps_it_unacknowledged() {
     assert_eq!(feed.try_recv().unwrap().len(), 1);
     assert!(feed.try_recv().is_err());
     let store = disk.open();
-    assert_eq!(get(&store).await.unwrap(), kept("two", 2));
+    assert_eq!(get(&store).await.unwrap(), stored("two", 2));
     set(&store, "four").await.unwrap();
     let (events, _) = store
         .read::<_, StoreError, _>(|r| Box::pin(async move { r.event_list(0, &EventFilter::default(), 9).await }))
@@ -136,15 +136,15 @@ async fn commands_that_wait_or_nest_are_refused_and_undone() {
         .await;
     assert!(waited.unwrap_err().to_string().contains("waited"));
     assert_eq!(get(&store).await.unwrap(), (None, 0));
-    set(&store, "kept").await.unwrap();
-    assert_eq!(get(&store).await.unwrap(), kept("kept", 1));
+    set(&store, "stored").await.unwrap();
+    assert_eq!(get(&store).await.unwrap(), stored("stored", 1));
 }
 
-/// Panics at the first signal, counts the others.
+/// A receiver that panics at the first signal and counts all of them.
 #[derive(Default)]
-struct Brittle(AtomicUsize);
+struct PanicsOnce(AtomicUsize);
 
-impl Wake for Brittle {
+impl Wake for PanicsOnce {
     fn signal(&self, _: &[Signal]) {
         if self.0.fetch_add(1, Ordering::SeqCst) == 0 {
             std::panic::resume_unwind(Box::new("brittle"));
@@ -153,9 +153,9 @@ impl Wake for Brittle {
 }
 
 #[tokio::test]
-async fn a_panicking_receiver_of_signals_stops_nobody() {
+async fn a_panicking_signal_receiver_affects_no_other() {
     let store = MemoryStore::open();
-    let wake = Arc::new(Brittle::default());
+    let wake = Arc::new(PanicsOnce::default());
     store.on_signal(wake.clone());
     let signal = async |store: Store| {
         store

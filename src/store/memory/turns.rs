@@ -1,4 +1,4 @@
-//! Turns, their journals, and the prompt parts that journals name.
+//! Turns, their journals, and prompt parts.
 
 use std::cmp::Reverse;
 
@@ -21,7 +21,7 @@ fn matches(filter: &TurnFilter, turn: &Turn) -> bool {
 }
 
 impl Tables {
-    /// Open turns in order of start.
+    /// Open turns, in order of start.
     pub(super) fn open_turns(&self) -> impl Iterator<Item = &Turn> {
         self.turns_by_open.iter().filter_map(|((_, turn_id), ())| self.turns.get(turn_id))
     }
@@ -35,8 +35,8 @@ impl TurnReads for Session<'_> {
 
     async fn turn_open_of(&mut self, agent_id: &AgentId) -> Result<Option<Turn>> {
         let own = |turn: &&Turn| turn.agent_id == *agent_id && turn.source != "operator";
-        let working = self.tables.open_turns().filter(own).find(|turn| !turn.is_aside());
-        Ok(working.or_else(|| self.tables.open_turns().filter(own).find(|turn| turn.is_ready())).cloned())
+        let active = self.tables.open_turns().filter(own).find(|turn| !turn.is_aside());
+        Ok(active.or_else(|| self.tables.open_turns().filter(own).find(|turn| turn.is_ready())).cloned())
     }
 
     async fn turns_open(&mut self) -> Result<Vec<Turn>> {
@@ -81,12 +81,12 @@ impl TurnWrites for Session<'_> {
 
     async fn prompt_put(&mut self, hash: &str, text: &str, at: Timestamp) -> Result<()> {
         let hash = hash.to_owned();
-        let kept = match self.tables.prompts.get(&hash) {
-            Some(kept) if at < kept.at.plus(PROMPT_USE) => return Ok(()),
-            Some(kept) => Prompt { text: kept.text.clone(), at },
+        let prompt = match self.tables.prompts.get(&hash) {
+            Some(prompt) if at < prompt.at.plus(PROMPT_USE) => return Ok(()),
+            Some(prompt) => Prompt { text: prompt.text.clone(), at },
             None => Prompt { text: text.to_owned(), at },
         };
-        self.tables.prompts.put(hash, kept);
+        self.tables.prompts.put(hash, prompt);
         Ok(())
     }
 }

@@ -1,60 +1,63 @@
-//! Whether a batch that has run out of commands waits a little for more before it is committed. In a busy world commands
-//! come faster than one at a time, and a commit costs much the same for ten as for forty: PostgreSQL's `commit_delay` and
-//! `commit_siblings` (<https://www.postgresql.org/docs/current/runtime-config-wal.html>), with the number of siblings
-//! found out.
+//! Commit delay: decides whether a batch waits for more commands before it is committed. A commit
+//! costs nearly the same for ten commands as for forty, so in a busy world a short wait saves
+//! commits. The model is PostgreSQL's `commit_delay` and `commit_siblings`
+//! (<https://www.postgresql.org/docs/current/runtime-config-wal.html>). Here the writer learns from
+//! earlier waits when waiting is useless.
 //!
-//! Must never: hold up a command that is alone, or go on waiting where nobody comes.
+//! Must never: delay a single command, or wait again and again when no more commands come.
 
 use std::time::Duration;
 
-/// Commands that make a batch worth waiting for: below it whoever waits is likely alone.
+/// A batch with fewer commands never waits: there are probably no other clients.
 const SIBLINGS: usize = 4;
 
-/// Commands that are company enough.
+/// A batch with this many commands does not wait.
 const ENOUGH: usize = 48;
 
-/// How long the writer waits before it looks again.
+/// Length of one pause. After it the writer checks the queue again.
 pub(super) const PAUSE: Duration = Duration::from_millis(1);
 
-/// How often it looks for one batch, at most.
+/// Maximum number of pauses for one batch.
 const PAUSES_MAX: u32 = 6;
 
-/// For how many batches it is believed, at most, that nobody comes any more.
-const HELD_MAX: u32 = 64;
+/// Maximum number of batches for which the delay assumes that waiting is useless.
+const REDUCED_MAX: u32 = 64;
 
-/// What earlier waiting brought, and where the current batch stands.
+/// What the writer learned from earlier pauses, and the state of the current batch.
 #[derive(Debug)]
 pub(super) struct CommitDelay {
-    /// How often the current batch may still wait.
+    /// Pauses that the current batch may still take.
     pauses_left: u32,
-    /// Commands that are enough for now.
+    /// A batch with this many commands does not wait at present: [`ENOUGH`], or the size of the
+    /// last batch that waited in vain.
     enough: usize,
-    /// Commands of the batch that last waited in vain.
-    vain: usize,
-    /// For how many more batches that many are enough.
-    held: u32,
-    /// For how many they were last time.
-    hold: u32,
+    /// Size of the last batch that waited in vain.
+    vain_size: usize,
+    /// Number of further batches for which `enough` stays reduced.
+    reduced_for: u32,
+    /// The value of `reduced_for` after the last vain pause. It doubles with each one.
+    last_reduction: u32,
 }
 
 impl Default for CommitDelay {
     fn default() -> Self {
-        Self { pauses_left: 0, enough: ENOUGH, vain: 0, held: 0, hold: 0 }
+        Self { pauses_left: 0, enough: ENOUGH, vain_size: 0, reduced_for: 0, last_reduction: 0 }
     }
 }
 
 impl CommitDelay {
-    /// A new batch begins.
+    /// Starts a new batch.
     pub(super) fn begin(&mut self) {
         self.pauses_left = PAUSES_MAX;
-        match self.held.checked_sub(1) {
-            Some(left) => self.held = left,
+        match self.reduced_for.checked_sub(1) {
+            Some(left) => self.reduced_for = left,
             None => self.enough = ENOUGH,
         }
     }
 
-    /// Whether a batch of this many commands, with none left in the queue, waits for [`PAUSE`] and looks again.
-    pub(super) fn worth_waiting(&mut self, commands: usize) -> bool {
+    /// Whether a batch with this many commands should wait for [`PAUSE`], given that the queue is
+    /// empty.
+    pub(super) fn should_wait(&mut self, commands: usize) -> bool {
         if !(SIBLINGS..self.enough).contains(&commands) || self.pauses_left == 0 {
             return false;
         }
@@ -62,17 +65,18 @@ impl CommitDelay {
         true
     }
 
-    /// What a wait of a batch of this many commands came to: whether anybody had come. Where each command is queued when
-    /// the one before it is done, no more come than there are clients: waiting for more is tried ever less often.
-    pub(super) fn waited(&mut self, commands: usize, anyone: bool) {
-        if !anyone {
+    /// Records the result of a pause: whether a command had arrived. If each client sends its next
+    /// command only after the last one is done, no more commands arrive than there are clients. So
+    /// after a vain pause the delay waits less and less often.
+    pub(super) fn record_pause(&mut self, commands: usize, arrived: bool) {
+        if !arrived {
             self.pauses_left = 0;
-            self.hold = (self.hold * 2).clamp(1, HELD_MAX);
-            self.held = self.hold;
+            self.last_reduction = (self.last_reduction * 2).clamp(1, REDUCED_MAX);
+            self.reduced_for = self.last_reduction;
             self.enough = commands;
-            self.vain = commands;
-        } else if commands >= self.vain {
-            self.hold = 0;
+            self.vain_size = commands;
+        } else if commands >= self.vain_size {
+            self.last_reduction = 0;
         }
     }
 }
@@ -81,22 +85,22 @@ impl CommitDelay {
 mod tests {
     use super::*;
 
-    /// Runs a batch that finds `first` commands, where `clients` wait for each other's batches. Gives how often it waited
-    /// and how many commands it took.
+    /// Runs a batch that starts with `first` commands, where `clients` clients each wait for the
+    /// last batch to end. Returns the number of pauses and the number of commands.
     fn batch(commit_delay: &mut CommitDelay, first: usize, clients: usize) -> (u32, usize) {
         commit_delay.begin();
         let (mut waits, mut commands) = (0, first);
-        while commit_delay.worth_waiting(commands) {
+        while commit_delay.should_wait(commands) {
             waits += 1;
             let more = clients - commands;
-            commit_delay.waited(commands, more > 0);
+            commit_delay.record_pause(commands, more > 0);
             commands = clients;
         }
         (waits, commands)
     }
 
     #[test]
-    fn a_command_alone_and_a_full_batch_never_wait() {
+    fn a_single_command_and_a_full_batch_never_wait() {
         let mut commit_delay = CommitDelay::default();
         for commands in [1, SIBLINGS - 1, ENOUGH, ENOUGH + 1] {
             assert_eq!(batch(&mut commit_delay, commands, 1_000), (0, commands));
@@ -104,13 +108,13 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_waits_while_more_come_and_only_so_long() {
+    fn a_batch_waits_while_commands_arrive_up_to_the_limit() {
         let mut commit_delay = CommitDelay::default();
         for _ in 0..100 {
             commit_delay.begin();
             let waits = (SIBLINGS..ENOUGH).take_while(|commands| {
-                let waits = commit_delay.worth_waiting(*commands);
-                commit_delay.waited(*commands, true);
+                let waits = commit_delay.should_wait(*commands);
+                commit_delay.record_pause(*commands, true);
                 waits
             });
             assert_eq!(waits.count(), PAUSES_MAX as usize);
@@ -118,14 +122,14 @@ mod tests {
     }
 
     #[test]
-    fn a_number_of_clients_that_wait_for_each_other_is_found_out() {
+    fn the_number_of_clients_is_learned() {
         let mut commit_delay = CommitDelay::default();
         let batches: Vec<(u32, usize)> = (0..1_000).map(|_| batch(&mut commit_delay, 6, 10)).collect();
-        // All ten are waited for, and hardly ever an eleventh.
+        // Each batch gets all ten commands, and rarely waits for an eleventh.
         assert!(batches.iter().all(|(_, commands)| *commands == 10), "{batches:?}");
         assert!(batches.iter().filter(|(waits, _)| *waits > 1).count() < 25, "{batches:?}");
-        // More of them are noticed, and then each time.
-        let noticed = (0..=HELD_MAX).position(|_| batch(&mut commit_delay, 10, 20).1 == 20);
+        // A larger number of clients is detected, and then every batch gets all of them.
+        let noticed = (0..=REDUCED_MAX).position(|_| batch(&mut commit_delay, 10, 20).1 == 20);
         assert!(noticed.is_some());
         for _ in 0..1_000 {
             assert_eq!(batch(&mut commit_delay, 16, 20).1, 20);
@@ -133,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nobody_comes_waiting_is_tried_ever_less_often() {
+    fn vain_pauses_become_rare() {
         let mut commit_delay = CommitDelay::default();
         let waits: u32 = (0..1_000).map(|_| batch(&mut commit_delay, SIBLINGS, SIBLINGS).0).sum();
         assert!(waits < 25, "{waits}");

@@ -1,12 +1,12 @@
-//! What SQLite says, in the store's own words. The only place that knows result codes.
+//! Maps errors of SQLite to [`StoreError`]. Only this module knows SQLite's result codes.
 //!
-//! Must never: turn a failure into silence, or name a cause that the code does not prove.
+//! Must never: ignore a failure, or name a cause that the result code does not prove.
 
 use std::path::Path;
 
 use crate::StoreError;
 
-/// Primary result codes (sqlite.org/rescode.html).
+/// Primary result codes (<https://sqlite.org/rescode.html>).
 const ERROR: i32 = 1;
 const BUSY: i32 = 5;
 const LOCKED: i32 = 6;
@@ -15,17 +15,17 @@ const IOERR: i32 = 10;
 const CORRUPT: i32 = 11;
 const FULL: i32 = 13;
 const NOTADB: i32 = 26;
-/// Extended: a write came back short or refused, as a quota or a file-size limit does it.
+/// Extended code: a write failed or was short, for example because of a quota or a file-size limit.
 const IOERR_WRITE: i32 = 778;
 
-/// What SQLite says of a table or column that is not there; it has no code of its own for it.
+/// Messages of SQLite for a missing table or column. It has no result code of its own for this.
 const MISSING: [&str; 3] = ["no such table", "no such column", "has no column named"];
 
-/// The store's error for a failure of `path`.
-pub(super) fn of(path: &Path, error: &sqlx::Error) -> StoreError {
+/// Maps an error of the database at `path`.
+pub(super) fn from_sqlx(path: &Path, error: &sqlx::Error) -> StoreError {
     let code = match error {
         sqlx::Error::Database(error) => error.code().and_then(|code| code.parse::<i32>().ok()),
-        // The thread that runs a connection's statements does not come back.
+        // sqlx runs the statements of a connection in a thread, and does not restart it.
         sqlx::Error::WorkerCrashed => return StoreError::Broken("the thread of its connection is gone".into()),
         _ => None,
     };
@@ -42,7 +42,8 @@ pub(super) fn of(path: &Path, error: &sqlx::Error) -> StoreError {
                 path.display()
             )),
             CORRUPT | NOTADB => StoreError::Damaged { path: path.to_owned(), what: text },
-            // Every statement is a constant of this program, and fits the schema that the version in the header stands for.
+            // All statements are constants of this program and match the schema version in the
+            // header. So if a table or column is missing, the database is damaged.
             ERROR if MISSING.iter().any(|words| text.contains(words)) => {
                 StoreError::Damaged { path: path.to_owned(), what: text }
             }
@@ -57,8 +58,8 @@ pub(super) fn of(path: &Path, error: &sqlx::Error) -> StoreError {
     }
 }
 
-/// A second copy of an error: one failed batch has many callers.
-pub(super) fn again(error: &StoreError) -> StoreError {
+/// A copy of an error. All commands of a failed batch get the same error.
+pub(super) fn copy(error: &StoreError) -> StoreError {
     match error {
         StoreError::Closed => StoreError::Closed,
         StoreError::Nested => StoreError::Nested,

@@ -1,6 +1,6 @@
-//! Brings waiting rows into SQL, many in one statement.
+//! Flushes pending rows to SQL, many rows in one statement.
 //!
-//! Must never: write mail after the changes of mail, which name it.
+//! Must never: write the head of a mail before the mail itself.
 
 use std::path::Path;
 
@@ -8,36 +8,36 @@ use sqlx::AssertSqlSafe;
 use sqlx::sqlite::SqliteConnection;
 use uuid::Uuid;
 
-use super::row::{Args, Keyed, Row, Shape, Texts, chunks};
-use super::table_cache::{Pending, Side, TableCache};
+use super::row::{Args, Keyed, Row, Shape, SqlTexts, chunks};
+use super::table_cache::{Flushable, Owner, TableCache};
 use super::write_buffer::WriteBuffer;
 use super::{fault, table_set};
 use crate::StoreError;
 use crate::tables::Result;
 
-/// Where rows go.
-pub(super) struct Out<'c> {
+/// The connection to write to, and the cached statement texts.
+pub(super) struct FlushTarget<'c> {
     pub(super) conn: &'c mut SqliteConnection,
-    pub(super) texts: &'c mut Texts,
+    pub(super) texts: &'c mut SqlTexts,
 }
 
-/// Why rows did not get there.
-pub(super) enum Trouble {
+/// Why a flush failed.
+pub(super) enum FlushError {
     Sql(sqlx::Error),
     Store(StoreError),
 }
 
-impl Trouble {
-    /// In the store's words.
+impl FlushError {
+    /// Converts it to a [`StoreError`].
     pub(super) fn into_store(self, path: &Path) -> StoreError {
         match self {
-            Self::Sql(error) => fault::of(path, &error),
+            Self::Sql(error) => fault::from_sqlx(path, &error),
             Self::Store(error) => error,
         }
     }
 }
 
-impl From<StoreError> for Trouble {
+impl From<StoreError> for FlushError {
     fn from(error: StoreError) -> Self {
         Self::Store(error)
     }
@@ -45,11 +45,11 @@ impl From<StoreError> for Trouble {
 
 /// Runs one statement for each chunk of `rows`.
 async fn run<T: Sync>(
-    out: &mut Out<'_>,
+    out: &mut FlushTarget<'_>,
     shape: &Shape,
     rows: &[T],
     bind: impl Fn(&T, &mut Args) -> Result<()> + Send + Sync,
-) -> std::result::Result<(), Trouble> {
+) -> std::result::Result<(), FlushError> {
     let mut rest = rows;
     for size in chunks(rows.len(), shape.columns) {
         let (chunk, after) = rest.split_at(size);
@@ -59,42 +59,42 @@ async fn run<T: Sync>(
         for row in chunk {
             bind(row, &mut args)?;
         }
-        let text = out.texts.of(shape, size);
+        let text = out.texts.get(shape, size);
         let done = sqlx::query_with(AssertSqlSafe(text), args.finish()?).execute(&mut *out.conn).await;
-        done.map_err(Trouble::Sql)?;
+        done.map_err(FlushError::Sql)?;
     }
     Ok(())
 }
 
-/// Writes what waits in one table.
+/// Writes the pending rows of one table.
 async fn write_table<R: Row>(
-    out: &mut Out<'_>,
-    table: &mut (impl Pending<R> + Send + Sync),
-    side: Side,
-) -> std::result::Result<(), Trouble> {
-    if !table.has(side) {
+    out: &mut FlushTarget<'_>,
+    table: &mut (impl Flushable<R> + Send + Sync),
+    owner: Owner,
+) -> std::result::Result<(), FlushError> {
+    if !table.has_rows(owner) {
         return Ok(());
     }
-    let rows = table.waiting(side);
+    let rows = table.pending_rows(owner);
     run(out, &R::SHAPE, &rows, |row, args| row.bind(args)).await?;
-    table.written(side);
+    table.mark_flushed(owner);
     Ok(())
 }
 
-/// Writes what waits in one table, and the rows that belong to it.
+/// Writes the pending rows of one table, and replaces their child rows.
 async fn write_with_children<R: Keyed>(
-    out: &mut Out<'_>,
+    out: &mut FlushTarget<'_>,
     table: &mut TableCache<R>,
-    side: Side,
-) -> std::result::Result<(), Trouble> {
+    owner: Owner,
+) -> std::result::Result<(), FlushError> {
     if let Some(children) = R::CHILDREN {
-        let rows = table.waiting(side);
-        let parents: Vec<Uuid> = rows.iter().map(|row| (children.parent)(row)).collect();
+        let rows = table.pending_rows(owner);
+        let parents: Vec<Uuid> = rows.iter().map(|row| (children.parent_of)(row)).collect();
         let pairs: Vec<(Uuid, Uuid)> = rows
             .iter()
             .flat_map(|row| {
-                let parent = (children.parent)(row);
-                (children.of)(row).into_iter().map(move |child| (parent, child))
+                let parent = (children.parent_of)(row);
+                (children.children_of)(row).into_iter().map(move |child| (parent, child))
             })
             .collect();
         run(out, &children.delete, &parents, |parent, args| {
@@ -108,26 +108,26 @@ async fn write_with_children<R: Keyed>(
         })
         .await?;
     }
-    write_table(out, table, side).await
+    write_table(out, table, owner).await
 }
 
-/// Writes what waits in `tables`.
+/// Writes the pending rows of `tables`.
 pub(super) async fn flush(
-    out: &mut Out<'_>,
+    out: &mut FlushTarget<'_>,
     buffer: &mut WriteBuffer,
     tables: u32,
-    side: Side,
-) -> std::result::Result<(), Trouble> {
+    owner: Owner,
+) -> std::result::Result<(), FlushError> {
     macro_rules! families {
         ($($bit:ident => $table:ident),+ $(,)?) => {
             $(if tables & table_set::$bit != 0 {
-                write_with_children(out, &mut buffer.$table, side).await?;
+                write_with_children(out, &mut buffer.$table, owner).await?;
             })+
         };
     }
-    // The changes of mail name it: the mail itself goes first, whichever of the two was asked for.
+    // A head refers to its mail, so the mail is written first, even if only heads were asked for.
     if tables & (table_set::MAIL | table_set::HEADS) != 0 {
-        write_table(out, &mut buffer.mail, side).await?;
+        write_table(out, &mut buffer.mail, owner).await?;
     }
     families! {
         META => meta, AGENTS => agents, SKILLS => skills, JOBS => jobs, HEADS => heads, ASKS => asks, TURNS => turns,
@@ -138,18 +138,18 @@ pub(super) async fn flush(
         SCHEDULE_RUNS => schedule_runs, SNAPSHOTS => snapshots,
     }
     if tables & table_set::JOURNAL != 0 {
-        write_table(out, &mut buffer.journal, side).await?;
+        write_table(out, &mut buffer.journal, owner).await?;
     }
     if tables & table_set::USAGE != 0 {
-        write_table(out, &mut buffer.usage, side).await?;
+        write_table(out, &mut buffer.usage, owner).await?;
     }
     if tables & table_set::TASK_EVENTS != 0 {
-        write_table(out, &mut buffer.task_events, side).await?;
+        write_table(out, &mut buffer.task_events, owner).await?;
     }
     if tables & table_set::CHAT_POSTS != 0 {
-        write_table(out, &mut buffer.chat_posts, side).await?;
+        write_table(out, &mut buffer.chat_posts, owner).await?;
     }
-    if tables & table_set::EVENTS != 0 && side == Side::Batch {
+    if tables & table_set::EVENTS != 0 && owner == Owner::Batch {
         let rows: Vec<_> = buffer.events[buffer.events_written..].iter().collect();
         run(out, &<ghost_domain::Event as Row>::SHAPE, &rows, |row, args| row.bind(args)).await?;
         buffer.events_written = buffer.events.len();
@@ -158,11 +158,12 @@ pub(super) async fn flush(
 }
 
 impl WriteBuffer {
-    /// Whether rows wait in any of `tables`. Events of a running command have no place yet and never wait.
-    pub(super) fn has(&self, tables: u32, side: Side) -> bool {
+    /// Whether any of `tables` has pending rows. Events of the running command never count, because
+    /// they have no sequence number yet.
+    pub(super) fn has(&self, tables: u32, owner: Owner) -> bool {
         macro_rules! any {
             ($($bit:ident => $table:ident),+ $(,)?) => {
-                false $(|| (tables & table_set::$bit != 0 && self.$table.has(side)))+
+                false $(|| (tables & table_set::$bit != 0 && self.$table.has_rows(owner)))+
             };
         }
         let rows = any! {
@@ -174,6 +175,6 @@ impl WriteBuffer {
             KNOWLEDGE_VERSIONS => knowledge_versions, STATE => state, ROOTS => roots, SCHEDULES => schedules,
             SCHEDULE_RUNS => schedule_runs, SNAPSHOTS => snapshots,
         };
-        rows || (tables & table_set::EVENTS != 0 && side == Side::Batch && self.events_written < self.events.len())
+        rows || (tables & table_set::EVENTS != 0 && owner == Owner::Batch && self.events_written < self.events.len())
     }
 }

@@ -1,22 +1,22 @@
-//! Rows that are no noun of the domain.
+//! Row types that have no counterpart in the domain.
 
 use ghost_domain::{AgentId, Envelope, MailState, MessageId, ScheduleId, TaskEvent, Timestamp, TurnId, WatchSnapshot};
 
-/// A fact about the world.
+/// A row of `world_meta`: a fact about the world.
 #[derive(Clone, Debug)]
 pub(super) struct Meta {
     pub(super) key: String,
     pub(super) value: String,
 }
 
-/// A row with its place in a table that only grows.
+/// A row with its sequence number, for a table that only grows.
 #[derive(Clone, Debug)]
 pub(super) struct Numbered<T> {
     pub(super) seq: i64,
     pub(super) row: T,
 }
 
-/// What changes of a piece of mail, and whose inbox it lies in.
+/// The changeable part of a mail (the head), and its receiver.
 #[derive(Clone, Debug)]
 pub(super) struct Head {
     pub(super) message_id: MessageId,
@@ -28,7 +28,7 @@ pub(super) struct Head {
 }
 
 impl Head {
-    pub(super) fn of(envelope: &Envelope) -> Self {
+    pub(super) fn from_envelope(envelope: &Envelope) -> Self {
         Self {
             message_id: envelope.message_id,
             to: envelope.to.clone(),
@@ -47,21 +47,21 @@ impl Head {
     }
 }
 
-/// What a watch last saw.
+/// The last snapshot of a watch.
 #[derive(Clone, Debug)]
-pub(super) struct Seen {
+pub(super) struct WatchSnapshotRow {
     pub(super) schedule_id: ScheduleId,
     pub(super) snapshot: WatchSnapshot,
 }
 
-/// A change of a task, in its place.
+/// A history row of a task, with its sequence number.
 #[derive(Clone, Debug)]
 pub(super) struct TaskHistory {
     pub(super) seq: i64,
     pub(super) event: TaskEvent,
 }
 
-/// A prompt part.
+/// A prompt part, and the time of its last use.
 #[derive(Clone, Debug)]
 pub(super) struct Prompt {
     pub(super) hash: String,

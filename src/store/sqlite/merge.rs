@@ -1,6 +1,7 @@
-//! Reads that see what waits to be written without bringing it to SQL first.
+//! Reads that merge rows in SQL with rows that wait in the write buffer, mostly without flushing
+//! them.
 //!
-//! Must never: give a row as SQL has it while a newer one waits.
+//! Must never: return the version in SQL of a row while a newer one waits.
 
 use sqlx::sqlite::SqliteRow;
 
@@ -10,23 +11,24 @@ use super::write_buffer::CachedRow;
 use crate::tables::Result;
 
 impl Session {
-    /// Reads rows of one kind; what waits goes to SQL first only if a row of `wanted` is among it. For queries whose
-    /// every row is `wanted` by its key, so that no row that waits can take one away.
-    pub(super) async fn list_waiting<R: CachedRow>(
+    /// Runs a query. Flushes the table first only if a pending row satisfies `wanted`. Use it only
+    /// for queries whose `wanted` depends on the key alone: then a pending row can replace a found
+    /// row, but never exclude it.
+    pub(super) async fn list_flushed<R: CachedRow>(
         &mut self,
         sql: &'static str,
         args: Args,
         wanted: impl Fn(&R) -> bool + Send + Sync,
     ) -> Result<Vec<R>> {
-        if self.buffer().is_some_and(|buffer| R::table(buffer).waits(&wanted)) {
-            self.scan(R::SET).await?;
+        if self.buffer().is_some_and(|buffer| R::table(buffer).any_pending(&wanted)) {
+            self.flush_before_read(R::SET).await?;
         }
         self.decoded(sql, args).await
     }
 
-    /// Reads every row that is `wanted`, in order of key: those that the query gives, without a limit, and those that
-    /// wait.
-    pub(super) async fn list_over<R: CachedRow>(
+    /// Reads all rows that satisfy `wanted`, in order of key, from SQL and from the pending rows.
+    /// The query must have no limit.
+    pub(super) async fn list_merged<R: CachedRow>(
         &mut self,
         sql: &'static str,
         args: Args,
@@ -42,24 +44,25 @@ impl Session {
         })
     }
 
-    /// Reads the row that is `wanted`, of which there is one at most.
+    /// Reads the one row that satisfies `wanted`. At most one may exist.
     pub(super) async fn find<R: CachedRow>(
         &mut self,
         sql: &'static str,
         args: Args,
         wanted: impl Fn(&R) -> bool + Send + Sync,
     ) -> Result<Option<R>> {
-        if let Some(found) = self.buffer().and_then(|buffer| R::table(buffer).newest().find(|row| wanted(row))) {
+        if let Some(found) = self.buffer().and_then(|buffer| R::table(buffer).newest_pending().find(|row| wanted(row)))
+        {
             return Ok(Some(found.clone()));
         }
         let Some(found) = self.decoded::<R>(sql, args).await?.into_iter().next() else { return Ok(None) };
-        let saved = self.saved();
-        if let Ok(buffer) = self.pending() {
+        let in_savepoint = self.in_savepoint();
+        if let Ok(buffer) = self.buffer_mut() {
             let table = R::table_mut(buffer);
-            if table.has_newer(&found.key()) {
+            if table.has_pending(&found.key()) {
                 return Ok(None);
             }
-            table.learn(found.clone(), saved);
+            table.cache_row(found.clone(), in_savepoint);
         }
         Ok(Some(found))
     }

@@ -1,10 +1,12 @@
-//! The store on SQLite: one file, one writer that commits many commands together, many readers (DESIGN.md section 2,
-//! "Writing", and section 4).
+//! The SQLite backend: one database file, one writer that commits many commands together (group
+//! commit), and several connections for readers. See `docs/design.md`, "The store".
 //!
-//! sqlx costs 16 to 20 microseconds of CPU a statement, so rows share statements: what commands write waits in
-//! [`buffer`] and goes to SQL at the end of the batch, or before a query that must see it.
+//! A statement costs sqlx 16 to 20 microseconds of CPU, so rows share statements: rows that
+//! commands write wait in the [`write_buffer`] and are flushed to SQL at the end of the batch, or
+//! before a query that must see them.
 //!
-//! Must never: acknowledge before COMMIT at full synchronous durability, or let more than one task write.
+//! Must never: acknowledge a command before its COMMIT is durable (`synchronous = FULL`), or let
+//! more than one task write.
 
 mod commit_delay;
 mod fault;
@@ -37,23 +39,25 @@ use tokio::sync::{mpsc, watch};
 
 pub use self::options::SqliteOptions;
 use self::reader::Readers;
-use self::writer::Standing;
+use self::writer::WriterState;
 use crate::StoreError;
 use crate::handle::{Backend, Committed, ReadWork, Store, View, Work};
 
-/// A database file in use.
+/// An open database file.
 pub struct SqliteBackend {
     queue: mpsc::Sender<Work>,
     stop: watch::Sender<bool>,
-    standing: watch::Receiver<Standing>,
+    writer_state: watch::Receiver<WriterState>,
     readers: Arc<Readers>,
 }
 
-/// Opens the database at `path`, creating it (mode 0600) if there is none, and starts its writer.
+/// Opens the database at `path`, creating it (mode 0600) if it does not exist, and starts its
+/// writer.
 ///
-/// Errors: [`StoreError::Open`] if the file cannot be reached, [`StoreError::Damaged`] if it is not a whole database of
-/// ours, or holds nothing though a log beside it or the options say that it must, [`StoreError::Newer`] if a newer ghostd
-/// wrote it; in none of these cases is any file changed.
+/// Errors: [`StoreError::Open`] if the file cannot be opened; [`StoreError::Newer`] if a newer
+/// ghostd wrote it; [`StoreError::Damaged`] if it is damaged, belongs to another program, or is
+/// empty or missing although a log beside it or `options.expected` shows that it held data. The
+/// content of the file stays unchanged in all these cases.
 pub async fn open(path: &Path, options: SqliteOptions, committed: Committed) -> Result<SqliteBackend, StoreError> {
     let (conn, buffer) = open::writer(path, &options).await?;
     committed.opened(buffer.counters.events);
@@ -61,20 +65,21 @@ pub async fn open(path: &Path, options: SqliteOptions, committed: Committed) -> 
     let session = session::Session::writer(conn, path.clone(), buffer);
     let (queue, queued) = mpsc::channel(options.queue.max(1));
     let (stop, stopped) = watch::channel(false);
-    let (ending, standing) = watch::channel(Standing::Runs);
-    tokio::spawn(writer::run(session, queued, stopped, committed, options.batch_max, ending));
+    let (state_sender, writer_state) = watch::channel(WriterState::Running);
+    tokio::spawn(writer::run(session, queued, stopped, committed, options.batch_max, state_sender));
     let readers = Readers::new(path, options);
     readers.open_ahead();
-    Ok(SqliteBackend { queue, stop, standing, readers })
+    Ok(SqliteBackend { queue, stop, writer_state, readers })
 }
 
-/// Whether there is a database at `path` that [`open_store`] would take as it is, without bringing it to another version.
+/// Whether the database at `path` has the current schema version, so that [`open_store`] would
+/// migrate nothing.
 #[must_use]
 pub fn is_current(path: &Path) -> bool {
     open::is_current(path)
 }
 
-/// Opens the store at `path`.
+/// Opens the store at `path`, with [`open`].
 pub async fn open_store(path: &Path, options: SqliteOptions) -> Result<Store, StoreError> {
     let path = path.to_owned();
     Store::open(|committed| async move { open(&path, options, committed).await }).await
@@ -91,19 +96,19 @@ impl Backend for SqliteBackend {
     }
 
     async fn close(&self) {
-        // The writer's connection is the last: with it the files beside the database go.
+        // The writer's connection closes last, because the last connection removes the log file.
         self.readers.close().await;
         self.stop.send_replace(true);
-        // An error says that the writer is gone, which is what is waited for.
-        let _ = self.standing.clone().wait_for(|standing| *standing != Standing::Runs).await;
+        // An error means that the writer has ended already.
+        let _ = self.writer_state.clone().wait_for(|state| *state != WriterState::Running).await;
     }
 
     async fn broken(&self) -> String {
-        let mut standing = self.standing.clone();
-        // An error says that the runtime ends, and everything with it.
-        let why = standing.wait_for(|standing| standing.why().is_some()).await.ok().and_then(|end| end.why().cloned());
-        match why {
-            Some(why) => why,
+        let mut state = self.writer_state.clone();
+        // An error means that the runtime is shutting down.
+        let cause = state.wait_for(|state| state.cause().is_some()).await.ok().and_then(|end| end.cause().cloned());
+        match cause {
+            Some(cause) => cause,
             None => std::future::pending().await,
         }
     }

@@ -1,6 +1,7 @@
-//! Opening a database file: what is checked before anything is written, and how connections are set up.
+//! Opens a database file: checks it before anything is written, and sets up connections.
 //!
-//! Must never: write to a file that is not ours, is newer than this program, or is damaged; delete or replace one.
+//! Must never: write to a file that is not ours, is newer than this program, or is damaged; delete
+//! or replace a file.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -19,41 +20,44 @@ use super::write_buffer::{Counters, WriteBuffer};
 use super::{fault, schema};
 use crate::StoreError;
 
-/// Files up to this size are checked as a whole when they are opened: a few milliseconds. A start must not take longer the more
-/// there is, and what is damaged in a larger file is seen when it is read.
+/// Files up to this size (4 MiB) are checked completely when they are opened, which takes a few
+/// milliseconds. For larger files that would slow the start; damage in them shows when it is read.
 const CHECK_MAX: u64 = 4 << 20;
 
 /// The first bytes of every SQLite database.
 const MAGIC: &[u8; 16] = b"SQLite format 3\0";
 
-/// Statements that a connection keeps prepared: every size of every multi-row statement, and the queries.
+/// Number of prepared statements that a connection caches.
 const STATEMENTS: usize = 768;
 
-/// Opens the writer's connection, creating or migrating the file. Gives what the writer
-/// knows to begin with.
+/// Opens the writer's connection, and creates or migrates the file. Returns the connection and a
+/// new write buffer.
 pub(super) async fn writer(
     path: &Path,
     options: &SqliteOptions,
 ) -> Result<(SqliteConnection, WriteBuffer), StoreError> {
     let size = prepare_file(path, options.expected)?;
-    let mut conn = connect(path, options).await.map_err(|error| opening(path, &error))?;
+    let mut conn = connect(path, options).await.map_err(|error| opening_error(path, &error))?;
     match set_up(&mut conn, path, size, options).await {
         Ok(buffer) => Ok((conn, buffer)),
         Err(error) => {
-            // Closed here and not by the drop, so that the file is let go of when the error is seen.
+            // Closed explicitly, because after a drop the file may still be in use when the caller
+            // sees the error.
             if let Err(close) = conn.close().await {
-                tracing::debug!(%close, "the connection to a database that cannot be used did not close well");
+                tracing::debug!(%close, "closing the connection to an unusable database failed");
             }
             Err(error)
         }
     }
 }
 
-/// Whether there is a database of ours at `path` that this program's schema fits as it is, so that opening it changes
-/// nothing. Looks at the header only (<https://www.sqlite.org/fileformat.html#the_database_header>); in doubt it is not.
+/// Whether the file at `path` is a Ghost database with the current schema version, so that opening
+/// it migrates nothing. Reads only the header
+/// (<https://www.sqlite.org/fileformat.html#the_database_header>); returns false if it cannot be
+/// read.
 pub(super) fn is_current(path: &Path) -> bool {
     let mut head = [0_u8; 100];
-    // A pipe would make the start wait for whoever writes to it.
+    // Opening a pipe would block until another process writes to it.
     let is_file = std::fs::metadata(path).is_ok_and(|meta| meta.is_file());
     let read = is_file.then(|| std::fs::File::open(path).and_then(|mut file| file.read_exact(&mut head)));
     let number =
@@ -66,11 +70,11 @@ pub(super) fn is_current(path: &Path) -> bool {
 
 /// Opens a connection for queries.
 pub(super) async fn reader(path: &Path, options: &SqliteOptions) -> Result<SqliteConnection, StoreError> {
-    let mut conn = connect(path, options).await.map_err(|error| opening(path, &error))?;
-    // The query has it read the schema, so that the first that someone waits for need not.
+    let mut conn = connect(path, options).await.map_err(|error| opening_error(path, &error))?;
+    // The SELECT makes SQLite read the schema now, so that the first real query need not.
     const SET_UP: &str = "PRAGMA query_only = ON; PRAGMA cache_size = -2048; SELECT count(*) FROM sqlite_schema;";
     let set = sqlx::raw_sql(SET_UP).execute(&mut conn).await;
-    set.map_err(|error| fault::of(path, &error))?;
+    set.map_err(|error| fault::from_sqlx(path, &error))?;
     Ok(conn)
 }
 
@@ -86,25 +90,26 @@ async fn connect(path: &Path, options: &SqliteOptions) -> Result<SqliteConnectio
         .await
 }
 
-/// Looks at the file, or creates it for its owner alone. Gives its size. With `expected` it must hold something.
+/// Checks the file, or creates it with mode 0600. Returns its size in bytes. If `expected` is
+/// given, a missing or empty file is an error.
 fn prepare_file(path: &Path, expected: Option<&str>) -> Result<u64, StoreError> {
-    let refused = |what: String| StoreError::Open { path: path.to_owned(), what };
+    let open_error = |what: String| StoreError::Open { path: path.to_owned(), what };
     let damaged = |what: String| StoreError::Damaged { path: path.to_owned(), what };
     let found = std::fs::metadata(path);
     if found.as_ref().is_ok_and(|meta| !meta.is_file()) {
-        return Err(refused("it is not a file".into()));
+        return Err(open_error("it is not a file".into()));
     }
     let log = log_of(path);
-    // SQLite takes an empty file for a new database, and throws the log of the old one away.
-    let why = if std::fs::metadata(&log).is_ok_and(|meta| meta.len() > 0) {
-        Some(format!("{} is there and holds what was written to it", log.display()))
+    // SQLite takes an empty file for a new database and discards the log of the old one.
+    let evidence = if std::fs::metadata(&log).is_ok_and(|meta| meta.len() > 0) {
+        Some(format!("{} exists and holds data", log.display()))
     } else {
         expected.map(str::to_owned)
     };
-    match (&found, why) {
-        (Ok(meta), Some(why)) if meta.len() == 0 => return Err(damaged(format!("it is empty, but {why}"))),
-        (Err(error), Some(why)) if error.kind() == std::io::ErrorKind::NotFound => {
-            return Err(damaged(format!("it is missing, but {why}")));
+    match (&found, evidence) {
+        (Ok(meta), Some(evidence)) if meta.len() == 0 => return Err(damaged(format!("it is empty, but {evidence}"))),
+        (Err(error), Some(evidence)) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Err(damaged(format!("it is missing, but {evidence}")));
         }
         _ => {}
     }
@@ -113,19 +118,20 @@ fn prepare_file(path: &Path, expected: Option<&str>) -> Result<u64, StoreError> 
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut open, 0o600);
     let mut file = open.open(path).map_err(|error| {
-        refused(format!("{error}: check that its directory exists and that this user may write there"))
+        open_error(format!("{error}: check that its directory exists and that this user may write there"))
     })?;
-    let meta = file.metadata().map_err(|error| refused(error.to_string()))?;
+    let meta = file.metadata().map_err(|error| open_error(error.to_string()))?;
     if !meta.is_file() {
-        return Err(refused("it is not a file".into()));
+        return Err(open_error("it is not a file".into()));
     }
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt as _;
-        // The journal holds raw text: a copy that came back from a backup is closed to others again.
+        // The database holds private text. A copy restored from a backup may be readable by others,
+        // so the mode is corrected.
         if meta.permissions().mode() & 0o077 != 0 {
             file.set_permissions(std::fs::Permissions::from_mode(0o600))
-                .map_err(|error| refused(format!("{error}: it must be readable by its owner alone (mode 0600)")))?;
+                .map_err(|error| open_error(format!("{error}: it must be readable by its owner alone (mode 0600)")))?;
         }
     }
     if meta.len() > 0 {
@@ -144,17 +150,17 @@ async fn set_up(
     size: u64,
     options: &SqliteOptions,
 ) -> Result<WriteBuffer, StoreError> {
-    let said = |error: sqlx::Error| fault::of(path, &error);
+    let sql_error = |error: sqlx::Error| fault::from_sqlx(path, &error);
     let version = schema_version(conn, path, size <= CHECK_MAX, options.expected).await?;
     let pages = options.page_limit.map_or(String::new(), |pages| format!("PRAGMA max_page_count = {pages};"));
-    // WAL lets readers go on beside the writer; FULL makes COMMIT wait for the disk.
+    // With WAL, readers continue while the writer writes. With FULL, COMMIT waits for the disk.
     let pragmas = format!(
         "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; PRAGMA journal_size_limit = 67108864; \
          PRAGMA wal_autocheckpoint = 4000; PRAGMA cache_size = -16384; {pages}"
     );
-    sqlx::raw_sql(AssertSqlSafe(pragmas)).execute(&mut *conn).await.map_err(said)?;
-    schema::migrate(conn, version).await.map_err(said)?;
-    let (counters, newest) = standing(conn).await.map_err(said)?;
+    sqlx::raw_sql(AssertSqlSafe(pragmas)).execute(&mut *conn).await.map_err(sql_error)?;
+    schema::migrate(conn, version).await.map_err(sql_error)?;
+    let (counters, newest) = last_numbers(conn).await.map_err(sql_error)?;
     let newest = newest
         .map(|bytes| {
             Uuid::from_slice(&bytes).map(MessageId).map_err(|error| unreadable("messages", "the largest id", error))
@@ -163,53 +169,55 @@ async fn set_up(
     Ok(WriteBuffer::new(counters, newest))
 }
 
-/// Makes sure that the database is ours, is not newer than this program, and, with `whole`, is undamaged. Gives its version.
-/// With `expected` it must hold something.
+/// Checks that the database is ours and not newer than this program, and with `whole` that it is
+/// undamaged. Returns its schema version. If `expected` is given, a database without tables is an
+/// error.
 async fn schema_version(
     conn: &mut SqliteConnection,
     path: &Path,
     whole: bool,
     expected: Option<&str>,
 ) -> Result<i64, StoreError> {
-    // One script, because every start waits for it. Where temporary tables are kept is said first: SQLite forgets the
-    // schema that it has read when that changes.
+    // One script, because every start waits for it. `temp_store` comes first: changing it makes
+    // SQLite discard the schema that it has read.
     const IDENTITY: &str = "PRAGMA temp_store = MEMORY; PRAGMA user_version; PRAGMA application_id; \
         SELECT count(*) FROM sqlite_schema;";
     const WHOLE: &str = "PRAGMA temp_store = MEMORY; PRAGMA user_version; PRAGMA application_id; \
         SELECT count(*) FROM sqlite_schema; PRAGMA quick_check(1);";
-    let said = |error: sqlx::Error| fault::of(path, &error);
+    let sql_error = |error: sqlx::Error| fault::from_sqlx(path, &error);
     let damaged = |what: String| StoreError::Damaged { path: path.to_owned(), what };
     let mut rows = sqlx::raw_sql(if whole { WHOLE } else { IDENTITY }).fetch(conn);
     let mut numbers = [0_i64; 3];
     for number in &mut numbers {
-        let row = rows.try_next().await.map_err(said)?;
-        *number = row.map(|row| row.try_get::<Option<i64>, _>(0)).transpose().map_err(said)?.flatten().unwrap_or(0);
+        let row = rows.try_next().await.map_err(sql_error)?;
+        *number =
+            row.map(|row| row.try_get::<Option<i64>, _>(0)).transpose().map_err(sql_error)?.flatten().unwrap_or(0);
     }
     let [version, application, tables] = numbers;
     let empty = application == 0 && version == 0 && tables == 0;
     if !empty && application != schema::APPLICATION_ID {
         return Err(damaged("it is an SQLite database of another program".to_owned()));
     }
-    if let Some(why) = expected.filter(|_| empty) {
-        return Err(damaged(format!("it has no tables, but {why}")));
+    if let Some(evidence) = expected.filter(|_| empty) {
+        return Err(damaged(format!("it has no tables, but {evidence}")));
     }
     if version > schema::VERSION {
         return Err(StoreError::Newer { path: path.to_owned(), found: version, known: schema::VERSION });
     }
     if whole {
-        let row = rows.try_next().await.map_err(said)?;
-        let verdict = row.map(|row| row.try_get::<String, _>(0)).transpose().map_err(said)?;
+        let row = rows.try_next().await.map_err(sql_error)?;
+        let verdict = row.map(|row| row.try_get::<String, _>(0)).transpose().map_err(sql_error)?;
         match verdict.as_deref() {
             Some("ok") => {}
-            said => return Err(damaged(said.unwrap_or("its check said nothing").to_owned())),
+            text => return Err(damaged(text.unwrap_or("its check returned no result").to_owned())),
         }
     }
     Ok(version)
 }
 
-/// The last number given out of each sequence (the largest that is stored, or where it stood when it was last pruned), and
-/// the largest id of mail. One statement: every start waits for it.
-async fn standing(conn: &mut SqliteConnection) -> Result<(Counters, Option<Vec<u8>>), sqlx::Error> {
+/// Reads the last number of each sequence (the largest stored one, or the one recorded when rows
+/// were pruned) and the largest mail id. One statement, because every start waits for it.
+async fn last_numbers(conn: &mut SqliteConnection) -> Result<(Counters, Option<Vec<u8>>), sqlx::Error> {
     const SQL: &str = "SELECT (SELECT max(seq) FROM messages), (SELECT max(seq) FROM journal), (SELECT max(seq) FROM usage), \
         (SELECT max(seq) FROM task_events), (SELECT max(seq) FROM events), (SELECT max(message_id) FROM messages), \
         (SELECT value FROM counters WHERE name = 'messages'), (SELECT value FROM counters WHERE name = 'journal'), \
@@ -230,8 +238,8 @@ async fn standing(conn: &mut SqliteConnection) -> Result<(Counters, Option<Vec<u
     Ok((counters, row.try_get(5)?))
 }
 
-fn opening(path: &Path, error: &sqlx::Error) -> StoreError {
-    match fault::of(path, error) {
+fn opening_error(path: &Path, error: &sqlx::Error) -> StoreError {
+    match fault::from_sqlx(path, error) {
         StoreError::Database(_) => StoreError::Open { path: PathBuf::from(path), what: error.to_string() },
         StoreError::Busy(what) => StoreError::Open { path: PathBuf::from(path), what },
         other => other,

@@ -1,16 +1,16 @@
-//! What the writer remembers of an agent's open turn, so that it need not ask the table for every turn.
+//! What the writer knows about an agent's open turn. It saves a query for each turn.
 //!
-//! Must never: say that there is none while one may be.
+//! Must never: be `None` while the agent may have an open turn.
 
 use ghost_domain::TurnId;
 
-/// What is known of the open turn that an agent goes on with.
+/// The open turn that an agent continues, as far as the writer knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OpenTurn {
-    /// There is none.
+    /// The agent has no open turn.
     None,
-    /// This one.
+    /// The agent continues this turn.
     Is(TurnId),
-    /// The agent has turns aside: the table says which is next.
+    /// The agent has parked turns beside its other work. Only the table says which turn is next.
     Unknown,
 }

@@ -1,26 +1,26 @@
-//! How a database is opened.
+//! Options: how a database is opened.
 
 use std::time::Duration;
 
-/// How long a statement waits for another program that holds the file.
+/// How long a statement waits while another program holds a lock on the file.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How a database is opened.
+/// Options for opening a database.
 #[derive(Clone, Debug)]
 pub struct SqliteOptions {
-    /// Most pages of 4,096 bytes that the file may have; `None` is SQLite's own limit. At the limit the disk counts as
-    /// full.
+    /// Maximum size of the file in pages of 4,096 bytes; `None` means SQLite's own limit. At the
+    /// limit the disk counts as full.
     pub page_limit: Option<u32>,
-    /// Connections for queries; at least 1.
+    /// Number of connections for queries; at least 1.
     pub reader_connections: usize,
-    /// Most commands of one transaction; at least 1.
+    /// Maximum number of commands in one batch; at least 1.
     pub batch_max: usize,
-    /// Most commands that wait; further callers wait in line. At least 1.
+    /// Maximum number of queued commands; further callers wait for space. At least 1.
     pub queue: usize,
-    /// How long a statement waits for another program that holds the file.
+    /// How long a statement waits while another program holds a lock on the file.
     pub busy_timeout: Duration,
-    /// Why there must be a database already, if so, such as `a world has run in its directory`: one that is missing or holds
-    /// nothing is then refused and never made.
+    /// If set, the database must exist already and hold data; otherwise opening is refused and no
+    /// file is created. The text is the reason, for example `a world has run in its directory`.
     pub expected: Option<&'static str>,
 }
 

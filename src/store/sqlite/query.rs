@@ -1,18 +1,18 @@
-//! Queries put together from constants: their conditions, their order, the bound of a list.
+//! Builds queries from constant parts: conditions, order and limit.
 //!
-//! Must never: put a value into SQL text.
+//! Must never: put a value into SQL text. Values are bound.
 
 use super::row::Args;
 
-/// Most rows of a list.
+/// Maximum number of rows of a list.
 pub(super) const LIST_MAX: u32 = 1_000;
 
-/// The limit of a list whose filter says `limit`: 0 means 100.
+/// The limit for SQL of a filter's `limit`; 0 means 100.
 pub(super) fn list_limit(limit: u32) -> i64 {
     i64::from(if limit == 0 { 100 } else { limit.min(LIST_MAX) })
 }
 
-/// Conditions put together from constants, with their values.
+/// A query under construction, with its bound values.
 pub(super) struct Conditions {
     sql: String,
     args: Args,
@@ -20,12 +20,12 @@ pub(super) struct Conditions {
 }
 
 impl Conditions {
-    /// A query that begins with `select` and has no condition yet.
+    /// Starts a query with `select` and without conditions.
     pub(super) fn new(select: &str) -> Self {
         Self { sql: select.to_owned(), args: Args::default(), any: false }
     }
 
-    /// Adds a condition with one value, if there is one.
+    /// Adds a condition with one value, if `value` is given.
     pub(super) fn when<T>(
         mut self,
         value: Option<T>,
@@ -41,11 +41,12 @@ impl Conditions {
         self
     }
 
-    /// Ends the query with an order and a limit.
+    /// Adds order and limit. Returns the SQL and the values.
     pub(super) fn order(mut self, order: &'static str, limit: i64) -> (String, Args) {
         self.sql.push_str(" ORDER BY ");
         self.sql.push_str(order);
-        // A bare `LIMIT ?` is planned anew for every value that is bound to it, as SQLite's planner looks at the number.
+        // SQLite's planner reads the value bound to a bare `LIMIT ?` and plans the query anew for
+        // each value. The expression `?+0` avoids that.
         self.sql.push_str(" LIMIT ?+0");
         self.args.int(limit);
         (self.sql, self.args)

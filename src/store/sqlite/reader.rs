@@ -1,6 +1,7 @@
-//! Connections for queries: each query runs inside one snapshot of what is committed, unless it needs none.
+//! Connections for readers. Each query runs on one connection, inside one snapshot unless it needs
+//! none.
 //!
-//! Must never: give a connection back while a query may still be running on it.
+//! Must never: return a connection to the pool while a query may still run on it.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,43 +18,45 @@ use super::session::Session;
 use crate::handle::{ReadWork, View};
 use crate::{Reads, StoreError};
 
-/// How long a query waits for a connection to come back before another is opened: opening one takes as long as many
-/// queries.
-const PATIENCE: Duration = Duration::from_millis(2);
+/// How long a query waits for an idle connection before it opens another. Opening one takes as long
+/// as many queries.
+const IDLE_WAIT: Duration = Duration::from_millis(2);
 
-/// How long a close waits for queries that are under way. They take milliseconds; one that hangs keeps nobody from ending.
-const FAREWELL: Duration = Duration::from_secs(1);
+/// How long `close` waits for running queries, and then for connections that are being opened or
+/// closed. Queries take milliseconds. One that hangs must not block the shutdown.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The readers of one database. Connections are opened when they are first needed.
+/// The pool of reader connections of one database. Connections are opened when they are needed.
 pub(super) struct Readers {
     path: Arc<Path>,
     options: SqliteOptions,
-    /// A permit for each idle connection, and for each place that has become free.
+    /// One permit for each idle connection and for each lease that ended without returning its
+    /// connection.
     free: Semaphore,
     idle: Mutex<Vec<Session>>,
-    /// How many more connections may be opened.
-    room: AtomicUsize,
-    /// How many are in use, or being opened.
-    taken: watch::Sender<usize>,
-    /// What opens connections, and closes those that were given up.
-    under_way: Mutex<Vec<JoinHandle<()>>>,
+    /// Number of connections that may still be opened.
+    unopened: AtomicUsize,
+    /// Number of leases: connections that are in use or being opened.
+    leases: watch::Sender<usize>,
+    /// Tasks that open connections, or close those that were given up.
+    background_tasks: Mutex<Vec<JoinHandle<()>>>,
 }
 
-/// A connection in use, or the place of one that is being opened. Dropped without being given back, it makes room for
-/// another, and lets one of those who wait open it.
-struct Taken {
+/// A lease: a connection that is in use or being opened. If it is dropped without `give_back`, the
+/// connection is closed and a waiting query may open another.
+struct Lease {
     readers: Arc<Readers>,
     session: Option<Session>,
-    kept: bool,
+    returned: bool,
 }
 
-impl Taken {
+impl Lease {
     fn new(readers: &Arc<Readers>, session: Option<Session>) -> Self {
-        readers.taken.send_modify(|taken| *taken += 1);
-        Self { readers: Arc::clone(readers), session, kept: false }
+        readers.leases.send_modify(|leases| *leases += 1);
+        Self { readers: Arc::clone(readers), session, returned: false }
     }
 
-    /// Makes the connection idle, or closes it if nobody may query any more.
+    /// Returns the connection to the pool, or closes it if the pool is closed.
     async fn give_back(mut self) {
         let Some(session) = self.session.take() else { return };
         if !self.readers.free.is_closed() {
@@ -62,52 +65,53 @@ impl Taken {
         } else {
             close(session).await;
         }
-        // The connection is there: its place stays taken.
-        self.kept = true;
+        // The connection still exists, so no other may be opened for it.
+        self.returned = true;
     }
 }
 
-impl Drop for Taken {
+impl Drop for Lease {
     fn drop(&mut self) {
-        if !self.kept {
-            self.readers.room.fetch_add(1, Ordering::AcqRel);
+        if !self.returned {
+            self.readers.unopened.fetch_add(1, Ordering::AcqRel);
             self.readers.free.add_permits(1);
         }
-        // The store's close waits for it: a connection that went later would leave the write-ahead log behind. Without a
-        // runtime nobody waits, and the connection closes when its thread finds that nobody has it.
+        // The store's `close` waits for this task, because a connection that closes later leaves
+        // the write-ahead log behind. Without a runtime no one waits, and dropping the session
+        // closes the connection.
         if let (Some(session), Ok(runtime)) = (self.session.take(), Handle::try_current()) {
             self.readers.track(runtime.spawn(close(session)));
         }
-        self.readers.taken.send_modify(|taken| *taken = taken.saturating_sub(1));
+        self.readers.leases.send_modify(|leases| *leases = leases.saturating_sub(1));
     }
 }
 
 async fn close(session: Session) {
     if let Err(error) = session.close().await {
-        tracing::warn!(%error, "a connection for queries did not close well");
+        tracing::warn!(%error, "closing a connection for queries failed");
     }
 }
 
 impl Readers {
-    /// Readers of the database at `path`.
+    /// Creates an empty pool for the database at `path`.
     pub(super) fn new(path: Arc<Path>, options: SqliteOptions) -> Arc<Self> {
-        let room = AtomicUsize::new(options.reader_connections.max(1));
+        let unopened = AtomicUsize::new(options.reader_connections.max(1));
         Arc::new(Self {
             path,
             options,
             free: Semaphore::new(0),
             idle: Mutex::default(),
-            room,
-            taken: watch::Sender::new(0),
-            under_way: Mutex::default(),
+            unopened,
+            leases: watch::Sender::new(0),
+            background_tasks: Mutex::default(),
         })
     }
 
-    /// Runs a query; waits while all connections are taken. A query that is cancelled or panics takes its connection
-    /// along: what runs on it is unknown.
+    /// Runs a query; waits while all connections are in use. If a query is cancelled or panics, its
+    /// connection is closed, because a statement may still run on it.
     pub(super) async fn query(self: &Arc<Self>, view: View, work: ReadWork) -> Result<(), StoreError> {
-        let mut taken = self.take().await?;
-        let Some(session) = taken.session.as_mut() else { return Err(StoreError::Closed) };
+        let mut lease = self.take().await?;
+        let Some(session) = lease.session.as_mut() else { return Err(StoreError::Closed) };
         session.share_snapshot(view == View::Snapshot);
         let reads: &mut dyn Reads = session;
         work(reads).await;
@@ -115,15 +119,15 @@ impl Readers {
             return Ok(());
         }
         if let Err(error) = session.end_snapshot().await {
-            tracing::warn!(%error, "a query's snapshot did not end; its connection is given up");
+            tracing::warn!(%error, "ending a query's snapshot failed; its connection is closed");
             return Ok(());
         }
-        taken.give_back().await;
+        lease.give_back().await;
         Ok(())
     }
 
-    /// An idle connection, or the next that is given back or opened, whichever is there first.
-    async fn take(self: &Arc<Self>) -> Result<Taken, StoreError> {
+    /// Leases an idle connection, or the first one that is returned or opened.
+    async fn take(self: &Arc<Self>) -> Result<Lease, StoreError> {
         loop {
             if let Ok(permit) = self.free.try_acquire() {
                 permit.forget();
@@ -131,87 +135,92 @@ impl Readers {
                 tokio::select! {
                     biased;
                     permit = self.free.acquire() => permit.map_err(|_| StoreError::Closed)?.forget(),
-                    Some(opened) = self.one_more() => return opened,
+                    Some(opened) = self.open_another_if_slow() => return opened,
                 }
             }
             if let Some(session) = lock(&self.idle).pop() {
-                return Ok(Taken::new(self, Some(session)));
+                return Ok(Lease::new(self, Some(session)));
             }
-            // The permit was that of a free place.
+            // The permit came from a lease that ended without returning its connection. Try again;
+            // now a connection may be opened.
         }
     }
 
-    /// A connection that is opened because those that there are did not come back soon. None if there is no room for one.
-    async fn one_more(self: &Arc<Self>) -> Option<Result<Taken, StoreError>> {
-        if self.room.load(Ordering::Acquire) < self.options.reader_connections.max(1) {
-            // The runtime's clock and no Clock port: nothing of what happens depends on this wait, and simulation has a
-            // store of its own. The event, a connection that comes back, ends it early: see `take`.
+    /// Opens a connection, after a short wait if others exist that may become idle. `None` if the
+    /// limit is reached.
+    async fn open_another_if_slow(self: &Arc<Self>) -> Option<Result<Lease, StoreError>> {
+        if self.unopened.load(Ordering::Acquire) < self.options.reader_connections.max(1) {
+            // This uses the runtime's clock, not the Clock port: no result depends on this wait,
+            // and the simulation has its own backend. A returned connection ends the wait early;
+            // see `take`.
             #[allow(clippy::disallowed_methods)]
-            tokio::time::sleep(PATIENCE).await;
+            tokio::time::sleep(IDLE_WAIT).await;
         }
         self.open_another()?.await.ok()
     }
 
-    /// Opens a first connection before anyone asks: the first query of a world is part of its start.
+    /// Opens the first connection before it is needed, because the first query is part of the
+    /// daemon's start.
     pub(super) fn open_ahead(self: &Arc<Self>) {
         drop(self.open_another());
     }
 
-    /// Opens a connection, if there is room, for whoever waits; without anyone it becomes idle.
-    fn open_another(self: &Arc<Self>) -> Option<oneshot::Receiver<Result<Taken, StoreError>>> {
-        let fewer = |room: usize| room.checked_sub(1);
-        self.room.fetch_update(Ordering::AcqRel, Ordering::Acquire, fewer).ok()?;
-        let mut taken = Taken::new(self, None);
-        let (tell, told) = oneshot::channel();
+    /// Starts a task that opens a connection, unless the limit is reached. The receiver gets the
+    /// lease; if it is gone, the connection becomes idle.
+    fn open_another(self: &Arc<Self>) -> Option<oneshot::Receiver<Result<Lease, StoreError>>> {
+        let fewer = |unopened: usize| unopened.checked_sub(1);
+        self.unopened.fetch_update(Ordering::AcqRel, Ordering::Acquire, fewer).ok()?;
+        let mut lease = Lease::new(self, None);
+        let (sender, receiver) = oneshot::channel();
         let opening = tokio::spawn(async move {
-            let opened = open::reader(&taken.readers.path, &taken.readers.options).await;
+            let opened = open::reader(&lease.readers.path, &lease.readers.options).await;
             let opened = opened.map(|conn| {
-                taken.session = Some(Session::reader(conn, taken.readers.path.clone()));
-                taken
+                lease.session = Some(Session::reader(conn, lease.readers.path.clone()));
+                lease
             });
-            match tell.send(opened) {
+            match sender.send(opened) {
                 Ok(()) => {}
-                Err(Ok(taken)) => taken.give_back().await,
+                Err(Ok(lease)) => lease.give_back().await,
                 Err(Err(error)) => tracing::debug!(%error, "a connection for queries could not be opened"),
             }
         });
         self.track(opening);
-        Some(told)
+        Some(receiver)
     }
 
     fn track(&self, task: JoinHandle<()>) {
-        let mut all = lock(&self.under_way);
+        let mut all = lock(&self.background_tasks);
         all.retain(|task| !task.is_finished());
         all.push(task);
     }
 
-    /// Refuses further queries, lets those under way end, and closes what is idle, given up or still being opened: the files
-    /// of the database are left to no connection of ours.
+    /// Refuses further queries, waits for running ones, then closes all connections.
     pub(super) async fn close(&self) {
         self.free.close();
-        let mut taken = self.taken.subscribe();
-        // The runtime's clock for the reason that `one_more` gives. The sender is ours, so the wait itself does not fail.
+        let mut leases = self.leases.subscribe();
+        // This uses the runtime's clock for the same reason as `open_another_if_slow`. The sender
+        // belongs to `self`, so the wait itself cannot fail.
         #[allow(clippy::disallowed_methods)]
-        let ended = tokio::time::timeout(FAREWELL, taken.wait_for(|taken| *taken == 0)).await.is_ok();
+        let ended = tokio::time::timeout(DRAIN_TIMEOUT, leases.wait_for(|leases| *leases == 0)).await.is_ok();
         if !ended {
             tracing::warn!("a query is still under way while the store closes");
         }
-        let all = async {
+        let finish_tasks = async {
             loop {
-                let under_way = std::mem::take(&mut *lock(&self.under_way));
-                if under_way.is_empty() {
+                let background_tasks = std::mem::take(&mut *lock(&self.background_tasks));
+                if background_tasks.is_empty() {
                     break;
                 }
-                for task in under_way {
+                for task in background_tasks {
                     if let Err(error) = task.await {
-                        tracing::debug!(%error, "a connection for queries was not opened or closed");
+                        tracing::debug!(%error, "opening or closing a connection for queries failed");
                     }
                 }
             }
         };
-        // As above: a connection that hangs must not keep the daemon from ending, whatever any clock says.
+        // As above: a connection that hangs must not block the shutdown.
         #[allow(clippy::disallowed_methods)]
-        if tokio::time::timeout(FAREWELL, all).await.is_err() {
+        if tokio::time::timeout(DRAIN_TIMEOUT, finish_tasks).await.is_err() {
             tracing::warn!("a connection for queries is still being closed while the store closes");
         }
         let idle = std::mem::take(&mut *lock(&self.idle));
@@ -221,7 +230,7 @@ impl Readers {
     }
 }
 
-/// A list of connections is whole between any two calls, whoever panicked.
+/// A poisoned lock is safe to use: no call panics between two changes of the list.
 fn lock<T>(list: &Mutex<Vec<T>>) -> MutexGuard<'_, Vec<T>> {
     list.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,7 +1,8 @@
-//! One connection and what is done over it: by a reader inside a snapshot, by the writer inside a batch. The table
-//! traits are implemented on it, in `rows/`, once for both.
+//! One database connection, as a reader's snapshot or as the writer's batch. The table traits are
+//! implemented on it in `rows/`, once for both.
 //!
-//! Must never: let the rows of an accepted command into the savepoint of a running one, or go on after a failed write.
+//! Must never: write rows of accepted commands inside the savepoint of the running command, or
+//! continue a batch after a failed write.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,166 +13,172 @@ use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use sqlx::{AssertSqlSafe, Connection as _, SqlSafeStr};
 
 use super::file_identity::FileIdentity;
-use super::flush::{Out, flush};
-use super::row::{Args, Keyed, Texts};
-use super::table_cache::Side;
+use super::flush::{FlushTarget, flush};
+use super::row::{Args, Keyed, SqlTexts};
+use super::table_cache::Owner;
 use super::write_buffer::{CachedRow, WriteBuffer};
 use super::{fault, table_set};
 use crate::StoreError;
 use crate::tables::{Reads, Result, Writes};
 
-/// A connection in use.
+/// A connection with its transaction state.
 pub(super) struct Session {
     conn: SqliteConnection,
     path: Arc<Path>,
-    texts: Texts,
-    /// Where the database lies; only the writer asks.
+    texts: SqlTexts,
+    /// Identity of the database file. Only the writer has it.
     identity: Option<FileIdentity>,
-    /// What is not in SQL yet; only the writer has it.
+    /// The write buffer. Only the writer has it.
     buffer: Option<Box<WriteBuffer>>,
-    /// Whether a reader's statements share a snapshot; without it each sees what is committed when it runs.
+    /// Whether a reader's statements share a snapshot. If not, each sees what is committed when it
+    /// runs.
     snapshot: bool,
-    /// A transaction is open: a reader's snapshot or the writer's batch.
-    begun: bool,
-    /// The running command has a savepoint.
-    saved: bool,
-    /// Why the batch cannot be committed.
+    /// Whether a transaction is open: a reader's snapshot or the writer's batch.
+    in_transaction: bool,
+    /// Whether the running command has a savepoint.
+    in_savepoint: bool,
+    /// Why the batch cannot be committed, or why the reader's connection cannot be reused.
     failed: Option<StoreError>,
 }
 
 impl Session {
-    /// A session for queries.
+    /// Creates a session for queries.
     pub(super) fn reader(conn: SqliteConnection, path: Arc<Path>) -> Self {
         Self {
             conn,
             path,
-            texts: Texts::default(),
+            texts: SqlTexts::default(),
             identity: None,
             buffer: None,
             snapshot: true,
-            begun: false,
-            saved: false,
+            in_transaction: false,
+            in_savepoint: false,
             failed: None,
         }
     }
 
-    /// A session for the writer.
+    /// Creates a session for the writer.
     pub(super) fn writer(conn: SqliteConnection, path: Arc<Path>, buffer: WriteBuffer) -> Self {
-        let identity = Some(FileIdentity::of(&path));
+        let identity = Some(FileIdentity::read(&path));
         Self { identity, buffer: Some(Box::new(buffer)), ..Self::reader(conn, path) }
     }
 
-    /// What is not in SQL yet, if this is the writer's session.
+    /// The write buffer, if this is the writer's session.
     pub(super) fn buffer(&self) -> Option<&WriteBuffer> {
         self.buffer.as_deref()
     }
 
-    /// The same, to write. A reader's session refuses.
-    pub(super) fn pending(&mut self) -> Result<&mut WriteBuffer> {
+    /// The write buffer, to change it. An error in a reader's session.
+    pub(super) fn buffer_mut(&mut self) -> Result<&mut WriteBuffer> {
         self.buffer
             .as_deref_mut()
-            .ok_or_else(|| StoreError::ReadOnly("this is a query; writes go through a command".into()))
+            .ok_or_else(|| StoreError::ReadOnly("this is a query; only a command may write".into()))
     }
 
-    /// Whether the running command has a savepoint, so that what SQL says may be its own.
-    pub(super) fn saved(&self) -> bool {
-        self.saved
+    /// Whether the running command has a savepoint. If so, SQL may contain rows that only this
+    /// command wrote.
+    pub(super) fn in_savepoint(&self) -> bool {
+        self.in_savepoint
     }
 
-    /// Whether the batch is lost, or the reader's connection in doubt.
+    /// Whether the batch or the reader's connection has failed.
     pub(super) fn has_failed(&self) -> bool {
         self.failed.is_some()
     }
 
-    /// Runs a query.
+    /// Runs a query and returns its rows.
     pub(super) async fn rows(&mut self, sql: impl SqlSafeStr + Send, args: Args) -> Result<Vec<SqliteRow>> {
-        if self.buffer.is_none() && self.snapshot && !self.begun {
-            // The snapshot of a reader begins with its first statement.
+        if self.buffer.is_none() && self.snapshot && !self.in_transaction {
+            // A reader's snapshot begins with its first statement.
             self.begin("BEGIN").await?;
         }
         let result = sqlx::query_with(sql, args.finish()?).fetch_all(&mut self.conn).await;
         result.map_err(|error| self.fail(&error))
     }
 
-    /// Runs a query for one row.
+    /// Runs a query and returns its first row.
     pub(super) async fn row(&mut self, sql: impl SqlSafeStr + Send, args: Args) -> Result<Option<SqliteRow>> {
         Ok(self.rows(sql, args).await?.into_iter().next())
     }
 
-    /// Runs a query whose text was put together from constants.
-    pub(super) async fn rows_of(&mut self, sql: String, args: Args) -> Result<Vec<SqliteRow>> {
+    /// Runs a query whose text was built from constants at run time.
+    pub(super) async fn rows_dynamic(&mut self, sql: String, args: Args) -> Result<Vec<SqliteRow>> {
         self.rows(AssertSqlSafe(sql), args).await
     }
 
-    /// Reads rows of one kind.
+    /// Flushes the table of `R`, then runs a query and decodes its rows.
     pub(super) async fn list<R: Keyed>(&mut self, sql: impl SqlSafeStr + Send, args: Args) -> Result<Vec<R>> {
-        self.scan(R::SET).await?;
+        self.flush_before_read(R::SET).await?;
         self.rows(sql, args).await?.iter().map(R::read).collect()
     }
 
-    /// Reads one row by its key: from the layers, then from SQL.
+    /// Reads one row by its key, in the lookup order of the [`table_cache`](super::table_cache).
     pub(super) async fn get<R: CachedRow>(&mut self, key: &R::Key) -> Result<Option<R>> {
         if let Some(found) = self.buffer().and_then(|buffer| R::table(buffer).get(key)) {
             return Ok(Some(found.clone()));
         }
-        if self.buffer().is_some_and(|buffer| R::table(buffer).lacks(key)) {
+        if self.buffer().is_some_and(|buffer| R::table(buffer).known_absent(key)) {
             return Ok(None);
         }
         let mut args = Args::default();
         R::bind_key(key, &mut args);
         let Some(row) = self.row(R::SELECT, args).await? else {
-            // Behind a savepoint SQL may lack what an undone command would bring back.
-            if !self.saved
+            // Inside a savepoint the row may be missing only because this command deleted it, and a
+            // refusal would bring it back.
+            if !self.in_savepoint
                 && let Some(buffer) = self.buffer.as_deref_mut()
             {
-                R::table_mut(buffer).learn_absent(key);
+                R::table_mut(buffer).cache_absent(key);
             }
             return Ok(None);
         };
         let found = R::read(&row)?;
-        let saved = self.saved;
+        let in_savepoint = self.in_savepoint;
         if let Some(buffer) = self.buffer.as_deref_mut() {
-            R::table_mut(buffer).learn(found.clone(), saved);
+            R::table_mut(buffer).cache_row(found.clone(), in_savepoint);
         }
         Ok(Some(found))
     }
 
-    /// Changes rows in place, behind the command's savepoint; the tables in `touched` are flushed first. Gives how many.
-    pub(super) async fn change(&mut self, touched: u32, sql: &'static str, args: Args) -> Result<u64> {
-        self.pending()?;
-        self.save().await?;
-        self.flush(touched, Side::Own).await?;
+    /// Runs a statement that changes rows in SQL at once, inside the command's savepoint. The
+    /// command's pending rows of the tables in `touched` are flushed first. Returns the number of
+    /// changed rows.
+    pub(super) async fn execute_now(&mut self, touched: u32, sql: &'static str, args: Args) -> Result<u64> {
+        self.buffer_mut()?;
+        self.open_savepoint().await?;
+        self.flush(touched, Owner::Command).await?;
         let result = sqlx::query_with(sql, args.finish()?).execute(&mut self.conn).await;
         result.map(|done| done.rows_affected()).map_err(|error| self.fail(&error))
     }
 
-    /// Brings `tables` in SQL up to date, so that a query sees what the command and those before it wrote.
-    pub(super) async fn scan(&mut self, tables: u32) -> Result<()> {
+    /// Flushes the pending rows of `tables`, so that a query sees them. Rows of the running command
+    /// are flushed inside its savepoint.
+    pub(super) async fn flush_before_read(&mut self, tables: u32) -> Result<()> {
         let Some(buffer) = self.buffer() else { return Ok(()) };
-        if buffer.has(tables, Side::Own) {
-            self.save().await?;
-            self.flush(tables, Side::Own).await
+        if buffer.has(tables, Owner::Command) {
+            self.open_savepoint().await?;
+            self.flush(tables, Owner::Command).await
         } else {
-            self.flush(tables, Side::Batch).await
+            self.flush(tables, Owner::Batch).await
         }
     }
 
-    /// Opens the command's savepoint. Everything of the commands before it goes to SQL first: behind the savepoint, a
-    /// refusal would take it along.
-    async fn save(&mut self) -> Result<()> {
-        if self.saved {
+    /// Opens the savepoint of the running command. All pending rows of earlier commands are flushed
+    /// before it: after it, a refusal of this command would undo them too.
+    async fn open_savepoint(&mut self) -> Result<()> {
+        if self.in_savepoint {
             return Ok(());
         }
-        self.flush(table_set::ALL, Side::Batch).await?;
-        if !self.begun {
+        self.flush(table_set::ALL, Owner::Batch).await?;
+        if !self.in_transaction {
             self.begin("BEGIN IMMEDIATE").await?;
         }
-        self.saved = true;
+        self.in_savepoint = true;
         self.run("SAVEPOINT command").await
     }
 
     async fn begin(&mut self, sql: &'static str) -> Result<()> {
-        self.begun = true;
+        self.in_transaction = true;
         self.run(sql).await
     }
 
@@ -180,72 +187,76 @@ impl Session {
         result.map(|_| ()).map_err(|error| self.fail(&error))
     }
 
-    async fn flush(&mut self, tables: u32, side: Side) -> Result<()> {
-        if !self.buffer().is_some_and(|buffer| buffer.has(tables, side)) {
+    async fn flush(&mut self, tables: u32, owner: Owner) -> Result<()> {
+        if !self.buffer().is_some_and(|buffer| buffer.has(tables, owner)) {
             return Ok(());
         }
-        if !self.begun {
+        if !self.in_transaction {
             self.begin("BEGIN IMMEDIATE").await?;
         }
         let Some(buffer) = self.buffer.as_deref_mut() else { return Ok(()) };
-        // Stands if this future is dropped half-way: then nobody knows which rows are in SQL.
+        // This error stays if the future is dropped half-way: then it is unknown which rows are in
+        // SQL.
         self.failed.get_or_insert(StoreError::Database("a command was abandoned while its rows were written".into()));
-        let mut out = Out { conn: &mut self.conn, texts: &mut self.texts };
-        match flush(&mut out, buffer, tables, side).await {
+        let mut out = FlushTarget { conn: &mut self.conn, texts: &mut self.texts };
+        match flush(&mut out, buffer, tables, owner).await {
             Ok(()) => {
                 self.failed = None;
                 Ok(())
             }
             Err(error) => {
                 let error = error.into_store(&self.path);
-                self.failed = Some(fault::again(&error));
+                self.failed = Some(fault::copy(&error));
                 Err(error)
             }
         }
     }
 
-    /// Has the batch fail, for tests of what cannot be brought about.
+    /// Makes the batch fail, for tests of errors that cannot be provoked.
     #[cfg(test)]
     pub(super) fn fail_with(&mut self, error: StoreError) {
         self.failed = Some(error);
     }
 
     pub(super) fn fail(&mut self, error: &sqlx::Error) -> StoreError {
-        let error = match fault::of(&self.path, error) {
-            // A query's connection is opened again; only what the writer has lost ends the store.
+        let error = match fault::from_sqlx(&self.path, error) {
+            // A reader's connection is replaced by a new one. Only the loss of the writer's
+            // connection ends the store.
             StoreError::Broken(what) if self.buffer.is_none() => StoreError::Busy(format!("{what}: ask again")),
             error => error,
         };
-        // The first failure is the cause; those after it only follow.
-        self.failed.get_or_insert(fault::again(&error));
+        // The first failure is the cause; later ones are its consequences.
+        self.failed.get_or_insert(fault::copy(&error));
         error
     }
 
-    /// Keeps what the command wrote.
+    /// Accepts the running command: its writes become part of the batch.
     pub(super) async fn accept(&mut self) -> Result<()> {
-        if std::mem::take(&mut self.saved) {
+        if std::mem::take(&mut self.in_savepoint) {
             self.run("RELEASE command").await?;
         }
-        self.pending()?.accept();
+        self.buffer_mut()?.accept();
         Ok(())
     }
 
-    /// Undoes what the command wrote. Does nothing after a failure, which undoes more.
+    /// Undoes the writes of the running command. After a failure it does nothing, because the whole
+    /// batch will be undone.
     pub(super) async fn reject(&mut self) -> Result<()> {
         if self.has_failed() {
             return Ok(());
         }
-        if std::mem::take(&mut self.saved) {
+        if std::mem::take(&mut self.in_savepoint) {
             self.run("ROLLBACK TO command; RELEASE command").await?;
         }
-        self.pending()?.reject();
+        self.buffer_mut()?.reject();
         Ok(())
     }
 
-    /// Commits the batch: gives what is to be published. On failure nothing of it stands.
+    /// Commits the batch. Returns the events and signals to publish. On failure the whole batch is
+    /// undone.
     pub(super) async fn commit(&mut self) -> Result<(Vec<Event>, Vec<Signal>)> {
         match self.try_commit().await {
-            Ok(()) => Ok(self.pending()?.committed()),
+            Ok(()) => Ok(self.buffer_mut()?.committed()),
             Err(error) => {
                 self.abandon().await?;
                 Err(error)
@@ -255,41 +266,42 @@ impl Session {
 
     async fn try_commit(&mut self) -> Result<()> {
         if let Some(error) = &self.failed {
-            return Err(fault::again(error));
+            return Err(fault::copy(error));
         }
-        self.flush(table_set::ALL, Side::Batch).await?;
-        if self.begun {
-            // A commit into a file that was taken away succeeds, and nobody would ever find it.
+        self.flush(table_set::ALL, Owner::Batch).await?;
+        if self.in_transaction {
+            // SQLite would commit successfully into a deleted file, and the data would be lost.
             self.identity.as_ref().map_or(Ok(()), FileIdentity::check)?;
             self.run("COMMIT").await?;
-            self.begun = false;
+            self.in_transaction = false;
         }
         Ok(())
     }
 
-    /// Gives the batch up: nothing of it stands, and nothing is remembered.
+    /// Undoes the whole batch and clears the write buffer.
     async fn abandon(&mut self) -> Result<()> {
-        if std::mem::take(&mut self.begun) {
-            // It fails where SQLite has rolled back by itself, as it does when the disk is full. A transaction that was
-            // open all the same would fail the next BEGIN, and end here.
+        if std::mem::take(&mut self.in_transaction) {
+            // ROLLBACK fails if SQLite has rolled back already, for example because the disk is
+            // full. If a transaction is still open after all, the next BEGIN fails and the batch is
+            // abandoned again.
             if let Err(error) = sqlx::query("ROLLBACK").execute(&mut self.conn).await {
-                tracing::debug!(%error, "the failed transaction was gone already");
+                tracing::debug!(%error, "the failed transaction was already rolled back");
             }
         }
-        self.saved = false;
+        self.in_savepoint = false;
         self.failed = None;
-        self.pending()?.abandoned();
+        self.buffer_mut()?.abandoned();
         Ok(())
     }
 
-    /// Says whether the statements of a reader's next query share a snapshot.
+    /// Sets whether the statements of the reader's next query share a snapshot.
     pub(super) fn share_snapshot(&mut self, shared: bool) {
         self.snapshot = shared;
     }
 
     /// Ends a reader's snapshot.
     pub(super) async fn end_snapshot(&mut self) -> Result<()> {
-        if std::mem::take(&mut self.begun) {
+        if std::mem::take(&mut self.in_transaction) {
             self.run("COMMIT").await?;
         }
         Ok(())
@@ -299,12 +311,12 @@ impl Session {
     pub(super) async fn close(self) -> Result<()> {
         let path = self.path;
         if self.identity.is_some_and(|identity| identity.is_gone()) {
-            // The last connection removes the log by its name, which may be that of another's by now. This one ends with
-            // the process, as if it had been killed.
+            // The last connection removes the log file by name, and by now that may be the log of
+            // another database. So this connection is leaked until the process ends, as in a kill.
             std::mem::forget(self.conn);
             return Ok(());
         }
-        self.conn.close().await.map_err(|error| fault::of(&path, &error))
+        self.conn.close().await.map_err(|error| fault::from_sqlx(&path, &error))
     }
 }
 
@@ -313,7 +325,7 @@ impl Reads for Session {}
 impl Writes for Session {
     fn signal(&mut self, signal: Signal) {
         if let Some(buffer) = self.buffer.as_deref_mut() {
-            buffer.own_signals.push(signal);
+            buffer.command_signals.push(signal);
         }
     }
 }

@@ -1,6 +1,32 @@
-//! The parts that layers are made of: rows by key, rows in order, facts derived from rows, ids that are taken.
+//! The table cache: rows of the database that the writer keeps in memory, together with rows that
+//! wait to be written. [`WriteBuffer`](super::write_buffer::WriteBuffer) has one [`TableCache`] for
+//! each table with keys, one [`Log`] for each table that only grows, and a [`Derived`] for each
+//! fact that is computed from rows.
 //!
-//! Must never: forget a row that waits to be written, whatever else is dropped.
+//! The writer looks up a row by key in this order, and stops at the first hit:
+//!
+//! - running command: rows that it wrote and that wait to be flushed (`command`), then rows that it
+//!   flushed, read or implied (`command_clean`);
+//! - batch: rows of accepted commands that wait to be flushed (`batch`);
+//! - cache: rows that were read or written earlier (`cache`), then keys that SQL has no row for (`absent`);
+//! - SQL.
+//!
+//! Only the cache is bounded. It has two generations of `CACHE_LIMIT` rows. When the young one is
+//! full, the old one is dropped, so a cache holds at most twice its limit. The limits, in rows of
+//! one generation:
+//!
+//! - mail heads 16,384; budgets 8,192 (and 4,096 absent keys); asks, tool calls, turns and channel
+//!   members 4,096; root tallies 2,048 (and 2,048 absent keys);
+//! - tasks 1,024; agents 896; conversations, channels and schedules 512; facts about the world 256;
+//!   prompt parts 64;
+//! - all other tables 0: their rows are never cached.
+//!
+//! The limits of derived facts are in [`WriteBuffer::new`](super::write_buffer::WriteBuffer::new).
+//!
+//! Of asks, tool calls, turns and tasks only unfinished rows are cached, and of mail heads only
+//! those of pending or taken mail ([`Keyed::worth_caching`]).
+//!
+//! Must never: drop a row that waits to be written, unless its command or batch is undone.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
@@ -10,7 +36,8 @@ use indexmap::IndexMap;
 
 use super::row::{Keyed, Row};
 
-/// Remembered values, at most twice `limit`: when the young half is full, the old half goes.
+/// A bounded map with two generations of `limit` entries each. When the young generation is full,
+/// it becomes the old one, and the entries of the previous old one are dropped.
 struct Cache<K, V> {
     limit: usize,
     young: HashMap<K, V>,
@@ -47,76 +74,77 @@ impl<K: Eq + Hash, V> Cache<K, V> {
     }
 }
 
-/// Facts derived from rows, never written themselves.
-pub(super) struct Known<K, V> {
-    own: HashMap<K, V>,
+/// Facts computed from rows. They are never written to SQL.
+pub(super) struct Derived<K, V> {
+    command: HashMap<K, V>,
     cache: Cache<K, V>,
 }
 
-impl<K: Eq + Hash, V> Known<K, V> {
-    /// With nothing in it.
+impl<K: Eq + Hash, V> Derived<K, V> {
+    /// Creates an empty one.
     pub(super) fn new(limit: usize) -> Self {
-        Self { own: HashMap::new(), cache: Cache::new(limit) }
+        Self { command: HashMap::new(), cache: Cache::new(limit) }
     }
 
-    /// What is known of `key`.
+    /// The fact for `key`, if it is known.
     pub(super) fn get(&self, key: &K) -> Option<&V> {
-        self.own.get(key).or_else(|| self.cache.get(key))
+        self.command.get(key).or_else(|| self.cache.get(key))
     }
 
-    /// Sets a fact that holds if the command is accepted.
+    /// Sets a fact. It becomes permanent if the command is accepted.
     pub(super) fn put(&mut self, key: K, value: V) {
-        self.own.insert(key, value);
+        self.command.insert(key, value);
     }
 
-    /// Keeps the facts of a command that was accepted.
+    /// Keeps the facts of the accepted command.
     pub(super) fn accept(&mut self) {
-        if self.own.is_empty() {
+        if self.command.is_empty() {
             return;
         }
-        for (key, value) in self.own.drain() {
+        for (key, value) in self.command.drain() {
             self.cache.insert(key, value);
         }
     }
 
-    /// Drops the facts of a command that refused.
+    /// Drops the facts of the refused command.
     pub(super) fn reject(&mut self) {
-        self.own.clear();
+        self.command.clear();
     }
 }
 
-/// Which mail exists, roughly: never says no of an id that is stored. Identifiers rise nearly in order of time, so that
-/// in practice only one that comes twice is looked up.
-pub(super) struct Ids {
-    own: Vec<MessageId>,
+/// A set that says which mail ids may be stored. It may return true for an id that is not stored,
+/// but never false for one that is. Ids rise nearly in order of time, so in practice only an id
+/// that is sent twice needs a read of SQL.
+pub(super) struct MailIds {
+    command: Vec<MessageId>,
     young: HashSet<MessageId>,
     old: HashSet<MessageId>,
-    /// No stored id outside the three sets is larger.
+    /// Every stored id that is not in one of the three sets is at most this.
     settled: Option<MessageId>,
 }
 
-/// Identifiers in each half of [`Ids`].
+/// Ids in each generation of [`MailIds`].
 const IDS_MAX: usize = 16_384;
 
-impl Ids {
-    /// With nothing in it.
+impl MailIds {
+    /// Creates an empty one.
     pub(super) fn new(settled: Option<MessageId>) -> Self {
-        Self { own: Vec::new(), young: HashSet::new(), old: HashSet::new(), settled }
+        Self { command: Vec::new(), young: HashSet::new(), old: HashSet::new(), settled }
     }
 
-    /// Whether mail of this id may be stored.
+    /// Whether mail with this id may be stored.
     pub(super) fn may_hold(&self, id: MessageId) -> bool {
-        self.settled >= Some(id) || self.young.contains(&id) || self.old.contains(&id) || self.own.contains(&id)
+        self.settled >= Some(id) || self.young.contains(&id) || self.old.contains(&id) || self.command.contains(&id)
     }
 
-    /// Says that mail of this id is stored if the command is accepted.
+    /// Adds an id. It becomes permanent if the command is accepted.
     pub(super) fn put(&mut self, id: MessageId) {
-        self.own.push(id);
+        self.command.push(id);
     }
 
-    /// Makes what a command wrote the batch's.
+    /// Keeps the ids of the accepted command.
     pub(super) fn accept(&mut self) {
-        for id in self.own.drain(..) {
+        for id in self.command.drain(..) {
             if self.young.len() >= IDS_MAX {
                 self.settled = self.settled.max(self.old.iter().max().copied());
                 self.old = std::mem::take(&mut self.young);
@@ -125,256 +153,261 @@ impl Ids {
         }
     }
 
-    /// Drops the ids of a command that refused.
+    /// Drops the ids of the refused command.
     pub(super) fn reject(&mut self) {
-        self.own.clear();
+        self.command.clear();
     }
 
-    /// The same with nothing remembered one by one.
-    pub(super) fn settle(&self) -> Self {
+    /// A copy with empty sets, whose `settled` covers the ids that were in them.
+    pub(super) fn without_sets(&self) -> Self {
         Self::new(self.settled.max(self.young.iter().chain(&self.old).max().copied()))
     }
 }
 
-/// Rows of one keyed table.
+/// Rows of one table with keys. The module header explains the order of lookup.
 pub(super) struct TableCache<R: Keyed> {
-    own: IndexMap<R::Key, R>,
-    /// In SQL, or read from it, behind the command's savepoint.
-    own_clean: HashMap<R::Key, R>,
+    command: IndexMap<R::Key, R>,
+    /// Rows that equal those in SQL as the running command sees them: it read or flushed them
+    /// inside its savepoint, or SQL gets them as part of another row.
+    command_clean: HashMap<R::Key, R>,
     batch: IndexMap<R::Key, R>,
     cache: Cache<R::Key, R>,
-    /// Keys that SQL was found to have no row for.
+    /// Keys that SQL has no row for.
     absent: Cache<R::Key, ()>,
 }
 
 impl<R: Keyed> TableCache<R> {
-    /// With nothing in it.
+    /// Creates an empty one.
     pub(super) fn new() -> Self {
         Self {
-            own: IndexMap::new(),
-            own_clean: HashMap::new(),
+            command: IndexMap::new(),
+            command_clean: HashMap::new(),
             batch: IndexMap::new(),
-            cache: Cache::new(R::KEPT),
-            absent: Cache::new(R::ABSENT_KEPT),
+            cache: Cache::new(R::CACHE_LIMIT),
+            absent: Cache::new(R::ABSENT_LIMIT),
         }
     }
 
-    /// The newest version of a row, if a layer has it.
+    /// The newest version of a row, if it is in memory.
     pub(super) fn get(&self, key: &R::Key) -> Option<&R> {
-        self.own
+        self.command
             .get(key)
-            .or_else(|| self.own_clean.get(key))
+            .or_else(|| self.command_clean.get(key))
             .or_else(|| self.batch.get(key))
             .or_else(|| self.cache.get(key))
     }
 
-    /// Whether there is known to be no row of this key.
-    pub(super) fn lacks(&self, key: &R::Key) -> bool {
-        R::ABSENT_KEPT > 0 && self.get(key).is_none() && self.absent.get(key).is_some()
+    /// Whether it is known that no row with this key exists.
+    pub(super) fn known_absent(&self, key: &R::Key) -> bool {
+        R::ABSENT_LIMIT > 0 && self.get(key).is_none() && self.absent.get(key).is_some()
     }
 
-    /// Remembers that SQL has no row of this key.
-    pub(super) fn learn_absent(&mut self, key: &R::Key) {
+    /// Records that SQL has no row with this key.
+    pub(super) fn cache_absent(&mut self, key: &R::Key) {
         self.absent.insert(key.clone(), ());
     }
 
-    /// Writes a row, to be flushed later.
+    /// Writes a row. It is flushed to SQL later.
     pub(super) fn put(&mut self, row: R) {
-        // Should the command refuse, this is only looked up once more.
+        // If the command is refused, the key is only read from SQL once more.
         self.absent.remove(&row.key());
-        self.own.insert(row.key(), row);
+        self.command.insert(row.key(), row);
     }
 
-    /// Remembers a row that was read from SQL. Behind a savepoint it may hold what the command wrote.
-    pub(super) fn learn(&mut self, row: R, saved: bool) {
-        if R::KEPT == 0 || !row.keep() {
+    /// Caches a row that was read from SQL. Inside a savepoint the row may have been written by the
+    /// running command, so it is dropped if the command is refused.
+    pub(super) fn cache_row(&mut self, row: R, in_savepoint: bool) {
+        if R::CACHE_LIMIT == 0 || !row.worth_caching() {
             return;
         }
-        if saved {
-            self.own_clean.insert(row.key(), row);
+        if in_savepoint {
+            self.command_clean.insert(row.key(), row);
         } else {
             self.cache.insert(row.key(), row);
         }
     }
 
-    /// Remembers a row that stands if the command is accepted and that SQL gets by other means.
-    pub(super) fn imply(&mut self, row: R) {
+    /// Adds a row that SQL gets as part of another row, so that it is not flushed itself. It
+    /// becomes permanent if the command is accepted.
+    pub(super) fn put_implied(&mut self, row: R) {
         self.absent.remove(&row.key());
-        self.own_clean.insert(row.key(), row);
+        self.command_clean.insert(row.key(), row);
     }
 
-    /// Whether rows that wait to be written satisfy `wanted`.
-    pub(super) fn waits(&self, wanted: impl Fn(&R) -> bool) -> bool {
-        self.own.values().chain(self.batch.values()).any(wanted)
+    /// Whether any row that waits to be written satisfies `wanted`.
+    pub(super) fn any_pending(&self, wanted: impl Fn(&R) -> bool) -> bool {
+        self.command.values().chain(self.batch.values()).any(wanted)
     }
 
     /// The newest versions of the rows that wait to be written.
-    pub(super) fn newest(&self) -> impl Iterator<Item = &R> {
-        let older = self.batch.iter().filter(|(key, _)| !self.own.contains_key(*key)).map(|(_, row)| row);
-        self.own.values().chain(older)
+    pub(super) fn newest_pending(&self) -> impl Iterator<Item = &R> {
+        let older = self.batch.iter().filter(|(key, _)| !self.command.contains_key(*key)).map(|(_, row)| row);
+        self.command.values().chain(older)
     }
 
-    /// Whether a row of this key waits to be written, so that what SQL has is out of date.
-    pub(super) fn has_newer(&self, key: &R::Key) -> bool {
-        self.own.contains_key(key) || self.batch.contains_key(key)
+    /// Whether a row with this key waits to be written, so that the row in SQL is out of date.
+    pub(super) fn has_pending(&self, key: &R::Key) -> bool {
+        self.command.contains_key(key) || self.batch.contains_key(key)
     }
 
-    /// Rows of which `wanted` is true, in order of key: those that wait to be written, and of `found`, which SQL gave,
-    /// those that none of these replaces.
+    /// Merges rows from SQL with rows that wait to be written, in order of key. `found` are the
+    /// rows from SQL; those with a newer pending version are replaced. Pending rows are included if
+    /// `wanted` is true for them.
     pub(super) fn merge(&self, mut found: Vec<R>, wanted: impl Fn(&R) -> bool) -> Vec<R>
     where
         R::Key: Ord,
     {
-        if self.own.is_empty() && self.batch.is_empty() {
+        if self.command.is_empty() && self.batch.is_empty() {
             return found;
         }
-        found.retain(|row| !self.has_newer(&row.key()));
-        found.extend(self.newest().filter(|row| wanted(row)).cloned());
+        found.retain(|row| !self.has_pending(&row.key()));
+        found.extend(self.newest_pending().filter(|row| wanted(row)).cloned());
         found.sort_by_cached_key(Keyed::key);
         found
     }
 
-    /// Forgets a row that was deleted in SQL, where none waits.
-    pub(super) fn lose(&mut self, key: &R::Key) {
-        self.own_clean.remove(key);
+    /// Removes a row from the cache after it was deleted in SQL. The caller makes sure that no
+    /// version of it waits to be written.
+    pub(super) fn forget_row(&mut self, key: &R::Key) {
+        self.command_clean.remove(key);
         self.cache.remove(key);
     }
 
-    /// Forgets what is remembered, not what waits to be written.
-    pub(super) fn forget(&mut self) {
-        self.own_clean.clear();
+    /// Clears the cache. Rows that wait to be written stay.
+    pub(super) fn clear_cache(&mut self) {
+        self.command_clean.clear();
         self.cache.clear();
         self.absent.clear();
     }
 
-    /// Makes the rows of a command that was accepted the batch's.
+    /// Moves the rows of the accepted command to the batch.
     pub(super) fn accept(&mut self) {
-        // Draining costs the table's capacity even where it is empty, and most are.
-        if !self.own_clean.is_empty() {
-            for (key, row) in self.own_clean.drain() {
+        // Draining an empty map costs time in proportion to its capacity, and most are empty.
+        if !self.command_clean.is_empty() {
+            for (key, row) in self.command_clean.drain() {
                 remember(&mut self.cache, key, row);
             }
         }
-        if self.own.is_empty() {
+        if self.command.is_empty() {
             return;
         }
         if self.batch.is_empty() {
-            std::mem::swap(&mut self.batch, &mut self.own);
+            std::mem::swap(&mut self.batch, &mut self.command);
         } else {
-            self.batch.extend(self.own.drain(..));
+            self.batch.extend(self.command.drain(..));
         }
     }
 
-    /// Drops the rows of a command that refused.
+    /// Drops the rows of the refused command.
     pub(super) fn reject(&mut self) {
-        self.own.clear();
-        self.own_clean.clear();
+        self.command.clear();
+        self.command_clean.clear();
     }
 }
 
 fn remember<R: Keyed>(cache: &mut Cache<R::Key, R>, key: R::Key, row: R) {
-    if row.keep() {
+    if row.worth_caching() {
         cache.insert(key, row);
     } else {
         cache.remove(&key);
     }
 }
 
-/// Rows of one table that only grows.
+/// Rows of one table that only grows. They wait to be written and are never cached.
 pub(super) struct Log<R> {
-    own: Vec<R>,
+    command: Vec<R>,
     batch: Vec<R>,
 }
 
 impl<R> Log<R> {
-    /// With nothing in it.
+    /// Creates an empty one.
     pub(super) fn new() -> Self {
-        Self { own: Vec::new(), batch: Vec::new() }
+        Self { command: Vec::new(), batch: Vec::new() }
     }
 
-    /// Appends a row, to be flushed later.
+    /// Appends a row. It is flushed to SQL later.
     pub(super) fn push(&mut self, row: R) {
-        self.own.push(row);
+        self.command.push(row);
     }
 
-    /// Makes what a command wrote the batch's.
+    /// Moves what the accepted command added to the batch.
     pub(super) fn accept(&mut self) {
-        self.batch.append(&mut self.own);
+        self.batch.append(&mut self.command);
     }
 
-    /// Drops the rows of a command that refused.
+    /// Drops the rows of the refused command.
     pub(super) fn reject(&mut self) {
-        self.own.clear();
+        self.command.clear();
     }
 }
 
-/// Whose rows.
+/// Whose pending rows are meant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Side {
-    /// Those of commands that were accepted.
+pub(super) enum Owner {
+    /// The accepted commands of the batch.
     Batch,
-    /// Those of the running command.
-    Own,
+    /// The running command.
+    Command,
 }
 
-/// A table that can be flushed.
-pub(super) trait Pending<R: Row> {
-    /// The rows that wait, in order.
-    fn waiting(&self, side: Side) -> Vec<&R>;
-    /// Says that they are in SQL.
-    fn written(&mut self, side: Side);
-    /// Whether any wait.
-    fn has(&self, side: Side) -> bool;
+/// A table whose pending rows can be flushed to SQL.
+pub(super) trait Flushable<R: Row> {
+    /// The pending rows, in order of writing.
+    fn pending_rows(&self, owner: Owner) -> Vec<&R>;
+    /// Records that the pending rows are now in SQL.
+    fn mark_flushed(&mut self, owner: Owner);
+    /// Whether there are pending rows.
+    fn has_rows(&self, owner: Owner) -> bool;
 }
 
-impl<R: Keyed> Pending<R> for TableCache<R> {
-    fn waiting(&self, side: Side) -> Vec<&R> {
-        match side {
-            Side::Batch => self.batch.values().collect(),
-            Side::Own => self.own.values().collect(),
+impl<R: Keyed> Flushable<R> for TableCache<R> {
+    fn pending_rows(&self, owner: Owner) -> Vec<&R> {
+        match owner {
+            Owner::Batch => self.batch.values().collect(),
+            Owner::Command => self.command.values().collect(),
         }
     }
 
-    fn written(&mut self, side: Side) {
-        match side {
-            Side::Batch if R::KEPT == 0 => self.batch.clear(),
-            Side::Own if R::KEPT == 0 => self.own.clear(),
-            Side::Batch => {
+    fn mark_flushed(&mut self, owner: Owner) {
+        match owner {
+            Owner::Batch if R::CACHE_LIMIT == 0 => self.batch.clear(),
+            Owner::Command if R::CACHE_LIMIT == 0 => self.command.clear(),
+            Owner::Batch => {
                 for (key, row) in self.batch.drain(..) {
                     remember(&mut self.cache, key, row);
                 }
             }
-            Side::Own => self.own_clean.extend(self.own.drain(..)),
+            Owner::Command => self.command_clean.extend(self.command.drain(..)),
         }
     }
 
-    fn has(&self, side: Side) -> bool {
-        match side {
-            Side::Batch => !self.batch.is_empty(),
-            Side::Own => !self.own.is_empty(),
+    fn has_rows(&self, owner: Owner) -> bool {
+        match owner {
+            Owner::Batch => !self.batch.is_empty(),
+            Owner::Command => !self.command.is_empty(),
         }
     }
 }
 
-impl<R: Row> Pending<R> for Log<R> {
-    fn waiting(&self, side: Side) -> Vec<&R> {
-        match side {
-            Side::Batch => self.batch.iter().collect(),
-            Side::Own => self.own.iter().collect(),
+impl<R: Row> Flushable<R> for Log<R> {
+    fn pending_rows(&self, owner: Owner) -> Vec<&R> {
+        match owner {
+            Owner::Batch => self.batch.iter().collect(),
+            Owner::Command => self.command.iter().collect(),
         }
     }
 
-    fn written(&mut self, side: Side) {
-        match side {
-            Side::Batch => self.batch.clear(),
-            Side::Own => self.own.clear(),
+    fn mark_flushed(&mut self, owner: Owner) {
+        match owner {
+            Owner::Batch => self.batch.clear(),
+            Owner::Command => self.command.clear(),
         }
     }
 
-    fn has(&self, side: Side) -> bool {
-        match side {
-            Side::Batch => !self.batch.is_empty(),
-            Side::Own => !self.own.is_empty(),
+    fn has_rows(&self, owner: Owner) -> bool {
+        match owner {
+            Owner::Batch => !self.batch.is_empty(),
+            Owner::Command => !self.command.is_empty(),
         }
     }
 }

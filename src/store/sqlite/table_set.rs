@@ -1,4 +1,4 @@
-//! Sets of tables, a bit each: which of them a query must find written, and which a change has touched.
+//! Sets of tables, one bit for each. They say which tables must be flushed before a query.
 
 pub(super) const META: u32 = 1;
 pub(super) const AGENTS: u32 = 1 << 1;

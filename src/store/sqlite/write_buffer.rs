@@ -1,9 +1,10 @@
-//! What the writer knows and has not written yet, in layers: the running command's own rows, the rows of the batch's
-//! accepted commands, and what is remembered from earlier batches. A refusal drops the first layer, a failed batch
-//! drops them all, so nothing is ever undone piece by piece.
+//! The write buffer: everything that the writer holds in memory. For each table it has the rows of
+//! the running command, the rows of the batch's accepted commands, and the cache of rows from
+//! earlier batches (see [`table_cache`](super::table_cache)). A refused command drops only its own
+//! rows. A failed batch drops everything. So no change is ever undone row by row.
 //!
-//! Must never: answer from a layer that SQL could contradict. The writer is the only one that writes, and what it
-//! remembers is dropped wholesale whenever that could stop being exact.
+//! Must never: return a row that differs from the one in SQL, unless a newer version waits to be
+//! written. Only the writer writes, and it clears a cache whenever SQL may have changed behind it.
 
 use std::sync::Arc;
 
@@ -17,12 +18,12 @@ use ghost_domain::{
     MessageId, Schedule, ScheduleRun, StateEntry, StoredAnswer, Task, Timestamp, Turn,
 };
 
-use super::internal_rows::{Head, Meta, Numbered, Prompt, Seen, TaskHistory};
+use super::internal_rows::{Head, Meta, Numbered, Prompt, TaskHistory, WatchSnapshotRow};
 use super::open_turn::OpenTurn;
 use super::row::Keyed;
-use super::table_cache::{Ids, Known, Log, TableCache};
+use super::table_cache::{Derived, Log, MailIds, TableCache};
 
-/// The sequences of the world: the last number given out in each.
+/// The last number assigned in each sequence of the world.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counters {
     pub(super) messages: i64,
@@ -32,14 +33,14 @@ pub(super) struct Counters {
     pub(super) events: i64,
 }
 
-/// An event whose command is still running: it has no place yet.
-type Stated = (EventId, Timestamp, NewEvent);
+/// An event of the running command. Its sequence number is assigned when the command is accepted.
+type CommandEvent = (EventId, Timestamp, NewEvent);
 
-/// A row that has a shelf of its own among the layers.
+/// A row that has a table cache of its own in the write buffer.
 pub(super) trait CachedRow: Keyed {
-    /// Its shelf.
+    /// The table cache of this row type.
     fn table(buffer: &WriteBuffer) -> &TableCache<Self>;
-    /// Its shelf, to change it.
+    /// The table cache of this row type, to change it.
     fn table_mut(buffer: &mut WriteBuffer) -> &mut TableCache<Self>;
 }
 
@@ -77,7 +78,7 @@ cached_rows! {
     roots: RootTally,
     schedules: Schedule,
     schedule_runs: ScheduleRun,
-    snapshots: Seen,
+    snapshots: WatchSnapshotRow,
     state: StateEntry,
     skills: HeldSkill,
     tasks: Task,
@@ -85,7 +86,7 @@ cached_rows! {
     prompts: Prompt,
 }
 
-/// All layers of all tables.
+/// The write buffer. See the module header.
 pub(super) struct WriteBuffer {
     pub(super) meta: TableCache<Meta>,
     pub(super) agents: TableCache<Agent>,
@@ -111,37 +112,38 @@ pub(super) struct WriteBuffer {
     pub(super) roots: TableCache<RootTally>,
     pub(super) schedules: TableCache<Schedule>,
     pub(super) schedule_runs: TableCache<ScheduleRun>,
-    pub(super) snapshots: TableCache<Seen>,
+    pub(super) snapshots: TableCache<WatchSnapshotRow>,
     pub(super) journal: Log<JournalRow>,
     pub(super) usage: Log<Numbered<UsageRow>>,
     pub(super) task_events: Log<TaskHistory>,
     pub(super) chat_posts: Log<ChatPost>,
-    /// Events of accepted commands, numbered. Not cleared by a flush: they are published after COMMIT.
+    /// Events of accepted commands, with sequence numbers. A flush keeps them, because they are
+    /// published after COMMIT.
     pub(super) events: Vec<Event>,
     /// How many of `events` are in SQL.
     pub(super) events_written: usize,
-    pub(super) stated: Vec<Stated>,
+    pub(super) command_events: Vec<CommandEvent>,
     pub(super) signals: Vec<Signal>,
-    pub(super) own_signals: Vec<Signal>,
-    /// Pending mail by inbox.
-    pub(super) depths: Known<AgentId, u32>,
-    /// Pending mail in the whole world.
-    pub(super) waiting: Known<(), u64>,
-    /// The open turn that mail opened, by agent.
-    pub(super) open_turns: Known<AgentId, OpenTurn>,
-    /// Who is in a channel, in order; `None` where that may have changed.
-    pub(super) rosters: Known<ChannelName, Option<Arc<[AgentId]>>>,
-    /// The channels that an agent is in, in order; `None` where that may have changed.
-    pub(super) joined: Known<AgentId, Option<Arc<[ChannelName]>>>,
-    /// The largest sequence of a post, by channel.
-    pub(super) last_posts: Known<ChannelName, i64>,
-    pub(super) mail_ids: Ids,
+    pub(super) command_signals: Vec<Signal>,
+    /// Number of pending mails in each inbox.
+    pub(super) inbox_depths: Derived<AgentId, u32>,
+    /// Number of pending mails in the world.
+    pub(super) pending_total: Derived<(), u64>,
+    /// The open turn of each agent that continues with its own work (not a turn of an operator).
+    pub(super) open_turns: Derived<AgentId, OpenTurn>,
+    /// Members of each channel, in order; `None` if they may have changed.
+    pub(super) channel_members: Derived<ChannelName, Option<Arc<[AgentId]>>>,
+    /// Channels of each agent, in order; `None` if they may have changed.
+    pub(super) agent_channels: Derived<AgentId, Option<Arc<[ChannelName]>>>,
+    /// The last sequence of a post in each channel.
+    pub(super) last_posts: Derived<ChannelName, i64>,
+    pub(super) mail_ids: MailIds,
     pub(super) counters: Counters,
-    at_command: Counters,
-    at_batch: Counters,
+    counters_at_command: Counters,
+    counters_at_batch: Counters,
 }
 
-/// Runs the same call on every shelf, every log, and all that is known besides.
+/// Makes the same call on every table cache, log and derived fact.
 macro_rules! every {
     ($buffer:ident, $call:ident) => {
         $buffer.meta.$call();
@@ -173,18 +175,19 @@ macro_rules! every {
         $buffer.usage.$call();
         $buffer.task_events.$call();
         $buffer.chat_posts.$call();
-        $buffer.depths.$call();
-        $buffer.waiting.$call();
+        $buffer.inbox_depths.$call();
+        $buffer.pending_total.$call();
         $buffer.open_turns.$call();
-        $buffer.rosters.$call();
-        $buffer.joined.$call();
+        $buffer.channel_members.$call();
+        $buffer.agent_channels.$call();
         $buffer.last_posts.$call();
         $buffer.mail_ids.$call();
     };
 }
 
 impl WriteBuffer {
-    /// Empty layers over a database whose sequences stand at `counters` and whose largest id of mail is `newest`.
+    /// An empty buffer. `counters` are the last numbers in the database, `newest` is the largest
+    /// mail id in it.
     pub(super) fn new(counters: Counters, newest: Option<MessageId>) -> Self {
         Self {
             meta: TableCache::new(),
@@ -218,27 +221,27 @@ impl WriteBuffer {
             chat_posts: Log::new(),
             events: Vec::new(),
             events_written: 0,
-            stated: Vec::new(),
+            command_events: Vec::new(),
             signals: Vec::new(),
-            own_signals: Vec::new(),
-            depths: Known::new(3_584),
-            waiting: Known::new(1),
-            open_turns: Known::new(3_584),
-            rosters: Known::new(64),
-            joined: Known::new(3_584),
-            last_posts: Known::new(512),
-            mail_ids: Ids::new(newest),
+            command_signals: Vec::new(),
+            inbox_depths: Derived::new(3_584),
+            pending_total: Derived::new(1),
+            open_turns: Derived::new(3_584),
+            channel_members: Derived::new(64),
+            agent_channels: Derived::new(3_584),
+            last_posts: Derived::new(512),
+            mail_ids: MailIds::new(newest),
             counters,
-            at_command: counters,
-            at_batch: counters,
+            counters_at_command: counters,
+            counters_at_batch: counters,
         }
     }
 
-    /// Makes the running command's rows the batch's.
+    /// Moves the rows of the accepted command to the batch, and numbers its events.
     pub(super) fn accept(&mut self) {
         every!(self, accept);
-        self.signals.append(&mut self.own_signals);
-        for (event_id, ts, new) in self.stated.drain(..) {
+        self.signals.append(&mut self.command_signals);
+        for (event_id, ts, new) in self.command_events.drain(..) {
             self.counters.events += 1;
             self.events.push(Event {
                 seq: self.counters.events,
@@ -251,37 +254,37 @@ impl WriteBuffer {
                 payload: new.payload.into(),
             });
         }
-        self.at_command = self.counters;
+        self.counters_at_command = self.counters;
     }
 
-    /// Drops the running command's rows.
+    /// Drops the rows, events and signals of the refused command.
     pub(super) fn reject(&mut self) {
         every!(self, reject);
-        self.stated.clear();
-        self.own_signals.clear();
-        self.counters = self.at_command;
+        self.command_events.clear();
+        self.command_signals.clear();
+        self.counters = self.counters_at_command;
     }
 
-    /// Keeps the count of pending mail in the world exact, once it is known.
-    pub(super) fn waiting_moves(&mut self, was_pending: bool, is_pending: bool) {
-        let Some(waiting) = self.waiting.get(&()).copied() else { return };
+    /// Updates the number of pending mails in the world, if it is known.
+    pub(super) fn update_pending_total(&mut self, was_pending: bool, is_pending: bool) {
+        let Some(total) = self.pending_total.get(&()).copied() else { return };
         match (was_pending, is_pending) {
-            (false, true) => self.waiting.put((), waiting.saturating_add(1)),
-            (true, false) => self.waiting.put((), waiting.saturating_sub(1)),
+            (false, true) => self.pending_total.put((), total.saturating_add(1)),
+            (true, false) => self.pending_total.put((), total.saturating_sub(1)),
             _ => {}
         }
     }
 
-    /// Ends a batch that was committed: gives what is to be published.
+    /// Ends a committed batch. Returns the events and signals to publish.
     pub(super) fn committed(&mut self) -> (Vec<Event>, Vec<Signal>) {
-        self.at_batch = self.counters;
+        self.counters_at_batch = self.counters;
         self.events_written = 0;
         (std::mem::take(&mut self.events), std::mem::take(&mut self.signals))
     }
 
-    /// Ends a batch that failed: nothing of it stands, nothing is remembered.
+    /// Ends a failed batch: drops everything, including the caches.
     pub(super) fn abandoned(&mut self) {
-        let ids = self.mail_ids.settle();
-        *self = Self { mail_ids: ids, ..Self::new(self.at_batch, None) };
+        let ids = self.mail_ids.without_sets();
+        *self = Self { mail_ids: ids, ..Self::new(self.counters_at_batch, None) };
     }
 }

@@ -1,7 +1,9 @@
-//! The writer: the one task that changes the database. Commands that are queued while a commit is on its way to the
-//! disk share the next one.
+//! The writer: the only task that changes the database. It collects queued commands into a batch
+//! and commits them together (group commit): commands that arrive during a commit share the next
+//! one.
 //!
-//! Must never: acknowledge or publish before COMMIT, wait for company that does not come, die of a command, or end unheard.
+//! Must never: acknowledge or publish before COMMIT, keep waiting when no command arrives, end
+//! because a command failed or panicked, or end without setting its [`WriterState`].
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -15,53 +17,55 @@ use super::session::Session;
 use crate::handle::{Ack, Committed, Work};
 use crate::{StoreError, Writes};
 
-/// How it stands with the writer.
+/// State of the writer.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Standing {
-    /// It takes commands.
-    Runs,
-    /// It was told to end, and has.
+pub(super) enum WriterState {
+    /// It accepts commands.
+    Running,
+    /// It was closed and has ended.
     Closed,
-    /// It has ended because it could not go on; why.
+    /// It has ended because of a failure; the text is the cause.
     Broken(String),
 }
 
-impl Standing {
-    /// Why it could not go on.
-    pub(super) fn why(&self) -> Option<&String> {
+impl WriterState {
+    /// The cause of the failure, if it has failed.
+    pub(super) fn cause(&self) -> Option<&String> {
         match self {
-            Self::Broken(why) => Some(why),
-            Self::Runs | Self::Closed => None,
+            Self::Broken(cause) => Some(cause),
+            Self::Running | Self::Closed => None,
         }
     }
 }
 
-/// Runs until the queue is closed and empty, then closes the connection; or until it cannot go on. Either is told to `ended`.
+/// Runs until the queue is closed and empty, then closes the connection; or until a failure ends
+/// it. Sets `state` in both cases.
 pub(super) async fn run(
     session: Session,
     queue: mpsc::Receiver<Work>,
     stop: watch::Receiver<bool>,
     committed: Committed,
     batch_max: usize,
-    ended: watch::Sender<Standing>,
+    state: watch::Sender<WriterState>,
 ) {
-    let worked = AssertUnwindSafe(work(session, queue, stop, committed, batch_max)).catch_unwind().await;
-    let end = match worked {
-        Ok(Ok(())) => Standing::Closed,
-        Ok(Err(what)) => Standing::Broken(what),
-        Err(panic) => Standing::Broken(format!("its writer panicked: {}", words(&*panic))),
+    let outcome = AssertUnwindSafe(run_batches(session, queue, stop, committed, batch_max)).catch_unwind().await;
+    let end = match outcome {
+        Ok(Ok(())) => WriterState::Closed,
+        Ok(Err(what)) => WriterState::Broken(what),
+        Err(panic) => WriterState::Broken(format!("its writer panicked: {}", panic_text(&*panic))),
     };
-    ended.send_replace(end);
+    state.send_replace(end);
 }
 
-/// What a panic said.
-fn words(panic: &(dyn Any + Send)) -> &str {
+/// The message of a panic.
+fn panic_text(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    text.unwrap_or("without words")
+    text.unwrap_or("no message")
 }
 
-/// Gives an error, in words, if the session is of no use any more.
-async fn work(
+/// Runs batches until the queue is closed. Returns the cause as an error if the session can no
+/// longer be used.
+async fn run_batches(
     mut session: Session,
     mut queue: mpsc::Receiver<Work>,
     mut stop: watch::Receiver<bool>,
@@ -73,7 +77,8 @@ async fn work(
         let first = tokio::select! {
             biased;
             work = queue.recv() => work,
-            // Also when the sender is gone: then so is everyone who could queue a command.
+            // This fires too when the sender is dropped. Then no caller is left that could queue a
+            // command.
             _ = stop.changed(), if !queue.is_closed() => {
                 queue.close();
                 continue;
@@ -83,12 +88,13 @@ async fn work(
         batch(&mut session, first, &mut queue, &committed, batch_max, &mut commit_delay).await?;
     }
     if let Err(error) = session.close().await {
-        tracing::warn!(%error, "the database did not close well; what was acknowledged is in it");
+        tracing::warn!(%error, "closing the database failed; all acknowledged changes are stored");
     }
     Ok(())
 }
 
-/// Runs `first` and what else is queued, and commits it all at once. Gives an error if no other batch can be.
+/// Runs `first` and the queued commands, then commits them together. Returns an error if no further
+/// batch can run.
 async fn batch(
     session: &mut Session,
     first: Work,
@@ -107,22 +113,24 @@ async fn batch(
         if room > 0 && !session.has_failed() {
             next = queue.try_recv().ok();
             let commands = batch_max.max(1) - room;
-            while next.is_none() && commit_delay.worth_waiting(commands) {
-                // The runtime's clock and no Clock port: nothing of what happens depends on this wait, and simulation has
-                // a store of its own. Not the queue's own event: a wake-up for each command is what is to be saved.
+            while next.is_none() && commit_delay.should_wait(commands) {
+                // This uses the runtime's clock, not the Clock port: no result depends on this
+                // wait, and the simulation has its own backend. It does not wait on the queue
+                // itself, because the wake-up for each command is the cost to avoid.
                 #[allow(clippy::disallowed_methods)]
                 tokio::time::sleep(commit_delay::PAUSE).await;
                 next = queue.try_recv().ok();
-                commit_delay.waited(commands, next.is_some());
+                commit_delay.record_pause(commands, next.is_some());
             }
         }
     }
     match AssertUnwindSafe(session.commit()).catch_unwind().await {
         Ok(Ok((events, signals))) => {
             let published = catch_unwind(AssertUnwindSafe(|| committed.publish(events, &signals)));
-            // First, whatever became of that: it is kept.
-            acks.into_iter().for_each(|ack| tell(|| ack(Ok(()))));
-            // Whoever was not told would wait for ever. A start looks at everything.
+            // Callers come first, even if publishing panicked: their changes are stored.
+            acks.into_iter().for_each(|ack| call_back(|| ack(Ok(()))));
+            // If the signals were not sent, their receivers would wait forever. So the writer ends;
+            // at the next start the daemon reads every inbox.
             published.unwrap_or_else(|panic| resume_unwind(panic));
             Ok(())
         }
@@ -130,51 +138,51 @@ async fn batch(
             if let Some(batches) = committed.failed(&error.to_string()) {
                 tracing::error!(%error, batches, commands = acks.len(), "a batch could not be committed");
             }
-            acks.into_iter().for_each(|ack| tell(|| ack(Err(fault::again(&error)))));
+            acks.into_iter().for_each(|ack| call_back(|| ack(Err(fault::copy(&error)))));
             match error {
                 StoreError::Broken(what) => Err(what),
                 _ => Ok(()),
             }
         }
         Err(panic) => {
-            let error = StoreError::Broken(format!("it failed in a commit: {}", words(&*panic)));
-            acks.into_iter().for_each(|ack| tell(|| ack(Err(fault::again(&error)))));
+            let error = StoreError::Broken(format!("it failed in a commit: {}", panic_text(&*panic)));
+            acks.into_iter().for_each(|ack| call_back(|| ack(Err(fault::copy(&error)))));
             resume_unwind(panic)
         }
     }
 }
 
-/// Tells one caller. What panics at that is no other's loss.
-fn tell(caller: impl FnOnce()) {
-    if catch_unwind(AssertUnwindSafe(caller)).is_err() {
-        tracing::error!("a command panicked at what became of it");
+/// Calls one callback. A panic in it affects no other caller.
+fn call_back(callback: impl FnOnce()) {
+    if catch_unwind(AssertUnwindSafe(callback)).is_err() {
+        tracing::error!("the result callback of a command panicked");
     }
 }
 
-/// Runs one command. Gives whom to tell of the batch's fate, unless the command refused.
+/// Runs one command. Returns the callback for the result of the batch, unless the command refused.
 async fn command(session: &mut Session, work: Work) -> Option<Ack> {
     let writes: &mut dyn Writes = session;
-    // The handle catches panics of its own callers; this is for everyone else's.
+    // The handle catches panics of its commands. This catches panics of other users of the backend.
     let outcome = AssertUnwindSafe(async { work(writes).await }).catch_unwind().await;
-    // An error of either ending is kept by the session and fails the batch.
+    // If `accept` or `reject` fails, the session keeps the error and the batch fails.
     match outcome {
         Ok(Ok(ack)) => {
             if let Err(error) = session.accept().await {
-                tracing::debug!(%error, "a command could not be accepted");
+                tracing::debug!(%error, "accepting a command failed");
             }
             Some(ack)
         }
         Ok(Err(nack)) => {
             if let Err(error) = session.reject().await {
-                tracing::debug!(%error, "a command could not be undone by itself");
+                tracing::debug!(%error, "undoing a command failed");
             }
-            tell(nack);
+            call_back(nack);
             None
         }
         Err(_) => {
             tracing::error!("a command panicked; its writes are undone");
             if let Err(error) = session.reject().await {
-                tracing::debug!(%error, "a command could not be undone by itself");
+                tracing::debug!(%error, "undoing a command failed");
             }
             None
         }

@@ -1,4 +1,5 @@
-//! The `budgets` and `usage` tables. What is held for a model call under way stands in the record of its turn.
+//! The `budgets` and `usage` tables. The reservation of a running model call is stored in the
+//! record of its turn, not here.
 
 use async_trait::async_trait;
 use ghost_domain::usage::{UsageRow, UsageSum};
@@ -6,27 +7,27 @@ use ghost_domain::{AgentId, Budget, RootId, Scope, ScopeSort, Timestamp};
 
 use crate::error::Result;
 
-/// Which accounts a list has; the default is all, from the first on.
+/// Which accounts a list contains. The default is all accounts.
 #[derive(Clone, Debug, Default)]
 pub struct BudgetFilter {
-    /// Only those that have a limit.
+    /// Only accounts with a limit.
     pub limited: bool,
-    /// Only those of this sort; `None` is any.
+    /// Only accounts of this sort; `None` means any.
     pub sort: Option<ScopeSort>,
-    /// None of roots, of which there may be many.
+    /// Leaves out accounts of roots, because there may be many.
     pub no_roots: bool,
-    /// Only those whose scope's text comes after that of this one.
+    /// Only accounts whose scope comes after this one, compared as text. For paging.
     pub after: Option<Scope>,
 }
 
-/// Which usage a sum covers; `None` is any.
+/// Which usage rows a sum covers. `None` means any.
 #[derive(Clone, Debug, Default)]
 pub struct UsageFilter {
-    /// Whose.
+    /// Agent that made the calls.
     pub agent_id: Option<AgentId>,
-    /// Charged to which root.
+    /// Root that the calls are charged to.
     pub root_id: Option<RootId>,
-    /// Asked of which provider.
+    /// Provider that was called.
     pub provider: Option<String>,
     /// Settled at or after this.
     pub since: Option<Timestamp>,
@@ -34,21 +35,21 @@ pub struct UsageFilter {
     pub before: Option<Timestamp>,
 }
 
-/// Reading budgets.
+/// Reads of budgets and usage.
 #[async_trait]
 pub trait BudgetReads {
-    /// The account of a scope.
+    /// The account of this scope.
     async fn budget_get(&mut self, scope: &Scope) -> Result<Option<Budget>>;
 
-    /// Accounts in order of scope text, at most 1,000. What comes after the last of a full list is read with
-    /// [`BudgetFilter::after`].
+    /// Accounts in order of the scope's text, at most 1,000. [`BudgetFilter::after`] reads the next
+    /// page.
     async fn budget_list(&mut self, filter: &BudgetFilter) -> Result<Vec<Budget>>;
 
-    /// Sums by agent and model, in order of agent and model.
+    /// Sums of usage for each agent and model, in that order.
     async fn usage_sum(&mut self, filter: &UsageFilter) -> Result<Vec<UsageSum>>;
 }
 
-/// Writing budgets.
+/// Writes of budgets and usage.
 #[async_trait]
 pub trait BudgetWrites {
     /// Inserts or replaces an account.

@@ -5,19 +5,19 @@ use ghost_domain::{AgentId, ChannelName, ChatChannel, ChatMember, ChatPost};
 
 use crate::error::Result;
 
-/// Reading chat.
+/// Reads of chat.
 #[async_trait]
 pub trait ChatReads {
-    /// One channel.
+    /// The channel with this name.
     async fn chat_channel_get(&mut self, channel: &ChannelName) -> Result<Option<ChatChannel>>;
 
     /// All channels in order of name, at most 1,000.
     async fn chat_channel_list(&mut self) -> Result<Vec<ChatChannel>>;
 
-    /// How many channels there are.
+    /// Number of channels.
     async fn chat_channel_count(&mut self) -> Result<u32>;
 
-    /// One membership.
+    /// The membership of an agent in a channel.
     async fn chat_member_get(&mut self, channel: &ChannelName, agent_id: &AgentId) -> Result<Option<ChatMember>>;
 
     /// All members of a channel, in order of id.
@@ -26,17 +26,17 @@ pub trait ChatReads {
     /// All memberships of an agent, in order of channel.
     async fn chat_memberships(&mut self, agent_id: &AgentId) -> Result<Vec<ChatMember>>;
 
-    /// Memberships of an agent in ungated channels that have posts after its cursor, with the channel, in order of
-    /// channel.
+    /// The ungated channels in which an agent has posts after its cursor, each with the agent's
+    /// membership, in order of channel.
     async fn chat_unread(&mut self, agent_id: &AgentId) -> Result<Vec<(ChatMember, ChatChannel)>>;
 
-    /// The newest posts of a channel after `after` and before `before` (0 is no bound), at most `limit`, in order of
-    /// sequence.
+    /// The newest posts of a channel with `after < seq < before`, at most `limit`, in order of
+    /// sequence. A `before` of 0 means no upper bound.
     async fn chat_posts(&mut self, channel: &ChannelName, after: i64, before: i64, limit: u32)
     -> Result<Vec<ChatPost>>;
 }
 
-/// Writing chat.
+/// Writes of chat.
 #[async_trait]
 pub trait ChatWrites {
     /// Inserts or replaces a channel.
@@ -45,9 +45,9 @@ pub trait ChatWrites {
     /// Inserts or replaces a membership.
     async fn chat_member_put(&mut self, member: &ChatMember) -> Result<()>;
 
-    /// Removes a membership; one that does not exist is passed over.
+    /// Removes a membership. Does nothing if it does not exist.
     async fn chat_member_delete(&mut self, channel: &ChannelName, agent_id: &AgentId) -> Result<()>;
 
-    /// Appends a post, whose sequence the caller has taken from its channel.
+    /// Appends a post. The caller has taken its sequence from the channel.
     async fn chat_post_append(&mut self, post: &ChatPost) -> Result<()>;
 }

@@ -5,27 +5,28 @@ use ghost_domain::{AgentId, Conversation, ConversationEntry, ConversationId, Tim
 
 use crate::error::Result;
 
-/// Reading conversations.
+/// Reads of conversations.
 #[async_trait]
 pub trait ConversationReads {
-    /// One conversation.
+    /// The conversation with this id.
     async fn conversation_get(&mut self, conversation_id: ConversationId) -> Result<Option<Conversation>>;
 
-    /// The conversation that an adapter knows under this name.
+    /// The conversation with this adapter and thread name.
     async fn conversation_find(&mut self, adapter: &str, thread: &str) -> Result<Option<Conversation>>;
 
-    /// Conversations, last spoken in first (then by id, the highest first), from behind `after`, at most 1,000; of this owner
-    /// if given. What comes behind the last of a full list is read with its place.
+    /// Conversations with the latest activity first (then by id, highest first), at most 1,000.
+    /// With `owner`, only those of this owner. `after` is the position of the last row of the
+    /// previous page.
     async fn conversation_list(
         &mut self,
         owner: Option<&AgentId>,
         after: Option<(Timestamp, ConversationId)>,
     ) -> Result<Vec<Conversation>>;
 
-    /// How many conversations there are.
+    /// Number of conversations.
     async fn conversation_count(&mut self) -> Result<u32>;
 
-    /// Entries after `after`, in order, at most `limit`.
+    /// Entries of a conversation after the sequence `after`, in order, at most `limit`.
     async fn conversation_entries(
         &mut self,
         conversation_id: ConversationId,
@@ -36,9 +37,9 @@ pub trait ConversationReads {
     /// Entries that a turn wrote, in order of conversation and sequence.
     async fn conversation_entries_of_turn(&mut self, turn_id: TurnId) -> Result<Vec<ConversationEntry>>;
 
-    /// Entries that wait to be delivered and whose time has come by `now`, the longest due first (then by conversation
-    /// and sequence), at most `limit`; without those of conversations that an adapter in `passing` carries. One that waits
-    /// and names no time is due from the moment it was committed.
+    /// Entries that wait for delivery and are due at `now`, in order of due time (then conversation
+    /// and sequence), at most `limit`. Conversations of the adapters in `passing` are left out. A
+    /// waiting entry without a due time is due from the time it was written.
     async fn deliveries_due(
         &mut self,
         now: Timestamp,
@@ -46,16 +47,16 @@ pub trait ConversationReads {
         limit: u32,
     ) -> Result<Vec<ConversationEntry>>;
 
-    /// When the next entry falls due, if any waits.
+    /// When the next waiting entry is due; `None` if no entry waits.
     async fn delivery_next_at(&mut self) -> Result<Option<Timestamp>>;
 }
 
-/// Writing conversations.
+/// Writes of conversations.
 #[async_trait]
 pub trait ConversationWrites {
     /// Inserts or replaces a conversation.
     async fn conversation_put(&mut self, conversation: &Conversation) -> Result<()>;
 
-    /// Inserts or replaces an entry, whose sequence the caller has taken from its conversation.
+    /// Inserts or replaces an entry. The caller has taken its sequence from the conversation.
     async fn conversation_entry_put(&mut self, entry: &ConversationEntry) -> Result<()>;
 }

@@ -1,39 +1,40 @@
-//! Ids by range, whatever they are of: what a person typed is the beginning of one.
+//! Ranges of ids of one kind. They resolve an id prefix that a person typed.
 
 use async_trait::async_trait;
 use uuid::Uuid;
 
 use crate::error::Result;
 
-/// What an id is of, for those that people type.
+/// The kinds of ids that people type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdKind {
-    /// An ask.
+    /// Id of an ask.
     Ask,
-    /// A conversation.
+    /// Id of a conversation.
     Conversation,
-    /// A dead letter.
+    /// Id of a dead letter.
     DeadLetter,
-    /// A message.
+    /// Id of a message.
     Message,
-    /// A timer, cron job, watch or heartbeat.
+    /// Id of a schedule: a timer, cron job, watch or heartbeat.
     Schedule,
-    /// A task.
+    /// Id of a task.
     Task,
-    /// A turn.
+    /// Id of a turn.
     Turn,
 }
 
 impl IdKind {
-    /// All of them.
+    /// All kinds.
     pub const ALL: [Self; 7] =
         [Self::Ask, Self::Conversation, Self::DeadLetter, Self::Message, Self::Schedule, Self::Task, Self::Turn];
 }
 
-/// Reading ids.
+/// Reads of ids.
 #[async_trait]
 pub trait IdReads {
-    /// The ids of that kind from `first` to `last`, both included, in ascending order, at most `most` and never more than
-    /// 1,000. A range of the primary key is read, so the cost is that of what is returned.
-    async fn ids_between(&mut self, kind: IdKind, first: Uuid, last: Uuid, most: u32) -> Result<Vec<Uuid>>;
+    /// The ids of this kind from `first` to `last`, both included, in ascending order, at most
+    /// `limit` and never more than 1,000. It reads a range of the primary key, so the cost depends
+    /// only on the number of ids returned.
+    async fn ids_between(&mut self, kind: IdKind, first: Uuid, last: Uuid, limit: u32) -> Result<Vec<Uuid>>;
 }

@@ -5,10 +5,10 @@ use ghost_domain::Job;
 
 use crate::error::Result;
 
-/// Reading jobs.
+/// Reads of jobs.
 #[async_trait]
 pub trait JobReads {
-    /// One job.
+    /// The job with this id.
     async fn job_get(&mut self, job_id: &str) -> Result<Option<Job>>;
 
     /// The newest job.
@@ -18,7 +18,7 @@ pub trait JobReads {
     async fn job_list(&mut self) -> Result<Vec<Job>>;
 }
 
-/// Writing jobs.
+/// Writes of jobs.
 #[async_trait]
 pub trait JobWrites {
     /// Inserts or replaces a job.

@@ -5,23 +5,23 @@ use ghost_domain::{KnowledgeEntry, KnowledgeVersion};
 
 use crate::error::Result;
 
-/// Reading knowledge. Who may read what is decided above.
+/// Reads of knowledge. They check no access rights; `ghost-rules` decides who may read what.
 #[async_trait]
 pub trait KnowledgeReads {
-    /// One entry, deleted or not.
+    /// The entry with this id, even if it is deleted.
     async fn knowledge_get(&mut self, entry_id: &str) -> Result<Option<KnowledgeEntry>>;
 
-    /// Entries that are not deleted, in order of id, from after `after`, at most `limit`.
+    /// Entries that are not deleted, in order of id, after the id `after`, at most `limit`.
     async fn knowledge_list(&mut self, after: &str, limit: u32) -> Result<Vec<KnowledgeEntry>>;
 
-    /// How many entries are not deleted.
+    /// Number of entries that are not deleted.
     async fn knowledge_count(&mut self) -> Result<u32>;
 
-    /// The kept earlier versions of an entry, newest first.
+    /// The stored earlier versions of an entry, newest first.
     async fn knowledge_versions(&mut self, entry_id: &str) -> Result<Vec<KnowledgeVersion>>;
 }
 
-/// Writing knowledge.
+/// Writes of knowledge.
 #[async_trait]
 pub trait KnowledgeWrites {
     /// Inserts or replaces an entry.

@@ -5,41 +5,42 @@ use ghost_domain::{AgentId, CallId, CallStatus, LedgerRow, Timestamp, TurnId};
 
 use crate::error::Result;
 
-/// Which rows a list wants; `None` is any.
+/// Which rows a list contains. `None` means any.
 #[derive(Clone, Debug, Default)]
 pub struct LedgerFilter {
-    /// Whose.
+    /// Agent that made the call.
     pub agent_id: Option<AgentId>,
-    /// Of which turn.
+    /// Turn that made the call.
     pub turn_id: Option<TurnId>,
-    /// Of which tool, by canonical name.
+    /// Canonical name of the tool.
     pub tool: Option<String>,
-    /// With which status.
+    /// Status of the call.
     pub status: Option<CallStatus>,
     /// Started at or after this.
     pub since: Option<Timestamp>,
     /// Started before this.
     pub before: Option<Timestamp>,
-    /// What comes behind this call in the order of the list, whether or not it is still there: older, or as old with a lower
-    /// id. For paging.
+    /// Start time and id of the last row of the previous page. The list continues with older calls,
+    /// or equally old ones with a lower id. The row itself need not exist any more.
     pub after: Option<(Timestamp, CallId)>,
-    /// At most this many; 0 means 100; never more than 1,000.
+    /// At most this many rows; 0 means 100. Never more than 1,000.
     pub limit: u32,
 }
 
-/// Reading the ledger.
+/// Reads of the ledger.
 #[async_trait]
 pub trait LedgerReads {
-    /// One row.
+    /// The row of this call.
     async fn call_get(&mut self, call_id: CallId) -> Result<Option<LedgerRow>>;
 
-    /// Rows, newest first.
+    /// Matching rows, newest first.
     async fn call_list(&mut self, filter: &LedgerFilter) -> Result<Vec<LedgerRow>>;
 }
 
-/// Writing the ledger.
+/// Writes of the ledger.
 #[async_trait]
 pub trait LedgerWrites {
-    /// Inserts a row, or replaces how its call stands: whose it is, its turn, its tool and when it began never change.
+    /// Inserts a row, or replaces the changeable part of it. Agent, turn, tool and start time never
+    /// change.
     async fn call_put(&mut self, row: &LedgerRow) -> Result<()>;
 }

@@ -5,71 +5,76 @@ use ghost_domain::{AgentId, Envelope, HeldSkill, MailState, MessageId, RootId, T
 
 use crate::error::Result;
 
-/// See [`MessageReads::inbox_state`].
+/// Result of [`MessageReads::inbox_state`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct InboxState {
-    /// Its mail that is ready ([`MessageReads::inbox_ready`]). Without any, nothing else is looked at.
+    /// Mail that is ready ([`MessageReads::inbox_ready`]). If it is empty, the other fields are not
+    /// filled in.
     pub mail: Vec<Envelope>,
-    /// Whether its chat channels have something that it has not been shown.
+    /// Whether the agent's chat channels have unread posts.
     pub unread: bool,
-    /// The skills that it holds, in order of name.
+    /// The skills that the agent holds, in order of name.
     pub skills: Vec<HeldSkill>,
 }
 
-/// Reading mail.
+/// Reads of mail.
 #[async_trait]
 pub trait MessageReads {
-    /// One piece of mail.
+    /// The mail with this id.
     async fn message_get(&mut self, message_id: MessageId) -> Result<Option<Envelope>>;
 
-    /// How a piece of mail stands now: its state, its turn, and how often its agent crashed on it.
+    /// The state of a mail, its turn, and how often its agent crashed on it.
     async fn message_standing(&mut self, message_id: MessageId) -> Result<Option<(MailState, Option<TurnId>, u32)>>;
 
-    /// How much pending mail an inbox holds.
+    /// Number of pending mails in an inbox.
     async fn inbox_depth(&mut self, agent_id: &AgentId) -> Result<u32>;
 
-    /// How much pending mail each of these inboxes holds, in their order: one look for a fan-out.
+    /// Number of pending mails in each of these inboxes, in the given order. A fan-out needs only
+    /// one query.
     async fn inbox_depths(&mut self, agent_ids: &[AgentId]) -> Result<Vec<u32>>;
 
-    /// Pending mail of an inbox in order, at most `limit`.
+    /// Pending mail of an inbox, in order, at most `limit`.
     async fn inbox_pending(&mut self, agent_id: &AgentId, limit: u32) -> Result<Vec<Envelope>>;
 
-    /// Pending mail of an inbox that is ready, in order, at most `limit`. While a turn of the agent is aside, because the budget
-    /// of its root is spent, further mail of that root is not ready: it waits for that turn.
+    /// Pending mail of an inbox that is ready, in order, at most `limit`. If a turn of the agent is
+    /// parked because the budget of its root is spent, further mail of that root is not ready: it
+    /// waits for that turn.
     async fn inbox_ready(&mut self, agent_id: &AgentId, limit: u32) -> Result<Vec<Envelope>>;
 
-    /// What an agent finds when it looks for work: its mail, as [`MessageReads::inbox_ready`] gives it, and what its turn
-    /// over it needs besides. One query, because every turn begins with it.
+    /// What an agent needs to open a turn: its ready mail, as [`MessageReads::inbox_ready`] returns
+    /// it, and the other fields of [`InboxState`]. One query, because every turn begins with it.
     async fn inbox_state(&mut self, agent_id: &AgentId, limit: u32) -> Result<InboxState>;
 
-    /// Agents that have mail that is ready and wakes, in order of id.
+    /// Agents with ready mail that wakes, in order of id.
     async fn inbox_waiting(&mut self) -> Result<Vec<AgentId>>;
 
-    /// Those among these agents that have mail that is ready and wakes, in order of id. None of it is read out.
+    /// Those of these agents that have ready mail that wakes, in order of id. Reads no envelopes.
     async fn inbox_waiting_among(&mut self, agent_ids: &[AgentId]) -> Result<Vec<AgentId>>;
 
-    /// Agents that have mail of this root that is ready and wakes, in order of id. However much mail there is, none of it is
-    /// read out.
+    /// Agents with ready mail of this root that wakes, in order of id. Reads no envelopes, so the
+    /// size of the mail does not matter.
     async fn inbox_waiting_of(&mut self, root_id: RootId) -> Result<Vec<AgentId>>;
 
-    /// Pending mail in the whole world.
+    /// Number of pending mails in the world.
     async fn inbox_total(&mut self) -> Result<u64>;
 
     /// The mail that a turn took, in order.
     async fn messages_of_turn(&mut self, turn_id: TurnId) -> Result<Vec<Envelope>>;
 
-    /// The newest mail of an agent whatever its state, newest first, at most `limit`.
+    /// The newest mail of an agent in any state, newest first, at most `limit`.
     async fn messages_recent(&mut self, agent_id: &AgentId, limit: u32) -> Result<Vec<Envelope>>;
 }
 
-/// Writing mail.
+/// Writes of mail.
 #[async_trait]
 pub trait MessageWrites {
-    /// Appends mail to its receiver's inbox; the store gives `seq`, whatever the envelope says. No check is made here.
+    /// Appends mail to the inbox of its receiver. The store assigns `seq` and ignores the one in
+    /// the envelope. Checks nothing.
     async fn message_append(&mut self, envelope: &Envelope) -> Result<()>;
 
-    /// Sets state, turn and crash count of mail; of the rest of an envelope only whether it wakes ever changes
-    /// ([`MessageWrites::message_rouse`]). Ids that do not exist are passed over.
+    /// Sets state and turn of mails and adds `add_crashes` to their crash counts. Besides these,
+    /// only the wake flag of an envelope ever changes ([`MessageWrites::message_rouse`]). Ids that
+    /// do not exist are ignored.
     async fn message_mark(
         &mut self,
         message_ids: &[MessageId],
@@ -78,9 +83,10 @@ pub trait MessageWrites {
         add_crashes: u32,
     ) -> Result<()>;
 
-    /// Sets the crash count of mail to 0: an operator gives it a new chance.
+    /// Sets the crash count of mails to 0, for an operator who retries them.
     async fn message_forgive(&mut self, message_ids: &[MessageId]) -> Result<()>;
 
-    /// Makes mail wake that was quiet: what it waited for will not come, or it must be tried alone.
+    /// Sets the wake flag of quiet mails: either what they waited for will not come, or they must
+    /// be tried alone.
     async fn message_rouse(&mut self, message_ids: &[MessageId]) -> Result<()>;
 }

@@ -1,7 +1,10 @@
-//! Rows in and rows out, one file a family. Names are the noun first. A `put` inserts or replaces by key; an `append`
-//! adds a row whose place the store gives. Reads inside a write see the command's own writes.
+//! The table traits: rows in and rows out, one file for each family of tables. Method names begin
+//! with the noun. A `put` inserts or replaces a row by key. An `append` adds a row whose sequence
+//! number the store assigns, unless its comment says otherwise. Reads inside a command see the
+//! command's own writes.
 //!
-//! Must never: decide anything. Rules live in the rooms below; bounds on how many rows a read returns live here.
+//! Must never: decide anything. World rules live in `ghost-rules`. These traits only limit how many
+//! rows a read returns.
 
 mod agents;
 mod asks;
@@ -48,7 +51,7 @@ pub use turns::{PROMPT_USE, TurnFilter, TurnReads, TurnWrites};
 pub use crate::error::Result;
 use ghost_domain::ports::Signal;
 
-/// Everything that can be read.
+/// All reads of the store.
 pub trait Reads:
     AgentReads
     + AskReads
@@ -73,7 +76,7 @@ pub trait Reads:
 {
 }
 
-/// Everything that can be read and written inside one transaction.
+/// All reads and writes of one transaction.
 pub trait Writes:
     Reads
     + AgentWrites
@@ -96,6 +99,7 @@ pub trait Writes:
     + TaskWrites
     + TurnWrites
 {
-    /// Tells the running world something after commit. Dropped if the command is undone.
+    /// Sends a signal to the running world after the commit. If the command is undone, the signal
+    /// is dropped.
     fn signal(&mut self, signal: Signal);
 }

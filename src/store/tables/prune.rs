@@ -1,62 +1,68 @@
-//! Retention: the only deletes of rows that nobody names.
+//! Retention: deletes old rows by age. All other deletes name their row.
 
 use async_trait::async_trait;
 use ghost_domain::Timestamp;
 
 use crate::error::Result;
 
-/// What can be pruned.
+/// The families of rows that can be pruned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Family {
-    /// The feed. Its sequence goes on.
+    /// The event feed. Its sequence continues.
     Events,
     /// Ended turns with their journals, and prompt parts that no journal names.
     Turns,
-    /// Ended turns that cron jobs had to themselves ([`Turn::source`](ghost_domain::Turn::source) is `cron`), with their journals
-    /// and the mail of the jobs that opened them. A turn counts as one row, whatever hangs on it.
+    /// Ended turns of cron jobs that have a turn of their own
+    /// ([`Turn::source`](ghost_domain::Turn::source) is `cron`), with their journals and the mail
+    /// that opened them. A turn counts as one row, with all that is deleted with it.
     CronTurns,
-    /// Mail whose turn has ended. Mail of held dead letters is kept.
+    /// Mail whose turn has ended, except mail of held dead letters.
     Messages,
     /// Closed asks.
     Asks,
     /// Ledger rows of calls that have ended.
     Ledger,
-    /// Usage rows. Budgets keep their sums.
+    /// Usage rows. The sums in budgets stay.
     Usage,
-    /// Stored answers.
+    /// Stored answers to requests.
     Requests,
-    /// Dead letters that were dealt with, and those of agents of which there is not even a tombstone: nobody can retry them.
+    /// Dead letters that are no longer held, and those of agents without even a tombstone, because
+    /// nobody can retry them.
     DeadLetters,
     /// Ended tasks and their history, unless a task that has not ended depends on them.
     Tasks,
-    /// Accounts of roots that are over: nothing is held in them, and of their root there is no open turn, no mail that
-    /// waits or that an open turn has, no task, no schedule, no unfinished job and no held dead letter.
+    /// Accounts of finished roots. Such an account holds no reservation. Its root has no open turn,
+    /// no mail that waits or belongs to an open turn, no task, no schedule, no unfinished job and
+    /// no held dead letter.
     RootBudgets,
-    /// Tombstones of agents, unless a living agent leads back to one by its creator and its creator's creators, who all pay
-    /// for it. The floor of incarnations ([`agent_incarnation_floor`](super::AgentReads::agent_incarnation_floor)) rises to
-    /// theirs.
+    /// Tombstones of agents. A tombstone stays if the agent is a direct or indirect creator of a
+    /// living agent, because creators pay for the agents they created. The incarnation floor
+    /// ([`agent_incarnation_floor`](super::AgentReads::agent_incarnation_floor)) rises to the
+    /// deleted incarnations.
     Agents,
-    /// Accounts of agents, for a day and in all, in which nothing is held: those without a limit of deleted agents, and
-    /// whatever is left of agents of which there is not even a tombstone. The accounts of the living, of teams and of the
-    /// world stay, with all that they paid.
+    /// Accounts of agents, daily and total, that hold no reservation: those of deleted agents if
+    /// they have no limit, and all those of agents without even a tombstone. Accounts of living
+    /// agents, teams and the world stay.
     AgentBudgets,
-    /// Chat posts, channel by channel, each from its start up to its first young post, so that what is left of it has no
-    /// gap. Channels keep their sequence.
+    /// Chat posts. In each channel they are deleted from the start up to the first post that is too
+    /// young, so that the rest has no gap. The sequence of the channel continues.
     ChatPosts,
-    /// Conversations in which nothing was said lately, with their entries, unless one of these must stay, as a delivery, an
-    /// open turn, waiting mail or a dead letter needs it. A conversation counts as one row, whatever it holds. Those that go on are pruned entry by entry:
+    /// Conversations without recent activity, with their entries. A conversation stays if one of
+    /// its entries is still needed by a delivery, an open turn, waiting mail or a dead letter. A
+    /// conversation counts as one row. Entries of active conversations are deleted by
     /// [`PruneWrites::prune_conversation_entries`].
     Conversations,
-    /// Deleted entries of knowledge, unless the world's files brought them: those must not come back at the next boot.
+    /// Deleted knowledge entries, except those that came from the world's files: they would come
+    /// back at the next boot.
     Knowledge,
-    /// Runs of schedules, by when they went off.
+    /// Runs of schedules, by the time they fired.
     ScheduleRuns,
-    /// Tallies of roots, by when they last counted something.
+    /// Tallies of roots, by the time of their last change.
     Roots,
 }
 
 impl Family {
-    /// Every family.
+    /// All families.
     pub const ALL: [Self; 18] = [
         Self::Events,
         Self::Turns,
@@ -79,20 +85,28 @@ impl Family {
     ];
 }
 
-/// Pruning.
+/// Deletes old rows.
 #[async_trait]
 pub trait PruneWrites {
-    /// Deletes rows of a family that ended before `before`, at most `limit`, oldest first unless the family says
-    /// otherwise. Gives how many.
+    /// Deletes rows of a family that ended before `before`, at most `limit`, oldest first unless
+    /// the comment of the family says otherwise. Returns how many rows were deleted.
     async fn prune(&mut self, family: Family, before: Timestamp, limit: u32) -> Result<u64>;
 
-    /// Deletes entries of conversations, at most `limit`, conversation by conversation in order of id: each from its start
-    /// up to the first that must stay, so that what is left of it has no gap. One must stay that is young and among the
-    /// newest `keep` of its conversation; that is a draft or waits to be delivered; that an open turn wrote; or whose mail
-    /// waits, is in a turn's hands or is held as a dead letter. Conversations keep their sequence. Gives how many went.
+    /// Deletes entries of conversations, at most `limit`, by conversation in order of id. In each
+    /// conversation it deletes from the start up to the first entry that must stay, so that the
+    /// rest has no gap. The sequence of the conversation continues. Returns how many entries were
+    /// deleted.
+    ///
+    /// These entries must stay:
+    ///
+    /// - entries not older than `before`, if they are among the newest `keep` of their
+    ///   conversation;
+    /// - drafts and entries that wait for delivery;
+    /// - entries of an open turn;
+    /// - entries whose mail is not consumed: it waits, a turn has taken it, or it is dead.
     async fn prune_conversation_entries(&mut self, before: Timestamp, keep: u32, limit: u32) -> Result<u64>;
 
-    /// Deletes the oldest changes of tasks that have more than `keep` (at least 1) of them, at most `limit`, task by task in
-    /// order of id. Gives how many went.
+    /// Deletes the oldest history rows of tasks that have more than `keep` (at least 1), at most
+    /// `limit`, by task in order of id. Returns how many rows were deleted.
     async fn prune_task_events(&mut self, keep: u32, limit: u32) -> Result<u64>;
 }

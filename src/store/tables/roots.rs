@@ -1,4 +1,4 @@
-//! The `roots` table: what each root has set going.
+//! The `roots` table: for each root, a tally of what it has caused.
 
 use async_trait::async_trait;
 use ghost_domain::RootId;
@@ -6,17 +6,17 @@ use ghost_domain::root_tally::RootTally;
 
 use crate::error::Result;
 
-/// Reading tallies.
+/// Reads of tallies.
 #[async_trait]
 pub trait RootReads {
-    /// The tally of a root, if anything was counted.
+    /// The tally of a root; `None` if nothing was counted yet.
     async fn root_get(&mut self, root_id: RootId) -> Result<Option<RootTally>>;
 
-    /// Tallies, the most messages first, at most `limit`.
+    /// Tallies with the most messages first, at most `limit`.
     async fn root_list(&mut self, limit: u32) -> Result<Vec<RootTally>>;
 }
 
-/// Writing tallies.
+/// Writes of tallies.
 #[async_trait]
 pub trait RootWrites {
     /// Inserts or replaces a tally.

@@ -5,20 +5,21 @@ use ghost_domain::{AgentId, MessageId, Schedule, ScheduleId, ScheduleKind, Sched
 
 use crate::error::Result;
 
-/// A place in the list of schedules, whether or not a schedule is still there: its agent, its kind and its name.
+/// A position in the list of schedules: agent, kind and name. The schedule itself need not exist
+/// any more.
 pub type SchedulePlace = (AgentId, ScheduleKind, String);
 
-/// Reading schedules.
+/// Reads of schedules.
 #[async_trait]
 pub trait ScheduleReads {
-    /// One schedule.
+    /// The schedule with this id.
     async fn schedule_get(&mut self, schedule_id: ScheduleId) -> Result<Option<Schedule>>;
 
-    /// The schedule that its owner calls so.
+    /// The schedule with this owner, kind and name.
     async fn schedule_find(&mut self, agent_id: &AgentId, kind: ScheduleKind, name: &str) -> Result<Option<Schedule>>;
 
-    /// Schedules in order of agent, kind (as text) and name, from behind `after`, at most 1,000; of this agent and kind if
-    /// given. What comes behind the last of a full list is read with its place.
+    /// Schedules in order of agent, kind (as text) and name, at most 1,000; only those of this
+    /// agent and kind, if given. `after` is the position of the last row of the previous page.
     async fn schedule_list(
         &mut self,
         agent_id: Option<&AgentId>,
@@ -26,49 +27,50 @@ pub trait ScheduleReads {
         after: Option<&SchedulePlace>,
     ) -> Result<Vec<Schedule>>;
 
-    /// Schedules of a kind in order of id, from after `after`, at most 1,000. What comes after the last of a full list is
-    /// read with its id.
+    /// Schedules of a kind in order of id, at most 1,000. `after` is the id of the last row of the
+    /// previous page.
     async fn schedules_of(&mut self, kind: ScheduleKind, after: Option<ScheduleId>) -> Result<Vec<Schedule>>;
 
-    /// How many schedules of a kind an agent has.
+    /// Number of schedules of a kind that an agent has.
     async fn schedule_count(&mut self, agent_id: &AgentId, kind: ScheduleKind) -> Result<u32>;
 
-    /// Schedules whose next instant is `now` or earlier, the longest due first (then by id), at most `limit`.
+    /// Schedules that are due at `now`, in order of due time (then id), at most `limit`.
     async fn schedules_due(&mut self, now: Timestamp, limit: u32) -> Result<Vec<Schedule>>;
 
-    /// When the next schedule falls due, if any will.
+    /// When the next schedule is due; `None` if none will be.
     async fn schedule_next_at(&mut self) -> Result<Option<Timestamp>>;
 
     /// Runs of a schedule, newest first, at most `limit`.
     async fn schedule_runs(&mut self, schedule_id: ScheduleId, limit: u32) -> Result<Vec<ScheduleRun>>;
 
-    /// The run whose mail this is.
+    /// The run that sent this mail.
     async fn schedule_run_of(&mut self, message_id: MessageId) -> Result<Option<ScheduleRun>>;
 
-    /// What a watch last saw.
+    /// The last snapshot of a watch.
     async fn watch_snapshot_get(&mut self, schedule_id: ScheduleId) -> Result<Option<WatchSnapshot>>;
 }
 
-/// Writing schedules.
+/// Writes of schedules.
 #[async_trait]
 pub trait ScheduleWrites {
     /// Inserts or replaces a schedule.
     async fn schedule_put(&mut self, schedule: &Schedule) -> Result<()>;
 
-    /// Takes schedules that are due and whose records do not read back out of what falls due, among the first `limit` that are
-    /// due; the records stay as they are. Gives which, and what is wrong with each.
+    /// Finds damaged schedules, whose records cannot be decoded, among the first `limit` due ones.
+    /// Clears their due time so that they are not due again; the records stay unchanged. Returns
+    /// the id of each and what is wrong with it.
     async fn schedules_set_aside(&mut self, now: Timestamp, limit: u32) -> Result<Vec<(ScheduleId, String)>>;
 
-    /// Removes a schedule with its snapshot. Its runs stay until they are pruned.
+    /// Removes a schedule and its snapshot. Its runs stay until they are pruned.
     async fn schedule_delete(&mut self, schedule_id: ScheduleId) -> Result<()>;
 
     /// Inserts or replaces a run.
     async fn schedule_run_put(&mut self, run: &ScheduleRun) -> Result<()>;
 
-    /// Deletes the oldest runs of a schedule until what is left is at most `lines` runs and at most `bytes` bytes of records.
-    /// Gives how many went.
+    /// Deletes the oldest runs of a schedule until at most `lines` runs and at most `bytes` bytes
+    /// of records are left. Returns how many were deleted.
     async fn schedule_runs_trim(&mut self, schedule_id: ScheduleId, lines: u32, bytes: u64) -> Result<u64>;
 
-    /// Inserts or replaces what a watch last saw.
+    /// Inserts or replaces the last snapshot of a watch.
     async fn watch_snapshot_put(&mut self, schedule_id: ScheduleId, snapshot: &WatchSnapshot) -> Result<()>;
 }

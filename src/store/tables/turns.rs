@@ -8,55 +8,56 @@ use ghost_domain::{AgentId, RootId, Timestamp, Turn, TurnId, TurnStatus};
 
 use crate::error::Result;
 
-/// Which turns a list wants; `None` is any.
+/// Which turns a list contains. `None` means any.
 #[derive(Clone, Debug, Default)]
 pub struct TurnFilter {
-    /// Whose.
+    /// Agent of the turn.
     pub agent_id: Option<AgentId>,
-    /// How far.
+    /// Status of the turn.
     pub status: Option<TurnStatus>,
-    /// Only open turns that are parked, or only others.
+    /// `true`: only open turns that are parked. `false`: only turns that are not parked.
     pub parked: Option<bool>,
-    /// Which root they are charged to, or took mail of.
+    /// Only turns that are charged to this root or took mail of it.
     pub root_id: Option<RootId>,
-    /// What opened it; see [`Turn::source`].
+    /// What opened the turn; see [`Turn::source`].
     pub source: Option<&'static str>,
     /// Started before this.
     pub before: Option<Timestamp>,
-    /// What comes behind this turn in the order of the list, whether or not it is still there: older, or as old with a lower
-    /// id. For paging.
+    /// Start time and id of the last row of the previous page. The list continues with older turns,
+    /// or equally old ones with a lower id. The row itself need not exist any more.
     pub after: Option<(Timestamp, TurnId)>,
-    /// At most this many; 0 means 100; never more than 1,000.
+    /// At most this many turns; 0 means 100. Never more than 1,000.
     pub limit: u32,
 }
 
-/// How exactly the time of a prompt part's last use is kept.
+/// Precision of the stored time of a prompt part's last use.
 pub const PROMPT_USE: Duration = Duration::from_secs(86_400);
 
-/// Reading turns.
+/// Reads of turns.
 #[async_trait]
 pub trait TurnReads {
-    /// One turn.
+    /// The turn with this id.
     async fn turn_get(&mut self, turn_id: TurnId) -> Result<Option<Turn>>;
 
-    /// The open turn that an agent goes on with: its own, which no operator's is, and not one that is parked aside. There is
-    /// never more than one; without it, the oldest of those that were aside and may go on.
+    /// The open turn that the agent continues: the only one that is not aside, or else the oldest
+    /// of those that were aside and may continue. A turn is aside if it is parked and its agent
+    /// goes on with other work ([`Turn::is_aside`]). Turns of operators do not count.
     async fn turn_open_of(&mut self, agent_id: &AgentId) -> Result<Option<Turn>>;
 
     /// All open turns, in order of start.
     async fn turns_open(&mut self) -> Result<Vec<Turn>>;
 
-    /// Turns, newest first.
+    /// Matching turns, newest first.
     async fn turn_list(&mut self, filter: &TurnFilter) -> Result<Vec<Turn>>;
 
     /// The journal of a turn, in order.
     async fn journal_of(&mut self, turn_id: TurnId) -> Result<Vec<JournalRow>>;
 
-    /// A prompt part by its hash.
+    /// The text of a prompt part, by its hash.
     async fn prompt_get(&mut self, hash: &str) -> Result<Option<String>>;
 }
 
-/// Writing turns.
+/// Writes of turns.
 #[async_trait]
 pub trait TurnWrites {
     /// Inserts or replaces a turn.
@@ -65,6 +66,7 @@ pub trait TurnWrites {
     /// Appends a step to a turn's journal.
     async fn journal_append(&mut self, turn_id: TurnId, step: &Step, at: Timestamp) -> Result<()>;
 
-    /// Keeps a prompt part under its hash. If it is there, only the time of its last use is kept, to [`PROMPT_USE`].
+    /// Stores a prompt part under its hash. If the part exists, only the time of its last use
+    /// changes, with the precision [`PROMPT_USE`].
     async fn prompt_put(&mut self, hash: &str, text: &str, at: Timestamp) -> Result<()>;
 }

@@ -1,4 +1,4 @@
-//! The generator, over turns that are written by hand: an old database is whole, and adds up.
+//! Tests of the generator with hand-written turns: the old database is complete, and its totals are right.
 
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::journal::Step;
@@ -15,19 +15,19 @@ use uuid::Uuid;
 
 use super::age;
 
-/// When the young world's first turn begins.
+/// Time of the young world's first turn.
 const START: i64 = 0x0199_0000 * 65_536;
 const YOUNG: u32 = 40;
 const OLD: u64 = 50_000;
-/// When the old world's first turn begins.
+/// Time of the old world's first turn.
 const BEGIN: i64 = START - (OLD as i64 / YOUNG as i64 - 1) * super::STEP * super::UNIT_MS;
 
-/// Reads a noun as the store does, so that fields which come later have what they have in old rows.
+/// Deserializes a domain record as the store does, so that newer fields get their defaults.
 fn noun<T: DeserializeOwned>(value: Value) -> T {
     serde_json::from_value(value).unwrap()
 }
 
-/// An id of version 7 of the time of turn `n`; `sort` tells the ids of one turn apart.
+/// A UUID of version 7 with the time of turn `n`; `sort` distinguishes the ids of one turn.
 fn id(n: u32, sort: u8) -> Uuid {
     let ms = u128::try_from(at(n).0).unwrap();
     Uuid::from_u128((ms << 80) | (7 << 76) | (2 << 62) | u128::from(n) << 8 | u128::from(sort))
@@ -50,7 +50,7 @@ fn agent(n: u32) -> Agent {
     }))
 }
 
-/// A turn over one piece of mail, with a model call and a tool call.
+/// Writes a turn with one message, a model call and a tool call.
 async fn write_turn(w: &mut dyn Writes, n: u32) -> Result<(), StoreError> {
     let (turn_id, root_id) = (TurnId(id(n, 1)), RootId(id(n, 2)));
     let failed = n % 10 == 9;
@@ -104,7 +104,7 @@ async fn calls(store: &Store, filter: UsageFilter) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_old_world_is_whole_and_adds_up() {
+async fn an_old_database_is_complete_and_its_totals_are_right() {
     let dir = tempfile::tempdir().unwrap();
     let (young, old) = (dir.path().join("young.db"), dir.path().join("old.db"));
     let store = open_store(&young, SqliteOptions::default()).await.unwrap();
@@ -128,12 +128,12 @@ async fn an_old_world_is_whole_and_adds_up() {
     assert_eq!((aged.young_turns, aged.turns), (u64::from(YOUNG), OLD));
     assert!(aged.bytes > aged.young_bytes);
     let store = open_store(&old, SqliteOptions::default()).await.unwrap();
-    // Everything was spent again in every copy.
+    // Every copy spent the same.
     assert_eq!(calls(&store, UsageFilter::default()).await, OLD);
     assert_eq!(calls(&store, UsageFilter { agent_id: Some(who(3)), ..UsageFilter::default() }).await, OLD / 5);
     assert_eq!(calls(&store, UsageFilter { since: Some(at(0)), ..UsageFilter::default() }).await, u64::from(YOUNG));
     assert_eq!(look!(store, |r| r.event_bounds().await?), (1, i64::try_from(OLD).unwrap() * 2));
-    // A turn of long ago is told from its copies by its own id, in its columns, in its record and in its steps.
+    // A turn of long ago differs from its copies by its id, in its columns, its record and its steps.
     let before = Some(Timestamp(BEGIN + i64::from(YOUNG) * 6_000));
     let failed = TurnFilter { agent_id: Some(who(9)), status: Some(TurnStatus::Failed), ..TurnFilter::default() };
     let (first, newest) = (TurnFilter { before, ..failed.clone() }, TurnFilter { limit: 1_000, ..failed });
@@ -152,7 +152,7 @@ async fn an_old_world_is_whole_and_adds_up() {
     assert_eq!(steps[1].step, Step::Note { text: format!("in turn {turn_id}") });
     assert_eq!((mail[0].root_id, rows[0].started_at, rows[0].turn_id), (root_id, started_at, turn_id));
     assert_eq!(calls(&store, UsageFilter { root_id: Some(root_id), ..UsageFilter::default() }).await, 1);
-    // What is pruned is taken off the totals, and the world goes on behind its last sequence.
+    // Pruning subtracts from the totals, and new events get numbers after the last one.
     let middle = Timestamp(started_at.0 + (START - started_at.0) / 2);
     let mut gone = 0;
     loop {
@@ -174,7 +174,7 @@ async fn an_old_world_is_whole_and_adds_up() {
 }
 
 #[tokio::test]
-async fn a_world_without_turns_is_refused() {
+async fn a_database_without_turns_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let (young, old) = (dir.path().join("young.db"), dir.path().join("old.db"));
     open_store(&young, SqliteOptions::default()).await.unwrap().close().await;

@@ -1,8 +1,8 @@
-//! `ghostd` with tools that only tests have (DESIGN.md section 6): the same arguments, the same wiring, the same end.
+//! `ghostd` with tools for tests. Arguments, wiring and exit codes are the same.
 //!
 //! Must never: be shipped.
 
-// The arguments, the reports and the log are those of `ghostd` itself.
+// `ghostd` and this program share these modules.
 #[path = "../../arguments.rs"]
 mod arguments;
 #[path = "../../report.rs"]

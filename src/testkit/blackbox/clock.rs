@@ -1,6 +1,6 @@
-//! A clock that a test sets forward while the daemon runs: the system's, and as many milliseconds as a file says.
+//! A clock that a test can set forward while the daemon runs. It is the system's clock plus the milliseconds in a file.
 //!
-//! Must never: be the clock of a daemon that ships.
+//! Must never: be the clock of a shipped daemon.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,12 +10,12 @@ use ghost_domain::Timestamp;
 use ghost_domain::ports::Ports;
 use ghost_domain::time::{BoxFuture, Clock};
 
-/// Names the file that holds the milliseconds.
+/// The environment variable with the path of that file.
 pub const AHEAD: &str = "GHOST_TEST_AHEAD";
-/// How soon a sleeper sees that the clock was set.
-const LOOK: Duration = Duration::from_millis(50);
+/// How often a sleeper reads the file.
+const READ_EVERY: Duration = Duration::from_millis(50);
 
-/// The ports of a daemon; the clock is the test's, if the environment names its file.
+/// The ports of a daemon, with the test's clock if the environment names its file.
 #[must_use]
 pub fn test_ports(ports: Ports, env: &dyn Fn(&str) -> Option<String>) -> Ports {
     match env(AHEAD) {
@@ -39,7 +39,7 @@ impl Clock for Ahead {
         self.system.now().plus(Duration::from_millis(ahead.unwrap_or(0)))
     }
 
-    // The test sets the clock from outside: nothing but time passing tells of it.
+    // The file changes from outside, so it must be read again and again.
     #[allow(clippy::disallowed_methods)]
     fn sleep_until(&self, until: Timestamp) -> BoxFuture<'static, ()> {
         let clock = self.clone();
@@ -49,7 +49,7 @@ impl Clock for Ahead {
                 if left.is_zero() {
                     return;
                 }
-                tokio::time::sleep(left.min(LOOK)).await;
+                tokio::time::sleep(left.min(READ_EVERY)).await;
             }
         })
     }

@@ -1,4 +1,4 @@
-//! A process in the background: a daemon, or a client that follows the feed. It dies with the value that holds it.
+//! A background process: a daemon, or a client that follows the events. It is killed when its value is dropped.
 
 use std::process::{Child, Command, ExitStatus, Stdio};
 
@@ -7,19 +7,19 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::lines::Lines;
 use super::wait::Deadline;
 
-/// Seconds until a daemon must serve. A debug build on a busy machine takes a few.
+/// Maximum seconds until a daemon serves. A debug build on a busy machine takes a few.
 const READY_SECONDS: u64 = 60;
-/// Seconds until a process that was told to end must have ended.
+/// Maximum seconds until a process has ended after it was asked to.
 const END_SECONDS: u64 = 60;
-/// Lines of its output that are shown when a test fails.
+/// Number of output lines that are shown if a test fails.
 const SHOWN: usize = 60;
 
-/// The process.
+/// The background process.
 pub struct Daemon {
     child: Child,
-    /// Its standard output.
+    /// Lines of its standard output.
     pub out: Lines,
-    /// Its standard error.
+    /// Lines of its standard error.
     pub err: Lines,
     ended: Option<ExitStatus>,
 }
@@ -29,7 +29,7 @@ impl Daemon {
         Self::spawn_into(command, Stdio::piped(), Stdio::piped())
     }
 
-    /// With standard output and standard error going there; of what is no pipe nothing is seen.
+    /// Starts it with these outputs. The lines are only available for outputs that are pipes.
     pub(super) fn spawn_into(mut command: Command, out: Stdio, err: Stdio) -> Self {
         let mut child = command.stdout(out).stderr(err).spawn().expect("the program can be started");
         let out = child.stdout.take().map_or_else(|| Lines::of(std::io::empty()), Lines::of);
@@ -40,7 +40,7 @@ impl Daemon {
     /// Waits for the line that says that the world is up.
     ///
     /// # Panics
-    /// When it does not come, with what was printed.
+    /// If the line does not come; the message has the output.
     pub fn wait_until_ready(&self) {
         self.wait_for_line("a world that is up", Deadline::seconds(READY_SECONDS), |line| {
             line.contains(" is up. Data: ")
@@ -50,11 +50,11 @@ impl Daemon {
     /// Waits for a line of standard output.
     ///
     /// # Panics
-    /// When it does not come in time, or the process ends without it.
+    /// If the line does not come in time, or the process ends first.
     pub fn wait_for_line(&self, what: &str, deadline: Deadline, wanted: impl Fn(&str) -> bool) -> String {
         match self.out.find(0, deadline, wanted) {
             Some((_, line)) => line,
-            None => panic!("in vain waited for {what}\nstdout:\n{}stderr:\n{}", self.out.text(), self.err.text()),
+            None => panic!("no {what} in time\nstdout:\n{}stderr:\n{}", self.out.text(), self.err.text()),
         }
     }
 
@@ -64,7 +64,7 @@ impl Daemon {
         self.child.id()
     }
 
-    /// Kills it with -9, at once.
+    /// Kills it with SIGKILL.
     pub fn kill(mut self) {
         self.end();
     }
@@ -72,7 +72,7 @@ impl Daemon {
     /// Sends it SIGTERM.
     ///
     /// # Panics
-    /// When it is gone already.
+    /// If it has already ended.
     pub fn terminate(&self) {
         let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw).expect("a process id");
         kill_process(pid, Signal::TERM).expect("the process runs");
@@ -81,34 +81,34 @@ impl Daemon {
     /// Whether it has ended by itself. Does not wait.
     ///
     /// # Panics
-    /// When the system does not say.
+    /// If the system call fails.
     pub fn has_ended(&mut self) -> bool {
         if self.ended.is_none() {
-            self.ended = self.child.try_wait().expect("a child can be looked at");
+            self.ended = self.child.try_wait().expect("the state of a child process");
         }
         self.ended.is_some()
     }
 
-    /// Waits until it has ended by itself, and gives its exit code.
+    /// Waits until it has ended by itself. Returns its exit code.
     ///
     /// # Panics
-    /// When it does not end in time, or a signal ended it.
+    /// If it does not end in time, or a signal ended it.
     pub fn wait(&mut self) -> i32 {
         let deadline = Deadline::seconds(END_SECONDS);
         let closed = self.out.wait_for_end(deadline) && self.err.wait_for_end(deadline);
         assert!(closed, "the process did not end\nstdout:\n{}stderr:\n{}", self.out.text(), self.err.text());
-        // Of one whose output is not seen, nothing tells the end.
+        // If the outputs are no pipes, they did not show the end.
         let status = deadline.until("the process to end", || {
-            self.child.try_wait().expect("a child can be looked at").ok_or_else(|| "it runs".to_owned())
+            self.child.try_wait().expect("the state of a child process").ok_or_else(|| "it runs".to_owned())
         });
         self.ended = Some(status);
         status.code().unwrap_or_else(|| panic!("ended by a signal: {status}\n{}", self.err.text()))
     }
 
-    /// Tells it to stop in order, and waits until it has.
+    /// Sends SIGTERM and waits until it has ended.
     ///
     /// # Panics
-    /// When it does not, or not well.
+    /// If it does not end in time, or with an exit code other than 0.
     pub fn stop(mut self) {
         self.terminate();
         let code = self.wait();
@@ -117,7 +117,7 @@ impl Daemon {
 
     fn end(&mut self) {
         if self.ended.is_none() {
-            // It may have ended meanwhile, which is what is wanted.
+            // An error means that it has ended in the meantime.
             drop(self.child.kill());
             self.ended = self.child.wait().ok();
         }
@@ -125,7 +125,7 @@ impl Daemon {
 }
 
 impl Drop for Daemon {
-    // Part of what the test says of its failure.
+    // The output is part of the failure message of a test.
     #[allow(clippy::print_stderr)]
     fn drop(&mut self) {
         self.end();
@@ -134,7 +134,7 @@ impl Drop for Daemon {
                 let all = lines.all();
                 all[all.len().saturating_sub(SHOWN)..].join("\n")
             };
-            eprintln!("--- its output:\n{}\n--- its errors:\n{}", last(&self.out), last(&self.err));
+            eprintln!("--- stdout:\n{}\n--- stderr:\n{}", last(&self.out), last(&self.err));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The database of a daemon that does not run, read for hard counts.
+//! Reads the database of a daemon that has ended, to count its rows.
 //!
 //! Must never: write.
 
@@ -18,11 +18,11 @@ impl Database {
     /// Opens `<data>/ghost.db`.
     ///
     /// # Panics
-    /// When it cannot be opened.
+    /// If it cannot be opened.
     #[must_use]
     pub fn open(data: &Path) -> Self {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        // Not read-only: the write-ahead log of a daemon that was killed is folded in by whoever opens it.
+        // Not read-only, because opening it must recover the write-ahead log of a killed daemon.
         let options = SqliteConnectOptions::new().filename(data.join("ghost.db")).create_if_missing(false);
         let pool = runtime
             .block_on(SqlitePoolOptions::new().max_connections(1).connect_with(options))
@@ -39,19 +39,19 @@ impl Database {
             .expect("a query")
     }
 
-    /// The one number that a query gives.
+    /// The number that a query returns.
     ///
     /// # Panics
-    /// When it gives none.
+    /// If it returns none.
     #[must_use]
     pub fn number(&self, query: &'static str) -> i64 {
         self.with(async |connection| sqlx::query(query).fetch_one(connection).await?.try_get(0))
     }
 
-    /// The one text column that a query gives, row by row.
+    /// The texts that a query with one column returns.
     ///
     /// # Panics
-    /// When it gives something else.
+    /// If it returns something else.
     #[must_use]
     pub fn texts(&self, query: &'static str) -> Vec<String> {
         self.with(async |connection| {
@@ -59,10 +59,10 @@ impl Database {
         })
     }
 
-    /// Two text columns, row by row.
+    /// The pairs of texts that a query with two columns returns.
     ///
     /// # Panics
-    /// When a query gives something else.
+    /// If it returns something else.
     #[must_use]
     pub fn pairs(&self, query: &'static str) -> Vec<(String, String)> {
         self.with(async |connection| {
@@ -71,7 +71,7 @@ impl Database {
         })
     }
 
-    /// What SQLite itself thinks of the file: `ok`, or what is damaged.
+    /// The result of SQLite's integrity check: `ok`, or what is damaged.
     #[must_use]
     pub fn integrity(&self) -> String {
         self.texts("PRAGMA integrity_check").join("; ")

@@ -1,11 +1,11 @@
-//! The lines that a process prints, gathered as they come.
+//! The lines that a process prints, collected by a thread.
 
 use std::io::{BufRead, BufReader, Read};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::wait::Deadline;
 
-/// Lines that are kept at most; a process that prints more is broken.
+/// Maximum number of lines that are kept.
 const LINES_MAX: usize = 500_000;
 
 #[derive(Default)]
@@ -14,12 +14,12 @@ struct State {
     ended: bool,
 }
 
-/// What came through a pipe so far, line by line. Cheap to clone.
+/// The lines of a pipe so far. A clone shares them.
 #[derive(Clone, Default)]
 pub struct Lines(Arc<(Mutex<State>, Condvar)>);
 
 impl Lines {
-    /// Reads `pipe` to its end in a thread of its own.
+    /// Reads `pipe` to its end on a thread of its own.
     pub fn of(pipe: impl Read + Send + 'static) -> Self {
         let lines = Self::default();
         let shared = lines.clone();
@@ -28,7 +28,7 @@ impl Lines {
             let mut line = Vec::new();
             loop {
                 line.clear();
-                // A pipe that breaks has ended.
+                // A read error counts as the end.
                 if reader.read_until(b'\n', &mut line).unwrap_or(0) == 0 {
                     break;
                 }
@@ -48,32 +48,32 @@ impl Lines {
         self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Every line so far.
+    /// All lines so far.
     #[must_use]
     pub fn all(&self) -> Vec<String> {
         self.lock().lines.clone()
     }
 
-    /// Everything so far as one text.
+    /// All lines so far as one text.
     #[must_use]
     pub fn text(&self) -> String {
         self.all().iter().flat_map(|line| [line.as_str(), "\n"]).collect()
     }
 
-    /// How many lines there are.
+    /// Number of lines so far.
     #[must_use]
     pub fn len(&self) -> usize {
         self.lock().lines.len()
     }
 
-    /// Whether nothing was printed yet.
+    /// Whether there are no lines yet.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The first line from number `from` on that `wanted` accepts, with its number; nothing if the pipe ends or the
-    /// deadline passes before it comes.
+    /// The first line that `wanted` accepts, from index `from` on, with its index. `None` if the pipe ends or the
+    /// deadline passes first.
     pub fn find(&self, from: usize, deadline: Deadline, wanted: impl Fn(&str) -> bool) -> Option<(usize, String)> {
         let mut state = self.lock();
         let mut at = from;
@@ -91,7 +91,7 @@ impl Lines {
         }
     }
 
-    /// Waits for the end of the pipe; false if the deadline passes first.
+    /// Waits for the end of the pipe. Returns false if the deadline passes first.
     #[must_use]
     pub fn wait_for_end(&self, deadline: Deadline) -> bool {
         let mut state = self.lock();

@@ -1,9 +1,9 @@
-//! Daemons as real processes, for the black-box tests: binaries that are started, killed with -9 and started again, a
-//! model server of the test's own, test-only tools, and the database read behind the daemon's back.
+//! Support for black-box tests: daemons as real processes that tests start, kill and start again, a model server,
+//! tools for tests, and direct reads of the database.
 //!
-//! Must never: reach into a running daemon by any way that a user has not got; the database is read when it is closed.
+//! Must never: use a running daemon in a way that a user cannot. The database is read only when no daemon runs.
 
-// A black-box test has nothing to recover to: what goes wrong here is told by the panic that fails the test.
+// A failure in a black-box test is a panic. It fails the test with a message.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod clock;

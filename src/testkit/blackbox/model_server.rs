@@ -1,5 +1,5 @@
-//! A model server of the test's own: it speaks OpenAI's chat completions, its answers follow from the conversation, and
-//! it remembers what it was asked.
+//! A model server for tests. It speaks OpenAI's chat completions. A function computes each answer from the request,
+//! and the server logs all requests.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -12,27 +12,27 @@ use tokio::runtime::Runtime;
 
 use super::wait::Deadline;
 
-/// Requests that are remembered at most.
+/// Maximum number of requests in the log.
 const LOG_MAX: usize = 200_000;
 
-/// What was asked, and under which number it was answered.
+/// A logged request.
 #[derive(Clone, Debug)]
 pub struct Asked {
-    /// The number of the answer, from 1; the server's answers may carry it into the journal.
+    /// The number of the answer, from 1. An answer may contain it, so that the journal shows which answer it has.
     pub number: u64,
-    /// Which agent asked.
+    /// Id of the agent that asked.
     pub agent: String,
-    /// Hash of the whole conversation, system part included.
+    /// SHA-256 of the whole conversation, system prompt included.
     pub conversation: String,
 }
 
 type Log = Arc<(Mutex<Vec<Asked>>, Condvar)>;
 
-/// The server.
+/// The model server.
 pub struct ModelServer {
     server: FakeOpenAi,
     log: Log,
-    // Dropped after the server, which lives in it.
+    // Dropped after the server, because the server runs on it.
     _runtime: Runtime,
 }
 
@@ -40,7 +40,7 @@ impl ModelServer {
     /// Starts a server. `answer` gets the request and the number of the answer.
     ///
     /// # Panics
-    /// When no port can be bound.
+    /// If no port can be bound.
     pub fn start(answer: impl Fn(&FakeRequest, u64) -> FakeAnswer + Send + Sync + 'static) -> Self {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
@@ -50,7 +50,7 @@ impl ModelServer {
             let asked = Asked { number: 0, agent: agent_of(request), conversation: digest(request) };
             let number = {
                 let mut log = shared.0.lock().unwrap_or_else(PoisonError::into_inner);
-                assert!(log.len() < LOG_MAX, "a world that asks without end");
+                assert!(log.len() < LOG_MAX, "the world makes too many requests");
                 let number = log.len() as u64 + 1;
                 log.push(Asked { number, ..asked });
                 number
@@ -62,19 +62,19 @@ impl ModelServer {
         Self { server, log, _runtime: runtime }
     }
 
-    /// What to give as `--base-url`.
+    /// The value for `--base-url`.
     #[must_use]
     pub fn base_url(&self) -> String {
         self.server.base_url()
     }
 
-    /// Everything that was asked so far, in order.
+    /// All requests so far, in order.
     #[must_use]
     pub fn asked(&self) -> Vec<Asked> {
         self.log.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Waits until so many requests have come in all; false if the deadline passes first.
+    /// Waits until there are `count` requests. Returns false if the deadline passes first.
     pub fn wait_for(&self, count: usize, deadline: Deadline) -> bool {
         let mut log = self.log.0.lock().unwrap_or_else(PoisonError::into_inner);
         while log.len() < count {
@@ -104,32 +104,32 @@ fn text_of(message: &Value) -> String {
     }
 }
 
-/// The agent that asks, by the line of the system part that says so.
+/// Id of the agent that asks, from the system prompt.
 #[must_use]
 pub fn agent_of(request: &FakeRequest) -> String {
     let system: String = request.messages().iter().filter(|m| m["role"] == "system").map(text_of).collect();
     agent_in(&system)
 }
 
-/// The agent that a system part names.
+/// Id of the agent in a system prompt.
 #[must_use]
 pub fn agent_in(system: &str) -> String {
     let at = system.find("Runtime: agent=").map(|at| at + "Runtime: agent=".len());
     at.and_then(|at| system[at..].split_whitespace().next()).unwrap_or_default().to_owned()
 }
 
-/// One piece of mail as a model is shown it.
+/// A message as the prompt shows it.
 #[derive(Clone, Debug)]
 pub struct Mail {
-    /// Such as `message` or `task`.
+    /// Kind of the message, such as `message` or `task`.
     pub kind: String,
-    /// Such as `agent:a01`.
+    /// The sender, such as `agent:a01`.
     pub from: String,
-    /// The text.
+    /// The text of the message.
     pub body: String,
 }
 
-/// The mail of the turn that this request belongs to.
+/// The messages of the turn that this request belongs to.
 #[must_use]
 pub fn mail_of(request: &FakeRequest) -> Vec<Mail> {
     let messages = request.messages();
@@ -151,18 +151,18 @@ pub fn mail_of(request: &FakeRequest) -> Vec<Mail> {
     mail
 }
 
-/// A result that came since the model last spoke.
+/// The result of a tool call.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// The tool.
+    /// Name of the tool.
     pub tool: String,
-    /// The arguments that it was called with.
+    /// The arguments of the call.
     pub arguments: Value,
-    /// What it gave.
+    /// The result as the model gets it.
     pub content: String,
 }
 
-/// The results that came since the model last spoke, in order.
+/// The results since the model's last answer, in order.
 #[must_use]
 pub fn fresh_outcomes(request: &FakeRequest) -> Vec<Outcome> {
     let messages = request.messages();

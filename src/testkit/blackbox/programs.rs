@@ -1,23 +1,23 @@
-//! The programs under test that cargo does not hand to the tests by itself.
+//! The programs under test for which cargo sets no environment variable.
 
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// The client.
+/// Path of the client.
 #[must_use]
 pub fn ghostctl() -> PathBuf {
     bin_dir().join("ghostctl")
 }
 
-/// The daemon with test-only tools.
+/// Path of the daemon with tools for tests.
 #[must_use]
 pub fn ghostd_testing() -> PathBuf {
     bin_dir().join("ghostd_testing")
 }
 
-/// Where cargo puts the programs of this build. The first call of a process has cargo build them, which takes no time
-/// if they are up to date, so that a test never runs against yesterday's client.
+/// The directory of the programs. The first call builds them with cargo, so that a test never runs an outdated
+/// program. If they are up to date, this takes little time.
 fn bin_dir() -> PathBuf {
     static DIR: OnceLock<PathBuf> = OnceLock::new();
     DIR.get_or_init(|| {
@@ -25,12 +25,12 @@ fn bin_dir() -> PathBuf {
         // target/<profile>/deps/<test>
         let dir = test.parent().and_then(|deps| deps.parent()).expect("cargo's layout").to_owned();
         if std::env::var_os("GHOST_PROGRAMS_BUILT").is_some() {
-            // `cargo verify` has built them just before.
+            // `cargo verify` has already built them.
             return dir;
         }
         let target = dir.parent().expect("cargo's layout").to_owned();
         let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        // The testkit starts the programs that it tests; nothing of this ships.
+        // Only this test support starts cargo.
         #[allow(clippy::disallowed_methods)]
         let mut build = Command::new(cargo);
         build.args([
@@ -45,7 +45,7 @@ fn bin_dir() -> PathBuf {
             "ghost-testkit/daemon",
         ]);
         build.arg("--target-dir").arg(target).current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
-        // What cargo tells this test about its own package would make other packages' build scripts run anew.
+        // With the variables that cargo sets for this package, build scripts of other packages would run again.
         for (name, _) in std::env::vars_os() {
             let text = name.to_string_lossy();
             if text == "OUT_DIR"

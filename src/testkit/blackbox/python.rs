@@ -1,19 +1,19 @@
-//! Python, for tests that need what other people wrote in it.
+//! Finds a Python interpreter for tests that use programs written in Python.
 //!
-//! Must never: let a test be skipped where CI wants it.
+//! Must never: let CI skip a test.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::Command;
 
-/// A Python that has these modules, or a reason why there is none. `GHOST_PYTHON` names another than `python3`.
+/// A Python with these modules. `GHOST_PYTHON` names the interpreter; the default is `python3`.
 ///
 /// # Errors
-/// What is missing.
+/// What is missing, as text. The caller then skips the test.
 ///
 /// # Panics
-/// When something is missing where nothing may be: `GHOST_CLIENTS=required`, as CI sets it.
-// What is looked for is a program of the machine's own.
+/// If something is missing and `GHOST_CLIENTS` is `required`. CI sets this.
+// It starts an interpreter of the system.
 #[allow(clippy::disallowed_methods)]
 pub fn python(modules: &[&str]) -> Result<PathBuf, String> {
     let python = PathBuf::from(std::env::var_os("GHOST_PYTHON").unwrap_or_else(|| "python3".into()));

@@ -1,5 +1,5 @@
-//! The scripted models of a world behind a real provider's protocol: what a world does with `scripted` models it does
-//! over HTTP as well, so that the whole path of a real provider is walked.
+//! The scripted models of a world, behind the protocol of a real provider. So a scripted world can run over HTTP
+//! and tests the whole path of a real provider.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use serde_json::Value;
 
 use super::model_server::{agent_in, agent_of};
 
-/// The models of a `scripts` directory, one for each agent by its id.
+/// The rule files of a directory. An agent's file has the agent's id as its name.
 pub struct ScriptedRoles(Scripted);
 
-/// A clock that waits for nothing.
+/// A clock whose sleeps end at once.
 struct AtOnce;
 
 impl Clock for AtOnce {
@@ -35,16 +35,16 @@ impl ScriptedRoles {
     /// Reads the rule files of `dir`.
     ///
     /// # Panics
-    /// When they have problems.
+    /// If they have problems.
     #[must_use]
     pub fn load(dir: &Path) -> Self {
         Self(Scripted::load(dir, Arc::new(AtOnce)).expect("rule files without problems"))
     }
 
-    /// What the script of the agent that asks would answer.
+    /// The answer of the script of the agent that asks.
     ///
     /// # Panics
-    /// When there is no thread to ask it on.
+    /// If no thread can be started.
     #[must_use]
     pub fn answer(&self, request: &FakeRequest) -> FakeAnswer {
         let agent = agent_of(request);
@@ -73,7 +73,7 @@ impl ScriptedRoles {
                 "tool" => {
                     let id = wire["tool_call_id"].as_str().unwrap_or_default().to_owned();
                     let name = names.iter().rev().find(|(known, _)| *known == id).map(|(_, name)| name.clone());
-                    // On this wire a refusal is known by its form alone.
+                    // In this protocol only the form of the content shows that a result is a refusal.
                     let is_error = serde_json::from_str::<Value>(&text)
                         .is_ok_and(|value| value.get("error").is_some() && value.get("code").is_some());
                     let result = Block::ToolResult { id, name: name.unwrap_or_default(), content: text, is_error };
@@ -87,13 +87,13 @@ impl ScriptedRoles {
                 _ => messages.push(Message::text(Role::User, text)),
             }
         }
-        match self.said(&agent, system, messages) {
+        match self.complete(&agent, system, messages) {
             Ok(blocks) => {
                 let mut text = String::new();
                 let mut calls = Vec::new();
                 for block in blocks {
                     match block {
-                        Block::Text { text: said } => text.push_str(&said),
+                        Block::Text { text: part } => text.push_str(&part),
                         Block::ToolCall { id, name, arguments } => {
                             calls.push(FakeCall { id, tool: name, arguments });
                         }
@@ -106,17 +106,17 @@ impl ScriptedRoles {
         }
     }
 
-    /// What the script of the agent that asks would answer, whatever protocol it asked in.
+    /// The same for a request in any protocol.
     ///
     /// # Panics
-    /// When there is no thread to ask it on, or the script has no answer.
+    /// If no thread can be started, or the script has no answer.
     #[must_use]
     pub fn answer_to(&self, asked: &Asked) -> Vec<Block> {
         let agent = agent_in(&asked.system);
-        self.said(&agent, asked.system.clone(), asked.messages.clone()).expect("a script that answers")
+        self.complete(&agent, asked.system.clone(), asked.messages.clone()).expect("a script that answers")
     }
 
-    fn said(&self, agent: &str, system: String, messages: Vec<Message>) -> Result<Vec<Block>, String> {
+    fn complete(&self, agent: &str, system: String, messages: Vec<Message>) -> Result<Vec<Block>, String> {
         let request = ModelRequest {
             provider: "scripted".to_owned(),
             model: agent.to_owned(),
@@ -132,7 +132,7 @@ impl ScriptedRoles {
             thinking: None,
             window_tokens: None,
         };
-        // An answer that takes long is worked out elsewhere, and whoever asks here waits for it on a thread of its own.
+        // The caller may be on a runtime, so a runtime of its own needs a thread of its own.
         let answer = std::thread::scope(|scope| {
             let asked = scope.spawn(|| {
                 let runtime = tokio::runtime::Builder::new_current_thread().build().expect("a runtime");

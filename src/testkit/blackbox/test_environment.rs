@@ -1,5 +1,5 @@
-//! A place of its own for one test: a temporary directory with the worlds, their data and a home, and the programs run
-//! in it with an environment that holds nothing else.
+//! The environment of one test: a temporary directory with worlds, their data and a home directory. The programs
+//! run in it with almost no environment variables.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -17,31 +17,31 @@ use super::programs;
 use super::wait::Deadline;
 use super::world_dir::WorldDir;
 
-/// No program that runs to its end may take longer.
+/// Maximum time of a program that runs to its end.
 const RUN: Duration = Duration::from_secs(120);
 
-/// The place.
+/// The environment of one test.
 pub struct TestEnvironment {
     keep: TempDir,
     ghostd: PathBuf,
     env: BTreeMap<String, String>,
 }
 
-/// What a program did that ran to its end.
+/// The result of a program that ran to its end.
 #[derive(Clone, Debug)]
 pub struct Ran {
-    /// Its exit code; nothing if a signal ended it.
+    /// Its exit code; `None` if a signal ended it.
     pub code: Option<i32>,
     /// Its standard output.
     pub out: String,
     /// Its standard error.
     pub err: String,
-    /// How it was called, for messages.
+    /// Its command line, for failure messages.
     pub call: String,
 }
 
 impl TestEnvironment {
-    /// A house whose daemon is the program `ghostd`.
+    /// Creates an environment whose daemon is the program `ghostd`.
     #[must_use]
     pub fn new(ghostd: impl Into<PathBuf>) -> Self {
         let keep = tempfile::Builder::new().prefix("ghost").tempdir().expect("a temporary directory");
@@ -50,22 +50,22 @@ impl TestEnvironment {
         test_env
     }
 
-    /// Its directory.
+    /// The temporary directory.
     #[must_use]
     pub fn path(&self) -> &Path {
         self.keep.path()
     }
 
-    /// A path in it.
+    /// A path in the temporary directory.
     #[must_use]
     pub fn join(&self, path: impl AsRef<Path>) -> PathBuf {
         self.path().join(path)
     }
 
-    /// A copy of a folder, under this name, whose files a test may change.
+    /// Copies a directory into the environment under this name, so that a test can change its files.
     ///
     /// # Panics
-    /// When it cannot be copied.
+    /// If it cannot be copied.
     #[must_use]
     pub fn copy_of(&self, from: &Path, name: impl AsRef<Path>) -> PathBuf {
         let to = self.join(name);
@@ -82,32 +82,32 @@ impl TestEnvironment {
         to
     }
 
-    /// Where the data of a world lies by default.
+    /// The default data directory of a world.
     #[must_use]
     pub fn data(&self, world_id: &str) -> PathBuf {
         self.path().join("state").join(world_id)
     }
 
-    /// Sets an environment variable for every program that is started from now on.
+    /// Sets an environment variable for all programs that start later.
     pub fn set(&mut self, name: &str, value: impl AsRef<OsStr>) -> &mut Self {
         self.env.insert(name.to_owned(), value.as_ref().to_string_lossy().into_owned());
         self
     }
 
-    /// Takes it away again.
+    /// Removes an environment variable for all programs that start later.
     pub fn unset(&mut self, name: &str) -> &mut Self {
         self.env.remove(name);
         self
     }
 
-    /// A world directory of that name, empty for now.
+    /// An empty world directory with this name.
     #[must_use]
     pub fn world(&self, name: &str) -> WorldDir {
         WorldDir::new(self.path().join("worlds").join(name))
     }
 
-    /// A command that runs `program` here.
-    // The testkit starts the programs that it tests; nothing of this ships.
+    /// A command that runs `program` in this environment.
+    // Only this test support starts processes.
     #[allow(clippy::disallowed_methods)]
     fn command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
@@ -121,7 +121,7 @@ impl TestEnvironment {
     /// Starts `ghostd up` and waits until it serves.
     ///
     /// # Panics
-    /// When it does not, with what it printed.
+    /// If it does not serve in time; the message has its output.
     #[must_use]
     pub fn up(&self, world_dir: &Path, args: &[&str]) -> Daemon {
         let daemon = self.start(world_dir, args);
@@ -129,7 +129,7 @@ impl TestEnvironment {
         daemon
     }
 
-    /// Starts `ghostd up` and does not wait.
+    /// Starts `ghostd up` without waiting.
     #[must_use]
     pub fn start(&self, world_dir: &Path, args: &[&str]) -> Daemon {
         let mut command = self.command(&self.ghostd);
@@ -137,7 +137,7 @@ impl TestEnvironment {
         Daemon::spawn(command)
     }
 
-    /// Starts `ghostd up` with its standard output and error going there, and does not wait.
+    /// Starts `ghostd up` with these outputs, without waiting.
     #[must_use]
     pub fn start_into(&self, world_dir: &Path, out: impl Into<Stdio>, err: impl Into<Stdio>) -> Daemon {
         let mut command = self.command(&self.ghostd);
@@ -145,46 +145,46 @@ impl TestEnvironment {
         Daemon::spawn_into(command, out.into(), err.into())
     }
 
-    /// Runs `ghostd` with these arguments to its end.
+    /// Runs `ghostd` to its end.
     pub fn ghostd<S: AsRef<OsStr>>(&self, args: &[S]) -> Ran {
         let mut command = self.command(&self.ghostd);
         command.args(args);
         run(command)
     }
 
-    /// Runs `ghostctl` with these arguments to its end.
+    /// Runs `ghostctl` to its end.
     pub fn ctl<S: AsRef<OsStr>>(&self, args: &[S]) -> Ran {
         run(self.ctl_command(args))
     }
 
-    /// Runs `ghostctl --json`, expects success and gives what it printed.
+    /// Runs `ghostctl --json`, expects success and returns its output.
     pub fn json<S: AsRef<OsStr>>(&self, args: &[S]) -> Value {
         let mut command = self.command(&programs::ghostctl());
         command.arg("--json").args(args);
         run(command).json()
     }
 
-    /// Runs `ghostctl` in the background, as `events --follow` wants it.
+    /// Starts `ghostctl` in the background, for example `events --follow`.
     #[must_use]
     pub fn ctl_in_background<S: AsRef<OsStr>>(&self, args: &[S]) -> Daemon {
         Daemon::spawn(self.ctl_command(args))
     }
 
-    /// Runs `ghostctl` with this on its standard input; gives its exit code and what it printed.
+    /// Runs `ghostctl` with this standard input. Returns its exit code, standard output and standard error.
     ///
     /// # Panics
-    /// When it cannot be started, is ended by a signal, or prints what is not UTF-8.
+    /// If it cannot be started, is ended by a signal, or prints invalid UTF-8.
     pub fn ctl_piped(&self, args: &[&str], input: &[u8]) -> (i32, String, String) {
         let mut command = self.ctl_command(args);
         let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        // Whoever does not read it all is told so by what it prints.
+        // The write fails if the program does not read everything. Its output shows why.
         drop(child.stdin.take().unwrap().write_all(input));
         let ended = child.wait_with_output().unwrap();
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
         (ended.status.code().unwrap(), text(ended.stdout), text(ended.stderr))
     }
 
-    /// The command that `ctl` runs, for tests with a wish of their own about its pipes.
+    /// The command that `ctl` runs, for tests that set its pipes themselves.
     #[must_use]
     pub fn ctl_command<S: AsRef<OsStr>>(&self, args: &[S]) -> Command {
         let mut command = self.command(&programs::ghostctl());
@@ -192,10 +192,10 @@ impl TestEnvironment {
         command
     }
 
-    /// Asks `status` until no turn is open and no mail waits.
+    /// Calls `status` until no turn is open and no message waits.
     ///
     /// # Panics
-    /// When that does not come to pass in time.
+    /// If the deadline passes first.
     pub fn wait_until_quiet(&self, deadline: Deadline) {
         deadline.until("a quiet world", || {
             let status = self.json(&["status"]);
@@ -208,7 +208,7 @@ impl TestEnvironment {
 /// Runs a command to its end.
 ///
 /// # Panics
-/// When it cannot be started or does not end in time.
+/// If it cannot be started or does not end in time.
 fn run(mut command: Command) -> Ran {
     let call = format!("{command:?}");
     let call = call.rsplit_once("GHOST_STATE_DIR").map_or(call.clone(), |(_, rest)| rest.to_owned());
@@ -217,7 +217,7 @@ fn run(mut command: Command) -> Ran {
     let err = Lines::of(child.stderr.take().expect("piped"));
     let deadline = Deadline::after(RUN);
     if !(out.wait_for_end(deadline) && err.wait_for_end(deadline)) {
-        // Its pipes are still open, so it still runs.
+        // The pipes are open, so it still runs.
         drop(child.kill());
         drop(child.wait());
         panic!("{call} did not end within {} s\n{}{}", RUN.as_secs(), out.text(), err.text());
@@ -227,55 +227,55 @@ fn run(mut command: Command) -> Ran {
 }
 
 impl Ran {
-    /// Expects success.
+    /// Asserts success.
     ///
     /// # Panics
-    /// When it was none, with all that was printed.
+    /// If it failed; the message has its output.
     pub fn ok(&self) -> &Self {
         self.exits(0)
     }
 
-    /// Expects this exit code.
+    /// Asserts this exit code.
     ///
     /// # Panics
-    /// When it was another, with all that was printed.
+    /// If it has another one; the message has its output.
     pub fn exits(&self, code: i32) -> &Self {
         assert_eq!(self.code, Some(code), "{}\nstdout: {}\nstderr: {}", self.call, self.out, self.err);
         self
     }
 
-    /// Expects success, and standard output to be one JSON value.
+    /// Asserts success and parses standard output as one JSON value.
     ///
     /// # Panics
-    /// When it is not.
+    /// If it failed or the output is no JSON.
     pub fn json(&self) -> Value {
         self.ok();
         serde_json::from_str(&self.out).unwrap_or_else(|error| panic!("{}: {error}\n{}", self.call, self.out))
     }
 
-    /// Expects success, and standard output to be one JSON value a line.
+    /// Asserts success and parses each line of standard output as JSON.
     ///
     /// # Panics
-    /// When it is not.
+    /// If it failed or a line is no JSON.
     pub fn json_lines(&self) -> Vec<Value> {
         self.ok();
         let parse = |line: &str| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"));
         self.out.lines().map(parse).collect()
     }
 
-    /// Expects a failure that is told as one JSON object on standard error.
+    /// Asserts failure and parses standard error as one JSON value.
     ///
     /// # Panics
-    /// When it is not.
+    /// If it succeeded or standard error is no JSON.
     pub fn error(&self) -> Value {
         assert_ne!(self.code, Some(0), "{}\n{}", self.call, self.out);
         serde_json::from_str(&self.err).unwrap_or_else(|error| panic!("{}: {error}\n{}", self.call, self.err))
     }
 
-    /// Expects all of these words on standard error.
+    /// Asserts that standard error contains all of these texts.
     ///
     /// # Panics
-    /// When one is missing.
+    /// If one is missing.
     pub fn says(&self, words: &[&str]) -> &Self {
         for word in words {
             assert!(self.err.contains(word), "{} does not say `{word}`:\n{}", self.call, self.err);

@@ -1,4 +1,4 @@
-//! Tools that only tests have: an effect outside that can be counted, and every way for a tool to go wrong.
+//! Tools for tests: one with an effect outside that tests can count, and one for each way in which a tool can fail.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;
@@ -16,12 +16,12 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-/// Names the file that `test.effect` writes to.
+/// The environment variable with the path of the file that `test.effect` writes to.
 pub const EFFECTS: &str = "GHOST_TEST_EFFECTS";
-/// Names a file; while it exists, `test.panic` and `test.poison` do nothing.
+/// The environment variable with the path of a file. While that file exists, `test.panic` and `test.poison` do nothing.
 pub const CALM: &str = "GHOST_TEST_CALM";
 
-/// The tools, set up by environment variables.
+/// The tools for tests, configured by environment variables.
 #[must_use]
 pub fn test_tools(env: &dyn Fn(&str) -> Option<String>) -> Vec<Tool> {
     let effects = env(EFFECTS).map(PathBuf::from);
@@ -66,7 +66,7 @@ impl OutsideTool for Effect {
         let line = format!("{} {} {}\n", call.call_id, call.caller.agent_id, params.arg);
         let failed = |error: std::io::Error| Refusal::new(Code::ExecFailed, format!("the effect failed: {error}"));
         let mut file = OpenOptions::new().append(true).create(true).open(file).map_err(failed)?;
-        // One write: with O_APPEND, lines of several calls do not mix.
+        // A single write with O_APPEND, so that lines of several calls do not mix.
         file.write_all(line.as_bytes()).map_err(failed)?;
         file.sync_all().map_err(failed)?;
         Ok(json!({ "done": params.arg }).into())
@@ -132,7 +132,7 @@ impl OutsideTool for Hang {
     }
 }
 
-/// Panics in whoever wakes it.
+/// A waker that panics.
 struct Brittle;
 
 impl Wake for Brittle {
@@ -151,7 +151,7 @@ impl OutsideTool for BreakStore {
         let mut feed = call.services.store.feed();
         let waker = Waker::from(Arc::new(Brittle));
         let mut next = Box::pin(feed.recv());
-        // The next commit that is published wakes it, in the writer.
+        // The next published commit wakes it on the store's writer, which then panics.
         while next.as_mut().poll(&mut Context::from_waker(&waker)).is_ready() {
             drop(next);
             next = Box::pin(feed.recv());

@@ -1,29 +1,29 @@
-//! Real time: what processes are given to do what is expected of them.
+//! Deadlines in real time for what processes must do.
 //!
-//! Must never: make a test pass by waiting. Everything here is a bound on waiting for an event.
+//! Must never: make a test pass by waiting. A deadline only limits the wait for an event.
 
 use std::time::{Duration, Instant};
 
-/// An instant by which something must have happened.
+/// A time limit.
 #[derive(Clone, Copy, Debug)]
 pub struct Deadline(Instant);
 
 impl Deadline {
-    /// So long from now.
-    // Processes live in real time; the Clock port is inside of them.
+    /// The deadline `within` from now.
+    // Tests of processes use real time. The Clock port is inside the processes.
     #[allow(clippy::disallowed_methods)]
     #[must_use]
     pub fn after(within: Duration) -> Self {
         Self(Instant::now() + within)
     }
 
-    /// So many seconds from now.
+    /// The deadline `seconds` from now.
     #[must_use]
     pub fn seconds(seconds: u64) -> Self {
         Self::after(Duration::from_secs(seconds))
     }
 
-    /// What is left; zero if it has passed.
+    /// The time left; zero if the deadline has passed.
     // See above.
     #[allow(clippy::disallowed_methods)]
     #[must_use]
@@ -31,22 +31,21 @@ impl Deadline {
         self.0.saturating_duration_since(Instant::now())
     }
 
-    /// Whether it has passed.
+    /// Whether the deadline has passed.
     #[must_use]
     pub fn passed(&self) -> bool {
         self.left().is_zero()
     }
 
-    /// Looks again and again until `look` finds what it looks for. A look should take a moment by itself, as asking a
-    /// process does.
+    /// Calls `check` until it returns `Ok`. `check` should take a moment, because there is no pause between two calls.
     ///
     /// # Panics
-    /// When the deadline passes first, with `what` and what the last look said.
-    pub fn until<T>(self, what: &str, mut look: impl FnMut() -> Result<T, String>) -> T {
+    /// If the deadline passes first; the message has `what` and the last error of `check`.
+    pub fn until<T>(self, what: &str, mut check: impl FnMut() -> Result<T, String>) -> T {
         loop {
-            match look() {
+            match check() {
                 Ok(found) => return found,
-                Err(last) if self.passed() => panic!("in vain waited for: {what}; at last: {last}"),
+                Err(last) if self.passed() => panic!("waited too long for: {what}; at last: {last}"),
                 Err(_) => std::thread::yield_now(),
             }
         }

@@ -1,8 +1,8 @@
-//! A world's directory, written file by file.
+//! A world's directory for tests.
 
 use std::path::{Path, PathBuf};
 
-/// The directory of a world.
+/// A world's directory. Tests write its files.
 #[derive(Clone, Debug)]
 pub struct WorldDir(PathBuf);
 
@@ -12,16 +12,16 @@ impl WorldDir {
         Self(path)
     }
 
-    /// Where it is.
+    /// Path of the directory.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.0
     }
 
-    /// Writes a file of it.
+    /// Writes a file of the world.
     ///
     /// # Panics
-    /// When that is not possible.
+    /// If it cannot be written.
     pub fn write(&self, path: &str, text: impl AsRef<[u8]>) -> &Self {
         let path = self.0.join(path);
         std::fs::create_dir_all(path.parent().expect("a file lies in a directory")).expect("a directory");

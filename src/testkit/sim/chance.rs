@@ -1,6 +1,6 @@
-//! Everything that is left to chance in a simulation, from one seed.
+//! All random numbers of a simulation, from one seed.
 //!
-//! Must never: draw from anything but the seed and what was drawn before.
+//! Must never: use anything but the seed and the earlier draws.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -9,15 +9,15 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng as _, SeedableRng as _};
 use uuid::Uuid;
 
-/// A stream of chance with a name: streams of one seed do not disturb each other.
+/// A named stream of random numbers. Streams of one seed are independent of each other.
 #[derive(Clone)]
 pub struct Dice(ChaCha8Rng);
 
 impl Dice {
-    /// The stream of that name.
+    /// The stream of this name.
     #[must_use]
     pub fn new(seed: u64, name: &str) -> Self {
-        // FNV-1a: any spread of names over seeds will do, and this one is the same on every machine and toolchain.
+        // FNV-1a. Any hash of the name would do; this one is the same on every platform.
         let mut hash = 0xcbf2_9ce4_8422_2325_u64;
         for byte in name.bytes() {
             hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
@@ -27,7 +27,7 @@ impl Dice {
 
     /// A number in `0..bound`; 0 if `bound` is 0.
     pub fn below(&mut self, bound: u64) -> u64 {
-        // The bias of a remainder is far below what a simulation could notice.
+        // The bias of the remainder is negligible.
         if bound == 0 { 0 } else { self.0.next_u64() % bound }
     }
 
@@ -36,12 +36,12 @@ impl Dice {
         from + self.below(to.saturating_sub(from).saturating_add(1))
     }
 
-    /// True in `percent` of 100 draws.
+    /// True with a probability of `percent` per cent.
     pub fn chance(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }
 
-    /// One of `items`; nothing if there is none.
+    /// A random item; `None` if there are no items.
     pub fn pick<'i, T>(&mut self, items: &'i [T]) -> Option<&'i T> {
         let index = self.below(items.len() as u64);
         items.get(usize::try_from(index).unwrap_or(0))
@@ -52,7 +52,7 @@ impl Dice {
 pub struct SimRng(Mutex<Dice>);
 
 impl SimRng {
-    /// The jitter of the world of `seed`.
+    /// The random numbers for jitter.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(Mutex::new(Dice::new(seed, "jitter")))
@@ -65,11 +65,11 @@ impl Rng for SimRng {
     }
 }
 
-/// The port [`Ids`] from a seed: ids rise, as those of the daemon do, and look as arbitrary.
+/// The port [`Ids`] from a seed. Ids grow, as the daemon's do.
 pub struct SimIds(Mutex<(u64, Dice)>);
 
 impl SimIds {
-    /// The ids of the world of `seed`.
+    /// The ids of the world with this seed.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self(Mutex::new((0, Dice::new(seed, "ids"))))

@@ -1,6 +1,6 @@
-//! The promises, checked against what a finished world has recorded inside and what happened outside.
+//! Checks the promises against the records of a finished world and against witnesses outside it.
 //!
-//! Must never: take the world's word for it where a witness outside the world has counted.
+//! Must never: rely on the world's own records where a witness outside the world has counted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -16,34 +16,34 @@ use super::log_check::{self, is_final};
 use super::model::{Asked, mark_of};
 use super::operator::Acknowledged;
 use super::random_actions::POISON_WORD;
-use super::tools::{MARK, OUTSIDE, Pages};
+use super::tools::{MARK, OUTSIDE, OutsideEvents};
 
-/// How long after its deadline an ask may end.
-const LATE_MOST: Duration = Duration::from_secs(30);
+/// Maximum delay of an ask's end after its deadline.
+const LATE_MAX: Duration = Duration::from_secs(30);
 
-/// What a finished run is judged by: the records of the world, and the witnesses outside it.
+/// The evidence of a finished run: the records of the world, and the witnesses outside it.
 #[derive(Clone)]
 pub(crate) struct Evidence {
-    /// What the world recorded.
+    /// The records of the world.
     pub(crate) facts: Facts,
     /// What happened outside.
-    pub(crate) pages: Pages,
-    /// What the model was asked.
+    pub(crate) outside: OutsideEvents,
+    /// The requests to the model.
     pub(crate) asked: Vec<Asked>,
-    /// What operators were promised.
+    /// What the world acknowledged to operators.
     pub(crate) acknowledged: Acknowledged,
 }
 
-/// Checks everything, and gives what is broken.
+/// Runs all checks. Returns the violations.
 pub(crate) fn check(evidence: &Evidence) -> Vec<String> {
-    let Evidence { facts, pages, asked, acknowledged } = evidence;
-    let mut found = pages.wrongs.clone();
+    let Evidence { facts, outside, asked, acknowledged } = evidence;
+    let mut found = outside.wrongs.clone();
     let wrongs = &mut found;
-    log_check::check(&facts.events, pages, wrongs);
+    log_check::check(&facts.events, outside, wrongs);
     mail(facts, acknowledged, wrongs);
     turns(facts, wrongs);
     in_world_effects(facts, wrongs);
-    outside_effects(facts, pages, wrongs);
+    outside_effects(facts, outside, wrongs);
     files(facts, wrongs);
     model(facts, asked, wrongs);
     asks(facts, acknowledged, wrongs);
@@ -53,7 +53,7 @@ pub(crate) fn check(evidence: &Evidence) -> Vec<String> {
     found
 }
 
-/// Nothing acknowledged is lost, and every message is dealt with once.
+/// Nothing acknowledged is lost, and every message is dealt with exactly once.
 fn mail(facts: &Facts, acknowledged: &Acknowledged, wrongs: &mut Vec<String>) {
     for message_id in &acknowledged.messages {
         if !facts.messages.contains_key(message_id) {
@@ -70,7 +70,7 @@ fn mail(facts: &Facts, acknowledged: &Acknowledged, wrongs: &mut Vec<String>) {
             wrongs.push(format!("message {} to {} ({}): {what}", mail.message_id, mail.to, mail.kind));
         }
     }
-    // What a turn took when it began it took alone, unless an earlier one gave it back.
+    // Mail that a turn took at its beginning belongs to no other turn, unless an earlier turn gave it back.
     let mut dealt_with: BTreeMap<&str, TurnId> = BTreeMap::new();
     for event in facts.events.iter().filter(|event| event.kind == ghost_domain::EventKind::TurnStarted) {
         let turn = event.payload.get("turn_id").and_then(|id| id.as_str()?.parse().ok()).map(TurnId);
@@ -102,7 +102,7 @@ fn misplaced(facts: &Facts, mail: &Envelope) -> Option<String> {
         MailState::Consumed => match turn {
             Some(turn) if is_final(turn.status) => None,
             _ if letters().any(|dead_letter| dead_letter.status == DeadLetterStatus::Dropped) => None,
-            // Its receiver was deleted before it had looked.
+            // Its receiver was deleted before it read the message.
             _ if facts.agents.get(&mail.to).is_some_and(|agent| agent.is_deleted() || agent.incarnation > 1) => None,
             other => Some(format!("is consumed by {:?}", other.map(|turn| turn.status))),
         },
@@ -132,7 +132,7 @@ fn ok(row: &&LedgerRow) -> bool {
     row.status == CallStatus::Ok
 }
 
-/// An effect in the world is there once if its call went well, and not at all if it did not.
+/// An effect in the world happened once if its call succeeded, and not at all otherwise.
 fn in_world_effects(facts: &Facts, wrongs: &mut Vec<String>) {
     let mut expected: BTreeMap<String, u32> = BTreeMap::new();
     for row in facts.ledger.iter().filter(ok).filter(|row| row.tool == MARK) {
@@ -175,13 +175,13 @@ fn same(facts: &Facts, row: &LedgerRow, text: &str, count: impl Fn(&Facts, &str)
     }
 }
 
-/// An outside effect happens at most once, and never unrecorded; where nobody can know, the ledger says so.
-fn outside_effects(facts: &Facts, pages: &Pages, wrongs: &mut Vec<String>) {
+/// An outside effect happens at most once and is always recorded. If its outcome is unknown, the ledger says so.
+fn outside_effects(facts: &Facts, outside: &OutsideEvents, wrongs: &mut Vec<String>) {
     let mut rows: BTreeMap<String, Vec<&LedgerRow>> = BTreeMap::new();
     for row in facts.ledger.iter().filter(|row| row.tool == OUTSIDE) {
         rows.entry(token_of(row).unwrap_or_default()).or_default().push(row);
     }
-    for (token, executions) in &pages.executions {
+    for (token, executions) in &outside.executions {
         if *executions > 1 {
             wrongs.push(format!("outside effect {token} happened {executions} times"));
         }
@@ -190,7 +190,7 @@ fn outside_effects(facts: &Facts, pages: &Pages, wrongs: &mut Vec<String>) {
         }
     }
     for (token, rows) in &rows {
-        let happened = pages.executions.contains_key(token);
+        let happened = outside.executions.contains_key(token);
         if rows.len() > 1 {
             wrongs.push(format!("outside call {token} has {} rows", rows.len()));
         }
@@ -202,7 +202,7 @@ fn outside_effects(facts: &Facts, pages: &Pages, wrongs: &mut Vec<String>) {
     }
 }
 
-/// A file that was written is there with its text, and what was appended is there once.
+/// A written file has its text, and appended text is there once.
 fn files(facts: &Facts, wrongs: &mut Vec<String>) {
     for row in facts.ledger.iter().filter(|row| row.tool == "workspace.write") {
         let (Some(path), Some(content)) = (argument(row, "path"), argument(row, "content")) else { continue };
@@ -215,7 +215,7 @@ fn files(facts: &Facts, wrongs: &mut Vec<String>) {
     }
 }
 
-/// No answer that is in a journal is asked for again.
+/// No journaled answer is requested again.
 fn model(facts: &Facts, asked: &[Asked], wrongs: &mut Vec<String>) {
     let mut journaled: BTreeSet<u64> = BTreeSet::new();
     for row in facts.journals.values().flatten() {
@@ -248,9 +248,9 @@ fn asks(facts: &Facts, acknowledged: &Acknowledged, wrongs: &mut Vec<String>) {
         }
     }
     for ask in facts.asks.values() {
-        // A full disk may hold the end back a little.
+        // A full disk may delay the end a little.
         let late = ask.closed_at.map(|closed_at| closed_at.since(ask.deadline_at));
-        if late.is_some_and(|late| late > LATE_MOST) {
+        if late.is_some_and(|late| late > LATE_MAX) {
             wrongs.push(format!("ask {} was closed {late:?} after its deadline", ask.ask_id));
         }
     }
@@ -260,7 +260,7 @@ fn asks(facts: &Facts, acknowledged: &Acknowledged, wrongs: &mut Vec<String>) {
             wrongs.push(format!("ask {} has an answer that no finished turn gave", ask.ask_id));
         }
     }
-    // Only asks are answered: mail that nobody waits for carries no correlation.
+    // Only asks have a correlation; other mail has none.
     for mail in facts.messages.values() {
         if (mail.kind == Kind::Ask) != mail.ask_id.is_some() {
             wrongs
@@ -309,7 +309,7 @@ fn budgets(facts: &Facts, wrongs: &mut Vec<String>) {
     }
 }
 
-/// Whether the calls of an agent are charged to the scope of an agent or a team: its own, and those of whoever created it.
+/// Whether the calls of an agent are charged to the scope of an agent or a team: its own, or that of its creator.
 fn charged(facts: &Facts, agent_id: &AgentId, scope: &Scope) -> bool {
     let Some(agent) = facts.agents.get(agent_id) else { return false };
     let own = match scope {
@@ -317,11 +317,11 @@ fn charged(facts: &Facts, agent_id: &AgentId, scope: &Scope) -> bool {
         Scope::Team(team) => agent.team.as_ref() == Some(team),
         Scope::World | Scope::Root(_) | Scope::Day(_) => false,
     };
-    // No agent of a simulation is deleted and made anew by one of its own.
+    // In a simulation, no agent is deleted and created again by an agent of its own.
     own || agent.creator().is_some_and(|creator| charged(facts, &creator, scope))
 }
 
-/// What turns say that they took is what the usage rows say.
+/// The usage of the turns equals the usage rows.
 fn turns_and_usage(facts: &Facts, wrongs: &mut Vec<String>) {
     for agent_id in facts.agents.keys() {
         let of_turns =
@@ -339,7 +339,7 @@ fn turns_and_usage(facts: &Facts, wrongs: &mut Vec<String>) {
     }
 }
 
-/// Only poisoned mail is ever set aside.
+/// Only poisoned mail becomes a dead letter.
 fn dead_letters(facts: &Facts, wrongs: &mut Vec<String>) {
     for dead_letter in &facts.dead_letters {
         let poisoned = dead_letter
@@ -358,10 +358,10 @@ mod tests {
     use super::*;
     use crate::sim::run::tests::evidence;
 
-    /// The checks are the judge; a judge who acquits everyone would be no use.
+    /// Forged evidence must fail the checks.
     #[test]
     fn every_forgery_is_found() {
-        // One in which much went wrong.
+        // A run in which many things failed.
         let eventful =
             |e: &Evidence| !e.facts.dead_letters.is_empty() && e.facts.ledger.iter().any(|row| row.tool == OUTSIDE);
         let honest = (0..50).map(evidence).find(eventful).unwrap();
@@ -385,8 +385,8 @@ mod tests {
         found(&|e| e.facts.messages.values_mut().for_each(|mail| mail.state = MailState::Taken), "is taken by");
         found(&|e| e.facts.messages.values_mut().for_each(|mail| mail.state = MailState::Dead), "0 held dead letters");
         found(&|e| e.facts.marks.values_mut().for_each(|count| *count += 1), "was made 2 times");
-        found(&|e| e.pages.executions.values_mut().for_each(|count| *count += 1), "happened 2 times");
-        found(&|e| e.pages.executions.clear(), "went well and never happened");
+        found(&|e| e.outside.executions.values_mut().for_each(|count| *count += 1), "happened 2 times");
+        found(&|e| e.outside.executions.clear(), "went well and never happened");
         found(&|e| e.facts.ledger.retain(|row| row.tool != OUTSIDE), "is in no ledger");
         found(&|e| e.facts.files.clear(), "0 times; the call is ok");
         found(&|e| e.facts.files.values_mut().for_each(|text| *text = text.repeat(2)), "2 times");
@@ -404,7 +404,7 @@ mod tests {
             &|e| e.facts.asks.values_mut().for_each(|ask| ask.reply = Some("forged".into())),
             "no finished turn gave",
         );
-        found(&|e| e.pages.panicked.clear(), "an innocent agent crashed");
+        found(&|e| e.outside.panicked.clear(), "an innocent agent crashed");
         found(&|e| e.facts.dead_letters.iter_mut().for_each(|dead| dead.messages.clear()), "innocent mail");
         found(&|e| e.facts.turns.values_mut().for_each(|turn| turn.status = TurnStatus::Open), "is open at rest");
     }

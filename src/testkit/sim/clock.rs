@@ -1,7 +1,7 @@
-//! Virtual time: it stands still while anything can run, and jumps to the next sleeper when nothing can.
+//! Virtual time. It does not move while a task can run, and jumps to the next sleeper when none can.
 //!
-//! Must never: look at the machine's clock, or wake two sleepers before the first one's work is done; the order of what
-//! happens follows from deadlines and from the order in which waiting began, and from nothing else.
+//! Must never: use the machine's clock, or wake a second sleeper before the first one's work is done. The order of
+//! wake-ups follows only from deadlines and from the order in which the sleepers began to wait.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -14,15 +14,15 @@ use ghost_domain::time::BoxFuture;
 use ghost_domain::{Clock, Timestamp};
 use tokio::runtime::{Builder, Runtime};
 
-/// Looks at the clock without time moving on, after which something runs in circles. A busy instant takes hundreds.
-const LOOKS_MAX: u64 = 200_000;
+/// Maximum number of reads of the clock at one instant. More mean an endless loop; a busy instant has hundreds.
+const READS_MAX: u64 = 200_000;
 
-/// What a simulation may take before it counts as stuck.
+/// The limits after which a simulation counts as stuck.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// Virtual time.
+    /// Maximum virtual time.
     pub time: Duration,
-    /// Sleepers woken.
+    /// Maximum number of wake-ups.
     pub steps: u64,
 }
 
@@ -39,14 +39,14 @@ struct State {
     alarm: Option<Waker>,
 }
 
-/// The clock. Clones are the same clock.
+/// The virtual clock. Clones share their time.
 #[derive(Clone)]
 pub struct SimClock {
     state: Arc<Mutex<State>>,
 }
 
 impl SimClock {
-    /// A clock that stands at `start`.
+    /// A clock that starts at `start`.
     #[must_use]
     pub fn new(start: Timestamp, bounds: Bounds) -> Self {
         let state = State {
@@ -63,35 +63,35 @@ impl SimClock {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing under this lock can panic, and no waker is woken or dropped under it.
+        // No code under this lock can panic, and no waker is woken or dropped under it.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A runtime of one thread on which time moves when the thread has nothing to do. It has no timer of its own: who
-    /// waits on the machine's time instead of the Clock port panics.
+    /// A runtime with one thread. Time moves when the thread has nothing to do. The runtime has no timer: code that
+    /// waits for real time instead of the Clock port panics.
     ///
     /// # Errors
-    /// When the machine has no room for a runtime.
+    /// If the system cannot create a runtime.
     pub fn runtime(&self) -> std::io::Result<Runtime> {
         let clock = self.clone();
         Builder::new_current_thread().on_thread_park(move || clock.advance()).build()
     }
 
-    /// Jumps to the earliest sleeper and wakes it. Raises the alarm when there is none or a bound is reached.
+    /// Jumps to the earliest sleeper and wakes it. Raises the alarm if there is none or a limit is reached.
     fn advance(&self) {
         let woken = {
             let mut state = self.lock();
             state.looks = 0;
             match state.sleepers.pop_first() {
                 _ if state.stuck.is_some() => state.alarm.take(),
-                None => state.stop("nothing runs and nobody waits for any instant".to_owned()),
+                None => state.stop("no task runs and none sleeps".to_owned()),
                 Some(((at, _), waker)) => {
                     state.now = state.now.max(at);
                     state.steps_left = state.steps_left.saturating_sub(1);
                     if state.steps_left == 0 {
-                        state.stop("the bound on steps is reached: something wakes without end".to_owned())
+                        state.stop("the limit of steps is reached: a task wakes without end".to_owned())
                     } else if state.now > state.until {
-                        state.stop("the bound on virtual time is reached: something waits without end".to_owned())
+                        state.stop("the limit of virtual time is reached: a task waits without end".to_owned())
                     } else {
                         Some(waker)
                     }
@@ -103,7 +103,7 @@ impl SimClock {
         }
     }
 
-    /// Completes, with the reason, when the simulation is stuck.
+    /// Completes with the reason when the simulation is stuck.
     pub fn alarm(&self) -> impl Future<Output = String> + Send + use<> {
         let clock = self.clone();
         std::future::poll_fn(move |ctx| {
@@ -120,7 +120,7 @@ impl SimClock {
         })
     }
 
-    /// Forgets who waits: the process that they belonged to has died.
+    /// Removes all sleepers, because their process has died.
     pub fn forget_sleepers(&self) {
         let (sleepers, alarm) = {
             let mut state = self.lock();
@@ -142,8 +142,8 @@ impl Clock for SimClock {
         let (now, alarm) = {
             let mut state = self.lock();
             state.looks += 1;
-            let alarm = if state.looks == LOOKS_MAX {
-                state.stop("something runs in circles while time stands still".to_owned())
+            let alarm = if state.looks == READS_MAX {
+                state.stop("a task loops while virtual time does not move".to_owned())
             } else {
                 None
             };
@@ -233,10 +233,10 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_go_on_raises_the_alarm() {
+    fn a_stuck_simulation_raises_the_alarm() {
         let idle = clock(100);
         let why = idle.runtime().unwrap().block_on(idle.alarm());
-        assert!(why.contains("nobody waits"), "{why}");
+        assert!(why.contains("none sleeps"), "{why}");
         let busy = clock(5);
         let why = busy.runtime().unwrap().block_on(async {
             let ticking = busy.clone();

@@ -1,14 +1,14 @@
-//! Why a simulation could not be run.
+//! The error of a simulation that cannot run.
 
 use ghost_domain::Refusal;
 
-/// Why a simulation could not be run at all.
+/// Why a simulation cannot run.
 #[derive(Debug, thiserror::Error)]
 pub enum SimError {
-    /// The machine had no room for it.
-    #[error("the simulation has no ground to stand on: {0}")]
+    /// A system resource is missing.
+    #[error("the simulation cannot run on this system: {0}")]
     Ground(#[from] std::io::Error),
-    /// The simulated world could not be made.
-    #[error("the simulated world cannot be made: {0}")]
+    /// The simulated world cannot be created.
+    #[error("the simulated world cannot be created: {0}")]
     World(#[from] Refusal),
 }

@@ -1,4 +1,5 @@
-//! What a world has recorded when it is over, read whole: the feed says what there was, the tables say what became of it.
+//! Everything that a world has recorded at its end. The event feed names the records, and the tables hold their
+//! final state.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -19,7 +20,7 @@ use serde_json::Value;
 use super::error::SimError;
 use super::tools::{MARK, mark_key};
 
-/// Everything.
+/// All records of a world.
 #[derive(Clone, Default)]
 pub(crate) struct Facts {
     pub(crate) events: Vec<Event>,
@@ -35,14 +36,14 @@ pub(crate) struct Facts {
     pub(crate) budgets: Vec<Budget>,
     pub(crate) held: Vec<(TurnId, Reservation)>,
     pub(crate) usage: Vec<UsageSum>,
-    /// How often each mark was made, by token; of every token that anyone ever spoke of.
+    /// Number of effects of each mark, by token. Contains every token that appeared in a call.
     pub(crate) marks: BTreeMap<String, u32>,
-    /// The text files of the workspace, by path.
+    /// Text files of the workspace, by path.
     pub(crate) files: BTreeMap<String, String>,
 }
 
 impl Facts {
-    /// Reads all of it.
+    /// Reads all records from the disk and the workspace.
     pub(crate) fn gather(disk: &MemoryDisk, workspace: &Path) -> Result<Self, SimError> {
         let store = disk.open();
         let runtime = tokio::runtime::Builder::new_current_thread().build()?;
@@ -95,7 +96,7 @@ impl Facts {
         Ok(facts)
     }
 
-    /// Every token that a call of the marking tool was ever given, run or not; and what the poisoned tool half-wrote.
+    /// Every token in a call of the marking tool, executed or not, and the token of the poisoned tool's undone effect.
     fn mark_tokens(&self) -> BTreeSet<String> {
         let mut tokens = BTreeSet::from(["poison".to_owned()]);
         tokens.extend(self.ledger.iter().filter(|row| row.tool == MARK).filter_map(token_of));
@@ -112,7 +113,7 @@ impl Facts {
         tokens
     }
 
-    /// Whether the agent runs, as far as its record goes.
+    /// Whether the agent runs, according to its record.
     pub(crate) fn runs(&self, agent_id: &AgentId) -> bool {
         use ghost_domain::{AgentStatus, Desired};
         self.agents.get(agent_id).is_some_and(|agent| {
@@ -121,12 +122,12 @@ impl Facts {
     }
 }
 
-/// The token that a call was given.
+/// The token in a call's arguments.
 pub(crate) fn token_of(row: &LedgerRow) -> Option<String> {
     argument(row, "token")
 }
 
-/// An argument of a call, if it is a text.
+/// A text argument of a call.
 pub(crate) fn argument(row: &LedgerRow, name: &str) -> Option<String> {
     text_of(&serde_json::from_str(&row.arguments).ok()?, name)
 }

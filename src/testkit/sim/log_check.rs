@@ -1,21 +1,21 @@
-//! What the feed alone shows: its order, and that the turns of one agent never overlap.
+//! Checks of the event feed alone: its order, and that the turns of one agent never overlap.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use ghost_domain::event::{Event, EventKind};
 use ghost_domain::{AgentId, TurnStatus};
 
-use super::tools::Pages;
+use super::tools::OutsideEvents;
 
-/// Checks the feed.
-pub(crate) fn check(events: &[Event], pages: &Pages, wrongs: &mut Vec<String>) {
+/// Checks the event feed.
+pub(crate) fn check(events: &[Event], outside: &OutsideEvents, wrongs: &mut Vec<String>) {
     order(events, wrongs);
     turns(events, wrongs);
     for event in events {
         match event.kind {
             EventKind::WorldSweepFound => wrongs.push(format!("the sweep found mail: {}", event.payload)),
-            // One failure stays one failure: only whose own tool panicked has crashed.
-            EventKind::AgentCrashed if event.agent_id.as_ref().is_none_or(|id| !pages.panicked.contains(id)) => {
+            // Only an agent whose own tool panicked may crash.
+            EventKind::AgentCrashed if event.agent_id.as_ref().is_none_or(|id| !outside.panicked.contains(id)) => {
                 wrongs.push(format!("an innocent agent crashed: {:?} {}", event.agent_id, event.payload));
             }
             _ => {}
@@ -71,7 +71,7 @@ fn turns(events: &[Event], wrongs: &mut Vec<String>) {
                     wrongs.push(format!("turn {turn_id} ends without having been open (event {})", event.seq));
                 }
             }
-            // Set aside; it may be put back to work.
+            // A dead letter takes the turn away from the agent. A retry may resume it.
             EventKind::DeadLetterHeld => {
                 open.remove(agent_id);
             }
@@ -80,7 +80,7 @@ fn turns(events: &[Event], wrongs: &mut Vec<String>) {
     }
 }
 
-/// Whether mail of a turn with this status has been dealt with for good.
+/// Whether a turn with this status has dealt with its mail for good.
 pub(crate) fn is_final(status: TurnStatus) -> bool {
     matches!(status, TurnStatus::Finished | TurnStatus::Failed | TurnStatus::Cancelled)
 }

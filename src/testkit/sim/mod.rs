@@ -1,8 +1,9 @@
-//! Whole worlds under virtual time: a seed gives a world, its models, its operators and its troubles, and the same seed
-//! gives the same event log (DESIGN.md, promise 8). A run lives through crashes of the daemon and ends when the world is
-//! at rest; then every promise is checked against what was recorded, inside the world and outside it.
+//! Simulation of whole worlds under virtual time (promise 8 of `docs/design.md`). A seed decides the world, its
+//! models, its operators and its faults. The same seed gives the same event log. A run includes crashes of the
+//! daemon and ends when the world is at rest. Then every promise is checked against the records and against
+//! witnesses outside the world.
 //!
-//! Must never: leave anything to the machine's clock, scheduler or chance.
+//! Must never: depend on the machine's clock, its scheduler or its random numbers.
 
 mod chance;
 mod check;

@@ -1,7 +1,7 @@
-//! A model whose answers follow from the seed and the conversation, with the faults of a provider, and the log of all
-//! that it was asked: the witness that no journaled answer is asked for again.
+//! A model whose answers follow from the seed and the conversation. It simulates faults of a provider and logs all
+//! requests. The log is the witness that no journaled answer is requested again.
 //!
-//! Must never: remember a conversation. What it answers depends on what it is shown and on how often it was shown it.
+//! Must never: remember a conversation. An answer depends only on the request and on how often it was made.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,42 +15,43 @@ use ghost_provider::{Charge, Deltas, ErrorKind, ModelAnswer, ModelRequest, Provi
 use super::chance::Dice;
 use super::clock::SimClock;
 use super::random_actions::{self, Scene};
-use super::tools::Book;
+use super::tools::OutsideLog;
 
-/// One request as the model saw it.
+/// A logged request.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
-    /// In which turn.
+    /// The turn that made it.
     pub(crate) turn_id: TurnId,
-    /// How many answers the conversation held already.
+    /// Number of answers in the conversation.
     pub(crate) round: usize,
-    /// The mark of the answer that was given; nothing if none was, or if nobody was there to hear it.
+    /// The mark of the answer; `None` if there was no answer or the caller was gone.
     pub(crate) answer: Option<u64>,
 }
 
 #[derive(Default)]
 struct Log {
     asked: Vec<Asked>,
-    /// How often a turn's round was asked for: the dice are thrown anew each time, or a fault would repeat for ever.
+    /// Number of requests for each round of a turn. Each one draws new random numbers; otherwise a fault would repeat
+    /// for ever.
     times: BTreeMap<(TurnId, usize), u64>,
-    /// Whose requests are under way, and in which turn.
+    /// Agents with a running request, and its turn.
     under_way: BTreeMap<AgentId, TurnId>,
 }
 
-/// The model.
+/// The simulated model.
 pub(crate) struct SimModel {
     seed: u64,
     clock: SimClock,
-    book: Book,
+    outside_log: OutsideLog,
     scene: Arc<Scene>,
-    /// Requests in 100 that end in a fault.
+    /// Percentage of requests that end in a fault.
     faults: u64,
-    /// From when to when it answers nobody.
+    /// The period in which it answers no request.
     outage: Option<(Timestamp, Timestamp)>,
     log: Arc<Mutex<Log>>,
 }
 
-/// Takes a request off the list of those under way, however it ends.
+/// A running request. Dropping it removes it from the log's running requests.
 struct UnderWay {
     log: Arc<Mutex<Log>>,
     agent_id: AgentId,
@@ -63,17 +64,17 @@ impl Drop for UnderWay {
 }
 
 impl SimModel {
-    pub(crate) fn new(seed: u64, clock: SimClock, book: Book, scene: Arc<Scene>, faults: u64) -> Self {
-        Self { seed, clock, book, scene, faults, outage: None, log: Arc::default() }
+    pub(crate) fn new(seed: u64, clock: SimClock, outside_log: OutsideLog, scene: Arc<Scene>, faults: u64) -> Self {
+        Self { seed, clock, outside_log, scene, faults, outage: None, log: Arc::default() }
     }
 
-    /// The same, answering nobody for a while.
-    pub(crate) fn out(self, outage: Option<(Timestamp, Timestamp)>) -> Self {
+    /// The same model with an outage.
+    pub(crate) fn with_outage(self, outage: Option<(Timestamp, Timestamp)>) -> Self {
         Self { outage, ..self }
     }
 
-    /// What a server that is down does: it refuses, stalls, and answers 503 and 429, in turn.
-    async fn is_out(&self, dice: &mut Dice) -> ProviderError {
+    /// A random failure of a server that is down: connection refused, 503, 429, or no answer.
+    async fn outage_error(&self, dice: &mut Dice) -> ProviderError {
         match dice.below(4) {
             0 => ProviderError::new(ErrorKind::Network, "connection refused").charge(Charge::Nothing),
             1 => ProviderError::new(ErrorKind::Overloaded, "no capacity").status(503),
@@ -86,23 +87,24 @@ impl SimModel {
     }
 
     fn log(&self) -> MutexGuard<'_, Log> {
-        // Nothing under this lock can panic.
+        // No code under this lock can panic.
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Everything that it was asked, in order.
+    /// All requests so far, in order.
     pub(crate) fn asked(&self) -> Vec<Asked> {
         self.log().asked.clone()
     }
 
-    /// Books a request. Gives its place in the log, and the dice for it.
+    /// Logs a request. Returns its index in the log and its random numbers.
     fn begin(&self, request: &ModelRequest, round: usize) -> (usize, Dice, UnderWay) {
         let mut log = self.log();
         let times = log.times.entry((request.turn_id, round)).or_default();
         *times += 1;
         let dice = Dice::new(self.seed, &format!("{}/{round}/{times}", request.turn_id));
         if let Some(other) = log.under_way.insert(request.agent_id.clone(), request.turn_id) {
-            self.book.wrong(format!("{} thinks in {} and in {other} at once", request.agent_id, request.turn_id));
+            self.outside_log
+                .wrong(format!("{} thinks in {} and in {other} at once", request.agent_id, request.turn_id));
         }
         log.asked.push(Asked { turn_id: request.turn_id, round, answer: None });
         let under_way = UnderWay { log: Arc::clone(&self.log), agent_id: request.agent_id.clone() };
@@ -123,7 +125,7 @@ impl SimModel {
             5 => ProviderError::new(ErrorKind::BadAnswer, "that is no JSON: {\"blo"),
             6 => ProviderError::new(ErrorKind::Timeout, "the provider gave up"),
             _ => {
-                // It never answers; the caller's deadline has to end this.
+                // It never answers. The caller's deadline must end the request.
                 std::future::pending::<()>().await;
                 ProviderError::new(ErrorKind::Timeout, "")
             }
@@ -135,18 +137,18 @@ impl SimModel {
 impl Provider for SimModel {
     async fn complete(&self, request: &ModelRequest, deltas: &mut dyn Deltas) -> Result<ModelAnswer, ProviderError> {
         let round = request.messages.iter().filter(|message| message.role == Role::Assistant).count();
-        let (place, mut dice, _under_way) = self.begin(request, round);
+        let (index, mut dice, _under_way) = self.begin(request, round);
         self.clock.sleep(Duration::from_millis(dice.between(20, 1_500))).await;
         let now = self.clock.now();
         if self.outage.is_some_and(|(from, until)| now >= from && now < until) {
-            return Err(self.is_out(&mut dice).await);
+            return Err(self.outage_error(&mut dice).await);
         }
         if dice.chance(self.faults) {
             return Err(self.fault(&mut dice).await);
         }
-        let mark = place as u64;
+        let mark = index as u64;
         let (mut blocks, stop) = random_actions::answer(&self.scene, request, round, mark, &mut dice);
-        // Shown again with the conversation, so that the journal tells which answer it holds.
+        // The mark gets into the journal, so that the check knows which answer it holds.
         blocks.insert(0, Block::Thinking { text: thought(mark) });
         for block in &blocks {
             if let Block::Text { text } = block {
@@ -158,7 +160,7 @@ impl Provider for SimModel {
             output: dice.between(5, 200).min(request.max_tokens),
             ..TokenUsage::default()
         });
-        if let Some(asked) = self.log().asked.get_mut(place) {
+        if let Some(asked) = self.log().asked.get_mut(index) {
             asked.answer = Some(mark);
         }
         Ok(ModelAnswer { model: request.model.clone(), blocks, usage, estimated: false, stop })
@@ -169,7 +171,7 @@ fn thought(mark: u64) -> String {
     format!("thought {mark}")
 }
 
-/// The mark of an answer in a journal.
+/// The mark in a journaled answer.
 pub(crate) fn mark_of(blocks: &[Block]) -> Option<u64> {
     blocks.iter().find_map(|block| match block {
         Block::Thinking { text, .. } => text.strip_prefix("thought ")?.parse().ok(),

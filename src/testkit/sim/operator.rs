@@ -1,5 +1,5 @@
-//! The people outside: they send, ask, start, stop, pause, set budgets and pull plugs, at random instants. They remember
-//! what the world acknowledged, because that must never be lost.
+//! The operators: they send, ask, start, stop, pause, set budgets and kill the daemon, at random times. They
+//! remember what the world acknowledged, because that must never be lost.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -25,9 +25,9 @@ use super::chance::Dice;
 use super::clock::SimClock;
 use super::plan::WORKER;
 use super::random_actions::POISON_WORD;
-use super::tools::{Book, MARK, OUTSIDE};
+use super::tools::{MARK, OUTSIDE, OutsideLog};
 
-/// What the world said yes to.
+/// What the world acknowledged.
 #[derive(Clone, Default)]
 pub(crate) struct Acknowledged {
     pub(crate) messages: BTreeSet<MessageId>,
@@ -35,22 +35,22 @@ pub(crate) struct Acknowledged {
     pub(crate) tasks: BTreeSet<TaskId>,
 }
 
-/// The operator.
+/// All operators of a world.
 pub(crate) struct Operator {
     pub(crate) dice: Dice,
     clock: SimClock,
     disk: MemoryDisk,
-    book: Book,
+    outside_log: OutsideLog,
     /// Agents of the world file.
     named: Vec<AgentId>,
     /// Agents that come and go.
-    passing: Vec<AgentId>,
-    /// Whether storage may fail.
+    temporary: Vec<AgentId>,
+    /// Whether the store may fail.
     faults: bool,
     poison_left: u32,
     count: u64,
     acknowledged: Arc<Mutex<Acknowledged>>,
-    errands: Vec<JoinHandle<()>>,
+    requests: Vec<JoinHandle<()>>,
 }
 
 fn by() -> Party {
@@ -70,24 +70,24 @@ where
 impl Operator {
     pub(crate) fn new(
         seed: u64,
-        ground: (SimClock, MemoryDisk, Book),
+        resources: (SimClock, MemoryDisk, OutsideLog),
         named: Vec<AgentId>,
-        passing: Vec<AgentId>,
-        troubles: (bool, u32),
+        temporary: Vec<AgentId>,
+        faults: (bool, u32),
     ) -> Self {
-        let (clock, disk, book) = ground;
+        let (clock, disk, outside_log) = resources;
         Self {
             dice: Dice::new(seed, "operator"),
             clock,
             disk,
-            book,
+            outside_log,
             named,
-            passing,
-            faults: troubles.0,
-            poison_left: troubles.1,
+            temporary,
+            faults: faults.0,
+            poison_left: faults.1,
             count: 0,
             acknowledged: Arc::default(),
-            errands: Vec::new(),
+            requests: Vec::new(),
         }
     }
 
@@ -95,22 +95,22 @@ impl Operator {
         self.acknowledged.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The daemon died, and with it everyone who waited on it.
-    pub(crate) fn forget_errands(&mut self) {
-        self.errands.clear();
+    /// Drops the requests that waited for a daemon which has died.
+    pub(crate) fn forget_requests(&mut self) {
+        self.requests.clear();
     }
 
-    /// Whether nobody waits for an answer of the daemon's any more.
-    pub(crate) fn is_served(&self) -> bool {
-        self.errands.iter().all(JoinHandle::is_finished)
+    /// Whether no request waits for an answer of the daemon.
+    pub(crate) fn all_answered(&self) -> bool {
+        self.requests.iter().all(JoinHandle::is_finished)
     }
 
     fn someone(&mut self) -> AgentId {
-        let all: Vec<AgentId> = self.named.iter().chain(&self.passing).cloned().collect();
+        let all: Vec<AgentId> = self.named.iter().chain(&self.temporary).cloned().collect();
         self.dice.pick(&all).unwrap_or(&self.named[0]).clone()
     }
 
-    /// Does one thing. A refusal is an answer like any other; whoever is refused goes on.
+    /// Does one random action. A refusal is a valid result.
     pub(crate) async fn act(&mut self, world: &Arc<World>) {
         self.count += 1;
         let who = self.someone();
@@ -137,7 +137,7 @@ impl Operator {
                 Ok(())
             }
             91..93 => self.set_budget(world).await,
-            93..96 => self.see_to_a_dead_letter(world).await,
+            93..96 => self.handle_dead_letter(world).await,
             _ if self.faults => {
                 let commits = usize::try_from(self.dice.between(1, 4)).unwrap_or(1);
                 self.disk.fail_next_commits(commits, || StoreError::Full);
@@ -148,10 +148,10 @@ impl Operator {
         drop(done);
     }
 
-    /// Before the end: everything goes on that can.
-    pub(crate) async fn let_all_go_on(&mut self, world: &Arc<World>) -> Result<(), Refusal> {
+    /// Before the end of the run: lets everything continue that can.
+    pub(crate) async fn resume_all(&mut self, world: &Arc<World>) -> Result<(), Refusal> {
         world.set_paused(&by(), false).await?;
-        // What waits for a budget goes on when it is raised.
+        // Turns that wait for a budget continue when it is raised.
         for scope in self.named.iter().take(2).map(|agent_id| Scope::Agent(agent_id.clone())) {
             let lifted = NewLimits { tokens: Some(None), money: Some(None) };
             write(world, move |w, ctx| {
@@ -159,9 +159,9 @@ impl Operator {
             })
             .await?;
         }
-        let all: Vec<AgentId> = self.named.iter().chain(&self.passing).cloned().collect();
+        let all: Vec<AgentId> = self.named.iter().chain(&self.temporary).cloned().collect();
         for who in all {
-            // Some stay as they are: a world must come to rest with stopped agents in it, too.
+            // Some agents stay stopped: a world must come to rest with stopped agents, too.
             if self.dice.chance(80) {
                 let started =
                     write(world, move |w, ctx| Box::pin(async move { agents::start(w, &ctx, &by(), &who).await }))
@@ -206,12 +206,13 @@ impl Operator {
             acknowledged.asks.insert(ask.ask_id);
             acknowledged.messages.insert(ask.message_id);
         }
-        let (world, clock, book) = (Arc::clone(world), self.clock.clone(), self.book.clone());
-        self.errands.push(tokio::spawn(async move {
+        let (world, clock, outside_log) = (Arc::clone(world), self.clock.clone(), self.outside_log.clone());
+        self.requests.push(tokio::spawn(async move {
             let Ok(closed) = world.wait_for_ask(ask.ask_id).await else { return };
             let late = clock.now().since(ask.deadline_at);
             if closed.status == AskStatus::Open || late > Duration::from_secs(1) {
-                book.wrong(format!("whoever asked {} was told {} so late: {late:?}", ask.ask_id, closed.status));
+                outside_log
+                    .wrong(format!("the asker of {} got the result {} late by {late:?}", ask.ask_id, closed.status));
             }
         }));
         Ok(())
@@ -244,9 +245,9 @@ impl Operator {
 
     fn stop(&mut self, world: &Arc<World>, who: AgentId) {
         let world = Arc::clone(world);
-        self.errands.push(tokio::spawn(async move {
-            // Refused where there is no such agent.
-            drop(world.stop_agent(&by(), &who, Some("a whim".into())).await);
+        self.requests.push(tokio::spawn(async move {
+            // An unknown agent is refused.
+            drop(world.stop_agent(&by(), &who, Some("a test".into())).await);
         }));
     }
 
@@ -259,11 +260,11 @@ impl Operator {
         };
         let turn_id = TurnId(world.ctx().id());
         let call = OperatorCall { turn_id, again: false, agent_id: who, tool: tool.to_owned(), arguments };
-        self.errands.push(tokio::spawn(async move { drop(world.call_tool(call).await) }));
+        self.requests.push(tokio::spawn(async move { drop(world.call_tool(call).await) }));
     }
 
     async fn create(&mut self, world: &World) -> Result<(), Refusal> {
-        let Some(agent_id) = self.dice.pick(&self.passing).cloned() else { return Ok(()) };
+        let Some(agent_id) = self.dice.pick(&self.temporary).cloned() else { return Ok(()) };
         let goal = self.dice.chance(70).then(|| format!("find something to do, {}", self.count));
         write(world, move |w, ctx| {
             Box::pin(async move {
@@ -286,7 +287,7 @@ impl Operator {
     }
 
     async fn delete(&mut self, world: &World) -> Result<(), Refusal> {
-        let Some(agent_id) = self.dice.pick(&self.passing).cloned() else { return Ok(()) };
+        let Some(agent_id) = self.dice.pick(&self.temporary).cloned() else { return Ok(()) };
         write(world, move |w, ctx| Box::pin(async move { agents::delete(w, &ctx, &by(), &agent_id).await.map(drop) }))
             .await
     }
@@ -316,7 +317,7 @@ impl Operator {
         .await
     }
 
-    async fn see_to_a_dead_letter(&mut self, world: &World) -> Result<(), Refusal> {
+    async fn handle_dead_letter(&mut self, world: &World) -> Result<(), Refusal> {
         let (drops, fresh) = (self.dice.chance(50), self.dice.chance(50));
         write(world, move |w, ctx| {
             Box::pin(async move {

@@ -1,5 +1,5 @@
-//! The plan of a simulated world: five to twelve agents, two teams and a few in none, budgets that two of them will
-//! feel, and bounds that are small enough to be met.
+//! The plan of a simulated world: five to twelve agents, all but one in two teams, tight budgets for two agents,
+//! and limits that are small enough to be reached.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -19,12 +19,12 @@ use ghost_domain::{AgentId, BudgetLimits, Limits, Money, Refusal, Scope};
 use super::chance::Dice;
 use super::tools::{MARK, OUTSIDE, POISON};
 
-/// The one provider.
+/// Name of the only provider.
 pub(crate) const PROVIDER: &str = "sim";
-/// The archetype that agents may create agents from.
+/// The only archetype. Agents may create agents from it.
 pub(crate) const WORKER: &str = "worker";
 
-/// The tools that the simulated model ever calls: the fewer it is shown, the faster it is simulated.
+/// The tools that the simulated model calls. Fewer tools make the simulation faster.
 const TOOLS: [&str; 15] = [
     "syscall.message.send",
     "syscall.broadcast",
@@ -43,7 +43,7 @@ const TOOLS: [&str; 15] = [
     POISON,
 ];
 
-/// The provider's plan.
+/// The plan of the provider.
 pub(crate) fn provider() -> ProviderPlan {
     ProviderPlan {
         kind: ProviderKind::OpenAi,
@@ -62,13 +62,13 @@ pub(crate) fn provider() -> ProviderPlan {
     }
 }
 
-/// The plan of a world of `seed` that lies in `dir`.
+/// The plan of the world of `seed` in the directory `dir`.
 pub(crate) fn plan(seed: u64, dir: &Path) -> Result<Plan, Refusal> {
     let mut dice = Dice::new(seed, "plan");
     let count = dice.between(5, 12);
     let names: Vec<AgentId> = (0..count).map(|index| format!("a{index}").parse()).collect::<Result<_, _>>()?;
     let half = names.len() / 2;
-    // The last one is in no team.
+    // The last agent is in no team.
     let (alpha, beta) = (&names[..half], &names[half..names.len() - 1]);
     let strategy = *dice.pick(Strategy::ALL).unwrap_or(&Strategy::OneForOne);
     let wide = Intensity { max: 12, window: Duration::from_secs(60) };
@@ -93,7 +93,7 @@ pub(crate) fn plan(seed: u64, dir: &Path) -> Result<Plan, Refusal> {
         archetype: WORKER.to_owned(),
         team: team_of(agent_id),
         autostart: true,
-        // Mail that was set aside no longer counts against its agent, so only a short rope is ever used up.
+        // A dead letter resets the count of crashes, so only a low limit is ever reached.
         restart: if team_of(agent_id).is_none() { short } else { RestartPlan::default() },
         access: Arc::clone(&tools),
         write_acl: WriteAcl::own_directory(agent_id),

@@ -1,6 +1,6 @@
-//! What the simulated model does: a choice of calls and words for one conversation.
+//! What the simulated model does: random tool calls and texts for one conversation.
 //!
-//! Must never: look at anything but the conversation and the dice.
+//! Must never: use anything but the conversation and the random numbers.
 
 use ghost_domain::transcript::{Block, Message, Role};
 use ghost_provider::{ModelRequest, Stop};
@@ -9,16 +9,16 @@ use serde_json::{Value, json};
 use super::chance::Dice;
 use super::tools::{MARK, OUTSIDE, POISON};
 
-/// Mail with this word in it is poisoned.
+/// A message with this word makes the model call the poisoned tool.
 pub(crate) const POISON_WORD: &str = "POISONED-MAIL";
 
-/// Whom there is to talk to.
+/// What the model knows about the world.
 pub(crate) struct Scene {
-    /// Names of agents, some of which may be stopped, deleted or not created yet.
+    /// Ids of agents. Some of them may be stopped, deleted or not created yet.
     pub(crate) names: Vec<String>,
 }
 
-/// An answer to `request`. `mark` makes everything in it unique.
+/// A random answer to `request`. `mark` makes its content unique.
 pub(crate) fn answer(
     scene: &Scene,
     request: &ModelRequest,
@@ -30,23 +30,23 @@ pub(crate) fn answer(
     if mail.contains(POISON_WORD) {
         return (vec![call(mark, 0, POISON, json!({}))], Stop::ToolUse);
     }
-    // Longer turns are rarer, and the first answer mostly acts.
+    // The probability of the last answer grows with each round.
     let last = (round as u64) * 30 + 22;
     if dice.chance(last) {
-        return last_word(mark, dice);
+        return final_answer(mark, dice);
     }
     let mut blocks = vec![Block::Text { text: format!("On with it, {mark}.") }];
     for index in 0..dice.between(1, 4) {
-        let (name, arguments) = whim(scene, request, &mail, mark, index, dice);
+        let (name, arguments) = random_call(scene, request, &mail, mark, index, dice);
         blocks.push(call(mark, index, &name, arguments));
     }
     let stop = stop_of(&blocks);
     (blocks, stop)
 }
 
-fn last_word(mark: u64, dice: &mut Dice) -> (Vec<Block>, Stop) {
+fn final_answer(mark: u64, dice: &mut Dice) -> (Vec<Block>, Stop) {
     match dice.below(20) {
-        // A call in words, an answer cut before it began, a refusal.
+        // A call written as text, an answer without content, a refusal.
         0 => {
             let text =
                 format!("<tool_call>{{\"name\":\"{MARK}\",\"arguments\":{{\"token\":\"w{mark}\"}}}}</tool_call>");
@@ -62,7 +62,14 @@ fn call(mark: u64, index: u64, name: &str, arguments: Value) -> Block {
     Block::ToolCall { id: format!("c{mark}-{index}"), name: name.to_owned(), arguments }
 }
 
-fn whim(scene: &Scene, request: &ModelRequest, mail: &str, mark: u64, index: u64, dice: &mut Dice) -> (String, Value) {
+fn random_call(
+    scene: &Scene,
+    request: &ModelRequest,
+    mail: &str,
+    mark: u64,
+    index: u64,
+    dice: &mut Dice,
+) -> (String, Value) {
     let token = format!("t{mark}-{index}");
     let other = dice.pick(&scene.names).cloned().unwrap_or_default();
     let (name, arguments) = match dice.below(100) {
@@ -112,19 +119,19 @@ fn manner(dice: &mut Dice) -> &'static str {
     }
 }
 
-/// The mail of the turn: the last thing that was said before the model's first answer.
+/// The mail of the turn: the last user message before the model's first answer.
 fn mail_of(messages: &[Message]) -> String {
     let opening = messages.iter().take_while(|message| message.role == Role::User);
     opening.last().map(Message::visible_text).unwrap_or_default()
 }
 
-/// A task that the mail names.
+/// The id of a task that the mail names.
 fn task_in(mail: &str) -> Option<&str> {
     let at = mail.find("task_id: ")? + "task_id: ".len();
     mail.get(at..at + 36)
 }
 
-/// What an answer without a call ends with.
+/// The stop reason that fits the blocks.
 pub(crate) fn stop_of(blocks: &[Block]) -> Stop {
     if blocks.iter().any(|block| matches!(block, Block::ToolCall { .. })) { Stop::ToolUse } else { Stop::EndTurn }
 }

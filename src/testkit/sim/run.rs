@@ -1,4 +1,4 @@
-//! One simulated world from its first boot to its rest: lives that end in a crash, in an orderly stop, or at the end.
+//! Runs a simulated world from its first boot to its rest. A life of the daemon ends with a crash, a stop, or the end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,37 +21,37 @@ use super::facts::Facts;
 use super::model::SimModel;
 use super::operator::Operator;
 use super::random_actions::Scene;
-use super::tools::{self, Book};
+use super::tools::{self, OutsideLog};
 use super::{check, plan, slow_store};
 
-/// Where virtual time begins.
+/// The start of virtual time.
 const START: Timestamp = Timestamp(1_795_298_880_000);
 
-/// Virtual time that a world may take to come to rest.
+/// Maximum virtual time until a world is at rest.
 const REST_WITHIN: Duration = Duration::from_secs(900);
 
-/// Boots that one run may take: a disk that stays full makes some of them fail.
+/// Maximum number of boots of one run. A full disk makes some boots fail.
 const BOOTS_MAX: u32 = 60;
 
-/// The troubles of a run.
+/// The faults of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Course {
-    /// Lives of the daemon; all but the last are ended in the middle of things.
+    /// Number of lives of the daemon. All but the last end in the middle of work.
     pub lives: u32,
-    /// Things that operators do in one life.
+    /// Number of operators' actions in one life.
     pub actions: u32,
-    /// Model requests in 100 that end in a fault.
+    /// Percentage of model requests that end in a fault.
     pub provider_faults: u64,
-    /// Whether storage may fail.
+    /// Whether the store may fail.
     pub storage_faults: bool,
-    /// Poisoned messages.
+    /// Number of poisoned messages.
     pub poison: u32,
-    /// For how long the model answers nobody, and how long after the beginning that starts.
+    /// An outage of the model: its beginning after the start, and its length.
     pub outage: Option<(Duration, Duration)>,
 }
 
 impl Course {
-    /// The course that a seed takes by itself.
+    /// The random course of a seed.
     #[must_use]
     pub fn of(seed: u64) -> Self {
         let mut dice = Dice::new(seed, "course");
@@ -63,7 +63,7 @@ impl Course {
             poison: u32::try_from(dice.below(3)).unwrap_or(0),
             outage: dice.chance(40).then(|| {
                 let begins = Duration::from_secs(dice.between(3, 60));
-                // Mostly a minute or so, and sometimes a night.
+                // Mostly about a minute, sometimes a night.
                 let lasts = match dice.below(10) {
                     0 => dice.between(3_600, 5 * 3_600),
                     _ => dice.between(10, 240),
@@ -73,35 +73,35 @@ impl Course {
         }
     }
 
-    /// One life without any trouble.
+    /// One life without faults.
     #[must_use]
     pub fn calm() -> Self {
         Self { lives: 1, actions: 12, provider_faults: 0, storage_faults: false, poison: 0, outage: None }
     }
 }
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// The seed.
+    /// The seed of the run.
     pub seed: u64,
-    /// The whole feed, from its first event.
+    /// The whole event feed.
     pub event_log: Vec<Event>,
-    /// What was found broken; empty if every promise was kept.
+    /// The violations; empty if every promise was kept.
     pub wrongs: Vec<String>,
-    /// Boots of the daemon.
+    /// Number of boots of the daemon.
     pub boots: u32,
-    /// Requests to the model.
+    /// Number of requests to the model.
     pub model_requests: usize,
-    /// Executions of the outside tool.
+    /// Number of executions of the outside tool.
     pub outside_effects: usize,
-    /// Virtual time that it took.
+    /// Virtual time of the run.
     pub virtual_time: Duration,
 }
 
 /// How a life ended.
 enum End {
-    /// The daemon is gone, one way or the other.
+    /// The daemon has ended.
     Gone,
     /// The world is at rest.
     Rest,
@@ -115,7 +115,7 @@ pub struct SimWorld {
     dir: TempDir,
     clock: SimClock,
     disk: MemoryDisk,
-    book: Book,
+    outside_log: OutsideLog,
     ports: Ports,
     model: Arc<SimModel>,
     operator: Operator,
@@ -123,17 +123,17 @@ pub struct SimWorld {
 }
 
 impl SimWorld {
-    /// Runs the world of `seed` on `course` to its rest, and checks every promise.
+    /// Runs the world of `seed` on `course` until it is at rest, and checks every promise.
     ///
     /// # Errors
-    /// Only when the machine cannot run it. What the world does wrong is in the outcome.
+    /// Only if the system cannot run it. Violations are in the outcome.
     pub fn run(seed: u64, course: Course) -> Result<Outcome, SimError> {
-        let (sim, boots) = Self::to_its_rest(seed, course)?;
+        let (sim, boots) = Self::run_to_rest(seed, course)?;
         sim.conclude(boots)
     }
 
-    /// Runs a world, and gives it with the number of its boots.
-    fn to_its_rest(seed: u64, course: Course) -> Result<(Self, u32), SimError> {
+    /// Runs a world to its rest. Returns it with the number of boots.
+    fn run_to_rest(seed: u64, course: Course) -> Result<(Self, u32), SimError> {
         tools::hush_planned_panics();
         let mut sim = Self::new(seed, course)?;
         let mut boots = 0;
@@ -142,14 +142,14 @@ impl SimWorld {
             boots += 1;
             let last = life >= course.lives;
             if boots > BOOTS_MAX {
-                sim.book.wrong(format!("the world did not come to rest in {BOOTS_MAX} boots"));
+                sim.outside_log.wrong(format!("the world did not come to rest in {BOOTS_MAX} boots"));
                 break;
             }
             match sim.live(last)? {
                 Ok(End::Rest) => break,
                 Ok(End::Gone) => life += 1,
                 Err(stuck) => {
-                    sim.book.wrong(format!("stuck in boot {boots}: {stuck}"));
+                    sim.outside_log.wrong(format!("stuck in boot {boots}: {stuck}"));
                     break;
                 }
             }
@@ -162,27 +162,28 @@ impl SimWorld {
         let plan = plan::plan(seed, dir.path())?;
         let outage = course.outage.map(|(begins, lasts)| (START.plus(begins), START.plus(begins).plus(lasts)));
         let out = course.outage.map_or(Duration::ZERO, |(_, lasts)| lasts);
-        // Even a night in which nothing can be done has its rounds and probes.
+        // Even a night without work has periodic rounds and probes.
         let steps = 50_000 + out.as_secs() * 10;
         let clock = SimClock::new(START, Bounds { time: Duration::from_secs(2_400) + out, steps });
-        let (disk, book) = (MemoryDisk::new(), Book::default());
+        let (disk, outside_log) = (MemoryDisk::new(), OutsideLog::default());
         let named: Vec<AgentId> = plan.agents.iter().map(|agent| agent.agent_id.clone()).collect();
-        let passing: Vec<AgentId> = ["d0", "d1"].into_iter().map(str::parse).collect::<Result<_, _>>()?;
-        let names = named.iter().chain(&passing).map(ToString::to_string).chain(["nobody".to_owned()]).collect();
+        let temporary: Vec<AgentId> = ["d0", "d1"].into_iter().map(str::parse).collect::<Result<_, _>>()?;
+        let names = named.iter().chain(&temporary).map(ToString::to_string).chain(["nobody".to_owned()]).collect();
         let scene = Arc::new(Scene { names });
-        let model = SimModel::new(seed, clock.clone(), book.clone(), scene, course.provider_faults).out(outage);
-        let ground = (clock.clone(), disk.clone(), book.clone());
-        let operator = Operator::new(seed, ground, named, passing, (course.storage_faults, course.poison));
+        let model =
+            SimModel::new(seed, clock.clone(), outside_log.clone(), scene, course.provider_faults).with_outage(outage);
+        let resources = (clock.clone(), disk.clone(), outside_log.clone());
+        let operator = Operator::new(seed, resources, named, temporary, (course.storage_faults, course.poison));
         let ports = Ports {
             clock: Arc::new(clock.clone()),
             ids: Arc::new(SimIds::new(seed)),
             rng: Arc::new(SimRng::new(seed)),
         };
         let (model, dice) = (Arc::new(model), Dice::new(seed, "lives"));
-        Ok(Self { seed, course, plan, dir, clock, disk, book, ports, model, operator, dice })
+        Ok(Self { seed, course, plan, dir, clock, disk, outside_log, ports, model, operator, dice })
     }
 
-    /// One life of the daemon. The inner error says why it is stuck.
+    /// One life of the daemon. The inner error is the reason if it is stuck.
     fn live(&mut self, last: bool) -> Result<Result<End, String>, SimError> {
         let runtime = self.clock.runtime()?;
         let alarm = self.clock.alarm();
@@ -194,16 +195,16 @@ impl SimWorld {
                 end = self.life(workspace, last) => Ok(end),
             }
         });
-        // What still runs in the dead process must find the disk gone before it is unwound.
+        // Code that still runs in the dead process must find that the disk is gone before it unwinds.
         self.disk.crash();
         drop(runtime);
         self.clock.forget_sleepers();
-        self.operator.forget_errands();
+        self.operator.forget_requests();
         Ok(end)
     }
 
     async fn life(&mut self, workspace: Workspace, last: bool) -> End {
-        // A plug that is pulled in the middle of the boot, or some commits later.
+        // The disk may fail during the boot, or some commits later.
         let pulled = !last && self.dice.chance(40);
         let commits = if pulled { self.dice.between(1, 120) } else { u64::MAX };
         self.disk.crash_after_commits(commits);
@@ -211,7 +212,7 @@ impl SimWorld {
         let store = match slow_store::open(&self.disk, self.clock.clone(), dice).await {
             Ok(store) => store,
             Err(error) => {
-                self.book.wrong(format!("the store does not open: {error}"));
+                self.outside_log.wrong(format!("the store does not open: {error}"));
                 return End::Gone;
             }
         };
@@ -219,7 +220,7 @@ impl SimWorld {
             Ok(world) => world,
             Err(refusal) if refusal.code == Code::Unavailable => return End::Gone,
             Err(refusal) => {
-                self.book.wrong(format!("the world does not boot: {refusal}"));
+                self.outside_log.wrong(format!("the world does not boot: {refusal}"));
                 return End::Gone;
             }
         };
@@ -254,17 +255,17 @@ impl SimWorld {
             data_dir: None,
             secrets: Vec::new(),
             node: "sim".to_owned(),
-            tools: ghost_tools::builtins::with(tools::all(&self.book)),
+            tools: ghost_tools::builtins::with(tools::all(&self.outside_log)),
             reloader: Box::new(|| Err(Refusal::new(Code::Unavailable, "there is no file to read anew"))),
         }
     }
 
-    /// Lets everything go on, and waits until nothing does any more.
+    /// Lets everything continue, and waits until nothing is left to do.
     async fn come_to_rest(&mut self, world: &Arc<World>) -> End {
-        // A full disk may refuse this as it may anything else.
-        while let Err(refusal) = self.operator.let_all_go_on(world).await {
+        // A full disk may refuse this, too.
+        while let Err(refusal) = self.operator.resume_all(world).await {
             if refusal.code != Code::Unavailable {
-                self.book.wrong(format!("the world cannot go on: {refusal}"));
+                self.outside_log.wrong(format!("the world cannot go on: {refusal}"));
                 return End::Rest;
             }
             self.clock.sleep(Duration::from_secs(1)).await;
@@ -272,29 +273,29 @@ impl SimWorld {
         let over = self.course.outage.map_or(START, |(begins, lasts)| START.plus(begins).plus(lasts));
         let until = self.clock.now().max(over).plus(REST_WITHIN);
         let mut quiet = 0;
-        // Long enough for the sweep to find what no wake-up announced.
+        // Long enough for the sweep to find mail without a wake-up.
         while quiet < 75 {
             self.clock.sleep(Duration::from_secs(1)).await;
-            let busy = unrest(world).await;
-            let served = self.operator.is_served();
+            let busy = open_work(world).await;
+            let served = self.operator.all_answered();
             match busy {
                 None if served => quiet += 1,
                 _ => quiet = 0,
             }
             if self.clock.now() > until {
                 let what = busy.unwrap_or_else(|| "an operator still waits".to_owned());
-                self.book.wrong(format!("not at rest after {} s: {what}", REST_WITHIN.as_secs()));
+                self.outside_log.wrong(format!("not at rest after {} s: {what}", REST_WITHIN.as_secs()));
                 break;
             }
         }
         End::Rest
     }
 
-    /// What there is to judge the run by.
+    /// Collects the evidence of the run.
     fn evidence(&self) -> Result<Evidence, SimError> {
         Ok(Evidence {
             facts: Facts::gather(&self.disk, &self.dir.path().join("workspace"))?,
-            pages: self.book.open().clone(),
+            outside: self.outside_log.open().clone(),
             asked: self.model.asked(),
             acknowledged: self.operator.acknowledged().clone(),
         })
@@ -308,7 +309,7 @@ impl SimWorld {
             event_log: evidence.facts.events,
             boots,
             model_requests: evidence.asked.len(),
-            outside_effects: evidence.pages.executions.len(),
+            outside_effects: evidence.outside.executions.len(),
             virtual_time: self.clock.now().since(START),
         })
     }
@@ -316,13 +317,13 @@ impl SimWorld {
 
 /// Whether the daemon still has its disk.
 async fn is_open(world: &World) -> bool {
-    let looked = world.store().read(|r| Box::pin(async move { r.event_bounds().await })).await;
-    !matches!(looked, Err(StoreError::Closed))
+    let read = world.store().read(|r| Box::pin(async move { r.event_bounds().await })).await;
+    !matches!(read, Err(StoreError::Closed))
 }
 
-/// Something that keeps the world from being at rest.
-async fn unrest(world: &World) -> Option<String> {
-    let looked = world
+/// What keeps the world from being at rest; `None` if it is at rest.
+async fn open_work(world: &World) -> Option<String> {
+    let read = world
         .store()
         .read(|r| {
             Box::pin(async move {
@@ -352,16 +353,16 @@ async fn unrest(world: &World) -> Option<String> {
             })
         })
         .await;
-    looked.unwrap_or_else(|error| Some(format!("the store cannot be read: {error}")))
+    read.unwrap_or_else(|error| Some(format!("the store cannot be read: {error}")))
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
 
-    /// The evidence of a run in which everything was kept.
+    /// The evidence of a run that kept all promises.
     pub(crate) fn evidence(seed: u64) -> Evidence {
-        let (sim, _) = SimWorld::to_its_rest(seed, Course::of(seed)).unwrap();
+        let (sim, _) = SimWorld::run_to_rest(seed, Course::of(seed)).unwrap();
         sim.evidence().unwrap()
     }
 }

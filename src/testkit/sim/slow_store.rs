@@ -1,7 +1,8 @@
-//! The store in memory, as slow as a real one: every command and query waits its moment on the virtual clock, before it
-//! commits and before its caller hears of it, so that crashes and other agents fall between any two of them.
+//! The memory store with the delays of a real one. Every command and query waits on the virtual clock before it
+//! commits and before its caller gets the result. So crashes and other agents' work can happen between any two of
+//! them.
 //!
-//! Must never: change what is committed or in which order it is published.
+//! Must never: change what is committed, or the order in which it is published.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -17,10 +18,10 @@ use tokio::sync::broadcast;
 use super::chance::Dice;
 use super::clock::SimClock;
 
-/// Opens `disk` as a store with the latencies of `dice`.
+/// Opens `disk` as a store with random delays.
 ///
 /// # Errors
-/// When the disk cannot be read.
+/// If the disk cannot be read.
 pub(crate) async fn open(disk: &MemoryDisk, clock: SimClock, dice: Dice) -> Result<Store, StoreError> {
     let inner = disk.open();
     Store::open(|committed| async move {
@@ -44,7 +45,7 @@ impl Bridge {
         let mut events = Vec::new();
         {
             let mut feed = self.feed.lock().unwrap_or_else(PoisonError::into_inner);
-            // Emptied after every commit, so it never lags; closed, it has nothing more to say.
+            // It is emptied after every commit, so it never lags.
             while let Ok(batch) = feed.try_recv() {
                 events.extend(batch.iter().cloned());
             }
@@ -59,11 +60,11 @@ impl Wake for Bridge {
     }
 }
 
-/// Why a command of the inner store was undone.
+/// Why a command of the inner store was rolled back.
 enum Undone {
-    /// It refused by itself.
+    /// The command refused.
     Refused(Nack),
-    /// The store could not keep it.
+    /// The store failed.
     Store(StoreError),
 }
 
@@ -81,7 +82,7 @@ struct SlowStore {
 }
 
 impl SlowStore {
-    /// Waits as long as a disk may: mostly not at all, now and then for long, and never without letting others go first.
+    /// Waits a random time: mostly none, sometimes long. It always lets other tasks run first.
     async fn wait(&self) {
         let millis = {
             let mut dice = self.dice.lock().unwrap_or_else(PoisonError::into_inner);
@@ -104,7 +105,7 @@ impl Backend for SlowStore {
         self.wait().await;
         let done: Result<Ack, Undone> =
             self.inner.write(move |w| Box::pin(async move { work(w).await.map_err(Undone::Refused) })).await;
-        // Whatever wakes nobody is published, too.
+        // Commits without a signal are published, too.
         self.bridge.publish(&[]);
         match done {
             Ok(ack) => {

@@ -1,5 +1,5 @@
-//! Tools that exist for tests only, and the book outside the world in which their effects are counted: it outlives every
-//! crash, as the real outside would.
+//! Tools for simulations, and the record of their effects outside the world. The record survives every crash, as
+//! the real outside would.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,40 +13,41 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-/// The outside tool.
+/// Name of the tool with an effect outside the world.
 pub const OUTSIDE: &str = "sim.outside";
-/// The in-world tool that counts its own effects in the store.
+/// Name of the tool in the world that counts its effects in the store.
 pub const MARK: &str = "sim.mark";
-/// The in-world tool that panics.
+/// Name of the tool in the world that panics.
 pub const POISON: &str = "sim.poison";
 
-/// Every panic of these tools begins so.
+/// The prefix of all panics of these tools.
 const PANIC: &str = "simulated:";
 
-/// The store's key under which the effects of a mark are counted.
+/// The store's key of the count of a mark.
 pub(crate) fn mark_key(token: &str) -> String {
     format!("sim.mark.{token}")
 }
 
 /// What happened outside the world.
 #[derive(Clone, Default)]
-pub(crate) struct Pages {
+pub(crate) struct OutsideEvents {
     /// Executions of the outside tool, by token.
     pub(crate) executions: BTreeMap<String, u32>,
-    /// Whose tools panicked.
+    /// Agents whose tools panicked.
     pub(crate) panicked: BTreeSet<AgentId>,
-    /// In which turns the outside tool panicked: at most once each, so that no innocent mail becomes a dead letter.
+    /// Turns in which the outside tool panicked. At most once in each, so that innocent mail never becomes a dead
+    /// letter.
     panic_turns: BTreeSet<TurnId>,
-    /// What was seen that must not be.
+    /// Violations that were observed.
     pub(crate) wrongs: Vec<String>,
 }
 
-/// The book. Clones are the same book.
+/// The record of what happened outside. Clones share it.
 #[derive(Clone, Default)]
-pub(crate) struct Book(Arc<Mutex<Pages>>);
+pub(crate) struct OutsideLog(Arc<Mutex<OutsideEvents>>);
 
-impl Book {
-    pub(crate) fn open(&self) -> MutexGuard<'_, Pages> {
+impl OutsideLog {
+    pub(crate) fn open(&self) -> MutexGuard<'_, OutsideEvents> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -55,20 +56,20 @@ impl Book {
     }
 }
 
-/// All of them.
-pub(crate) fn all(book: &Book) -> Vec<Tool> {
+/// All tools of a simulation.
+pub(crate) fn all(outside_log: &OutsideLog) -> Vec<Tool> {
     vec![
         Tool::new::<OutsideParams>(
             OUTSIDE,
             "Do something outside the world, which is counted there.",
-            Run::outside(Outside(book.clone())),
+            Run::outside(Outside(outside_log.clone())),
         ),
         Tool::new::<MarkParams>(MARK, "Leave a mark in the world.", Run::world(Mark)),
-        Tool::new::<PoisonParams>(POISON, "Panic.", Run::world(Poison(book.clone()))),
+        Tool::new::<PoisonParams>(POISON, "Panic.", Run::world(Poison(outside_log.clone()))),
     ]
 }
 
-/// How the outside tool behaves after it has had its effect.
+/// What the outside tool does after its effect.
 #[derive(Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Manner {
@@ -88,7 +89,7 @@ struct OutsideParams {
     manner: Manner,
 }
 
-struct Outside(Book);
+struct Outside(OutsideLog);
 
 #[async_trait]
 impl OutsideTool for Outside {
@@ -96,15 +97,15 @@ impl OutsideTool for Outside {
 
     async fn run(&self, call: &CallContext, params: OutsideParams) -> Result<Output, Refusal> {
         let panics = {
-            let mut pages = self.0.open();
-            *pages.executions.entry(params.token.clone()).or_default() += 1;
-            let panics = matches!(params.manner, Manner::Panic) && pages.panic_turns.insert(call.turn_id);
+            let mut outside = self.0.open();
+            *outside.executions.entry(params.token.clone()).or_default() += 1;
+            let panics = matches!(params.manner, Manner::Panic) && outside.panic_turns.insert(call.turn_id);
             if panics {
-                pages.panicked.insert(call.caller.agent_id.clone());
+                outside.panicked.insert(call.caller.agent_id.clone());
             }
             panics
         };
-        // The effect is there, and nobody knows yet: this is where a crash hurts most.
+        // The effect has happened, but is not recorded yet. A crash here is the hardest case.
         call.services.ctx.ports.clock.sleep(Duration::from_millis(40)).await;
         match params.manner {
             Manner::Plain => {}
@@ -145,7 +146,7 @@ impl WorldTool for Mark {
 #[serde(deny_unknown_fields)]
 struct PoisonParams {}
 
-struct Poison(Book);
+struct Poison(OutsideLog);
 
 #[async_trait]
 impl WorldTool for Poison {
@@ -153,20 +154,20 @@ impl WorldTool for Poison {
 
     async fn apply(&self, call: &CallContext, _: PoisonParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
         self.0.open().panicked.insert(call.caller.agent_id.clone());
-        // Half an effect, which must not be seen.
+        // This write must be rolled back.
         w.meta_put(&mark_key("poison"), "1").await?;
         panic!("{PANIC} a poisoned message");
     }
 }
 
-/// Keeps the panics that a simulation plans out of the test's output; all others are told as ever.
+/// Suppresses the messages of panics that a simulation plans. Other panics are printed.
 pub(crate) fn hush_planned_panics() {
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| {
-        let told = std::panic::take_hook();
+        let default_hook = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |info| {
             if !info.payload_as_str().is_some_and(|words| words.starts_with(PANIC)) {
-                told(info);
+                default_hook(info);
             }
         }));
     });

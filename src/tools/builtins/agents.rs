@@ -1,4 +1,5 @@
-//! Agents: who is there, creating, starting, stopping, deleting, looking into another's memory (BI-21..25).
+//! The tools for agents: list, create, start, stop, delete, and read another agent's memory
+//! (BI-21..25).
 
 use std::collections::BTreeMap;
 
@@ -20,12 +21,12 @@ use crate::context::CallContext;
 use crate::tool::{Output, ReadTool, WorldTool};
 use crate::workspace::{Lines, io_refusal, list_dir, read_text};
 
-/// Characters of an agent's name.
+/// The largest number of characters in an agent's name.
 const NAME_MAX: usize = 100;
-/// Memory files that are listed, and the levels of them.
+/// The largest number of memory files in a list, and of directory levels.
 const MEMORY_FILES: usize = 500;
 const MEMORY_DEPTH: u32 = 4;
-/// What to do about a path that is no memory file.
+/// The hint for a path that is not a memory file.
 const MEMORY_HINT: &str = "give the path of a text file of its memory; without a path the call lists them";
 
 #[derive(Clone, Copy, Deserialize, JsonSchema)]
@@ -53,7 +54,7 @@ impl From<Status> for AgentStatus {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ListParams {
-    /// Only agents of this status.
+    /// Only agents with this status.
     #[serde(default)]
     status: Option<Status>,
     /// Only agents of this archetype.
@@ -64,18 +65,18 @@ pub(super) struct ListParams {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CreateParams {
-    /// The archetype to make it from; the world says which ones agents may use.
+    /// The archetype of the new agent; the world decides which ones agents may use.
     archetype: String,
-    /// Its id: lower-case letters, digits, '.', '_' and '-'. Made from the archetype if absent.
+    /// The id of the new agent: lower-case letters, digits, '.', '_' and '-'. Derived from the archetype if absent.
     #[serde(default)]
     agent_id: Option<String>,
-    /// The name people see.
+    /// The name of the new agent for display.
     #[serde(default)]
     name: Option<String>,
-    /// What narrows its archetype: model, max_tokens, turn_rounds_max, tools. Nothing can be widened.
+    /// Settings that narrow its archetype: model, max_tokens, turn_rounds_max, tools. Nothing can be widened.
     #[serde(default)]
     overrides: Option<Map<String, Value>>,
-    /// What it is told first; without it the agent waits for a message.
+    /// The first message to the new agent; without it the agent waits for a message.
     #[serde(default)]
     goal: Option<String>,
 }
@@ -92,7 +93,7 @@ pub(super) struct StartParams {
 pub(super) struct StopParams {
     /// The agent to stop.
     agent_id: String,
-    /// Why; shown to whoever asks.
+    /// The reason, shown to everyone who asks for it.
     #[serde(default)]
     reason: Option<String>,
 }
@@ -102,7 +103,7 @@ pub(super) struct StopParams {
 pub(super) struct DeleteParams {
     /// The agent to delete: one that you created.
     agent_id: String,
-    /// Why; shown to whoever asks.
+    /// The reason, shown to everyone who asks for it.
     #[serde(default)]
     reason: Option<String>,
 }
@@ -110,12 +111,12 @@ pub(super) struct DeleteParams {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct InspectParams {
-    /// The agent to look into.
+    /// The agent whose memory you want to read.
     agent_id: String,
-    /// A memory file to read, as the list shows it; without it the files are listed.
+    /// The memory file to read, as the list shows it; without it the files are listed.
     #[serde(default)]
     path: Option<String>,
-    /// Lines to read, or files to list, at most.
+    /// The largest number of lines to read or files to list.
     #[serde(default)]
     #[schemars(range(min = 1))]
     limit: Option<u32>,
@@ -131,11 +132,11 @@ impl ReadTool for List {
         let agents =
             call.services.store.read(|r| Box::pin(async move { Ok::<_, Refusal>(r.agent_list(false).await?) })).await?;
         let (status, activities) = (params.status.map(AgentStatus::from), call.services.control.activities());
-        let wanted = agents.iter().filter(|agent| {
+        let selected = agents.iter().filter(|agent| {
             status.is_none_or(|status| agent.status == status)
                 && params.archetype.as_ref().is_none_or(|archetype| agent.archetype == *archetype)
         });
-        let rows = wanted.map(|agent| {
+        let rows = selected.map(|agent| {
             without_nulls(json!({
                 "agent_id": agent.agent_id, "name": agent.name, "archetype": agent.archetype, "status": agent.status,
                 "activity": shown(agent, &activities), "uptime_seconds": uptime(call, agent),
@@ -146,14 +147,15 @@ impl ReadTool for List {
     }
 }
 
-/// What an agent does, which only one that runs does.
+/// The activity of an agent; `None` unless it runs.
 pub(super) fn shown(agent: &Agent, activities: &BTreeMap<AgentId, Activity>) -> Option<Activity> {
     activities.get(&agent.agent_id).copied().filter(|_| agent.status == AgentStatus::Running)
 }
 
-/// Seconds since a running agent could work: since the daemon serves the world, or since it was last started or restarted.
+/// Seconds since a running agent was able to work: since the daemon began to serve the world, or
+/// since the agent was last started or restarted.
 pub(super) fn uptime(call: &CallContext, agent: &Agent) -> Option<u64> {
-    // A record of an earlier version does not say when; its creation is the best that is known.
+    // A record of an earlier version has no start time. The creation time is the best estimate.
     let started = agent.started_at.unwrap_or(agent.created_at);
     let since = call.services.control.started_at().max(started);
     (agent.status == AgentStatus::Running).then(|| call.services.ctx.now().since(since).as_secs())
@@ -177,8 +179,8 @@ impl WorldTool for Create {
             None => rules::free_id(w, &params.archetype).await?,
         };
         if plan.agent(&new_id).is_some() {
-            let there = w.agent_get(&new_id).await?;
-            return Err(rules::reserved(&call.services.ctx, &call.party(), &new_id, there.as_ref()));
+            let existing = w.agent_get(&new_id).await?;
+            return Err(rules::reserved(&call.services.ctx, &call.party(), &new_id, existing.as_ref()));
         }
         let daily_money = plan.archetypes.get(&params.archetype).and_then(|archetype| archetype.config.daily_money);
         // Line breaks become spaces; what else no name may have is refused with its creation.
@@ -277,8 +279,8 @@ impl ReadTool for Inspect {
             return Err(Refusal::new(Code::InvalidArguments, "limit is 0; it must be 1 or more")
                 .hint("leave it out to get as much as one result holds"));
         }
-        let wanted = params.path.as_deref().map(|path| WorkspacePath::parse(path, false)).transpose();
-        let wanted = wanted.map_err(|refusal| refusal.hint(MEMORY_HINT))?;
+        let selected = params.path.as_deref().map(|path| WorkspacePath::parse(path, false)).transpose();
+        let selected = selected.map_err(|refusal| refusal.hint(MEMORY_HINT))?;
         let max_bytes = call.services.ctx.limits().file_bytes as usize;
         call.services
             .workspace
@@ -289,7 +291,7 @@ impl ReadTool for Inspect {
                     Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
                     Err(error) => return Err(io_refusal("open", &inside, &error)),
                 };
-                match wanted {
+                match selected {
                     Some(path) => memory_file(memory.as_ref(), &target, &path, params.limit, max_bytes),
                     None => memory_files(memory.as_ref(), &target, params.limit),
                 }
@@ -305,14 +307,14 @@ fn memory_file(
     limit: Option<u32>,
     max_bytes: usize,
 ) -> Result<Output, Refusal> {
-    // What the workspace says of a path is not true of memory.
-    let hinted = |refusal: Refusal| match refusal.code {
+    // The hints of workspace refusals do not apply to memory files.
+    let with_memory_hint = |refusal: Refusal| match refusal.code {
         Code::NotFound | Code::PathDenied | Code::InvalidArguments => refusal.hint(MEMORY_HINT),
         _ => refusal,
     };
-    let memory = memory.ok_or_else(|| hinted(Refusal::not_found("memory file", path.as_str(), None)))?;
+    let memory = memory.ok_or_else(|| with_memory_hint(Refusal::not_found("memory file", path.as_str(), None)))?;
     let lines = Lines { first: 1, skip: 0, count: limit.map(u64::from), max_bytes };
-    let text = read_text(memory, path, lines).map_err(hinted)?;
+    let text = read_text(memory, path, lines).map_err(with_memory_hint)?;
     let content = json!({
         "agent_id": target, "path": path.as_str(), "content": text.content, "truncated": text.truncated,
     });

@@ -1,5 +1,6 @@
-//! The outside channel (BI-34..37; MSG-11, CONF-03, CONF-04): what an agent can do in the conversation that its turn comes
-//! from. The conversation is bound with the registry; no argument names it.
+//! The tools for the outside channel (BI-34..37; MSG-11, CONF-03, CONF-04): what an agent can do in
+//! the conversation that its turn came from. The registry is bound to the conversation; no argument
+//! names it.
 
 use async_trait::async_trait;
 use ghost_domain::conversation::{is_file_name, is_mime_type, mime_of};
@@ -17,15 +18,15 @@ use super::workspace::{Scope, resolve};
 use crate::context::CallContext;
 use crate::tool::{Output, WorldTool};
 
-/// Files that one call may name; the bound of a message is the world's.
+/// The largest number of files in one call. The limit of a message is a setting of the world.
 const PATHS_MAX: usize = 64;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SendParams {
-    /// The text.
+    /// The text of the message.
     content: String,
-    /// message_id of the message that it answers, if it is to be shown as an answer.
+    /// message_id of the message that this one answers, if it is to be shown as an answer.
     #[serde(default)]
     reply_to: Option<String>,
 }
@@ -33,9 +34,9 @@ pub(super) struct SendParams {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SendOutParams {
-    /// The text.
+    /// The text of the message.
     content: String,
-    /// Files that go with it, relative to the shared root, such as output/reports/may.md.
+    /// Files to send with it, relative to the shared root, such as output/reports/may.md.
     #[serde(default)]
     attachments: Vec<String>,
 }
@@ -43,12 +44,12 @@ pub(super) struct SendOutParams {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct AttachParams {
-    /// The file, relative to the scope.
+    /// The file to attach, relative to the scope.
     path: String,
-    /// What the other side sees it named; the file's own name if absent.
+    /// The file name that the other side sees; the file's own name if absent.
     #[serde(default)]
     name: Option<String>,
-    /// Its type, such as text/markdown; by its name if absent.
+    /// The media type, such as text/markdown; derived from the name if absent.
     #[serde(default)]
     mime_type: Option<String>,
     /// `agent`: relative to your own directory; `world`: relative to the shared root.
@@ -61,16 +62,16 @@ pub(super) struct AttachParams {
 pub(super) struct HandoffParams {
     /// The agent that answers from now on.
     agent_id: String,
-    /// Why it should.
+    /// The reason for the handoff.
     #[serde(default)]
     reason: Option<String>,
-    /// What it needs to know to go on: what was asked, what was found, what is open.
+    /// What the other agent needs to know to continue: the question, the findings, the open points.
     #[serde(default)]
     summary: Option<String>,
 }
 
-/// The conversation that the call's turn comes from. Registries without one do not have these tools, so this only
-/// speaks where one was built by hand.
+/// The conversation that the call's turn came from. Registries without a conversation do not
+/// contain these tools, so the refusal is only a safeguard.
 pub(super) fn channel(call: &CallContext) -> Result<ChannelContext, Refusal> {
     call.caller.channel.ok_or_else(|| {
         Refusal::new(Code::AccessDenied, "this turn does not come from a conversation with someone outside")
@@ -78,7 +79,8 @@ pub(super) fn channel(call: &CallContext) -> Result<ChannelContext, Refusal> {
     })
 }
 
-/// A workspace file as an attachment. Looks only at its size, so that it can be done inside a transaction.
+/// Makes an attachment of a workspace file. It reads only the file's size, so it may run in a
+/// transaction.
 fn attachment(
     call: &CallContext,
     path: &WorkspacePath,
@@ -86,11 +88,11 @@ fn attachment(
     mime_type: Option<&str>,
 ) -> Result<Attachment, Refusal> {
     let bytes = call.services.workspace.size_now(path)?;
-    let most = call.services.ctx.limits().attachment_bytes;
-    if bytes > u64::from(most) {
+    let limit = call.services.ctx.limits().attachment_bytes;
+    if bytes > u64::from(limit) {
         return Err(Refusal::new(
             Code::TooLarge,
-            format!("`{}` has {bytes} bytes; at most {most} are attached", clip(path.as_str(), 120)),
+            format!("`{}` has {bytes} bytes; at most {limit} are attached", clip(path.as_str(), 120)),
         )
         .hint("attach a smaller file, or a part of it")
         .details(json!({ "limit": "attachment_bytes" })));
@@ -109,7 +111,8 @@ fn attachment(
     Ok(Attachment { path: path.as_str().to_owned(), name: name.to_owned(), mime_type: mime_type.to_owned(), bytes })
 }
 
-/// The one way in which an agent says something apart from its reply (CONF-04).
+/// Sends a message in the conversation. Apart from its reply, an agent has no other way to do so
+/// (CONF-04).
 async fn send(call: &CallContext, post: Post, w: &mut dyn Writes) -> Result<Output, Refusal> {
     not_blank("content", &post.content)?;
     let conversation_id = channel(call)?.conversation_id;
@@ -120,7 +123,7 @@ async fn send(call: &CallContext, post: Post, w: &mut dyn Writes) -> Result<Outp
     .into())
 }
 
-/// `channel.send`: a separate message in the thread that the turn comes from.
+/// `channel.send`: sends a separate message in the thread that the turn came from.
 pub(super) struct Send;
 
 #[async_trait]
@@ -133,7 +136,7 @@ impl WorldTool for Send {
     }
 }
 
-/// `syscall.channel.send`: the same towards the outside, with files.
+/// `syscall.channel.send`: as [`Send`], with files.
 pub(super) struct SendOut;
 
 #[async_trait]
@@ -145,7 +148,7 @@ impl WorldTool for SendOut {
     }
 }
 
-/// Says something with files (BI-37), under whatever name it was asked for.
+/// Sends a message with files (BI-37). Serves `syscall.channel.send` and `message`.
 pub(super) async fn send_with_files(
     call: &CallContext,
     content: String,
@@ -164,7 +167,7 @@ pub(super) async fn send_with_files(
     send(call, Post { content, attachments, reply_to: None }, w).await
 }
 
-/// `channel.file_attach`: a file for the reply that the turn will end with.
+/// `channel.file_attach`: attaches a file to the reply that ends the turn.
 pub(super) struct Attach;
 
 #[async_trait]
@@ -174,8 +177,11 @@ impl WorldTool for Attach {
     async fn apply(&self, call: &CallContext, params: AttachParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
         let channel = channel(call)?;
         if !channel.replies {
-            return Err(Refusal::new(Code::Conflict, "this turn owes the conversation no reply to attach a file to")
-                .hint("send the file with a message of its own: syscall.channel.send with attachments"));
+            return Err(Refusal::new(
+                Code::Conflict,
+                "this turn does not end with a reply to the conversation, so no file can be attached",
+            )
+            .hint("send the file with a message of its own: syscall.channel.send with attachments"));
         }
         let path = resolve(call, &params.path, params.scope, false)?;
         let file = attachment(call, &path, params.name.as_deref(), params.mime_type.as_deref())?;
@@ -186,7 +192,7 @@ impl WorldTool for Attach {
     }
 }
 
-/// `channel.handoff` and `syscall.channel.handoff`: the conversation goes to another agent.
+/// `channel.handoff` and `syscall.channel.handoff`: hands the conversation to another agent.
 pub(super) struct Handoff;
 
 #[async_trait]

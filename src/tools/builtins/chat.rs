@@ -1,4 +1,5 @@
-//! Chat channels (BI-40..45; CHAT-01..14): rooms of the world that agents open, post in and read back.
+//! The tools for chat channels (BI-40..45; CHAT-01..14): create, post, invite, remove, list, read
+//! the history.
 
 use async_trait::async_trait;
 use ghost_domain::{AgentId, ChannelName, ChatPost, Code, Refusal};
@@ -14,25 +15,25 @@ use super::common::{LIST_BYTES, Nothing, agent_id, fitting, without_nulls};
 use crate::context::CallContext;
 use crate::tool::{Output, ReadTool, WorldTool};
 
-/// Bytes of JSON that are read back at once: what is read must reach the model whole.
+/// The largest history result, in bytes of JSON, so that the model gets it whole.
 const HISTORY_BYTES: usize = 160 * 1024;
-/// Names that one call may list; whoever has more to let in invites them.
+/// The largest number of members in one call. More members can be invited later.
 const NAMES_MAX: usize = 10_000;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CreateParams {
-    /// Its name, new in this world: 1 to 64 of a-z, 0-9, '.', '_' and '-'.
+    /// The name of the new channel, unique in this world: 1 to 64 of a-z, 0-9, '.', '_' and '-'.
     name: String,
-    /// agent_ids of those who are in it besides you.
+    /// agent_ids of the members besides you.
     members: Vec<String>,
-    /// Stay out of it yourself, as a moderator who takes no part does. You may post, read, invite and remove all the same.
+    /// Do not become a member yourself, for example as a moderator. You may still post, read, invite and remove.
     #[serde(default)]
     skip_creator: bool,
-    /// Posts wake nobody: members read when they are asked to. Use it for three and more.
+    /// Posts wake nobody: members read when they are asked to. Use it for three or more members.
     #[serde(default)]
     gated: bool,
-    /// What it is about, in one line.
+    /// The topic of the channel, in one line.
     #[serde(default)]
     topic: Option<String>,
 }
@@ -40,11 +41,11 @@ pub(super) struct CreateParams {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SendParams {
-    /// The channel.
+    /// The channel to post in.
     channel: String,
-    /// The post. `@agent-id` calls one member and `@all` everyone, unless the channel is gated.
+    /// The text of the post. `@agent-id` wakes one member and `@all` wakes everyone, unless the channel is gated.
     content: String,
-    /// seq of the post that it answers.
+    /// seq of the post that this one answers.
     #[serde(default)]
     reply_to: Option<i64>,
 }
@@ -52,18 +53,18 @@ pub(super) struct SendParams {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct MemberParams {
-    /// The channel.
+    /// The name of the channel.
     channel: String,
-    /// The agent.
+    /// The agent to add or remove.
     agent_id: String,
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct HistoryParams {
-    /// The channel.
+    /// The channel to read.
     channel: String,
-    /// Posts at most, up to 500; 50 if absent.
+    /// The largest number of posts, up to 500; 50 if absent.
     #[serde(default)]
     limit: Option<u32>,
     /// Only posts before this seq.
@@ -155,7 +156,7 @@ impl WorldTool for Send {
     }
 }
 
-/// Adds or removes a member.
+/// `syscall.chat.invite` and `syscall.chat.remove`: adds or removes a member.
 pub(super) struct Member {
     pub(super) invite: bool,
 }
@@ -166,10 +167,10 @@ impl WorldTool for Member {
 
     async fn apply(&self, call: &CallContext, params: MemberParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
         let (ctx, by, channel) = (&call.services.ctx, Speaker::from(call.party()), channel_name(&params.channel)?);
-        let whom: AgentId = agent_id(w, &params.agent_id).await?;
+        let member: AgentId = agent_id(w, &params.agent_id).await?;
         let view = match self.invite {
-            true => rules::invite(w, ctx, &by, &channel, &whom).await?,
-            false => rules::remove(w, ctx, &by, &channel, &whom).await?,
+            true => rules::invite(w, ctx, &by, &channel, &member).await?,
+            false => rules::remove(w, ctx, &by, &channel, &member).await?,
         };
         Ok(view_json(&view).into())
     }
@@ -210,7 +211,7 @@ impl ReadTool for History {
             .store
             .read(move |r| Box::pin(async move { rules::history(r, &reader, &query).await }))
             .await?;
-        // What does not fit is at the far end from where the reading begins.
+        // If not all posts fit, drop those farthest from where the reading begins.
         let (messages, all) = if forward {
             fitting(posts.iter().map(post_json), HISTORY_BYTES)
         } else {

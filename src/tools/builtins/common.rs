@@ -1,4 +1,4 @@
-//! What several families share: ids from text, lists that fit their view, and how things look in a result.
+//! Helpers that several tools share: ids from text, lists of limited size, parts of results.
 
 pub(super) use ghost_domain::refusal::not_blank;
 use ghost_domain::transcript::TokenUsage;
@@ -10,18 +10,19 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// No parameters.
+/// The parameters of a tool that takes none.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Nothing {}
 
-/// Bytes that a model sees of a file or a document: these have bounds of their own (CONF-07).
+/// The largest view of a file or document, in bytes. Such results have limits of their own
+/// (CONF-07).
 pub(super) const WIDE_VIEW: u32 = 192 * 1024;
 
-/// Bytes of JSON that a list may have: what is listed must reach the model whole.
+/// The largest list result, in bytes of JSON, so that the model gets it whole.
 pub(super) const LIST_BYTES: usize = 60 * 1024;
 
-/// The agent that an argument names. A text that cannot be an id is answered with the nearest agent there is.
+/// Parses an agent id. If the text is not a valid id, the refusal suggests the nearest agent.
 pub(super) async fn agent_id(r: &mut dyn Reads, text: &str) -> Result<AgentId, Refusal> {
     match text.trim().parse::<AgentId>() {
         Ok(agent_id) => Ok(agent_id),
@@ -29,7 +30,8 @@ pub(super) async fn agent_id(r: &mut dyn Reads, text: &str) -> Result<AgentId, R
     }
 }
 
-/// Takes items until their JSON would be longer than `bytes`; the first is always taken. Says whether all were.
+/// Takes items until their JSON would exceed `bytes`. The first item is always taken. Returns
+/// whether all were taken.
 pub(super) fn fitting(items: impl IntoIterator<Item = Value>, bytes: usize) -> (Vec<Value>, bool) {
     let (mut taken, mut used) = (Vec::new(), 0);
     for item in items {
@@ -42,7 +44,7 @@ pub(super) fn fitting(items: impl IntoIterator<Item = Value>, bytes: usize) -> (
     (taken, true)
 }
 
-/// Sums of model use as results show them.
+/// Sums of model usage as results show them.
 pub(super) fn usage_json(sums: &[UsageSum]) -> Value {
     let (mut tokens, mut calls) = (TokenUsage::default(), 0_u64);
     for sum in sums {
@@ -57,7 +59,7 @@ pub(super) fn usage_json(sums: &[UsageSum]) -> Value {
     })
 }
 
-/// `object` without the members that are null.
+/// Removes the members that are null from `object`.
 pub(super) fn without_nulls(mut object: Value) -> Value {
     if let Some(map) = object.as_object_mut() {
         map.retain(|_, value| !value.is_null());

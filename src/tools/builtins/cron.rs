@@ -1,4 +1,4 @@
-//! Cron jobs of one's own, and a list of all that one has set (BI-87).
+//! `util.cron`: the agent's own cron jobs, and a list of everything it has scheduled (BI-87).
 
 use async_trait::async_trait;
 use ghost_domain::schedule::words::{duration, instant};
@@ -18,7 +18,7 @@ use super::schedules::{shown, wrong};
 use crate::context::CallContext;
 use crate::tool::{Output, WorldTool};
 
-/// Runs that are shown.
+/// The largest number of runs in a result.
 const RUNS_SHOWN: u32 = 20;
 
 #[derive(Clone, Copy, Deserialize, JsonSchema)]
@@ -34,7 +34,7 @@ enum Action {
     Wake,
 }
 
-/// When a cron job runs: give one of `cron`, `every` and `at`.
+/// The schedule of a cron job: give one of `cron`, `every` and `at`.
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Rule {
@@ -47,7 +47,7 @@ struct Rule {
     /// An interval, such as 10m or 1h.
     #[serde(default)]
     every: Option<String>,
-    /// Once, at this time; the job is gone afterwards.
+    /// One instant; the job is removed after it.
     #[serde(default)]
     at: Option<String>,
 }
@@ -71,16 +71,16 @@ impl From<Policy> for Missed {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Job {
-    /// What you call it.
+    /// The name of the job.
     name: String,
-    /// When it runs.
+    /// The schedule of the job.
     schedule: Rule,
-    /// What is to be done then.
+    /// The task to do at that time.
     message: String,
-    /// What becomes of times that pass while the world is down: `skip` (the default) or `run_once`.
+    /// What happens to times that pass while the world is down: `skip` (the default) or `run_once`.
     #[serde(default)]
     missed: Option<Policy>,
-    /// How it runs.
+    /// The options of the job.
     #[serde(default)]
     options: Option<Options>,
 }
@@ -88,19 +88,19 @@ struct Job {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Patch {
-    /// When it runs from now on.
+    /// The new schedule.
     #[serde(default)]
     schedule: Option<Rule>,
-    /// What is to be done from now on.
+    /// The new task.
     #[serde(default)]
     message: Option<String>,
-    /// See `job`.
+    /// As in `job`.
     #[serde(default)]
     missed: Option<Policy>,
-    /// How it runs from now on; what is not named stays.
+    /// The new options; options that are absent do not change.
     #[serde(default)]
     options: Option<Options>,
-    /// Whether it runs at all.
+    /// Whether the job is active.
     #[serde(default)]
     enabled: Option<bool>,
 }
@@ -108,32 +108,32 @@ struct Patch {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CronParams {
-    /// `list` and `status` show what you have set; `add`, `update`, `remove` change it; `run` sets a job off now; `runs` shows
-    /// how its runs went; `wake` sends yourself a message.
+    /// `list` and `status` show everything that you have scheduled; `add`, `update`, `remove` change it; `run` starts a
+    /// job now; `runs` shows its past runs; `wake` sends yourself a message.
     action: Action,
-    /// For `add`: the job. Or give name, schedule and message instead.
+    /// For `add`: the job. Alternatively give name, schedule and message.
     #[serde(default)]
     job: Option<Job>,
-    /// For `add`: what you call the job. Otherwise which job is meant, if not by job_id.
+    /// For `add`: the name of the job. Otherwise it selects a job, if job_id is absent.
     #[serde(default)]
     name: Option<String>,
-    /// For `add`: when it runs.
+    /// For `add`: the schedule of the job.
     #[serde(default)]
     schedule: Option<Rule>,
-    /// For `add` and `wake`: what is to be done.
+    /// For `add` and `wake`: the task to do.
     #[serde(default)]
     message: Option<String>,
-    /// For `add` with name, schedule and message: how it runs.
+    /// For `add` with name, schedule and message: the options of the job.
     #[serde(default)]
     options: Option<Options>,
-    /// Which job: its job_id or its name.
+    /// The job: its job_id or its name.
     #[serde(default)]
     job_id: Option<String>,
-    /// For `update`: what changes.
+    /// For `update`: the changes.
     #[serde(default)]
     patch: Option<Patch>,
-    /// For `wake`: `now` (the default), or `next-heartbeat` for a message that waits until then, or until something else wakes
-    /// you.
+    /// For `wake`: `now` (the default), or `next-heartbeat` for a message that waits until the next heartbeat or until
+    /// something else wakes you.
     #[serde(default)]
     mode: Option<Mode>,
 }
@@ -167,7 +167,8 @@ impl WorldTool for Cron {
             }
             Action::Run => {
                 let job = job(call, &params, w).await?;
-                // It carries on this turn's chain: a job that runs itself must come to an end.
+                // The run continues this turn's chain, so that a job which runs itself reaches the
+                // chain's limits.
                 let run = rules::run_now(w, &call.services.ctx, &call.party(), job.schedule_id, call.chain()).await?;
                 let mut content = run_shown(&run);
                 content["job_id"] = json!(job.schedule_id);
@@ -175,7 +176,7 @@ impl WorldTool for Cron {
             }
             Action::Runs => {
                 let job_id = match params.job_id.as_deref().map(str::parse::<ScheduleId>) {
-                    // One that is over can still be asked about.
+                    // A job that has ended still has runs.
                     Some(Ok(job_id)) => job_id,
                     _ => job(call, &params, w).await?.schedule_id,
                 };
@@ -188,13 +189,13 @@ impl WorldTool for Cron {
     }
 }
 
-/// All that the agent has set, with what comes next.
+/// Everything that the agent has scheduled, and the next time.
 async fn overview(call: &CallContext, w: &mut dyn Writes) -> Result<Output, Refusal> {
     let all = w.schedule_list(Some(&call.caller.agent_id), None, None).await?;
-    let of = |kind: ScheduleKind| all.iter().filter(move |schedule| schedule.kind == kind).map(shown);
-    let (jobs, all_jobs) = fitting(of(ScheduleKind::Cron), LIST_BYTES / 3);
-    let (timers, all_timers) = fitting(of(ScheduleKind::Timer), LIST_BYTES / 3);
-    let (watches, all_watches) = fitting(of(ScheduleKind::Watch), LIST_BYTES / 3);
+    let of_kind = |kind: ScheduleKind| all.iter().filter(move |schedule| schedule.kind == kind).map(shown);
+    let (jobs, all_jobs) = fitting(of_kind(ScheduleKind::Cron), LIST_BYTES / 3);
+    let (timers, all_timers) = fitting(of_kind(ScheduleKind::Timer), LIST_BYTES / 3);
+    let (watches, all_watches) = fitting(of_kind(ScheduleKind::Watch), LIST_BYTES / 3);
     let content = json!({
         "now": call.services.ctx.now().rfc3339(), "jobs": jobs, "timers": timers, "watches": watches,
         "next_at": all.iter().filter_map(|schedule| schedule.next_at).min().map(Timestamp::rfc3339),
@@ -202,7 +203,7 @@ async fn overview(call: &CallContext, w: &mut dyn Writes) -> Result<Output, Refu
     Ok(Output { content, truncated: !(all_jobs && all_timers && all_watches), events: Vec::new() })
 }
 
-/// The job that the arguments name, by id or by name.
+/// The job that the arguments select by id or by name.
 async fn job(call: &CallContext, params: &CronParams, w: &mut dyn Writes) -> Result<Schedule, Refusal> {
     let Some(named) = params.job_id.as_ref().or(params.name.as_ref()) else {
         return Err(wrong("give job_id", "action `list` shows the jobs with their job_id"));
@@ -220,7 +221,10 @@ async fn job(call: &CallContext, params: &CronParams, w: &mut dyn Writes) -> Res
 
 fn rule(call: &CallContext, rule: &Rule) -> Result<When, Refusal> {
     if rule.zone.is_some() && rule.cron.is_none() {
-        return Err(wrong("schedule: zone goes with cron only", "write the offset into `at`, such as 18:00:00+01:00"));
+        return Err(wrong(
+            "schedule: zone can be used only with cron",
+            "write the offset into `at`, such as 18:00:00+01:00",
+        ));
     }
     match (&rule.cron, &rule.every, &rule.at) {
         (Some(expression), None, None) => {
@@ -298,7 +302,7 @@ async fn update(call: &CallContext, params: CronParams, w: &mut dyn Writes) -> R
     Ok(shown(&schedule).into())
 }
 
-/// A message to oneself, now or with the next thing that comes.
+/// Sends a message to the agent itself, now or with its next heartbeat.
 async fn wake(call: &CallContext, params: CronParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
     let text = params.message.unwrap_or_default();
     not_blank("message", &text)?;

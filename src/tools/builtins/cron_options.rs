@@ -1,4 +1,4 @@
-//! How a cron job runs, as a model writes it (SCHED-05, SCHED-08).
+//! The options of a cron job, as a model writes them (SCHED-05, SCHED-08).
 
 use ghost_domain::Refusal;
 use ghost_domain::schedule::words::duration;
@@ -17,7 +17,7 @@ pub(super) enum Mode {
     NextHeartbeat,
 }
 
-/// What a job is to you.
+/// The kind of a job.
 #[derive(Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 enum Payload {
     #[serde(rename = "systemEvent")]
@@ -41,31 +41,32 @@ enum Deliver {
     Webhook,
 }
 
-/// How a job runs.
+/// The options of a job.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Options {
-    /// `main`: in your ongoing conversation; `isolated`: apart from it.
+    /// `main`: in your ongoing conversation; `isolated`: separate from it.
     #[serde(default)]
     session: Option<Session>,
-    /// `systemEvent` (the default) is mail to you, in `main`; `agentTurn` is a turn of its own, in `isolated`, that recalls
-    /// nothing of your other turns.
+    /// `systemEvent` (the default) is mail to you, in `main`; `agentTurn` is a separate turn, in `isolated`, that
+    /// recalls nothing of your other turns.
     #[serde(default)]
     payload: Option<Payload>,
     /// For a systemEvent: wake you `now` (the default), or with your `next-heartbeat`.
     #[serde(default)]
     wake: Option<Mode>,
-    /// For an agentTurn: where its last words go. `announce` (the default), `webhook` or `none`.
+    /// For an agentTurn: where its final text goes: `announce` (the default), `webhook` or `none`.
     #[serde(default)]
     deliver: Option<Deliver>,
-    /// For `announce`: `last` (your last conversation with someone outside; the default), a chat channel, or a conversation's
-    /// id. For `webhook`: its name, for a thread of the job's own; name/thread only if its threads go to you.
+    /// For `announce`: `last` (your last conversation with someone outside; the default), a chat channel, or the id of
+    /// a conversation. For `webhook`: its name, for a thread of the job; name/thread only if the webhook's threads go
+    /// to you.
     #[serde(default)]
     to: Option<String>,
-    /// For an agentTurn: how long it may work, such as 90s.
+    /// For an agentTurn: the longest time it may take, such as 90s.
     #[serde(default)]
     timeout: Option<String>,
-    /// For an agentTurn: how many model calls it may make.
+    /// For an agentTurn: the largest number of model calls.
     #[serde(default)]
     max_rounds: Option<u32>,
     /// For an agentTurn: the model, as model or provider/model.
@@ -107,8 +108,8 @@ impl Options {
     }
 }
 
-/// How a job runs, with a model and a webhook that the world has. Where its last words go is judged when it is said: what
-/// the job has from `before` is looked at when it runs.
+/// The options of a job, after checking its model and webhook. The target is checked only when it
+/// is set or changed; an unchanged target is checked when the job runs.
 pub(super) fn options(
     call: &CallContext,
     spec: JobSpec,
@@ -120,7 +121,7 @@ pub(super) fn options(
         Some(before) => spec.changes(before, agent_id, name, &limits),
         None => spec.options(agent_id, name, &limits),
     };
-    let options = options.map_err(as_called)?;
+    let options = options.map_err(with_tool_field)?;
     let plan = call.services.plan();
     plan.check_job(&options)?;
     if before.is_none_or(|before| before.to != options.to) {
@@ -129,15 +130,15 @@ pub(super) fn options(
     Ok(options)
 }
 
-/// A refusal in the words of this tool, which takes the time of a turn as a text.
-fn as_called(mut refusal: Refusal) -> Refusal {
-    const CALLED: (&str, &str) = ("timeout_seconds", "options.timeout");
-    refusal.message = refusal.message.replace(CALLED.0, CALLED.1);
-    refusal.hint = refusal.hint.map(|hint| hint.replace(CALLED.0, CALLED.1));
+/// Renames the field in a refusal: this tool takes the timeout as text.
+fn with_tool_field(mut refusal: Refusal) -> Refusal {
+    const RENAMED: (&str, &str) = ("timeout_seconds", "options.timeout");
+    refusal.message = refusal.message.replace(RENAMED.0, RENAMED.1);
+    refusal.hint = refusal.hint.map(|hint| hint.replace(RENAMED.0, RENAMED.1));
     if let Some(field) = refusal.details.as_mut().and_then(|details| details.get_mut("field"))
-        && field == CALLED.0
+        && field == RENAMED.0
     {
-        *field = json!(CALLED.1);
+        *field = json!(RENAMED.1);
     }
     refusal
 }

@@ -1,4 +1,5 @@
-//! One's own inbox (BI-33): reading adds the mail to the turn, so that it ends with the turn like the rest.
+//! `syscall.inbox.read` (BI-33): reads the agent's own inbox. Mail that is read joins the turn and
+//! is consumed when the turn ends.
 
 use async_trait::async_trait;
 use ghost_domain::{Code, Envelope, Refusal, Step};
@@ -12,24 +13,24 @@ use super::common::{fitting, without_nulls};
 use crate::context::CallContext;
 use crate::tool::{Output, WorldTool};
 
-/// Messages unless more are asked for, and at most.
+/// The default and the largest number of messages.
 const LIMIT_DEFAULT: u32 = 20;
 const LIMIT_MAX: u32 = 100;
-/// Bytes of JSON that are taken at once: mail that is taken must reach the model whole.
+/// The largest result, in bytes of JSON, so that the model gets all mail that it takes.
 const TAKE_BYTES: usize = 96 * 1024;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ReadParams {
-    /// Messages at most, 1 to 100.
+    /// The largest number of messages, 1 to 100.
     #[serde(default)]
     limit: Option<u32>,
-    /// Take new mail only. With false, your newest mail is shown again whatever became of it, and none is taken.
-    #[serde(default = "yes")]
+    /// Take only new mail. With false, your newest mail is shown again whatever its state, and none is taken.
+    #[serde(default = "default_true")]
     unread_only: bool,
 }
 
-fn yes() -> bool {
+fn default_true() -> bool {
     true
 }
 
@@ -51,18 +52,20 @@ impl WorldTool for Read {
             let remaining = w.inbox_depth(own).await?;
             return Ok(shown(recent.iter(), remaining));
         }
-        // An operator's call looks only: mail that it took would end with its turn, unseen by the agent.
+        // A call by an operator takes no mail: it would end with the operator's turn, unseen by the
+        // agent.
         let operator = w.turn_get(call.turn_id).await?.is_some_and(|turn| turn.source == "operator");
         let pending = w.inbox_pending(own, limit).await?;
         if operator {
             let remaining = w.inbox_depth(own).await?;
             return Ok(shown(pending.iter(), remaining));
         }
-        // Counted as `join` takes them, so that no more is taken than can be shown. What it looks at besides is longer.
+        // Count in the order in which `join` takes mail, so that no more is taken than the result
+        // can show. The window is longer, because some mail in it may not join.
         let window = w.inbox_pending(own, limit.saturating_mul(4).max(64)).await?;
         let joinable = window.iter().filter(|envelope| mail::joinable(&call.services.ctx, call.root_id, envelope));
-        let (fits, _) = fitting(joinable.take(limit as usize).map(envelope_json), TAKE_BYTES);
-        let count = u32::try_from(fits.len()).unwrap_or(limit);
+        let (taken, _) = fitting(joinable.take(limit as usize).map(envelope_json), TAKE_BYTES);
+        let count = u32::try_from(taken.len()).unwrap_or(limit);
         let joined = mail::join(w, &call.services.ctx, own, call.turn_id, count).await?;
         if !joined.mail.is_empty() {
             let messages = joined.mail.iter().map(|mail| mail.message_id).collect();

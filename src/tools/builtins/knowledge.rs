@@ -1,4 +1,5 @@
-//! Knowledge (BI-60..63; KNOW-01..06). Who may see and change what is the commons' rule; here is only who asks.
+//! The tools for knowledge (BI-60..63; KNOW-01..06). `ghost_rules` decides who may read and change
+//! an entry.
 
 use async_trait::async_trait;
 use ghost_domain::grantee::grantees;
@@ -13,23 +14,23 @@ use super::common::{LIST_BYTES, fitting};
 use crate::context::CallContext;
 use crate::tool::{Output, ReadTool, WorldTool};
 
-/// Entries of a list unless more are asked for, and at most.
+/// The default and the largest number of entries in a list.
 const LIMIT_DEFAULT: u32 = 50;
 const LIMIT_MAX: u32 = 500;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ListParams {
-    /// Only entries with these words in id, title, tags or text.
+    /// Only entries that contain these words in id, title, tags or text.
     #[serde(default)]
     query: Option<String>,
     /// Only entries with this tag.
     #[serde(default)]
     tag: Option<String>,
-    /// The entry_id after which the list goes on, if an earlier one was cut.
+    /// The entry_id after which the list continues, if an earlier list was cut.
     #[serde(default)]
     after: Option<String>,
-    /// Entries at most, up to 500; 50 if absent.
+    /// The largest number of entries, up to 500; 50 if absent.
     #[serde(default)]
     limit: Option<u32>,
 }
@@ -37,9 +38,9 @@ pub(super) struct ListParams {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ReadParams {
-    /// The entry.
+    /// The id of the entry.
     entry_id: String,
-    /// An earlier version instead of the present one, if it is still kept.
+    /// An earlier version instead of the current one, if it is still kept.
     #[serde(default)]
     version: Option<i64>,
 }
@@ -47,27 +48,28 @@ pub(super) struct ReadParams {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WriteParams {
-    /// The entry, such as style/headlines.
+    /// The id of the entry, such as style/headlines.
     entry_id: String,
-    /// The whole text as it should be from now on.
+    /// The whole new text.
     content: String,
-    /// What it is, on one line; stays as it is if absent.
+    /// The title, on one line; unchanged if absent.
     #[serde(default)]
     title: Option<String>,
-    /// Words to find it by; they stay as they are if absent.
+    /// Words to find the entry by; unchanged if absent.
     #[serde(default)]
     tags: Option<Vec<String>>,
-    /// Who may read it: agent ids, archetype:<name>, group:<privilege group> or *. Stays as it is if absent; a new entry is
-    /// then yours alone.
+    /// Who may read it: agent ids, archetype:<name>, group:<privilege group> or *. Unchanged if absent; only you may
+    /// read a new entry.
     #[serde(default)]
     readers: Option<Vec<String>>,
-    /// Who may change it, in the same words.
+    /// Who may change it, in the same form.
     #[serde(default)]
     writers: Option<Vec<String>>,
-    /// The version that you have read: if it has changed since, nothing is written. 0 says that there is none yet.
+    /// The version that you have read: if the entry has changed since, nothing is written. 0 means that it must not
+    /// exist yet.
     #[serde(default)]
     expected_version: Option<i64>,
-    /// Whether an entry that does not exist is made; true if absent.
+    /// Whether to create the entry if it does not exist; true if absent.
     #[serde(default)]
     create: Option<bool>,
 }
@@ -75,9 +77,9 @@ pub(super) struct WriteParams {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct DeleteParams {
-    /// The entry.
+    /// The id of the entry.
     entry_id: String,
-    /// The version that you have read: if it has changed since, nothing is deleted.
+    /// The version that you have read: if the entry has changed since, nothing is deleted.
     #[serde(default)]
     expected_version: Option<i64>,
 }
@@ -86,7 +88,7 @@ fn author(call: &CallContext) -> Author {
     Author { by: call.party(), viewer: call.caller.viewer(), through: None }
 }
 
-/// A list of readers or writers; archetypes and groups in it must be there.
+/// Parses a list of readers or writers. Archetypes and groups in it must exist.
 fn people(call: &CallContext, field: &str, texts: Option<&[String]>) -> Result<Option<Vec<Grantee>>, Refusal> {
     let Some(texts) = texts else { return Ok(None) };
     let list = grantees(field, texts)?;

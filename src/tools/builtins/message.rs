@@ -1,7 +1,8 @@
-//! `message` (BI-38): what can be done in the conversation that a turn comes from, besides replying. What there is depends
-//! on the way to the outside, which has declared it; `send` is `syscall.channel.send` (BI-37).
+//! `message` (BI-38): actions in the conversation that the turn came from, besides replying. The
+//! adapter of the conversation declares which actions it supports. `send` is the same as
+//! `syscall.channel.send` (BI-37).
 //!
-//! Must never: reach another conversation than the turn's own (MSG-11).
+//! Must never: reach a conversation other than the turn's own (MSG-11).
 
 use async_trait::async_trait;
 use ghost_domain::text::clip;
@@ -16,7 +17,7 @@ use super::channel::{channel, send_with_files};
 use crate::context::CallContext;
 use crate::tool::{Output, WorldTool};
 
-/// What to do.
+/// The action.
 #[derive(Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum What {
@@ -44,28 +45,28 @@ impl What {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct MessageParams {
-    /// What to do. The turn's channel note says what works here.
+    /// The action. The turn's channel note lists the supported ones.
     action: What,
-    /// The conversation; may be left out, since only the one that this turn comes from is reached.
+    /// The conversation. May be absent: only the conversation that this turn came from can be reached.
     #[serde(default)]
     to: Option<String>,
-    /// The text: of send, the question of poll, the first words of thread.
+    /// The text for send, the question for poll, the first text for thread.
     #[serde(default)]
     message: Option<String>,
-    /// The message that it is about: for delete one of your own, for pin any; for react the newest from outside if absent;
-    /// for thread the one that it hangs on, if on one.
+    /// The message to act on. For delete one of your own, for pin any. For react the newest message from outside if
+    /// absent. For thread the message that the thread starts from, if any.
     #[serde(default)]
     message_id: Option<String>,
-    /// The reaction: one emoji.
+    /// For react: one emoji.
     #[serde(default)]
     emoji: Option<String>,
-    /// For react and pin: take it back.
+    /// For react and pin: take the reaction or pin away.
     #[serde(default)]
     remove: bool,
     /// For poll: 2 to 10 answers to choose from.
     #[serde(default)]
     options: Vec<String>,
-    /// For send: files that go with it, relative to the shared root.
+    /// For send: files to send with it, relative to the shared root.
     #[serde(default)]
     attachments: Vec<String>,
 }
@@ -76,8 +77,8 @@ fn missing(field: &str, action: ActionKind) -> Refusal {
         .details(json!({ "field": field }))
 }
 
-/// Refuses arguments that the action has no use for: whoever gives them means something else.
-fn check_needless(params: &MessageParams) -> Result<(), Refusal> {
+/// Refuses arguments that the action does not use: they are a sign of a mistake.
+fn check_unused(params: &MessageParams) -> Result<(), Refusal> {
     let (text, id, emoji, remove, options, files) = match params.action {
         What::Send => (true, false, false, false, false, true),
         What::Delete => (false, true, false, false, false, false),
@@ -96,7 +97,7 @@ fn check_needless(params: &MessageParams) -> Result<(), Refusal> {
     ] {
         if given && !used {
             let action = params.action.kind();
-            return Err(Refusal::new(Code::InvalidArguments, format!("{action} has no {field}"))
+            return Err(Refusal::new(Code::InvalidArguments, format!("{action} does not use {field}"))
                 .hint(format!("leave {field} out, or choose the action that it belongs to"))
                 .details(json!({ "field": field })));
         }
@@ -117,21 +118,21 @@ fn deed(params: MessageParams) -> Result<Deed, Refusal> {
         What::Poll => Deed::Poll { question: text?, options: params.options },
         What::Pin => Deed::Pin { message_id: id.ok_or_else(|| missing("message_id", kind))?, remove: params.remove },
         What::Thread => Deed::Thread { message_id: id, text: text? },
-        // Said by the caller.
+        // The caller handles `send` itself.
         What::Send => return Err(missing("message", kind)),
     })
 }
 
-/// Refuses a receiver that is not the conversation of the turn.
+/// Refuses a receiver other than the conversation of the turn.
 fn check_to(conversation: &Conversation, to: Option<&str>) -> Result<(), Refusal> {
-    let here = |to: &str| {
+    let is_own = |to: &str| {
         to == conversation.thread
             || to == conversation.conversation_id.to_string()
             || to == conversation.party.to_string()
     };
     match to {
         None => Ok(()),
-        Some(to) if here(to) => Ok(()),
+        Some(to) if is_own(to) => Ok(()),
         Some(to) => Err(Refusal::new(
             Code::AccessDenied,
             format!("`{}` is not the conversation that this turn comes from", clip(to, 80)),
@@ -150,7 +151,7 @@ impl WorldTool for Message {
 
     async fn apply(&self, call: &CallContext, params: MessageParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
         let conversation_id = channel(call)?.conversation_id;
-        check_needless(&params)?;
+        check_unused(&params)?;
         let conversation = rules::get(w, conversation_id).await?;
         check_to(&conversation, params.to.as_deref())?;
         let plan = call.services.plan();

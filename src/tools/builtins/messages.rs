@@ -1,4 +1,5 @@
-//! Messages to other agents: sent, asked, broadcast (BI-30..32; MSG-02..07). The sender is the caller, always.
+//! The tools for messages to other agents: send, ask, broadcast (BI-30..32; MSG-02..07). The sender
+//! is always the caller.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,39 +21,39 @@ use crate::context::CallContext;
 use crate::tool::{AskTool, FileTool, FileWork, Output, Run, WorldTool};
 use crate::workspace::sha256_hex;
 
-/// Characters of a subject.
+/// The largest number of characters in a subject.
 const SUBJECT_MAX: usize = 200;
-/// Seconds that an ask may wait.
+/// The longest timeout of an ask, in seconds.
 const ASK_SECONDS_MAX: u32 = 86_400;
-/// Agents that a broadcast may leave out by name.
+/// The largest number of agents that a broadcast may exclude by name.
 const EXCLUDE_MAX: usize = 200;
-/// Characters of a file's name in an inbox.
+/// The largest number of characters in the name of a file in an inbox.
 const FILE_NAME_MAX: usize = 128;
-/// A file's text that is short enough to stand in the message besides.
+/// A file with at most this many characters is also included in the message.
 const INLINE_CHARS: usize = 2_000;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SendParams {
-    /// The agent that gets it.
+    /// The agent that gets the message.
     to: String,
-    /// The text, or the content of the file.
+    /// The text of the message, or the content of the file.
     content: String,
-    /// Put the content into a file of this name in the receiver's inbox directory, and tell it.
+    /// Put the content into a file of this name in the receiver's inbox directory, and notify the receiver.
     #[serde(default)]
     filename: Option<String>,
     /// A short line above the text.
     #[serde(default)]
     subject: Option<String>,
-    /// Whether it wakes the receiver if that is asleep.
-    #[serde(default = "yes")]
+    /// Whether the message wakes the receiver if it is asleep.
+    #[serde(default = "default_true")]
     wake: bool,
-    /// More than 0: wait that long for an answer, as syscall.ask does.
+    /// If more than 0: wait this many seconds for an answer, as syscall.ask does.
     #[serde(default)]
     timeout_seconds: Option<u32>,
 }
 
-fn yes() -> bool {
+fn default_true() -> bool {
     true
 }
 
@@ -66,7 +67,7 @@ pub(super) struct AskParams {
     /// Seconds to wait for the answer.
     #[serde(default)]
     timeout_seconds: Option<u32>,
-    /// What the other needs to know to answer.
+    /// What the other agent needs to know to answer.
     #[serde(default)]
     context: Option<String>,
 }
@@ -74,17 +75,17 @@ pub(super) struct AskParams {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct BroadcastParams {
-    /// The text.
+    /// The text of the message.
     message: String,
-    /// Agents that do not get it.
+    /// Agents that do not get the message.
     #[serde(default)]
     exclude: Vec<String>,
-    /// Only agents of this archetype get it.
+    /// Only agents of this archetype get the message.
     #[serde(default)]
     archetype: Option<String>,
 }
 
-/// `syscall.message.send`: what it does to the world depends on its arguments.
+/// `syscall.message.send`. Its kind of effect depends on its arguments.
 pub(super) fn send() -> Run {
     let (plain, file, ask) = (Run::world(Send), Run::file(SendFile), Run::ask(SendAndWait));
     Run::Choose(Arc::new(move |arguments| {
@@ -93,7 +94,7 @@ pub(super) fn send() -> Run {
         match (waits, names_file) {
             (true, false) => ask.clone(),
             (false, true) => file.clone(),
-            // Both at once is refused there, before anything has happened.
+            // `Send` refuses both at once, before anything has happened.
             _ => plain.clone(),
         }
     }))
@@ -130,7 +131,8 @@ impl WorldTool for Send {
     }
 }
 
-/// The one way to put something into another agent's directory (MSG-06, ACL-03).
+/// Sends a message with a file. This is the only way to put a file into another agent's directory
+/// (MSG-06, ACL-03).
 struct SendFile;
 
 #[async_trait]
@@ -166,8 +168,8 @@ impl FileTool for SendFile {
             return Err(Refusal::new(Code::Conflict, format!("{to} has another file `{name}` in its inbox"))
                 .hint("nothing was sent; choose another filename"));
         }
-        // What would be refused when the mail is delivered is refused before the file is there.
-        let (ctx, new_message) = (call.services.ctx.clone(), told(call, params, &to, path.as_str()));
+        // A message that would be refused at delivery is refused before the file is written.
+        let (ctx, new_message) = (call.services.ctx.clone(), file_message(call, params, &to, path.as_str()));
         call.services
             .store
             .read(move |r| Box::pin(async move { mail::would_deliver(r, &ctx, &new_message).await }))
@@ -185,15 +187,15 @@ impl FileTool for SendFile {
     ) -> Result<Output, Refusal> {
         let to = agent_id(w, &params.to).await?;
         let bytes = params.content.len();
-        let new_message = told(call, &params, &to, &plan.path);
+        let new_message = file_message(call, &params, &to, &plan.path);
         let envelope = mail::deliver(w, &call.services.ctx, new_message).await?;
         let content = json!({ "message_id": envelope.message_id, "sent_to": to, "path": plan.path, "bytes": bytes });
         Ok(content.into())
     }
 }
 
-/// The mail that tells of a file at `path`.
-fn told(call: &CallContext, params: &SendParams, to: &AgentId, path: &str) -> NewMessage {
+/// The message about a file at `path`.
+fn file_message(call: &CallContext, params: &SendParams, to: &AgentId, path: &str) -> NewMessage {
     let bytes = params.content.len();
     let body = if params.content.chars().count() <= INLINE_CHARS {
         format!("File for you: {path}\n\n{}", params.content)
@@ -208,8 +210,8 @@ fn told(call: &CallContext, params: &SendParams, to: &AgentId, path: &str) -> Ne
     }
 }
 
-/// A file name that is safe in any directory (MSG-07): letters, digits, dot, underscore and hyphen stay, the rest
-/// becomes an underscore.
+/// Makes a file name that is safe in any directory (MSG-07). Letters, digits, dot, underscore and
+/// hyphen stay; other characters become underscores.
 fn file_name(given: &str) -> Result<String, Refusal> {
     let clean: String = given
         .chars()
@@ -219,7 +221,8 @@ fn file_name(given: &str) -> Result<String, Refusal> {
         return Err(Refusal::new(Code::InvalidArguments, format!("`{}` is not a file name", clip(given, 80)))
             .hint("give a name such as notes.md"));
     }
-    // A name that is cut loses its ending, and two long ones may become the same.
+    // Refuse a long name instead of cutting it: a cut name loses its extension, and two names could
+    // become equal.
     if clean.len() > FILE_NAME_MAX {
         return Err(Refusal::new(
             Code::TooLarge,
@@ -306,12 +309,12 @@ impl WorldTool for ToAll {
         for name in &params.exclude {
             exclude.push(agent_id(w, name).await?);
         }
-        // The receiver is filled in for each copy.
+        // `broadcast` sets the receiver of each copy.
         let new_message =
             NewMessage::new(&call.caller.agent_id, call.party(), Kind::Broadcast, params.message, call.chain());
         let result =
             mail::broadcast(w, &call.services.ctx, &new_message, &exclude, params.archetype.as_deref()).await?;
-        let note = (result.delivered == 0).then_some("nobody fits: see syscall.agent.list");
+        let note = (result.delivered == 0).then_some("no agent matches: see syscall.agent.list");
         let content = json!({ "delivered": result.delivered, "skipped": result.skipped, "note": note });
         Ok(without_nulls(content).into())
     }
@@ -324,7 +327,7 @@ mod tests {
 
     // covers: MSG-07
     #[test]
-    fn names_are_cleaned() {
+    fn unsafe_characters_in_file_names_become_underscores() {
         assert_eq!(file_name("../a b/ü.md").unwrap(), ".._a_b__.md");
         assert!(file_name("..").is_err() && file_name("").is_err());
     }

@@ -1,7 +1,8 @@
-//! The tools that the code brings: a family a file, one type a tool, and the one table that lists them all. Tools are
-//! thin: they read their arguments, apply a rule of the commons, and say what came of it.
+//! The built-in tools, and the table that lists them all. Each file has one family of tools, each
+//! tool one type. A tool is thin: it reads its arguments, calls a rule of `ghost_rules`, and
+//! returns the result.
 //!
-//! Must never: hold a rule that the commons has, or take an actor from an argument.
+//! Must never: contain a rule that belongs into `ghost_rules`, or take the actor from an argument.
 
 mod agents;
 mod channel;
@@ -25,7 +26,7 @@ mod world;
 use self::common::WIDE_VIEW;
 use crate::tool::{Run, Tool};
 
-/// Bytes that a model sees of a list; lists stop before they reach it, so that what is seen is whole JSON.
+/// The view limit of lists, in bytes. Lists end before it, so that the model gets whole JSON.
 const LIST_VIEW: u32 = 64 * 1024;
 
 /// Every built-in tool, in the order of the catalogue's families.
@@ -34,7 +35,7 @@ pub fn all() -> Vec<Tool> {
     with(Vec::new())
 }
 
-/// The built-in tools, and `extra` behind them.
+/// The built-in tools, followed by `extra`.
 #[must_use]
 pub fn with(extra: Vec<Tool>) -> Vec<Tool> {
     let mut tools = Vec::with_capacity(32);
@@ -56,7 +57,7 @@ fn files() -> [Tool; 4] {
     [
         Tool::new::<ReadParams>(
             "workspace.read",
-            "Read a text file of the workspace, whole or from a line on; the result names its encoding. Everyone may read everything in it.",
+            "Read a text file of the workspace, whole or from a line on; the result names its encoding. Every agent may read every file.",
             Run::read(Read),
         )
         .view(WIDE_VIEW),
@@ -72,7 +73,7 @@ fn files() -> [Tool; 4] {
         ),
         Tool::new::<ListParams>(
             "workspace.list",
-            "List what a directory of the workspace holds, with sizes; use it to find a path before reading.",
+            "List the content of a workspace directory, with sizes; use it to find a path before reading.",
             Run::read(List),
         )
         .view(LIST_VIEW),
@@ -84,14 +85,14 @@ fn agents_and_world() -> [Tool; 9] {
     [
         Tool::new::<Nothing>(
             "syscall.reflect",
-            "See the world as it is now: its agents, what they do, tokens and cost so far, the time.",
+            "Show the current state of the world: its agents and their activity, tokens and cost so far, the time.",
             Run::read(world::Reflect),
         )
         .view(LIST_VIEW)
         .passing(&["time", "uptime_seconds", "token_usage", "activity", "open_turns"]),
         Tool::new::<agents::ListParams>(
             "syscall.agent.list",
-            "List the agents of the world with archetype and status; use it to find whom to turn to.",
+            "List the agents of the world with archetype and status; use it to find the right agent to contact.",
             Run::read(agents::List),
         )
         .view(LIST_VIEW)
@@ -108,7 +109,7 @@ fn agents_and_world() -> [Tool; 9] {
         ),
         Tool::new::<agents::DeleteParams>(
             "syscall.agent.delete",
-            "Delete an agent that you created. What it had not read is dropped, its tasks stay open, and its place is free.",
+            "Delete an agent that you created. Its unread mail is dropped, its tasks stay open, and it no longer counts towards the limit.",
             Run::world(agents::Delete),
         ),
         Tool::new::<agents::StopParams>(
@@ -118,19 +119,19 @@ fn agents_and_world() -> [Tool; 9] {
         ),
         Tool::new::<agents::InspectParams>(
             "syscall.agent.inspect",
-            "Look into another agent's memory files: without a path the list of them, with one its text.",
+            "Read another agent's memory files: without a path a list of them, with a path the file's text.",
             Run::read(agents::Inspect),
         )
         .view(WIDE_VIEW),
         Tool::new::<Nothing>(
             "syscall.resource.usage",
-            "See how busy the host is: processors, memory, disk, and the daemon itself.",
+            "Show the load of the host: processors, memory, disk, and the daemon itself.",
             Run::read(resources::Usage),
         )
         .passing(&["load_1_5_15_minutes", "available_bytes", "runtime"]),
         Tool::new::<world::StatusParams>(
             "syscall.session.status",
-            "See the current time, the model in use, tokens and cost so far, and waiting mail of an agent.",
+            "Show the current time, the model in use, tokens and cost so far, and waiting mail of an agent.",
             Run::read(world::Status),
         )
         .passing(&["time", "uptime_seconds", "usage", "activity"]),
@@ -141,12 +142,12 @@ fn messages() -> [Tool; 4] {
     [
         Tool::new::<messages::SendParams>(
             "syscall.message.send",
-            "Put a message or a file into another agent's inbox without waiting; it wakes up and deals with it.",
+            "Put a message or a file into another agent's inbox without waiting for an answer; by default the agent wakes up.",
             messages::send(),
         ),
         Tool::new::<messages::AskParams>(
             "syscall.ask",
-            "Ask another agent and wait for its answer; use it only if you cannot go on without.",
+            "Ask another agent and wait for its answer; use it only if you cannot continue without the answer.",
             Run::ask(messages::Question),
         )
         .view(LIST_VIEW),
@@ -157,7 +158,7 @@ fn messages() -> [Tool; 4] {
         ),
         Tool::new::<inbox::ReadParams>(
             "syscall.inbox.read",
-            "Take mail that came in since this turn began; questions that expect an answer wait for a turn of their own.",
+            "Take mail that arrived since this turn began; mail that expects an answer waits for its own turn.",
             Run::world(inbox::Read),
         )
         .view(WIDE_VIEW)
@@ -165,19 +166,19 @@ fn messages() -> [Tool; 4] {
     ]
 }
 
-/// These are registered only in turns that come from a conversation with someone outside (CONF-03).
+/// These tools are registered only in turns that came from an outside conversation (CONF-03).
 fn channel() -> [Tool; 6] {
     use channel::{Attach, AttachParams, Handoff, HandoffParams, Send, SendOut, SendOutParams, SendParams};
     let handoff = "Give the conversation with someone outside to another agent, which answers from then on.";
     [
         Tool::new::<message::MessageParams>(
             "message",
-            "Act in the conversation that this turn comes from: send, delete, react, poll, pin or thread, as far as it can.",
+            "Act in the conversation that this turn comes from: send, delete, react, poll, pin or thread, as far as it supports that.",
             Run::world(message::Message),
         ),
         Tool::new::<SendParams>(
             "channel.send",
-            "Say something in the conversation that this turn comes from at once, apart from your final reply.",
+            "Send a message now in the conversation that this turn comes from, separately from your final reply.",
             Run::world(Send),
         ),
         Tool::new::<AttachParams>(
@@ -188,7 +189,7 @@ fn channel() -> [Tool; 6] {
         Tool::new::<HandoffParams>("channel.handoff", handoff, Run::world(Handoff)),
         Tool::new::<SendOutParams>(
             "syscall.channel.send",
-            "Send a message, with files if need be, to whoever is outside in the conversation that this turn comes from.",
+            "Send a message, optionally with files, to the person outside in the conversation that this turn comes from.",
             Run::world(SendOut),
         ),
         Tool::new::<HandoffParams>("syscall.channel.handoff", handoff, Run::world(Handoff)),
@@ -199,18 +200,18 @@ fn chat() -> [Tool; 6] {
     [
         Tool::new::<chat::CreateParams>(
             "syscall.chat.create",
-            "Open a named channel for several agents; gate it if three or more are to talk there.",
+            "Open a named channel for several agents; make it gated if three or more agents will talk there.",
             Run::world(chat::Create),
         ),
         Tool::new::<chat::HistoryParams>(
             "syscall.chat.history",
-            "Read back what was posted in a channel, the newest 50 posts unless you say otherwise.",
+            "Read the posts of a channel; by default the newest 50.",
             Run::read(chat::History),
         )
         .view(WIDE_VIEW),
         Tool::new::<chat::MemberParams>(
             "syscall.chat.invite",
-            "Let another agent into a channel that you created.",
+            "Add another agent to a channel that you created.",
             Run::world(chat::Member { invite: true }),
         ),
         Tool::new::<common::Nothing>(
@@ -221,12 +222,12 @@ fn chat() -> [Tool; 6] {
         .view(LIST_VIEW),
         Tool::new::<chat::MemberParams>(
             "syscall.chat.remove",
-            "Put an agent out of a channel that you created, or leave one yourself.",
+            "Remove an agent from a channel that you created, or leave a channel yourself.",
             Run::world(chat::Member { invite: false }),
         ),
         Tool::new::<chat::SendParams>(
             "syscall.chat.send",
-            "Post in a channel. In an ungated one, members see it in their next turn and those you name are woken.",
+            "Post in a channel. In an ungated one, members see it in their next turn, and the members that you mention wake up.",
             Run::world(chat::Send),
         ),
     ]
@@ -236,17 +237,17 @@ fn schedules() -> [Tool; 3] {
     [
         Tool::new::<schedules::WatchParams>(
             "util.watch",
-            "Watch a file or directory of the workspace: what changes is reported to your inbox, your own writes included.",
+            "Watch a file or directory of the workspace: changes are reported to your inbox, including your own writes.",
             Run::world(schedules::Watch),
         ),
         Tool::new::<schedules::TimerParams>(
             "util.timer",
-            "Set a named timer that puts a reminder into your inbox at a time; it survives restarts.",
+            "Set a named timer that puts a reminder into your inbox at a given time; it survives restarts.",
             Run::world(schedules::Timer),
         ),
         Tool::new::<cron::CronParams>(
             "util.cron",
-            "Set, list and change jobs that put a reminder into your inbox again and again; also lists timers and watches.",
+            "Set, list and change jobs that put a reminder into your inbox repeatedly; also lists timers and watches.",
             Run::world(cron::Cron),
         )
         .view(LIST_VIEW),
@@ -257,7 +258,7 @@ fn tasks() -> [Tool; 4] {
     [
         Tool::new::<tasks::CreateParams>(
             "syscall.task.create",
-            "Put a task on the board for yourself or another agent; its owner is told and woken.",
+            "Create a task for yourself or another agent; its owner is notified and wakes up.",
             Run::world(tasks::Create),
         ),
         Tool::new::<tasks::ListParams>(
@@ -274,7 +275,7 @@ fn tasks() -> [Tool; 4] {
         .view(WIDE_VIEW),
         Tool::new::<tasks::UpdateParams>(
             "syscall.task.update",
-            "Change a task's status, result or owner; its creator is told when the status changes.",
+            "Change a task's status, result or owner; its creator is notified when the status changes.",
             Run::world(tasks::Update),
         ),
     ]
@@ -284,7 +285,7 @@ fn knowledge_and_state() -> [Tool; 6] {
     [
         Tool::new::<knowledge::ListParams>(
             "syscall.knowledge.list",
-            "List the knowledge entries that are open to you; use it to find what is known before you ask or search.",
+            "List the knowledge entries that you may read; use it before you ask or search.",
             Run::read(knowledge::List),
         )
         .view(LIST_VIEW),
@@ -296,7 +297,7 @@ fn knowledge_and_state() -> [Tool; 6] {
         .view(WIDE_VIEW),
         Tool::new::<knowledge::WriteParams>(
             "syscall.knowledge.write",
-            "Write a knowledge entry, or replace one that you may change; say who may read it, or it is yours alone.",
+            "Write a knowledge entry, or replace one that you may change; name its readers, or only you can read it.",
             Run::world(knowledge::Write),
         ),
         Tool::new::<knowledge::DeleteParams>(
@@ -312,7 +313,7 @@ fn knowledge_and_state() -> [Tool; 6] {
         .view(WIDE_VIEW),
         Tool::new::<shared_state::WriteParams>(
             "syscall.state.write",
-            "Set a value of the shared state for all to see, or delete the key with the value null.",
+            "Set a value of the shared state, visible to all agents; the value null deletes the key.",
             Run::world(shared_state::Write),
         ),
     ]
@@ -323,25 +324,25 @@ fn skills() -> [Tool; 5] {
     [
         Tool::new::<ListParams>(
             "syscall.skill.list",
-            "List the skills that you may hold, and which of them you hold.",
+            "List the skills that you may acquire, and which of them you hold.",
             Run::read(List),
         )
         .view(LIST_VIEW),
         Tool::new::<NameParams>(
             "syscall.skill.acquire",
-            "Take up a skill and the tools that it brings; it stays yours until you drop it.",
+            "Acquire a skill; you keep it until you drop it.",
             Run::world(Acquire),
         ),
         Tool::new::<NameParams>(
             "syscall.skill.activate",
-            "Read a skill's document; use it before work that the skill describes.",
+            "Read a skill's document; use it before you do work that the skill describes.",
             Run::world(Activate { load: false }),
         )
         .view(WIDE_VIEW),
-        Tool::new::<NameParams>("syscall.skill.drop", "Let go of a skill that you no longer need.", Run::world(Drop)),
+        Tool::new::<NameParams>("syscall.skill.drop", "Drop a skill that you no longer need.", Run::world(Drop)),
         Tool::new::<NameParams>(
             "syscall.skill.load",
-            "Take up a skill and read its document in one step.",
+            "Acquire a skill and read its document in one step.",
             Run::world(Activate { load: true }),
         )
         .view(WIDE_VIEW),

@@ -1,4 +1,5 @@
-//! How busy the host is (BI-26), from what the kernel shows. A figure that cannot be had is left out, never made up.
+//! `syscall.resource.usage` (BI-26): the load of the host, as the kernel reports it. A value that
+//! cannot be read is left out.
 
 use std::path::Path;
 
@@ -51,7 +52,7 @@ fn rss() -> Option<u64> {
     kilobytes(&std::fs::read_to_string("/proc/self/status").ok()?, "VmRSS:")
 }
 
-/// The figure of a line such as `MemTotal:  8000 kB`, in bytes.
+/// The value of a line such as `MemTotal:  8000 kB`, in bytes.
 fn kilobytes(text: &str, label: &str) -> Option<u64> {
     let rest = text.lines().find_map(|line| line.strip_prefix(label))?;
     rest.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1_024)
@@ -69,7 +70,7 @@ mod tests {
 
     // covers: BI-26, CONF-24
     #[test]
-    fn figures_are_read() {
+    fn kernel_values_are_parsed() {
         assert_eq!(kilobytes("A: 1 kB\nMemTotal:   8 kB\n", "MemTotal:"), Some(8_192));
         assert_eq!(kilobytes("MemTotal: x", "MemTotal:"), None);
         assert_eq!(kilobytes(&format!("MemTotal: {} kB", u64::MAX), "MemTotal:"), None);

@@ -1,4 +1,5 @@
-//! One's own timers and watches (BI-85, BI-86). What is set here wakes only the agent that set it.
+//! `util.timer` and `util.watch`: the agent's own timers and watches (BI-85, BI-86). They wake only
+//! the agent that set them.
 
 use async_trait::async_trait;
 use ghost_domain::schedule::words::{duration, duration_text, instant};
@@ -17,24 +18,24 @@ use super::workspace::{Scope, resolve};
 use crate::context::CallContext;
 use crate::tool::{Output, WorldTool};
 
-/// Characters of a message in a list.
-const BRIEF: usize = 200;
+/// The largest number of characters of a message in a list.
+const BRIEF_CHARS: usize = 200;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct TimerParams {
-    /// What you call it. Setting a name again replaces that timer.
+    /// The name of the timer. A timer with the same name is replaced.
     name: String,
-    /// How long from now, such as 90s, 5m or 1h30m. Give this or `at`.
+    /// The time from now, such as 90s, 5m or 1h30m. Give this or `at`.
     #[serde(default)]
     duration: Option<String>,
-    /// When, such as 2026-11-30T18:00:00Z; UTC if there is no zone.
+    /// The instant, such as 2026-11-30T18:00:00Z; UTC if there is no zone.
     #[serde(default)]
     at: Option<String>,
-    /// What you want to be reminded of, and why; the name if absent.
+    /// The text of the reminder; the name if absent.
     #[serde(default)]
     message: Option<String>,
-    /// Cancel the timer of that name instead.
+    /// Cancel the timer with this name instead.
     #[serde(default)]
     cancel: bool,
 }
@@ -62,30 +63,30 @@ impl From<Changed> for ghost_domain::schedule::Change {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WatchParams {
-    /// The file or directory, relative to the scope; `.` is all of it.
+    /// The file or directory, relative to the scope; `.` is the whole scope.
     path: String,
-    /// What you call it; the path if absent. Setting a name again replaces that watch.
+    /// The name of the watch; the path if absent. A watch with the same name is replaced.
     #[serde(default)]
     name: Option<String>,
-    /// Whether everything below a directory counts.
+    /// Whether to include everything below a directory.
     #[serde(default)]
     recursive: bool,
-    /// Which changes count; all if empty.
+    /// The kinds of changes to report; all if empty.
     #[serde(default)]
     events: Vec<Changed>,
     /// Changes within this many milliseconds are reported together, 50 to 60000; 250 if absent.
     #[serde(default)]
     debounce_ms: Option<u32>,
-    /// What to remind yourself of when something changes.
+    /// The text of the reminder when something changes.
     #[serde(default)]
     message: Option<String>,
     /// `agent`: relative to your own directory; `world`: relative to the shared root.
     #[serde(default)]
     scope: Scope,
-    /// Cancel the watch of that name instead.
+    /// Cancel the watch with this name instead.
     #[serde(default)]
     cancel: bool,
-    /// What the path held when the call was made. Never taken from a model: its schema does not have it.
+    /// The files at the path when the call was made. `look` sets it; the schema does not contain it, so a model cannot.
     #[serde(default)]
     #[schemars(skip)]
     baseline: Option<WatchSnapshot>,
@@ -95,7 +96,7 @@ pub(super) fn wrong(what: &str, hint: &str) -> Refusal {
     Refusal::new(Code::InvalidArguments, what).hint(hint)
 }
 
-/// A schedule as results show it, under the name of its own id.
+/// A schedule as results show it. The key of its id names its kind.
 pub(super) fn shown(schedule: &Schedule) -> Value {
     let id = match schedule.kind {
         ScheduleKind::Timer => "timer_id",
@@ -103,7 +104,7 @@ pub(super) fn shown(schedule: &Schedule) -> Value {
         ScheduleKind::Cron | ScheduleKind::Heartbeat => "job_id",
     };
     let mut value = without_nulls(json!({
-        "name": schedule.name, "message": clip(&schedule.message, BRIEF), "set_by": schedule.creator,
+        "name": schedule.name, "message": clip(&schedule.message, BRIEF_CHARS), "set_by": schedule.creator,
         "enabled": (!schedule.enabled).then_some(false),
         "last_run_at": schedule.last_at.map(Timestamp::rfc3339), "last_status": schedule.last_status,
         "runs": (schedule.runs > 0).then_some(schedule.runs),
@@ -192,10 +193,10 @@ pub(super) struct Watch;
 impl WorldTool for Watch {
     type Params = WatchParams;
 
-    /// The state from which changes count is that before the transaction: nothing that comes after is missed.
+    /// Takes the snapshot before the transaction, so that no later change is missed.
     async fn look(&self, call: &CallContext, mut arguments: Value) -> Result<Value, Refusal> {
         let params: WatchParams = serde_json::from_value(arguments.clone())
-            .map_err(|error| wrong(&error.to_string(), "nothing was set; fix the arguments and call again"))?;
+            .map_err(|error| wrong(&error.to_string(), "nothing was set; correct the arguments and call again"))?;
         if params.cancel {
             return Ok(arguments);
         }
@@ -210,7 +211,7 @@ impl WorldTool for Watch {
     async fn apply(&self, call: &CallContext, params: WatchParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
         not_empty(&params.path)?;
         let path = resolve(call, &params.path, params.scope, true)?;
-        // A name holds no slash, because commands name a schedule as <agent>/<name>.
+        // A name contains no slash, because commands name a schedule as <agent>/<name>.
         let name = match params.name {
             Some(name) => name,
             None if path.as_str().is_empty() => "workspace".to_owned(),
@@ -242,18 +243,18 @@ impl WorldTool for Watch {
     }
 }
 
-/// An empty path is a slip; the root has a name.
+/// An empty path is a mistake; the root is `.`.
 fn not_empty(path: &str) -> Result<(), Refusal> {
     match path.trim() {
-        "" => Err(wrong("path is empty", "give a path; `.` is all of the scope")),
+        "" => Err(wrong("path is empty", "give a path; `.` is the whole scope")),
         _ => Ok(()),
     }
 }
 
-/// What a path holds now. It must be there: what is not cannot be told from a slip of the keyboard.
+/// Takes a snapshot of a path. The path must exist: a missing path could be a typing mistake.
 async fn baseline(call: &CallContext, path: &WorkspacePath, recursive: bool) -> Result<WatchSnapshot, Refusal> {
-    let most = call.services.ctx.limits().watch_files_max as usize;
-    let found = call.services.workspace.stamps(path, recursive, most).await?;
+    let limit = call.services.ctx.limits().watch_files_max as usize;
+    let found = call.services.workspace.stamps(path, recursive, limit).await?;
     found.ok_or_else(|| {
         Refusal::not_found("file or directory", path.as_str(), None)
             .hint("to wait for a file that is to come, watch the directory that it will be in")

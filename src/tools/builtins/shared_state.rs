@@ -1,4 +1,4 @@
-//! Shared state (BI-65, BI-66; STATE-01..04).
+//! The tools for the shared state (BI-65, BI-66; STATE-01..04).
 
 use async_trait::async_trait;
 use ghost_domain::{Code, Refusal, StateEntry};
@@ -12,23 +12,23 @@ use super::common::LIST_BYTES;
 use crate::context::CallContext;
 use crate::tool::{Output, ReadTool, WorldTool};
 
-/// Keys of a list unless more are asked for, and at most.
+/// The default and the largest number of keys in a list.
 const LIMIT_DEFAULT: u32 = 100;
 const LIMIT_MAX: u32 = 500;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ReadParams {
-    /// One key, such as plan.step; without it many are listed.
+    /// One key, such as plan.step; without it, keys are listed.
     #[serde(default)]
     key: Option<String>,
     /// Only keys that begin with this, such as plan.
     #[serde(default)]
     prefix: Option<String>,
-    /// The key after which the list goes on, if an earlier one was cut.
+    /// The key after which the list continues, if an earlier list was cut.
     #[serde(default)]
     after: Option<String>,
-    /// Keys at most, up to 500; 100 if absent.
+    /// The largest number of keys, up to 500; 100 if absent.
     #[serde(default)]
     limit: Option<u32>,
 }
@@ -38,9 +38,10 @@ pub(super) struct ReadParams {
 pub(super) struct WriteParams {
     /// The key: letters, digits, _ and -, in parts joined by dots. Keys under system. are read-only.
     key: String,
-    /// Any JSON.
+    /// Any JSON value.
     value: Value,
-    /// The version that you have read: if it has changed since, nothing is written. 0 says that there is none yet.
+    /// The version that you have read: if the value has changed since, nothing is written. 0 means that the key must
+    /// not exist yet.
     #[serde(default)]
     expected_version: Option<i64>,
 }
@@ -53,7 +54,8 @@ fn entry_json(entry: &StateEntry) -> Value {
     object
 }
 
-/// The value with its version; besides it as text if it has numbers with more digits than the value can hold.
+/// The value with its version. If its numbers have more digits than JSON values here can hold, also
+/// the exact text.
 fn value_json(entry: &StateEntry) -> Value {
     let mut object = json!({ "value": entry.value.value(), "version": entry.version });
     if !entry.value.is_exact() {

@@ -1,5 +1,5 @@
-//! Skills: which there are, held, read, let go (BI-70..74; SKILL-24, 41, 42, 46). Tools that skills bring are not loaded
-//! yet, and the result says so.
+//! The tools for skills: list, acquire, activate, drop (BI-70..74; SKILL-24, 41, 42, 46). The tools
+//! that skills bring are not loaded yet; results say so.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::tool::{Output, ReadTool, WorldTool};
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ListParams {
-    /// Only skills whose name or description holds this.
+    /// Only skills whose name or description contains this text.
     #[serde(default)]
     query: Option<String>,
 }
@@ -28,31 +28,31 @@ pub(super) struct ListParams {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct NameParams {
-    /// The skill, as syscall.skill.list names it.
+    /// The name of the skill, as syscall.skill.list shows it.
     name: String,
 }
 
-/// The skill of that name, if there is one and the caller may hold it.
+/// The skill with that name, if the caller may hold it.
 fn allowed(call: &CallContext, name: &str) -> Result<Arc<Skill>, Refusal> {
-    let shelf = call.services.skills();
+    let skills = call.services.skills();
     let name = name.trim();
     let filter = call.caller.skills.as_ref();
-    if let Some(skill) = shelf.visible(filter).find(|skill| skill.name == name) {
+    if let Some(skill) = skills.visible(filter).find(|skill| skill.name == name) {
         return Ok(Arc::clone(skill));
     }
-    if shelf.get(name).is_some() {
+    if skills.get(name).is_some() {
         return Err(Refusal::new(
             Code::AccessDenied,
             format!("{} may not hold the skill `{name}`", call.caller.agent_id),
         )
         .hint("syscall.skill.list shows the skills that you may hold"));
     }
-    let near = nearest(name, shelf.visible(filter).map(|skill| skill.name.as_str())).map(str::to_owned);
+    let near = nearest(name, skills.visible(filter).map(|skill| skill.name.as_str())).map(str::to_owned);
     let refusal = Refusal::not_found("skill", name, near.as_deref());
     Err(if near.is_none() { refusal.hint("syscall.skill.list shows the skills that there are") } else { refusal })
 }
 
-/// Why a skill that should bring tools brings none.
+/// The note for a skill whose tools are not loaded.
 fn tools_note(skill: &Skill) -> Option<&'static str> {
     skill.has_schema.then_some("this skill describes tools of its own, which are not available here")
 }
@@ -70,12 +70,12 @@ impl ReadTool for List {
             .store
             .read(move |r| Box::pin(async move { Ok::<_, Refusal>(r.skills_held(&own).await?) }))
             .await?;
-        let shelf = call.services.skills();
+        let skills = call.services.skills();
         let query = params.query.unwrap_or_default().trim().to_lowercase();
-        let fits = |skill: &&Arc<Skill>| {
+        let matches = |skill: &&Arc<Skill>| {
             skill.name.to_lowercase().contains(&query) || skill.description.to_lowercase().contains(&query)
         };
-        let rows = shelf.visible(call.caller.skills.as_ref()).filter(fits).map(|skill| {
+        let rows = skills.visible(call.caller.skills.as_ref()).filter(matches).map(|skill| {
             let hold = held.iter().find(|hold| hold.skill == skill.name);
             without_nulls(json!({
                 "name": skill.name, "description": skill.description, "held": hold.is_some(),
@@ -102,8 +102,8 @@ impl WorldTool for Acquire {
     }
 }
 
-/// `syscall.skill.activate`, and with `load` `syscall.skill.load`: the rule takes up what is not held, so the two differ
-/// in what they say.
+/// `syscall.skill.activate` and, with `load`, `syscall.skill.load`. Both acquire a skill that the
+/// agent does not hold; they differ in their results.
 pub(super) struct Activate {
     pub(super) load: bool,
 }
@@ -135,7 +135,7 @@ pub(super) struct Drop;
 impl WorldTool for Drop {
     type Params = NameParams;
 
-    // Looks at what is held only: a skill whose folder is gone can be let go too.
+    // Checks only what is held, so that a skill whose folder is gone can be dropped.
     async fn apply(&self, call: &CallContext, params: NameParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
         let name = params.name.trim();
         rules::drop_skill(w, &call.services.ctx, &call.caller.agent_id, name).await?;

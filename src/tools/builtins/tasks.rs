@@ -1,4 +1,5 @@
-//! The task board (BI-50..53; TASK-01..06). Who may change what of a task is decided here; the rest is the commons'.
+//! The tools for tasks (BI-50..53; TASK-01..06). They check which changes an agent may make;
+//! `ghost_rules` does the rest.
 
 use async_trait::async_trait;
 use ghost_domain::text::clip;
@@ -15,12 +16,12 @@ use super::when;
 use crate::context::CallContext;
 use crate::tool::{Output, ReadTool, WorldTool};
 
-/// Tasks of a list unless more are asked for, and at most.
+/// The default and the largest number of tasks in a list.
 const LIMIT_DEFAULT: u32 = 50;
 const LIMIT_MAX: u32 = 500;
-/// Characters of a text in a list.
-const BRIEF: usize = 300;
-/// Bytes of history that a task is shown with.
+/// The largest number of characters of a text in a list.
+const BRIEF_CHARS: usize = 300;
+/// The largest history in a result, in bytes.
 const HISTORY_BYTES: usize = 32 * 1024;
 
 #[derive(Clone, Copy, Deserialize, JsonSchema)]
@@ -50,24 +51,24 @@ impl From<Status> for TaskStatus {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct CreateParams {
-    /// What it is, on one line.
+    /// The title, on one line.
     title: String,
-    /// All that its owner needs to know.
+    /// Everything that the owner needs to know.
     #[serde(default)]
     description: Option<String>,
-    /// The agent whose work it is; yourself if absent.
+    /// The agent that is to do the task; you if absent.
     #[serde(default)]
     owner: Option<String>,
-    /// Higher is sooner; 0 if absent.
+    /// The priority: higher is sooner; 0 if absent.
     #[serde(default)]
     priority: Option<i32>,
-    /// When it should be done, such as 2026-11-30T18:00:00Z.
+    /// The time at which it should be done, such as 2026-11-30T18:00:00Z.
     #[serde(default)]
     due_at: Option<String>,
     /// task_ids of tasks that must be done first.
     #[serde(default)]
     depends_on: Vec<String>,
-    /// task_id of the task that this is a part of.
+    /// task_id of the task that this one is a part of.
     #[serde(default)]
     parent_id: Option<String>,
 }
@@ -75,16 +76,16 @@ pub(super) struct CreateParams {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ListParams {
-    /// Only tasks of this agent.
+    /// Only tasks of this owner.
     #[serde(default)]
     owner: Option<String>,
-    /// Only tasks of this status.
+    /// Only tasks with this status.
     #[serde(default)]
     status: Option<Status>,
     /// Only parts of this task.
     #[serde(default)]
     parent_id: Option<String>,
-    /// Tasks at most, up to 500.
+    /// The largest number of tasks, up to 500.
     #[serde(default)]
     limit: Option<u32>,
 }
@@ -92,44 +93,44 @@ pub(super) struct ListParams {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct GetParams {
-    /// The task.
+    /// The id of the task.
     task_id: String,
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct UpdateParams {
-    /// The task.
+    /// The id of the task.
     task_id: String,
-    /// Its new status.
+    /// The new status of the task.
     #[serde(default)]
     status: Option<Status>,
-    /// The agent whose work it is from now on.
+    /// The agent that is to do the task from now on.
     #[serde(default)]
     owner: Option<String>,
-    /// Why, or how far it is.
+    /// The reason, or the progress.
     #[serde(default)]
     note: Option<String>,
-    /// What came of it, such as the path of a file.
+    /// The outcome, such as the path of a file.
     #[serde(default)]
     result: Option<String>,
     /// task_ids of all tasks that must be done first.
     #[serde(default)]
     depends_on: Option<Vec<String>>,
-    /// Open a task again that has ended; needs a note.
+    /// Reopen a task that has ended; needs a note.
     #[serde(default)]
     reopen: bool,
 }
 
-/// A task as results show it: never a bare `id`, times that can be read.
+/// A task as results show it. With `brief`, long texts are shortened.
 fn task_json(task: &Task, brief: bool) -> Value {
-    let cut = |text: &str| if brief { clip(text, BRIEF) } else { text.to_owned() };
+    let shortened = |text: &str| if brief { clip(text, BRIEF_CHARS) } else { text.to_owned() };
     let depends_on = (!task.depends_on.is_empty()).then_some(&task.depends_on);
     without_nulls(json!({
-        "task_id": task.task_id, "title": task.title, "description": cut(&task.description), "owner": task.owner,
+        "task_id": task.task_id, "title": task.title, "description": shortened(&task.description), "owner": task.owner,
         "creator": task.creator, "status": task.status, "priority": task.priority, "depends_on": depends_on,
         "parent_id": task.parent_id, "due_at": task.due_at.map(|at| at.rfc3339()),
-        "result": task.result.as_deref().map(cut), "created_at": task.created_at.rfc3339(),
+        "result": task.result.as_deref().map(shortened), "created_at": task.created_at.rfc3339(),
         "updated_at": task.updated_at.rfc3339(),
     }))
 }
@@ -190,7 +191,7 @@ impl ReadTool for List {
                         Some(name) => Some(agent_id(r, name).await?),
                         None => None,
                     };
-                    // One more than is shown, to know whether there are more.
+                    // Read one task more than the limit, to know whether there are more.
                     let filter = TaskFilter { owner, status, parent_id, limit: limit + 1 };
                     Ok::<_, Refusal>(r.task_list(&filter).await?)
                 })
@@ -217,7 +218,7 @@ impl ReadTool for Get {
             .read(move |r| Box::pin(async move { rules::get_with_history(r, task_id).await }))
             .await?;
         let mut content = task_json(&found.task, false);
-        // The newest changes matter most; a long history loses its beginning.
+        // The newest changes matter most, so a long history loses its beginning.
         let (mut history, all) = fitting(found.history.iter().rev().map(event_json), HISTORY_BYTES);
         history.reverse();
         let notes = history
@@ -261,8 +262,8 @@ impl WorldTool for Update {
     }
 }
 
-/// What an agent without the privilege may change: status, note and result of its own tasks, if the world lets it
-/// (TASK-05).
+/// Checks a change by an agent without the privilege: it may change status, note and result of its
+/// own tasks, if the world allows that (TASK-05).
 fn check_own(call: &CallContext, task: &Task, params: &UpdateParams) -> Result<(), Refusal> {
     let own = &call.caller.agent_id;
     let denied = |what: String, hint: &str| Err(Refusal::new(Code::AccessDenied, what).hint(hint));
@@ -275,7 +276,7 @@ fn check_own(call: &CallContext, task: &Task, params: &UpdateParams) -> Result<(
     if !(call.caller.updates_own_tasks && call.services.plan().owner_may_update_tasks) {
         return denied(
             format!("{own} may not change tasks in this world, not even its own"),
-            "tell the task's creator how far it is",
+            "report the progress to the task's creator",
         );
     }
     if params.depends_on.is_some() {

@@ -1,9 +1,9 @@
-//! Instants that a model writes: RFC 3339, with an offset or `Z`.
+//! Parses instants that a model writes: RFC 3339, with an offset or `Z`.
 
 use ghost_domain::text::clip;
 use ghost_domain::{Code, Refusal, Timestamp};
 
-/// The instant that `text` names, to the millisecond.
+/// Parses an instant, to the millisecond.
 pub(super) fn parse(field: &str, text: &str) -> Result<Timestamp, Refusal> {
     read(text.trim()).ok_or_else(|| {
         Refusal::new(Code::InvalidArguments, format!("{field}: `{}` is not a time", clip(text, 60)))
@@ -49,7 +49,7 @@ fn read(text: &str) -> Option<Timestamp> {
     Some(Timestamp((((days * 24 + hour) * 60 + minute - offset) * 60 + second) * 1_000 + millis))
 }
 
-/// Exactly `N` numbers of at most four digits with `mark` between them.
+/// Parses exactly `N` numbers of two to four digits, separated by `mark`.
 fn numbers<const N: usize>(text: &str, mark: char) -> Option<[i64; N]> {
     let parts: Vec<i64> = text
         .split(mark)
@@ -80,7 +80,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn known_instants() {
+    fn known_instants_are_parsed() {
         for (text, millis) in [
             ("1970-01-01T00:00:00Z", 0),
             ("2000-02-29T00:00:00.5Z", 951_782_400_500),
@@ -97,12 +97,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_printed_reads_back(millis in 0i64..200_000_000_000_000) {
+        fn a_printed_instant_is_parsed_to_the_same_instant(millis in 0i64..200_000_000_000_000) {
             prop_assert_eq!(parse("t", &Timestamp(millis).rfc3339()).unwrap(), Timestamp(millis));
         }
 
         #[test]
-        fn no_text_makes_it_panic(text in "[0-9TZ:.+\\-é ]{0,40}") {
+        fn no_text_causes_a_panic(text in "[0-9TZ:.+\\-é ]{0,40}") {
             let _ = parse("t", &text);
         }
     }

@@ -1,5 +1,5 @@
-//! Files of the workspace: read, written, edited, listed (BI-01..03, BI-05; ACL-01..03, ART-01, ART-02). Everyone may
-//! read all of it; where an agent may write is its write rules' to say.
+//! The tools for workspace files: read, write, edit, list (BI-01..03, BI-05; ACL-01..03, ART-01,
+//! ART-02). Every agent may read all files; its write rules say where it may write.
 
 use async_trait::async_trait;
 use ghost_domain::event::{EventKind, NewEvent};
@@ -16,13 +16,14 @@ use crate::context::CallContext;
 use crate::tool::{FileTool, FileWork, Output, ReadTool};
 use crate::workspace::{DEPTH_MAX, ENTRIES_MAX, FileText, Lines, sha256_hex};
 
-/// Entries of a listing unless more are asked for.
+/// The default number of entries in a listing.
 const LIST_DEFAULT: u32 = 500;
 
-/// Bytes of JSON that a page of a file may have beside its text and its path.
+/// The space in a page of a file for fields other than text and path, in bytes of JSON.
 const PAGE_FIELDS: usize = 1_024;
 
-/// Directories of the shared root: a path in the agent's own directory that begins so is likely meant to be there.
+/// Directories of the shared root. A path in the agent's own directory that begins with one of them
+/// was probably meant to be shared.
 const SHARED_DIRS: [&str; 5] = ["agents", "inputs", "output", "projects", "shared"];
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
@@ -41,10 +42,10 @@ pub(super) struct ReadParams {
     /// First line to read, counted from 1.
     #[serde(default)]
     offset: Option<u64>,
-    /// Bytes of that first line to pass over: the `next_skip_bytes` of a result that ended within a long line.
+    /// The number of bytes to skip in that first line: the `next_skip_bytes` of a result that ended inside a long line.
     #[serde(default)]
     skip_bytes: Option<u64>,
-    /// How many lines to read at most.
+    /// The largest number of lines to read.
     #[serde(default)]
     #[schemars(range(min = 1))]
     limit: Option<u64>,
@@ -58,7 +59,7 @@ pub(super) struct ReadParams {
 pub(super) struct WriteParams {
     /// The file, relative to the scope. Missing directories are created.
     path: String,
-    /// The text.
+    /// The text to write.
     content: String,
     /// Add to the end of the file instead of replacing it.
     #[serde(default)]
@@ -75,7 +76,7 @@ pub(super) struct EditParams {
     path: String,
     /// The text to replace, exactly as it is in the file. It must occur once unless replace_all is set.
     old_text: String,
-    /// What comes in its place.
+    /// The text that replaces it.
     new_text: String,
     /// Replace every occurrence.
     #[serde(default)]
@@ -88,16 +89,16 @@ pub(super) struct EditParams {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ListParams {
-    /// The directory, relative to the scope; the scope's own root if absent.
+    /// The directory, relative to the scope; the root of the scope if absent.
     #[serde(default)]
     path: Option<String>,
-    /// Levels to go down, 1 to 8.
+    /// The number of levels to list, 1 to 8.
     #[serde(default)]
     depth: Option<u32>,
-    /// Show only entries whose path or name matches; `*` stands for any run of characters.
+    /// Only entries whose path or name matches; `*` stands for any run of characters.
     #[serde(default)]
     glob: Option<String>,
-    /// Entries at most, up to 2,000.
+    /// The largest number of entries, up to 2,000.
     #[serde(default)]
     limit: Option<u32>,
     /// `agent`: relative to your own directory; `world`: relative to the shared root.
@@ -105,43 +106,44 @@ pub(super) struct ListParams {
     scope: Scope,
 }
 
-/// The path as the workspace knows it.
+/// The path relative to the workspace's root.
 pub(super) fn resolve(
     call: &CallContext,
     path: &str,
     scope: Scope,
     allow_root: bool,
 ) -> Result<WorkspacePath, Refusal> {
-    let parsed = WorkspacePath::parse(path, allow_root).map_err(|refusal| hinted(refusal, path, scope))?;
+    let parsed = WorkspacePath::parse(path, allow_root).map_err(|refusal| with_scope_hint(refusal, path, scope))?;
     let full = match scope {
         Scope::World => parsed,
         Scope::Agent => parsed.under(&format!("agents/{}", call.caller.agent_id)),
     };
-    // The prefix may have made it too long.
+    // The prefix may have made the path too long.
     WorkspacePath::parse(full.as_str(), allow_root)
 }
 
-/// Whether a path given under the scope `agent` looks as if the shared root were meant.
+/// Whether a path in the scope `agent` was probably meant to be in the shared root.
 fn looks_shared(path: &str, scope: Scope) -> bool {
     let first = path.trim_start_matches(['/', '.']).split('/').next().unwrap_or_default();
     scope == Scope::Agent && SHARED_DIRS.contains(&first)
 }
 
-/// Adds the likeliest cause to a refusal. The path itself is never guessed at.
-fn hinted(refusal: Refusal, path: &str, scope: Scope) -> Refusal {
+/// Adds a hint about the scope to a refusal if the scope is the likely cause. The path itself is
+/// never changed.
+fn with_scope_hint(refusal: Refusal, path: &str, scope: Scope) -> Refusal {
     if matches!(refusal.code, Code::NotFound | Code::PathDenied) && looks_shared(path, scope) {
         return refusal.hint("did you mean scope: world? Without it a path is relative to your own directory");
     }
     refusal
 }
 
-/// A word to the model that its write went into its own directory, if that may surprise it.
+/// The note for a write that went into the agent's own directory, perhaps by mistake.
 fn scope_note(path: &str, scope: Scope) -> Option<&'static str> {
     looks_shared(path, scope)
         .then_some("this is inside your own directory; for the shared one of that name give scope: world")
 }
 
-/// What a file under `output/` is (ART-01).
+/// The type of a file under `output/` (ART-01).
 fn artifact_type(path: &str) -> Option<&'static str> {
     let rest = path.strip_prefix("output/")?;
     Some(match rest.split_once('/').map(|(dir, _)| dir) {
@@ -153,7 +155,7 @@ fn artifact_type(path: &str) -> Option<&'static str> {
     })
 }
 
-/// The output of a write, with the artifact that it made if it made one.
+/// The output of a write, with an event if it made an artifact.
 fn written(call: &CallContext, plan: &FilePlan, bytes: Option<usize>, mut content: Value) -> Output {
     let mut output = Output::default();
     if let Some(kind) = artifact_type(&plan.path) {
@@ -170,13 +172,13 @@ fn written(call: &CallContext, plan: &FilePlan, bytes: Option<usize>, mut conten
     output
 }
 
-/// Refuses content that the file would be too large with.
+/// Refuses a write that would make the file too large.
 fn check_size(call: &CallContext, path: &WorkspacePath, bytes: usize) -> Result<(), Refusal> {
-    let most = call.services.ctx.limits().file_bytes;
-    if bytes > most as usize {
+    let limit = call.services.ctx.limits().file_bytes;
+    if bytes > limit as usize {
         return Err(Refusal::new(
             Code::TooLarge,
-            format!("`{}` would have {bytes} bytes; at most {most} are taken", path.as_str()),
+            format!("`{}` would have {bytes} bytes; at most {limit} are taken", path.as_str()),
         )
         .hint("nothing was written; spread it over several files"));
     }
@@ -188,19 +190,20 @@ fn work(path: &WorkspacePath, before: Option<String>, bytes: Vec<u8>) -> FileWor
     FileWork { plan, bytes }
 }
 
-/// Cuts a text so that its JSON has at most `most` bytes: what says where to read on must reach the model with it, and
-/// quotes and control characters take more room there than in the file.
-fn fit(text: &mut FileText, most: usize) {
+/// Cuts a text so that its JSON has at most `limit` bytes. Otherwise the model would not get the
+/// fields that say where to continue. Quotes and control characters take more bytes in JSON than in
+/// the file.
+fn shorten(text: &mut FileText, limit: usize) {
     let mut json = 0_usize;
-    let beyond = text.content.char_indices().find(|(_, c)| {
+    let first_excess = text.content.char_indices().find(|(_, c)| {
         json += match c {
             '"' | '\\' | '\n' | '\r' | '\t' | '\u{8}' | '\u{c}' => 2,
             c if c.is_ascii_control() => 6,
             c => c.len_utf8(),
         };
-        json > most
+        json > limit
     });
-    if let Some((end, _)) = beyond {
+    if let Some((end, _)) = first_excess {
         text.content.truncate(end);
         text.lines = text.content.lines().count() as u64;
         text.truncated = true;
@@ -220,7 +223,7 @@ impl ReadTool for Read {
                 .hint("leave it out to read as much as one result holds"));
         }
         let (first, skip) = (params.offset.unwrap_or(1).max(1), params.skip_bytes.unwrap_or(0));
-        // Any one character fits, so that reading on always gets somewhere.
+        // At least one character of four bytes fits, so that reading always advances.
         let max_bytes = (call.services.ctx.limits().file_bytes as usize).max(4);
         let lines = Lines { first, skip, count: params.limit, max_bytes };
         let mut text = call
@@ -228,10 +231,11 @@ impl ReadTool for Read {
             .workspace
             .read_text(&path, lines)
             .await
-            .map_err(|refusal| hinted(refusal, &params.path, params.scope))?;
-        let around = PAGE_FIELDS + 2 * path.as_str().len();
-        fit(&mut text, (super::common::WIDE_VIEW as usize).saturating_sub(around));
-        // A last line that was cut is read again from its beginning; one that is longer than a result is read on.
+            .map_err(|refusal| with_scope_hint(refusal, &params.path, params.scope))?;
+        let other_fields = PAGE_FIELDS + 2 * path.as_str().len();
+        shorten(&mut text, (super::common::WIDE_VIEW as usize).saturating_sub(other_fields));
+        // The next read repeats a last line that was cut. If that line alone is longer than a
+        // result, the next read continues inside it.
         let cut = !text.content.ends_with('\n');
         let whole = if cut { text.lines.saturating_sub(1) } else { text.lines };
         let next = text.truncated.then(|| first.saturating_add(whole));
@@ -251,7 +255,7 @@ impl FileTool for Write {
     type Params = WriteParams;
 
     async fn prepare(&self, call: &CallContext, params: &WriteParams) -> Result<FileWork, Refusal> {
-        let hint = |refusal| hinted(refusal, &params.path, params.scope);
+        let hint = |refusal| with_scope_hint(refusal, &params.path, params.scope);
         let path = resolve(call, &params.path, params.scope, false)?;
         call.caller.write_acl.check(&call.caller.agent_id, &path).map_err(hint)?;
         check_size(call, &path, params.content.len())?;
@@ -259,8 +263,8 @@ impl FileTool for Write {
             let before = call.services.workspace.hash(&path).await.map_err(hint)?;
             return Ok(work(&path, before, params.content.clone().into_bytes()));
         }
-        let most = u64::from(call.services.ctx.limits().file_bytes);
-        let old = call.services.workspace.text_for_change(&path, most).await.map_err(hint)?;
+        let limit = u64::from(call.services.ctx.limits().file_bytes);
+        let old = call.services.workspace.text_for_change(&path, limit).await.map_err(hint)?;
         let before = old.as_ref().map(|old| sha256_hex(old.as_bytes()));
         let new = old.unwrap_or_default() + &params.content;
         check_size(call, &path, new.len())?;
@@ -290,15 +294,15 @@ impl FileTool for Edit {
     type Params = EditParams;
 
     async fn prepare(&self, call: &CallContext, params: &EditParams) -> Result<FileWork, Refusal> {
-        let hint = |refusal| hinted(refusal, &params.path, params.scope);
+        let hint = |refusal| with_scope_hint(refusal, &params.path, params.scope);
         let path = resolve(call, &params.path, params.scope, false)?;
         call.caller.write_acl.check(&call.caller.agent_id, &path).map_err(hint)?;
         if params.old_text.is_empty() || params.old_text == params.new_text {
             return Err(Refusal::new(Code::InvalidArguments, "old_text is empty or equal to new_text")
                 .hint("give the piece of text to replace and what comes in its place"));
         }
-        let most = u64::from(call.services.ctx.limits().file_bytes);
-        let Some(old) = call.services.workspace.text_for_change(&path, most).await.map_err(hint)? else {
+        let limit = u64::from(call.services.ctx.limits().file_bytes);
+        let Some(old) = call.services.workspace.text_for_change(&path, limit).await.map_err(hint)? else {
             return Err(hint(
                 Refusal::new(Code::NotFound, format!("there is no `{}`", path.as_str()))
                     .hint("use workspace.write to create it"),
@@ -313,7 +317,7 @@ impl FileTool for Edit {
             return Err(Refusal::new(Code::Conflict, format!("old_text occurs {count} times in `{}`", path.as_str()))
                 .hint("give more of the text around it, or set replace_all"));
         }
-        // Counted first: a replacement can be much longer than what it replaces.
+        // Check the size before replacing: the result can be much larger than the file.
         let grown = old.len() - count * params.old_text.len();
         check_size(call, &path, grown.saturating_add(count.saturating_mul(params.new_text.len())))?;
         let new = old.replace(params.old_text.as_str(), &params.new_text);
@@ -327,7 +331,7 @@ impl FileTool for Edit {
         plan: &FilePlan,
         _: &mut dyn Writes,
     ) -> Result<Output, Refusal> {
-        // How many there were is known only while the old text is there, which after a crash it is not.
+        // The number of occurrences is known only from the old text, which is gone after a crash.
         let replacements = if params.replace_all { json!("all") } else { json!(1) };
         Ok(written(call, plan, None, json!({ "path": plan.path, "replacements": replacements })))
     }
@@ -353,7 +357,7 @@ impl ReadTool for List {
             .workspace
             .list(&path, depth, params.glob.as_deref(), limit)
             .await
-            .map_err(|refusal| hinted(refusal, given, params.scope))?;
+            .map_err(|refusal| with_scope_hint(refusal, given, params.scope))?;
         let (entries, all) = fitting(listing.entries.iter().map(|entry| json!(entry)), LIST_BYTES);
         let truncated = listing.truncated || !all;
         let shown = if path.as_str().is_empty() { "." } else { path.as_str() };

@@ -1,4 +1,5 @@
-//! The world and one's own standing in it (BI-20, BI-27).
+//! `syscall.reflect` and `syscall.session.status`: the state of the world and of an agent (BI-20,
+//! BI-27).
 
 use async_trait::async_trait;
 use ghost_domain::Refusal;
@@ -54,7 +55,7 @@ impl ReadTool for Reflect {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct StatusParams {
-    /// The agent; yourself if absent.
+    /// The agent; you if absent.
     #[serde(default)]
     agent_id: Option<String>,
 }
@@ -80,7 +81,7 @@ impl ReadTool for Status {
                 })
             })
             .await?;
-        // An agent whose archetype is gone has no model; the rest of its status is still true.
+        // If the agent's archetype is gone, it has no model. The rest of its status is still valid.
         let spec = call.services.plan().spec_for(&agent).ok();
         let timezone = spec.as_ref().and_then(|spec| spec.archetype.config.timezone.clone());
         let model = spec.map(|spec| spec.model).unwrap_or_default();

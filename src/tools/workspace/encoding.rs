@@ -1,36 +1,37 @@
-//! In what encoding a file's text is, and that text as UTF-8.
+//! Detects the encoding of a file's text and converts the text to UTF-8.
 //!
-//! Must never: show a file as text that is none, or change a file. What a reader learns of an encoding without a mark is a guess,
-//! and so it is named to whoever reads the text.
+//! Must never: show a binary file as text, or change a file. Without a byte order mark the detected
+//! encoding is a guess, so results name it.
 
 use std::io::{self, BufRead, Read};
 
 use encoding_rs::{CoderResult, Decoder, UTF_16BE, UTF_16LE, WINDOWS_1252};
 
-/// Of how many bytes one may be a control character that no text has.
+/// In text, at most one of this many bytes is a control character that text does not use.
 const CONTROLS_ONE_IN: u64 = 512;
-/// Of how many bytes one may lie beyond ASCII in text of Western Europe. Other scripts have more, and so has what is packed.
+/// In Western European text, at most one of this many bytes is beyond ASCII. Other scripts and
+/// compressed data have more.
 const BEYOND_ASCII_ONE_IN: u64 = 3;
-/// Bytes that Windows-1252 has no character for.
+/// Bytes without a character in Windows-1252.
 const UNUSED: [u8; 5] = [0x81, 0x8d, 0x8f, 0x90, 0x9d];
-/// Bytes that are decoded at a time.
+/// The number of bytes that are decoded at a time.
 const CHUNK: usize = 16 * 1024;
 
 /// The encoding of a text file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
-    /// UTF-8, with a mark before it or without.
+    /// UTF-8, with or without a byte order mark.
     Utf8,
-    /// UTF-16 with the low byte first, by its mark.
+    /// UTF-16, low byte first, with a byte order mark.
     Utf16Le,
-    /// UTF-16 with the high byte first, by its mark.
+    /// UTF-16, high byte first, with a byte order mark.
     Utf16Be,
-    /// Windows-1252, of which Latin-1 is a part.
+    /// Windows-1252, which includes Latin-1.
     Windows1252,
 }
 
 impl Encoding {
-    /// Its usual name, in lower case.
+    /// The usual name of the encoding, in lower case.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -41,21 +42,23 @@ impl Encoding {
         }
     }
 
-    /// The encoding of the whole text that `source` gives; `None` if it is no text. With `cut`, the text goes on after it.
+    /// Detects the encoding of `source`; `None` if it is not text. `cut` says that the file
+    /// continues after `source`.
     pub(super) fn of(mut source: impl BufRead, cut: bool) -> io::Result<Option<Self>> {
-        let mut signs = Signs::default();
+        let mut statistics = Statistics::default();
         loop {
             let chunk = source.fill_buf()?;
             if chunk.is_empty() {
-                return Ok(signs.encoding(cut));
+                return Ok(statistics.encoding(cut));
             }
-            signs.take(chunk);
+            statistics.take(chunk);
             let length = chunk.len();
             source.consume(length);
         }
     }
 
-    /// What `source` gives in this encoding, as UTF-8. UTF-8 stays as it is; of others the mark is left out.
+    /// Converts `source` from this encoding to UTF-8. UTF-8 is not changed; the byte order mark of
+    /// UTF-16 is removed.
     pub(super) fn decoded<R: BufRead>(self, source: R) -> Decoded<R> {
         let (decoder, mark) = match self {
             Self::Utf8 => (None, 0),
@@ -67,27 +70,27 @@ impl Encoding {
     }
 }
 
-/// What tells one encoding from another, gathered over a whole text.
+/// Statistics about a text, from which its encoding is detected.
 #[derive(Default)]
-struct Signs {
-    /// Its first bytes.
+struct Statistics {
+    /// The first two bytes.
     head: Vec<u8>,
     bytes: u64,
-    /// Bytes of a character that is not whole yet.
-    begun: Vec<u8>,
+    /// The bytes of an incomplete character at the end.
+    incomplete: Vec<u8>,
     not_utf8: bool,
     unused: bool,
     nulls: u64,
     controls: u64,
     beyond_ascii: u64,
-    /// Of UTF-16: the decoder, and whether it has met what is none.
+    /// For UTF-16: the decoder, and whether it failed.
     wide: Option<Decoder>,
     not_wide: bool,
 }
 
-impl Signs {
+impl Statistics {
     fn take(&mut self, chunk: &[u8]) {
-        // A mark may come in two chunks; it is looked at when both of its bytes are there.
+        // The mark may be split across two chunks, so wait for both bytes.
         let mark = chunk.len().min(2_usize.saturating_sub(self.head.len()));
         self.head.extend(&chunk[..mark]);
         if self.wide.is_none() {
@@ -129,15 +132,15 @@ impl Signs {
             return;
         }
         let joined;
-        let bytes = if self.begun.is_empty() {
+        let bytes = if self.incomplete.is_empty() {
             chunk
         } else {
-            joined = [&self.begun, chunk].concat();
+            joined = [&self.incomplete, chunk].concat();
             &joined
         };
         match std::str::from_utf8(bytes) {
-            Ok(_) => self.begun = Vec::new(),
-            Err(error) if error.error_len().is_none() => self.begun = bytes[error.valid_up_to()..].to_vec(),
+            Ok(_) => self.incomplete = Vec::new(),
+            Err(error) if error.error_len().is_none() => self.incomplete = bytes[error.valid_up_to()..].to_vec(),
             Err(_) => self.not_utf8 = true,
         }
     }
@@ -150,16 +153,17 @@ impl Signs {
         if self.nulls > 0 {
             return None;
         }
-        if !self.not_utf8 && (cut || self.begun.is_empty()) {
+        if !self.not_utf8 && (cut || self.incomplete.is_empty()) {
             return Some(Encoding::Utf8);
         }
-        let few = |count: u64, one_in: u64| count.saturating_mul(one_in) <= self.bytes;
-        let text = !self.unused && few(self.controls, CONTROLS_ONE_IN) && few(self.beyond_ascii, BEYOND_ASCII_ONE_IN);
+        let is_rare = |count: u64, one_in: u64| count.saturating_mul(one_in) <= self.bytes;
+        let text =
+            !self.unused && is_rare(self.controls, CONTROLS_ONE_IN) && is_rare(self.beyond_ascii, BEYOND_ASCII_ONE_IN);
         text.then_some(Encoding::Windows1252)
     }
 }
 
-/// Whether a decoder takes all of `chunk`, and finds no NUL in it: UTF-32 would be full of them.
+/// Whether the decoder accepts all of `chunk` without a NUL. UTF-32 would contain many.
 fn is_decoded(decoder: &mut Decoder, mut chunk: &[u8]) -> bool {
     let mut text = vec![0; CHUNK];
     loop {
@@ -174,12 +178,12 @@ fn is_decoded(decoder: &mut Decoder, mut chunk: &[u8]) -> bool {
     }
 }
 
-/// A source whose bytes come as UTF-8.
+/// A reader that converts its source to UTF-8.
 pub(super) struct Decoded<R> {
     source: R,
-    /// `None` hands the bytes on as they are.
+    /// `None` passes the bytes through unchanged.
     decoder: Option<Decoder>,
-    /// Bytes of the mark that are still to be passed over.
+    /// The number of bytes of the mark that must still be skipped.
     mark: usize,
     text: Vec<u8>,
     given: usize,
@@ -194,8 +198,8 @@ impl<R: BufRead> Read for Decoded<R> {
             let mark = self.mark.min(chunk.len());
             let last = chunk.is_empty();
             self.text.resize(CHUNK, 0);
-            // What is not whole at the very end was cut off with the text behind it: it becomes a mark of replacement, as
-            // does what has changed in the file since it was looked at.
+            // An incomplete character at the end becomes a replacement character: the text was cut
+            // there, or the file has changed since its encoding was detected.
             let (result, read, written, _) = decoder.decode_to_utf8(&chunk[mark..], &mut self.text, last);
             self.mark -= mark;
             self.source.consume(mark + read);
@@ -218,7 +222,7 @@ mod tests {
     use std::io::BufReader;
 
     fn encoding(bytes: &[u8]) -> Option<Encoding> {
-        // Small chunks, so that marks and characters are cut.
+        // Small chunks, so that marks and characters are split.
         Encoding::of(BufReader::with_capacity(1, bytes), false).unwrap()
     }
 
@@ -234,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_are_told_from_one_another_and_from_what_is_none() {
+    fn encodings_and_binary_files_are_detected() {
         let latin = b"Gr\xf6\xdfe: 3,2 Mio. \x80 in M\xfcnchen, und kein Ende.\n";
         assert_eq!(
             (encoding(latin), text(latin).contains("Größe: 3,2 Mio. € in München")),
@@ -254,14 +258,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_is_text_up_to_there() {
+    fn a_cut_character_at_the_end_is_accepted() {
         assert_eq!(Encoding::of(&b"Gr\xc3"[..], true).unwrap(), Some(Encoding::Utf8));
         assert_eq!(Encoding::of(&b"\xff\xfea\0b"[..], true).unwrap(), Some(Encoding::Utf16Le));
     }
 
     proptest! {
         #[test]
-        fn any_text_comes_back_from_utf16(words in "[^\0]{0,40}") {
+        fn any_text_survives_conversion_from_utf16(words in "[^\0]{0,40}") {
             for (bytes, wanted) in
                 [(utf16(&words, u16::to_le_bytes), Encoding::Utf16Le), (utf16(&words, u16::to_be_bytes), Encoding::Utf16Be)]
             {
@@ -271,7 +275,7 @@ mod tests {
         }
 
         #[test]
-        fn any_bytes_are_looked_at(bytes in prop::collection::vec(any::<u8>(), 0..80)) {
+        fn any_bytes_are_handled(bytes in prop::collection::vec(any::<u8>(), 0..80)) {
             if encoding(&bytes) == Some(Encoding::Utf8) {
                 prop_assert_eq!(text(&bytes).into_bytes(), bytes);
             } else if encoding(&bytes).is_some() {

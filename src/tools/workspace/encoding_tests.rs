@@ -1,4 +1,4 @@
-//! Text in other encodings than UTF-8, as the workspace reads it and refuses to change it.
+//! Reading text in encodings other than UTF-8, and refusing to change it.
 
 use super::tests::{all_lines, path, rig};
 use super::*;
@@ -9,7 +9,7 @@ async fn text_in_other_encodings_is_read_and_not_changed_in_place() {
     let latin = path("projects/latin.txt");
     workspace.write_atomic(&latin, b"eins\nGr\xf6\xdfe 3\nM\xfcll").await.unwrap();
     let line = Lines { first: 2, skip: 6, count: None, max_bytes: 100 };
-    // Bytes to skip are those of the text that was shown.
+    // Bytes to skip count in the UTF-8 text that was shown.
     let text = workspace.read_text(&latin, line).await.unwrap();
     assert_eq!((text.content.as_str(), text.encoding, text.bytes), ("e 3\nM\u{fc}ll", Encoding::Windows1252, 17));
     let refusal = workspace.read_text(&latin, Lines { skip: 5, ..line }).await.unwrap_err();

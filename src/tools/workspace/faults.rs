@@ -1,4 +1,4 @@
-//! What the operating system says of a path, in the words of a refusal. The one place that maps it.
+//! Maps errors of the operating system to refusals.
 
 use std::io;
 
@@ -6,7 +6,7 @@ use ghost_domain::text::clip;
 use ghost_domain::{Code, Refusal};
 use rustix::io::Errno;
 
-/// A refusal for `error`, met while doing `doing` (such as "read") to `path`.
+/// The refusal for `error`, which occurred while doing `doing` (such as "read") to `path`.
 pub(crate) fn io_refusal(doing: &str, path: &str, error: &io::Error) -> Refusal {
     let shown = clip(if path.is_empty() { "." } else { path }, 120);
     let errno = error.raw_os_error().map(Errno::from_raw_os_error);
@@ -16,14 +16,14 @@ pub(crate) fn io_refusal(doing: &str, path: &str, error: &io::Error) -> Refusal 
         }
         (_, Some(Errno::NOTDIR | Errno::LOOP | Errno::MLINK)) => in_the_way(path, "a file or a symbolic link"),
         (_, Some(Errno::ISDIR)) => in_the_way(path, "a directory"),
-        // The capability handle says this of a link that leads out of the root.
+        // The capability handle returns this for a link that leads out of the root.
         (io::ErrorKind::PermissionDenied, None) => {
-            Refusal::new(Code::PathDenied, format!("cannot {doing} `{shown}`: it leads out of what may be reached"))
+            Refusal::new(Code::PathDenied, format!("cannot {doing} `{shown}`: it leads out of the workspace"))
                 .hint("give a path inside the workspace that passes no symbolic link")
         }
         (io::ErrorKind::PermissionDenied, Some(_)) => {
             Refusal::new(Code::PathDenied, format!("cannot {doing} `{shown}`: the system denies access to it"))
-                .hint("choose another path, or let an operator look at the permissions of the data directory")
+                .hint("choose another path, or ask an operator to check the permissions of the data directory")
         }
         (_, Some(Errno::XDEV)) => in_the_way(path, "another file system"),
         (_, Some(Errno::NOSPC | Errno::DQUOT | Errno::FBIG)) => {
@@ -47,7 +47,7 @@ pub(crate) fn io_refusal(doing: &str, path: &str, error: &io::Error) -> Refusal 
     }
 }
 
-/// Something that is not what it must be stands where `path` leads.
+/// The refusal for a path at which something of the wrong type is found.
 pub(super) fn in_the_way(path: &str, what: &str) -> Refusal {
     Refusal::new(Code::PathDenied, format!("`{}` cannot be used: {what} is in the way", clip(path, 120)))
         .hint("choose another path; writes pass directories only and replace regular files only")

@@ -1,4 +1,4 @@
-//! One file: read, hashed, replaced.
+//! Reads, hashes and replaces one file.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, Write};
@@ -17,44 +17,44 @@ use super::encoding::Encoding;
 use super::faults::{in_the_way, io_refusal};
 use super::parents;
 
-/// How the names of temporary files begin. No path that an agent gives may hold such a name.
+/// The prefix of temporary files. Agents cannot use names with this prefix.
 pub(super) const TEMP_PREFIX: &str = ".ghost-tmp-";
 
-/// Bytes of a file that are looked at: in search of a line, or to know what a write would replace. No write of ours is as
-/// large as that, so whatever a tool wrote another can replace.
+/// The number of bytes of a file that are read to find a line or to hash what a write would
+/// replace. Every file that a tool can write is smaller.
 const SCAN_MAX: u64 = 64 * 1024 * 1024;
 
-/// Names that are tried for a temporary file. Each is new to this process, so the first one fits unless a crashed
-/// process left it.
+/// The number of names that are tried for a temporary file. Each name is new in this process, so
+/// the first one works unless a crashed process left it.
 const TEMP_TRIES: u32 = 1_000;
 
 static TEMP_COUNT: AtomicU64 = AtomicU64::new(0);
 
-/// Which lines of a text are wanted.
+/// The lines to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lines {
     /// The first line, counted from 1; 0 counts as 1.
     pub first: u64,
-    /// Bytes of that first line that are passed over, as UTF-8 has them.
+    /// The number of bytes to skip in the first line, counted in UTF-8.
     pub skip: u64,
-    /// How many lines at most; `None` is all.
+    /// The largest number of lines; `None` means all.
     pub count: Option<u64>,
-    /// Bytes of text at most.
+    /// The largest number of bytes of text.
     pub max_bytes: usize,
 }
 
 /// A part of a text file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileText {
-    /// The lines, as they are in the file; as UTF-8, whatever that has.
+    /// The lines as UTF-8.
     pub content: String,
-    /// What the file has.
+    /// The encoding of the file.
     pub encoding: Encoding,
-    /// Bytes of the whole file.
+    /// The size of the whole file, in bytes.
     pub bytes: u64,
-    /// How many lines `content` has.
+    /// The number of lines in `content`.
     pub lines: u64,
-    /// Whether the file goes on after `content`.
+    /// Whether the file continues after `content`.
     pub truncated: bool,
 }
 
@@ -73,7 +73,7 @@ fn hex(digest: &[u8]) -> String {
     })
 }
 
-/// Refuses names that are ours.
+/// Refuses names that are reserved for temporary files.
 fn check_name(path: &WorkspacePath) -> Result<(), Refusal> {
     if path.as_str().split('/').any(|part| part.starts_with(TEMP_PREFIX)) {
         return Err(Refusal::new(
@@ -85,7 +85,8 @@ fn check_name(path: &WorkspacePath) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Opens a regular file for reading, links inside the root followed. Never waits, not even for a pipe.
+/// Opens a regular file for reading. Links within the root are followed. Never blocks, not even on
+/// a pipe.
 fn open(root: &Dir, path: &WorkspacePath) -> Result<(cap_std::fs::File, u64), Refusal> {
     check_name(path)?;
     let failed = |error: io::Error| io_refusal("read", path.as_str(), &error);
@@ -117,12 +118,12 @@ fn directory(path: &WorkspacePath) -> Refusal {
         .hint("use workspace.list to see what is in it")
 }
 
-fn too_large(path: &WorkspacePath, size: u64, most: u64) -> Refusal {
-    Refusal::new(Code::TooLarge, format!("`{}` has {size} bytes; at most {most} are taken", clip(path.as_str(), 120)))
+fn too_large(path: &WorkspacePath, size: u64, limit: u64) -> Refusal {
+    Refusal::new(Code::TooLarge, format!("`{}` has {size} bytes; at most {limit} are taken", clip(path.as_str(), 120)))
         .hint("read it in parts with offset and limit, or spread the content over several files")
 }
 
-fn beyond_line(path: &WorkspacePath, line: u64, has: u64, skip: u64) -> Refusal {
+fn skip_beyond_line(path: &WorkspacePath, line: u64, has: u64, skip: u64) -> Refusal {
     let shown = clip(path.as_str(), 120);
     Refusal::new(Code::InvalidArguments, format!("line {line} of `{shown}` has {has} bytes; {skip} were to be skipped"))
         .hint("give the next_skip_bytes of the result before, with its next_offset")
@@ -133,7 +134,7 @@ fn binary(path: &WorkspacePath) -> Refusal {
         .hint("only text can be read this way: UTF-8, UTF-16 with its mark, or Windows-1252")
 }
 
-/// A change would have to put the file into another encoding, which nobody has asked for.
+/// Changing the file would convert it to UTF-8, which was not requested.
 fn not_utf8(path: &WorkspacePath, encoding: Encoding) -> Refusal {
     let (path, name) = (clip(path.as_str(), 120), encoding.name());
     Refusal::new(Code::InvalidArguments, format!("`{path}` is text in {name}, and only UTF-8 is changed in place"))
@@ -160,7 +161,7 @@ fn read_bounded(file: impl Read, path: &WorkspacePath, size: u64, max_bytes: u64
     Ok(bytes)
 }
 
-/// As much of a file as is looked at.
+/// A reader for the first [`SCAN_MAX`] bytes of a file.
 fn scan(file: &mut cap_std::fs::File) -> impl BufRead {
     BufReader::with_capacity(64 * 1024, file.take(SCAN_MAX))
 }
@@ -168,7 +169,7 @@ fn scan(file: &mut cap_std::fs::File) -> impl BufRead {
 pub(crate) fn read_text(root: &Dir, path: &WorkspacePath, wanted: Lines) -> Result<FileText, Refusal> {
     let (mut file, size) = open(root, path)?;
     let failed = |error: io::Error| io_refusal("read", path.as_str(), &error);
-    // All of it decides, so that every part of a file is read the same way.
+    // Detect from the whole file, so that every part of it is read in the same encoding.
     let encoding = Encoding::of(scan(&mut file), size > SCAN_MAX).map_err(failed)?.ok_or_else(|| binary(path))?;
     file.rewind().map_err(failed)?;
     let mut reader = BufReader::with_capacity(64 * 1024, encoding.decoded(scan(&mut file)));
@@ -184,7 +185,7 @@ pub(crate) fn read_text(root: &Dir, path: &WorkspacePath, wanted: Lines) -> Resu
         for byte in buffer {
             if line == first && skipped < wanted.skip {
                 if *byte == b'\n' {
-                    return Err(beyond_line(path, first, skipped, wanted.skip));
+                    return Err(skip_beyond_line(path, first, skipped, wanted.skip));
                 }
                 skipped += 1;
             } else if line >= first {
@@ -210,16 +211,16 @@ pub(crate) fn read_text(root: &Dir, path: &WorkspacePath, wanted: Lines) -> Resu
         return Err(Refusal::new(
             Code::TooLarge,
             format!(
-                "line {first} of `{}` lies beyond its first {SCAN_MAX} bytes, and no more is looked at; it has {size}",
+                "line {first} of `{}` is beyond its first {SCAN_MAX} bytes, and no more is read; it has {size}",
                 clip(path.as_str(), 120)
             ),
         )
-        .hint("have it split into smaller files"));
+        .hint("split it into smaller files"));
     }
     if line == first && skipped < wanted.skip {
-        return Err(beyond_line(path, first, skipped, wanted.skip));
+        return Err(skip_beyond_line(path, first, skipped, wanted.skip));
     }
-    // The continuation of a character is the one kind of byte that no character begins with.
+    // Only continuation bytes of a character have these high bits.
     if wanted.skip > 0 && out.first().is_some_and(|byte| byte & 0b1100_0000 == 0b1000_0000) {
         return Err(Refusal::new(
             Code::InvalidArguments,
@@ -232,7 +233,7 @@ pub(crate) fn read_text(root: &Dir, path: &WorkspacePath, wanted: Lines) -> Resu
     Ok(FileText { truncated: !ended || stopped, content, encoding, bytes: size, lines })
 }
 
-/// `bytes` as text; a character that the cut went through is left out.
+/// `bytes` as text. If they were cut, an incomplete character at the end is dropped.
 fn text_of(bytes: Vec<u8>, cut: bool) -> Option<String> {
     match String::from_utf8(bytes) {
         Ok(text) => Some(text),
@@ -246,7 +247,7 @@ fn text_of(bytes: Vec<u8>, cut: bool) -> Option<String> {
     }
 }
 
-/// Opens what a write to `path` would replace.
+/// Opens the file that a write to `path` would replace.
 fn open_for_change(root: &Dir, path: &WorkspacePath) -> Result<Option<(File, u64)>, Refusal> {
     check_name(path)?;
     let Some((parent, name)) = parents::parent_of(root, path, false)? else { return Ok(None) };
@@ -260,14 +261,14 @@ fn open_for_change(root: &Dir, path: &WorkspacePath) -> Result<Option<(File, u64
         Err(error) => return Err(io_refusal("read", path.as_str(), &error.into())),
     };
     let facts = file.metadata().map_err(|error| io_refusal("read", path.as_str(), &error))?;
-    // What was looked at above may have been swapped since.
+    // The file may have been replaced since the check above.
     if !facts.is_file() {
-        return Err(in_the_way(path.as_str(), "something that is no file"));
+        return Err(in_the_way(path.as_str(), "something that is not a file"));
     }
     Ok(Some((file, facts.len())))
 }
 
-/// Whether a regular file is at `name`; anything else that is there is refused.
+/// Whether a regular file is at `name`. Anything else there is refused.
 fn regular_or_missing(parent: &OwnedFd, name: &str, path: &WorkspacePath) -> Result<bool, Refusal> {
     match rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(facts) => match FileType::from_raw_mode(facts.st_mode) {
@@ -317,7 +318,7 @@ pub(super) fn hash(root: &Dir, path: &WorkspacePath) -> Result<Option<String>, R
     }
 }
 
-/// Removes the file at `path`. Whether it was there is for the caller to know.
+/// Removes the file at `path`. The caller must know that it exists.
 pub(super) fn remove(root: &Dir, path: &WorkspacePath) -> Result<(), Refusal> {
     let failed = |error: Errno| io_refusal("remove", path.as_str(), &error.into());
     let Some((parent, name)) = parents::parent_of(root, path, false)? else { return Ok(()) };
@@ -329,14 +330,14 @@ pub(super) fn write_atomic(root: &Dir, path: &WorkspacePath, bytes: &[u8]) -> Re
     replace(root, path, |file| file.write_all(bytes))
 }
 
-/// Replaces the file at `path` by what `fill` writes, or leaves everything as it was.
+/// Replaces the file at `path` with what `fill` writes, or leaves everything unchanged.
 pub(super) fn replace(
     root: &Dir,
     path: &WorkspacePath,
     fill: impl FnOnce(&mut File) -> io::Result<()>,
 ) -> Result<(), Refusal> {
     check_name(path)?;
-    // Before anything is created: a refused write leaves no trace.
+    // Check before anything is created, so that a refused write leaves no trace.
     if let Some((parent, name)) = parents::parent_of(root, path, false)? {
         regular_or_missing(&parent, name, path)?;
     }
@@ -347,7 +348,8 @@ pub(super) fn replace(
     let (temp, file) = create_temp(parent.as_fd()).map_err(failed)?;
     let placed = complete(file, fill).and_then(|()| Ok(rustix::fs::renameat(&parent, &temp, &parent, name)?));
     if let Err(error) = placed {
-        // It cannot be read by that name and the next boot sweeps it, so a failure here changes nothing.
+        // Agents cannot read it under that name and the next start removes it, so a failure here
+        // does no harm.
         let _ = rustix::fs::unlinkat(&parent, &temp, AtFlags::empty());
         return Err(failed(error));
     }
@@ -367,7 +369,7 @@ fn create_temp(parent: std::os::fd::BorrowedFd<'_>) -> io::Result<(String, File)
     Err(Errno::EXIST.into())
 }
 
-/// Readable by others only when it is whole.
+/// Completes the temporary file. It becomes readable for others only now.
 fn complete(mut file: File, fill: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
     fill(&mut file)?;
     rustix::fs::fchmod(&file, Mode::from_raw_mode(0o644))?;

@@ -1,4 +1,5 @@
-//! The directories that a workspace starts with (ART-04), and the broom for temporary files that a crash left.
+//! The initial directories of a workspace (ART-04), and removal of temporary files that a crash
+//! left.
 
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt as _;
@@ -12,18 +13,18 @@ use super::faults::io_refusal;
 use super::files::TEMP_PREFIX;
 use super::parents;
 
-/// What every workspace has.
+/// Directories of every workspace.
 const SEED: [&str; 6] =
     ["agents", "output/briefings", "output/reports", "output/reviews", "output/digests", "projects"];
 
-/// What agents put in common.
+/// The directory that agents share.
 const SHARED: &str = "shared";
 
-/// What every agent's own directory has.
+/// Directories of every agent.
 const OWN: [&str; 3] = ["drafts", "notes", "inbox"];
 
-/// Levels and entries that the broom looks at, at most. What lies beyond costs space, never correctness: temporary
-/// names are never read, listed or reused.
+/// Limits of the sweep: levels and entries. Temporary files beyond them only waste space: they are
+/// never read, listed or reused.
 const SWEEP_DEPTH: usize = 32;
 const SWEEP_ENTRIES: usize = 200_000;
 
@@ -33,12 +34,12 @@ pub(super) fn open_root(root: &Path) -> Result<Dir, Refusal> {
     Dir::open_ambient_dir(root, ambient_authority()).map_err(|error| io_refusal("open", &shown, &error))
 }
 
-/// Whether the directory that was opened is no longer the one at `place`: removed, moved away, or replaced.
-pub(super) fn is_elsewhere(root: &Dir, place: &Path) -> bool {
+/// Whether the opened directory is no longer at `place`: it was removed, moved or replaced.
+pub(super) fn has_moved(root: &Dir, place: &Path) -> bool {
     let Ok(opened) = root.dir_metadata() else { return true };
     match std::fs::metadata(place) {
         Ok(there) => (there.dev(), there.ino()) != (opened.dev(), opened.ino()),
-        // What cannot be looked at is not known to be gone.
+        // If `place` cannot be examined, assume that the directory is still there.
         Err(error) => matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory),
     }
 }
@@ -57,17 +58,18 @@ pub(super) fn create_agent(root: &Dir, agent_id: &AgentId) -> Result<(), Refusal
     Ok(())
 }
 
-/// Removes temporary files of writes that never ended. Must run before anything is written: it cannot tell a file that
-/// was left from one that is being made.
+/// Removes temporary files of interrupted writes. Must run before anything is written: it cannot
+/// tell an abandoned file from one in use.
 pub(super) fn sweep(root: &Dir) -> Result<(), Refusal> {
     let failed = |error: std::io::Error| io_refusal("sweep", "", &error);
     let mut left = SWEEP_ENTRIES;
-    let mut waiting = vec![(String::new(), 0_usize)];
-    while let Some((below, depth)) = waiting.pop() {
-        let entries = match parents::again(root, &below).and_then(|dir| dir.map(|dir| dir.entries()).transpose()) {
+    let mut pending = vec![(String::new(), 0_usize)];
+    while let Some((below, depth)) = pending.pop() {
+        let entries = match parents::reopen(root, &below).and_then(|dir| dir.map(|dir| dir.entries()).transpose()) {
             Ok(Some(entries)) => entries,
             Ok(None) => continue,
-            // A directory that is closed to us holds nothing of ours: writes could not enter it either.
+            // A directory that the daemon may not enter contains no temporary files: writes could
+            // not enter it either.
             Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => continue,
             Err(error) => return Err(failed(error)),
         };
@@ -77,9 +79,9 @@ pub(super) fn sweep(root: &Dir) -> Result<(), Refusal> {
             let entry = entry.map_err(failed)?;
             let kind = entry.file_type().map_err(failed)?;
             if kind.is_dir() && depth < SWEEP_DEPTH {
-                // A name that is no text is none that a write could have passed.
+                // Writes accept only UTF-8 names, so other directories contain no temporary files.
                 if let Ok(name) = entry.file_name().into_string() {
-                    waiting.push((if below.is_empty() { name } else { format!("{below}/{name}") }, depth + 1));
+                    pending.push((if below.is_empty() { name } else { format!("{below}/{name}") }, depth + 1));
                 }
             } else if kind.is_file() && entry.file_name().to_string_lossy().starts_with(TEMP_PREFIX) {
                 entry.remove_file().map_err(failed)?;

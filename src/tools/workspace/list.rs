@@ -1,4 +1,4 @@
-//! Listing a directory: sorted, bounded, links shown and not followed.
+//! Lists a directory: sorted, limited, with links shown but not followed.
 
 use std::collections::VecDeque;
 
@@ -12,14 +12,15 @@ use super::faults::io_refusal;
 use super::files::TEMP_PREFIX;
 use super::parents;
 
-/// Levels that a listing goes down, at most.
+/// The largest number of levels in a listing.
 pub const DEPTH_MAX: u32 = 8;
-/// Entries of one listing, at most.
+/// The largest number of entries in a listing.
 pub const ENTRIES_MAX: usize = 2_000;
-/// Entries that one listing looks at in search of those that are wanted. Bounds its directories too: each of them is one.
+/// The largest number of entries that are read to find matching ones. This also limits the
+/// directories, since each is an entry.
 const SCAN_MAX: usize = 50_000;
 
-/// What an entry is.
+/// The type of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EntryKind {
@@ -36,21 +37,22 @@ pub enum EntryKind {
 /// One entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Entry {
-    /// Path relative to the root.
+    /// The path relative to the root.
     pub path: String,
-    /// What it is.
+    /// The type of the entry.
     pub kind: EntryKind,
-    /// Size of a file; nothing for the rest.
+    /// The size of a file in bytes; absent otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes: Option<u64>,
 }
 
-/// What a directory holds.
+/// The entries of a directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listing {
     /// The entries, sorted by path.
     pub entries: Vec<Entry>,
-    /// Whether some were left out: beyond a bound, or in a directory that could not be opened.
+    /// Whether entries were left out, because of a limit or because a directory could not be
+    /// opened.
     pub truncated: bool,
 }
 
@@ -69,22 +71,22 @@ pub(crate) fn list(
             .hint("use workspace.read to read a file"));
     }
     let top = root.open_dir(start).map_err(|error| io_refusal("list", path.as_str(), &error))?;
-    // Below it, as paths: an open handle for each that waits would take every one that the daemon may have.
-    let mut waiting = VecDeque::from([(String::new(), 1)]);
+    // Keep paths, not open handles: a wide tree would use up the daemon's file descriptors.
+    let mut pending = VecDeque::from([(String::new(), 1)]);
     let mut listing = Listing::default();
     let mut scanned = 0;
-    'walk: while let Some((below, level)) = waiting.pop_front() {
+    'walk: while let Some((below, level)) = pending.pop_front() {
         let base = match (path.as_str(), below.as_str()) {
             ("", only) | (only, "") => only.to_owned(),
             (start, below) => format!("{start}/{below}"),
         };
         let failed = |error: std::io::Error| io_refusal("list", &base, &error);
-        let entries = match parents::again(&top, &below).and_then(|dir| dir.map(|dir| dir.entries()).transpose()) {
+        let entries = match parents::reopen(&top, &below).and_then(|dir| dir.map(|dir| dir.entries()).transpose()) {
             Ok(Some(entries)) => entries,
-            // It has gone meanwhile.
+            // The directory was removed meanwhile.
             Ok(None) => continue,
             Err(error) if below.is_empty() => return Err(failed(error)),
-            // It is shown without what is in it, and that is said.
+            // The directory is listed without its content, and the result is marked as truncated.
             Err(error) => {
                 tracing::debug!(path = base, %error, "a directory was left out of a listing");
                 listing.truncated = true;
@@ -105,7 +107,7 @@ pub(crate) fn list(
             let full = if base.is_empty() { name.clone() } else { format!("{base}/{name}") };
             let kind = entry.file_type().map_err(failed)?;
             if kind.is_dir() && level < depth {
-                waiting.push_back((if below.is_empty() { name.clone() } else { format!("{below}/{name}") }, level + 1));
+                pending.push_back((if below.is_empty() { name.clone() } else { format!("{below}/{name}") }, level + 1));
             }
             let wanted = pattern.is_none_or(|pattern| glob(pattern, &full) || glob(pattern, &name));
             if wanted {

@@ -1,6 +1,7 @@
-//! The way to a file that is to be written, and back to a directory that was seen: one component after the other, each
-//! opened relative to the one before and none of them a symbolic link. Whoever swaps a directory for a link meanwhile
-//! changes nothing: the handle that is held stays the directory that it was.
+//! Opens the parent directories of a file that is to be written, and directories found earlier.
+//! Each component is opened relative to the one before, and none may be a symbolic link. If a
+//! directory is replaced by a link meanwhile, the open handle still refers to the original
+//! directory.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -13,10 +14,11 @@ use rustix::io::Errno;
 
 use super::faults::io_refusal;
 
-/// Mode of directories that are created.
+/// The mode of directories that are created.
 const DIR_MODE: u32 = 0o755;
 
-/// The directory of `path`'s last component, and that component. `None` if a parent is missing and `create` is not set.
+/// The parent directory of `path`, and its last component. `None` if a parent is missing and
+/// `create` is not set.
 pub(super) fn parent_of<'p>(
     root: &Dir,
     path: &'p WorkspacePath,
@@ -26,7 +28,7 @@ pub(super) fn parent_of<'p>(
     Ok(directory(root, parents, create)?.map(|fd| (fd, name)))
 }
 
-/// The directory at `path` (clean components, or empty for the root itself).
+/// Opens the directory at `path`, whose components must be clean; empty means the root itself.
 pub(super) fn directory(root: &Dir, path: &str, create: bool) -> Result<Option<OwnedFd>, Refusal> {
     match walk(root, path, create) {
         Ok(fd) => Ok(Some(fd)),
@@ -35,9 +37,10 @@ pub(super) fn directory(root: &Dir, path: &str, create: bool) -> Result<Option<O
     }
 }
 
-/// The directory at `path` below `top`, in which it was seen a moment ago. `None` if it is gone, also for something else
-/// that is in its place. A walk that keeps paths and comes back this way holds one handle, however wide the tree.
-pub(super) fn again(top: &Dir, path: &str) -> io::Result<Option<Dir>> {
+/// Opens a directory below `top` that was found a moment ago. `None` if it is gone or was replaced
+/// by something else. A walk that keeps paths and reopens them needs only one handle, however wide
+/// the tree is.
+pub(super) fn reopen(top: &Dir, path: &str) -> io::Result<Option<Dir>> {
     match walk(top, path, false) {
         Ok(fd) => Ok(Some(Dir::from_std_file(fd.into()))),
         Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::MLINK) => Ok(None),
@@ -63,7 +66,7 @@ fn open_dir(at: impl std::os::fd::AsFd, part: &str) -> Result<OwnedFd, Errno> {
 
 fn make_dir(at: &OwnedFd, part: &str) -> Result<OwnedFd, Errno> {
     match rustix::fs::mkdirat(at, part, Mode::from_raw_mode(DIR_MODE)) {
-        // The entry must be as durable as the file that will be in it.
+        // The entry must be as durable as the file in the directory.
         Ok(()) => rustix::fs::fsync(at)?,
         Err(Errno::EXIST) => {}
         Err(error) => return Err(error),

@@ -1,5 +1,5 @@
-//! What tells one state of the files below a path from another: a look for watches (SCHED-03). Bounded, and no symbolic
-//! link is followed.
+//! Takes snapshots of the files below a path, for watches (SCHED-03). Limited, and symbolic links
+//! are not followed.
 
 use std::io;
 
@@ -12,20 +12,21 @@ use super::faults::{in_the_way, io_refusal};
 use super::files::TEMP_PREFIX;
 use super::parents;
 
-/// Levels that a look goes down.
+/// The largest number of levels of a snapshot.
 const DEPTH_MAX: usize = 32;
 
-/// The regular files at or below `path`, those of its own level only unless `recursive`. `None` if nothing is there. All
-/// of them or a refusal: a file that is there and was not seen would be reported as removed.
+/// The regular files at or below `path`. Without `recursive`, only those directly in it. `None` if
+/// nothing is there. The snapshot is complete or refused: a file that was missed would be reported
+/// as removed.
 pub(super) fn stamps(
     root: &Dir,
     path: &WorkspacePath,
     recursive: bool,
-    most: usize,
+    limit: usize,
 ) -> Result<Option<WatchSnapshot>, Refusal> {
     let mut seen = WatchSnapshot::default();
     if !path.as_str().is_empty() {
-        // A file is known by its parent; a link as the last part is no file of its own.
+        // A file is examined in its parent directory. A link as the last component is refused.
         let Some((parent, name)) = parents::parent_of(root, path, false)? else { return Ok(None) };
         let facts = match Dir::from_std_file(parent.into()).symlink_metadata(name) {
             Ok(facts) => facts,
@@ -42,38 +43,39 @@ pub(super) fn stamps(
     }
     let Some(top) = parents::directory(root, path.as_str(), false)? else { return Ok(None) };
     let top = Dir::from_std_file(top.into());
-    // Below it, as paths: an open handle for each that waits would take every one that the daemon may have.
-    let mut waiting = vec![(String::new(), 1)];
+    // Keep paths, not open handles: a wide tree would use up the daemon's file descriptors.
+    let mut pending = vec![(String::new(), 1)];
     let mut others = 0_usize;
-    while let Some((below, level)) = waiting.pop() {
+    while let Some((below, level)) = pending.pop() {
         let full = |name: &str| {
             let parts = [path.as_str(), below.as_str(), name];
             parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("/")
         };
         let failed = |error: io::Error| io_refusal("look at", &full(""), &error);
-        let entries = parents::again(&top, &below).and_then(|dir| dir.map(|dir| dir.entries()).transpose());
+        let entries = parents::reopen(&top, &below).and_then(|dir| dir.map(|dir| dir.entries()).transpose());
         let Some(entries) = entries.map_err(failed)? else { continue };
         for entry in entries {
-            let Some(entry) = there(entry).map_err(failed)? else { continue };
-            let Some(kind) = there(entry.file_type()).map_err(failed)? else { continue };
+            let Some(entry) = if_exists(entry).map_err(failed)? else { continue };
+            let Some(kind) = if_exists(entry.file_type()).map_err(failed)? else { continue };
             if !kind.is_file() {
                 others += 1;
-                if others > most {
-                    return Err(too_many(most, "directories and links", path));
+                if others > limit {
+                    return Err(too_many(limit, "directories and links", path));
                 }
             }
             let Ok(name) = entry.file_name().into_string() else { continue };
-            // Temporary files of writes under way are not anybody's business, and control characters nobody's to read.
+            // Temporary files of running writes are not reported, nor are names with control
+            // characters.
             if name.starts_with(TEMP_PREFIX) || name.contains(ghost_domain::text::is_strange) {
                 continue;
             }
             if kind.is_dir() && recursive && level < DEPTH_MAX {
-                waiting.push((if below.is_empty() { name } else { format!("{below}/{name}") }, level + 1));
+                pending.push((if below.is_empty() { name } else { format!("{below}/{name}") }, level + 1));
             } else if kind.is_file()
-                && let Some(facts) = there(entry.metadata()).map_err(failed)?
+                && let Some(facts) = if_exists(entry.metadata()).map_err(failed)?
             {
-                if seen.files.len() >= most {
-                    return Err(too_many(most, "files", path));
+                if seen.files.len() >= limit {
+                    return Err(too_many(limit, "files", path));
                 }
                 seen.files.insert(full(&name), stamp(&facts));
             }
@@ -82,8 +84,8 @@ pub(super) fn stamps(
     Ok(Some(seen))
 }
 
-/// What goes away while we look is not there; anything else that keeps us from seeing it is an error.
-fn there<T>(found: io::Result<T>) -> io::Result<Option<T>> {
+/// An entry that disappears meanwhile is `None`. Any other error is returned.
+fn if_exists<T>(found: io::Result<T>) -> io::Result<Option<T>> {
     match found {
         Ok(found) => Ok(Some(found)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -91,10 +93,10 @@ fn there<T>(found: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-fn too_many(most: usize, what: &str, path: &WorkspacePath) -> Refusal {
+fn too_many(limit: usize, what: &str, path: &WorkspacePath) -> Refusal {
     let shown = if path.as_str().is_empty() { "." } else { path.as_str() };
-    Refusal::new(Code::TooLarge, format!("there are more than {most} {what} below `{shown}`"))
-        .hint("watch a smaller directory; limits.watch_files_max is the bound")
+    Refusal::new(Code::TooLarge, format!("there are more than {limit} {what} below `{shown}`"))
+        .hint("watch a smaller directory; the limit is limits.watch_files_max")
 }
 
 fn stamp(facts: &Metadata) -> FileStamp {
@@ -116,7 +118,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn changes_are_seen_links_are_not_followed_and_the_bound_holds() {
+    async fn changes_are_found_links_are_not_followed_and_the_limit_is_enforced() {
         let dir = tempfile::tempdir().unwrap();
         let workspace = Workspace::inline(dir.path()).unwrap();
         let shared = dir.path().join("shared");
@@ -127,19 +129,19 @@ mod tests {
         std::fs::write(outside.path().join("secret"), "1").unwrap();
         std::os::unix::fs::symlink(outside.path(), shared.join("out")).unwrap();
         std::os::unix::fs::symlink(outside.path().join("secret"), shared.join("file")).unwrap();
-        let look = async |at: &str, recursive| workspace.stamps(&path(at), recursive, 100).await;
-        let before = look("shared", true).await.unwrap().unwrap();
+        let snapshot = async |at: &str, recursive| workspace.stamps(&path(at), recursive, 100).await;
+        let before = snapshot("shared", true).await.unwrap().unwrap();
         assert_eq!(before.files.keys().collect::<Vec<_>>(), ["shared/a", "shared/deep/b"]);
-        assert_eq!(look("shared", false).await.unwrap().unwrap().files.len(), 1);
-        assert_eq!(look("shared/a", true).await.unwrap().unwrap().files.len(), 1);
-        assert!(look("shared/none", true).await.unwrap().is_none());
-        assert!(look("none/at/all", true).await.unwrap().is_none());
+        assert_eq!(snapshot("shared", false).await.unwrap().unwrap().files.len(), 1);
+        assert_eq!(snapshot("shared/a", true).await.unwrap().unwrap().files.len(), 1);
+        assert!(snapshot("shared/none", true).await.unwrap().is_none());
+        assert!(snapshot("none/at/all", true).await.unwrap().is_none());
         for link in ["shared/out", "shared/file", "shared/out/secret"] {
-            assert_eq!(look(link, true).await.unwrap_err().code, Code::PathDenied, "{link}");
+            assert_eq!(snapshot(link, true).await.unwrap_err().code, Code::PathDenied, "{link}");
         }
         std::fs::rename(shared.join("a"), shared.join("deep/c")).unwrap();
         std::fs::write(shared.join("deep/b"), "22").unwrap();
-        let after = look("shared", true).await.unwrap().unwrap();
+        let after = snapshot("shared", true).await.unwrap().unwrap();
         assert_eq!(
             report(&before.changes_to(&after)),
             "- modified shared/deep/b\n- renamed shared/deep/c (was shared/a)"

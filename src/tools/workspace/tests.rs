@@ -43,7 +43,7 @@ fn temps(root: &Path) -> usize {
 
 // covers: ART-04
 #[tokio::test]
-async fn the_layout_is_there_and_a_second_opening_sweeps() {
+async fn opening_creates_the_layout_and_removes_temporary_files() {
     let (dir, workspace) = rig();
     workspace.ensure_agent(&"ada".parse().unwrap()).await.unwrap();
     workspace.ensure_agent(&"ada".parse().unwrap()).await.unwrap();
@@ -88,7 +88,7 @@ async fn files_are_written_read_and_hashed() {
 
 // covers: ACL-07, TEST-03
 #[tokio::test]
-async fn no_link_leads_out_and_no_write_passes_one() {
+async fn links_do_not_lead_out_and_writes_follow_none() {
     let (dir, workspace) = rig();
     let (root, outside) = (dir.path().join("ws"), dir.path().join("outside"));
     std::fs::create_dir(&outside).unwrap();
@@ -115,7 +115,7 @@ async fn no_link_leads_out_and_no_write_passes_one() {
     }
     assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 1);
     assert_eq!(std::fs::read_dir(root.join("projects")).unwrap().count(), 0);
-    // A link that stays inside may be read through.
+    // A link within the workspace may be followed for reading.
     workspace.write_atomic(&path("projects/x"), b"x").await.unwrap();
     assert_eq!(workspace.read(&path("shared/inside/x"), 10).await.unwrap(), b"x");
     let listing = workspace.list(&path("shared"), 8, None, 100).await.unwrap();
@@ -123,11 +123,11 @@ async fn no_link_leads_out_and_no_write_passes_one() {
 }
 
 #[tokio::test]
-async fn what_is_no_file_is_never_opened_or_replaced() {
+async fn pipes_and_devices_are_never_opened_or_replaced() {
     let (dir, workspace) = rig();
     let pipe = dir.path().join("ws/shared/pipe");
     rustix::fs::mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
-    // A reader that waited for the other end would hang here.
+    // A read that waited for a writer would hang here.
     assert_eq!(code(workspace.read(&path("shared/pipe"), 10).await), Code::PathDenied);
     assert_eq!(code(workspace.write_atomic(&path("shared/pipe"), b"x").await), Code::PathDenied);
     assert_eq!(code(workspace.write_atomic(&path("shared/pipe/x"), b"x").await), Code::PathDenied);
@@ -135,7 +135,7 @@ async fn what_is_no_file_is_never_opened_or_replaced() {
     assert_eq!(code(workspace.write_atomic(&path("shared/.ghost-tmp-1"), b"x").await), Code::PathDenied);
 }
 
-/// Ends the swapping whatever becomes of the writes, so that a failure is a failure and not a hang.
+/// Stops the swapping thread on drop, so that a failed assertion does not hang the test.
 struct Done<'a>(&'a AtomicBool);
 
 impl Drop for Done<'_> {
@@ -156,7 +156,7 @@ fn a_parent_swapped_for_a_link_never_lets_a_write_out() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             while !done.load(Ordering::Relaxed) {
-                // Any of these may lose against a write that makes the directory anew; that is the point.
+                // Any of these may fail if a write recreates the directory at the same time.
                 let _ = std::fs::rename(&sub, &held);
                 let _ = symlink(&outside, &sub);
                 let _ = std::fs::remove_file(&sub);
@@ -168,7 +168,7 @@ fn a_parent_swapped_for_a_link_never_lets_a_write_out() {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
             for n in 0..400 {
-                // Refused or written, but never out there.
+                // The write is refused or done, but never outside the workspace.
                 let _ = workspace.write_atomic(&path(&format!("shared/sub/f{n}")), b"x").await;
                 let _ = workspace.write_atomic(&path(&format!("shared/sub/deep/f{n}")), b"x").await;
             }
@@ -178,7 +178,7 @@ fn a_parent_swapped_for_a_link_never_lets_a_write_out() {
 }
 
 #[tokio::test]
-async fn a_write_that_fails_leaves_what_was_there() {
+async fn a_failed_write_leaves_the_old_content() {
     let (dir, workspace) = rig();
     let file = path("output/reports/r.md");
     workspace.write_atomic(&file, b"old").await.unwrap();
@@ -194,7 +194,7 @@ async fn a_write_that_fails_leaves_what_was_there() {
 }
 
 #[tokio::test]
-async fn a_plan_that_no_longer_fits_is_a_conflict() {
+async fn an_outdated_plan_is_a_conflict() {
     let (_dir, workspace) = rig();
     let plan = |before: Option<&[u8]>, after: &[u8]| FilePlan {
         path: "shared/board.md".into(),
@@ -231,7 +231,7 @@ async fn of_many_writers_with_one_plan_exactly_one_wins() {
 }
 
 #[tokio::test]
-async fn listings_are_sorted_and_bounded() {
+async fn listings_are_sorted_and_limited() {
     let (_dir, workspace) = rig();
     for name in ["b.md", "a.md", "sub/c.md", "sub/deep/d.txt"] {
         workspace.write_atomic(&path(&format!("projects/{name}")), b"xy").await.unwrap();
@@ -248,12 +248,12 @@ async fn listings_are_sorted_and_bounded() {
     assert_eq!(code(workspace.list(&path("none"), 1, None, 1).await), Code::NotFound);
 }
 
-/// Set in the process that runs a test again with few handles to open.
+/// Set in the child process that runs the test again with few file descriptors.
 const FEW_HANDLES: &str = "GHOST_TEST_FEW_HANDLES";
 
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the bound on handles is a process's: this one keeps its own")]
-fn a_wide_tree_is_walked_with_few_handles() {
+fn a_wide_tree_is_walked_with_few_file_descriptors() {
     if std::env::var_os(FEW_HANDLES).is_none() {
         let mut again = std::process::Command::new("/bin/sh");
         again.args(["-c", "ulimit -n 64 && exec \"$0\" \"$@\""]).arg(std::env::current_exe().unwrap());
@@ -278,8 +278,8 @@ fn a_wide_tree_is_walked_with_few_handles() {
     assert_eq!(temps(dir.path()), 0);
 }
 
-/// Takes from this thread alone what lets root pass every mode.
-fn as_anyone() {
+/// Removes the capabilities with which root ignores file modes, from this thread only.
+fn drop_capabilities() {
     use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
     let mut sets = capabilities(None).unwrap();
     sets.effective.remove(CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH);
@@ -287,8 +287,8 @@ fn as_anyone() {
 }
 
 #[test]
-fn what_cannot_be_looked_into_is_told_and_never_taken_for_gone() {
-    // A thread of its own, for the capabilities that it gives up.
+fn an_unreadable_directory_is_reported_and_not_treated_as_removed() {
+    // A separate thread, because it gives up capabilities.
     std::thread::spawn(|| {
         let (dir, workspace) = rig();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
@@ -299,7 +299,7 @@ fn what_cannot_be_looked_into_is_told_and_never_taken_for_gone() {
         let list = || runtime.block_on(workspace.list(&path("shared"), 2, None, 100)).unwrap();
         let stamps = || runtime.block_on(workspace.stamps(&path("shared"), true, 100));
         assert!(!list().truncated && stamps().unwrap().unwrap().files.len() == 2);
-        as_anyone();
+        drop_capabilities();
         let mode =
             |mode| std::fs::set_permissions(&closed, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
         mode(0o000);
@@ -307,7 +307,7 @@ fn what_cannot_be_looked_into_is_told_and_never_taken_for_gone() {
         assert!(listing.truncated && listing.entries.len() == 2, "{listing:?}");
         let refusal = stamps().unwrap_err();
         assert!(refusal.code == Code::PathDenied && refusal.message.contains("shared/closed"), "{refusal}");
-        // A boot finds nothing of its own in there.
+        // Opening skips such a directory.
         Workspace::inline(&dir.path().join("ws")).unwrap();
         mode(0o755);
     })
@@ -316,7 +316,7 @@ fn what_cannot_be_looked_into_is_told_and_never_taken_for_gone() {
 }
 
 #[tokio::test]
-async fn directories_below_a_watch_are_bounded_too() {
+async fn directories_below_a_watch_are_limited_too() {
     let (dir, workspace) = rig();
     for n in 0..5 {
         std::fs::create_dir(dir.path().join(format!("ws/shared/{n}"))).unwrap();
@@ -327,17 +327,17 @@ async fn directories_below_a_watch_are_bounded_too() {
 }
 
 #[tokio::test]
-async fn what_is_too_large_to_be_looked_at_is_not_replaced() {
+async fn a_file_too_large_to_hash_is_not_replaced() {
     let (dir, workspace) = rig();
     let big = std::fs::File::create(dir.path().join("ws/shared/big")).unwrap();
-    // Nothing of it lies on the disk.
+    // The file is sparse.
     big.set_len(65 * 1024 * 1024).unwrap();
     assert_eq!(code(workspace.hash(&path("shared/big")).await), Code::TooLarge);
     std::fs::write(dir.path().join("ws/shared/big"), vec![b'x'; 65 * 1024 * 1024]).unwrap();
     let beyond = Lines { first: 2, skip: 0, count: None, max_bytes: 10 };
     let refusal = workspace.read_text(&path("shared/big"), beyond).await.unwrap_err();
     assert!(
-        refusal.code == Code::TooLarge && refusal.message.starts_with("line 2 of `shared/big` lies beyond"),
+        refusal.code == Code::TooLarge && refusal.message.starts_with("line 2 of `shared/big` is beyond"),
         "{refusal}"
     );
     assert!(refusal.hint.is_some_and(|hint| !hint.contains("offset")));
@@ -346,7 +346,7 @@ async fn what_is_too_large_to_be_looked_at_is_not_replaced() {
 }
 
 #[tokio::test]
-async fn a_write_is_taken_back_only_if_it_is_all_that_is_there() {
+async fn a_write_is_undone_only_if_its_content_is_unchanged() {
     let (dir, workspace) = rig();
     let plan = |before: Option<&[u8]>| FilePlan {
         path: "shared/new".into(),
@@ -365,7 +365,7 @@ async fn a_write_is_taken_back_only_if_it_is_all_that_is_there() {
 }
 
 #[tokio::test]
-async fn a_panic_in_offloaded_work_is_the_callers() {
+async fn a_panic_in_offloaded_work_reaches_the_caller() {
     let dir = tempfile::tempdir().unwrap();
     let workspace = Arc::new(Workspace::open(dir.path()).unwrap());
     let task = tokio::spawn(async move { workspace.offload(|| -> Result<(), Refusal> { panic!("on purpose") }).await });
@@ -375,7 +375,7 @@ async fn a_panic_in_offloaded_work_is_the_callers() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn text_reads_back_in_parts_as_it_was_written(
+    fn text_read_in_parts_equals_the_written_text(
         text in "([a-zé]{0,8}\n?){0,12}",
         first in 0u64..8,
         count in prop::option::of(0u64..8),

@@ -1,6 +1,6 @@
-//! What a crash means: for the agent, for those beside it, for its team.
+//! What follows a crash: for the agent, for the other members of its team, for the team.
 //!
-//! Must never: touch a turn or its mail. What becomes of these is recorded by the commons before a restart is decided.
+//! Must never: touch a turn or its mail. The world rules record what happens to these before a restart is decided.
 
 use std::time::Duration;
 
@@ -11,13 +11,13 @@ use ghost_domain::{AgentId, AgentStatus, Desired, Limits, Timestamp};
 use ghost_rules::agents;
 use serde_json::json;
 
-use super::hands::{Hands, STORE_PAUSE, passing};
+use super::errand_runner::{ErrandRunner, STORE_PAUSE, is_transient};
 use crate::team_msg::{Errand, TeamMsg};
 
-impl Hands {
-    /// A child crashed: its turn is accounted for, and its restart is decided.
+impl ErrandRunner {
+    /// Handles a crash: records what happens to the agent's turn, then decides about its restart.
     pub(super) async fn crashed(&self, agent_id: &AgentId, reason: &str) {
-        // A panic's words can hold what the tool was given, and logs are read by others.
+        // A panic's text may contain the arguments of the tool.
         let reason = &self.tree.engine.services.ctx.redactor.redact(reason);
         tracing::warn!(%agent_id, reason, "an agent crashed");
         let (id, words) = (agent_id.clone(), reason.to_owned());
@@ -25,12 +25,12 @@ impl Hands {
             self.write(move |w, ctx| Box::pin(async move { agents::crashed(w, &ctx, &id, &words).await })).await;
         self.crash_is_settled(agent_id);
         match recorded {
-            // What it crashed on is out of the way: its next crash is about something else (promise 3).
-            Ok(true) => drop(self.book().windows.remove(agent_id)),
+            // The mail that caused the crash is now a dead letter, so earlier crashes no longer count (promise 3).
+            Ok(true) => drop(self.memory().windows.remove(agent_id)),
             Ok(false) => {}
             Err(refusal) => {
                 tracing::warn!(%agent_id, %refusal, "a crash could not be recorded");
-                if passing(&refusal) {
+                if is_transient(&refusal) {
                     self.later(STORE_PAUSE, TeamMsg::Restart(agent_id.clone()));
                 }
                 return;
@@ -49,7 +49,7 @@ impl Hands {
             return self.failed(agent_id, format!("it crashed and is temporary: {reason}")).await;
         }
         let now = self.tree.engine.services.ctx.now();
-        let attempt = self.book().windows.entry(agent_id.clone()).or_default().record(now, rules.intensity);
+        let attempt = self.memory().windows.entry(agent_id.clone()).or_default().record(now, rules.intensity);
         let Some(attempt) = attempt else {
             let Intensity { max, window } = rules.intensity;
             let why =
@@ -64,17 +64,18 @@ impl Hands {
         self.later(rules.backoff.delay(attempt, jitter), TeamMsg::Restart(agent_id.clone()));
     }
 
-    /// Whether a crash now is one too many for the team as a whole.
+    /// Counts a crash for the team. Returns whether the team has now had too many.
     fn passes_intensity(&self, now: Timestamp) -> bool {
-        let mut book = self.book();
-        let intensity = book.intensity;
-        book.team.is_some() && book.team_window.record(now, intensity).is_none()
+        let mut memory = self.memory();
+        let intensity = memory.intensity;
+        memory.team.is_some() && memory.team_window.record(now, intensity).is_none()
     }
 
-    /// Restarts those whom the team's strategy restarts with a crashed member. They go on from their journals.
+    /// Restarts the members that the team's strategy restarts together with a crashed one. They resume from their
+    /// journals.
     fn restart_siblings(&self, crashed: &AgentId) {
-        let Some(team) = self.book().team.clone() else { return };
-        // What they have asked of a model is paid for, and belongs in the journal that they go on from.
+        let Some(team) = self.memory().team.clone() else { return };
+        // A model answer that is already requested costs money. The grace period lets it get into the journal.
         let grace = Limits::seconds(self.tree.engine.services.ctx.limits().stop_grace_seconds);
         let after = team.agents.iter().position(|member| member == crashed);
         for (index, member) in team.agents.iter().enumerate() {
@@ -104,12 +105,12 @@ impl Hands {
         }
     }
 
-    /// The team passed its restart intensity: all of it stops, and says so.
+    /// The team had too many crashes: records it, and fails all members.
     async fn team_failed(&self, crashed: &AgentId, reason: &str) {
         let (team, Intensity { max, window }) = {
-            let mut book = self.book();
-            book.team_window.clear();
-            (book.team.clone(), book.intensity)
+            let mut memory = self.memory();
+            memory.team_window.clear();
+            (memory.team.clone(), memory.intensity)
         };
         let Some(team) = team else { return };
         let why = format!(
@@ -129,14 +130,15 @@ impl Hands {
                 .card(member)
                 .is_some_and(|card| matches!(card.status, AgentStatus::Running | AgentStatus::Restarting));
             if runs && member != crashed {
-                // After whatever is being done for it: a supervisor that is gone has a successor, which looks for itself.
+                // Queued behind the member's other errands. If this supervisor is gone, its successor reads the
+                // records.
                 drop(self.myself.cast(TeamMsg::Run(member.clone(), Errand::Failed(why.clone()))));
             }
         }
         self.failed(crashed, why).await;
     }
 
-    /// A member fails because its team did, in the middle of whatever it does.
+    /// Fails a member because its team failed, even in the middle of a turn.
     pub(super) async fn failed_with_its_team(&self, agent_id: &AgentId, why: String) {
         let actor = self.tree.directory.actor(agent_id);
         self.failed(agent_id, why).await;

@@ -1,7 +1,7 @@
-//! Agents whose actors have ended: their inboxes are looked at again, many in one look, so that a wave of agents that fall
-//! asleep costs a few queries and holds up nobody who wakes.
+//! Agents whose actors have ended. Their inboxes are read again, many agents in one read. So when many agents fall
+//! asleep at once it takes only a few queries, and delays no wake-up.
 //!
-//! Must never: look at one agent at a time, or let one wait for more than the look before.
+//! Must never: read for one agent at a time, or let an agent wait for more than the read before its own.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,74 +10,74 @@ use ghost_domain::{Agent, AgentId, AgentStatus, Desired, Refusal};
 use ghost_store::StoreError;
 use tokio::task::JoinSet;
 
-use super::hands::{Hands, STORE_PAUSE};
+use super::errand_runner::{ErrandRunner, STORE_PAUSE};
 use crate::team_msg::{Errand, TeamMsg};
 
-/// Agents in one look.
+/// Maximum number of agents in one read.
 const AT_ONCE: usize = 256;
 
-/// Agents that have ended since the last look began, and the look.
+/// Agents that have ended since the last read began, and that read.
 #[derive(Default)]
 pub(super) struct Ends {
     ended: BTreeSet<AgentId>,
-    /// At most one. Dropped with its supervisor, whose successor looks at every record.
-    looking: JoinSet<()>,
+    /// At most one task. It is dropped with its supervisor, whose successor reads every record.
+    reading: JoinSet<()>,
 }
 
 impl Ends {
-    /// An agent's actor has ended.
-    pub(super) fn ended(&mut self, hands: &Arc<Hands>, agent_id: AgentId) {
+    /// Adds an agent whose actor has ended.
+    pub(super) fn ended(&mut self, runner: &Arc<ErrandRunner>, agent_id: AgentId) {
         self.ended.insert(agent_id);
-        if self.looking.is_empty() {
-            self.look(hands);
+        if self.reading.is_empty() {
+            self.begin_read(runner);
         }
     }
 
-    /// A look is over.
-    pub(super) fn looked(&mut self, hands: &Arc<Hands>) {
-        self.looking = JoinSet::new();
+    /// Begins the next read after one is over.
+    pub(super) fn read_done(&mut self, runner: &Arc<ErrandRunner>) {
+        self.reading = JoinSet::new();
         if !self.ended.is_empty() {
-            self.look(hands);
+            self.begin_read(runner);
         }
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.ended.is_empty() && self.looking.is_empty()
+        self.ended.is_empty() && self.reading.is_empty()
     }
 
-    fn look(&mut self, hands: &Arc<Hands>) {
+    fn begin_read(&mut self, runner: &Arc<ErrandRunner>) {
         let mut batch = BTreeSet::new();
         while batch.len() < AT_ONCE
             && let Some(agent_id) = self.ended.pop_first()
         {
             batch.insert(agent_id);
         }
-        let hands = Arc::clone(hands);
-        self.looking.spawn(async move {
+        let runner = Arc::clone(runner);
+        self.reading.spawn(async move {
             let batch: Vec<AgentId> = batch.into_iter().collect();
-            // In a task of its own: whatever becomes of it, the next look begins.
-            let work = tokio::spawn(look_at(Arc::clone(&hands), batch.clone()));
+            // In a task of its own, so that the next read begins even if this one panics.
+            let work = tokio::spawn(check(Arc::clone(&runner), batch.clone()));
             if let Err(error) = work.await {
-                tracing::error!(%error, "a look at agents that ended failed; they are looked at again");
-                again(&hands, batch);
+                tracing::error!(%error, "checking agents that ended failed; trying again");
+                again(&runner, batch);
             }
-            drop(hands.myself.cast(TeamMsg::Looked));
+            drop(runner.myself.cast(TeamMsg::EndsRead));
         });
     }
 }
 
-fn again(hands: &Hands, batch: Vec<AgentId>) {
+fn again(runner: &ErrandRunner, batch: Vec<AgentId>) {
     for agent_id in batch {
-        hands.later(STORE_PAUSE, TeamMsg::Reconcile(agent_id));
+        runner.later(STORE_PAUSE, TeamMsg::Reconcile(agent_id));
     }
 }
 
-/// Looks at the records, inboxes and open turns of agents that have ended, and does for each what they ask for.
-async fn look_at(hands: Arc<Hands>, batch: Vec<AgentId>) {
+/// Reads the records, inboxes and open turns of agents whose actors have ended, and does what each agent needs.
+async fn check(runner: Arc<ErrandRunner>, batch: Vec<AgentId>) {
     let ids = batch.clone();
-    let looked = hands.tree.engine.services.store.read(move |r| {
+    let read = runner.tree.engine.services.store.read(move |r| {
         Box::pin(async move {
-            // Mail that does not wake lets them sleep.
+            // Only mail that wakes counts.
             let waiting = r.inbox_waiting_among(&ids).await?;
             let mut found: Vec<(Agent, bool)> = Vec::with_capacity(ids.len());
             for agent_id in ids {
@@ -88,36 +88,36 @@ async fn look_at(hands: Arc<Hands>, batch: Vec<AgentId>) {
             Ok::<_, StoreError>(found)
         })
     });
-    match looked.await {
+    match read.await {
         Ok(found) => {
             for (agent, waits) in found {
-                next(&hands, agent, waits);
+                next(&runner, agent, waits);
             }
         }
         Err(error) => {
             let refusal = Refusal::from(error);
-            tracing::warn!(%refusal, count = batch.len(), "agents that ended cannot be looked at; trying again");
-            again(&hands, batch);
+            tracing::warn!(%refusal, count = batch.len(), "agents that ended cannot be read; trying again");
+            again(&runner, batch);
         }
     }
 }
 
-/// What an agent whose actor has ended, and that has something to do or not, needs.
-fn next(hands: &Hands, agent: Agent, waits: bool) {
+/// Does what an agent needs whose actor has ended. `waits` says that it has an open turn or mail that wakes it.
+fn next(runner: &ErrandRunner, agent: Agent, waits: bool) {
     if agent.is_deleted() {
         return;
     }
     let errand = if agent.desired == Desired::Stopped && agent.status == AgentStatus::Stopping {
         Some(Errand::Stopped)
     } else if agent.desired == Desired::Running {
-        hands.unfit(&agent).map(Errand::OutOfPlace)
+        runner.unfit(&agent).map(Errand::Unfit)
     } else {
         None
     };
     match errand {
-        // A supervisor that is gone has a successor, which looks for itself.
-        Some(errand) => drop(hands.myself.cast(TeamMsg::Run(agent.agent_id, errand))),
-        None if waits && !hands.tree.directory.is_paused() => hands.tree.signal_router.wake(&agent.agent_id),
+        // If this supervisor is gone, its successor reads the records.
+        Some(errand) => drop(runner.myself.cast(TeamMsg::Run(agent.agent_id, errand))),
+        None if waits && !runner.tree.directory.is_paused() => runner.tree.signal_router.wake(&agent.agent_id),
         None => {}
     }
 }

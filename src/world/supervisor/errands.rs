@@ -1,7 +1,7 @@
-//! Errands of a supervisor: what reads and commits, beside its mailbox. Those of one agent run one after another, in order;
-//! those of different agents hold each other up in nothing but the store itself.
+//! Errands of a supervisor: reads and commits that run beside its mailbox. Errands of one agent run one after
+//! another, in order. Errands of different agents run at the same time.
 //!
-//! Must never: lose an agent's errands to one that panics, or outlive their supervisor.
+//! Must never: lose an agent's later errands when one panics, or outlive the supervisor.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::AssertUnwindSafe;
@@ -12,36 +12,36 @@ use ghost_agent::panics;
 use ghost_domain::AgentId;
 use tokio::task::JoinSet;
 
-use super::hands::{Hands, STORE_PAUSE};
+use super::errand_runner::{ErrandRunner, STORE_PAUSE};
 use crate::team_msg::{Errand, TeamMsg};
 
-/// The errands under way, and those that wait for one of the same agent.
+/// The running errands, and for each agent the errands that wait for its running one.
 #[derive(Default)]
 pub(super) struct Errands {
     waiting: BTreeMap<AgentId, VecDeque<Errand>>,
-    /// Dropped with their supervisor, whose successor looks at every record.
+    /// Dropped with the supervisor, whose successor reads every record.
     running: JoinSet<()>,
 }
 
 impl Errands {
-    /// Runs an errand when those of the same agent before it have.
-    pub(super) fn send(&mut self, hands: &Arc<Hands>, agent_id: AgentId, errand: Errand) {
+    /// Runs an errand after the earlier errands of the same agent.
+    pub(super) fn send(&mut self, runner: &Arc<ErrandRunner>, agent_id: AgentId, errand: Errand) {
         match self.waiting.get_mut(&agent_id) {
-            // One that has not begun yet does for both.
+            // An equal errand that has not begun yet covers this one.
             Some(waiting) if errand.repeats() && waiting.contains(&errand) => {}
             Some(waiting) => waiting.push_back(errand),
             None => {
                 self.waiting.insert(agent_id.clone(), VecDeque::new());
-                self.begin(hands, agent_id, errand);
+                self.begin(runner, agent_id, errand);
             }
         }
     }
 
-    /// An agent's errand is over: its next one begins.
-    pub(super) fn ran(&mut self, hands: &Arc<Hands>, agent_id: &AgentId) {
+    /// Begins the next errand of an agent after one is over.
+    pub(super) fn done(&mut self, runner: &Arc<ErrandRunner>, agent_id: &AgentId) {
         while self.running.try_join_next().is_some() {}
         match self.waiting.get_mut(agent_id).and_then(VecDeque::pop_front) {
-            Some(errand) => self.begin(hands, agent_id.clone(), errand),
+            Some(errand) => self.begin(runner, agent_id.clone(), errand),
             None => drop(self.waiting.remove(agent_id)),
         }
     }
@@ -50,19 +50,19 @@ impl Errands {
         self.waiting.is_empty()
     }
 
-    fn begin(&mut self, hands: &Arc<Hands>, agent_id: AgentId, errand: Errand) {
-        let hands = Arc::clone(hands);
+    fn begin(&mut self, runner: &Arc<ErrandRunner>, agent_id: AgentId, errand: Errand) {
+        let runner = Arc::clone(runner);
         self.running.spawn(async move {
-            let ran = AssertUnwindSafe(hands.run(&agent_id, errand)).catch_unwind().await;
+            let ran = AssertUnwindSafe(runner.run(&agent_id, errand)).catch_unwind().await;
             if let Err(panic) = ran {
-                // Its agent must not be left between two states: its record is looked at again.
-                let words = panics::text(&*panic);
-                let words = hands.tree.engine.services.ctx.redactor.redact(&words);
-                tracing::error!(%agent_id, words, "an errand of a supervisor panicked; the agent is looked at again");
-                hands.later(STORE_PAUSE, TeamMsg::Restart(agent_id.clone()));
+                // The agent must not stay between two states, so it is restarted.
+                let panic = panics::text(&*panic);
+                let panic = runner.tree.engine.services.ctx.redactor.redact(&panic);
+                tracing::error!(%agent_id, panic, "an errand of a supervisor panicked; the agent is restarted");
+                runner.later(STORE_PAUSE, TeamMsg::Restart(agent_id.clone()));
             }
-            // A supervisor that is gone has no errands any more.
-            drop(hands.myself.cast(TeamMsg::Ran(agent_id)));
+            // An error means that the supervisor is gone, and its errands with it.
+            drop(runner.myself.cast(TeamMsg::ErrandDone(agent_id)));
         });
     }
 }

@@ -1,4 +1,5 @@
-//! An agent that the world's files have no place for fails before it takes any more mail, and goes on when they are repaired.
+//! An agent that cannot run under the world's files fails before it takes more mail, and continues when the files
+//! are repaired.
 
 use std::sync::{Arc, Mutex};
 
@@ -7,7 +8,7 @@ use ghost_domain::{Agent, AgentStatus, Code, Envelope, EventKind, Party, Refusal
 use ghost_provider::Providers;
 use ghost_store::tables::TurnFilter;
 
-use super::rig::{Ground, TestModel, id, say, send, settle, soon, until, while_time_passes, write};
+use super::rig::{TestModel, TestWorld, id, say, send, settle, soon, until, while_time_passes, write};
 use crate::World;
 use crate::world::Reloader;
 
@@ -29,22 +30,23 @@ fn by() -> Party {
     Party::Operator("test".into())
 }
 
-/// A world in which ben's archetype can be spoiled, and the plans for it: good, spoiled.
-fn ground() -> (Ground, Plan, Plan) {
-    let ground = Ground::new(FILE);
+/// A world in which ben's archetype can be broken, and two plans: one with the good archetype, one with the broken one.
+fn setup() -> (TestWorld, Plan, Plan) {
+    let test_world = TestWorld::new(FILE);
     for file in ["soul.md", "goal.md"] {
-        ground.write(&format!("archetype/quiet/{file}"), "Be quiet.");
+        test_world.write(&format!("archetype/quiet/{file}"), "Be quiet.");
     }
-    ground.write("archetype/quiet/config.md", REFUSED);
-    let spoiled = ground.plan(FILE);
-    ground.write("archetype/quiet/config.md", GOOD);
-    let good = ground.plan(FILE);
-    (ground, good, spoiled)
+    test_world.write("archetype/quiet/config.md", REFUSED);
+    let broken = test_world.plan(FILE);
+    test_world.write("archetype/quiet/config.md", GOOD);
+    let good = test_world.plan(FILE);
+    (test_world, good, broken)
 }
 
-/// Gives these plans, one a reload, all with this model.
-fn reloader(ground: &Ground, plans: Vec<Plan>, model: &Arc<TestModel>) -> Reloader {
-    let plans: Vec<(Plan, Providers)> = plans.into_iter().rev().map(|plan| (plan, model.provider(ground))).collect();
+/// A reloader that returns these plans, one for each reload.
+fn reloader(test_world: &TestWorld, plans: Vec<Plan>, model: &Arc<TestModel>) -> Reloader {
+    let plans: Vec<(Plan, Providers)> =
+        plans.into_iter().rev().map(|plan| (plan, model.provider(test_world))).collect();
     let plans = Mutex::new(plans);
     Box::new(move || plans.lock().unwrap().pop().ok_or_else(|| Refusal::new(Code::Unavailable, "no more reloads")))
 }
@@ -72,21 +74,21 @@ fn failed_with_a_reason(agent: &Agent) {
 }
 
 #[tokio::test]
-async fn a_turn_under_way_may_finish_and_then_nothing_more_is_taken_until_the_files_are_mended() {
-    let (ground, good, spoiled) = ground();
+async fn a_running_turn_may_finish_and_then_no_mail_is_taken_until_the_files_are_repaired() {
+    let (test_world, good, broken) = setup();
     let later = TestModel::new(|_| say("of the new files"));
-    let again = ground.plan(FILE);
+    let again = test_world.plan(FILE);
     drop(good);
-    let reloader = reloader(&ground, vec![spoiled.clone(), spoiled, again], &later);
-    let (world, model) = ground.boot_to_reload(|_| say("of the old files"), reloader).await;
+    let reloader = reloader(&test_world, vec![broken.clone(), broken, again], &later);
+    let (world, model) = test_world.boot_to_reload(|_| say("of the old files"), reloader).await;
     model.hold("ben");
     send(&world, "ben", "one").await;
     soon("ben's call begins", || model.asked_by("ben") == 1).await;
     send(&world, "ben", "two").await;
 
-    // What it would do is told, and not done.
+    // A dry run reports the change but does not make it.
     let dry = world.reload(&by(), true).await.unwrap();
-    assert!(dry.plan.contains("! agent ben: fails, and its mail waits: ben must not start"), "{}", dry.plan);
+    assert!(dry.plan.contains("! agent ben: fails; its mail waits: ben must not start"), "{}", dry.plan);
     assert!(!ben(&world).await.unfit);
     let done = world.reload(&by(), false).await.unwrap();
     assert_eq!(done.plan, dry.plan);
@@ -101,7 +103,7 @@ async fn a_turn_under_way_may_finish_and_then_nothing_more_is_taken_until_the_fi
     settle().await;
     assert_eq!(waiting(&world).await.len(), 2);
 
-    // No start helps, and it says what does.
+    // A start is refused with the remedy.
     let refusal = write!(world, |w, ctx| ghost_rules::agents::start(w, &ctx, &by(), &id("ben")).await).unwrap_err();
     assert_eq!(refusal.code, Code::Conflict);
     assert!(refusal.message.contains("toolbox/nowhere") && refusal.hint.unwrap().contains("reload"));
@@ -119,16 +121,16 @@ async fn a_turn_under_way_may_finish_and_then_nothing_more_is_taken_until_the_fi
 }
 
 #[tokio::test]
-async fn a_turn_that_outlasts_the_grace_period_is_kept_open_and_goes_on() {
-    let (ground, good, spoiled) = ground();
+async fn a_turn_longer_than_the_grace_period_stays_open_and_resumes() {
+    let (test_world, good, broken) = setup();
     let model = TestModel::new(|_| say("well"));
-    let reloader = reloader(&ground, vec![spoiled, good], &model);
-    let (world, first) = ground.boot_to_reload(|_| say("never"), reloader).await;
+    let reloader = reloader(&test_world, vec![broken, good], &model);
+    let (world, first) = test_world.boot_to_reload(|_| say("never"), reloader).await;
     first.hold("ben");
     send(&world, "ben", "one").await;
     soon("ben's call begins", || first.asked_by("ben") == 1).await;
     world.reload(&by(), false).await.unwrap();
-    while_time_passes(&ground, until(&world, EventKind::AgentFailed, "ben")).await;
+    while_time_passes(&test_world, until(&world, EventKind::AgentFailed, "ben")).await;
     settle().await;
     failed_with_a_reason(&ben(&world).await);
     assert_eq!(turns(&world).await[0].status, TurnStatus::Open);
@@ -140,19 +142,19 @@ async fn a_turn_that_outlasts_the_grace_period_is_kept_open_and_goes_on() {
 }
 
 #[tokio::test]
-async fn an_agent_looks_for_its_place_before_it_takes_its_mail() {
-    let (ground, good, spoiled) = ground();
+async fn an_agent_checks_the_plan_before_it_takes_its_mail() {
+    let (test_world, good, broken) = setup();
     let model = TestModel::new(|_| say("well"));
-    let reloader = reloader(&ground, vec![good], &model);
-    let (world, first) = ground.boot_to_reload(|_| say("well"), reloader).await;
-    // Awake, with a turn behind it.
+    let reloader = reloader(&test_world, vec![good], &model);
+    let (world, first) = test_world.boot_to_reload(|_| say("well"), reloader).await;
+    // The agent is awake and has finished a turn.
     send(&world, "ben", "one").await;
     soon("ben works", || first.asked_by("ben") == 1).await;
     settle().await;
-    // What is in force changes before the records do, as in the middle of a reload.
-    let spoiled = Arc::new(spoiled);
-    world.ctx().set_fitness(crate::reconcile::fitness(&spoiled));
-    world.engine().services.set_plan(spoiled);
+    // The plan changes before the records do, as in the middle of a reload.
+    let broken = Arc::new(broken);
+    world.ctx().set_fitness(crate::reconcile::fitness(&broken));
+    world.engine().services.set_plan(broken);
     send(&world, "ben", "two").await;
     until(&world, EventKind::AgentFailed, "ben").await;
     settle().await;
@@ -165,21 +167,21 @@ async fn an_agent_looks_for_its_place_before_it_takes_its_mail() {
 }
 
 #[tokio::test]
-async fn a_boot_fails_whom_the_files_have_no_place_for_and_the_next_one_lets_it_go_on() {
-    let (ground, good, _) = ground();
-    ground.write("archetype/quiet/config.md", REFUSED);
-    let (world, model) = ground.boot(|_| say("well")).await;
+async fn a_boot_fails_an_agent_that_cannot_run_and_a_later_boot_repairs_it() {
+    let (test_world, good, _) = setup();
+    test_world.write("archetype/quiet/config.md", REFUSED);
+    let (world, model) = test_world.boot(|_| say("well")).await;
     failed_with_a_reason(&ben(&world).await);
     send(&world, "ben", "one").await;
     settle().await;
     assert_eq!((waiting(&world).await.len(), model.asked_by("ben")), (1, 0));
     world.shutdown("test").await;
-    ground.write("archetype/quiet/config.md", GOOD);
+    test_world.write("archetype/quiet/config.md", GOOD);
     drop(good);
-    let (world, model) = ground.boot(|_| say("well")).await;
+    let (world, model) = test_world.boot(|_| say("well")).await;
     soon("ben works", || model.asked_by("ben") == 1).await;
     settle().await;
     assert!(waiting(&world).await.is_empty());
-    // One that someone stopped meanwhile stays stopped.
+    // An agent that was stopped in the meantime stays stopped.
     assert!(!ben(&world).await.unfit);
 }

@@ -1,4 +1,4 @@
-//! Whoever lists everyone holds up nobody who publishes a commit.
+//! Listing all agents does not block the store's writer.
 
 use std::sync::atomic::Ordering;
 
@@ -40,7 +40,7 @@ fn agent(n: usize) -> Agent {
 }
 
 #[test]
-fn whoever_lists_everyone_lets_go_of_the_lock_in_between() {
+fn listing_all_agents_releases_the_lock_in_between() {
     let directory = Directory::new(ManualClock::at(1));
     let many = AT_ONCE * 4 + 1;
     for n in 0..many {

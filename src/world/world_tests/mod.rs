@@ -1,4 +1,4 @@
-//! Whole worlds in this process, on the in-memory store, under a clock that the test moves.
+//! Tests of whole worlds in this process, with the memory store and a clock that the test moves.
 
 mod fitness;
 mod listing;
@@ -21,13 +21,13 @@ use ghost_rules::{asks, mail};
 use ghost_store::tables::TurnFilter;
 use serde_json::json;
 
-use self::rig::{Ground, TWO, ask, call, id, mail_of, results, say, send, until, while_time_passes};
+use self::rig::{TWO, TestWorld, ask, call, id, mail_of, results, say, send, until, while_time_passes};
 
 // covers: MSG-02
 #[tokio::test]
 async fn an_ask_is_answered_and_an_agent_can_ask_another() {
-    let ground = Ground::new(TWO);
-    let (world, _) = ground
+    let test_world = TestWorld::new(TWO);
+    let (world, _) = test_world
         .boot(|request| match (request.agent_id.as_str(), results(request).first()) {
             ("ada", None) => call("syscall.ask", json!({ "agent_id": "ben", "message": "how many?" })),
             ("ada", Some(result)) => say(&format!("ben says {result}")),
@@ -41,9 +41,9 @@ async fn an_ask_is_answered_and_an_agent_can_ask_another() {
 
 // covers: WORLD-12
 #[tokio::test]
-async fn a_panicking_tool_crashes_one_agent_and_its_turn_goes_on() {
-    let ground = Ground::new(TWO);
-    let (world, model) = ground
+async fn a_panicking_tool_crashes_one_agent_and_its_turn_resumes() {
+    let test_world = TestWorld::new(TWO);
+    let (world, model) = test_world
         .boot(|request| match (request.agent_id.as_str(), results(request).first()) {
             ("ada", None) => call("test.panic", json!({})),
             ("ada", Some(result)) => say(result),
@@ -56,7 +56,7 @@ async fn a_panicking_tool_crashes_one_agent_and_its_turn_goes_on() {
     });
     until(&world, EventKind::AgentCrashed, "ada").await;
     assert_eq!(ask(&world, "ben", "are you well?").await.reply.unwrap(), "fine");
-    let answer = while_time_passes(&ground, asking).await.unwrap();
+    let answer = while_time_passes(&test_world, asking).await.unwrap();
     assert!(answer.reply.as_ref().unwrap().contains("outcome_unknown"), "{answer:?}");
     let asked = model.asked.lock().unwrap().iter().filter(|agent| *agent == "ada").count();
     assert_eq!(asked, 2, "what had been answered is not asked again");
@@ -65,8 +65,8 @@ async fn a_panicking_tool_crashes_one_agent_and_its_turn_goes_on() {
 
 #[tokio::test]
 async fn a_poisoned_message_becomes_a_dead_letter_and_the_agent_lives() {
-    let ground = Ground::new(TWO);
-    let (world, _) = ground
+    let test_world = TestWorld::new(TWO);
+    let (world, _) = test_world
         .boot(|request| {
             let mail = mail_of(request);
             assert!(!(request.agent_id.as_str() == "ada" && mail.contains("poison")), "the model falls over");
@@ -74,8 +74,8 @@ async fn a_poisoned_message_becomes_a_dead_letter_and_the_agent_lives() {
         })
         .await;
     send(&world, "ada", "poison").await;
-    while_time_passes(&ground, until(&world, EventKind::DeadLetterHeld, "ada")).await;
-    let answer = while_time_passes(&ground, ask(&world, "ada", "and now?")).await;
+    while_time_passes(&test_world, until(&world, EventKind::DeadLetterHeld, "ada")).await;
+    let answer = while_time_passes(&test_world, ask(&world, "ada", "and now?")).await;
     assert_eq!(answer.reply.unwrap(), "ok");
     let dead = world
         .store()
@@ -89,8 +89,8 @@ async fn a_poisoned_message_becomes_a_dead_letter_and_the_agent_lives() {
 
 #[tokio::test]
 async fn a_refusal_of_the_provider_fails_the_turn_and_not_the_agent() {
-    let ground = Ground::new(TWO);
-    let (world, _) = ground
+    let test_world = TestWorld::new(TWO);
+    let (world, _) = test_world
         .boot(|request| match request.agent_id.as_str() {
             "ada" => Err(ProviderError::new(ErrorKind::BadRequest, "no such field")),
             _ => say("fine"),
@@ -104,9 +104,9 @@ async fn a_refusal_of_the_provider_fails_the_turn_and_not_the_agent() {
 
 // covers: MSG-10, TEST-07
 #[tokio::test]
-async fn a_daemon_that_dies_in_a_turn_goes_on_with_it() {
-    let ground = Ground::new(TWO);
-    let (world, _) = ground
+async fn a_turn_resumes_after_the_death_of_the_daemon() {
+    let test_world = TestWorld::new(TWO);
+    let (world, _) = test_world
         .boot(|request| match (request.agent_id.as_str(), results(request).len()) {
             ("ben", _) => say("thanks"),
             (_, 0) => call("syscall.message.send", json!({ "to": "ben", "content": "once" })),
@@ -115,9 +115,9 @@ async fn a_daemon_that_dies_in_a_turn_goes_on_with_it() {
         .await;
     send(&world, "ada", "tell ben").await;
     until(&world, EventKind::ModelFailed, "ada").await;
-    // The daemon is gone; its disk is not.
+    // The daemon ends; its disk remains.
     drop(world);
-    let (world, model) = ground
+    let (world, model) = test_world
         .boot(|request| match (request.agent_id.as_str(), results(request).len()) {
             ("ada", 0) => panic!("the first answer was journaled"),
             _ => say("done"),
@@ -144,9 +144,9 @@ async fn a_daemon_that_dies_in_a_turn_goes_on_with_it() {
 
 // covers: MSG-04, MSG-10, WORLD-13
 #[tokio::test]
-async fn a_stopped_agent_refuses_asks_and_works_its_mail_off_when_started() {
-    let ground = Ground::new(TWO);
-    let (world, _) = ground.boot(|_| say("here")).await;
+async fn a_stopped_agent_refuses_asks_and_deals_with_its_mail_when_started() {
+    let test_world = TestWorld::new(TWO);
+    let (world, _) = test_world.boot(|_| say("here")).await;
     let by = Party::Operator("test".into());
     let stopped = world.stop_agent(&by, &id("ada"), None).await.unwrap();
     assert_eq!(stopped.status, AgentStatus::Stopped);
@@ -174,13 +174,13 @@ async fn a_stopped_agent_refuses_asks_and_works_its_mail_off_when_started() {
 
 #[tokio::test]
 async fn idle_agents_sleep_and_wake_with_their_next_message() {
-    let ground = Ground::new(TWO);
-    let (world, _) = ground.boot(|_| say("awake")).await;
+    let test_world = TestWorld::new(TWO);
+    let (world, _) = test_world.boot(|_| say("awake")).await;
     ask(&world, "ada", "hello").await;
     let asleep = || world.directory().card(&id("ada")).unwrap().activity == ghost_domain::Activity::Asleep;
     let mut beats = 0;
     while !asleep() {
-        ground.clock.advance(Duration::from_secs(5));
+        test_world.clock.advance(Duration::from_secs(5));
         for _ in 0..50 {
             tokio::task::yield_now().await;
         }
@@ -191,9 +191,9 @@ async fn idle_agents_sleep_and_wake_with_their_next_message() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn memory_and_store_agree_on_a_pause_that_crosses_a_resumption() {
-    let ground = Ground::new(TWO);
-    let (world, _) = ground.boot(|_| say("now")).await;
+async fn memory_and_store_agree_when_pause_and_resume_run_at_once() {
+    let test_world = TestWorld::new(TWO);
+    let (world, _) = test_world.boot(|_| say("now")).await;
     for round in 0..300 {
         let crossing: Vec<_> = (0..4)
             .map(|n| {
@@ -211,9 +211,9 @@ async fn memory_and_store_agree_on_a_pause_that_crosses_a_resumption() {
 }
 
 #[tokio::test]
-async fn a_paused_world_keeps_its_mail_and_goes_on() {
-    let ground = Ground::new(TWO);
-    let (world, model) = ground.boot(|_| say("now")).await;
+async fn a_paused_world_keeps_its_mail_and_continues_when_resumed() {
+    let test_world = TestWorld::new(TWO);
+    let (world, model) = test_world.boot(|_| say("now")).await;
     let by = Party::Operator("test".into());
     world.set_paused(&by, true).await.unwrap();
     send(&world, "ada", "wait").await;

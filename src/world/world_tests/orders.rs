@@ -1,4 +1,4 @@
-//! Orders to stop, and mail that does not wake: what they must leave alone.
+//! Repeated stop orders, and mail that does not wake.
 
 use std::time::Duration;
 
@@ -6,22 +6,22 @@ use ghost_domain::envelope::Kind;
 use ghost_domain::{Activity, AgentStatus, EventKind, Party};
 use ghost_rules::{agents, mail};
 
-use super::rig::{Ground, TWO, ask, id, say, send, settle, soon, until, write};
+use super::rig::{TWO, TestWorld, ask, id, say, send, settle, soon, until, write};
 
 fn by() -> Party {
     Party::Operator("test".into())
 }
 
 #[tokio::test]
-async fn a_stop_that_is_repeated_leaves_an_agent_alone_that_was_started_again() {
-    let ground = Ground::new(TWO);
-    let (world, model) = ground.boot(|_| say("done")).await;
+async fn a_repeated_stop_does_not_affect_an_agent_that_was_started_again() {
+    let test_world = TestWorld::new(TWO);
+    let (world, model) = test_world.boot(|_| say("done")).await;
     world.stop_agent(&by(), &id("ada"), None).await.unwrap();
     write!(world, |w, ctx| agents::start(w, &ctx, &by(), &id("ada")).await).unwrap();
     model.hold("ada");
     send(&world, "ada", "take your time").await;
     soon("the call begins", || model.asked_by("ada") == 1).await;
-    // The same request as before, sent once more: its answer is known, only its haste is left.
+    // The same request again: its stop is already done, so it only shortens the grace period.
     world.hasten_stop(&id("ada"), Duration::ZERO).await.unwrap();
     settle().await;
     model.release("ada");
@@ -31,9 +31,9 @@ async fn a_stop_that_is_repeated_leaves_an_agent_alone_that_was_started_again() 
 }
 
 #[tokio::test]
-async fn a_stop_that_is_repeated_hastens_an_agent_that_is_still_stopping() {
-    let ground = Ground::new(TWO);
-    let (world, model) = ground.boot(|_| say("done")).await;
+async fn a_repeated_stop_shortens_the_grace_period_of_a_stopping_agent() {
+    let test_world = TestWorld::new(TWO);
+    let (world, model) = test_world.boot(|_| say("done")).await;
     model.hold("ada");
     send(&world, "ada", "take your time").await;
     soon("the call begins", || model.asked_by("ada") == 1).await;
@@ -47,8 +47,8 @@ async fn a_stop_that_is_repeated_hastens_an_agent_that_is_still_stopping() {
 
 #[tokio::test]
 async fn mail_that_does_not_wake_lets_an_agent_fall_asleep() {
-    let ground = Ground::new(TWO);
-    let (world, model) = ground.boot(|_| say("awake")).await;
+    let test_world = TestWorld::new(TWO);
+    let (world, model) = test_world.boot(|_| say("awake")).await;
     ask(&world, "ada", "hello").await;
     write!(world, |w, ctx| {
         let new_message =
@@ -58,13 +58,13 @@ async fn mail_that_does_not_wake_lets_an_agent_fall_asleep() {
     .unwrap();
     let asleep = || world.directory().card(&id("ada")).unwrap().activity == Activity::Asleep;
     for _ in 0..100 {
-        ground.clock.advance(Duration::from_secs(5));
+        test_world.clock.advance(Duration::from_secs(5));
         settle().await;
         if asleep() {
             break;
         }
     }
-    // The end of its actor has been looked at, too, and with it its inbox.
+    // The read after the actor's end is done, too.
     settle().await;
     assert!(asleep());
     assert_eq!(model.asked_by("ada"), 1);
@@ -73,7 +73,7 @@ async fn mail_that_does_not_wake_lets_an_agent_fall_asleep() {
         read.map_err(ghost_domain::Refusal::from).unwrap().len()
     };
     assert_eq!(pending().await, 1);
-    // It is read with the next mail that wakes.
+    // The agent reads it with the next mail that wakes.
     send(&world, "ada", "now").await;
     soon("the second call", || model.asked_by("ada") == 2).await;
     settle().await;

@@ -1,4 +1,4 @@
-//! A reload holds as a whole or not at all, and reloads come one after the other.
+//! A reload applies completely or not at all, and only one runs at a time.
 
 use std::sync::{Arc, Mutex};
 
@@ -9,11 +9,11 @@ use ghost_domain::{Agent, AgentStatus, Code, Desired, Event, EventKind, Money, P
 use ghost_provider::{Class, Providers};
 use ghost_rules::agents;
 
-use super::rig::{Ground, TestModel, ask, id, say, send, settle, soon, until, while_time_passes};
+use super::rig::{TestModel, TestWorld, ask, id, say, send, settle, soon, until, while_time_passes};
 use crate::World;
 use crate::world::Reloader;
 
-/// A world file with `teams` and `agents` lines, and a bound that says which file it is.
+/// A world file with these lines for `teams` and `agents`, and with a limit that identifies it.
 fn file(hops_max: u32, strategy: &str, more: &str) -> String {
     format!(
         "\
@@ -33,14 +33,15 @@ llm:
     )
 }
 
-/// The same without the team `late`.
+/// The same file without the team `late`.
 fn first() -> String {
     file(5, "one_for_one", "").replace("  - { name: late }\n", "")
 }
 
-/// Gives these plans, one a reload.
-fn reloader(ground: &Ground, plans: Vec<Plan>, model: &Arc<TestModel>) -> Reloader {
-    let plans: Vec<(Plan, Providers)> = plans.into_iter().rev().map(|plan| (plan, model.provider(ground))).collect();
+/// A reloader that returns these plans, one for each reload.
+fn reloader(test_world: &TestWorld, plans: Vec<Plan>, model: &Arc<TestModel>) -> Reloader {
+    let plans: Vec<(Plan, Providers)> =
+        plans.into_iter().rev().map(|plan| (plan, model.provider(test_world))).collect();
     let plans = Mutex::new(plans);
     Box::new(move || {
         let next = plans.lock().unwrap().pop();
@@ -65,16 +66,16 @@ async fn events(world: &World, kind: EventKind) -> Vec<Event> {
 }
 
 #[tokio::test]
-async fn a_reload_whose_records_fail_is_taken_back_whole() {
-    let ground = Ground::new(&first());
+async fn a_reload_whose_records_fail_is_undone_completely() {
+    let test_world = TestWorld::new(&first());
     let next = file(7, "one_for_all", "  - { id: cyd, archetype: worker }\n");
-    let (mut broken, good) = (ground.plan(&next), ground.plan(&next));
-    // There is no such agent: the record of its budget is refused, after those of the agents were made.
+    let (mut broken, good) = (test_world.plan(&next), test_world.plan(&next));
+    // There is no such agent, so its budget is refused after the records of the agents were written.
     broken.budgets.push((Scope::Agent(id("nobody")), BudgetLimits { tokens: Some(1), money: None }));
-    ground.plan(&first());
+    test_world.plan(&first());
     let later = TestModel::new(|_| say("of the new plan"));
-    let reloader = reloader(&ground, vec![broken, good], &later);
-    let (world, model) = ground
+    let reloader = reloader(&test_world, vec![broken, good], &later);
+    let (world, model) = test_world
         .boot_to_reload(
             |request| {
                 assert!(request.agent_id.as_str() != "ada", "the model falls over");
@@ -90,7 +91,7 @@ async fn a_reload_whose_records_fail_is_taken_back_whole() {
     assert_eq!(record(&world, "cyd").await, None);
     assert!(world.directory().card(&id("cyd")).is_none());
     assert!(events(&world, EventKind::WorldReloaded).await.is_empty());
-    // The supervisors have the old rules again: when ada crashes, ben goes on.
+    // The supervisors have the old rules again: ben keeps running when ada crashes.
     model.hold("ben");
     send(&world, "ben", "take your time").await;
     soon("ben's call begins", || model.asked_by("ben") == 1).await;
@@ -98,11 +99,11 @@ async fn a_reload_whose_records_fail_is_taken_back_whole() {
     until(&world, EventKind::AgentCrashed, "ada").await;
     settle().await;
     model.release("ben");
-    // And so have the agents their model.
+    // The agents have their old model again.
     assert_eq!(ask(&world, "ben", "whose are you?").await.reply.unwrap(), "of the old plan");
     assert_eq!(model.asked_by("ben"), 2, "the first call was not cut off");
     assert!(later.asked.lock().unwrap().is_empty());
-    // Once the file is repaired, the same reload holds.
+    // After the file is repaired, the same reload succeeds.
     let done = world.reload(&by(), false).await.unwrap();
     assert_eq!(done.created, [id("cyd")]);
     assert_eq!(world.ctx().limits().hops_max, 7);
@@ -111,26 +112,26 @@ async fn a_reload_whose_records_fail_is_taken_back_whole() {
 }
 
 #[tokio::test]
-async fn of_two_reloads_at_once_the_second_begins_when_the_first_has_ended() {
-    let ground = Ground::new(&first());
-    // The first makes a supervisor for a new team, which takes a moment; the second does not.
-    let with = ground.plan(&file(7, "one_for_one", "  - { id: cyd, archetype: worker, team: late }\n"));
-    let without = ground.plan(&first().replace("hops_max: 5", "hops_max: 8"));
-    ground.plan(&first());
+async fn the_second_of_two_reloads_waits_for_the_first() {
+    let test_world = TestWorld::new(&first());
+    // The first one starts a supervisor for a new team, which takes a moment. The second one does not.
+    let with = test_world.plan(&file(7, "one_for_one", "  - { id: cyd, archetype: worker, team: late }\n"));
+    let without = test_world.plan(&first().replace("hops_max: 5", "hops_max: 8"));
+    test_world.plan(&first());
     let model = TestModel::new(|_| say("well"));
-    let reloader = reloader(&ground, vec![with, without], &model);
-    let (world, _) = ground.boot_to_reload(|_| say("well"), reloader).await;
+    let reloader = reloader(&test_world, vec![with, without], &model);
+    let (world, _) = test_world.boot_to_reload(|_| say("well"), reloader).await;
     let by = by();
     let (one, two) = tokio::join!(world.reload(&by, false), world.reload(&by, false));
     assert_eq!(one.unwrap().created, [id("cyd")]);
     assert_eq!(two.unwrap().stopped, [id("cyd")], "what the first has made is the second's to stop");
-    // Plan, bounds and records are of one file.
+    // Plan, limits and records are those of one file.
     assert_eq!((world.plan().limits.hops_max, world.ctx().limits().hops_max), (8, 8));
     let cyd = world.wait_until_stopped(&id("cyd")).await.unwrap();
     assert_eq!((cyd.desired, cyd.status), (Desired::Stopped, AgentStatus::Stopped));
 }
 
-/// The outcomes of one reload after another.
+/// The results of the reloads, in order.
 async fn reloads(world: &World, count: usize) -> Vec<crate::Reconciled> {
     let mut done = Vec::new();
     for _ in 0..count {
@@ -141,7 +142,7 @@ async fn reloads(world: &World, count: usize) -> Vec<crate::Reconciled> {
 
 // covers: WORLD-14
 #[tokio::test]
-async fn an_agent_that_the_file_names_again_is_back() {
+async fn an_agent_that_the_file_names_again_starts_again() {
     let with = |autostart: bool| {
         first().replace(
             "{ id: ben, archetype: worker, team: desk }",
@@ -149,24 +150,28 @@ async fn an_agent_that_the_file_names_again_is_back() {
         )
     };
     let without = first().replace("  - { id: ben, archetype: worker, team: desk }\n", "");
-    let ground = Ground::new(&first());
+    let test_world = TestWorld::new(&first());
     let plans =
         [&without, &with(true), &without, &with(false), &with(true), &without, &with(true), &without, &with(true)];
-    let plans: Vec<Plan> = plans.iter().map(|file| ground.plan(file)).collect();
-    ground.plan(&first());
+    let plans: Vec<Plan> = plans.iter().map(|file| test_world.plan(file)).collect();
+    test_world.plan(&first());
     let model = TestModel::new(|_| say("well"));
-    let (world, _) = ground.boot_to_reload(|_| say("well"), reloader(&ground, plans, &model)).await;
+    let (world, _) = test_world.boot_to_reload(|_| say("well"), reloader(&test_world, plans, &model)).await;
 
     let [gone, back] = reloads(&world, 2).await.try_into().unwrap();
     assert_eq!((gone.stopped, back.started), (vec![id("ben")], vec![id("ben")]));
-    assert!(back.plan.contains("> agent ben: named again") && !back.plan.contains("+ agent"), "{}", back.plan);
+    assert!(
+        back.plan.contains("> agent ben: in the world file again") && !back.plan.contains("+ agent"),
+        "{}",
+        back.plan
+    );
     assert_eq!(ask(&world, "ben", "are you there?").await.reply.unwrap(), "well");
     assert_eq!(record(&world, "ben").await.unwrap().status_reason, None);
 
-    // One that is not to start by itself is there, and waits; no later reload takes that for its own doing.
+    // An agent without autostart stays stopped, and later reloads do not start it.
     let [_, waits, still] = reloads(&world, 3).await.try_into().unwrap();
     assert!(
-        waits.started.is_empty() && waits.plan.contains("~ agent ben: named again; stays stopped"),
+        waits.started.is_empty() && waits.plan.contains("~ agent ben: in the world file again; stays stopped"),
         "{}",
         waits.plan
     );
@@ -176,7 +181,7 @@ async fn an_agent_that_the_file_names_again_is_back() {
         (Desired::Stopped, Some("not started yet"), vec![])
     );
 
-    // Who was stopped by someone stays stopped: before it was dropped (it is already), and after.
+    // An agent that an operator stopped stays stopped, whether that was before or after it was dropped from the file.
     let [_, stays] = reloads(&world, 2).await.try_into().unwrap();
     assert!(stays.started.is_empty() && stays.plan.contains("stays stopped"), "{}", stays.plan);
     let (ctx, ben) = (world.ctx().clone(), id("ben"));
@@ -190,37 +195,40 @@ async fn an_agent_that_the_file_names_again_is_back() {
 }
 
 #[tokio::test]
-async fn a_budget_that_the_file_names_no_longer_is_lifted() {
+async fn a_budget_that_the_file_no_longer_names_is_removed() {
     let limited = format!("{}budgets: {{ world: {{ tokens: 5 }} }}\n", first());
-    let ground = Ground::new(&limited);
-    let plans = vec![ground.plan(&first())];
-    ground.plan(&limited);
+    let test_world = TestWorld::new(&limited);
+    let plans = vec![test_world.plan(&first())];
+    test_world.plan(&limited);
     let model = TestModel::new(|_| say("well"));
-    let (world, _) = ground.boot_to_reload(|_| say("well"), reloader(&ground, plans, &model)).await;
+    let (world, _) = test_world.boot_to_reload(|_| say("well"), reloader(&test_world, plans, &model)).await;
     let limits = async || {
         let read = world.store().read(|r| Box::pin(async move { r.budget_get(&Scope::World).await })).await;
         read.map_err(Refusal::from).unwrap().map(|budget| budget.limits)
     };
     assert_eq!(limits().await.unwrap().tokens, Some(5));
     let [done] = reloads(&world, 1).await.try_into().unwrap();
-    assert_eq!(done.plan, "~ budget world: no longer named; what the file set is lifted\n2 agents unchanged");
+    assert_eq!(
+        done.plan,
+        "~ budget world: no longer in the world file; the limit that the file set is removed\n2 agents unchanged"
+    );
     assert!(limits().await.unwrap().is_none());
 }
 
 #[tokio::test]
-async fn agents_created_at_run_time_follow_what_their_archetype_may_cost_in_a_day() {
-    let ground = Ground::new(&first());
+async fn agents_created_at_run_time_follow_the_daily_budget_of_their_archetype() {
+    let test_world = TestWorld::new(&first());
     let cheap = |usd| {
-        let mut plan = ground.plan(&first());
+        let mut plan = test_world.plan(&first());
         let mut archetype = ghost_config::plan::Archetype::clone(&plan.archetypes["worker"]);
         archetype.config.daily_money = usd;
         plan.archetypes.insert("worker".into(), Arc::new(archetype));
         plan
     };
     let plans = vec![cheap(Some(Money(70))), cheap(Some(Money(50))), cheap(None)];
-    ground.plan(&first());
+    test_world.plan(&first());
     let model = TestModel::new(|_| say("well"));
-    let (world, _) = ground.boot_to_reload(|_| say("well"), reloader(&ground, plans, &model)).await;
+    let (world, _) = test_world.boot_to_reload(|_| say("well"), reloader(&test_world, plans, &model)).await;
     let ctx = world.ctx().clone();
     let create = world.store().write(move |w| {
         Box::pin(async move {
@@ -257,11 +265,11 @@ async fn agents_created_at_run_time_follow_what_their_archetype_may_cost_in_a_da
 }
 
 #[tokio::test]
-async fn a_reload_keeps_the_line_before_each_provider() {
-    let ground = Ground::new(&first());
-    let plans = vec![ground.plan(&first())];
+async fn a_reload_keeps_the_pool_of_each_provider() {
+    let test_world = TestWorld::new(&first());
+    let plans = vec![test_world.plan(&first())];
     let later = TestModel::new(|_| say("of the new plan"));
-    let (world, _) = ground.boot_to_reload(|_| say("well"), reloader(&ground, plans, &later)).await;
+    let (world, _) = test_world.boot_to_reload(|_| say("well"), reloader(&test_world, plans, &later)).await;
     let pool = || Arc::clone(&world.engine().providers().get("test").unwrap().pool);
     let (before, _slot) = (pool(), pool().admit(Class::Machine).await);
     reloads(&world, 1).await;
@@ -270,32 +278,32 @@ async fn a_reload_keeps_the_line_before_each_provider() {
     assert_eq!(ask(&world, "ben", "whose are you?").await.reply.unwrap(), "of the new plan");
 }
 
-/// A disk that does not answer holds up the reload, not the world.
+/// A disk that does not answer blocks the reload, not the world.
 #[tokio::test]
-async fn files_that_cannot_be_read_hold_up_nobody() {
-    let ground = Ground::new(&first());
-    let next = || ground.plan(&file(7, "one_for_all", ""));
+async fn files_that_cannot_be_read_do_not_block_agents() {
+    let test_world = TestWorld::new(&first());
+    let next = || test_world.plan(&file(7, "one_for_all", ""));
     let plans = vec![next(), next()];
-    ground.plan(&first());
-    let read = reloader(&ground, plans, &TestModel::new(|_| say("well")));
+    test_world.plan(&first());
+    let read = reloader(&test_world, plans, &TestModel::new(|_| say("well")));
     let (release, held) = std::sync::mpsc::sync_channel::<()>(2);
     let held = Mutex::new(held);
     let reloader: Reloader = Box::new(move || {
         held.lock().unwrap().recv().unwrap();
         read()
     });
-    let (world, _) = ground.boot_to_reload(|_| say("well"), reloader).await;
+    let (world, _) = test_world.boot_to_reload(|_| say("well"), reloader).await;
     let stuck = tokio::spawn({
         let world = Arc::clone(&world);
         async move { world.reload(&by(), false).await }
     });
     settle().await;
     assert_eq!(ask(&world, "ada", "how are you?").await.reply.unwrap(), "well");
-    ground.clock.advance(std::time::Duration::from_secs(20));
+    test_world.clock.advance(std::time::Duration::from_secs(20));
     let refusal = stuck.await.unwrap().unwrap_err();
     assert_eq!(refusal.code, Code::Unavailable);
     assert!(refusal.message.contains("within 20 s"), "{refusal}");
-    // Nobody reads beside the one who still does.
+    // A second reload does not read while the first one still reads.
     let refusal = world.reload(&by(), true).await.unwrap_err();
     assert!(refusal.message.contains("an earlier reload"), "{refusal}");
     assert_eq!(world.ctx().limits().hops_max, 5);
@@ -312,14 +320,14 @@ async fn files_that_cannot_be_read_hold_up_nobody() {
 }
 
 #[tokio::test]
-async fn a_reload_or_a_start_that_gives_every_root_more_lets_those_go_on_that_wait_for_it() {
+async fn turns_that_wait_for_the_root_budget_continue_when_a_reload_or_a_start_raises_it() {
     let with = |tokens: u64| first().replace("hops_max: 5", &format!("hops_max: 5, root_tokens_max: {tokens}"));
-    let ground = Ground::new(&with(20));
-    let more = ground.plan(&with(1_000_000));
-    let less = ground.plan(&with(20));
+    let test_world = TestWorld::new(&with(20));
+    let more = test_world.plan(&with(1_000_000));
+    let less = test_world.plan(&with(20));
     let model = TestModel::new(|_| say("well"));
-    let reloader = reloader(&ground, vec![more, less], &model);
-    let (world, _) = ground.boot_to_reload(|_| say("well"), reloader).await;
+    let reloader = reloader(&test_world, vec![more, less], &model);
+    let (world, _) = test_world.boot_to_reload(|_| say("well"), reloader).await;
     send(&world, "ada", "work").await;
     until(&world, EventKind::TurnParked, "ada").await;
     world.reload(&by(), false).await.unwrap();
@@ -327,9 +335,9 @@ async fn a_reload_or_a_start_that_gives_every_root_more_lets_those_go_on_that_wa
     world.reload(&by(), false).await.unwrap();
     send(&world, "ben", "work").await;
     until(&world, EventKind::TurnParked, "ben").await;
-    while_time_passes(&ground, world.shutdown("test")).await;
+    while_time_passes(&test_world, world.shutdown("test")).await;
     drop(world);
-    ground.plan(&with(1_000_000));
-    let (world, _) = ground.boot(|_| say("well")).await;
+    test_world.plan(&with(1_000_000));
+    let (world, _) = test_world.boot(|_| say("well")).await;
     until(&world, EventKind::TurnFinished, "ben").await;
 }

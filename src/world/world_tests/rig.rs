@@ -1,4 +1,4 @@
-//! A world's ground, its model, and short ways to work with it.
+//! Support for tests of whole worlds: files, disk and clock, a model, and short helpers.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -25,14 +25,14 @@ use tokio::sync::watch;
 use crate::world::Reloader;
 use crate::{Boot, World, boot};
 
-/// What the test model does: one answer, or a failure.
+/// What the test model does: an answer or a failure.
 type Think = dyn Fn(&ModelRequest) -> Result<Vec<Block>, ProviderError> + Send + Sync;
 
-/// A model that a test can keep from answering.
+/// A model whose answers a test can hold back.
 pub(super) struct TestModel {
     think: Box<Think>,
     pub(super) asked: Mutex<Vec<String>>,
-    /// Agents whose calls wait.
+    /// Agents whose calls are held back.
     held: watch::Sender<BTreeSet<String>>,
 }
 
@@ -55,16 +55,16 @@ impl TestModel {
         });
     }
 
-    /// How often it was asked by an agent.
+    /// Number of requests by an agent.
     pub(super) fn asked_by(&self, agent: &str) -> usize {
         self.asked.lock().unwrap().iter().filter(|asked| *asked == agent).count()
     }
 
-    /// As the only provider of a world, under the name `test`.
-    pub(super) fn provider(self: &Arc<Self>, ground: &Ground) -> Providers {
+    /// The only provider of a world, named `test`.
+    pub(super) fn provider(self: &Arc<Self>, test_world: &TestWorld) -> Providers {
         let mut provider = provider_plan(ProviderKind::OpenAi, None);
         provider.attempts = 2;
-        Providers::with("test", provider, Arc::clone(self) as Arc<dyn Provider>, ground.clock.clone())
+        Providers::with("test", provider, Arc::clone(self) as Arc<dyn Provider>, test_world.clock.clone())
     }
 }
 
@@ -73,7 +73,7 @@ impl Provider for TestModel {
     async fn complete(&self, request: &ModelRequest, _: &mut dyn Deltas) -> Result<ModelAnswer, ProviderError> {
         self.asked.lock().unwrap().push(request.agent_id.to_string());
         let free = |held: &BTreeSet<String>| !held.contains(request.agent_id.as_str());
-        // The sender lives as long as the model, so waiting cannot fail.
+        // The sender lives as long as the model, so the wait cannot fail.
         let _ = self.held.subscribe().wait_for(free).await;
         let blocks = (self.think)(request)?;
         Ok(ModelAnswer {
@@ -86,15 +86,15 @@ impl Provider for TestModel {
     }
 }
 
-/// A world's files, its disk and its clock: what outlives a daemon.
-pub(super) struct Ground {
+/// A world's files, its disk and its clock. They survive the daemon.
+pub(super) struct TestWorld {
     files: tempfile::TempDir,
     disk: MemoryDisk,
     pub(super) clock: Arc<ManualClock>,
     ids: Arc<Counting>,
 }
 
-impl Ground {
+impl TestWorld {
     pub(super) fn new(config: &str) -> Self {
         let files = tempfile::tempdir().unwrap();
         let clock = ManualClock::at(1_000_000);
@@ -111,7 +111,7 @@ impl Ground {
         self.files.path().join("workspace").join(path)
     }
 
-    /// The plan of another world file beside the same archetypes.
+    /// The plan of another world file with the same archetypes.
     pub(super) fn plan(&self, config: &str) -> Plan {
         self.write("world-config.yaml", config);
         ghost_config::load(&self.files.path().join("world"), &|_| None).unwrap_or_else(|p| panic!("{p}"))
@@ -125,7 +125,7 @@ impl Ground {
         self.boot_to_reload(think, Box::new(no)).await
     }
 
-    /// On a store of the test's own.
+    /// Boots with a store of the test.
     pub(super) async fn boot_over(
         &self,
         store: Store,
@@ -211,7 +211,7 @@ pub(super) fn call(name: &str, arguments: Value) -> Result<Vec<Block>, ProviderE
     Ok(vec![Block::ToolCall { id: "c1".into(), name: name.into(), arguments }])
 }
 
-/// The results that the model has been shown since its mail.
+/// The tool results in the request since the turn's mail.
 pub(super) fn results(request: &ModelRequest) -> Vec<String> {
     request
         .messages
@@ -274,11 +274,11 @@ pub(super) async fn until(world: &World, kind: EventKind, agent: &str) {
     feed.next().await.unwrap().unwrap();
 }
 
-/// Moves time on until `done` completes.
-pub(super) async fn while_time_passes<T>(ground: &Ground, done: impl Future<Output = T>) -> T {
+/// Advances time until `done` completes.
+pub(super) async fn while_time_passes<T>(test_world: &TestWorld, done: impl Future<Output = T>) -> T {
     let passing = async {
         for _ in 0..10_000 {
-            ground.clock.advance(Duration::from_millis(500));
+            test_world.clock.advance(Duration::from_millis(500));
             for _ in 0..50 {
                 tokio::task::yield_now().await;
             }
@@ -292,14 +292,14 @@ pub(super) async fn while_time_passes<T>(ground: &Ground, done: impl Future<Outp
     }
 }
 
-/// Lets everything run that can run without time passing.
+/// Lets all tasks run that can run without time passing.
 pub(super) async fn settle() {
     for _ in 0..500 {
         tokio::task::yield_now().await;
     }
 }
 
-/// Waits until `done` says so, without time passing.
+/// Waits until `done` returns true, without time passing.
 pub(super) async fn soon(what: &str, done: impl Fn() -> bool) {
     for _ in 0..10_000 {
         if done() {
@@ -310,7 +310,7 @@ pub(super) async fn soon(what: &str, done: impl Fn() -> bool) {
     panic!("nothing came of it: {what}");
 }
 
-/// One command with the world's context.
+/// Runs one transaction with the world's context.
 macro_rules! write {
     ($world:expr, |$w:ident, $ctx:ident| $body:expr) => {{
         let $ctx = $world.ctx().clone();

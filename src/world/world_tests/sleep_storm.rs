@@ -1,5 +1,5 @@
-//! Messages to agents that fall asleep whenever they can, from eight senders at once. Time stands still, so that no sweep makes
-//! good what a lost wake-up leaves: a message that nobody wakes for lies there for ever, and fails this.
+//! Eight senders send messages to agents that fall asleep whenever they can. Time does not move, so no sweep
+//! repairs a lost wake-up: its message stays in the inbox and fails the test.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,14 +10,14 @@ use ghost_domain::event::EventFilter;
 use ghost_domain::{EventKind, Party, Timestamp};
 use ghost_rules::mail::{self, Chain, NewMessage};
 
-use super::rig::{Ground, id, say, write};
+use super::rig::{TestWorld, id, say, write};
 use crate::World;
-use crate::pause::waiting;
+use crate::pause::agents_with_work;
 
 const SENDERS: usize = 8;
 const AGENTS: usize = 16;
 
-/// Looks without any message less after which nothing is coming any more.
+/// Number of checks without progress after which the test fails.
 const PATIENCE: usize = 200_000;
 
 fn config() -> String {
@@ -37,16 +37,16 @@ async fn found(world: &World) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn agents_that_fall_asleep_at_once_miss_no_message() {
+async fn agents_that_fall_asleep_at_any_time_miss_no_message() {
     let messages = std::env::var("GHOST_SLEEP_STORM").map_or(20_000, |count| count.parse().unwrap());
-    let ground = Ground::new(&config());
-    let (world, _) = ground.boot(|_| say("read")).await;
+    let test_world = TestWorld::new(&config());
+    let (world, _) = test_world.boot(|_| say("read")).await;
     let over = Arc::new(AtomicBool::new(false));
     let (maintenance, done) = (Arc::clone(&world), Arc::clone(&over));
-    let lullaby = tokio::spawn(async move {
+    let sleeper = tokio::spawn(async move {
         let mut naps = 0_usize;
         while !done.load(Ordering::Acquire) {
-            for actor in maintenance.directory().drowsy(Timestamp(i64::MAX)) {
+            for actor in maintenance.directory().idle_actors(Timestamp(i64::MAX)) {
                 naps += usize::from(actor.cast(AgentMsg::TrySleep).is_ok());
             }
             tokio::task::yield_now().await;
@@ -74,17 +74,17 @@ async fn agents_that_fall_asleep_at_once_miss_no_message() {
     }
     let (mut before, mut patience) = (usize::MAX, PATIENCE);
     loop {
-        let now = waiting(world.store()).await.unwrap().len();
+        let now = agents_with_work(world.store()).await.unwrap().len();
         if now == 0 {
             break;
         }
         patience = if now == before { patience - 1 } else { PATIENCE };
-        assert!(patience > 0, "{now} agents have mail that nobody wakes them for");
+        assert!(patience > 0, "{now} agents have mail but no wake-up");
         before = now;
         tokio::task::yield_now().await;
     }
     over.store(true, Ordering::Release);
-    let naps = lullaby.await.unwrap();
-    assert!(naps > messages / 100, "hardly anyone fell asleep: {naps}");
+    let naps = sleeper.await.unwrap();
+    assert!(naps > messages / 100, "too few agents fell asleep: {naps}");
     assert_eq!(found(&world).await, 0);
 }

@@ -1,5 +1,5 @@
-//! A store that does not answer holds up whoever asked it, and no activation; and a wave of agents that fall asleep asks it
-//! little.
+//! A store that does not answer blocks its callers, but no activation. And many agents that fall asleep at once
+//! need only a few queries.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,10 +12,10 @@ use ghost_store::memory::MemoryDisk;
 use ghost_store::{Ack, Backend, Committed, Nack, ReadWork, Store, StoreError, View, Work};
 use tokio::sync::watch;
 
-use super::rig::{Ground, TWO, id, say, send, settle, soon};
+use super::rig::{TWO, TestWorld, id, say, send, settle, soon};
 use crate::World;
 
-/// What of a store stalls, and how much it was asked.
+/// Which operations of a store hang, and the number of its queries.
 #[derive(Default)]
 struct Stall {
     commits: watch::Sender<bool>,
@@ -25,7 +25,7 @@ struct Stall {
 
 impl Stall {
     async fn pass(what: &watch::Sender<bool>) {
-        // The sender lives as long as the store, so waiting cannot fail.
+        // The sender lives as long as the store, so the wait cannot fail.
         let _ = what.subscribe().wait_for(|stalls| !*stalls).await;
     }
 }
@@ -44,7 +44,7 @@ impl Wake for Forward {
     }
 }
 
-/// Why a command of the inner store was undone.
+/// Why a command of the inner store was rolled back.
 enum Undone {
     Refused(Nack),
     Store(StoreError),
@@ -110,9 +110,9 @@ fn activity(world: &World, agent: &str) -> Activity {
 }
 
 #[tokio::test]
-async fn a_commit_that_hangs_holds_up_no_activation() {
-    let (ground, (store, stall)) = (Ground::new(TWO), stalling().await);
-    let (world, model) = ground
+async fn a_hanging_commit_blocks_no_activation() {
+    let (test_world, (store, stall)) = (TestWorld::new(TWO), stalling().await);
+    let (world, model) = test_world
         .boot_over(store, |request| {
             assert_ne!(request.agent_id.as_str(), "ada", "the model falls over");
             say("here")
@@ -129,22 +129,22 @@ async fn a_commit_that_hangs_holds_up_no_activation() {
     world.tree().signal_router.wake(&id("ben"));
     soon("ben wakes", || awake(&world, "ben")).await;
     assert!(!awake(&world, "ada"), "it crashed, and nothing has been decided");
-    // Nor does a wake-up bring the crashed one back before that.
+    // A wake-up does not start the crashed agent either.
     world.tree().signal_router.wake(&id("ada"));
     settle().await;
     assert!(!awake(&world, "ada"));
     stall.commits.send_replace(false);
     for _ in 0..20 {
-        ground.clock.advance(std::time::Duration::from_secs(1));
+        test_world.clock.advance(std::time::Duration::from_secs(1));
         settle().await;
     }
     assert!(model.asked_by("ada") > 1, "it was restarted when the store was back");
 }
 
 #[tokio::test]
-async fn a_query_that_hangs_holds_up_no_activation() {
-    let (ground, (store, stall)) = (Ground::new(TWO), stalling().await);
-    let (world, _) = ground.boot_over(store, |_| say("here")).await;
+async fn a_hanging_query_blocks_no_activation() {
+    let (test_world, (store, stall)) = (TestWorld::new(TWO), stalling().await);
+    let (world, _) = test_world.boot_over(store, |_| say("here")).await;
     world.tree().signal_router.wake(&id("ada"));
     soon("ada rests", || awake(&world, "ada") && activity(&world, "ada") == Activity::Idle).await;
     settle().await;
@@ -154,30 +154,30 @@ async fn a_query_that_hangs_holds_up_no_activation() {
     settle().await;
     world.tree().signal_router.wake(&id("ben"));
     soon("ben wakes", || awake(&world, "ben")).await;
-    // The one whose end is still being looked at wakes as well.
+    // The agent whose end is still being read wakes as well.
     world.tree().signal_router.wake(&id("ada"));
     soon("ada wakes", || awake(&world, "ada")).await;
     stall.queries.send_replace(false);
 }
 
 #[tokio::test]
-async fn a_wave_of_agents_that_fall_asleep_asks_the_store_a_few_times() {
+async fn many_agents_that_fall_asleep_at_once_need_few_queries() {
     const MANY: usize = 200;
     let agents: String = (0..MANY).map(|n| format!("  - {{ id: a{n}, archetype: worker }}\n")).collect();
     let file = format!(
         "world: {{ id: test, name: Test }}\nagents:\n{agents}llm:\n  default_provider: test\n  default_model: test\n  \
          providers: {{ test: {{ kind: openai, base_url: 'http://127.0.0.1:1' }} }}\n"
     );
-    let (ground, (store, stall)) = (Ground::new(&file), stalling().await);
-    let (world, _) = ground.boot_over(store, |_| say("here")).await;
+    let (test_world, (store, stall)) = (TestWorld::new(&file), stalling().await);
+    let (world, _) = test_world.boot_over(store, |_| say("here")).await;
     for n in 0..MANY {
         world.tree().signal_router.wake(&id(&format!("a{n}")));
     }
     let directory = &world.tree().directory;
-    soon("they rest", || directory.drowsy(Timestamp(i64::MAX)).len() == MANY).await;
+    soon("they rest", || directory.idle_actors(Timestamp(i64::MAX)).len() == MANY).await;
     settle().await;
     let before = stall.asked.load(Ordering::SeqCst);
-    for actor in directory.drowsy(Timestamp(i64::MAX)) {
+    for actor in directory.idle_actors(Timestamp(i64::MAX)) {
         drop(actor.cast(AgentMsg::TrySleep));
     }
     soon("they sleep", || directory.actors().is_empty()).await;

@@ -1,4 +1,4 @@
-//! A supervisor that dies is brought back by the root, with all that it had in hand.
+//! If a supervisor dies, the root starts another one, which continues its work.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,7 +7,7 @@ use ghost_domain::{AgentKind, AgentStatus, Desired, EventKind, Party};
 use ghost_rules::agents::{self, NewAgent};
 use ghost_rules::mail::Chain;
 
-use super::rig::{Ground, TWO, ask, id, say, send, soon, until, write};
+use super::rig::{TWO, TestWorld, ask, id, say, send, soon, until, write};
 use crate::World;
 
 const TEAM: &str = "\
@@ -27,7 +27,7 @@ fn by() -> Party {
     Party::Operator("test".into())
 }
 
-/// Kills the supervisor of a team. What is sent to it from now on is lost with it.
+/// Kills the supervisor of a team. Later messages to it are lost. The result tells whether another one has started.
 fn kill(world: &World, team: Option<&str>) -> impl Fn() -> bool {
     let (team, signal_router) = (team.map(Arc::<str>::from), Arc::clone(&world.tree().signal_router));
     let supervisor = signal_router.supervisor(team.as_ref()).unwrap();
@@ -40,11 +40,11 @@ fn status(world: &World, agent: &str) -> AgentStatus {
 }
 
 #[tokio::test]
-async fn a_restart_that_a_dead_supervisor_held_is_carried_out() {
+async fn a_restart_that_waited_in_a_dead_supervisor_happens() {
     for (file, team) in [(TWO, None), (TEAM, Some("desk"))] {
-        let ground = Ground::new(file);
+        let test_world = TestWorld::new(file);
         let fell = AtomicBool::new(false);
-        let (world, _) = ground
+        let (world, _) = test_world
             .boot(move |_| {
                 assert!(fell.swap(true, Ordering::SeqCst), "the model falls over");
                 say("up again")
@@ -53,7 +53,7 @@ async fn a_restart_that_a_dead_supervisor_held_is_carried_out() {
         send(&world, "ada", "fall").await;
         until(&world, EventKind::AgentCrashed, "ada").await;
         soon("the back-off", || status(&world, "ada") == AgentStatus::Restarting).await;
-        // No time passes: the timer of the dead one would never go off.
+        // Time does not move, so a timer of the dead supervisor would never fire.
         soon("another supervisor", kill(&world, team)).await;
         soon("the restart", || status(&world, "ada") == AgentStatus::Running).await;
         until(&world, EventKind::AgentRestarted, "ada").await;
@@ -62,10 +62,10 @@ async fn a_restart_that_a_dead_supervisor_held_is_carried_out() {
 }
 
 #[tokio::test]
-async fn a_stop_that_a_dead_supervisor_had_begun_is_carried_out() {
+async fn a_stop_that_a_dead_supervisor_had_begun_completes() {
     for (file, team) in [(TWO, None), (TEAM, Some("desk"))] {
-        let ground = Ground::new(file);
-        let (world, model) = ground.boot(|_| say("done")).await;
+        let test_world = TestWorld::new(file);
+        let (world, model) = test_world.boot(|_| say("done")).await;
         model.hold("ada");
         send(&world, "ada", "take your time").await;
         soon("the call begins", || model.asked_by("ada") == 1).await;
@@ -78,12 +78,12 @@ async fn a_stop_that_a_dead_supervisor_had_begun_is_carried_out() {
 }
 
 #[tokio::test]
-async fn orders_that_a_dead_supervisor_never_read_are_carried_out() {
-    let ground = Ground::new(TWO);
-    let (world, model) = ground.boot(|_| say("here")).await;
+async fn orders_that_a_dead_supervisor_never_read_are_executed() {
+    let test_world = TestWorld::new(TWO);
+    let (world, model) = test_world.boot(|_| say("here")).await;
     world.stop_agent(&by(), &id("ben"), None).await.unwrap();
     let back = kill(&world, None);
-    // Committed while nobody supervises: the records say so, and no message does.
+    // Committed while no supervisor runs. The records show the orders, but no message announces them.
     write!(world, |w, ctx| {
         agents::stop(w, &ctx, &by(), &id("ada"), None).await?;
         agents::start(w, &ctx, &by(), &id("ben")).await?;

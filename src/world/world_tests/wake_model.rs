@@ -1,49 +1,52 @@
-//! Every interleaving of two senders, the actors of one agent, its supervisor, the directory and the sweep: none leaves mail
-//! that no wake-up announced. What moves is a model; the slot is the directory's own.
+//! Visits every interleaving of two senders, the actors of one agent, its supervisor, the directory and the sweep.
+//! In none of them does mail stay without a wake-up. The parts are a model, but the slot is the directory's own
+//! code.
 //!
-//! A step is what happens under one lock, or the taking of one message. Time passes only when nothing moves any more, so
-//! that is when the sweep looks, twice. Mail that lies there then is what it must never find.
+//! A step is the work under one lock, or the receipt of one message. Time passes only when no step is possible.
+//! Only then does the sweep run, twice. Mail that is left at that point would be found by the sweep, and is an
+//! error.
 
 use std::collections::BTreeSet;
 
 use crate::wake_slot::{Activation, Call, WakeSlot};
 
-/// How the actor and its supervisor go about it: as they do, or as they did.
+/// The behaviour of the actor and its supervisor: today's, or an earlier one with a bug.
 #[derive(Clone, Copy)]
 struct Rules {
-    /// An actor looks while it is made, before the directory knows of it, and is then taken to have heard every call.
-    looks_unknown: bool,
-    /// The end of a look is compared with the generation.
+    /// Bug: an actor reads while it is created, before the directory knows it. That read counts as the answer to
+    /// all calls.
+    reads_before_recorded: bool,
+    /// Before the actor goes idle, the generation is compared with that of its read.
     compares_at_rest: bool,
-    /// So is falling asleep.
+    /// Before the agent falls asleep, the generation is compared, too.
     compares_at_sleep: bool,
-    /// Whoever hears of an actor's end looks at the inbox.
-    looks_after_end: bool,
+    /// After an actor's end, the supervisor reads the inbox.
+    reads_after_end: bool,
 }
 
 const TODAY: Rules =
-    Rules { looks_unknown: false, compares_at_rest: true, compares_at_sleep: true, looks_after_end: true };
+    Rules { reads_before_recorded: false, compares_at_rest: true, compares_at_sleep: true, reads_after_end: true };
 
-/// The number of an actor; each is made once.
+/// The number of an actor. No two actors have the same one.
 type Id = u8;
 
-/// One who has mail to announce.
+/// A sender of messages.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Waker {
     /// It has this many messages to send.
     Sends(u8),
-    /// It committed one and has not raised the generation yet.
+    /// It has committed a message and has not raised the generation yet.
     Committed(u8),
-    /// It knows where the wake-up must go.
+    /// It knows the receiver of the wake-up.
     Routed(u8, Call<Id>),
 }
 
-/// What follows the end of an actor.
+/// What happens after the end of an actor.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum After {
-    /// The inbox is looked at again.
-    Looks,
-    /// The agent may run again, and is woken.
+    /// The inbox is read again.
+    Reads,
+    /// The agent may run again and is woken.
     Restarts,
     Wakes,
     Routed(Call<Id>),
@@ -60,9 +63,9 @@ enum Msg {
 enum Task {
     None,
     Begun,
-    /// It has seen this much mail and takes it next.
+    /// It has seen this many messages and takes them next.
     Read(u8),
-    /// It has told its actor.
+    /// It has sent its actor a message.
     Ended,
 }
 
@@ -72,25 +75,25 @@ struct Worker {
     mailbox: Vec<Msg>,
     task: Task,
     seen: u64,
-    /// As it was when nothing was compared: woken while its task ran.
+    /// Used only without the comparison: a wake-up arrived while the task ran.
     again: bool,
 }
 
-/// What the supervisor is in the middle of.
+/// The state of the supervisor.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Busy {
     Free,
-    /// It may make an actor.
+    /// It has decided to create an actor.
     Making,
-    /// The actor is there, and not recorded yet.
+    /// The actor exists but is not recorded yet.
     Made(Id),
-    /// The actor is recorded, and not woken yet.
+    /// The actor is recorded but not woken yet.
     Recorded(Id),
-    /// It has forgotten an actor that crashed.
+    /// It has released an actor that crashed.
     Released,
 }
 
-/// Everything at one instant.
+/// The whole state at one moment.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct Moment {
     slot: WakeSlot<Id>,
@@ -98,7 +101,7 @@ struct Moment {
     inbox: u8,
     wakers: [Waker; 2],
     activations: u8,
-    /// Ends that the supervisor has not heard of, and whether they were crashes.
+    /// Ends that the supervisor has not handled yet, and whether they were crashes.
     ends: Vec<(Id, bool)>,
     busy: Busy,
     workers: Vec<Worker>,
@@ -130,7 +133,7 @@ impl Moment {
         self.workers.iter_mut().find(|worker| worker.id == id)
     }
 
-    /// A message to an actor. To one that has ended it is lost.
+    /// Sends a message to an actor. If the actor has ended, the message is lost.
     fn cast(&mut self, id: Id, message: Msg) {
         if let Some(worker) = self.worker(id) {
             worker.mailbox.push(message);
@@ -145,11 +148,11 @@ impl Moment {
         }
     }
 
-    /// A look begins, unless one is under way.
+    /// Begins a task that reads the inbox, unless one is running.
     fn begin(&mut self, at: usize, rules: Rules) {
         let worker = &mut self.workers[at];
         if worker.task == Task::None {
-            worker.seen = self.slot.look();
+            worker.seen = self.slot.begin_read();
             worker.task = Task::Begun;
             worker.again = false;
         } else if !rules.compares_at_rest {
@@ -162,14 +165,14 @@ impl Moment {
         self.ends.push((worker.id, crashed));
     }
 
-    /// Whether the keeper would find an idle actor to send to sleep.
+    /// The idle actor that maintenance would ask to sleep.
     fn idle(&self) -> Option<Id> {
         let id = *self.slot.actor()?;
         let idle = self.workers.iter().any(|worker| worker.id == id && worker.task == Task::None);
         idle.then_some(id)
     }
 
-    /// What may follow by itself. Empty when nothing moves any more.
+    /// All possible next states. Empty if no step is possible.
     fn moves(&self, rules: Rules) -> Vec<Moment> {
         let mut next = Vec::new();
         for at in 0..self.wakers.len() {
@@ -201,8 +204,8 @@ impl Moment {
 
     fn after(&mut self, after: After) {
         match after {
-            After::Looks if self.inbox > 0 => self.afters.push(After::Wakes),
-            After::Looks => {}
+            After::Reads if self.inbox > 0 => self.afters.push(After::Wakes),
+            After::Reads => {}
             After::Restarts => {
                 self.runs = true;
                 self.afters.push(After::Wakes);
@@ -218,13 +221,13 @@ impl Moment {
     fn supervisor(&self, rules: Rules) -> Option<Moment> {
         let mut then = self.clone();
         match self.busy {
-            // News of an end goes before orders.
+            // Ends are handled before orders.
             Busy::Free if !self.ends.is_empty() => {
                 let (id, crashed) = then.ends.remove(0);
                 then.slot.release(|actor| *actor == id);
                 match crashed {
                     true => then.busy = Busy::Released,
-                    false if rules.looks_after_end => then.afters.push(After::Looks),
+                    false if rules.reads_after_end => then.afters.push(After::Reads),
                     false => {}
                 }
             }
@@ -232,25 +235,25 @@ impl Moment {
                 then.activations -= 1;
                 match then.slot.activation(self.runs) {
                     Activation::Make => then.busy = Busy::Making,
-                    Activation::Tell(id) => then.cast(id, Msg::Wake),
+                    Activation::Wake(id) => then.cast(id, Msg::Wake),
                     Activation::Nothing => {}
                 }
             }
             Busy::Free => return None,
             Busy::Making => {
-                let (id, early) = (self.made, rules.looks_unknown);
+                let (id, early) = (self.made, rules.reads_before_recorded);
                 then.made += 1;
                 let task = if early { Task::Begun } else { Task::None };
-                // The generation alone: the look itself is heard of when the actor is recorded.
-                let seen = if early { then.slot.clone().look() } else { 0 };
+                // Only the generation: the read itself is counted when the actor is recorded.
+                let seen = if early { then.slot.clone().begin_read() } else { 0 };
                 then.workers.push(Worker { id, mailbox: vec![], task, seen, again: false });
                 then.busy = Busy::Made(id);
             }
             Busy::Made(id) => {
                 then.slot.activated(id);
                 then.busy = Busy::Recorded(id);
-                if rules.looks_unknown {
-                    then.slot.look();
+                if rules.reads_before_recorded {
+                    then.slot.begin_read();
                     then.busy = Busy::Free;
                 }
             }
@@ -275,7 +278,7 @@ impl Moment {
             Task::None | Task::Ended => return None,
             Task::Begun if self.inbox > 0 => worker.task = Task::Read(self.inbox),
             Task::Read(seen) => {
-                // What came after the look is left to the next.
+                // Mail that arrived after the read is left to the next one.
                 then.inbox -= seen;
                 worker.task = Task::Ended;
                 worker.mailbox.push(Msg::Worked);
@@ -296,8 +299,8 @@ impl Moment {
         let message = then.workers[at].mailbox.remove(0);
         match message {
             Msg::Wake => {
-                if rules.looks_unknown {
-                    then.slot.look();
+                if rules.reads_before_recorded {
+                    then.slot.begin_read();
                 }
                 then.begin(at, rules);
             }
@@ -306,7 +309,7 @@ impl Moment {
                     let sleeps = match rules.compares_at_sleep {
                         true => then.slot.sleep(self.workers[at].seen),
                         false => {
-                            let now = then.slot.clone().look();
+                            let now = then.slot.clone().begin_read();
                             let called = then.slot.uncalled().is_none();
                             let slept = then.slot.sleep(now);
                             slept || (called && then.slot.release(|_| true))
@@ -331,7 +334,7 @@ impl Moment {
         Some(then)
     }
 
-    /// What may begin at any time: a message, a nap, a crash.
+    /// What may begin at any time: a message, a sleep, a crash.
     fn beginnings(&self) -> Vec<Moment> {
         let mut next = Vec::new();
         for at in 0..self.wakers.len() {
@@ -351,7 +354,7 @@ impl Moment {
             next.push(then);
         }
         if self.crashes > 0 {
-            // One that the supervisor has not taken in hand yet crashes in its hands, which is an end like another.
+            // A crash during a step of the supervisor is an end like any other.
             for at in 0..self.workers.len() {
                 if self.busy == Busy::Free {
                     let mut then = self.clone();
@@ -365,16 +368,16 @@ impl Moment {
     }
 }
 
-/// What a search has seen.
+/// The result of a search.
 #[derive(Debug, Default)]
 struct Searched {
     moments: usize,
     at_rest: usize,
-    /// Moments at rest in which mail lies that nothing will ever take: what the sweep finds, and what not even it would.
+    /// States without a next step in which mail is left that nothing will take.
     stalled: usize,
 }
 
-/// Visits everything that can follow, depth first.
+/// Visits all reachable states, depth first.
 fn search(rules: Rules, messages: [u8; 2], naps: u8, crashes: u8) -> Searched {
     let mut searched = Searched::default();
     let mut visited = BTreeSet::new();
@@ -405,20 +408,20 @@ fn no_interleaving_leaves_mail_for_the_sweep() {
 }
 
 #[test]
-fn the_search_finds_the_wake_up_that_was_lost_while_an_actor_was_made() {
-    let before = Rules { looks_unknown: true, compares_at_rest: false, ..TODAY };
+fn the_search_finds_the_wake_up_lost_while_an_actor_is_created() {
+    let before = Rules { reads_before_recorded: true, compares_at_rest: false, ..TODAY };
     assert!(search(before, [1, 1], 0, 0).stalled > 0, "the search would not have found it");
-    // The comparison alone is too early when the look is over before the directory knows of the actor; the order alone would
-    // do, as long as every wake-up reaches an actor that notes it.
+    // The comparison alone does not help if the read ends before the directory knows the actor. The order alone is
+    // enough, as long as every wake-up reaches an actor that notes it.
     assert!(search(Rules { compares_at_rest: true, ..before }, [1, 1], 0, 0).stalled > 0);
-    assert_eq!(search(Rules { looks_unknown: false, ..before }, [1, 1], 1, 0).stalled, 0);
+    assert_eq!(search(Rules { reads_before_recorded: false, ..before }, [1, 1], 1, 0).stalled, 0);
 }
 
 #[test]
-fn the_search_finds_a_sleep_that_compares_nothing_and_that_nobody_looks_after() {
-    let careless = Rules { compares_at_sleep: false, looks_after_end: false, ..TODAY };
+fn the_search_finds_a_sleep_without_comparison_and_without_a_read_afterwards() {
+    let careless = Rules { compares_at_sleep: false, reads_after_end: false, ..TODAY };
     assert!(search(careless, [1, 1], 1, 0).stalled > 0, "the search would not have found it");
-    // Either of the two is enough.
-    assert_eq!(search(Rules { looks_after_end: true, ..careless }, [1, 1], 1, 0).stalled, 0);
+    // One of the two rules is enough.
+    assert_eq!(search(Rules { reads_after_end: true, ..careless }, [1, 1], 1, 0).stalled, 0);
     assert_eq!(search(Rules { compares_at_sleep: true, ..careless }, [1, 1], 1, 0).stalled, 0);
 }

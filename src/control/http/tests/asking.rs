@@ -1,4 +1,4 @@
-//! How a test asks the routes.
+//! Helpers that send requests to the routes.
 
 use axum::Router;
 use axum::body::{Body, to_bytes};
@@ -39,7 +39,7 @@ pub(super) async fn ask(routes: &Router, method: &str, path: &str, headers: &[(&
     with_body(routes, method, path, headers, Body::empty()).await
 }
 
-/// A change, with the token and a key.
+/// A write with the token and an idempotency key.
 pub(super) async fn write(routes: &Router, method: &str, path: &str, key: &str, body: &Value) -> Answer {
     let token = format!("Bearer {TOKEN}");
     let headers = [("authorization", token.as_str()), ("content-type", "application/json"), ("idempotency-key", key)];

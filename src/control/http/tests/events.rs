@@ -1,4 +1,4 @@
-//! Events as they are sent, to readers that keep up and readers that do not.
+//! Tests of the event streams, with readers that keep up and readers that do not.
 
 use axum::Router;
 use axum::body::Body;
@@ -33,22 +33,22 @@ async fn events_are_sent_with_their_ids_and_resumed_by_header() {
     )
     .await;
     assert_eq!(resumed.block().await.line("id: "), last.to_string());
-    // What is streamed only has no id to resume with.
-    let mut words =
+    // Ephemeral events have no id to resume at.
+    let mut deltas =
         stream(&routes, "/api/events?after=now&ephemeral=true&kind=model.*", &[("authorization", &token)]).await;
     scene.ephemeral(ghost_domain::EventKind::ModelDelta);
-    let block = words.block().await;
+    let block = deltas.block().await;
     assert_eq!(block.line("event: "), "model.delta");
     assert!(!block.0.contains("id: ") && block.line("data: ").contains("\"ephemeral\":true"), "{block:?}");
     scene.closing.send_replace(true);
     let end = resumed.block().await;
     assert_eq!((end.line("event: "), end.line("id: ")), ("stopping", last.to_string().as_str()));
-    let told: Value = serde_json::from_str(end.line("data: ")).unwrap();
-    assert_eq!((&told["last_seq"], &told["error"]["code"]), (&last.into(), &"unavailable".into()));
+    let end_data: Value = serde_json::from_str(end.line("data: ")).unwrap();
+    assert_eq!((&end_data["last_seq"], &end_data["error"]["code"]), (&last.into(), &"unavailable".into()));
 }
 
 #[tokio::test]
-async fn events_come_without_names_to_pages_that_ask_for_it() {
+async fn events_are_sent_without_names_on_request() {
     let scene = Scene::new().await;
     let routes = routes(&scene);
     let token = format!("Bearer {TOKEN}");
@@ -64,7 +64,7 @@ async fn events_come_without_names_to_pages_that_ask_for_it() {
 }
 
 #[tokio::test]
-async fn a_quiet_stream_says_that_it_lives_and_moves_the_id() {
+async fn a_quiet_stream_sends_a_comment_that_moves_the_id() {
     let scene = Scene::new().await;
     let routes = routes(&scene);
     let token = format!("Bearer {TOKEN}");
@@ -75,7 +75,7 @@ async fn a_quiet_stream_says_that_it_lives_and_moves_the_id() {
         let block = tokio::select! {
             biased;
             block = quiet.block() => block,
-            () = async { loop { tokio::task::yield_now().await; scene.clock.advance(crate::streams::ALIVE); } } => unreachable!(),
+            () = async { loop { tokio::task::yield_now().await; scene.clock.advance(crate::streams::HEARTBEAT_EVERY); } } => unreachable!(),
         };
         assert!(block.0.starts_with(": alive") && !block.0.contains("data"), "{block:?}");
         if block.line("id: ") == last.to_string() {
@@ -86,26 +86,26 @@ async fn a_quiet_stream_says_that_it_lives_and_moves_the_id() {
 
 // covers: CP-08
 #[tokio::test]
-async fn a_slow_reader_is_told_where_to_go_on() {
+async fn a_slow_reader_gets_the_position_to_resume_at() {
     let scene = Scene::with("limits: { subscriber_buffer: 16 }\n").await;
     let routes = routes(&scene);
     let token = format!("Bearer {TOKEN}");
     let start = scene.world.store().last_seq();
     let (mut slow, mut stalled) = fall_behind(&scene, &routes, &token).await;
-    assert_eq!(scene.control.readers.open(), 2, "their bodies are still there");
+    assert_eq!(scene.control.readers.open(), 2, "their bodies are not dropped yet");
     let mut seen = start;
     loop {
         let block = slow.block().await;
         if block.line("event: ") == "lagged" {
-            let told: Value = serde_json::from_str(block.line("data: ")).unwrap();
-            assert_eq!((&told["last_seq"], block.line("id: ")), (&seen.into(), seen.to_string().as_str()));
+            let end_data: Value = serde_json::from_str(block.line("data: ")).unwrap();
+            assert_eq!((&end_data["last_seq"], block.line("id: ")), (&seen.into(), seen.to_string().as_str()));
             break;
         }
         seen += 1;
         assert_eq!(block.line("id: "), seen.to_string());
     }
     assert!(seen < scene.world.store().last_seq());
-    // One that does not even read that is not waited for; it counts as long as it is there.
+    // A reader that does not read its end either times out, but counts until its body is dropped.
     for _ in 0..10 {
         scene.clock.advance(ghost_domain::Limits::seconds(30));
         tokio::task::yield_now().await;
@@ -117,10 +117,10 @@ async fn a_slow_reader_is_told_where_to_go_on() {
     assert_eq!(scene.control.readers.open(), 0);
 }
 
-/// Two readers of what is to come that do not read until they are cut off.
+/// Two readers of new events that do not read until they are cut off.
 async fn fall_behind(scene: &Scene, routes: &Router, token: &str) -> (Flow, Flow) {
     let start = scene.world.store().last_seq();
-    // Every feeder listens for the end of the daemon.
+    // Every feeder holds a receiver of the shutdown signal.
     let listening = scene.closing.receiver_count();
     let path = format!("/api/events?after={start}");
     let one = stream(routes, &path, &[("authorization", token)]).await;
@@ -128,26 +128,26 @@ async fn fall_behind(scene: &Scene, routes: &Router, token: &str) -> (Flow, Flow
     scene.emit_many(crate::streams::QUEUE * 3).await;
     while scene.closing.receiver_count() > listening {
         tokio::task::yield_now().await;
-        scene.clock.advance(crate::streams::PATIENCE);
+        scene.clock.advance(crate::streams::LAG_CHECK_EVERY);
     }
     (one, two)
 }
 
 #[tokio::test]
-async fn what_is_misspelt_beside_a_good_ticket_is_what_is_told() {
+async fn a_misspelled_parameter_beside_a_valid_ticket_is_reported() {
     let scene = Scene::new().await;
     let routes = routes(&scene);
     let bearer = format!("Bearer {TOKEN}");
-    let given = ask(&routes, "POST", "/api/events/ticket", &[("authorization", &bearer)]).await;
-    let given: Value = serde_json::from_str(&given.body).unwrap();
-    let path = format!("/api/events?afer=now&ticket={}", given["ticket"].as_str().unwrap());
+    let issued = ask(&routes, "POST", "/api/events/ticket", &[("authorization", &bearer)]).await;
+    let issued: Value = serde_json::from_str(&issued.body).unwrap();
+    let path = format!("/api/events?afer=now&ticket={}", issued["ticket"].as_str().unwrap());
     let answer = ask(&routes, "GET", &path, &[]).await;
     assert_eq!((answer.status, answer.refusal().code), (StatusCode::BAD_REQUEST, Code::InvalidArguments));
     assert_eq!(answer.refusal().hint.as_deref(), Some("did you mean `after`?"));
 }
 
 #[tokio::test]
-async fn what_cannot_be_streamed_has_a_status_of_its_own() {
+async fn refused_streams_have_their_own_http_statuses() {
     let scene = Scene::with("limits: { subscribers_max: 1 }\n").await;
     let routes = routes(&scene);
     let last = scene.world.store().last_seq();
@@ -171,14 +171,14 @@ async fn what_cannot_be_streamed_has_a_status_of_its_own() {
     while scene.control.readers.open() > 0 {
         tokio::task::yield_now().await;
     }
-    // What retention has taken is said to be gone.
+    // A position whose events retention has deleted is GONE.
     scene.clock.advance(ghost_domain::Limits::days(8));
     ghost_rules::retention::sweep(scene.world.store(), scene.world.ctx()).await.unwrap();
     let gone = get(&routes, "/api/events?after=1").await;
     assert_eq!((gone.status, gone.refusal().code), (StatusCode::GONE, ghost_domain::Code::CursorExpired));
 }
 
-/// A body that goes on.
+/// A response body that goes on.
 struct Flow {
     body: axum::body::BodyDataStream,
     text: String,
@@ -207,7 +207,7 @@ impl Flow {
                 self.text = rest.to_owned();
                 return block;
             }
-            let chunk = futures_util::StreamExt::next(&mut self.body).await.expect("the stream goes on").unwrap();
+            let chunk = futures_util::StreamExt::next(&mut self.body).await.expect("the stream does not end").unwrap();
             self.text.push_str(std::str::from_utf8(&chunk).unwrap());
         }
     }

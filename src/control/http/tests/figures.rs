@@ -1,8 +1,8 @@
-//! The text format of Prometheus, read as strictly as `promtool check metrics` reads it.
+//! Checks the Prometheus text format as strictly as `promtool check metrics`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// One sample: its name, its labels in order, its value.
+/// One sample: name, labels, value.
 struct Sample {
     name: String,
     labels: BTreeMap<String, String>,
@@ -47,7 +47,7 @@ fn sample(line: &str) -> Sample {
     Sample { name: name.to_owned(), labels, value: value.parse().unwrap_or_else(|_| panic!("{line}: {value}")) }
 }
 
-/// The rules of `promtool check metrics` for a name.
+/// The rules of `promtool check metrics` for a metric name.
 fn check_name(name: &str, kind: &str) {
     assert!(is_name(name), "{name}");
     assert_eq!(name.ends_with("_total"), kind == "counter", "{name} is a {kind}");
@@ -92,10 +92,10 @@ fn check_name(name: &str, kind: &str) {
     }
 }
 
-/// A family, and labels that tell its series apart.
+/// A family with the labels that identify a series.
 type Series = (String, Vec<(String, String)>);
 
-/// Panics at the first thing that is not as it should be.
+/// Panics at the first violation.
 pub(super) fn strict(page: &str) {
     assert!(page.ends_with('\n') && !page.contains("\n\n") && !page.contains('\r'));
     let mut families: BTreeMap<String, String> = BTreeMap::new();
@@ -121,15 +121,15 @@ pub(super) fn strict(page: &str) {
         assert!(!line.starts_with('#'), "{line}");
         let family = current.as_deref().unwrap_or_else(|| panic!("{line} has no family"));
         let Sample { name, mut labels, value } = sample(line);
-        let shown: Vec<_> = labels.clone().into_iter().collect();
-        assert!(seen.insert((name.clone(), shown)), "{line} stands twice");
+        let label_list: Vec<_> = labels.clone().into_iter().collect();
+        assert!(seen.insert((name.clone(), label_list)), "{line} occurs twice");
         if families[family] != "histogram" {
             assert_eq!(name, family, "{line}");
             assert!(!labels.contains_key("le"), "{line}");
             assert!(families[family] == "gauge" || value >= 0.0, "{line}");
             continue;
         }
-        let part = name.strip_prefix(family).unwrap_or_else(|| panic!("{line} stands under {family}"));
+        let part = name.strip_prefix(family).unwrap_or_else(|| panic!("{line} is under {family}"));
         let le = labels.remove("le");
         assert_eq!(le.is_some(), part == "_bucket", "{line}");
         let key = (family.to_owned(), labels.into_iter().collect());

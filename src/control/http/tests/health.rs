@@ -1,4 +1,4 @@
-//! Who may ask, whether the daemon is well, and its figures.
+//! Tests of access control, health checks and metrics.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,7 @@ use crate::http::router;
 
 // covers: CP-11
 #[tokio::test]
-async fn only_health_is_open() {
+async fn only_health_is_open_without_a_token() {
     let scene = Scene::new().await;
     let routes = routes(&scene);
     assert_eq!(ask(&routes, "GET", "/healthz", &[]).await.body, "ok\n");
@@ -31,13 +31,13 @@ async fn only_health_is_open() {
             assert!(answer.refusal().hint.unwrap().contains("Bearer"), "{path}");
         }
     }
-    // Without a token to compare with, nobody has it.
+    // Without a configured token every token is wrong.
     let none = router(scene.control.clone(), None, "127.0.0.1:8080".parse().unwrap());
     assert_eq!(get(&none, "/api/agents/ada/tools").await.status, StatusCode::UNAUTHORIZED);
 }
 
 #[tokio::test]
-async fn other_hosts_and_other_origins_are_not_answered() {
+async fn other_hosts_and_other_origins_are_refused() {
     let scene = Scene::new().await;
     let routes = routes(&scene);
     let token = format!("Bearer {TOKEN}");
@@ -58,7 +58,7 @@ async fn other_hosts_and_other_origins_are_not_answered() {
 }
 
 #[tokio::test]
-async fn a_daemon_that_stops_is_alive_and_not_ready() {
+async fn a_stopping_daemon_is_healthy_but_not_ready() {
     let scene = Scene::new().await;
     let routes = routes(&scene);
     scene.closing.send_replace(true);
@@ -71,7 +71,7 @@ async fn a_daemon_that_stops_is_alive_and_not_ready() {
 }
 
 #[tokio::test]
-async fn a_store_that_is_closed_is_not_ready() {
+async fn a_closed_store_is_not_ready() {
     let scene = Scene::new().await;
     let routes = routes(&scene);
     scene.world.store().close().await;
@@ -82,8 +82,8 @@ async fn a_store_that_is_closed_is_not_ready() {
 async fn a_daemon_with_a_loop_that_is_down_is_not_ready_and_names_it() {
     let scene = Scene::new().await;
     let routes = routes(&scene);
-    scene.world.loops().fail_next("keeper", 1);
-    let pass = async |until_down: bool| {
+    scene.world.loops().fail_next("maintenance", 1);
+    let advance = async |until_down: bool| {
         for _ in 0..100 {
             if scene.world.loops().down().is_empty() != until_down {
                 return;
@@ -93,36 +93,36 @@ async fn a_daemon_with_a_loop_that_is_down_is_not_ready_and_names_it() {
                 tokio::task::yield_now().await;
             }
         }
-        panic!("nothing came of it");
+        panic!("the state did not change");
     };
-    pass(true).await;
+    advance(true).await;
     let answer = get(&routes, "/readyz").await;
     assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
     let refusal = answer.refusal();
-    assert_eq!(refusal.details.unwrap()["loops_down"], serde_json::json!(["keeper"]));
+    assert_eq!(refusal.details.unwrap()["loops_down"], serde_json::json!(["maintenance"]));
     assert_eq!(get(&routes, "/healthz").await.status, StatusCode::OK);
-    pass(false).await;
+    advance(false).await;
     assert_eq!(get(&routes, "/readyz").await.body, "ready\n");
 }
 
-/// A store that loses whatever writes when it is told to; what reads goes on.
-struct Unwritten {
+/// A store that fails all writes once `lost` is set. Reads go on.
+struct FailingWrites {
     inner: Store,
     lost: Arc<AtomicBool>,
 }
 
 #[async_trait]
-impl Backend for Unwritten {
+impl Backend for FailingWrites {
     async fn submit(&self, work: Work) -> Result<(), StoreError> {
         if self.lost.load(Ordering::SeqCst) {
             return Err(StoreError::Closed);
         }
-        let done: Result<Ack, Undone> =
-            self.inner.write(move |w| Box::pin(async move { work(w).await.map_err(Undone::Refused) })).await;
+        let done: Result<Ack, Failure> =
+            self.inner.write(move |w| Box::pin(async move { work(w).await.map_err(Failure::Refused) })).await;
         match done {
             Ok(ack) => ack(Ok(())),
-            Err(Undone::Refused(nack)) => nack(),
-            Err(Undone::Store(error)) => return Err(error),
+            Err(Failure::Refused(nack)) => nack(),
+            Err(Failure::Store(error)) => return Err(error),
         }
         Ok(())
     }
@@ -146,23 +146,23 @@ impl Backend for Unwritten {
     }
 }
 
-/// Why a command of the inner store was undone.
-enum Undone {
+/// Why a command of the inner store failed.
+enum Failure {
     Refused(Nack),
     Store(StoreError),
 }
 
-impl From<StoreError> for Undone {
+impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         Self::Store(error)
     }
 }
 
 #[tokio::test]
-async fn a_store_that_reads_and_cannot_write_is_not_ready() {
+async fn a_store_that_cannot_write_is_not_ready() {
     let (inner, lost) = (MemoryDisk::new().open(), Arc::new(AtomicBool::new(false)));
     let losing = Arc::clone(&lost);
-    let store = Store::open(|_| async move { Ok(Unwritten { inner, lost: losing }) }).await.unwrap();
+    let store = Store::open(|_| async move { Ok(FailingWrites { inner, lost: losing }) }).await.unwrap();
     let scene = Scene::over(store, "").await;
     let routes = routes(&scene);
     assert_eq!(get(&routes, "/readyz").await.body, "ready\n");
@@ -174,7 +174,7 @@ async fn a_store_that_reads_and_cannot_write_is_not_ready() {
 
 // covers: CP-11
 #[tokio::test]
-async fn metrics_show_the_world_and_read_as_prometheus() {
+async fn metrics_show_the_world_in_the_format_of_prometheus() {
     let scene = Scene::with("budgets: { world: { tokens: 1000, usd: 2 } }\nmetrics: { open: true }\n").await;
     let routes = routes(&scene);
     let page = ask(&routes, "GET", "/metrics", &[]).await;
@@ -207,7 +207,7 @@ async fn metrics_show_the_world_and_read_as_prometheus() {
 }
 
 #[tokio::test]
-async fn what_happened_is_counted_by_outcome() {
+async fn events_are_counted_by_outcome() {
     let scene = Scene::with("metrics: { open: true }\n").await;
     let routes = routes(&scene);
     let counting = tokio::spawn(crate::tallies::follow(
@@ -218,7 +218,7 @@ async fn what_happened_is_counted_by_outcome() {
         "turn_id": "t", "model": "big \"one\"", "tool": "workspace.read", "status": "finished", "duration_ms": 300,
         "input_tokens": 7, "output_tokens": 3, "cost_usd": 0.5,
     });
-    let wanted = [
+    let expected = [
         "ghost_turns_total{status=\"finished\"} 1",
         "ghost_turn_duration_seconds_count 1",
         "ghost_tool_calls_total{tool=\"workspace.read\",status=\"finished\"} 1",
@@ -228,24 +228,24 @@ async fn what_happened_is_counted_by_outcome() {
         "ghost_model_call_duration_seconds_bucket{model=\"big \\\"one\\\"\",le=\"0.5\"} 1",
     ];
     use ghost_domain::EventKind::{ModelFinished, ToolFinished, TurnFinished, TurnStarted};
-    let until = async |rows: &[&str]| {
+    let advance_until_metrics = async |rows: &[&str]| {
         for _ in 0..1_000 {
             let page = ask(&routes, "GET", "/metrics", &[]).await.body;
             if rows.iter().all(|row| page.lines().any(|line| line.starts_with(row))) {
                 return page;
             }
             if rows.len() == 1 {
-                // Whether the counting has begun is seen by what it counts.
+                // This event shows whether the counting has started.
                 scene.emit_with(TurnFinished, serde_json::json!({ "status": "begun" })).await;
             }
             tokio::task::yield_now().await;
         }
         panic!("the counts did not come: {rows:?}");
     };
-    until(&["ghost_turns_total{status=\"begun\"}"]).await;
+    advance_until_metrics(&["ghost_turns_total{status=\"begun\"}"]).await;
     for kind in [TurnStarted, ModelFinished, ToolFinished, TurnFinished] {
         scene.emit_with(kind, payload.clone()).await;
     }
-    figures::strict(&until(&wanted).await);
+    figures::strict(&advance_until_metrics(&expected).await);
     counting.abort();
 }

@@ -1,4 +1,4 @@
-//! What is read: tools, pages, and what is not there.
+//! Tests of the reading routes: tools, pages, unknown names.
 
 use axum::http::{StatusCode, header};
 use ghost_domain::Code;
@@ -19,7 +19,7 @@ async fn an_agents_tools_are_listed_as_names_and_descriptions() {
     );
     let tools: Vec<Value> = serde_json::from_str(&answer.body).unwrap();
     assert!(tools.iter().any(|tool| tool["name"] == "workspace.read"), "{tools:?}");
-    assert!(!tools.iter().any(|tool| tool["name"] == "workspace.write"), "it was not granted: {tools:?}");
+    assert!(!tools.iter().any(|tool| tool["name"] == "workspace.write"), "the tool was not granted: {tools:?}");
     for tool in &tools {
         let tool = tool.as_object().unwrap();
         assert!(tool.len() == 2 && tool.contains_key("name") && tool.contains_key("description"), "{tool:?}");
@@ -35,7 +35,7 @@ async fn an_agents_tools_are_listed_as_names_and_descriptions() {
 }
 
 #[tokio::test]
-async fn what_is_not_there_is_refused_with_a_hint() {
+async fn unknown_names_and_routes_are_refused_with_a_hint() {
     let scene = Scene::new().await;
     let routes = routes(&scene);
     let near = get(&routes, "/api/agents/adda/tools").await;
@@ -43,7 +43,7 @@ async fn what_is_not_there_is_refused_with_a_hint() {
     for path in ["/api/agents/ada?x=1", "/api/agents/ada/tools?x=1", "/api/agents/ada/tools/brief?x=1"] {
         let answer = get(&routes, path).await;
         assert_eq!(answer.status, StatusCode::BAD_REQUEST, "{path}");
-        assert_eq!(answer.refusal().hint.as_deref(), Some("this takes none"), "{path}");
+        assert_eq!(answer.refusal().hint.as_deref(), Some("this route takes no parameters"), "{path}");
     }
     for path in ["/api/agents/A%20B/tools", "/api/agents/%ff/tools/brief", "/api/agents/%00/tools"] {
         let answer = get(&routes, path).await;
@@ -57,7 +57,7 @@ async fn what_is_not_there_is_refused_with_a_hint() {
 }
 
 #[tokio::test]
-async fn a_page_is_what_was_asked_for_or_refused() {
+async fn pages_and_filters_are_checked() {
     let scene = Scene::new().await;
     let routes = routes(&scene);
     scene.channel("desk").await;
@@ -68,7 +68,7 @@ async fn a_page_is_what_was_asked_for_or_refused() {
         assert!(refusal.message.contains("1 to 500") && refusal.hint.is_some(), "{path}: {refusal}");
         assert_eq!(refusal.details.unwrap()["field"], "limit", "{path}");
     }
-    // Of the right form, and yet given by no page.
+    // Well-formed cursors that no page returned.
     for path in
         ["/api/agents?cursor=ada", "/api/tasks?cursor=0/5.00", "/api/ledger?cursor=5.000000000000000000000000000000ff"]
     {
@@ -96,7 +96,7 @@ async fn a_page_is_what_was_asked_for_or_refused() {
         assert!(answer.refusal().hint.unwrap().contains(hint), "{path}");
     }
     assert_eq!(get(&routes, "/api/ledger?tool=workspace.read").await.status, StatusCode::OK);
-    // A field is called what it is called in an address.
+    // A field has the name of its query parameter.
     let ahead = get(&routes, "/api/channels/desk/messages?after=9").await;
     assert_eq!(ahead.status, StatusCode::RANGE_NOT_SATISFIABLE);
     assert!(ahead.refusal().message.starts_with("after is 9"), "{}", ahead.body);

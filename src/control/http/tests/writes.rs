@@ -1,11 +1,12 @@
-//! What is written over HTTP, by whom, and once; and that the table of routes, the router and the description are one.
+//! Tests of the writing routes, and of the agreement between the table of routes, the router and the
+//! OpenAPI document.
 
 use axum::http::{StatusCode, header};
 use serde_json::{Value, json};
 
 use super::asking::{TOKEN, ask, get, routes, write};
 use crate::fixture::Scene;
-use crate::http::route::{Access, Holds, Verb};
+use crate::http::route::{Access, ParamType, Verb};
 use crate::http::routes::ROUTES;
 
 fn object(body: &str) -> Value {
@@ -43,7 +44,7 @@ async fn a_message_a_task_and_a_post_are_written_once() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_a_write_is_told_with_its_field() {
+async fn invalid_writes_are_refused_with_their_field() {
     let scene = Scene::new().await;
     let routes = routes(&scene);
     let path = "/api/agents/ben/messages";
@@ -82,15 +83,15 @@ async fn what_is_wrong_with_a_write_is_told_with_its_field() {
 }
 
 #[tokio::test]
-async fn a_cookie_stands_for_the_token_and_writes_only_from_its_own_pages() {
+async fn a_cookie_replaces_the_token_and_writes_only_from_own_pages() {
     let scene = Scene::new().await;
     let routes = routes(&scene);
     let token = format!("Bearer {TOKEN}");
     assert_eq!(ask(&routes, "POST", "/api/session", &[]).await.status, StatusCode::UNAUTHORIZED);
     let begun = ask(&routes, "POST", "/api/session", &[("authorization", &token)]).await;
-    let given = begun.headers[header::SET_COOKIE].to_str().unwrap().to_owned();
-    assert!(given.contains("HttpOnly") && given.contains("SameSite=Strict"), "{given}");
-    let cookie = format!("other=1; {}", given.split(';').next().unwrap());
+    let set_cookie = begun.headers[header::SET_COOKIE].to_str().unwrap().to_owned();
+    assert!(set_cookie.contains("HttpOnly") && set_cookie.contains("SameSite=Strict"), "{set_cookie}");
+    let cookie = format!("other=1; {}", set_cookie.split(';').next().unwrap());
     let cookie = ("cookie", cookie.as_str());
     assert_eq!(ask(&routes, "GET", "/api/agents", &[cookie]).await.status, StatusCode::OK);
     assert_eq!(
@@ -99,26 +100,27 @@ async fn a_cookie_stands_for_the_token_and_writes_only_from_its_own_pages() {
     );
     let path = "/api/agents/ben/messages";
     let (kind, key) = (("content-type", "application/json"), ("idempotency-key", "k"));
-    // Without an origin it is no page of ours that writes; with another one it is refused before that.
+    // Without an origin, the request does not come from our own page. With a foreign origin it is
+    // refused earlier.
     assert_eq!(ask(&routes, "POST", path, &[cookie, kind, key]).await.status, StatusCode::UNAUTHORIZED);
     let evil = ("origin", "http://evil.example");
     assert_eq!(ask(&routes, "POST", path, &[cookie, kind, key, evil]).await.status, StatusCode::FORBIDDEN);
     let own = ("origin", "http://localhost:8080");
     let written = ask(&routes, "POST", path, &[cookie, kind, key, own]).await;
     assert_eq!(written.status, StatusCode::BAD_REQUEST, "the body is empty: {}", written.body);
-    // It gets no other that lasts longer; the token does, cookie or not.
+    // A cookie cannot be exchanged for a new one. The token can, with or without a cookie.
     let renewed = ask(&routes, "POST", "/api/session", &[cookie, kind, own]).await;
     assert_eq!((renewed.status, renewed.headers.get(header::SET_COOKIE)), (StatusCode::UNAUTHORIZED, None));
     let wrong = ask(&routes, "POST", "/api/session", &[cookie, own, ("authorization", "Bearer wrong")]).await;
     assert_eq!(wrong.status, StatusCode::UNAUTHORIZED);
     let again = ask(&routes, "POST", "/api/session", &[cookie, own, ("authorization", &token)]).await;
     assert_eq!((again.status, again.headers.contains_key(header::SET_COOKIE)), (StatusCode::OK, true));
-    scene.clock.advance(crate::http::session::GOOD_FOR);
+    scene.clock.advance(crate::http::session::LIFETIME);
     assert_eq!(ask(&routes, "GET", "/api/agents", &[cookie]).await.status, StatusCode::UNAUTHORIZED);
 }
 
 #[tokio::test]
-async fn a_page_of_an_allowed_origin_asks_first_and_is_told_that_it_may() {
+async fn a_page_of_an_allowed_origin_may_send_a_preflight_request() {
     let scene = Scene::with("http: { allowed_origins: ['https://dash.example'], allowed_hosts: [ghost] }\n").await;
     let routes = routes(&scene);
     let page = ("origin", "https://dash.example");
@@ -132,12 +134,12 @@ async fn a_page_of_an_allowed_origin_asks_first_and_is_told_that_it_may() {
         (read.status, &read.headers[header::ACCESS_CONTROL_ALLOW_ORIGIN]),
         (StatusCode::OK, &"https://dash.example".parse().unwrap())
     );
-    // Nobody else is told anything of the sort.
+    // Other callers get no CORS headers.
     let own = ask(&routes, "GET", "/healthz", &[]).await;
     assert!(!own.headers.contains_key(header::ACCESS_CONTROL_ALLOW_ORIGIN));
 }
 
-/// A path of a route with something in its braces.
+/// The path of a route with its parameters filled in.
 fn filled(path: &str) -> String {
     path.replace("{id}", "ada").replace("{name}", "desk")
 }
@@ -155,43 +157,45 @@ async fn each_route_of_the_table_is_served_and_described() {
         let operation = &described["paths"][route.path][verb.to_ascii_lowercase()];
         assert!(ids.insert(operation["operationId"].as_str().unwrap().to_owned()), "{verb} {path}");
         assert!(operation["summary"].as_str().is_some_and(|words| words.ends_with('.')), "{verb} {path}");
-        // Served: neither missing nor of another verb. Signed ones are there under another name only.
+        // Served: neither missing nor with another method. Signed routes exist only under configured
+        // names.
         let token = format!("Bearer {TOKEN}");
         let headers: &[(&str, &str)] = if route.access == Access::Open { &[] } else { &[("authorization", &token)] };
         let answer = ask(&routes, verb, &format!("{path}?zzz=1"), headers).await;
         assert_ne!(answer.status, StatusCode::METHOD_NOT_ALLOWED, "{verb} {path}");
-        let told = if answer.body.starts_with('{') && answer.status.is_client_error() {
+        let hint = if answer.body.starts_with('{') && answer.status.is_client_error() {
             answer.refusal().hint.unwrap_or_default()
         } else {
             String::new()
         };
         if answer.status == StatusCode::NOT_FOUND {
-            assert!(route.access == Access::Signed && told.contains("webhooks"), "{verb} {path}: {}", answer.body);
+            assert!(route.access == Access::Signed && hint.contains("webhooks"), "{verb} {path}: {}", answer.body);
             continue;
         }
         if route.access != Access::Open {
             let without = ask(&routes, verb, &path, &[]).await;
             assert_eq!(without.status, StatusCode::UNAUTHORIZED, "{verb} {path}");
         }
-        // The parameters of the table are those that the handler takes.
+        // The parameters in the table are those that the handler accepts.
         if route.verb == Verb::Get
             && !matches!(route.access, Access::Open | Access::Setting)
             && route.path != "/api/events/ws"
         {
             let names: Vec<&str> = route.params.iter().map(|param| param.name).collect();
             let expected = if names.is_empty() {
-                "this takes none".to_owned()
+                "this route takes no parameters".to_owned()
             } else {
-                format!("there are: {}", names.join(", "))
+                format!("the parameters are: {}", names.join(", "))
             };
-            assert_eq!(told, expected, "{verb} {path}: {}", answer.body);
+            assert_eq!(hint, expected, "{verb} {path}: {}", answer.body);
             let listed = operation["parameters"].as_array().unwrap();
             for param in route.params {
-                let shown = listed.iter().find(|shown| shown["name"] == param.name).unwrap();
-                assert_eq!(shown["schema"]["type"] == "array", param.holds == Holds::Texts, "{}", param.name);
+                let listed_param = listed.iter().find(|listed_param| listed_param["name"] == param.name).unwrap();
+                assert_eq!(listed_param["schema"]["type"] == "array", param.kind == ParamType::Texts, "{}", param.name);
             }
         }
-        // The fields of a body are those that the handler takes, each with a type and words of the contract.
+        // The fields of a body are those that the handler accepts, each with a type and a description
+        // from the contract.
         if let Some(body) = route.body {
             let schema = &operation["requestBody"]["content"]["application/json"]["schema"]["properties"];
             let properties = schema.as_object().unwrap();
@@ -199,8 +203,12 @@ async fn each_route_of_the_table_is_served_and_described() {
             for (name, property) in properties {
                 assert!(property["type"] != Value::Null && property["description"].is_string(), "{name}: {property}");
             }
-            let slip = write(&routes, verb, &path, "k", &json!({ "zzz": 1 })).await;
-            assert_eq!(slip.refusal().hint, Some(format!("there are: {}", body.fields.join(", "))), "{verb} {path}");
+            let misspelled = write(&routes, verb, &path, "k", &json!({ "zzz": 1 })).await;
+            assert_eq!(
+                misspelled.refusal().hint,
+                Some(format!("the fields are: {}", body.fields.join(", "))),
+                "{verb} {path}"
+            );
         }
         if let Some(schema) =
             operation["responses"]["200"]["content"].get("application/json").map(|json| &json["schema"])
@@ -210,7 +218,7 @@ async fn each_route_of_the_table_is_served_and_described() {
             }
         }
     }
-    // Records are described in the words of the contract.
+    // Records have the descriptions of the contract.
     let agents = &described["paths"]["/api/agents"]["get"]["responses"]["200"]["content"]["application/json"]["schema"];
     let agent = &agents["properties"]["agents"]["items"]["properties"];
     assert_eq!(agent["created_at"]["format"], "date-time");

@@ -1,5 +1,5 @@
-//! The memory files of an agent, to be looked at: read through a capability to its directory, so that no path and no
-//! link leaves it.
+//! Lists and reads the memory files of an agent. It uses a capability to the agent's directory, so no
+//! path and no symbolic link can leave it.
 
 use std::io::{ErrorKind, Read};
 use std::path::Path;
@@ -13,7 +13,7 @@ use ghost_domain::{AgentId, Code, Refusal};
 use ghost_proto::v1;
 use ghost_tools::workspace::Workspace;
 
-/// Files that are listed, and the levels of directories.
+/// Largest number of listed files, and of directory levels.
 const FILES_MAX: usize = 500;
 const DEPTH_MAX: u32 = 4;
 
@@ -25,7 +25,7 @@ pub(super) async fn inspect(
     path: Option<&str>,
     limit: u32,
 ) -> Result<v1::InspectAgentResponse, Refusal> {
-    let wanted = path.map(|path| WorkspacePath::parse(path, false)).transpose().map_err(|refusal| Refusal {
+    let path = path.map(|path| WorkspacePath::parse(path, false)).transpose().map_err(|refusal| Refusal {
         code: Code::InvalidArguments,
         details: Some(serde_json::json!({ "field": "path" })),
         ..refusal
@@ -38,7 +38,7 @@ pub(super) async fn inspect(
                 Err(error) if error.kind() == ErrorKind::NotFound => None,
                 Err(error) => return Err(unreadable("memory", &error)),
             };
-            match (memory, wanted) {
+            match (memory, path) {
                 (Some(memory), Some(path)) => file(&memory, &path, limit),
                 (None, Some(path)) => Err(missing(&path)),
                 (Some(memory), None) => {
@@ -55,7 +55,7 @@ pub(super) async fn inspect(
 
 fn unreadable(what: &str, error: &std::io::Error) -> Refusal {
     Refusal::new(Code::Unavailable, format!("{what} cannot be read: {error}"))
-        .hint("look at the data directory's rights")
+        .hint("check the permissions of the data directory")
 }
 
 fn missing(path: &WorkspacePath) -> Refusal {
@@ -67,7 +67,7 @@ fn file(memory: &Dir, path: &WorkspacePath, limit: u32) -> Result<v1::InspectAge
         ErrorKind::NotFound | ErrorKind::NotADirectory => missing(path),
         _ => unreadable(path.as_str(), &error),
     };
-    // Looked at before it is opened: opening a pipe would wait for its writer.
+    // Checked before opening, because opening a named pipe would block until a writer comes.
     if !memory.symlink_metadata(path.as_str()).map_err(failed)?.is_file() {
         return Err(missing(path));
     }
@@ -83,7 +83,7 @@ fn file(memory: &Dir, path: &WorkspacePath, limit: u32) -> Result<v1::InspectAge
 fn list(dir: &Dir, under: &str, depth: u32, listing: &mut v1::InspectAgentResponse) -> std::io::Result<()> {
     for entry in dir.entries()? {
         let entry = entry?;
-        // A name that is not text cannot be asked for, either.
+        // A name that is not UTF-8 cannot be requested either.
         let Ok(name) = entry.file_name().into_string() else { continue };
         let path = if under.is_empty() { name } else { format!("{under}/{name}") };
         let kind = entry.file_type()?;

@@ -1,7 +1,8 @@
-//! What was last read of agents. Whatever changes it states an event in the same transaction, so while the feed stands
-//! still nothing has changed, and reads of a quiet world never reach the store.
+//! Caches agents that were read recently. Every change to an agent writes an event in the same
+//! transaction. So while the feed has no new event the cache is valid, and reads of a quiet world do
+//! not reach the store.
 //!
-//! Must never: answer from before a change that the asker has seen committed.
+//! Must never: return data from before a change that the caller has seen committed.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,54 +12,54 @@ use ghost_world::{AgentCard, World};
 
 use crate::queries::{self, AtWork};
 
-/// Agents that are remembered.
+/// Largest number of cached agents.
 const AGENTS_MAX: usize = 4_096;
 
-/// An agent at work, and what it works with.
-pub(super) struct Shown {
+/// An agent with its current work, model and tools.
+pub(super) struct AgentDetails {
     pub(super) work: AtWork,
-    /// The model that its next turn would ask.
+    /// The model of its next turn.
     pub(super) model: Option<String>,
-    /// How many tools it has.
+    /// Number of its tools.
     pub(super) tools: u32,
-    /// Which rule decides what tools it has.
+    /// The access mode that decides its tools.
     pub(super) access: Option<&'static str>,
-    /// Why no start helps it, and what does.
+    /// Why the agent cannot run, and what to do about it.
     pub(super) cannot_run: Option<String>,
 }
 
 #[derive(Default)]
-struct Read {
-    /// Where the feed stood.
+struct Cache {
+    /// Sequence number of the newest event when the data was read.
     seq: i64,
     records: BTreeMap<AgentId, Arc<Agent>>,
-    shown: BTreeMap<AgentId, Arc<Shown>>,
+    details: BTreeMap<AgentId, Arc<AgentDetails>>,
 }
 
-/// The memory of one service.
+/// The cache of one service.
 #[derive(Default)]
 pub(super) struct Recent {
-    read: Mutex<Read>,
+    cache: Mutex<Cache>,
 }
 
 impl Recent {
-    /// What was read while the feed stood at `seq`; nothing if it has moved on since.
-    fn at(&self, seq: i64) -> MutexGuard<'_, Read> {
-        // Every change under the lock is whole, so a poisoned one still guards whole values.
-        let mut read = self.read.lock().unwrap_or_else(PoisonError::into_inner);
-        // A reader that was slow may come with an older position; what is newer stays.
-        if read.seq < seq {
-            *read = Read { seq, ..Read::default() };
+    /// The cache, emptied if the feed has moved past the cached position.
+    fn at(&self, seq: i64) -> MutexGuard<'_, Cache> {
+        // A change under the lock is never left half-done, so a poisoned lock is safe to use.
+        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        // A slow caller may come with an older position; newer data stays.
+        if cache.seq < seq {
+            *cache = Cache { seq, ..Cache::default() };
         }
-        read
+        cache
     }
 
-    /// The records of these agents, in the order of the cards; nothing for one that is gone.
+    /// The rows of these agents, in the order of the cards. `None` for a deleted agent.
     pub(super) async fn records(&self, world: &World, cards: &[AgentCard]) -> Result<Vec<Option<Arc<Agent>>>, Refusal> {
         let seq = world.store().last_seq();
         let mut found: Vec<Option<Arc<Agent>>> = {
-            let read = self.at(seq);
-            cards.iter().map(|card| read.records.get(&card.agent_id).cloned()).collect()
+            let cache = self.at(seq);
+            cards.iter().map(|card| cache.records.get(&card.agent_id).cloned()).collect()
         };
         let missing: Vec<AgentId> = cards
             .iter()
@@ -80,36 +81,38 @@ impl Recent {
                 *record = records.get(&card.agent_id).cloned();
             }
         }
-        let mut read = self.at(seq);
-        if read.seq == seq && read.records.len() + records.len() <= AGENTS_MAX {
-            read.records.extend(records);
+        let mut cache = self.at(seq);
+        if cache.seq == seq && cache.records.len() + records.len() <= AGENTS_MAX {
+            cache.records.extend(records);
         }
         Ok(found)
     }
 
-    /// One agent at work.
-    pub(super) async fn at_work(&self, world: &World, agent_id: &AgentId) -> Result<Arc<Shown>, Refusal> {
+    /// One agent with its current work.
+    pub(super) async fn at_work(&self, world: &World, agent_id: &AgentId) -> Result<Arc<AgentDetails>, Refusal> {
         let seq = world.store().last_seq();
-        if let Some(shown) = self.at(seq).shown.get(agent_id) {
-            return Ok(Arc::clone(shown));
+        if let Some(details) = self.at(seq).details.get(agent_id) {
+            return Ok(Arc::clone(details));
         }
         let work = queries::at_work(world, agent_id).await?;
-        // An agent whose archetype is gone has no outfit, but is there to be looked at.
-        let shown = match world.engine().outfit(&work.agent) {
-            Ok((spec, registry)) => Shown {
+        // An agent whose archetype is gone has no profile, but can still be shown.
+        let details = match world.engine().outfit(&work.agent) {
+            Ok((spec, registry)) => AgentDetails {
                 work,
                 model: spec.model.model,
                 tools: u32::try_from(registry.specs().len()).unwrap_or(u32::MAX),
                 access: Some(spec.access.mode().as_str()),
                 cannot_run: None,
             },
-            Err(why) => Shown { work, model: None, tools: 0, access: None, cannot_run: Some(why.in_words()) },
+            Err(problem) => {
+                AgentDetails { work, model: None, tools: 0, access: None, cannot_run: Some(problem.in_words()) }
+            }
         };
-        let shown = Arc::new(shown);
-        let mut read = self.at(seq);
-        if read.seq == seq && read.shown.len() < AGENTS_MAX {
-            read.shown.insert(agent_id.clone(), Arc::clone(&shown));
+        let details = Arc::new(details);
+        let mut cache = self.at(seq);
+        if cache.seq == seq && cache.details.len() < AGENTS_MAX {
+            cache.details.insert(agent_id.clone(), Arc::clone(&details));
         }
-        Ok(shown)
+        Ok(details)
     }
 }

@@ -1,6 +1,7 @@
-//! A conversation as a stream: its entries in order, the words of the turn that answers while they come, and its end.
+//! A conversation as a stream: its entries in order, the text of the turn that answers as it is
+//! written, and the end of that turn.
 //!
-//! Must never: leave out an entry or send one twice. What is streamed besides is lost with the connection.
+//! Must never: leave out an entry or send one twice. Everything else is lost if the connection breaks.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,53 +17,53 @@ use ghost_world::World;
 use tokio::sync::{mpsc, watch};
 use tonic::Status;
 
-use super::screen::Screen;
+use super::stream_filter::StreamFilter;
 use crate::control::Control;
 use crate::convert::conversations as convert;
 use crate::queries::{self, Answering};
 use crate::refusal::status;
-use crate::streams::{Seat, SeatedStream};
+use crate::streams::{PermitStream, StreamPermit};
 
-/// Messages that wait for one reader.
+/// Capacity of one reader's queue.
 const QUEUE: usize = 64;
 /// Entries read at once.
 const PAGE: u32 = 200;
 
 type Item = Result<WatchConversationResponse, Status>;
 
-/// Opens a stream of what is said after `after`.
+/// Opens a stream of the entries after `after`.
 pub(super) async fn open(
     control: &Control,
     conversation_id: ConversationId,
     after: i64,
-) -> Result<SeatedStream<Item>, Refusal> {
+) -> Result<PermitStream<Item>, Refusal> {
     let world = Arc::clone(&control.world);
     let (conversation, _) = queries::conversation(&world, conversation_id, i64::MAX, 1).await?;
     if after > conversation.last_seq {
         return Err(queries::beyond_the_end(&conversation, after));
     }
-    let seat = Arc::new(control.readers.take(world.ctx().limits().subscribers_max)?);
-    let patience = Limits::seconds(world.ctx().limits().reader_stall_seconds);
+    let permit = Arc::new(control.readers.take(world.ctx().limits().subscribers_max)?);
+    let stall_timeout = Limits::seconds(world.ctx().limits().reader_stall_seconds);
     let clock = Arc::clone(&world.ctx().ports.clock);
     let feed = listen(&world).await?;
     let (sender, items) = mpsc::channel(QUEUE + 1);
-    // Kept for the end, so that a reader with a full queue is still told why.
-    let last_word =
+    // One slot is reserved for the final status, so that a reader with a full queue also gets it.
+    let final_slot =
         sender.clone().try_reserve_owned().map_err(|_| Refusal::new(Code::Internal, "a new queue had no room"))?;
     let watcher = Watcher {
         world,
         conversation_id,
         feed,
         sender,
-        patience,
+        stall_timeout,
         closed: control.closed.clone(),
         owner: conversation.owner,
-        given_up: 0,
-        seen: after,
+        reported_unanswered: 0,
+        sent_seq: after,
         turns: BTreeMap::new(),
     };
-    let feeder = tokio::spawn(watcher.run(last_word, Arc::clone(&seat)));
-    Ok(SeatedStream::new(items, feeder, seat, clock, patience))
+    let feeder = tokio::spawn(watcher.run(final_slot, Arc::clone(&permit)));
+    Ok(PermitStream::new(items, feeder, permit, clock, stall_timeout))
 }
 
 async fn listen(world: &World) -> Result<Subscription, Refusal> {
@@ -77,28 +78,28 @@ struct Watcher {
     conversation_id: ConversationId,
     feed: Subscription,
     sender: mpsc::Sender<Item>,
-    /// A reader without room is waited for so long.
-    patience: Duration,
+    /// A reader whose queue stays full for this long is disconnected.
+    stall_timeout: Duration,
     closed: watch::Receiver<bool>,
     /// The agent that answers.
     owner: AgentId,
-    /// The last thing said from outside of which was told that nobody answers it.
-    given_up: i64,
-    /// Every entry up to here was sent.
-    seen: i64,
-    /// The turns under way that answer here.
-    turns: BTreeMap<String, Screen>,
+    /// Sequence number of the last incoming entry that was reported as unanswered.
+    reported_unanswered: i64,
+    /// Every entry up to this sequence number was sent.
+    sent_seq: i64,
+    /// The open turns that answer here, each with its text filter.
+    turns: BTreeMap<String, StreamFilter>,
 }
 
-/// Why a stream ends.
+/// Why the stream ends.
 enum End {
-    /// The reader has gone.
-    Gone,
-    /// The daemon goes.
+    /// The reader has disconnected.
+    Disconnected,
+    /// The daemon is stopping.
     Stopping,
-    /// The reader takes nothing.
+    /// The reader reads nothing.
     Lagged,
-    /// It cannot go on.
+    /// Reading failed.
     Failed(Refusal),
 }
 
@@ -109,20 +110,20 @@ impl From<Refusal> for End {
 }
 
 impl Watcher {
-    async fn run(mut self, last_word: mpsc::OwnedPermit<Item>, seat: Arc<Seat>) {
+    async fn run(mut self, final_slot: mpsc::OwnedPermit<Item>, permit: Arc<StreamPermit>) {
         let Err(end) = self.watch().await;
         let refusal = match end {
-            End::Gone => return,
+            End::Disconnected => return,
             End::Stopping => Refusal::new(Code::Unavailable, "the daemon is stopping")
-                .hint(format!("watch again after {} when it is back; nothing that was said is lost", self.seen)),
+                .hint(format!("watch again after {} when it is back; no entry is lost", self.sent_seq)),
             End::Lagged => {
-                seat.lags();
-                Refusal::new(Code::RateLimited, format!("this reader took nothing for {:?}", self.patience))
-                    .hint(format!("watch again after {}; nothing that was said is lost", self.seen))
+                permit.count_cut_off();
+                Refusal::new(Code::RateLimited, format!("this reader read nothing for {:?}", self.stall_timeout))
+                    .hint(format!("watch again after {}; no entry is lost", self.sent_seq))
             }
             End::Failed(refusal) => refusal,
         };
-        last_word.send(Err(status(&refusal)));
+        final_slot.send(Err(status(&refusal)));
     }
 
     async fn watch(&mut self) -> Result<std::convert::Infallible, End> {
@@ -130,14 +131,14 @@ impl Watcher {
         loop {
             let next = tokio::select! {
                 biased;
-                () = self.sender.closed() => return Err(End::Gone),
+                () = self.sender.closed() => return Err(End::Disconnected),
                 next = self.feed.next() => next,
                 _ = self.closed.wait_for(|closed| *closed) => return Err(End::Stopping),
             };
             match next {
-                Ok(Some(event)) => self.take(&event).await?,
+                Ok(Some(event)) => self.handle(&event).await?,
                 Ok(None) => return Err(End::Stopping),
-                // Too much happened at once. What counts is in the log, and is read from there.
+                // The subscription fell behind. The entries are read from the conversation's log.
                 Err(refusal) if refusal.code == Code::RateLimited => {
                     self.feed = listen(&self.world).await?;
                     self.catch_up().await?;
@@ -147,40 +148,45 @@ impl Watcher {
         }
     }
 
-    /// Sends what the log has, and finds out whether a turn is at work on the last thing that was said, or has ended.
+    /// Sends the entries in the log, then finds out whether a turn is working on the last incoming
+    /// entry or has ended.
     async fn catch_up(&mut self) -> Result<(), End> {
         let (conversation, _) = queries::conversation(&self.world, self.conversation_id, i64::MAX, 1).await?;
         self.owner = conversation.owner;
         let answering = loop {
-            self.entries().await?;
+            self.send_entries().await?;
             let (last_in, answering) = queries::answering(&self.world, self.conversation_id).await?;
-            // What came in since is sent first: the end of a turn stands behind the words that the turn took.
-            if last_in <= self.seen {
+            // An entry that came in since is sent first: the end of a turn must follow the entries that
+            // the turn took.
+            if last_in <= self.sent_seq {
                 break answering;
             }
         };
         let before: Vec<String> = self.turns.keys().cloned().collect();
-        let mut over = Vec::new();
+        let mut ended_turns = Vec::new();
         for turn_id in before.iter().filter_map(|id| id.parse::<TurnId>().ok()) {
-            over.extend(queries::ended_turn(&self.world, turn_id).await?);
+            ended_turns.extend(queries::ended_turn(&self.world, turn_id).await?);
         }
         match answering {
             Some(Answering::UnderWay(turn_id)) => {
                 self.turns.entry(turn_id.to_string()).or_default();
             }
-            Some(Answering::Over(turn)) if !over.iter().any(|other| other.turn_id == turn.turn_id) => over.push(*turn),
+            Some(Answering::Over(turn)) if !ended_turns.iter().any(|other| other.turn_id == turn.turn_id) => {
+                ended_turns.push(*turn)
+            }
             Some(Answering::Over(_)) | None => {}
         }
-        for turn in over {
-            self.over(turn.turn_id.to_string(), turn.status, turn.reason).await?;
+        for turn in ended_turns {
+            self.end_turn(turn.turn_id.to_string(), turn.status, turn.reason).await?;
         }
-        self.nobody_answers(false).await
+        self.report_unanswered(false).await
     }
 
-    /// Tells whoever waits that the owner was deleted, was stopped or has failed: what was said last is answered by nobody for
-    /// now. A turn that has ended over it has told its own end. After an event `of_owner` its record is looked at: the
-    /// directory may not know yet.
-    async fn nobody_answers(&mut self, of_owner: bool) -> Result<(), End> {
+    /// If the owner was deleted, was stopped or has failed, reports that the last incoming entry gets
+    /// no answer for now. A turn that ended because of it has already reported its own end. After an
+    /// event about the owner (`of_owner`), its stored row is read, because the directory may not know
+    /// yet.
+    async fn report_unanswered(&mut self, of_owner: bool) -> Result<(), End> {
         let runs = !of_owner
             && self.world.directory().card(&self.owner).is_some_and(|card| {
                 matches!(card.status, AgentStatus::Running | AgentStatus::Restarting | AgentStatus::Stopping)
@@ -195,77 +201,77 @@ impl Watcher {
             Some(Answering::UnderWay(turn_id)) => turn_id.to_string(),
             None => String::new(),
         };
-        if last_in == 0 || last_in > self.seen || last_in == self.given_up {
+        if last_in == 0 || last_in > self.sent_seq || last_in == self.reported_unanswered {
             return Ok(());
         }
-        self.given_up = last_in;
+        self.reported_unanswered = last_in;
         let error_code = Some(refusal.code.as_str().to_owned());
         let reason = Some(self.world.ctx().redactor.redact(&refusal.to_string()));
         let status = TurnStatus::Cancelled.as_str().to_owned();
         self.send(What::TurnOver(TurnOver { turn_id, status, reason, error_code })).await
     }
 
-    async fn take(&mut self, event: &Event) -> Result<(), End> {
+    async fn handle(&mut self, event: &Event) -> Result<(), End> {
         let text = |key: &str| event.payload[key].as_str().unwrap_or_default();
-        let here = || text("conversation_id") == self.conversation_id.to_string();
+        let in_this_conversation = || text("conversation_id") == self.conversation_id.to_string();
         let turn_id = text("turn_id");
         match event.kind {
-            EventKind::ConversationMessage if here() => {
-                self.entries().await?;
-                self.nobody_answers(false).await
+            EventKind::ConversationMessage if in_this_conversation() => {
+                self.send_entries().await?;
+                self.report_unanswered(false).await
             }
             EventKind::AgentDeleted | EventKind::AgentStopped | EventKind::AgentFailed
                 if event.agent_id.as_ref() == Some(&self.owner) =>
             {
-                self.entries().await?;
-                self.nobody_answers(true).await
+                self.send_entries().await?;
+                self.report_unanswered(true).await
             }
-            EventKind::ConversationHandedOver if here() => {
-                self.entries().await?;
+            EventKind::ConversationHandedOver if in_this_conversation() => {
+                self.send_entries().await?;
                 let (conversation, _) = queries::conversation(&self.world, self.conversation_id, i64::MAX, 1).await?;
                 self.owner = conversation.owner.clone();
                 self.send(What::Changed(convert::conversation(&conversation))).await
             }
-            EventKind::TurnStarted | EventKind::TurnResumed if here() => {
-                self.turns.insert(turn_id.to_owned(), Screen::default());
+            EventKind::TurnStarted | EventKind::TurnResumed if in_this_conversation() => {
+                self.turns.insert(turn_id.to_owned(), StreamFilter::default());
                 Ok(())
             }
             EventKind::ModelStarted => {
-                if let Some(screen) = self.turns.get_mut(turn_id) {
-                    *screen = Screen::default();
+                if let Some(filter) = self.turns.get_mut(turn_id) {
+                    *filter = StreamFilter::default();
                 }
                 Ok(())
             }
-            // What was shown was reasoning, or of an answer that broke off.
+            // The text was reasoning, or belongs to an answer that broke off.
             EventKind::ModelDelta if event.payload["discard"] == true => self.discard(turn_id).await,
             EventKind::ModelFailed if event.payload["kept"] == true => Ok(()),
             EventKind::ModelFailed => self.discard(turn_id).await,
             EventKind::ModelDelta => {
-                let shown = self.turns.get_mut(turn_id).and_then(|screen| screen.push(text("text")));
-                match shown {
+                let visible = self.turns.get_mut(turn_id).and_then(|filter| filter.push(text("text")));
+                match visible {
                     Some(delta) => self.send(What::Delta(delta)).await,
                     None => Ok(()),
                 }
             }
             EventKind::TurnFinished if self.turns.contains_key(turn_id) => {
-                self.entries().await?;
+                self.send_entries().await?;
                 let status = text("status").parse().unwrap_or(TurnStatus::Finished);
                 let reason = event.payload["reason"].as_str().map(str::to_owned);
-                self.over(turn_id.to_owned(), status, reason).await
+                self.end_turn(turn_id.to_owned(), status, reason).await
             }
             _ => Ok(()),
         }
     }
 
-    /// Tells that the words of a turn's model call so far are none of its answer, if any were sent.
+    /// Reports that the text of the turn's model call so far is void, if any was sent.
     async fn discard(&mut self, turn_id: &str) -> Result<(), End> {
         match self.turns.get_mut(turn_id).map(std::mem::take) {
-            Some(screen) if screen.has_shown() => self.send(What::Discard(turn_id.to_owned())).await,
+            Some(filter) if filter.has_shown() => self.send(What::Discard(turn_id.to_owned())).await,
             _ => Ok(()),
         }
     }
 
-    async fn over(&mut self, turn_id: String, status: TurnStatus, reason: Option<String>) -> Result<(), End> {
+    async fn end_turn(&mut self, turn_id: String, status: TurnStatus, reason: Option<String>) -> Result<(), End> {
         self.turns.remove(&turn_id);
         let error_code = queries::why_ended(status, reason.as_deref()).map(|(code, _)| code.as_str().to_owned());
         let reason = reason.map(|reason| self.world.ctx().redactor.redact(&reason));
@@ -273,12 +279,12 @@ impl Watcher {
     }
 
     /// Sends every entry that was not sent yet.
-    async fn entries(&mut self) -> Result<(), End> {
+    async fn send_entries(&mut self) -> Result<(), End> {
         loop {
-            let (_, entries) = queries::conversation(&self.world, self.conversation_id, self.seen, PAGE).await?;
+            let (_, entries) = queries::conversation(&self.world, self.conversation_id, self.sent_seq, PAGE).await?;
             let full = entries.len() >= PAGE as usize;
             for entry in entries {
-                self.entry(&entry).await?;
+                self.send_entry(&entry).await?;
             }
             if !full {
                 return Ok(());
@@ -286,9 +292,9 @@ impl Watcher {
         }
     }
 
-    async fn entry(&mut self, entry: &ConversationEntry) -> Result<(), End> {
+    async fn send_entry(&mut self, entry: &ConversationEntry) -> Result<(), End> {
         self.send(What::Entry(convert::entry(entry, &self.world.ctx().redactor))).await?;
-        self.seen = entry.seq;
+        self.sent_seq = entry.seq;
         Ok(())
     }
 
@@ -296,9 +302,9 @@ impl Watcher {
         let clock = Arc::clone(&self.world.ctx().ports.clock);
         let permit = tokio::select! {
             biased;
-            permit = self.sender.reserve() => permit.map_err(|_| End::Gone)?,
+            permit = self.sender.reserve() => permit.map_err(|_| End::Disconnected)?,
             _ = self.closed.wait_for(|closed| *closed) => return Err(End::Stopping),
-            () = clock.sleep(self.patience) => return Err(End::Lagged),
+            () = clock.sleep(self.stall_timeout) => return Err(End::Lagged),
         };
         permit.send(Ok(WatchConversationResponse { what: Some(what) }));
         Ok(())

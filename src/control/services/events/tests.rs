@@ -1,4 +1,4 @@
-//! The stream as a reader sees it.
+//! Tests of the event stream, as a gRPC client sees it.
 
 use ghost_domain::event::EventKind;
 use ghost_domain::{Code, Refusal};
@@ -12,9 +12,9 @@ use tokio::sync::watch;
 use tokio_stream::StreamExt;
 use tonic::Status;
 
-use super::{EventsService, wanted};
+use super::{EventsService, stream_request};
 use crate::fixture::{Scene, from_operator, refusal_of};
-use crate::streams::{ALIVE, PATIENCE, QUEUE, filter};
+use crate::streams::{HEARTBEAT_EVERY, LAG_CHECK_EVERY, QUEUE, filter};
 
 type Stream = super::Subscriber;
 
@@ -28,12 +28,12 @@ fn following(after: i64) -> SubscribeRequest {
 }
 
 async fn event(stream: &mut Stream) -> SubscribeResponse {
-    let response = stream.next().await.expect("the stream goes on").expect("it is no refusal");
+    let response = stream.next().await.expect("the stream does not end").expect("it is not a refusal");
     assert!(response.event.is_some(), "{response:?}");
     response
 }
 
-/// Everything to the end: sequences of stored events, the last position, and how it ended.
+/// Reads to the end: sequence numbers of stored events, the last position, and the final status.
 async fn rest(stream: &mut Stream) -> (Vec<i64>, i64, Option<Status>) {
     let (mut seqs, mut position) = (Vec::new(), 0);
     while let Some(message) = stream.next().await {
@@ -54,7 +54,7 @@ fn last_seq_of(status: &Status) -> i64 {
 }
 
 #[tokio::test]
-async fn what_is_stored_and_what_comes_are_one_order_and_resume_anywhere() {
+async fn stored_and_new_events_have_one_order_and_a_reader_resumes_anywhere() {
     let scene = Scene::new().await;
     scene.emit_many(600).await;
     let stored = scene.world.store().last_seq();
@@ -71,7 +71,7 @@ async fn what_is_stored_and_what_comes_are_one_order_and_resume_anywhere() {
         let mut resumed = subscribe(&scene, following(after)).await.unwrap();
         assert_eq!(event(&mut resumed).await.event.unwrap().seq, after + 1);
     }
-    // Absent is the oldest that is kept.
+    // No sequence number means the oldest stored event.
     let request = SubscribeRequest::default();
     let (seqs, position, end) = rest(&mut subscribe(&scene, request).await.unwrap()).await;
     assert!(seqs.into_iter().eq(1..=stored + 5) && end.is_none());
@@ -79,7 +79,7 @@ async fn what_is_stored_and_what_comes_are_one_order_and_resume_anywhere() {
 }
 
 #[tokio::test]
-async fn filters_pass_what_matches_and_the_position_passes_the_rest() {
+async fn filters_select_events_and_the_position_moves_past_the_rest() {
     let scene = Scene::new().await;
     let start = scene.world.store().last_seq();
     scene.channel("desk").await;
@@ -88,7 +88,7 @@ async fn filters_pass_what_matches_and_the_position_passes_the_rest() {
     scene.emit(EventKind::TurnFinished, Some("ben"), None).await;
     scene.emit_many(3).await;
     let end = scene.world.store().last_seq();
-    let ask = |kinds: &[&str], agent: Option<&str>, channel: Option<&str>| SubscribeRequest {
+    let request = |kinds: &[&str], agent: Option<&str>, channel: Option<&str>| SubscribeRequest {
         kinds: kinds.iter().map(|kind| (*kind).to_owned()).collect(),
         agent_id: agent.map(str::to_owned),
         channel: channel.map(str::to_owned),
@@ -96,13 +96,13 @@ async fn filters_pass_what_matches_and_the_position_passes_the_rest() {
         ..SubscribeRequest::default()
     };
     for (request, expected) in [
-        (ask(&["turn."], None, None), vec![1, 3]),
-        (ask(&["turn.started"], None, None), vec![1]),
-        (ask(&["turn.started", "task."], None, None), vec![1, 2]),
-        (ask(&[], Some("ben"), None), vec![2, 3]),
-        (ask(&["turn."], Some("ben"), None), vec![3]),
-        (ask(&[], None, Some("desk")), vec![2]),
-        (ask(&["team."], Some("ben"), None), vec![]),
+        (request(&["turn."], None, None), vec![1, 3]),
+        (request(&["turn.started"], None, None), vec![1]),
+        (request(&["turn.started", "task."], None, None), vec![1, 2]),
+        (request(&[], Some("ben"), None), vec![2, 3]),
+        (request(&["turn."], Some("ben"), None), vec![3]),
+        (request(&[], None, Some("desk")), vec![2]),
+        (request(&["team."], Some("ben"), None), vec![]),
     ] {
         let (seqs, position, refused) = rest(&mut subscribe(&scene, request.clone()).await.unwrap()).await;
         assert_eq!(seqs, expected.iter().map(|seq| seq + start).collect::<Vec<_>>(), "{request:?}");
@@ -112,32 +112,32 @@ async fn filters_pass_what_matches_and_the_position_passes_the_rest() {
 }
 
 #[tokio::test]
-async fn a_quiet_stream_says_that_it_lives_and_how_far_it_looked() {
+async fn a_quiet_stream_sends_its_position() {
     let scene = Scene::new().await;
     let request = SubscribeRequest { kinds: vec!["task.".into()], ..following(scene.world.store().last_seq()) };
     let mut stream = subscribe(&scene, request).await.unwrap();
     scene.emit_many(3).await;
     let reached = scene.world.store().last_seq();
-    let mut heard = next_in_time(&scene, &mut stream).await;
-    while heard.position_seq < reached {
-        heard = next_in_time(&scene, &mut stream).await;
+    let mut message = next_in_time(&scene, &mut stream).await;
+    while message.position_seq < reached {
+        message = next_in_time(&scene, &mut stream).await;
     }
-    assert_eq!((heard.event, heard.position_seq), (None, reached));
+    assert_eq!((message.event, message.position_seq), (None, reached));
 }
 
-/// The next message, while time goes by.
+/// The next message, while the clock advances.
 async fn next_in_time(scene: &Scene, stream: &mut Stream) -> SubscribeResponse {
     loop {
         tokio::select! {
             biased;
             message = stream.next() => return message.unwrap().unwrap(),
-            () = tokio::task::yield_now() => scene.clock.advance(ALIVE),
+            () = tokio::task::yield_now() => scene.clock.advance(HEARTBEAT_EVERY),
         }
     }
 }
 
 #[tokio::test]
-async fn ephemeral_events_come_only_when_asked_for() {
+async fn ephemeral_events_are_sent_only_on_request() {
     let scene = Scene::new().await;
     let seq = scene.world.store().last_seq();
     let mut with = subscribe(&scene, SubscribeRequest { ephemeral: true, ..following(seq) }).await.unwrap();
@@ -154,21 +154,21 @@ async fn ephemeral_events_come_only_when_asked_for() {
 
 // covers: CP-08
 #[tokio::test]
-async fn a_reader_that_does_not_read_is_ended_and_resumes_without_gap() {
+async fn a_reader_that_lags_is_cut_off_and_resumes_without_gap() {
     let scene = Scene::with("limits: { subscriber_buffer: 16 }\n").await;
     let start = scene.world.store().last_seq();
-    // Every feeder listens for the end of the daemon.
+    // Every feeder holds a receiver of the shutdown signal.
     let listening = scene.closing.receiver_count();
     let mut stream = subscribe(&scene, following(start)).await.unwrap();
     scene.emit_many(QUEUE * 3).await;
     let end = scene.world.store().last_seq();
     while scene.closing.receiver_count() > listening {
         tokio::task::yield_now().await;
-        scene.clock.advance(PATIENCE);
+        scene.clock.advance(LAG_CHECK_EVERY);
     }
-    assert_eq!(scene.control.readers.open(), 1, "it counts until it is gone");
+    assert_eq!(scene.control.readers.open(), 1, "it counts until it is dropped");
     let (seqs, position, status) = rest(&mut stream).await;
-    let status = status.expect("it is told why");
+    let status = status.expect("it ends with a status");
     assert_eq!(status.code(), tonic::Code::Aborted);
     assert_eq!(last_seq_of(&status), position);
     assert_eq!(refusal_of(&status).code, Code::RateLimited);
@@ -181,7 +181,7 @@ async fn a_reader_that_does_not_read_is_ended_and_resumes_without_gap() {
 }
 
 #[tokio::test]
-async fn a_slow_reader_within_its_buffer_is_waited_for() {
+async fn a_slow_reader_within_its_buffer_is_not_cut_off() {
     let scene = Scene::with("limits: { reader_stall_seconds: 3600 }\n").await;
     let start = scene.world.store().last_seq();
     let mut stream = subscribe(&scene, following(start)).await.unwrap();
@@ -189,7 +189,7 @@ async fn a_slow_reader_within_its_buffer_is_waited_for() {
     scene.emit_many(many).await;
     for _ in 0..20 {
         tokio::task::yield_now().await;
-        scene.clock.advance(PATIENCE);
+        scene.clock.advance(LAG_CHECK_EVERY);
     }
     let mut expected = start;
     while expected < start + i64::try_from(many).unwrap() {
@@ -202,7 +202,7 @@ async fn a_slow_reader_within_its_buffer_is_waited_for() {
 }
 
 #[tokio::test]
-async fn a_reader_that_takes_nothing_is_ended_however_near_it_is() {
+async fn a_reader_that_stalls_is_cut_off_even_if_it_is_close() {
     let scene = Scene::with("limits: { reader_stall_seconds: 5 }\n").await;
     let start = scene.world.store().last_seq();
     let listening = scene.closing.receiver_count();
@@ -213,26 +213,26 @@ async fn a_reader_that_takes_nothing_is_ended_however_near_it_is() {
             break;
         }
         tokio::task::yield_now().await;
-        scene.clock.advance(PATIENCE);
+        scene.clock.advance(LAG_CHECK_EVERY);
     }
-    assert_eq!(scene.closing.receiver_count(), listening, "its feeder waits for ever");
+    assert_eq!(scene.closing.receiver_count(), listening, "its feeder has not ended");
     assert_eq!(scene.control.readers.cut_off(), 1);
     let (seqs, position, status) = rest(&mut stream).await;
-    let status = status.expect("it is told why");
+    let status = status.expect("it ends with a status");
     assert_eq!((status.code(), last_seq_of(&status)), (tonic::Code::Aborted, position));
-    assert!(status.message().contains("took nothing for 5s"), "{status:?}");
+    assert!(status.message().contains("read nothing for 5s"), "{status:?}");
     assert!(seqs.into_iter().eq(start + 1..=position));
 }
 
 #[tokio::test]
-async fn a_reader_that_the_feed_has_overtaken_resumes_without_gap() {
+async fn a_reader_that_the_feed_has_overtaken_resumes_without_a_gap() {
     let scene = Scene::with("limits: { subscriber_buffer: 1000000 }\n").await;
     let start = scene.world.store().last_seq();
     let mut stream = subscribe(&scene, following(start)).await.unwrap();
     scene.emit_many(4_096 + QUEUE * 2 + 10).await;
     let end = scene.world.store().last_seq();
     let (seqs, position, status) = rest(&mut stream).await;
-    let status = status.expect("it is told why");
+    let status = status.expect("it ends with a status");
     assert_eq!((status.code(), last_seq_of(&status)), (tonic::Code::Aborted, position));
     assert!(seqs.into_iter().eq(start + 1..=position) && position < end);
     let request = SubscribeRequest { after_seq: Some(position), ..SubscribeRequest::default() };
@@ -241,7 +241,7 @@ async fn a_reader_that_the_feed_has_overtaken_resumes_without_gap() {
 }
 
 #[tokio::test]
-async fn there_are_only_so_many_readers_and_one_that_leaves_makes_room() {
+async fn readers_are_limited_and_one_that_leaves_frees_a_slot() {
     let scene = Scene::with("limits: { subscribers_max: 2 }\n").await;
     let after = scene.world.store().last_seq();
     let first = subscribe(&scene, following(after)).await.unwrap();
@@ -254,7 +254,7 @@ async fn there_are_only_so_many_readers_and_one_that_leaves_makes_room() {
         tokio::task::yield_now().await;
     }
     assert!(subscribe(&scene, following(after)).await.is_ok());
-    // A refused one gives its place back, too.
+    // A refused subscription frees its slot too.
     let readers = scene.control.readers.open();
     let _ = subscribe(&scene, following(after + 1_000)).await.map(drop).unwrap_err();
     assert_eq!(scene.control.readers.open(), readers);
@@ -268,14 +268,14 @@ async fn a_stopping_daemon_ends_streams_after_their_last_event() {
     scene.emit_many(3).await;
     scene.closing.send_replace(true);
     let (seqs, position, status) = rest(&mut stream).await;
-    let status = status.expect("it is told why");
+    let status = status.expect("it ends with a status");
     assert_eq!(status.code(), tonic::Code::Unavailable);
     assert!(seqs.into_iter().eq(after + 1..=after + 3));
     assert_eq!(last_seq_of(&status), position);
 }
 
 #[tokio::test]
-async fn what_cannot_be_meant_is_refused_with_its_field() {
+async fn invalid_filters_are_refused_with_their_field() {
     let scene = Scene::new().await;
     let last = scene.world.store().last_seq();
     let with = |kind: &str| SubscribeRequest { kinds: vec![kind.into()], ..SubscribeRequest::default() };
@@ -310,19 +310,19 @@ async fn what_cannot_be_meant_is_refused_with_its_field() {
         let status = subscribe(&scene, following(after)).await.map(drop).unwrap_err();
         assert_eq!((status.code(), refusal_of(&status).code), (code, refused), "{after}");
     }
-    // A channel that is not there would be a stream that stays silent.
+    // With an unknown channel the stream would stay silent.
     scene.channel("desk").await;
-    let slip = SubscribeRequest { channel: Some("dsek".into()), ..SubscribeRequest::default() };
-    let status = subscribe(&scene, slip).await.map(drop).unwrap_err();
-    let told = refusal_of(&status);
-    assert_eq!((status.code(), told.hint.as_deref()), (tonic::Code::NotFound, Some("did you mean `desk`?")));
-    let nobody = EventsService(scene.control.clone()).subscribe(tonic::Request::new(following(0))).await;
-    assert_eq!(nobody.map(drop).unwrap_err().code(), tonic::Code::Unauthenticated);
+    let misspelled = SubscribeRequest { channel: Some("dsek".into()), ..SubscribeRequest::default() };
+    let status = subscribe(&scene, misspelled).await.map(drop).unwrap_err();
+    let refusal = refusal_of(&status);
+    assert_eq!((status.code(), refusal.hint.as_deref()), (tonic::Code::NotFound, Some("did you mean `desk`?")));
+    let unauthenticated = EventsService(scene.control.clone()).subscribe(tonic::Request::new(following(0))).await;
+    assert_eq!(unauthenticated.map(drop).unwrap_err().code(), tonic::Code::Unauthenticated);
     assert_eq!(scene.control.readers.open(), 0);
 }
 
 #[tokio::test]
-async fn an_agent_that_never_was_is_no_silent_stream_and_a_deleted_one_has_its_past() {
+async fn an_unknown_agent_is_refused_and_a_deleted_one_has_its_events() {
     let scene = Scene::new().await;
     let about = |agent: &str| SubscribeRequest { agent_id: Some(agent.into()), ..SubscribeRequest::default() };
     let status = subscribe(&scene, about("bne")).await.map(drop).unwrap_err();
@@ -392,7 +392,7 @@ proptest! {
         channel in prop::option::of(".{0,150}"),
     ) {
         let request = SubscribeRequest { kinds, agent_id: agent, channel, ..SubscribeRequest::default() };
-        let checked: Result<_, Refusal> = filter(&wanted(request));
+        let checked: Result<_, Refusal> = filter(&stream_request(request));
         if let Err(refusal) = checked {
             prop_assert_eq!(refusal.code, Code::InvalidArguments);
         }

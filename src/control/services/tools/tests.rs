@@ -1,4 +1,4 @@
-//! A call whose daemon died between the record of its end and that of its answer.
+//! Repeated tool calls after the daemon died before it stored the answer.
 
 use ghost_domain::{Code, Party, RequestId, StoredAnswer, TurnId};
 use ghost_proto::v1;
@@ -18,13 +18,13 @@ fn call(request_id: &str) -> v1::CallToolRequest {
     }
 }
 
-/// Puts the mark of a daemon that is gone in the place of an answer.
-async fn lose(scene: &Scene, request_id: &str, mark: serde_json::Value) {
+/// Replaces the stored answer by the marker of an earlier daemon process.
+async fn replace_answer(scene: &Scene, request_id: &str, marker: serde_json::Value) {
     let (id, by): (RequestId, _) = (request_id.parse().unwrap(), Party::Operator("tester".into()));
     let write = scene.world.store().write(move |w| {
         Box::pin(async move {
-            let kept = w.request_get(&by, &id).await?.unwrap();
-            w.request_put(&StoredAnswer { answer: mark.to_string(), ..kept }).await?;
+            let stored = w.request_get(&by, &id).await?.unwrap();
+            w.request_put(&StoredAnswer { answer: marker.to_string(), ..stored }).await?;
             Ok::<_, ghost_domain::Refusal>(())
         })
     });
@@ -32,26 +32,30 @@ async fn lose(scene: &Scene, request_id: &str, mark: serde_json::Value) {
 }
 
 #[tokio::test]
-async fn who_asks_again_finds_the_recorded_outcome_and_nothing_runs_twice() {
+async fn a_repeated_call_finds_the_recorded_outcome_and_runs_nothing_twice() {
     let scene = Scene::new().await;
     let service = ToolsService(scene.control.clone());
     let ask = async |id: &str| service.call(from_operator(call(id))).await.map(tonic::Response::into_inner);
     let first = ask("1").await.unwrap();
     assert_eq!((first.status.as_str(), first.refusal_json.is_some()), ("failed", true));
-    lose(&scene, "1", json!({ "begun": { "epoch": 0, "attempt": "x", "turn_id": first.turn_id } })).await;
+    replace_answer(&scene, "1", json!({ "begun": { "epoch": 0, "attempt": "x", "turn_id": first.turn_id } })).await;
     let second = ask("1").await.unwrap();
     assert_eq!(second, first);
-    // It is kept as the answer now.
+    // It is stored as the answer now.
     assert_eq!(ask("1").await.unwrap(), first);
 
-    // A turn that was never opened: nothing has happened, and the call is made now.
-    lose(&scene, "1", json!({ "begun": { "epoch": 0, "attempt": "x", "turn_id": TurnId(uuid::Uuid::from_u128(9)) } }))
-        .await;
+    // The turn was never opened, so nothing has happened: the call runs now.
+    replace_answer(
+        &scene,
+        "1",
+        json!({ "begun": { "epoch": 0, "attempt": "x", "turn_id": TurnId(uuid::Uuid::from_u128(9)) } }),
+    )
+    .await;
     let third = ask("1").await.unwrap();
     assert_eq!(third.turn_id, uuid::Uuid::from_u128(9).to_string());
     assert_ne!(third.call_id, first.call_id);
 
-    // The record of a daemon that chose no turn beforehand tells nothing.
-    lose(&scene, "1", json!({ "begun": { "epoch": 0, "attempt": "x" } })).await;
+    // A marker without a turn id, from an earlier version, tells nothing about the outcome.
+    replace_answer(&scene, "1", json!({ "begun": { "epoch": 0, "attempt": "x" } })).await;
     assert_eq!(refusal_of(&ask("1").await.unwrap_err()).code, Code::OutcomeUnknown);
 }

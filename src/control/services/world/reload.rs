@@ -1,4 +1,4 @@
-//! What a reload did, or would do, or why it did nothing, for the wire.
+//! The answer of a reload: what it changed, what it would change, or why it was refused.
 
 use ghost_config::Problem;
 use ghost_domain::Refusal;
@@ -7,16 +7,16 @@ use ghost_proto::v1::{ConfigProblem, PlanChange, ReloadResponse};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Problems in one answer; the files of a world that has more are read again after these are repaired.
+/// Largest number of problems in one answer. The rest shows after these are corrected.
 const PROBLEMS_MAX: usize = 1_000;
-/// Characters of one text of a problem.
+/// Largest length of one text of a problem, in characters.
 const TEXT_MAX: usize = 4_000;
 
-/// The answer to a reload as it is kept for a repetition.
+/// The answer of a reload, as it is stored for a repetition.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Answer {
     changes: Vec<Change>,
-    problems: Vec<Found>,
+    problems: Vec<StoredProblem>,
     applied: bool,
 }
 
@@ -28,7 +28,7 @@ struct Change {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Found {
+struct StoredProblem {
     severity: String,
     file: String,
     line: u32,
@@ -40,23 +40,24 @@ struct Found {
 }
 
 impl Answer {
-    /// A reload that was done, or only planned; `plan` is its plan in words, a change a line.
+    /// The answer of a reload that was applied or planned. `plan` has one change per line.
     pub(super) fn done(plan: &str, warnings: &[Problem], applied: bool) -> Self {
-        let problems = warnings.iter().take(PROBLEMS_MAX).map(Found::from).collect();
+        let problems = warnings.iter().take(PROBLEMS_MAX).map(StoredProblem::from).collect();
         Self { changes: plan.lines().filter_map(change).collect(), problems, applied }
     }
 
-    /// A reload that was refused because of what the files say; `None` if it was refused for another reason.
+    /// The answer of a reload that was refused because of the files; `None` if it was refused for
+    /// another reason.
     pub(super) fn refused(refusal: &Refusal) -> Option<Self> {
         let problems = refusal.details.as_ref()?.get("problems")?.as_array()?;
         let read = |problem: &Value| serde_json::from_value(problem.clone()).ok();
-        let problems: Vec<Found> = problems.iter().take(PROBLEMS_MAX).filter_map(read).collect();
-        // A refusal without a readable problem is better told as it is.
+        let problems: Vec<StoredProblem> = problems.iter().take(PROBLEMS_MAX).filter_map(read).collect();
+        // Without a readable problem, the refusal itself says more.
         (!problems.is_empty()).then(|| Self { problems, ..Self::default() })
     }
 }
 
-impl From<&Problem> for Found {
+impl From<&Problem> for StoredProblem {
     fn from(problem: &Problem) -> Self {
         Self {
             severity: problem.severity.to_string(),
@@ -76,25 +77,25 @@ impl From<Answer> for ReloadResponse {
             subject: change.subject,
             detail: change.detail,
         });
-        let problems = answer.problems.into_iter().map(|found| ConfigProblem {
-            severity: found.severity,
-            file: clip(&found.file, TEXT_MAX),
-            line: found.line,
-            field: clip(&found.field, TEXT_MAX),
-            message: clip(&found.message, TEXT_MAX),
-            hint: found.hint.map(|hint| clip(&hint, TEXT_MAX)),
+        let problems = answer.problems.into_iter().map(|problem| ConfigProblem {
+            severity: problem.severity,
+            file: clip(&problem.file, TEXT_MAX),
+            line: problem.line,
+            field: clip(&problem.field, TEXT_MAX),
+            message: clip(&problem.message, TEXT_MAX),
+            hint: problem.hint.map(|hint| clip(&hint, TEXT_MAX)),
         });
         Self { changes: changes.collect(), problems: problems.collect(), applied: answer.applied }
     }
 }
 
-/// One line of the plan as the configuration room words it.
+/// Parses one line of the plan as `ghost-config` prints it.
 fn change(line: &str) -> Option<Change> {
     let line = line.trim();
     if line.is_empty() {
         return None;
     }
-    let made = |action: &str, subject: String, detail: &str| {
+    let change_of = |action: &str, subject: String, detail: &str| {
         Some(Change { action: action.into(), subject, detail: detail.trim().into() })
     };
     let (action, rest) = match line.split_once(' ') {
@@ -104,15 +105,20 @@ fn change(line: &str) -> Option<Change> {
         Some(("-", rest)) => ("stop", rest),
         Some(("!", rest)) => ("fail", rest),
         Some(("=", rest)) => ("keep", rest),
-        _ => return made("keep", "world".into(), line),
+        _ => return change_of("keep", "world".into(), line),
     };
     for noun in ["agent", "archetype", "team", "script", "skill", "budget", "channel", "cron"] {
         if let Some(named) = rest.strip_prefix(noun).and_then(|rest| rest.strip_prefix(' ')) {
             let (name, detail) = named.split_once(": ").unwrap_or((named, "as the world file names it"));
-            return made(action, format!("{noun}:{name}"), detail);
+            let action = match (action, detail) {
+                ("update", "added") => "add",
+                ("update", "removed") => "remove",
+                _ => action,
+            };
+            return change_of(action, format!("{noun}:{name}"), detail);
         }
     }
-    made(action, "world".into(), rest)
+    change_of(action, "world".into(), rest)
 }
 
 #[cfg(test)]
@@ -129,7 +135,8 @@ mod tests {
             returning: [("back".parse().unwrap(), Returning { how: Return::Starts, fields: vec![] })].into(),
             unfit: [("nay".parse().unwrap(), "there is no archetype `x` any more".to_owned())].into(),
             repaired: vec!["yea".parse().unwrap()],
-            budgets: [("team:desk".to_owned(), "no longer named; what the file set is lifted")].into(),
+            budgets: [("team:desk".to_owned(), "no longer in the world file; the limit that the file set is removed")]
+                .into(),
             changed: vec![AgentChange { agent_id: "ada".parse().unwrap(), fields: vec!["name".into(), "team".into()] }],
             dropped: vec!["old".parse().unwrap()],
             unchanged: 3,
@@ -149,18 +156,18 @@ mod tests {
             rows,
             [
                 ("update", "world", "laws"),
-                ("update", "budget:team:desk", "no longer named; what the file set is lifted"),
+                ("update", "budget:team:desk", "no longer in the world file; the limit that the file set is removed"),
                 ("update", "archetype:worker", "soul"),
                 ("update", "script:scripts/ada.yaml", "changed"),
-                ("update", "skill:python", "added"),
+                ("add", "skill:python", "added"),
                 ("create", "agent:new", "as the world file names it"),
-                ("start", "agent:back", "named again"),
+                ("start", "agent:back", "in the world file again"),
                 ("update", "agent:ada", "name, team"),
-                ("stop", "agent:old", "no longer named; stopped and kept"),
+                ("stop", "agent:old", "no longer in the world file; stopped and kept"),
                 ("create", "channel:desk", "gated, members ada"),
                 ("keep", "cron:ada/pulse", "left as it is"),
                 ("start", "agent:yea", "can run again"),
-                ("fail", "agent:nay", "fails, and its mail waits: there is no archetype `x` any more"),
+                ("fail", "agent:nay", "fails; its mail waits: there is no archetype `x` any more"),
                 ("keep", "world", "3 agents unchanged"),
             ]
         );
@@ -168,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn problems_are_answers_and_other_refusals_are_not() {
+    fn problems_in_the_files_are_answers_and_other_refusals_are_not() {
         let problem = serde_json::json!({
             "severity": "error", "file": "w.yaml", "line": 3, "field": "a[1]", "message": "no", "hint": "yes",
         });

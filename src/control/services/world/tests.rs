@@ -1,4 +1,4 @@
-//! The operations on the whole world, and what a repeated request does.
+//! Tests of the operations on the whole world and of repeated requests.
 
 use std::sync::atomic::Ordering;
 
@@ -47,12 +47,12 @@ async fn status_shows_the_world() {
 #[tokio::test]
 async fn status_names_the_loop_that_is_down() {
     let scene = Scene::new().await;
-    scene.world.loops().fail_next("keeper", 1);
+    scene.world.loops().fail_next("maintenance", 1);
     let down = async || {
         let status = service(&scene).status(from_operator(StatusRequest {})).await.unwrap().into_inner();
         status.loops_down.into_iter().map(|down| (down.name, down.failures, down.error)).collect::<Vec<_>>()
     };
-    let pass_until_down = async |is_down: bool| {
+    let advance_until = async |is_down: bool| {
         for _ in 0..100 {
             if scene.world.loops().down().is_empty() != is_down {
                 return;
@@ -62,18 +62,21 @@ async fn status_names_the_loop_that_is_down() {
                 tokio::task::yield_now().await;
             }
         }
-        panic!("nothing came of it");
+        panic!("the state did not change");
     };
     assert_eq!(down().await, []);
-    pass_until_down(true).await;
-    let shown = down().await;
-    assert!(matches!(&shown[..], [(name, 1, error)] if name == "keeper" && error.contains("panic")), "{shown:?}");
-    pass_until_down(false).await;
+    advance_until(true).await;
+    let listed = down().await;
+    assert!(
+        matches!(&listed[..], [(name, 1, error)] if name == "maintenance" && error.contains("panic")),
+        "{listed:?}"
+    );
+    advance_until(false).await;
     assert_eq!(down().await, []);
 }
 
 #[tokio::test]
-async fn status_warns_of_budgets_that_bound_someone() {
+async fn status_lists_budgets_near_their_limit() {
     let scene = Scene::new().await;
     let ctx = scene.world.ctx().clone();
     let write = scene.world.store().write(move |w| {
@@ -101,14 +104,14 @@ async fn status_warns_of_budgets_that_bound_someone() {
 }
 
 #[tokio::test]
-async fn money_is_printed_in_one_way() {
+async fn money_is_printed_the_same_in_domain_and_record() {
     for micros in [0, 1, 7, 10, 990_000, 1_000_000, 1_234_500, 1_234_567, 20_000_000, u64::MAX] {
         assert_eq!(ghost_domain::Money(micros).to_string(), ghost_record::dollars(micros));
     }
 }
 
 #[tokio::test]
-async fn nobody_is_answered_without_a_principal() {
+async fn a_request_without_a_principal_is_refused() {
     let scene = Scene::new().await;
     let service = service(&scene);
     let code = |status: tonic::Status| status.code();
@@ -131,7 +134,7 @@ async fn a_repeated_pause_has_the_same_answer_and_no_second_effect() {
     assert!(service.resume(resume("r1")).await.unwrap().into_inner().changed);
     let seq = scene.world.store().last_seq();
     assert_eq!(service.pause(pause("p1")).await.unwrap().into_inner(), first);
-    assert!(!scene.world.directory().is_paused(), "the repetition pauses nothing");
+    assert!(!scene.world.directory().is_paused(), "a repetition does not pause again");
     assert_eq!(scene.world.store().last_seq(), seq);
     let other = from_operator(PauseRequest { request_id: "p1".into(), reason: Some("tea".into()) });
     for status in [
@@ -164,29 +167,29 @@ async fn bad_requests_change_nothing() {
 }
 
 #[tokio::test]
-async fn a_shutdown_is_begun_once() {
+async fn a_repeated_shutdown_starts_once() {
     let scene = Scene::new().await;
     let service = service(&scene);
-    let ask = || from_operator(ShutdownRequest { request_id: "s".into(), grace_ms: Some(1_500) });
+    let resolve = || from_operator(ShutdownRequest { request_id: "s".into(), grace_ms: Some(1_500) });
     for _ in 0..3 {
-        assert!(service.shutdown(ask()).await.unwrap().into_inner().accepted);
+        assert!(service.shutdown(resolve()).await.unwrap().into_inner().accepted);
     }
     assert_eq!(scene.shutdowns.load(Ordering::SeqCst), 1);
     assert_eq!(scene.world.ctx().limits().stop_grace_seconds, 2);
 }
 
 #[tokio::test]
-async fn a_reload_shows_its_plan_does_it_once_and_tells_problems() {
+async fn a_reload_shows_its_plan_applies_it_once_and_reports_problems() {
     let scene = Scene::new().await;
     let service = service(&scene);
     scene.rewrite("limits: { hops_max: 7 }\n");
-    let shown = service.reload(reload("x", true)).await.unwrap().into_inner();
-    assert!(!shown.applied && scene.world.ctx().limits().hops_max == 32);
+    let listed = service.reload(reload("x", true)).await.unwrap().into_inner();
+    assert!(!listed.applied && scene.world.ctx().limits().hops_max == 32);
     let rows: Vec<_> =
-        shown.changes.iter().map(|row| (row.action.as_str(), row.subject.as_str(), row.detail.as_str())).collect();
+        listed.changes.iter().map(|row| (row.action.as_str(), row.subject.as_str(), row.detail.as_str())).collect();
     assert_eq!(rows, [("update", "world", "limits"), ("keep", "world", "2 agents unchanged")]);
     let done = service.reload(reload("y", false)).await.unwrap().into_inner();
-    assert_eq!((done.applied, &done.changes), (true, &shown.changes));
+    assert_eq!((done.applied, &done.changes), (true, &listed.changes));
     assert_eq!(scene.world.ctx().limits().hops_max, 7);
 
     scene.rewrite("");
@@ -201,7 +204,7 @@ async fn a_reload_shows_its_plan_does_it_once_and_tells_problems() {
     *scene.reload.lock().unwrap() = Some(refusal);
     let refused = service.reload(reload("z", false)).await.unwrap().into_inner();
     assert_eq!((refused.applied, refused.problems.len(), refused.problems[0].line), (false, 1, 3));
-    // Repaired, the same request may be sent again.
+    // After the files are corrected, the same request may be sent again.
     *scene.reload.lock().unwrap() = None;
     assert!(service.reload(reload("z", false)).await.unwrap().into_inner().applied);
     *scene.reload.lock().unwrap() = Some(Refusal::new(Code::Conflict, "another world"));
@@ -211,7 +214,7 @@ async fn a_reload_shows_its_plan_does_it_once_and_tells_problems() {
 
 // covers: CP-12
 #[tokio::test]
-async fn reflection_and_resources_show_what_is() {
+async fn reflect_and_resources_show_the_current_state() {
     let scene = Scene::new().await;
     let service = service(&scene);
     let seen = service.reflect(from_operator(ReflectRequest {})).await.unwrap().into_inner();
@@ -223,7 +226,7 @@ async fn reflection_and_resources_show_what_is() {
 }
 
 #[tokio::test]
-async fn an_id_is_found_by_its_beginning_and_several_are_listed() {
+async fn an_id_is_found_by_its_prefix_and_ambiguous_ones_are_listed() {
     let scene = Scene::new().await;
     let service = service(&scene);
     let ids = [0x0197_d2a0_1111_u128 << 80, 0x0197_d2a0_1122_u128 << 80].map(uuid::Uuid::from_u128);
@@ -253,16 +256,16 @@ async fn an_id_is_found_by_its_beginning_and_several_are_listed() {
         })
     });
     write.await.unwrap();
-    let ask = async |kind: &str, prefix: &str| {
+    let resolve = async |kind: &str, prefix: &str| {
         let request = ResolveIdRequest { kind: kind.into(), prefix: prefix.into() };
         service.resolve_id(from_operator(request)).await.map(|found| found.into_inner().full_id)
     };
     let [first, second] = ids.map(|id| id.to_string());
-    assert_eq!(ask("task", "0197d2a0-111").await.unwrap(), first);
-    assert_eq!(ask("task", "0197D2A01122").await.unwrap(), second);
-    let several = refusal_of(&ask("task", "0197").await.unwrap_err());
-    assert_eq!(several.code, Code::InvalidArguments);
-    let hint = several.hint.unwrap();
+    assert_eq!(resolve("task", "0197d2a0-111").await.unwrap(), first);
+    assert_eq!(resolve("task", "0197D2A01122").await.unwrap(), second);
+    let ambiguous = refusal_of(&resolve("task", "0197").await.unwrap_err());
+    assert_eq!(ambiguous.code, Code::InvalidArguments);
+    let hint = ambiguous.hint.unwrap();
     assert!(hint.contains(&first) && hint.contains(&second), "{hint}");
     for (kind, prefix, code) in [
         ("task", "0198", Code::NotFound),
@@ -271,6 +274,6 @@ async fn an_id_is_found_by_its_beginning_and_several_are_listed() {
         ("task", "chora", Code::InvalidArguments),
         ("event", "0197", Code::InvalidArguments),
     ] {
-        assert_eq!(refusal_of(&ask(kind, prefix).await.unwrap_err()).code, code, "{kind} {prefix}");
+        assert_eq!(refusal_of(&resolve(kind, prefix).await.unwrap_err()).code, code, "{kind} {prefix}");
     }
 }

@@ -34,10 +34,10 @@ async fn an_agent_is_created_once_found_at_once_and_deleted_for_good() {
     assert!(list[2].owner.as_ref().unwrap().starts_with("operator:uid-"), "{:?}", list[2]);
     rig.until(EventKind::TurnFinished, &id).await;
     let get = |agent_id: &str| v1::GetAgentRequest { agent_id: agent_id.into() };
-    let shown = agents.get(get(&id)).await.unwrap().into_inner();
-    assert_eq!((shown.inbox_pending, shown.turn_id, shown.model.as_deref()), (0, None, Some("test")));
-    assert_eq!(shown.access.as_deref(), Some("privileges"));
-    assert!(shown.tools > 0 && shown.agent.unwrap().last_active_at_ms.is_some());
+    let details = agents.get(get(&id)).await.unwrap().into_inner();
+    assert_eq!((details.inbox_pending, details.turn_id, details.model.as_deref()), (0, None, Some("test")));
+    assert_eq!(details.access.as_deref(), Some("privileges"));
+    assert!(details.tools > 0 && details.agent.unwrap().last_active_at_ms.is_some());
     let delete = v1::DeleteAgentRequest { request_id: "r3".into(), agent_id: id.clone(), reason: Some("done".into()) };
     let owned =
         v1::CreateTaskRequest { request_id: "t".into(), title: "t".into(), owner: id.clone(), ..Default::default() };
@@ -76,17 +76,17 @@ async fn lists_are_paged_and_filtered() {
     let bad = v1::ListAgentsRequest { status: Some("asleep".into()), ..Default::default() };
     let refusal = refused(agents.list(bad).await, Code::InvalidArgument, Some("status"));
     assert!(refusal.hint.unwrap().contains("stopped"));
-    // The last would be a place past the last agent, and an empty page.
+    // `zzz` would be a position after the last agent, and the page would be empty.
     for cursor in ["../x", "zzz"] {
         let bad = v1::ListAgentsRequest { cursor: cursor.into(), ..Default::default() };
         refused(agents.list(bad).await, Code::InvalidArgument, Some("cursor"));
     }
-    let much = v1::ListAgentsRequest { limit: 501, ..Default::default() };
-    assert!(agents.list(much).await.is_ok(), "more than the greatest is the greatest");
+    let large = v1::ListAgentsRequest { limit: 501, ..Default::default() };
+    assert!(agents.list(large).await.is_ok(), "a larger limit means the largest");
 }
 
 #[tokio::test]
-async fn what_would_widen_or_mislead_is_refused() {
+async fn requests_that_would_widen_access_or_mislead_are_refused() {
     let ground = Ground::new();
     let rig = ground.serve("s").await;
     let mut agents = AgentsClient::new(rig.channel.clone());
@@ -120,13 +120,13 @@ async fn what_would_widen_or_mislead_is_refused() {
         let refusal = refused(agents.create(request).await, code, field);
         assert!(refusal.hint.is_some(), "{refusal:?}");
     }
-    // What was refused left no trace: the same request_id is free.
+    // A refused request leaves no trace, so its request_id is free.
     assert!(agents.create(good).await.unwrap().into_inner().changed);
 }
 
 // covers: CP-04, WORLD-15
 #[tokio::test]
-async fn stopping_is_idempotent_and_a_grace_period_cuts_a_turn_off() {
+async fn stopping_is_idempotent_and_the_end_of_the_grace_period_interrupts_a_turn() {
     let ground = Ground::new();
     let rig = ground.serve("s").await;
     let mut agents = AgentsClient::new(rig.channel.clone());
@@ -156,7 +156,7 @@ async fn stopping_is_idempotent_and_a_grace_period_cuts_a_turn_off() {
     assert_eq!(done.agent.unwrap().status, "stopped");
     let turns = v1::ListTurnsRequest { agent_id: Some("ada".into()), ..Default::default() };
     let turns = TurnsClient::new(rig.channel.clone()).list(turns).await.unwrap().into_inner().turns;
-    // Cut off, and kept: it goes on when the agent is started again.
+    // The interrupted turn stays open and continues when the agent is started again.
     assert_eq!((turns.len(), turns[0].status.as_str()), (1, "open"));
 }
 
@@ -172,7 +172,7 @@ async fn the_prompt_and_the_memory_are_shown() {
     let bytes = |part: &str| {
         let sections: Vec<_> = prompt.sections.iter().filter(|section| section.part == part).collect();
         assert!(sections.iter().all(|section| section.estimated_tokens == section.bytes.div_ceil(3)), "{sections:?}");
-        // Two line ends between one and the next.
+        // Two line ends separate one section from the next.
         sections.iter().map(|section| section.bytes as usize + 2).sum::<usize>().saturating_sub(2)
     };
     assert_eq!((bytes("system"), bytes("briefing")), (prompt.system.len(), prompt.briefing.len()));
@@ -180,24 +180,24 @@ async fn the_prompt_and_the_memory_are_shown() {
     assert_eq!((tools.part.as_str(), tools.name.as_str()), ("request", "tools"));
     assert!(tools.bytes > 100 && tools.bytes as usize <= prompt.tools_json.len(), "{tools:?}");
     assert!(serde_json::from_str::<Vec<serde_json::Value>>(&prompt.tools_json).unwrap().len() > 1);
-    let look = |path: Option<&str>, limit| v1::InspectAgentRequest {
+    let inspect = |path: Option<&str>, limit| v1::InspectAgentRequest {
         agent_id: "ada".into(),
         path: path.map(str::to_owned),
         limit,
     };
-    assert!(agents.inspect(look(None, 0)).await.unwrap().into_inner().files.is_empty());
+    assert!(agents.inspect(inspect(None, 0)).await.unwrap().into_inner().files.is_empty());
     let memory = ground.data().join("agents/ada/memory");
     std::fs::create_dir_all(memory.join("deep")).unwrap();
     std::fs::write(memory.join("deep/notes.md"), "grüße").unwrap();
     std::fs::write(ground.data().join("token"), "secret").unwrap();
     std::os::unix::fs::symlink(ground.data().join("token"), memory.join("link")).unwrap();
-    let files = agents.inspect(look(None, 0)).await.unwrap().into_inner().files;
+    let files = agents.inspect(inspect(None, 0)).await.unwrap().into_inner().files;
     assert_eq!(
         files.iter().map(|file| (file.path.as_str(), file.size_bytes)).collect::<Vec<_>>(),
         [("deep/notes.md", 7)]
     );
-    let read = agents.inspect(look(Some("deep/notes.md"), 3)).await.unwrap().into_inner();
+    let read = agents.inspect(inspect(Some("deep/notes.md"), 3)).await.unwrap().into_inner();
     assert!(read.truncated && "grüße".starts_with(read.content.as_deref().unwrap().trim_end_matches('\u{fffd}')));
-    refused(agents.inspect(look(Some("link"), 0)).await, Code::NotFound, None);
-    refused(agents.inspect(look(Some("../../../token"), 0)).await, Code::InvalidArgument, Some("path"));
+    refused(agents.inspect(inspect(Some("link"), 0)).await, Code::NotFound, None);
+    refused(agents.inspect(inspect(Some("../../../token"), 0)).await, Code::InvalidArgument, Some("path"));
 }

@@ -1,4 +1,4 @@
-//! Whatever a request holds, the daemon answers with a message or with a refusal that says why.
+//! Property tests: the daemon answers any request with a message, or with a refusal that has a reason.
 
 use ghost_proto::v1;
 use ghost_proto::v1::agents_client::AgentsClient;
@@ -16,7 +16,7 @@ use tonic::{Code, Response, Status};
 
 use crate::rig::{Ground, Rig, refusal};
 
-/// Nonsense, and what is nearly right.
+/// Random text, and text that is nearly valid.
 fn texts() -> impl Strategy<Value = Vec<String>> {
     let word = prop_oneof![
         any::<String>(),
@@ -33,7 +33,7 @@ fn texts() -> impl Strategy<Value = Vec<String>> {
     proptest::collection::vec(word, 6)
 }
 
-fn told<T>(what: &str, answer: Result<Response<T>, Status>) -> Result<(), TestCaseError> {
+fn check<T>(what: &str, answer: Result<Response<T>, Status>) -> Result<(), TestCaseError> {
     if let Err(status) = answer {
         let refusal = refusal(&status);
         prop_assert!(!matches!(status.code(), Code::Internal | Code::Unknown), "{what}: {refusal}");
@@ -60,18 +60,18 @@ async fn knowledge_and_state(rig: &Rig, t: &[String], n: i64) -> Result<(), Test
         as_agent: some(e),
         clear: vec!["writers".into()],
     };
-    told("write knowledge", knowledge.write(write).await)?;
+    check("write knowledge", knowledge.write(write).await)?;
     let list = v1::ListKnowledgeRequest { tag: some(a), as_agent: some(b), limit, cursor: c.clone(), query: some(d) };
-    told("list knowledge", knowledge.list(list).await)?;
+    check("list knowledge", knowledge.list(list).await)?;
     let read = v1::ReadKnowledgeRequest { entry_id: a.clone(), as_agent: some(b), versions: n % 2 == 0 };
-    told("read knowledge", knowledge.read(read).await)?;
+    check("read knowledge", knowledge.read(read).await)?;
     let delete = v1::DeleteKnowledgeRequest {
         request_id: c.clone(),
         entry_id: b.clone(),
         expected_version: Some(n).filter(|n| n % 2 == 0),
         as_agent: some(d),
     };
-    told("delete knowledge", knowledge.delete(delete).await)?;
+    check("delete knowledge", knowledge.delete(delete).await)?;
     let mut state = StateClient::new(rig.channel.clone());
     let set = v1::SetStateRequest {
         request_id: a.clone(),
@@ -80,9 +80,9 @@ async fn knowledge_and_state(rig: &Rig, t: &[String], n: i64) -> Result<(), Test
         expected_version: Some(n).filter(|n| n % 2 == 0),
         as_agent: some(d),
     };
-    told("set state", state.set(set).await)?;
-    told("get state", state.get(v1::GetStateRequest { key: b.clone() }).await)?;
-    told("list state", state.list(v1::ListStateRequest { prefix: a.clone(), limit, cursor: b.clone() }).await)
+    check("set state", state.set(set).await)?;
+    check("get state", state.get(v1::GetStateRequest { key: b.clone() }).await)?;
+    check("list state", state.list(v1::ListStateRequest { prefix: a.clone(), limit, cursor: b.clone() }).await)
 }
 
 async fn everything(rig: &Rig, t: &[String], n: i64) -> Result<(), TestCaseError> {
@@ -93,8 +93,8 @@ async fn everything(rig: &Rig, t: &[String], n: i64) -> Result<(), TestCaseError
     let some = |text: &String| Some(text.clone());
     let list =
         v1::ListAgentsRequest { status: some(a), archetype: some(b), deleted: n % 2 == 0, limit, cursor: c.clone() };
-    told("list agents", agents.list(list).await)?;
-    told("get agent", agents.get(v1::GetAgentRequest { agent_id: a.clone() }).await)?;
+    check("list agents", agents.list(list).await)?;
+    check("get agent", agents.get(v1::GetAgentRequest { agent_id: a.clone() }).await)?;
     let create = v1::CreateAgentRequest {
         request_id: a.clone(),
         archetype: b.clone(),
@@ -103,18 +103,18 @@ async fn everything(rig: &Rig, t: &[String], n: i64) -> Result<(), TestCaseError
         goal: some(e),
         overrides_json: f.clone(),
     };
-    told("create agent", agents.create(create).await)?;
-    told("start agent", agents.start(v1::StartAgentRequest { request_id: b.clone(), agent_id: a.clone() }).await)?;
-    told("prompt", agents.prompt(v1::AgentPromptRequest { agent_id: b.clone() }).await)?;
-    told("inspect", agents.inspect(v1::InspectAgentRequest { agent_id: a.clone(), path: some(b), limit }).await)?;
+    check("create agent", agents.create(create).await)?;
+    check("start agent", agents.start(v1::StartAgentRequest { request_id: b.clone(), agent_id: a.clone() }).await)?;
+    check("prompt", agents.prompt(v1::AgentPromptRequest { agent_id: b.clone() }).await)?;
+    check("inspect", agents.inspect(v1::InspectAgentRequest { agent_id: a.clone(), path: some(b), limit }).await)?;
     knowledge_and_state(rig, t, n).await?;
     let mut turns = TurnsClient::new(rig.channel.clone());
     let list = v1::ListTurnsRequest { agent_id: some(a), status: some(b), root_id: some(c), limit, cursor: d.clone() };
-    told("list turns", turns.list(list).await)?;
-    told("list turns", turns.list(v1::ListTurnsRequest { cursor: d.clone(), ..Default::default() }).await)?;
-    told("get turn", turns.get(v1::GetTurnRequest { turn_id: a.clone(), limit, after_seq: n }).await)?;
+    check("list turns", turns.list(list).await)?;
+    check("list turns", turns.list(v1::ListTurnsRequest { cursor: d.clone(), ..Default::default() }).await)?;
+    check("get turn", turns.get(v1::GetTurnRequest { turn_id: a.clone(), limit, after_seq: n }).await)?;
     let cancel = v1::CancelTurnRequest { request_id: a.clone(), turn_id: b.clone(), reason: some(c) };
-    told("cancel turn", turns.cancel(cancel).await)?;
+    check("cancel turn", turns.cancel(cancel).await)?;
     let mut messages = MessagesClient::new(rig.channel.clone());
     let send = v1::SendRequest {
         request_id: a.clone(),
@@ -123,10 +123,10 @@ async fn everything(rig: &Rig, t: &[String], n: i64) -> Result<(), TestCaseError
         subject: some(d),
         attachments: vec![e.clone(), f.clone()],
     };
-    told("send", messages.send(send).await)?;
+    check("send", messages.send(send).await)?;
     let list = v1::ListDeadRequest { agent_id: some(a), status: some(b), limit, cursor: c.clone() };
-    told("list dead", messages.list_dead(list).await)?;
-    told("get dead", messages.get_dead(v1::GetDeadRequest { dead_letter_id: a.clone() }).await)?;
+    check("list dead", messages.list_dead(list).await)?;
+    check("get dead", messages.get_dead(v1::GetDeadRequest { dead_letter_id: a.clone() }).await)?;
     let mut tasks = TasksClient::new(rig.channel.clone());
     let create = v1::CreateTaskRequest {
         request_id: a.clone(),
@@ -138,12 +138,12 @@ async fn everything(rig: &Rig, t: &[String], n: i64) -> Result<(), TestCaseError
         parent_id: some(f),
         due_at_ms: Some(n),
     };
-    told("create task", tasks.create(create).await)?;
+    check("create task", tasks.create(create).await)?;
     let list = v1::ListTasksRequest { owner: None, status: None, limit, cursor: format!("{n}/{a}") };
-    told("list tasks", tasks.list(list).await)?;
+    check("list tasks", tasks.list(list).await)?;
     let update =
         v1::UpdateTaskRequest { request_id: a.clone(), task_id: b.clone(), title: some(c), ..Default::default() };
-    told("update task", tasks.update(update).await)?;
+    check("update task", tasks.update(update).await)?;
     let mut budgets = BudgetsClient::new(rig.channel.clone());
     let set = v1::SetBudgetRequest {
         request_id: a.clone(),
@@ -152,17 +152,17 @@ async fn everything(rig: &Rig, t: &[String], n: i64) -> Result<(), TestCaseError
         limit_micros: Some(unsigned | 1 << 40),
         ..Default::default()
     };
-    told("set budget", budgets.set(set).await)?;
-    told("budgets", budgets.list(v1::ListBudgetsRequest { sort: None, limit, cursor: a.clone() }).await)?;
-    told(
+    check("set budget", budgets.set(set).await)?;
+    check("budgets", budgets.list(v1::ListBudgetsRequest { sort: None, limit, cursor: a.clone() }).await)?;
+    check(
         "usage",
         budgets.usage(v1::UsageRequest { agent_id: some(a), since_at_ms: Some(n), limit, cursor: b.clone() }).await,
     )?;
     let list =
         v1::ListLedgerRequest { tool: some(a), since_at_ms: Some(n), limit, cursor: b.clone(), ..Default::default() };
-    told("ledger", LedgerClient::new(rig.channel.clone()).list(list).await)?;
+    check("ledger", LedgerClient::new(rig.channel.clone()).list(list).await)?;
     let mut tools = ToolsClient::new(rig.channel.clone());
-    told("tools", tools.list(v1::ListToolsRequest { agent_id: a.clone(), limit, cursor: b.clone() }).await)?;
+    check("tools", tools.list(v1::ListToolsRequest { agent_id: a.clone(), limit, cursor: b.clone() }).await)?;
     let call = v1::CallToolRequest {
         request_id: a.clone(),
         agent_id: b.clone(),
@@ -170,11 +170,11 @@ async fn everything(rig: &Rig, t: &[String], n: i64) -> Result<(), TestCaseError
         arguments_json: d.clone(),
         timeout_ms: Some(unsigned),
     };
-    told("call", tools.call(call).await)
+    check("call", tools.call(call).await)
 }
 
 #[test]
-fn nothing_that_a_request_holds_breaks_the_daemon() {
+fn no_request_breaks_the_daemon() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let ground = Ground::new();
     let rig = runtime.block_on(ground.serve("s"));

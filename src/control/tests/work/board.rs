@@ -20,7 +20,7 @@ fn task(request_id: &str, title: &str, priority: i32) -> v1::CreateTaskRequest {
 
 // covers: TASK-01, TASK-04
 #[tokio::test]
-async fn tasks_are_created_listed_changed_and_kept_with_their_history() {
+async fn tasks_are_created_listed_and_changed_with_a_history() {
     let ground = Ground::new();
     let rig = ground.serve("s").await;
     let mut tasks = TasksClient::new(rig.channel.clone());
@@ -50,7 +50,7 @@ async fn tasks_are_created_listed_changed_and_kept_with_their_history() {
     let notes: Vec<&str> = found.history.iter().filter_map(|event| event.note.as_deref()).collect();
     assert_eq!((found.history.len(), notes.as_slice()), (3, ["changed: title, priority"].as_slice()));
     refused(tasks.create(task("7", "two\nlines", 0)).await, Code::InvalidArgument, Some("title"));
-    // An id that lost something on its way.
+    // An id that lost a character.
     let near = Some(format!("did you mean `{}`?", low.task_id));
     let cut = low.task_id[..35].to_owned();
     let slip = format!("{}z", &low.task_id[..35]);
@@ -62,13 +62,13 @@ async fn tasks_are_created_listed_changed_and_kept_with_their_history() {
     assert_eq!(refused(tasks.create(depends).await, Code::InvalidArgument, Some("depends_on")).hint, near);
     let update = v1::UpdateTaskRequest { task_id: cut, note: Some("x".into()), ..update("9") };
     assert_eq!(refused(tasks.update(update).await, Code::InvalidArgument, Some("task_id")).hint, near);
-    let stranger = v1::GetTaskRequest { task_id: "ffffffff-ffff-4fff-bfff-ffffffffffff".into() };
+    let unknown_owner = v1::GetTaskRequest { task_id: "ffffffff-ffff-4fff-bfff-ffffffffffff".into() };
     assert_eq!(
-        refused(tasks.get(stranger).await, Code::NotFound, None).hint.as_deref(),
+        refused(tasks.get(unknown_owner).await, Code::NotFound, None).hint.as_deref(),
         Some("list the tasks to find its task_id")
     );
-    let stranger = v1::CreateTaskRequest { owner: "adaa".into(), ..task("7", "t", 0) };
-    assert!(refused(tasks.create(stranger).await, Code::NotFound, None).hint.unwrap().contains("ada"));
+    let unknown_owner = v1::CreateTaskRequest { owner: "adaa".into(), ..task("7", "t", 0) };
+    assert!(refused(tasks.create(unknown_owner).await, Code::NotFound, None).hint.unwrap().contains("ada"));
     let bad = v1::CreateTaskRequest { depends_on: vec!["x".into()], ..task("7", "t", 0) };
     refused(tasks.create(bad).await, Code::InvalidArgument, Some("depends_on"));
     let bad = v1::ListTasksRequest { cursor: "1/x".into(), ..Default::default() };
@@ -91,7 +91,7 @@ async fn budgets_are_set_listed_lifted_and_usage_is_summed() {
     let budget = budgets.set(set("1", "agent:ada", Some(1_000))).await.unwrap().into_inner();
     assert_eq!((budget.limit_tokens, budget.limit_micros, budget.spent_tokens), (Some(1_000), None, 15));
     assert!(budget.passed.is_empty());
-    // A limit that is passed as soon as it is set says so, and so does the list.
+    // A limit that is exceeded as soon as it is set is reported, in the answer and in the list.
     let passed = budgets.set(set("0", "agent:ada/day", Some(15))).await.unwrap().into_inner();
     assert_eq!((passed.spent_tokens, passed.passed), (15, vec!["tokens".to_owned()]));
     let days = v1::ListBudgetsRequest { sort: Some("day".into()), ..Default::default() };
@@ -128,12 +128,12 @@ async fn budgets_are_set_listed_lifted_and_usage_is_summed() {
     let sums = budgets.usage(v1::UsageRequest::default()).await.unwrap().into_inner().sums;
     assert_eq!((sums.len(), sums[0].calls, sums[0].tokens.unwrap().input), (1, 1, 10));
     let bad = v1::ListBudgetsRequest { sort: Some("galaxy".into()), ..Default::default() };
-    let told = refused(budgets.list(bad).await, Code::InvalidArgument, Some("sort"));
-    assert!(told.hint.unwrap().ends_with("world, team, agent, root, day"));
+    let truncated_flags = refused(budgets.list(bad).await, Code::InvalidArgument, Some("sort"));
+    assert!(truncated_flags.hint.unwrap().ends_with("world, team, agent, root, day"));
 }
 
 #[tokio::test]
-async fn a_root_gets_a_budget_only_if_something_bears_it() {
+async fn a_root_gets_a_budget_only_if_a_record_carries_it() {
     let ground = Ground::new();
     let rig = ground.serve("s").await;
     let mut budgets = BudgetsClient::new(rig.channel.clone());
@@ -146,7 +146,7 @@ async fn a_root_gets_a_budget_only_if_something_bears_it() {
     let nowhere = "ffffffff-ffff-ffff-ffff-ffffffffffff";
     let refusal = refused(budgets.set(set("1", nowhere)).await, Code::NotFound, None);
     assert!(refusal.message.contains(nowhere) && refusal.hint.is_some(), "{refusal}");
-    // Mail that only waits bears it, a task does, and a turn that has ended.
+    // A root is known if pending mail, a task or an ended turn carries it.
     WorldClient::new(rig.channel.clone())
         .pause(v1::PauseRequest { request_id: "p".into(), reason: None })
         .await
@@ -166,7 +166,7 @@ async fn a_root_gets_a_budget_only_if_something_bears_it() {
 }
 
 #[tokio::test]
-async fn a_list_of_tasks_that_stops_at_its_bound_says_so() {
+async fn a_truncated_list_of_tasks_says_so() {
     let ground = Ground::new();
     let rig = ground.serve("s").await;
     let mut tasks = TasksClient::new(rig.channel.clone());
@@ -189,17 +189,17 @@ async fn a_list_of_tasks_that_stops_at_its_bound_says_so() {
     });
     copies.await.unwrap();
     let mut request = v1::ListTasksRequest { limit: 400, ..Default::default() };
-    let (mut rows, mut told) = (0, Vec::new());
+    let (mut rows, mut truncated_flags) = (0, Vec::new());
     loop {
         let page = tasks.list(request.clone()).await.unwrap().into_inner();
         rows += page.tasks.len();
-        told.push(page.truncated);
+        truncated_flags.push(page.truncated);
         if page.next_cursor.is_empty() {
             break;
         }
         request.cursor = page.next_cursor;
     }
-    assert_eq!((rows, told.as_slice()), (1_000, [false, false, true].as_slice()));
+    assert_eq!((rows, truncated_flags.as_slice()), (1_000, [false, false, true].as_slice()));
     let ada = v1::ListTasksRequest { owner: Some("ada".into()), ..Default::default() };
     let ada = tasks.list(ada).await.unwrap().into_inner();
     assert_eq!((ada.tasks.len(), ada.truncated), (1, false));

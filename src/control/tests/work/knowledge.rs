@@ -49,7 +49,7 @@ async fn entries_are_written_read_listed_and_deleted() {
     let as_ada = v1::WriteKnowledgeRequest { as_agent: Some("ada".into()), ..write("3", "adas", "x") };
     let adas = knowledge.write(as_ada).await.unwrap().into_inner();
     assert_eq!((adas.creator.as_str(), adas.readers.len()), ("agent:ada", 0));
-    // What an agent sees, in pages.
+    // The entries that an agent sees, in pages.
     let page = v1::ListKnowledgeRequest { as_agent: Some("ada".into()), limit: 1, ..Default::default() };
     let first = knowledge.list(page.clone()).await.unwrap().into_inner();
     assert_eq!((first.entries[0].entry_id.as_str(), first.next_cursor.is_empty()), ("adas", false));
@@ -65,7 +65,7 @@ async fn entries_are_written_read_listed_and_deleted() {
     refused(knowledge.read(read("other", Some("ada"))).await, Code::NotFound, None);
     let over = v1::WriteKnowledgeRequest { as_agent: Some("ada".into()), ..write("4", "style", "y") };
     refused(knowledge.write(over).await, Code::PermissionDenied, None);
-    // A list is left, emptied or replaced.
+    // A list is left as it is, emptied or replaced.
     let shut = v1::WriteKnowledgeRequest { clear: vec!["readers".into()], ..write("5", "style", "y") };
     let shut = knowledge.write(shut).await.unwrap().into_inner();
     assert_eq!((shut.readers.len(), shut.tags.len(), shut.title.as_str()), (0, 1, "Style"));
@@ -83,7 +83,7 @@ async fn entries_are_written_read_listed_and_deleted() {
 }
 
 #[tokio::test]
-async fn an_agents_name_gives_no_right_that_the_agent_has_not() {
+async fn acting_as_an_agent_gives_no_more_access_than_the_agent_has() {
     const TOOLS: [&str; 10] = [
         "syscall.chat.create",
         "syscall.chat.send",
@@ -108,7 +108,7 @@ async fn an_agents_name_gives_no_right_that_the_agent_has_not() {
     let mut state = StateClient::new(rig.channel.clone());
     for (who, may) in [("ada", true), ("ben", false)] {
         let as_agent = Some(who.to_owned());
-        // The operator does the first step itself, so that there is something to refuse.
+        // The operator does the first step, so that there is something to refuse.
         let room = |agent: Option<String>, name: &str| v1::CreateChannelRequest {
             request_id: format!("c{who}{name}"),
             channel: format!("{who}-{name}"),
@@ -119,7 +119,7 @@ async fn an_agents_name_gives_no_right_that_the_agent_has_not() {
         };
         chat.create(room(None, "room")).await.unwrap();
         let channel = format!("{who}-room");
-        let said = v1::PostRequest {
+        let post = v1::PostRequest {
             request_id: format!("p{who}"),
             channel: channel.clone(),
             content: "x".into(),
@@ -151,7 +151,7 @@ async fn an_agents_name_gives_no_right_that_the_agent_has_not() {
         let mode = v1::SetStateRequest { as_agent: as_agent.clone(), ..set(&format!("s{who}"), "mode", "1") };
         let answers = [
             ("syscall.chat.create", chat.create(room(as_agent, "own")).await.err()),
-            ("syscall.chat.send", chat.post(said).await.err()),
+            ("syscall.chat.send", chat.post(post).await.err()),
             ("syscall.chat.history", chat.history(asked).await.err()),
             ("syscall.chat.invite", chat.invite(call_in).await.err()),
             ("syscall.chat.remove", chat.remove(leave).await.err()),
@@ -175,7 +175,7 @@ async fn an_agents_name_gives_no_right_that_the_agent_has_not() {
 }
 
 #[tokio::test]
-async fn bad_requests_are_told_by_field() {
+async fn invalid_requests_are_refused_with_their_field() {
     let ground = Ground::new();
     let rig = ground.serve("s").await;
     let mut knowledge = KnowledgeClient::new(rig.channel.clone());
@@ -206,7 +206,7 @@ async fn bad_requests_are_told_by_field() {
     refused(knowledge.write(write("1", "e", &"x".repeat(65_537))).await, Code::ResourceExhausted, Some("content"));
     let list = v1::ListKnowledgeRequest { cursor: "No Id".into(), ..Default::default() };
     refused(knowledge.list(list).await, Code::InvalidArgument, Some("cursor"));
-    // Nothing of all this was written, and the request's name is still free.
+    // Nothing was written, and the request_id is still free.
     assert!(knowledge.list(v1::ListKnowledgeRequest::default()).await.unwrap().into_inner().entries.is_empty());
     knowledge.write(base()).await.unwrap();
     refused(knowledge.write(write("1", "e", "other")).await, Code::FailedPrecondition, None);
@@ -228,8 +228,8 @@ async fn state_is_set_compared_listed_and_deleted() {
     let conflict = refused(state.set(late).await, Code::Aborted, None);
     assert_eq!(conflict.details, Some(json!({ "key": "plan.a", "version": 1 })));
     let as_ada = v1::SetStateRequest { as_agent: Some("ada".into()), ..set("3", "plan.b", "\"hush-hush-secret\"") };
-    let told = state.set(as_ada).await.unwrap().into_inner();
-    assert!(told.writer == "agent:ada" && !told.value_json.contains("hush-hush"), "{told:?}");
+    let entry = state.set(as_ada).await.unwrap().into_inner();
+    assert!(entry.writer == "agent:ada" && !entry.value_json.contains("hush-hush"), "{entry:?}");
     state.set(set("4", "system.mode", "true")).await.unwrap();
     let system = v1::SetStateRequest { as_agent: Some("ada".into()), ..set("5", "system.mode", "false") };
     refused(state.set(system).await, Code::PermissionDenied, None);
@@ -260,7 +260,7 @@ async fn state_is_set_compared_listed_and_deleted() {
     assert_eq!((gone.version, gone.value_json.as_str()), (2, "null"));
     let missing = refused(state.get(v1::GetStateRequest { key: "plan.a".into() }).await, Code::NotFound, None);
     assert_eq!(missing.hint.as_deref(), Some("did you mean `plan.b`?"));
-    // A page of long values ends before it is too much at once, and says where it goes on.
+    // A page of long values ends early and has a cursor.
     for n in 0..20 {
         let long = format!("\"{}\"", "y".repeat(60_000));
         state.set(set(&format!("long-{n}"), &format!("long.k{n:02}"), &long)).await.unwrap();
@@ -296,8 +296,8 @@ async fn dependencies_of_a_task_are_changed_and_cycles_refused() {
         depends_on: Some(v1::TaskIds { task_ids: others.iter().map(|id| (*id).clone()).collect() }),
         ..Default::default()
     };
-    let held = tasks.update(on("3", &ids[0], &[&ids[1]])).await.unwrap().into_inner();
-    assert_eq!((held.status.as_str(), held.depends_on.as_slice()), ("blocked", &ids[1..]));
+    let blocked = tasks.update(on("3", &ids[0], &[&ids[1]])).await.unwrap().into_inner();
+    assert_eq!((blocked.status.as_str(), blocked.depends_on.as_slice()), ("blocked", &ids[1..]));
     let round = refused(tasks.update(on("4", &ids[1], &[&ids[0]])).await, Code::FailedPrecondition, None);
     assert_eq!(round.details.unwrap()["cycle"].as_array().unwrap().len(), 3);
     let free = tasks.update(on("5", &ids[0], &[])).await.unwrap().into_inner();

@@ -1,6 +1,6 @@
-//! Agents, turns, tools, messages, tasks, budgets and the ledger, as a client over the socket sees them.
+//! Tests of the gRPC services, with a client over the socket.
 
-// A test's rig may fall over: that is how a test says that its ground is not firm.
+// Helpers of tests may panic: a test whose setup fails must fail.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod agents;

@@ -43,7 +43,7 @@ async fn mail_is_accepted_once_and_answered_once() {
 }
 
 #[tokio::test]
-async fn the_time_that_a_client_grants_ends_its_call() {
+async fn the_deadline_of_a_client_ends_its_call() {
     let ground = Ground::new();
     let rig = ground.serve("s").await;
     let mut request = tonic::Request::new(ask("1", "please wait", None));
@@ -55,7 +55,7 @@ async fn the_time_that_a_client_grants_ends_its_call() {
 }
 
 #[tokio::test]
-async fn an_ask_that_fails_says_by_which_code() {
+async fn a_failed_ask_reports_its_code() {
     let ground = Ground::new();
     let rig = ground.serve("s").await;
     let mut messages = MessagesClient::new(rig.channel.clone());
@@ -71,9 +71,9 @@ async fn an_ask_that_fails_says_by_which_code() {
     let set_aside =
         while_time_passes(&ground.clock, messages.ask(ask("6", "poison", None))).await.unwrap().into_inner();
     assert_eq!((set_aside.status.as_str(), set_aside.error_code.as_deref()), ("failed", Some("unavailable")));
-    assert!(set_aside.error.unwrap().contains("set it aside"));
+    assert!(set_aside.error.unwrap().contains("is a dead letter now"));
 
-    // A spent budget parks the turn: the ask ends by its own deadline and says what it waited for.
+    // A spent budget parks the turn. The ask reaches its deadline and reports what it waited for.
     let mut budgets = BudgetsClient::new(rig.channel.clone());
     let limit = v1::SetBudgetRequest {
         request_id: "1".into(),
@@ -82,11 +82,11 @@ async fn an_ask_that_fails_says_by_which_code() {
         ..Default::default()
     };
     budgets.set(limit).await.unwrap();
-    let of_ben = v1::AskRequest { agent_id: "ben".into(), ..ask("2", "hello", Some(1_000)) };
-    let spent = while_time_passes(&ground.clock, messages.ask(of_ben.clone())).await.unwrap().into_inner();
+    let ask_ben = v1::AskRequest { agent_id: "ben".into(), ..ask("2", "hello", Some(1_000)) };
+    let spent = while_time_passes(&ground.clock, messages.ask(ask_ben.clone())).await.unwrap().into_inner();
     assert_eq!((spent.status.as_str(), spent.error_code.as_deref()), ("timed_out", Some("timeout")), "{spent:?}");
     assert!(spent.error.as_ref().is_some_and(|error| error.contains("it waits")) && spent.reply.is_none(), "{spent:?}");
-    assert_eq!(messages.ask(of_ben).await.unwrap().into_inner(), spent, "the same when asked again");
+    assert_eq!(messages.ask(ask_ben).await.unwrap().into_inner(), spent, "a repetition gets the same answer");
 }
 
 #[tokio::test]
@@ -113,9 +113,9 @@ async fn dead_letters_are_shown_dropped_and_retried() {
     for cursor in ["x", "5.00", "9.00000000000000000000000000000000"] {
         refused(messages.list_dead(list(None, 1, cursor.into())).await, Code::InvalidArgument, Some("cursor"));
     }
-    assert!(messages.list_dead(list(None, 501, String::new())).await.is_ok(), "more than the greatest is the greatest");
-    let shown = messages.get_dead(v1::GetDeadRequest { dead_letter_id: one.clone() }).await.unwrap().into_inner();
-    assert_eq!((shown.envelopes[0].body.as_str(), shown.envelopes[0].state.as_str()), ("poison", "dead"));
+    assert!(messages.list_dead(list(None, 501, String::new())).await.is_ok(), "a larger limit means the largest");
+    let letter = messages.get_dead(v1::GetDeadRequest { dead_letter_id: one.clone() }).await.unwrap().into_inner();
+    assert_eq!((letter.envelopes[0].body.as_str(), letter.envelopes[0].state.as_str()), ("poison", "dead"));
     let cut = v1::GetDeadRequest { dead_letter_id: one[..35].to_owned() };
     let refusal = refused(messages.get_dead(cut).await, Code::InvalidArgument, Some("dead_letter_id"));
     assert!(refusal.hint.unwrap().contains("did you mean `"));
@@ -156,7 +156,7 @@ async fn turns_are_listed_in_pages_shown_with_their_journal_and_cancelled() {
     }
     let mut ids: Vec<&str> = seen.iter().map(|turn| turn.turn_id.as_str()).collect();
     ids.dedup();
-    assert_eq!(ids.len(), 5, "all share one millisecond and none is lost or doubled");
+    assert_eq!(ids.len(), 5, "all share one millisecond and none is lost or repeated");
     let root = v1::ListTurnsRequest { root_id: Some(seen[3].root_id.clone()), ..Default::default() };
     assert_eq!(turns.list(root).await.unwrap().into_inner().turns, [seen[3].clone()]);
     let get = v1::GetTurnRequest { turn_id: ids[0].into(), limit: 1, after_seq: 0 };

@@ -1,4 +1,4 @@
-//! A world in this process, served over a Unix socket as the daemon serves it.
+//! Serves a world in this process over a Unix socket, as the daemon does.
 
 use std::future::pending;
 use std::path::PathBuf;
@@ -40,16 +40,20 @@ llm:
   providers: { test: { kind: openai, base_url: 'http://127.0.0.1:1' } }
 ";
 
-/// Falls over on `poison`, never answers `please wait`, and says what it was told otherwise.
-struct Parrot;
+/// Panics on `poison`, never answers `please wait`, and answers `heard` otherwise.
+struct FakeModel;
 
 #[async_trait]
-impl Provider for Parrot {
+impl Provider for FakeModel {
     async fn complete(&self, request: &ModelRequest, _: &mut dyn Deltas) -> Result<ModelAnswer, ProviderError> {
-        let told: String =
-            request.messages.iter().filter(|said| said.role == Role::User).map(|said| said.visible_text()).collect();
-        assert!(!told.contains("poison"), "the model falls over");
-        if told.contains("please wait") {
+        let prompt: String = request
+            .messages
+            .iter()
+            .filter(|message| message.role == Role::User)
+            .map(|message| message.visible_text())
+            .collect();
+        assert!(!prompt.contains("poison"), "the model panics");
+        if prompt.contains("please wait") {
             pending::<()>().await;
         }
         Ok(ModelAnswer {
@@ -62,23 +66,23 @@ impl Provider for Parrot {
     }
 }
 
-/// A tool that never ends by itself.
-struct Hold;
+/// A tool that never ends.
+struct NeverEnds;
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-struct Nothing {}
+struct NoParams {}
 
 #[async_trait]
-impl OutsideTool for Hold {
-    type Params = Nothing;
+impl OutsideTool for NeverEnds {
+    type Params = NoParams;
 
-    async fn run(&self, _: &CallContext, _: Nothing) -> Result<Output, Refusal> {
+    async fn run(&self, _: &CallContext, _: NoParams) -> Result<Output, Refusal> {
         pending().await
     }
 }
 
-/// What outlives a daemon: files, disk, clock.
+/// What survives a daemon: files, disk, clock.
 pub struct Ground {
     pub files: tempfile::TempDir,
     disk: MemoryDisk,
@@ -86,7 +90,7 @@ pub struct Ground {
     ids: Arc<Counting>,
 }
 
-/// A daemon at work, and a client of it.
+/// A serving daemon and a client of it.
 pub struct Rig {
     pub world: Arc<World>,
     pub channel: Channel,
@@ -104,7 +108,7 @@ impl Ground {
         self.files.path().join("data")
     }
 
-    /// A world on this ground.
+    /// Boots a world on these files and this disk.
     pub async fn boot(&self) -> Arc<World> {
         boot(Boot {
             plan: ghost_config::load(&self.files.path().join("world"), &|_| None).unwrap_or_else(|p| panic!("{p}")),
@@ -113,14 +117,18 @@ impl Ground {
             providers: Providers::with(
                 "test",
                 provider_plan(ProviderKind::OpenAi, None),
-                Arc::new(Parrot),
+                Arc::new(FakeModel),
                 self.clock.clone(),
             ),
             workspace: Workspace::inline(&self.files.path().join("workspace")).unwrap(),
             data_dir: Some(self.data()),
             secrets: vec!["hush-hush-secret".into()],
             node: "test".into(),
-            tools: ghost_tools::builtins::with(vec![Tool::new::<Nothing>("test.hold", "Holds.", Run::outside(Hold))]),
+            tools: ghost_tools::builtins::with(vec![Tool::new::<NoParams>(
+                "test.hold",
+                "Holds.",
+                Run::outside(NeverEnds),
+            )]),
             reloader: Box::new(|| Err(Refusal::new(Code::Unavailable, "no reload here"))),
         })
         .await
@@ -144,7 +152,7 @@ impl Ground {
         let served = Arc::clone(&world);
         tokio::spawn(async move {
             let shutdown = async move {
-                // The rig being dropped is the end.
+                // Dropping the rig stops the daemon.
                 let _ = stopped.await;
             };
             bound.serve(served, shutdown).await.unwrap();
@@ -160,7 +168,7 @@ impl Ground {
 }
 
 impl Rig {
-    /// Waits for an event of this kind about this agent, from the beginning of the feed.
+    /// Waits for the first event of this kind about this agent, from the beginning of the feed.
     pub async fn until(&self, kind: EventKind, agent: &str) {
         let filter =
             EventFilter { kinds: vec![kind.as_str().into()], agent_id: Some(agent.parse().unwrap()), channel: None };
@@ -169,7 +177,7 @@ impl Rig {
     }
 }
 
-/// Moves time on until `done` completes.
+/// Advances the clock until `done` completes.
 pub async fn while_time_passes<T>(clock: &ManualClock, done: impl Future<Output = T>) -> T {
     tokio::pin!(done);
     for _ in 0..200_000 {
@@ -179,16 +187,17 @@ pub async fn while_time_passes<T>(clock: &ManualClock, done: impl Future<Output 
             () = tokio::task::yield_now() => clock.advance(Duration::from_millis(5)),
         }
     }
-    panic!("nothing came of it");
+    panic!("the future did not complete");
 }
 
-/// The refusal that came with a status.
+/// The refusal in the trailer of a status.
 pub fn refusal(status: &Status) -> Refusal {
     let bytes = status.metadata().get_bin(REFUSAL_TRAILER).unwrap_or_else(|| panic!("no trailer: {status:?}"));
     serde_json::from_slice(&bytes.to_bytes().unwrap()).unwrap()
 }
 
-/// A status with its gRPC code and its refusal's code and field.
+/// Asserts that a call failed with this gRPC code, and that the refusal names this field. Returns the
+/// refusal.
 pub fn refused<T: std::fmt::Debug>(answer: Result<T, Status>, code: tonic::Code, field: Option<&str>) -> Refusal {
     let status = answer.unwrap_err();
     assert_eq!(status.code(), code, "{status:?}");

@@ -1,4 +1,4 @@
-//! Mutual TLS: a real handshake over a real port, with certificates of this test's own making.
+//! Mutual TLS: a real handshake over a real port, with certificates that the test issues.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use tonic::{Code, Status};
 
 use crate::rig::Ground;
 
-/// An authority that signs certificates.
+/// A CA that signs certificates.
 struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 /// A certificate and its key.
@@ -31,7 +31,7 @@ impl Authority {
         Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
     }
 
-    fn signs(&self, usage: ExtendedKeyUsagePurpose) -> Pair {
+    fn issue(&self, usage: ExtendedKeyUsagePurpose) -> Pair {
         let mut params = CertificateParams::new(vec!["localhost".into(), "127.0.0.1".into()]).unwrap();
         params.extended_key_usages = vec![usage];
         let key = KeyPair::generate().unwrap();
@@ -39,11 +39,11 @@ impl Authority {
     }
 
     fn server(&self) -> Pair {
-        self.signs(ExtendedKeyUsagePurpose::ServerAuth)
+        self.issue(ExtendedKeyUsagePurpose::ServerAuth)
     }
 
     fn client(&self) -> Pair {
-        self.signs(ExtendedKeyUsagePurpose::ClientAuth)
+        self.issue(ExtendedKeyUsagePurpose::ClientAuth)
     }
 
     fn pem(&self) -> String {
@@ -51,7 +51,7 @@ impl Authority {
     }
 }
 
-/// Puts a server's files beside the world and binds a port with them.
+/// Writes the TLS files of a server and binds a port with them.
 async fn bound(ground: &Ground, server: &Pair, client_ca: &str) -> Result<Bound, ghost_domain::Refusal> {
     let file = |name: &str, text: &str| -> PathBuf {
         let path = ground.files.path().join(name);
@@ -73,7 +73,7 @@ async fn bound(ground: &Ground, server: &Pair, client_ca: &str) -> Result<Bound,
     .await
 }
 
-/// A channel to `address` that trusts `ca` and shows `identity`.
+/// A channel to `address` that trusts `ca` and presents `identity`.
 fn channel(address: &str, ca: &Authority, identity: Option<&Pair>) -> Channel {
     let mut tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(ca.pem())).domain_name("localhost");
     if let Some(pair) = identity {
@@ -86,27 +86,27 @@ async fn status(channel: Channel) -> Result<v1::WorldStatus, Status> {
     WorldClient::new(channel).status(v1::StatusRequest {}).await.map(tonic::Response::into_inner)
 }
 
-/// Everything that an error says, its causes included.
-fn told(status: &Status) -> String {
+/// The text of an error, with its causes.
+fn error_text(status: &Status) -> String {
     let causes = std::iter::successors(std::error::Error::source(status), |&cause| cause.source());
     causes.fold(status.to_string(), |text, cause| format!("{text}; {cause}"))
 }
 
 #[tokio::test]
-async fn only_a_certificate_of_the_named_authority_opens_the_port() {
+async fn only_clients_with_a_certificate_of_the_ca_are_accepted() {
     let ground = Ground::new();
     let world = ground.boot().await;
-    // One is another authority, one calls itself by the name of ours.
+    // `theirs` is another CA; `forged` has the name of ours.
     let (ours, theirs, forged) = (Authority::new("ours"), Authority::new("theirs"), Authority::new("ours"));
     let bound = bound(&ground, &ours.server(), &ours.pem()).await.unwrap();
     let address = bound.endpoints()[0].clone();
     assert!(address.starts_with("https://127.0.0.1:"), "{address}");
-    assert_eq!(bound.token(), None, "a certificate stands for the token");
+    assert_eq!(bound.token(), None, "a certificate replaces the token");
     let (_stop, stopped) = oneshot::channel::<()>();
     tokio::spawn(async move {
         bound
             .serve(world, async move {
-                // The test's end is the end.
+                // The end of the test stops the server.
                 let _ = stopped.await;
             })
             .await
@@ -116,7 +116,7 @@ async fn only_a_certificate_of_the_named_authority_opens_the_port() {
     let good = ours.client();
     let inside = channel(&address, &ours, Some(&good));
     assert_eq!(status(inside.clone()).await.unwrap().name, "Test");
-    // Who it was is known by the certificate.
+    // The principal comes from the certificate.
     let task =
         v1::CreateTaskRequest { request_id: "1".into(), title: "t".into(), owner: "ada".into(), ..Default::default() };
     let mut tasks = ghost_proto::v1::tasks_client::TasksClient::new(inside.clone());
@@ -128,25 +128,26 @@ async fn only_a_certificate_of_the_named_authority_opens_the_port() {
     let nobody = status(channel(&address, &ours, None)).await.unwrap_err();
     let stranger = status(channel(&address, &ours, Some(&theirs.client()))).await.unwrap_err();
     let forger = status(channel(&address, &ours, Some(&forged.client()))).await.unwrap_err();
-    // A certificate of a server's is not one to call with.
+    // A server's certificate is not valid for a client.
     let server = status(channel(&address, &ours, Some(&ours.server()))).await.unwrap_err();
     for (who, refused) in [("nobody", &nobody), ("stranger", &stranger), ("forger", &forger), ("server", &server)] {
-        // The handshake itself fails: no refusal of ours was reached.
+        // The handshake itself fails, before any refusal of ours.
         assert!(std::error::Error::source(refused).is_some(), "{who}: {refused:?}");
         assert_ne!(refused.code(), Code::Unauthenticated, "{who}: {refused:?}");
     }
-    assert!(told(&nobody).to_lowercase().contains("certificate"), "{}", told(&nobody));
-    // Nor does a client that trusts another authority talk to this server, and plain text gets nowhere.
+    assert!(error_text(&nobody).to_lowercase().contains("certificate"), "{}", error_text(&nobody));
+    // A client that trusts another CA does not talk to this server either, and plain text does not
+    // connect.
     let distrust = status(channel(&address, &theirs, Some(&good))).await.unwrap_err();
-    assert!(told(&distrust).contains("certificate"), "{}", told(&distrust));
+    assert!(error_text(&distrust).contains("certificate"), "{}", error_text(&distrust));
     let plain = Endpoint::from_shared(address.replace("https", "http")).unwrap().connect_lazy();
     assert!(status(plain).await.is_err());
-    // All of which left the door open for who may come in.
+    // None of this keeps a valid client out.
     assert!(status(channel(&address, &ours, Some(&good))).await.is_ok());
 }
 
 #[tokio::test]
-async fn files_that_are_no_certificates_are_told_before_anything_serves() {
+async fn invalid_tls_files_are_refused_before_anything_serves() {
     let ground = Ground::new();
     let ours = Authority::new("ours");
     let (server, other) = (ours.server(), ours.server());

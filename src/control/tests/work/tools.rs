@@ -46,7 +46,7 @@ async fn tools_are_listed_briefed_and_called_once() {
     let newest = v1::ListLedgerRequest { limit: 1, ..Default::default() };
     let page = ledger.list(newest.clone()).await.unwrap().into_inner();
     assert_eq!((page.rows[0].tool.as_str(), page.rows[0].error_code.as_deref()), ("workspace.read", Some("not_found")));
-    assert!(page.rows[0].result.as_ref().unwrap().contains("no/such"), "why, not `null`: {:?}", page.rows[0]);
+    assert!(page.rows[0].result.as_ref().unwrap().contains("no/such"), "the error, not `null`: {:?}", page.rows[0]);
     let next = v1::ListLedgerRequest { cursor: page.next_cursor, ..newest };
     let page = ledger.list(next).await.unwrap().into_inner();
     assert_eq!((page.rows[0].call_id.as_str(), page.next_cursor.as_str()), (done.call_id.as_str(), ""));
@@ -57,7 +57,7 @@ async fn tools_are_listed_briefed_and_called_once() {
 }
 
 #[tokio::test]
-async fn no_agent_takes_the_id_of_one_that_the_file_names() {
+async fn the_id_of_an_agent_in_the_world_file_is_reserved() {
     let ground = Ground::new();
     let rig = ground.serve("s").await;
     let delete = v1::DeleteAgentRequest { request_id: "d".into(), agent_id: "ben".into(), reason: None };
@@ -74,7 +74,7 @@ async fn no_agent_takes_the_id_of_one_that_the_file_names() {
 }
 
 #[tokio::test]
-async fn what_never_became_a_call_is_a_refusal() {
+async fn invalid_calls_are_refused() {
     let ground = Ground::new();
     let rig = ground.serve("s").await;
     let mut tools = ToolsClient::new(rig.channel.clone());
@@ -90,8 +90,8 @@ async fn what_never_became_a_call_is_a_refusal() {
         );
         assert!(refusal.message.contains("twice") && refusal.hint.is_some(), "{refusal}");
     }
-    let stranger = v1::CallToolRequest { agent_id: "adb".into(), ..call("3", "workspace.read", "{}") };
-    refused(tools.call(stranger).await, Code::NotFound, None);
+    let unknown_agent = v1::CallToolRequest { agent_id: "adb".into(), ..call("3", "workspace.read", "{}") };
+    refused(tools.call(unknown_agent).await, Code::NotFound, None);
     refused(
         tools.list(v1::ListToolsRequest { agent_id: "A".into(), ..Default::default() }).await,
         Code::InvalidArgument,
@@ -100,17 +100,17 @@ async fn what_never_became_a_call_is_a_refusal() {
 }
 
 #[tokio::test]
-async fn a_call_that_outlives_its_caller_or_its_daemon_says_so() {
+async fn a_call_that_outlives_its_caller_or_its_daemon_reports_it() {
     let ground = Ground::new();
     let rig = ground.serve("one").await;
     let mut tools = ToolsClient::new(rig.channel.clone());
-    let held = v1::CallToolRequest { timeout_ms: Some(1_000), ..call("1", "test.hold", "{}") };
-    let waited = while_time_passes(&ground.clock, tools.call(held.clone())).await;
-    assert!(refused(waited, Code::DeadlineExceeded, None).hint.unwrap().contains("request_id"));
-    // Sent again it waits for the same call, whose own deadline ends it.
+    let never_ending = v1::CallToolRequest { timeout_ms: Some(1_000), ..call("1", "test.hold", "{}") };
+    let timed_out = while_time_passes(&ground.clock, tools.call(never_ending.clone())).await;
+    assert!(refused(timed_out, Code::DeadlineExceeded, None).hint.unwrap().contains("request_id"));
+    // A repetition waits for the same call, which ends at its own deadline.
     let ended = while_time_passes(&ground.clock, async {
         loop {
-            match tools.call(held.clone()).await {
+            match tools.call(never_ending.clone()).await {
                 Err(status) if refusal(&status).code == ghost_domain::Code::Timeout => {}
                 ended => return ended,
             }
@@ -120,22 +120,22 @@ async fn a_call_that_outlives_its_caller_or_its_daemon_says_so() {
     .unwrap()
     .into_inner();
     assert_eq!(ended.status, "failed");
-    let begun = call("2", "test.hold", "{}");
+    let started = call("2", "test.hold", "{}");
     let mut caller = tools.clone();
     let calling = tokio::spawn({
-        let begun = begun.clone();
-        async move { caller.call(begun).await }
+        let started = started.clone();
+        async move { caller.call(started).await }
     });
-    while_time_passes_until_two_started(&rig).await;
-    // Another daemon takes over the disk while the first one is in the call.
+    wait_until_two_started(&rig).await;
+    // Another daemon takes over the disk during the call.
     let second = ground.serve("two").await;
     let mut tools = ToolsClient::new(second.channel.clone());
-    refused(tools.call(begun).await, Code::Unknown, None);
+    refused(tools.call(started).await, Code::Unknown, None);
     calling.abort();
 }
 
-/// Waits for the second call's start; the clock stands still meanwhile.
-async fn while_time_passes_until_two_started(rig: &crate::rig::Rig) {
+/// Waits until two tool calls have started. The clock stands still.
+async fn wait_until_two_started(rig: &crate::rig::Rig) {
     let filter = ghost_domain::event::EventFilter {
         kinds: vec![EventKind::ToolStarted.as_str().into()],
         agent_id: Some("ada".parse().unwrap()),

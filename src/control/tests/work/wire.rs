@@ -1,5 +1,5 @@
-//! What clients of other makers need: packed messages, health of each service, both versions of reflection, families of
-//! events as people write them, and the same code for the same thing everywhere.
+//! Tests for foreign clients: compressed requests, health of each service, both versions of reflection,
+//! event families with a star, page sizes, and the same code for the same error everywhere.
 
 use ghost_proto::v1;
 use ghost_proto::v1::agents_client::AgentsClient;
@@ -19,7 +19,7 @@ use tonic_health::pb::health_client::HealthClient;
 use crate::rig::{Ground, refused};
 
 #[tokio::test]
-async fn packed_messages_are_taken_and_what_they_unpack_to_is_bounded() {
+async fn compressed_requests_are_accepted_and_their_decompressed_size_is_limited() {
     let ground = Ground::new();
     let rig = ground.serve("s").await;
     let mut messages = MessagesClient::new(rig.channel.clone()).send_compressed(CompressionEncoding::Gzip);
@@ -30,7 +30,7 @@ async fn packed_messages_are_taken_and_what_they_unpack_to_is_bounded() {
         ..Default::default()
     };
     assert!(messages.send(send("hello ".repeat(100))).await.unwrap().into_inner().seq > 0);
-    // A few kilobytes on the wire that are many megabytes when they are read.
+    // A few kilobytes on the wire that decompress to many megabytes.
     let bomb = messages.send(send("x".repeat(64 * 1024 * 1024))).await.unwrap_err();
     assert!(!matches!(bomb.code(), tonic::Code::Ok | tonic::Code::Unavailable), "{bomb:?}");
     assert!(messages.send(send("still there".into())).await.is_ok());
@@ -38,13 +38,13 @@ async fn packed_messages_are_taken_and_what_they_unpack_to_is_bounded() {
 
 // covers: CP-05, CP-11
 #[tokio::test]
-async fn each_service_tells_its_health() {
+async fn each_service_reports_its_health() {
     let ground = Ground::new();
     let rig = ground.serve("s").await;
     let mut health = HealthClient::new(rig.channel.clone());
     for service in ["", "ghost.v1.World", "ghost.v1.Agents", "ghost.v1.Conversations", "ghost.v1.Schedules"] {
-        let told = health.check(HealthCheckRequest { service: service.into() }).await.unwrap().into_inner();
-        assert_eq!(told.status().as_str_name(), "SERVING", "{service}");
+        let answer = health.check(HealthCheckRequest { service: service.into() }).await.unwrap().into_inner();
+        assert_eq!(answer.status().as_str_name(), "SERVING", "{service}");
     }
     let none = health.check(HealthCheckRequest { service: "ghost.v1.Nothing".into() }).await;
     refused(none, tonic::Code::NotFound, None);
@@ -86,7 +86,7 @@ async fn reflection_answers_in_both_versions() {
 }
 
 #[tokio::test]
-async fn a_family_of_events_may_be_written_with_a_star() {
+async fn an_event_family_may_end_with_a_star() {
     let ground = Ground::new();
     let rig = ground.serve("s").await;
     let mut events = EventsClient::new(rig.channel.clone());
@@ -131,7 +131,7 @@ async fn texts_that_are_too_long_have_one_code() {
 }
 
 #[tokio::test]
-async fn whoever_waits_for_a_deleted_agent_is_told_what_whoever_comes_later_is_told() {
+async fn asks_to_a_deleted_agent_get_the_same_code_before_and_after_its_deletion() {
     let ground = Ground::new();
     let rig = ground.serve("s").await;
     let ask = |request_id: &str, body: &str| v1::AskRequest {
@@ -140,7 +140,7 @@ async fn whoever_waits_for_a_deleted_agent_is_told_what_whoever_comes_later_is_t
         body: body.into(),
         timeout_ms: None,
     };
-    // The first is being worked on, the second waits behind it.
+    // The agent works on the first ask; the second waits behind it.
     let mut asking = Vec::new();
     for (id, body) in [("1", "please wait"), ("2", "and then")] {
         let (mut messages, asked) = (MessagesClient::new(rig.channel.clone()), ask(id, body));
@@ -165,12 +165,12 @@ async fn whoever_waits_for_a_deleted_agent_is_told_what_whoever_comes_later_is_t
     assert_eq!(late.code, ghost_domain::Code::NotFound);
 }
 
-/// Reads a list to its end: the rows of each page, named.
+/// Reads a list to its end. Returns the row names of each page.
 async fn pages(mut fetch: impl AsyncFnMut(String) -> (Vec<String>, String)) -> Vec<Vec<String>> {
     let (mut pages, mut cursor) = (Vec::new(), String::new());
     loop {
         let (rows, next) = fetch(cursor).await;
-        assert!(!rows.is_empty(), "a page that there is has a row");
+        assert!(!rows.is_empty(), "no page is empty");
         pages.push(rows);
         if next.is_empty() {
             return pages;
@@ -180,7 +180,7 @@ async fn pages(mut fetch: impl AsyncFnMut(String) -> (Vec<String>, String)) -> V
 }
 
 #[tokio::test]
-async fn pages_are_bounded_by_their_bytes_and_join() {
+async fn pages_are_limited_in_bytes_and_complete_together() {
     let ground = Ground::new();
     let rig = ground.serve("s").await;
     let mut tasks = TasksClient::new(rig.channel.clone());
@@ -195,7 +195,7 @@ async fn pages_are_bounded_by_their_bytes_and_join() {
         tasks.create(task).await.unwrap();
     }
     let read = pages(async |cursor| {
-        // More than the greatest is the greatest, and no refusal.
+        // A larger limit means the largest; it is not refused.
         let page = tasks.list(v1::ListTasksRequest { limit: 10_000, cursor, ..Default::default() }).await.unwrap();
         let page = page.into_inner();
         assert!(page.encoded_len() < 1_100_000, "{} bytes", page.encoded_len());
@@ -207,18 +207,19 @@ async fn pages_are_bounded_by_their_bytes_and_join() {
 }
 
 #[tokio::test]
-async fn what_a_conversation_gives_at_once_is_bounded_too() {
+async fn the_entries_of_a_conversation_are_limited_in_bytes() {
     let ground = Ground::new();
     let rig = ground.serve("s").await;
     let mut conversations = ConversationsClient::new(rig.channel.clone());
-    let mut said = v1::SayRequest { agent_id: Some("ben".into()), content: "x".repeat(60_000), ..Default::default() };
+    let mut request =
+        v1::SayRequest { agent_id: Some("ben".into()), content: "x".repeat(60_000), ..Default::default() };
     for n in 0..20 {
-        said.request_id = n.to_string();
-        let answer = conversations.say(said.clone()).await.unwrap().into_inner();
-        said.conversation_id = answer.conversation.map(|conversation| conversation.conversation_id);
-        said.agent_id = None;
+        request.request_id = n.to_string();
+        let answer = conversations.say(request.clone()).await.unwrap().into_inner();
+        request.conversation_id = answer.conversation.map(|conversation| conversation.conversation_id);
+        request.agent_id = None;
     }
-    let conversation_id = said.conversation_id.unwrap();
+    let conversation_id = request.conversation_id.unwrap();
     let (mut seen, mut parts) = (Vec::new(), 0);
     loop {
         let get = v1::GetConversationRequest {
@@ -245,7 +246,7 @@ async fn channels_schedules_conversations_and_tools_come_in_pages() {
     let mut chat = ChatClient::new(rig.channel.clone());
     let mut schedules = SchedulesClient::new(rig.channel.clone());
     let mut conversations = ConversationsClient::new(rig.channel.clone());
-    // Answers would move conversations about while they are listed.
+    // Answers would change the order of conversations while they are listed.
     let pause = v1::PauseRequest { request_id: "p".into(), reason: None };
     WorldClient::new(rig.channel.clone()).pause(pause).await.unwrap();
     for name in ["a", "b", "c"] {
@@ -297,7 +298,7 @@ async fn channels_schedules_conversations_and_tools_come_in_pages() {
     assert_eq!(read.len(), 3);
     read.sort();
     read.dedup();
-    assert_eq!(read.len(), 3, "none comes twice");
+    assert_eq!(read.len(), 3, "none is repeated");
     let mut tools = ToolsClient::new(rig.channel.clone());
     let whole = v1::ListToolsRequest { agent_id: "ben".into(), ..Default::default() };
     let whole: Vec<String> =
@@ -309,7 +310,7 @@ async fn channels_schedules_conversations_and_tools_come_in_pages() {
     })
     .await;
     assert_eq!((read.len(), read.concat()), (whole.len(), whole));
-    // A cursor of another list is none of this one.
+    // A cursor of another list is refused.
     let first = chat.list(v1::ListChannelsRequest { limit: 1, ..Default::default() }).await.unwrap().into_inner();
     let list = v1::ListSchedulesRequest { cursor: first.next_cursor, ..Default::default() };
     refused(schedules.list(list).await, tonic::Code::InvalidArgument, Some("cursor"));

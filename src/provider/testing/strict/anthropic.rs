@@ -1,4 +1,4 @@
-//! Anthropic's Messages.
+//! Anthropic's Messages API.
 
 use ghost_domain::tool_catalogue::from_wire;
 use ghost_domain::transcript::{Block, Message, Role};
@@ -22,15 +22,16 @@ const BODY: [&str; 10] = [
 
 pub(super) fn read(request: &FakeRequest) -> Result<Asked, String> {
     let body = &request.body;
-    only(body, "body", &BODY)?;
+    check_fields(body, "body", &BODY)?;
     if request.headers.get("anthropic-version").is_none_or(|version| version != "2023-06-01") {
         return Err("anthropic-version: header is required".into());
     }
-    let most = body["max_tokens"].as_u64().filter(|most| *most > 0).ok_or("max_tokens: field required")?;
+    let max_tokens =
+        body["max_tokens"].as_u64().filter(|max_tokens| *max_tokens > 0).ok_or("max_tokens: field required")?;
     let thinking = text(&body["thinking"], "type");
     if thinking == "enabled" {
         let budget = body["thinking"]["budget_tokens"].as_u64().unwrap_or(0);
-        if budget < 1_024 || budget >= most {
+        if budget < 1_024 || budget >= max_tokens {
             return Err("thinking.budget_tokens: at least 1024 and less than max_tokens".into());
         }
     }
@@ -43,19 +44,20 @@ pub(super) fn read(request: &FakeRequest) -> Result<Asked, String> {
     let mut asked = Asked { model: text(body, "model").into(), ..Asked::default() };
     asked.system = list(body, "system").iter().map(|block| text(block, "text")).collect();
     for tool in list(body, "tools") {
-        only(tool, "tools", &["name", "description", "input_schema", "cache_control"])?;
+        check_fields(tool, "tools", &["name", "description", "input_schema", "cache_control"])?;
         check_name(text(tool, "name"))?;
         asked.tools.push(from_wire(text(tool, "name")));
     }
     for message in list(body, "messages") {
-        only(message, "messages", &["role", "content"])?;
+        check_fields(message, "messages", &["role", "content"])?;
         read_message(message, &mut asked)?;
     }
     check_calls(&asked.messages)?;
-    let loops = asked.messages.last().is_some_and(|last| matches!(last.blocks.first(), Some(Block::ToolResult { .. })));
+    let ends_with_results =
+        asked.messages.last().is_some_and(|last| matches!(last.blocks.first(), Some(Block::ToolResult { .. })));
     let last = list(body, "messages").iter().rev().find(|message| message["role"] == "assistant");
     if thinking == "enabled"
-        && loops
+        && ends_with_results
         && !last.is_some_and(|last| text(&last["content"][0], "type").contains("thinking"))
     {
         return Err("expected `thinking` or `redacted_thinking`, but found `tool_use`".into());
@@ -78,16 +80,16 @@ fn read_message(message: &Value, asked: &mut Asked) -> Result<(), String> {
             "text" if text(block, "text").trim().is_empty() => {
                 return Err("text content blocks must contain non-whitespace text".into());
             }
-            "text" => blocks.push(words(text(block, "text"))),
+            "text" => blocks.push(text_block(text(block, "text"))),
             "tool_use" if is_answer => {
-                only(block, "tool_use", &["type", "id", "name", "input", "cache_control", "caller"])?;
+                check_fields(block, "tool_use", &["type", "id", "name", "input", "cache_control", "caller"])?;
                 if !block["input"].is_object() {
                     return Err("tool_use.input: input should be a valid dictionary".into());
                 }
-                blocks.push(called(text(block, "id"), text(block, "name"), block["input"].clone()));
+                blocks.push(call_block(text(block, "id"), text(block, "name"), block["input"].clone()));
             }
             "tool_result" if !is_answer => {
-                only(block, "tool_result", &["type", "tool_use_id", "content", "is_error", "cache_control"])?;
+                check_fields(block, "tool_result", &["type", "tool_use_id", "content", "is_error", "cache_control"])?;
                 let id = text(block, "tool_use_id");
                 blocks.push(result(id, &name_of(&asked.messages, id), text(block, "content")));
             }
@@ -104,18 +106,18 @@ fn read_message(message: &Value, asked: &mut Asked) -> Result<(), String> {
     }
     let role = if is_answer { Role::Assistant } else { Role::User };
     match asked.messages.last_mut().filter(|last| last.role == role) {
-        // The API combines messages of one role that follow each other.
+        // The API merges neighbouring messages of the same role.
         Some(last) => last.blocks.extend(blocks),
         None => asked.messages.push(Message { role, blocks }),
     }
     Ok(())
 }
 
-pub(super) fn write(said: &Said) -> (String, &'static str, Vec<String>) {
-    let n = said.number;
-    let usage = json!({ "input_tokens": said.input.fresh, "cache_read_input_tokens": said.input.read,
-        "cache_creation_input_tokens": said.input.written, "output_tokens": 1 });
-    let message = json!({ "id": format!("msg_{n}"), "type": "message", "role": "assistant", "model": said.model,
+pub(super) fn write(answer: &StrictAnswer) -> (String, &'static str, Vec<String>) {
+    let n = answer.number;
+    let usage = json!({ "input_tokens": answer.input.uncached, "cache_read_input_tokens": answer.input.read,
+        "cache_creation_input_tokens": answer.input.written, "output_tokens": 1 });
+    let message = json!({ "id": format!("msg_{n}"), "type": "message", "role": "assistant", "model": answer.model,
         "content": [], "stop_reason": null, "usage": usage });
     let (mut out, mut index, mut attached) =
         (vec![json!({ "type": "message_start", "message": message })], 0, Vec::new());
@@ -127,7 +129,7 @@ pub(super) fn write(said: &Said) -> (String, &'static str, Vec<String>) {
         out.push(json!({ "type": "content_block_stop", "index": index }));
         index += 1;
     };
-    let mut think = |block: &mut dyn FnMut(Value, Vec<Value>), which: &str| {
+    let mut add_thinking = |block: &mut dyn FnMut(Value, Vec<Value>), which: &str| {
         let (thought, signature) = (format!("thought {n}{which}"), format!("c2ln+/{n}{which}=="));
         attached.push(format!("{thought}|{signature}"));
         let pieces = vec![
@@ -136,25 +138,25 @@ pub(super) fn write(said: &Said) -> (String, &'static str, Vec<String>) {
         ];
         block(json!({ "type": "thinking", "thinking": "", "signature": "" }), pieces);
     };
-    think(&mut block, "a");
-    if !said.text.is_empty() {
-        block(json!({ "type": "text", "text": "" }), vec![json!({ "type": "text_delta", "text": said.text })]);
+    add_thinking(&mut block, "a");
+    if !answer.text.is_empty() {
+        block(json!({ "type": "text", "text": "" }), vec![json!({ "type": "text_delta", "text": answer.text })]);
     }
-    let (calls, mut redactions) = (!said.calls.is_empty(), Vec::new());
+    let (calls, mut redactions) = (!answer.calls.is_empty(), Vec::new());
     if calls {
-        // Interleaved: thoughts between words and calls.
-        think(&mut block, "b");
+        // Interleaved reasoning: between text and calls.
+        add_thinking(&mut block, "b");
         let redacted = format!("redacted{n}");
         block(json!({ "type": "redacted_thinking", "data": redacted }), Vec::new());
         redactions.push(redacted);
     }
-    for (id, name, arguments) in &said.calls {
+    for (id, name, arguments) in &answer.calls {
         let pieces = vec![json!({ "type": "input_json_delta", "partial_json": arguments.to_string() })];
         block(json!({ "type": "tool_use", "id": id, "name": name, "input": {} }), pieces);
     }
     attached.extend(redactions);
     let reason = if calls { "tool_use" } else { "end_turn" };
-    out.push(json!({ "type": "message_delta", "delta": { "stop_reason": reason }, "usage": { "output_tokens": said.written() } }));
+    out.push(json!({ "type": "message_delta", "delta": { "stop_reason": reason }, "usage": { "output_tokens": answer.written() } }));
     out.push(json!({ "type": "message_stop" }));
     (events(&out), "text/event-stream", attached)
 }

@@ -1,29 +1,29 @@
-//! Prompt caches by the rules that their providers document.
+//! Prompt caches by the documented rules of the providers.
 //!
-//! Anthropic: what stands before a mark is kept; a later request reads the longest prefix that was kept, looking back twenty
-//! blocks from each of its marks; 1,024 tokens at least. The others keep by themselves what requests begin with: 1,024 tokens at
-//! least, in steps of 128.
+//! Anthropic: the prefix before each mark is cached. A later request reads the longest cached
+//! prefix, searching up to twenty blocks before each of its marks; the minimum is 1,024 tokens. The
+//! others cache the beginnings of requests by themselves: at least 1,024 tokens, in steps of 128.
 //!
-//! Must never: count what a provider would not.
+//! Must never: count a cache hit that a provider would not count.
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use serde_json::Value;
 
-use super::common::{Cached, Wire, list};
+use super::common::{InputTokens, Wire, list};
 
-const LEAST: u64 = 1_024;
+const TOKENS_MIN: u64 = 1_024;
 const STEP: u64 = 128;
 const LOOK_BACK: usize = 20;
-/// Bytes of a token.
+/// Bytes that count as one token.
 const TOKEN: u64 = 4;
 
-/// What is kept.
+/// Hashes of the cached prefixes.
 #[derive(Default)]
 pub(super) struct Prefixes(BTreeSet<u64>);
 
-/// A prefix that ends here: its hash, its tokens, and whether there is a mark.
+/// The end of a prefix: its hash, its tokens, and whether it has a mark.
 struct End {
     hash: u64,
     tokens: u64,
@@ -31,14 +31,14 @@ struct End {
 }
 
 impl Prefixes {
-    /// What a request finds and leaves.
-    pub(super) fn take(&mut self, wire: Wire, body: &Value) -> Cached {
+    /// The cache tokens of a request; also stores its prefixes.
+    pub(super) fn take(&mut self, wire: Wire, body: &Value) -> InputTokens {
         let ends = match wire {
             Wire::Anthropic => blocks(body),
             _ => steps(body),
         };
         let all = ends.last().map_or(0, |end| end.tokens) + 1;
-        let known = |end: &&End| end.tokens >= LEAST && self.0.contains(&end.hash);
+        let known = |end: &&End| end.tokens >= TOKENS_MIN && self.0.contains(&end.hash);
         let read = match wire {
             Wire::Anthropic => {
                 let marks = ends.iter().enumerate().filter(|(_, end)| end.marked).map(|(at, _)| at);
@@ -48,16 +48,16 @@ impl Prefixes {
             _ => ends.iter().rev().find(known).map_or(0, |end| end.tokens),
         };
         let kept: Vec<&End> =
-            ends.iter().filter(|end| end.tokens >= LEAST && (end.marked || wire != Wire::Anthropic)).collect();
+            ends.iter().filter(|end| end.tokens >= TOKENS_MIN && (end.marked || wire != Wire::Anthropic)).collect();
         let last = kept.last().map_or(0, |end| end.tokens);
         self.0.extend(kept.iter().map(|end| end.hash));
-        // Only Anthropic counts what it writes.
+        // Only Anthropic reports the tokens that it writes to the cache.
         let written = if wire == Wire::Anthropic { last.saturating_sub(read) } else { 0 };
-        Cached { read, written, fresh: all - read - written }
+        InputTokens { read, written, uncached: all - read - written }
     }
 }
 
-/// The ends of Anthropic's blocks: tools, then the system part, then the messages.
+/// The ends of Anthropic's blocks: tools, system part, then messages.
 fn blocks(body: &Value) -> Vec<End> {
     let messages = list(body, "messages").iter().flat_map(|message| list(message, "content"));
     let all = list(body, "tools").iter().chain(list(body, "system")).chain(messages);
@@ -73,7 +73,7 @@ fn blocks(body: &Value) -> Vec<End> {
     .collect()
 }
 
-/// Every 128 tokens of what the others read, in their order.
+/// Every 128 tokens of what the other providers cache, in their order.
 fn steps(body: &Value) -> Vec<End> {
     let parts = ["tools", "instructions", "systemInstruction", "input", "messages", "contents"];
     let text: String = parts.iter().filter_map(|key| body.get(*key)).map(Value::to_string).collect();

@@ -1,4 +1,5 @@
-//! Chat completions of a server that wants reasoning and signatures back, as DeepSeek's and Google's do.
+//! Chat completions of a server that requires reasoning and signatures back, as DeepSeek and Google
+//! do.
 
 use ghost_domain::tool_catalogue::from_wire;
 use ghost_domain::transcript::{Message, Role};
@@ -22,32 +23,32 @@ const BODY: [&str; 10] = [
 
 pub(super) fn read(request: &FakeRequest) -> Result<Asked, String> {
     let body = &request.body;
-    only(body, "body", &BODY)?;
+    check_fields(body, "body", &BODY)?;
     let mut asked = Asked { model: text(body, "model").into(), ..Asked::default() };
     for tool in list(body, "tools") {
-        only(tool, "tools", &["type", "function"])?;
+        check_fields(tool, "tools", &["type", "function"])?;
         check_name(text(&tool["function"], "name"))?;
         asked.tools.push(from_wire(text(&tool["function"], "name")));
     }
     for message in list(body, "messages") {
-        let words_of = text(message, "content");
+        let content = text(message, "content");
         match text(message, "role") {
-            "system" => asked.system.push_str(words_of),
-            "user" => asked.messages.push(Message::text(Role::User, words_of)),
+            "system" => asked.system.push_str(content),
+            "user" => asked.messages.push(Message::text(Role::User, content)),
             "assistant" => {
                 let mut attached = vec![text(message, "reasoning_content").to_owned()];
                 if attached[0].is_empty() {
                     return Err("The `reasoning_content` in the thinking mode must be passed back to the API.".into());
                 }
                 let mut blocks = Vec::new();
-                if !words_of.is_empty() {
-                    blocks.push(words(words_of));
+                if !content.is_empty() {
+                    blocks.push(text_block(content));
                 }
                 for call in list(message, "tool_calls") {
                     let function = &call["function"];
                     let arguments =
                         serde_json::from_str(text(function, "arguments")).map_err(|_| "arguments: invalid JSON")?;
-                    blocks.push(called(text(call, "id"), text(function, "name"), arguments));
+                    blocks.push(call_block(text(call, "id"), text(function, "name"), arguments));
                     attached.push(call["extra_content"].to_string());
                 }
                 asked.attached.push(attached);
@@ -55,7 +56,7 @@ pub(super) fn read(request: &FakeRequest) -> Result<Asked, String> {
             }
             "tool" => {
                 let id = text(message, "tool_call_id");
-                let found = result(id, &name_of(&asked.messages, id), words_of);
+                let found = result(id, &name_of(&asked.messages, id), content);
                 push_result(&mut asked.messages, found);
             }
             other => return Err(format!("messages.role: {other}")),
@@ -65,27 +66,29 @@ pub(super) fn read(request: &FakeRequest) -> Result<Asked, String> {
     Ok(asked)
 }
 
-pub(super) fn write(said: &Said) -> (String, &'static str, Vec<String>) {
-    let n = said.number;
+pub(super) fn write(answer: &StrictAnswer) -> (String, &'static str, Vec<String>) {
+    let n = answer.number;
     let (mut out, mut attached) = (Vec::new(), vec![format!("thought {n}")]);
     let mut chunk = |delta: Value, reason: Value| {
-        out.push(json!({ "id": format!("c{n}"), "object": "chat.completion.chunk", "created": 1, "model": said.model,
-            "choices": [{ "index": 0, "delta": delta, "finish_reason": reason }] }));
+        out.push(
+            json!({ "id": format!("c{n}"), "object": "chat.completion.chunk", "created": 1, "model": answer.model,
+            "choices": [{ "index": 0, "delta": delta, "finish_reason": reason }] }),
+        );
     };
     chunk(json!({ "role": "assistant", "reasoning_content": "thought " }), Value::Null);
     chunk(json!({ "reasoning_content": n.to_string() }), Value::Null);
-    if !said.text.is_empty() {
-        chunk(json!({ "content": said.text }), Value::Null);
+    if !answer.text.is_empty() {
+        chunk(json!({ "content": answer.text }), Value::Null);
     }
-    for (index, (id, name, arguments)) in said.calls.iter().enumerate() {
+    for (index, (id, name, arguments)) in answer.calls.iter().enumerate() {
         let extra = json!({ "google": { "thought_signature": format!("c2ln+/{n}.{index}==") } });
         attached.push(extra.to_string());
         let call = json!({ "index": index, "id": id, "type": "function", "extra_content": extra,
             "function": { "name": name, "arguments": arguments.to_string() } });
         chunk(json!({ "tool_calls": [call] }), Value::Null);
     }
-    chunk(json!({}), if said.calls.is_empty() { "stop".into() } else { "tool_calls".into() });
-    out.push(json!({ "id": format!("c{n}"), "object": "chat.completion.chunk", "created": 1, "model": said.model, "choices": [],
-        "usage": { "prompt_tokens": said.input.all(), "prompt_tokens_details": { "cached_tokens": said.input.read }, "completion_tokens": said.written(), "total_tokens": said.input.all() + said.written() } }));
+    chunk(json!({}), if answer.calls.is_empty() { "stop".into() } else { "tool_calls".into() });
+    out.push(json!({ "id": format!("c{n}"), "object": "chat.completion.chunk", "created": 1, "model": answer.model, "choices": [],
+        "usage": { "prompt_tokens": answer.input.all(), "prompt_tokens_details": { "cached_tokens": answer.input.read }, "completion_tokens": answer.written(), "total_tokens": answer.input.all() + answer.written() } }));
     (data(&out) + "data: [DONE]\n\n", "text/event-stream", attached)
 }

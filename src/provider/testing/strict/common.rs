@@ -1,6 +1,7 @@
-//! What the strict servers share: what was asked, what is answered, and what every protocol wants of a conversation.
+//! Shared parts of the strict servers: the parsed request, the answer, and rules that all protocols
+//! have for a conversation.
 //!
-//! Must never: know a protocol.
+//! Must never: depend on one protocol.
 
 use std::collections::BTreeSet;
 
@@ -25,10 +26,10 @@ pub enum Wire {
 }
 
 impl Wire {
-    /// Every protocol.
+    /// All protocols.
     pub const ALL: [Self; 5] = [Self::Anthropic, Self::Responses, Self::Chat, Self::Gemini, Self::Ollama];
 
-    /// The kind of provider that speaks it.
+    /// The provider kind for the protocol.
     #[must_use]
     pub fn kind(self) -> ProviderKind {
         match self {
@@ -39,7 +40,7 @@ impl Wire {
         }
     }
 
-    /// The path of a base URL.
+    /// The path of its base URL.
     #[must_use]
     pub fn path(self) -> &'static str {
         match self {
@@ -50,56 +51,57 @@ impl Wire {
     }
 }
 
-/// Tokens of a request, by what the cache has to do with them.
+/// Tokens of a request's input, by their relation to the prompt cache.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Cached {
+pub(super) struct InputTokens {
     pub(super) read: u64,
     pub(super) written: u64,
-    /// At least 1.
-    pub(super) fresh: u64,
+    /// Tokens outside the cache; at least 1.
+    pub(super) uncached: u64,
 }
 
-impl Cached {
+impl InputTokens {
     pub(super) fn all(self) -> u64 {
-        self.read + self.written + self.fresh
+        self.read + self.written + self.uncached
     }
 }
 
-/// What was asked.
+/// A parsed request.
 #[derive(Clone, Debug, Default)]
 pub struct Asked {
-    /// The model.
+    /// Name of the model.
     pub model: String,
-    /// The system part.
+    /// The system part of the prompt.
     pub system: String,
-    /// The conversation in the words of the domain, without what was attached.
+    /// The conversation without opaque state.
     pub messages: Vec<Message>,
-    /// Canonical names of the tools on offer.
+    /// Canonical names of the tools in the request.
     pub tools: Vec<String>,
-    /// What was attached to each earlier answer, in order.
+    /// The opaque state of each earlier answer, in order.
     pub(super) attached: Vec<Vec<String>>,
 }
 
-/// What is answered.
-pub(super) struct Said {
+/// An answer to send.
+pub(super) struct StrictAnswer {
     pub(super) model: String,
-    /// The number of the answer; what is attached to it has it.
+    /// Number of the answer; it appears in the attached state.
     pub(super) number: u64,
     pub(super) text: String,
     /// Id, name on the wire, arguments.
     pub(super) calls: Vec<(String, String, Value)>,
     /// Tokens of the request.
-    pub(super) input: Cached,
+    pub(super) input: InputTokens,
 }
 
-impl Said {
+impl StrictAnswer {
     pub(super) fn written(&self) -> u64 {
         let calls: usize = self.calls.iter().map(|(_, name, arguments)| name.len() + arguments.to_string().len()).sum();
         (self.text.len() + calls) as u64 / 4 + 20
     }
 }
 
-/// What all protocols want of a conversation: results for every call and for no other, and names that fit.
+/// The rules of all protocols: every call has one result, every result has a call, and names are
+/// valid.
 pub(super) fn check_calls(messages: &[Message]) -> Result<(), String> {
     let mut open: Vec<String> = Vec::new();
     let mut seen = BTreeSet::new();
@@ -113,9 +115,9 @@ pub(super) fn check_calls(messages: &[Message]) -> Result<(), String> {
             })
             .collect();
         if !open.is_empty() {
-            let there: BTreeSet<&String> = results.iter().copied().collect();
-            if let Some(missing) = open.iter().find(|id| !there.contains(id)) {
-                return Err(format!("the call {missing} has no result right behind it"));
+            let present: BTreeSet<&String> = results.iter().copied().collect();
+            if let Some(missing) = open.iter().find(|id| !present.contains(id)) {
+                return Err(format!("the call {missing} has no result directly after it"));
             }
         }
         if let Some(stray) = results.iter().find(|id| !open.contains(id)) {
@@ -127,7 +129,7 @@ pub(super) fn check_calls(messages: &[Message]) -> Result<(), String> {
         };
         for id in &open {
             if !seen.insert(id.clone()) {
-                return Err(format!("the id {id} is there twice"));
+                return Err(format!("the id {id} is used twice"));
             }
         }
         for (_, name, _) in message.calls() {
@@ -141,16 +143,16 @@ pub(super) fn check_calls(messages: &[Message]) -> Result<(), String> {
 }
 
 pub(super) fn check_name(name: &str) -> Result<(), String> {
-    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
-    match (1..=64).contains(&name.len()) && name.chars().all(fits) {
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    match (1..=64).contains(&name.len()) && name.chars().all(is_allowed) {
         true => Ok(()),
         false => Err(format!("the name {name} does not match ^[a-zA-Z0-9_-]{{1,64}}$")),
     }
 }
 
 /// Refuses fields that the protocol does not have.
-pub(super) fn only(object: &Value, what: &str, known: &[&str]) -> Result<(), String> {
-    let fields = object.as_object().ok_or_else(|| format!("{what} is no object"))?;
+pub(super) fn check_fields(object: &Value, what: &str, known: &[&str]) -> Result<(), String> {
+    let fields = object.as_object().ok_or_else(|| format!("{what} is not an object"))?;
     match fields.keys().find(|key| !known.contains(&key.as_str())) {
         Some(key) => Err(format!("{what}.{key}: extra inputs are not permitted")),
         None => Ok(()),
@@ -165,22 +167,22 @@ pub(super) fn text<'v>(object: &'v Value, key: &str) -> &'v str {
     object.get(key).and_then(Value::as_str).unwrap_or_default()
 }
 
-pub(super) fn words(text: &str) -> Block {
+pub(super) fn text_block(text: &str) -> Block {
     Block::Text { text: text.to_owned() }
 }
 
-pub(super) fn called(id: &str, name: &str, arguments: Value) -> Block {
+pub(super) fn call_block(id: &str, name: &str, arguments: Value) -> Block {
     Block::ToolCall { id: id.to_owned(), name: from_wire(name), arguments }
 }
 
 pub(super) fn result(id: &str, name: &str, content: &str) -> Block {
-    // On most wires a refusal is known by its form alone.
+    // Most protocols have no error flag, so a refusal is recognised by its form.
     let is_error = serde_json::from_str::<Value>(content)
         .is_ok_and(|value| value.get("error").is_some() && value.get("code").is_some());
     Block::ToolResult { id: id.to_owned(), name: from_wire(name), content: content.to_owned(), is_error }
 }
 
-/// The name of the call that a result answers.
+/// The name of the call that a result belongs to.
 pub(super) fn name_of(messages: &[Message], id: &str) -> String {
     let calls = messages.iter().rev().flat_map(Message::calls);
     calls.filter(|(known, ..)| *known == id).map(|(_, name, _)| name.to_owned()).next().unwrap_or_default()
@@ -194,7 +196,7 @@ pub(super) fn data(list: &[Value]) -> String {
     list.iter().map(|event| format!("data: {event}\n\n")).collect()
 }
 
-/// Adds a result to those of the same round.
+/// Adds a result to the results of the same round.
 pub(super) fn push_result(messages: &mut Vec<Message>, found: Block) {
     match messages.last_mut().filter(|last| last.role == Role::Tool) {
         Some(last) => last.blocks.push(found),

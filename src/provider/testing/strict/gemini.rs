@@ -1,4 +1,4 @@
-//! Gemini's `streamGenerateContent`, of a model that wants its signatures back.
+//! Gemini's `streamGenerateContent`, with a model that requires its signatures back.
 
 use ghost_domain::tool_catalogue::from_wire;
 use ghost_domain::transcript::{Block, Message, Role};
@@ -9,15 +9,15 @@ use crate::testing::server::FakeRequest;
 
 pub(super) fn read(request: &FakeRequest) -> Result<Asked, String> {
     let body = &request.body;
-    only(body, "body", &["systemInstruction", "contents", "tools", "generationConfig", "toolConfig"])?;
+    check_fields(body, "body", &["systemInstruction", "contents", "tools", "generationConfig", "toolConfig"])?;
     let model =
         request.path.split("/models/").nth(1).and_then(|rest| rest.strip_suffix(":streamGenerateContent?alt=sse"));
     let model = model.ok_or_else(|| format!("{}: not found", request.path))?;
-    only(&body["generationConfig"], "generationConfig", &["maxOutputTokens", "temperature", "thinkingConfig"])?;
+    check_fields(&body["generationConfig"], "generationConfig", &["maxOutputTokens", "temperature", "thinkingConfig"])?;
     let mut asked = Asked { model: model.into(), ..Asked::default() };
     asked.system = list(&body["systemInstruction"], "parts").iter().map(|part| text(part, "text")).collect();
     for tool in list(&body["tools"][0], "functionDeclarations") {
-        only(tool, "functionDeclarations", &["name", "description", "parametersJsonSchema"])?;
+        check_fields(tool, "functionDeclarations", &["name", "description", "parametersJsonSchema"])?;
         check_name(text(tool, "name"))?;
         asked.tools.push(from_wire(text(tool, "name")));
     }
@@ -30,7 +30,7 @@ pub(super) fn read(request: &FakeRequest) -> Result<Asked, String> {
         }
         for (at, part) in list(content, "parts").iter().enumerate() {
             let known = ["text", "thought", "thoughtSignature", "functionCall", "functionResponse", "inlineData"];
-            only(part, "parts", &known)?;
+            check_fields(part, "parts", &known)?;
             let signature = text(part, "thoughtSignature");
             if let Some(call) = part.get("functionCall") {
                 let first = !blocks.iter().any(|block| matches!(block, Block::ToolCall { .. }));
@@ -40,11 +40,11 @@ pub(super) fn read(request: &FakeRequest) -> Result<Asked, String> {
                         text(call, "name")
                     ));
                 }
-                // Calls are matched by their order.
+                // Calls without ids are matched by their order.
                 ids += 1;
                 let id = format!("by-order-{ids}");
                 open.push((id.clone(), text(call, "name").to_owned()));
-                blocks.push(called(&id, text(call, "name"), call["args"].clone()));
+                blocks.push(call_block(&id, text(call, "name"), call["args"].clone()));
             } else if let Some(response) = part.get("functionResponse") {
                 if open.is_empty() || open[0].1 != text(response, "name") {
                     return Err("function response parts must equal the function call parts of the turn before".into());
@@ -54,7 +54,7 @@ pub(super) fn read(request: &FakeRequest) -> Result<Asked, String> {
                 let content = if found.get("error").is_some() { text(found, "error") } else { text(found, "output") };
                 blocks.push(result(&id, &name, content));
             } else if !text(part, "text").is_empty() && part["thought"] != json!(true) {
-                blocks.push(words(text(part, "text")));
+                blocks.push(text_block(text(part, "text")));
             }
             if !signature.is_empty() && signature != "skip_thought_signature_validator" {
                 attached.push(signature.to_owned());
@@ -63,10 +63,10 @@ pub(super) fn read(request: &FakeRequest) -> Result<Asked, String> {
         if is_answer {
             asked.attached.push(attached);
         }
-        let of_tools = matches!(blocks.first(), Some(Block::ToolResult { .. }));
+        let has_results = matches!(blocks.first(), Some(Block::ToolResult { .. }));
         let role = if is_answer {
             Role::Assistant
-        } else if of_tools {
+        } else if has_results {
             Role::Tool
         } else {
             Role::User
@@ -77,19 +77,19 @@ pub(super) fn read(request: &FakeRequest) -> Result<Asked, String> {
     Ok(asked)
 }
 
-pub(super) fn write(said: &Said) -> (String, &'static str, Vec<String>) {
-    let n = said.number;
+pub(super) fn write(answer: &StrictAnswer) -> (String, &'static str, Vec<String>) {
+    let n = answer.number;
     let (mut out, mut attached) = (Vec::new(), Vec::new());
     let mut parts = |parts: Value| {
         out.push(json!({ "candidates": [{ "index": 0, "content": { "role": "model", "parts": parts } }] }))
     };
     parts(json!([{ "text": format!("thought {n}"), "thought": true }]));
-    if !said.text.is_empty() {
-        parts(json!([{ "text": said.text }]));
+    if !answer.text.is_empty() {
+        parts(json!([{ "text": answer.text }]));
     }
-    for (at, (_, name, arguments)) in said.calls.iter().enumerate() {
+    for (at, (_, name, arguments)) in answer.calls.iter().enumerate() {
         let mut part = json!({ "functionCall": { "name": name, "args": arguments } });
-        // Only the first of calls that are made together has one.
+        // Only the first of several parallel calls has a signature.
         if at == 0 {
             let signature = format!("c2ln{n:04}");
             part["thoughtSignature"] = json!(signature);
@@ -97,14 +97,14 @@ pub(super) fn write(said: &Said) -> (String, &'static str, Vec<String>) {
         }
         parts(json!([part]));
     }
-    if said.calls.is_empty() {
+    if answer.calls.is_empty() {
         let signature = format!("ZW5k{n:04}");
         parts(json!([{ "text": "", "thoughtSignature": signature }]));
         attached.push(signature);
     }
-    let (input, written) = (said.input.all(), said.written());
+    let (input, written) = (answer.input.all(), answer.written());
     out.push(json!({ "candidates": [{ "index": 0, "content": { "role": "model", "parts": [] }, "finishReason": "STOP" }],
-        "usageMetadata": { "promptTokenCount": input, "cachedContentTokenCount": said.input.read, "candidatesTokenCount": written, "totalTokenCount": input + written },
-        "modelVersion": said.model }));
+        "usageMetadata": { "promptTokenCount": input, "cachedContentTokenCount": answer.input.read, "candidatesTokenCount": written, "totalTokenCount": input + written },
+        "modelVersion": answer.model }));
     (data(&out), "text/event-stream", attached)
 }

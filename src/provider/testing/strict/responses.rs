@@ -1,4 +1,4 @@
-//! OpenAI's Responses, kept nowhere.
+//! OpenAI's Responses API without stored items.
 
 use ghost_domain::tool_catalogue::from_wire;
 use ghost_domain::transcript::{Block, Message, Role};
@@ -25,11 +25,11 @@ const BODY: [&str; 13] = [
 
 pub(super) fn read(request: &FakeRequest) -> Result<Asked, String> {
     let body = &request.body;
-    only(body, "body", &BODY)?;
+    check_fields(body, "body", &BODY)?;
     if body["store"] != json!(false) {
-        return Err("store: this server keeps nothing".into());
+        return Err("store: this server stores nothing".into());
     }
-    if body["max_output_tokens"].as_u64().is_some_and(|most| most < 16) {
+    if body["max_output_tokens"].as_u64().is_some_and(|limit| limit < 16) {
         return Err("max_output_tokens: at least 16".into());
     }
     let effort = text(&body["reasoning"], "effort");
@@ -39,26 +39,27 @@ pub(super) fn read(request: &FakeRequest) -> Result<Asked, String> {
     let mut asked = Asked { model: text(body, "model").into(), ..Asked::default() };
     asked.system = text(body, "instructions").into();
     for tool in list(body, "tools") {
-        only(tool, "tools", &["type", "name", "description", "parameters", "strict"])?;
+        check_fields(tool, "tools", &["type", "name", "description", "parameters", "strict"])?;
         check_name(text(tool, "name"))?;
         asked.tools.push(from_wire(text(tool, "name")));
     }
-    let mut reasoned = false;
+    let mut after_reasoning = false;
     for item in list(body, "input") {
-        reasoned = read_item(item, reasoned, &mut asked)?;
+        after_reasoning = read_item(item, after_reasoning, &mut asked)?;
     }
-    if reasoned {
+    if after_reasoning {
         return Err("Item of type 'reasoning' was provided without its required following item".into());
     }
     check_calls(&asked.messages)?;
     Ok(asked)
 }
 
-/// Whether it is reasoning, which wants an item of the same answer behind it.
-fn read_item(item: &Value, reasoned: bool, asked: &mut Asked) -> Result<bool, String> {
+/// Adds an item. Returns whether it is reasoning, after which an item of the same answer must
+/// follow.
+fn read_item(item: &Value, after_reasoning: bool, asked: &mut Asked) -> Result<bool, String> {
     let kind = if item.get("type").is_none() { "message" } else { text(item, "type") };
     let is_answer = matches!(kind, "reasoning" | "function_call") || kind == "message" && item["role"] == "assistant";
-    if reasoned && !is_answer {
+    if after_reasoning && !is_answer {
         return Err("Item of type 'reasoning' was provided without its required following item".into());
     }
     if is_answer && asked.messages.last().is_none_or(|last| last.role != Role::Assistant) {
@@ -83,17 +84,17 @@ fn read_item(item: &Value, reasoned: bool, asked: &mut Asked) -> Result<bool, St
         "function_call" => {
             attach(asked, text(item, "id").to_owned());
             let arguments = serde_json::from_str(text(item, "arguments")).map_err(|_| "arguments: invalid JSON")?;
-            push(asked, called(text(item, "call_id"), text(item, "name"), arguments));
+            push(asked, call_block(text(item, "call_id"), text(item, "name"), arguments));
         }
         "message" if is_answer => {
             attach(asked, format!("{}|{}", text(item, "id"), text(item, "phase")));
-            let words_of: String = list(item, "content").iter().map(|part| text(part, "text")).collect();
-            push(asked, words(if item["content"].is_string() { text(item, "content") } else { &words_of }));
+            let parts_text: String = list(item, "content").iter().map(|part| text(part, "text")).collect();
+            push(asked, text_block(if item["content"].is_string() { text(item, "content") } else { &parts_text }));
         }
         "message" => {
-            let words_of: String = list(item, "content").iter().map(|part| text(part, "text")).collect();
-            let said = if item["content"].is_string() { text(item, "content") } else { &words_of };
-            asked.messages.push(Message::text(Role::User, said));
+            let parts_text: String = list(item, "content").iter().map(|part| text(part, "text")).collect();
+            let content = if item["content"].is_string() { text(item, "content") } else { &parts_text };
+            asked.messages.push(Message::text(Role::User, content));
         }
         "function_call_output" => {
             let id = text(item, "call_id");
@@ -111,11 +112,11 @@ fn push(asked: &mut Asked, block: Block) {
     }
 }
 
-pub(super) fn write(said: &Said) -> (String, &'static str, Vec<String>) {
-    let n = said.number;
+pub(super) fn write(answer: &StrictAnswer) -> (String, &'static str, Vec<String>) {
+    let n = answer.number;
     let (mut out, mut items, mut attached) = (Vec::new(), Vec::new(), Vec::new());
     out.push(json!({ "type": "response.created", "response": { "id": format!("resp_{n}"), "status": "in_progress", "output": [] } }));
-    let reason = |which: &str, out: &mut Vec<Value>, items: &mut Vec<Value>, attached: &mut Vec<String>| {
+    let add_reasoning = |which: &str, out: &mut Vec<Value>, items: &mut Vec<Value>, attached: &mut Vec<String>| {
         let item = json!({ "type": "reasoning", "id": format!("rs_{n}{which}"), "encrypted_content": format!("gAAAA+/{n}{which}=="),
             "summary": [{ "type": "summary_text", "text": format!("thought {n}{which}") }] });
         let begun = json!({ "type": "reasoning", "id": format!("rs_{n}{which}"), "encrypted_content": "gAAAA-not-whole", "summary": [] });
@@ -128,24 +129,24 @@ pub(super) fn write(said: &Said) -> (String, &'static str, Vec<String>) {
         attached.push(item.to_string());
         items.push(item);
     };
-    reason("a", &mut out, &mut items, &mut attached);
-    if !said.text.is_empty() {
-        let phase = if said.calls.is_empty() { "final_answer" } else { "commentary" };
-        let content = json!([{ "type": "output_text", "text": said.text, "annotations": [] }]);
+    add_reasoning("a", &mut out, &mut items, &mut attached);
+    if !answer.text.is_empty() {
+        let phase = if answer.calls.is_empty() { "final_answer" } else { "commentary" };
+        let content = json!([{ "type": "output_text", "text": answer.text, "annotations": [] }]);
         let item = json!({ "type": "message", "id": format!("msg_{n}"), "role": "assistant", "status": "completed", "phase": phase,
             "content": content });
         out.push(json!({ "type": "response.output_item.added", "output_index": items.len(),
             "item": { "type": "message", "id": format!("msg_{n}"), "role": "assistant", "status": "in_progress", "content": [] } }));
         out.push(json!({ "type": "response.output_text.delta", "output_index": items.len(), "content_index": 0,
-            "item_id": format!("msg_{n}"), "delta": said.text }));
+            "item_id": format!("msg_{n}"), "delta": answer.text }));
         out.push(json!({ "type": "response.output_item.done", "output_index": items.len(), "item": item }));
         attached.push(format!("msg_{n}|{phase}"));
         items.push(item);
     }
-    if !said.calls.is_empty() && !said.text.is_empty() {
-        reason("b", &mut out, &mut items, &mut attached);
+    if !answer.calls.is_empty() && !answer.text.is_empty() {
+        add_reasoning("b", &mut out, &mut items, &mut attached);
     }
-    for (at, (id, name, arguments)) in said.calls.iter().enumerate() {
+    for (at, (id, name, arguments)) in answer.calls.iter().enumerate() {
         let item = json!({ "type": "function_call", "id": format!("fc_{n}_{at}"), "call_id": id, "name": name,
             "arguments": arguments.to_string(), "status": "completed" });
         let mut begun = item.clone();
@@ -157,9 +158,9 @@ pub(super) fn write(said: &Said) -> (String, &'static str, Vec<String>) {
         attached.push(format!("fc_{n}_{at}"));
         items.push(item);
     }
-    let usage = json!({ "input_tokens": said.input.all(), "input_tokens_details": { "cached_tokens": said.input.read },
-        "output_tokens": said.written(), "output_tokens_details": { "reasoning_tokens": 5 }, "total_tokens": said.input.all() + said.written() });
+    let usage = json!({ "input_tokens": answer.input.all(), "input_tokens_details": { "cached_tokens": answer.input.read },
+        "output_tokens": answer.written(), "output_tokens_details": { "reasoning_tokens": 5 }, "total_tokens": answer.input.all() + answer.written() });
     out.push(json!({ "type": "response.completed", "response": { "id": format!("resp_{n}"), "status": "completed",
-        "model": said.model, "output": items, "usage": usage } }));
+        "model": answer.model, "output": items, "usage": usage } }));
     (events(&out), "text/event-stream", attached)
 }

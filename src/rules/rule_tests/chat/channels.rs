@@ -17,7 +17,7 @@ fn new(channel: &str, members: &[&str]) -> NewChannel {
 
 // covers: CHAT-02, CHAT-10, LIM-10
 #[tokio::test]
-async fn a_channel_has_each_member_once_and_its_creator_unless_that_stays_out() {
+async fn a_channel_has_each_member_once_and_its_creator_unless_skipped() {
     let rig = Rig::new().await;
     let created = rig.create("ada", new("room", &["cyd", "bob", "cyd"])).await.unwrap();
     assert_eq!(ids(&created.view.members), ["ada", "bob", "cyd"]);
@@ -37,13 +37,13 @@ async fn a_channel_has_each_member_once_and_its_creator_unless_that_stays_out() 
 
 // covers: CHAT-12
 #[tokio::test]
-async fn what_cannot_be_created_leaves_nothing_behind() {
+async fn a_refused_channel_leaves_nothing_behind() {
     let rig = Rig::new().await;
     rig.limits(|limits| {
         limits.chat_channels_max = 1;
         limits.chat_members_max = 2;
     });
-    let refusal = rig.told(rig.create("ada", new("room", &["bop"])).await.unwrap_err()).await;
+    let refusal = rig.with_suggestion(rig.create("ada", new("room", &["bop"])).await.unwrap_err()).await;
     assert_eq!(refusal.code, Code::NotFound);
     assert!(refusal.hint.unwrap().contains("`bob`"));
     assert_eq!(code(rig.create("ada", new("room", &["bob", "cyd"])).await), Code::RateLimited);
@@ -89,7 +89,7 @@ async fn the_creator_and_operators_invite_and_remove_and_a_member_may_leave() {
 }
 
 #[tokio::test]
-async fn an_agent_lists_the_channels_that_it_is_in_or_runs_and_an_operator_all() {
+async fn an_agent_lists_its_own_channels_and_an_operator_lists_all() {
     let rig = Rig::new().await;
     rig.create("ada", NewChannel { skip_creator: true, ..new("panel", &["bob"]) }).await.unwrap();
     rig.create("bob", new("duo", &["cyd"])).await.unwrap();
@@ -105,7 +105,7 @@ async fn an_agent_lists_the_channels_that_it_is_in_or_runs_and_an_operator_all()
 }
 
 #[tokio::test]
-async fn a_deleted_agent_is_out_of_every_channel_and_its_successor_inherits_no_rights() {
+async fn a_deleted_agent_leaves_every_channel_and_a_later_agent_inherits_no_rights() {
     let rig = Rig::new().await;
     rig.open_channel("ada", "room", &["bob", "cyd"], false).await.unwrap();
     rig.open_channel("bob", "other", &["ada"], false).await.unwrap();

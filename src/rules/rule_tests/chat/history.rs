@@ -49,11 +49,11 @@ async fn pages_go_back_from_the_newest_and_forward_from_a_cursor() {
 
 // covers: CHAT-13
 #[tokio::test]
-async fn only_those_who_are_in_it_read_a_channel() {
+async fn only_members_the_creator_and_operators_read_a_channel() {
     let rig = with_posts(2).await;
     assert_eq!(code(rig.history("cyd", query(50, None, None)).await), Code::AccessDenied);
     rig.invite("ada", "room", "cyd").await.unwrap();
-    assert_eq!(rig.history("cyd", query(50, None, None)).await.unwrap(), [1, 2], "what was said before it came");
+    assert_eq!(rig.history("cyd", query(50, None, None)).await.unwrap(), [1, 2], "posts from before it joined");
     rig.expel("ada", "room", "cyd").await.unwrap();
     assert_eq!(code(rig.history("cyd", query(50, None, None)).await), Code::AccessDenied, "CHAT-13");
     rig.expel("", "room", "ada").await.unwrap();
@@ -63,7 +63,7 @@ async fn only_those_who_are_in_it_read_a_channel() {
 }
 
 #[tokio::test]
-async fn cursors_of_nowhere_are_refused_each_with_its_own_word() {
+async fn each_invalid_cursor_is_refused_with_its_own_code() {
     let rig = with_posts(5).await;
     for (bad, problem) in [
         (query(5, Some(7), None), Code::CursorAhead),
@@ -82,7 +82,7 @@ async fn cursors_of_nowhere_are_refused_each_with_its_own_word() {
 }
 
 #[tokio::test]
-async fn a_cursor_from_before_what_is_kept_is_refused_and_the_oldest_is_named() {
+async fn a_cursor_before_the_oldest_kept_post_is_refused_with_its_sequence() {
     let rig = with_posts(9).await;
     let before = rig.ctx.now().minus(Duration::from_millis(5_500));
     let gone = write!(rig, |w, _cx| w.prune(Family::ChatPosts, before, 100).await).unwrap();
@@ -96,7 +96,7 @@ async fn a_cursor_from_before_what_is_kept_is_refused_and_the_oldest_is_named() 
         assert_eq!(code, Code::CursorExpired);
         assert_eq!(details["oldest_seq"], 5);
     }
-    // The sequence goes on where it was, whatever is pruned.
+    // Pruning does not change the next sequence.
     let now = rig.ctx.now();
     write!(rig, |w, _cx| w.prune(Family::ChatPosts, now, 100).await).unwrap();
     assert_eq!(rig.history("", query(50, None, None)).await.unwrap(), NONE);

@@ -1,4 +1,4 @@
-//! Chat channels: membership, posts and wake-ups, what turns are shown, and reading back.
+//! Tests of chat channels: membership, posts, wake-ups, digests in turns, and history.
 
 mod channels;
 mod history;
@@ -17,7 +17,7 @@ fn name(channel: &str) -> ChannelName {
     channel.parse().unwrap()
 }
 
-/// Someone by name: an agent, or the operator if the name is empty.
+/// The speaker of this name: an agent, or the operator if the name is empty.
 fn speaker(who: &str) -> Speaker {
     if who.is_empty() { operator().into() } else { party(who).into() }
 }
@@ -91,7 +91,7 @@ fn codes(posted: &Posted) -> Vec<(&str, Code)> {
     posted.skipped.iter().map(|skipped| (skipped.agent_id.as_str(), skipped.error_code)).collect()
 }
 
-/// The bodies of digests, without wake-ups.
+/// The texts of the digests, without wake-ups.
 fn digests(mail: &[Envelope]) -> Vec<&str> {
     mail.iter()
         .filter(|envelope| envelope.kind == ghost_domain::Kind::Chat && !envelope.is_chat_wake())

@@ -10,7 +10,7 @@ use crate::mail::Chain;
 
 // covers: CHAT-04, CHAT-14, TEST-02
 #[tokio::test]
-async fn a_gated_post_is_kept_and_told_and_wakes_nobody() {
+async fn a_gated_post_is_stored_and_emitted_and_wakes_nobody() {
     let rig = Rig::new().await;
     rig.open_channel("ada", "room", &["bob", "cyd"], true).await.unwrap();
     rig.signals();
@@ -47,7 +47,7 @@ async fn an_operator_may_have_a_gated_post_delivered() {
 
 // covers: CHAT-05, CHAT-11
 #[tokio::test]
-async fn mentions_wake_and_the_others_are_left_in_peace() {
+async fn mentions_wake_the_mentioned_members_only() {
     let rig = Rig::new().await;
     rig.open_channel("ada", "room", &["bob", "cyd"], false).await.unwrap();
     rig.signals();
@@ -69,7 +69,7 @@ async fn mentions_wake_and_the_others_are_left_in_peace() {
 
 // covers: CHAT-11
 #[tokio::test]
-async fn the_rule_of_the_world_says_whom_a_post_wakes() {
+async fn the_chat_setting_decides_whom_a_post_wakes() {
     let rig = Rig::new().await;
     rig.open_channel("ada", "room", &["bob", "cyd"], false).await.unwrap();
     rig.open_channel("ada", "duo", &["bob"], false).await.unwrap();
@@ -102,7 +102,7 @@ async fn only_members_the_creator_and_operators_post() {
 
 // covers: CHAT-12
 #[tokio::test]
-async fn a_bad_post_takes_no_place_in_the_sequence() {
+async fn a_refused_post_uses_no_sequence() {
     let rig = Rig::new().await;
     rig.limits(|limits| {
         limits.chat_post_bytes = 8;
@@ -126,7 +126,7 @@ async fn a_bad_post_takes_no_place_in_the_sequence() {
 
 // covers: CHAT-13
 #[tokio::test]
-async fn whom_a_post_does_not_reach_is_told_and_the_rest_is_not_hurt() {
+async fn a_member_with_a_full_inbox_is_reported_and_the_others_are_woken() {
     let rig = Rig::new().await;
     rig.limits(|limits| limits.inbox_max = 1);
     write!(rig, |w, ctx| agents::create(w, &ctx, &operator(), new_agent(&ctx, "dan")).await).unwrap();
@@ -149,7 +149,7 @@ async fn whom_a_post_does_not_reach_is_told_and_the_rest_is_not_hurt() {
 }
 
 #[tokio::test]
-async fn a_mention_of_nobody_is_refused_and_nothing_is_posted() {
+async fn a_mention_of_an_unknown_agent_is_refused_and_nothing_is_posted() {
     let rig = Rig::new().await;
     write!(rig, |w, ctx| agents::create(w, &ctx, &operator(), new_agent(&ctx, "dan")).await).unwrap();
     write!(rig, |w, ctx| agents::delete(w, &ctx, &operator(), &id("dan")).await).unwrap();
@@ -175,7 +175,7 @@ async fn a_mention_of_nobody_is_refused_and_nothing_is_posted() {
 }
 
 #[tokio::test]
-async fn a_post_to_a_thousand_is_one_event_and_a_row_for_each() {
+async fn a_post_to_a_thousand_members_is_one_event_and_one_row_for_each() {
     let rig = Rig::new().await;
     let names: Vec<String> = (0..1_000).map(|n| format!("m{n:04}")).collect();
     rig.limits(|limits| limits.dynamic_agents_max = 2_000);
@@ -201,16 +201,16 @@ async fn a_post_to_a_thousand_is_one_event_and_a_row_for_each() {
 }
 
 #[tokio::test]
-async fn secrets_leave_the_channel_in_no_event() {
+async fn no_event_of_a_channel_shows_a_secret() {
     let rig = Rig::new().await;
     rig.open_channel("ada", "room", &["bob"], true).await.unwrap();
     rig.post_in("ada", "room", &format!("the password is {SECRET}")).await.unwrap();
-    let told = serde_json::to_string(&rig.events().await).unwrap();
-    assert!(told.contains("the password is") && !told.contains(SECRET));
+    let payloads = serde_json::to_string(&rig.events().await).unwrap();
+    assert!(payloads.contains("the password is") && !payloads.contains(SECRET));
 }
 
 #[tokio::test]
-async fn an_agent_that_an_operator_speaks_for_has_no_more_rights_and_the_feed_tells() {
+async fn an_operator_acting_as_an_agent_has_the_agents_rights_and_is_named_in_the_feed() {
     let rig = Rig::new().await;
     rig.open_channel("ada", "room", &["bob"], true).await.unwrap();
     let by = crate::chat::Speaker { via: Some(operator()), ..super::speaker("bob") };

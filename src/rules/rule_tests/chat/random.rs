@@ -1,5 +1,5 @@
-//! Whatever happens in whatever order: the sequence has no gap, everyone is shown every post of the others once and in
-//! order, and nobody who is called stays asleep.
+//! Property test: for any order of events, the sequence has no gap, every member is shown every
+//! post of the others once and in order, and no agent with a pending wake-up stays asleep.
 
 use std::collections::BTreeMap;
 
@@ -31,7 +31,7 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
-/// The posts that a digest shows, by their heads.
+/// The sequences of the posts that a digest shows, read from their headers.
 fn shown(digest: &str) -> Vec<i64> {
     digest
         .lines()
@@ -42,9 +42,9 @@ fn shown(digest: &str) -> Vec<i64> {
 
 #[derive(Default)]
 struct Model {
-    /// Author of each post; the first is number 1.
+    /// The author of each post; the first post has sequence 1.
     posts: Vec<usize>,
-    /// Posts that finished turns have shown, by agent.
+    /// The posts that finished turns have shown, by agent.
     seen: BTreeMap<usize, Vec<i64>>,
     open: BTreeMap<usize, (TurnId, Vec<i64>)>,
 }
@@ -62,7 +62,7 @@ async fn run(acts: Vec<Act>) {
     for act in acts {
         step(&rig, &mut model, act).await;
     }
-    // Everyone works everything off.
+    // Every agent processes all of its mail.
     for (agent, name) in AGENTS.into_iter().enumerate() {
         step(&rig, &mut model, Act::Finish(agent)).await;
         rig.send(name, "last").await;
@@ -73,7 +73,7 @@ async fn run(acts: Vec<Act>) {
         let member = rig.member("room", name).await.unwrap();
         assert!(member.wake_id.is_none());
         let mut seen = model.seen.remove(&agent).unwrap_or_default();
-        // Mail that a crash gave back is tried alone and may come after what is newer.
+        // Mail returned by a crash is tried alone and may come after newer mail.
         seen.sort_unstable();
         let others: Vec<i64> = (1i64..).zip(&model.posts).filter(|(_, by)| **by != agent).map(|(seq, _)| seq).collect();
         assert_eq!(seen, others, "{}", name);
@@ -96,7 +96,7 @@ async fn step(rig: &Rig, model: &mut Model, act: Act) {
                         ChatWake::None => false,
                     };
                 if called {
-                    assert!(rig.inbox(name).await.iter().any(|mail| mail.wake), "whoever is called will wake");
+                    assert!(rig.inbox(name).await.iter().any(|mail| mail.wake), "an agent with a wake-up will wake");
                 }
                 let wakes = rig.inbox(name).await.iter().filter(|mail| mail.is_chat_wake()).count();
                 assert!(wakes <= 1, "one wake-up at most");
@@ -108,7 +108,7 @@ async fn step(rig: &Rig, model: &mut Model, act: Act) {
                 return;
             }
             if let Some(taken) = rig.try_take(AGENTS[agent]).await.unwrap() {
-                assert!(taken.mail.iter().any(|mail| !mail.is_chat_wake()), "no turn about nothing");
+                assert!(taken.mail.iter().any(|mail| !mail.is_chat_wake()), "no turn without content");
                 let posts: Vec<i64> = digests(&taken.mail).into_iter().flat_map(shown).collect();
                 assert!(posts.windows(2).all(|pair| pair[0] < pair[1]));
                 model.open.insert(agent, (taken.turn.turn_id, posts));
@@ -123,7 +123,7 @@ async fn step(rig: &Rig, model: &mut Model, act: Act) {
         Act::Crash(agent) => {
             if model.open.remove(&agent).is_some() {
                 rig.crash(AGENTS[agent], "bang").await;
-                // A single piece stays in the hands of its turn, which goes on.
+                // A single message stays with its turn, which goes on.
                 if let Some(taken) = rig.try_take(AGENTS[agent]).await.unwrap() {
                     let posts = digests(&taken.mail).into_iter().flat_map(shown).collect();
                     model.open.insert(agent, (taken.turn.turn_id, posts));

@@ -7,7 +7,7 @@ use crate::chat::NewPost;
 use crate::mail::{self, Chain, NewMessage};
 use crate::turns::{self, Next, Seen};
 
-/// Bytes that a turn has room for.
+/// The room of a turn in bytes.
 const ROOM: usize = 100_000;
 
 async fn room(rig: &Rig) {
@@ -42,7 +42,7 @@ async fn ten_posts_to_a_busy_agent_are_one_turn() {
 
 // covers: CHAT-03, CHAT-10
 #[tokio::test]
-async fn what_does_not_wake_comes_with_the_next_turn_and_a_whisper() {
+async fn posts_that_do_not_wake_come_with_the_next_turn_and_a_whisper() {
     let rig = Rig::new().await;
     room(&rig).await;
     rig.post_in("ada", "room", "for the record").await.unwrap();
@@ -58,7 +58,7 @@ async fn what_does_not_wake_comes_with_the_next_turn_and_a_whisper() {
     rig.finish(taken.turn.turn_id, "ok").await.unwrap();
     rig.send("cyd", "more work").await;
     assert!(digests(&rig.take("cyd").await.mail).is_empty(), "nothing is shown twice");
-    // A channel of two has nobody else to mean.
+    // In a channel of two, a post always addresses the other member.
     rig.open_channel("ada", "duo", &["bob"], false).await.unwrap();
     rig.post_in("ada", "duo", "hm").await.unwrap();
     assert!(
@@ -97,7 +97,7 @@ async fn a_turn_has_the_largest_hop_of_what_it_is_shown() {
 }
 
 #[tokio::test]
-async fn a_long_past_is_cut_at_its_beginning() {
+async fn a_long_digest_is_cut_at_its_beginning() {
     let rig = Rig::new().await;
     rig.limits(|limits| limits.chat_digest_posts = 3);
     room(&rig).await;
@@ -187,14 +187,15 @@ async fn mail_that_runs_alone_brings_no_chat_with_it() {
 }
 
 #[tokio::test]
-async fn a_wake_up_whose_reason_is_gone_opens_no_turn() {
+async fn a_wake_up_without_unread_posts_opens_no_turn() {
     let rig = Rig::new().await;
     room(&rig).await;
     rig.post_in("ada", "room", "@bob @cyd come").await.unwrap();
     rig.expel("ada", "room", "bob").await.unwrap();
     assert!(rig.try_take("bob").await.unwrap().is_none());
     assert!(rig.inbox("bob").await.is_empty());
-    // A wake-up that names no channel of its agent is consumed, and what waits behind it is not held up.
+    // A wake-up for a channel that the agent is not in is consumed, and mail after it is not
+    // delayed.
     let wake = NewMessage {
         subject: Some("#gone".into()),
         ..NewMessage::new(&id("ada"), party("bob"), Kind::Chat, "", Chain::root(&rig.ctx))
@@ -206,7 +207,7 @@ async fn a_wake_up_whose_reason_is_gone_opens_no_turn() {
 }
 
 #[tokio::test]
-async fn posts_between_the_look_and_the_turn_are_not_lost() {
+async fn posts_between_the_read_and_the_turn_are_not_lost() {
     let rig = Rig::new().await;
     room(&rig).await;
     rig.send("bob", "work").await;
@@ -233,7 +234,7 @@ async fn posts_between_the_look_and_the_turn_are_not_lost() {
     let second = open(seen).await;
     assert!(digests(&second.mail).concat().contains("@bob just now"));
     rig.finish(second.turn.turn_id, "ok").await.unwrap();
-    // A wake-up that came after the look is spent with the digest that holds its post.
+    // A wake-up that came after the read is consumed with the digest that holds its post.
     rig.post_in("ada", "room", "quiet").await.unwrap();
     rig.send("bob", "work").await;
     let seen = look().await;
@@ -246,7 +247,7 @@ async fn posts_between_the_look_and_the_turn_are_not_lost() {
 }
 
 #[tokio::test]
-async fn a_turn_under_way_leaves_wake_ups_to_the_next() {
+async fn an_open_turn_leaves_wake_ups_to_the_next_turn() {
     let rig = Rig::new().await;
     room(&rig).await;
     let turn = rig.busy("bob").await;
@@ -259,7 +260,7 @@ async fn a_turn_under_way_leaves_wake_ups_to_the_next() {
 }
 
 #[tokio::test]
-async fn of_many_channels_those_that_call_come_first_and_the_rest_later() {
+async fn channels_that_woke_the_agent_come_first() {
     let rig = Rig::new().await;
     rig.limits(|limits| limits.turn_mail_max = 2);
     for channel in ["a", "b", "c"] {
@@ -276,7 +277,7 @@ async fn of_many_channels_those_that_call_come_first_and_the_rest_later() {
 }
 
 #[tokio::test]
-async fn two_who_answer_each_other_for_ever_come_to_rest() {
+async fn two_agents_that_answer_each_other_are_stopped_by_a_limit() {
     let rig = Rig::new().await;
     rig.open_channel("ada", "duo", &["bob"], false).await.unwrap();
     rig.post_in("", "duo", "talk").await.unwrap();

@@ -1,12 +1,12 @@
--- The first schema. Identifiers are 16-byte blobs, times are milliseconds since 1970, texts are UTF-8. A column of its
--- own is what some query looks for; the rest of a noun lies in `record`, as JSON.
+-- The first schema. Ids are 16-byte blobs, times are milliseconds since 1970, texts are UTF-8. A
+-- field has a column of its own only if a query uses it. All other fields are in `record`, as JSON.
 
 CREATE TABLE world_meta (
     key   TEXT NOT NULL PRIMARY KEY,
     value TEXT NOT NULL
 ) STRICT, WITHOUT ROWID;
 
--- Where each sequence stood when rows of it were last pruned. It never falls below what was given out.
+-- The last number of each sequence when its rows were last pruned. It never decreases.
 CREATE TABLE counters (
     name  TEXT NOT NULL PRIMARY KEY,
     value INTEGER NOT NULL CHECK (value >= 0)
@@ -54,7 +54,7 @@ CREATE TABLE messages (
     turn_id         BLOB,
     crashes         INTEGER NOT NULL
 ) STRICT;
--- Two halves instead of one index, so that an inbox is found without walking past mail that is done with.
+-- Two partial indexes instead of one, so that an inbox is read without skipping finished mail.
 CREATE INDEX messages_pending ON messages (to_agent, seq, wake) WHERE state = 'pending';
 CREATE INDEX messages_past ON messages (to_agent, seq) WHERE state <> 'pending';
 CREATE INDEX messages_turn ON messages (turn_id) WHERE turn_id IS NOT NULL;

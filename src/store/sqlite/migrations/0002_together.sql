@@ -15,7 +15,7 @@ CREATE TABLE chat_members (
     joined_at INTEGER NOT NULL,
     PRIMARY KEY (channel, agent_id)
 ) STRICT, WITHOUT ROWID;
--- Without the cursor, which changes with every turn: an index that does not have it need not be written then.
+-- Without the cursor, which changes with every turn: the index then need not be written.
 CREATE INDEX chat_members_agent ON chat_members (agent_id, channel);
 
 CREATE TABLE chat_posts (

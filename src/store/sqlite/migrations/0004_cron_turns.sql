@@ -1,3 +1,3 @@
--- Turns that cron jobs had to themselves are pruned long before the others; no other turn is in it. Some databases of
--- version 3 have it already.
+-- The turns that cron jobs had to themselves, and no others: they are pruned long before the
+-- others. Some databases of version 3 have this index already.
 CREATE INDEX IF NOT EXISTS turns_cron_ended ON turns (ended_at) WHERE source = 'cron' AND status <> 'open';

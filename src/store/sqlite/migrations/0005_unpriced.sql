@@ -1,2 +1,2 @@
--- Whether nobody has said what the model costs. Of earlier calls it is not known any more: they stay at nothing.
+-- Whether the price of the model was unknown. For earlier calls this was not recorded; they keep 0.
 ALTER TABLE usage ADD COLUMN unpriced INTEGER NOT NULL DEFAULT 0;

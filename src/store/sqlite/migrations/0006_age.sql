@@ -1,14 +1,15 @@
--- Nothing costs more in an old world than in a young one: totals are kept as they are written, and every list that can be
--- asked for has an index that gives it in order.
+-- The cost of an operation does not grow with the age of a world: totals are stored, and every list
+-- has an index in its order.
 
--- Whether a call used up no budget, as one of a script does. Of earlier calls only the cost is known: those that cost nothing
--- stay uncounted, as they were.
+-- Whether a call counts against no budget, as a call of a script does. Of earlier calls only the
+-- cost is known: those without a cost stay uncounted, as before.
 ALTER TABLE usage ADD COLUMN free INTEGER NOT NULL DEFAULT 0;
 UPDATE usage SET free = 1 WHERE cost = 0 AND unpriced = 0;
 
--- What was spent, in all, by day (whole days since 1970, UTC) and by root. Each is the sum of the usage rows that are kept:
--- triggers add every row that is written and take off every row that is pruned, within the statement that does it. They cost a
--- few microseconds a row; a statement of their own would cost as much as the row itself.
+-- Usage overall, by day (whole days since 1970, UTC) and by root. Each total is the sum of the
+-- stored usage rows. Triggers add each inserted row and subtract each pruned row, in the same
+-- statement. They cost a few microseconds for each row; a separate statement would cost as much as
+-- the row itself.
 CREATE TABLE usage_totals (
     agent_id       TEXT NOT NULL,
     provider       TEXT NOT NULL,
@@ -74,7 +75,8 @@ INSERT INTO usage_totals SELECT agent_id, provider, model, sum(calls), sum(input
     sum(cache_write), sum(cost), sum(estimated), sum(estimated_cost), sum(unpriced), sum(free)
     FROM usage_days GROUP BY 1, 2, 3;
 
--- A sum ends at the largest number that there is, as it does in memory: SQLite would make a fraction of it and refuse the row.
+-- A sum stops at the largest integer, as in the memory backend. Otherwise SQLite would turn it into
+-- a floating-point number and refuse the row.
 CREATE TRIGGER usage_added AFTER INSERT ON usage BEGIN
     INSERT INTO usage_totals VALUES (new.agent_id, new.provider, new.model, 1, new.input, new.output, new.cache_read,
         new.cache_write, new.cost, new.estimated, iif(new.estimated, new.cost, 0),
@@ -155,16 +157,17 @@ CREATE TRIGGER usage_pruned AFTER DELETE ON usage BEGIN
         AND agent_id = old.agent_id AND provider = old.provider AND model = old.model AND calls < 1;
 END;
 
--- The totals by root are asked instead.
+-- The totals by root replace this index.
 DROP INDEX usage_root;
 
--- Turns by how they ended. What an agent said last is asked for each time that it wakes up.
+-- Turns by status. Each time an agent wakes, its last finished turns are read.
 CREATE INDEX turns_said ON turns (agent_id, source, started_at) WHERE status = 'finished';
 CREATE INDEX turns_status ON turns (status, started_at) WHERE status <> 'open';
 CREATE INDEX turns_unfinished ON turns (agent_id, status, started_at) WHERE status <> 'open' AND status <> 'finished';
 
--- The turns of a root: those that are charged to it, and those that took its mail. Triggers keep it, as they keep the totals.
--- A turn that gave the mail of a root back stays listed until it is pruned; readers look at its record.
+-- The turns of a root: those charged to it, and those that took its mail. Triggers update this
+-- table. A turn that gave back the mail of a root stays listed until it is pruned, so readers check
+-- its record.
 CREATE TABLE turn_roots (
     root_id BLOB NOT NULL,
     turn_id BLOB NOT NULL,
@@ -189,20 +192,21 @@ CREATE TRIGGER turns_pruned AFTER DELETE ON turns WHEN json_valid(old.record) BE
         AND turn_id = old.turn_id;
 END;
 
--- Which steps begin a turn: what they name is in their row, and pruning looks at the oldest of them alone.
+-- The steps that begin a turn. The hashes they name are in their rows; pruning reads only the
+-- oldest of them.
 DROP INDEX journal_briefed;
 CREATE INDEX journal_briefed ON journal (seq) WHERE system_hash IS NOT NULL;
 
--- Most of what happens belongs to a turn, an ask or a root: 16 bytes instead of the 36 of its text.
+-- Most events belong to a turn, an ask or a root. A blob of 16 bytes replaces a text of 36.
 ALTER TABLE events ADD COLUMN correlation BLOB;
 
--- Calls of one tool, and those that did not end well.
+-- Calls of one tool, and calls that did not succeed.
 CREATE INDEX ledger_tool ON ledger (tool, started_at);
 CREATE INDEX ledger_agent_tool ON ledger (agent_id, tool, started_at);
 CREATE INDEX ledger_agent_status ON ledger (agent_id, status, started_at) WHERE status <> 'ok';
 CREATE INDEX ledger_status ON ledger (status, started_at) WHERE status <> 'ok';
 
--- Tasks in a state, in the order of lists; and the roots that tasks still belong to.
+-- Tasks by status, in the order of lists, and the roots that tasks belong to.
 CREATE INDEX tasks_status ON tasks (status, priority DESC, created_at, task_id);
 CREATE INDEX tasks_owner_status ON tasks (owner, status, priority DESC, created_at, task_id);
 CREATE INDEX tasks_root ON tasks (json_extract(record, '$.root_id'));
@@ -211,11 +215,12 @@ CREATE INDEX dead_letters_status ON dead_letters (status, created_at);
 CREATE INDEX dead_letters_agent_status ON dead_letters (agent_id, status, created_at);
 CREATE INDEX dead_letters_resolved ON dead_letters (resolved_at) WHERE status <> 'held';
 
--- The living without those before them, and the tombstones without the living.
+-- Living agents without tombstones, and tombstones without living agents.
 CREATE INDEX agents_living ON agents (agent_id) WHERE deleted_at IS NULL;
 CREATE INDEX agents_gone ON agents (deleted_at) WHERE deleted_at IS NOT NULL;
 
--- Accounts of roots by when they were last charged: each root may have one, and pruning wants the oldest.
+-- Accounts of roots by the time of their last charge: there may be one for each root, and pruning
+-- reads the oldest.
 CREATE INDEX budgets_roots ON budgets (json_extract(record, '$.updated_at')) WHERE scope > 'root:' AND scope < 'root;';
 
 CREATE INDEX knowledge_gone ON knowledge (updated_at) WHERE deleted = 1;

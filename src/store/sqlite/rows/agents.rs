@@ -32,8 +32,9 @@ impl Row for Agent {
 
 impl Keyed for Agent {
     type Key = AgentId;
-    // The agents at work, not the population: a record costs more than all else that a sleeping agent holds.
-    const KEPT: usize = 896;
+    // Enough for the agents at work, not for all agents: a record takes more memory than everything
+    // else that a sleeping agent needs.
+    const CACHE_LIMIT: usize = 896;
     const SELECT: &'static str = "SELECT record FROM agents WHERE agent_id = ?";
     const SET: u32 = table_set::AGENTS;
 
@@ -66,7 +67,7 @@ impl Row for Meta {
 
 impl Keyed for Meta {
     type Key = String;
-    const KEPT: usize = 256;
+    const CACHE_LIMIT: usize = 256;
     const SELECT: &'static str = "SELECT key, value FROM world_meta WHERE key = ?";
     const SET: u32 = table_set::META;
 
@@ -99,7 +100,7 @@ impl AgentReads for Session {
     }
 
     async fn agent_ids(&mut self, from: &str, limit: u32) -> Result<Vec<AgentId>> {
-        self.scan(Agent::SET).await?;
+        self.flush_before_read(Agent::SET).await?;
         let mut args = Args::default();
         args.text(from).int(i64::from(limit));
         let sql = "SELECT agent_id FROM agents WHERE agent_id >= ? AND deleted_at IS NULL ORDER BY agent_id LIMIT ?+0";
@@ -114,7 +115,7 @@ impl AgentReads for Session {
     }
 
     async fn agents_among(&mut self, agent_ids: &[AgentId]) -> Result<Vec<AgentId>> {
-        self.scan(Agent::SET).await?;
+        self.flush_before_read(Agent::SET).await?;
         let mut args = Args::default();
         args.put(to_json(Agent::TABLE, "ids", &agent_ids)?);
         let sql = "SELECT agent_id FROM agents WHERE deleted_at IS NULL \
@@ -124,7 +125,7 @@ impl AgentReads for Session {
 
     async fn agent_count_dynamic(&mut self) -> Result<u32> {
         debug_assert_eq!(AgentKind::Dynamic.as_str(), "dynamic");
-        self.scan(Agent::SET).await?;
+        self.flush_before_read(Agent::SET).await?;
         let sql = "SELECT count(*) FROM agents WHERE kind = 'dynamic' AND deleted_at IS NULL";
         let row = self.row(sql, Args::default()).await?;
         row.map_or(Ok(0), |row| get_count(Agent::TABLE, &row, 0))
@@ -138,12 +139,12 @@ impl AgentReads for Session {
 #[async_trait]
 impl AgentWrites for Session {
     async fn agent_put(&mut self, agent: &Agent) -> Result<()> {
-        self.pending()?.agents.put(agent.clone());
+        self.buffer_mut()?.agents.put(agent.clone());
         Ok(())
     }
 
     async fn meta_put(&mut self, key: &str, value: &str) -> Result<()> {
-        self.pending()?.meta.put(Meta { key: key.to_owned(), value: value.to_owned() });
+        self.buffer_mut()?.meta.put(Meta { key: key.to_owned(), value: value.to_owned() });
         Ok(())
     }
 }

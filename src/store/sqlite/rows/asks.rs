@@ -34,7 +34,7 @@ impl Row for Ask {
 
 impl Keyed for Ask {
     type Key = AskId;
-    const KEPT: usize = 4_096;
+    const CACHE_LIMIT: usize = 4_096;
     const SELECT: &'static str = "SELECT record FROM asks WHERE ask_id = ?";
     const SET: u32 = table_set::ASKS;
 
@@ -50,7 +50,7 @@ impl Keyed for Ask {
         from_record(Self::TABLE, row)
     }
 
-    fn keep(&self) -> bool {
+    fn worth_caching(&self) -> bool {
         self.status == AskStatus::Open
     }
 }
@@ -66,7 +66,7 @@ impl AskReads for Session {
     }
 
     async fn ask_count_open(&mut self) -> Result<u32> {
-        self.scan(Ask::SET).await?;
+        self.flush_before_read(Ask::SET).await?;
         let row = self.row("SELECT count(*) FROM asks WHERE status = 'open'", Args::default()).await?;
         row.map_or(Ok(0), |row| get_count(Ask::TABLE, &row, 0))
     }
@@ -89,7 +89,7 @@ impl AskReads for Session {
 #[async_trait]
 impl AskWrites for Session {
     async fn ask_put(&mut self, ask: &Ask) -> Result<()> {
-        self.pending()?.asks.put(ask.clone());
+        self.buffer_mut()?.asks.put(ask.clone());
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! Budgets. What is summed of usage stands in `usage.rs`.
+//! Budgets. The sums of usage are in `usage.rs`.
 
 use async_trait::async_trait;
 use ghost_domain::usage::{UsageRow, UsageSum};
@@ -29,9 +29,10 @@ impl Row for Budget {
 
 impl Keyed for Budget {
     type Key = Scope;
-    const KEPT: usize = 8_192;
-    // A root without a paid call has no account, and one whose limit is off asks for it at each of its calls.
-    const ABSENT_KEPT: usize = 4_096;
+    const CACHE_LIMIT: usize = 8_192;
+    // A root without a paid call has no account. A root without a limit looks for its account at
+    // each call.
+    const ABSENT_LIMIT: usize = 4_096;
     const SELECT: &'static str = "SELECT record FROM budgets WHERE scope = ?";
     const SET: u32 = table_set::BUDGETS;
 
@@ -82,12 +83,12 @@ impl BudgetReads for Session {
 #[async_trait]
 impl BudgetWrites for Session {
     async fn budget_put(&mut self, budget: &Budget) -> Result<()> {
-        self.pending()?.budgets.put(budget.clone());
+        self.buffer_mut()?.budgets.put(budget.clone());
         Ok(())
     }
 
     async fn usage_append(&mut self, row: &UsageRow) -> Result<()> {
-        let buffer = self.pending()?;
+        let buffer = self.buffer_mut()?;
         buffer.counters.usage += 1;
         buffer.usage.push(Numbered { seq: buffer.counters.usage, row: row.clone() });
         Ok(())

@@ -1,7 +1,7 @@
-//! Chat channels, their members and their posts. A post changes a row of every member that it wakes, so the writer
-//! knows who is in a channel, and which channels an agent is in, without asking SQL again.
+//! Chat channels, their members and their posts. A post changes a row of every member that it
+//! wakes. So the writer keeps in memory who is in a channel and which channels an agent is in.
 //!
-//! Must never: let a roster stand that a membership has left or joined since.
+//! Must never: keep a member list after an agent has joined or left the channel.
 
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ impl Row for ChatChannel {
 
 impl Keyed for ChatChannel {
     type Key = ChannelName;
-    const KEPT: usize = 512;
+    const CACHE_LIMIT: usize = 512;
     const SELECT: &'static str = "SELECT record FROM chat_channels WHERE channel = ?";
     const SET: u32 = table_set::CHAT_CHANNELS;
 
@@ -77,7 +77,7 @@ impl Row for ChatMember {
 
 impl Keyed for ChatMember {
     type Key = (ChannelName, AgentId);
-    const KEPT: usize = 4_096;
+    const CACHE_LIMIT: usize = 4_096;
     const SELECT: &'static str = "SELECT read_seq, wake_id, joined_at, channel, agent_id FROM chat_members \
                                   WHERE channel = ? AND agent_id = ?";
     const SET: u32 = table_set::CHAT_MEMBERS;
@@ -95,7 +95,7 @@ impl Keyed for ChatMember {
     }
 }
 
-/// A membership whose first three columns are its cursor, its wake-up and when it began.
+/// Decodes a membership. The first three columns are cursor, wake-up and join time.
 fn member(row: &SqliteRow, channel: ChannelName, agent_id: AgentId) -> Result<ChatMember> {
     const TABLE: &str = ChatMember::TABLE;
     Ok(ChatMember {
@@ -135,7 +135,7 @@ impl Row for ChatPost {
     }
 }
 
-/// A post of a channel whose columns are those of its shape without the channel.
+/// Decodes a post of `channel`. The columns are those of [`ChatPost::SHAPE`] without the channel.
 fn post(row: &SqliteRow, channel: &ChannelName) -> Result<ChatPost> {
     const TABLE: &str = ChatPost::TABLE;
     let mentions: Option<&str> = get(TABLE, row, 4)?;
@@ -157,61 +157,62 @@ fn post(row: &SqliteRow, channel: &ChannelName) -> Result<ChatPost> {
     })
 }
 
-/// The members of a channel whose roster and rows are all known.
+/// The members of a channel, if the list and all rows are in memory.
 fn known_members(buffer: &WriteBuffer, channel: &ChannelName) -> Option<Vec<ChatMember>> {
-    let roster = buffer.rosters.get(channel)?.as_ref()?;
+    let member_ids = buffer.channel_members.get(channel)?.as_ref()?;
     let row = |agent_id: &AgentId| buffer.chat_members.get(&(channel.clone(), agent_id.clone())).cloned();
-    roster.iter().map(row).collect()
+    member_ids.iter().map(row).collect()
 }
 
-/// The memberships of an agent whose channels and rows are all known.
+/// The memberships of an agent, if the list and all rows are in memory.
 fn known_memberships(buffer: &WriteBuffer, agent_id: &AgentId) -> Option<Vec<ChatMember>> {
-    let joined = buffer.joined.get(agent_id)?.as_ref()?;
+    let channels = buffer.agent_channels.get(agent_id)?.as_ref()?;
     let row = |channel: &ChannelName| buffer.chat_members.get(&(channel.clone(), agent_id.clone())).cloned();
-    joined.iter().map(row).collect()
+    channels.iter().map(row).collect()
 }
 
 impl Session {
-    /// Remembers memberships that SQL gave, and sets those that wait to be written beside or over them. Gives all of
-    /// which `wanted` is true, in order; `found` must hold every one in SQL.
-    fn with_waiting(
+    /// Caches memberships read from SQL and merges them with pending ones. Returns all for which
+    /// `wanted` is true, in order. `found` must contain every such row in SQL.
+    fn merge_pending_members(
         &mut self,
         found: Vec<ChatMember>,
         wanted: impl Fn(&ChatMember) -> bool + Send,
     ) -> Result<Vec<ChatMember>> {
-        let saved = self.saved();
-        // Removals are in SQL at once: a row that waits adds or replaces, and never takes away.
-        let table = &mut self.pending()?.chat_members;
-        found.iter().for_each(|member| table.learn(member.clone(), saved));
+        let in_savepoint = self.in_savepoint();
+        // A delete is written to SQL at once. So a pending row can add or replace a row, but never
+        // remove one.
+        let table = &mut self.buffer_mut()?.chat_members;
+        found.iter().for_each(|member| table.cache_row(member.clone(), in_savepoint));
         Ok(table.merge(found, wanted))
     }
 
-    /// The largest sequence that a post of a channel has or had; 0 if there is none.
+    /// The last sequence of a post in a channel; 0 if there is none.
     async fn last_post(&mut self, channel: &ChannelName) -> Result<i64> {
-        if let Some(last) = self.pending()?.last_posts.get(channel) {
+        if let Some(last) = self.buffer_mut()?.last_posts.get(channel) {
             return Ok(*last);
         }
-        self.scan(table_set::CHAT_POSTS).await?;
+        self.flush_before_read(table_set::CHAT_POSTS).await?;
         let mut args = Args::default();
         args.text(channel.as_str());
         let row = self.row("SELECT ifnull(max(seq), 0) FROM chat_posts WHERE channel = ?", args).await?;
         row.map_or(Ok(0), |row| get(ChatPost::TABLE, &row, 0))
     }
 
-    /// Whether a channel has a post of this sequence.
+    /// Whether a channel has a post with this sequence.
     async fn has_post(&mut self, channel: &ChannelName, seq: i64) -> Result<bool> {
-        self.scan(table_set::CHAT_POSTS).await?;
+        self.flush_before_read(table_set::CHAT_POSTS).await?;
         let mut args = Args::default();
         args.text(channel.as_str()).int(seq);
         let row = self.row("SELECT seq FROM chat_posts WHERE channel = ? AND seq = ?", args).await?;
         Ok(row.is_some())
     }
 
-    /// Says that an agent may have joined or left a channel.
-    fn forget_roster(&mut self, channel: &ChannelName, agent_id: &AgentId) -> Result<()> {
-        let buffer = self.pending()?;
-        buffer.rosters.put(channel.clone(), None);
-        buffer.joined.put(agent_id.clone(), None);
+    /// Drops the member lists that changed because an agent may have joined or left a channel.
+    fn forget_member_lists(&mut self, channel: &ChannelName, agent_id: &AgentId) -> Result<()> {
+        let buffer = self.buffer_mut()?;
+        buffer.channel_members.put(channel.clone(), None);
+        buffer.agent_channels.put(agent_id.clone(), None);
         Ok(())
     }
 }
@@ -227,14 +228,14 @@ impl ChatReads for Session {
     }
 
     async fn chat_channel_count(&mut self) -> Result<u32> {
-        self.scan(ChatChannel::SET).await?;
+        self.flush_before_read(ChatChannel::SET).await?;
         let row = self.row("SELECT count(*) FROM chat_channels", Args::default()).await?;
         row.map_or(Ok(0), |row| get_count(ChatChannel::TABLE, &row, 0))
     }
 
     async fn chat_member_get(&mut self, channel: &ChannelName, agent_id: &AgentId) -> Result<Option<ChatMember>> {
-        if let Some(Some(roster)) = self.buffer().and_then(|buffer| buffer.rosters.get(channel))
-            && roster.binary_search(agent_id).is_err()
+        if let Some(Some(member_ids)) = self.buffer().and_then(|buffer| buffer.channel_members.get(channel))
+            && member_ids.binary_search(agent_id).is_err()
         {
             return Ok(None);
         }
@@ -254,9 +255,9 @@ impl ChatReads for Session {
         if self.buffer().is_none() {
             return Ok(found);
         }
-        let found = self.with_waiting(found, |member| member.channel == *channel)?;
-        let roster: Arc<[AgentId]> = found.iter().map(|member| member.agent_id.clone()).collect();
-        self.pending()?.rosters.put(channel.clone(), Some(roster));
+        let found = self.merge_pending_members(found, |member| member.channel == *channel)?;
+        let member_ids: Arc<[AgentId]> = found.iter().map(|member| member.agent_id.clone()).collect();
+        self.buffer_mut()?.channel_members.put(channel.clone(), Some(member_ids));
         Ok(found)
     }
 
@@ -273,9 +274,9 @@ impl ChatReads for Session {
         if self.buffer().is_none() {
             return Ok(found);
         }
-        let found = self.with_waiting(found, |member| member.agent_id == *agent_id)?;
-        let joined: Arc<[ChannelName]> = found.iter().map(|member| member.channel.clone()).collect();
-        self.pending()?.joined.put(agent_id.clone(), Some(joined));
+        let found = self.merge_pending_members(found, |member| member.agent_id == *agent_id)?;
+        let channels: Arc<[ChannelName]> = found.iter().map(|member| member.channel.clone()).collect();
+        self.buffer_mut()?.agent_channels.put(agent_id.clone(), Some(channels));
         Ok(found)
     }
 
@@ -294,7 +295,7 @@ impl ChatReads for Session {
         }
         let mut args = Args::default();
         args.text(agent_id.as_str());
-        // A cross join keeps its order: the agent's few memberships first, then the channel of each.
+        // CROSS JOIN fixes the order: first the agent's few memberships, then the channel of each.
         let sql = "SELECT m.read_seq, m.wake_id, m.joined_at, c.record FROM chat_members AS m \
                    CROSS JOIN chat_channels AS c WHERE m.agent_id = ? AND c.channel = m.channel AND c.gated = 0 \
                    AND c.last_seq > m.read_seq ORDER BY m.channel";
@@ -316,7 +317,7 @@ impl ChatReads for Session {
         before: i64,
         limit: u32,
     ) -> Result<Vec<ChatPost>> {
-        self.scan(table_set::CHAT_POSTS).await?;
+        self.flush_before_read(table_set::CHAT_POSTS).await?;
         let before = if before == 0 { i64::MAX } else { before };
         let mut args = Args::default();
         args.text(channel.as_str()).int(after).int(before).int(i64::from(limit));
@@ -330,16 +331,16 @@ impl ChatReads for Session {
 #[async_trait]
 impl ChatWrites for Session {
     async fn chat_channel_put(&mut self, channel: &ChatChannel) -> Result<()> {
-        self.pending()?.chat_channels.put(channel.clone());
+        self.buffer_mut()?.chat_channels.put(channel.clone());
         Ok(())
     }
 
     async fn chat_member_put(&mut self, member: &ChatMember) -> Result<()> {
-        // A row that some layer has is on every roster that is known.
-        if self.pending()?.chat_members.get(&member.key()).is_none() {
-            self.forget_roster(&member.channel, &member.agent_id)?;
+        // If the row is in memory, the known member lists contain it already.
+        if self.buffer_mut()?.chat_members.get(&member.key()).is_none() {
+            self.forget_member_lists(&member.channel, &member.agent_id)?;
         }
-        self.pending()?.chat_members.put(member.clone());
+        self.buffer_mut()?.chat_members.put(member.clone());
         Ok(())
     }
 
@@ -347,9 +348,9 @@ impl ChatWrites for Session {
         let mut args = Args::default();
         args.text(channel.as_str()).text(agent_id.as_str());
         let sql = "DELETE FROM chat_members WHERE channel = ? AND agent_id = ?";
-        self.change(ChatMember::SET, sql, args).await?;
-        self.forget_roster(channel, agent_id)?;
-        self.pending()?.chat_members.lose(&(channel.clone(), agent_id.clone()));
+        self.execute_now(ChatMember::SET, sql, args).await?;
+        self.forget_member_lists(channel, agent_id)?;
+        self.buffer_mut()?.chat_members.forget_row(&(channel.clone(), agent_id.clone()));
         Ok(())
     }
 
@@ -362,7 +363,7 @@ impl ChatWrites for Session {
                 what: "a post of this sequence was appended before".to_owned(),
             });
         }
-        let buffer = self.pending()?;
+        let buffer = self.buffer_mut()?;
         buffer.last_posts.put(post.channel.clone(), last.max(post.seq));
         buffer.chat_posts.push(post.clone());
         Ok(())

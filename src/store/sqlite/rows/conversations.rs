@@ -1,4 +1,4 @@
-//! Conversations with the outside and what was said in them.
+//! Conversations with the outside, and their entries.
 
 use async_trait::async_trait;
 use ghost_domain::{AgentId, Conversation, ConversationEntry, ConversationId, Delivery, Timestamp, TurnId};
@@ -33,7 +33,7 @@ impl Row for Conversation {
 
 impl Keyed for Conversation {
     type Key = ConversationId;
-    const KEPT: usize = 512;
+    const CACHE_LIMIT: usize = 512;
     const SELECT: &'static str = "SELECT record FROM conversations WHERE conversation_id = ?";
     const SET: u32 = table_set::CONVERSATIONS;
 
@@ -60,7 +60,7 @@ impl Row for ConversationEntry {
     };
 
     fn bind(&self, args: &mut Args) -> Result<()> {
-        // What waits without a time is due since it was said.
+        // A waiting entry without a due time is due from the time it was written.
         let due = (self.delivery == Delivery::Pending).then(|| self.next_at.unwrap_or(self.at));
         args.id(self.conversation_id.0)
             .int(self.seq)
@@ -75,8 +75,8 @@ impl Row for ConversationEntry {
 
 impl Keyed for ConversationEntry {
     type Key = (ConversationId, i64);
-    // Read in ranges only.
-    const KEPT: usize = 0;
+    // Entries are only read in ranges.
+    const CACHE_LIMIT: usize = 0;
     const SELECT: &'static str = "SELECT record FROM conversation_entries WHERE conversation_id = ? AND seq = ?";
     const SET: u32 = table_set::ENTRIES;
 
@@ -119,12 +119,12 @@ impl ConversationReads for Session {
                 args.int(at.0).id(id.0);
             })
             .order("updated_at DESC, conversation_id DESC", i64::from(LIST_MAX));
-        self.scan(Conversation::SET).await?;
-        self.rows_of(sql, args).await?.iter().map(Conversation::read).collect()
+        self.flush_before_read(Conversation::SET).await?;
+        self.rows_dynamic(sql, args).await?.iter().map(Conversation::read).collect()
     }
 
     async fn conversation_count(&mut self) -> Result<u32> {
-        self.scan(Conversation::SET).await?;
+        self.flush_before_read(Conversation::SET).await?;
         let row = self.row("SELECT count(*) FROM conversations", Args::default()).await?;
         row.map_or(Ok(0), |row| get_count(Conversation::TABLE, &row, 0))
     }
@@ -139,14 +139,14 @@ impl ConversationReads for Session {
             "SELECT record FROM conversation_entries WHERE conversation_id = ? AND seq > ? ORDER BY seq LIMIT ?+0";
         let mut args = Args::default();
         args.id(conversation_id.0).int(after).int(i64::from(limit));
-        self.list_waiting(sql, args, |entry: &ConversationEntry| entry.conversation_id == conversation_id).await
+        self.list_flushed(sql, args, |entry: &ConversationEntry| entry.conversation_id == conversation_id).await
     }
 
     async fn conversation_entries_of_turn(&mut self, turn_id: TurnId) -> Result<Vec<ConversationEntry>> {
         let sql = "SELECT record FROM conversation_entries WHERE turn_id = ? ORDER BY conversation_id, seq";
         let mut args = Args::default();
         args.id(turn_id.0);
-        self.list_over(sql, args, |entry: &ConversationEntry| entry.turn_id == Some(turn_id)).await
+        self.list_merged(sql, args, |entry: &ConversationEntry| entry.turn_id == Some(turn_id)).await
     }
 
     async fn deliveries_due(
@@ -163,7 +163,7 @@ impl ConversationReads for Session {
                        ORDER BY next_at, conversation_id, seq LIMIT ?+0";
             return self.list(sql, args).await;
         }
-        self.scan(Conversation::SET).await?;
+        self.flush_before_read(Conversation::SET).await?;
         args.put(to_json(Conversation::TABLE, "passing", &passing)?).int(i64::from(limit));
         let sql = "SELECT record FROM conversation_entries AS e WHERE delivery = 'pending' AND next_at <= ? \
                    AND NOT EXISTS (SELECT 1 FROM conversations AS c WHERE c.conversation_id = e.conversation_id \
@@ -173,7 +173,7 @@ impl ConversationReads for Session {
     }
 
     async fn delivery_next_at(&mut self) -> Result<Option<Timestamp>> {
-        self.scan(ConversationEntry::SET).await?;
+        self.flush_before_read(ConversationEntry::SET).await?;
         let sql = "SELECT min(next_at) FROM conversation_entries WHERE delivery = 'pending'";
         let Some(row) = self.row(sql, Args::default()).await? else { return Ok(None) };
         Ok(get::<Option<i64>>(ConversationEntry::TABLE, &row, 0)?.map(Timestamp))
@@ -196,16 +196,16 @@ impl ConversationWrites for Session {
                 what: format!("{} has another conversation for this thread", conversation.adapter),
             });
         }
-        self.pending()?.conversations.put(conversation.clone());
+        self.buffer_mut()?.conversations.put(conversation.clone());
         if renamed == Some(true) {
-            // To SQL at once, where the old name is then free for the next.
-            self.scan(Conversation::SET).await?;
+            // Flushed at once, so that the old name is free in SQL for the next command.
+            self.flush_before_read(Conversation::SET).await?;
         }
         Ok(())
     }
 
     async fn conversation_entry_put(&mut self, entry: &ConversationEntry) -> Result<()> {
-        self.pending()?.entries.put(entry.clone());
+        self.buffer_mut()?.entries.put(entry.clone());
         Ok(())
     }
 }

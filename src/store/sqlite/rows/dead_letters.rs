@@ -37,7 +37,7 @@ impl Row for DeadLetter {
 
 impl Keyed for DeadLetter {
     type Key = DeadLetterId;
-    const KEPT: usize = 0;
+    const CACHE_LIMIT: usize = 0;
     const SELECT: &'static str = "SELECT record FROM dead_letters WHERE dead_letter_id = ?";
     const CHILDREN: Option<Children<Self>> = Some(Children {
         delete: Shape { head: "DELETE FROM dead_letter_mail WHERE dead_letter_id IN (VALUES ", columns: 1, tail: ")" },
@@ -46,8 +46,8 @@ impl Keyed for DeadLetter {
             columns: 2,
             tail: " ON CONFLICT DO NOTHING",
         },
-        parent: |letter| letter.dead_letter_id.0,
-        of: |letter| letter.messages.iter().map(|id| id.0).collect(),
+        parent_of: |letter| letter.dead_letter_id.0,
+        children_of: |letter| letter.messages.iter().map(|id| id.0).collect(),
     });
     const SET: u32 = table_set::DEAD_LETTERS;
 
@@ -83,12 +83,12 @@ impl DeadLetterReads for Session {
                 args.text(status.as_str());
             })
             .order("created_at DESC, dead_letter_id DESC", i64::from(LIST_MAX));
-        self.scan(DeadLetter::SET).await?;
-        self.rows_of(sql, args).await?.iter().map(DeadLetter::read).collect()
+        self.flush_before_read(DeadLetter::SET).await?;
+        self.rows_dynamic(sql, args).await?.iter().map(DeadLetter::read).collect()
     }
 
     async fn dead_letter_count_held(&mut self, agent_id: Option<&AgentId>) -> Result<u32> {
-        self.scan(DeadLetter::SET).await?;
+        self.flush_before_read(DeadLetter::SET).await?;
         let mut args = Args::default();
         let sql = match agent_id {
             None => "SELECT count(*) FROM dead_letters WHERE status = 'held'",
@@ -105,7 +105,7 @@ impl DeadLetterReads for Session {
 #[async_trait]
 impl DeadLetterWrites for Session {
     async fn dead_letter_put(&mut self, dead_letter: &DeadLetter) -> Result<()> {
-        self.pending()?.dead_letters.put(dead_letter.clone());
+        self.buffer_mut()?.dead_letters.put(dead_letter.clone());
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! The feed.
+//! The event feed.
 
 use async_trait::async_trait;
 use ghost_domain::EventPayload;
@@ -14,8 +14,8 @@ use crate::sqlite::session::Session;
 use crate::sqlite::table_set;
 use crate::tables::{EventReads, EventWrites, Result};
 
-/// How much of the feed one read looks at when a filter passes over most of it.
-const LOOK_MAX: i64 = 10_000;
+/// Maximum number of sequence numbers that one read with a filter covers.
+const READ_SPAN_MAX: i64 = 10_000;
 
 impl Row for Event {
     const TABLE: &'static str = "events";
@@ -45,20 +45,22 @@ impl Row for Event {
     }
 }
 
-/// What stands in a stored payload for the identifier that ties the event to others. JSON as we write it has no such byte.
-const SAME: char = '\u{1}';
+/// Stands in a stored payload for the event's correlation id. JSON text, as this program writes it,
+/// never contains this character.
+const CORRELATION_MARK: char = '\u{1}';
 
-/// The identifier that `text` is, written as we write them.
+/// Parses an id, but only if `text` has the form in which this program writes ids.
 fn identifier(text: &str) -> Option<Uuid> {
     Uuid::parse_str(text).ok().filter(|id| id.as_hyphenated().encode_lower(&mut Uuid::encode_buffer()) == text)
 }
 
-/// A payload with a mark for its event's identifier, which most payloads name.
+/// The payload with its correlation id replaced by [`CORRELATION_MARK`]. Most payloads contain the
+/// id, so this saves space.
 fn shortened(payload: &str, id: &str) -> String {
-    payload.replace(id, SAME.encode_utf8(&mut [0; 4]))
+    payload.replace(id, CORRELATION_MARK.encode_utf8(&mut [0; 4]))
 }
 
-/// Reads one back. What is wrong with it is told under its sequence, so that a reader can go on behind it.
+/// Decodes an event. An error names its sequence, so that a reader can continue after it.
 fn read(row: &SqliteRow) -> Result<Event> {
     let seq: i64 = get(Event::TABLE, row, 0)?;
     read_after_seq(row, seq).map_err(|error| match error {
@@ -73,7 +75,7 @@ fn read_after_seq(row: &SqliteRow, seq: i64) -> Result<Event> {
     let payload: &str = get(TABLE, row, 7)?;
     let correlation = get_maybe_id(TABLE, row, 8)?.map(|id| id.to_string());
     let whole = match &correlation {
-        Some(id) if payload.contains(SAME) => payload.replace(SAME, id),
+        Some(id) if payload.contains(CORRELATION_MARK) => payload.replace(CORRELATION_MARK, id),
         _ => payload.to_owned(),
     };
     Ok(Event {
@@ -100,7 +102,7 @@ impl EventReads for Session {
             return Ok((Vec::new(), from));
         }
         let everything = *filter == EventFilter::default();
-        let until = if everything { last } else { last.min(from.saturating_add(LOOK_MAX)) };
+        let until = if everything { last } else { last.min(from.saturating_add(READ_SPAN_MAX)) };
         let mut wanted = Conditions::new(
             "SELECT seq, event_id, ts, kind, agent_id, channel, correlation_id, payload, correlation FROM events",
         )
@@ -117,7 +119,8 @@ impl EventReads for Session {
             args.text(channel);
         });
         if !filter.kinds.is_empty() {
-            // One value whatever the number of kinds, so that there is one text of the statement.
+            // All kinds are one bound value, so the text of the statement does not depend on their
+            // number.
             let kinds = to_json(Event::TABLE, "filter", &filter.kinds)?;
             let condition = "EXISTS (SELECT 1 FROM json_each(?) AS k WHERE k.value = kind OR \
                              (k.value LIKE '%.' AND substr(kind, 1, length(k.value)) = k.value))";
@@ -126,25 +129,26 @@ impl EventReads for Session {
             });
         }
         let (sql, args) = wanted.order("seq", i64::from(limit));
-        let rows = self.rows_of(sql, args).await?;
+        let rows = self.rows_dynamic(sql, args).await?;
         let mut found = Vec::with_capacity(rows.len());
         for row in &rows {
             match read(row) {
                 Ok(event) => found.push(event),
                 Err(error) if found.is_empty() => return Err(error),
-                // What is before it is given; the next read begins with it, and says so.
+                // Return the events before the damaged one. The next read starts with it and
+                // returns the error.
                 Err(_) => break,
             }
         }
-        let looked = match found.last() {
+        let read_up_to = match found.last() {
             Some(event) if found.len() < rows.len() || found.len() as u64 == u64::from(limit) => event.seq,
             _ => until,
         };
-        Ok((found, looked))
+        Ok((found, read_up_to))
     }
 
     async fn event_bounds(&mut self) -> Result<(i64, i64)> {
-        self.scan(table_set::EVENTS).await?;
+        self.flush_before_read(table_set::EVENTS).await?;
         let sql = "SELECT (SELECT min(seq) FROM events), (SELECT max(seq) FROM events), \
                    (SELECT value FROM counters WHERE name = 'events')";
         let Some(row) = self.row(sql, Args::default()).await? else { return Ok((1, 0)) };
@@ -165,7 +169,7 @@ impl EventWrites for Session {
                 what: format!("{} is ephemeral: publish it, never store it", event.kind),
             });
         }
-        self.pending()?.stated.push((event_id, at, event));
+        self.buffer_mut()?.command_events.push((event_id, at, event));
         Ok(())
     }
 }

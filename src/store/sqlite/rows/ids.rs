@@ -1,4 +1,4 @@
-//! Ids by range.
+//! Ranges of ids.
 
 use async_trait::async_trait;
 use uuid::Uuid;
@@ -9,7 +9,7 @@ use crate::sqlite::session::Session;
 use crate::sqlite::table_set;
 use crate::tables::{IdKind, IdReads, Result};
 
-/// The table that holds them, what must be written before it is read, and the query.
+/// For a kind: its table, the tables to flush before a read, and the query.
 fn query(kind: IdKind) -> (&'static str, u32, &'static str) {
     match kind {
         IdKind::Ask => {
@@ -52,11 +52,11 @@ fn query(kind: IdKind) -> (&'static str, u32, &'static str) {
 
 #[async_trait]
 impl IdReads for Session {
-    async fn ids_between(&mut self, kind: IdKind, first: Uuid, last: Uuid, most: u32) -> Result<Vec<Uuid>> {
+    async fn ids_between(&mut self, kind: IdKind, first: Uuid, last: Uuid, limit: u32) -> Result<Vec<Uuid>> {
         let (table, bits, sql) = query(kind);
-        self.scan(bits).await?;
+        self.flush_before_read(bits).await?;
         let mut args = Args::default();
-        args.id(first).id(last).int(i64::from(most.min(LIST_MAX)));
+        args.id(first).id(last).int(i64::from(limit.min(LIST_MAX)));
         self.rows(sql, args).await?.iter().map(|row| get_id(table, row, 0)).collect()
     }
 }

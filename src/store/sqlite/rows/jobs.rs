@@ -25,7 +25,7 @@ impl Row for Job {
 
 impl Keyed for Job {
     type Key = String;
-    const KEPT: usize = 0;
+    const CACHE_LIMIT: usize = 0;
     const SELECT: &'static str = "SELECT record FROM jobs WHERE job_id = ?";
     const SET: u32 = table_set::JOBS;
 
@@ -61,7 +61,7 @@ impl JobReads for Session {
 #[async_trait]
 impl JobWrites for Session {
     async fn job_put(&mut self, job: &Job) -> Result<()> {
-        self.pending()?.jobs.put(job.clone());
+        self.buffer_mut()?.jobs.put(job.clone());
         Ok(())
     }
 }

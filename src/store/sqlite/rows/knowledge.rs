@@ -1,4 +1,5 @@
-//! Knowledge and its earlier versions. Texts are large and read rarely, so none is remembered.
+//! Knowledge entries and their earlier versions. Their texts are large and rarely read, so they are
+//! not cached.
 
 use async_trait::async_trait;
 use ghost_domain::{KnowledgeEntry, KnowledgeVersion};
@@ -30,7 +31,7 @@ impl Row for KnowledgeEntry {
 
 impl Keyed for KnowledgeEntry {
     type Key = String;
-    const KEPT: usize = 0;
+    const CACHE_LIMIT: usize = 0;
     const SELECT: &'static str = "SELECT record FROM knowledge WHERE entry_id = ?";
     const SET: u32 = table_set::KNOWLEDGE;
 
@@ -63,7 +64,7 @@ impl Row for KnowledgeVersion {
 
 impl Keyed for KnowledgeVersion {
     type Key = (String, i64);
-    const KEPT: usize = 0;
+    const CACHE_LIMIT: usize = 0;
     const SELECT: &'static str = "SELECT record FROM knowledge_versions WHERE entry_id = ? AND version = ?";
     const SET: u32 = table_set::KNOWLEDGE_VERSIONS;
 
@@ -94,7 +95,7 @@ impl KnowledgeReads for Session {
     }
 
     async fn knowledge_count(&mut self) -> Result<u32> {
-        self.scan(KnowledgeEntry::SET).await?;
+        self.flush_before_read(KnowledgeEntry::SET).await?;
         let row = self.row("SELECT count(*) FROM knowledge WHERE deleted = 0", Args::default()).await?;
         row.map_or(Ok(0), |row| get_count(KnowledgeEntry::TABLE, &row, 0))
     }
@@ -103,19 +104,19 @@ impl KnowledgeReads for Session {
         let sql = "SELECT record FROM knowledge_versions WHERE entry_id = ? ORDER BY version DESC";
         let mut args = Args::default();
         args.text(entry_id);
-        self.list_waiting(sql, args, |version: &KnowledgeVersion| version.entry_id == entry_id).await
+        self.list_flushed(sql, args, |version: &KnowledgeVersion| version.entry_id == entry_id).await
     }
 }
 
 #[async_trait]
 impl KnowledgeWrites for Session {
     async fn knowledge_put(&mut self, entry: &KnowledgeEntry) -> Result<()> {
-        self.pending()?.knowledge.put(entry.clone());
+        self.buffer_mut()?.knowledge.put(entry.clone());
         Ok(())
     }
 
     async fn knowledge_version_put(&mut self, version: &KnowledgeVersion) -> Result<()> {
-        self.pending()?.knowledge_versions.put(version.clone());
+        self.buffer_mut()?.knowledge_versions.put(version.clone());
         Ok(())
     }
 
@@ -123,6 +124,6 @@ impl KnowledgeWrites for Session {
         let mut args = Args::default();
         args.text(entry_id).int(oldest_kept);
         let sql = "DELETE FROM knowledge_versions WHERE entry_id = ? AND version < ?";
-        self.change(KnowledgeVersion::SET, sql, args).await.map(|_| ())
+        self.execute_now(KnowledgeVersion::SET, sql, args).await.map(|_| ())
     }
 }

@@ -1,4 +1,4 @@
-//! The record of tool calls.
+//! The ledger: the record of all tool calls.
 
 use std::borrow::Cow;
 
@@ -13,9 +13,10 @@ use crate::sqlite::session::Session;
 use crate::sqlite::table_set;
 use crate::tables::{LedgerFilter, LedgerReads, LedgerWrites, Result};
 
-/// What a record of the ledger has besides its columns; older records hold these as well, and they are passed over.
+/// The JSON record of a ledger row: all fields that have no column. Older records contain the
+/// fields with columns too; these are ignored.
 #[derive(Serialize, Deserialize)]
-struct Rest<'a> {
+struct RecordFields<'a> {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     alias: Option<Cow<'a, str>>,
     arguments: Cow<'a, str>,
@@ -29,8 +30,8 @@ struct Rest<'a> {
     truncated: bool,
 }
 
-impl<'a> Rest<'a> {
-    fn of(row: &'a LedgerRow) -> Self {
+impl<'a> RecordFields<'a> {
+    fn from_row(row: &'a LedgerRow) -> Self {
         Self {
             alias: row.alias.as_deref().map(Cow::Borrowed),
             arguments: Cow::Borrowed(&row.arguments),
@@ -42,7 +43,7 @@ impl<'a> Rest<'a> {
     }
 }
 
-/// What every query gives, in this order.
+/// The columns of every query, in this order.
 macro_rules! select {
     () => {
         "SELECT record, call_id, agent_id, turn_id, tool, status, started_at FROM ledger"
@@ -68,14 +69,14 @@ impl Row for LedgerRow {
             .text(self.status.as_str())
             .int(self.started_at.0)
             .put(ended)
-            .put(to_json(Self::TABLE, self.call_id, &Rest::of(self))?);
+            .put(to_json(Self::TABLE, self.call_id, &RecordFields::from_row(self))?);
         Ok(())
     }
 }
 
 impl Keyed for LedgerRow {
     type Key = CallId;
-    const KEPT: usize = 4_096;
+    const CACHE_LIMIT: usize = 4_096;
     const SELECT: &'static str = concat!(select!(), " WHERE call_id = ?");
     const SET: u32 = table_set::CALLS;
 
@@ -89,7 +90,7 @@ impl Keyed for LedgerRow {
 
     fn read(row: &SqliteRow) -> Result<Self> {
         const TABLE: &str = LedgerRow::TABLE;
-        let rest: Rest<'static> = from_record(TABLE, row)?;
+        let rest: RecordFields<'static> = from_record(TABLE, row)?;
         Ok(Self {
             call_id: CallId(get_id(TABLE, row, 1)?),
             agent_id: get_parsed(TABLE, row, 2)?,
@@ -106,13 +107,14 @@ impl Keyed for LedgerRow {
         })
     }
 
-    // Only the end of a call looks for its beginning.
-    fn keep(&self) -> bool {
+    // Only the end of a call reads its row again.
+    fn worth_caching(&self) -> bool {
         self.status == CallStatus::Started
     }
 }
 
-/// The condition for a status, written out for the partial index of calls that did not end well.
+/// The SQL condition for a status, in the words of the partial indexes of calls that did not
+/// succeed: SQLite uses a partial index only if the query repeats its condition.
 fn with_status(status: CallStatus) -> &'static str {
     match status {
         CallStatus::Ok => "status = 'ok'",
@@ -122,9 +124,9 @@ fn with_status(status: CallStatus) -> &'static str {
     }
 }
 
-/// Where a list is read. Named, because SQLite knows nothing of how few calls a turn has, how rare a tool is, or how few
-/// calls have failed.
-fn listed(filter: &LedgerFilter) -> &'static str {
+/// The query and index for a list. The index is named, because SQLite does not know that a turn has
+/// few calls, that a tool is rare, or that few calls have failed.
+fn list_source(filter: &LedgerFilter) -> &'static str {
     let failed = filter.status.is_some_and(|status| status != CallStatus::Ok);
     match (filter.turn_id, &filter.agent_id, &filter.tool) {
         (Some(_), ..) => concat!(select!(), " INDEXED BY ledger_turn"),
@@ -144,7 +146,7 @@ impl LedgerReads for Session {
     }
 
     async fn call_list(&mut self, filter: &LedgerFilter) -> Result<Vec<LedgerRow>> {
-        let (sql, args) = Conditions::new(listed(filter))
+        let (sql, args) = Conditions::new(list_source(filter))
             .when(filter.agent_id.as_ref(), "agent_id = ?", |id, args| {
                 args.text(id.as_str());
             })
@@ -165,15 +167,15 @@ impl LedgerReads for Session {
                 args.int(at.0).id(id.0);
             })
             .order("started_at DESC, call_id DESC", list_limit(filter.limit));
-        self.scan(LedgerRow::SET).await?;
-        self.rows_of(sql, args).await?.iter().map(LedgerRow::read).collect()
+        self.flush_before_read(LedgerRow::SET).await?;
+        self.rows_dynamic(sql, args).await?.iter().map(LedgerRow::read).collect()
     }
 }
 
 #[async_trait]
 impl LedgerWrites for Session {
     async fn call_put(&mut self, row: &LedgerRow) -> Result<()> {
-        self.pending()?.calls.put(row.clone());
+        self.buffer_mut()?.calls.put(row.clone());
         Ok(())
     }
 }

@@ -1,5 +1,5 @@
-//! The rows of mail. What is fixed in a piece of mail and what changes are written apart: the mail once, its head (state,
-//! turn, crashes) as often as it is marked.
+//! The rows of mail. The fixed and the changeable part of a mail are written separately: the mail
+//! itself once, its head (state, turn, crashes, wake flag) each time it changes.
 
 use ghost_domain::{AskId, Envelope, MailState, MessageId, RootId, Timestamp, TurnId};
 use sqlx::sqlite::SqliteRow;
@@ -11,7 +11,7 @@ use crate::sqlite::row::{
 use crate::sqlite::table_set;
 use crate::tables::Result;
 
-/// The columns of mail, in the order of its shape.
+/// The columns of mail, in the order of [`Envelope::SHAPE`].
 macro_rules! columns {
     () => {
         "seq, message_id, to_agent, from_party, kind, subject, body, attachments, ask_id, conversation_id, root_id, \
@@ -53,7 +53,7 @@ impl Row for Envelope {
 
 impl Keyed for Envelope {
     type Key = MessageId;
-    const KEPT: usize = 0;
+    const CACHE_LIMIT: usize = 0;
     const SELECT: &'static str = concat!("SELECT ", columns!(), " FROM messages WHERE message_id = ?");
     const SET: u32 = table_set::MAIL;
 
@@ -115,7 +115,7 @@ impl Row for Head {
 
 impl Keyed for Head {
     type Key = MessageId;
-    const KEPT: usize = 16_384;
+    const CACHE_LIMIT: usize = 16_384;
     const SELECT: &'static str =
         "SELECT message_id, to_agent, state, turn_id, crashes, wake FROM messages WHERE message_id = ?";
     const SET: u32 = table_set::HEADS;
@@ -139,7 +139,7 @@ impl Keyed for Head {
         })
     }
 
-    fn keep(&self) -> bool {
+    fn worth_caching(&self) -> bool {
         matches!(self.state, MailState::Pending | MailState::Taken)
     }
 }

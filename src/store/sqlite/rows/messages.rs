@@ -17,77 +17,80 @@ use crate::tables::{ChatReads, InboxState, MessageReads, MessageWrites, Result, 
 
 const TABLES: u32 = table_set::MAIL | table_set::HEADS;
 
-/// Mail that is not ready; see [`MessageReads::inbox_ready`]. The inner queries depend on no row, so each runs once. The first
-/// alone is asked of nearly all mail: it needs the index of pending mail only, not the rows.
-macro_rules! held {
+/// SQL condition for mail that is not ready; see [`MessageReads::inbox_ready`]. The inner queries
+/// do not depend on the row, so each runs once. The first condition alone decides nearly all mail,
+/// and it needs only the index of pending mail, not the rows.
+macro_rules! not_ready {
     () => {
         concat!(
             "(to_agent IN (SELECT agent_id ",
-            aside!(),
+            parked_turns!(),
             ") AND (to_agent, root_id) IN (SELECT agent_id, unhex(replace(record ->> '$.root_id', '-', '')) ",
-            aside!(),
+            parked_turns!(),
             "))"
         )
     };
 }
 
-macro_rules! aside {
+macro_rules! parked_turns {
     () => {
         "FROM turns INDEXED BY turns_open WHERE status = 'open' AND record ->> '$.parked.standing' IN ('aside', 'ready')"
     };
 }
 
 impl Session {
-    /// Changes heads, and keeps the counts of pending mail exact.
+    /// Changes heads, and updates the counts of pending mail.
     async fn change_heads(&mut self, message_ids: &[MessageId], change: impl Fn(&mut Head) + Send) -> Result<()> {
-        // A set, so that an id given twice counts once.
+        // A set, so that an id that is given twice counts once.
         let message_ids: BTreeSet<MessageId> = message_ids.iter().copied().collect();
-        self.pending()?;
-        self.learn_heads(&message_ids).await?;
+        self.buffer_mut()?;
+        self.load_heads(&message_ids).await?;
         for message_id in message_ids {
             let Some(mut head) = self.head(message_id).await? else { continue };
             let was = head.state;
             change(&mut head);
-            let buffer = self.pending()?;
-            buffer.waiting_moves(was == MailState::Pending, head.state == MailState::Pending);
+            let buffer = self.buffer_mut()?;
+            buffer.update_pending_total(was == MailState::Pending, head.state == MailState::Pending);
             if (was == MailState::Pending) != (head.state == MailState::Pending)
-                && let Some(depth) = buffer.depths.get(&head.to).copied()
+                && let Some(depth) = buffer.inbox_depths.get(&head.to).copied()
             {
                 let depth = if was == MailState::Pending { depth.saturating_sub(1) } else { depth.saturating_add(1) };
-                buffer.depths.put(head.to.clone(), depth);
+                buffer.inbox_depths.put(head.to.clone(), depth);
             }
             buffer.heads.put(head);
         }
         Ok(())
     }
 
-    /// Whether it is known that no turn of the agent is aside.
-    fn none_aside(&self, agent_id: &AgentId) -> bool {
+    /// Whether it is known that the agent has no turn parked beside its other work.
+    fn has_no_parked_turn(&self, agent_id: &AgentId) -> bool {
         let known = self.buffer().and_then(|buffer| buffer.open_turns.get(agent_id));
         known.is_some_and(|known| *known != OpenTurn::Unknown)
     }
 
-    /// Mail of an inbox, by a query with the agent and the limit as arguments.
+    /// Reads mail of an inbox. The arguments of the query are the agent and the limit.
     async fn inbox(&mut self, sql: &'static str, agent_id: &AgentId, limit: u32) -> Result<Vec<Envelope>> {
         let mut args = Args::default();
         args.text(agent_id.as_str()).int(i64::from(limit));
-        // Other inboxes may wait: that way, turns that open in one batch do not flush one another's mail.
-        let waits = self.buffer().is_some_and(|buffer| {
-            buffer.mail.waits(|envelope| envelope.to == *agent_id) || buffer.heads.waits(|head| head.to == *agent_id)
+        // Flush only if this inbox has pending rows. So turns that open in one batch do not flush
+        // each other's mail.
+        let has_pending = self.buffer().is_some_and(|buffer| {
+            buffer.mail.any_pending(|envelope| envelope.to == *agent_id)
+                || buffer.heads.any_pending(|head| head.to == *agent_id)
         });
-        if waits {
-            self.scan(TABLES).await?;
+        if has_pending {
+            self.flush_before_read(TABLES).await?;
         }
         let found = self.rows(sql, args).await?.iter().map(Envelope::read).collect::<Result<Vec<_>>>()?;
-        let saved = self.saved();
-        if let Ok(buffer) = self.pending() {
-            found.iter().for_each(|envelope| buffer.heads.learn(Head::of(envelope), saved));
+        let in_savepoint = self.in_savepoint();
+        if let Ok(buffer) = self.buffer_mut() {
+            found.iter().for_each(|envelope| buffer.heads.cache_row(Head::from_envelope(envelope), in_savepoint));
         }
         Ok(found)
     }
 
-    /// Reads the heads that no layer knows, in one query.
-    async fn learn_heads(&mut self, message_ids: &BTreeSet<MessageId>) -> Result<()> {
+    /// Loads the heads that are not in memory, in one query.
+    async fn load_heads(&mut self, message_ids: &BTreeSet<MessageId>) -> Result<()> {
         let Some(buffer) = self.buffer() else { return Ok(()) };
         let unknown: Vec<String> = message_ids
             .iter()
@@ -101,28 +104,28 @@ impl Session {
         args.put(to_json(Head::TABLE, "ids", &unknown)?);
         let sql = "SELECT message_id, to_agent, state, turn_id, crashes, wake FROM messages \
                    WHERE message_id IN (SELECT unhex(value) FROM json_each(?))";
-        self.scan(TABLES).await?;
+        self.flush_before_read(TABLES).await?;
         let found = self.rows(sql, args).await?.iter().map(Head::read).collect::<Result<Vec<_>>>()?;
-        let saved = self.saved();
-        let heads = &mut self.pending()?.heads;
-        found.into_iter().for_each(|head| heads.learn(head, saved));
+        let in_savepoint = self.in_savepoint();
+        let heads = &mut self.buffer_mut()?.heads;
+        found.into_iter().for_each(|head| heads.cache_row(head, in_savepoint));
         Ok(())
     }
 
-    /// The head of a piece of mail, written or not.
+    /// The head of a mail, flushed or not.
     async fn head(&mut self, message_id: MessageId) -> Result<Option<Head>> {
         if let Some(buffer) = self.buffer()
             && buffer.heads.get(&message_id).is_none()
             && let Some(envelope) = buffer.mail.get(&message_id)
         {
-            return Ok(Some(Head::of(envelope)));
+            return Ok(Some(Head::from_envelope(envelope)));
         }
         self.get(&message_id).await
     }
 
-    /// Reads mail, changes that wait included.
+    /// Reads mail. Flushes pending changes first.
     async fn list_mail(&mut self, sql: &'static str, args: Args) -> Result<Vec<Envelope>> {
-        self.scan(TABLES).await?;
+        self.flush_before_read(TABLES).await?;
         self.rows(sql, args).await?.iter().map(Envelope::read).collect()
     }
 }
@@ -142,10 +145,10 @@ impl MessageReads for Session {
     }
 
     async fn inbox_depth(&mut self, agent_id: &AgentId) -> Result<u32> {
-        if let Some(depth) = self.buffer().and_then(|buffer| buffer.depths.get(agent_id)) {
+        if let Some(depth) = self.buffer().and_then(|buffer| buffer.inbox_depths.get(agent_id)) {
             return Ok(*depth);
         }
-        self.scan(TABLES).await?;
+        self.flush_before_read(TABLES).await?;
         let mut args = Args::default();
         args.text(agent_id.as_str());
         let sql = "SELECT count(*) FROM messages WHERE state = 'pending' AND to_agent = ?";
@@ -153,20 +156,20 @@ impl MessageReads for Session {
             Some(row) => get_count(Envelope::TABLE, &row, 0)?,
             None => 0,
         };
-        if let Ok(buffer) = self.pending() {
-            buffer.depths.put(agent_id.clone(), depth);
+        if let Ok(buffer) = self.buffer_mut() {
+            buffer.inbox_depths.put(agent_id.clone(), depth);
         }
         Ok(depth)
     }
 
     async fn inbox_depths(&mut self, agent_ids: &[AgentId]) -> Result<Vec<u32>> {
         let known =
-            |buffer: Option<&WriteBuffer>, id: &AgentId| buffer.and_then(|buffer| buffer.depths.get(id)).copied();
+            |buffer: Option<&WriteBuffer>, id: &AgentId| buffer.and_then(|buffer| buffer.inbox_depths.get(id)).copied();
         let unknown: BTreeSet<&AgentId> =
             agent_ids.iter().filter(|agent_id| known(self.buffer(), agent_id).is_none()).collect();
         let mut found: BTreeMap<AgentId, u32> = unknown.iter().map(|agent_id| ((*agent_id).clone(), 0)).collect();
         if !unknown.is_empty() {
-            self.scan(TABLES).await?;
+            self.flush_before_read(TABLES).await?;
             let mut args = Args::default();
             args.put(to_json(Envelope::TABLE, "inboxes", &unknown)?);
             let sql = "SELECT to_agent, count(*) FROM messages WHERE state = 'pending' \
@@ -174,8 +177,8 @@ impl MessageReads for Session {
             for row in self.rows(sql, args).await? {
                 found.insert(get_parsed(Envelope::TABLE, &row, 0)?, get_count(Envelope::TABLE, &row, 1)?);
             }
-            if let Ok(buffer) = self.pending() {
-                found.iter().for_each(|(agent_id, depth)| buffer.depths.put(agent_id.clone(), *depth));
+            if let Ok(buffer) = self.buffer_mut() {
+                found.iter().for_each(|(agent_id, depth)| buffer.inbox_depths.put(agent_id.clone(), *depth));
             }
         }
         let depth = |id: &AgentId| known(self.buffer(), id).or_else(|| found.get(id).copied()).unwrap_or(0);
@@ -194,16 +197,16 @@ impl MessageReads for Session {
 
     async fn inbox_ready(&mut self, agent_id: &AgentId, limit: u32) -> Result<Vec<Envelope>> {
         if self.buffer().is_some() {
-            if self.none_aside(agent_id) {
+            if self.has_no_parked_turn(agent_id) {
                 return self.inbox_pending(agent_id, limit).await;
             }
-            self.scan(Turn::SET).await?;
+            self.flush_before_read(Turn::SET).await?;
         }
         let sql = concat!(
             "SELECT ",
             columns!(),
             " FROM messages WHERE state = 'pending' AND to_agent = ? AND NOT ",
-            held!(),
+            not_ready!(),
             " ORDER BY seq LIMIT ?+0"
         );
         self.inbox(sql, agent_id, limit).await
@@ -220,7 +223,7 @@ impl MessageReads for Session {
         }
         let mut args = Args::default();
         args.text(agent_id.as_str()).int(i64::from(limit));
-        // None of the inner queries depends on the row, so each runs once.
+        // The inner queries do not depend on the row, so each runs once.
         let sql = concat!(
             "SELECT ",
             columns!(),
@@ -229,7 +232,7 @@ impl MessageReads for Session {
             "(SELECT json_group_array(json(record)) FROM ",
             "(SELECT record FROM agent_skills WHERE agent_id = ?1 ORDER BY skill)) ",
             "FROM messages WHERE state = 'pending' AND to_agent = ?1 AND NOT ",
-            held!(),
+            not_ready!(),
             " ORDER BY seq LIMIT ?2+0"
         );
         let rows = self.rows(sql, args).await?;
@@ -241,10 +244,10 @@ impl MessageReads for Session {
     }
 
     async fn inbox_waiting(&mut self) -> Result<Vec<AgentId>> {
-        self.scan(TABLES | Turn::SET).await?;
+        self.flush_before_read(TABLES | Turn::SET).await?;
         let sql = concat!(
             "SELECT DISTINCT to_agent FROM messages WHERE state = 'pending' AND wake = 1 AND NOT ",
-            held!(),
+            not_ready!(),
             " ORDER BY to_agent"
         );
         let rows = self.rows(sql, Args::default()).await?;
@@ -252,39 +255,39 @@ impl MessageReads for Session {
     }
 
     async fn inbox_waiting_among(&mut self, agent_ids: &[AgentId]) -> Result<Vec<AgentId>> {
-        self.scan(TABLES | Turn::SET).await?;
+        self.flush_before_read(TABLES | Turn::SET).await?;
         let mut args = Args::default();
         args.put(to_json(Envelope::TABLE, "inboxes", &agent_ids)?);
         let sql = concat!(
             "SELECT DISTINCT to_agent FROM messages WHERE state = 'pending' AND wake = 1 ",
             "AND to_agent IN (SELECT value FROM json_each(?)) AND NOT ",
-            held!(),
+            not_ready!(),
             " ORDER BY to_agent"
         );
         self.rows(sql, args).await?.iter().map(|row| get_parsed(Envelope::TABLE, row, 0)).collect()
     }
 
     async fn inbox_waiting_of(&mut self, root_id: RootId) -> Result<Vec<AgentId>> {
-        self.scan(TABLES | Turn::SET).await?;
+        self.flush_before_read(TABLES | Turn::SET).await?;
         let mut args = Args::default();
         args.id(root_id.0);
         let sql = concat!(
             "SELECT DISTINCT to_agent FROM messages WHERE state = 'pending' AND wake = 1 AND root_id = ? AND NOT ",
-            held!(),
+            not_ready!(),
             " ORDER BY to_agent"
         );
         self.rows(sql, args).await?.iter().map(|row| get_parsed(Envelope::TABLE, row, 0)).collect()
     }
 
     async fn inbox_total(&mut self) -> Result<u64> {
-        if let Some(waiting) = self.buffer().and_then(|buffer| buffer.waiting.get(&())) {
+        if let Some(waiting) = self.buffer().and_then(|buffer| buffer.pending_total.get(&())) {
             return Ok(*waiting);
         }
-        self.scan(TABLES).await?;
+        self.flush_before_read(TABLES).await?;
         let row = self.row("SELECT count(*) FROM messages WHERE state = 'pending'", Args::default()).await?;
         let waiting = row.map_or(Ok(0), |row| get_count(Envelope::TABLE, &row, 0))?;
-        if let Ok(buffer) = self.pending() {
-            buffer.waiting.put((), waiting);
+        if let Ok(buffer) = self.buffer_mut() {
+            buffer.pending_total.put((), waiting);
         }
         Ok(waiting)
     }
@@ -298,7 +301,7 @@ impl MessageReads for Session {
     async fn messages_recent(&mut self, agent_id: &AgentId, limit: u32) -> Result<Vec<Envelope>> {
         let mut args = Args::default();
         args.text(agent_id.as_str()).int(i64::from(limit));
-        // Each half has an index of its own; the newest of both are the newest of all.
+        // Each half has an index of its own. The newest of both together are the newest of all.
         let sql = concat!(
             "SELECT * FROM (SELECT ",
             columns!(),
@@ -316,23 +319,23 @@ impl MessageReads for Session {
 impl MessageWrites for Session {
     async fn message_append(&mut self, envelope: &Envelope) -> Result<()> {
         let message_id = envelope.message_id;
-        if self.pending()?.mail_ids.may_hold(message_id) && self.head(message_id).await?.is_some() {
+        if self.buffer_mut()?.mail_ids.may_hold(message_id) && self.head(message_id).await?.is_some() {
             return Err(StoreError::Row {
                 table: Envelope::TABLE,
                 key: message_id.to_string(),
                 what: "mail of this id was appended before".to_owned(),
             });
         }
-        let buffer = self.pending()?;
+        let buffer = self.buffer_mut()?;
         buffer.mail_ids.put(message_id);
         buffer.counters.messages += 1;
-        buffer.waiting_moves(false, envelope.state == MailState::Pending);
+        buffer.update_pending_total(false, envelope.state == MailState::Pending);
         if envelope.state == MailState::Pending
-            && let Some(depth) = buffer.depths.get(&envelope.to).copied()
+            && let Some(depth) = buffer.inbox_depths.get(&envelope.to).copied()
         {
-            buffer.depths.put(envelope.to.clone(), depth.saturating_add(1));
+            buffer.inbox_depths.put(envelope.to.clone(), depth.saturating_add(1));
         }
-        buffer.heads.imply(Head::of(envelope));
+        buffer.heads.put_implied(Head::from_envelope(envelope));
         buffer.mail.put(Envelope { seq: buffer.counters.messages, ..envelope.clone() });
         Ok(())
     }

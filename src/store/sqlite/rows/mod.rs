@@ -1,6 +1,7 @@
-//! The tables, one file a family: how a noun becomes a row, and the queries.
+//! The table traits on SQLite, one file for each family: how domain types become rows, and the
+//! queries.
 //!
-//! Must never: give out more rows than the bound that the trait names.
+//! Must never: return more rows than the limit in the trait's comment.
 
 mod agents;
 mod asks;

@@ -1,6 +1,8 @@
-//! Retention. The only other deletes are of rows that a caller names: skills, members, schedules, old versions.
+//! Retention: deletes old rows. All other deletes name their row: skills, chat members, schedules,
+//! old versions.
 //!
-//! Must never: delete what an open turn, waiting mail, a held dead letter or an unfinished task needs, or let a sequence fall back.
+//! Must never: delete what an open turn, waiting mail, a held dead letter or an unfinished task
+//! needs, or let a sequence decrease.
 
 use async_trait::async_trait;
 use ghost_domain::{Agent, Timestamp};
@@ -10,18 +12,21 @@ use crate::sqlite::session::Session;
 use crate::sqlite::table_set;
 use crate::tables::{AgentWrites, Family, PROMPT_USE, PruneWrites, Result};
 
-/// The feed is cut from its old end only, so that what is kept has no gap: up to the first young row among the oldest.
+/// The feed is cut only from its old end, so that the rest has no gap: up to the first row that is
+/// too young.
 const EVENTS: &str = "DELETE FROM events WHERE seq IN (SELECT seq FROM events ORDER BY seq LIMIT ?2+0) AND seq < ifnull(\
     (SELECT min(seq) FROM (SELECT seq, ts FROM events ORDER BY seq LIMIT ?2+0) WHERE ts >= ?1), 9223372036854775807)";
 
-/// Prompt parts that no journal names. The journals are looked through only when a part has not been used for long, and only
-/// those that are so old: the time of a part's last use is kept to a day ([`PROMPT_USE`]), so that no later step names it.
+/// Prompt parts that no journal names. The journals are only searched if a part has not been used
+/// for long, and only steps up to that age: the time of the last use has a precision of a day
+/// ([`PROMPT_USE`]), so no later step names the part.
 const PROMPTS: &str = "DELETE FROM prompts WHERE hash IN (SELECT hash FROM prompts WHERE at < ?1 \
     AND hash NOT IN (SELECT system_hash FROM journal INDEXED BY journal_briefed WHERE system_hash IS NOT NULL AND seq < ?3) \
     AND hash NOT IN (SELECT briefing_hash FROM journal INDEXED BY journal_briefed WHERE system_hash IS NOT NULL AND seq < ?3) \
     ORDER BY at, hash LIMIT ?2+0)";
 
-/// Mail that is done with, whose turn has ended (a turn that is gone ended long ago) and no held dead letter names.
+/// Mail that is consumed or dead, whose turn has ended, and that no held dead letter names. A turn
+/// that no longer exists ended long ago.
 const MESSAGES: &str = "DELETE FROM messages WHERE seq IN (SELECT m.seq FROM messages AS m \
     LEFT JOIN turns AS t ON t.turn_id = m.turn_id \
     WHERE m.state IN ('consumed', 'dead') AND m.created_at < ?1 \
@@ -37,9 +42,9 @@ const USAGE: &str = "DELETE FROM usage WHERE seq IN (SELECT seq FROM usage WHERE
 const REQUESTS: &str = "DELETE FROM requests WHERE (principal, request_id) IN (SELECT principal, request_id \
     FROM requests WHERE at < ?1 ORDER BY at, principal, request_id LIMIT ?2+0)";
 
-/// Accounts of roots that nothing can be charged to any more. What is looked at for that are the few rows that are open,
-/// by their partial indexes, the jobs and the schedules, and the tasks of that root alone; and that only when there is an
-/// account that is old enough.
+/// Accounts of roots to which nothing can be charged any more. The query runs only if an account is
+/// old enough. It reads the few open rows by their partial indexes, the jobs, the schedules, and
+/// the tasks of that root.
 const ROOT_BUDGETS: &str = "DELETE FROM budgets WHERE scope IN (SELECT scope FROM budgets INDEXED BY budgets_roots \
     WHERE scope > 'root:' AND scope < 'root;' AND json_extract(record, '$.updated_at') < ?1 \
     AND json_extract(record, '$.reserved_tokens') = 0 AND json_extract(record, '$.reserved_money') = 0 \
@@ -57,7 +62,8 @@ const ROOT_BUDGETS: &str = "DELETE FROM budgets WHERE scope IN (SELECT scope FRO
     AND NOT EXISTS (SELECT 1 FROM tasks AS w WHERE json_extract(w.record, '$.root_id') = substr(budgets.scope, 6)) \
     ORDER BY json_extract(record, '$.updated_at'), scope LIMIT ?2+0)";
 
-/// Who created the living, and who created those, is looked for only when there is a tombstone that is old enough.
+/// Tombstones, except those of direct and indirect creators of living agents. Creators are searched
+/// only if a tombstone is old enough.
 const TOMBSTONES: &str = "WITH RECURSIVE creators (party) AS (\
     SELECT json_extract(record, '$.owner') FROM agents WHERE deleted_at IS NULL \
     UNION SELECT json_extract(a.record, '$.owner') FROM creators AS c JOIN agents AS a ON a.agent_id = substr(c.party, 7) \
@@ -67,7 +73,7 @@ const TOMBSTONES: &str = "WITH RECURSIVE creators (party) AS (\
     ORDER BY deleted_at, agent_id LIMIT ?2+0";
 const TOMBSTONES_OUT: &str = "DELETE FROM agents WHERE agent_id IN (SELECT value FROM json_each(?1))";
 
-/// Accounts of agents that are gone.
+/// Accounts of deleted agents without a limit, and of agents without even a tombstone.
 const AGENT_BUDGETS: &str = "DELETE FROM budgets WHERE scope IN (SELECT b.scope FROM budgets AS b \
     LEFT JOIN agents AS a ON a.agent_id = substr(b.scope, 7, length(b.scope) - 6 - iif(b.scope GLOB '*/day', 4, 0)) \
     WHERE b.scope > 'agent:' AND b.scope < 'agent;' AND json_extract(b.record, '$.updated_at') < ?1 \
@@ -75,9 +81,9 @@ const AGENT_BUDGETS: &str = "DELETE FROM budgets WHERE scope IN (SELECT b.scope 
     AND (a.agent_id IS NULL OR (a.deleted_at IS NOT NULL AND b.limited = 0)) \
     ORDER BY json_extract(b.record, '$.updated_at'), b.scope LIMIT ?2+0)";
 
-/// Every channel is cut from its start only, as the feed is: up to the first young post among its oldest. The channels are
-/// stepped through by the key, and only when there is a post that is old enough; of each no more is read than what goes and
-/// the first that stays.
+/// Each channel is cut only from its start, like the feed: up to the first post that is too young.
+/// The query steps through the channels by key, and only if a post is old enough. In each channel
+/// it reads only the posts to delete and the first one to keep.
 const CHAT_POSTS: &str = "DELETE FROM chat_posts WHERE (channel, seq) IN (\
     WITH RECURSIVE names (channel) AS (\
     SELECT min(channel) FROM chat_posts WHERE EXISTS (SELECT 1 FROM chat_posts WHERE ts < ?1) \
@@ -96,13 +102,13 @@ const SCHEDULE_RUNS: &str = "DELETE FROM schedule_runs WHERE (schedule_id, run) 
 const ROOTS: &str = "DELETE FROM roots WHERE root_id IN (SELECT root_id FROM roots WHERE updated_at < ?1 \
     ORDER BY updated_at, root_id LIMIT ?2+0)";
 
-/// Identifiers of rows with rows of their own; they are named to several deletes. Mail of a dead letter that was retried waits
-/// for a turn that has ended, and that goes on from its journal.
+/// The queries named `.._IDS` return ids of rows that have child rows; several deletes use these
+/// ids. Mail of a retried dead letter waits for an ended turn, which continues from its journal.
 const TURN_IDS: &str = "SELECT hex(turn_id) FROM turns AS t WHERE status <> 'open' AND ended_at < ?1 \
     AND NOT EXISTS (SELECT 1 FROM dead_letters AS d WHERE d.status = 'held' AND d.turn_id = t.turn_id) \
     AND NOT EXISTS (SELECT 1 FROM messages AS m WHERE m.turn_id = t.turn_id AND m.state IN ('pending', 'taken')) \
     ORDER BY ended_at, turn_id LIMIT ?2+0";
-/// Those of cron jobs alone, by their partial index.
+/// Turns of cron jobs only, by their partial index.
 const CRON_TURN_IDS: &str = "SELECT hex(turn_id) FROM turns AS t WHERE source = 'cron' AND status <> 'open' \
     AND ended_at < ?1 AND NOT EXISTS (SELECT 1 FROM dead_letters AS d WHERE d.status = 'held' AND d.turn_id = t.turn_id) \
     AND NOT EXISTS (SELECT 1 FROM messages AS m WHERE m.turn_id = t.turn_id AND m.state IN ('pending', 'taken')) \
@@ -119,25 +125,27 @@ const TASK_IDS: &str = "SELECT hex(task_id) FROM tasks AS t WHERE ended = 1 AND 
 
 const CONVERSATION_IDS: &str = "SELECT hex(conversation_id) FROM conversations AS c WHERE updated_at < ?1 \
     AND NOT EXISTS (SELECT 1 FROM conversation_entries AS e WHERE e.conversation_id = c.conversation_id \
-    AND (e.delivery IN ('new_message', 'pending') \
+    AND (e.delivery IN ('draft', 'pending') \
     OR EXISTS (SELECT 1 FROM turns AS t WHERE t.turn_id = e.turn_id AND t.status = 'open') \
     OR EXISTS (SELECT 1 FROM messages AS m \
     WHERE m.message_id = unhex(replace(json_extract(e.record, '$.message_id'), '-', '')) AND m.state <> 'consumed'))) \
     ORDER BY updated_at, conversation_id LIMIT ?2+0";
 
-/// The oldest changes of tasks that have too many, of those tasks that changed after a place in the history.
+/// The oldest history rows of tasks that have too many. Reads only tasks that changed after a
+/// position in the history.
 const TASK_EVENTS: &str = "DELETE FROM task_events WHERE seq IN (SELECT e.seq FROM \
     (SELECT DISTINCT task_id FROM task_events WHERE seq > ?3) AS t CROSS JOIN task_events AS e \
     ON e.task_id = t.task_id AND e.seq < (SELECT seq FROM task_events AS k WHERE k.task_id = t.task_id \
     ORDER BY seq DESC LIMIT 1 OFFSET ?1 - 1) ORDER BY e.task_id, e.seq LIMIT ?2+0)";
 
-/// How far the history of tasks was cut to the length that is kept, and which length that was. A task that has not changed
-/// since has no more than that.
+/// The position up to which the history of tasks was cut, and the length it was cut to. A task that
+/// has not changed since then is not longer.
 const TASK_EVENTS_CUT: &str = "SELECT (SELECT value FROM counters WHERE name = 'task_events_cut'), \
     (SELECT value FROM counters WHERE name = 'task_events_cut_to')";
 
-/// Every conversation that goes on is cut from its start only, up to the first of its oldest entries that must stay. Only
-/// those are looked at that have an entry which is old enough, or more than they keep.
+/// Each active conversation is cut only from its start, up to the first of its oldest entries that
+/// must stay. The query reads only conversations that have an entry which is old enough, or more
+/// entries than they keep.
 const CONVERSATION_ENTRIES: &str = "DELETE FROM conversation_entries WHERE (conversation_id, seq) IN (\
     WITH ripe (id, kept) AS (SELECT c.conversation_id, (SELECT max(seq) FROM conversation_entries AS m \
     WHERE m.conversation_id = c.conversation_id) - ?3 FROM conversations AS c \
@@ -146,7 +154,7 @@ const CONVERSATION_ENTRIES: &str = "DELETE FROM conversation_entries WHERE (conv
     >= (SELECT min(seq) FROM conversation_entries AS m WHERE m.conversation_id = c.conversation_id)) \
     SELECT e.conversation_id, e.seq FROM ripe AS r CROSS JOIN conversation_entries AS e \
     ON e.conversation_id = r.id AND e.seq < (\
-    SELECT ifnull(min(CASE WHEN (o.at >= ?1 AND o.seq > r.kept) OR o.delivery IN ('new_message', 'pending') \
+    SELECT ifnull(min(CASE WHEN (o.at >= ?1 AND o.seq > r.kept) OR o.delivery IN ('draft', 'pending') \
     OR EXISTS (SELECT 1 FROM turns AS t WHERE t.turn_id = o.turn_id AND t.status = 'open') \
     OR EXISTS (SELECT 1 FROM messages AS m \
     WHERE m.message_id = unhex(replace(json_extract(o.record, '$.message_id'), '-', '')) AND m.state <> 'consumed') \
@@ -154,7 +162,7 @@ const CONVERSATION_ENTRIES: &str = "DELETE FROM conversation_entries WHERE (conv
     SELECT seq, at, delivery, turn_id, record FROM conversation_entries AS p WHERE p.conversation_id = r.id \
     ORDER BY seq LIMIT ?2+0) AS o) ORDER BY e.conversation_id, e.seq LIMIT ?2+0)";
 
-/// What goes with the identifiers; the last delete counts.
+/// The deletes for a list of ids. The count of the last one is the result.
 const TURNS_OUT: [&str; 2] = [
     "DELETE FROM journal WHERE turn_id IN (SELECT unhex(value) FROM json_each(?1))",
     "DELETE FROM turns WHERE turn_id IN (SELECT unhex(value) FROM json_each(?1))",
@@ -184,18 +192,19 @@ impl Session {
     async fn delete_old(&mut self, sql: &'static str, before: Timestamp, limit: u32) -> Result<u64> {
         let mut args = Args::default();
         args.int(before.0).int(i64::from(limit));
-        self.change(table_set::ALL, sql, args).await
+        self.execute_now(table_set::ALL, sql, args).await
     }
 
-    /// Deletes what `ids` finds, with the rows that belong to it.
+    /// Deletes the rows that the query `ids` finds, with their child rows. Returns the number of
+    /// the former.
     async fn delete_families(
         &mut self,
         ids: &'static str,
-        out: &[&'static str],
+        deletes: &[&'static str],
         before: Timestamp,
         limit: u32,
     ) -> Result<u64> {
-        self.scan(table_set::ALL).await?;
+        self.flush_before_read(table_set::ALL).await?;
         let mut args = Args::default();
         args.int(before.0).int(i64::from(limit));
         let rows = self.rows(ids, args).await?;
@@ -205,17 +214,17 @@ impl Session {
         }
         let found = to_json("prune", "ids", &found)?;
         let mut deleted = 0;
-        for sql in out {
+        for sql in deletes {
             let mut args = Args::default();
             args.text(&found);
-            deleted = self.change(table_set::ALL, sql, args).await?;
+            deleted = self.execute_now(table_set::ALL, sql, args).await?;
         }
         Ok(deleted)
     }
 
     /// Deletes prompt parts that no journal names.
     async fn delete_prompts(&mut self, before: Timestamp, limit: u32) -> Result<u64> {
-        self.scan(table_set::ALL).await?;
+        self.flush_before_read(table_set::ALL).await?;
         let mut args = Args::default();
         args.int(before.0);
         if self.row("SELECT 1 FROM prompts WHERE at < ? LIMIT 1", args).await?.is_none() {
@@ -224,13 +233,13 @@ impl Session {
         let until = self.first_step_since(before.plus(PROMPT_USE)).await?;
         let mut args = Args::default();
         args.int(before.0).int(i64::from(limit)).int(until);
-        self.change(table_set::ALL, PROMPTS, args).await
+        self.execute_now(table_set::ALL, PROMPTS, args).await
     }
 
-    /// Where in the journals the steps begin that were made at `at` or later, in a few looks however many there are: steps lie
-    /// in order of time. Behind the last if there is none.
+    /// The sequence of the first journal step made at `at` or later, or one past the last step if
+    /// there is none. A binary search, because steps are in order of time.
     async fn first_step_since(&mut self, at: Timestamp) -> Result<i64> {
-        let (mut low, mut high) = (0, self.pending()?.counters.journal + 1);
+        let (mut low, mut high) = (0, self.buffer_mut()?.counters.journal + 1);
         while low < high {
             let middle = low + (high - low) / 2;
             let mut args = Args::default();
@@ -244,7 +253,7 @@ impl Session {
         Ok(low)
     }
 
-    /// Deletes tombstones, and keeps what their successors have to know of them.
+    /// Deletes tombstones and raises the incarnation floor to theirs.
     async fn delete_tombstones(&mut self, before: Timestamp, limit: u32) -> Result<u64> {
         let mut args = Args::default();
         args.int(before.0).int(i64::from(limit));
@@ -254,16 +263,17 @@ impl Session {
         let ids: Vec<&str> = old.iter().map(|agent| agent.agent_id.as_str()).collect();
         let mut args = Args::default();
         args.text(&to_json(Agent::TABLE, "ids", &ids)?);
-        self.change(table_set::ALL, TOMBSTONES_OUT, args).await
+        self.execute_now(table_set::ALL, TOMBSTONES_OUT, args).await
     }
 
-    /// Writes down where a sequence stands, so that it goes on from there when its last rows are gone.
+    /// Stores the last number of a sequence, so that it continues from there even if its last rows
+    /// are deleted.
     async fn keep_counter(&mut self, name: &'static str, value: i64) -> Result<()> {
         let mut args = Args::default();
         args.text(name).int(value);
         let sql =
             "INSERT INTO counters (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value";
-        self.change(0, sql, args).await.map(|_| ())
+        self.execute_now(0, sql, args).await.map(|_| ())
     }
 }
 
@@ -272,26 +282,26 @@ impl PruneWrites for Session {
     async fn prune_conversation_entries(&mut self, before: Timestamp, keep: u32, limit: u32) -> Result<u64> {
         let mut args = Args::default();
         args.int(before.0).int(i64::from(limit)).int(i64::from(keep));
-        self.change(table_set::ALL, CONVERSATION_ENTRIES, args).await
+        self.execute_now(table_set::ALL, CONVERSATION_ENTRIES, args).await
     }
 
     async fn prune_task_events(&mut self, keep: u32, limit: u32) -> Result<u64> {
         let keep = keep.max(1);
-        self.scan(table_set::TASK_EVENTS).await?;
+        self.flush_before_read(table_set::TASK_EVENTS).await?;
         let row = self.row(TASK_EVENTS_CUT, Args::default()).await?;
         let (cut, cut_to): (Option<i64>, Option<i64>) = match &row {
             Some(row) => (get("counters", row, 0)?, get("counters", row, 1)?),
             None => (None, None),
         };
-        // Another length is another cut: every task is looked at once.
+        // With another length, every task must be read once.
         let cut = cut.filter(|_| cut_to == Some(i64::from(keep))).unwrap_or(0);
-        let last = self.pending()?.counters.task_events;
+        let last = self.buffer_mut()?.counters.task_events;
         if cut == last {
             return Ok(0);
         }
         let mut args = Args::default();
         args.int(i64::from(keep)).int(i64::from(limit)).int(cut);
-        let deleted = self.change(table_set::TASK_EVENTS, TASK_EVENTS, args).await?;
+        let deleted = self.execute_now(table_set::TASK_EVENTS, TASK_EVENTS, args).await?;
         if deleted < u64::from(limit) {
             self.keep_counter("task_events_cut", last).await?;
             self.keep_counter("task_events_cut_to", i64::from(keep)).await?;
@@ -300,7 +310,7 @@ impl PruneWrites for Session {
     }
 
     async fn prune(&mut self, family: Family, before: Timestamp, limit: u32) -> Result<u64> {
-        let counters = self.pending()?.counters;
+        let counters = self.buffer_mut()?.counters;
         let deleted = match family {
             Family::Events => {
                 let deleted = self.delete_old(EVENTS, before, limit).await?;
@@ -341,40 +351,40 @@ impl PruneWrites for Session {
             }
             Family::RootBudgets => {
                 let deleted = self.delete_old(ROOT_BUDGETS, before, limit).await?;
-                self.pending()?.budgets.forget();
+                self.buffer_mut()?.budgets.clear_cache();
                 deleted
             }
             Family::AgentBudgets => {
                 let deleted = self.delete_old(AGENT_BUDGETS, before, limit).await?;
-                self.pending()?.budgets.forget();
+                self.buffer_mut()?.budgets.clear_cache();
                 deleted
             }
             Family::Agents => {
                 let deleted = self.delete_tombstones(before, limit).await?;
-                self.pending()?.agents.forget();
+                self.buffer_mut()?.agents.clear_cache();
                 deleted
             }
             Family::ChatPosts => self.delete_old(CHAT_POSTS, before, limit).await?,
             Family::Conversations => {
                 let deleted = self.delete_families(CONVERSATION_IDS, &CONVERSATIONS_OUT, before, limit).await?;
-                self.pending()?.conversations.forget();
+                self.buffer_mut()?.conversations.clear_cache();
                 deleted
             }
             Family::Knowledge => self.delete_old(KNOWLEDGE, before, limit).await?,
             Family::ScheduleRuns => self.delete_old(SCHEDULE_RUNS, before, limit).await?,
             Family::Roots => {
                 let deleted = self.delete_old(ROOTS, before, limit).await?;
-                self.pending()?.roots.forget();
+                self.buffer_mut()?.roots.clear_cache();
                 deleted
             }
         };
-        // What is remembered may be gone.
-        let buffer = self.pending()?;
-        buffer.turns.forget();
-        buffer.prompts.forget();
-        buffer.heads.forget();
-        buffer.asks.forget();
-        buffer.tasks.forget();
+        // Cached rows may have been deleted.
+        let buffer = self.buffer_mut()?;
+        buffer.turns.clear_cache();
+        buffer.prompts.clear_cache();
+        buffer.heads.clear_cache();
+        buffer.asks.clear_cache();
+        buffer.tasks.clear_cache();
         Ok(deleted)
     }
 }

@@ -29,7 +29,7 @@ impl Row for StoredAnswer {
 
 impl Keyed for StoredAnswer {
     type Key = (Party, RequestId);
-    const KEPT: usize = 0;
+    const CACHE_LIMIT: usize = 0;
     const SELECT: &'static str = "SELECT record FROM requests WHERE principal = ? AND request_id = ?";
     const SET: u32 = table_set::REQUESTS;
 
@@ -56,7 +56,7 @@ impl RequestReads for Session {
 #[async_trait]
 impl RequestWrites for Session {
     async fn request_put(&mut self, answer: &StoredAnswer) -> Result<()> {
-        self.pending()?.requests.put(answer.clone());
+        self.buffer_mut()?.requests.put(answer.clone());
         Ok(())
     }
 }

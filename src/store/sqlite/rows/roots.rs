@@ -32,9 +32,9 @@ impl Row for RootTally {
 
 impl Keyed for RootTally {
     type Key = RootId;
-    const KEPT: usize = 2_048;
-    // The first count of every root asks for a row that is not there.
-    const ABSENT_KEPT: usize = 2_048;
+    const CACHE_LIMIT: usize = 2_048;
+    // The first count of every root looks for a row that does not exist.
+    const ABSENT_LIMIT: usize = 2_048;
     const SELECT: &'static str = "SELECT record FROM roots WHERE root_id = ?";
     const SET: u32 = table_set::ROOTS;
 
@@ -67,7 +67,7 @@ impl RootReads for Session {
 #[async_trait]
 impl RootWrites for Session {
     async fn root_put(&mut self, tally: &RootTally) -> Result<()> {
-        self.pending()?.roots.put(tally.clone());
+        self.buffer_mut()?.roots.put(tally.clone());
         Ok(())
     }
 }

@@ -1,11 +1,11 @@
-//! Schedules, their runs, and what watches last saw.
+//! Schedules, their runs, and the snapshots of watches.
 
 use async_trait::async_trait;
 use ghost_domain::{AgentId, MessageId, Schedule, ScheduleId, ScheduleKind, ScheduleRun, Timestamp, WatchSnapshot};
 use sqlx::sqlite::SqliteRow;
 
 use crate::StoreError;
-use crate::sqlite::internal_rows::Seen;
+use crate::sqlite::internal_rows::WatchSnapshotRow;
 use crate::sqlite::query::{Conditions, LIST_MAX};
 use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, get, get_count, get_id, to_json};
 use crate::sqlite::session::Session;
@@ -34,7 +34,7 @@ impl Row for Schedule {
 
 impl Keyed for Schedule {
     type Key = ScheduleId;
-    const KEPT: usize = 512;
+    const CACHE_LIMIT: usize = 512;
     const SELECT: &'static str = "SELECT record FROM schedules WHERE schedule_id = ?";
     const SET: u32 = table_set::SCHEDULES;
 
@@ -72,7 +72,7 @@ impl Row for ScheduleRun {
 
 impl Keyed for ScheduleRun {
     type Key = (ScheduleId, i64);
-    const KEPT: usize = 0;
+    const CACHE_LIMIT: usize = 0;
     const SELECT: &'static str = "SELECT record FROM schedule_runs WHERE schedule_id = ? AND run = ?";
     const SET: u32 = table_set::SCHEDULE_RUNS;
 
@@ -89,12 +89,12 @@ impl Keyed for ScheduleRun {
     }
 }
 
-/// Counted from the newest run, by lines and by bytes.
+/// Keeps the newest runs, up to a number of runs and a number of bytes.
 const TRIM: &str = "DELETE FROM schedule_runs WHERE schedule_id = ?1 AND run <= (SELECT max(run) FROM (SELECT run, \
     row_number() OVER newest AS line, sum(octet_length(record)) OVER newest AS bytes FROM schedule_runs \
     WHERE schedule_id = ?1 WINDOW newest AS (ORDER BY run DESC)) WHERE line > ?2 OR bytes > ?3)";
 
-impl Row for Seen {
+impl Row for WatchSnapshotRow {
     const TABLE: &'static str = "watch_snapshots";
     const SHAPE: Shape = Shape {
         head: "INSERT INTO watch_snapshots (schedule_id, record) VALUES ",
@@ -108,10 +108,10 @@ impl Row for Seen {
     }
 }
 
-impl Keyed for Seen {
+impl Keyed for WatchSnapshotRow {
     type Key = ScheduleId;
-    // One may name thousands of files.
-    const KEPT: usize = 0;
+    // A snapshot may name thousands of files.
+    const CACHE_LIMIT: usize = 0;
     const SELECT: &'static str = "SELECT record, schedule_id FROM watch_snapshots WHERE schedule_id = ?";
     const SET: u32 = table_set::SNAPSHOTS;
 
@@ -159,8 +159,8 @@ impl ScheduleReads for Session {
                 args.text(agent_id.as_str()).text(kind.as_str()).text(name);
             })
             .order("agent_id, kind, name", i64::from(LIST_MAX));
-        self.scan(Schedule::SET).await?;
-        self.rows_of(sql, args).await?.iter().map(Schedule::read).collect()
+        self.flush_before_read(Schedule::SET).await?;
+        self.rows_dynamic(sql, args).await?.iter().map(Schedule::read).collect()
     }
 
     async fn schedules_of(&mut self, kind: ScheduleKind, after: Option<ScheduleId>) -> Result<Vec<Schedule>> {
@@ -172,12 +172,12 @@ impl ScheduleReads for Session {
                 args.id(id.0);
             })
             .order("schedule_id", i64::from(LIST_MAX));
-        self.scan(Schedule::SET).await?;
-        self.rows_of(sql, args).await?.iter().map(Schedule::read).collect()
+        self.flush_before_read(Schedule::SET).await?;
+        self.rows_dynamic(sql, args).await?.iter().map(Schedule::read).collect()
     }
 
     async fn schedule_count(&mut self, agent_id: &AgentId, kind: ScheduleKind) -> Result<u32> {
-        self.scan(Schedule::SET).await?;
+        self.flush_before_read(Schedule::SET).await?;
         let mut args = Args::default();
         args.text(agent_id.as_str()).text(kind.as_str());
         let row = self.row("SELECT count(*) FROM schedules WHERE agent_id = ? AND kind = ?", args).await?;
@@ -193,7 +193,7 @@ impl ScheduleReads for Session {
     }
 
     async fn schedule_next_at(&mut self) -> Result<Option<Timestamp>> {
-        self.scan(Schedule::SET).await?;
+        self.flush_before_read(Schedule::SET).await?;
         let sql = "SELECT min(next_at) FROM schedules WHERE next_at IS NOT NULL";
         let Some(row) = self.row(sql, Args::default()).await? else { return Ok(None) };
         Ok(get::<Option<i64>>(Schedule::TABLE, &row, 0)?.map(Timestamp))
@@ -203,19 +203,19 @@ impl ScheduleReads for Session {
         let sql = "SELECT record FROM schedule_runs WHERE schedule_id = ? ORDER BY run DESC LIMIT ?+0";
         let mut args = Args::default();
         args.id(schedule_id.0).int(i64::from(limit));
-        self.list_waiting(sql, args, |run: &ScheduleRun| run.schedule_id == schedule_id).await
+        self.list_flushed(sql, args, |run: &ScheduleRun| run.schedule_id == schedule_id).await
     }
 
     async fn schedule_run_of(&mut self, message_id: MessageId) -> Result<Option<ScheduleRun>> {
         let sql = "SELECT record FROM schedule_runs WHERE message_id = ? ORDER BY schedule_id, run";
         let mut args = Args::default();
         args.id(message_id.0);
-        let runs = self.list_over(sql, args, |run: &ScheduleRun| run.message_id == Some(message_id)).await?;
+        let runs = self.list_merged(sql, args, |run: &ScheduleRun| run.message_id == Some(message_id)).await?;
         Ok(runs.into_iter().next())
     }
 
     async fn watch_snapshot_get(&mut self, schedule_id: ScheduleId) -> Result<Option<WatchSnapshot>> {
-        Ok(self.get::<Seen>(&schedule_id).await?.map(|seen| seen.snapshot))
+        Ok(self.get::<WatchSnapshotRow>(&schedule_id).await?.map(|seen| seen.snapshot))
     }
 }
 
@@ -235,33 +235,33 @@ impl ScheduleWrites for Session {
                 what: format!("{} has another {} named `{}`", schedule.agent_id, schedule.kind, schedule.name),
             });
         }
-        self.pending()?.schedules.put(schedule.clone());
+        self.buffer_mut()?.schedules.put(schedule.clone());
         if renamed == Some(true) {
-            // To SQL at once, where the old name is then free for the next.
-            self.scan(Schedule::SET).await?;
+            // Flushed at once, so that the old name is free in SQL for the next command.
+            self.flush_before_read(Schedule::SET).await?;
         }
         Ok(())
     }
 
     async fn schedules_set_aside(&mut self, now: Timestamp, limit: u32) -> Result<Vec<(ScheduleId, String)>> {
-        self.scan(Schedule::SET).await?;
+        self.flush_before_read(Schedule::SET).await?;
         let mut args = Args::default();
         args.int(now.0).int(i64::from(limit));
         let sql = "SELECT record, schedule_id FROM schedules WHERE next_at IS NOT NULL AND next_at <= ? \
                    ORDER BY next_at, schedule_id LIMIT ?+0";
-        let mut aside = Vec::new();
+        let mut damaged = Vec::new();
         for row in self.rows(sql, args).await? {
             if let Err(error) = Schedule::read(&row) {
-                aside.push((ScheduleId(get_id(Schedule::TABLE, &row, 1)?), error.to_string()));
+                damaged.push((ScheduleId(get_id(Schedule::TABLE, &row, 1)?), error.to_string()));
             }
         }
-        for (schedule_id, _) in &aside {
+        for (schedule_id, _) in &damaged {
             let mut args = Args::default();
             args.id(schedule_id.0);
-            self.change(table_set::SCHEDULES, "UPDATE schedules SET next_at = NULL WHERE schedule_id = ?", args)
+            self.execute_now(table_set::SCHEDULES, "UPDATE schedules SET next_at = NULL WHERE schedule_id = ?", args)
                 .await?;
         }
-        Ok(aside)
+        Ok(damaged)
     }
 
     async fn schedule_delete(&mut self, schedule_id: ScheduleId) -> Result<()> {
@@ -269,27 +269,27 @@ impl ScheduleWrites for Session {
         {
             let mut args = Args::default();
             args.id(schedule_id.0);
-            self.change(table_set::SCHEDULES | table_set::SNAPSHOTS, sql, args).await?;
+            self.execute_now(table_set::SCHEDULES | table_set::SNAPSHOTS, sql, args).await?;
         }
-        let buffer = self.pending()?;
-        buffer.schedules.lose(&schedule_id);
-        buffer.snapshots.lose(&schedule_id);
+        let buffer = self.buffer_mut()?;
+        buffer.schedules.forget_row(&schedule_id);
+        buffer.snapshots.forget_row(&schedule_id);
         Ok(())
     }
 
     async fn schedule_run_put(&mut self, run: &ScheduleRun) -> Result<()> {
-        self.pending()?.schedule_runs.put(run.clone());
+        self.buffer_mut()?.schedule_runs.put(run.clone());
         Ok(())
     }
 
     async fn schedule_runs_trim(&mut self, schedule_id: ScheduleId, lines: u32, bytes: u64) -> Result<u64> {
         let mut args = Args::default();
         args.id(schedule_id.0).int(i64::from(lines)).int(i64::try_from(bytes).unwrap_or(i64::MAX));
-        self.change(table_set::SCHEDULE_RUNS, TRIM, args).await
+        self.execute_now(table_set::SCHEDULE_RUNS, TRIM, args).await
     }
 
     async fn watch_snapshot_put(&mut self, schedule_id: ScheduleId, snapshot: &WatchSnapshot) -> Result<()> {
-        self.pending()?.snapshots.put(Seen { schedule_id, snapshot: snapshot.clone() });
+        self.buffer_mut()?.snapshots.put(WatchSnapshotRow { schedule_id, snapshot: snapshot.clone() });
         Ok(())
     }
 }

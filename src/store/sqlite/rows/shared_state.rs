@@ -25,8 +25,8 @@ impl Row for StateEntry {
 
 impl Keyed for StateEntry {
     type Key = String;
-    // Values may be large, and who looks at one looks at it again only to change it.
-    const KEPT: usize = 0;
+    // Values may be large, and a caller that reads one usually reads it again only to change it.
+    const CACHE_LIMIT: usize = 0;
     const SELECT: &'static str = "SELECT record FROM shared_state WHERE key = ?";
     const SET: u32 = table_set::STATE;
 
@@ -43,12 +43,12 @@ impl Keyed for StateEntry {
     }
 }
 
-/// The smallest text that is larger than every text that begins with `prefix`, if there is one. Texts are compared byte
-/// by byte, which for UTF-8 is the order of its characters.
-fn past(prefix: &str) -> Option<String> {
+/// The smallest text that is larger than all texts with this prefix, if there is one. Texts are
+/// compared byte by byte, which for UTF-8 is the order of characters.
+fn end_of_prefix(prefix: &str) -> Option<String> {
     let mut rest = prefix.chars();
     while let Some(last) = rest.next_back() {
-        // The characters after the last one before the surrogates begin behind them.
+        // The code points from U+D800 to U+DFFF are surrogates and no characters.
         let next = if last == '\u{d7ff}' { Some('\u{e000}') } else { char::from_u32(u32::from(last) + 1) };
         if let Some(next) = next {
             let mut text = rest.as_str().to_owned();
@@ -68,8 +68,8 @@ impl StateReads for Session {
     async fn state_list(&mut self, prefix: &str, after: &str, limit: u32) -> Result<Vec<StateEntry>> {
         let mut args = Args::default();
         args.text(after).text(prefix);
-        let sql = if let Some(past) = past(prefix) {
-            args.put(past);
+        let sql = if let Some(end_of_prefix) = end_of_prefix(prefix) {
+            args.put(end_of_prefix);
             "SELECT record FROM shared_state WHERE key > ? AND key >= ? AND key < ? ORDER BY key LIMIT ?+0"
         } else {
             "SELECT record FROM shared_state WHERE key > ? AND key >= ? ORDER BY key LIMIT ?+0"
@@ -79,7 +79,7 @@ impl StateReads for Session {
     }
 
     async fn state_count(&mut self) -> Result<u32> {
-        self.scan(StateEntry::SET).await?;
+        self.flush_before_read(StateEntry::SET).await?;
         let row = self.row("SELECT count(*) FROM shared_state", Args::default()).await?;
         row.map_or(Ok(0), |row| get_count(StateEntry::TABLE, &row, 0))
     }
@@ -88,27 +88,27 @@ impl StateReads for Session {
 #[async_trait]
 impl StateWrites for Session {
     async fn state_put(&mut self, entry: &StateEntry) -> Result<()> {
-        self.pending()?.state.put(entry.clone());
+        self.buffer_mut()?.state.put(entry.clone());
         Ok(())
     }
 
     async fn state_remove(&mut self, key: &str) -> Result<bool> {
         let mut args = Args::default();
         args.text(key);
-        Ok(self.change(StateEntry::SET, "DELETE FROM shared_state WHERE key = ?", args).await? > 0)
+        Ok(self.execute_now(StateEntry::SET, "DELETE FROM shared_state WHERE key = ?", args).await? > 0)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::past;
+    use super::end_of_prefix;
 
     #[test]
     fn a_prefix_ends_where_the_next_text_begins() {
-        assert_eq!(past("plan."), Some("plan/".to_owned()));
-        assert_eq!(past("a\u{d7ff}"), Some("a\u{e000}".to_owned()));
-        assert_eq!(past("a\u{10ffff}\u{10ffff}"), Some("b".to_owned()));
-        assert_eq!(past("\u{10ffff}"), None);
-        assert_eq!(past(""), None);
+        assert_eq!(end_of_prefix("plan."), Some("plan/".to_owned()));
+        assert_eq!(end_of_prefix("a\u{d7ff}"), Some("a\u{e000}".to_owned()));
+        assert_eq!(end_of_prefix("a\u{10ffff}\u{10ffff}"), Some("b".to_owned()));
+        assert_eq!(end_of_prefix("\u{10ffff}"), None);
+        assert_eq!(end_of_prefix(""), None);
     }
 }

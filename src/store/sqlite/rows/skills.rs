@@ -25,7 +25,7 @@ impl Row for HeldSkill {
 
 impl Keyed for HeldSkill {
     type Key = (AgentId, String);
-    const KEPT: usize = 0;
+    const CACHE_LIMIT: usize = 0;
     const SELECT: &'static str = "SELECT record FROM agent_skills WHERE agent_id = ? AND skill = ?";
     const SET: u32 = table_set::SKILLS;
 
@@ -54,7 +54,7 @@ impl SkillReads for Session {
 #[async_trait]
 impl SkillWrites for Session {
     async fn skill_put(&mut self, held: &HeldSkill) -> Result<()> {
-        self.pending()?.skills.put(held.clone());
+        self.buffer_mut()?.skills.put(held.clone());
         Ok(())
     }
 
@@ -62,6 +62,6 @@ impl SkillWrites for Session {
         let mut args = Args::default();
         args.text(agent_id.as_str()).text(skill);
         let sql = "DELETE FROM agent_skills WHERE agent_id = ? AND skill = ?";
-        Ok(self.change(HeldSkill::SET, sql, args).await? > 0)
+        Ok(self.execute_now(HeldSkill::SET, sql, args).await? > 0)
     }
 }

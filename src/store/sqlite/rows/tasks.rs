@@ -38,7 +38,7 @@ impl Row for Task {
 
 impl Keyed for Task {
     type Key = TaskId;
-    const KEPT: usize = 1_024;
+    const CACHE_LIMIT: usize = 1_024;
     const SELECT: &'static str = "SELECT record FROM tasks WHERE task_id = ?";
     const CHILDREN: Option<Children<Self>> = Some(Children {
         delete: Shape { head: "DELETE FROM task_deps WHERE task_id IN (VALUES ", columns: 1, tail: ")" },
@@ -47,8 +47,8 @@ impl Keyed for Task {
             columns: 2,
             tail: " ON CONFLICT DO NOTHING",
         },
-        parent: |task| task.task_id.0,
-        of: |task| task.depends_on.iter().map(|id| id.0).collect(),
+        parent_of: |task| task.task_id.0,
+        children_of: |task| task.depends_on.iter().map(|id| id.0).collect(),
     });
     const SET: u32 = table_set::TASKS;
 
@@ -64,13 +64,14 @@ impl Keyed for Task {
         from_record(Self::TABLE, row)
     }
 
-    fn keep(&self) -> bool {
+    fn worth_caching(&self) -> bool {
         !self.status.is_terminal()
     }
 }
 
-/// One page of the open tasks, read from the index of open tasks and from nothing else: the literal is what it is found by, and
-/// the plus keeps from the owner's index, by which every page would read and sort all that the agent ever owned.
+/// One page of the open tasks. SQLite finds them by the literal `ended = 0`, in the index of open
+/// tasks. The plus in `+owner` keeps it from the owner's index: there every page would read and
+/// sort all tasks that the agent ever owned.
 fn open_tasks(owner: Option<&AgentId>, after: Option<TaskId>, limit: u32) -> (String, Args) {
     Conditions::new("SELECT record FROM tasks")
         .when(Some(()), "ended = 0", |(), _| {})
@@ -83,8 +84,9 @@ fn open_tasks(owner: Option<&AgentId>, after: Option<TaskId>, limit: u32) -> (St
         .order("task_id", list_limit(limit))
 }
 
-/// Where a list is read: in its own order, and past no task in another state.
-fn listed(filter: &TaskFilter) -> &'static str {
+/// The query and index for a list. Each index has the list's order and contains no task in another
+/// state.
+fn list_source(filter: &TaskFilter) -> &'static str {
     match (filter.parent_id, &filter.owner, filter.status) {
         (Some(_), ..) => "SELECT record FROM tasks INDEXED BY tasks_parent",
         (None, Some(_), Some(_)) => "SELECT record FROM tasks INDEXED BY tasks_owner_status",
@@ -111,7 +113,7 @@ impl TaskReads for Session {
     }
 
     async fn task_list(&mut self, filter: &TaskFilter) -> Result<Vec<Task>> {
-        let (sql, args) = Conditions::new(listed(filter))
+        let (sql, args) = Conditions::new(list_source(filter))
             .when(filter.owner.as_ref(), "owner = ?", |id, args| {
                 args.text(id.as_str());
             })
@@ -122,14 +124,14 @@ impl TaskReads for Session {
                 args.id(id.0);
             })
             .order("priority DESC, created_at, task_id", list_limit(filter.limit));
-        self.scan(Task::SET).await?;
-        self.rows_of(sql, args).await?.iter().map(Task::read).collect()
+        self.flush_before_read(Task::SET).await?;
+        self.rows_dynamic(sql, args).await?.iter().map(Task::read).collect()
     }
 
     async fn tasks_open(&mut self, owner: Option<&AgentId>, after: Option<TaskId>, limit: u32) -> Result<Vec<Task>> {
         let (sql, args) = open_tasks(owner, after, limit);
-        self.scan(Task::SET).await?;
-        self.rows_of(sql, args).await?.iter().map(Task::read).collect()
+        self.flush_before_read(Task::SET).await?;
+        self.rows_dynamic(sql, args).await?.iter().map(Task::read).collect()
     }
 
     async fn task_dependants(&mut self, task_id: TaskId) -> Result<Vec<Task>> {
@@ -141,14 +143,14 @@ impl TaskReads for Session {
     }
 
     async fn task_count_open(&mut self) -> Result<u32> {
-        self.scan(Task::SET).await?;
+        self.flush_before_read(Task::SET).await?;
         let row = self.row("SELECT count(*) FROM tasks WHERE ended = 0", Args::default()).await?;
         row.map_or(Ok(0), |row| get_count(Task::TABLE, &row, 0))
     }
 
     async fn task_events(&mut self, task_id: TaskId, limit: u32) -> Result<Vec<TaskEvent>> {
         const SQL: &str = "SELECT record FROM task_events WHERE task_id = ? ORDER BY seq DESC LIMIT ?+0";
-        self.scan(table_set::TASK_EVENTS).await?;
+        self.flush_before_read(table_set::TASK_EVENTS).await?;
         let mut args = Args::default();
         args.id(task_id.0).int(i64::from(limit));
         let rows = self.rows(SQL, args).await?;
@@ -159,12 +161,12 @@ impl TaskReads for Session {
 #[async_trait]
 impl TaskWrites for Session {
     async fn task_put(&mut self, task: &Task) -> Result<()> {
-        self.pending()?.tasks.put(task.clone());
+        self.buffer_mut()?.tasks.put(task.clone());
         Ok(())
     }
 
     async fn task_event_append(&mut self, event: &TaskEvent) -> Result<()> {
-        let buffer = self.pending()?;
+        let buffer = self.buffer_mut()?;
         buffer.counters.task_events += 1;
         buffer.task_events.push(TaskHistory { seq: buffer.counters.task_events, event: event.clone() });
         Ok(())

@@ -1,4 +1,4 @@
-//! Turns, their journals and the prompt parts that these name.
+//! Turns, their journals, and prompt parts.
 
 use async_trait::async_trait;
 use ghost_domain::journal::{JournalRow, Step};
@@ -13,7 +13,8 @@ use crate::sqlite::session::Session;
 use crate::sqlite::table_set;
 use crate::tables::{PROMPT_USE, Result, TurnFilter, TurnReads, TurnWrites};
 
-/// The source of a turn that stands beside the agent's own, of which at most one is open.
+/// The source of an operator's turn. Such a turn runs beside the agent's own turn, of which at most
+/// one is open.
 const OPERATOR: &str = "operator";
 
 impl Row for Turn {
@@ -40,7 +41,7 @@ impl Row for Turn {
 
 impl Keyed for Turn {
     type Key = TurnId;
-    const KEPT: usize = 4_096;
+    const CACHE_LIMIT: usize = 4_096;
     const SELECT: &'static str = "SELECT record FROM turns WHERE turn_id = ?";
     const SET: u32 = table_set::TURNS;
 
@@ -56,7 +57,7 @@ impl Keyed for Turn {
         from_record(Self::TABLE, row)
     }
 
-    fn keep(&self) -> bool {
+    fn worth_caching(&self) -> bool {
         self.status == TurnStatus::Open
     }
 }
@@ -84,19 +85,19 @@ impl Row for JournalRow {
     }
 }
 
-/// The record of a step without the hashes, which stand in columns of their own.
+/// The JSON record of a step, with its hashes emptied: they have columns of their own.
 fn without_hashes(mut step: String, system: Option<&str>, briefing: Option<&str>) -> String {
     for (field, hash) in [("system", system), ("briefing", briefing)] {
         let Some(hash) = hash else { continue };
-        let written = format!("\"{field}\":\"{hash}\"");
-        if let Some(place) = step.find(&written) {
-            step.replace_range(place..place + written.len(), &format!("\"{field}\":\"\""));
+        let json_field = format!("\"{field}\":\"{hash}\"");
+        if let Some(position) = step.find(&json_field) {
+            step.replace_range(position..position + json_field.len(), &format!("\"{field}\":\"\""));
         }
     }
     step
 }
 
-/// A step as it was written. Older records have the hashes, too.
+/// Decodes a step and fills in its hashes. Older records still contain the hashes.
 fn step_of(row: &SqliteRow) -> Result<Step> {
     let mut step: Step = from_record(JournalRow::TABLE, row)?;
     if let Step::Briefed { system, briefing, .. } = &mut step {
@@ -125,8 +126,8 @@ impl Row for Prompt {
 
 impl Keyed for Prompt {
     type Key = String;
-    // Texts of tens of kilobytes each: enough for the archetypes of a world, no more.
-    const KEPT: usize = 64;
+    // A text has tens of kilobytes. 64 are enough for the archetypes of a world.
+    const CACHE_LIMIT: usize = 64;
     const SELECT: &'static str = "SELECT hash, text, at FROM prompts WHERE hash = ?";
     const SET: u32 = table_set::PROMPTS;
 
@@ -147,8 +148,9 @@ impl Keyed for Prompt {
     }
 }
 
-/// The condition for a status, written out, with what the partial indexes of turns that have ended say of them: SQLite takes
-/// such an index for no query that does not say the same, and plans one with a bound status anew whenever its value changes.
+/// The SQL condition for a status. The status is a literal, and the condition of the partial index
+/// is repeated: SQLite uses a partial index only if the query states its condition. With a bound
+/// status it would also plan the query anew for each value.
 fn with_status(status: TurnStatus) -> &'static str {
     match status {
         TurnStatus::Open => "status = 'open'",
@@ -160,21 +162,21 @@ fn with_status(status: TurnStatus) -> &'static str {
     }
 }
 
-/// The open turns. The index is named, because SQLite would rather walk all turns in order than sort the few that are open; so
-/// it is for those of one agent.
+/// The open turns. The index is named, because SQLite would rather read all turns in order than
+/// sort the few open ones. The same holds for the open turns of one agent.
 const OPEN: &str = "SELECT record FROM turns INDEXED BY turns_open WHERE status = 'open' ORDER BY started_at, turn_id";
 
-/// Where a list is read, so that it walks past no turn that it does not want. Named, because SQLite knows nothing of how many
-/// turns an agent has had or how few have failed.
-fn listed(filter: &TurnFilter) -> &'static str {
+/// The query and index for a list, such that no unwanted turn is read. The index is named, because
+/// SQLite does not know how many turns an agent has had or how few have failed.
+fn list_source(filter: &TurnFilter) -> &'static str {
     match (&filter.agent_id, filter.status, filter.source) {
-        // A root has few turns (`limits.root_turns_max`): they are sorted.
+        // A root has few turns (`limits.root_turns_max`), so sorting them is cheap.
         _ if filter.root_id.is_some() => "SELECT record FROM turn_roots CROSS JOIN turns USING (turn_id)",
         (_, Some(TurnStatus::Open), _) => "SELECT record FROM turns INDEXED BY turns_open",
-        // Only open ones are.
+        // Only open turns are parked.
         _ if filter.parked == Some(true) => "SELECT record FROM turns INDEXED BY turns_open",
         (Some(_), Some(TurnStatus::Finished), Some(_)) => "SELECT record FROM turns INDEXED BY turns_said",
-        // Most turns finish: those that did not lie between them.
+        // Most turns finish, so few others lie between them.
         (Some(_), None | Some(TurnStatus::Finished), _) => "SELECT record FROM turns INDEXED BY turns_agent",
         (Some(_), Some(_), _) => "SELECT record FROM turns INDEXED BY turns_unfinished",
         (None, Some(_), _) => "SELECT record FROM turns INDEXED BY turns_status",
@@ -182,13 +184,13 @@ fn listed(filter: &TurnFilter) -> &'static str {
     }
 }
 
-/// Whether a turn is still one of the root's: it may have given the mail of that root back.
+/// Whether a turn still belongs to the root. It may have given back the mail of that root.
 const OF_ROOT: &str =
     "(record ->> '$.root_id' = ? OR EXISTS (SELECT 1 FROM json_each(record, '$.other_roots') WHERE value = ?))";
 
 /// The query for a list, newest first.
 fn list(filter: &TurnFilter) -> (String, Args) {
-    Conditions::new(listed(filter))
+    Conditions::new(list_source(filter))
         .when(filter.root_id, "root_id = ?", |id, args| {
             args.id(id.0);
         })
@@ -212,7 +214,7 @@ fn list(filter: &TurnFilter) -> (String, Args) {
         .order("started_at DESC, turn_id DESC", list_limit(filter.limit))
 }
 
-/// The condition for parked turns, of which only open ones are: they are few.
+/// The SQL condition for parked turns. Only open turns are parked, and there are few.
 fn with_parked(parked: bool) -> &'static str {
     match parked {
         true => "status = 'open' AND json_extract(record, '$.parked') IS NOT NULL",
@@ -239,13 +241,13 @@ impl TurnReads for Session {
         let sql = "SELECT record FROM turns INDEXED BY turns_open WHERE status = 'open' AND agent_id = ? \
                    AND source <> 'operator' ORDER BY started_at, turn_id";
         let mut open = self.list::<Turn>(sql, args).await?;
-        let aside = open.iter().any(Turn::is_aside);
-        let at = open.iter().position(|turn| !turn.is_aside()).or_else(|| open.iter().position(Turn::is_ready));
-        let found = at.map(|at| open.swap_remove(at));
-        if let Ok(buffer) = self.pending() {
+        let any_parked = open.iter().any(Turn::is_aside);
+        let index = open.iter().position(|turn| !turn.is_aside()).or_else(|| open.iter().position(Turn::is_ready));
+        let found = index.map(|index| open.swap_remove(index));
+        if let Ok(buffer) = self.buffer_mut() {
             let known = match &found {
-                // Which is next when this one ends is not known from here.
-                _ if aside => OpenTurn::Unknown,
+                // It is not known which turn is next when this one ends.
+                _ if any_parked => OpenTurn::Unknown,
                 Some(turn) => OpenTurn::Is(turn.turn_id),
                 None => OpenTurn::None,
             };
@@ -260,12 +262,12 @@ impl TurnReads for Session {
 
     async fn turn_list(&mut self, filter: &TurnFilter) -> Result<Vec<Turn>> {
         let (sql, args) = list(filter);
-        self.scan(Turn::SET).await?;
-        self.rows_of(sql, args).await?.iter().map(Turn::read).collect()
+        self.flush_before_read(Turn::SET).await?;
+        self.rows_dynamic(sql, args).await?.iter().map(Turn::read).collect()
     }
 
     async fn journal_of(&mut self, turn_id: TurnId) -> Result<Vec<JournalRow>> {
-        self.scan(table_set::JOURNAL).await?;
+        self.flush_before_read(table_set::JOURNAL).await?;
         let mut args = Args::default();
         args.id(turn_id.0);
         let sql =
@@ -291,12 +293,12 @@ impl TurnReads for Session {
 #[async_trait]
 impl TurnWrites for Session {
     async fn turn_put(&mut self, turn: &Turn) -> Result<()> {
-        let buffer = self.pending()?;
+        let buffer = self.buffer_mut()?;
         if turn.source != OPERATOR {
             let known = buffer.open_turns.get(&turn.agent_id).copied();
             let next = match known {
                 _ if turn.is_aside() => Some(OpenTurn::Unknown),
-                // Others are aside, so only the table says which is next.
+                // Other turns are parked beside this one, so only the table says which is next.
                 Some(OpenTurn::Unknown) => None,
                 _ if turn.status == TurnStatus::Open => Some(OpenTurn::Is(turn.turn_id)),
                 Some(OpenTurn::Is(open)) if open == turn.turn_id => Some(OpenTurn::None),
@@ -311,20 +313,20 @@ impl TurnWrites for Session {
     }
 
     async fn journal_append(&mut self, turn_id: TurnId, step: &Step, at: Timestamp) -> Result<()> {
-        let buffer = self.pending()?;
+        let buffer = self.buffer_mut()?;
         buffer.counters.journal += 1;
         buffer.journal.push(JournalRow { turn_id, seq: buffer.counters.journal, step: step.clone(), at });
         Ok(())
     }
 
     async fn prompt_put(&mut self, hash: &str, text: &str, at: Timestamp) -> Result<()> {
-        let buffer = self.pending()?;
+        let buffer = self.buffer_mut()?;
         let hash = hash.to_owned();
         match buffer.prompts.get(&hash) {
-            Some(kept) if at < kept.at.plus(PROMPT_USE) => {}
-            Some(kept) => {
-                let touched = Prompt { at, ..kept.clone() };
-                buffer.prompts.put(touched);
+            Some(prompt) if at < prompt.at.plus(PROMPT_USE) => {}
+            Some(prompt) => {
+                let updated = Prompt { at, ..prompt.clone() };
+                buffer.prompts.put(updated);
             }
             None => buffer.prompts.put(Prompt { hash, text: text.to_owned(), at }),
         }
@@ -364,7 +366,7 @@ mod tests {
         }
     }
 
-    /// Whatever is asked for, turns are found by an index and come out of it in order.
+    /// Every filter uses an index that has the order of the list.
     #[tokio::test]
     async fn lists_of_turns_sort_nothing() {
         let mut conn = SqliteConnection::connect("sqlite::memory:").await.unwrap();

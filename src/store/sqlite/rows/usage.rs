@@ -1,6 +1,8 @@
-//! Usage rows, and their totals: in all, by day and by root, kept by triggers as rows come and go (migration 6).
+//! Usage rows, and their totals: overall, by day and by root. Triggers update the totals when rows
+//! are inserted or deleted (migration 6).
 //!
-//! Must never: add up rows that a total has. Rows are read at the two ends of a span of time alone, where it cuts a day.
+//! Must never: add up rows that a total contains. Single rows are read only at the two ends of a
+//! time span, where it covers part of a day.
 
 use ghost_domain::Money;
 use ghost_domain::transcript::TokenUsage;
@@ -13,13 +15,13 @@ use crate::sqlite::session::Session;
 use crate::sqlite::table_set;
 use crate::tables::{Result, UsageFilter};
 
-/// Milliseconds of a day. Days are those of UTC, counted from 1970.
+/// Milliseconds of a day. Days are UTC days, counted from 1970.
 const DAY: i64 = 86_400_000;
 
-/// What a total has of its rows.
+/// The columns of a total.
 const SUMMED: &str = "calls, input, output, cache_read, cache_write, cost, estimated, estimated_cost, unpriced, free";
 
-/// A usage row as if it were a total.
+/// The same columns, computed from one usage row.
 const ONE: &str = "1 AS calls, input, output, cache_read, cache_write, cost, estimated, iif(estimated, cost, 0) AS \
     estimated_cost, iif(unpriced, input + output, 0) AS unpriced, iif(free, input + output, 0) AS free";
 
@@ -54,33 +56,33 @@ impl Row for Numbered<UsageRow> {
     }
 }
 
-/// The whole days of a span of time, the first and the one after the last. None where it lies within a day, or ends before
-/// it begins.
+/// The whole days of a time span: the first one and the one after the last. `None` if the span lies
+/// within one day or ends before it begins.
 fn whole_days(since: Option<i64>, before: Option<i64>) -> Option<(i64, i64)> {
     let first = since.map_or(i64::MIN, |since| since.div_euclid(DAY) + i64::from(since.rem_euclid(DAY) != 0));
     let end = before.map_or(i64::MAX, |before| before.div_euclid(DAY));
     (first <= end).then_some((first, end))
 }
 
-/// The query for a filter. Its parameters have fixed numbers: agent, root, provider, since, before, first whole day, the day
-/// after the last, and the instants at which these two begin.
+/// The query for a filter. Its parameters have fixed numbers: agent, root, provider, since, before,
+/// first whole day, the day after the last, and the times at which these two begin.
 fn query(filter: &UsageFilter, days: Option<(i64, i64)>) -> String {
-    let of_whom = [
+    let filters = [
         (filter.agent_id.is_some(), " AND agent_id = ?1"),
         (filter.root_id.is_some(), " AND root_id = ?2"),
         (filter.provider.is_some(), " AND provider = ?3"),
     ];
-    let of_whom: String = of_whom.iter().filter(|(wanted, _)| *wanted).map(|(_, condition)| *condition).collect();
-    let timed = filter.since.is_some() || filter.before.is_some();
+    let filters: String = filters.iter().filter(|(wanted, _)| *wanted).map(|(_, condition)| *condition).collect();
+    let has_span = filter.since.is_some() || filter.before.is_some();
     let mut parts = Vec::new();
     let rows =
-        |span: &str| format!("SELECT agent_id, model, {ONE} FROM usage INDEXED BY usage_at WHERE {span}{of_whom}");
-    if !timed && filter.root_id.is_none() {
-        parts.push(format!("SELECT agent_id, model, {SUMMED} FROM usage_totals WHERE true{of_whom}"));
+        |span: &str| format!("SELECT agent_id, model, {ONE} FROM usage INDEXED BY usage_at WHERE {span}{filters}");
+    if !has_span && filter.root_id.is_none() {
+        parts.push(format!("SELECT agent_id, model, {SUMMED} FROM usage_totals WHERE true{filters}"));
     } else if days.is_some() {
         let table = if filter.root_id.is_some() { "usage_roots" } else { "usage_days" };
         let span = "day >= ?6 AND day < ?7";
-        parts.push(format!("SELECT agent_id, model, {SUMMED} FROM {table} WHERE {span}{of_whom}"));
+        parts.push(format!("SELECT agent_id, model, {SUMMED} FROM {table} WHERE {span}{filters}"));
         if filter.since.is_some() {
             parts.push(rows("at >= ?4 AND at < ?8"));
         }
@@ -100,7 +102,7 @@ fn query(filter: &UsageFilter, days: Option<(i64, i64)>) -> String {
 impl Session {
     /// Sums of usage by agent and model.
     pub(super) async fn sum_usage(&mut self, filter: &UsageFilter) -> Result<Vec<UsageSum>> {
-        self.scan(table_set::USAGE).await?;
+        self.flush_before_read(table_set::USAGE).await?;
         let (since, before) = (filter.since.map(|at| at.0), filter.before.map(|at| at.0));
         let days = whole_days(since, before);
         let (first, end) = days.unwrap_or_default();
@@ -114,7 +116,7 @@ impl Session {
             .int(end)
             .int(first.saturating_mul(DAY))
             .int(end.saturating_mul(DAY));
-        self.rows_of(query(filter, days), args).await?.iter().map(read_sum).collect()
+        self.rows_dynamic(query(filter, days), args).await?.iter().map(read_sum).collect()
     }
 }
 

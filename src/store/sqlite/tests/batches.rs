@@ -1,4 +1,4 @@
-//! What happens to a batch when a command panics, refuses or is left alone.
+//! A batch whose commands panic, refuse, or lose their caller.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,12 +11,12 @@ use ghost_domain::{AgentId, MailState, TaskId, TurnId};
 use tokio::sync::Notify;
 use uuid::Uuid;
 
-use super::tools::{Stop, deliver, depth, dir, events, hold, mail, open, send, store_with, together, who};
+use super::tools::{Stop, deliver, depth, dir, events, hold, id_of, mail, open, send, store_with, together};
 use crate::StoreError;
 use crate::sqlite::SqliteOptions;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_panic_between_neighbours_hurts_none() {
+async fn a_panic_undoes_only_its_own_command() {
     let dir = dir();
     let store = open(&dir.path().join("ghost.db")).await;
     let commands = (0..30_u64).map(|n| {
@@ -26,24 +26,24 @@ async fn a_panic_between_neighbours_hurts_none() {
                 Box::pin(async move {
                     deliver(w, n, "a", "hello").await?;
                     if n % 4 == 1 {
-                        // Brings this command's rows to SQL, behind its savepoint.
+                        // Flushes this command's rows to SQL, inside its savepoint.
                         w.inbox_total().await?;
                     }
                     assert!(n % 3 != 0, "poisoned");
                     Ok(())
                 })
             });
-            std::panic::AssertUnwindSafe(command).catch_unwind().await.is_ok_and(|fate| fate.is_ok())
+            std::panic::AssertUnwindSafe(command).catch_unwind().await.is_ok_and(|result| result.is_ok())
         }
     });
-    let fates = together(&store, commands.collect()).await;
-    assert_eq!(fates, (0..30).map(|n| n % 3 != 0).collect::<Vec<_>>());
+    let results = together(&store, commands.collect()).await;
+    assert_eq!(results, (0..30).map(|n| n % 3 != 0).collect::<Vec<_>>());
     assert_eq!(depth(&store, "a").await, 20);
     let seqs: Vec<i64> = events(&store).await.iter().map(|event| event.seq).collect();
     assert_eq!(seqs, (1..=20).collect::<Vec<_>>());
 }
 
-/// Polls a future at most `polls` times, as its wakers ask for it, and then drops it.
+/// Polls a future at most `polls` times, whenever its wakers ask for it, and then drops it.
 async fn abandon<T>(future: impl Future<Output = T>, polls: u32) -> Option<T> {
     pin_mut!(future);
     let mut left = polls;
@@ -58,54 +58,55 @@ async fn abandon<T>(future: impl Future<Output = T>, polls: u32) -> Option<T> {
     .await
 }
 
-/// A command that drops one of its own calls, wherever that call stands, keeps all of its rows or none.
+/// A command that drops one of its own store calls half-way is stored completely or not at all.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_call_that_is_dropped_half_way_leaves_no_half() {
+async fn a_command_with_a_dropped_call_is_stored_completely_or_not_at_all() {
     let dir = dir();
     let store = open(&dir.path().join("ghost.db")).await;
-    let (mut kept, mut lost) = (0, 0);
-    // Where a call stands when it is dropped is up to the database's thread: as many rounds as it takes to have seen both.
+    let (mut stored, mut failed) = (0, 0);
+    // The database's thread decides how far a call has come when it is dropped. So run until both
+    // outcomes have occurred.
     for round in 0..4_000_u64 {
-        if round >= 60 && kept > 0 && lost > 0 {
+        if round >= 60 && stored > 0 && failed > 0 {
             break;
         }
         let command = store.write::<Option<Vec<AgentId>>, StoreError, _>(move |w| {
             Box::pin(async move {
                 deliver(w, 10_000 + round, "a", "hello").await?;
-                w.turn_open_of(&who("b")).await?;
+                w.turn_open_of(&id_of("b")).await?;
                 deliver(w, 20_000 + round, "b", "hello").await?;
                 abandon(w.inbox_waiting(), 1 + u32::try_from(round % 6).unwrap()).await.transpose()
             })
         });
-        // Neighbours share its fate where the batch fails, and keep what they have where it does not.
+        // If the batch fails, all its commands fail.
         match command.await {
-            Ok(_) => kept += 1,
-            Err(StoreError::Database(what)) if what.contains("abandoned") => lost += 1,
+            Ok(_) => stored += 1,
+            Err(StoreError::Database(what)) if what.contains("abandoned") => failed += 1,
             Err(error) => panic!("{error}"),
         }
-        assert_eq!((depth(&store, "a").await, depth(&store, "b").await), (kept, kept));
+        assert_eq!((depth(&store, "a").await, depth(&store, "b").await), (stored, stored));
     }
-    assert!(kept > 0 && lost > 0, "kept {kept}, lost {lost}");
+    assert!(stored > 0 && failed > 0, "stored {stored}, failed {failed}");
     let seqs: Vec<i64> = events(&store).await.iter().map(|event| event.seq).collect();
-    assert_eq!(seqs, (1..=2 * i64::from(kept)).collect::<Vec<_>>());
+    assert_eq!(seqs, (1..=2 * i64::from(stored)).collect::<Vec<_>>());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_caller_that_leaves_the_queue_hurts_nobody() {
+async fn a_caller_that_stops_waiting_affects_no_other() {
     let dir = dir();
     let store = store_with(dir.path(), SqliteOptions { queue: 2, ..SqliteOptions::default() }).await;
     let (go, held) = hold(&store).await;
-    // Two fit in the queue; the others wait in line for a place in it, and leave the line.
+    // Two fit in the queue. The others wait for space and are dropped while they wait.
     let leaving: Vec<_> = (0..6).map(|n| send(&store, n, "a").now_or_never()).collect();
     assert!(leaving.iter().all(Option::is_none));
     go.notify_one();
     held.await.unwrap().unwrap();
     send(&store, 10, "a").await.unwrap();
-    assert_eq!(depth(&store, "a").await, 3, "the two that were queued, and the one that stayed");
+    assert_eq!(depth(&store, "a").await, 3, "the two queued mails, and the last one");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn queued_commands_are_finished_by_a_close() {
+async fn close_runs_the_queued_commands() {
     let dir = dir();
     let store = open(&dir.path().join("ghost.db")).await;
     let (go, held) = hold(&store).await;
@@ -127,7 +128,7 @@ async fn queued_commands_are_finished_by_a_close() {
     assert_eq!(depth(&store, "a").await, 20);
 }
 
-/// 64 senders at once: every acknowledged send is there once, in one order, and the commits were shared.
+/// 64 senders at once: each acknowledged send is stored once, in one order, and commits are shared.
 // covers: STORE-03
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_senders_share_commits() {
@@ -140,7 +141,7 @@ async fn many_senders_share_commits() {
         tokio::spawn(async move {
             for n in 0..20_u64 {
                 let id = 1_000 * task + n;
-                let fate = store
+                let result = store
                     .write::<(), Stop, _>(move |w| {
                         Box::pin(async move {
                             deliver(w, id, "a", "hello").await?;
@@ -148,7 +149,7 @@ async fn many_senders_share_commits() {
                         })
                     })
                     .await;
-                match fate {
+                match result {
                     Ok(()) => assert!(id % 7 != 3),
                     Err(Stop::Refused) => drop(refusals.fetch_add(1, Ordering::Relaxed)),
                     Err(Stop::Store(error)) => panic!("{error}"),
@@ -175,7 +176,7 @@ async fn many_senders_share_commits() {
     assert!(batches * 2 < published.len(), "{batches} commits for {} sends", published.len());
 }
 
-/// A read that begins while a batch is open sees nothing of it, however long that takes.
+/// A read that begins while a batch is open sees none of it, however long the batch takes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_read_sees_only_what_is_committed() {
     let dir = dir();
@@ -203,7 +204,7 @@ async fn a_read_sees_only_what_is_committed() {
     assert_eq!((depth(&store, "a").await, events(&store).await.len(), store.last_seq()), (2, 2, 2));
 }
 
-/// A query may not write, whatever it is given: the connection itself refuses.
+/// A query cannot write: the connection itself refuses it.
 #[tokio::test]
 async fn a_connection_for_queries_cannot_write() {
     let dir = dir();
@@ -211,13 +212,13 @@ async fn a_connection_for_queries_cannot_write() {
     open(&path).await.close().await;
     let mut conn = crate::sqlite::open::reader(&path, &SqliteOptions::default()).await.unwrap();
     let error = sqlx::query("DELETE FROM events").execute(&mut conn).await.unwrap_err();
-    let error = crate::sqlite::fault::of(&path, &error);
+    let error = crate::sqlite::fault::from_sqlx(&path, &error);
     assert!(matches!(&error, StoreError::ReadOnly(what) if what.contains("check the rights")), "{error}");
 }
 
-/// Reads that are given up in the middle cost their connection, not the pool its size.
+/// A cancelled read closes its connection, but the pool keeps its size.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn cancelled_reads_leave_the_pool_whole() {
+async fn cancelled_reads_do_not_shrink_the_pool() {
     let dir = dir();
     let store = store_with(dir.path(), SqliteOptions { reader_connections: 2, ..SqliteOptions::default() }).await;
     send(&store, 1, "a").await.unwrap();
@@ -228,7 +229,7 @@ async fn cancelled_reads_leave_the_pool_whole() {
                 std::future::pending().await
             })
         });
-        // Gives the other time to begin: it passes through the same pool.
+        // This read uses the same pool, so the other has begun when it ends.
         let brief = async { assert_eq!(depth(&store, "a").await, 1) };
         pin_mut!(stuck, brief);
         select(stuck, brief).await;
@@ -236,9 +237,9 @@ async fn cancelled_reads_leave_the_pool_whole() {
     assert_eq!(depth(&store, "a").await, 1);
 }
 
-/// Who waits for a connection gets the place of one that was given up, whoever opens it: nobody waits for ever.
+/// A read that waits for a connection gets the place of a cancelled one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_read_that_waits_goes_on_when_those_before_it_are_given_up() {
+async fn a_waiting_read_continues_after_others_are_cancelled() {
     let dir = dir();
     let store = store_with(dir.path(), SqliteOptions { reader_connections: 1, ..SqliteOptions::default() }).await;
     send(&store, 1, "a").await.unwrap();
@@ -271,7 +272,7 @@ async fn a_read_that_waits_goes_on_when_those_before_it_are_given_up() {
     }
 }
 
-/// A large row set in one command goes through as several statements.
+/// A large number of rows in one command takes several statements.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn thousands_of_rows_in_one_command() {
     let dir = dir();
@@ -289,7 +290,7 @@ async fn thousands_of_rows_in_one_command() {
         .await
         .unwrap();
     assert_eq!((depth(&store, "a").await, events(&store).await.len()), (2_003, 5_003));
-    // An id that nothing bears is passed over, also among those that the writer has forgotten.
+    // Ids without a mail are ignored, also among ids that are no longer cached.
     store.close().await;
     let store =
         store_with(dir.path(), SqliteOptions { busy_timeout: Duration::ZERO, ..SqliteOptions::default() }).await;
@@ -299,16 +300,17 @@ async fn thousands_of_rows_in_one_command() {
                 let ids: Vec<_> = (2_900..6_000).map(|n| mail(n, "a", "").message_id).collect();
                 w.message_mark(&ids, MailState::Consumed, None, 0).await?;
                 assert!(w.task_get(TaskId(Uuid::nil())).await?.is_none());
-                w.inbox_depth(&who("a")).await
+                w.inbox_depth(&id_of("a")).await
             })
         })
         .await;
     assert_eq!(counted.unwrap(), 0);
 }
 
-/// Mail of an id that is stored is refused, wherever the first one lies: in the command, the batch, or the past.
+/// Mail with a stored id is refused, whether the first one is in the same command, in the batch, or
+/// in SQL.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn mail_is_appended_once() {
+async fn mail_with_a_stored_id_is_refused() {
     let dir = dir();
     let path = dir.path().join("ghost.db");
     let store = open(&path).await;
@@ -319,8 +321,8 @@ async fn mail_is_appended_once() {
     }
     store.close().await;
     let store = open(&path).await;
-    let fates = together(&store, (0..12).map(|n| send(&store, n % 10, "a")).collect()).await;
-    let refused: Vec<usize> = (0..12).filter(|at| fates[*at].is_err()).collect();
+    let results = together(&store, (0..12).map(|n| send(&store, n % 10, "a")).collect()).await;
+    let refused: Vec<usize> = (0..12).filter(|at| results[*at].is_err()).collect();
     assert_eq!(refused, [3, 5, 9, 10, 11]);
     assert_eq!((depth(&store, "a").await, events(&store).await.len()), (10, 10));
 }

@@ -1,4 +1,4 @@
-//! What the writer remembers of channels and of who is in them is what SQL would say, whatever is undone.
+//! The cached channels and members equal those in SQL, also after undone commands.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -6,16 +6,16 @@ use std::sync::{Arc, Mutex};
 use ghost_domain::{AgentId, ChannelName, ChatChannel, ChatMember, ChatPost, MessageId, Party, RootId, Timestamp};
 use uuid::Uuid;
 
-use super::tools::{Stop, dir, open, together, who};
+use super::tools::{Stop, dir, id_of, open, together};
 use crate::{Reads, Store, StoreError, Writes};
 
-fn named(name: &str) -> ChannelName {
+fn channel_name(name: &str) -> ChannelName {
     name.parse().unwrap()
 }
 
 fn channel(name: &str, gated: bool, last_seq: i64) -> ChatChannel {
     ChatChannel {
-        channel: named(name),
+        channel: channel_name(name),
         creator: Party::System,
         gated,
         topic: None,
@@ -27,8 +27,8 @@ fn channel(name: &str, gated: bool, last_seq: i64) -> ChatChannel {
 
 fn member(channel: &str, agent_id: &str, read_seq: i64) -> ChatMember {
     ChatMember {
-        channel: named(channel),
-        agent_id: who(agent_id),
+        channel: channel_name(channel),
+        agent_id: id_of(agent_id),
         read_seq,
         wake_id: (read_seq % 2 == 1).then(|| MessageId(Uuid::from_u128(u128::try_from(read_seq).unwrap()))),
         joined_at: Timestamp(2),
@@ -37,12 +37,12 @@ fn member(channel: &str, agent_id: &str, read_seq: i64) -> ChatMember {
 
 fn post(channel: &str, seq: i64) -> ChatPost {
     ChatPost {
-        channel: named(channel),
+        channel: channel_name(channel),
         seq,
         message_id: MessageId(Uuid::from_u128(9)),
-        from: Party::Agent(who("a0")),
+        from: Party::Agent(id_of("a0")),
         content: format!("post {seq}"),
-        mentions: if seq % 2 == 0 { vec![who("a1"), who("a2")] } else { vec![] },
+        mentions: if seq % 2 == 0 { vec![id_of("a1"), id_of("a2")] } else { vec![] },
         reply_to: (seq > 1).then_some(seq - 1),
         root_id: RootId(Uuid::from_u128(7)),
         hop: 3,
@@ -57,48 +57,49 @@ const LAST: i64 = 50;
 
 type Model = BTreeMap<(ChannelName, AgentId), ChatMember>;
 
-/// Every read, against the model.
+/// Compares every read with the model.
 async fn compare(r: &mut (impl Reads + ?Sized), model: &Model) -> Result<(), StoreError> {
     for name in CHANNELS {
-        let here: Vec<_> = model.values().filter(|member| member.channel == named(name)).cloned().collect();
-        assert_eq!(r.chat_members(&named(name)).await?, here);
+        let in_channel: Vec<_> =
+            model.values().filter(|member| member.channel == channel_name(name)).cloned().collect();
+        assert_eq!(r.chat_members(&channel_name(name)).await?, in_channel);
     }
     for agent_id in AGENTS {
-        let there: Vec<_> = model.values().filter(|member| member.agent_id == who(agent_id)).cloned().collect();
-        assert_eq!(r.chat_memberships(&who(agent_id)).await?, there);
-        let unread: Vec<_> = there
+        let of_agent: Vec<_> = model.values().filter(|member| member.agent_id == id_of(agent_id)).cloned().collect();
+        assert_eq!(r.chat_memberships(&id_of(agent_id)).await?, of_agent);
+        let unread: Vec<_> = of_agent
             .into_iter()
-            .filter(|member| member.channel != named("gated") && member.read_seq < LAST)
+            .filter(|member| member.channel != channel_name("gated") && member.read_seq < LAST)
             .map(|member| (member.clone(), channel(member.channel.as_str(), false, LAST)))
             .collect();
-        assert_eq!(r.chat_unread(&who(agent_id)).await?, unread);
+        assert_eq!(r.chat_unread(&id_of(agent_id)).await?, unread);
         for name in CHANNELS {
-            let expected = model.get(&(named(name), who(agent_id)));
-            assert_eq!(r.chat_member_get(&named(name), &who(agent_id)).await?.as_ref(), expected);
+            let expected = model.get(&(channel_name(name), id_of(agent_id)));
+            assert_eq!(r.chat_member_get(&channel_name(name), &id_of(agent_id)).await?.as_ref(), expected);
         }
     }
     Ok(())
 }
 
-/// Numbers that look random and are the same in every run.
-struct Dice(u64);
+/// A random number generator that gives the same numbers in every run.
+struct Random(u64);
 
-impl Dice {
-    fn roll(&mut self, sides: usize) -> usize {
+impl Random {
+    fn below(&mut self, sides: usize) -> usize {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         usize::try_from(self.0 >> 33).unwrap() % sides
     }
 }
 
-/// A few changes and looks at a few memberships; refuses one time in four.
-async fn command(w: &mut dyn Writes, mut dice: Dice, shared: &Mutex<Model>) -> Result<(), Stop> {
+/// Changes and reads a few memberships. Refuses one time in four.
+async fn command(w: &mut dyn Writes, mut random: Random, shared: &Mutex<Model>) -> Result<(), Stop> {
     let mut model = shared.lock().unwrap().clone();
-    for _ in 0..=dice.roll(6) {
-        let (name, agent_id) = (CHANNELS[dice.roll(4)], AGENTS[dice.roll(6)]);
-        let key = (named(name), who(agent_id));
-        match dice.roll(8) {
+    for _ in 0..=random.below(6) {
+        let (name, agent_id) = (CHANNELS[random.below(4)], AGENTS[random.below(6)]);
+        let key = (channel_name(name), id_of(agent_id));
+        match random.below(8) {
             0..=2 => {
-                let member = member(name, agent_id, i64::try_from(dice.roll(60)).unwrap());
+                let member = member(name, agent_id, i64::try_from(random.below(60)).unwrap());
                 w.chat_member_put(&member).await?;
                 model.insert(key, member);
             }
@@ -107,18 +108,18 @@ async fn command(w: &mut dyn Writes, mut dice: Dice, shared: &Mutex<Model>) -> R
                 model.remove(&key);
             }
             4 => {
-                let here: Vec<_> = model.values().filter(|member| member.channel == key.0).cloned().collect();
-                assert_eq!(w.chat_members(&key.0).await?, here);
+                let in_channel: Vec<_> = model.values().filter(|member| member.channel == key.0).cloned().collect();
+                assert_eq!(w.chat_members(&key.0).await?, in_channel);
             }
             5 => {
-                let there: Vec<_> = model.values().filter(|member| member.agent_id == key.1).cloned().collect();
-                assert_eq!(w.chat_memberships(&key.1).await?, there);
+                let of_agent: Vec<_> = model.values().filter(|member| member.agent_id == key.1).cloned().collect();
+                assert_eq!(w.chat_memberships(&key.1).await?, of_agent);
             }
             6 => assert_eq!(w.chat_member_get(&key.0, &key.1).await?.as_ref(), model.get(&key)),
             _ => compare(w, &model).await?,
         }
     }
-    if dice.roll(4) == 0 {
+    if random.below(4) == 0 {
         return Err(Stop::Refused);
     }
     *shared.lock().unwrap() = model;
@@ -145,22 +146,22 @@ async fn compare_outside(store: &Store, shared: &Arc<Mutex<Model>>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn memberships_are_what_a_model_says() {
+async fn memberships_equal_a_model() {
     let dir = dir();
     let path = dir.path().join("ghost.db");
     let shared = Arc::new(Mutex::new(Model::new()));
-    let mut dice = Dice(41);
+    let mut random = Random(41);
     for _reopened in 0..3 {
         let store = open(&path).await;
         put_channels(&store).await;
         for _batch in 0..25 {
-            let commands = (0..=dice.roll(8)).map(|_| {
-                let (store, shared, dice) = (store.clone(), shared.clone(), Dice(dice.roll(1 << 30) as u64));
+            let commands = (0..=random.below(8)).map(|_| {
+                let (store, shared, random) = (store.clone(), shared.clone(), Random(random.below(1 << 30) as u64));
                 async move {
-                    let fate = store
-                        .write::<_, Stop, _>(move |w| Box::pin(async move { command(w, dice, &shared).await }))
+                    let result = store
+                        .write::<_, Stop, _>(move |w| Box::pin(async move { command(w, random, &shared).await }))
                         .await;
-                    assert!(matches!(fate, Ok(()) | Err(Stop::Refused)), "{fate:?}");
+                    assert!(matches!(result, Ok(()) | Err(Stop::Refused)), "{result:?}");
                 }
             });
             let commands: Vec<_> = commands.collect();
@@ -172,7 +173,8 @@ async fn memberships_are_what_a_model_says() {
     assert!(!shared.lock().unwrap().is_empty());
 }
 
-/// Posts that wake a thousand members each, many in one batch, leave every row as the last of them wrote it.
+/// Several posts in one batch that wake a thousand members each leave every row as the last post
+/// wrote it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_members_are_woken_by_every_post() {
     const MEMBERS: i64 = 1_000;
@@ -198,7 +200,7 @@ async fn a_thousand_members_are_woken_by_every_post() {
                 .write::<_, StoreError, _>(move |w| {
                     Box::pin(async move {
                         w.chat_post_append(&post("c0", seq)).await?;
-                        let members = w.chat_members(&named("c0")).await?;
+                        let members = w.chat_members(&channel_name("c0")).await?;
                         assert_eq!(members.len(), 1_000);
                         for mut member in members {
                             assert_eq!(member.wake_id.map(|id| id.0.as_u128()), (seq > 1).then_some(seq as u128 - 1));
@@ -217,9 +219,9 @@ async fn a_thousand_members_are_woken_by_every_post() {
     let store = open(&path).await;
     let (members, newest) = store
         .read::<_, StoreError, _>(|r| {
-            Box::pin(
-                async move { Ok((r.chat_members(&named("c0")).await?, r.chat_posts(&named("c0"), 1, 5, 2).await?)) },
-            )
+            Box::pin(async move {
+                Ok((r.chat_members(&channel_name("c0")).await?, r.chat_posts(&channel_name("c0"), 1, 5, 2).await?))
+            })
         })
         .await
         .unwrap();
@@ -228,9 +230,9 @@ async fn a_thousand_members_are_woken_by_every_post() {
     assert_eq!(newest, vec![post("c0", 3), post("c0", 4)]);
 }
 
-/// A post that comes twice is refused before it can hurt its neighbours, whatever the writer has forgotten.
+/// A repeated post is refused and affects no other command, even after a restart of the writer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_post_that_comes_twice_hurts_no_neighbour() {
+async fn a_repeated_post_fails_its_command_only() {
     let dir = dir();
     let path = dir.path().join("ghost.db");
     for reopened in 0..2 {
@@ -248,8 +250,8 @@ async fn a_post_that_comes_twice_hurts_no_neighbour() {
                 }
             }
         });
-        let fates = together(&store, posts.into()).await;
-        assert_eq!(fates, if reopened == 0 { [true, true, false, true, false] } else { [false; 5] });
+        let results = together(&store, posts.into()).await;
+        assert_eq!(results, if reopened == 0 { [true, true, false, true, false] } else { [false; 5] });
         store.close().await;
     }
 }

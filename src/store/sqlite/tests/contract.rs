@@ -1,4 +1,4 @@
-//! The contract that every backend passes.
+//! The contract suite on SQLite.
 
 use std::path::PathBuf;
 
@@ -8,7 +8,7 @@ use crate::contract::{Medium, as_tests, for_each_check};
 use crate::sqlite::{SqliteOptions, open_store};
 use crate::{Store, StoreError};
 
-/// A database file that goes with its directory.
+/// A database file in a temporary directory.
 struct File {
     _dir: tempfile::TempDir,
     path: PathBuf,

@@ -1,4 +1,4 @@
-//! Files that cannot be used are refused with the reason, and are left as they were.
+//! Unusable files are refused with a reason, and stay unchanged.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -29,7 +29,7 @@ async fn raw(path: &Path, sql: &str) -> SqliteConnection {
 }
 
 #[tokio::test]
-async fn what_is_no_database_is_damaged_and_left_alone() {
+async fn a_file_that_is_no_database_is_refused_and_unchanged() {
     let dir = tempfile::tempdir().unwrap();
     let text = "dear diary, ".repeat(2_000);
     std::fs::write(file(&dir), &text).unwrap();
@@ -39,7 +39,7 @@ async fn what_is_no_database_is_damaged_and_left_alone() {
 }
 
 #[tokio::test]
-async fn the_database_of_another_program_is_left_alone() {
+async fn the_database_of_another_program_is_refused_and_unchanged() {
     let dir = tempfile::tempdir().unwrap();
     raw(&file(&dir), "CREATE TABLE albums (title TEXT)").await.close().await.unwrap();
     let before = std::fs::read(file(&dir)).unwrap();
@@ -49,7 +49,7 @@ async fn the_database_of_another_program_is_left_alone() {
 }
 
 #[tokio::test]
-async fn a_newer_database_is_left_alone() {
+async fn a_newer_database_is_refused_and_unchanged() {
     let dir = tempfile::tempdir().unwrap();
     open(&file(&dir)).await.close().await;
     raw(&file(&dir), "PRAGMA user_version = 99").await.close().await.unwrap();
@@ -71,7 +71,7 @@ async fn a_damaged_database_is_refused_and_kept() {
     let mut bytes = std::fs::read(file(&dir)).unwrap();
     let whole = bytes.len();
     assert!(whole > 8 * 4_096);
-    // The header stays; the pages behind the first few are noise.
+    // The header stays valid; later pages contain noise.
     for (at, byte) in bytes.iter_mut().enumerate().skip(4 * 4_096) {
         *byte = u8::try_from(at * 31 % 251).unwrap();
     }
@@ -79,7 +79,7 @@ async fn a_damaged_database_is_refused_and_kept() {
     let error = refused(&file(&dir)).await;
     assert!(matches!(error, StoreError::Damaged { .. }), "{error}");
     assert!(error.to_string().contains("restore it from a backup"), "{error}");
-    assert_eq!(std::fs::read(file(&dir)).unwrap(), bytes, "nothing was repaired on the quiet");
+    assert_eq!(std::fs::read(file(&dir)).unwrap(), bytes, "nothing was repaired silently");
 
     std::fs::write(file(&dir), &bytes[..whole / 2]).unwrap();
     let error = refused(&file(&dir)).await;
@@ -87,7 +87,7 @@ async fn a_damaged_database_is_refused_and_kept() {
 }
 
 #[tokio::test]
-async fn paths_that_lead_nowhere_say_so() {
+async fn unusable_paths_are_reported() {
     let dir = tempfile::tempdir().unwrap();
     for path in [dir.path().to_owned(), dir.path().join("missing/ghost.db")] {
         let error = refused(&path).await;
@@ -97,7 +97,7 @@ async fn paths_that_lead_nowhere_say_so() {
 }
 
 #[tokio::test]
-async fn a_database_that_another_program_holds_says_so() {
+async fn a_locked_database_is_reported() {
     let dir = tempfile::tempdir().unwrap();
     open(&file(&dir)).await.close().await;
     let holder = raw(&file(&dir), "PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE").await;
@@ -110,7 +110,7 @@ async fn a_database_that_another_program_holds_says_so() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn the_file_is_its_owners_alone() {
+async fn the_file_is_private_to_its_owner() {
     use std::os::unix::fs::PermissionsExt as _;
     let dir = tempfile::tempdir().unwrap();
     let mode = |name: &str| std::fs::metadata(dir.path().join(name)).unwrap().permissions().mode() & 0o777;
@@ -125,34 +125,34 @@ async fn the_file_is_its_owners_alone() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn a_file_that_may_not_be_written_says_so() {
+async fn a_read_only_file_is_reported() {
     use std::os::unix::fs::PermissionsExt as _;
     let dir = tempfile::tempdir().unwrap();
     open(&file(&dir)).await.close().await;
     std::fs::set_permissions(file(&dir), std::fs::Permissions::from_mode(0o400)).unwrap();
     if std::fs::OpenOptions::new().write(true).open(file(&dir)).is_ok() {
-        // The superuser may write anything: there is nothing to see.
+        // The superuser may write to any file, so there is nothing to test.
         return;
     }
     let error = refused(&file(&dir)).await;
     assert!(matches!(error, StoreError::Open { .. }) && error.to_string().contains("may write there"), "{error}");
 }
 
-/// What the pragmas say of the writer's own connection.
+/// Reads the pragmas of the writer's own connection.
 #[tokio::test]
 async fn commits_wait_for_the_disk() {
     let dir = tempfile::tempdir().unwrap();
     let (mut conn, _) = crate::sqlite::open::writer(&file(&dir), &SqliteOptions::default()).await.unwrap();
     for (pragma, wanted) in [("journal_mode", "wal"), ("synchronous", "2"), ("application_id", "1198027636")] {
         let sql = format!("SELECT CAST({pragma} AS TEXT) FROM pragma_{pragma}");
-        let said: String = sqlx::query_scalar(AssertSqlSafe(sql)).fetch_one(&mut conn).await.unwrap();
-        assert_eq!(said, wanted, "{pragma}");
+        let value: String = sqlx::query_scalar(AssertSqlSafe(sql)).fetch_one(&mut conn).await.unwrap();
+        assert_eq!(value, wanted, "{pragma}");
     }
 }
 
-/// A store that was dropped without a close, as by a crash, holds exactly what was acknowledged.
+/// A store that was dropped without a close, as in a crash, holds exactly the acknowledged changes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn opening_after_a_drop_sees_what_was_acknowledged() {
+async fn acknowledged_changes_survive_a_drop() {
     let dir = tempfile::tempdir().unwrap();
     let mut sent = 0;
     for round in 0..5 {
@@ -170,9 +170,9 @@ async fn opening_after_a_drop_sees_what_was_acknowledged() {
     assert_eq!(store.last_seq(), i64::from(sent));
 }
 
-/// A copy of the files as `kill -9` would leave them, the log not yet folded in.
+/// A copy of the files, as `kill -9` would leave them, with data still in the log.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_files_of_a_running_store_hold_what_was_acknowledged() {
+async fn a_copy_of_the_files_holds_all_acknowledged_changes() {
     let (dir, copy) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let store = open(&file(&dir)).await;
     for n in 0..50 {
@@ -186,12 +186,12 @@ async fn the_files_of_a_running_store_hold_what_was_acknowledged() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_store_that_closes_leaves_the_database_alone_behind() {
+async fn close_leaves_only_the_database_file() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("ghost.db");
     for round in 0..40 {
         let store = open_store(&path, SqliteOptions::default()).await.unwrap();
-        // Closed while connections are opened, used, given up in the middle, and given back.
+        // Closes while connections are opened, used, cancelled and returned.
         let (at_work, mut inside) = tokio::sync::mpsc::channel(8);
         let queries: Vec<_> = (0..round % 6)
             .map(|number| {

@@ -1,13 +1,13 @@
-//! A full disk refuses, loses nothing that was acknowledged, and leaves a writer that goes on.
+//! On a full disk writes are refused, no acknowledged change is lost, and the writer continues.
 
 use ghost_domain::{Party, RequestKey, StoredAnswer, Timestamp};
 
-use super::tools::{deliver, depth, dir, events, send, send_text, store_with, together, who};
+use super::tools::{deliver, depth, dir, events, id_of, send, send_text, store_with, together};
 use crate::sqlite::SqliteOptions;
 use crate::tables::Family;
 use crate::{StoreError, Writes};
 
-/// Twenty stored answers of some pages each, which can be pruned without a page to spare.
+/// Writes twenty stored answers of some pages each. They can be pruned without a free page.
 async fn fill(w: &mut dyn Writes) -> Result<(), StoreError> {
     for n in 0..20 {
         let key = RequestKey {
@@ -37,16 +37,16 @@ async fn a_full_disk_refuses_and_loses_nothing() {
         assert!(n < 1_000, "the limit is never reached");
     };
     assert!(matches!(refused, StoreError::Full), "{refused}");
-    // One large write among small ones fails the batch that it is in, and that batch only.
+    // A large write among small ones fails its whole batch, and no other.
     let small =
         (0..8).map(|i| send_text(&store, 2_000 + i, "b", if i == 4 { "y".repeat(900_000) } else { String::new() }));
-    let fates = together(&store, small.collect()).await;
-    assert!(fates.iter().all(|fate| matches!(fate, Err(StoreError::Full))), "{fates:?}");
+    let results = together(&store, small.collect()).await;
+    assert!(results.iter().all(|result| matches!(result, Err(StoreError::Full))), "{results:?}");
     assert_eq!(depth(&store, "b").await, 0);
     assert_eq!(usize::try_from(depth(&store, "a").await).unwrap(), kept.len());
     assert_eq!(events(&store).await.len(), kept.len());
 
-    // Space is made, and the same writer goes on.
+    // After space is freed, the same writer continues.
     let pruned = store
         .write::<_, StoreError, _>(|w| Box::pin(async move { w.prune(Family::Requests, Timestamp(100), 10_000).await }))
         .await
@@ -66,21 +66,21 @@ async fn a_full_disk_refuses_and_loses_nothing() {
     assert_eq!((depth(&store, "a").await, depth(&store, "b").await), (kept_a, 1));
 }
 
-/// The disk is full in the middle of a command that looks at what it wrote; what it remembers must go, too.
+/// The disk is full within a command that reads its own writes. The caches must be cleared too.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_full_disk_in_the_middle_of_a_command_is_forgotten() {
+async fn a_full_disk_within_a_command_clears_the_caches() {
     let dir = dir();
     let store = store_with(dir.path(), SqliteOptions { page_limit: Some(150), ..SqliteOptions::default() }).await;
     send(&store, 1, "a").await.unwrap();
     for swallow in [false, true] {
-        let fate = store
+        let result = store
             .write::<u32, StoreError, _>(move |w| {
                 Box::pin(async move {
-                    assert_eq!(w.inbox_depth(&who("a")).await?, 1);
+                    assert_eq!(w.inbox_depth(&id_of("a")).await?, 1);
                     deliver(w, 2, "a", &"z".repeat(2_000_000)).await?;
-                    assert_eq!(w.inbox_depth(&who("a")).await?, 2);
-                    match w.inbox_pending(&who("a"), 10).await {
-                        // A command that hides the failure is not acknowledged either.
+                    assert_eq!(w.inbox_depth(&id_of("a")).await?, 2);
+                    match w.inbox_pending(&id_of("a"), 10).await {
+                        // A command that ignores the failure is not acknowledged either.
                         Err(_) if swallow => Ok(0),
                         Err(error) => Err(error),
                         Ok(_) => panic!("there was room"),
@@ -88,10 +88,10 @@ async fn a_full_disk_in_the_middle_of_a_command_is_forgotten() {
                 })
             })
             .await;
-        assert!(matches!(fate, Err(StoreError::Full)), "{fate:?}");
+        assert!(matches!(result, Err(StoreError::Full)), "{result:?}");
         assert_eq!(depth(&store, "a").await, 1);
     }
     send(&store, 2, "a").await.unwrap();
-    let inside = store.write::<_, StoreError, _>(|w| Box::pin(async move { w.inbox_depth(&who("a")).await })).await;
+    let inside = store.write::<_, StoreError, _>(|w| Box::pin(async move { w.inbox_depth(&id_of("a")).await })).await;
     assert_eq!((inside.unwrap(), depth(&store, "a").await, store.last_seq()), (2, 2, 2));
 }

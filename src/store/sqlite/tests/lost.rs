@@ -1,4 +1,5 @@
-//! Files that were emptied, removed or replaced: nothing is made in their place, and nothing is acknowledged into them.
+//! Files that were emptied, removed or replaced: no new database is created in their place, and
+//! nothing is acknowledged into them.
 
 use std::fs;
 use std::path::Path;
@@ -26,7 +27,7 @@ async fn raw(path: &Path) -> SqliteConnection {
 }
 
 #[tokio::test]
-async fn a_database_that_must_be_there_is_never_made() {
+async fn an_expected_database_is_never_created() {
     let dir = dir();
     let path = dir.path().join("ghost.db");
     assert!(refused(&path, HAS_RUN).await.contains("it is missing, but a world has run"));
@@ -34,7 +35,7 @@ async fn a_database_that_must_be_there_is_never_made() {
     fs::write(&path, "").unwrap();
     assert!(refused(&path, HAS_RUN).await.contains("it is empty, but a world has run"));
     assert_eq!(fs::read(&path).unwrap(), b"");
-    // As SQLite leaves one whose log was lost before anything was brought over from it.
+    // An SQLite file without tables, as it is left if the log was lost before its first checkpoint.
     let mut blank = raw(&path).await;
     sqlx::raw_sql("PRAGMA journal_mode = WAL; VACUUM").execute(&mut blank).await.unwrap();
     blank.close().await.unwrap();
@@ -42,7 +43,7 @@ async fn a_database_that_must_be_there_is_never_made() {
     assert!(!before.is_empty());
     assert!(refused(&path, HAS_RUN).await.contains("it has no tables, but a world has run"));
     assert_eq!(fs::read(&path).unwrap(), before);
-    // Where none is expected, each of them is a new one.
+    // Without `expected`, each of them is a new database.
     open(&path).await.close().await;
     open_store(&path, SqliteOptions { expected: HAS_RUN, ..SqliteOptions::default() }).await.unwrap().close().await;
 }
@@ -64,7 +65,7 @@ async fn a_log_without_its_database_is_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_is_acknowledged_into_files_that_are_gone() {
+async fn nothing_is_acknowledged_into_deleted_files() {
     for (number, name) in ["ghost.db", "ghost.db-wal"].into_iter().enumerate() {
         let dir = dir();
         let path = dir.path().join("ghost.db");
@@ -79,11 +80,11 @@ async fn nothing_is_acknowledged_into_files_that_are_gone() {
             let refused = send(&store, 2, "a").await;
             assert!(matches!(&refused, Err(StoreError::Gone { path }) if *path == file), "{refused:?}");
         }
-        // It was a moment only: the same file is there again.
+        // The same file is back.
         fs::rename(dir.path().join("aside"), &file).unwrap();
         send(&store, 3, "a").await.unwrap();
         if number == 0 {
-            // What stands there when the store closes is another's, and its log too.
+            // When the store closes, the database and log at its path belong to another store.
             for end in ["", "-wal", "-shm"] {
                 let at = |name: &str| dir.path().join(format!("{name}{end}"));
                 fs::rename(at("ghost.db"), at("aside")).unwrap();
@@ -103,7 +104,7 @@ async fn nothing_is_acknowledged_into_files_that_are_gone() {
 }
 
 #[tokio::test]
-async fn a_damaged_event_is_told_by_its_sequence_after_those_before_it() {
+async fn a_damaged_event_is_reported_by_sequence_after_earlier_events() {
     let dir = dir();
     let path = dir.path().join("ghost.db");
     let store = open(&path).await;

@@ -1,4 +1,5 @@
-//! Tests of what only this backend has (files, batches, savepoints, a full disk), and the contract over it.
+//! Tests of the SQLite backend alone (files, batches, savepoints, a full disk), and the contract
+//! suite on it.
 
 mod batches;
 mod broken;

@@ -1,4 +1,4 @@
-//! Names that only one row may have: taken, given up and taken again in one batch.
+//! Unique names that are taken, released and taken again in one batch.
 
 use ghost_domain::schedule::{Missed, When};
 use ghost_domain::{
@@ -6,7 +6,7 @@ use ghost_domain::{
 };
 use uuid::Uuid;
 
-use super::tools::{dir, open, together, who};
+use super::tools::{dir, id_of, open, together};
 use crate::{Store, StoreError};
 
 fn conversation(n: u128, thread: &str) -> Conversation {
@@ -14,7 +14,7 @@ fn conversation(n: u128, thread: &str) -> Conversation {
         conversation_id: ConversationId(Uuid::from_u128(n)),
         adapter: "control".to_owned(),
         thread: thread.to_owned(),
-        owner: who("a"),
+        owner: id_of("a"),
         party: Party::System,
         last_seq: 0,
         created_at: Timestamp(1),
@@ -30,7 +30,7 @@ fn schedule(n: u128, name: &str) -> Schedule {
     Schedule {
         schedule_id: ScheduleId(Uuid::from_u128(n)),
         kind: ScheduleKind::Timer,
-        agent_id: who("a"),
+        agent_id: id_of("a"),
         name: name.to_owned(),
         when: When::At { at: Timestamp(9) },
         message: "wake up".to_owned(),
@@ -48,9 +48,10 @@ fn schedule(n: u128, name: &str) -> Schedule {
     }
 }
 
-/// Whether a command that gives names was accepted; `None` as a name deletes the schedule instead.
+/// Runs a command that gives names to rows; `None` deletes the schedule instead. Returns whether it
+/// was accepted.
 async fn give(store: &Store, given: Vec<(u128, Option<&'static str>)>) -> bool {
-    let fate = store
+    let result = store
         .write::<_, StoreError, _>(move |w| {
             Box::pin(async move {
                 for (n, name) in given {
@@ -67,14 +68,14 @@ async fn give(store: &Store, given: Vec<(u128, Option<&'static str>)>) -> bool {
             })
         })
         .await;
-    match fate {
+    match result {
         Ok(()) => true,
         Err(StoreError::Row { table: "conversations" | "schedules", .. }) => false,
         Err(error) => panic!("{error}"),
     }
 }
 
-/// The number under each name, of conversations and of schedules.
+/// The row number that has each name, for conversations and schedules.
 async fn names(store: &Store) -> Vec<(Option<u128>, Option<u128>)> {
     store
         .read::<_, StoreError, _>(|r| {
@@ -82,7 +83,7 @@ async fn names(store: &Store) -> Vec<(Option<u128>, Option<u128>)> {
                 let mut found = Vec::new();
                 for name in ["x", "y", "z"] {
                     let conversation = r.conversation_find("control", name).await?;
-                    let schedule = r.schedule_find(&who("a"), ScheduleKind::Timer, name).await?;
+                    let schedule = r.schedule_find(&id_of("a"), ScheduleKind::Timer, name).await?;
                     found.push((
                         conversation.map(|found| found.conversation_id.0.as_u128()),
                         schedule.map(|found| found.schedule_id.0.as_u128()),
@@ -96,21 +97,21 @@ async fn names(store: &Store) -> Vec<(Option<u128>, Option<u128>)> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn names_change_hands_in_one_batch() {
+async fn names_move_between_rows_in_one_batch() {
     let dir = dir();
     let store = open(&dir.path().join("ghost.db")).await;
     assert!(give(&store, vec![(1, Some("x")), (2, Some("y"))]).await);
     let commands = [
-        // The older row comes first in the batch, and takes a name that the other has in SQL.
+        // The older row is first in the batch, and takes a name that another row has in SQL.
         vec![(2, Some("y"))],
         vec![(1, Some("x")), (1, Some("z"))],
         vec![(2, Some("x"))],
-        // Taken.
+        // The name is taken.
         vec![(3, Some("z"))],
         vec![(1, Some("y")), (3, Some("z"))],
     ];
-    let fates = together(&store, commands.map(|given| give(&store, given)).into()).await;
-    assert_eq!(fates, [true, true, true, false, true]);
+    let results = together(&store, commands.map(|given| give(&store, given)).into()).await;
+    assert_eq!(results, [true, true, true, false, true]);
     assert_eq!(names(&store).await, [(Some(2), Some(2)), (Some(1), Some(1)), (Some(3), Some(3))]);
 }
 
@@ -128,7 +129,7 @@ async fn the_name_of_a_deleted_schedule_is_free_at_once() {
             assert_eq!(w.schedule_get(first).await?, None);
             assert_eq!(w.watch_snapshot_get(first).await?, None);
             w.schedule_put(&schedule(2, "x")).await?;
-            assert_eq!(w.schedule_find(&who("a"), ScheduleKind::Timer, "x").await?, Some(schedule(2, "x")));
+            assert_eq!(w.schedule_find(&id_of("a"), ScheduleKind::Timer, "x").await?, Some(schedule(2, "x")));
             assert_eq!(w.schedule_next_at().await?, Some(Timestamp(9)));
             w.schedule_delete(second).await?;
             w.schedule_delete(second).await?;
@@ -138,7 +139,7 @@ async fn the_name_of_a_deleted_schedule_is_free_at_once() {
     });
     command.await.unwrap();
     assert_eq!(names(&store).await[0], (Some(1), Some(1)));
-    // A refusal brings back what a delete took.
+    // A refusal restores what the command deleted.
     assert!(!give(&store, vec![(1, None), (4, Some("x"))]).await);
     store.close().await;
     assert_eq!(names(&open(&path).await).await[0], (Some(1), Some(1)));

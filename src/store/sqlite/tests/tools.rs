@@ -1,4 +1,4 @@
-//! Short ways to say what the tests do.
+//! Helpers of these tests.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use uuid::Uuid;
 use crate::sqlite::{SqliteOptions, open_store};
 use crate::{Store, StoreError, Writes};
 
-/// Why a command of a test did not go through.
+/// Why a command of a test failed.
 #[derive(Debug)]
 pub(super) enum Stop {
     Refused,
@@ -39,7 +39,7 @@ pub(super) async fn open(path: &Path) -> Store {
     open_store(path, SqliteOptions::default()).await.unwrap()
 }
 
-pub(super) fn who(name: &str) -> AgentId {
+pub(super) fn id_of(name: &str) -> AgentId {
     name.parse().unwrap()
 }
 
@@ -47,7 +47,7 @@ pub(super) fn mail(n: u64, to: &str, body: &str) -> Envelope {
     Envelope {
         message_id: MessageId(Uuid::from_u128(u128::from(n) + 1)),
         seq: 0,
-        to: who(to),
+        to: id_of(to),
         from: Party::System,
         kind: Kind::Message,
         subject: None,
@@ -65,10 +65,10 @@ pub(super) fn mail(n: u64, to: &str, body: &str) -> Envelope {
     }
 }
 
-/// What a send is in every test: mail and the event that says so.
+/// The send of these tests: a mail and its event.
 pub(super) async fn deliver(w: &mut dyn Writes, n: u64, to: &str, body: &str) -> Result<(), StoreError> {
     w.message_append(&mail(n, to, body)).await?;
-    let event = NewEvent::new(EventKind::MessageDelivered, json!({ "n": n })).agent(&who(to));
+    let event = NewEvent::new(EventKind::MessageDelivered, json!({ "n": n })).agent(&id_of(to));
     w.event_append(EventId(Uuid::from_u128(u128::from(n))), Timestamp(1), event).await
 }
 
@@ -81,7 +81,7 @@ pub(super) async fn send_text(store: &Store, n: u64, to: &'static str, body: Str
 }
 
 pub(super) async fn depth(store: &Store, of: &'static str) -> u32 {
-    store.read::<_, StoreError, _>(move |r| Box::pin(async move { r.inbox_depth(&who(of)).await })).await.unwrap()
+    store.read::<_, StoreError, _>(move |r| Box::pin(async move { r.inbox_depth(&id_of(of)).await })).await.unwrap()
 }
 
 pub(super) async fn events(store: &Store) -> Vec<Event> {
@@ -101,7 +101,7 @@ pub(super) async fn store_with(path: &Path, options: SqliteOptions) -> Store {
     open_store(&path.join("ghost.db"), options).await.unwrap()
 }
 
-/// Holds the writer inside a command until the guard is told to go on.
+/// Holds the writer inside a command until the returned `Notify` is notified.
 pub(super) async fn hold(store: &Store) -> (Arc<Notify>, tokio::task::JoinHandle<Result<(), StoreError>>) {
     let (inside, go) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
     let (store, entered, leave) = (store.clone(), inside.clone(), go.clone());
@@ -120,13 +120,13 @@ pub(super) async fn hold(store: &Store) -> (Arc<Notify>, tokio::task::JoinHandle
     (go, held)
 }
 
-/// Queues every future behind the writer's present command, so that they are one batch.
+/// Queues all commands behind a held command, so that they run in one batch.
 pub(super) async fn together<T>(store: &Store, commands: Vec<impl Future<Output = T>>) -> Vec<T> {
     let (go, held) = hold(store).await;
     let mut all = Box::pin(join_all(commands));
     assert!((&mut all).now_or_never().is_none());
     go.notify_one();
-    // The holding command is in the same batch and has the same fate.
+    // The held command is in the same batch and has the same result.
     drop(held.await.unwrap());
     all.await
 }

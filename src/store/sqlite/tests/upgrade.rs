@@ -1,14 +1,15 @@
-//! A database of an earlier version becomes one of this version, and keeps its rows.
+//! A database of an earlier schema version is migrated and keeps its rows.
 
 use std::path::Path;
 
+use ghost_domain::event::{EventFilter, EventKind};
 use ghost_domain::transcript::TokenUsage;
 use ghost_domain::usage::UsageSum;
 use ghost_domain::{Agent, ChatChannel, Envelope, Money, Party, Scope, Timestamp};
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};
 use sqlx::{AssertSqlSafe, ConnectOptions as _, Connection as _, Row as _};
 
-use super::tools::{depth, mail, open, send, who};
+use super::tools::{depth, id_of, mail, open, send};
 use crate::StoreError;
 use crate::sqlite::is_current;
 use crate::sqlite::row::{Args, Row};
@@ -21,7 +22,7 @@ const THIRD: &str = include_str!("../migrations/0003_lean.sql");
 const FOURTH: &str = include_str!("../migrations/0004_cron_turns.sql");
 const FIFTH: &str = include_str!("../migrations/0005_unpriced.sql");
 
-/// An agent as the first version wrote it.
+/// An agent record as version 1 wrote it.
 const AGENT: &str = r#"{"agent_id":"a","incarnation":3,"archetype":"writer","name":"Ann","team":null,"owner":null,
     "kind":"persistent","desired":"running","status":"running","status_reason":null,"restarts":2,"overrides":{},"node":"n",
     "epoch":0,"created_at":5,"updated_at":6,"last_active_at":null,"deleted_at":null}"#;
@@ -34,7 +35,7 @@ async fn number(conn: &mut SqliteConnection, sql: &'static str) -> i64 {
     sqlx::query(sql).fetch_one(conn).await.unwrap().try_get(0).unwrap()
 }
 
-/// A file as the first version left it: an agent, two pieces of mail, and sequences that were pruned.
+/// A file as version 1 left it: an agent, two mails, and pruned sequences.
 async fn first_version(path: &Path) {
     let mut conn = connect(path).await;
     sqlx::raw_sql(FIRST).execute(&mut conn).await.unwrap();
@@ -71,10 +72,10 @@ async fn a_database_of_the_first_version_keeps_its_rows() {
             store.read::<_, StoreError, _>(|r| Box::pin(async move { r.agent_list(true).await })).await.unwrap();
         assert_eq!(agents, vec![serde_json::from_str(AGENT).unwrap()]);
         if opened == 0 {
-            // What is new is there, and what was there goes on.
+            // New tables work, and the old sequences continue.
             let channel = ChatChannel {
                 channel: "lounge".parse().unwrap(),
-                creator: Party::Agent(who("a")),
+                creator: Party::Agent(id_of("a")),
                 gated: false,
                 topic: Some("tea".to_owned()),
                 members: 1,
@@ -87,7 +88,7 @@ async fn a_database_of_the_first_version_keeps_its_rows() {
                 .unwrap();
             send(&store, 3, "a").await.unwrap();
             let inbox = store
-                .read::<_, StoreError, _>(|r| Box::pin(async move { r.inbox_pending(&who("a"), 10).await }))
+                .read::<_, StoreError, _>(|r| Box::pin(async move { r.inbox_pending(&id_of("a"), 10).await }))
                 .await
                 .unwrap();
             assert_eq!(inbox.iter().map(|mail| mail.seq).collect::<Vec<_>>(), [1, 2, 41]);
@@ -103,7 +104,7 @@ async fn a_database_of_the_first_version_keeps_its_rows() {
     conn.close().await.unwrap();
 }
 
-/// What was held when the second version ended is spent, and its state is kept as text.
+/// Reservations held at the end of version 2 count as spent, and shared state is kept as text.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_database_of_the_second_version_counts_what_was_held_and_keeps_its_state() {
     let dir = tempfile::tempdir().unwrap();
@@ -133,10 +134,10 @@ async fn a_database_of_the_second_version_counts_what_was_held_and_keeps_its_sta
     assert_eq!((budget.spent_tokens, budget.spent_money, budget.reserved_tokens), (130, Money(9), 0));
     assert_eq!((a.unwrap().value.as_str(), b.unwrap().value.as_str()), (r#"{"n":[1,2]}"#, r#""calm""#));
     store.close().await;
-    assert!(is_current(&path), "a database that was closed says its version in its header");
+    assert!(is_current(&path), "the header of a closed database contains its version");
 }
 
-/// An upgraded database has the same tables and indexes as one that was made anew.
+/// A migrated database has the same tables and indexes as a new one.
 // covers: CONF-12, STORE-01
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_upgraded_database_is_like_a_new_one() {
@@ -159,7 +160,8 @@ async fn an_upgraded_database_is_like_a_new_one() {
     assert_eq!(schemas[0], schemas[1]);
 }
 
-/// The third version was changed after it had been run: some of its databases have what the fourth brings.
+/// Migration 3 was changed after some databases had run it, so some of them already have what
+/// migration 4 adds.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_database_of_the_third_version_gets_the_index_of_turns_of_cron_jobs() {
     let index = "SELECT count(*) FROM sqlite_schema WHERE type = 'index' AND name = 'turns_cron_ended'";
@@ -187,7 +189,7 @@ async fn every_database_of_the_third_version_gets_the_index_of_turns_of_cron_job
     }
 }
 
-/// Whether there was a price was not written down before the fifth version: what it cost then goes on being what it was.
+/// Before version 5 a missing price was not recorded. The stored cost of such rows stays as it was.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_database_of_the_fourth_version_keeps_its_usage() {
     let dir = tempfile::tempdir().unwrap();
@@ -211,13 +213,13 @@ async fn a_database_of_the_fourth_version_keeps_its_usage() {
         cost: Money(7),
         estimated_calls: 1,
         estimated_cost: Money(7),
-        ..UsageSum::new(&who("a"), "m")
+        ..UsageSum::new(&id_of("a"), "m")
     };
     assert_eq!(sums, [was]);
     store.close().await;
 }
 
-/// Before the sixth version nothing was added up: the totals of an older database are made of its rows.
+/// Before version 6 there were no totals. The migration computes them from the rows.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_database_of_the_fifth_version_gets_its_totals() {
     const DAY: i64 = 86_400_000;
@@ -250,7 +252,7 @@ async fn a_database_of_the_fifth_version_gets_its_totals() {
             .collect::<Vec<_>>()
     };
     let any = UsageFilter::default;
-    // What cost nothing counted for no budget then, and goes on so.
+    // A call without a cost did not count against a budget then, and still does not.
     assert_eq!(calls(any()).await, [(2, 130, 7, 60, 0), (1, 5, 9, 0, 0), (1, 8, 0, 0, 10)]);
     assert_eq!(
         calls(UsageFilter { provider: Some("p".into()), ..any() }).await,
@@ -263,5 +265,24 @@ async fn a_database_of_the_fifth_version_gets_its_totals() {
         calls(UsageFilter { before: Some(Timestamp(DAY + 1)), ..any() }).await,
         [(2, 130, 7, 60, 0), (1, 8, 0, 0, 10)]
     );
+    store.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_event_of_the_sixth_version_gets_its_new_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("ghost.db");
+    open(&path).await.close().await;
+    let mut conn = connect(&path).await;
+    let old = "PRAGMA user_version = 6;
+        INSERT INTO events (seq, event_id, ts, kind, payload) VALUES (1, zeroblob(16), 5, 'storm.held', '{}');";
+    sqlx::raw_sql(old).execute(&mut conn).await.unwrap();
+    conn.close().await.unwrap();
+    let store = open(&path).await;
+    let found = store
+        .read::<_, StoreError, _>(|r| Box::pin(async move { r.event_list(0, &EventFilter::default(), 9).await }))
+        .await
+        .unwrap();
+    assert_eq!(found.0.iter().map(|event| event.kind).collect::<Vec<_>>(), [EventKind::LimitReached]);
     store.close().await;
 }

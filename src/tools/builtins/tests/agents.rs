@@ -5,7 +5,7 @@ use super::rig::{Rig, SECRET, code, id};
 
 // covers: BI-20, BI-21, BI-27
 #[tokio::test]
-async fn agents_are_listed_and_the_world_is_seen() {
+async fn agents_and_the_state_of_the_world_are_shown() {
     let rig = Rig::new().await;
     let all = rig.content("syscall.agent.list", json!({})).await;
     assert_eq!(
@@ -77,7 +77,7 @@ async fn agents_stop_and_start() {
     let stopped = rig.content("syscall.agent.stop", stop.clone()).await;
     assert_eq!(stopped, json!({ "agent_id": "bob", "status": "stopping", "changed": true }));
     assert_eq!(rig.content("syscall.agent.stop", stop).await["changed"], false);
-    // Only who runs does anything.
+    // Only a running agent has an activity.
     let list = rig.content("syscall.agent.list", json!({})).await;
     let world = rig.content("syscall.reflect", json!({})).await;
     let status = rig.content("syscall.session.status", json!({ "agent_id": "bob" })).await;
@@ -115,7 +115,7 @@ async fn uptime_counts_from_the_last_start() {
 
 // covers: BI-25, MEM-17
 #[tokio::test]
-async fn memory_is_looked_into_and_no_further() {
+async fn inspect_reads_memory_files_only() {
     let rig = Rig::new().await;
     let files = rig.content("syscall.agent.inspect", json!({ "agent_id": "bob" })).await;
     assert_eq!(files["files"][1], json!({ "path": "days/1.md", "kind": "file", "bytes": 8 }));
@@ -134,7 +134,7 @@ async fn memory_is_looked_into_and_no_further() {
         let arguments = json!({ "agent_id": "bob", "path": path });
         let refusal = rig.call("syscall.agent.inspect", arguments).await.unwrap_err();
         assert_eq!(refusal.code, expected, "{path}");
-        // Memory is not the workspace, and no tool of the workspace reaches it.
+        // Memory is not in the workspace, so workspace tools cannot reach it.
         let hint = refusal.hint.unwrap();
         assert!(hint.contains("memory") && !hint.contains("workspace") && !hint.contains("output"), "{path}: {hint}");
     }

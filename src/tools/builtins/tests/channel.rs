@@ -8,7 +8,7 @@ use serde_json::json;
 use super::rig::{Rig, code, id, with};
 use crate::context::CallContext;
 
-/// A conversation of ada's, and her call in a turn that comes from it.
+/// A conversation of ada, and her call in a turn that came from it.
 async fn outside(rig: &Rig, replies: bool) -> (ConversationId, CallContext) {
     let party = Party::Outside("eve".into());
     let start = Start { adapter: CONTROL.into(), thread: Some("t".into()), owner: id("ada"), party: party.clone() };
@@ -121,7 +121,7 @@ async fn both_names_hand_the_conversation_over() {
 
 // covers: BI-38
 #[tokio::test]
-async fn a_message_is_sent_taken_back_reacted_to_pinned_and_asked_about() {
+async fn every_action_of_message_works() {
     let rig = Rig::new().await;
     let (conversation, call) = outside(&rig, true).await;
     let act = async |arguments| rig.call_as(&call, "message", None, arguments).await;

@@ -39,7 +39,7 @@ async fn a_channel_is_opened_posted_in_and_read_back() {
 
 // covers: CHAT-07
 #[tokio::test]
-async fn what_may_not_be_is_refused_with_advice() {
+async fn wrong_calls_are_refused_with_a_hint() {
     let rig = Rig::new().await;
     let bob = caller(&rig.services, "bob").await;
     let create = |name: &str, members: &[&str]| {
@@ -83,7 +83,7 @@ async fn rig_call(rig: &Rig, tool: &str, arguments: serde_json::Value) -> Code {
 
 // covers: CHAT-11
 #[tokio::test]
-async fn the_world_file_says_whom_a_post_wakes() {
+async fn the_world_file_decides_which_members_a_post_wakes() {
     let rig = Rig::new().await;
     let mut plan = (*rig.services.plan()).clone();
     plan.chat_wake = ChatWake::All;
@@ -101,7 +101,7 @@ async fn the_world_file_says_whom_a_post_wakes() {
 }
 
 #[tokio::test]
-async fn a_long_history_loses_what_is_farthest_from_where_it_begins() {
+async fn a_long_history_loses_the_posts_farthest_from_its_start() {
     let rig = Rig::new().await;
     rig.content("syscall.chat.create", json!({ "name": "room", "members": ["bob"], "gated": true })).await;
     for _ in 0..14 {

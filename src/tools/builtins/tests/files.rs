@@ -59,12 +59,12 @@ async fn writes_stay_within_the_rules() {
     for good in ["agents/ada/new/deep.md", "output/reports/r.md", "./output//reports/r.md"] {
         rig.call("workspace.write", write(good)).await.unwrap();
     }
-    // A link in one's own directory is no way into another's.
+    // A link in the agent's own directory does not lead into another agent's.
     let workspace = rig.dir.path().join("data/workspace");
     std::os::unix::fs::symlink("../bob", workspace.join("agents/ada/friend")).unwrap();
     assert_eq!(code(rig.call("workspace.write", write("agents/ada/friend/notes/x.md")).await), Code::PathDenied);
     assert!(!workspace.join("agents/bob/notes/x.md").exists());
-    // Everyone may read everything in it.
+    // Every agent may read every file.
     std::fs::write(workspace.join("agents/bob/notes/own.md"), "b").unwrap();
     let read = json!({ "path": "agents/bob/notes/own.md", "scope": "world" });
     assert_eq!(rig.content("workspace.read", read).await["content"], "b");
@@ -74,7 +74,7 @@ async fn writes_stay_within_the_rules() {
 }
 
 #[tokio::test]
-async fn a_likely_mistake_about_the_scope_is_named() {
+async fn a_likely_wrong_scope_gets_a_hint() {
     let rig = Rig::new().await;
     let refusal = rig.call("workspace.read", json!({ "path": "output/reports/r.md" })).await.unwrap_err();
     assert!(refusal.hint.unwrap().contains("scope: world"));
@@ -85,7 +85,7 @@ async fn a_likely_mistake_about_the_scope_is_named() {
     let own = rig.content("workspace.write", json!({ "path": "output/x.md", "content": "x" })).await;
     assert_eq!(own["path"], "agents/ada/output/x.md");
     assert!(own["note"].as_str().unwrap().contains("scope: world") && own.get("artifact_id").is_none());
-    // The names of the older system mean the shared root.
+    // The legacy aliases use the shared root.
     let arguments = json!({ "path": "output/reports/r.md", "content": "x" });
     let shared = rig.call_as(&rig.ada, "workspace.write", Some("file_write"), arguments).await.unwrap();
     assert_eq!(shared.content["path"], "output/reports/r.md");
@@ -93,7 +93,7 @@ async fn a_likely_mistake_about_the_scope_is_named() {
 
 // covers: ART-01, ART-02, BI-02
 #[tokio::test]
-async fn what_appears_under_output_is_an_artifact() {
+async fn a_file_under_output_is_an_artifact() {
     let rig = Rig::new().await;
     let arguments = json!({ "path": "output/reports/r.md", "content": "abc", "scope": "world" });
     let artifact_id = rig.content("workspace.write", arguments).await["artifact_id"].clone();
@@ -107,7 +107,7 @@ async fn what_appears_under_output_is_an_artifact() {
 
 // covers: BI-01, LIM-01
 #[tokio::test]
-async fn sizes_are_bounded() {
+async fn sizes_are_limited() {
     let rig = Rig::new().await;
     let most = usize::try_from(rig.services.ctx.limits().file_bytes).unwrap();
     let large = "x".repeat(most + 1);
@@ -130,7 +130,7 @@ async fn sizes_are_bounded() {
 }
 
 #[tokio::test]
-async fn the_encoding_of_a_text_is_named_and_kept() {
+async fn the_encoding_of_a_text_is_returned_and_kept() {
     let rig = Rig::new().await;
     let latin = rig.dir.path().join("data/workspace/agents/ada/latin");
     std::fs::write(&latin, b"Gr\xfc\xdfe: 5\n").unwrap();
@@ -147,7 +147,7 @@ async fn the_encoding_of_a_text_is_named_and_kept() {
 }
 
 #[tokio::test]
-async fn where_to_read_on_reaches_the_model_however_large_a_page_may_be() {
+async fn the_next_offset_reaches_the_model_with_a_page_of_any_size() {
     let rig = Rig::new().await;
     let mut limits = (*rig.services.ctx.limits()).clone();
     limits.file_bytes = 4 * 1024 * 1024;
@@ -177,7 +177,7 @@ async fn where_to_read_on_reaches_the_model_however_large_a_page_may_be() {
 }
 
 #[tokio::test]
-async fn a_long_line_is_read_on_and_a_slip_in_that_is_told() {
+async fn a_long_line_is_read_in_parts_and_wrong_skips_are_refused() {
     let rig = Rig::new().await;
     let most = usize::try_from(rig.services.ctx.limits().file_bytes).unwrap();
     let text = format!("{}\nend\n", "é".repeat(most));
@@ -205,7 +205,7 @@ async fn a_long_line_is_read_on_and_a_slip_in_that_is_told() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
     #[test]
-    fn reading_on_gives_the_whole_file(text in "([a-zé€]{0,24}\n?){0,8}", most in 1u32..24, limit in 0u64..4) {
+    fn reading_in_parts_gives_the_whole_file(text in "([a-zé€]{0,24}\n?){0,8}", most in 1u32..24, limit in 0u64..4) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
             let rig = Rig::new().await;
@@ -226,7 +226,7 @@ proptest! {
                     got.push_str(content);
                     break;
                 }
-                // What is read again was not read yet.
+                // A cut last line is read again from its start.
                 let kept = if part.get("next_skip_bytes").is_some() { content.len() } else { whole };
                 assert!(kept > 0, "{part}");
                 got.push_str(&content[..kept]);

@@ -38,7 +38,7 @@ async fn an_entry_is_written_listed_read_and_deleted() {
 
 // covers: KNOW-03
 #[tokio::test]
-async fn groups_and_archetypes_open_what_they_name() {
+async fn groups_and_archetypes_grant_access_to_entries() {
     let rig = Rig::new().await;
     let editor = with(&rig.ada, |caller| caller.archetype = "editor".into());
     let manager = with(&rig.ada, |caller| caller.groups = ["manager".to_owned()].into());
@@ -47,7 +47,7 @@ async fn groups_and_archetypes_open_what_they_name() {
     write(&bob, json!({ "entry_id": "e", "content": "x", "writers": ["archetype:editor"] })).await.unwrap();
     write(&editor, json!({ "entry_id": "e", "content": "y" })).await.unwrap();
     assert_eq!(code(write(&manager, json!({ "entry_id": "e", "content": "z" })).await), Code::NotFound);
-    // What a list names must be there.
+    // Groups and archetypes in a list must exist.
     for readers in [["archetype:edtor"], ["group:manager"], ["bop"], ["role:x"]] {
         let refused = write(&bob, json!({ "entry_id": "f", "content": "x", "readers": readers })).await;
         assert!(matches!(code(refused), Code::NotFound | Code::InvalidArguments), "{readers:?}");
@@ -57,7 +57,7 @@ async fn groups_and_archetypes_open_what_they_name() {
 }
 
 #[tokio::test]
-async fn lists_say_that_they_are_cut_and_go_on() {
+async fn cut_lists_are_marked_and_can_be_continued() {
     let rig = Rig::new().await;
     for n in 0..5 {
         let new = json!({ "entry_id": format!("e{n}"), "content": "x", "tags": [if n < 4 { "few" } else { "one" }] });

@@ -5,7 +5,7 @@ use super::rig::{Rig, caller, code, id};
 
 // covers: BI-31, TOOL-04
 #[tokio::test]
-async fn a_message_reaches_its_inbox_in_the_callers_name() {
+async fn a_message_reaches_the_inbox_with_the_caller_as_sender() {
     let rig = Rig::new().await;
     let sent = rig.content("syscall.message.send", json!({ "to": "bob", "content": "hi", "subject": "s\ns" })).await;
     assert_eq!((&sent["sent_to"], &sent["bytes"]), (&json!("bob"), &json!(2)));
@@ -26,7 +26,7 @@ async fn a_message_reaches_its_inbox_in_the_callers_name() {
 
 // covers: ACL-03, CONF-05, MSG-06
 #[tokio::test]
-async fn a_file_goes_into_the_other_ones_inbox_directory() {
+async fn a_file_is_written_to_the_receivers_inbox_directory() {
     let rig = Rig::new().await;
     let arguments = json!({ "to": "bob", "content": "figures", "filename": "../to do.md" });
     let sent = rig.content("syscall.message.send", arguments.clone()).await;
@@ -50,7 +50,7 @@ async fn a_file_goes_into_the_other_ones_inbox_directory() {
     assert!(!rig.dir.path().join("data/workspace/agents/nobody").exists());
 }
 
-/// A change of the bounds.
+/// Changes a limit.
 type Change = fn(&mut ghost_domain::Limits);
 
 #[tokio::test]
@@ -76,7 +76,7 @@ async fn a_file_whose_mail_would_be_refused_is_not_written() {
 
 // covers: BI-30, MSG-04
 #[tokio::test]
-async fn an_ask_opens_and_what_can_never_be_answered_is_refused() {
+async fn an_ask_opens_and_one_that_cannot_be_answered_is_refused() {
     let rig = Rig::new().await;
     let ask = rig.content("syscall.ask", json!({ "agent_id": "bob", "message": "why?", "context": "c" })).await;
     assert_eq!((&ask["target"], &ask["status"]), (&json!("bob"), &json!("open")));
@@ -134,7 +134,7 @@ async fn reading_the_inbox_adds_its_mail_to_the_turn() {
 }
 
 #[tokio::test]
-async fn no_more_mail_is_taken_than_can_be_shown() {
+async fn only_mail_that_the_result_can_show_is_taken() {
     let rig = Rig::new().await;
     for _ in 0..4 {
         rig.mail_to_ada(Kind::Message, &"x".repeat(40_000)).await;

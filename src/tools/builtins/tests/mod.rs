@@ -1,4 +1,4 @@
-//! Every tool against a store in memory and a workspace that runs inline.
+//! Tests of every tool against an in-memory store and an inline workspace.
 
 mod rig;
 

@@ -1,4 +1,4 @@
-//! A small office: two agents, an open turn of the first, a clock that stands still.
+//! A test world: two agents, an open turn of the first, and a clock that does not move.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -30,7 +30,7 @@ use crate::registry::ToolTable;
 use crate::tool::{Output, Run, Tool};
 use crate::workspace::Workspace;
 
-/// A secret that the world knows.
+/// A secret known to the world's redactor.
 pub(crate) const SECRET: &str = "hunter2-is-my-password";
 
 struct Still;
@@ -160,7 +160,7 @@ impl Rig {
         Self { dir, services, tools, ada, calls: AtomicU64::new(1) }
     }
 
-    /// Runs a call of ada's as a turn does.
+    /// Runs a call by ada, as a turn does.
     pub(super) async fn call(&self, tool: &str, arguments: Value) -> Result<Output, Refusal> {
         self.call_as(&self.ada, tool, None, arguments).await
     }
@@ -182,7 +182,7 @@ impl Rig {
         self.run(ctx, tool, arguments).await
     }
 
-    /// Runs a call whose arguments nobody has looked at.
+    /// Runs a call without validating its arguments.
     pub(super) async fn run(&self, ctx: &CallContext, tool: &Tool, arguments: Value) -> Result<Output, Refusal> {
         let call_id = CallId(Uuid::from_u128(u128::from(self.calls.fetch_add(1, Ordering::Relaxed)) << 64));
         let ctx = CallContext { call_id, ..ctx.clone() };
@@ -208,12 +208,12 @@ impl Rig {
             }
             Run::Outside(_) | Run::Choose(_) => unreachable!("no built-in of this stage"),
         }?;
-        let (office_cx, events) = (self.services.ctx.clone(), output.events.clone());
+        let (rule_ctx, events) = (self.services.ctx.clone(), output.events.clone());
         store
             .write(move |w| {
                 Box::pin(async move {
                     for event in events {
-                        office_cx.emit(w, event).await?;
+                        rule_ctx.emit(w, event).await?;
                     }
                     Ok::<_, Refusal>(())
                 })
@@ -273,7 +273,7 @@ async fn deliver(services: &WorldServices, to: &str, kind: Kind, body: &str) {
     services.store.write(move |w| Box::pin(async move { mail::deliver(w, &ctx, new_message).await })).await.unwrap();
 }
 
-/// A call of that agent, in a turn that mail has opened.
+/// A call of the agent in a turn opened by mail.
 pub(super) async fn caller(services: &Arc<WorldServices>, name: &str) -> CallContext {
     deliver(services, name, Kind::Message, "begin").await;
     let (ctx, agent_id) = (services.ctx.clone(), id(name));
@@ -304,7 +304,7 @@ pub(super) async fn caller(services: &Arc<WorldServices>, name: &str) -> CallCon
     }
 }
 
-/// The same call by someone with other rights.
+/// The same call with a changed caller.
 pub(super) fn with(ctx: &CallContext, change: impl FnOnce(&mut Caller)) -> CallContext {
     let mut caller = (*ctx.caller).clone();
     change(&mut caller);

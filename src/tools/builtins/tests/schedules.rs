@@ -87,7 +87,7 @@ async fn a_cron_job_is_added_changed_run_and_removed() {
 
 // covers: BI-87, SCHED-08
 #[tokio::test]
-async fn a_job_that_is_a_turn_of_its_own_says_how_it_runs() {
+async fn a_job_with_its_own_turn_has_options() {
     let rig = Rig::new().await;
     rig.content("syscall.chat.create", json!({ "name": "news", "members": ["bob"] })).await;
     let job = |options: serde_json::Value| json!({ "action": "add", "name": "digest", "schedule": { "every": "1h" }, "message": "x", "options": options });
@@ -136,7 +136,7 @@ async fn a_job_that_is_a_turn_of_its_own_says_how_it_runs() {
 }
 
 #[tokio::test]
-async fn a_job_is_told_in_its_own_thread_unless_the_threads_of_the_webhook_are_its_agents() {
+async fn a_job_may_use_only_its_own_thread_of_another_agents_webhook() {
     let rig = Rig::new().await;
     let hook = |agent: &str| {
         let mut plan = (*rig.services.plan()).clone();
@@ -170,7 +170,7 @@ async fn a_job_is_told_in_its_own_thread_unless_the_threads_of_the_webhook_are_i
     assert_eq!(code(rig.call("util.cron", update.clone()).await), Code::AccessDenied);
     hook("ada");
     assert_eq!(rig.content("util.cron", update).await["to"], "shop/customer-17");
-    // What is not changed is not judged again, until it is switched on without a webhook to go to.
+    // An unchanged target is not checked again, until the job is enabled without its webhook.
     hook("bob");
     let patch = |patch: serde_json::Value| json!({ "action": "update", "job_id": "digest", "patch": patch });
     let changed = rig.content("util.cron", patch(json!({ "options": { "max_rounds": 2 } }))).await;
@@ -184,7 +184,7 @@ async fn a_job_is_told_in_its_own_thread_unless_the_threads_of_the_webhook_are_i
 
 // covers: BI-85, SCHED-03
 #[tokio::test]
-async fn a_watch_begins_with_what_is_there_and_stays_inside_the_workspace() {
+async fn a_watch_starts_from_a_snapshot_and_stays_inside_the_workspace() {
     let rig = Rig::new().await;
     let set = rig.content("util.watch", json!({ "path": "notes", "events": ["created"], "recursive": true })).await;
     assert_eq!((set["path"].as_str(), set["name"].as_str()), (Some("agents/ada/notes"), Some("agents:ada:notes")));
@@ -208,7 +208,7 @@ async fn a_watch_begins_with_what_is_there_and_stays_inside_the_workspace() {
 }
 
 #[tokio::test]
-async fn nobody_changes_what_is_another_s() {
+async fn an_agent_cannot_change_another_agents_schedules() {
     let rig = Rig::new().await;
     let set = rig
         .content("util.cron", json!({ "action": "add", "name": "a", "schedule": { "every": "1h" }, "message": "x" }))

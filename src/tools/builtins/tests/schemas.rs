@@ -67,14 +67,14 @@ fn properties(tool: &Tool) -> Map<String, Value> {
     tool.spec.parameters["properties"].as_object().unwrap().clone()
 }
 
-/// The least that the schema takes.
+/// The smallest arguments that the schema accepts.
 fn minimal(tool: &Tool) -> Map<String, Value> {
     let required = tool.spec.parameters["required"].as_array().cloned().unwrap_or_default();
     required
         .iter()
         .map(|name| {
             let name = name.as_str().unwrap();
-            // Without a type anything goes.
+            // A parameter without a type accepts any value.
             let any = properties(tool)[name].get("type").is_none();
             let kind = &properties(tool)[name]["type"];
             assert!(any || kind == "string" || kind == "array", "{}.{name}", tool.spec.name);
@@ -133,7 +133,7 @@ fn every_schema_is_plain_and_strict() {
 
 // covers: TOOL-06
 #[tokio::test]
-async fn unknown_fields_are_refused_behind_the_schema_too() {
+async fn unknown_fields_are_refused_by_the_parser_too() {
     let rig = Rig::new().await;
     for tool in rig.tools.values() {
         let mut arguments = Value::Object(minimal(tool));
@@ -152,7 +152,7 @@ fn field_of(refusal: Refusal) -> String {
 
 // covers: TOOL-06
 #[tokio::test]
-async fn every_number_is_taken_or_refused_by_its_field() {
+async fn every_number_is_accepted_or_refused_with_its_field() {
     let rig = Rig::new().await;
     for tool in rig.tools.values() {
         let name = &tool.spec.name;
@@ -172,7 +172,7 @@ async fn every_number_is_taken_or_refused_by_its_field() {
                 let refusal = tool.validate(&with(wrong.clone())).unwrap_err();
                 assert_eq!(field_of(refusal), field, "{name} {wrong}");
             }
-            // What fits the schema fits the type: nothing is said of a number that cannot be read.
+            // A number that passes the schema also fits the Rust type.
             for fits in [&schema["minimum"], &schema["maximum"]] {
                 let arguments = with(fits.clone());
                 tool.validate(&arguments).unwrap();
@@ -195,7 +195,7 @@ async fn every_number_is_taken_or_refused_by_its_field() {
 
 // covers: TOOL-06
 #[tokio::test]
-async fn what_the_schema_did_not_see_names_its_field_too() {
+async fn refusals_of_the_parser_name_the_field_too() {
     let rig = Rig::new().await;
     let run = async |arguments: Value| rig.run(&rig.ada, &rig.tools["workspace.list"], arguments).await.unwrap_err();
     assert_eq!(field_of(run(json!({ "depth": "deep" })).await), "depth");
@@ -222,7 +222,7 @@ fn arguments_are_normalised() {
 
 // covers: ACC-11, CONF-10, TOOL-01, TOOL-22
 #[tokio::test]
-async fn a_registry_holds_what_was_granted_and_nothing_else() {
+async fn a_registry_contains_only_granted_tools() {
     let rig = Rig::new().await;
     let table = rig.table();
     let words = BTreeMap::from([("admin".to_owned(), vec!["syscall.agent.create".to_owned()])]);
@@ -248,7 +248,7 @@ async fn a_registry_holds_what_was_granted_and_nothing_else() {
 
 // covers: TOOL-22
 #[tokio::test]
-async fn names_are_understood_where_only_one_tool_can_be_meant() {
+async fn unusual_names_are_resolved_if_only_one_tool_matches() {
     let rig = Rig::new().await;
     let registry = rig.table().registry((*rig.ada.caller).clone(), &|name| name != "syscall.agent.create");
     for (written, meant) in [
@@ -323,7 +323,7 @@ fn leaf() -> impl Strategy<Value = Value> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn no_arguments_make_a_tool_panic(calls in prop::collection::vec(
+    fn no_arguments_cause_a_panic(calls in prop::collection::vec(
         (0..NAMES.len(), prop::collection::vec(leaf(), 8), any::<u8>(), any::<bool>()), 1..12,
     )) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
@@ -337,7 +337,7 @@ proptest! {
                     .map(|(_, pair)| pair)
                     .collect();
                 let arguments = Value::Object(arguments);
-                // Refusals are answers; a panic or a hang is not.
+                // A refusal is fine; a panic or a hang is not.
                 let _ = if checked {
                     rig.call(NAMES[at], arguments).await
                 } else {

@@ -37,7 +37,7 @@ async fn skills_are_listed_held_read_and_dropped() {
 
 // covers: SKILL-24
 #[tokio::test]
-async fn what_may_not_be_held_is_not_there() {
+async fn skills_outside_the_filter_are_not_available() {
     let rig = Rig::new().await;
     let refusal = rig.call("syscall.skill.load", json!({ "name": "gti" })).await.unwrap_err();
     assert_eq!((refusal.code, refusal.hint.as_deref()), (Code::NotFound, Some("did you mean `git`?")));
@@ -47,7 +47,7 @@ async fn what_may_not_be_held_is_not_there() {
     assert_eq!(list.content.as_array().unwrap().len(), 1);
     let denied = rig.call_as(&narrow, "syscall.skill.acquire", None, json!({ "name": "git" })).await;
     assert_eq!(code(denied), Code::AccessDenied);
-    // A skill whose folder is gone can still be let go.
+    // A skill whose folder is gone can still be dropped.
     rig.content("syscall.skill.acquire", json!({ "name": "git" })).await;
     std::fs::remove_dir_all(rig.dir.path().join("skills/git")).unwrap();
     rig.services.set_plan(rig.services.plan());

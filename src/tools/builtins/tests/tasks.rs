@@ -36,7 +36,7 @@ async fn a_task_is_created_listed_read_and_changed() {
 }
 
 #[tokio::test]
-async fn refusals_say_what_was_wrong() {
+async fn wrong_calls_are_refused_with_a_reason() {
     let rig = Rig::new().await;
     let create = |extra: serde_json::Value| {
         let mut arguments = json!({ "title": "T" });

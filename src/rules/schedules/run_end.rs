@@ -1,5 +1,5 @@
-//! How a run ends: with the turn that took its mail (SCHED-09), what a heartbeat's last text becomes
-//! (HB-02..06), and what a one-shot job's end does to the job (SCHED-06).
+//! The end of a run: the turn that took its mail ends it (SCHED-09). Also handles the last text of
+//! a heartbeat (HB-02..06) and the end of a one-shot job (SCHED-06).
 
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::ports::Signal;
@@ -13,9 +13,9 @@ use super::outlet;
 use crate::turns::ending::Ending;
 use crate::{Result, RuleContext};
 
-/// Characters of a reason that a run keeps.
+/// The longest note in a run, in characters.
 const NOTE_MAX: usize = 300;
-/// Characters of an alert in its event.
+/// The longest alert text in an event, in characters.
 const ALERT_MAX: usize = 4_000;
 
 /// Whether mail of this kind comes from a schedule.
@@ -24,7 +24,7 @@ pub(crate) fn is_of_schedule(kind: Kind) -> bool {
     matches!(kind, Kind::Timer | Kind::Cron | Kind::CronTurn | Kind::Watch | Kind::Heartbeat)
 }
 
-/// Records how the run ended whose mail the turn held. Does nothing for other mail.
+/// Records the end of the run whose mail the turn held. Does nothing for other mail.
 pub async fn turn_ended(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -45,32 +45,32 @@ pub async fn turn_ended(
         Ending::Failed(refusal) => (RunStatus::Failed, Some(ctx.excerpt(&refusal.to_string(), NOTE_MAX))),
         Ending::Cancelled(why) => (RunStatus::Failed, Some(format!("cancelled: {}", ctx.excerpt(why, NOTE_MAX)))),
     };
-    let ended = over(w, ctx, message_id, status, note).await?;
-    if let (Some((mut run, schedule)), Some(text)) = (ended.clone(), ending.said())
+    let ended = end_run(w, ctx, message_id, status, note).await?;
+    if let (Some((mut run, schedule)), Some(text)) = (ended.clone(), ending.answer_text())
         && let Some(options) = run.options.clone()
     {
         let name = schedule.as_ref().map(|schedule| schedule.name.as_str());
-        let trouble = outlet::deliver(w, ctx, turn, &run, &options, name, &text).await?;
-        if let Some(why) = trouble {
+        let not_delivered = outlet::deliver(w, ctx, turn, &run, &options, name, &text).await?;
+        if let Some(why) = not_delivered {
             run.note = Some(ctx.excerpt(&format!("not delivered: {why}"), NOTE_MAX));
             w.schedule_run_put(&run).await?;
         }
     }
     if kind == Kind::Heartbeat
-        && let Some(text) = ending.said()
+        && let Some(text) = ending.answer_text()
     {
         let event = match read_heartbeat(&text, ctx.limits().heartbeat_ack_chars as usize) {
             HeartbeatReply::Quiet => NewEvent::new(EventKind::HeartbeatQuiet, json!({ "turn_id": turn.turn_id })),
             HeartbeatReply::Alert(alert) => {
-                // The message of a heartbeat is its target.
+                // The `message` field of a heartbeat holds its target.
                 let heartbeat = ended.and_then(|(_, schedule)| schedule);
                 let target = heartbeat.map_or_else(|| outlet::NOWHERE.to_owned(), |heartbeat| heartbeat.message);
-                let trouble = outlet::reason(outlet::tell(w, ctx, turn, &target, &alert).await)?;
+                let not_delivered = outlet::reason(outlet::deliver_text(w, ctx, turn, &target, &alert).await)?;
                 NewEvent::new(
                     EventKind::HeartbeatAlert,
                     json!({
                         "turn_id": turn.turn_id, "target": target, "text": ctx.excerpt(&alert, ALERT_MAX),
-                        "not_delivered": trouble,
+                        "not_delivered": not_delivered,
                     }),
                 )
             }
@@ -80,16 +80,17 @@ pub async fn turn_ended(
     Ok(())
 }
 
-/// Records that mail of a schedule will not be worked off: it was set aside, or its agent was deleted.
+/// Records that mail of a schedule will not be processed, because it became a dead letter or its
+/// agent was deleted.
 pub async fn lost(w: &mut dyn Writes, ctx: &RuleContext, message_id: MessageId, kind: Kind, why: &str) -> Result<()> {
     if is_of_schedule(kind) {
-        over(w, ctx, message_id, RunStatus::Failed, Some(ctx.excerpt(why, NOTE_MAX))).await?;
+        end_run(w, ctx, message_id, RunStatus::Failed, Some(ctx.excerpt(why, NOTE_MAX))).await?;
     }
     Ok(())
 }
 
-/// Records the end of a run. Gives it with its schedule, unless that was gone before.
-async fn over(
+/// Records the end of a run. Returns the run, and its schedule if that still exists.
+async fn end_run(
     w: &mut dyn Writes,
     ctx: &RuleContext,
     message_id: MessageId,
@@ -108,7 +109,7 @@ async fn over(
         && *at <= ctx.now()
     {
         match schedule.next_at {
-            // Its one time came while this run was under way; now there is room for it.
+            // Its only time came during this run, so it can go off now.
             Some(_) if schedule.enabled => {
                 schedule.next_at = Some(ctx.now());
                 w.signal(Signal::Schedules);
@@ -118,7 +119,7 @@ async fn over(
                 w.schedule_delete(schedule.schedule_id).await?;
                 return Ok(Some((run, Some(schedule))));
             }
-            // What failed is not forgotten: it can be looked at, changed and run again.
+            // A failed job is kept, so that it can be read, changed and run again.
             None => schedule.enabled = false,
         }
     }

@@ -1,4 +1,5 @@
-//! What tests of whole worlds stand on: ids that are counted, dice that always fall alike, and the files of a small world.
+//! Helpers for tests of whole worlds: counted ids, fixed random numbers, and the files of a small
+//! world.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use ghost_domain::ports::{Ids, Rng};
 use uuid::Uuid;
 
-/// Ids 1, 2, 3, …, and the lowest of all choices.
+/// Ids 1, 2, 3, …, and a random number generator that always returns 0.
 #[derive(Debug, Default)]
 pub struct Counting(AtomicU64);
 
@@ -22,10 +23,10 @@ impl Rng for Counting {
     }
 }
 
-/// Writes a file of a world, and the directories that it lies in.
+/// Writes a file of a world, and creates its directories.
 ///
 /// # Panics
-/// When the disk refuses it: a test has nothing to recover to.
+/// When the write fails.
 #[allow(clippy::unwrap_used)] // see above
 pub fn write_file(world: &Path, path: &str, text: &str) {
     let path = world.join(path);

@@ -1,8 +1,8 @@
-//! Writes of what cannot be had again, such as an answer that was paid for: while the store cannot take one, it is kept
-//! here and written again, for as long as its turn is worked on.
+//! Writes that must not be lost, such as an answer that was paid for. While the store is
+//! unavailable, the write is kept in memory and retried, as long as its turn runs.
 //!
-//! Must never: give such a thing up because the disk is full or another program holds the database, nor repeat a write that
-//! was refused for a reason.
+//! Must never: give such a write up because the disk is full or another program locks the database,
+//! or repeat a write that was refused for another reason.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,11 +15,11 @@ use ghost_store::{StoreError, Writes};
 use super::runner::Runner;
 use crate::engine::Engine;
 
-/// How long a store that has just failed is left alone, and how long at most.
+/// The first pause after a failed write, and the longest.
 const PAUSE_LEAST: Duration = Duration::from_secs(1);
 const PAUSE_MOST: Duration = Duration::from_secs(60);
 
-/// The pauses between attempts to use a store that fails: each twice as long as the last.
+/// The pauses between attempts to use a store that fails: each is twice as long as the one before.
 #[derive(Debug, Default)]
 pub(crate) struct Pauses(u32);
 
@@ -32,15 +32,15 @@ impl Pauses {
     }
 }
 
-/// Why a write was not kept.
-pub(super) enum Unkept {
-    /// The store cannot take it for the moment: the disk is full, or another program holds the database.
-    Passing(Refusal),
-    /// It is refused, or there is no store any more.
+/// Why a write failed.
+pub(super) enum WriteError {
+    /// The store is unavailable for now: the disk is full, or another program locks the database.
+    Transient(Refusal),
+    /// The write is refused, or the store is closed.
     Refused(Refusal),
 }
 
-impl From<StoreError> for Unkept {
+impl From<StoreError> for WriteError {
     fn from(error: StoreError) -> Self {
         match error {
             StoreError::Closed => Self::Refused(error.into()),
@@ -49,38 +49,39 @@ impl From<StoreError> for Unkept {
     }
 }
 
-impl From<Refusal> for Unkept {
+impl From<Refusal> for WriteError {
     fn from(refusal: Refusal) -> Self {
-        // No rule of a turn's refuses a write with this code: it is the store's own trouble, met within the transaction.
+        // No rule for turns refuses with this code, so the store itself failed within the
+        // transaction.
         match refusal.code {
-            Code::Unavailable => Self::Passing(refusal),
+            Code::Unavailable => Self::Transient(refusal),
             _ => Self::Refused(refusal),
         }
     }
 }
 
-impl From<Unkept> for Refusal {
-    fn from(unkept: Unkept) -> Self {
-        match unkept {
-            Unkept::Passing(refusal) | Unkept::Refused(refusal) => refusal,
+impl From<WriteError> for Refusal {
+    fn from(error: WriteError) -> Self {
+        match error {
+            WriteError::Transient(refusal) | WriteError::Refused(refusal) => refusal,
         }
     }
 }
 
-/// Writes once, and says whether a refusal may pass.
-pub(super) async fn attempt<T, F>(engine: &Engine, work: F) -> Result<T, Unkept>
+/// Writes once. The error says whether a retry may succeed.
+pub(super) async fn attempt<T, F>(engine: &Engine, work: F) -> Result<T, WriteError>
 where
     T: Send + 'static,
     F: for<'t> FnOnce(&'t mut dyn Writes) -> BoxFuture<'t, Result<T, Refusal>> + Send + 'static,
 {
-    engine.services.store.write(move |w| Box::pin(async move { work(w).await.map_err(Unkept::from) })).await
+    engine.services.store.write(move |w| Box::pin(async move { work(w).await.map_err(WriteError::from) })).await
 }
 
-/// Writes until the store has taken it. Each pause is told to `paused`.
+/// Writes, and retries until the store takes it. Calls `paused` with the length of each pause.
 ///
 /// # Errors
-/// When it is refused for a reason: the turn was ended, the agent is another daemon's.
-pub(super) async fn keep<T, F>(
+/// When the write is refused: the turn was ended, or another daemon owns the agent.
+pub(super) async fn write_with_retry<T, F>(
     engine: &Arc<Engine>,
     turn_id: TurnId,
     work: F,
@@ -93,9 +94,9 @@ where
     let mut pauses = Pauses::default();
     loop {
         match attempt(engine, work.clone()).await {
-            Ok(kept) => return Ok(kept),
-            Err(Unkept::Refused(refusal)) => return Err(refusal),
-            Err(Unkept::Passing(refusal)) => {
+            Ok(written) => return Ok(written),
+            Err(WriteError::Refused(refusal)) => return Err(refusal),
+            Err(WriteError::Transient(refusal)) => {
                 let clock = &engine.services.ctx.ports.clock;
                 let began = clock.now();
                 wait(engine, turn_id, &mut pauses, &refusal).await;
@@ -105,31 +106,33 @@ where
     }
 }
 
-/// Leaves a store alone that could not take a write.
+/// Logs that the store could not take a write, and waits before the next attempt.
 pub(super) async fn wait(engine: &Engine, turn_id: TurnId, pauses: &mut Pauses, refusal: &Refusal) {
     let pause = pauses.next();
-    tracing::warn!(%turn_id, %refusal, seconds = pause.as_secs(), "the store cannot take a turn's work; it is kept and written again");
+    tracing::warn!(%turn_id, %refusal, seconds = pause.as_secs(), "the store is unavailable; the turn's write is kept and retried");
     engine.services.ctx.ports.clock.sleep(pause).await;
 }
 
 impl Runner {
-    /// Writes until the store has taken it. Only once for an operator's call, whose caller waits for a word.
-    pub(super) async fn keep<T, F>(&self, work: F) -> Result<T, Refusal>
+    /// Writes, and retries until the store takes it. An operator's call is written only once,
+    /// because the operator waits for the answer.
+    pub(super) async fn write_with_retry<T, F>(&self, work: F) -> Result<T, Refusal>
     where
         T: Send + 'static,
         F: for<'t> FnOnce(&'t mut dyn Writes) -> BoxFuture<'t, Result<T, Refusal>> + Clone + Send + 'static,
     {
-        if !self.shown {
+        if !self.reports_activity {
             return attempt(&self.engine, work).await.map_err(Refusal::from);
         }
         let paused = |pause: Duration| {
             let took = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
             self.paused_ms.fetch_add(took, Ordering::Relaxed);
         };
-        keep(&self.engine, self.turn.turn_id, work, paused).await
+        write_with_retry(&self.engine, self.turn.turn_id, work, paused).await
     }
 
-    /// For how long its calls have waited for a store that could not write. Those that waited side by side count each.
+    /// How long the turn's writes have waited for an unavailable store, in total. Parallel waits
+    /// are added up.
     pub(super) fn paused(&self) -> Duration {
         Duration::from_millis(self.paused_ms.load(Ordering::Relaxed))
     }
@@ -140,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses_grow_and_have_an_end() {
+    fn pauses_double_up_to_a_maximum() {
         let mut pauses = Pauses::default();
         let first: Vec<u64> = (0..8).map(|_| pauses.next().as_secs()).collect();
         assert_eq!(first, [1, 2, 4, 8, 16, 32, 60, 60]);

@@ -1,5 +1,5 @@
-//! What a gRPC transport reads of a stream: the reader keeps its seat until it is truly gone, and one that is cut off and
-//! takes no note of it is gone within a bound.
+//! The item stream that a gRPC transport reads. It keeps the reader's permit until the transport drops
+//! it. A stream that has ended and is not read any more is reset after a timeout.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -12,45 +12,45 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio_stream::Stream;
 
 use super::drain_timeout::DrainTimeout;
-use super::readers::Seat;
+use super::readers::StreamPermit;
 use crate::connections::Reset;
 
-/// The items of a stream with the seat of their reader.
-pub(crate) struct SeatedStream<T> {
+/// The items of a stream with the permit of its reader.
+pub(crate) struct PermitStream<T> {
     items: mpsc::Receiver<T>,
-    /// Held as long as the transport has the stream: one that is not read counts as a reader until it is gone.
-    _seat: Arc<Seat>,
+    /// Kept as long as the transport keeps the stream: a reader that does not read still counts.
+    _permit: Arc<StreamPermit>,
     drain_timeout: DrainTimeout,
-    /// Waits for the farewell; ends with the stream.
-    _waits: JoinSet<()>,
+    /// Waits for the drain timeout. Dropping it aborts the wait.
+    _drain: JoinSet<()>,
 }
 
-impl<T> SeatedStream<T> {
-    /// Must be made where the stream is served. Its reader may take nothing for `patience` after the feeder's end; then
-    /// the stream is reset.
+impl<T> PermitStream<T> {
+    /// Must be called in the task that serves the stream. If the reader reads nothing for `timeout`
+    /// after the feeder's end, the stream is reset.
     pub(crate) fn new(
         items: mpsc::Receiver<T>,
         feeder: JoinHandle<()>,
-        seat: Arc<Seat>,
+        permit: Arc<StreamPermit>,
         clock: Arc<dyn Clock>,
-        patience: Duration,
+        timeout: Duration,
     ) -> Self {
         let reset = Reset::of_this_stream();
-        let drain_timeout = DrainTimeout::new(clock, patience);
+        let drain_timeout = DrainTimeout::new(clock, timeout);
         let ending = drain_timeout.clone();
-        // A task of its own, since nobody looks here while a reader does not read.
-        let mut waits = JoinSet::new();
-        waits.spawn(async move {
+        // A separate task, because the stream is not polled while its reader does not read.
+        let mut drain = JoinSet::new();
+        drain.spawn(async move {
             ending.after(feeder).await;
             if let Some(reset) = reset {
                 reset.fire();
             }
         });
-        Self { items, _seat: seat, drain_timeout, _waits: waits }
+        Self { items, _permit: permit, drain_timeout, _drain: drain }
     }
 }
 
-impl<T> Stream for SeatedStream<T> {
+impl<T> Stream for PermitStream<T> {
     type Item = T;
 
     fn poll_next(mut self: Pin<&mut Self>, ctx: &mut Context<'_>) -> Poll<Option<T>> {
@@ -73,7 +73,7 @@ mod tests {
     use crate::connections::Streams;
     use crate::streams::readers::Readers;
 
-    /// Lets every task get to where it waits.
+    /// Lets every task run until it waits.
     async fn settle() {
         for _ in 0..20 {
             tokio::task::yield_now().await;
@@ -81,20 +81,20 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_reader_that_still_takes_what_is_left_is_not_reset() {
+    async fn a_reader_that_still_drains_its_queue_is_not_reset() {
         let clock = ManualClock::at(0);
-        let seat = Arc::new(Readers::default().take(1).unwrap());
+        let permit = Arc::new(Readers::default().take(1).unwrap());
         let (sender, items) = mpsc::channel(8);
         for number in 0..8 {
             sender.try_send(number).unwrap();
         }
         let feeder = tokio::spawn(async move { drop(sender) });
         let (give, given) = oneshot::channel();
-        let (hold, mut held) = oneshot::channel::<()>();
+        let (hold, mut dropped) = oneshot::channel::<()>();
         let time = clock.clone();
         Streams.execute(async move {
             let _hold = hold;
-            let stream = SeatedStream::new(items, feeder, seat, time, Duration::from_secs(5));
+            let stream = PermitStream::new(items, feeder, permit, time, Duration::from_secs(5));
             assert!(give.send(stream).is_ok());
             std::future::pending::<()>().await;
         });
@@ -103,11 +103,15 @@ mod tests {
             settle().await;
             clock.advance(Duration::from_secs(4));
             settle().await;
-            assert_eq!(held.try_recv(), Err(oneshot::error::TryRecvError::Empty), "it was reset before item {number}");
+            assert_eq!(
+                dropped.try_recv(),
+                Err(oneshot::error::TryRecvError::Empty),
+                "it was reset before item {number}"
+            );
             assert_eq!(stream.next().await, Some(number));
         }
         settle().await;
         clock.advance(Duration::from_secs(5));
-        assert!(held.await.is_err(), "it took nothing more");
+        assert!(dropped.await.is_err(), "it took nothing more");
     }
 }

@@ -1,4 +1,4 @@
-//! Looking at one task, alone or with what became of it.
+//! Reads one task, with or without its history.
 //!
 //! Must never: change anything.
 
@@ -16,17 +16,20 @@ pub struct TaskWithHistory {
     pub task: Task,
     /// Its changes, oldest first.
     pub history: Vec<TaskEvent>,
-    /// Whether there are earlier ones, which are left out.
+    /// Whether earlier changes were left out.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub history_truncated: bool,
 }
 
-/// Changes of a task that are shown at once.
+/// The most changes that are shown at once.
 const SHOWN: u32 = 500;
-/// Bytes of notes that are shown at once; the newest change is shown whatever it holds.
+/// The most bytes of notes that are shown at once. The newest change is always shown.
 const SHOWN_BYTES: usize = 1 << 20;
 
-/// A task, or a refusal.
+/// Returns a task.
+///
+/// # Errors
+/// `NotFound`.
 pub async fn get(w: &mut dyn Writes, task_id: TaskId) -> Result<Task> {
     let task = w.task_get(task_id).await?;
     task.ok_or_else(|| {
@@ -34,7 +37,10 @@ pub async fn get(w: &mut dyn Writes, task_id: TaskId) -> Result<Task> {
     })
 }
 
-/// A task with the newest part of its history, or a refusal.
+/// Returns a task with the newest part of its history.
+///
+/// # Errors
+/// `NotFound`.
 pub async fn get_with_history(r: &mut dyn Reads, task_id: TaskId) -> Result<TaskWithHistory> {
     let Some(task) = r.task_get(task_id).await? else {
         return Err(Refusal::not_found("task", &task_id.to_string(), None).hint("list the tasks to find its task_id"));

@@ -1,4 +1,4 @@
-//! What the fake daemon answers to unary calls.
+//! Answers of the fake daemon to unary calls.
 
 use ghost_proto::v1::agents_server::Agents;
 use ghost_proto::v1::budgets_server::Budgets;
@@ -28,7 +28,7 @@ fn agent(agent_id: impl ToString) -> Agent {
     }
 }
 
-/// Implements unary methods: note the request, then give the answer.
+/// Implements unary methods that record the request and return the answer.
 macro_rules! unary {
     ($service:ident { $($method:ident($request:ty) -> $response:ty = |$me:ident, $asked:ident| $answer:expr;)* }) => {
         #[tonic::async_trait]
@@ -63,7 +63,7 @@ unary!(World {
     };
     reflect(ReflectRequest) -> ReflectResponse = |_fake, _asked| ReflectResponse::default();
     resources(ResourcesRequest) -> ResourcesResponse = |_fake, _asked| ResourcesResponse::default();
-    // The beginning of one with four digits or more.
+    // A prefix of at least four digits is resolved.
     resolve_id(ResolveIdRequest) -> ResolveIdResponse = |_fake, asked| ResolveIdResponse {
         full_id: if asked.prefix.len() < 4 { asked.prefix } else { format!("{}-whole", asked.prefix) },
     };
@@ -94,7 +94,7 @@ unary!(Agents {
         left: None,
     };
     delete(DeleteAgentRequest) -> AgentChange = |_fake, asked| AgentChange {
-        // One that has nothing leaves nothing.
+        // The agent `idle` has no tasks and no mail.
         left: Some(match asked.agent_id.as_str() {
             "idle" => AgentLeft::default(),
             _ => AgentLeft { mail_dropped: 2, tasks_left: 1_500, comes_back: false },
@@ -282,7 +282,7 @@ unary!(Budgets {
                 cost_micros: 500_000,
                 estimated_calls: 1,
                 estimated_micros: 200_000,
-                // Only the first has a price.
+                // Only the first model has a price.
                 unpriced_tokens: if n == 0 { 0 } else { 15 },
                 ..UsageSum::default()
             })
@@ -319,7 +319,7 @@ unary!(Chat {
         ListChannelsResponse { channels, next_cursor }
     };
     history(HistoryRequest) -> HistoryResponse = |fake, asked| {
-        // Posts 1 to `rows`, 100 to an answer.
+        // Posts 1 to `rows`, at most 100 in one answer.
         let rows = i64::from(fake.script().rows);
         let limit = i64::from(asked.limit).min(100);
         let range = match (asked.after_seq, asked.before_seq) {

@@ -1,6 +1,6 @@
-//! What a supervisor does with the store, one agent at a time, and what it remembers of crashes.
+//! The errands of a supervisor, and its memory of crashes.
 //!
-//! Must never: run two errands of one agent at once ([`Errands`](super::errands::Errands) sees to it).
+//! Must never: run two errands of one agent at once ([`Errands`](super::errands::Errands) ensures this).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,28 +18,28 @@ use ractor::ActorRef;
 use crate::team_msg::{Errand, TeamMsg};
 use crate::tree::Tree;
 
-/// How long a supervisor waits when the store cannot take its word.
+/// The pause before a supervisor tries again after the store refused a write.
 pub(super) const STORE_PAUSE: Duration = Duration::from_secs(1);
 
-/// What a supervisor remembers. Nothing of it is lost that matters: a successor begins with none.
-pub(super) struct Book {
+/// A supervisor's memory of crashes. It may be lost: a successor starts with an empty one.
+pub(super) struct Memory {
     pub(super) team: Option<TeamPlan>,
-    /// Of the team as a whole; for the world's own team this is its intensity over all members.
+    /// The limit of crashes of the whole team. Not used if there is no team.
     pub(super) intensity: Intensity,
     pub(super) windows: BTreeMap<AgentId, RestartWindow>,
     pub(super) team_window: RestartWindow,
-    /// Agents that have crashed and of which no record says so yet.
+    /// Agents that have crashed and whose crash is not in the store yet.
     crashing: BTreeSet<AgentId>,
 }
 
-/// A supervisor's hands.
-pub(super) struct Hands {
+/// What a supervisor's errands need.
+pub(super) struct ErrandRunner {
     pub(super) tree: Arc<Tree>,
     pub(super) myself: ActorRef<TeamMsg>,
-    book: Mutex<Book>,
+    memory: Mutex<Memory>,
 }
 
-impl Hands {
+impl ErrandRunner {
     pub(super) fn new(
         tree: Arc<Tree>,
         myself: ActorRef<TeamMsg>,
@@ -47,33 +47,33 @@ impl Hands {
         intensity: Intensity,
     ) -> Self {
         let (windows, team_window, crashing) = (BTreeMap::new(), RestartWindow::default(), BTreeSet::new());
-        Self { tree, myself, book: Mutex::new(Book { team, intensity, windows, team_window, crashing }) }
+        Self { tree, myself, memory: Mutex::new(Memory { team, intensity, windows, team_window, crashing }) }
     }
 
-    /// What it remembers. Held over nothing that waits.
-    pub(super) fn book(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The memory of crashes. The lock must not be held across an await.
+    pub(super) fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn replan(&self, team: Option<TeamPlan>, intensity: Intensity) {
-        let mut book = self.book();
-        book.team = team;
-        book.intensity = intensity;
+        let mut memory = self.memory();
+        memory.team = team;
+        memory.intensity = intensity;
     }
 
-    /// An agent crashed: it is restarting, whatever a record says that is read before the crash is in it.
+    /// Notes a crash. The agent counts as restarting, even if its record does not say so yet.
     pub(super) fn note_crash(&self, agent_id: &AgentId) {
-        let mut book = self.book();
-        book.crashing.insert(agent_id.clone());
+        let mut memory = self.memory();
+        memory.crashing.insert(agent_id.clone());
         self.tree.directory.set_status(agent_id, AgentStatus::Restarting);
     }
 
-    /// From now on the record says it, or never will.
+    /// Ends [`note_crash`](Self::note_crash): the crash is in the record, or cannot be recorded.
     pub(super) fn crash_is_settled(&self, agent_id: &AgentId) {
-        self.book().crashing.remove(agent_id);
+        self.memory().crashing.remove(agent_id);
     }
 
-    /// Does an errand.
+    /// Runs an errand.
     pub(super) async fn run(&self, agent_id: &AgentId, errand: Errand) {
         match errand {
             Errand::Reconcile => self.reconcile(agent_id).await,
@@ -81,7 +81,7 @@ impl Hands {
             Errand::Crashed(reason) => self.crashed(agent_id, &reason).await,
             Errand::Failed(why) => self.failed_with_its_team(agent_id, why).await,
             Errand::Stopped => self.stopped(agent_id).await,
-            Errand::OutOfPlace(why) => self.out_of_place(agent_id, why).await,
+            Errand::Unfit(why) => self.record_unfit(agent_id, why).await,
         }
     }
 
@@ -96,7 +96,7 @@ impl Hands {
         self.tree.engine.services.store.write(move |w| work(w, ctx)).await
     }
 
-    /// Reads an agent's record and takes it over into the directory.
+    /// Reads an agent's record into the directory.
     pub(super) async fn refresh(&self, agent_id: &AgentId) -> Result<Option<Agent>, Refusal> {
         let id = agent_id.clone();
         let record: Option<Agent> = self
@@ -110,16 +110,16 @@ impl Hands {
         if let Some(agent) = &record
             && let Some(actor) = self.take_over(agent)
         {
-            // Deleted while awake.
+            // The agent was deleted while it was awake.
             drop(actor.cast(AgentMsg::Stop { grace: Duration::ZERO }));
         }
         Ok(record)
     }
 
     fn take_over(&self, agent: &Agent) -> Option<ActorRef<AgentMsg>> {
-        // Under the lock, so that a crash that is noted now is not undone by a record from before it.
-        let book = self.book();
-        if agent.status == AgentStatus::Running && book.crashing.contains(&agent.agent_id) {
+        // Under the lock, so that an older record cannot undo a crash that is noted at the same time.
+        let memory = self.memory();
+        if agent.status == AgentStatus::Running && memory.crashing.contains(&agent.agent_id) {
             return self.tree.directory.record(&Agent { status: AgentStatus::Restarting, ..agent.clone() });
         }
         self.tree.directory.record(agent)
@@ -129,9 +129,9 @@ impl Hands {
         let record = match self.refresh(agent_id).await {
             Ok(Some(agent)) if !agent.is_deleted() => agent,
             Ok(_) => {
-                let mut book = self.book();
-                book.windows.remove(agent_id);
-                book.crashing.remove(agent_id);
+                let mut memory = self.memory();
+                memory.windows.remove(agent_id);
+                memory.crashing.remove(agent_id);
                 return;
             }
             Err(refusal) => return self.again(TeamMsg::Reconcile(agent_id.clone()), &refusal),
@@ -142,12 +142,12 @@ impl Hands {
                 None => self.stopped(agent_id).await,
             },
             Desired::Running => {
-                // Someone asked for it, so what was before no longer counts.
-                self.book().windows.remove(agent_id);
+                // This is a new order, so earlier crashes no longer count.
+                self.memory().windows.remove(agent_id);
                 match (self.unfit(&record), self.tree.directory.actor(agent_id)) {
                     (None, _) => self.tree.signal_router.wake(agent_id),
-                    (Some(why), None) => self.out_of_place(agent_id, why).await,
-                    // It may finish its turn; then it is looked at again.
+                    (Some(why), None) => self.record_unfit(agent_id, why).await,
+                    // It may finish its turn. Then it is checked again.
                     (Some(_), Some(actor)) => drop(actor.cast(AgentMsg::Stop { grace: self.grace() })),
                 }
             }
@@ -158,18 +158,18 @@ impl Hands {
         Limits::seconds(self.tree.engine.services.ctx.limits().stop_grace_seconds)
     }
 
-    /// Why an agent that runs by its record cannot by the plan in force, if that is so.
+    /// Why an agent that runs according to its record cannot run under the current plan; `None` if it can.
     pub(super) fn unfit(&self, record: &Agent) -> Option<Refusal> {
         let runs = matches!(record.status, AgentStatus::Running | AgentStatus::Restarting);
         if runs { self.tree.engine.services.plan().may_run(record).err() } else { None }
     }
 
-    /// Records that the plan has no place for an agent, before it takes any more mail.
-    async fn out_of_place(&self, agent_id: &AgentId, why: Refusal) {
+    /// Records that an agent cannot run under the plan, before it takes more mail.
+    async fn record_unfit(&self, agent_id: &AgentId, why: Refusal) {
         let id = agent_id.clone();
         let recorded = self.write(move |w, ctx| Box::pin(async move { agents::unfit(w, &ctx, &id, &why).await })).await;
         if let Err(refusal) = recorded
-            && passing(&refusal)
+            && is_transient(&refusal)
         {
             self.again(TeamMsg::Reconcile(agent_id.clone()), &refusal);
         }
@@ -179,7 +179,7 @@ impl Hands {
         let id = agent_id.clone();
         let recorded = self.write(move |w, ctx| Box::pin(async move { agents::stopped(w, &ctx, &id).await })).await;
         if let Err(refusal) = recorded
-            && passing(&refusal)
+            && is_transient(&refusal)
         {
             return self.again(TeamMsg::Reconcile(agent_id.clone()), &refusal);
         }
@@ -188,9 +188,9 @@ impl Hands {
         }
     }
 
-    /// The store could not take the supervisor's word: the same again later.
+    /// Sends a message again after a pause, because the store could not do it.
     pub(super) fn again(&self, message: TeamMsg, refusal: &Refusal) {
-        tracing::warn!(?message, %refusal, "the store cannot take this; trying again");
+        tracing::warn!(?message, %refusal, "the store refused this; trying again");
         self.later(STORE_PAUSE, message);
     }
 
@@ -199,7 +199,7 @@ impl Hands {
         let myself = self.myself.clone();
         tokio::spawn(async move {
             sleep.await;
-            // A supervisor that is gone has no use for it: its successor looks at everything anew.
+            // If this supervisor is gone, its successor reads every record.
             drop(myself.cast(message));
         });
     }
@@ -210,11 +210,11 @@ impl Hands {
         let recorded = self.write(move |w, ctx| Box::pin(async move { agents::restarted(w, &ctx, &id).await })).await;
         match recorded {
             Ok(()) => {}
-            Err(refusal) if passing(&refusal) => {
+            Err(refusal) if is_transient(&refusal) => {
                 return self.again(TeamMsg::Restart(agent_id.clone()), &refusal);
             }
             Err(refusal) => {
-                tracing::warn!(%agent_id, %refusal, "a restart was given up");
+                tracing::warn!(%agent_id, %refusal, "a crashed agent is not restarted");
                 return;
             }
         }
@@ -225,8 +225,8 @@ impl Hands {
     }
 }
 
-/// Whether a refusal of the supervisor's own word may pass by itself. An agent that is gone, or that another daemon owns
-/// now, is let go; anything else must not leave it between two states.
-pub(super) fn passing(refusal: &Refusal) -> bool {
+/// Whether a refused write is worth another try. An agent that is gone, or that another daemon owns now, is given
+/// up. Any other refusal is tried again, so that the agent does not stay between two states.
+pub(super) fn is_transient(refusal: &Refusal) -> bool {
     !matches!(refusal.code, Code::NotFound | Code::Conflict)
 }

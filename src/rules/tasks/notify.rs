@@ -1,6 +1,6 @@
-//! What is told of a task: to its history and the feed, to its owner, to its creator.
+//! Saves a changed task with its history and event, and notifies its owner and its creator.
 //!
-//! Must never: decide what becomes of a task.
+//! Must never: decide about a task.
 
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::text::clip;
@@ -12,8 +12,8 @@ use crate::chain::Chain;
 use crate::mail::{self, NewMessage};
 use crate::{Result, RuleContext, root_limits};
 
-/// Writes a task that has changed, with its history and the event.
-pub(super) async fn keep(
+/// Writes a changed task, its history entry and its event.
+pub(super) async fn save(
     w: &mut dyn Writes,
     ctx: &RuleContext,
     by: &Party,
@@ -44,7 +44,7 @@ pub(super) async fn keep(
     ctx.emit(w, event).await
 }
 
-/// Tells the owner of its work (TASK-03). Who gives itself a task needs no telling.
+/// Sends the task to its owner (TASK-03). An agent that assigns a task to itself gets no mail.
 pub(super) async fn assign(w: &mut dyn Writes, ctx: &RuleContext, by: &Party, task: &Task, chain: Chain) -> Result<()> {
     if by.agent() == Some(&task.owner) {
         return Ok(());
@@ -58,8 +58,8 @@ pub(super) async fn assign(w: &mut dyn Writes, ctx: &RuleContext, by: &Party, ta
     Ok(())
 }
 
-/// Tells the creator what became of its task, if it can be told.
-pub(super) async fn tell_creator(
+/// Notifies the creator of a task's new state, if possible.
+pub(super) async fn notify_creator(
     w: &mut dyn Writes,
     ctx: &RuleContext,
     by: &Party,
@@ -82,12 +82,12 @@ pub(super) async fn tell_creator(
         subject: Some(format!("Task {}: {}", task.status, clip(&task.title, 120))),
         ..NewMessage::new(creator, by.clone(), Kind::Task, bounded(ctx, body), chain)
     };
-    try_to_tell(w, ctx, new_message).await
+    try_to_notify(w, ctx, new_message).await
 }
 
-/// Delivers what is told of a task, if that can be: the work is done, or left, whether or not anyone can be told of it. A full
-/// inbox or a deleted receiver must not make a record impossible; the board and the feed have it.
-pub(super) async fn try_to_tell(w: &mut dyn Writes, ctx: &RuleContext, new_message: NewMessage) -> Result<()> {
+/// Delivers a notice about a task, if possible. A full inbox or a deleted receiver must not prevent
+/// the change; the board and the feed show it.
+pub(super) async fn try_to_notify(w: &mut dyn Writes, ctx: &RuleContext, new_message: NewMessage) -> Result<()> {
     let (from, chain) = (new_message.from.clone(), new_message.chain);
     match mail::deliver(w, ctx, new_message).await {
         Err(refusal)
@@ -106,7 +106,7 @@ pub(super) async fn try_to_tell(w: &mut dyn Writes, ctx: &RuleContext, new_messa
     }
 }
 
-/// As much of a body as mail may have.
+/// Cuts a body to the size that mail may have.
 pub(super) fn bounded(ctx: &RuleContext, body: String) -> String {
     let limit = ctx.limits().message_bytes as usize;
     if body.len() <= limit { body } else { ghost_domain::text::prefix_bytes(&body, limit).to_owned() }

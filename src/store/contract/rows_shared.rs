@@ -1,4 +1,4 @@
-//! Rows of chat, conversations, knowledge, shared state and schedules for the checks: plain ones by name and number.
+//! Plain rows of chat, conversations, knowledge, shared state and schedules, by name and number.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use ghost_domain::{
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::rows::{at, message_id, root_id, who};
+use super::rows::{at, id_of, message_id, root_id};
 
 fn uuid(n: u64) -> Uuid {
     Uuid::from_u128(u128::from(n))
@@ -21,7 +21,7 @@ fn number(n: u64) -> i64 {
     i64::try_from(n).unwrap()
 }
 
-pub(super) fn named(channel: &str) -> ChannelName {
+pub(super) fn channel_name(channel: &str) -> ChannelName {
     channel.parse().unwrap()
 }
 
@@ -36,7 +36,7 @@ pub(super) fn schedule_id(n: u64) -> ScheduleId {
 /// An ungated channel whose last post is `last_seq`.
 pub(super) fn channel(name: &str, last_seq: i64) -> ChatChannel {
     ChatChannel {
-        channel: named(name),
+        channel: channel_name(name),
         creator: Party::System,
         gated: false,
         topic: None,
@@ -47,16 +47,16 @@ pub(super) fn channel(name: &str, last_seq: i64) -> ChatChannel {
 }
 
 pub(super) fn member(channel: &str, agent: &str, read_seq: i64) -> ChatMember {
-    ChatMember { channel: named(channel), agent_id: who(agent), read_seq, wake_id: None, joined_at: at(1) }
+    ChatMember { channel: channel_name(channel), agent_id: id_of(agent), read_seq, wake_id: None, joined_at: at(1) }
 }
 
-/// Post `seq` of a channel, of second `seq`.
+/// Post `seq` of a channel, at second `seq`.
 pub(super) fn post(channel: &str, seq: u64) -> ChatPost {
     ChatPost {
-        channel: named(channel),
+        channel: channel_name(channel),
         seq: number(seq),
         message_id: message_id(seq),
-        from: Party::Agent(who("a")),
+        from: Party::Agent(id_of("a")),
         content: format!("post {seq}"),
         mentions: Vec::new(),
         reply_to: None,
@@ -66,13 +66,13 @@ pub(super) fn post(channel: &str, seq: u64) -> ChatPost {
     }
 }
 
-/// Conversation `n` over the control plane, last spoken in at second `n`.
+/// Conversation `n` of the control adapter, last active at second `n`.
 pub(super) fn conversation(n: u64, owner: &str) -> Conversation {
     Conversation {
         conversation_id: conversation_id(n),
         adapter: "control".to_owned(),
         thread: format!("thread {n}"),
-        owner: who(owner),
+        owner: id_of(owner),
         party: Party::Outside("web".to_owned()),
         last_seq: 0,
         created_at: at(1),
@@ -84,14 +84,14 @@ pub(super) fn conversation(n: u64, owner: &str) -> Conversation {
     }
 }
 
-/// Entry `seq` of conversation `n`, of second `seq`, on its way out as `delivery` says.
+/// Outgoing entry `seq` of conversation `n`, at second `seq`.
 pub(super) fn entry(n: u64, seq: u64, delivery: Delivery) -> ConversationEntry {
     ConversationEntry {
         conversation_id: conversation_id(n),
         seq: number(seq),
         message_id: message_id(1_000 * n + seq),
         direction: Direction::Out,
-        from: Party::Agent(who("a")),
+        from: Party::Agent(id_of("a")),
         content: format!("entry {seq}"),
         attachments: Vec::new(),
         reply_to: None,
@@ -144,7 +144,7 @@ pub(super) fn schedule(n: u64, agent: &str, kind: ScheduleKind, name: &str) -> S
     Schedule {
         schedule_id: schedule_id(n),
         kind,
-        agent_id: who(agent),
+        agent_id: id_of(agent),
         name: name.to_owned(),
         when: When::At { at: at(n) },
         message: format!("schedule {n}"),
@@ -162,12 +162,12 @@ pub(super) fn schedule(n: u64, agent: &str, kind: ScheduleKind, name: &str) -> S
     }
 }
 
-/// Run `run` of schedule `n`, of second `run`; each has mail of its own.
+/// Run `run` of schedule `n`, at second `run`. Each run has mail of its own.
 pub(super) fn run(n: u64, run: u64) -> ScheduleRun {
     ScheduleRun {
         schedule_id: schedule_id(n),
         run: number(run),
-        agent_id: who("a"),
+        agent_id: id_of("a"),
         slot_at: at(run),
         fired_at: at(run),
         late: false,
@@ -179,7 +179,7 @@ pub(super) fn run(n: u64, run: u64) -> ScheduleRun {
     }
 }
 
-/// What a watch saw: `files` files, the first of which changed long before 1970.
+/// A watch snapshot of `files` files. The first one changed long before 1970.
 pub(super) fn snapshot(files: u64) -> WatchSnapshot {
     let stamp =
         |n| FileStamp { bytes: n, changed_ns: i128::from(n) * 1_000_000_007 - (1_i128 << 62), inode: u64::MAX - n };
@@ -187,7 +187,7 @@ pub(super) fn snapshot(files: u64) -> WatchSnapshot {
     WatchSnapshot { files }
 }
 
-/// A value that a careless backend breaks.
+/// A value that a careless backend would break.
 pub(super) fn deep() -> Value {
     json!({"n": super::rows::LARGE, "list": [null, true, 1.5, -7], "text": super::rows::AWKWARD, "empty": {}})
 }

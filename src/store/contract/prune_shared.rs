@@ -1,4 +1,4 @@
-//! Retention of chat, conversations and the record of runs.
+//! Retention of chat, conversations, runs of schedules, and knowledge.
 
 use std::sync::Arc;
 
@@ -9,18 +9,18 @@ use ghost_domain::{
 
 use super::Medium;
 use super::prune::prune_all;
-use super::rows::{at, mail, message_id, turn, turn_id, who};
-use super::rows_together::{
-    channel, conversation, conversation_id, entry, knowledge, member, named, post, run, schedule, schedule_id,
+use super::rows::{at, id_of, mail, message_id, turn, turn_id};
+use super::rows_shared::{
+    channel, channel_name, conversation, conversation_id, entry, knowledge, member, post, run, schedule, schedule_id,
 };
-use super::tools::{each, keep, open, reading, refuse};
+use super::tools::{keep, map_rows, open, reading, refuse};
 use crate::Store;
 use crate::tables::Family;
 
-pub(super) async fn old_posts_go_and_channels_go_on(medium: Arc<dyn Medium>) {
+pub(super) async fn old_posts_are_pruned_and_sequences_continue(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     let posts = async |store: &Store, name: &'static str| {
-        each(&reading!(store, |r| { r.chat_posts(&named(name), 0, 0, 99).await? }), |post| post.seq)
+        map_rows(&reading!(store, |r| { r.chat_posts(&channel_name(name), 0, 0, 99).await? }), |post| post.seq)
     };
     keep!(&store, |w| {
         w.chat_channel_put(&channel("a", 5)).await?;
@@ -28,7 +28,7 @@ pub(super) async fn old_posts_go_and_channels_go_on(medium: Arc<dyn Medium>) {
         for seq in 1..=5 {
             w.chat_post_append(&post("a", seq)).await?;
         }
-        // The clock went back: the place decides, or there would be a gap.
+        // The clock went backwards. The sequence decides; otherwise there would be a gap.
         w.chat_post_append(&ChatPost { ts: at(3), ..post("b", 1) }).await?;
         w.chat_post_append(&ChatPost { ts: at(1), ..post("b", 2) }).await?;
     });
@@ -37,7 +37,7 @@ pub(super) async fn old_posts_go_and_channels_go_on(medium: Arc<dyn Medium>) {
     refuse!(&store, |w| {
         w.chat_post_append(&post("a", 6)).await?;
         assert_eq!(w.prune(Family::ChatPosts, at(9), 99).await?, 8);
-        assert_eq!(w.chat_posts(&named("a"), 0, 0, 99).await?, []);
+        assert_eq!(w.chat_posts(&channel_name("a"), 0, 0, 99).await?, []);
     });
     assert_eq!((posts(&store, "a").await, posts(&store, "b").await), (vec![1, 2, 3, 4, 5], vec![1, 2]));
     assert_eq!(keep!(&store, |w| { w.prune(Family::ChatPosts, at(9), 3).await? }), 3);
@@ -47,20 +47,20 @@ pub(super) async fn old_posts_go_and_channels_go_on(medium: Arc<dyn Medium>) {
     prune_all(&store, Family::ChatPosts, 9).await;
     let inside = keep!(&store, |w| {
         (
-            w.chat_channel_get(&named("a")).await?,
-            w.chat_unread(&who("m")).await?.len(),
-            w.chat_posts(&named("a"), 0, 0, 9).await?,
+            w.chat_channel_get(&channel_name("a")).await?,
+            w.chat_unread(&id_of("m")).await?.len(),
+            w.chat_posts(&channel_name("a"), 0, 0, 9).await?,
         )
     });
-    assert_eq!(inside, (Some(channel("a", 5)), 1, vec![]), "the sequence never falls");
+    assert_eq!(inside, (Some(channel("a", 5)), 1, vec![]), "the sequence never decreases");
     keep!(&store, |w| { w.chat_post_append(&post("a", 6)).await? });
     assert_eq!(posts(&store, "a").await, [6]);
 }
 
-pub(super) async fn what_is_left_of_a_channel_has_no_gap(medium: Arc<dyn Medium>) {
+pub(super) async fn pruning_leaves_no_gap_in_a_channel(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     let posts = async |store: &Store, name: &'static str| {
-        each(&reading!(store, |r| { r.chat_posts(&named(name), 0, 0, 99).await? }), |post| post.seq)
+        map_rows(&reading!(store, |r| { r.chat_posts(&channel_name(name), 0, 0, 99).await? }), |post| post.seq)
     };
     keep!(&store, |w| {
         for (name, times) in [("a", [9, 1, 1, 1]), ("b", [2, 1, 9, 1]), ("c", [3, 2, 1, 4])] {
@@ -70,7 +70,7 @@ pub(super) async fn what_is_left_of_a_channel_has_no_gap(medium: Arc<dyn Medium>
         }
     });
     let all = async || (posts(&store, "a").await, posts(&store, "b").await, posts(&store, "c").await);
-    // What is old and stays in one channel takes no room from the others.
+    // Old posts that stay in one channel do not reduce the limit for the others.
     assert_eq!(keep!(&store, |w| { w.prune(Family::ChatPosts, at(5), 3).await? }), 3);
     assert_eq!(all().await, (vec![1, 2, 3, 4], vec![3, 4], vec![2, 3, 4]));
     assert_eq!(keep!(&store, |w| { w.prune(Family::ChatPosts, at(4), 9).await? }), 2);
@@ -81,17 +81,17 @@ pub(super) async fn what_is_left_of_a_channel_has_no_gap(medium: Arc<dyn Medium>
     assert_eq!(all().await, (vec![], vec![], vec![]));
 }
 
-pub(super) async fn conversations_on_their_way_are_kept(medium: Arc<dyn Medium>) {
+pub(super) async fn conversations_in_use_are_kept(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     let kept = async |store: &Store| {
-        let mut kept = each(&reading!(store, |r| { r.conversation_list(None, None).await? }), |found| {
+        let mut kept = map_rows(&reading!(store, |r| { r.conversation_list(None, None).await? }), |found| {
             found.conversation_id.0.as_u128()
         });
         kept.sort_unstable();
         kept
     };
     keep!(&store, |w| {
-        // Conversation 6 is the newest, and 1 the oldest; 7 has no entry.
+        // Conversation 6 is the newest and 1 the oldest. Conversation 7 has no entry.
         for (n, delivery) in [
             (6, Delivery::None),
             (1, Delivery::Delivered),
@@ -130,7 +130,7 @@ pub(super) async fn conversations_on_their_way_are_kept(medium: Arc<dyn Medium>)
     });
     assert_eq!(inside, (None, None, vec![], vec![]));
     assert_eq!(reading!(&store, |r| { r.conversation_entries(conversation_id(2), 0, 9).await? }).len(), 2);
-    // One whose mail no turn has finished is not over.
+    // A conversation with unconsumed mail stays.
     let waits = async |state| {
         keep!(&store, |w| {
             w.message_mark(&[message_id(9_001)], state, None, 0).await?;
@@ -145,19 +145,19 @@ pub(super) async fn conversations_on_their_way_are_kept(medium: Arc<dyn Medium>)
     });
     assert_eq!((waits(MailState::Pending).await, waits(MailState::Dead).await), (0, 0));
     assert_eq!(waits(MailState::Consumed).await, 1);
-    // What was on its way goes when it has arrived.
+    // After its delivery the entry no longer keeps the conversation.
     keep!(&store, |w| { w.conversation_entry_put(&entry(2, 1, Delivery::Delivered)).await? });
     assert_eq!(keep!(&store, |w| { w.prune(Family::Conversations, at(6), 99).await? }), 1);
-    // The name of one that is gone is free.
+    // The thread name of a deleted conversation is free.
     let again = ghost_domain::Conversation { thread: "thread 1".to_owned(), ..conversation(8, "a") };
     keep!(&store, |w| { w.conversation_put(&again).await? });
     assert_eq!(kept(&store).await, [3, 6, 8]);
 }
 
-pub(super) async fn conversations_that_go_on_are_cut_from_their_start(medium: Arc<dyn Medium>) {
+pub(super) async fn active_conversations_are_cut_from_their_start(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     let left = async |store: &Store, n: u64| {
-        each(&reading!(store, |r| { r.conversation_entries(conversation_id(n), 0, 99).await? }), |entry| entry.seq)
+        map_rows(&reading!(store, |r| { r.conversation_entries(conversation_id(n), 0, 99).await? }), |entry| entry.seq)
     };
     keep!(&store, |w| {
         for n in 1..=5 {
@@ -167,15 +167,16 @@ pub(super) async fn conversations_that_go_on_are_cut_from_their_start(medium: Ar
                 w.conversation_entry_put(&entry(n, seq, delivery)).await?;
             }
         }
-        // Of 3 an open turn wrote the second entry, of 4 the mail of the second waits, and of 5 the second is young.
+        // In 3, an open turn wrote the second entry. In 4, the mail of the second entry waits. In
+        // 5, the second entry is too young.
         w.turn_put(&turn(1, "a", TurnStatus::Open)).await?;
         w.conversation_entry_put(&ConversationEntry { turn_id: Some(turn_id(1)), ..entry(3, 2, Delivery::None) })
             .await?;
         w.message_append(&mail(4_002, "a")).await?;
         w.conversation_entry_put(&ConversationEntry { at: at(9), ..entry(5, 2, Delivery::None) }).await?;
     });
-    let cut = async |before: u64, most: u32, limit: u32| {
-        keep!(&store, |w| { w.prune_conversation_entries(at(before), most, limit).await? })
+    let cut = async |before: u64, keep: u32, limit: u32| {
+        keep!(&store, |w| { w.prune_conversation_entries(at(before), keep, limit).await? })
     };
     assert_eq!(cut(1, 6, 99).await, 0, "only what is older, and beyond the count");
     assert_eq!(cut(5, 6, 0).await, 0, "bounded");
@@ -187,12 +188,12 @@ pub(super) async fn conversations_that_go_on_are_cut_from_their_start(medium: Ar
     assert_eq!((left(&store, 1).await, left(&store, 2).await), (vec![4, 5, 6], vec![1, 2, 3, 4, 5, 6]));
     assert_eq!(cut(5, 6, 99).await, 6);
     assert_eq!(left(&store, 1).await, [5, 6]);
-    assert_eq!(left(&store, 2).await, [3, 4, 5, 6], "what waits to be delivered stays, and all after it");
-    assert_eq!(left(&store, 3).await, [2, 3, 4, 5, 6], "so does what an open turn wrote");
-    assert_eq!(left(&store, 4).await, [2, 3, 4, 5, 6], "and mail that no turn has finished");
+    assert_eq!(left(&store, 2).await, [3, 4, 5, 6], "an entry that waits for delivery stays, and all after it");
+    assert_eq!(left(&store, 3).await, [2, 3, 4, 5, 6], "an entry of an open turn stays, and all after it");
+    assert_eq!(left(&store, 4).await, [2, 3, 4, 5, 6], "an entry with unconsumed mail stays, and all after it");
     assert_eq!(left(&store, 5).await, [2, 3, 4, 5, 6], "no gap");
-    // By count, whatever their age.
-    assert_eq!(cut(0, 3, 99).await, 2, "of 5 only; 1 has fewer, and the others cannot");
+    // By number, regardless of their age.
+    assert_eq!(cut(0, 3, 99).await, 2, "only conversation 5: 1 has fewer entries, and the others cannot be cut");
     assert_eq!(left(&store, 5).await, [4, 5, 6]);
     keep!(&store, |w| {
         w.conversation_entry_put(&entry(2, 3, Delivery::Delivered)).await?;
@@ -206,20 +207,20 @@ pub(super) async fn conversations_that_go_on_are_cut_from_their_start(medium: Ar
     let place = keep!(&store, |w| {
         (w.conversation_get(conversation_id(4)).await?, w.conversation_entries_of_turn(turn_id(1)).await?)
     });
-    assert_eq!(place, (Some(conversation(4, "a")), vec![]), "the conversation itself goes on");
+    assert_eq!(place, (Some(conversation(4, "a")), vec![]), "the conversation itself stays");
 }
 
-pub(super) async fn old_runs_go(medium: Arc<dyn Medium>) {
+pub(super) async fn old_runs_are_pruned(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     let runs = async |store: &Store, n: u64| {
-        each(&reading!(store, |r| { r.schedule_runs(schedule_id(n), 99).await? }), |run| run.run)
+        map_rows(&reading!(store, |r| { r.schedule_runs(schedule_id(n), 99).await? }), |run| run.run)
     };
     keep!(&store, |w| {
         w.schedule_put(&schedule(1, "a", ScheduleKind::Cron, "x")).await?;
         for number in 1..=4 {
             w.schedule_run_put(&run(1, number)).await?;
         }
-        // An old slot that went off late is as young as its run.
+        // An old slot that fired late is as old as its run.
         w.schedule_run_put(&ScheduleRun { slot_at: Timestamp(0), fired_at: at(9), ..run(2, 1) }).await?;
         w.schedule_run_put(&ScheduleRun { message_id: None, ..run(2, 2) }).await?;
     });
@@ -244,11 +245,11 @@ pub(super) async fn old_runs_go(medium: Arc<dyn Medium>) {
     assert_eq!((runs(&store, 1).await, runs(&store, 2).await), (vec![4], vec![1]));
 }
 
-pub(super) async fn deleted_knowledge_goes(medium: Arc<dyn Medium>) {
+pub(super) async fn deleted_knowledge_is_pruned(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     let gone = |entry_id: &str, second: u64| KnowledgeEntry {
         deleted: true,
-        creator: Party::Agent(who("a")),
+        creator: Party::Agent(id_of("a")),
         updated_at: at(second),
         ..knowledge(entry_id, 2)
     };

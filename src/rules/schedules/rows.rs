@@ -1,6 +1,6 @@
-//! Schedules as they are kept: found, written and taken away, each with its word in the feed, and who may change one.
+//! Reads, writes and deletes schedules, emits their events, and checks who may change one.
 //!
-//! Must never: judge a schedule's rule, or set one off.
+//! Must never: check a schedule's rule, or set one off.
 
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::ports::Signal;
@@ -10,29 +10,33 @@ use serde_json::json;
 
 use crate::{Result, RuleContext};
 
-/// A schedule, or a refusal.
+/// Returns a schedule.
+///
+/// # Errors
+/// `NotFound`.
 pub async fn get(r: &mut dyn Reads, schedule_id: ScheduleId) -> Result<Schedule> {
     let found = r.schedule_get(schedule_id).await?;
     found.ok_or_else(|| {
         Refusal::not_found("schedule", &schedule_id.to_string(), None)
-            .hint("one that is over is gone; list those that are there")
+            .hint("a schedule that is over is deleted; list the schedules to see which exist")
     })
 }
 
-/// Whether an agent may change a schedule: what it set itself. Operators may change all.
+/// Checks that `by` may change a schedule. An agent may change the schedules that it set for
+/// itself, an operator all of them.
 pub(super) fn may_change(by: &Party, schedule: &Schedule) -> Result<()> {
     match by.agent() {
         Some(agent_id) if *by != schedule.creator || *agent_id != schedule.agent_id => Err(Refusal::new(
             Code::AccessDenied,
             format!("{} `{}` was set by {}", schedule.kind, schedule.name, schedule.creator),
         )
-        .hint("choose another name for your own, or ask the operator to change this one")),
+        .hint("choose another name for your own schedule, or ask the operator to change this one")),
         _ => Ok(()),
     }
 }
 
-/// Writes a schedule that someone has set or changed, and says so.
-pub(super) async fn keep(w: &mut dyn Writes, ctx: &RuleContext, by: &Party, schedule: &Schedule) -> Result<()> {
+/// Writes a new or changed schedule and emits its event.
+pub(super) async fn save(w: &mut dyn Writes, ctx: &RuleContext, by: &Party, schedule: &Schedule) -> Result<()> {
     w.schedule_put(schedule).await?;
     let event = NewEvent::new(
         EventKind::ScheduleSet,
@@ -49,7 +53,7 @@ pub(super) async fn keep(w: &mut dyn Writes, ctx: &RuleContext, by: &Party, sche
     Ok(())
 }
 
-/// Takes a schedule away, and says so.
+/// Deletes a schedule and emits its event.
 pub(super) async fn remove(
     w: &mut dyn Writes,
     ctx: &RuleContext,

@@ -1,4 +1,5 @@
-//! Names and places that only one row may have: a command that takes one twice fails alone.
+//! Unique names and sequence numbers: a command that uses one twice fails, and no other command is
+//! affected.
 
 use std::sync::Arc;
 
@@ -6,20 +7,20 @@ use futures_util::future::join_all;
 use ghost_domain::{ChatPost, Conversation, ScheduleKind};
 
 use super::Medium;
-use super::rows::who;
-use super::rows_together::{conversation, conversation_id, named, post, schedule, schedule_id, state};
+use super::rows::id_of;
+use super::rows_shared::{channel_name, conversation, conversation_id, post, schedule, schedule_id, state};
 use super::tools::{Outcome, Stop, keep, open, reading, write};
 use crate::{Store, StoreError};
 
-/// What a command of these checks takes.
+/// A kind of unique name.
 #[derive(Clone, Copy)]
 enum Take {
     Thread,
     ScheduleName,
-    PostPlace,
+    PostSequence,
 }
 
-/// Writes something, takes what is taken, and goes on as far as it comes.
+/// Runs a command that writes a row and then uses a name that another row has.
 async fn take(store: &Store, what: Take) -> Outcome<()> {
     write(store, move |w| {
         Box::pin(async move {
@@ -30,7 +31,7 @@ async fn take(store: &Store, what: Take) -> Outcome<()> {
                     w.conversation_put(&other).await?;
                 }
                 Take::ScheduleName => w.schedule_put(&schedule(2, "a", ScheduleKind::Timer, "x")).await?,
-                Take::PostPlace => w.chat_post_append(&ChatPost { hop: 7, ..post("a", 1) }).await?,
+                Take::PostSequence => w.chat_post_append(&ChatPost { hop: 7, ..post("a", 1) }).await?,
             }
             Ok(())
         })
@@ -42,10 +43,11 @@ fn assert_taken(outcome: &Outcome<()>) {
     assert!(matches!(outcome, Err(Stop::Store(StoreError::Row { .. }))), "{outcome:?}");
 }
 
-pub(super) async fn taken_names_are_errors_of_their_command(medium: Arc<dyn Medium>) {
+pub(super) async fn a_taken_name_fails_its_command_only(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
-    let all = [Take::Thread, Take::ScheduleName, Take::PostPlace];
-    // Once beside the command that takes the names first, once over what is remembered, once over what is stored.
+    let all = [Take::Thread, Take::ScheduleName, Take::PostSequence];
+    // Round 0: in one batch with the command that uses the names first. Round 1: with cached rows.
+    // Round 2: with stored rows.
     for round in 0..3 {
         let first = async {
             if round == 0 {
@@ -57,7 +59,7 @@ pub(super) async fn taken_names_are_errors_of_their_command(medium: Arc<dyn Medi
             }
         };
         let others = async { join_all(all.map(|what| take(&store, what))).await };
-        // Commands are queued in the order in which they are polled first.
+        // Commands are queued in the order of their first poll.
         let (_, outcomes) = futures_util::future::join(first, others).await;
         outcomes.iter().for_each(assert_taken);
     }
@@ -70,7 +72,7 @@ pub(super) async fn taken_names_are_errors_of_their_command(medium: Arc<dyn Medi
         (
             r.conversation_find("control", "thread 1").await?,
             r.schedule_list(None, None, None).await?,
-            r.chat_posts(&named("a"), 0, 0, 9).await?,
+            r.chat_posts(&channel_name("a"), 0, 0, 9).await?,
             r.state_get("lost").await?,
         )
     });
@@ -79,7 +81,7 @@ pub(super) async fn taken_names_are_errors_of_their_command(medium: Arc<dyn Medi
     assert_eq!((posts, lost), (vec![post("a", 1)], None));
 }
 
-pub(super) async fn names_that_were_given_up_are_free(medium: Arc<dyn Medium>) {
+pub(super) async fn released_names_are_free(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     let threaded = |n, thread: &str| Conversation { thread: thread.to_owned(), ..conversation(n, "a") };
     let timed = |n, name| schedule(n, "a", ScheduleKind::Timer, name);
@@ -99,10 +101,10 @@ pub(super) async fn names_that_were_given_up_are_free(medium: Arc<dyn Medium>) {
         assert_eq!((x, y), (Some(conversation_id(2)), Some(conversation_id(1))));
         let timer = ScheduleKind::Timer;
         let found = (
-            w.schedule_find(&who("a"), timer, "x").await?.map(|found| found.schedule_id),
-            w.schedule_find(&who("a"), timer, "y").await?.map(|found| found.schedule_id),
+            w.schedule_find(&id_of("a"), timer, "x").await?.map(|found| found.schedule_id),
+            w.schedule_find(&id_of("a"), timer, "y").await?.map(|found| found.schedule_id),
         );
-        (found, w.schedule_count(&who("a"), timer).await?)
+        (found, w.schedule_count(&id_of("a"), timer).await?)
     });
     assert_eq!(inside, ((Some(schedule_id(2)), Some(schedule_id(1))), 2));
     store.close().await;

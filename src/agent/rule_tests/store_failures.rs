@@ -1,4 +1,5 @@
-//! What was paid for, or cannot be had again, outlives a store that cannot take it for the moment.
+//! Results that were paid for, or cannot be repeated, survive a store that is unavailable for a
+//! while.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,10 +15,10 @@ use super::fakes::{Reply, block, call, calls, say};
 use super::rig::{Rig, id, read, results};
 use crate::{AgentActor, AgentMsg, Arguments};
 
-/// Lets the next commits find the disk full, just as the model answers.
-fn full_when_answered(rig: &Rig, commits: usize) {
+/// Makes the next commits fail with a full disk when the model answers.
+fn fail_commits_on_answer(rig: &Rig, commits: usize) {
     let disk = rig.disk.clone();
-    rig.model.does(move |_, n| {
+    rig.model.reply_with(move |_, n| {
         if n == 0 {
             disk.fail_next_commits(commits, || StoreError::Full);
         }
@@ -26,14 +27,14 @@ fn full_when_answered(rig: &Rig, commits: usize) {
 }
 
 #[tokio::test]
-async fn an_answer_that_the_store_cannot_take_is_kept_and_not_bought_again() {
+async fn an_answer_that_the_store_cannot_take_is_kept_and_not_requested_again() {
     for commits in [1, 2, 9] {
         let rig = Rig::new().await;
-        full_when_answered(&rig, commits);
+        fail_commits_on_answer(&rig, commits);
         rig.send("ada", "go").await;
         let began = rig.ctx().now();
         rig.work("ada").await.unwrap();
-        assert_eq!(rig.model.asked().len(), 1, "{commits}");
+        assert_eq!(rig.model.requests().len(), 1, "{commits}");
         let turn = rig.turn("ada").await;
         assert_eq!((turn.status, turn.text.as_deref()), (TurnStatus::Finished, Some("a good answer")));
         let steps = rig.steps("ada").await;
@@ -41,84 +42,88 @@ async fn an_answer_that_the_store_cannot_take_is_kept_and_not_bought_again() {
         let waited = if commits == 2 { &[][..] } else { &["model_failed"][..] };
         assert_eq!(names, [&["briefed", "model_started"][..], waited, &["model_answered"]].concat());
         // The pauses grow: 1, 2, 4, 8 and 16 seconds.
-        let least = if commits == 9 { 31 } else { 1 };
-        assert!(rig.ctx().now().since(began) >= Duration::from_secs(least), "{commits}");
+        let min_seconds = if commits == 9 { 31 } else { 1 };
+        assert!(rig.ctx().now().since(began) >= Duration::from_secs(min_seconds), "{commits}");
         let world = read!(rig, |r| r.budget_get(&ghost_domain::Scope::World).await?.unwrap());
-        assert_eq!((world.reserved_tokens, world.spent_tokens), (0, 15), "it is charged once, for what it took");
+        assert_eq!((world.reserved_tokens, world.spent_tokens), (0, 15), "the answer is charged once");
     }
 }
 
 #[tokio::test]
-async fn an_answer_that_dies_with_its_daemon_counts_as_an_attempt() {
+async fn an_answer_lost_in_a_crash_counts_as_an_attempt() {
     let rig = Rig::new().await;
     rig.send("ada", "go").await;
     for died in 1..=3 {
-        full_when_answered(&rig, 1);
-        let waits = async {
+        fail_commits_on_answer(&rig, 1);
+        let attempt_recorded = async {
             let journaled = async || {
                 let steps = rig.steps("ada").await;
                 steps.iter().filter(|step| matches!(step, Step::ModelFailed { .. })).count()
             };
-            while rig.model.asked().is_empty() || journaled().await < died {
+            while rig.model.requests().is_empty() || journaled().await < died {
                 tokio::task::yield_now().await;
             }
         };
-        rig.work_until("ada", waits).await;
-        assert_eq!(rig.model.asked().len(), 1);
+        rig.work_until("ada", attempt_recorded).await;
+        assert_eq!(rig.model.requests().len(), 1);
     }
-    rig.model.does(|_, _| say("once more"));
+    rig.model.reply_with(|_, _| say("once more"));
     rig.work("ada").await.unwrap();
-    assert!(rig.model.asked().is_empty(), "three attempts were made");
+    assert!(rig.model.requests().is_empty(), "three attempts were made");
     let turn = rig.turn("ada").await;
     assert!(turn.status == TurnStatus::Failed && turn.reason.unwrap().contains("failed 3 times"));
 }
 
 #[tokio::test]
-async fn a_failed_call_that_the_store_cannot_take_is_not_forgotten() {
+async fn a_failed_call_is_recorded_once_the_store_is_available() {
     let rig = Rig::new().await;
     let disk = rig.disk.clone();
-    rig.model.does(move |_, _| {
+    rig.model.reply_with(move |_, _| {
         disk.fail_next_commits(2, || StoreError::Busy("locked by another program".into()));
         Reply::Fail(ProviderError::new(ErrorKind::Server, "no"))
     });
     rig.send("ada", "go").await;
-    rig.parks("ada").await;
-    assert_eq!(rig.model.asked().len(), 3, "as many as there are attempts");
+    rig.work_until_parked("ada").await;
+    assert_eq!(rig.model.requests().len(), 3, "three attempts are made");
 }
 
 #[tokio::test]
-async fn what_an_outside_call_gave_is_kept_until_the_store_takes_it() {
+async fn the_result_of_an_outside_call_is_kept_until_the_store_takes_it() {
     let rig = Rig::new().await;
-    rig.model.does(|_, n| if n == 0 { call("test.act", json!({ "n": 7 })) } else { say("seven") });
+    rig.model.reply_with(|_, n| if n == 0 { call("test.act", json!({ "n": 7 })) } else { say("seven") });
     rig.send("ada", "go").await;
     let disk = rig.disk.clone();
-    let fills = async {
-        rig.probe.entered.notified().await;
+    let fill_disk = async {
+        rig.tool_state.entered.notified().await;
         disk.fail_next_commits(3, || StoreError::Full);
     };
-    let (worked, ()) = tokio::join!(rig.work("ada"), fills);
-    // With its result recorded, the turn is taken up again as by its actor.
+    let (worked, ()) = tokio::join!(rig.work("ada"), fill_disk);
+    // Its result recorded, the turn is run again, as its actor would do.
     assert_eq!(worked.unwrap_err().code, Code::Unavailable);
     rig.work("ada").await.unwrap();
-    assert_eq!(rig.probe.of(|probe| &probe.outside), 1);
-    assert_eq!(results(rig.model.asked().last().unwrap())[0]["n"], 7, "nobody is told that it may have happened");
+    assert_eq!(rig.tool_state.count(|tool_state| &tool_state.outside), 1);
+    assert_eq!(
+        results(rig.model.requests().last().unwrap())[0]["n"],
+        7,
+        "the model gets the result, not an unknown outcome"
+    );
     assert_eq!(rig.turn("ada").await.text.as_deref(), Some("seven"));
 }
 
 #[tokio::test]
-async fn waiting_for_the_store_is_no_work_of_the_turns() {
+async fn waiting_for_the_store_does_not_count_as_work() {
     let rig = Rig::new().await;
     let two = || calls(vec![block("c1", "test.act", json!({ "n": 7 })), block("c2", "test.act", json!({ "n": 8 }))]);
-    rig.model.does(move |_, n| if n == 0 { two() } else { say("done") });
+    rig.model.reply_with(move |_, n| if n == 0 { two() } else { say("done") });
     rig.send("ada", "go").await;
     let disk = rig.disk.clone();
-    let fills = async {
-        rig.probe.entered.notified().await;
+    let fill_disk = async {
+        rig.tool_state.entered.notified().await;
         // More than the 300 seconds that a turn may work.
         disk.fail_next_commits(24, || StoreError::Full);
     };
     let began = rig.ctx().now();
-    let (worked, ()) = tokio::join!(rig.work("ada"), fills);
+    let (worked, ()) = tokio::join!(rig.work("ada"), fill_disk);
     if worked.is_err() {
         rig.work("ada").await.unwrap();
     }
@@ -128,13 +133,15 @@ async fn waiting_for_the_store_is_no_work_of_the_turns() {
 }
 
 #[tokio::test]
-async fn a_cancelled_turn_lets_go_of_the_answer_that_it_keeps() {
+async fn a_cancelled_turn_drops_its_unrecorded_answer() {
     let rig = Rig::new().await;
-    full_when_answered(&rig, 1);
+    fail_commits_on_answer(&rig, 1);
     rig.send("ada", "go").await;
     let agent_id = id("ada");
     let cancel = async {
-        while rig.model.asked().is_empty() || !rig.steps("ada").await.iter().any(|step| step.name() == "model_failed") {
+        while rig.model.requests().is_empty()
+            || !rig.steps("ada").await.iter().any(|step| step.name() == "model_failed")
+        {
             tokio::task::yield_now().await;
         }
         let turn_id = rig.turn("ada").await.turn_id;
@@ -148,11 +155,11 @@ async fn a_cancelled_turn_lets_go_of_the_answer_that_it_keeps() {
     let (worked, ()) = rig.in_time(async { tokio::join!(work, cancel) }).await;
     worked.unwrap();
     assert_eq!(rig.turn("ada").await.status, TurnStatus::Cancelled);
-    assert_eq!(rig.model.asked().len(), 1);
+    assert_eq!(rig.model.requests().len(), 1);
 }
 
 #[tokio::test]
-async fn an_agent_leaves_a_store_that_fails_alone_for_longer_and_longer() {
+async fn an_actor_retries_a_failing_store_with_growing_pauses() {
     let rig = Rig::new().await;
     rig.send("ada", "go").await;
     let began = rig.ctx().now();

@@ -1,4 +1,4 @@
-//! How a timer, cron job or watch looks.
+//! Text output of timers, cron jobs and watches.
 
 use ghost_proto::v1::Schedule;
 use serde_json::Value;
@@ -7,18 +7,18 @@ use crate::output::Answer;
 use crate::record::schedules as record;
 use crate::view::View;
 
-/// A schedule that was set or changed.
-pub fn shown(schedule: &Schedule, view: &View) -> Answer {
+/// The answer of a command that set or changed a schedule.
+pub fn schedule_answer(schedule: &Schedule, view: &View) -> Answer {
     let next = match (schedule.enabled, schedule.next_at_ms) {
-        (false, _) => "is off".to_owned(),
-        (true, Some(at)) => format!("goes off at {}", view.when(at)),
+        (false, _) => "is disabled".to_owned(),
+        (true, Some(at)) => format!("runs next at {}", view.when(at)),
         (true, None) => "is set".to_owned(),
     };
     let text = format!("{} {} of {} {next}\n{}", schedule.kind, schedule.name, schedule.agent_id, schedule.schedule_id);
     Answer::object(record::schedule(schedule), text)
 }
 
-/// The rule of a schedule in a few words.
+/// When a schedule runs, in a few words.
 pub fn rule(schedule: &Schedule, view: &View) -> String {
     let when: Value = serde_json::from_str(&schedule.when_json).unwrap_or_default();
     let text = |key: &str| when[key].as_str().unwrap_or_default().to_owned();
@@ -35,7 +35,7 @@ pub fn rule(schedule: &Schedule, view: &View) -> String {
         Some("change") => {
             let path = text("path");
             let path = if path.is_empty() { ".".to_owned() } else { path };
-            if when["recursive"] == true { format!("{path} and below") } else { path }
+            if when["recursive"] == true { format!("{path} (recursive)") } else { path }
         }
         _ => String::new(),
     }

@@ -1,6 +1,6 @@
-//! Tasks that wait for one another: what a task depends on, and that no task waits for itself (TASK-06).
+//! The dependencies between tasks, and the check that no task waits for itself (TASK-06).
 //!
-//! Must never: tell anyone, or keep a task; both are done by whoever changes it.
+//! Must never: notify anyone, or write a task; the caller does both.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,16 +8,17 @@ use ghost_domain::{Code, Refusal, Task, TaskId, TaskStatus};
 use ghost_store::Writes;
 use serde_json::json;
 
-use super::reading::get;
+use super::read::get;
 use crate::Result;
 
-/// Dependencies of one task.
+/// The most dependencies of one task.
 const DEPENDS_MAX: usize = 64;
-/// Tasks that are looked at for a cycle.
+/// The most tasks that the search for a cycle visits.
 const CYCLE_MAX: usize = 10_000;
 
-/// Gives a task other dependencies, and with `follow` the status that follows from them. Says so in words. A cycle is
-/// refused (TASK-06): all of its tasks would wait for ever.
+/// Replaces the dependencies of a task. With `follow` also sets the status that follows from them.
+/// Returns a description of the new dependencies. A cycle is refused (TASK-06), because its tasks
+/// would wait for ever.
 pub(super) async fn depend(
     w: &mut dyn Writes,
     task: &mut Task,
@@ -44,14 +45,14 @@ pub(super) async fn depend(
     Ok(if ids.is_empty() { "depends on nothing".to_owned() } else { format!("depends on {}", ids.join(", ")) })
 }
 
-/// The tasks that a list of dependencies names, each once; all must be there.
+/// Checks that all tasks of a list exist and removes duplicates.
 pub(super) async fn dependencies(w: &mut dyn Writes, depends_on: Vec<TaskId>) -> Result<BTreeSet<TaskId>> {
     if depends_on.len() > DEPENDS_MAX {
         return Err(Refusal::new(
             Code::InvalidArguments,
             format!("depends_on has {} entries; it may name {DEPENDS_MAX} tasks at most", depends_on.len()),
         )
-        .hint("let them depend on one another instead"));
+        .hint("let some of these tasks depend on others of them instead"));
     }
     let wanted: BTreeSet<TaskId> = depends_on.into_iter().collect();
     for task_id in &wanted {
@@ -60,7 +61,8 @@ pub(super) async fn dependencies(w: &mut dyn Writes, depends_on: Vec<TaskId>) ->
     Ok(wanted)
 }
 
-/// The first of these tasks that is not done. One that retention has taken ended long ago and holds nobody up.
+/// Returns the first of these tasks that is not done. A task that retention deleted ended long ago
+/// and does not count.
 pub(super) async fn unfinished(w: &mut dyn Writes, depends_on: &[TaskId]) -> Result<Option<TaskId>> {
     for task_id in depends_on {
         if w.task_get(*task_id).await?.is_some_and(|task| task.status != TaskStatus::Done) {
@@ -70,10 +72,10 @@ pub(super) async fn unfinished(w: &mut dyn Writes, depends_on: &[TaskId]) -> Res
     Ok(None)
 }
 
-/// Refuses dependencies from which `task_id` itself is reached.
+/// Refuses dependencies that lead back to `task_id`.
 async fn check_cycle(w: &mut dyn Writes, task_id: TaskId, wanted: &BTreeSet<TaskId>) -> Result<()> {
-    // Each task with the one that led to it first, so that the way can be told.
-    let mut led: BTreeMap<TaskId, TaskId> = BTreeMap::new();
+    // Maps each visited task to the task that led to it, to report the path.
+    let mut reached_from: BTreeMap<TaskId, TaskId> = BTreeMap::new();
     let mut open: Vec<(TaskId, TaskId)> = wanted.iter().map(|first| (task_id, *first)).collect();
     while let Some((from, to)) = open.pop() {
         if to == task_id {
@@ -81,7 +83,7 @@ async fn check_cycle(w: &mut dyn Writes, task_id: TaskId, wanted: &BTreeSet<Task
             let mut at = from;
             while at != task_id {
                 cycle.push(at);
-                at = led.get(&at).copied().unwrap_or(task_id);
+                at = reached_from.get(&at).copied().unwrap_or(task_id);
             }
             cycle.push(task_id);
             cycle.reverse();
@@ -89,14 +91,14 @@ async fn check_cycle(w: &mut dyn Writes, task_id: TaskId, wanted: &BTreeSet<Task
                 .hint("leave out the dependency that leads back to it")
                 .details(json!({ "cycle": cycle })));
         }
-        if led.contains_key(&to) {
+        if reached_from.contains_key(&to) {
             continue;
         }
-        led.insert(to, from);
-        if led.len() > CYCLE_MAX {
+        reached_from.insert(to, from);
+        if reached_from.len() > CYCLE_MAX {
             return Err(Refusal::new(
                 Code::TooLarge,
-                format!("more than {CYCLE_MAX} tasks would have to be looked at to see that none waits for itself"),
+                format!("the search for a cycle would have to visit more than {CYCLE_MAX} tasks"),
             )
             .hint("let the task depend on fewer others"));
         }

@@ -1,7 +1,7 @@
-//! The part of the random scripts that is about chat, conversations, knowledge, shared state and schedules.
+//! The part of the random scripts for chat, conversations, knowledge, shared state and schedules.
 //!
-//! Must never: break a rule that rows of these tables rest on (a post's place, the names that are unique), for what a
-//! backend does then is its own affair.
+//! Must never: break a rule of these tables (a post's sequence, unique names). A backend may then
+//! do what it likes.
 
 use ghost_domain::schedule::RunStatus;
 use ghost_domain::{
@@ -10,10 +10,10 @@ use ghost_domain::{
 };
 use serde_json::json;
 
-use super::dice::{AGENTS, Roll, moment, one_of};
-use super::rows::{message_id, turn_id, who};
-use super::rows_together::{
-    channel, conversation, conversation_id, entry, knowledge, member, named, post, run, schedule, schedule_id,
+use super::random::{AGENTS, OpNumbers, moment, one_of};
+use super::rows::{id_of, message_id, turn_id};
+use super::rows_shared::{
+    channel, channel_name, conversation, conversation_id, entry, knowledge, member, post, run, schedule, schedule_id,
     snapshot, state, version,
 };
 
@@ -24,9 +24,9 @@ const KNOWN: [&str; 4] = ["k", "k/1", "k/2", "l"];
 const KEYS: [&str; 5] = ["a", "a.b", "a.c", "a_b", "b"];
 const PREFIXES: [&str; 4] = ["", "a", "a.", "a_"];
 
-/// What one operation does to these tables.
+/// The kind of an operation on these tables.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Together {
+pub(super) enum SharedOp {
     PutChannel,
     PutMember,
     RemoveMember,
@@ -41,7 +41,7 @@ pub(super) enum Together {
     RemoveSchedule,
     PutRun,
     PutSnapshot,
-    GetPoints,
+    GetByKey,
     ScanChat,
     ScanConversations,
     ScanKnowledge,
@@ -49,7 +49,7 @@ pub(super) enum Together {
     ScanSchedules,
 }
 
-impl Together {
+impl SharedOp {
     pub(super) const ALL: [Self; 20] = [
         Self::PutChannel,
         Self::PutMember,
@@ -65,7 +65,7 @@ impl Together {
         Self::RemoveSchedule,
         Self::PutRun,
         Self::PutSnapshot,
-        Self::GetPoints,
+        Self::GetByKey,
         Self::ScanChat,
         Self::ScanConversations,
         Self::ScanKnowledge,
@@ -73,19 +73,19 @@ impl Together {
         Self::ScanSchedules,
     ];
 
-    /// Does it, and gives what it saw.
-    pub(super) async fn run(self, w: &mut dyn Writes, roll: Roll) -> Result<String> {
-        if let Some(done) = self.chat_and_conversations(w, roll).await {
+    /// Runs the operation. Returns what it read, as text.
+    pub(super) async fn run(self, w: &mut dyn Writes, numbers: OpNumbers) -> Result<String> {
+        if let Some(done) = self.chat_and_conversations(w, numbers).await {
             return done.map(|()| String::new());
         }
-        if let Some(done) = self.knowledge_and_schedules(w, roll).await {
+        if let Some(done) = self.knowledge_and_schedules(w, numbers).await {
             return done.map(|()| String::new());
         }
-        self.compare(w, roll).await
+        self.compare(w, numbers).await
     }
 
-    async fn chat_and_conversations(self, w: &mut dyn Writes, roll: Roll) -> Option<Result<()>> {
-        let Roll { n, a, b, c } = roll;
+    async fn chat_and_conversations(self, w: &mut dyn Writes, numbers: OpNumbers) -> Option<Result<()>> {
+        let OpNumbers { n, a, b, c } = numbers;
         let (in_channel, agent) = (one_of(&CHANNELS, a), one_of(&AGENTS, b));
         let number = a % 4;
         Some(match self {
@@ -95,15 +95,15 @@ impl Together {
                 let read_seq = i64::try_from(c % 4).unwrap();
                 w.chat_member_put(&ChatMember { wake_id, ..member(in_channel, agent, read_seq) }).await
             }
-            Self::RemoveMember => w.chat_member_delete(&named(in_channel), &who(agent)).await,
-            Self::AppendPost => append_post(w, roll, in_channel, agent).await,
+            Self::RemoveMember => w.chat_member_delete(&channel_name(in_channel), &id_of(agent)).await,
+            Self::AppendPost => append_post(w, numbers, in_channel, agent).await,
             Self::PutConversation => {
                 let updated_at = moment(n);
                 w.conversation_put(&Conversation { updated_at, ..conversation(number, agent) }).await
             }
             Self::PutEntry => {
                 let row = ConversationEntry {
-                    // Few instants, so that some are the same.
+                    // Few different times, so that some are equal.
                     next_at: (!c.is_multiple_of(3)).then(|| moment(c % 8)),
                     turn_id: b.is_multiple_of(2).then(|| turn_id(c % 6)),
                     content: format!("{n}"),
@@ -116,8 +116,8 @@ impl Together {
         })
     }
 
-    async fn knowledge_and_schedules(self, w: &mut dyn Writes, roll: Roll) -> Option<Result<()>> {
-        let Roll { n, a, b, c } = roll;
+    async fn knowledge_and_schedules(self, w: &mut dyn Writes, numbers: OpNumbers) -> Option<Result<()>> {
+        let OpNumbers { n, a, b, c } = numbers;
         let (agent, known) = (one_of(&AGENTS, b), one_of(&KNOWN, a));
         Some(match self {
             Self::PutKnowledge => {
@@ -136,7 +136,7 @@ impl Together {
                 let row = state(one_of(&KEYS, a), json!({ "n": n }));
                 w.state_put(&StateEntry { version: i64::try_from(n).unwrap(), ..row }).await
             }
-            Self::PutSchedule => put_schedule(w, roll, agent).await,
+            Self::PutSchedule => put_schedule(w, numbers, agent).await,
             Self::RemoveSchedule => w.schedule_delete(schedule_id(a % 8)).await,
             Self::PutRun => {
                 let row = run(a % 8, 1 + b % 4);
@@ -153,12 +153,12 @@ impl Together {
         })
     }
 
-    async fn compare(self, w: &mut dyn Writes, roll: Roll) -> Result<String> {
-        let Roll { n, a, b, c } = roll;
-        let (in_channel, agent) = (named(one_of(&CHANNELS, a)), who(one_of(&AGENTS, b)));
+    async fn compare(self, w: &mut dyn Writes, numbers: OpNumbers) -> Result<String> {
+        let OpNumbers { n, a, b, c } = numbers;
+        let (in_channel, agent) = (channel_name(one_of(&CHANNELS, a)), id_of(one_of(&AGENTS, b)));
         let limit = u32::try_from(1 + c % 5).unwrap();
         Ok(match self {
-            Self::GetPoints => {
+            Self::GetByKey => {
                 let found = (
                     w.chat_channel_get(&in_channel).await?,
                     w.chat_member_get(&in_channel, &agent).await?,
@@ -212,31 +212,31 @@ impl Together {
     }
 }
 
-fn name(dice: u64) -> String {
-    one_of(&["x", "y"], dice).to_owned()
+fn name(random: u64) -> String {
+    one_of(&["x", "y"], random).to_owned()
 }
 
-/// Writes a channel without letting its sequence fall; gives the sequence that is `more` further.
+/// Writes a channel whose sequence does not decrease. Returns the sequence that is `more` higher.
 async fn put_channel(w: &mut dyn Writes, in_channel: &str, gated: bool, more: i64) -> Result<i64> {
-    let seq = w.chat_channel_get(&named(in_channel)).await?.map_or(0, |found| found.last_seq) + more;
+    let seq = w.chat_channel_get(&channel_name(in_channel)).await?.map_or(0, |found| found.last_seq) + more;
     w.chat_channel_put(&ChatChannel { gated, ..channel(in_channel, seq) }).await?;
     Ok(seq)
 }
 
-async fn append_post(w: &mut dyn Writes, roll: Roll, in_channel: &str, agent: &str) -> Result<()> {
-    let seq = put_channel(w, in_channel, roll.c.is_multiple_of(5), 1).await?;
-    let mentions = if roll.c.is_multiple_of(2) { vec![who(agent)] } else { Vec::new() };
+async fn append_post(w: &mut dyn Writes, numbers: OpNumbers, in_channel: &str, agent: &str) -> Result<()> {
+    let seq = put_channel(w, in_channel, numbers.c.is_multiple_of(5), 1).await?;
+    let mentions = if numbers.c.is_multiple_of(2) { vec![id_of(agent)] } else { Vec::new() };
     let row = post(in_channel, u64::try_from(seq).unwrap());
-    w.chat_post_append(&ChatPost { message_id: message_id(roll.n), mentions, ts: moment(roll.n), ..row }).await
+    w.chat_post_append(&ChatPost { message_id: message_id(numbers.n), mentions, ts: moment(numbers.n), ..row }).await
 }
 
-/// Replaces the schedule of a name, or makes one under an id that no other has.
-async fn put_schedule(w: &mut dyn Writes, roll: Roll, agent: &str) -> Result<()> {
-    let Roll { n, a, c, .. } = roll;
+/// Replaces the schedule with this name, or adds one with a random id.
+async fn put_schedule(w: &mut dyn Writes, numbers: OpNumbers, agent: &str) -> Result<()> {
+    let OpNumbers { n, a, c, .. } = numbers;
     let (kind, name) = (one_of(ScheduleKind::ALL, c), name(a));
-    let number = match w.schedule_find(&who(agent), kind, &name).await? {
+    let number = match w.schedule_find(&id_of(agent), kind, &name).await? {
         Some(found) => u64::try_from(found.schedule_id.0.as_u128()).unwrap(),
-        // Taken by another name: that one is renamed.
+        // If another schedule has this id, it is renamed.
         None => a % 8,
     };
     let next_at = (!c.is_multiple_of(3)).then(|| moment(c % 8));
@@ -263,12 +263,12 @@ async fn chat<R: Reads + ?Sized>(
     Ok(format!("{found:?}"))
 }
 
-/// Everything that can be seen of these tables, a line a fact.
+/// Everything that can be read from these tables, one fact per line.
 pub(super) async fn observe(r: &mut dyn Reads) -> Result<Vec<String>> {
     let mut lines = Vec::new();
     for in_channel in CHANNELS {
         for agent in AGENTS {
-            lines.push(chat(r, &named(in_channel), &who(agent), 0, 10_000).await?);
+            lines.push(chat(r, &channel_name(in_channel), &id_of(agent), 0, 10_000).await?);
         }
     }
     lines.push(format!("{:?}", r.conversation_list(None, None).await?));
@@ -293,7 +293,7 @@ pub(super) async fn observe(r: &mut dyn Reads) -> Result<Vec<String>> {
     lines.push(format!("{due:?} {:?}", r.schedule_next_at().await?));
     for agent in AGENTS {
         for kind in ScheduleKind::ALL {
-            lines.push(format!("{agent} {kind} {}", r.schedule_count(&who(agent), *kind).await?));
+            lines.push(format!("{agent} {kind} {}", r.schedule_count(&id_of(agent), *kind).await?));
         }
     }
     for n in 0..8 {

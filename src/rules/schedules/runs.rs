@@ -1,4 +1,4 @@
-//! The record of runs (SCHED-06, SCHED-09): every slot ends in one, whether it led to mail or not.
+//! The records of runs (SCHED-06, SCHED-09).
 
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::schedule::{Payload, RunStatus};
@@ -8,19 +8,20 @@ use serde_json::json;
 
 use crate::{Result, RuleContext};
 
-/// Runs that are looked through for one that is still under way, or that was refused.
+/// The number of the newest runs that are searched for one that is running or was refused.
 const LOOK_BACK: u32 = 32;
-/// Why the one time of a job waits.
+/// The note of a one-shot job that waits for another run of it.
 pub(super) const WAITS: &str = "a run of it has not ended; it goes off when that has";
 
-/// A slot that has come.
+/// A slot that is due.
 #[derive(Clone, Copy)]
 pub(super) struct Run {
     pub(super) slot_at: Timestamp,
     pub(super) now: Timestamp,
     pub(super) late: bool,
     pub(super) missed: u32,
-    /// Whether it is the only one: what a passing bound refuses is tried again, because no other slot comes.
+    /// Whether it is the only slot. Then a run that a temporary limit refused is tried again,
+    /// because no other slot follows.
     pub(super) once: bool,
 }
 
@@ -28,7 +29,8 @@ pub(super) fn blank(slot_at: Timestamp, now: Timestamp) -> Run {
     Run { slot_at, now, late: false, missed: 0, once: false }
 }
 
-/// The run that records that this slot could not go off before: a bound refused its mail, or another run was under way.
+/// Returns the run that records that this slot could not go off earlier, because a limit refused
+/// its mail or another run was in progress.
 pub(super) async fn held(w: &mut dyn Writes, schedule: &Schedule, slot_at: Timestamp) -> Result<Option<ScheduleRun>> {
     let runs = w.schedule_runs(schedule.schedule_id, LOOK_BACK).await?;
     Ok(runs.into_iter().find(|run| {
@@ -41,7 +43,8 @@ pub(super) async fn held(w: &mut dyn Writes, schedule: &Schedule, slot_at: Times
     }))
 }
 
-/// Records a run that a bound refused; one that is refused again for the same reason is the same run.
+/// Records a run that a limit refused. A watch that is refused again for the same reason adds no
+/// run.
 pub(super) async fn refused(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -60,7 +63,8 @@ pub(super) async fn refused(
     record(w, ctx, schedule, run, RunStatus::Refused, Some(note)).await
 }
 
-/// The run of a cron job whose mail still waits or is being worked on: there is one at a time.
+/// Returns the run of a cron job whose mail still waits or is being processed. There is at most
+/// one.
 pub(super) async fn under_way(w: &mut dyn Writes, schedule: &Schedule) -> Result<Option<ScheduleRun>> {
     let runs = w.schedule_runs(schedule.schedule_id, LOOK_BACK).await?;
     let Some(last) = runs.into_iter().find(|run| run.status != RunStatus::Skipped) else { return Ok(None) };
@@ -86,7 +90,8 @@ pub(super) fn row(schedule: &Schedule, run: Run, status: RunStatus, note: Option
     }
 }
 
-/// Writes a run and what the schedule then says of itself, and lets go of runs beyond the bounds (SCHED-06).
+/// Writes a run and the summary of it in the schedule, and deletes runs beyond the limits
+/// (SCHED-06).
 pub(super) async fn write(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -100,7 +105,7 @@ pub(super) async fn write(
     w.schedule_put(schedule).await?;
     let limits = ctx.limits();
     let (lines, bytes) = (limits.schedule_run_lines, limits.schedule_run_bytes);
-    // Every so often, and then by so much more that the bounds hold until the next time.
+    // Trims only sometimes, but then by more, so that the limits hold until the next time.
     let step = (lines / 32).clamp(1, 64);
     if row.run % i64::from(step) == 0 {
         w.schedule_runs_trim(schedule.schedule_id, lines - step, u64::from(bytes - bytes / 16)).await?;
@@ -108,7 +113,7 @@ pub(super) async fn write(
     Ok(())
 }
 
-/// Records a slot that did not lead to mail.
+/// Records a slot that led to no mail.
 pub(super) async fn record(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -137,9 +142,9 @@ pub(super) async fn skipped(
             "next_at": schedule.next_at.map(Timestamp::rfc3339),
         }),
     );
-    say(w, ctx, schedule, event).await
+    emit(w, ctx, schedule, event).await
 }
 
-pub(super) async fn say(w: &mut dyn Writes, ctx: &RuleContext, schedule: &Schedule, event: NewEvent) -> Result<()> {
+pub(super) async fn emit(w: &mut dyn Writes, ctx: &RuleContext, schedule: &Schedule, event: NewEvent) -> Result<()> {
     ctx.emit(w, event.agent(&schedule.agent_id).correlation(schedule.schedule_id)).await
 }
