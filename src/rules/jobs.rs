@@ -43,7 +43,7 @@ pub async fn begin(w: &mut dyn Writes, ctx: &RuleContext, new: NewJob) -> Result
     let chain = known.as_ref().map_or_else(|| Chain::root(ctx), |job| Chain { root_id: job.root_id, hop: 0 });
     ctx.add_jobs([chain.root_id]);
     let task = NewTask {
-        title: format!("Job {}: {} input files", new.job_id, new.files),
+        title: format!("Job {}: {} input {}", new.job_id, new.files, if new.files == 1 { "file" } else { "files" }),
         description: format!(
             "{}\n\nWhen the result is written to a file in {}/, set this task to done and give the path of that file as its \
              result.",

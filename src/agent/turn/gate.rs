@@ -6,7 +6,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 
-use futures_util::future::select_all;
+use futures_util::future::{FutureExt as _, select_all};
 use ghost_config::plan::Plan;
 use ghost_domain::{Activity, AgentId, Refusal, Scope, Timestamp};
 use ghost_provider::{Admitted, Entry, Pass};
@@ -217,7 +217,10 @@ impl Runner {
                 self.park(first, &down).await?;
                 self.show(Activity::Queued);
                 waiting = Some(Waiting::begin(&engine, &agent_id, &session, &down));
-                // The state may have changed during these writes.
+                // The state may have changed during these writes, and a retry may have been requested.
+                if retry_now.now_or_never().is_some() {
+                    choices.iter().for_each(|choice| choice.entry.breaker.hurry(&choice.model));
+                }
                 continue;
             }
             match change(&engine, notifications, until, retry_now, in_force).await {
@@ -248,10 +251,12 @@ impl Runner {
         reason: &str,
         pause: std::time::Duration,
     ) -> Result<(), Refusal> {
+        let session = Arc::clone(&self.session);
+        // Registered before the writes, so that a retry requested during them counts.
+        let retry_now = armed(session.retry_now.notified());
         self.flush().await?;
         self.park(choice, reason).await?;
         self.show(Activity::Queued);
-        let retry_now = armed(self.session.retry_now.notified());
         let _waiting = Waiting::begin(&self.engine, &self.agent_id, &self.session, reason);
         tokio::select! {
             biased;
