@@ -97,11 +97,15 @@ fn the_shipped_files_become_a_briefing_and_the_world_keeps_serving() {
     assert_eq!(test_env.json(&["dead", "list"]), serde_json::json!([]));
     daemon.stop();
 
-    // If the briefing is gone, the next start says so, and how to have it made again.
+    // If the briefing is gone, the next start says so, and the command that it prints runs the job again.
     std::fs::remove_file(&path).unwrap();
     let daemon = test_env.up(Path::new(NEWSROOM), &[]);
     daemon.wait_for_line("the job", Deadline::seconds(30), |line| line.contains("but its result is gone"));
-    daemon.wait_for_line("what to do", Deadline::seconds(30), |line| line.contains("ghostctl send primus"));
+    let command = daemon.wait_for_line("what to do", Deadline::seconds(30), |line| line.contains("--reopen"));
+    let task_id = command.split(' ').find(|word| word.len() == 36).expect("the id of the job's task");
+    test_env.ctl(&["task", "update", task_id, "--status", "pending", "--reopen", "--note", "once more"]).ok();
+    assert_eq!(briefing(&daemon), path);
+    assert!(path.exists());
     daemon.stop();
 }
 

@@ -150,6 +150,11 @@ fn every_problem_of_the_world_file_has_a_line_and_a_hint() {
         // The job, toolboxes, skills, and parts for later.
         ("job: { input: input }", "`brief` is missing", "write such as `brief:"),
         ("job: { input: in, lead: mux, brief: b, result: r/ }", "there is no directory `in`", "such as input"),
+        (
+            "tasks: { owner_may_update: false }\njob: { input: in, lead: mux, brief: b, result: r/ }",
+            "mux cannot close the task of the job",
+            "owner_may_update",
+        ),
         ("job: { input: in, lead: mxu, brief: b, result: r/ }", "there is no agent `mxu`", "did you mean `mux`?"),
         (
             "job: { input: in, lead: mux, brief: '{fiels}', result: r/ }",

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use ghost_domain::tool_catalogue;
 use ghost_domain::{AgentId, Declared, Limits};
 
-use crate::access::{self, Groups};
+use crate::access::{self, Groups, TASK_UPDATE};
 use crate::agents_and_teams::{self, above_world};
 use crate::archetype::{self, Loaded};
 use crate::archetype_config::Known;
@@ -179,7 +179,21 @@ fn resolve(paths: &WorldPaths, node: &Node, file: &FileReport<'_>, env: Env<'_>)
     };
     // Checking jobs needs the plan, to look up models and webhooks.
     plan.declared = declared::declared(&world, &plan);
+    check_job_lead(&world, &plan);
     Some(plan)
+}
+
+/// Checks that the lead of the main job may close the job's task. Otherwise the job would never end.
+fn check_job_lead(world: &WorldFile<'_>, plan: &Plan) {
+    let Some(entry) = &world.job else { return };
+    let (field, lead) = &entry.lead;
+    let lead = plan.agents.iter().find(|agent| agent.agent_id == *lead);
+    if let Some(lead) = lead.filter(|lead| !plan.grants(&lead.access, TASK_UPDATE, false)) {
+        field.error(
+            format!("{} cannot close the task of the job: `{TASK_UPDATE}` is not among its tools", lead.agent_id),
+            "give it a group that has the tool, or set `tasks: { owner_may_update: true }`",
+        );
+    }
 }
 
 /// Checks the other files if the world file cannot be read. Only problems within each file are

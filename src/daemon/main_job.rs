@@ -2,6 +2,7 @@
 //!
 //! Must never: run the job. Agents do.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use ghost_config::plan::JobPlan;
@@ -11,6 +12,7 @@ use ghost_domain::{Job, Refusal, TaskStatus};
 use ghost_rules::budgets;
 use ghost_rules::feed::Subscription;
 use ghost_store::tables::{TaskFilter, UsageFilter};
+use ghost_tools::AgentControl;
 use ghost_world::World;
 use tokio::task::JoinHandle;
 
@@ -25,7 +27,7 @@ const KINDS: [EventKind; 3] = [EventKind::TaskCreated, EventKind::TaskUpdated, E
 /// Most parts of a job that are counted: a list of tasks holds no more.
 const PARTS_MAX: u32 = 1_000;
 
-/// Starts the job and shows its progress in a task of its own. Gives `None` if the world has no job, or it is done.
+/// Starts the job and shows its progress in a task of its own. Gives `None` if the world has no job.
 pub(crate) async fn begin(
     world: &Arc<World>,
     plan: Option<JobPlan>,
@@ -35,46 +37,48 @@ pub(crate) async fn begin(
 ) -> Result<Option<JoinHandle<()>>, Refusal> {
     let Some(plan) = plan else { return Ok(None) };
     // Events of the job come after this one.
-    let after = world.store().last_seq();
+    let mut after = world.store().last_seq();
     let job = job::begin(world, &plan, input).await?;
     let root = data_dir.path().join(WORKSPACE);
-    let done = job.finished_at.is_some();
-    if done {
-        terminal.job_was_done(&job, &root, &plan.lead);
+    let started_at = world.directory().started_at();
+    if job.finished_at.is_some_and(|at| at < started_at) {
+        terminal.job_ended_before(&job, &root);
     } else {
         terminal.job(&job);
+        if job.finished_at.is_some() {
+            // A turn that this start resumed has ended it already.
+            show_end(world, &job, terminal, &root).await;
+            after = world.store().last_seq();
+        }
     }
     if world.directory().is_paused() {
         terminal.paused();
     }
-    if done {
-        return Ok(None);
-    }
     let (world, terminal) = (Arc::clone(world), terminal.clone());
     Ok(Some(tokio::spawn(async move {
-        match follow(&world, job, &terminal, after).await {
-            Ok(Some(job)) => {
-                let spent = spent(&world, &job).await.unwrap_or_default();
-                terminal.job_done(&job, &root, spent, is_free(&world));
-            }
-            // The daemon stops.
-            Ok(None) => {}
-            Err(refusal) => tracing::warn!(%refusal, "the terminal no longer shows the progress of the job"),
+        if let Err(refusal) = follow(&world, &job, &terminal, &root, after).await {
+            tracing::warn!(%refusal, "the terminal no longer shows the progress of the job");
         }
     })))
 }
 
-/// Shows each part of the job that is done, until the job has ended. Gives the job then.
-async fn follow(world: &World, job: Job, terminal: &Terminal, mut after: i64) -> Result<Option<Job>, Refusal> {
+/// Shows each part of the job that ends, and each end of the job: it may be reopened. Returns when the daemon stops.
+async fn follow(
+    world: &World,
+    job: &Job,
+    terminal: &Terminal,
+    workspace: &Path,
+    mut after: i64,
+) -> Result<(), Refusal> {
     let kinds = KINDS.iter().map(|kind| kind.as_str().into()).collect();
     let filter = EventFilter { kinds, ..EventFilter::default() };
-    let mut shown = parts(world, &job).await?;
+    let mut shown = parts(world, job).await?;
     loop {
         let mut events = Subscription::open(world.store(), Some(after), filter.clone(), true).await?;
         loop {
             let event = match events.next().await {
                 Ok(Some(event)) => event,
-                Ok(None) => return Ok(None),
+                Ok(None) => return Ok(()),
                 // Too slow for the live feed: read on from storage.
                 Err(_) => break,
             };
@@ -83,19 +87,27 @@ async fn follow(world: &World, job: Job, terminal: &Terminal, mut after: i64) ->
             }
             if event.kind == EventKind::JobFinished {
                 let job_id = job.job_id.clone();
-                return world
+                let read = world
                     .store()
-                    .read_latest(move |r| Box::pin(async move { Ok(r.job_get(&job_id).await?) }))
-                    .await;
+                    .read_latest(move |r| Box::pin(async move { Ok::<_, Refusal>(r.job_get(&job_id).await?) }));
+                if let Some(job) = read.await? {
+                    show_end(world, &job, terminal, workspace).await;
+                }
+                continue;
             }
-            let parts = parts(world, &job).await?;
+            let parts = parts(world, job).await?;
             if parts.0 > shown.0 {
-                terminal.job_progress(&job, parts.0, parts.1);
+                terminal.job_progress(job, parts.0, parts.1);
             }
             shown = parts;
         }
         after = events.seen();
     }
+}
+
+async fn show_end(world: &World, job: &Job, terminal: &Terminal, workspace: &Path) {
+    let spent = spent(world, job).await.unwrap_or_default();
+    terminal.job_done(job, workspace, spent, is_free(world));
 }
 
 /// How many parts of the job have ended, and how many there are: the tasks that name the job's task as their parent.

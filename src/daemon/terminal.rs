@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use ghost_domain::event::{Event, EventFilter};
 use ghost_domain::usage::Spending;
-use ghost_domain::{AgentId, Job, Money, Timestamp};
+use ghost_domain::{Job, Money, Timestamp};
 use ghost_rules::feed::Subscription;
 use ghost_store::Store;
 
@@ -61,15 +61,24 @@ impl Terminal {
         self.line(&format!("Job {} ({}) is under way.", job.job_id, file_count(job.files)));
     }
 
-    /// Prints that the job was done in an earlier run, with its result, and what to do if the result is gone.
-    pub fn job_was_done(&self, job: &Job, workspace: &Path, lead: &AgentId) {
-        let result = workspace.join(job.result_path.as_deref().unwrap_or_default());
-        let (id, files, result, there) = (&job.job_id, file_count(job.files), result.display(), result.exists());
-        if there {
-            return self.line(&format!("Job {id} ({files}) was done before: {result}"));
+    /// Prints that the job ended in an earlier run, with its result, and how to run it again if there is no result.
+    pub fn job_ended_before(&self, job: &Job, workspace: &Path) {
+        let (id, files) = (&job.job_id, file_count(job.files));
+        let result = job.result_path.as_ref().map(|path| workspace.join(path));
+        match &result {
+            Some(result) if result.exists() => {
+                return self.line(&format!("Job {id} ({files}) was done before: {}", result.display()));
+            }
+            Some(result) => {
+                let result = result.display();
+                self.line(&format!("Job {id} ({files}) was done before, but its result is gone: {result}"));
+            }
+            None => self.line(&format!("Job {id} ({files}) ended before without a result.")),
         }
-        self.line(&format!("Job {id} ({files}) was done before, but its result is gone: {result}"));
-        self.line(&format!("  To have it made again, send: `ghostctl send {lead} \"job_id: {id}\"`."));
+        if let Some(task_id) = job.task_id {
+            let reopen = format!("ghostctl task update {task_id} --status pending --reopen --note 'once more'");
+            self.line(&format!("  To run it again: `{reopen}`."));
+        }
     }
 
     /// One more part of the job has ended.
