@@ -1,6 +1,4 @@
 //! Flushes pending rows to SQL, many rows in one statement.
-//!
-//! Must never: write the head of a mail before the mail itself.
 
 use std::path::Path;
 
@@ -8,10 +6,9 @@ use sqlx::AssertSqlSafe;
 use sqlx::sqlite::SqliteConnection;
 use uuid::Uuid;
 
+use super::fault;
 use super::row::{Args, Keyed, Row, Shape, SqlTexts, chunks};
-use super::table_cache::{Flushable, Owner, TableCache};
-use super::write_buffer::WriteBuffer;
-use super::{fault, table_set};
+use super::table_cache::{Flushable as _, Log, Owner, TableCache};
 use crate::StoreError;
 use crate::tables::Result;
 
@@ -66,29 +63,30 @@ async fn run<T: Sync>(
     Ok(())
 }
 
-/// Writes the pending rows of one table.
-async fn write_table<R: Row>(
+/// Writes rows.
+pub(super) async fn write_rows<R: Row>(out: &mut FlushTarget<'_>, rows: &[&R]) -> std::result::Result<(), FlushError> {
+    run(out, &R::SHAPE, rows, |row, args| row.bind(args)).await
+}
+
+/// Writes the pending rows of a table that only grows.
+pub(super) async fn write_log<R: Row>(
     out: &mut FlushTarget<'_>,
-    table: &mut (impl Flushable<R> + Send + Sync),
+    log: &mut Log<R>,
     owner: Owner,
 ) -> std::result::Result<(), FlushError> {
-    if !table.has_rows(owner) {
-        return Ok(());
-    }
-    let rows = table.pending_rows(owner);
-    run(out, &R::SHAPE, &rows, |row, args| row.bind(args)).await?;
-    table.mark_flushed(owner);
+    write_rows(out, &log.pending_rows(owner)).await?;
+    log.mark_flushed(owner);
     Ok(())
 }
 
-/// Writes the pending rows of one table, and replaces their child rows.
-async fn write_with_children<R: Keyed>(
+/// Writes the pending rows of a table with keys, and replaces their child rows.
+pub(super) async fn write_table<R: Keyed>(
     out: &mut FlushTarget<'_>,
     table: &mut TableCache<R>,
     owner: Owner,
 ) -> std::result::Result<(), FlushError> {
+    let rows = table.pending_rows(owner);
     if let Some(children) = R::CHILDREN {
-        let rows = table.pending_rows(owner);
         let parents: Vec<Uuid> = rows.iter().map(|row| (children.parent_of)(row)).collect();
         let pairs: Vec<(Uuid, Uuid)> = rows
             .iter()
@@ -108,73 +106,7 @@ async fn write_with_children<R: Keyed>(
         })
         .await?;
     }
-    write_table(out, table, owner).await
-}
-
-/// Writes the pending rows of `tables`.
-pub(super) async fn flush(
-    out: &mut FlushTarget<'_>,
-    buffer: &mut WriteBuffer,
-    tables: u32,
-    owner: Owner,
-) -> std::result::Result<(), FlushError> {
-    macro_rules! families {
-        ($($bit:ident => $table:ident),+ $(,)?) => {
-            $(if tables & table_set::$bit != 0 {
-                write_with_children(out, &mut buffer.$table, owner).await?;
-            })+
-        };
-    }
-    // A head refers to its mail, so the mail is written first, even if only heads were asked for.
-    if tables & (table_set::MAIL | table_set::HEADS) != 0 {
-        write_table(out, &mut buffer.mail, owner).await?;
-    }
-    families! {
-        META => meta, AGENTS => agents, SKILLS => skills, JOBS => jobs, HEADS => heads, ASKS => asks, TURNS => turns,
-        PROMPTS => prompts, BUDGETS => budgets, CALLS => calls, REQUESTS => requests,
-        DEAD_LETTERS => dead_letters, TASKS => tasks, CHAT_CHANNELS => chat_channels, CHAT_MEMBERS => chat_members,
-        CONVERSATIONS => conversations, ENTRIES => entries, KNOWLEDGE => knowledge,
-        KNOWLEDGE_VERSIONS => knowledge_versions, STATE => state, ROOTS => roots, SCHEDULES => schedules,
-        SCHEDULE_RUNS => schedule_runs, SNAPSHOTS => snapshots,
-    }
-    if tables & table_set::JOURNAL != 0 {
-        write_table(out, &mut buffer.journal, owner).await?;
-    }
-    if tables & table_set::USAGE != 0 {
-        write_table(out, &mut buffer.usage, owner).await?;
-    }
-    if tables & table_set::TASK_EVENTS != 0 {
-        write_table(out, &mut buffer.task_events, owner).await?;
-    }
-    if tables & table_set::CHAT_POSTS != 0 {
-        write_table(out, &mut buffer.chat_posts, owner).await?;
-    }
-    if tables & table_set::EVENTS != 0 && owner == Owner::Batch {
-        let rows: Vec<_> = buffer.events[buffer.events_written..].iter().collect();
-        run(out, &<ghost_domain::Event as Row>::SHAPE, &rows, |row, args| row.bind(args)).await?;
-        buffer.events_written = buffer.events.len();
-    }
+    write_rows(out, &rows).await?;
+    table.mark_flushed(owner);
     Ok(())
-}
-
-impl WriteBuffer {
-    /// Whether any of `tables` has pending rows. Events of the running command never count, because
-    /// they have no sequence number yet.
-    pub(super) fn has(&self, tables: u32, owner: Owner) -> bool {
-        macro_rules! any {
-            ($($bit:ident => $table:ident),+ $(,)?) => {
-                false $(|| (tables & table_set::$bit != 0 && self.$table.has_rows(owner)))+
-            };
-        }
-        let rows = any! {
-            META => meta, AGENTS => agents, SKILLS => skills, JOBS => jobs, MAIL => mail, HEADS => heads,
-            ASKS => asks, TURNS => turns, PROMPTS => prompts, BUDGETS => budgets,
-            CALLS => calls, REQUESTS => requests, DEAD_LETTERS => dead_letters, TASKS => tasks, JOURNAL => journal,
-            USAGE => usage, TASK_EVENTS => task_events, CHAT_CHANNELS => chat_channels, CHAT_MEMBERS => chat_members,
-            CHAT_POSTS => chat_posts, CONVERSATIONS => conversations, ENTRIES => entries, KNOWLEDGE => knowledge,
-            KNOWLEDGE_VERSIONS => knowledge_versions, STATE => state, ROOTS => roots, SCHEDULES => schedules,
-            SCHEDULE_RUNS => schedule_runs, SNAPSHOTS => snapshots,
-        };
-        rows || (tables & table_set::EVENTS != 0 && owner == Owner::Batch && self.events_written < self.events.len())
-    }
 }

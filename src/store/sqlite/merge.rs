@@ -7,7 +7,7 @@ use sqlx::sqlite::SqliteRow;
 
 use super::row::{Args, Keyed};
 use super::session::Session;
-use super::write_buffer::CachedRow;
+use super::table_list::CachedRow;
 use crate::tables::Result;
 
 impl Session {
@@ -20,7 +20,7 @@ impl Session {
         args: Args,
         wanted: impl Fn(&R) -> bool + Send + Sync,
     ) -> Result<Vec<R>> {
-        if self.buffer().is_some_and(|buffer| R::table(buffer).any_pending(&wanted)) {
+        if self.buffer().is_some_and(|buffer| R::table(&buffer.tables).any_pending(&wanted)) {
             self.flush_before_read(R::SET).await?;
         }
         self.decoded(sql, args).await
@@ -39,7 +39,7 @@ impl Session {
     {
         let found = self.decoded(sql, args).await?;
         Ok(match self.buffer() {
-            Some(buffer) => R::table(buffer).merge(found, wanted),
+            Some(buffer) => R::table(&buffer.tables).merge(found, wanted),
             None => found,
         })
     }
@@ -51,14 +51,15 @@ impl Session {
         args: Args,
         wanted: impl Fn(&R) -> bool + Send + Sync,
     ) -> Result<Option<R>> {
-        if let Some(found) = self.buffer().and_then(|buffer| R::table(buffer).newest_pending().find(|row| wanted(row)))
+        if let Some(found) =
+            self.buffer().and_then(|buffer| R::table(&buffer.tables).newest_pending().find(|row| wanted(row)))
         {
             return Ok(Some(found.clone()));
         }
         let Some(found) = self.decoded::<R>(sql, args).await?.into_iter().next() else { return Ok(None) };
         let in_savepoint = self.in_savepoint();
         if let Ok(buffer) = self.buffer_mut() {
-            let table = R::table_mut(buffer);
+            let table = R::table_mut(&mut buffer.tables);
             if table.has_pending(&found.key()) {
                 return Ok(None);
             }

@@ -8,14 +8,15 @@
 //! Must never: acknowledge a command before its COMMIT is durable (`synchronous = FULL`), or let
 //! more than one task write.
 
+mod bounded_map;
 mod commit_delay;
+mod facts;
 mod fault;
 mod file_identity;
 mod flush;
 mod internal_rows;
 mod merge;
 mod open;
-mod open_turn;
 mod options;
 mod query;
 mod reader;
@@ -24,7 +25,7 @@ mod rows;
 mod schema;
 mod session;
 mod table_cache;
-mod table_set;
+mod table_list;
 mod write_buffer;
 mod writer;
 

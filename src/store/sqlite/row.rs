@@ -117,13 +117,6 @@ pub(super) trait Row: Clone + Send + Sync + 'static {
 pub(super) trait Keyed: Row {
     /// The key of a row.
     type Key: Clone + Eq + Hash + Send + Sync + 'static;
-    /// The bit of its table in [`table_set`](super::table_set).
-    const SET: u32;
-    /// Rows in each generation of the cache (see [`table_cache`](super::table_cache)); 0 means that
-    /// rows are not cached.
-    const CACHE_LIMIT: usize;
-    /// Keys without a row in each generation of the cache; 0 means that they are not cached.
-    const ABSENT_LIMIT: usize = 0;
     /// The query that reads one row by its key.
     const SELECT: &'static str;
     /// Rows in another table that are replaced together with this row.

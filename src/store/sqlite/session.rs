@@ -12,12 +12,13 @@ use ghost_domain::ports::Signal;
 use sqlx::sqlite::{SqliteConnection, SqliteRow};
 use sqlx::{AssertSqlSafe, Connection as _, SqlSafeStr};
 
+use super::fault;
 use super::file_identity::FileIdentity;
-use super::flush::{FlushTarget, flush};
-use super::row::{Args, Keyed, SqlTexts};
+use super::flush::FlushTarget;
+use super::row::{Args, SqlTexts};
 use super::table_cache::Owner;
-use super::write_buffer::{CachedRow, WriteBuffer};
-use super::{fault, table_set};
+use super::table_list::{CachedRow, table_set};
+use super::write_buffer::WriteBuffer;
 use crate::StoreError;
 use crate::tables::{Reads, Result, Writes};
 
@@ -107,17 +108,17 @@ impl Session {
     }
 
     /// Flushes the table of `R`, then runs a query and decodes its rows.
-    pub(super) async fn list<R: Keyed>(&mut self, sql: impl SqlSafeStr + Send, args: Args) -> Result<Vec<R>> {
+    pub(super) async fn list<R: CachedRow>(&mut self, sql: impl SqlSafeStr + Send, args: Args) -> Result<Vec<R>> {
         self.flush_before_read(R::SET).await?;
         self.rows(sql, args).await?.iter().map(R::read).collect()
     }
 
     /// Reads one row by its key, in the lookup order of the [`table_cache`](super::table_cache).
     pub(super) async fn get<R: CachedRow>(&mut self, key: &R::Key) -> Result<Option<R>> {
-        if let Some(found) = self.buffer().and_then(|buffer| R::table(buffer).get(key)) {
+        if let Some(found) = self.buffer().and_then(|buffer| R::table(&buffer.tables).get(key)) {
             return Ok(Some(found.clone()));
         }
-        if self.buffer().is_some_and(|buffer| R::table(buffer).known_absent(key)) {
+        if self.buffer().is_some_and(|buffer| R::table(&buffer.tables).known_absent(key)) {
             return Ok(None);
         }
         let mut args = Args::default();
@@ -128,22 +129,28 @@ impl Session {
             if !self.in_savepoint
                 && let Some(buffer) = self.buffer.as_deref_mut()
             {
-                R::table_mut(buffer).cache_absent(key);
+                R::table_mut(&mut buffer.tables).cache_absent(key);
             }
             return Ok(None);
         };
         let found = R::read(&row)?;
         let in_savepoint = self.in_savepoint;
         if let Some(buffer) = self.buffer.as_deref_mut() {
-            R::table_mut(buffer).cache_row(found.clone(), in_savepoint);
+            R::table_mut(&mut buffer.tables).cache_row(found.clone(), in_savepoint);
         }
         Ok(Some(found))
+    }
+
+    /// Writes a row. It is flushed to SQL later.
+    pub(super) fn put<R: CachedRow>(&mut self, row: R) -> Result<()> {
+        R::table_mut(&mut self.buffer_mut()?.tables).put(row);
+        Ok(())
     }
 
     /// Runs a statement that changes rows in SQL at once, inside the command's savepoint. The
     /// command's pending rows of the tables in `touched` are flushed first. Returns the number of
     /// changed rows.
-    pub(super) async fn execute_now(&mut self, touched: u32, sql: &'static str, args: Args) -> Result<u64> {
+    pub(super) async fn execute_now(&mut self, touched: u64, sql: &'static str, args: Args) -> Result<u64> {
         self.buffer_mut()?;
         self.open_savepoint().await?;
         self.flush(touched, Owner::Command).await?;
@@ -153,7 +160,7 @@ impl Session {
 
     /// Flushes the pending rows of `tables`, so that a query sees them. Rows of the running command
     /// are flushed inside its savepoint.
-    pub(super) async fn flush_before_read(&mut self, tables: u32) -> Result<()> {
+    pub(super) async fn flush_before_read(&mut self, tables: u64) -> Result<()> {
         let Some(buffer) = self.buffer() else { return Ok(()) };
         if buffer.has(tables, Owner::Command) {
             self.open_savepoint().await?;
@@ -187,7 +194,7 @@ impl Session {
         result.map(|_| ()).map_err(|error| self.fail(&error))
     }
 
-    async fn flush(&mut self, tables: u32, owner: Owner) -> Result<()> {
+    async fn flush(&mut self, tables: u64, owner: Owner) -> Result<()> {
         if !self.buffer().is_some_and(|buffer| buffer.has(tables, owner)) {
             return Ok(());
         }
@@ -199,7 +206,7 @@ impl Session {
         // SQL.
         self.failed.get_or_insert(StoreError::Database("a command was abandoned while its rows were written".into()));
         let mut out = FlushTarget { conn: &mut self.conn, texts: &mut self.texts };
-        match flush(&mut out, buffer, tables, owner).await {
+        match buffer.flush(&mut out, tables, owner).await {
             Ok(()) => {
                 self.failed = None;
                 Ok(())

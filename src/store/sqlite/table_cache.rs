@@ -1,168 +1,28 @@
 //! The table cache: rows of the database that the writer keeps in memory, together with rows that
-//! wait to be written. [`WriteBuffer`](super::write_buffer::WriteBuffer) has one [`TableCache`] for
-//! each table with keys, one [`Log`] for each table that only grows, and a [`Derived`] for each
-//! fact that is computed from rows.
+//! wait to be written. [`Tables`](super::table_list::Tables) has one [`TableCache`] for each table
+//! with keys, and one [`Log`] for each table that only grows.
 //!
 //! The writer looks up a row by key in this order, and stops at the first hit:
 //!
-//! - running command: rows that it wrote and that wait to be flushed (`command`), then rows that it
-//!   flushed, read or implied (`command_clean`);
-//! - batch: rows of accepted commands that wait to be flushed (`batch`);
-//! - cache: rows that were read or written earlier (`cache`), then keys that SQL has no row for (`absent`);
-//! - SQL.
+//! 1. the running command: rows that it wrote and that wait to be flushed (`command`);
+//! 2. the running command: rows that it flushed, read or implied (`command_clean`);
+//! 3. the batch: rows of accepted commands that wait to be flushed (`batch`);
+//! 4. the cache: rows that were read or written earlier (`cache`);
+//! 5. keys that SQL has no row for (`absent`);
+//! 6. SQL.
 //!
-//! Only the cache is bounded. It has two generations of `CACHE_LIMIT` rows. When the young one is
-//! full, the old one is dropped, so a cache holds at most twice its limit. The limits, in rows of
-//! one generation:
+//! The fourth and fifth are bounded by the limits in [`table_list`](super::table_list). Of asks, tool
+//! calls, turns and tasks only unfinished rows are cached, and of mail heads only those of pending or
+//! taken mail ([`Keyed::worth_caching`]).
 //!
-//! - mail heads 16,384; budgets 8,192 (and 4,096 absent keys); asks, tool calls, turns and channel
-//!   members 4,096; root tallies 2,048 (and 2,048 absent keys);
-//! - tasks 1,024; agents 896; conversations, channels and schedules 512; facts about the world 256;
-//!   prompt parts 64;
-//! - all other tables 0: their rows are never cached.
-//!
-//! The limits of derived facts are in [`WriteBuffer::new`](super::write_buffer::WriteBuffer::new).
-//!
-//! Of asks, tool calls, turns and tasks only unfinished rows are cached, and of mail heads only
-//! those of pending or taken mail ([`Keyed::worth_caching`]).
-//!
-//! Must never: drop a row that waits to be written, unless its command or batch is undone.
+//! A row that waits to be written is never dropped, unless its command or batch is undone.
 
-use std::collections::{HashMap, HashSet};
-use std::hash::Hash;
+use std::collections::HashMap;
 
-use ghost_domain::MessageId;
 use indexmap::IndexMap;
 
+use super::bounded_map::BoundedMap;
 use super::row::{Keyed, Row};
-
-/// A bounded map with two generations of `limit` entries each. When the young generation is full,
-/// it becomes the old one, and the entries of the previous old one are dropped.
-struct Cache<K, V> {
-    limit: usize,
-    young: HashMap<K, V>,
-    old: HashMap<K, V>,
-}
-
-impl<K: Eq + Hash, V> Cache<K, V> {
-    fn new(limit: usize) -> Self {
-        Self { limit, young: HashMap::new(), old: HashMap::new() }
-    }
-
-    fn get(&self, key: &K) -> Option<&V> {
-        self.young.get(key).or_else(|| self.old.get(key))
-    }
-
-    fn insert(&mut self, key: K, value: V) {
-        if self.limit == 0 {
-            return;
-        }
-        if self.young.len() >= self.limit && !self.young.contains_key(&key) {
-            self.old = std::mem::take(&mut self.young);
-        }
-        self.young.insert(key, value);
-    }
-
-    fn remove(&mut self, key: &K) {
-        self.young.remove(key);
-        self.old.remove(key);
-    }
-
-    fn clear(&mut self) {
-        self.young.clear();
-        self.old.clear();
-    }
-}
-
-/// Facts computed from rows. They are never written to SQL.
-pub(super) struct Derived<K, V> {
-    command: HashMap<K, V>,
-    cache: Cache<K, V>,
-}
-
-impl<K: Eq + Hash, V> Derived<K, V> {
-    /// Creates an empty one.
-    pub(super) fn new(limit: usize) -> Self {
-        Self { command: HashMap::new(), cache: Cache::new(limit) }
-    }
-
-    /// The fact for `key`, if it is known.
-    pub(super) fn get(&self, key: &K) -> Option<&V> {
-        self.command.get(key).or_else(|| self.cache.get(key))
-    }
-
-    /// Sets a fact. It becomes permanent if the command is accepted.
-    pub(super) fn put(&mut self, key: K, value: V) {
-        self.command.insert(key, value);
-    }
-
-    /// Keeps the facts of the accepted command.
-    pub(super) fn accept(&mut self) {
-        if self.command.is_empty() {
-            return;
-        }
-        for (key, value) in self.command.drain() {
-            self.cache.insert(key, value);
-        }
-    }
-
-    /// Drops the facts of the refused command.
-    pub(super) fn reject(&mut self) {
-        self.command.clear();
-    }
-}
-
-/// A set that says which mail ids may be stored. It may return true for an id that is not stored,
-/// but never false for one that is. Ids rise nearly in order of time, so in practice only an id
-/// that is sent twice needs a read of SQL.
-pub(super) struct MailIds {
-    command: Vec<MessageId>,
-    young: HashSet<MessageId>,
-    old: HashSet<MessageId>,
-    /// Every stored id that is not in one of the three sets is at most this.
-    settled: Option<MessageId>,
-}
-
-/// Ids in each generation of [`MailIds`].
-const IDS_MAX: usize = 16_384;
-
-impl MailIds {
-    /// Creates an empty one.
-    pub(super) fn new(settled: Option<MessageId>) -> Self {
-        Self { command: Vec::new(), young: HashSet::new(), old: HashSet::new(), settled }
-    }
-
-    /// Whether mail with this id may be stored.
-    pub(super) fn may_hold(&self, id: MessageId) -> bool {
-        self.settled >= Some(id) || self.young.contains(&id) || self.old.contains(&id) || self.command.contains(&id)
-    }
-
-    /// Adds an id. It becomes permanent if the command is accepted.
-    pub(super) fn put(&mut self, id: MessageId) {
-        self.command.push(id);
-    }
-
-    /// Keeps the ids of the accepted command.
-    pub(super) fn accept(&mut self) {
-        for id in self.command.drain(..) {
-            if self.young.len() >= IDS_MAX {
-                self.settled = self.settled.max(self.old.iter().max().copied());
-                self.old = std::mem::take(&mut self.young);
-            }
-            self.young.insert(id);
-        }
-    }
-
-    /// Drops the ids of the refused command.
-    pub(super) fn reject(&mut self) {
-        self.command.clear();
-    }
-
-    /// A copy with empty sets, whose `settled` covers the ids that were in them.
-    pub(super) fn without_sets(&self) -> Self {
-        Self::new(self.settled.max(self.young.iter().chain(&self.old).max().copied()))
-    }
-}
 
 /// Rows of one table with keys. The module header explains the order of lookup.
 pub(super) struct TableCache<R: Keyed> {
@@ -171,20 +31,21 @@ pub(super) struct TableCache<R: Keyed> {
     /// inside its savepoint, or SQL gets them as part of another row.
     command_clean: HashMap<R::Key, R>,
     batch: IndexMap<R::Key, R>,
-    cache: Cache<R::Key, R>,
+    cache: BoundedMap<R::Key, R>,
     /// Keys that SQL has no row for.
-    absent: Cache<R::Key, ()>,
+    absent: BoundedMap<R::Key, ()>,
 }
 
 impl<R: Keyed> TableCache<R> {
-    /// Creates an empty one.
-    pub(super) fn new() -> Self {
+    /// An empty one. `rows` and `absent` limit the rows and the absent keys in each of two generations;
+    /// 0 means that none are cached.
+    pub(super) fn new(rows: usize, absent: usize) -> Self {
         Self {
             command: IndexMap::new(),
             command_clean: HashMap::new(),
             batch: IndexMap::new(),
-            cache: Cache::new(R::CACHE_LIMIT),
-            absent: Cache::new(R::ABSENT_LIMIT),
+            cache: BoundedMap::new(rows),
+            absent: BoundedMap::new(absent),
         }
     }
 
@@ -199,7 +60,7 @@ impl<R: Keyed> TableCache<R> {
 
     /// Whether it is known that no row with this key exists.
     pub(super) fn known_absent(&self, key: &R::Key) -> bool {
-        R::ABSENT_LIMIT > 0 && self.get(key).is_none() && self.absent.get(key).is_some()
+        self.absent.limit() > 0 && self.get(key).is_none() && self.absent.get(key).is_some()
     }
 
     /// Records that SQL has no row with this key.
@@ -217,7 +78,7 @@ impl<R: Keyed> TableCache<R> {
     /// Caches a row that was read from SQL. Inside a savepoint the row may have been written by the
     /// running command, so it is dropped if the command is refused.
     pub(super) fn cache_row(&mut self, row: R, in_savepoint: bool) {
-        if R::CACHE_LIMIT == 0 || !row.worth_caching() {
+        if self.cache.limit() == 0 || !row.worth_caching() {
             return;
         }
         if in_savepoint {
@@ -305,7 +166,7 @@ impl<R: Keyed> TableCache<R> {
     }
 }
 
-fn remember<R: Keyed>(cache: &mut Cache<R::Key, R>, key: R::Key, row: R) {
+fn remember<R: Keyed>(cache: &mut BoundedMap<R::Key, R>, key: R::Key, row: R) {
     if row.worth_caching() {
         cache.insert(key, row);
     } else {
@@ -370,8 +231,8 @@ impl<R: Keyed> Flushable<R> for TableCache<R> {
 
     fn mark_flushed(&mut self, owner: Owner) {
         match owner {
-            Owner::Batch if R::CACHE_LIMIT == 0 => self.batch.clear(),
-            Owner::Command if R::CACHE_LIMIT == 0 => self.command.clear(),
+            Owner::Batch if self.cache.limit() == 0 => self.batch.clear(),
+            Owner::Command if self.cache.limit() == 0 => self.command.clear(),
             Owner::Batch => {
                 for (key, row) in self.batch.drain(..) {
                     remember(&mut self.cache, key, row);
@@ -409,5 +270,58 @@ impl<R: Row> Flushable<R> for Log<R> {
             Owner::Batch => !self.batch.is_empty(),
             Owner::Command => !self.command.is_empty(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sqlite::internal_rows::Meta;
+
+    fn meta(key: &str, value: &str) -> Meta {
+        Meta { key: key.to_owned(), value: value.to_owned() }
+    }
+
+    fn value(table: &TableCache<Meta>, key: &str) -> Option<String> {
+        table.get(&key.to_owned()).map(|row| row.value.clone())
+    }
+
+    #[test]
+    fn a_row_is_looked_up_in_the_documented_order() {
+        let mut table = TableCache::new(8, 8);
+        let key = "k".to_owned();
+        table.cache_absent(&key);
+        assert!(table.known_absent(&key) && value(&table, "k").is_none());
+        table.cache_row(meta("k", "cache"), false);
+        assert_eq!((value(&table, "k").unwrap().as_str(), table.known_absent(&key)), ("cache", false));
+        table.put(meta("k", "batch"));
+        table.accept();
+        assert_eq!(value(&table, "k").unwrap(), "batch");
+        table.put_implied(meta("k", "clean"));
+        assert_eq!(value(&table, "k").unwrap(), "clean");
+        table.put(meta("k", "command"));
+        assert_eq!(value(&table, "k").unwrap(), "command");
+        // A refused command drops its own rows only.
+        table.reject();
+        assert_eq!(value(&table, "k").unwrap(), "batch");
+        table.mark_flushed(Owner::Batch);
+        assert_eq!(value(&table, "k").unwrap(), "batch");
+        assert!(!table.has_pending(&key));
+        table.clear_cache();
+        assert!(value(&table, "k").is_none() && !table.known_absent(&key));
+    }
+
+    #[test]
+    fn the_cache_is_bounded_and_pending_rows_are_not() {
+        let mut table = TableCache::new(4, 0);
+        for n in 0..100 {
+            table.put(meta(&n.to_string(), "v"));
+        }
+        table.accept();
+        assert_eq!(table.pending_rows(Owner::Batch).len(), 100);
+        table.mark_flushed(Owner::Batch);
+        let cached = (0..100).filter(|n| value(&table, &n.to_string()).is_some()).count();
+        assert!((4..=8).contains(&cached), "{cached}");
+        assert!(value(&table, "99").is_some());
     }
 }

@@ -7,7 +7,7 @@ use sqlx::sqlite::SqliteRow;
 use crate::sqlite::internal_rows::Meta;
 use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, get, get_count, get_parsed, to_json};
 use crate::sqlite::session::Session;
-use crate::sqlite::table_set;
+use crate::sqlite::table_list::table_set;
 use crate::tables::{AgentReads, AgentWrites, Result};
 
 impl Row for Agent {
@@ -32,11 +32,7 @@ impl Row for Agent {
 
 impl Keyed for Agent {
     type Key = AgentId;
-    // Enough for the agents at work, not for all agents: a record takes more memory than everything
-    // else that a sleeping agent needs.
-    const CACHE_LIMIT: usize = 896;
     const SELECT: &'static str = "SELECT record FROM agents WHERE agent_id = ?";
-    const SET: u32 = table_set::AGENTS;
 
     fn key(&self) -> AgentId {
         self.agent_id.clone()
@@ -67,9 +63,7 @@ impl Row for Meta {
 
 impl Keyed for Meta {
     type Key = String;
-    const CACHE_LIMIT: usize = 256;
     const SELECT: &'static str = "SELECT key, value FROM world_meta WHERE key = ?";
-    const SET: u32 = table_set::META;
 
     fn key(&self) -> String {
         self.key.clone()
@@ -100,7 +94,7 @@ impl AgentReads for Session {
     }
 
     async fn agent_ids(&mut self, from: &str, limit: u32) -> Result<Vec<AgentId>> {
-        self.flush_before_read(Agent::SET).await?;
+        self.flush_before_read(table_set::AGENTS).await?;
         let mut args = Args::default();
         args.text(from).int(i64::from(limit));
         let sql = "SELECT agent_id FROM agents WHERE agent_id >= ? AND deleted_at IS NULL ORDER BY agent_id LIMIT ?+0";
@@ -115,7 +109,7 @@ impl AgentReads for Session {
     }
 
     async fn agents_among(&mut self, agent_ids: &[AgentId]) -> Result<Vec<AgentId>> {
-        self.flush_before_read(Agent::SET).await?;
+        self.flush_before_read(table_set::AGENTS).await?;
         let mut args = Args::default();
         args.put(to_json(Agent::TABLE, "ids", &agent_ids)?);
         let sql = "SELECT agent_id FROM agents WHERE deleted_at IS NULL \
@@ -125,7 +119,7 @@ impl AgentReads for Session {
 
     async fn agent_count_dynamic(&mut self) -> Result<u32> {
         debug_assert_eq!(AgentKind::Dynamic.as_str(), "dynamic");
-        self.flush_before_read(Agent::SET).await?;
+        self.flush_before_read(table_set::AGENTS).await?;
         let sql = "SELECT count(*) FROM agents WHERE kind = 'dynamic' AND deleted_at IS NULL";
         let row = self.row(sql, Args::default()).await?;
         row.map_or(Ok(0), |row| get_count(Agent::TABLE, &row, 0))
@@ -139,12 +133,10 @@ impl AgentReads for Session {
 #[async_trait]
 impl AgentWrites for Session {
     async fn agent_put(&mut self, agent: &Agent) -> Result<()> {
-        self.buffer_mut()?.agents.put(agent.clone());
-        Ok(())
+        self.put(agent.clone())
     }
 
     async fn meta_put(&mut self, key: &str, value: &str) -> Result<()> {
-        self.buffer_mut()?.meta.put(Meta { key: key.to_owned(), value: value.to_owned() });
-        Ok(())
+        self.put(Meta { key: key.to_owned(), value: value.to_owned() })
     }
 }

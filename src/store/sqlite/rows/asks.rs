@@ -6,7 +6,7 @@ use sqlx::sqlite::SqliteRow;
 
 use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, get_count, to_json};
 use crate::sqlite::session::Session;
-use crate::sqlite::table_set;
+use crate::sqlite::table_list::table_set;
 use crate::tables::{AskReads, AskWrites, Result};
 
 impl Row for Ask {
@@ -34,9 +34,7 @@ impl Row for Ask {
 
 impl Keyed for Ask {
     type Key = AskId;
-    const CACHE_LIMIT: usize = 4_096;
     const SELECT: &'static str = "SELECT record FROM asks WHERE ask_id = ?";
-    const SET: u32 = table_set::ASKS;
 
     fn key(&self) -> AskId {
         self.ask_id
@@ -66,7 +64,7 @@ impl AskReads for Session {
     }
 
     async fn ask_count_open(&mut self) -> Result<u32> {
-        self.flush_before_read(Ask::SET).await?;
+        self.flush_before_read(table_set::ASKS).await?;
         let row = self.row("SELECT count(*) FROM asks WHERE status = 'open'", Args::default()).await?;
         row.map_or(Ok(0), |row| get_count(Ask::TABLE, &row, 0))
     }
@@ -89,7 +87,6 @@ impl AskReads for Session {
 #[async_trait]
 impl AskWrites for Session {
     async fn ask_put(&mut self, ask: &Ask) -> Result<()> {
-        self.buffer_mut()?.asks.put(ask.clone());
-        Ok(())
+        self.put(ask.clone())
     }
 }

@@ -9,7 +9,6 @@ use crate::sqlite::internal_rows::Numbered;
 use crate::sqlite::query::{Conditions, LIST_MAX};
 use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, to_json};
 use crate::sqlite::session::Session;
-use crate::sqlite::table_set;
 use crate::tables::{BudgetFilter, BudgetReads, BudgetWrites, Result, UsageFilter};
 
 impl Row for Budget {
@@ -29,12 +28,7 @@ impl Row for Budget {
 
 impl Keyed for Budget {
     type Key = Scope;
-    const CACHE_LIMIT: usize = 8_192;
-    // A root without a paid call has no account. A root without a limit looks for its account at
-    // each call.
-    const ABSENT_LIMIT: usize = 4_096;
     const SELECT: &'static str = "SELECT record FROM budgets WHERE scope = ?";
-    const SET: u32 = table_set::BUDGETS;
 
     fn key(&self) -> Scope {
         self.scope.clone()
@@ -83,14 +77,13 @@ impl BudgetReads for Session {
 #[async_trait]
 impl BudgetWrites for Session {
     async fn budget_put(&mut self, budget: &Budget) -> Result<()> {
-        self.buffer_mut()?.budgets.put(budget.clone());
-        Ok(())
+        self.put(budget.clone())
     }
 
     async fn usage_append(&mut self, row: &UsageRow) -> Result<()> {
         let buffer = self.buffer_mut()?;
         buffer.counters.usage += 1;
-        buffer.usage.push(Numbered { seq: buffer.counters.usage, row: row.clone() });
+        buffer.tables.usage.push(Numbered { seq: buffer.counters.usage, row: row.clone() });
         Ok(())
     }
 }

@@ -14,7 +14,7 @@ use crate::sqlite::row::{
     Args, Keyed, Row, Shape, from_record, get, get_count, get_id, get_maybe_id, get_parsed, to_json, unreadable,
 };
 use crate::sqlite::session::Session;
-use crate::sqlite::table_set;
+use crate::sqlite::table_list::table_set;
 use crate::sqlite::write_buffer::WriteBuffer;
 use crate::tables::{ChatReads, ChatWrites, Result};
 
@@ -39,9 +39,7 @@ impl Row for ChatChannel {
 
 impl Keyed for ChatChannel {
     type Key = ChannelName;
-    const CACHE_LIMIT: usize = 512;
     const SELECT: &'static str = "SELECT record FROM chat_channels WHERE channel = ?";
-    const SET: u32 = table_set::CHAT_CHANNELS;
 
     fn key(&self) -> ChannelName {
         self.channel.clone()
@@ -77,10 +75,8 @@ impl Row for ChatMember {
 
 impl Keyed for ChatMember {
     type Key = (ChannelName, AgentId);
-    const CACHE_LIMIT: usize = 4_096;
     const SELECT: &'static str = "SELECT read_seq, wake_id, joined_at, channel, agent_id FROM chat_members \
                                   WHERE channel = ? AND agent_id = ?";
-    const SET: u32 = table_set::CHAT_MEMBERS;
 
     fn key(&self) -> Self::Key {
         (self.channel.clone(), self.agent_id.clone())
@@ -159,15 +155,15 @@ fn post(row: &SqliteRow, channel: &ChannelName) -> Result<ChatPost> {
 
 /// The members of a channel, if the list and all rows are in memory.
 fn known_members(buffer: &WriteBuffer, channel: &ChannelName) -> Option<Vec<ChatMember>> {
-    let member_ids = buffer.channel_members.get(channel)?.as_ref()?;
-    let row = |agent_id: &AgentId| buffer.chat_members.get(&(channel.clone(), agent_id.clone())).cloned();
+    let member_ids = buffer.facts.channel_members.get(channel)?.as_ref()?;
+    let row = |agent_id: &AgentId| buffer.tables.chat_members.get(&(channel.clone(), agent_id.clone())).cloned();
     member_ids.iter().map(row).collect()
 }
 
 /// The memberships of an agent, if the list and all rows are in memory.
 fn known_memberships(buffer: &WriteBuffer, agent_id: &AgentId) -> Option<Vec<ChatMember>> {
-    let channels = buffer.agent_channels.get(agent_id)?.as_ref()?;
-    let row = |channel: &ChannelName| buffer.chat_members.get(&(channel.clone(), agent_id.clone())).cloned();
+    let channels = buffer.facts.agent_channels.get(agent_id)?.as_ref()?;
+    let row = |channel: &ChannelName| buffer.tables.chat_members.get(&(channel.clone(), agent_id.clone())).cloned();
     channels.iter().map(row).collect()
 }
 
@@ -182,14 +178,14 @@ impl Session {
         let in_savepoint = self.in_savepoint();
         // A delete is written to SQL at once. So a pending row can add or replace a row, but never
         // remove one.
-        let table = &mut self.buffer_mut()?.chat_members;
+        let table = &mut self.buffer_mut()?.tables.chat_members;
         found.iter().for_each(|member| table.cache_row(member.clone(), in_savepoint));
         Ok(table.merge(found, wanted))
     }
 
     /// The last sequence of a post in a channel; 0 if there is none.
     async fn last_post(&mut self, channel: &ChannelName) -> Result<i64> {
-        if let Some(last) = self.buffer_mut()?.last_posts.get(channel) {
+        if let Some(last) = self.buffer_mut()?.facts.last_posts.get(channel) {
             return Ok(*last);
         }
         self.flush_before_read(table_set::CHAT_POSTS).await?;
@@ -211,8 +207,8 @@ impl Session {
     /// Drops the member lists that changed because an agent may have joined or left a channel.
     fn forget_member_lists(&mut self, channel: &ChannelName, agent_id: &AgentId) -> Result<()> {
         let buffer = self.buffer_mut()?;
-        buffer.channel_members.put(channel.clone(), None);
-        buffer.agent_channels.put(agent_id.clone(), None);
+        buffer.facts.channel_members.put(channel.clone(), None);
+        buffer.facts.agent_channels.put(agent_id.clone(), None);
         Ok(())
     }
 }
@@ -228,13 +224,13 @@ impl ChatReads for Session {
     }
 
     async fn chat_channel_count(&mut self) -> Result<u32> {
-        self.flush_before_read(ChatChannel::SET).await?;
+        self.flush_before_read(table_set::CHAT_CHANNELS).await?;
         let row = self.row("SELECT count(*) FROM chat_channels", Args::default()).await?;
         row.map_or(Ok(0), |row| get_count(ChatChannel::TABLE, &row, 0))
     }
 
     async fn chat_member_get(&mut self, channel: &ChannelName, agent_id: &AgentId) -> Result<Option<ChatMember>> {
-        if let Some(Some(member_ids)) = self.buffer().and_then(|buffer| buffer.channel_members.get(channel))
+        if let Some(Some(member_ids)) = self.buffer().and_then(|buffer| buffer.facts.channel_members.get(channel))
             && member_ids.binary_search(agent_id).is_err()
         {
             return Ok(None);
@@ -257,7 +253,7 @@ impl ChatReads for Session {
         }
         let found = self.merge_pending_members(found, |member| member.channel == *channel)?;
         let member_ids: Arc<[AgentId]> = found.iter().map(|member| member.agent_id.clone()).collect();
-        self.buffer_mut()?.channel_members.put(channel.clone(), Some(member_ids));
+        self.buffer_mut()?.facts.channel_members.put(channel.clone(), Some(member_ids));
         Ok(found)
     }
 
@@ -276,7 +272,7 @@ impl ChatReads for Session {
         }
         let found = self.merge_pending_members(found, |member| member.agent_id == *agent_id)?;
         let channels: Arc<[ChannelName]> = found.iter().map(|member| member.channel.clone()).collect();
-        self.buffer_mut()?.agent_channels.put(agent_id.clone(), Some(channels));
+        self.buffer_mut()?.facts.agent_channels.put(agent_id.clone(), Some(channels));
         Ok(found)
     }
 
@@ -331,26 +327,24 @@ impl ChatReads for Session {
 #[async_trait]
 impl ChatWrites for Session {
     async fn chat_channel_put(&mut self, channel: &ChatChannel) -> Result<()> {
-        self.buffer_mut()?.chat_channels.put(channel.clone());
-        Ok(())
+        self.put(channel.clone())
     }
 
     async fn chat_member_put(&mut self, member: &ChatMember) -> Result<()> {
         // If the row is in memory, the known member lists contain it already.
-        if self.buffer_mut()?.chat_members.get(&member.key()).is_none() {
+        if self.buffer_mut()?.tables.chat_members.get(&member.key()).is_none() {
             self.forget_member_lists(&member.channel, &member.agent_id)?;
         }
-        self.buffer_mut()?.chat_members.put(member.clone());
-        Ok(())
+        self.put(member.clone())
     }
 
     async fn chat_member_delete(&mut self, channel: &ChannelName, agent_id: &AgentId) -> Result<()> {
         let mut args = Args::default();
         args.text(channel.as_str()).text(agent_id.as_str());
         let sql = "DELETE FROM chat_members WHERE channel = ? AND agent_id = ?";
-        self.execute_now(ChatMember::SET, sql, args).await?;
+        self.execute_now(table_set::CHAT_MEMBERS, sql, args).await?;
         self.forget_member_lists(channel, agent_id)?;
-        self.buffer_mut()?.chat_members.forget_row(&(channel.clone(), agent_id.clone()));
+        self.buffer_mut()?.tables.chat_members.forget_row(&(channel.clone(), agent_id.clone()));
         Ok(())
     }
 
@@ -364,8 +358,8 @@ impl ChatWrites for Session {
             });
         }
         let buffer = self.buffer_mut()?;
-        buffer.last_posts.put(post.channel.clone(), last.max(post.seq));
-        buffer.chat_posts.push(post.clone());
+        buffer.facts.last_posts.put(post.channel.clone(), last.max(post.seq));
+        buffer.tables.chat_posts.push(post.clone());
         Ok(())
     }
 }

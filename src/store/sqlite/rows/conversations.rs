@@ -8,7 +8,7 @@ use crate::StoreError;
 use crate::sqlite::query::{Conditions, LIST_MAX};
 use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, get, get_count, to_json};
 use crate::sqlite::session::Session;
-use crate::sqlite::table_set;
+use crate::sqlite::table_list::table_set;
 use crate::tables::{ConversationReads, ConversationWrites, Result};
 
 impl Row for Conversation {
@@ -33,9 +33,7 @@ impl Row for Conversation {
 
 impl Keyed for Conversation {
     type Key = ConversationId;
-    const CACHE_LIMIT: usize = 512;
     const SELECT: &'static str = "SELECT record FROM conversations WHERE conversation_id = ?";
-    const SET: u32 = table_set::CONVERSATIONS;
 
     fn key(&self) -> ConversationId {
         self.conversation_id
@@ -75,10 +73,7 @@ impl Row for ConversationEntry {
 
 impl Keyed for ConversationEntry {
     type Key = (ConversationId, i64);
-    // Entries are only read in ranges.
-    const CACHE_LIMIT: usize = 0;
     const SELECT: &'static str = "SELECT record FROM conversation_entries WHERE conversation_id = ? AND seq = ?";
-    const SET: u32 = table_set::ENTRIES;
 
     fn key(&self) -> Self::Key {
         (self.conversation_id, self.seq)
@@ -119,12 +114,12 @@ impl ConversationReads for Session {
                 args.int(at.0).id(id.0);
             })
             .order("updated_at DESC, conversation_id DESC", i64::from(LIST_MAX));
-        self.flush_before_read(Conversation::SET).await?;
+        self.flush_before_read(table_set::CONVERSATIONS).await?;
         self.rows_dynamic(sql, args).await?.iter().map(Conversation::read).collect()
     }
 
     async fn conversation_count(&mut self) -> Result<u32> {
-        self.flush_before_read(Conversation::SET).await?;
+        self.flush_before_read(table_set::CONVERSATIONS).await?;
         let row = self.row("SELECT count(*) FROM conversations", Args::default()).await?;
         row.map_or(Ok(0), |row| get_count(Conversation::TABLE, &row, 0))
     }
@@ -163,7 +158,7 @@ impl ConversationReads for Session {
                        ORDER BY next_at, conversation_id, seq LIMIT ?+0";
             return self.list(sql, args).await;
         }
-        self.flush_before_read(Conversation::SET).await?;
+        self.flush_before_read(table_set::CONVERSATIONS).await?;
         args.put(to_json(Conversation::TABLE, "passing", &passing)?).int(i64::from(limit));
         let sql = "SELECT record FROM conversation_entries AS e WHERE delivery = 'pending' AND next_at <= ? \
                    AND NOT EXISTS (SELECT 1 FROM conversations AS c WHERE c.conversation_id = e.conversation_id \
@@ -173,7 +168,7 @@ impl ConversationReads for Session {
     }
 
     async fn delivery_next_at(&mut self) -> Result<Option<Timestamp>> {
-        self.flush_before_read(ConversationEntry::SET).await?;
+        self.flush_before_read(table_set::ENTRIES).await?;
         let sql = "SELECT min(next_at) FROM conversation_entries WHERE delivery = 'pending'";
         let Some(row) = self.row(sql, Args::default()).await? else { return Ok(None) };
         Ok(get::<Option<i64>>(ConversationEntry::TABLE, &row, 0)?.map(Timestamp))
@@ -196,16 +191,15 @@ impl ConversationWrites for Session {
                 what: format!("{} has another conversation for this thread", conversation.adapter),
             });
         }
-        self.buffer_mut()?.conversations.put(conversation.clone());
+        self.buffer_mut()?.tables.conversations.put(conversation.clone());
         if renamed == Some(true) {
             // Flushed at once, so that the old name is free in SQL for the next command.
-            self.flush_before_read(Conversation::SET).await?;
+            self.flush_before_read(table_set::CONVERSATIONS).await?;
         }
         Ok(())
     }
 
     async fn conversation_entry_put(&mut self, entry: &ConversationEntry) -> Result<()> {
-        self.buffer_mut()?.entries.put(entry.clone());
-        Ok(())
+        self.put(entry.clone())
     }
 }

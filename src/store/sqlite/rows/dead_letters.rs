@@ -7,7 +7,7 @@ use sqlx::sqlite::SqliteRow;
 use crate::sqlite::query::{Conditions, LIST_MAX};
 use crate::sqlite::row::{Args, Children, Keyed, Row, Shape, from_record, get_count, to_json};
 use crate::sqlite::session::Session;
-use crate::sqlite::table_set;
+use crate::sqlite::table_list::table_set;
 use crate::tables::{DeadLetterReads, DeadLetterWrites, Result};
 
 impl Row for DeadLetter {
@@ -37,7 +37,6 @@ impl Row for DeadLetter {
 
 impl Keyed for DeadLetter {
     type Key = DeadLetterId;
-    const CACHE_LIMIT: usize = 0;
     const SELECT: &'static str = "SELECT record FROM dead_letters WHERE dead_letter_id = ?";
     const CHILDREN: Option<Children<Self>> = Some(Children {
         delete: Shape { head: "DELETE FROM dead_letter_mail WHERE dead_letter_id IN (VALUES ", columns: 1, tail: ")" },
@@ -49,7 +48,6 @@ impl Keyed for DeadLetter {
         parent_of: |letter| letter.dead_letter_id.0,
         children_of: |letter| letter.messages.iter().map(|id| id.0).collect(),
     });
-    const SET: u32 = table_set::DEAD_LETTERS;
 
     fn key(&self) -> DeadLetterId {
         self.dead_letter_id
@@ -83,12 +81,12 @@ impl DeadLetterReads for Session {
                 args.text(status.as_str());
             })
             .order("created_at DESC, dead_letter_id DESC", i64::from(LIST_MAX));
-        self.flush_before_read(DeadLetter::SET).await?;
+        self.flush_before_read(table_set::DEAD_LETTERS).await?;
         self.rows_dynamic(sql, args).await?.iter().map(DeadLetter::read).collect()
     }
 
     async fn dead_letter_count_held(&mut self, agent_id: Option<&AgentId>) -> Result<u32> {
-        self.flush_before_read(DeadLetter::SET).await?;
+        self.flush_before_read(table_set::DEAD_LETTERS).await?;
         let mut args = Args::default();
         let sql = match agent_id {
             None => "SELECT count(*) FROM dead_letters WHERE status = 'held'",
@@ -105,7 +103,6 @@ impl DeadLetterReads for Session {
 #[async_trait]
 impl DeadLetterWrites for Session {
     async fn dead_letter_put(&mut self, dead_letter: &DeadLetter) -> Result<()> {
-        self.buffer_mut()?.dead_letters.put(dead_letter.clone());
-        Ok(())
+        self.put(dead_letter.clone())
     }
 }

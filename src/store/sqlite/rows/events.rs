@@ -11,7 +11,7 @@ use crate::StoreError;
 use crate::sqlite::query::Conditions;
 use crate::sqlite::row::{Args, Row, Shape, get, get_id, get_maybe_id, get_parsed, to_json, unreadable};
 use crate::sqlite::session::Session;
-use crate::sqlite::table_set;
+use crate::sqlite::table_list::table_set;
 use crate::tables::{EventReads, EventWrites, Result};
 
 /// Maximum number of sequence numbers that one read with a filter covers.

@@ -6,11 +6,11 @@ use uuid::Uuid;
 use crate::sqlite::query::LIST_MAX;
 use crate::sqlite::row::{Args, get_id};
 use crate::sqlite::session::Session;
-use crate::sqlite::table_set;
+use crate::sqlite::table_list::table_set;
 use crate::tables::{IdKind, IdReads, Result};
 
 /// For a kind: its table, the tables to flush before a read, and the query.
-fn query(kind: IdKind) -> (&'static str, u32, &'static str) {
+fn query(kind: IdKind) -> (&'static str, u64, &'static str) {
     match kind {
         IdKind::Ask => {
             ("asks", table_set::ASKS, "SELECT ask_id FROM asks WHERE ask_id BETWEEN ? AND ? ORDER BY ask_id LIMIT ?")
@@ -53,8 +53,8 @@ fn query(kind: IdKind) -> (&'static str, u32, &'static str) {
 #[async_trait]
 impl IdReads for Session {
     async fn ids_between(&mut self, kind: IdKind, first: Uuid, last: Uuid, limit: u32) -> Result<Vec<Uuid>> {
-        let (table, bits, sql) = query(kind);
-        self.flush_before_read(bits).await?;
+        let (table, set, sql) = query(kind);
+        self.flush_before_read(set).await?;
         let mut args = Args::default();
         args.id(first).id(last).int(i64::from(limit.min(LIST_MAX)));
         self.rows(sql, args).await?.iter().map(|row| get_id(table, row, 0)).collect()

@@ -6,7 +6,6 @@ use sqlx::sqlite::SqliteRow;
 
 use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, to_json};
 use crate::sqlite::session::Session;
-use crate::sqlite::table_set;
 use crate::tables::{JobReads, JobWrites, Result};
 
 impl Row for Job {
@@ -25,9 +24,7 @@ impl Row for Job {
 
 impl Keyed for Job {
     type Key = String;
-    const CACHE_LIMIT: usize = 0;
     const SELECT: &'static str = "SELECT record FROM jobs WHERE job_id = ?";
-    const SET: u32 = table_set::JOBS;
 
     fn key(&self) -> String {
         self.job_id.clone()
@@ -61,7 +58,6 @@ impl JobReads for Session {
 #[async_trait]
 impl JobWrites for Session {
     async fn job_put(&mut self, job: &Job) -> Result<()> {
-        self.buffer_mut()?.jobs.put(job.clone());
-        Ok(())
+        self.put(job.clone())
     }
 }

@@ -7,7 +7,7 @@ use sqlx::sqlite::SqliteRow;
 
 use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, get_count, to_json};
 use crate::sqlite::session::Session;
-use crate::sqlite::table_set;
+use crate::sqlite::table_list::table_set;
 use crate::tables::{KnowledgeReads, KnowledgeWrites, Result};
 
 impl Row for KnowledgeEntry {
@@ -31,9 +31,7 @@ impl Row for KnowledgeEntry {
 
 impl Keyed for KnowledgeEntry {
     type Key = String;
-    const CACHE_LIMIT: usize = 0;
     const SELECT: &'static str = "SELECT record FROM knowledge WHERE entry_id = ?";
-    const SET: u32 = table_set::KNOWLEDGE;
 
     fn key(&self) -> String {
         self.entry_id.clone()
@@ -64,9 +62,7 @@ impl Row for KnowledgeVersion {
 
 impl Keyed for KnowledgeVersion {
     type Key = (String, i64);
-    const CACHE_LIMIT: usize = 0;
     const SELECT: &'static str = "SELECT record FROM knowledge_versions WHERE entry_id = ? AND version = ?";
-    const SET: u32 = table_set::KNOWLEDGE_VERSIONS;
 
     fn key(&self) -> Self::Key {
         (self.entry_id.clone(), self.version)
@@ -95,7 +91,7 @@ impl KnowledgeReads for Session {
     }
 
     async fn knowledge_count(&mut self) -> Result<u32> {
-        self.flush_before_read(KnowledgeEntry::SET).await?;
+        self.flush_before_read(table_set::KNOWLEDGE).await?;
         let row = self.row("SELECT count(*) FROM knowledge WHERE deleted = 0", Args::default()).await?;
         row.map_or(Ok(0), |row| get_count(KnowledgeEntry::TABLE, &row, 0))
     }
@@ -111,19 +107,17 @@ impl KnowledgeReads for Session {
 #[async_trait]
 impl KnowledgeWrites for Session {
     async fn knowledge_put(&mut self, entry: &KnowledgeEntry) -> Result<()> {
-        self.buffer_mut()?.knowledge.put(entry.clone());
-        Ok(())
+        self.put(entry.clone())
     }
 
     async fn knowledge_version_put(&mut self, version: &KnowledgeVersion) -> Result<()> {
-        self.buffer_mut()?.knowledge_versions.put(version.clone());
-        Ok(())
+        self.put(version.clone())
     }
 
     async fn knowledge_versions_prune(&mut self, entry_id: &str, oldest_kept: i64) -> Result<()> {
         let mut args = Args::default();
         args.text(entry_id).int(oldest_kept);
         let sql = "DELETE FROM knowledge_versions WHERE entry_id = ? AND version < ?";
-        self.execute_now(KnowledgeVersion::SET, sql, args).await.map(|_| ())
+        self.execute_now(table_set::KNOWLEDGE_VERSIONS, sql, args).await.map(|_| ())
     }
 }

@@ -10,7 +10,7 @@ use sqlx::sqlite::SqliteRow;
 use crate::sqlite::query::{Conditions, list_limit};
 use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, get, get_id, get_parsed, to_json};
 use crate::sqlite::session::Session;
-use crate::sqlite::table_set;
+use crate::sqlite::table_list::table_set;
 use crate::tables::{LedgerFilter, LedgerReads, LedgerWrites, Result};
 
 /// The JSON record of a ledger row: all fields that have no column. Older records contain the
@@ -76,9 +76,7 @@ impl Row for LedgerRow {
 
 impl Keyed for LedgerRow {
     type Key = CallId;
-    const CACHE_LIMIT: usize = 4_096;
     const SELECT: &'static str = concat!(select!(), " WHERE call_id = ?");
-    const SET: u32 = table_set::CALLS;
 
     fn key(&self) -> CallId {
         self.call_id
@@ -167,7 +165,7 @@ impl LedgerReads for Session {
                 args.int(at.0).id(id.0);
             })
             .order("started_at DESC, call_id DESC", list_limit(filter.limit));
-        self.flush_before_read(LedgerRow::SET).await?;
+        self.flush_before_read(table_set::CALLS).await?;
         self.rows_dynamic(sql, args).await?.iter().map(LedgerRow::read).collect()
     }
 }
@@ -175,7 +173,6 @@ impl LedgerReads for Session {
 #[async_trait]
 impl LedgerWrites for Session {
     async fn call_put(&mut self, row: &LedgerRow) -> Result<()> {
-        self.buffer_mut()?.calls.put(row.clone());
-        Ok(())
+        self.put(row.clone())
     }
 }

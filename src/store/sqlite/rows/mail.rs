@@ -8,7 +8,6 @@ use crate::sqlite::internal_rows::Head;
 use crate::sqlite::row::{
     Args, Keyed, Row, Shape, get, get_count, get_id, get_maybe_id, get_parsed, to_json, unreadable,
 };
-use crate::sqlite::table_set;
 use crate::tables::Result;
 
 /// The columns of mail, in the order of [`Envelope::SHAPE`].
@@ -53,9 +52,7 @@ impl Row for Envelope {
 
 impl Keyed for Envelope {
     type Key = MessageId;
-    const CACHE_LIMIT: usize = 0;
     const SELECT: &'static str = concat!("SELECT ", columns!(), " FROM messages WHERE message_id = ?");
-    const SET: u32 = table_set::MAIL;
 
     fn key(&self) -> MessageId {
         self.message_id
@@ -115,10 +112,8 @@ impl Row for Head {
 
 impl Keyed for Head {
     type Key = MessageId;
-    const CACHE_LIMIT: usize = 16_384;
     const SELECT: &'static str =
         "SELECT message_id, to_agent, state, turn_id, crashes, wake FROM messages WHERE message_id = ?";
-    const SET: u32 = table_set::HEADS;
 
     fn key(&self) -> MessageId {
         self.message_id

@@ -3,19 +3,19 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
-use ghost_domain::{AgentId, Envelope, MailState, MessageId, RootId, Turn, TurnId};
+use ghost_domain::{AgentId, Envelope, MailState, MessageId, RootId, TurnId};
 
 use super::mail::columns;
 use crate::StoreError;
+use crate::sqlite::facts::OpenTurn;
 use crate::sqlite::internal_rows::Head;
-use crate::sqlite::open_turn::OpenTurn;
 use crate::sqlite::row::{Args, Keyed, Row, get, get_count, get_parsed, to_json, unreadable};
 use crate::sqlite::session::Session;
-use crate::sqlite::table_set;
+use crate::sqlite::table_list::table_set;
 use crate::sqlite::write_buffer::WriteBuffer;
 use crate::tables::{ChatReads, InboxState, MessageReads, MessageWrites, Result, SkillReads};
 
-const TABLES: u32 = table_set::MAIL | table_set::HEADS;
+const TABLES: u64 = table_set::MAIL | table_set::HEADS;
 
 /// SQL condition for mail that is not ready; see [`MessageReads::inbox_ready`]. The inner queries
 /// do not depend on the row, so each runs once. The first condition alone decides nearly all mail,
@@ -50,21 +50,21 @@ impl Session {
             let was = head.state;
             change(&mut head);
             let buffer = self.buffer_mut()?;
-            buffer.update_pending_total(was == MailState::Pending, head.state == MailState::Pending);
+            buffer.facts.update_pending_total(was == MailState::Pending, head.state == MailState::Pending);
             if (was == MailState::Pending) != (head.state == MailState::Pending)
-                && let Some(depth) = buffer.inbox_depths.get(&head.to).copied()
+                && let Some(depth) = buffer.facts.inbox_depths.get(&head.to).copied()
             {
                 let depth = if was == MailState::Pending { depth.saturating_sub(1) } else { depth.saturating_add(1) };
-                buffer.inbox_depths.put(head.to.clone(), depth);
+                buffer.facts.inbox_depths.put(head.to.clone(), depth);
             }
-            buffer.heads.put(head);
+            buffer.tables.heads.put(head);
         }
         Ok(())
     }
 
     /// Whether it is known that the agent has no turn parked beside its other work.
     fn has_no_parked_turn(&self, agent_id: &AgentId) -> bool {
-        let known = self.buffer().and_then(|buffer| buffer.open_turns.get(agent_id));
+        let known = self.buffer().and_then(|buffer| buffer.facts.open_turns.get(agent_id));
         known.is_some_and(|known| *known != OpenTurn::Unknown)
     }
 
@@ -75,8 +75,8 @@ impl Session {
         // Flush only if this inbox has pending rows. So turns that open in one batch do not flush
         // each other's mail.
         let has_pending = self.buffer().is_some_and(|buffer| {
-            buffer.mail.any_pending(|envelope| envelope.to == *agent_id)
-                || buffer.heads.any_pending(|head| head.to == *agent_id)
+            buffer.tables.mail.any_pending(|envelope| envelope.to == *agent_id)
+                || buffer.tables.heads.any_pending(|head| head.to == *agent_id)
         });
         if has_pending {
             self.flush_before_read(TABLES).await?;
@@ -84,7 +84,9 @@ impl Session {
         let found = self.rows(sql, args).await?.iter().map(Envelope::read).collect::<Result<Vec<_>>>()?;
         let in_savepoint = self.in_savepoint();
         if let Ok(buffer) = self.buffer_mut() {
-            found.iter().for_each(|envelope| buffer.heads.cache_row(Head::from_envelope(envelope), in_savepoint));
+            found
+                .iter()
+                .for_each(|envelope| buffer.tables.heads.cache_row(Head::from_envelope(envelope), in_savepoint));
         }
         Ok(found)
     }
@@ -94,7 +96,7 @@ impl Session {
         let Some(buffer) = self.buffer() else { return Ok(()) };
         let unknown: Vec<String> = message_ids
             .iter()
-            .filter(|id| buffer.heads.get(id).is_none())
+            .filter(|id| buffer.tables.heads.get(id).is_none())
             .map(|id| id.0.simple().to_string())
             .collect();
         if unknown.len() < 2 {
@@ -107,7 +109,7 @@ impl Session {
         self.flush_before_read(TABLES).await?;
         let found = self.rows(sql, args).await?.iter().map(Head::read).collect::<Result<Vec<_>>>()?;
         let in_savepoint = self.in_savepoint();
-        let heads = &mut self.buffer_mut()?.heads;
+        let heads = &mut self.buffer_mut()?.tables.heads;
         found.into_iter().for_each(|head| heads.cache_row(head, in_savepoint));
         Ok(())
     }
@@ -115,8 +117,8 @@ impl Session {
     /// The head of a mail, flushed or not.
     async fn head(&mut self, message_id: MessageId) -> Result<Option<Head>> {
         if let Some(buffer) = self.buffer()
-            && buffer.heads.get(&message_id).is_none()
-            && let Some(envelope) = buffer.mail.get(&message_id)
+            && buffer.tables.heads.get(&message_id).is_none()
+            && let Some(envelope) = buffer.tables.mail.get(&message_id)
         {
             return Ok(Some(Head::from_envelope(envelope)));
         }
@@ -134,7 +136,7 @@ impl Session {
 impl MessageReads for Session {
     async fn message_get(&mut self, message_id: MessageId) -> Result<Option<Envelope>> {
         let Some(mut envelope) = self.get::<Envelope>(&message_id).await? else { return Ok(None) };
-        if let Some(head) = self.buffer().and_then(|buffer| buffer.heads.get(&message_id)) {
+        if let Some(head) = self.buffer().and_then(|buffer| buffer.tables.heads.get(&message_id)) {
             head.apply(&mut envelope);
         }
         Ok(Some(envelope))
@@ -145,7 +147,7 @@ impl MessageReads for Session {
     }
 
     async fn inbox_depth(&mut self, agent_id: &AgentId) -> Result<u32> {
-        if let Some(depth) = self.buffer().and_then(|buffer| buffer.inbox_depths.get(agent_id)) {
+        if let Some(depth) = self.buffer().and_then(|buffer| buffer.facts.inbox_depths.get(agent_id)) {
             return Ok(*depth);
         }
         self.flush_before_read(TABLES).await?;
@@ -157,14 +159,15 @@ impl MessageReads for Session {
             None => 0,
         };
         if let Ok(buffer) = self.buffer_mut() {
-            buffer.inbox_depths.put(agent_id.clone(), depth);
+            buffer.facts.inbox_depths.put(agent_id.clone(), depth);
         }
         Ok(depth)
     }
 
     async fn inbox_depths(&mut self, agent_ids: &[AgentId]) -> Result<Vec<u32>> {
-        let known =
-            |buffer: Option<&WriteBuffer>, id: &AgentId| buffer.and_then(|buffer| buffer.inbox_depths.get(id)).copied();
+        let known = |buffer: Option<&WriteBuffer>, id: &AgentId| {
+            buffer.and_then(|buffer| buffer.facts.inbox_depths.get(id)).copied()
+        };
         let unknown: BTreeSet<&AgentId> =
             agent_ids.iter().filter(|agent_id| known(self.buffer(), agent_id).is_none()).collect();
         let mut found: BTreeMap<AgentId, u32> = unknown.iter().map(|agent_id| ((*agent_id).clone(), 0)).collect();
@@ -178,7 +181,7 @@ impl MessageReads for Session {
                 found.insert(get_parsed(Envelope::TABLE, &row, 0)?, get_count(Envelope::TABLE, &row, 1)?);
             }
             if let Ok(buffer) = self.buffer_mut() {
-                found.iter().for_each(|(agent_id, depth)| buffer.inbox_depths.put(agent_id.clone(), *depth));
+                found.iter().for_each(|(agent_id, depth)| buffer.facts.inbox_depths.put(agent_id.clone(), *depth));
             }
         }
         let depth = |id: &AgentId| known(self.buffer(), id).or_else(|| found.get(id).copied()).unwrap_or(0);
@@ -200,7 +203,7 @@ impl MessageReads for Session {
             if self.has_no_parked_turn(agent_id) {
                 return self.inbox_pending(agent_id, limit).await;
             }
-            self.flush_before_read(Turn::SET).await?;
+            self.flush_before_read(table_set::TURNS).await?;
         }
         let sql = concat!(
             "SELECT ",
@@ -244,7 +247,7 @@ impl MessageReads for Session {
     }
 
     async fn inbox_waiting(&mut self) -> Result<Vec<AgentId>> {
-        self.flush_before_read(TABLES | Turn::SET).await?;
+        self.flush_before_read(TABLES | table_set::TURNS).await?;
         let sql = concat!(
             "SELECT DISTINCT to_agent FROM messages WHERE state = 'pending' AND wake = 1 AND NOT ",
             not_ready!(),
@@ -255,7 +258,7 @@ impl MessageReads for Session {
     }
 
     async fn inbox_waiting_among(&mut self, agent_ids: &[AgentId]) -> Result<Vec<AgentId>> {
-        self.flush_before_read(TABLES | Turn::SET).await?;
+        self.flush_before_read(TABLES | table_set::TURNS).await?;
         let mut args = Args::default();
         args.put(to_json(Envelope::TABLE, "inboxes", &agent_ids)?);
         let sql = concat!(
@@ -268,7 +271,7 @@ impl MessageReads for Session {
     }
 
     async fn inbox_waiting_of(&mut self, root_id: RootId) -> Result<Vec<AgentId>> {
-        self.flush_before_read(TABLES | Turn::SET).await?;
+        self.flush_before_read(TABLES | table_set::TURNS).await?;
         let mut args = Args::default();
         args.id(root_id.0);
         let sql = concat!(
@@ -280,14 +283,14 @@ impl MessageReads for Session {
     }
 
     async fn inbox_total(&mut self) -> Result<u64> {
-        if let Some(waiting) = self.buffer().and_then(|buffer| buffer.pending_total.get(&())) {
+        if let Some(waiting) = self.buffer().and_then(|buffer| buffer.facts.pending_total.get(&())) {
             return Ok(*waiting);
         }
         self.flush_before_read(TABLES).await?;
         let row = self.row("SELECT count(*) FROM messages WHERE state = 'pending'", Args::default()).await?;
         let waiting = row.map_or(Ok(0), |row| get_count(Envelope::TABLE, &row, 0))?;
         if let Ok(buffer) = self.buffer_mut() {
-            buffer.pending_total.put((), waiting);
+            buffer.facts.pending_total.put((), waiting);
         }
         Ok(waiting)
     }
@@ -319,7 +322,7 @@ impl MessageReads for Session {
 impl MessageWrites for Session {
     async fn message_append(&mut self, envelope: &Envelope) -> Result<()> {
         let message_id = envelope.message_id;
-        if self.buffer_mut()?.mail_ids.may_hold(message_id) && self.head(message_id).await?.is_some() {
+        if self.buffer_mut()?.facts.mail_ids.may_hold(message_id) && self.head(message_id).await?.is_some() {
             return Err(StoreError::Row {
                 table: Envelope::TABLE,
                 key: message_id.to_string(),
@@ -327,16 +330,16 @@ impl MessageWrites for Session {
             });
         }
         let buffer = self.buffer_mut()?;
-        buffer.mail_ids.put(message_id);
+        buffer.facts.mail_ids.put(message_id);
         buffer.counters.messages += 1;
-        buffer.update_pending_total(false, envelope.state == MailState::Pending);
+        buffer.facts.update_pending_total(false, envelope.state == MailState::Pending);
         if envelope.state == MailState::Pending
-            && let Some(depth) = buffer.inbox_depths.get(&envelope.to).copied()
+            && let Some(depth) = buffer.facts.inbox_depths.get(&envelope.to).copied()
         {
-            buffer.inbox_depths.put(envelope.to.clone(), depth.saturating_add(1));
+            buffer.facts.inbox_depths.put(envelope.to.clone(), depth.saturating_add(1));
         }
-        buffer.heads.put_implied(Head::from_envelope(envelope));
-        buffer.mail.put(Envelope { seq: buffer.counters.messages, ..envelope.clone() });
+        buffer.tables.heads.put_implied(Head::from_envelope(envelope));
+        buffer.tables.mail.put(Envelope { seq: buffer.counters.messages, ..envelope.clone() });
         Ok(())
     }
 

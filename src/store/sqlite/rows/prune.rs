@@ -9,7 +9,7 @@ use ghost_domain::{Agent, Timestamp};
 
 use crate::sqlite::row::{Args, Row, get, to_json};
 use crate::sqlite::session::Session;
-use crate::sqlite::table_set;
+use crate::sqlite::table_list::table_set;
 use crate::tables::{AgentWrites, Family, PROMPT_USE, PruneWrites, Result};
 
 /// The feed is cut only from its old end, so that the rest has no gap: up to the first row that is
@@ -351,40 +351,40 @@ impl PruneWrites for Session {
             }
             Family::RootBudgets => {
                 let deleted = self.delete_old(ROOT_BUDGETS, before, limit).await?;
-                self.buffer_mut()?.budgets.clear_cache();
+                self.buffer_mut()?.tables.budgets.clear_cache();
                 deleted
             }
             Family::AgentBudgets => {
                 let deleted = self.delete_old(AGENT_BUDGETS, before, limit).await?;
-                self.buffer_mut()?.budgets.clear_cache();
+                self.buffer_mut()?.tables.budgets.clear_cache();
                 deleted
             }
             Family::Agents => {
                 let deleted = self.delete_tombstones(before, limit).await?;
-                self.buffer_mut()?.agents.clear_cache();
+                self.buffer_mut()?.tables.agents.clear_cache();
                 deleted
             }
             Family::ChatPosts => self.delete_old(CHAT_POSTS, before, limit).await?,
             Family::Conversations => {
                 let deleted = self.delete_families(CONVERSATION_IDS, &CONVERSATIONS_OUT, before, limit).await?;
-                self.buffer_mut()?.conversations.clear_cache();
+                self.buffer_mut()?.tables.conversations.clear_cache();
                 deleted
             }
             Family::Knowledge => self.delete_old(KNOWLEDGE, before, limit).await?,
             Family::ScheduleRuns => self.delete_old(SCHEDULE_RUNS, before, limit).await?,
             Family::Roots => {
                 let deleted = self.delete_old(ROOTS, before, limit).await?;
-                self.buffer_mut()?.roots.clear_cache();
+                self.buffer_mut()?.tables.roots.clear_cache();
                 deleted
             }
         };
         // Cached rows may have been deleted.
         let buffer = self.buffer_mut()?;
-        buffer.turns.clear_cache();
-        buffer.prompts.clear_cache();
-        buffer.heads.clear_cache();
-        buffer.asks.clear_cache();
-        buffer.tasks.clear_cache();
+        buffer.tables.turns.clear_cache();
+        buffer.tables.prompts.clear_cache();
+        buffer.tables.heads.clear_cache();
+        buffer.tables.asks.clear_cache();
+        buffer.tables.tasks.clear_cache();
         Ok(deleted)
     }
 }

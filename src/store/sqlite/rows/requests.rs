@@ -6,7 +6,6 @@ use sqlx::sqlite::SqliteRow;
 
 use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, to_json};
 use crate::sqlite::session::Session;
-use crate::sqlite::table_set;
 use crate::tables::{RequestReads, RequestWrites, Result};
 
 impl Row for StoredAnswer {
@@ -29,9 +28,7 @@ impl Row for StoredAnswer {
 
 impl Keyed for StoredAnswer {
     type Key = (Party, RequestId);
-    const CACHE_LIMIT: usize = 0;
     const SELECT: &'static str = "SELECT record FROM requests WHERE principal = ? AND request_id = ?";
-    const SET: u32 = table_set::REQUESTS;
 
     fn key(&self) -> Self::Key {
         (self.key.principal.clone(), self.key.request_id.clone())
@@ -56,7 +53,6 @@ impl RequestReads for Session {
 #[async_trait]
 impl RequestWrites for Session {
     async fn request_put(&mut self, answer: &StoredAnswer) -> Result<()> {
-        self.buffer_mut()?.requests.put(answer.clone());
-        Ok(())
+        self.put(answer.clone())
     }
 }

@@ -8,7 +8,6 @@ use sqlx::sqlite::SqliteRow;
 use crate::sqlite::query::list_limit;
 use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, to_json};
 use crate::sqlite::session::Session;
-use crate::sqlite::table_set;
 use crate::tables::{Result, RootReads, RootWrites};
 
 impl Row for RootTally {
@@ -32,11 +31,7 @@ impl Row for RootTally {
 
 impl Keyed for RootTally {
     type Key = RootId;
-    const CACHE_LIMIT: usize = 2_048;
-    // The first count of every root looks for a row that does not exist.
-    const ABSENT_LIMIT: usize = 2_048;
     const SELECT: &'static str = "SELECT record FROM roots WHERE root_id = ?";
-    const SET: u32 = table_set::ROOTS;
 
     fn key(&self) -> RootId {
         self.root_id
@@ -67,7 +62,6 @@ impl RootReads for Session {
 #[async_trait]
 impl RootWrites for Session {
     async fn root_put(&mut self, tally: &RootTally) -> Result<()> {
-        self.buffer_mut()?.roots.put(tally.clone());
-        Ok(())
+        self.put(tally.clone())
     }
 }

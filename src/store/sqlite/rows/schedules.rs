@@ -9,7 +9,7 @@ use crate::sqlite::internal_rows::WatchSnapshotRow;
 use crate::sqlite::query::{Conditions, LIST_MAX};
 use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, get, get_count, get_id, to_json};
 use crate::sqlite::session::Session;
-use crate::sqlite::table_set;
+use crate::sqlite::table_list::table_set;
 use crate::tables::{Result, SchedulePlace, ScheduleReads, ScheduleWrites};
 
 impl Row for Schedule {
@@ -34,9 +34,7 @@ impl Row for Schedule {
 
 impl Keyed for Schedule {
     type Key = ScheduleId;
-    const CACHE_LIMIT: usize = 512;
     const SELECT: &'static str = "SELECT record FROM schedules WHERE schedule_id = ?";
-    const SET: u32 = table_set::SCHEDULES;
 
     fn key(&self) -> ScheduleId {
         self.schedule_id
@@ -72,9 +70,7 @@ impl Row for ScheduleRun {
 
 impl Keyed for ScheduleRun {
     type Key = (ScheduleId, i64);
-    const CACHE_LIMIT: usize = 0;
     const SELECT: &'static str = "SELECT record FROM schedule_runs WHERE schedule_id = ? AND run = ?";
-    const SET: u32 = table_set::SCHEDULE_RUNS;
 
     fn key(&self) -> Self::Key {
         (self.schedule_id, self.run)
@@ -110,10 +106,7 @@ impl Row for WatchSnapshotRow {
 
 impl Keyed for WatchSnapshotRow {
     type Key = ScheduleId;
-    // A snapshot may name thousands of files.
-    const CACHE_LIMIT: usize = 0;
     const SELECT: &'static str = "SELECT record, schedule_id FROM watch_snapshots WHERE schedule_id = ?";
-    const SET: u32 = table_set::SNAPSHOTS;
 
     fn key(&self) -> ScheduleId {
         self.schedule_id
@@ -159,7 +152,7 @@ impl ScheduleReads for Session {
                 args.text(agent_id.as_str()).text(kind.as_str()).text(name);
             })
             .order("agent_id, kind, name", i64::from(LIST_MAX));
-        self.flush_before_read(Schedule::SET).await?;
+        self.flush_before_read(table_set::SCHEDULES).await?;
         self.rows_dynamic(sql, args).await?.iter().map(Schedule::read).collect()
     }
 
@@ -172,12 +165,12 @@ impl ScheduleReads for Session {
                 args.id(id.0);
             })
             .order("schedule_id", i64::from(LIST_MAX));
-        self.flush_before_read(Schedule::SET).await?;
+        self.flush_before_read(table_set::SCHEDULES).await?;
         self.rows_dynamic(sql, args).await?.iter().map(Schedule::read).collect()
     }
 
     async fn schedule_count(&mut self, agent_id: &AgentId, kind: ScheduleKind) -> Result<u32> {
-        self.flush_before_read(Schedule::SET).await?;
+        self.flush_before_read(table_set::SCHEDULES).await?;
         let mut args = Args::default();
         args.text(agent_id.as_str()).text(kind.as_str());
         let row = self.row("SELECT count(*) FROM schedules WHERE agent_id = ? AND kind = ?", args).await?;
@@ -193,7 +186,7 @@ impl ScheduleReads for Session {
     }
 
     async fn schedule_next_at(&mut self) -> Result<Option<Timestamp>> {
-        self.flush_before_read(Schedule::SET).await?;
+        self.flush_before_read(table_set::SCHEDULES).await?;
         let sql = "SELECT min(next_at) FROM schedules WHERE next_at IS NOT NULL";
         let Some(row) = self.row(sql, Args::default()).await? else { return Ok(None) };
         Ok(get::<Option<i64>>(Schedule::TABLE, &row, 0)?.map(Timestamp))
@@ -235,16 +228,16 @@ impl ScheduleWrites for Session {
                 what: format!("{} has another {} named `{}`", schedule.agent_id, schedule.kind, schedule.name),
             });
         }
-        self.buffer_mut()?.schedules.put(schedule.clone());
+        self.buffer_mut()?.tables.schedules.put(schedule.clone());
         if renamed == Some(true) {
             // Flushed at once, so that the old name is free in SQL for the next command.
-            self.flush_before_read(Schedule::SET).await?;
+            self.flush_before_read(table_set::SCHEDULES).await?;
         }
         Ok(())
     }
 
     async fn schedules_set_aside(&mut self, now: Timestamp, limit: u32) -> Result<Vec<(ScheduleId, String)>> {
-        self.flush_before_read(Schedule::SET).await?;
+        self.flush_before_read(table_set::SCHEDULES).await?;
         let mut args = Args::default();
         args.int(now.0).int(i64::from(limit));
         let sql = "SELECT record, schedule_id FROM schedules WHERE next_at IS NOT NULL AND next_at <= ? \
@@ -272,14 +265,13 @@ impl ScheduleWrites for Session {
             self.execute_now(table_set::SCHEDULES | table_set::SNAPSHOTS, sql, args).await?;
         }
         let buffer = self.buffer_mut()?;
-        buffer.schedules.forget_row(&schedule_id);
-        buffer.snapshots.forget_row(&schedule_id);
+        buffer.tables.schedules.forget_row(&schedule_id);
+        buffer.tables.snapshots.forget_row(&schedule_id);
         Ok(())
     }
 
     async fn schedule_run_put(&mut self, run: &ScheduleRun) -> Result<()> {
-        self.buffer_mut()?.schedule_runs.put(run.clone());
-        Ok(())
+        self.put(run.clone())
     }
 
     async fn schedule_runs_trim(&mut self, schedule_id: ScheduleId, lines: u32, bytes: u64) -> Result<u64> {
@@ -289,7 +281,6 @@ impl ScheduleWrites for Session {
     }
 
     async fn watch_snapshot_put(&mut self, schedule_id: ScheduleId, snapshot: &WatchSnapshot) -> Result<()> {
-        self.buffer_mut()?.snapshots.put(WatchSnapshotRow { schedule_id, snapshot: snapshot.clone() });
-        Ok(())
+        self.put(WatchSnapshotRow { schedule_id, snapshot: snapshot.clone() })
     }
 }

@@ -6,7 +6,7 @@ use sqlx::sqlite::SqliteRow;
 
 use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, get_count, to_json};
 use crate::sqlite::session::Session;
-use crate::sqlite::table_set;
+use crate::sqlite::table_list::table_set;
 use crate::tables::{Result, StateReads, StateWrites};
 
 impl Row for StateEntry {
@@ -25,10 +25,7 @@ impl Row for StateEntry {
 
 impl Keyed for StateEntry {
     type Key = String;
-    // Values may be large, and a caller that reads one usually reads it again only to change it.
-    const CACHE_LIMIT: usize = 0;
     const SELECT: &'static str = "SELECT record FROM shared_state WHERE key = ?";
-    const SET: u32 = table_set::STATE;
 
     fn key(&self) -> String {
         self.key.clone()
@@ -79,7 +76,7 @@ impl StateReads for Session {
     }
 
     async fn state_count(&mut self) -> Result<u32> {
-        self.flush_before_read(StateEntry::SET).await?;
+        self.flush_before_read(table_set::STATE).await?;
         let row = self.row("SELECT count(*) FROM shared_state", Args::default()).await?;
         row.map_or(Ok(0), |row| get_count(StateEntry::TABLE, &row, 0))
     }
@@ -88,14 +85,13 @@ impl StateReads for Session {
 #[async_trait]
 impl StateWrites for Session {
     async fn state_put(&mut self, entry: &StateEntry) -> Result<()> {
-        self.buffer_mut()?.state.put(entry.clone());
-        Ok(())
+        self.put(entry.clone())
     }
 
     async fn state_remove(&mut self, key: &str) -> Result<bool> {
         let mut args = Args::default();
         args.text(key);
-        Ok(self.execute_now(StateEntry::SET, "DELETE FROM shared_state WHERE key = ?", args).await? > 0)
+        Ok(self.execute_now(table_set::STATE, "DELETE FROM shared_state WHERE key = ?", args).await? > 0)
     }
 }
 

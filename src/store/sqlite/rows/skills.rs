@@ -6,7 +6,7 @@ use sqlx::sqlite::SqliteRow;
 
 use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, to_json};
 use crate::sqlite::session::Session;
-use crate::sqlite::table_set;
+use crate::sqlite::table_list::table_set;
 use crate::tables::{Result, SkillReads, SkillWrites};
 
 impl Row for HeldSkill {
@@ -25,9 +25,7 @@ impl Row for HeldSkill {
 
 impl Keyed for HeldSkill {
     type Key = (AgentId, String);
-    const CACHE_LIMIT: usize = 0;
     const SELECT: &'static str = "SELECT record FROM agent_skills WHERE agent_id = ? AND skill = ?";
-    const SET: u32 = table_set::SKILLS;
 
     fn key(&self) -> Self::Key {
         (self.agent_id.clone(), self.skill.clone())
@@ -54,14 +52,13 @@ impl SkillReads for Session {
 #[async_trait]
 impl SkillWrites for Session {
     async fn skill_put(&mut self, held: &HeldSkill) -> Result<()> {
-        self.buffer_mut()?.skills.put(held.clone());
-        Ok(())
+        self.put(held.clone())
     }
 
     async fn skill_remove(&mut self, agent_id: &AgentId, skill: &str) -> Result<bool> {
         let mut args = Args::default();
         args.text(agent_id.as_str()).text(skill);
         let sql = "DELETE FROM agent_skills WHERE agent_id = ? AND skill = ?";
-        Ok(self.execute_now(HeldSkill::SET, sql, args).await? > 0)
+        Ok(self.execute_now(table_set::SKILLS, sql, args).await? > 0)
     }
 }

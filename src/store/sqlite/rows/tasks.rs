@@ -8,7 +8,7 @@ use crate::sqlite::internal_rows::TaskHistory;
 use crate::sqlite::query::{Conditions, list_limit};
 use crate::sqlite::row::{Args, Children, Keyed, Row, Shape, from_record, get_count, to_json};
 use crate::sqlite::session::Session;
-use crate::sqlite::table_set;
+use crate::sqlite::table_list::table_set;
 use crate::tables::{Result, TaskFilter, TaskReads, TaskWrites};
 
 impl Row for Task {
@@ -38,7 +38,6 @@ impl Row for Task {
 
 impl Keyed for Task {
     type Key = TaskId;
-    const CACHE_LIMIT: usize = 1_024;
     const SELECT: &'static str = "SELECT record FROM tasks WHERE task_id = ?";
     const CHILDREN: Option<Children<Self>> = Some(Children {
         delete: Shape { head: "DELETE FROM task_deps WHERE task_id IN (VALUES ", columns: 1, tail: ")" },
@@ -50,7 +49,6 @@ impl Keyed for Task {
         parent_of: |task| task.task_id.0,
         children_of: |task| task.depends_on.iter().map(|id| id.0).collect(),
     });
-    const SET: u32 = table_set::TASKS;
 
     fn key(&self) -> TaskId {
         self.task_id
@@ -124,13 +122,13 @@ impl TaskReads for Session {
                 args.id(id.0);
             })
             .order("priority DESC, created_at, task_id", list_limit(filter.limit));
-        self.flush_before_read(Task::SET).await?;
+        self.flush_before_read(table_set::TASKS).await?;
         self.rows_dynamic(sql, args).await?.iter().map(Task::read).collect()
     }
 
     async fn tasks_open(&mut self, owner: Option<&AgentId>, after: Option<TaskId>, limit: u32) -> Result<Vec<Task>> {
         let (sql, args) = open_tasks(owner, after, limit);
-        self.flush_before_read(Task::SET).await?;
+        self.flush_before_read(table_set::TASKS).await?;
         self.rows_dynamic(sql, args).await?.iter().map(Task::read).collect()
     }
 
@@ -143,7 +141,7 @@ impl TaskReads for Session {
     }
 
     async fn task_count_open(&mut self) -> Result<u32> {
-        self.flush_before_read(Task::SET).await?;
+        self.flush_before_read(table_set::TASKS).await?;
         let row = self.row("SELECT count(*) FROM tasks WHERE ended = 0", Args::default()).await?;
         row.map_or(Ok(0), |row| get_count(Task::TABLE, &row, 0))
     }
@@ -161,14 +159,13 @@ impl TaskReads for Session {
 #[async_trait]
 impl TaskWrites for Session {
     async fn task_put(&mut self, task: &Task) -> Result<()> {
-        self.buffer_mut()?.tasks.put(task.clone());
-        Ok(())
+        self.put(task.clone())
     }
 
     async fn task_event_append(&mut self, event: &TaskEvent) -> Result<()> {
         let buffer = self.buffer_mut()?;
         buffer.counters.task_events += 1;
-        buffer.task_events.push(TaskHistory { seq: buffer.counters.task_events, event: event.clone() });
+        buffer.tables.task_events.push(TaskHistory { seq: buffer.counters.task_events, event: event.clone() });
         Ok(())
     }
 }

@@ -5,12 +5,12 @@ use ghost_domain::journal::{JournalRow, Step};
 use ghost_domain::{AgentId, Timestamp, Turn, TurnId, TurnStatus};
 use sqlx::sqlite::SqliteRow;
 
+use crate::sqlite::facts::OpenTurn;
 use crate::sqlite::internal_rows::Prompt;
-use crate::sqlite::open_turn::OpenTurn;
 use crate::sqlite::query::{Conditions, list_limit};
 use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, get, get_id, to_json};
 use crate::sqlite::session::Session;
-use crate::sqlite::table_set;
+use crate::sqlite::table_list::table_set;
 use crate::tables::{PROMPT_USE, Result, TurnFilter, TurnReads, TurnWrites};
 
 /// The source of an operator's turn. Such a turn runs beside the agent's own turn, of which at most
@@ -41,9 +41,7 @@ impl Row for Turn {
 
 impl Keyed for Turn {
     type Key = TurnId;
-    const CACHE_LIMIT: usize = 4_096;
     const SELECT: &'static str = "SELECT record FROM turns WHERE turn_id = ?";
-    const SET: u32 = table_set::TURNS;
 
     fn key(&self) -> TurnId {
         self.turn_id
@@ -126,10 +124,7 @@ impl Row for Prompt {
 
 impl Keyed for Prompt {
     type Key = String;
-    // A text has tens of kilobytes. 64 are enough for the archetypes of a world.
-    const CACHE_LIMIT: usize = 64;
     const SELECT: &'static str = "SELECT hash, text, at FROM prompts WHERE hash = ?";
-    const SET: u32 = table_set::PROMPTS;
 
     fn key(&self) -> String {
         self.hash.clone()
@@ -229,7 +224,7 @@ impl TurnReads for Session {
     }
 
     async fn turn_open_of(&mut self, agent_id: &AgentId) -> Result<Option<Turn>> {
-        if let Some(known) = self.buffer().and_then(|buffer| buffer.open_turns.get(agent_id)).copied() {
+        if let Some(known) = self.buffer().and_then(|buffer| buffer.facts.open_turns.get(agent_id)).copied() {
             match known {
                 OpenTurn::Is(turn_id) => return self.get(&turn_id).await,
                 OpenTurn::None => return Ok(None),
@@ -251,7 +246,7 @@ impl TurnReads for Session {
                 Some(turn) => OpenTurn::Is(turn.turn_id),
                 None => OpenTurn::None,
             };
-            buffer.open_turns.put(agent_id.clone(), known);
+            buffer.facts.open_turns.put(agent_id.clone(), known);
         }
         Ok(found)
     }
@@ -262,7 +257,7 @@ impl TurnReads for Session {
 
     async fn turn_list(&mut self, filter: &TurnFilter) -> Result<Vec<Turn>> {
         let (sql, args) = list(filter);
-        self.flush_before_read(Turn::SET).await?;
+        self.flush_before_read(table_set::TURNS).await?;
         self.rows_dynamic(sql, args).await?.iter().map(Turn::read).collect()
     }
 
@@ -295,7 +290,7 @@ impl TurnWrites for Session {
     async fn turn_put(&mut self, turn: &Turn) -> Result<()> {
         let buffer = self.buffer_mut()?;
         if turn.source != OPERATOR {
-            let known = buffer.open_turns.get(&turn.agent_id).copied();
+            let known = buffer.facts.open_turns.get(&turn.agent_id).copied();
             let next = match known {
                 _ if turn.is_aside() => Some(OpenTurn::Unknown),
                 // Other turns are parked beside this one, so only the table says which is next.
@@ -305,30 +300,30 @@ impl TurnWrites for Session {
                 _ => None,
             };
             if let Some(next) = next {
-                buffer.open_turns.put(turn.agent_id.clone(), next);
+                buffer.facts.open_turns.put(turn.agent_id.clone(), next);
             }
         }
-        buffer.turns.put(turn.clone());
+        buffer.tables.turns.put(turn.clone());
         Ok(())
     }
 
     async fn journal_append(&mut self, turn_id: TurnId, step: &Step, at: Timestamp) -> Result<()> {
         let buffer = self.buffer_mut()?;
         buffer.counters.journal += 1;
-        buffer.journal.push(JournalRow { turn_id, seq: buffer.counters.journal, step: step.clone(), at });
+        buffer.tables.journal.push(JournalRow { turn_id, seq: buffer.counters.journal, step: step.clone(), at });
         Ok(())
     }
 
     async fn prompt_put(&mut self, hash: &str, text: &str, at: Timestamp) -> Result<()> {
         let buffer = self.buffer_mut()?;
         let hash = hash.to_owned();
-        match buffer.prompts.get(&hash) {
+        match buffer.tables.prompts.get(&hash) {
             Some(prompt) if at < prompt.at.plus(PROMPT_USE) => {}
             Some(prompt) => {
                 let updated = Prompt { at, ..prompt.clone() };
-                buffer.prompts.put(updated);
+                buffer.tables.prompts.put(updated);
             }
-            None => buffer.prompts.put(Prompt { hash, text: text.to_owned(), at }),
+            None => buffer.tables.prompts.put(Prompt { hash, text: text.to_owned(), at }),
         }
         Ok(())
     }

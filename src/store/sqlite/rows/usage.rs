@@ -12,7 +12,7 @@ use sqlx::sqlite::SqliteRow;
 use crate::sqlite::internal_rows::Numbered;
 use crate::sqlite::row::{Args, Row, Shape, get, get_count, get_parsed};
 use crate::sqlite::session::Session;
-use crate::sqlite::table_set;
+use crate::sqlite::table_list::table_set;
 use crate::tables::{Result, UsageFilter};
 
 /// Milliseconds of a day. Days are UTC days, counted from 1970.
