@@ -1,10 +1,11 @@
-//! Queues of model calls that wait for budget held by other calls, one queue for each full account.
-//! When an account has room again, the first call in its queue is notified. A call that leaves the
-//! queue notifies the next. A new call waits behind the queue even if its own demand would fit.
+//! The queue of model calls that wait for budget which other calls hold. A call waits for one full
+//! account at a time. When that account has free budget again, the first call that waits for it is
+//! notified; calls that wait for other accounts are not held up. A new call waits behind the calls
+//! that wait for one of its accounts, even if its own demand would fit.
 //!
-//! Must never: let a call wait that no other call will notify. A change between a call's budget
-//! check and its wait makes it check again. A notified call that does not proceed, for whatever
-//! reason, notifies the next.
+//! Every waiting call must be notified in the end. So a change between a call's budget check and its
+//! wait makes it check again, and a notified call that does not proceed, for whatever reason,
+//! notifies the next.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,30 +14,45 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ghost_domain::Scope;
 use tokio::sync::Notify;
 
-/// The budget queues of a world.
+/// The budget queue of a world.
 #[derive(Default)]
 pub struct BudgetQueue {
-    /// How often an account got room or a call left a queue.
-    changes: AtomicU64,
-    tickets: AtomicU64,
-    /// The waiting calls of each account, by ticket number: in the order in which they first
-    /// waited.
-    waiting: Mutex<Waiting>,
+    state: Mutex<State>,
     /// Notified when a limit was set: calls that found a budget spent check again.
     pub(crate) limits_changed: Notify,
     /// How often a limit was set.
     limit_changes: AtomicU64,
 }
 
-type Waiting = BTreeMap<Scope, BTreeMap<u64, Arc<Notify>>>;
+#[derive(Default)]
+struct State {
+    /// How often an account got free budget, or a call left the queue.
+    changes: u64,
+    /// Tickets issued so far.
+    tickets: u64,
+    /// The waiting calls, by account and ticket. Tickets rise in the order in which calls first
+    /// waited.
+    waiting: BTreeMap<(Scope, u64), Arc<Notify>>,
+}
+
+impl State {
+    /// Removes and notifies the first call that waits for this account.
+    fn notify_first(&mut self, scope: &Scope) {
+        let first = self.waiting.range((scope.clone(), 0)..=(scope.clone(), u64::MAX)).next();
+        if let Some(key) = first.map(|(key, _)| key.clone())
+            && let Some(notify) = self.waiting.remove(&key)
+        {
+            notify.notify_one();
+        }
+    }
+}
 
 impl BudgetQueue {
     /// Notifies the first waiting call of each of these accounts.
     pub fn freed(&self, scopes: &[Scope]) {
-        let mut waiting = self.lock();
-        // Counted under the lock, so that a call which joins a queue later has seen the change.
-        self.changes.fetch_add(1, Ordering::AcqRel);
-        scopes.iter().for_each(|scope| call_next(&mut waiting, scope));
+        let mut state = self.lock();
+        state.changes += 1;
+        scopes.iter().for_each(|scope| state.notify_first(scope));
     }
 
     /// Makes all calls that found a budget spent check again.
@@ -53,25 +69,15 @@ impl BudgetQueue {
     /// The number of waiting calls.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
-        self.lock().values().map(BTreeMap::len).sum()
+        self.lock().waiting.len()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn call_next(waiting: &mut Waiting, scope: &Scope) {
-    let Some(queue) = waiting.get_mut(scope) else { return };
-    if let Some((_, notify)) = queue.pop_first() {
-        notify.notify_one();
-    }
-    if queue.is_empty() {
-        waiting.remove(scope);
-    }
-}
-
-/// The position of one call in the queues. Dropping it leaves the queue.
+/// The position of one call in the queue. Dropping it leaves the queue.
 pub(crate) struct Ticket {
     queue: Arc<BudgetQueue>,
     ticket: Option<u64>,
@@ -89,32 +95,35 @@ impl Ticket {
     /// Call this before a budget check. Returns the accounts for which calls with lower tickets
     /// wait.
     pub(crate) fn check(&mut self) -> BTreeSet<Scope> {
-        let waiting = self.queue.lock();
-        self.seen = self.queue.changes.load(Ordering::Acquire);
-        let before = |queue: &BTreeMap<u64, Arc<Notify>>| {
-            queue.first_key_value().is_some_and(|(first, _)| self.ticket.is_none_or(|ticket| *first < ticket))
-        };
-        waiting.iter().filter(|(_, queue)| before(queue)).map(|(scope, _)| scope.clone()).collect()
+        let state = self.queue.lock();
+        self.seen = state.changes;
+        let before = state.waiting.keys().filter(|(_, other)| self.ticket.is_none_or(|own| *other < own));
+        let mut accounts: Vec<&Scope> = before.map(|(account, _)| account).collect();
+        accounts.dedup();
+        accounts.into_iter().cloned().collect()
     }
 
-    /// Waits until there may be room in `scope`, which was full at the last check. Keeps its ticket
+    /// Waits until `scope`, which was full at the last check, may have free budget. Keeps its ticket
     /// over several waits.
     pub(crate) async fn wait(&mut self, scope: Scope) {
         let notify = Arc::new(Notify::new());
         if self.account.as_ref() != Some(&scope) {
-            // The call gives up the room that it was notified for. That counts as one change, its
+            // The call gives up the free budget that it was notified for. That is one change, its
             // own.
             let before = self.account.is_some() && self.ticket.is_some();
             self.pass_on();
             self.seen += u64::from(before);
         }
         {
-            let mut waiting = self.queue.lock();
-            if self.queue.changes.load(Ordering::Acquire) != self.seen {
+            let mut state = self.queue.lock();
+            if state.changes != self.seen {
                 return;
             }
-            let ticket = *self.ticket.get_or_insert_with(|| self.queue.tickets.fetch_add(1, Ordering::Relaxed));
-            waiting.entry(scope.clone()).or_default().insert(ticket, Arc::clone(&notify));
+            let ticket = *self.ticket.get_or_insert_with(|| {
+                state.tickets += 1;
+                state.tickets
+            });
+            state.waiting.insert((scope.clone(), ticket), Arc::clone(&notify));
             self.account = Some(scope);
         }
         notify.notified().await;
@@ -123,20 +132,18 @@ impl Ticket {
     /// Notifies the next call, while this one cannot proceed. This one keeps its ticket.
     pub(crate) fn pass_on(&mut self) {
         let (Some(scope), Some(ticket)) = (self.account.take(), self.ticket) else { return };
-        let mut waiting = self.queue.lock();
-        // Calls that checked before this one left and have not joined the queue yet must check
-        // again: perhaps no call is left that would notify them.
-        self.queue.changes.fetch_add(1, Ordering::AcqRel);
-        let Some(queue) = waiting.get_mut(&scope) else { return };
-        // A notified call has already been removed from the queue.
-        if queue.remove(&ticket).is_none() {
-            call_next(&mut waiting, &scope);
-        } else if queue.is_empty() {
-            waiting.remove(&scope);
+        let mut state = self.queue.lock();
+        // Calls that checked before this one left and do not wait yet must check again: perhaps no
+        // call is left that would notify them.
+        state.changes += 1;
+        let key = (scope, ticket);
+        // A notified call has already been removed.
+        if state.waiting.remove(&key).is_none() {
+            state.notify_first(&key.0);
         }
     }
 
-    /// Gives the ticket up: the call proceeds, and there may be room for another.
+    /// Gives the ticket up: the call proceeds, and the account may have free budget for another.
     pub(crate) fn leave(&mut self) {
         self.pass_on();
         self.ticket = None;
