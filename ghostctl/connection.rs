@@ -1,7 +1,8 @@
 //! The connection to the daemon: the channel, the token on every request, and retries while the daemon is unreachable.
 //!
-//! Must never: repeat a mutation under another `request_id`. A request is built once and repeated unchanged. So if
-//! the daemon stopped after the effect but before the answer, the repetition gets the stored answer.
+//! A mutation must never be repeated under another `request_id`. A request is built once and
+//! repeated unchanged. So if the daemon stopped after the effect but before the answer, the
+//! repetition gets the stored answer.
 
 use std::fs;
 use std::path::Path;
@@ -198,7 +199,7 @@ impl RetryWindow {
         if self.last_failure.is_none() {
             (client.on_waiting)(&format!("waiting for ghostd at {} ({})", client.endpoint, root_cause(&status)));
         }
-        // If the daemon itself answered UNAVAILABLE, its message says more than ours.
+        // If the daemon itself answered UNAVAILABLE, its message is more specific than ours.
         let failure = match () {
             () if came_from_the_daemon(&status) => status.into(),
             () if absent => no_listener(client, &root_cause(&status)),

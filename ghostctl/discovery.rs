@@ -1,7 +1,7 @@
 //! Finds the daemon's endpoint and token: `--endpoint`, else `GHOST_ENDPOINT`, else the only running world under the
 //! state directory.
 //!
-//! Must never: send a token that it found in a file to another machine.
+//! A token that was found in a file must never be sent to another machine.
 
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -47,7 +47,7 @@ pub struct TlsFiles {
 }
 
 impl Environment {
-    /// The environment of this process. Empty variables count as unset.
+    /// The environment of this process. An empty variable is treated as unset.
     pub fn of_process() -> Self {
         let text = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
         let path = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
@@ -113,7 +113,8 @@ struct World {
 }
 
 impl World {
-    /// Whether a daemon accepts connections. The socket file alone proves nothing: it survives `kill -9`.
+    /// Whether a daemon accepts connections. The existence of the socket file proves nothing: the
+    /// file survives `kill -9`.
     fn runs(&self) -> bool {
         UnixStream::connect(&self.socket).is_ok()
     }
@@ -205,7 +206,8 @@ fn token_beside(
         .collect();
     match with_token.as_slice() {
         [only] => read_token(only),
-        // With several worlds, the right token is unknown. The daemon's refusal says what to do.
+        // With several worlds, the right token is unknown. The hint of the daemon's refusal
+        // explains the remedy.
         _ => Ok(None),
     }
 }

@@ -1,6 +1,7 @@
 //! Parses the address of a daemon.
 //!
-//! Must never: guess. An invalid address is a usage error that lists the valid forms.
+//! An address must never be guessed. An invalid address is a usage error that lists the valid
+//! forms.
 
 use std::fmt;
 use std::net::{TcpStream, ToSocketAddrs as _};

@@ -1,6 +1,6 @@
 //! The failure of a command, with the daemon's refusal codes, and the table from codes to exit codes.
 //!
-//! Must never: replace the hint of a refusal; all transports show the daemon's own hint.
+//! The hint of a refusal must never be replaced; all transports show the daemon's own hint.
 
 use std::error::Error;
 use std::io;
@@ -14,9 +14,9 @@ use tonic::{Code, Status};
 pub struct Failure {
     /// A refusal code of the daemon, or one of this client's: `output_closed`, `ask_failed`.
     pub code: String,
-    /// What went wrong, as one sentence.
+    /// The problem, as one sentence.
     pub message: String,
-    /// What to do about it.
+    /// The remedy.
     pub hint: Option<String>,
     /// Facts for programs, as the daemon gave them.
     pub details: Option<Value>,
@@ -28,7 +28,7 @@ impl Failure {
         Self { code: code.to_owned(), message: message.into(), hint: None, details: None }
     }
 
-    /// Adds what to do next.
+    /// Adds the remedy as a hint.
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self

@@ -1,6 +1,6 @@
 //! The layout of help texts: commands in groups by purpose; common options listed once, at the top level.
 //!
-//! Must never: change the arguments of a command.
+//! The layout must never change the arguments of a command.
 
 use clap::{Arg, Command};
 

@@ -1,6 +1,6 @@
 //! Abbreviated ids: a prefix is enough if it is unique among the ids of its kind. The daemon resolves it.
 //!
-//! Must never: choose among several matches.
+//! A lookup must never choose among several matches.
 
 use ghost_proto::v1::ResolveIdRequest;
 use ghost_proto::v1::world_client::WorldClient;

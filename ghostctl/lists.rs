@@ -22,7 +22,7 @@ pub struct Bound {
 pub struct Rows<T> {
     /// The rows, in the daemon's order.
     pub rows: Vec<T>,
-    /// A note if rows are left out.
+    /// A note if rows are omitted.
     pub note: Option<Note>,
 }
 

@@ -1,7 +1,8 @@
 //! `ghostctl`, the command-line client. It sends requests to a running `ghostd` over gRPC and prints the answers.
 //!
-//! Must never: contain a rule of the world, read the world's files other than the socket and the token, or depend on
-//! the store or the agent crates. All decisions are the daemon's.
+//! This crate must never contain a rule of the world. Of the world's files, it may read only the
+//! socket and the token. It must never depend on the store or the agent crates. All decisions are
+//! the daemon's.
 
 use std::io::IsTerminal as _;
 use std::process::ExitCode;

@@ -1,6 +1,6 @@
 //! The answer of a command and its output, as text or as JSON.
 //!
-//! Must never: print anything but the answer to standard output.
+//! Only the answer may be printed to standard output.
 
 use std::io::{self, Write};
 
@@ -91,7 +91,7 @@ pub enum Note {
 /// A command's outcome.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Answer {
-    /// What to print.
+    /// The answer to print.
     pub body: Body,
     /// A note for standard error.
     pub note: Option<Note>,

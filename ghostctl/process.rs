@@ -1,6 +1,6 @@
 //! The daemon's process, found through the peer credentials of its socket.
 //!
-//! Must never: do more with the process than check whether it has ended.
+//! The only operation on the process must be the check whether it has ended.
 
 use std::os::fd::OwnedFd;
 
@@ -14,7 +14,8 @@ use crate::endpoint::Endpoint;
 pub struct Process(OwnedFd);
 
 impl Process {
-    /// The process that listens at `endpoint`. `None` if the kernel does not tell: over TCP, or in another container.
+    /// The process that listens at `endpoint`. `None` if the kernel does not report it: over TCP,
+    /// or in another container.
     pub async fn behind(endpoint: &Endpoint) -> Option<Self> {
         let Endpoint::Unix(path) = endpoint else { return None };
         let pid = UnixStream::connect(path).await.ok()?.peer_cred().ok()?.pid()?;
@@ -26,7 +27,8 @@ impl Process {
     /// Whether the process has ended. Does not block.
     pub fn ended(&self) -> bool {
         let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
-        // An error counts as ended: the caller has already seen that the daemon does not listen any more.
+        // An error is treated as ended: the caller has already seen that the daemon does not listen
+        // any more.
         !poll(&mut [PollFd::new(&self.0, PollFlags::IN)], Some(&at_once)).is_ok_and(|ready| ready == 0)
     }
 }

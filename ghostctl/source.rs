@@ -1,6 +1,6 @@
 //! Texts from standard input or a file. Wherever a command accepts a text or a value, `-` means standard input.
 //!
-//! Must never: read without a limit, or read standard input twice.
+//! A read must never be unlimited. Standard input must never be read twice.
 
 use std::io::{ErrorKind, Read};
 use std::path::Path;

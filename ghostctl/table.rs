@@ -1,4 +1,5 @@
-//! Tables and lists of fields as text. On a terminal they are cut to its width; in a pipe or a file they are complete.
+//! Tables and lists of fields as text. On a terminal they are truncated to its width; in a pipe or
+//! a file they are complete.
 
 use uuid::Uuid;
 
@@ -34,8 +35,8 @@ impl Table {
         self.rows.push(cells.iter().map(|cell| one_line(cell, usize::MAX - 1)).collect());
     }
 
-    /// The lines of the table, headings first. If `screen` (a width in columns) is too narrow, first ids are
-    /// abbreviated to unique prefixes, then other cells are cut.
+    /// The lines of the table, headings first. If `screen` (a width in columns) is too narrow,
+    /// first ids are abbreviated to unique prefixes, then other cells are truncated.
     pub fn render(&self, screen: Option<usize>) -> String {
         match screen {
             None => self.lines(&self.rows, &self.widths(&self.rows)),
@@ -69,8 +70,8 @@ impl Table {
         widths
     }
 
-    /// The width of each column on a terminal. The last column shrinks first, then always the widest. Columns marked
-    /// `whole` (ids) do not shrink, because a cut id cannot be used.
+    /// The width of each column on a terminal. The last column shrinks first, then always the
+    /// widest. Columns marked `whole` (ids) do not shrink, because a truncated id cannot be used.
     fn fitting(&self, rows: &[Vec<String>], room: usize, whole: &[bool]) -> Vec<usize> {
         let mut widths = self.widths(rows);
         let heading = |column: usize| self.headings.get(column).map_or(0, |heading| heading.chars().count());
@@ -138,7 +139,7 @@ fn shorten_ids(rows: &mut [Vec<String>], column: usize) {
     }
 }
 
-/// Cuts a text to `max` characters: its beginning and end, with `…` between them.
+/// Truncates a text to `max` characters: its beginning and end, with `…` between them.
 fn cut_in_the_middle(text: &str, max: usize) -> String {
     let length = text.chars().count();
     if length <= max {
@@ -149,7 +150,8 @@ fn cut_in_the_middle(text: &str, max: usize) -> String {
     text.chars().take(head).chain(['…']).chain(text.chars().skip(length - tail)).collect()
 }
 
-/// Aligned lines `name  value`. Fields without a value are left out. On a terminal long values are cut.
+/// Aligned lines `name  value`. Fields without a value are omitted. On a terminal long values are
+/// truncated.
 pub fn fields(screen: Option<usize>, pairs: &[(&str, String)]) -> String {
     let width = pairs.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     let value_max = if screen.is_some() { VALUE } else { usize::MAX - 1 };

@@ -135,8 +135,8 @@ fn escape_bidi(text: &str) -> String {
     plain
 }
 
-/// The text as one line of at most `max` characters. Control characters and line breaks become spaces, direction
-/// characters are escaped, and a cut is marked with `…`.
+/// The text as one line of at most `max` characters. Control characters and line breaks become
+/// spaces, direction characters are escaped, and `…` marks a truncation.
 pub fn one_line(text: &str, max: usize) -> String {
     let text = escape_bidi(text);
     let mut line: String =

@@ -1,6 +1,6 @@
 //! Time zone and terminal width of the text output.
 //!
-//! Must never: affect JSON, whose times are always UTC.
+//! These settings must never affect JSON, whose times are always UTC.
 
 use std::path::Path;
 

@@ -1,6 +1,7 @@
 //! Real time for the client: the clock, pauses, deadlines and back-off.
 //!
-//! Must never: be used by the daemon, whose time comes from the Clock port so that a simulation can control it.
+//! The daemon must never use this module. Its time comes from the Clock port, so that a simulation
+//! can control it.
 
 #![allow(clippy::disallowed_methods)] // the client is not simulated, so it uses the runtime's clock
 
@@ -30,7 +31,7 @@ pub async fn pause(duration: Duration) {
 pub struct Deadline(Instant);
 
 impl Deadline {
-    /// The instant `duration` from now. A duration that overflows the clock counts as 10 years.
+    /// The instant `duration` from now. A duration that overflows the clock is treated as 10 years.
     pub fn after(duration: Duration) -> Self {
         let now = Instant::now();
         Self(now.checked_add(duration).unwrap_or(now + Duration::from_secs(10 * 365 * 86_400)))

@@ -1,6 +1,6 @@
 //! Notices for a user who waits for an answer: the agent waits for a model that is down or for a spent budget.
 //!
-//! Must never: delay or fail the call that the user waits for.
+//! A notice must never delay or fail the call that the user waits for.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::wait::{Deadline, pause};
 
 /// Interval between two reads of the agent's state, and the time limit of each.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// A reason is cut to this many characters.
+/// A reason is truncated to this many characters.
 const REASON_CHARACTERS: usize = 300;
 
 /// Polls an agent and reports when it starts to wait.

@@ -1,6 +1,7 @@
 //! Logging.
 //!
-//! Must never: panic or stop anything because a line cannot be written. Standard error may be on a full disk.
+//! This module must never panic or stop anything because a line cannot be written. Standard error
+//! may be on a full disk.
 
 use std::io::{self, IsTerminal as _};
 

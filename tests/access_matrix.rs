@@ -198,7 +198,7 @@ fn a_running_newsroom_gives_the_tools_of_the_matrix() {
             expected.insert("syscall.task.update");
         }
         assert_eq!(given, expected, "{}", agent.agent_id);
-        // The log and the agent's details say which rule decided (CONF-02).
+        // The log and the agent's details name the rule that decided (CONF-02).
         let mode = agent.access.mode().as_str();
         assert_eq!(test_env.json(&["agent", "get", agent.agent_id.as_str()])["access"], mode);
         let is_access_line =

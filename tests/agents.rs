@@ -1,5 +1,5 @@
-//! Agents that the world's files no longer allow to run while they have work. Their acknowledged mail and open
-//! turns wait, and continue when the files allow the agent again.
+//! Agents that the world's files no longer allow to run while they have work. Their acknowledged
+//! messages and open turns wait, and continue when the files allow the agent again.
 
 // A failure in a test is a panic with a message.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
@@ -91,7 +91,7 @@ impl Places {
         self.test_env.ctl(&["send", agent, "important mail"]).ok();
     }
 
-    /// Asserts that the agent has failed with these words and takes no mail.
+    /// Asserts that the agent has failed with these words and accepts no messages.
     fn waits(&self, agent: &str, words: &[&str]) {
         let failed = Deadline::seconds(60).until("the agent to fail", || {
             let agent = self.agent(agent);
@@ -117,7 +117,7 @@ impl Places {
         }
     }
 
-    /// Asserts that the agent deals with all its mail.
+    /// Asserts that the agent handles all its messages.
     fn works_off(&self, agent: &str) {
         Deadline::seconds(60).until("the mail to be worked off", || {
             let agent = self.agent(agent);
@@ -148,7 +148,7 @@ fn an_agent_that_the_file_no_longer_names_is_not_started_and_loses_nothing() {
         let refused = places.test_env.ctl(&["agent", "start", "c"]);
         let words = ["the world file does not name `c`", "name it in the world file again"];
         refused.exits(7).says(&words);
-        // Every order gets the same refusal, and no hint names a start that would be refused.
+        // Every request gets the same refusal, and no hint suggests a start that would be refused.
         let call = ["tool", "call", "c", "syscall.task.list", "{}"];
         for args in [
             &["agent", "prompt", "c"][..],
@@ -249,7 +249,8 @@ fn the_work_of_a_deleted_agent_is_reported_and_its_successor_does_it() {
     places.test_env.ctl(&["task", "create", "--owner", "c", "--title", "Count them"]).ok();
     let gone = places.test_env.json(&["agent", "delete", "c"]);
     assert_eq!((&gone["mail_dropped"], &gone["tasks_left"]), (&json!(2), &json!(1)), "{gone}");
-    // The file names the id, so a reload creates the agent again. An existing agent is used or left alone.
+    // The file names the id, so a reload creates the agent again. An existing agent is used or
+    // stays unchanged.
     for (id, status, words) in [
         ("c", "deleted", ["`c`, which was deleted", "reload the world to have that agent back"]),
         ("a", "running", ["already; it is running", "use it as it is, or choose another id: the world file names"]),
@@ -277,7 +278,7 @@ fn the_work_of_a_deleted_agent_is_reported_and_its_successor_does_it() {
 fn a_file_that_takes_over_an_agent_shows_what_changes() {
     let places = Places::new();
     places.test_env.ctl(&["agent", "create", "quiet", "--id", "lim"]).ok();
-    // The same request again finds the agent; a request for another one says which exists.
+    // The same request again finds the agent; a request for another agent names the existing one.
     let again = places.test_env.json(&["agent", "create", "quiet", "--id", "lim"]);
     assert_eq!((&again["changed"], &again["status"]), (&json!(false), &json!("running")));
     places.test_env.ctl(&["agent", "create", "worker", "--id", "lim"]).exits(7).says(&["already; it is running"]);

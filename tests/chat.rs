@@ -1,5 +1,5 @@
-//! Chat channels from a user's point of view: every command and its refusals, posts over kill -9, and a moderated
-//! debate from the question to the summary.
+//! Chat channels from a user's point of view: every command and its refusals, chat messages over
+//! kill -9, and a moderated debate from the question to the summary.
 
 // A failure in a test is a panic with a message.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
@@ -62,7 +62,7 @@ fn every_command_has_its_effect_and_shows_it() {
         test_env.json(&["chat", "create", "panel", "--members", "ada,cyd", "--gated", "--skip-creator", "--as", "bob"]);
     assert_eq!((&panel["members"], &panel["advisory"]), (&json!(["ada", "cyd"]), &Value::Null));
 
-    // The stream begins before the first post, and shows gated and ungated channels.
+    // The stream begins before the first chat message, and shows gated and ungated channels.
     let watch = test_env.ctl_in_background(&["--json", "chat", "watch", "panel", "--after", "0"]);
     let posted = test_env.json(&["chat", "send", "panel", "@ada, the floor is yours", "--as", "bob"]);
     assert_eq!((&posted["seq"], &posted["from"]), (&json!(1), &json!("bob")));
@@ -104,7 +104,7 @@ fn every_command_has_its_effect_and_shows_it() {
     assert_eq!(seqs(&test_env.json(&["chat", "history", "panel", "--after", "1"])), [2, 3]);
     assert_eq!(seqs(&test_env.json(&["chat", "history", "panel", "--after", "1", "--limit", "1"])), [2]);
     assert_eq!(seqs(&test_env.json(&["chat", "history", "panel", "--after", "3"])), [] as [i64; 0]);
-    // `everyone` counts as one mention; package names, addresses and code are no mentions.
+    // `everyone` is one mention; package names, addresses and code are no mentions.
     let everyone = test_env.json(&["chat", "send", "panel", "@ada and @all: see `@nobody`, @types/node, a@b.example"]);
     assert_eq!(everyone["mentions"], json!(["all", "ada"]));
     assert_eq!(test_env.json(&["chat", "history", "panel", "--after", "3"])[0]["mentions"], json!(["all", "ada"]));
@@ -182,7 +182,7 @@ fn a_refused_command_gives_the_reason_and_changes_nothing() {
     assert_eq!(ahead["code"], "cursor_ahead");
     assert_eq!(seqs(&test_env.json(&["chat", "history", "plan"])), [1]);
     assert_eq!(test_env.json(&["chat", "list"]).as_array().unwrap().len(), 1);
-    // A mention of a non-member is reported in the answer, and the post is stored.
+    // A mention of a non-member is reported in the answer, and the chat message is stored.
     let posted = test_env.json(&["chat", "send", "plan", "@cyd mail@nobody.example", "--as", "bob"]);
     assert_eq!(posted["skipped"].as_array().unwrap().len(), 1);
     assert_eq!(
@@ -251,10 +251,10 @@ fn ten_posts_to_a_busy_agent_are_one_turn() {
     daemon.stop();
 }
 
-/// Digests that each agent got, with the posts in them.
+/// Digests that each agent got, with the chat messages in them.
 type Shown = BTreeMap<String, BTreeMap<String, Vec<i64>>>;
 
-/// Sequence numbers of the posts in a digest.
+/// Sequence numbers of the chat messages in a digest.
 fn shown(digest: &str) -> Vec<i64> {
     let heads = digest.lines().filter_map(|line| line.strip_prefix('#'));
     heads.map(|head| head.split(' ').next().unwrap().parse().unwrap()).collect()
@@ -283,7 +283,8 @@ fn a_kill_between_posts_loses_none_and_shows_none_twice() {
             let text = format!("@{} post {round}.{post}", ["bob", "all"][post % 2]);
             clients.push(test_env.ctl_in_background(&["--world", "rooms", "chat", "send", "plan", &text]));
         }
-        // The kill happens while some posts are accepted, some in progress and some not sent.
+        // The kill happens while some chat messages are accepted, some in progress and some not
+        // sent.
         clients[round * POSTS + round % POSTS].wait();
         daemon.kill();
         daemon = test_env.up(&world, &[]);
@@ -292,7 +293,7 @@ fn a_kill_between_posts_loses_none_and_shows_none_twice() {
         assert_eq!(client.wait(), 0, "{}", client.err.text());
     }
     test_env.wait_until_quiet(Deadline::seconds(60));
-    // Posts that did not wake an agent come with the next wake-up.
+    // Chat messages that did not wake an agent come with the next wake-up.
     for agent in ["ada", "bob", "cyd"] {
         test_env.json(&["send", agent, "the end"]);
     }
@@ -329,7 +330,7 @@ fn an_open_mic_debates_a_question_and_gated_posts_start_no_turn() {
     let speakers: Vec<&str> = posts.as_array().unwrap().iter().map(|post| post["from"].as_str().unwrap()).collect();
     let round = ["ada", "bruno", "chen", "dina", "emil"];
     assert_eq!(speakers, [&["moderator"][..], &round, &round, &["moderator"]].concat());
-    // The second round answers the first, and the summary is made of the posts.
+    // The second round answers the first, and the summary is made of the chat messages.
     assert_eq!(posts[6]["reply_to"], 6);
     assert!(posts[6]["content"].as_str().unwrap().starts_with("emil, "), "{}", posts[6]);
     let summary = posts[11]["content"].as_str().unwrap();
@@ -337,7 +338,7 @@ fn an_open_mic_debates_a_question_and_gated_posts_start_no_turn() {
         assert!(summary.contains(&format!("- {speaker} holds: ")), "{summary}");
     }
     assert!(summary.contains("Should the library stay open at night?") && reply.contains("- ada holds: "));
-    // Each post uses words of the question, and the counts match the posts.
+    // Each chat message uses words of the question, and the counts match the chat messages.
     for post in &posts.as_array().unwrap()[1..6] {
         let content = post["content"].as_str().unwrap();
         assert!(content.contains("library") && (content.contains("night") || content.contains("open")), "{content}");
@@ -355,11 +356,11 @@ fn an_open_mic_debates_a_question_and_gated_posts_start_no_turn() {
     let turns = turns.as_array().unwrap();
     assert_eq!(turns.len(), 11, "the moderator's, and two of each speaker's that it asked for");
     assert!(turns.iter().all(|turn| turn["status"] == "finished"), "{turns:#?}");
-    // A watcher sees the posts.
+    // A watcher sees the chat messages.
     let watch = test_env.ctl_in_background(&["--json", "chat", "watch", &name, "--after", "10"]);
     watch.wait_for_line("the summary", Deadline::seconds(30), |line| line.contains("Summary of"));
     drop(watch);
-    // Mail that is no question starts no debate.
+    // A message that is not a question starts no debate.
     test_env.json(&["task", "create", "Tidy the room", "--owner", "moderator"]);
     let note = json!({ "to": "moderator", "content": "Was that a question? I think so." }).to_string();
     test_env.json(&["tool", "call", "ada", "syscall.message.send", &note]);

@@ -120,7 +120,7 @@ fn mistakes_in_one_file_hide_none_in_another() {
     up.exits(2).says(&["laws.md:1", "clerk.yaml:3", "lead.yaml:2", "spare.yaml:1", "world-config.yaml:5", "11 errors"]);
     assert!(!test_env.data("home").exists());
 
-    // A world file that is no YAML hides its other problems, but not those of other files.
+    // A `world-config.yaml` that is no YAML hides its other problems, but not those of other files.
     world.config("agents: [\n");
     let mut rest: Vec<&str> = everything[..9].to_vec();
     rest.push("world-config.yaml:1: not YAML");
@@ -302,7 +302,8 @@ fn a_world_from_init_is_checked_and_does_its_job() {
     daemon.stop();
 }
 
-/// It reads more files than one answer may contain calls, and describes itself when asked.
+/// A world from `init` reads more files than one answer may contain calls, and describes itself
+/// when asked.
 #[test]
 fn a_world_from_init_reads_many_files_and_says_what_it_is() {
     let test_env = TestEnvironment::new(env!("CARGO_BIN_EXE_ghostd"));

@@ -350,7 +350,7 @@ fn budgets_usage_dead_letters_and_events() {
     // A follower sees new events.
     let follower =
         test_env.ctl_in_background(&["--json", "events", "--follow", "--after", "now", "--kind", "message.*"]);
-    // It follows from the moment of its request, so mail is sent until that moment has passed.
+    // It follows from the moment of its request, so messages are sent until that moment has passed.
     Deadline::seconds(30).until("an event", || {
         test_env.json(&["send", "ben", "news"]);
         if follower.out.is_empty() { Err("none yet".into()) } else { Ok(()) }

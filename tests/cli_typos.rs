@@ -79,7 +79,7 @@ fn a_negative_number_is_refused_with_the_allowed_range() {
         ran.exits(2);
         assert!(error_text(&ran).contains(bound) && !ran.err.contains("use '--"), "{args:?}: {}", ran.err);
     }
-    // A text may begin with a dash after `--`; the tip for that stays.
+    // A text may begin with a dash after `--`; the tip about this is printed.
     test_env.ctl(&["send", "ada", "-5 degrees"]).exits(2).says(&["use '--"]);
     daemon.stop();
 }
@@ -267,19 +267,19 @@ fn an_incomplete_history_says_how_to_continue() {
         test_env.json(&["chat", "send", "room", &format!("post {number}")]);
     }
     for (args, note) in [
-        (&["--limit", "2"][..], "note: only the last 2 are shown; --before 2 shows what came earlier\n"),
-        (&["--limit", "2", "--after", "0"], "note: only the first 2 are shown; --after 2 shows what follows\n"),
+        (&["--limit", "2"][..], "note: only the last 2 are shown; --before 2 shows earlier ones\n"),
+        (&["--limit", "2", "--after", "0"], "note: only the first 2 are shown; --after 2 shows later ones\n"),
         (&["--limit", "3"], ""),
         (&["--limit", "1", "--before", "2"], ""),
         (&["--limit", "1", "--after", "2"], ""),
         (&["--limit", "1", "--after", "1", "--before", "3"], ""),
         (
             &["--limit", "1", "--after", "0", "--before", "3"],
-            "note: only the last 1 are shown; --before 2 shows what came earlier\n",
+            "note: only the last 1 are shown; --before 2 shows earlier ones\n",
         ),
         (
             &["--limit", "2", "--after", "0", "--before", "4"],
-            "note: only the last 2 are shown; --before 2 shows what came earlier\n",
+            "note: only the last 2 are shown; --before 2 shows earlier ones\n",
         ),
         (&["--limit", "2", "--after", "0", "--before", "3"], ""),
         (&[], ""),

@@ -1,4 +1,4 @@
-//! `ghostd demo`. The test counts again what the proof claims.
+//! `ghostd demo`. The test counts the figures of the proof again.
 
 // A failure in a test is a panic with a message.
 #![allow(clippy::unwrap_used, clippy::expect_used)]

@@ -1,5 +1,5 @@
-//! Promise 3: one failure stays one failure. Each test breaks one thing and shows what happens to the affected
-//! agent, and that the other agents keep answering.
+//! Promise 3: one failure stays one failure. Each test causes one failure. It shows its effect on
+//! the affected agent, and that the other agents keep answering.
 
 // A failure in a test is a panic with a message.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
@@ -36,7 +36,8 @@ llm:
 /// A message with this text is answered with 300 KB.
 const AT_LENGTH: &str = "at length, please";
 
-/// `call TOOL JSON` in the mail makes the model call that tool. Other mail is answered at once.
+/// `call TOOL JSON` in a message makes the model call that tool. Other messages are answered at
+/// once.
 fn answer(request: &FakeRequest, number: u64) -> FakeAnswer {
     if let Some(last) = fresh_outcomes(request).last() {
         return FakeAnswer::say(format!("{} gave {}", last.tool, last.content));
@@ -78,7 +79,8 @@ impl Trouble {
         trouble
     }
 
-    /// Sends the victim mail until the disk is full. Returns the number of accepted messages, and the refusal.
+    /// Sends the victim messages until the disk is full. Returns the number of accepted messages,
+    /// and the refusal.
     fn fill(&self) -> (i64, Ran) {
         let long = "x".repeat(20_000);
         for kept in 0..200 {
@@ -330,7 +332,7 @@ fn a_full_disk_refuses_writes_and_loses_nothing() {
     assert!((1..=3).contains(&lines), "{lines}: {}", daemon.err.text());
     daemon.kill();
 
-    // When there is room again, everything acknowledged is there, and the work continues.
+    // When there is free space again, everything acknowledged is there, and the work continues.
     trouble.test_env.unset("GHOST_DATABASE_PAGES");
     let daemon = trouble.up();
     trouble.test_env.ctl(&["resume"]).ok();
@@ -361,7 +363,7 @@ fn a_full_disk_under_the_log_does_not_end_the_daemon() {
         trouble.test_env.ctl(&["--timeout", "1s", "send", "victim", &long]).exits(5).says(&["full"]);
     }
     assert_eq!(trouble.test_env.json(&["status"])["inbox_total"], kept);
-    // There is no room for a single row, and a stop request works anyway.
+    // There is no free space for a single row, and a stop request works anyway.
     let small = || trouble.test_env.ctl(&["--timeout", "1s", "send", "friend", "small"]).code == Some(0);
     let more = std::iter::repeat_with(small).take_while(|kept| *kept).count();
     assert_eq!(trouble.test_env.json(&["status"])["inbox_total"], kept + i64::try_from(more).unwrap());
@@ -422,7 +424,7 @@ fn an_answer_without_room_on_the_disk_is_requested_once() {
     daemon.kill();
     assert_eq!(trouble.server.asked().len(), 1);
 
-    // The answer that was lost with the daemon is requested again, now that there is room.
+    // The answer that was lost with the daemon is requested again, now that there is free space.
     trouble.test_env.unset("GHOST_DATABASE_PAGES");
     let daemon = trouble.up();
     let turn = trouble.ended();
@@ -448,7 +450,8 @@ fn a_file_at_its_size_limit_refuses_writes_and_loses_nothing() {
     let (kept, refused) = trouble.fill();
     refused.exits(5).says(&["the system refused a write", "limits"]);
     assert_eq!(trouble.test_env.json(&["status"])["inbox_total"], kept);
-    // When there is room again, the same daemon continues, and reports when it could not write.
+    // When there is free space again, the same daemon continues, and reports the time of its failed
+    // writes.
     limit(None);
     trouble.test_env.ctl(&["resume"]).ok();
     Deadline::seconds(30).until("the trouble in the feed", || {

@@ -112,7 +112,7 @@ fn a_job_with_its_own_turn_has_its_own_limits_model_and_outlet() {
     let slow = run(&test_env, "slow", "dawdle", &["--run-timeout", "1s"]);
     assert_eq!(slow["status"], "failed");
     assert!(slow["note"].as_str().unwrap().starts_with("timeout"), "{slow}");
-    // The run of a job without an outlet delivers nothing and says why.
+    // The run of a job without an outlet delivers nothing and records the reason.
     let nowhere = run(&test_env, "nowhere", "write the digest", &["--session", "isolated"]);
     assert!(nowhere["note"].as_str().unwrap().contains("no conversation with anyone outside"), "{nowhere}");
 

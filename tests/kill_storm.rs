@@ -57,8 +57,8 @@ impl Seeded {
     }
 }
 
-/// The model's answer, which depends only on the mail. Ids and texts contain the number of the answer, so that the
-/// journal shows which of several answers it holds.
+/// The model's answer, which depends only on the message. Ids and texts contain the number of the
+/// answer, so that the journal shows which of several answers it holds.
 fn answer(request: &FakeRequest, number: u64) -> FakeAnswer {
     if request.rounds() > 0 {
         return FakeAnswer::say(format!("over #{number}"));

@@ -266,7 +266,7 @@ fn state_is_set_read_listed_and_refused() {
     ] {
         assert_eq!(code(&test_env, exit, args), refused, "{args:?}");
     }
-    // A number beyond the limits is valid JSON, and the refusal says what it is.
+    // A number beyond the limits is valid JSON, and the refusal describes the number.
     for beyond in ["1e400", "[-1e400]", &"9".repeat(400)] {
         let ran = test_env.ctl(&["state", "set", "k", beyond]);
         ran.exits(2).says(&["JSON has a number out of range, at line 1 column ", "write a greater one as text"]);

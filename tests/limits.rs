@@ -1,6 +1,7 @@
-//! Worlds whose agents never stop talking come to rest within the default limits: a ring that always passes a
-//! message on, a pair that always thanks, a pair that always finds new words. The events say which limit was
-//! reached and after how many turns. And many asks at once under one budget are all answered, one after the other.
+//! Worlds whose agents never stop talking come to rest within the default limits: a ring that
+//! always passes a message on, a pair that always thanks, a pair that always finds new words. The
+//! events name the limit that was reached and the number of turns before it. And many asks at once
+//! under one budget are all answered, one after the other.
 
 // A failure in a test is a panic with a message.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
@@ -188,7 +189,8 @@ fn twelve_asks_at_once_are_all_answered_under_a_budget_too_small_for_all_reserva
     test_env.json(&["ask", "a0", "Ready?"]);
     let each = world_budget(&test_env)["spent_tokens"].as_u64().unwrap();
     assert!(each < 20_000, "{each}");
-    // The limit is the total cost and room for one more reservation. Two or three reservations fit at the same time.
+    // The limit is the total cost and free budget for one more reservation. Two or three
+    // reservations fit at the same time.
     let limit = 13 * each + 80_000;
     test_env.ctl(&["budget", "set", "world", "--tokens", &limit.to_string()]).ok();
     let test_env = &test_env;
@@ -203,7 +205,8 @@ fn twelve_asks_at_once_are_all_answered_under_a_budget_too_small_for_all_reserva
     // No answer was shortened because of others' reservations.
     let calls = test_env.ctl(&["--json", "events", "--kind", "model.started"]).ok().json_lines();
     assert!(calls.len() == 13 && calls.iter().all(|call| call["payload"]["max_tokens"] == 60_000), "{calls:#?}");
-    // Calls that wait when the daemon is killed continue after the next start, when there is room.
+    // Calls that wait when the daemon is killed continue after the next start, when the budget has
+    // free capacity.
     let room = spent["spent_tokens"].as_u64().unwrap() + 150_000;
     test_env.ctl(&["budget", "set", "world", "--tokens", &room.to_string()]).ok();
     for name in &names {

@@ -229,11 +229,11 @@ fn a_database_copied_without_its_log_is_refused_beside_files() {
         &test_env,
         &world,
         1,
-        &["ghost.db", "it has no tables, but files of a world lie in the workspace", "backup"],
+        &["ghost.db", "it has no tables, but files of a world are in the workspace", "backup"],
     );
     assert_eq!(fs::read(data.join("ghost.db")).unwrap(), before);
     fs::write(data.join("ghost.db"), "").unwrap();
-    refused(&test_env, &world, 1, &["it is empty, but files of a world lie in the workspace", "backup"]);
+    refused(&test_env, &world, 1, &["it is empty, but files of a world are in the workspace", "backup"]);
 
     // With its log the copy is complete.
     fs::copy(aside.join("ghost.db"), data.join("ghost.db")).unwrap();
@@ -271,7 +271,7 @@ fn a_killed_first_start_is_completed_beside_prepared_files() {
     // After that, the file belongs to the world.
     fs::write(data.join("ghost.db"), "").unwrap();
     fs::remove_file(data.join("world.id")).unwrap();
-    refused(&test_env, &world, 1, &["it is empty, but files of a world lie in the workspace", "backup"]);
+    refused(&test_env, &world, 1, &["it is empty, but files of a world are in the workspace", "backup"]);
 
     // Killed as soon as a file exists, at whatever step.
     for name in ["ghost.db-new", "ghost.db", "ghost.db-wal"].into_iter().cycle().take(12) {

@@ -24,7 +24,7 @@ job: { input: input, lead: lea, result: output/reports, brief: 'Report on {input
 /// Writes the job's result.
 const WRITE: &str =
     "call: workspace.write, with: { path: 'output/reports/{{ match.job }}.md', scope: world, content: It is 7. }";
-/// Mail that names the job.
+/// A message that names the job.
 const JOB: &str = r"(?P<job>\b[0-9a-f]{16}\b)";
 /// Closes the job's task after the result was written.
 const CLOSE: &str = r"  - when: { mail: 'task_id: (?P<task>\S+)', tool: workspace.write, failed: false }

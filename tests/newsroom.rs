@@ -97,10 +97,11 @@ fn the_shipped_files_become_a_briefing_and_the_world_keeps_serving() {
     assert_eq!(test_env.json(&["dead", "list"]), serde_json::json!([]));
     daemon.stop();
 
-    // If the briefing is gone, the next start says so, and the command that it prints runs the job again.
+    // If the briefing is gone, the next start reports it, and the command that it prints runs the
+    // job again.
     std::fs::remove_file(&path).unwrap();
     let daemon = test_env.up(Path::new(NEWSROOM), &[]);
-    daemon.wait_for_line("the job", Deadline::seconds(30), |line| line.contains("but its result is gone"));
+    daemon.wait_for_line("the job", Deadline::seconds(30), |line| line.contains("but its result is missing"));
     let command = daemon.wait_for_line("what to do", Deadline::seconds(30), |line| line.contains("--reopen"));
     let task_id = command.split(' ').find(|word| word.len() == 36).expect("the id of the job's task");
     test_env.ctl(&["task", "update", task_id, "--status", "pending", "--reopen", "--note", "once more"]).ok();
@@ -326,7 +327,7 @@ fn an_invalid_input_is_refused_and_nothing_starts() {
     let test_env = test_env();
     let missing = test_env.join("missing");
     let ran = test_env.ghostd(&["up", NEWSROOM, "--input", missing.to_str().unwrap()]);
-    ran.exits(3).says(&["missing", "is not there", "--input"]);
+    ran.exits(3).says(&["missing", "does not exist", "--input"]);
     let large = test_env.join("large");
     std::fs::create_dir(&large).unwrap();
     std::fs::write(large.join("large.md"), vec![b'7'; 9 * 1024 * 1024]).unwrap();
@@ -336,7 +337,7 @@ fn an_invalid_input_is_refused_and_nothing_starts() {
         .says(&["large.md", "limits.job_bytes"]);
     let empty = test_env.join("empty");
     std::fs::create_dir(&empty).unwrap();
-    test_env.ghostd(&["up", NEWSROOM, "--input", empty.to_str().unwrap()]).exits(2).says(&["holds no files"]);
+    test_env.ghostd(&["up", NEWSROOM, "--input", empty.to_str().unwrap()]).exits(2).says(&["has no files"]);
     assert!(!test_env.data("newsroom").exists(), "nothing was begun for it");
     std::fs::write(empty.join("now.md"), "There are 5 of them.\n").unwrap();
     let daemon = test_env.up(Path::new(NEWSROOM), &["--input", empty.to_str().unwrap()]);

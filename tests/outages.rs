@@ -1,6 +1,6 @@
-//! An outage or a spent budget loses no work. A model server refuses, stalls and answers 503 and 429 in turn, while
-//! mail arrives and the daemon is killed. After the outage, every message is in exactly one finished turn, in order
-//! for each sender.
+//! An outage or a spent budget loses no work. A model server refuses, stalls and answers 503 and
+//! 429 in turn, while messages arrive and the daemon is killed. After the outage, every message is
+//! in exactly one finished turn, in order for each sender.
 
 // A failure in a test is a panic with a message.
 #![allow(clippy::unwrap_used, clippy::expect_used)]

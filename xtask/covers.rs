@@ -2,8 +2,8 @@
 //! ID` in the sources. `cargo xtask covers --check` fails if the column is stale, if a comment names an unknown id,
 //! or if a `covers` comment is not above a function.
 //!
-//! A comment directly above a function or its attributes counts for that function. A comment at the top of a file
-//! counts for the whole file.
+//! A comment directly above a function or its attributes applies to that function. A comment at the
+//! top of a file applies to the whole file.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -16,7 +16,7 @@ const CATALOGUE: &str = "docs/requirements.md";
 /// Directories whose comments are read, relative to the root of the workspace.
 const SOURCES: [&str; 5] = ["benches", "ghostctl", "proto", "src", "tests"];
 
-/// The tests of each id: function names by file. A file without names counts as a whole.
+/// The tests of each id: function names by file. A file without names stands for all its tests.
 type Covers = BTreeMap<String, BTreeMap<String, BTreeSet<String>>>;
 
 /// Writes the column, or with `check` only compares it. Returns the problems found.

@@ -1,8 +1,8 @@
 //! Developer commands of this workspace. `cargo verify` (an alias in `.cargo/config.toml`) runs the checks in order and
 //! stops at the first failure. `cargo xtask covers` writes the column of tests in `docs/requirements.md`.
 //!
-//! Must never: depend on another crate (it must build within a second), or do anything beyond the commands that it
-//! prints.
+//! This crate must never depend on another crate, because it must build within a second. It must
+//! never do anything beyond the commands that it prints.
 
 // A command-line tool: it reports to the terminal.
 #![allow(clippy::print_stdout, clippy::print_stderr)]

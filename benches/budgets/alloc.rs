@@ -1,6 +1,7 @@
 //! A global allocator that can count live bytes, for the memory budget of an idle agent.
 //!
-//! Must never: make allocations slower in rows that do not count. Before [`count`] is called it only reads one flag.
+//! Allocations must never become slower in rows that do not count. Before [`count`] is called, the
+//! allocator only reads one flag.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicBool, AtomicIsize, Ordering};
@@ -11,7 +12,8 @@ static LIVE: AtomicIsize = AtomicIsize::new(0);
 /// The system's allocator with an optional count.
 pub struct Counting;
 
-/// Starts to count. Call it first: releasing older memory would be counted wrongly.
+/// Starts to count. Call it before any other work: the release of an older allocation would be
+/// counted wrongly.
 pub fn count() {
     COUNTING.store(true, Ordering::Relaxed);
 }

@@ -1,6 +1,6 @@
 //! Helper processes: this program with another task, or the daemon.
 //!
-//! Must never: leave a process behind.
+//! No helper process may outlive the benchmark.
 
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -32,7 +32,8 @@ impl Child {
         Self::start(Path::new(GHOSTD), &["up", &world, "--data", &data], Stdio::null())
     }
 
-    // The ban on processes is about what agents run. These are the servers of the benchmark.
+    // The ban on processes concerns programs that agents run. These processes are the servers of
+    // the benchmark.
     #[allow(clippy::disallowed_methods)]
     fn start(program: &Path, arguments: &[&str], out: Stdio) -> Outcome<Self> {
         let mut process = Command::new(program)
@@ -45,7 +46,7 @@ impl Child {
         Ok(Self { process, lines })
     }
 
-    /// The next line of its output. Blocks.
+    /// The next line of the output of the process. Blocks.
     pub fn line(&mut self) -> Outcome<String> {
         let mut line = String::new();
         if let Some(lines) = &mut self.lines {
@@ -57,7 +58,7 @@ impl Child {
         }
     }
 
-    /// Its peak memory in bytes.
+    /// The peak memory of the process, in bytes.
     pub fn peak_rss(&self) -> Outcome<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.process.id()))?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).ok_or("the kernel shows no VmHWM")?;
@@ -65,7 +66,7 @@ impl Child {
         Ok(kilobytes * 1_024)
     }
 
-    /// Sends SIGTERM and waits for its end.
+    /// Sends SIGTERM and waits for the end of the process.
     pub fn terminate(mut self) -> Outcome<()> {
         let pid = rustix::process::Pid::from_child(&self.process);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM)?;

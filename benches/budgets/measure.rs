@@ -1,6 +1,7 @@
 //! Time, CPU time, and the median of several rounds.
 //!
-//! Must never: use the best round, or the mean: other work on the machine disturbs single rounds.
+//! A result must never be the best round or the mean, because other work on the machine disturbs
+//! single rounds.
 
 use std::time::{Duration, Instant};
 

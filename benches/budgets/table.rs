@@ -11,7 +11,7 @@ pub enum Sense {
 
 /// One row of the table.
 pub struct Line {
-    /// What is measured.
+    /// Name of the measurement.
     pub what: &'static str,
     /// The figure of the floor, with its unit.
     pub floor: String,

@@ -1,7 +1,7 @@
 //! The commands: one folder for each noun, one file for each verb. A file defines the options, builds the request
 //! and formats the answer.
 //!
-//! Must never: make a decision that belongs to the daemon.
+//! A command must never make a decision that belongs to the daemon.
 
 pub mod agent;
 pub mod budget;

@@ -2,7 +2,7 @@
 
 use crate::text::one_line;
 
-/// A description is cut to this many characters.
+/// A description is truncated to this many characters.
 const ABOUT: usize = 60;
 
 /// A completion and its description.

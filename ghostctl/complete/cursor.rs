@@ -1,6 +1,6 @@
-//! Finds what kind of word is expected at the cursor of a command line.
+//! Determines the kind of word that is expected at the cursor of a command line.
 //!
-//! Must never: fail. For an invalid line nothing is expected.
+//! The analysis must never fail. For an invalid line no kind of word is expected.
 
 use clap::{Arg, Command};
 
@@ -9,7 +9,7 @@ use super::live::Live;
 use crate::discovery::ConnectionOptions;
 use crate::line::names_of;
 
-/// What is expected at the cursor.
+/// The kind of word that is expected at the cursor.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Wanted {
     /// One of these words.
@@ -25,9 +25,9 @@ pub enum Wanted {
 /// The word at the cursor.
 #[derive(Debug)]
 pub struct Cursor {
-    /// What is expected there.
+    /// The kind of word that is expected there.
     pub wanted: Wanted,
-    /// The part that is typed already.
+    /// The part that is already typed.
     pub typed: String,
     /// The part of the shell's word before it: `--option=`, or earlier items of a list.
     pub before: String,

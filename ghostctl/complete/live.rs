@@ -1,6 +1,6 @@
 //! Completions from the running daemon: names and ids from its lists.
 //!
-//! Must never: request more than one page of a list.
+//! A completion must never request more than one page of a list.
 
 use ghost_proto::v1::agents_client::AgentsClient;
 use ghost_proto::v1::chat_client::ChatClient;

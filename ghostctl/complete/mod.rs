@@ -1,6 +1,7 @@
 //! Shell completion, from the definition of the command line and from the running daemon.
 //!
-//! Must never: block a shell for long, print errors, change anything, or offer a word that a shell would interpret.
+//! Completion must never block a shell for long, print errors, change anything, or offer a word
+//! that a shell would interpret.
 
 mod candidate;
 mod cursor;

@@ -455,7 +455,7 @@ async fn an_id_prefix_is_resolved_before_the_request_is_sent() {
         assert!(*last == method && request.contains(whole), "{args:?}: {last} {request}");
     }
     // An ambiguous prefix is refused, and the request is not sent.
-    let refusal = Refusal::new(ghost_domain::Code::InvalidArguments, "several").hint("write more of it: 1, 2");
+    let refusal = Refusal::new(ghost_domain::Code::InvalidArguments, "several").hint("write more digits: 1, 2");
     let scene = Scene::new(Fake::default().first([End::Status(refused(Code::InvalidArgument, &refusal))]));
     let ran = scene.run(&["dead", "drop", "0197"]).await;
     assert_eq!((ran.code, ran.err.contains("1, 2"), scene.fake.asked().len()), (2, true, 1), "{}", ran.err);

@@ -31,12 +31,12 @@ use tonic::{Code, Request, Response, Status};
 #[derive(Clone)]
 pub struct Feed {
     pub upto: i64,
-    /// Whether the stream repeats the last event that the reader already has.
+    /// Whether the stream first repeats the last event that the reader already has.
     pub repeats: bool,
     pub end: End,
 }
 
-/// How a stream, or a call, ends.
+/// The end of a stream or of a call.
 #[derive(Clone)]
 pub enum End {
     Done,

@@ -94,7 +94,7 @@ unary!(Agents {
         left: None,
     };
     delete(DeleteAgentRequest) -> AgentChange = |_fake, asked| AgentChange {
-        // The agent `idle` has no tasks and no mail.
+        // The agent `idle` has no tasks and no messages.
         left: Some(match asked.agent_id.as_str() {
             "idle" => AgentLeft::default(),
             _ => AgentLeft { mail_dropped: 2, tasks_left: 1_500, comes_back: false },
@@ -319,7 +319,7 @@ unary!(Chat {
         ListChannelsResponse { channels, next_cursor }
     };
     history(HistoryRequest) -> HistoryResponse = |fake, asked| {
-        // Posts 1 to `rows`, at most 100 in one answer.
+        // Chat messages 1 to `rows`, at most 100 in one answer.
         let rows = i64::from(fake.script().rows);
         let limit = i64::from(asked.limit).min(100);
         let range = match (asked.after_seq, asked.before_seq) {

@@ -4,7 +4,7 @@ use ghost_domain::{Activity, AgentId};
 
 /// Implemented by the world's directory of agents.
 pub trait ActivityPort: Send + Sync + 'static {
-    /// Publishes what the agent does now.
+    /// Publishes the agent's current activity.
     fn show(&self, agent_id: &AgentId, activity: Activity);
 
     /// Whether new turns may begin. False while the world is paused or shutting down, and for an
@@ -16,11 +16,11 @@ pub trait ActivityPort: Send + Sync + 'static {
     /// again.
     fn look(&self, agent_id: &AgentId) -> u64;
 
-    /// Shows the agent as idle, unless a wake-up has come since the inbox read that returned
+    /// Shows the agent as idle, unless a wake-up has arrived since the inbox read that returned
     /// generation `seen`. If this returns false, the actor must read the inbox again.
     fn try_rest(&self, agent_id: &AgentId, seen: u64) -> bool;
 
-    /// Puts the agent to sleep, unless a wake-up has come since the inbox read that returned
+    /// Puts the agent to sleep, unless a wake-up has arrived since the inbox read that returned
     /// generation `seen`. If this returns true, the actor must exit at once: the next message
     /// starts a new actor.
     fn try_sleep(&self, agent_id: &AgentId, seen: u64) -> bool;

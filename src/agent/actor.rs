@@ -1,8 +1,8 @@
-//! The agent's actor. It owns the task that works off the agent's mail, and nothing else. Its
+//! The agent's actor. It owns the task that processes the agent's mail, and nothing else. Its
 //! mailbox carries only wake-ups and control messages, so losing it loses no work.
 //!
-//! Must never: wait in a handler for work. The work runs in a task of its own, so that a stop is
-//! handled at once.
+//! A handler of the actor must never wait for work. The work runs in a task of its own, so that a
+//! stop is handled at once.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ pub enum AgentMsg {
     Cancel(TurnId),
     /// This parked turn may be tried again.
     Retry(TurnId),
-    /// Sleep, unless a wake-up has come meanwhile.
+    /// Sleep, unless a wake-up has arrived meanwhile.
     TrySleep,
     /// The agent is restarted because another agent of its team crashed. It exits as soon as its
     /// running model or tool call is done and journaled, at the latest after `grace`.
@@ -47,7 +47,7 @@ pub enum AgentMsg {
     Worked {
         /// Number of the task. A task that was cancelled may still report; its report is ignored.
         task: u64,
-        /// The task's result; on the outside, the panic's message if it panicked.
+        /// The task's result. The outer error is the message of a panic.
         result: Result<Result<(), Refusal>, String>,
     },
 }
@@ -59,7 +59,7 @@ pub struct AgentActor;
 pub struct Arguments {
     /// The agent that the actor runs.
     pub agent_id: AgentId,
-    /// What the actor shares with the world's other agents.
+    /// The services that all agents of the world share.
     pub engine: Arc<Engine>,
 }
 
@@ -76,8 +76,8 @@ pub struct State {
     /// The wake generation when the last inbox read began.
     seen: u64,
     stopping: bool,
-    /// Pauses between retries while the store is unavailable. That is not the agent's fault, so it
-    /// counts as no crash.
+    /// Pauses between retries while the store is unavailable. An unavailable store is not the
+    /// agent's fault, so it is not a crash of the agent.
     pauses: Pauses,
 }
 
@@ -92,13 +92,13 @@ impl Drop for Task {
 
 impl State {
     fn begin(&mut self, myself: &ActorRef<AgentMsg>) {
-        // While a task runs, the wake-up needs no note: the wake generation shows at its end that
-        // there was one.
+        // While a task runs, the wake-up need not be recorded: at the end of the task, the wake
+        // generation shows that there was one.
         if self.stopping || self.task.is_some() {
             return;
         }
         self.again = false;
-        // Taken before the inbox is read: a wake-up after this point raises the generation.
+        // Read before the inbox: a wake-up after this point raises the generation.
         self.seen = self.engine.activity.look(&self.agent_id);
         let (engine, agent_id, session) = (Arc::clone(&self.engine), self.agent_id.clone(), Arc::clone(&self.session));
         let myself = myself.clone();
@@ -107,7 +107,7 @@ impl State {
         self.task = Some(Task(tokio::spawn(async move {
             let result = AssertUnwindSafe(turn::work(&engine, &agent_id, &session)).catch_unwind().await;
             let result = result.map_err(|panic| panics::text(&*panic));
-            // The send fails only if the actor is gone. Then whoever stopped it takes care of the
+            // The send fails only if the actor has ended. Its supervisor then takes care of the
             // inbox.
             let _ = myself.cast(AgentMsg::Worked { task, result });
         })));
@@ -157,7 +157,7 @@ impl Actor for AgentActor {
             AgentMsg::Cancel(turn_id) => {
                 if state.session.current() == Some(turn_id) && state.task.take().is_some() {
                     if state.stopping {
-                        // The turn that the grace period was for is over.
+                        // The turn for which the grace period was granted has ended.
                         myself.stop(None);
                     } else {
                         state.begin(&myself);
@@ -165,8 +165,8 @@ impl Actor for AgentActor {
                 }
             }
             AgentMsg::Retry(_) => {
-                // A wait of the current turn checks again, and a turn that was set aside may be the
-                // next.
+                // A wait of the current turn checks again. A turn that is parked for its root's
+                // budget may be the next.
                 state.session.retry();
                 state.begin(&myself);
             }
@@ -175,8 +175,8 @@ impl Actor for AgentActor {
                 if idle {
                     match state.engine.activity.try_sleep(&state.agent_id, state.seen) {
                         true => myself.stop(None),
-                        // A wake-up came first. It is in the generation, so the inbox must be read
-                        // again.
+                        // A wake-up arrived first. It is in the generation, so the inbox must be
+                        // read again.
                         false => state.begin(&myself),
                     }
                 }

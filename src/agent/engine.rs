@@ -1,4 +1,5 @@
-//! What all agents of a world share: the services, the tools, the providers and some caches.
+//! The engine: the services, the tools, the providers and some caches that all agents of a world
+//! share.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -16,13 +17,13 @@ use crate::profile::{AgentProfile, AgentProfiles};
 
 /// Tool lists whose size is cached.
 const SIZES_MAX: usize = 256;
-/// Models remembered as reasoning first.
+/// Maximum models that are remembered as beginning within reasoning.
 const REASONERS_MAX: usize = 256;
 
 /// A model that is down.
 #[derive(Clone, Debug)]
 pub struct ModelDown {
-    /// The provider's name in the world file.
+    /// The provider's name in `world-config.yaml`.
     pub provider: String,
     /// The model's name there.
     pub model: String,
@@ -30,18 +31,18 @@ pub struct ModelDown {
     pub outage: Outage,
 }
 
-/// What all agents of a world share.
+/// Services and caches that all agents of a world share.
 pub struct Engine {
     /// The world services: rules, store, workspace and plan.
     pub services: Arc<WorldServices>,
     /// All tools compiled into the daemon.
     pub tools: Arc<ToolTable>,
-    /// Where actors report what their agents do.
+    /// The port to which actors report what their agents do.
     pub activity: Arc<dyn ActivityPort>,
     /// Model calls that wait for budget held by other calls.
     pub queue: Arc<BudgetQueue>,
     providers: RwLock<Arc<Providers>>,
-    /// Notified when a reload has put another plan and its providers in force.
+    /// Notified when a reload has made another plan and its providers current.
     pub(crate) in_force: Notify,
     /// Sizes of the tool lists that agents share; see [`Engine::tool_bytes`].
     sizes: Mutex<Vec<(Arc<[ToolSpec]>, usize)>>,
@@ -75,7 +76,7 @@ impl Engine {
     /// The agent's profile for a turn with this channel context and these skills.
     ///
     /// # Errors
-    /// As [`Engine::outfit_for`].
+    /// The errors of [`Engine::outfit_for`].
     pub fn profile(
         &self,
         agent: &Agent,
@@ -120,10 +121,10 @@ impl Engine {
         }
     }
 
-    /// The providers in force.
+    /// The current providers.
     #[must_use]
     pub fn providers(&self) -> Arc<Providers> {
-        // The lock is held only to copy a pointer, so the value is whole even if the lock is
+        // The lock is held only to copy a pointer, so the value is valid even if the lock is
         // poisoned.
         Arc::clone(&self.providers.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -140,7 +141,7 @@ impl Engine {
         providers.iter().flat_map(|entry| models_of(entry)).collect()
     }
 
-    /// Puts other providers in force, as a reload does. Running calls finish with the old
+    /// Makes other providers current, as a reload does. Running calls finish with the old
     /// providers. To keep counting those calls, the new providers take over the old pools first
     /// (see [`Providers::keep_pools`]).
     pub fn set_providers(&self, providers: Arc<Providers>) {
@@ -148,21 +149,21 @@ impl Engine {
         *self.providers.write().unwrap_or_else(PoisonError::into_inner) = providers;
     }
 
-    /// Announces that another plan and its providers are in force. Turns that wait for a model then
-    /// check again.
+    /// Notifies waiting turns that another plan and its providers are current. Turns that wait for
+    /// a model then check again.
     pub fn say_in_force(&self) {
         self.in_force.notify_waiters();
     }
 
-    /// The agent's spec and tools under the plan in force (ACC-05), for a turn that does not come
+    /// The agent's spec and tools under the current plan (ACC-05), for a turn that does not come
     /// from an outside conversation.
     pub fn outfit(&self, agent: &Agent) -> Result<(AgentSpec, Registry), Refusal> {
         self.outfit_for(agent, None)
     }
 
     /// The agent's spec and tools for a turn with this channel context. The tools of the outside
-    /// channel exist only in such turns: those that the context brings, and those that the agent is
-    /// granted in addition (CONF-03).
+    /// channel exist only in such turns: the tools that the context brings, and the tools that the
+    /// agent is granted in addition (CONF-03).
     pub fn outfit_for(&self, agent: &Agent, channel: Option<ChannelContext>) -> Result<(AgentSpec, Registry), Refusal> {
         let plan = self.services.plan();
         let spec = plan.spec_for(agent)?;

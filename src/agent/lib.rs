@@ -1,9 +1,9 @@
 //! One agent at work: its actor, its turns, its prompt, and the transcript rebuilt from a turn's
 //! journal. A turn is a journaled loop of model calls and tool calls.
 //!
-//! Must never: hold state that a crash must not lose. An actor owns only the task that runs its
-//! agent's turns; everything else is in the journal. Model and tool calls run in that task, not in
-//! the actor's message handler, so the actor can always receive a stop.
+//! This crate must never hold state that a crash must not lose. An actor owns only the task that
+//! runs its agent's turns; everything else is in the journal. Model and tool calls run in that
+//! task, not in the actor's message handler, so the actor can always receive a stop.
 
 pub mod activity_port;
 pub mod actor;

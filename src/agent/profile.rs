@@ -1,7 +1,8 @@
 //! Agent profiles: an agent's spec, its tools and the stable parts of its prompt. They stay the
 //! same from turn to turn until one of their sources changes, so they are cached.
 //!
-//! Must never: return a profile whose plan, agent record, skills or channel context have changed.
+//! The cache must never return a profile whose plan, agent record, skills or channel context have
+//! changed.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,12 +14,12 @@ use ghost_tools::Registry;
 
 use crate::prompt::{self, Part};
 
-/// Profiles kept: some kilobytes each. If more agents are at work, the cache is cleared and
-/// profiles are built again.
+/// Maximum profiles in the cache. Each needs some kilobytes. If more agents work, the cache is
+/// cleared and profiles are built again.
 const PROFILES_MAX: usize = 256;
 
-/// What an agent needs to run a turn; built from a plan, the agent's record, its skills and the
-/// turn's channel context.
+/// The data that an agent needs to run a turn. It is built from a plan, the agent's record, its
+/// skills and the turn's channel context.
 pub struct AgentProfile {
     /// The plan that the profile was built from.
     pub plan: Arc<Plan>,
@@ -48,7 +49,7 @@ impl AgentProfile {
     }
 }
 
-/// A cache of the profiles of the agents that worked last.
+/// A cache of agent profiles.
 #[derive(Default)]
 pub struct AgentProfiles {
     kept: Mutex<BTreeMap<AgentId, Arc<AgentProfile>>>,
@@ -59,7 +60,7 @@ impl AgentProfiles {
     /// the cache has none that matches, `build` supplies the spec and the tools for a new one.
     ///
     /// # Errors
-    /// Those of `build`.
+    /// The errors of `build`.
     pub fn get_or_build(
         &self,
         plan: Arc<Plan>,

@@ -2,7 +2,8 @@
 //! until their sources change; then come the recalled turns and the mail (ARCH-08..12, 14). A
 //! prompt is built once for each turn; a resumed turn reads it from its journal.
 //!
-//! Must never: contain the time of day, a secret, or machine configuration (ARCH-02, ARCH-14).
+//! A prompt must never contain the time of day, a secret, or machine configuration (ARCH-02,
+//! ARCH-14).
 
 mod briefing;
 mod escape;

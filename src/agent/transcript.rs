@@ -68,7 +68,7 @@ pub struct Transcript {
     pub results: BTreeMap<String, (String, CallOutcome)>,
     /// Number of answers so far.
     pub rounds: u32,
-    /// Failed model calls since the last answer that nothing has remedied, in order.
+    /// Failed model calls since the last answer for which no remedy was applied, in order.
     pub failures: Vec<Failure>,
     /// The limit of the conversation in bytes, if a model has refused it as too long.
     pub context: Option<usize>,

@@ -1,13 +1,13 @@
-//! Shortens a conversation to a number of bytes. Old content goes first, the last round last
-//! (TOOL-14).
+//! Shortens a conversation to a number of bytes. Old content is shortened first, the last round
+//! last (TOOL-14).
 //!
-//! Must never: change the opening, or remove the result of a call.
+//! Truncation must never change the opening or remove the result of a call.
 
 use ghost_domain::transcript::{Block, Message};
 use serde_json::Value;
 
-/// Bytes that each result of the last round keeps at least, and bytes of the mark that replaces cut
-/// text.
+/// Minimum bytes that each result of the last round keeps, and bytes of the mark that replaces
+/// truncated text.
 const RESULT_LEAST: usize = 400;
 const MARK_BYTES: usize = 64;
 
@@ -18,10 +18,10 @@ pub fn bytes_of(messages: &[Message]) -> usize {
 }
 
 /// Shortens a conversation to `limit` bytes, as far as possible. The first `keep_first` messages,
-/// which are the opening, stay whole. From the oldest round on, results are replaced with a note,
-/// and long texts and arguments are cut. If that is not enough, opaque blocks of old answers are
-/// dropped; then the results of the last round are cut, each in proportion to its size; then its
-/// arguments. No call loses its result.
+/// which are the opening, stay unchanged. From the oldest round on, results are replaced with a
+/// note, and long texts and arguments are truncated. If that is not enough, opaque blocks of old
+/// answers are dropped; then the results of the last round are truncated, each in proportion to its
+/// size; then its arguments. No call loses its result.
 pub fn truncate(messages: &mut [Message], keep_first: usize, limit: usize) {
     let mut total = bytes_of(messages);
     let last = messages.len().saturating_sub(2);
@@ -33,18 +33,18 @@ pub fn truncate(messages: &mut [Message], keep_first: usize, limit: usize) {
             let before = block_bytes(block);
             match block {
                 Block::ToolResult { content, .. } if content.len() > 120 => {
-                    *content = format!("[an older result of {} bytes, dropped to save room]", content.len());
+                    *content = format!("[an older result of {} bytes, dropped to save space]", content.len());
                 }
                 Block::ToolCall { arguments, .. } => shorten(arguments),
                 Block::Text { text } if text.len() > 400 => {
-                    *text = format!("{}\n[cut to save room]", ghost_domain::text::prefix_bytes(text, 300));
+                    *text = format!("{}\n[truncated to save space]", ghost_domain::text::prefix_bytes(text, 300));
                 }
                 _ => {}
             }
             total = total.saturating_sub(before.saturating_sub(block_bytes(block)));
         }
     }
-    // Opaque blocks of providers cannot be cut. All of one answer are dropped together.
+    // Opaque blocks of providers cannot be truncated. All of one answer are dropped together.
     for message in messages.iter_mut().take(last).skip(keep_first) {
         if total <= limit {
             return;
@@ -59,7 +59,7 @@ pub fn truncate(messages: &mut [Message], keep_first: usize, limit: usize) {
     }
 }
 
-/// Takes `over` bytes out of a round, as far as possible.
+/// Removes `over` bytes from a round, as far as possible.
 fn shorten_round(round: &mut [Message], over: usize) {
     let blocks = || round.iter().flat_map(|message| &message.blocks);
     let whole: usize = blocks().filter(|block| matches!(block, Block::ToolResult { .. })).map(block_bytes).sum();
@@ -84,11 +84,11 @@ fn shorten_round(round: &mut [Message], over: usize) {
     }
 }
 
-/// Cuts long strings in arguments of past calls, such as a file's content.
+/// Truncates long strings in arguments of past calls, such as a file's content.
 fn shorten(value: &mut Value) {
     match value {
         Value::String(text) if text.len() > 400 => {
-            *text = format!("{}[cut to save room]", ghost_domain::text::prefix_bytes(text, 300));
+            *text = format!("{}[truncated to save space]", ghost_domain::text::prefix_bytes(text, 300));
         }
         Value::Array(items) => items.iter_mut().for_each(shorten),
         Value::Object(map) => map.values_mut().for_each(shorten),

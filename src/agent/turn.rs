@@ -39,11 +39,12 @@ use self::open::OpenError;
 use self::runner::{Runner, limit_reached};
 use crate::engine::Engine;
 
-/// Works off an agent's mail, turn by turn, until there is none or new turns may not begin. If the
-/// agent cannot run under the plan in force, that is recorded and its mail and its open turn wait.
+/// Processes an agent's mail, turn by turn, until there is none or new turns may not begin. If the
+/// agent cannot run under the current plan, that is recorded and its mail and its open turn wait.
 ///
 /// # Errors
-/// When the store refuses a write. The journal then ends with the last step that it took.
+/// When the store refuses a write. The journal then ends with the last step that the store
+/// committed.
 pub async fn work(engine: &Arc<Engine>, agent_id: &AgentId, session: &Arc<AgentSession>) -> Result<(), Refusal> {
     while engine.activity.may_begin(agent_id) && !session.yield_requested() {
         if let Some((wait, report)) =
@@ -56,7 +57,7 @@ pub async fn work(engine: &Arc<Engine>, agent_id: &AgentId, session: &Arc<AgentS
             session.end_pace_wait();
             continue;
         }
-        // Taken before the inbox is read, so that the read uses this plan or a later one.
+        // Read before the inbox, so that the inbox read uses this plan or a later one.
         let plan = engine.services.plan();
         let (next, sources, room) = match open::read_next(engine, agent_id, session).await? {
             Ok(work) => work,
@@ -108,14 +109,14 @@ pub async fn work(engine: &Arc<Engine>, agent_id: &AgentId, session: &Arc<AgentS
     Ok(())
 }
 
-/// Records that the agent cannot run under the plan in force.
+/// Records that the agent cannot run under the current plan.
 async fn unfit(engine: &Arc<Engine>, agent_id: &AgentId, why: Refusal) -> Result<(), Refusal> {
     let (ctx, agent_id) = (engine.services.ctx.clone(), agent_id.clone());
     engine.services.store.write(move |w| Box::pin(async move { agents::unfit(w, &ctx, &agent_id, &why).await })).await
 }
 
-/// Writes the event that the agent has reached its limit of turns per minute. Mail that comes
-/// meanwhile is taken by one turn.
+/// Writes the event that the agent has reached its limit of turns per minute. The next turn takes
+/// all mail that arrives during the wait.
 async fn report_turn_limit(engine: &Arc<Engine>, agent_id: &AgentId) -> Result<(), Refusal> {
     let (ctx, agent_id) = (engine.services.ctx.clone(), agent_id.clone());
     let payload = json!({ "limit": "agent_turns_per_minute", "value": ctx.limits().agent_turns_per_minute });
@@ -149,7 +150,7 @@ enum RunOutcome {
     Unfit(Refusal),
     /// The turn stays open: its agent is being restarted.
     Yielded,
-    /// The turn stays open: another plan is in force, and the turn is opened again under it.
+    /// The turn stays open: another plan is current, and the turn is opened again under it.
     Reopen,
 }
 
@@ -178,7 +179,7 @@ async fn run(
         None if runner.reopen => Ok(RunOutcome::Reopen),
         Some(ending) => end(engine, turn_id, ending).await.map(|()| RunOutcome::Ended),
         None if runner.turn.status == TurnStatus::Finished => Ok(RunOutcome::Finished(Box::new(runner.turn))),
-        // If the last answer was a refusal, the turn is not one to recall.
+        // If the last answer was a refusal, later prompts do not recall the turn.
         None => Ok(RunOutcome::Ended),
     }
 }
@@ -188,7 +189,7 @@ impl Runner {
     /// answer's transaction wrote it, or the turn stays open.
     async fn run_to_end(&mut self) -> Result<Option<Ending>, Refusal> {
         let ending = self.run_rounds().await;
-        // A pending result is recorded before the turn ends, for whatever reason it ends.
+        // A pending result is recorded before the turn ends, whatever the reason for the end.
         let recorded = self.flush().await;
         let ending = ending?;
         recorded.map(|()| ending)
@@ -207,7 +208,7 @@ impl Runner {
             }
             if self.rounds >= self.spec.limits.turn_rounds_max {
                 return Ok(Some(Ending::Failed(limit_reached(
-                    format!("the turn made {} model calls, which is its bound", self.rounds),
+                    format!("the turn made {} model calls, which is its limit", self.rounds),
                     "turn_rounds_max",
                 ))));
             }
@@ -216,8 +217,9 @@ impl Runner {
             }
             match self.think().await? {
                 think::Thought::Calls => {
-                    // If a call's start was journaled with the answer, the call runs now. If it
-                    // were left, its outcome would count as unknown.
+                    // If a call's start was journaled with the answer, the call runs now. If the
+                    // turn stopped before the call, a resumed turn would treat the outcome as
+                    // unknown.
                     let begun = matches!(self.prepared, Some((_, Some(_))));
                     if !begun && self.session.must_yield() {
                         return Ok(None);
@@ -242,8 +244,8 @@ impl Runner {
         }
     }
 
-    /// Ends the turn because no model can take its conversation. Its mail is tried again one
-    /// message at a time, or becomes a dead letter.
+    /// Ends the turn because no model accepts its conversation. Its mail is tried again one message
+    /// at a time, or becomes a dead letter.
     async fn end_without_model(&mut self, refusal: Refusal) -> Result<(), Refusal> {
         self.flush().await?;
         let (ctx, turn_id) = (self.engine.services.ctx.clone(), self.turn.turn_id);

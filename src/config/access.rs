@@ -3,7 +3,8 @@
 //! functions are pure. Every name is resolved to its canonical form before a rule is applied, so an
 //! alias cannot bypass a group.
 //!
-//! Must never: grant a tool that no rule names, or let a later rule widen an earlier one.
+//! The rules must never grant a tool that no rule names. A later rule must never widen an earlier
+//! one.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -24,7 +25,7 @@ const AGENT_CREATE: &str = "syscall.agent.create";
 /// The tool that deletes agents.
 const AGENT_DELETE: &str = "syscall.agent.delete";
 
-/// The rule for a tool that no group lists (CONF-27).
+/// The default rule for a tool that no group lists (CONF-27).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum AccessDefault {
     /// Every agent may use the tool.
@@ -64,8 +65,8 @@ pub struct Groups {
 }
 
 impl Groups {
-    /// Builds the rules from the words of each group in the world file. Unknown words are dropped
-    /// here; the code that reads the file reports them first (see [`ExtraTools::expand`]).
+    /// Builds the rules from the words of each group in `world-config.yaml`. Unknown words are
+    /// dropped here; the code that reads the file reports them first (see [`ExtraTools::expand`]).
     #[must_use]
     pub fn new(
         words: &BTreeMap<String, Vec<String>>,
@@ -92,7 +93,7 @@ impl Groups {
         self.members.get(group)
     }
 
-    /// The groups that list `tool`, sorted. For hints such as "ask for one of these groups".
+    /// The groups that list `tool`, sorted. Hints name these groups to agents without the tool.
     #[must_use]
     pub fn groups_of(&self, tool: &str) -> Vec<&str> {
         let tool = canonical_name(tool);
@@ -103,7 +104,7 @@ impl Groups {
             .collect()
     }
 
-    /// Whether the world has no groups.
+    /// Whether the world defines no groups.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.members.is_empty()
@@ -142,7 +143,7 @@ pub enum Mode {
     Privileges,
     /// The legacy allow-list alone.
     AllowList,
-    /// The legacy allow-list, reduced to what the groups allow.
+    /// The legacy allow-list, reduced to the tools that the groups allow.
     AllowListWithinPrivileges,
 }
 
@@ -188,7 +189,7 @@ impl ToolAccess {
         rules && self.passes_filters(&name) && self.passes_list(&name)
     }
 
-    /// As [`can_access`](Self::can_access), for a turn that came from an outside conversation. Such
+    /// Like [`can_access`](Self::can_access), for a turn that came from an outside conversation. Such
     /// a turn has `syscall.channel.send` and `syscall.channel.handoff` regardless of groups, unless
     /// the world sets strict channel access (CONF-03). Denials, profiles and overrides still narrow
     /// these tools.
@@ -209,7 +210,7 @@ impl ToolAccess {
         self.passes_filters(TASK_UPDATE) && self.passes_list(TASK_UPDATE)
     }
 
-    /// As [`can_access`](Self::can_access), for a tool that one of the agent's skills brings. It
+    /// Like [`can_access`](Self::can_access), for a tool that one of the agent's skills brings. It
     /// needs no grant unless a group of the world lists it (ACC-10).
     #[must_use]
     pub fn can_access_of_skill(&self, name: &str) -> bool {

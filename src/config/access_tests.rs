@@ -1,3 +1,5 @@
+//! Tests of tool access: groups, overrides, denials, legacy lists, and the exceptions.
+
 use super::*;
 use proptest::prelude::*;
 

@@ -1,7 +1,7 @@
-//! Resolves the agents, teams, budgets and job of the world file: checks that everything they refer
-//! to exists.
+//! Resolves the agents, teams, budgets and job of `world-config.yaml`: checks that every reference
+//! in them has a target.
 //!
-//! Must never: accept two entries for the same id, team, budget or write rule.
+//! Two entries for the same id, team, budget or write rule must never be accepted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -65,7 +65,7 @@ pub fn agents_and_teams(
             let extra = own_groups(entry, groups);
             let write_acl = write_acl(world, entry);
             if let Some(message) = above_world(&entry.limits, &world.limits) {
-                entry.field.warn(message, "raise `limits`, or leave it out here");
+                entry.field.warn(message, "raise `limits`, or omit it here");
             }
             let (field, name) = entry.archetype.as_ref()?;
             let Some(archetype) = archetypes.get(*name) else {
@@ -270,7 +270,7 @@ pub fn job(entry: &JobEntry<'_>, known: &BTreeSet<&AgentId>, dir: &Path) -> Opti
     }
     let (field, brief) = &entry.brief;
     for name in placeholders(brief).filter(|name| !PLACEHOLDERS.contains(name)) {
-        let hint = did_you_mean(name, PLACEHOLDERS.iter().copied(), "take it out");
+        let hint = did_you_mean(name, PLACEHOLDERS.iter().copied(), "remove it");
         field.error(format!("there is no placeholder `{{{name}}}`"), hint);
     }
     let (field, result) = &entry.result;
@@ -297,7 +297,7 @@ fn placeholders(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Describes the limits of an agent that have no effect because the world's limits are lower.
-/// `context_bytes` is not compared: it states the model's window, not a wish.
+/// `context_bytes` is not compared, because it states the size of the model's context window.
 pub(crate) fn above_world(own: &AgentLimits, world: &Limits) -> Option<String> {
     let pairs = [
         ("turn_rounds_max", own.turn_rounds_max, world.turn_rounds_max),

@@ -1,7 +1,7 @@
 //! Reads the files of an archetype (ARCH-01), under their current or older names (CONF-19). Also
 //! reads an old `agent.md` that contains configuration sections (CONF-20).
 //!
-//! Must never: let a configuration section reach a prompt.
+//! A configuration section must never reach a prompt.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -21,19 +21,19 @@ use crate::report::{FileReport, Report};
 /// The largest number of archetypes in a world.
 pub const ARCHETYPES_MAX: usize = 200;
 
-/// The hint for a missing archetype.
+/// The hint for a world without archetypes.
 const MAKE_ONE: &str = "make archetype/<name>/ with soul.md and goal.md";
 
 /// Headings that occur only in configuration. If an `agent.md` has one of them and there is no
 /// `config.md`, its configuration sections are read.
 const CONFIGURATION: [&str; 4] = ["limits", "llm", "tool access", "toolbox"];
 
-/// File names with a meaning of their own. Such a file is never taken for a misspelt name of
-/// another.
+/// File names with a meaning of their own. Such a file is never treated as a misspelling of another
+/// name.
 const OWN: [&str; 9] =
     ["soul.md", "goal.md", "user.md", "agent.md", "config.md", "HEARTBEAT.md", OLDER[0].1, OLDER[1].1, OLDER[2].1];
 
-/// An archetype, with the lines that later checks report.
+/// An archetype, with the line numbers that later checks report.
 pub struct Loaded {
     /// The archetype as read.
     pub archetype: Arc<Archetype>,
@@ -205,8 +205,8 @@ fn join(parts: [Option<String>; 2]) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join("\n\n"))
 }
 
-/// The text of a file that could not be read. The problem was reported, so the file must count
-/// neither as missing nor as empty.
+/// The text of a file that could not be read. The problem was reported, so the file must not be
+/// reported as missing or empty.
 fn unread() -> String {
     "(unread)".to_owned()
 }

@@ -1,7 +1,7 @@
 //! Interprets the sections of a `config.md` (ARCH-02..07, ACC-04, ACC-07). `markdown` parses the
-//! file; values go through the same typed readers as the world file.
+//! file; values go through the same typed readers as `world-config.yaml`.
 //!
-//! Must never: ignore a line of a section that it knows.
+//! A line of a known section must never be ignored.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -42,21 +42,21 @@ pub struct Known<'a> {
     pub toolboxes: &'a BTreeMap<String, Toolbox>,
     /// Skills of the world.
     pub skills: &'a BTreeSet<String>,
-    /// Whether the lists are complete. If the world file cannot be read they are not, and unknown
-    /// names are not reported.
+    /// Whether the lists are complete. They are incomplete if `world-config.yaml` cannot be read;
+    /// unknown names are then not reported.
     pub whole: bool,
 }
 
-/// An archetype's configuration, with the lines that later checks report.
+/// An archetype's configuration, with the line numbers that later checks report.
 #[derive(Debug, Default)]
 pub struct Read {
     /// The configuration as read.
     pub config: ArchetypeConfig,
-    /// The lines of settings that are checked later.
+    /// The line numbers of settings that are checked later.
     pub lines: Lines,
 }
 
-/// Lines of settings that are checked later. 0 means that the setting is absent.
+/// Line numbers of settings that are checked later. 0 means that the setting is absent.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Lines {
     /// The line of the heading `## LLM`.
@@ -77,7 +77,7 @@ pub struct Lines {
     pub limits: usize,
 }
 
-/// Reads one `config.md`. Also reports text outside its sections, which nothing would read.
+/// Reads one `config.md`. Also reports text outside its sections, because nothing reads it.
 pub fn read(parsed: &Parsed, known: &Known<'_>, file: &FileReport<'_>) -> Read {
     headings::before(&parsed.before, file);
     headings::unclosed(parsed.unclosed, file);
@@ -291,7 +291,7 @@ fn tool_access(section: &Section, known: &Known<'_>, file: &FileReport<'_>) -> A
                 Some(name) => access.profile = Some((*name).to_owned()),
                 None => {
                     let message = format!("there is no profile `{}`", clip(value, 80));
-                    let hint = did_you_mean(value, Profile::NAMES.iter().copied(), "leave it out");
+                    let hint = did_you_mean(value, Profile::NAMES.iter().copied(), "omit it");
                     file.error(item.line, &path(key), message, hint);
                 }
             },
@@ -301,7 +301,7 @@ fn tool_access(section: &Section, known: &Known<'_>, file: &FileReport<'_>) -> A
                     let always = |name: &String| tool_catalogue::entry(name).is_some_and(|entry| entry.always_on);
                     if !tools.is_empty() && tools.iter().all(always) {
                         let message = format!("`{}` is always on and cannot be denied", clip(word, 80));
-                        file.error(item.line, &path(key), message, "take it out: every agent has it");
+                        file.error(item.line, &path(key), message, "remove it: every agent has it");
                     }
                     access.denied.extend(tools);
                 }
@@ -314,10 +314,10 @@ fn tool_access(section: &Section, known: &Known<'_>, file: &FileReport<'_>) -> A
     counts
 }
 
-/// The tools that `word` stands for. Reports an error if there are none.
+/// The tools that `word` stands for. Reports an error if no tool matches.
 pub fn tool(word: &str, line: usize, path: &str, known: &Known<'_>, file: &FileReport<'_>) -> BTreeSet<String> {
     if word.is_empty() {
-        file.error(line, path, "an item of this list is empty", "name a tool, or take the `-` out");
+        file.error(line, path, "an item of this list is empty", "name a tool, or remove the `-`");
         return BTreeSet::new();
     }
     let tools = known.extra.expand(word);

@@ -1,6 +1,6 @@
 //! Checks the models and webhooks that a cron job names (SCHED-05, SCHED-08).
 //!
-//! Must never: let a job use a model that the world's files do not name.
+//! A job must never use a model that the world's files do not name.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -40,7 +40,7 @@ impl Plan {
         Ok(())
     }
 
-    /// Checks that `agent_id` may deliver the final text of its job where the options say.
+    /// Checks that `agent_id` may deliver the final text of its job to the target in the options.
     ///
     /// # Errors
     ///

@@ -1,6 +1,6 @@
-//! Reads the chat channels and cron jobs of the world file and checks what they refer to.
+//! Reads the chat channels and cron jobs of `world-config.yaml` and checks their references.
 //!
-//! Must never: let the result depend on the current time.
+//! The result must never depend on the current time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -49,7 +49,7 @@ fn channels(world: &WorldFile<'_>, ids: &BTreeSet<&AgentId>) -> Vec<DeclaredChan
             entry.field.error(message, "split them over several channels, or raise the limit");
         }
         if !entry.gated && members.len() >= CROWDED_MEMBERS && world.chat_wake == ChatWake::All {
-            let message = format!("every post starts a turn of each of its {} members", members.len());
+            let message = format!("every chat message starts a turn of each of its {} members", members.len());
             entry.field.warn(
                 message,
                 "write `gated: true` and give the floor to one at a time, or `chat: { wake: mentions }`",
@@ -60,7 +60,7 @@ fn channels(world: &WorldFile<'_>, ids: &BTreeSet<&AgentId>) -> Vec<DeclaredChan
         found.insert(entry.channel.clone(), declared);
         if found.len() == channels_max + 1 {
             let message = format!("there are more channels than limits.chat_channels_max, {channels_max}");
-            entry.field.error(message, "take some out, or raise the limit");
+            entry.field.error(message, "remove some, or raise the limit");
         }
     }
     found.into_values().collect()
@@ -105,7 +105,7 @@ fn jobs(
         *count += 1;
         if *count == world.limits.crons_max + 1 {
             let message = format!("`{agent_id}` has more jobs than limits.crons_max, {}", world.limits.crons_max);
-            entry.field.error(message, "take some out, or raise the limit");
+            entry.field.error(message, "remove some, or raise the limit");
         }
         let Some(options) = options(entry, plan, agent_id, name, channels) else { continue };
         let (Some((_, when)), Some((_, message))) = (&entry.when, &entry.message) else { continue };

@@ -1,3 +1,5 @@
+//! Tests of the chat channels and cron jobs that `world-config.yaml` declares.
+
 use ghost_domain::schedule::{Deliver, Payload, When};
 
 use crate::fixture::{GOOD, World};

@@ -1,7 +1,7 @@
-//! Computes what a reload changes: compares two plans and lists what is added, changed, dropped and
-//! unchanged. The world applies the list; operators read it first.
+//! Computes the changes of a reload: compares two plans and lists the added, changed, dropped and
+//! unchanged parts. The world applies the list; operators read it first.
 //!
-//! Must never: report something as unchanged if its behaviour would differ.
+//! A part whose behaviour would differ must never be reported as unchanged.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -74,7 +74,7 @@ impl FileChanges {
     }
 }
 
-/// What happens to an existing agent that the file names and did not name before.
+/// The effect of a reload on an existing agent that the file names and did not name before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Return {
@@ -89,9 +89,9 @@ pub enum Return {
 /// An existing agent that the file names again.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Returning {
-    /// What happens to the agent.
+    /// The effect of the reload on the agent.
     pub how: Return,
-    /// The fields that change, by their names in the world file.
+    /// The fields that change, by their names in `world-config.yaml`.
     pub fields: Vec<String>,
 }
 

@@ -1,3 +1,5 @@
+//! Tests of the changes that a reload reports.
+
 use super::*;
 use crate::fixture::World;
 

@@ -1,7 +1,7 @@
 //! Resolves words to tools: the words of the catalogue, and the tools of toolboxes and skills
 //! (TBX-03).
 //!
-//! Must never: decide which agent may use a tool; `access` does that.
+//! This module must never decide which agent may use a tool; `access` decides it.
 
 use std::collections::{BTreeMap, BTreeSet};
 

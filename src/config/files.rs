@@ -1,8 +1,8 @@
 //! Reads the files of a world safely: regular UTF-8 files of limited size that lie within the
 //! world.
 //!
-//! Must never: follow a symbolic link out of the directory, or block on something that is not a
-//! regular file.
+//! A read must never follow a symbolic link out of the directory, or block on a file that is not
+//! regular.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -13,7 +13,7 @@ use rustix::fs::{Mode, OFlags};
 
 use crate::report::FileReport;
 
-/// The name of the world file.
+/// The file name of the world file.
 pub const WORLD_FILE: &str = "world-config.yaml";
 
 /// The directory with the world's archetypes.
@@ -49,7 +49,7 @@ pub fn first_line(path: &Path) -> usize {
 pub struct Unread {
     /// The line of the problem; see [`Problem::line`](crate::Problem::line).
     pub line: usize,
-    /// The problem, without any of the file's content.
+    /// The text that describes the problem. It contains none of the file's content.
     pub message: String,
     /// The hint.
     pub hint: &'static str,
@@ -103,7 +103,7 @@ fn read_of(path: &Path, root: &Path, max: u64) -> Result<String, Unread> {
     }
 }
 
-/// Opens the regular file at `path`, or returns `None` if it is something else: opening a pipe
+/// Opens the regular file at `path`. Returns `None` for any other kind of file: opening a pipe
 /// would wait for a writer, and opening a device may have side effects. The open does not block,
 /// even if the file is replaced meanwhile.
 ///
@@ -119,7 +119,7 @@ pub fn regular(path: &Path) -> std::io::Result<Option<File>> {
     Ok(file.metadata()?.is_file().then_some(file))
 }
 
-/// As [`text_of`], but reports the problem. A missing file is a problem.
+/// Like [`text_of`], but reports the problem. A missing file is a problem.
 pub fn read_text(path: &Path, root: &Path, max: u64, report: &FileReport<'_>) -> Option<String> {
     match text_of(path, root, max) {
         Ok(text) => Some(text),
@@ -130,7 +130,7 @@ pub fn read_text(path: &Path, root: &Path, max: u64, report: &FileReport<'_>) ->
     }
 }
 
-/// The names in `dir`, sorted. Names that are not UTF-8 are reported and left out.
+/// The names in `dir`, sorted. Names that are not UTF-8 are reported and omitted.
 pub fn names_in(dir: &Path, report: &FileReport<'_>) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
     let entries = match std::fs::read_dir(dir) {

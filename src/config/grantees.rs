@@ -1,7 +1,7 @@
 //! Checks the names in lists of readers and writers. An unknown `archetype:` or `group:` is an
 //! error: a typing mistake would silently deny access.
 //!
-//! Must never: decide who may read what; `ghost_domain` does that.
+//! This module must never decide who may read an entry; `ghost_domain` decides it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,8 +16,8 @@ use crate::plan::{Archetype, Plan};
 pub struct People<'p> {
     /// The world's archetypes.
     pub archetypes: &'p BTreeMap<String, Arc<Archetype>>,
-    /// The world's privilege groups. `None` if the world file cannot be read; then any group is
-    /// accepted.
+    /// The world's privilege groups. `None` if `world-config.yaml` cannot be read; then any group
+    /// is accepted.
     pub groups: Option<&'p Groups>,
     /// The agents that the world file names; others may be created later. `None` as for `groups`.
     pub agents: Option<BTreeSet<&'p AgentId>>,

@@ -1,7 +1,7 @@
-//! The headings of a `config.md`: the known sections, and reports about text that belongs to none
-//! of them.
+//! The headings of a `config.md`: the known sections, and reports about text outside the known
+//! sections.
 //!
-//! Must never: interpret the content of a section.
+//! The content of a section must never be interpreted here.
 
 use ghost_domain::text::{clip, nearest};
 
@@ -29,8 +29,8 @@ pub fn unclosed(line: Option<usize>, file: &FileReport<'_>) {
     }
 }
 
-/// Checks the text before the first section. A title and prose are allowed; configuration there
-/// would be ignored, so it is reported.
+/// Checks the text before the first section. A title and prose are allowed. Configuration there is
+/// reported, because it would have no effect.
 pub fn before(items: &[Item], file: &FileReport<'_>) {
     let mut titled = false;
     for Item { line, kind } in items {
@@ -75,7 +75,7 @@ pub fn unread(section: &Section, file: &FileReport<'_>) {
     };
     let message = format!("the section `## {}` is not read", clip(&section.heading, 60));
     file.warn(section.line, "", message, hint);
-    // A known section may begin in it under a heading of the wrong level.
+    // A heading of the wrong level may begin a known section within it.
     for Item { line, kind } in &section.items {
         if let ItemKind::Prose(text) = kind
             && let Some((_, key)) = other_heading(text)

@@ -1,6 +1,6 @@
-//! Heartbeats (HB-01, HB-04): reads the blocks of the world file, its agents and its archetypes,
-//! and computes each agent's heartbeat. Heartbeats are off by default. If any agent or archetype
-//! has a block of its own, only such agents have heartbeats.
+//! Heartbeats (HB-01, HB-04): reads the blocks of `world-config.yaml`, its agents and its
+//! archetypes, and computes each agent's heartbeat. Heartbeats are off by default. If any agent or
+//! archetype has a block of its own, only such agents have heartbeats.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -32,7 +32,7 @@ pub struct HeartbeatBlock {
 }
 
 impl HeartbeatBlock {
-    /// Fills the absent keys of this block from `under`.
+    /// A copy of this block, with absent keys taken from `under`, the block of lower precedence.
     fn over(&self, under: &Self) -> Self {
         Self {
             every: self.every.or(under.every),
@@ -58,7 +58,7 @@ pub fn keys(map: &Map<'_>) -> HeartbeatBlock {
     let every = map.get("every").and_then(|field| {
         let every = field.duration(Duration::ZERO..=EVERY_MAX)?;
         if !every.is_zero() && every < Duration::from_secs(1) {
-            field.error("the shortest interval is 1s", "write such as 30m, or 0m for off");
+            field.error("the shortest interval is 1s", "for example 30m, or 0m for off");
             return None;
         }
         Some(every)
@@ -76,7 +76,7 @@ pub fn keys(map: &Map<'_>) -> HeartbeatBlock {
     let active = map.get("active_hours").and_then(|field| {
         let read = hours(field.text(64)?);
         if read.is_none() {
-            let hint = "write such as 08:00-22:00";
+            let hint = "for example 08:00-22:00";
             field.error(format!("`{}` is not a range of hours", field.shown()), hint);
         }
         read

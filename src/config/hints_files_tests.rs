@@ -30,7 +30,7 @@ fn every_problem_of_an_archetype_has_a_line_and_a_hint() {
         ("## Limits\nmax_tool_rounds: 5\nmax_tool_rounds: many\n", 3, "`many` is not a whole number", "from 1 to"),
         ("## Limits\nmax_tool_rounds: 5\nmax_tool_rounds: 6\nmax_tool_rounds: 0\n", 4, "0 is not within", "at least"),
         ("## Tool Access\ndeny: bash\ndeny: bsh\n", 3, "there is no tool `bsh`", ""),
-        ("## Limits\nmax_tool_rounds:\n", 2, "nothing is not a whole number", "leave the key out"),
+        ("## Limits\nmax_tool_rounds:\n", 2, "nothing is not a whole number", "omit the key"),
         ("## Limits\ndaily_cost_usd: $5\n", 2, "`$5` is not a number", "write US dollars such as 2.50"),
         ("## Limits\nusd_per_day: 5\n", 2, "there is no key `usd_per_day`", "write `daily_cost_usd`"),
         ("## Limits\ntokens_per_day: 5\n", 2, "there is no key `tokens_per_day`", "write it into the world file"),
@@ -38,7 +38,7 @@ fn every_problem_of_an_archetype_has_a_line_and_a_hint() {
         ("## Tool Access\nprofile: codng\n", 2, "there is no profile `codng`", "did you mean `coding`?"),
         ("## Tool Access\nprivilege_groups: manger\n", 2, "no privilege group", "did you mean `manager`?"),
         ("## Tool Access\ndeny: bash\ndeny: bash\n", 3, "`deny` is repeated", "with commas"),
-        ("## Tool Access\ndeny: syscall.skill.list\n", 2, "cannot be denied", "take it out"),
+        ("## Tool Access\ndeny: syscall.skill.list\n", 2, "cannot be denied", "remove it"),
         ("## Tool Access\n- bsh\n", 2, "there is no tool `bsh`", ""),
         ("## Tool Access\n-\n", 2, "an item of this list is empty", "name a tool"),
         ("## Tool Access\ngroups: x\n", 2, "there is no key `groups`", "known: deny, privilege_groups, profile"),
@@ -285,7 +285,7 @@ fn every_file_that_is_missing_misnamed_or_unreadable_has_a_hint() {
 fn every_problem_of_a_manifest_has_a_hint() {
     let mut wrong = Vec::new();
     for (manifest, line, message, hint) in [
-        ("tools: []\n", 1, "the toolbox has no name", "write such as `name: devtools`"),
+        ("tools: []\n", 1, "the toolbox has no name", "for example `name: devtools`"),
         ("name: Tool\n", 1, "cannot have this name", "use lower-case letters"),
         ("name: dev\ntools: x\n", 2, "`tools` is not a list", "[{ name: repo-git }]"),
         ("name: dev\ntools: [{}]\n", 2, "the tool has no name", "{ name: repo-git }"),
@@ -312,7 +312,7 @@ fn consequences_of_another_problem_are_not_reported() {
     world.config(&format!("{GOOD}{more}"));
     let problems = all(&world);
     assert_eq!(problems.counts().0, 1, "{problems}");
-    // An agent without its archetype still counts as an agent.
+    // An agent without its archetype is still an agent of the world.
     let world = World::new();
     std::fs::create_dir(world.dir().join("input")).unwrap();
     world.config(&format!("{GOOD}{more}").replace("archetype: analyst", "archetype: analist"));

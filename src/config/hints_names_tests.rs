@@ -1,4 +1,4 @@
-//! Misspells every key of the world file. The hint must suggest the right key.
+//! Misspells every key of `world-config.yaml`. The hint must suggest the right key.
 
 use super::*;
 use crate::node::{Key, Node, Value};

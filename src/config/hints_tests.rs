@@ -24,8 +24,9 @@ fn all(world: &World) -> Problems {
     problems
 }
 
-/// Checks the problems of a world. Each of `expected` must be reported, and every problem must have a
-/// file, a hint, and a line that exists in the file. Returns what is missing.
+/// Checks the problems of a world. Each of `expected` must be reported, and every problem must have
+/// a file, a hint, and a line that exists in the file. Returns the expected problems that are
+/// missing.
 fn faults(world: &World, what: &str, expected: &[Expected<'_>]) -> Vec<String> {
     let problems = all(world);
     let mut faults = Vec::new();
@@ -62,15 +63,15 @@ fn none(faults: &[String]) {
 fn every_problem_of_the_world_file_has_a_line_and_a_hint() {
     let cases: &[(&str, &str, &str)] = &[
         // Values of the wrong kind.
-        ("world: demo", "`demo` is not a map", "write such as { id: my-world }"),
+        ("world: demo", "`demo` is not a map", "for example { id: my-world }"),
         ("world: { id: 'a b' }", "`a b` is not a name", "use 1 to 64 letters"),
         ("world: { name: [x] }", "a list is not text", "write one text"),
-        ("world: { name: }", "it is empty", "write a text here, or take it out"),
+        ("world: { name: }", "it is empty", "write a text here, or remove it"),
         ("world: { intensity: { max: '3' } }", "`3` is not a whole number", "write it without quotes"),
         ("world: { intensity: { window: 1w } }", "`1w` is not a duration", "7d"),
         ("world: { intensity: { window: 30d } }", "is not within", "write at most 604800s"),
         ("limits: { hops_max: 0 }", "0 is not within 1 to 10000", "write at least 1"),
-        ("limits: { hops_max: }", "nothing is not a whole number", "or leave the key out"),
+        ("limits: { hops_max: }", "nothing is not a whole number", "or omit the key"),
         ("limits: 5", "`5` is not a map", "write `key: value` on indented lines"),
         ("http: { allowed_hosts: ['http://a'] }", "`http://a` is not a host", "a name or an address"),
         ("http: { allowed_origins: [a] }", "`a` is not an origin", "scheme and host alone"),
@@ -89,13 +90,13 @@ fn every_problem_of_the_world_file_has_a_line_and_a_hint() {
         ("budgets: { world: { usd: '$5' } }", "`$5` is not a number", "US dollars such as 2.50, without quotes"),
         ("budgets: { world: { tokens: '5000' } }", "`5000` is not a whole number", "write it without quotes"),
         ("budgets: { world: 5000 }", "`5000` is not a map", "{ tokens: 5000 }"),
-        ("budgets: { world: { tokens: ~ } }", "nothing is not a whole number", "leave the key out for no limit"),
+        ("budgets: { world: { tokens: ~ } }", "nothing is not a whole number", "omit the key for no limit"),
         ("budgets: { world: { usd: 0.0000001 } }", "less than a millionth", "millionths of a dollar"),
         ("budgets: { agent: { 'A B': { usd: 1 } } }", "agent", "use 1 to 64"),
         ("budgets: { team: { dsk: { usd: 1 } } }", "there is no team `dsk`", "did you mean `desk`?"),
         // Agents and teams.
         ("teams: [desk]", "`desk` is not a map", "{ name: desk, agents: [lead] }"),
-        ("teams: [{ agents: [mux] }]", "`name` is missing", "write such as `name: desk`"),
+        ("teams: [{ agents: [mux] }]", "`name` is missing", "for example `name: desk`"),
         ("teams: [{ name: desk }, { name: desk }]", "a second team is called `desk`", "rename it"),
         ("teams: [{ name: desk, strategy: all }]", "`all` is not a value", "it may be: one_for_one"),
         ("teams: [{ name: desk, agents: [Mux] }]", "`Mux` is not an agent id", "use 1 to 64 of a-z"),
@@ -108,14 +109,14 @@ fn every_problem_of_the_world_file_has_a_line_and_a_hint() {
         // Access.
         ("tool_privileges: { 'a b': [] }", "the group's name is not a name", "use 1 to 64 letters"),
         ("tool_privileges: { web: [tool.ftch] }", "there is no tool `tool.ftch`", "did you mean `tool.fetch`?"),
-        ("tool_privileges: { web: [syscall.skill.list] }", "this tool is always on", "take it out of the group"),
+        ("tool_privileges: { web: [syscall.skill.list] }", "this tool is always on", "remove it from the group"),
         ("access: { default: privat }", "`privat` is not a value", "it may be: public, privileged"),
         // Models.
         ("llm: { providers: { mine: {} } }", "`kind` is missing", "it may be: anthropic"),
-        ("llm: { providers: { mine: openai } }", "`openai` is not a map", "write such as { kind: openai"),
+        ("llm: { providers: { mine: openai } }", "`openai` is not a map", "for example { kind: openai"),
         ("llm: { providers: { 'a b': {} } }", "the provider's name is not a name", "use letters"),
         ("llm: { providers: { mine: { kind: recorded } } }", "needs `dir`", "the data directory of the earlier run"),
-        ("llm: { providers: { mine: { kind: openai, dir: x } } }", "has a directory", "leave it out"),
+        ("llm: { providers: { mine: { kind: openai, dir: x } } }", "has a directory", "omit it"),
         ("llm: { providers: { mine: { kind: scripted, dir: ../x } } }", "does not stay", "a relative path"),
         ("llm: { providers: { mine: { kind: openai, base_url: x } } }", "not an address", "http://HOST:PORT"),
         ("llm: { providers: { mine: { kind: ollama, retry_base: 2s, retry_cap: 1s } } }", "is shorter", "the longest"),
@@ -128,7 +129,7 @@ fn every_problem_of_the_world_file_has_a_line_and_a_hint() {
             "nothing",
             "write 0 if it costs",
         ),
-        // The outside.
+        // Webhooks and HTTP.
         ("channels: { webhooks: { shop: x } }", "`x` is not a map", "secret_env: SHOP_SECRET"),
         ("channels: { webhooks: { shop: { agent: mux } } }", "`url` is missing", "url: https://HOST/PATH"),
         ("channels: { webhooks: { shop: { agent: mux } } }", "`secret_env` is missing", "secret_env: SHOP_SECRET"),
@@ -147,8 +148,8 @@ fn every_problem_of_the_world_file_has_a_line_and_a_hint() {
         ("heartbeat: { timezone: Mars }", "there is no time zone", ""),
         ("heartbeat: { active_hours: all }", "is not a range of hours", "08:00-22:00"),
         ("heartbeat: 30m", "`30m` is not a map", "{ every: 30m }"),
-        // The job, toolboxes, skills, and parts for later.
-        ("job: { input: input }", "`brief` is missing", "write such as `brief:"),
+        // The job, toolboxes, skills, and sections without effect.
+        ("job: { input: input }", "`brief` is missing", "for example `brief:"),
         ("job: { input: in, lead: mux, brief: b, result: r/ }", "there is no directory `in`", "such as input"),
         (
             "tasks: { owner_may_update: false }\njob: { input: in, lead: mux, brief: b, result: r/ }",
@@ -167,7 +168,7 @@ fn every_problem_of_the_world_file_has_a_line_and_a_hint() {
         ("toolboxes: [{ source: ../x }]", "the path is not relative", "toolbox/<box>/toolbox.yaml"),
         ("toolboxes: [{ source: a/b.yaml }, { source: ./a/b.yaml }]", "listed twice", "keep one entry"),
         ("toolboxes: [{ source: a/b.yaml }]", "there is no such file", "two levels above it"),
-        ("toolboxes: [{ source: a/b.yaml }]", "nothing uses this yet", "take it out"),
+        ("toolboxes: [{ source: a/b.yaml }]", "nothing uses this yet", "remove it"),
         (
             "skills: { roots: [nowhere] }",
             "there is no directory `nowhere`",
@@ -227,9 +228,9 @@ fn every_problem_of_the_world_file_has_a_line_and_a_hint() {
 fn every_problem_of_an_agent_has_a_line_and_a_hint() {
     let mut wrong = Vec::new();
     for (entry, message, hint) in [
-        ("chora", "`chora` is not a map", "write such as { id: lead, archetype: lead }"),
-        ("{ archetype: doer }", "`id` is missing", "write such as `id: lead`"),
-        ("{ id: ada }", "`archetype` is missing", "write such as `archetype: lead`"),
+        ("chora", "`chora` is not a map", "for example { id: lead, archetype: lead }"),
+        ("{ archetype: doer }", "`id` is missing", "for example `id: lead`"),
+        ("{ id: ada }", "`archetype` is missing", "for example `archetype: lead`"),
         ("{ id: Ada, archetype: doer }", "`Ada` is not an agent id", "use 1 to 64 of a-z"),
         ("{ id: all, archetype: doer }", "no agent can be called `all`", "everyone in a channel; choose another id"),
         ("{ id: mux, archetype: doer }", "a second agent is called `mux`", "the first one is on line 4"),

@@ -1,7 +1,7 @@
 //! The world that `ghostd init` creates: a lead and a researcher turn files into a briefing, with
 //! scripted models.
 //!
-//! Must never: overwrite a file.
+//! An existing file must never be overwritten.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

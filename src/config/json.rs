@@ -1,6 +1,7 @@
 //! Converts a parsed YAML tree to JSON. Plain scalars follow YAML's core schema.
 //!
-//! Must never: fail. A scalar that is not null, a boolean or a number becomes a string.
+//! The conversion must never fail. A scalar that is not null, a boolean or a number becomes a
+//! string.
 
 use crate::yaml::{Node, Value};
 

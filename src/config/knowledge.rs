@@ -2,7 +2,7 @@
 //! has a head between two `---` lines, with `id`, `title`, `readers`, `writers` and `tags`, and the
 //! text below it (KNOW-06).
 //!
-//! Must never: write to the store, or accept part of a file.
+//! This module must never write to the store. It must never accept a file in part.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -53,7 +53,7 @@ pub fn seeds(dir: &Path, shown: &Path, people: &People<'_>, limits: &Limits, rep
         };
         let Some((line, seed)) = seed(&text, people, limits, &file) else { continue };
         if let Some((first, _)) = found.get(&seed.entry_id) {
-            let hint = format!("it is also that of knowledge/{first}; ids are unique in a world");
+            let hint = format!("knowledge/{first} has it too; ids are unique in a world");
             file.error(line, "id", format!("a second entry is called `{}`", seed.entry_id), hint);
             continue;
         }

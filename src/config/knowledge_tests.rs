@@ -1,3 +1,5 @@
+//! Tests of the knowledge entries in the world's files.
+
 use super::*;
 use crate::fixture::World;
 use proptest::prelude::*;

@@ -1,6 +1,6 @@
-//! Looks up the facts and prices of models.
+//! Looks up the capabilities and prices of models.
 //!
-//! Must never: guess.
+//! A lookup must never guess: an unknown fact stays empty, and an unknown price stays `None`.
 
 use ghost_domain::Price;
 use ghost_domain::model_facts::ModelFacts;
@@ -21,9 +21,10 @@ impl LlmPlan {
     }
 
     /// The price of `model` at the provider `provider`, or `None` if it is unknown. The world's own
-    /// prices come first, `provider/model` before `model`. Then comes the list: the longest entry
-    /// that the model's name begins with, followed by nothing but a version. Models of `scripted`
-    /// and `recorded` providers are free, unless the world prices them as `provider/model`.
+    /// prices take precedence, `provider/model` before `model`. Next comes the list of known
+    /// models: the longest entry that is a prefix of the model's name, where the rest of the name
+    /// may only be a version. Models of `scripted` and `recorded` providers are free, unless the
+    /// world prices them as `provider/model`.
     #[must_use]
     pub fn price(&self, kind: ProviderKind, provider: &str, model: &str) -> Option<Price> {
         let named = self.prices.get(&format!("{provider}/{model}")).copied();

@@ -2,7 +2,7 @@
 //! knowledge. Returns a checked [`plan::Plan`], or every problem at once, each with file, line and
 //! hint.
 //!
-//! Must never: start anything, use the network, or accept a key that it does not know.
+//! This crate must never start anything, use the network, or accept an unknown key.
 
 pub mod access;
 mod agents_and_teams;

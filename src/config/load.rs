@@ -1,8 +1,8 @@
-//! Loads a world. Reads the world file, the toolbox manifests it lists, skills and archetypes, in
-//! that order. Checks every reference between them. Returns a plan, or every problem at once.
+//! Loads a world. Reads `world-config.yaml`, the toolbox manifests it lists, skills and archetypes,
+//! in that order. Checks every reference between them. Returns a plan, or every problem at once.
 //!
-//! Must never: stop at the first problem if later ones can still be found, or return a plan that
-//! has an error as valid.
+//! Loading must never stop at the first problem if later problems can still be found. A plan with
+//! an error must never be returned as valid.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -52,8 +52,8 @@ pub fn load(path: &Path, env: Env<'_>) -> Result<Plan, Problems> {
     }
 }
 
-/// As [`load`], for callers that check further. Returns all problems, and the plan as far as it
-/// could be built. Do not run a plan that comes with errors: references in it may be invalid.
+/// Like [`load`], for callers that check further. Returns all problems, and the part of the plan
+/// that could be built. Do not run a plan that comes with errors: references in it may be invalid.
 #[must_use]
 pub fn examine(path: &Path, env: Env<'_>) -> (Option<Plan>, Problems) {
     let report = Report::default();
@@ -249,7 +249,7 @@ fn groups(world: &WorldFile<'_>, extra: ExtraTools) -> Groups {
             if tools.is_empty() {
                 field.error(format!("there is no tool `{}`", field.shown()), extra.hint(word));
             } else if tools.iter().all(|name| tool_catalogue::entry(name).is_some_and(|entry| entry.always_on)) {
-                field.warn("this tool is always on, so the group has no effect on it", "take it out of the group");
+                field.warn("this tool is always on, so the group has no effect on it", "remove it from the group");
             }
         }
         words.insert(group.clone(), list.iter().map(|(_, word)| (*word).to_owned()).collect());
@@ -288,7 +288,7 @@ fn check_configs(loaded: &BTreeMap<String, Loaded>, llm: &LlmPlan, world: &World
             report_problem(lines.fallbacks, "LLM.fallback_models", Severity::Error, message, hint);
         }
         if let Some(message) = above_world(&loaded.archetype.config.limits, &world.limits) {
-            let hint = "raise `limits` in the world file, or leave it out here";
+            let hint = "raise `limits` in the world file, or omit it here";
             report_problem(lines.limits, "Limits", Severity::Warning, message, hint.into());
         }
     }

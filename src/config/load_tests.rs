@@ -1,3 +1,5 @@
+//! Tests of loading whole worlds: valid worlds, worlds with mistakes, and unreadable files.
+
 use std::time::Duration;
 
 use ghost_domain::conversation::{CONTROL_ACTIONS, WEBHOOK_ACTIONS};
@@ -279,7 +281,7 @@ fn a_broken_world_file_does_not_hide_problems_of_other_files() {
     {
         assert!(problems.contains(reported), "{reported} is not in {problems}");
     }
-    // References to definitions of the world file are not checked.
+    // References to definitions of `world-config.yaml` are not checked.
     for word in ["whoever", "some.tool", "a/b.yaml", "skill", "nobody"] {
         assert!(!problems.contains(word), "{word} is in {problems}");
     }

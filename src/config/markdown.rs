@@ -1,7 +1,7 @@
 //! Parses a `config.md`: headings, `key: value` lines and list items, each with its line
 //! (ARCH-04..07). `archetype_config` interprets the sections.
 //!
-//! Must never: recurse, or lose a line without a report.
+//! The parser must never recurse, or drop a line without a report.
 
 /// One `## Section`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub enum ItemKind {
     Pair(String, Written),
     /// A list item, without its marker and backticks.
     Bullet(String),
-    /// Anything else.
+    /// Any other line.
     Prose(String),
 }
 

@@ -1,9 +1,8 @@
 //! The list of known models: prices and capabilities. The list ships in `models.yaml`; a world may
 //! extend it with its own file.
 //!
-//! Must never: guess. A model without an entry has no price, so a call under a money budget is
-//! refused; its capabilities are unknown.
-//! is known.
+//! A lookup must never guess. A model without an entry has no price, so a call under a money budget
+//! is refused. Its capabilities are unknown.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
@@ -120,7 +119,7 @@ impl ModelList {
         found.max_by_key(|(name, _)| name.len()).map(|(_, known)| known)
     }
 
-    /// As [`find`](Self::find): first under the name of the provider, then under its kind.
+    /// Like [`find`](Self::find): first under the name of the provider, then under its kind.
     pub(crate) fn find_at(&self, kind: ProviderKind, provider: &str, model: &str) -> Option<&Known> {
         // If a provider has the name of another kind, the section of that kind does not apply to
         // it.

@@ -1,3 +1,5 @@
+//! Tests of the list of known models: lookup, prices and capabilities.
+
 use ghost_domain::Money;
 use ghost_domain::model_facts::Thinking;
 

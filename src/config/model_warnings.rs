@@ -1,7 +1,8 @@
 //! Warns about settings that a model does not support: thinking, a temperature, a longer answer, an
 //! API.
 //!
-//! Must never: keep a world from starting, or warn about a model whose capabilities are unknown.
+//! A warning must never prevent the start of a world, or concern a model whose capabilities are
+//! unknown.
 
 use std::collections::BTreeSet;
 
@@ -63,7 +64,7 @@ impl Warnings<'_> {
             if at == 0 {
                 if choice.temperature.is_some() && !facts.temperature {
                     let message = format!("`{shown}` does not accept a temperature: it is not sent");
-                    found.push((origin_of("temperature"), message, "take it out, or name another model".to_owned()));
+                    found.push((origin_of("temperature"), message, "remove it, or name another model".to_owned()));
                 }
                 let thinking = choice.thinking.and_then(|wanted| thinking(plan.kind, &facts, wanted));
                 if let Some((what, hint)) = thinking {
@@ -89,7 +90,7 @@ impl Warnings<'_> {
             Api::Chat => "has only the API `chat`",
         };
         let message = format!("`{shown}` {what}, and `api: {}` is set", set.as_str());
-        let hint = format!("write `api: {}`, or take it out{}", needs.as_str(), self.source());
+        let hint = format!("write `api: {}`, or remove it{}", needs.as_str(), self.source());
         self.found.push(self.plan.origins.provider(provider, "api").problem(Severity::Warning, message, hint));
     }
 
@@ -121,7 +122,7 @@ fn thinking(kind: ProviderKind, facts: &ModelFacts, wanted: Thinking) -> Option<
     match (facts.thinking, wanted) {
         (ThinkingControl::Never, Thinking::None) => None,
         (ThinkingControl::Never, _) => {
-            let hint = "take `thinking` out, or name a model that thinks";
+            let hint = "remove `thinking`, or name a model that thinks";
             Some((format!("does not think, and `{}` is asked for", wanted.as_str()), hint.to_owned()))
         }
         (_, Thinking::None) if always => {

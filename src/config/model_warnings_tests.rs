@@ -1,3 +1,5 @@
+//! Tests of the warnings about settings that a model does not support.
+
 use crate::fixture::World;
 
 const WORLD: &str = "world: { id: demo }\nagents:\n  - { id: ada, archetype: doer }\n";

@@ -1,7 +1,7 @@
 //! Chooses the provider and the model of an agent: defaults of providers and worlds, and the flags
 //! of `ghostd up` that override them.
 //!
-//! Must never: hold a key, or guess a provider from a model's name.
+//! A key must never be held here. A provider must never be guessed from a model's name.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -98,11 +98,11 @@ impl LlmPlan {
 }
 
 impl Plan {
-    /// Makes every agent use one provider (`ghostd up --provider`). `name` is a provider of the
-    /// world file or a kind. Without `model`, agents that already use that provider keep their
-    /// model. The others get the world's default model if it belongs to that provider. `base_url`
-    /// replaces the provider's address. A provider that the file does not define then sends a key
-    /// only if its usual variable is set.
+    /// Makes every agent use one provider (`ghostd up --provider`). `name` is a provider of
+    /// `world-config.yaml` or a kind. Without `model`, agents that already use that provider keep
+    /// their model. The others get the world's default model if it belongs to that provider.
+    /// `base_url` replaces the provider's address. A provider that the file does not define then
+    /// sends a key only if its usual variable is set.
     ///
     /// # Errors
     ///
@@ -208,7 +208,7 @@ impl Plan {
 pub fn check_model(model: &str) -> Result<(), Refusal> {
     if model.trim().is_empty() || model.len() > 200 {
         return Err(Refusal::new(Code::InvalidArguments, "--model is empty or longer than 200 bytes")
-            .hint("name a model of that provider, or leave --model out"));
+            .hint("name a model of that provider, or omit --model"));
     }
     Ok(())
 }

@@ -1,3 +1,5 @@
+//! Tests of the choice of provider and model, and of the flags of `ghostd up`.
+
 use super::*;
 use crate::fixture::{GOOD, World};
 

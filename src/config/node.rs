@@ -1,6 +1,6 @@
 //! A YAML file as a tree in which each value and key has its line.
 //!
-//! Must never: recurse.
+//! No function on a tree may recurse.
 
 /// A value and its line.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,13 +20,14 @@ pub enum Value {
         text: String,
         /// The text as written, without substituted values. Safe to show in a message.
         shown: String,
-        /// Whether it was written without quotes. Only then may it be a number, a boolean or null.
+        /// Whether it was written without quotes. Only a scalar without quotes may be a number, a
+        /// boolean or null.
         plain: bool,
-        /// Whether it was written below a `|`. Its lines are then lines of the file, starting with
-        /// the next one.
+        /// Whether it was written as a block after `|`. Its lines are then lines of the file,
+        /// starting with the next one.
         literal: bool,
-        /// Whether a `${NAME}` in it could not be substituted. That was reported; other problems of
-        /// the value are not.
+        /// Whether a `${NAME}` in it could not be substituted. That was reported, so other problems
+        /// of the value are not reported.
         unset: bool,
     },
     /// A list.
@@ -45,7 +46,7 @@ pub struct Key {
 }
 
 impl Node {
-    /// Whether it is empty: nothing, `~` or `null`.
+    /// Whether the value is empty: nothing, `~` or `null`.
     #[must_use]
     pub fn is_null(&self) -> bool {
         matches!(&self.value, Value::Scalar { text, plain: true, .. } if matches!(text.as_str(), "" | "~" | "null" | "Null" | "NULL"))

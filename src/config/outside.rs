@@ -1,6 +1,6 @@
 //! What agents can do in conversations with people outside the world.
 //!
-//! Must never: allow an action that the adapter does not declare.
+//! An action that the adapter does not declare must never be allowed.
 
 use ghost_domain::conversation::{CONTROL, CONTROL_ACTIONS, WEBHOOK};
 use ghost_domain::{ActionKind, Reactions};

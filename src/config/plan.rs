@@ -1,7 +1,8 @@
 //! The checked plan of a world. All other crates read the plan instead of the files. Every
 //! reference in a plan is valid.
 //!
-//! Must never: hold the value of a secret. A plan holds the name of its environment variable.
+//! The value of a secret must never be in a plan. A plan holds the name of the environment variable
+//! that contains the secret.
 
 pub mod archetype;
 pub mod heartbeat;
@@ -65,7 +66,7 @@ pub struct Plan {
     pub limits: Limits,
     /// The budget limits that the world file sets.
     pub budgets: Vec<(Scope, BudgetLimits)>,
-    /// The members that a post in an ungated chat channel wakes (CHAT-11).
+    /// The members that a chat message in an ungated channel wakes (CHAT-11).
     pub chat_wake: ChatWake,
     /// Whether the owner of a task may update it without the privilege (TASK-05).
     pub owner_may_update_tasks: bool,
@@ -73,8 +74,8 @@ pub struct Plan {
     pub knowledge: Vec<KnowledgeSeed>,
     /// Directories with skills, lowest precedence first. All of them exist.
     pub skill_roots: Vec<PathBuf>,
-    /// Names of environment variables whose values are secrets. Includes those that providers and
-    /// webhooks name.
+    /// Names of environment variables whose values are secrets. Includes the variables that
+    /// providers and webhooks name.
     pub secret_env: BTreeSet<String>,
     /// The main job, if the world has one.
     pub job: Option<JobPlan>,
@@ -84,7 +85,7 @@ pub struct Plan {
     pub http: HttpPlan,
     /// Webhooks by name. Agents talk with people outside through them.
     pub webhooks: BTreeMap<String, WebhookPlan>,
-    /// How readily agents react if their archetype does not say (MSG-14).
+    /// How readily agents react if their archetype does not set it (MSG-14).
     pub reactions: Reactions,
     /// The chat channels and cron jobs that the file declares.
     pub declared: Declared,
@@ -142,7 +143,7 @@ pub struct JobPlan {
     pub input: PathBuf,
     /// The agent that gets the job.
     pub lead: AgentId,
-    /// The message to the lead. `{job_id}`, `{input}` and `{files}` are replaced.
+    /// The message to the lead, in which `{job_id}`, `{input}` and `{files}` are replaced.
     pub brief: String,
     /// The directory in the workspace for the result, such as `output/briefings`.
     pub result: String,

@@ -1,6 +1,6 @@
 //! Reads a price.
 //!
-//! Must never: accept half a price. A money budget would then be overspent.
+//! An incomplete price must never be accepted, because a money budget would then be overspent.
 
 use ghost_domain::Price;
 

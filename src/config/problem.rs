@@ -1,7 +1,7 @@
-//! Problems of a world's files: what is wrong, where, and what to do. Loading collects all problems
-//! and returns them together.
+//! Problems of a world's files: the problem, its position, and the remedy. Loading collects all
+//! problems and returns them together.
 //!
-//! Must never: contain the value of an environment variable (WORLD-09).
+//! A problem must never contain the value of an environment variable (WORLD-09).
 
 use std::fmt;
 use std::path::PathBuf;
@@ -27,7 +27,7 @@ impl fmt::Display for Severity {
     }
 }
 
-/// The text that says what to do about a problem. Every problem needs one.
+/// The text that states the remedy for a problem. Every problem needs a hint.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub struct Hint(String);
@@ -86,9 +86,9 @@ pub struct Problem {
     /// The dotted path of the field, such as `agents[1].archetype`; the flag for the command line.
     /// Empty if the problem is not about a field.
     pub field: String,
-    /// The text that says what is wrong.
+    /// The text that describes the problem.
     pub message: String,
-    /// The text that says what to do.
+    /// The text that states the remedy.
     pub hint: Hint,
 }
 

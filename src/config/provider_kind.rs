@@ -1,6 +1,6 @@
 //! The protocols of providers, by name.
 //!
-//! Must never: know a provider's address or a model.
+//! This module must never contain a provider's address or a model.
 
 /// The protocol of a provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

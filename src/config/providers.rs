@@ -68,7 +68,8 @@ pub(crate) fn llm(
                 let origin = ProviderOrigin { named: named(), ..ProviderOrigin::default() };
                 origins.providers.insert(name.to_owned(), origin);
             }
-            // A provider whose entry is invalid exists, so it must not be reported as unknown.
+            // A provider whose entry is invalid still exists, so it must not be reported as
+            // unknown.
             providers.contains_key(name) || world.llm.unread.contains(name)
         };
     let known: Vec<String> = {
@@ -104,8 +105,8 @@ pub(crate) fn llm(
             report.push(named().problem(Severity::Error, message, hint));
         }
     }
-    // A kind may precede the `/` of a fallback model. What `kind/model` means must not depend on
-    // whether another setting names that kind.
+    // A kind may precede the `/` of a fallback model. The meaning of `kind/model` must not depend
+    // on whether another setting names that kind.
     for (choice, origins) in choices(world, loaded) {
         for (index, entry) in choice.fallback_models.iter().enumerate() {
             if let Some((name, _)) = entry.split_once('/') {
@@ -124,7 +125,7 @@ pub(crate) fn llm(
     let usual = ProviderKind::ALL.iter().filter_map(|(_, kind)| kind.usual_key_env());
     let keys_present = usual.filter(|name| env(name).is_some_and(|key| !key.is_empty())).map(str::to_owned).collect();
     for provider in providers.values() {
-        // Register keys, so that no message shows one that the file contains by mistake.
+        // Register keys, so that no message shows a key that the file contains by mistake.
         if let Some(name) = &provider.api_key_env
             && let Some(key) = env(name)
         {
@@ -157,7 +158,7 @@ fn models<'p>(
     Arc::new((*shipped).clone().merged(ModelList::read(&Field::root(&root, &file), &providers)))
 }
 
-/// The path of a file beside the world file, as messages name it.
+/// The path of a file beside `world-config.yaml`, as messages name it.
 fn beside(world_file: &Path, name: &str) -> PathBuf {
     world_file.parent().unwrap_or(Path::new("")).join(name)
 }

@@ -2,7 +2,7 @@
 //! or reports the problem with line and path. A map records which keys were read; the others are
 //! errors.
 //!
-//! Must never: guess, or stop at the first problem.
+//! A reader must never guess a value, or stop at the first problem.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -102,17 +102,17 @@ impl<'n> Field<'n> {
         }
     }
 
-    /// Whether it is a scalar that is not null.
+    /// Whether the value is a scalar that is not null.
     pub fn is_single(&self) -> bool {
         matches!(self.node.value, Value::Scalar { .. }) && !self.node.is_null()
     }
 
-    /// Whether it is null or empty.
+    /// Whether the value is null or empty.
     pub fn is_null(&self) -> bool {
         self.node.is_null()
     }
 
-    /// Reports that the value is not `what`.
+    /// Reports that the value is not of the expected kind `what`.
     pub(crate) fn wanted(&self, what: &str, hint: impl Into<Hint>) {
         let found = match &self.node.value {
             Value::Scalar { .. } if !self.node.is_null() => format!("`{}`", self.shown()),
@@ -132,7 +132,7 @@ impl<'n> Field<'n> {
                 Some(text)
             }
             Value::Scalar { .. } => {
-                self.error("it is empty", "write a text here, or take it out");
+                self.error("it is empty", "write a text here, or remove it");
                 None
             }
             _ => {
@@ -249,7 +249,7 @@ impl<'n> Field<'n> {
         self.map_of("")
     }
 
-    /// As [`map`](Self::map). `such_as` is a valid example for the hint, or empty.
+    /// Like [`map`](Self::map). `such_as` is a valid example for the hint, or empty.
     pub fn map_of(&self, such_as: &str) -> Option<Map<'n>> {
         match &self.node.value {
             Value::Map(_) => Some(Map { field: self.clone(), read_keys: RefCell::default() }),
@@ -267,7 +267,7 @@ impl<'n> Field<'n> {
             Value::Map(pairs) => {
                 if pairs.len() > ENTRIES_MAX {
                     let message = format!("the map has {} entries; at most {ENTRIES_MAX} are read", pairs.len());
-                    self.error(message, "take some out");
+                    self.error(message, "remove some");
                     return Vec::new();
                 }
                 let field = |(key, node)| (key, self.child(key, node));
@@ -284,7 +284,7 @@ impl<'n> Field<'n> {
     fn wanted_map(&self, such_as: &str) {
         let hint = match such_as {
             "" => "write `key: value` on indented lines below it, or { key: value }".to_owned(),
-            _ => format!("write such as {such_as}"),
+            _ => format!("for example {such_as}"),
         };
         self.wanted("a map", hint);
     }
@@ -324,7 +324,7 @@ impl<'n> Map<'n> {
     pub fn need(&self, key: &'static str, such_as: &str) -> Option<Field<'n>> {
         let found = self.get(key);
         if found.is_none() {
-            self.field.error(format!("`{key}` is missing"), format!("write such as `{key}: {such_as}`"));
+            self.field.error(format!("`{key}` is missing"), format!("for example `{key}: {such_as}`"));
         }
         found
     }
@@ -335,7 +335,7 @@ impl<'n> Map<'n> {
         self.finish_or(hints, |_| None);
     }
 
-    /// As [`finish`](Self::finish). `otherwise` may give a hint for an unknown key that is not
+    /// Like [`finish`](Self::finish). `otherwise` may give a hint for an unknown key that is not
     /// similar to a known one.
     pub fn finish_or(self, hints: &[(&str, &str)], otherwise: impl Fn(&str) -> Option<String>) {
         let Value::Map(pairs) = &self.field.node.value else { return };
@@ -375,8 +375,8 @@ pub fn is_name(text: &str) -> bool {
         && text.bytes().next().is_some_and(|b| b.is_ascii_alphanumeric())
 }
 
-/// Reports that `field` names an unknown `what`. The hint is the nearest of `known`, else
-/// `otherwise`.
+/// Reports that `field` names an unknown thing of kind `what`. The hint is the nearest of `known`,
+/// else `otherwise`.
 pub fn no_such<'k>(field: &Field<'_>, what: &str, known: impl Iterator<Item = &'k str> + Clone, otherwise: &str) {
     let name = match &field.node.value {
         Value::Scalar { text, .. } => text.as_str(),

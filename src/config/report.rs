@@ -1,7 +1,7 @@
 //! Collects the problems of one load, over all its files.
 //!
-//! Must never: grow without limit, or show the value of an environment variable. A substituted
-//! value is replaced by its reference.
+//! This module must never grow without limit, or show the value of an environment variable. A
+//! substituted value is replaced by its reference.
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};

@@ -1,8 +1,8 @@
-//! Readers of booleans, numbers and durations. Each returns a value within its range, or reports
-//! what to write instead.
+//! Readers of booleans, numbers and durations. Each returns a value within its range, or reports a
+//! problem with an example of a valid value.
 //!
-//! Must never: guess (`yes` is not a boolean, `1.0` is not a whole number), or read quoted text as
-//! a number.
+//! A reader must never guess: `yes` is not a boolean, and `1.0` is not a whole number. It must
+//! never read quoted text as a number.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::reader::Field;
 use crate::yaml::Value;
 
 /// The hint for an empty number that is optional.
-const LEFT_OUT: &str = "leave the key out";
+const LEFT_OUT: &str = "omit the key";
 /// The hint for a duration.
 const DURATIONS: &str = "write 250ms, 30s, 5m, 2h or 7d, or a whole number of seconds";
 
@@ -23,8 +23,8 @@ impl Field<'_> {
         }
     }
 
-    /// The hint for a wrong value. `wanted` says what to write, `left_out` what to do for no value.
-    /// `reads` tells whether an unquoted text would be valid.
+    /// The hint for a wrong value. `wanted` describes a valid value; `left_out` is the remedy for
+    /// an empty value. `reads` tells whether an unquoted text would be valid.
     fn correction(&self, wanted: &str, left_out: &str, reads: impl Fn(&str) -> bool) -> String {
         match &self.node().value {
             _ if self.is_null() => format!("write {wanted}, or {left_out}"),
@@ -52,8 +52,8 @@ impl Field<'_> {
         self.count_of(range, &wanted, LEFT_OUT)
     }
 
-    /// As [`count`](Self::count). `wanted` says what to write, with an example; `left_out` says
-    /// what to do for no value.
+    /// Like [`count`](Self::count). `wanted` describes a valid value, with an example; `left_out`
+    /// is the remedy for an empty value.
     pub fn count_of(&self, range: RangeInclusive<u64>, wanted: &str, left_out: &str) -> Option<u64> {
         match self.plain().and_then(whole) {
             Some(number) => self.within(number, &range),
@@ -64,7 +64,7 @@ impl Field<'_> {
         }
     }
 
-    /// As [`count`](Self::count), for 32 bits.
+    /// Like [`count`](Self::count), for 32 bits.
     pub fn count32(&self, range: RangeInclusive<u32>) -> Option<u32> {
         self.count(u64::from(*range.start())..=u64::from(*range.end())).and_then(|number| u32::try_from(number).ok())
     }
@@ -75,7 +75,7 @@ impl Field<'_> {
         self.number_of(range, &wanted, LEFT_OUT)
     }
 
-    /// As [`number`](Self::number); `wanted` and `left_out` as in [`count_of`](Self::count_of).
+    /// Like [`number`](Self::number); `wanted` and `left_out` as in [`count_of`](Self::count_of).
     pub fn number_of(&self, range: RangeInclusive<f64>, wanted: &str, left_out: &str) -> Option<f64> {
         let read = |text: &str| text.parse::<f64>().ok().filter(|number| number.is_finite());
         match self.plain().and_then(read) {
@@ -175,17 +175,13 @@ mod tests {
             ("'5'", &count, "`5` is not a whole number\n  hint: write it without quotes"),
             ("'$5'", &count, "`$5` is not a whole number\n  hint: write a whole number from 1 to 9, without quotes"),
             ("5,0", &count, "`5,0` is not a whole number\n  hint: write a whole number from 1 to 9"),
-            (
-                "~",
-                &count,
-                "nothing is not a whole number\n  hint: write a whole number from 1 to 9, or leave the key out",
-            ),
+            ("~", &count, "nothing is not a whole number\n  hint: write a whole number from 1 to 9, or omit the key"),
             ("[5]", &count, "a list is not a whole number\n  hint: write a whole number from 1 to 9"),
             ("0", &count, "0 is not within 1 to 9\n  hint: write at least 1"),
             ("10", &count, "10 is not within 1 to 9\n  hint: write at most 9"),
             ("'1.5'", &number, "`1.5` is not a number\n  hint: write it without quotes"),
             ("$1.5", &number, "`$1.5` is not a number\n  hint: write a number from 0.5 to 2"),
-            ("", &number, "nothing is not a number\n  hint: write a number from 0.5 to 2, or leave the key out"),
+            ("", &number, "nothing is not a number\n  hint: write a number from 0.5 to 2, or omit the key"),
             ("0.25", &number, "0.25 is not within 0.5 to 2\n  hint: write at least 0.5"),
             ("3", &number, "3 is not within 0.5 to 2\n  hint: write at most 2"),
             ("yes", &flag, "`yes` is not a truth value\n  hint: write true or false, without quotes"),
@@ -202,9 +198,9 @@ mod tests {
                 "`a, b` is not a list\n  hint: write [a, b], or each entry on a line of its own after `- `",
             ),
             ("{ a: 1 }", &list, "a map is not a list\n  hint: write each entry on a line of its own after `- `"),
-            ("5000", &map, "`5000` is not a map\n  hint: write such as { tokens: 5000 }"),
-            ("[5000]", &map, "a list is not a map\n  hint: write such as { tokens: 5000 }"),
-            ("", &text, "it is empty\n  hint: write a text here, or take it out"),
+            ("5000", &map, "`5000` is not a map\n  hint: for example { tokens: 5000 }"),
+            ("[5000]", &map, "a list is not a map\n  hint: for example { tokens: 5000 }"),
+            ("", &text, "it is empty\n  hint: write a text here, or remove it"),
             ("words", &text, "the text has 5 bytes; at most 4 are allowed\n  hint: shorten it"),
             ("", &choice, "nothing is not a value for this\n  hint: it may be: full, none"),
         ];

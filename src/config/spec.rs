@@ -1,9 +1,9 @@
 //! Builds the [`AgentSpec`] of an agent from the [`Plan`] and the agent's record. This works for
-//! agents of the world file and for agents created at run time. Overrides of created agents are
-//! checked strictly when the agent is created. Later they are applied leniently, because the
+//! agents of `world-config.yaml` and for agents created at run time. Overrides of created agents
+//! are checked strictly when the agent is created. Later they are applied leniently, because the
 //! archetype may have changed.
 //!
-//! Must never: let an override give more than the archetype has (BI-22).
+//! An override must never give an agent more than its archetype has (BI-22).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -27,8 +27,8 @@ const TOOLS_MAX: usize = 500;
 enum Overrides {
     /// The agent is about to be created: an override that the archetype does not allow is refused.
     Wanted,
-    /// The agent exists, and its overrides cannot be edited: what the archetype no longer allows is
-    /// ignored.
+    /// The agent exists, and its overrides cannot be edited. Overrides that the archetype no longer
+    /// allows are ignored.
     Recorded,
 }
 
@@ -101,9 +101,9 @@ impl Plan {
     ///
     /// # Errors
     ///
-    /// `Conflict` with what to repair: the archetype is missing, the world file no longer names the
-    /// persistent agent, the archetype's configuration forbids a start (WORLD-07), or the overrides
-    /// are invalid.
+    /// `Conflict` with the remedy in the hint: the archetype is missing, the world file no longer
+    /// names the persistent agent, the archetype's configuration forbids a start (WORLD-07), or the
+    /// overrides are invalid.
     pub fn spec_for(&self, agent: &Agent) -> Result<AgentSpec, Refusal> {
         self.spec_of(agent).map_err(cannot_run)
     }
@@ -166,9 +166,9 @@ impl Plan {
     ///
     /// # Errors
     ///
-    /// `NotFound` with the nearest name for an unknown archetype. `AccessDenied` with the allowed
-    /// archetypes if it is not among them. `InvalidArguments` if the overrides would widen what it
-    /// has.
+    /// `NotFound` with the nearest name for an unknown archetype. `AccessDenied` with the list of
+    /// allowed archetypes if agents may not use this one. `InvalidArguments` if the overrides would
+    /// widen the rights of the archetype.
     pub fn check_create(&self, archetype: &str, overrides: &Value) -> Result<(), Refusal> {
         let found = self.archetype(archetype)?;
         if !self.creatable.contains(archetype) {
@@ -185,13 +185,13 @@ impl Plan {
         self.check_overrides(found, overrides)
     }
 
-    /// Whether `overrides` only narrow what agents of `archetype` have. This part of
+    /// Whether `overrides` only narrow the rights of agents of `archetype`. This part of
     /// [`check_create`](Self::check_create) applies to operators too.
     ///
     /// # Errors
     ///
     /// `NotFound` for an unknown archetype, `AccessDenied` if its configuration forbids a start,
-    /// `InvalidArguments` if the overrides would widen what it has.
+    /// `InvalidArguments` if the overrides would widen the rights of the archetype.
     pub fn check_overrides_of(&self, archetype: &str, overrides: &Value) -> Result<(), Refusal> {
         self.check_overrides(self.archetype(archetype)?, overrides)
     }
@@ -351,15 +351,15 @@ impl Plan {
                 let hint = self.groups.extra().hint(word);
                 return Err(wrong(field, &format!("there is no tool `{}`", clip(word, 80)), hint));
             }
-            // A pattern stands for those of its tools that the archetype has. A single name must be
-            // one that it has.
+            // A pattern stands for the matching tools that the archetype has. A single name must be
+            // a tool of the archetype.
             let has = |tool: &&String| [false, true].into_iter().any(|outside| self.grants(access, tool, outside));
             let had: BTreeSet<String> = tools.iter().filter(has).cloned().collect();
             if had.is_empty() && how == Overrides::Wanted {
                 return Err(wrong(
                     field,
                     &format!("`{}` is not among the archetype's tools", clip(word, 80)),
-                    "overrides can only remove tools; leave it out, or use an archetype that has it",
+                    "overrides can only remove tools; omit it, or use an archetype that has it",
                 ));
             }
             allowed.extend(had);

@@ -1,3 +1,5 @@
+//! Tests of the specs of agents, and of overrides, which only narrow.
+
 use ghost_domain::{AgentStatus, Desired, Timestamp};
 use proptest::prelude::*;
 use serde_json::json;

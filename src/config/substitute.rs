@@ -1,7 +1,7 @@
 //! Substitutes `${NAME}` and `${NAME:-default}` in scalars (WORLD-09). `$$` stands for `$`; any
 //! other `$` stays as it is.
 //!
-//! Must never: show a value in a message.
+//! A message must never contain a value of a variable.
 
 use crate::report::FileReport;
 

@@ -1,7 +1,7 @@
 //! Reads toolbox manifests and skill folders to learn which tool and skill names exist (WORLD-07,
 //! TBX-01, TBX-03, SKILL-02, SKILL-07). Nothing loads the tools of toolboxes yet.
 //!
-//! Must never: run anything that a manifest names.
+//! A program that a manifest names must never be run.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -51,7 +51,7 @@ pub struct Toolbox {
     pub tools: BTreeSet<String>,
     /// Short names of the tools that the world allows.
     pub allowed: BTreeSet<String>,
-    /// Its directory, if the manifest exists.
+    /// Directory of the toolbox, if the manifest exists.
     pub dir: Option<PathBuf>,
 }
 
@@ -122,7 +122,7 @@ fn manifest(path: &Path, root: &Path, report: &Report, env: Env<'_>) -> Option<(
 /// The name and the tools of a parsed manifest.
 fn tools_of(node: &Node, file: &FileReport<'_>) -> Option<(String, BTreeSet<String>)> {
     let Some(name) = node.get("name").and_then(Node::text) else {
-        file.error(node.line, "name", "the toolbox has no name", "write such as `name: devtools`");
+        file.error(node.line, "name", "the toolbox has no name", "for example `name: devtools`");
         return None;
     };
     let name_line = node.get("name").map_or(node.line, |node| node.line);
@@ -136,7 +136,7 @@ fn tools_of(node: &Node, file: &FileReport<'_>) -> Option<(String, BTreeSet<Stri
         Some(Node { value: Value::List(list), .. }) => list.as_slice(),
         None => &[],
         Some(other) => {
-            file.error(other.line, "tools", "`tools` is not a list", "write such as [{ name: repo-git }]");
+            file.error(other.line, "tools", "`tools` is not a list", "for example [{ name: repo-git }]");
             &[]
         }
     };
@@ -152,7 +152,7 @@ fn tools_of(node: &Node, file: &FileReport<'_>) -> Option<(String, BTreeSet<Stri
                 let hint = "use lower-case letters, digits, `.`, `_` and `-`";
                 file.error(tool.line, &path, "a tool cannot have this name", hint);
             }
-            None => file.error(tool.line, &path, "the tool has no name", "write such as { name: repo-git }"),
+            None => file.error(tool.line, &path, "the tool has no name", "for example { name: repo-git }"),
         }
     }
     Some((name.to_owned(), tools))
@@ -199,7 +199,7 @@ pub fn skills(
                             Some(near) => format!("did you mean `{near}`? Name it here, or rename it"),
                             None => format!(
                                 "copy the directory to `{root}` in the world's directory or up to two levels \
-                                 above it; or take the entry out"
+                                 above it; or remove the entry"
                             ),
                         };
                         field.error(format!("there is no directory `{}`", field.shown()), hint);

@@ -1,6 +1,6 @@
-//! Finds a world's files, and how messages name them.
+//! Finds a world's files, and the names of these files in messages.
 //!
-//! Must never: leave the world's directory.
+//! A path must never leave the world's directory.
 
 use std::path::{Path, PathBuf};
 
@@ -19,7 +19,7 @@ pub struct WorldPaths {
     pub shown: PathBuf,
     /// The directory, canonical.
     pub dir: PathBuf,
-    /// The world file, within `dir`.
+    /// `world-config.yaml`, within `dir`.
     pub file: PathBuf,
     /// The world file as messages name it.
     pub shown_file: PathBuf,
@@ -40,7 +40,7 @@ pub fn shown_dir(path: &Path) -> PathBuf {
 }
 
 impl WorldPaths {
-    /// The paths of the world at `path`. Reports why it is not a world.
+    /// The paths of the world at `path`. Reports the reason if there is no world.
     pub fn of(path: &Path, report: &Report) -> Option<Self> {
         let file = report.file(path);
         let shown = shown_dir(path);

@@ -4,7 +4,7 @@
 //! or hide its meaning. Rule files may have anchors and aliases; each use counts towards the
 //! limits.
 //!
-//! Must never: recurse on the input, or exceed its limits.
+//! This module must never recurse on the input, or exceed its limits.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

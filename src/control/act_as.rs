@@ -1,7 +1,7 @@
-//! Lets an operator act as an agent (`as_agent`). The agent's access rules apply, and the record names
-//! both.
+//! Lets an operator act as an agent (`as_agent`). The agent's access rules apply, and the record
+//! names both the operator and the agent.
 //!
-//! Must never: give the operator more access than the agent has while it acts as the agent.
+//! Acting as an agent must never give the operator more access than the agent has.
 
 use std::collections::BTreeSet;
 
@@ -41,7 +41,7 @@ pub async fn author(
     Ok(Author { by: Party::Agent(agent.agent_id), viewer, through: Some(operator) })
 }
 
-/// The speaker in a channel, under the same rules as [`author`].
+/// The author of a chat message, under the same rules as [`author`].
 pub async fn speaker(
     r: &mut dyn Reads,
     plan: &Plan,
@@ -58,7 +58,7 @@ pub async fn speaker(
 fn groups_if_granted(plan: &Plan, agent: &Agent, tool: &str) -> Result<BTreeSet<String>, Refusal> {
     let lacks = |why: &str, hint: &str| {
         Refusal::new(Code::AccessDenied, format!("{} may not use {tool}{why}", agent.agent_id))
-            .hint(format!("{hint}, or act as yourself: leave as_agent out"))
+            .hint(format!("{hint}, or act as yourself: omit as_agent"))
             .details(json!({ "field": "as_agent", "tool": tool }))
     };
     match plan.spec_for(agent) {

@@ -17,7 +17,7 @@ use tonic::{Request, Status};
 use crate::caller::Principal;
 use crate::refusal::{status, unauthenticated};
 
-/// Says where the token is and how to send it.
+/// Where the token is and how to send it.
 const TOKEN_HINT: &str = "the token is the daemon's GHOST_TOKEN, or else the text of <data>/token; pass it to ghostctl with --token or \
                           GHOST_TOKEN, or send `authorization: Bearer <token>`";
 
@@ -86,8 +86,8 @@ impl Interceptor for Gate {
     }
 }
 
-/// Whether an `Authorization` header carries the token. The time it takes does not depend on where the
-/// two differ.
+/// Whether an `Authorization` header carries the token. The comparison takes the same time wherever
+/// the two differ.
 pub(crate) fn bearer_matches(header: &str, token: &str) -> bool {
     let Some(given) = header.strip_prefix("Bearer ").or_else(|| header.strip_prefix("bearer ")) else { return false };
     // Digests have the same length, so the comparison does not reveal the length of the token.

@@ -1,7 +1,7 @@
 //! Limits the open connections: all network listeners share one limit, and the Unix sockets share
-//! another of the same size. So network peers never keep the operator of this machine from connecting.
+//! another of the same size. So network clients cannot prevent the local operator from connecting.
 //!
-//! Must never: count a connection that has closed.
+//! A closed connection must never be counted.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,11 +27,11 @@ struct Counted {
     warned: LogThrottle,
 }
 
-/// Permission for one connection. Dropping it frees a slot.
+/// Permission for one open connection. Dropping it makes the permit available again.
 pub(crate) struct ConnectionPermit(Arc<Counted>);
 
 impl ConnectionLimit {
-    /// Waits until fewer connections are open than the world's current limit, then takes a slot.
+    /// Waits until fewer connections are open than the world's current limit, then takes a permit.
     pub(crate) async fn take(&self, world: &World) -> ConnectionPermit {
         loop {
             let limit = usize::try_from(world.ctx().limits().connections_max).unwrap_or(usize::MAX);

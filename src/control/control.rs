@@ -1,7 +1,7 @@
 //! The state that the services, the event streams and the HTTP side share: the world and the control
 //! plane's own counters.
 //!
-//! Must never: hold state that only one service needs.
+//! State that only one service needs must never be here.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub struct Control {
     pub world: Arc<World>,
     /// Addresses that the control plane listens on, as `status` shows them.
     pub endpoints: Arc<[String]>,
-    /// Starts the orderly shutdown of the daemon. The argument is the principal who asked for it.
+    /// Starts the orderly shutdown of the daemon. The argument is the principal that requested it.
     pub on_shutdown: Arc<dyn Fn(&Party) + Send + Sync>,
     /// Becomes true when the daemon stops; streams then end.
     pub closed: watch::Receiver<bool>,

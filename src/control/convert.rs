@@ -1,8 +1,8 @@
 //! Turns domain records into wire messages; the files below do so for the larger families. [`input`]
 //! checks what requests contain.
 //!
-//! Must never: decide anything, read other data, or leave a field of the message unset that the record
-//! has.
+//! This module must never decide anything, read other data, or leave a field of the message unset
+//! that the record has.
 
 pub mod chat;
 pub mod conversations;

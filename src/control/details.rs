@@ -1,7 +1,7 @@
 //! A refusal as `google.rpc.Status` in `grpc-status-details-bin`, which generic gRPC tools show
 //! (AIP-193). The few message types are written by hand here.
 //!
-//! Must never: contain anything that the refusal does not contain.
+//! The encoded status must never contain data that the refusal does not contain.
 
 use std::collections::BTreeMap;
 

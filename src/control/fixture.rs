@@ -31,7 +31,7 @@ pub(crate) struct Scene {
     pub(crate) closing: watch::Sender<bool>,
     /// How many shutdowns were requested.
     pub(crate) shutdowns: Arc<AtomicUsize>,
-    /// The refusal of the next reloads. Without it they read the files.
+    /// The refusal that the next reloads return. Without it they read the files.
     pub(crate) reload: Arc<Mutex<Option<Refusal>>>,
     dir: tempfile::TempDir,
 }
@@ -53,7 +53,7 @@ impl Scene {
         Self::with("").await
     }
 
-    /// A scene with `more` at the end of the world file.
+    /// A scene whose world file ends with the text `more`.
     pub(crate) async fn with(more: &str) -> Self {
         Self::over(MemoryDisk::new().open(), more).await
     }
@@ -106,7 +106,7 @@ impl Scene {
         self.dir.path()
     }
 
-    /// Replaces the world file.
+    /// Replaces `world-config.yaml`.
     pub(crate) fn rewrite(&self, more: &str) {
         write_file(&self.dir().join("world"), "world-config.yaml", &format!("{CONFIG}{more}"));
     }

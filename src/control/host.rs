@@ -1,6 +1,7 @@
 //! Resource usage of this process and its host, read from the kernel. A value that cannot be read is 0.
 //!
-//! Must never: block on anything but small files in `/proc` and the metadata of the world's own files.
+//! The only blocking operations allowed here are reads of small files in `/proc` and of the
+//! metadata of the world's own files.
 
 use std::path::Path;
 

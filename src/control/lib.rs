@@ -1,9 +1,9 @@
-//! The control plane: gRPC over a Unix socket or TCP, REST, event streams, health and metrics over
-//! HTTP, and delivery of what agents send to the outside.
+//! The control plane: gRPC over a Unix socket or TCP; REST, event streams, health and metrics over
+//! HTTP; and delivery of agents' messages to receivers outside the world.
 //!
-//! Must never: let invalid input reach an actor, serve an unauthenticated caller except on the few open
-//! routes, or decide what `ghost-rules` decides. Types of the wire become domain values and back in
-//! [`convert`]; refusals become gRPC statuses in [`refusal`].
+//! This crate must never let invalid input reach an actor, serve an unauthenticated caller except
+//! on the few open routes, or make decisions that belong to `ghost-rules`. [`convert`] converts
+//! between wire types and domain values. [`refusal`] turns refusals into gRPC statuses.
 
 pub mod act_as;
 pub mod adapters;

@@ -1,6 +1,6 @@
 //! Limits how often a repeated event is logged, so that a flood of connections does not flood the log.
 //!
-//! Must never: suppress the first occurrence.
+//! The first occurrence must never be suppressed.
 
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;

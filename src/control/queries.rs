@@ -1,7 +1,7 @@
 //! Reads rows from the store for the services. [`commands`] holds the few writes that `ghost-rules` has
 //! no rule for.
 //!
-//! Must never: decide anything, or return an unbounded list.
+//! A query must never decide anything, or return an unbounded list.
 
 mod agents;
 mod asks;
@@ -67,7 +67,7 @@ pub async fn schedules(
     Ok(Page::cut(rows, limit, position))
 }
 
-/// Dead letters, newest first, among the newest 1000. The flag says that this is the last page but the
+/// Dead letters, newest first, among the newest 1000. The flag is true on the last page if the
 /// store may hold older ones.
 pub async fn dead_letters(
     world: &World,
@@ -88,7 +88,7 @@ pub async fn dead_letters(
     Ok((page, truncated))
 }
 
-/// A dead letter with its messages. Messages that retention has deleted are left out.
+/// A dead letter with its messages. Messages that retention has deleted are omitted.
 pub async fn dead_letter(world: &World, id: DeadLetterId) -> Result<(DeadLetter, Vec<Envelope>)> {
     world
         .store()
@@ -109,8 +109,8 @@ pub async fn dead_letter(world: &World, id: DeadLetterId) -> Result<(DeadLetter,
         .await
 }
 
-/// Tasks by priority, then by age, among the first 1000 that match. The flag says that this is the last
-/// page but the store may hold more.
+/// Tasks by priority, then by age, among the first 1000 that match. The flag is true on the last
+/// page if the store may hold more.
 pub async fn task_page(
     world: &World,
     owner: Option<AgentId>,
@@ -307,7 +307,7 @@ mod tests {
         assert_eq!(list_both().await, (899, false, 899, String::new()));
         put(900, 1_200).await;
         assert_eq!(list_both().await, (1_000, true, 1_199, String::new()), "budgets are read to their end");
-        // Behind many roots, the world and its day are still found, and paging leaves nothing out.
+        // Behind many roots, the world and its day are still found, and paging omits nothing.
         let (mut found, mut cursor) = (Vec::new(), String::new());
         loop {
             let page = budgets(&scene.world, Some(ScopeSort::Root), &cursor, 500).await.unwrap();

@@ -1,7 +1,8 @@
 //! gRPC reflection, v1 and v1alpha. Its tables are built at the first request: few clients use
 //! reflection, and building them would slow down every start. Many clients support only v1alpha.
 //!
-//! Must never: fail the start. A test checks that the descriptors are valid.
+//! A failure to build the tables must never fail the start. A test checks that the descriptors are
+//! valid.
 
 use std::convert::Infallible;
 use std::marker::PhantomData;

@@ -12,8 +12,8 @@ use crate::details;
 
 /// Largest size of the trailer, in bytes. Some clients accept only 8 KiB of headers in all.
 const TRAILER_MAX: usize = 6 * 1024;
-/// Largest size of the message, the trailer and the `google.rpc` details together, in bytes as they are
-/// encoded. Above it the details are left out.
+/// Largest size of the message, the trailer and the `google.rpc` details together, in bytes as they
+/// are encoded. Above it the details are omitted.
 const HEADERS_MAX: usize = 7 * 1024;
 
 /// The gRPC code of a refusal. A conflict about a version is ABORTED: the client must read again before

@@ -1,7 +1,8 @@
-//! The event feed as a stream, for every transport: checks what a reader asks for, and feeds it.
+//! The event feed as a stream, for every transport: checks the request of a reader, and feeds its
+//! stream.
 //!
-//! Must never: depend on a transport, or open a stream that stays silent because a name in the request
-//! was misspelled.
+//! The code here must never depend on a transport. A stream must never open and then stay silent
+//! because a name in the request was misspelled.
 
 mod drain_timeout;
 mod feeder;
@@ -40,7 +41,7 @@ const KINDS_MAX: usize = 64;
 /// Largest length of a channel's name, in characters.
 const CHANNEL_MAX: usize = 128;
 
-/// A reader's request, not checked yet.
+/// The request of a reader, not checked yet.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StreamRequest {
     /// Event kinds, or families such as `turn.` or `turn.*`. Empty means all.
@@ -74,9 +75,10 @@ pub(crate) struct Stream {
     /// The items of the stream. If they end without an [`Item::Ended`], the stream reached the present
     /// and `follow` was false.
     pub items: mpsc::Receiver<Item>,
-    /// Completes when it puts no more items into `items`.
+    /// Completes when the feeder adds no more items to `items`.
     pub feeder: JoinHandle<()>,
-    /// The reader's permit, shared with the feeder. The reader counts until both have dropped it.
+    /// The reader's permit, shared with the feeder. The reader is counted until both have dropped
+    /// it.
     pub permit: Arc<StreamPermit>,
 }
 
@@ -110,7 +112,7 @@ pub(crate) async fn open(control: &Control, request: StreamRequest) -> Result<St
     let (sender, items) = mpsc::channel(QUEUE + 1);
     // One slot is reserved for the final item, so that a reader with a full queue also gets it.
     let final_slot =
-        sender.clone().try_reserve_owned().map_err(|_| Refusal::new(Code::Internal, "a new queue had no room"))?;
+        sender.clone().try_reserve_owned().map_err(|_| Refusal::new(Code::Internal, "a new queue is full"))?;
     let feeder = feeder::Feeder::new(control, subscription, sender, request.ephemeral);
     Ok(Stream { items, feeder: tokio::spawn(feeder.run(final_slot, Arc::clone(&permit))), permit })
 }

@@ -1,7 +1,8 @@
 //! Counts since the start of the daemon, taken from the event feed, for metrics: turns, tool calls and
 //! model calls by result, tokens, dollars and durations.
 //!
-//! Must never: grow with the age of the world, or keep an event from its subscribers.
+//! The counts must never grow with the age of the world. Counting must never prevent a subscriber from
+//! receiving an event.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,8 +20,8 @@ pub(crate) const METRICS: &str = "metrics";
 /// Upper bounds of the histogram buckets, in seconds.
 pub(crate) const BUCKETS: [f64; 14] =
     [0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0];
-/// Largest number of labels in one family. Further ones count as `other`, because model names come from
-/// outside.
+/// Largest number of labels in one family. Further labels are counted as `other`, because model
+/// names come from outside the daemon.
 const LABELS_MAX: usize = 200;
 /// Largest number of open turns whose start time is kept.
 const TURNS_MAX: usize = 100_000;

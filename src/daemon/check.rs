@@ -1,7 +1,7 @@
-//! `ghostd check`: finds all errors and warnings in the files of a world and lists them together. A start or reload
-//! that is refused because of the files shows the same list.
+//! `ghostd check`: finds all errors and warnings in the files of a world and lists them together. A
+//! start or reload that is refused because of the files shows the same list.
 //!
-//! Must never: stop at a file that cannot be read, start anything, or open a database.
+//! The check must never stop at an unreadable file, start anything, or open a database.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use crate::loading::{Env, Overrides, of_provider};
 use crate::ports::SystemClock;
 use crate::{prices, recordings, scripts};
 
-/// The directory of rule files, for a world whose own file cannot be read.
+/// The directory of rule files, for a world whose `world-config.yaml` cannot be read.
 const SCRIPTS: &str = "scripts";
 
 /// Checks every file of the world at `world_dir`. Returns the problems, sorted by file and line. `tools` are the
@@ -65,7 +65,8 @@ pub fn check(world_dir: &Path, overrides: &Overrides, env: Env<'_>, tools: &[Str
                 && let Ok(root) = shown.canonicalize()
             {
                 let survey = scripted::survey(&dir, &root);
-                // The unreadable world file cannot say whether this directory has rule files, so its content decides.
+                // The unreadable `world-config.yaml` cannot say whether this directory has rule
+                // files, so its content decides.
                 if misnamed.is_none() || !survey.models.is_empty() {
                     found.extend(misnamed.map(|_| misnamed_directory(&dir, SCRIPTS)));
                     found.extend(survey.problems);

@@ -79,7 +79,7 @@ fn a_rule_file_with_another_ending_is_reported() {
     }
     // Both when it is the only file and beside all needed files.
     let holds =
-        "error: scripts: holds no rule files\n  hint: rename `clerk.yml` to `clerk.yaml`: rule files end in `.yaml`";
+        "error: scripts: has no rule files\n  hint: rename `clerk.yml` to `clerk.yaml`: rule files end in `.yaml`";
     assert_one_problem(rename("scripts/clerk.yaml", "scripts/clerk.yml"), &[holds]);
     assert_one_problem(
         |dir| write(dir, "scripts/spare.yml", RULES),
@@ -87,7 +87,7 @@ fn a_rule_file_with_another_ending_is_reported() {
     );
     assert_one_problem(
         |dir| fs::remove_file(dir.join("scripts/clerk.yaml")).unwrap(),
-        &["holds no rule files", "hint: a scripted provider needs"],
+        &["has no rule files", "hint: a scripted provider needs"],
     );
 }
 
@@ -116,7 +116,7 @@ fn a_misspelt_world_file_or_directory_is_reported() {
         |dir| write(dir, "Skills/a/SKILL.md", "x"),
         &["error: Skills: the directory is not read", "rename it to `skills`"],
     );
-    // A world file with another name is read if the command line names it.
+    // A world file with a name other than `world-config.yaml` is read if the command line names it.
     let world = world();
     rename("world-config.yaml", "other.yml")(world.path());
     assert_eq!(problems(&world.path().join("other.yml")), [""; 0]);
@@ -156,23 +156,23 @@ fn files_with_invalid_yaml_do_not_hide_other_problems() {
 fn every_problem_of_a_rule_file_has_a_line_and_a_hint() {
     let world = world();
     for (rules, line, message, hint) in [
-        ("rules: []", 1, "there is no `otherwise`", "say what happens when no rule fits"),
+        ("rules: []", 1, "there is no `otherwise`", "add actions for when no rule applies"),
         ("otherwise: [{ say: x }]\notherwise: x", 2, "`x` is not a list", "write [x]"),
         ("otherwise: [{ say: x }]\notherwise:\n  - call: workspace.raed", 3, "there is no tool", "`workspace.read`?"),
         ("otherwise: x", 1, "`x` is not a list", "write [x]"),
         ("otherwise: []", 1, "does nothing", "at least one `call`"),
         ("otherwise: [{ say: '{{ mail' }]", 1, "syntax error", "close every"),
         ("otherwise: [{ say: '{{ mial }}' }]", 1, "`mial` is not defined", "did you mean `mail`?"),
-        ("otherwise: [{ say: x, call: y }]", 1, "none or several actions", "exactly one of"),
-        ("otherwise: [{ say: x, with: { a: 1 } }]", 1, "belong to a `call`", "take it out"),
+        ("otherwise: [{ say: x, call: y }]", 1, "no action or several", "exactly one of"),
+        ("otherwise: [{ say: x, with: { a: 1 } }]", 1, "belong to a `call`", "remove it"),
         ("otherwise: [{ wait: soon }]", 1, "`soon` is not a duration", "write milliseconds"),
-        ("otherwise: [{ fail: { times: 1 } }]", 1, "`kind` is missing", "write such as `kind: rate_limited`"),
+        ("otherwise: [{ fail: { times: 1 } }]", 1, "`kind` is missing", "for example `kind: rate_limited`"),
         ("otherwise: [{ fail: { kind: server, times: '1' } }]", 1, "`1` is not a whole number", "without quotes"),
         ("otherwise: [{ call: tool.google_search }]", 1, "is not built yet", "call another tool"),
         ("otherwise: [{ call: quite.another.thing }]", 1, "there is no tool", "docs/tools.md"),
         ("otherwise: [{ call: workspace.raed }]", 1, "there is no tool", "did you mean `workspace.read`?"),
         ("otherwise: [{ say: x }]\nrules: [{ when: { mail: '(' } }]", 2, "not a regular expression", "look-around"),
-        ("otherwise: [{ say: x }]\nrules: [{ when: { mail: a } }]", 2, "`do` is missing", "write such as `do: "),
+        ("otherwise: [{ say: x }]\nrules: [{ when: { mail: a } }]", 2, "`do` is missing", "for example `do: "),
         ("otherwise: [{ say: x }]\nrules: [a]", 2, "`a` is not a map", "`key: value`"),
         ("otherwise: [{ say: x }]\nlet: { a: item }", 2, "only under `for_each`", "use it in the `call`"),
         ("otherwise: [{ say: x }]\nlet: { A: '1' }", 2, "cannot be a name", "small letters"),

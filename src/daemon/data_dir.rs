@@ -91,11 +91,12 @@ impl From<Refusal> for Locked {
 }
 
 impl DataDir {
-    /// Creates the directory if it does not exist, and locks it. Waits up to two seconds for a daemon that is
-    /// shutting down.
+    /// Creates the directory if it does not exist, and locks it. Waits up to two seconds for a
+    /// daemon that is shutting down.
     ///
     /// # Errors
-    /// If it cannot be created or written, or if another daemon uses it. Then nothing in it has changed.
+    /// If it cannot be created or written, or if another daemon uses it. Then the directory has not
+    /// changed.
     pub async fn lock(path: &Path, clock: &dyn Clock) -> Result<Self, Refusal> {
         let mut tried = 0;
         loop {
@@ -244,7 +245,7 @@ impl DataDir {
         let workspace = self.path.join(WORKSPACE);
         if workspace.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
             let what = format!("the workspace {} is missing, but the world has run", workspace.display());
-            return Err(Refusal::new(Code::Unavailable, format!("{what}: its agents would go on without their files"))
+            return Err(Refusal::new(Code::Unavailable, format!("{what}: its agents would continue without their files"))
                 .hint("restore it from the backup of the same time as the database; to continue without its files, create an empty directory there"));
         }
         if !self.has_files() {
@@ -265,7 +266,7 @@ impl DataDir {
     pub fn ending(&self) {
         let text = format!("{} {ENDING}", std::process::id());
         if let Err(error) = self.write_lock_file(text.as_bytes()) {
-            // Then the next daemon only waits for the shorter time.
+            // If this write fails, the next daemon only waits for the shorter time.
             tracing::debug!(%error, "the shutdown could not be written to the lock file");
         }
     }

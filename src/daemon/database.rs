@@ -1,8 +1,8 @@
-//! Opens the database in the data directory, as early as possible. A database that could not be created completely is
-//! removed.
+//! Opens the database in the data directory, as early as possible. A database that could not be
+//! created completely is removed.
 //!
-//! Must never: change a database before the configuration is known to be good, or treat an empty database as new where
-//! data may have been lost.
+//! This module must never change a database before the configuration is known to be good. It must
+//! never treat an empty database as new where data may have been lost.
 
 use std::fs::OpenOptions;
 use std::io::ErrorKind;
@@ -27,7 +27,7 @@ const MAKING: &str = "ghost.db-new";
 /// Why the database must have content: its directory says that a world has run.
 const HAS_RUN: &str = "a world has run in its directory";
 /// Why an existing database must have content: a copy made after a crash may lack the write-ahead log.
-const HAS_FILES: &str = "files of a world lie in the workspace beside it";
+const HAS_FILES: &str = "files of a world are in the workspace beside it";
 
 /// Locks the data directory and opens its database, if that exists and has the current version. Otherwise returns
 /// `None`: the database must wait until the configuration is known to be good.
@@ -109,10 +109,10 @@ fn unmarked(mark: &Path, how: &str, error: &std::io::Error) -> Refusal {
         .hint("make the data directory and its content writable, or give another with --data")
 }
 
-/// The error with which a daemon ends whose store can no longer write.
+/// The error with which a daemon ends if its store can no longer write.
 pub(crate) fn broken(why: &str) -> Refusal {
     let what = format!("the store has failed, {why}: the daemon ends, because it can store nothing more");
-    Refusal::new(Code::Internal, what).hint("what was acknowledged is in the database: start the daemon again")
+    Refusal::new(Code::Internal, what).hint("acknowledged changes are in the database: start the daemon again")
 }
 
 /// Adds the database's path to a refusal about a damaged record.
@@ -132,7 +132,8 @@ mod tests {
 
     const NAMES: [&str; 4] = [FILE, LOG, "ghost.db-shm", MAKING];
 
-    /// A data directory with workspace files, and with what a killed daemon left of a database.
+    /// A data directory with workspace files, and with the database files that a killed daemon
+    /// left.
     async fn left(database: &[(&str, &[u8])]) -> (tempfile::TempDir, DataDir) {
         let home = tempfile::tempdir().unwrap();
         std::fs::create_dir_all(home.path().join("workspace/shared")).unwrap();
@@ -198,7 +199,7 @@ mod tests {
             assert!(refusal.message.contains(words), "{refusal}");
             assert_eq!(present(&dir), [(FILE, bytes.to_vec())]);
         }
-        // That a world has run counts more than the marker.
+        // A record that a world has run takes precedence over the marker.
         let (_home, dir) = left(&[(MAKING, b""), (FILE, b"")]).await;
         dir.keep("home", Path::new("/home"));
         let refusal = refused(&dir).await;

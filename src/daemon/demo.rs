@@ -1,7 +1,8 @@
-//! `ghostd demo`: runs a world's main job, kills its daemon with SIGKILL several times, and then proves from the
-//! database that nothing was lost or done twice.
+//! `ghostd demo`: runs a world's main job, kills its daemon with SIGKILL several times, and then
+//! proves from the database that nothing was lost or done twice.
 //!
-//! Must never: write outside the directory that it creates, spend money, or succeed if the proof does not hold.
+//! The demonstration must never write outside the directory that it creates, spend money, or
+//! succeed if the proof fails.
 
 mod daemon;
 mod proof;
@@ -39,21 +40,21 @@ pub struct DemoOptions {
     pub dir: PathBuf,
     /// Number of input files for the job, copied from the world's own input. At least 1.
     pub files: usize,
-    /// How the output looks; `verbose` also shows what the daemons print.
+    /// The style of the output; `verbose` also shows the output of the daemons.
     pub style: Style,
 }
 
 /// Runs the demonstration and prints its proof. It blocks until the job is done.
 ///
 /// # Errors
-/// If the world cannot be started, has no main job, or has models that may cost money; `Conflict` if the directory
-/// exists; `Internal` if the proof does not hold.
+/// If the world cannot be started, has no main job, or has models that may cost money; `Conflict`
+/// if the directory exists; `Internal` if the proof fails.
 pub fn demo(options: &DemoOptions, env: &dyn Fn(&str) -> Option<String>, out: &mut dyn Write) -> Result<(), Failure> {
     let plan = ghost_config::load(&options.world_dir, env).map_err(Failure::Problems)?;
     if !plan.llm.providers.values().all(|provider| provider.kind.is_local()) {
         let what = format!("the world in {} has models that may cost money", options.world_dir.display());
         return Err(Refusal::new(Code::InvalidArguments, what)
-            .hint("give a world whose models are all scripted or recorded, such as worlds/newsroom")
+            .hint("give a world whose models are all scripted or recorded, for example worlds/newsroom")
             .into());
     }
     let Some(job) = plan.job else {
@@ -139,7 +140,7 @@ fn start(options: &DemoOptions) -> Result<Daemon, Refusal> {
     Daemon::start(&options.program, &options.world_dir, &options.dir.join(DATA), &options.dir.join(INPUT))
 }
 
-/// Shows what a daemon prints, if the output is verbose.
+/// Shows the output of a daemon, if the output is verbose.
 fn echo<'a>(options: &DemoOptions, show: &'a mut dyn FnMut(&str)) -> impl FnMut(&str) + use<'a> {
     let verbose = options.style.verbose;
     move |line| {

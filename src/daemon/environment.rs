@@ -1,6 +1,7 @@
-//! What the daemon reads from its environment: secrets, the files of mutual TLS, and the name of its node.
+//! The values that the daemon reads from its environment: secrets, the files of mutual TLS, and the
+//! name of its node.
 //!
-//! Must never: show a value that it has read.
+//! This module must never show a value that it has read.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,7 +14,8 @@ use crate::loading::Loaded;
 /// Reads an environment variable; shared with the reload.
 pub type SharedEnv = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
-/// The values that redaction removes: keys of providers, `GHOST_TOKEN`, and the variables that the world file names.
+/// The values that redaction removes: keys of providers, `GHOST_TOKEN`, and the variables that
+/// `world-config.yaml` names.
 pub(crate) fn secrets_of(loaded: &Loaded, env: &(dyn Fn(&str) -> Option<String> + Send + Sync)) -> Vec<String> {
     let keys = loaded.plan.llm.providers.values().filter_map(|provider| provider.api_key_env.as_deref());
     let named = loaded.plan.secret_env.iter().map(String::as_str);

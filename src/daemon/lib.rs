@@ -1,7 +1,7 @@
-//! The daemon: [`run`] wires the layers together and serves a world until it is asked to stop. `ghostd` uses it,
-//! and so does the testkit, with its own tools and ports.
+//! The daemon: [`run`] wires the layers together and serves a world until it is asked to stop.
+//! `ghostd` uses it, and so does the testkit, with its own tools and ports.
 //!
-//! Must never: contain rules of another layer. This crate is wiring.
+//! This crate is wiring. It must never contain rules of another layer.
 
 mod check;
 mod data_dir;

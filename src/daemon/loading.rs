@@ -49,7 +49,8 @@ impl Overrides {
         Origin::flag(flag).problem(Severity::Error, refusal.message, hint)
     }
 
-    /// Notes which parts of the plan come from the flags, so that their problems are not reported for a file.
+    /// Records which parts of the plan come from the flags, so that their problems are not reported
+    /// for a file.
     fn note(&self, name: &str, plan: &mut Plan) {
         let origins = &mut plan.origins;
         let named = || ProviderOrigin { named: Origin::flag("--provider"), ..ProviderOrigin::default() };

@@ -1,6 +1,6 @@
 //! The world's main job on the terminal: its start, its progress by parts, and its end.
 //!
-//! Must never: run the job. Agents do.
+//! This module must never do the work of the job. Agents do.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,13 +21,14 @@ use crate::data_dir::WORKSPACE;
 use crate::job;
 use crate::terminal::Terminal;
 
-/// The events that a job's progress shows in.
+/// The kinds of events that show a job's progress.
 const KINDS: [EventKind; 3] = [EventKind::TaskCreated, EventKind::TaskUpdated, EventKind::JobFinished];
 
-/// Most parts of a job that are counted: a list of tasks holds no more.
+/// Maximum parts of a job that are counted: a list of tasks is not longer.
 const PARTS_MAX: u32 = 1_000;
 
-/// Starts the job and shows its progress in a task of its own. Gives `None` if the world has no job.
+/// Starts the job and shows its progress in a task of its own. Returns `None` if the world has no
+/// job.
 pub(crate) async fn begin(
     world: &Arc<World>,
     plan: Option<JobPlan>,
@@ -46,7 +47,7 @@ pub(crate) async fn begin(
     } else {
         terminal.job(&job);
         if job.finished_at.is_some() {
-            // A turn that this start resumed has ended it already.
+            // A turn that this start resumed has already ended the job.
             show_end(world, &job, terminal, &root).await;
             after = world.store().last_seq();
         }
@@ -79,7 +80,7 @@ async fn follow(
             let event = match events.next().await {
                 Ok(Some(event)) => event,
                 Ok(None) => return Ok(()),
-                // Too slow for the live feed: read on from storage.
+                // This reader is too slow for the live feed, so it continues from storage.
                 Err(_) => break,
             };
             if event.correlation_id != Some(job.root_id.to_string()) {
@@ -110,7 +111,8 @@ async fn show_end(world: &World, job: &Job, terminal: &Terminal, workspace: &Pat
     terminal.job_done(job, workspace, spent, is_free(world));
 }
 
-/// How many parts of the job have ended, and how many there are: the tasks that name the job's task as their parent.
+/// The number of parts of the job that have ended, and of all parts: the tasks whose parent is the
+/// job's task.
 async fn parts(world: &World, job: &Job) -> Result<(usize, usize), Refusal> {
     let Some(task_id) = job.task_id else { return Ok((0, 0)) };
     let filter = TaskFilter { parent_id: Some(task_id), limit: PARTS_MAX, ..TaskFilter::default() };
@@ -129,7 +131,7 @@ fn is_free(world: &World) -> bool {
     providers.all(|provider| provider.kind.is_local())
 }
 
-/// What a job has cost so far.
+/// The cost of a job so far.
 async fn spent(world: &World, job: &Job) -> Result<Spending, Refusal> {
     let filter = UsageFilter { root_id: Some(job.root_id), ..UsageFilter::default() };
     let sums = world.store().read(move |r| Box::pin(async move { budgets::usage(r, &filter).await })).await?;

@@ -1,7 +1,7 @@
-//! Turns events into sentences for people: which agent does what, and what it says. A call whose effect has an
-//! event of its own gets no sentence of its own.
+//! Turns events into sentences for people: the actions of each agent and the text of its messages.
+//! A call whose effect has an event of its own gets no sentence of its own.
 //!
-//! Must never: depend on the output. Width and colours are in `page`.
+//! This module must never depend on the output. Width and colours are in `page`.
 
 use std::collections::BTreeMap;
 
@@ -57,7 +57,7 @@ const SHOWN_BY_EFFECT: [&str; 10] = [
 pub(crate) enum Tone {
     /// An action.
     Plain,
-    /// Someone's words.
+    /// The words of an agent or a person.
     Speech,
     /// No change.
     Quiet,

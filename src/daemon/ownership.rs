@@ -1,6 +1,6 @@
 //! Checks that the lock file and the database are still the files that this daemon opened.
 //!
-//! Must never: let a daemon work on deleted files, or beside another daemon.
+//! A daemon must never work on deleted files, or at the same time as another daemon.
 
 use std::fs::Metadata;
 use std::io::ErrorKind;
@@ -46,13 +46,14 @@ impl OpenFiles {
         self.files.iter().any(|(path, taken)| path.ends_with(database::FILE) && !is_gone(path, *taken))
     }
 
-    /// Returns when one of the files is gone, with the error that the daemon ends with.
+    /// Returns when one of the files is removed or replaced, with the error with which the daemon
+    /// ends.
     pub(crate) async fn gone(&self, clock: &dyn Clock) -> Refusal {
         loop {
             if let Some((path, _)) = self.files.iter().find(|(path, taken)| is_gone(path, *taken)) {
                 let what = format!("{} was removed or replaced while this daemon used it", path.display());
                 let hint = if path.ends_with(database::LOG) {
-                    "what was acknowledged is in the database: start the daemon again"
+                    "acknowledged changes are in the database: start the daemon again"
                 } else if path.ends_with(LOCK) && self.has_its_database() {
                     "the database is still in its place: start the daemon again"
                 } else {
@@ -69,7 +70,8 @@ impl OpenFiles {
     }
 }
 
-/// Whether the path no longer has the same file. If the path cannot be checked, the file does not count as gone.
+/// Whether the path no longer has the same file. If the path cannot be checked, the file is treated
+/// as unchanged.
 fn is_gone(path: &Path, taken: Identity) -> bool {
     match std::fs::metadata(path) {
         Ok(found) => identity(&found) != taken,

@@ -1,7 +1,8 @@
-//! The layout of a sentence: elapsed time, name, text, quoted words. On a terminal the text is broken to its
-//! width and coloured. In a pipe each sentence is one plain line.
+//! The layout of a sentence: elapsed time, name, text, quoted words. On a terminal the text is
+//! broken to its width and coloured. In a pipe each sentence is one plain line.
 //!
-//! Must never: output a control character from an event. Agents' words must not control the terminal.
+//! The output must never contain a control character from an event, because agents' words must not
+//! control the terminal.
 
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use ghost_domain::text::clip;
 
 use crate::narration::{Sentence, Tone};
 
-/// Maximum number of characters of a line with someone's words, in a pipe.
+/// Maximum number of characters of a line with quoted words, in a pipe.
 const WORDS_MAX: usize = 300;
 /// Maximum number of characters of other lines, in a pipe.
 const PLAIN_MAX: usize = 200;
@@ -115,8 +116,8 @@ fn width_of(c: char) -> usize {
     }
 }
 
-/// Breaks a text into at most `limit` lines of `width` columns, between words if possible. Text that does not fit
-/// is cut off and `…` added.
+/// Breaks a text into at most `limit` lines of `width` columns, between words if possible. Text
+/// that does not fit is truncated and `…` added.
 fn break_lines(text: &str, width: usize, limit: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     let mut rest = text.trim();

@@ -1,6 +1,7 @@
-//! Warns about models without a price where money is limited: every call of such a model is refused.
+//! Warns about models without a price where money is limited: every call of such a model is
+//! refused.
 //!
-//! Must never: prevent a start. The model may be one that is never called.
+//! The warnings must never prevent a start, because the model may never be called.
 
 use std::collections::{BTreeMap, BTreeSet};
 

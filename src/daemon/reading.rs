@@ -1,7 +1,7 @@
-//! Reads everything that a start needs, in parallel: the world's files, its models, the job's input. Opens the
-//! database at the same time.
+//! Reads everything that a start needs, in parallel: the world's files, its models, the job's
+//! input. Opens the database at the same time.
 //!
-//! Must never: leave anything changed if the start is refused.
+//! A refused start must never leave a change behind.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -21,7 +21,7 @@ const PAGE: u32 = 1_000;
 /// Reads the recording of every `recorded` provider of a plan.
 ///
 /// # Errors
-/// The provider that names no run, or whose run cannot be read.
+/// If a provider names no run, or its run cannot be read.
 pub async fn read_all(plan: &LlmPlan) -> Result<BTreeMap<String, Recording>, Unbuilt> {
     let mut recordings = BTreeMap::new();
     for (name, provider) in &plan.providers {
@@ -49,7 +49,8 @@ pub async fn go_on(store: &Store, providers: &Providers) -> Result<(), Refusal> 
             store.read(move |r| Box::pin(async move { Ok(r.usage_sum(&filter).await?) })).await;
         let mut given: BTreeMap<AgentId, u64> = BTreeMap::new();
         for sum in sums? {
-            // An estimate stands for an answer that was lost in a crash. That call is made again.
+            // A usage row with an estimate belongs to an answer that was lost in a crash. That call
+            // is made again.
             *given.entry(sum.agent_id).or_default() += sum.calls.saturating_sub(sum.estimated_calls);
         }
         for (agent_id, answers) in given {

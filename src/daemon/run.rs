@@ -53,7 +53,7 @@ pub struct Options {
     pub ports: Ports,
     /// Maximum number of database pages; for tests of a full disk.
     pub page_limit: Option<u32>,
-    /// Where progress is shown.
+    /// The output for progress.
     pub terminal: Terminal,
 }
 
@@ -76,7 +76,7 @@ pub async fn run(options: Options, mut stop: watch::Receiver<bool>) -> Result<()
     let sqlite = SqliteOptions { page_limit: options.page_limit, ..SqliteOptions::default() };
     let clock = Arc::clone(&options.ports.clock);
     let stopped = async {
-        // An error means that the sender is gone. That is a stop, too.
+        // An error means that the sender was dropped. That is a stop, too.
         let _ = stop.wait_for(|stop| *stop).await;
     };
     let read = reading::read(&files, options.data_dir, options.input, clock, &sqlite, stopped).await?;
@@ -223,7 +223,8 @@ async fn boot_and_serve(
             recordings::here(recordings::go_on(&journal, &loaded.providers)).flatten()?;
         }
         if let Some(redactor) = learning.get() {
-            // Before anything can use a key from the new configuration.
+            // The redactor learns the new secrets before any code can use a key from the new
+            // configuration.
             redactor.learn(secrets_of(&loaded, &*files.env));
         }
         Ok((loaded.plan, loaded.providers))
@@ -260,7 +261,7 @@ async fn boot_and_serve(
     let (closing, closed) = watch::channel(false);
     let mut control = tokio::spawn(bound.serve(Arc::clone(&world), async move {
         let mut closed = closed;
-        // An error means that the sender is gone. That is a stop, too.
+        // An error means that the sender was dropped. That is a stop, too.
         let _ = closed.wait_for(|closed| *closed).await;
     }));
     terminal.ready(&world_name, &endpoints, data_dir.path());
@@ -276,7 +277,7 @@ async fn boot_and_serve(
             reason = stopped => reason,
             refusal = open_files.gone(&*watch_clock) => {
                 gone = Some(refusal);
-                "its data are gone"
+                "its data files were removed or replaced"
             }
             why = store.broken() => {
                 gone = Some(database::broken(&why));
@@ -295,7 +296,7 @@ async fn boot_and_serve(
     tokio::select! {
         biased;
         () = world.shutdown(reason) => {}
-        // If nothing can be stored, there is no use in waiting for turns.
+        // If nothing can be stored, waiting for turns is useless.
         () = watch_clock.sleep(GONE_GRACE), if gone.is_some() => {}
     }
     failed = failed.or(gone);

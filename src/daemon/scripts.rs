@@ -1,7 +1,7 @@
-//! Checks the rule files of scripted models: that each model has one, that the tools in it exist, and that the
-//! agents that follow it have these tools.
+//! Checks the rule files of scripted models: that each model has one, that the tools in it exist,
+//! and that the agents that follow it have these tools.
 //!
-//! Must never: read a rule file, or decide which tools an agent may use.
+//! This module must never read a rule file or decide which tools an agent may use.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -23,8 +23,8 @@ struct Follower<'p> {
     access: &'p ToolAccess,
 }
 
-/// The followers of rule files in `dir`, by model: agents of the world file, and archetypes from which agents may be
-/// created. Archetypes whose models are unknown are left out.
+/// The followers of rule files in `dir`, by model: agents of `world-config.yaml`, and archetypes
+/// from which agents may be created. Archetypes whose models are unknown are omitted.
 fn followers<'p>(plan: &'p Plan, dir: &Path, suppression: &ErrorSuppression) -> BTreeMap<String, Vec<Follower<'p>>> {
     let mut found: BTreeMap<String, Vec<Follower<'p>>> = BTreeMap::new();
     let agents = plan
@@ -121,7 +121,8 @@ fn named(plan: &Plan, dir: &Path, model: &str) -> Origin {
     plan.origins.model(names.find(key).unwrap_or(first), model)
 }
 
-/// Warnings about files in `dir` with a wrong ending. Files of models that `missing` already reports are left out.
+/// Warnings about files in `dir` with a wrong ending. Files of models that `missing` already
+/// reports are omitted.
 pub(crate) fn misnamed(dir: &Path, missing: &[Problem]) -> Vec<Problem> {
     let mut problems = Vec::new();
     for name in names_in(dir) {
@@ -219,7 +220,8 @@ fn tool_problem(
         return None;
     }
     let who = clip(&without.join(", "), 200);
-    // In a shared rule file, a rule may be meant for only one agent. So it is an error only if no target has the tool.
+    // In a shared rule file, a rule may be for one agent only. So it is an error only if no target
+    // has the tool.
     let severity = if without.len() == targets.len() { Severity::Error } else { Severity::Warning };
     let hint = "give the archetype a group that has it under `## Tool Access`, or call another tool".to_owned();
     Some((severity, format!("`{shown}` is not among the tools of {who}"), hint))

@@ -1,7 +1,8 @@
-//! The signals that a daemon receives: SIGINT and SIGTERM, which stop it, and SIGXFSZ, which must not. A thread of
-//! its own receives them, so that a busy runtime cannot delay them.
+//! The signals that a daemon receives: SIGINT and SIGTERM, which stop it, and SIGXFSZ, which must
+//! not stop it. A thread of its own receives them, so that a busy runtime cannot delay them.
 //!
-//! Must never: end the process at the first signal, or depend on the runtime of the world.
+//! The first signal must never end the process. The thread must never depend on the runtime of the
+//! world.
 
 use std::sync::mpsc;
 use std::thread;

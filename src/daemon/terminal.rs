@@ -1,4 +1,4 @@
-//! What `ghostd up` prints: progress for people, not a log.
+//! The output of `ghostd up`: progress for people, not a log.
 
 use std::io::Write;
 use std::path::Path;
@@ -13,7 +13,8 @@ use ghost_store::Store;
 use crate::narration::Narrator;
 use crate::page::Style;
 
-/// The beginning of the lines with the daemon's addresses. Lines about agents' work come after them. `demo` parses it.
+/// The beginning of the lines with the daemon's addresses. Lines about agents' work come after
+/// them. `demo` parses it.
 pub(crate) const SERVING: &str = "  listening on ";
 /// The beginning of the line with a job's result. `demo` parses it.
 pub(crate) const RESULT: &str = "  result  ";
@@ -71,7 +72,7 @@ impl Terminal {
             }
             Some(result) => {
                 let result = result.display();
-                self.line(&format!("Job {id} ({files}) was done before, but its result is gone: {result}"));
+                self.line(&format!("Job {id} ({files}) was done before, but its result is missing: {result}"));
             }
             None => self.line(&format!("Job {id} ({files}) ended before without a result.")),
         }
@@ -81,7 +82,7 @@ impl Terminal {
         }
     }
 
-    /// One more part of the job has ended.
+    /// Prints that one more part of the job has ended.
     pub fn job_progress(&self, job: &Job, ended: usize, parts: usize) {
         self.line(&format!("Job {}: {ended} of {parts} parts have ended.", job.job_id));
     }
@@ -91,7 +92,7 @@ impl Terminal {
         self.line("The world is paused: no turn begins until `ghostctl resume`.");
     }
 
-    /// The job has ended.
+    /// Prints that the job has ended.
     pub fn job_done(&self, job: &Job, workspace: &Path, spent: Spending, free: bool) {
         let took = job.finished_at.map(|at| at.since(job.started_at).as_secs_f64()).unwrap_or_default();
         self.line("");

@@ -1,7 +1,8 @@
 //! Decides whether a model call may start under its budgets, and how many tokens it may use.
 //!
-//! Most of a reservation is released when its call ends. So only spending refuses a call or
-//! shortens its answer. If only reservations of other calls are in the way, the call waits.
+//! The larger part of a reservation is usually released when its call ends. So only spending
+//! refuses a call or shortens its answer. If only reservations of other calls are in the way, the
+//! call waits.
 
 use crate::budget::Budget;
 use crate::money::{Money, Price};
@@ -9,10 +10,10 @@ use crate::refusal::{Code, Refusal};
 use crate::scope::Scope;
 use crate::transcript::TokenUsage;
 
-/// What one model call may use, after a check of all its scopes.
+/// The tokens and money that one model call may use, after a check of all its scopes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allowance {
-    /// Most output tokens; at most the requested number.
+    /// Maximum output tokens; never more than the requested number.
     pub max_tokens: u64,
     /// Tokens to reserve in every scope.
     pub tokens: u64,
@@ -25,25 +26,25 @@ pub struct Allowance {
 pub enum Admission {
     /// The call may start.
     Granted(Allowance),
-    /// The spending leaves room, but the reservations of other calls in this scope do not. The call
-    /// waits until one of them ends.
+    /// The spending leaves enough budget, but the reservations of other calls in this scope do not.
+    /// The call waits until one of them ends.
     Held(Scope),
 }
 
-/// Whether reservations of running calls count.
+/// Whether the reservations of running calls are subtracted.
 #[derive(Clone, Copy)]
 enum Reservations {
     Count,
     Ignore,
 }
 
-/// The rest of an account; `None` is no limit.
+/// The free budget of an account; `None` is no limit.
 struct Left {
     tokens: Option<u64>,
     money: Option<Money>,
 }
 
-/// Why an account has no room for a call.
+/// Why an account has too little budget for a call.
 enum Lack {
     Tokens,
     Money,
@@ -63,8 +64,8 @@ impl Left {
         }
     }
 
-    /// Most output tokens of a call with `input` tokens; `None` if there is no limit. An error if
-    /// it is below `floor`.
+    /// Maximum output tokens of a call with `input` tokens; `None` if there is no limit. An error
+    /// if it is below `floor`.
     fn max_output(&self, input: u64, floor: u64, price: Option<&Price>) -> Result<Option<u64>, Lack> {
         let tokens = match self.tokens {
             None => None,
@@ -102,10 +103,10 @@ pub fn is_unpriced(refusal: &Refusal) -> bool {
 }
 
 /// Checks a call against `budgets`. The call has `input` tokens (an upper estimate) and at most
-/// `max_tokens` output tokens. Spending reduces `max_tokens`. The call is refused if not even
+/// `max_tokens` output tokens. Spending reduces `max_tokens`. The call is refused if fewer than
 /// `floor` output tokens are left, or if a scope has a money limit and the price is unknown.
-/// Otherwise it waits while other calls have reserved what it needs. `model` is the model's name in
-/// `llm.prices`.
+/// Otherwise it waits while reservations of other calls hold the budget that it needs. `model` is
+/// the model's name in `llm.prices`.
 ///
 /// # Errors
 /// `BudgetExhausted` if waiting for other calls would not help.
@@ -139,8 +140,8 @@ pub fn allow(
             }
         }
     }
-    // The call gets all that the spending leaves. It waits rather than take less because of
-    // reservations.
+    // The call gets all the budget that the spending leaves. If reservations hold a part of it, the
+    // call waits and does not take less.
     let fits = |budget: &&Budget| Left::of(budget, Reservations::Count).max_output(input, output, price).is_ok();
     if let Some(full) = budgets.iter().find(|budget| !fits(budget)) {
         return Ok(Admission::Held(full.scope.clone()));

@@ -26,7 +26,7 @@ text_enum! {
 }
 
 text_enum! {
-    /// What a running agent does now. Kept in memory only.
+    /// The current activity of a running agent. Kept in memory only.
     Activity, "activity" {
         /// It has no actor. The next message wakes it.
         Asleep = "asleep",
@@ -46,7 +46,7 @@ text_enum! {
 text_enum! {
     /// Origin of an agent.
     AgentKind, "agent kind" {
-        /// Declared in the world file.
+        /// Declared in `world-config.yaml`.
         Persistent = "persistent",
         /// Created at run time; restored from the store when the daemon starts.
         Dynamic = "dynamic",
@@ -108,28 +108,28 @@ pub struct Agent {
     pub last_active_at: Option<Timestamp>,
     /// When the agent was deleted; the record is then a tombstone.
     pub deleted_at: Option<Timestamp>,
-    /// Since when the spending of this id counts for its present creator; `None` is always.
-    /// Spending before that belongs to an earlier agent of this id.
+    /// The spending of this id since this time is charged to its present creator; `None` means all
+    /// spending. Earlier spending belongs to an earlier agent with this id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paid_since: Option<Timestamp>,
-    /// Since when the spending of this id counts for its present team; `None` is as for the
-    /// creator. See [`Agent::team_pays_since`].
+    /// The spending of this id since this time is charged to its present team; `None` means all
+    /// spending since `paid_since`. See [`Agent::team_pays_since`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub team_since: Option<Timestamp>,
-    /// Whether the agent was stopped because the world file no longer declares it, without a later
-    /// order.
+    /// Whether the agent was stopped because `world-config.yaml` no longer declares it, without a
+    /// later order.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub dropped: bool,
     /// Whether the agent failed because the world's files do not allow it to run, without a later
     /// order. It runs again when the files are corrected.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unfit: bool,
-    /// If an agent created it: the root of the turn that did. Such an agent can end with that root;
-    /// see `let_go`.
+    /// If an agent created this agent: the root of the turn that created it. This agent can end
+    /// with that root; see `let_go`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub helps: Option<RootId>,
-    /// Whether an agent stopped it, without a later order. Such an agent is deleted after the root
-    /// in `helps` ends.
+    /// Whether an agent stopped this agent, without a later order. Then this agent is deleted after
+    /// the root in `helps` ends.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub let_go: bool,
 }
@@ -144,14 +144,14 @@ impl Agent {
         }
     }
 
-    /// Since when the spending of this id counts for its creator and for the creators above that
-    /// one.
+    /// The start of the spending of this id that is charged to its creator and to the creators
+    /// above that one.
     #[must_use]
     pub fn creator_pays_since(&self) -> Timestamp {
         self.paid_since.unwrap_or(Timestamp(0))
     }
 
-    /// Since when the spending of this id counts for its present team.
+    /// The start of the spending of this id that is charged to its present team.
     #[must_use]
     pub fn team_pays_since(&self) -> Timestamp {
         self.team_since.unwrap_or_else(|| self.creator_pays_since())

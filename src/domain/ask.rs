@@ -51,7 +51,7 @@ pub struct Ask {
     pub status: AskStatus,
     /// The answer.
     pub reply: Option<String>,
-    /// Whether the answer was cut. Its text then ends with a mark.
+    /// Whether the answer was truncated. Its text then ends with a mark.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
     /// Why there is no answer.

@@ -17,9 +17,9 @@ use crate::transcript::TokenUsage;
 /// The limits of one scope; `None` is no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BudgetLimits {
-    /// Most tokens, input and output together.
+    /// Maximum tokens, input and output together.
     pub tokens: Option<u64>,
-    /// Most money.
+    /// Maximum money.
     pub money: Option<Money>,
 }
 
@@ -36,13 +36,14 @@ impl BudgetLimits {
 pub struct Budget {
     /// Scope of the account.
     pub scope: Scope,
-    /// Limits in force.
+    /// The current limits.
     pub limits: BudgetLimits,
-    /// The limits that the world file set and no one changed since.
+    /// The limits that `world-config.yaml` set and no one changed since.
     #[serde(default, skip_serializing_if = "BudgetLimits::is_none")]
     pub of_file: BudgetLimits,
     /// The money limit that the agent's archetype set, if no one changed it since. It ends when the
-    /// agent is deleted. A limit from an operator or the world file belongs to the id and stays.
+    /// agent is deleted. A limit from an operator or `world-config.yaml` belongs to the id and
+    /// stays.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub of_archetype: Option<Money>,
     /// Whether an operator removed the money limit. The archetype's limit then does not return.
@@ -114,8 +115,8 @@ impl Budget {
         .at(at)
     }
 
-    /// The account as of `now`. A daily account forgets the spending of an earlier day. If the
-    /// clock goes back, it keeps its day and its spending.
+    /// The account as of `now`. A daily account drops the spending of an earlier day. If the clock
+    /// goes back, it keeps its day and its spending.
     #[must_use]
     pub fn at(mut self, now: Timestamp) -> Self {
         let today = now.0.div_euclid(DAY_MS);
@@ -138,18 +139,18 @@ impl Budget {
     }
 
     /// Moves a daily account from a future day, which a wrong clock caused, to the day of `now`.
-    /// The spending stays. Without this the account would keep its spending until that day. Only an
-    /// operator's change calls it.
+    /// The spending stays. Without this call, the account would keep its spending until the future
+    /// day. Only an operator's change calls it.
     #[must_use]
     pub fn set_right(mut self, now: Timestamp) -> Self {
         self.day = self.day.min(now.0.div_euclid(DAY_MS));
         self
     }
 
-    /// The limits that the spending has reached, as on the command line: `tokens`, `usd`. With
-    /// `tokens`, every call is refused. With `usd`, every call of a model that costs money is
-    /// refused. A money limit of 0 is reached only when money was spent; free models can be used
-    /// under it.
+    /// The limits that the spending has reached, with the names of the command line: `tokens`,
+    /// `usd`. With `tokens`, every call is refused. With `usd`, every call of a model that costs
+    /// money is refused. A money limit of 0 is reached only when money was spent; free models can
+    /// be used under it.
     #[must_use]
     pub fn passed(&self) -> Vec<&'static str> {
         let tokens = self.limits.tokens.is_some_and(|limit| self.spent_tokens >= limit);
@@ -180,7 +181,7 @@ pub struct Reservation {
     pub scopes: Vec<Scope>,
     /// Tokens reserved in each scope.
     pub tokens: u64,
-    /// Most output tokens; part of `tokens`.
+    /// Maximum output tokens; part of `tokens`.
     #[serde(default)]
     pub output: u64,
     /// Money reserved in each scope; `None` for a model without a known price.

@@ -1,5 +1,5 @@
-//! Chat channels: one log of posts for each channel, and a read cursor for each member
-//! (CHAT-01..15; `docs/design.md`, "Chat and gating"). Also finds the mentions in a post.
+//! Chat channels: one log of chat messages for each channel, and a read cursor for each member
+//! (CHAT-01..15; `docs/design.md`, "Chat and gating"). Also finds the mentions in a chat message.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
@@ -13,14 +13,14 @@ use crate::refusal::{Code, Refusal};
 use crate::time::Timestamp;
 
 text_enum! {
-    /// Which members a post in an ungated channel wakes (CHAT-11). In a channel of two, the other
-    /// member is always woken.
+    /// Which members a chat message in an ungated channel wakes (CHAT-11). In a channel of two, the
+    /// other member is always woken.
     ChatWake, "chat wake rule" {
         /// Every other member.
         All = "all",
-        /// The members that the post mentions with `@id`.
+        /// The members that the message mentions with `@id`.
         Mentions = "mentions",
-        /// No member. The posts wait for their next turns.
+        /// No member. The members see the messages in their next turns.
         None = "none",
     }
 }
@@ -33,14 +33,14 @@ pub struct ChatChannel {
     /// Party that created the channel. Only the creator and operators may invite and remove members
     /// (CHAT-07).
     pub creator: Party,
-    /// Whether posts are only stored and streamed, and wake no member (CHAT-04).
+    /// Whether chat messages are only stored and streamed, and wake no member (CHAT-04).
     pub gated: bool,
     /// Topic of the channel.
     pub topic: Option<String>,
     /// Number of members.
     pub members: u32,
-    /// Sequence number of the last post; 0 before the first. It never falls, even if posts are
-    /// pruned.
+    /// Sequence number of the last chat message; 0 before the first. It never falls, even if
+    /// messages are pruned.
     pub last_seq: i64,
     /// When the channel was created.
     pub created_at: Timestamp,
@@ -53,7 +53,8 @@ pub struct ChatMember {
     pub channel: ChannelName,
     /// Id of the member.
     pub agent_id: AgentId,
-    /// Read cursor: the last post that the member was shown, or the last one before it joined.
+    /// Read cursor: the last chat message that the member was shown, or the last one before it
+    /// joined.
     pub read_seq: i64,
     /// The pending mail that wakes the member for this channel; at most one (CHAT-03).
     pub wake_id: Option<MessageId>,
@@ -61,34 +62,34 @@ pub struct ChatMember {
     pub joined_at: Timestamp,
 }
 
-/// One post in a channel.
+/// One chat message in a channel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ChatPost {
     /// Name of the channel.
     pub channel: ChannelName,
     /// Sequence number in the channel. It rises by one, without gaps (CHAT-12).
     pub seq: i64,
-    /// Id of the post.
+    /// Id of the chat message.
     pub message_id: MessageId,
-    /// Author of the post.
+    /// Author of the chat message.
     pub from: Party,
-    /// Text of the post.
+    /// Text of the chat message.
     pub content: String,
-    /// Members that the post mentions by id, sorted.
+    /// Members that the message mentions by id, sorted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mentions: Vec<AgentId>,
-    /// Sequence number of the post that it answers.
+    /// Sequence number of the chat message that this one answers.
     pub reply_to: Option<i64>,
-    /// Root that the post belongs to.
+    /// Root that the chat message belongs to.
     pub root_id: RootId,
-    /// Number of turns between the root and this post.
+    /// Number of turns between the root and this chat message.
     pub hop: u32,
-    /// When the post was committed.
+    /// When the chat message was committed.
     pub ts: Timestamp,
 }
 
 impl ChatChannel {
-    /// Whether `party` may read the channel and post in it. Members may, operators (CHAT-15), and
+    /// Whether `party` may read the channel and write in it. Members may, operators (CHAT-15), and
     /// the creator, who need not be a member (CHAT-02).
     #[must_use]
     pub fn admits(&self, party: &Party, is_member: bool) -> bool {
@@ -101,7 +102,7 @@ impl ChatChannel {
         *party == self.creator || matches!(party, Party::Operator(_) | Party::System)
     }
 
-    /// Whether the channel has at most two members. Then each post is meant for the other member
+    /// Whether the channel has at most two members. Then each chat message is for the other member
     /// and wakes it, with or without a mention.
     #[must_use]
     pub fn is_between_two(&self) -> bool {
@@ -110,13 +111,13 @@ impl ChatChannel {
 }
 
 impl ChatPost {
-    /// The mentions for display: first `all`, if the post mentions everyone, then the members.
+    /// The mentions for display: first `all`, if the message mentions everyone, then the members.
     pub fn mentioned(&self) -> impl Iterator<Item = &str> {
         let everyone = mentions(&self.content).all.then_some(EVERYONE);
         everyone.into_iter().chain(self.mentions.iter().map(AgentId::as_str))
     }
 
-    /// Whether the post mentions `agent_id`, by id or with everyone.
+    /// Whether the message mentions `agent_id`, by id or with everyone.
     #[must_use]
     pub fn addresses(&self, agent_id: &AgentId) -> bool {
         self.mentions.binary_search(agent_id).is_ok() || mentions(&self.content).all
@@ -248,8 +249,8 @@ fn in_word(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '.' | '_' | '-' | '+' | '@' | '/')
 }
 
-/// Checks the text of a post: not blank, at most `limit` bytes, no control characters except line
-/// breaks and tabs (CHAT-12).
+/// Checks the text of a chat message: not blank, at most `limit` bytes, no control characters
+/// except line breaks and tabs (CHAT-12).
 ///
 /// # Errors
 /// `TooLarge` for a text that is too long, otherwise `InvalidArguments`.
@@ -275,7 +276,7 @@ pub fn check_content(content: &str, limit: u32) -> Result<(), Refusal> {
     }
 }
 
-/// Most characters of a topic.
+/// Maximum characters of a topic.
 pub const TOPIC_MAX: usize = 200;
 
 /// Checks a topic: one line of 1 to 200 characters. Returns it without white space around it.

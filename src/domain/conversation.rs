@@ -1,8 +1,7 @@
-//! The records of conversations with someone outside the world: their owner, their entries, and the
-//! state of delivery
-//! (BI-34..38, MSG-11..14).
+//! The records of conversations with a person or program outside the world: their owner, their
+//! entries, and the state of delivery (BI-34..38, MSG-11..14).
 //!
-//! Must never: send anything to the outside. The adapters in `ghost-control` do that.
+//! This module must never send anything to the outside. The adapters in `ghost-control` do that.
 
 use std::time::Duration;
 
@@ -36,7 +35,7 @@ text_enum! {
         Pending = "pending",
         /// The adapter delivered it.
         Delivered = "delivered",
-        /// Delivery was given up.
+        /// Delivery failed permanently.
         Failed = "failed",
     }
 }
@@ -69,7 +68,7 @@ text_enum! {
     }
 }
 
-/// An action in a conversation. `message_id` in it is the id that the outside knows.
+/// An action in a conversation. `message_id` in it is the id that the outside uses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Action {
@@ -143,7 +142,7 @@ impl Action {
 pub const CONTROL_ACTIONS: &[ActionKind] =
     &[ActionKind::Send, ActionKind::Delete, ActionKind::React, ActionKind::Poll, ActionKind::Pin];
 
-/// Actions that a webhook supports, unless the world file sets others.
+/// Actions that a webhook supports, unless `world-config.yaml` sets others.
 pub const WEBHOOK_ACTIONS: &[ActionKind] = &[ActionKind::Send, ActionKind::Delete, ActionKind::React];
 
 /// Name of the adapter for conversations over the control plane. Watchers receive the messages.
@@ -161,7 +160,7 @@ pub struct Conversation {
     pub adapter: String,
     /// Name of the conversation outside.
     pub thread: String,
-    /// The agent that answers.
+    /// The agent that answers in the conversation.
     pub owner: AgentId,
     /// The party outside.
     pub party: Party,
@@ -177,11 +176,11 @@ pub struct Conversation {
     /// When the last message from outside came.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub heard_at: Option<Timestamp>,
-    /// The value of `heard` when an agent last reacted to a message.
+    /// The value of `heard` at the time of an agent's last reaction.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reacted: Option<u64>,
     /// Agents that handed the conversation over since the last message from outside. Until the next
-    /// one, it cannot be handed back to them.
+    /// message from outside, it cannot be handed back to them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub passed_on: Vec<AgentId>,
 }
@@ -228,11 +227,11 @@ pub struct ConversationEntry {
     /// Attached files.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attachments: Vec<Attachment>,
-    /// Id of the message that it answers, as the outside knows it.
+    /// Id of the message that this one answers, in the form that the outside uses.
     pub reply_to: Option<String>,
     /// The outside's id of a message from outside.
     pub external_id: Option<String>,
-    /// The turn that wrote it.
+    /// The turn that wrote the entry.
     pub turn_id: Option<TurnId>,
     /// State of the delivery.
     pub delivery: Delivery,

@@ -14,7 +14,7 @@ text_enum! {
         Held = "held",
         /// An operator sent the mail to the agent again.
         Retried = "retried",
-        /// An operator gave the mail up.
+        /// An operator dropped the mail.
         Dropped = "dropped",
     }
 }

@@ -1,8 +1,9 @@
-//! The chat channels and cron jobs that a world file declares. `ghost-rules` compares them with the
-//! stored records and changes the records.
+//! The chat channels and cron jobs that `world-config.yaml` declares. `ghost-rules` compares them
+//! with the stored records and changes the records.
 //!
-//! Must never: contain a value that differs between two readings of the same file, such as the
-//! present time. A reload changes nothing if the declaration is equal to the previous one.
+//! A declaration must never contain a value that differs between two readings of the same file,
+//! such as the present time. A reload changes nothing if the declaration is equal to the previous
+//! one.
 
 use std::collections::BTreeSet;
 
@@ -11,20 +12,20 @@ use serde::{Deserialize, Serialize};
 use crate::ids::{AgentId, ChannelName};
 use crate::schedule::{JobOptions, Missed, When};
 
-/// A chat channel that the world file declares.
+/// A chat channel that `world-config.yaml` declares.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DeclaredChannel {
     /// Name of the channel.
     pub channel: ChannelName,
     /// Members of the channel.
     pub members: BTreeSet<AgentId>,
-    /// Whether the channel is gated: a post wakes no member.
+    /// Whether the channel is gated: a chat message wakes no member.
     pub gated: bool,
     /// Topic of the channel.
     pub topic: Option<String>,
 }
 
-/// A cron job that the world file declares. `(agent_id, name)` is unique in the file.
+/// A cron job that `world-config.yaml` declares. `(agent_id, name)` is unique in the file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DeclaredJob {
     /// Agent that the job sends mail to.
@@ -44,7 +45,7 @@ pub struct DeclaredJob {
     pub enabled: bool,
 }
 
-/// All channels and cron jobs of a world file.
+/// All channels and cron jobs of `world-config.yaml`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Declared {
     /// Chat channels, sorted by name.

@@ -49,8 +49,8 @@ macro_rules! text_enum {
 pub(crate) use text_enum;
 
 text_enum! {
-    /// The kind of a piece of mail. It decides whether the mail merges with other mail and whether
-    /// it expects a reply.
+    /// The kind of a message in an inbox. It decides whether the message merges with other mail and
+    /// whether it expects a reply.
     Kind, "kind of mail" {
         /// An ask: the asker waits for the turn's last text.
         Ask = "ask",
@@ -74,7 +74,7 @@ text_enum! {
         CronTurn = "cron_turn",
         /// A watched path changed.
         Watch = "watch",
-        /// A wake-up for posts in a chat channel, or a post that an operator delivered.
+        /// A wake-up for messages in a chat channel, or a chat message that an operator delivered.
         Chat = "chat",
         /// A heartbeat: the regular wake-up of an agent.
         Heartbeat = "heartbeat",
@@ -84,13 +84,13 @@ text_enum! {
 }
 
 impl Kind {
-    /// Whether the turn that takes this mail sends its last text as a reply.
+    /// Whether the turn that takes this message sends its last text as a reply.
     #[must_use]
     pub fn expects_reply(self) -> bool {
         matches!(self, Self::Ask | Self::Conversation)
     }
 
-    /// Whether the mail may join a turn that another envelope opened.
+    /// Whether the message may join a turn that another envelope opened.
     #[must_use]
     pub fn merges(self) -> bool {
         !matches!(self, Self::Ask | Self::Heartbeat | Self::Conversation | Self::CronTurn)
@@ -98,7 +98,7 @@ impl Kind {
 }
 
 text_enum! {
-    /// State of a piece of mail.
+    /// State of a message in an inbox.
     MailState, "state of mail" {
         /// In the inbox.
         Pending = "pending",
@@ -111,10 +111,10 @@ text_enum! {
     }
 }
 
-/// One piece of mail in the durable inbox.
+/// One message in an agent's durable inbox.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Envelope {
-    /// Id of the mail.
+    /// Id of the message.
     pub message_id: MessageId,
     /// Sequence number in the order of all mail of the world; 0 until the store has assigned it.
     pub seq: i64,
@@ -122,7 +122,7 @@ pub struct Envelope {
     pub to: AgentId,
     /// Sender.
     pub from: Party,
-    /// Kind of mail.
+    /// Kind of the message.
     pub kind: Kind,
     /// Subject line, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -132,32 +132,32 @@ pub struct Envelope {
     /// Paths of attached files, relative to the workspace.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attachments: Vec<String>,
-    /// Id of the ask, if the mail is one.
+    /// Id of the ask, if the message is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ask_id: Option<AskId>,
-    /// Id of the conversation that the mail belongs to, if there is one.
+    /// Id of the conversation that the message belongs to, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conversation_id: Option<String>,
-    /// Root of the chain of work that the mail belongs to.
+    /// Root of the chain of work that the message belongs to.
     pub root_id: RootId,
-    /// Number of turns between the root and this mail.
+    /// Number of turns between the root and this message.
     pub hop: u32,
-    /// Whether the mail wakes the agent.
+    /// Whether the message wakes the agent.
     pub wake: bool,
-    /// When the mail was accepted.
+    /// When the message was accepted.
     pub created_at: Timestamp,
-    /// State of the mail.
+    /// State of the message.
     pub state: MailState,
-    /// The last turn that took the mail.
+    /// The last turn that took the message.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn_id: Option<TurnId>,
-    /// How often the agent crashed in a turn with this mail.
+    /// How often the agent crashed in a turn with this message.
     pub crashes: u32,
 }
 
 impl Envelope {
-    /// Whether the mail is only a wake-up for new posts in a chat channel. The turn reads the posts
-    /// itself, from the member's cursor.
+    /// Whether the message is only a wake-up for new messages in a chat channel. The turn reads
+    /// those itself, from the member's cursor.
     #[must_use]
     pub fn is_chat_wake(&self) -> bool {
         self.kind == Kind::Chat && self.body.is_empty()

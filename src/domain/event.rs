@@ -23,7 +23,7 @@ text_enum! {
         WorldReloaded = "world.reloaded",
         /// The sweep found mail without a wake-up. This is a bug.
         WorldSweepFound = "world.sweep_found",
-        /// Something is near or past a limit, or is configured dangerously.
+        /// A value is near or past a limit, or a setting is dangerous.
         WorldWarning = "world.warning",
         /// A loop of the daemon, such as maintenance, failed. It starts again after a pause.
         LoopFailed = "loop.failed",
@@ -90,13 +90,13 @@ text_enum! {
         ChatCreated = "chat.created",
         /// The gating or the topic of a channel changed.
         ChatChanged = "chat.changed",
-        /// A post was made in a channel, gated or not (CHAT-14).
+        /// A chat message was written in a channel, gated or not (CHAT-14).
         ChatMessage = "chat.message",
         /// An agent joined a channel.
         ChatMemberAdded = "chat.member_added",
         /// An agent left a channel, or was removed.
         ChatMemberRemoved = "chat.member_removed",
-        /// A conversation with someone outside began.
+        /// A conversation with a person or program outside began.
         ConversationStarted = "conversation.started",
         /// A message was added to a conversation, by either side.
         ConversationMessage = "conversation.message",
@@ -104,7 +104,7 @@ text_enum! {
         ConversationHandedOver = "conversation.handed_over",
         /// A message of an agent was delivered to the outside.
         ConversationDelivered = "conversation.delivered",
-        /// The delivery of an agent's message was given up.
+        /// The delivery of an agent's message failed permanently.
         ConversationFailed = "conversation.failed",
         /// An entry of knowledge was written or deleted.
         KnowledgeChanged = "knowledge.changed",
@@ -124,11 +124,11 @@ text_enum! {
         ScheduleDelivered = "schedule.delivered",
         /// A heartbeat had nothing to report.
         HeartbeatQuiet = "heartbeat.quiet",
-        /// A heartbeat reported something.
+        /// A heartbeat reported a text.
         HeartbeatAlert = "heartbeat.alert",
         /// A heartbeat was due and did not run.
         HeartbeatSkipped = "heartbeat.skipped",
-        /// A limit against endless chains of work was reached and refused or delayed something.
+        /// A limit against endless chains of work was reached. It refused or delayed an action.
         LimitReached = "limit.reached",
         /// Mail became a dead letter.
         DeadLetterHeld = "dead_letter.held",

@@ -1,7 +1,7 @@
 //! The payload of an event, as a JSON value or as JSON text. The other form is made on demand: most
 //! events that are read from storage are sent as text and never parsed.
 //!
-//! Must never: contain a text that is not JSON.
+//! A payload must never contain a text that is not JSON.
 
 use std::fmt;
 use std::ops::Deref;

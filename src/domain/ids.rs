@@ -40,7 +40,7 @@ macro_rules! uuid_id {
 }
 
 uuid_id!(
-    /// Id of a piece of mail, or of an entry of a conversation or chat channel. Also the
+    /// Id of a message in an inbox, or of an entry of a conversation or chat channel. Also the
     /// idempotency key in the store.
     MessageId, "message"
 );
@@ -79,7 +79,7 @@ uuid_id!(
 );
 
 uuid_id!(
-    /// Id of a conversation with someone outside.
+    /// Id of a conversation with a person or program outside.
     ConversationId, "conversation"
 );
 uuid_id!(

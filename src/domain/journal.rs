@@ -40,12 +40,12 @@ pub struct FilePlan {
 /// The outcome of a call: a result or a refusal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CallOutcome {
-    /// The result for the model, before it is cut for the prompt; the JSON of a refusal.
+    /// The result for the model, before it is truncated for the prompt; the JSON of a refusal.
     pub content: Value,
     /// The refusal, if the call was refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refusal: Option<Refusal>,
-    /// Whether the tool itself cut the content.
+    /// Whether the tool itself truncated the content.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
 }
@@ -61,7 +61,7 @@ pub enum Step {
         system: String,
         /// Hash of the stable briefing (goal, agent, tools, skills).
         briefing: String,
-        /// Hash of what the turn recalls of earlier turns; may be empty.
+        /// Hash of the text about earlier turns that the turn recalls; may be empty.
         #[serde(default)]
         recent: String,
         /// Hash of the mail.
@@ -113,7 +113,7 @@ pub enum Step {
     Shortened {
         /// Name of the model.
         model: String,
-        /// Most bytes of the conversation from now on.
+        /// Maximum bytes of the conversation from now on.
         context: u64,
     },
     /// The last call failed because the provider refused opaque state of its own earlier answers.
@@ -125,7 +125,7 @@ pub enum Step {
     /// The turn was parked: a model is down, or a budget is spent. Earlier failures no longer
     /// count.
     Parked {
-        /// What the turn waits for, as text.
+        /// The cause of the wait, as text.
         reason: String,
     },
     /// A call is about to run that waits, or whose effect is not in the store.

@@ -93,13 +93,13 @@ impl KnowledgeEntry {
     }
 }
 
-/// Most characters of a title.
+/// Maximum characters of a title.
 pub const TITLE_MAX: usize = 200;
-/// Most tags of an entry.
+/// Maximum tags of an entry.
 pub const TAGS_MAX: usize = 32;
-/// Most characters of a tag.
+/// Maximum characters of a tag.
 const TAG_CHARS: usize = 64;
-/// Most characters of an entry's id.
+/// Maximum characters of an entry's id.
 const ID_CHARS: usize = 128;
 
 fn wrong(message: String, hint: impl Into<String>) -> Refusal {
@@ -119,12 +119,12 @@ pub fn check_entry_id(entry_id: &str) -> Result<(), Refusal> {
         }
         return Err(wrong(
             format!("`{entry_id}` is not the id of a knowledge entry: a part between slashes is empty, `.` or `..`"),
-            "write it without a slash at either end and with a name between any two, such as style/headlines",
+            "write it without a slash at either end and with a name between any two, for example style/headlines",
         ));
     }
     Err(wrong(
         format!("`{}` is not the id of a knowledge entry", one_line(&clip(entry_id, 80))),
-        format!("use 1 to {ID_CHARS} lower-case letters, digits, '.', '_', '-' and '/', such as style/headlines"),
+        format!("use 1 to {ID_CHARS} lower-case letters, digits, '.', '_', '-' and '/', for example style/headlines"),
     ))
 }
 

@@ -23,7 +23,7 @@ text_enum! {
     }
 }
 
-/// One tool call. `arguments` and `result` are redacted and cut before they are stored.
+/// One tool call. `arguments` and `result` are redacted and truncated before they are stored.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct LedgerRow {
     /// Ghost's id of the call (the provider has an id of its own).
@@ -36,7 +36,8 @@ pub struct LedgerRow {
     pub tool: String,
     /// The alias that the model used, if it used one (TOOL-22).
     pub alias: Option<String>,
-    /// The arguments as JSON text. Long strings in it may be cut (see [`crate::text::cut_json`]).
+    /// The arguments as JSON text. Long strings in it may be truncated (see
+    /// [`crate::text::cut_json`]).
     pub arguments: String,
     /// The result, or the reason why there is none.
     pub result: Option<String>,
@@ -48,6 +49,7 @@ pub struct LedgerRow {
     pub started_at: Timestamp,
     /// Duration in milliseconds.
     pub duration_ms: Option<u64>,
-    /// Whether a size limit cut the arguments or the result. The cut text contains a mark.
+    /// Whether a size limit truncated the arguments or the result. The truncated text contains a
+    /// mark.
     pub truncated: bool,
 }

@@ -2,9 +2,9 @@
 //! names, write rules, limits and events. Also the ports (clock, ids, random numbers, wake-ups):
 //! traits that the daemon and the simulation implement in their own way.
 //!
-//! Must never: use a file, a socket, a database, the wall clock or a source of random numbers.
-//! Every function depends only on its arguments, so a simulation can repeat it exactly (promise 8
-//! in `docs/design.md`).
+//! This crate must never use a file, a socket, a database, the wall clock or a source of random
+//! numbers. Every function depends only on its arguments, so a simulation can repeat it exactly
+//! (promise 8 in `docs/design.md`).
 
 pub mod admission;
 pub mod agent;

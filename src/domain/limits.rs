@@ -38,8 +38,8 @@ limits! {
     turn_mail_max: u32 = 32, 1, 1_000;
     /// Model calls in one turn (LOOP-03).
     turn_rounds_max: u32 = 15, 1, 1_000;
-    /// Seconds of a turn's own work. Time that it waits for a slot or for a reply does not count
-    /// (LOOP-03).
+    /// Seconds of a turn's own work. The time during which it waits for a slot or for a reply is
+    /// excluded (LOOP-03).
     turn_seconds: u32 = 300, 1, 86_400;
     /// Seconds of one tool call.
     call_seconds: u32 = 30, 1, 3_600;
@@ -63,8 +63,8 @@ limits! {
     error_view_chars: u32 = 400, 40, 10_000;
     /// Bytes of a result kept in the ledger.
     ledger_result_bytes: u32 = 2_000, 0, 1_048_576;
-    /// Bytes of the transcript that is sent to the model. Above it, older tool results are cut
-    /// first, then those of the last round. A turn takes mail up to half of it.
+    /// Bytes of the transcript that is sent to the model. Above it, older tool results are
+    /// truncated first, then the results of the last round. A turn takes mail up to half of it.
     context_bytes: u32 = 600_000, 4_096, 16_777_216;
     /// Finished turns that an agent's next prompt recalls.
     history_turns: u32 = 6, 0, 100;
@@ -81,11 +81,11 @@ limits! {
     stalled_boots_max: u32 = 50, 2, 1_000;
     /// Dynamic agents in the world.
     dynamic_agents_max: u32 = 100, 0, 1_000_000;
-    /// Tasks in the world that are not ended.
+    /// Open tasks in the world.
     tasks_open_max: u32 = 10_000, 1, 1_000_000;
     /// Seconds without work before an agent is put to sleep.
     sleep_after_seconds: u32 = 30, 1, 86_400;
-    /// Seconds between sweeps, which look for mail without a wake-up.
+    /// Seconds between sweeps, which search for mail without a wake-up.
     sweep_seconds: u32 = 60, 1, 86_400;
     /// Seconds that the turn of a stopping agent may still run (WORLD-15).
     stop_grace_seconds: u32 = 30, 0, 3_600;
@@ -111,7 +111,7 @@ limits! {
     usage_days: u32 = 400, 1, 3_650;
     /// Days that stored answers to requests are kept.
     requests_days: u32 = 7, 1, 3_650;
-    /// Days that chat posts are kept.
+    /// Days that chat messages are kept.
     chat_days: u32 = 90, 1, 3_650;
     /// Days that conversations without new messages are kept, and entries of the others.
     conversation_days: u32 = 90, 1, 3_650;
@@ -131,11 +131,12 @@ limits! {
     chat_channels_max: u32 = 1_000, 1, 1_000;
     /// Members of one channel.
     chat_members_max: u32 = 10_000, 2, 100_000;
-    /// Bytes of one post (CHAT-12).
+    /// Bytes of one chat message (CHAT-12).
     chat_post_bytes: u32 = 16_384, 1, 1_048_576;
-    /// Posts of one channel in a turn's digest. The digest gives the number of older unread posts.
+    /// Chat messages of one channel in a turn's digest. The digest gives the number of older unread
+    /// messages.
     chat_digest_posts: u32 = 50, 1, 1_000;
-    /// Bytes of one channel's posts in a turn's digest.
+    /// Bytes of one channel's chat messages in a turn's digest.
     chat_digest_bytes: u32 = 32_768, 1_024, 1_048_576;
     /// Entries of knowledge in the world.
     knowledge_entries_max: u32 = 10_000, 1, 1_000_000;
@@ -171,11 +172,11 @@ limits! {
     reminder_old_seconds: u32 = 86_400, 60, 315_360_000;
     /// Times in a row that one agent may ask the same agent within one root (HB-07).
     reply_rounds_max: u32 = 5, 1, 1_000;
-    /// Fewest seconds between two slots of a cron job.
+    /// Minimum seconds between two slots of a cron job.
     cron_gap_seconds: u32 = 10, 1, 86_400;
     /// Characters next to `HEARTBEAT_OK` that are dropped together with it (HB-03).
     heartbeat_ack_chars: u32 = 300, 0, 100_000;
-    /// Stored conversations with someone outside.
+    /// Stored conversations with persons or programs outside.
     conversations_max: u32 = 10_000, 1, 1_000_000;
     /// Entries of one conversation. Above it, the oldest are deleted.
     conversation_entries_max: u32 = 10_000, 1_000, 1_000_000;
@@ -201,12 +202,13 @@ limits! {
     /// Tokens of one root: all its turns together. `ghostctl budget set root:ID` changes it for one
     /// root; 0 is no limit.
     root_tokens_max: u64 = 2_000_000, 0, 1_000_000_000_000_000;
-    /// Turns that one agent may open within a minute. Further mail waits and is taken together.
+    /// Turns that one agent may open within a minute. Further mail waits, and one later turn takes
+    /// it together.
     agent_turns_per_minute: u32 = 600, 1, 1_000_000;
-    /// Mail in the whole world that no turn has taken.
+    /// Messages in the inboxes of the whole world that no turn has taken.
     world_mail_max: u32 = 100_000, 1, 100_000_000;
-    /// Times that two agents may send each other the same short text within one root. More counts
-    /// as a loop.
+    /// Times that two agents may send each other the same short text within one root. A higher
+    /// number is treated as a loop.
     echoes_max: u32 = 3, 1, 1_000;
     /// Input files of one job.
     job_files_max: u32 = 200, 1, 10_000;
@@ -215,7 +217,7 @@ limits! {
 }
 
 impl Limits {
-    /// Most bytes of the arguments of all tool calls in one answer.
+    /// Maximum bytes of the arguments of all tool calls in one answer.
     #[must_use]
     pub fn calls_bytes(&self) -> usize {
         let bytes = u64::from(self.arguments_bytes) * u64::from(self.calls_per_answer);

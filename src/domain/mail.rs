@@ -10,12 +10,12 @@ use crate::ids::RootId;
 /// Bytes that an envelope needs in a prompt besides its own text (an estimate).
 const ENVELOPE_BYTES: usize = 200;
 
-/// The most mail that one turn may take.
+/// The capacity of one turn for mail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
-    /// Most envelopes; at least 1.
+    /// Maximum envelopes; at least 1.
     pub envelopes: usize,
-    /// Most bytes of all envelopes together. A single envelope may be larger.
+    /// Maximum bytes of all envelopes together. A single envelope may be larger.
     pub bytes: usize,
 }
 
@@ -26,7 +26,7 @@ pub fn bytes_of(envelope: &Envelope) -> usize {
     ENVELOPE_BYTES + envelope.subject.as_ref().map_or(0, String::len) + envelope.body.len() + named
 }
 
-/// Chooses the mail of the next turn from `pending`, which is in inbox order. Nothing, if no mail
+/// Chooses the mail of the next turn from `pending`, which is in inbox order. Empty if no mail
 /// wakes the agent.
 ///
 /// - The first waking envelope decides the turn. A turn has at most one envelope that expects a
@@ -36,10 +36,12 @@ pub fn bytes_of(envelope: &Envelope) -> usize {
 /// - The mail of a cron job with a turn of its own runs alone.
 /// - Mail that a turn crashed on, or that an operator retried, runs alone. So a poisoned message
 ///   does not affect other messages.
-/// - `jobs` are the roots of main jobs. Waking mail of such a root does not share a turn with waking
-///   mail of another root: a turn is charged to one root, and the cost of a job must be known.
-/// - The turn takes no more than `room` allows; the rest waits in order. The deciding envelope always
-///   has room. So has the oldest envelope if it alone is larger than the room.
+/// - `jobs` are the roots of main jobs. Waking mail of such a root does not share a turn with
+///   waking mail of another root: a turn is charged to one root, and the cost of a job must be
+///   known.
+/// - The turn takes no more than `room`, its capacity; the rest waits in order. The deciding
+///   envelope is always taken. If the oldest envelope alone is larger than the capacity, it is
+///   taken too.
 #[must_use]
 pub fn plan_turn<'m>(pending: &'m [Envelope], room: Room, jobs: &BTreeSet<RootId>) -> Vec<&'m Envelope> {
     let max = room.envelopes;
@@ -64,7 +66,7 @@ pub fn plan_turn<'m>(pending: &'m [Envelope], room: Room, jobs: &BTreeSet<RootId
     }
     let mut replies_to = first.kind.expects_reply().then_some(first);
     let mut taken = Vec::new();
-    // Room is reserved for the deciding envelope.
+    // Capacity is reserved for the deciding envelope.
     let (mut used, mut full) = (bytes_of(first), false);
     for envelope in pending {
         if taken.len() + 1 > max.max(1) {
@@ -100,9 +102,9 @@ pub fn plan_turn<'m>(pending: &'m [Envelope], room: Room, jobs: &BTreeSet<RootId
     taken
 }
 
-/// The conversation that a turn with this mail belongs to: the one that gets its reply, otherwise
-/// the first one that was handed over by this mail. `mail` is the mail that opened the turn,
-/// without mail that joined later.
+/// The conversation that a turn with this mail belongs to: the conversation that gets its reply,
+/// otherwise the first conversation that this mail handed over. `mail` is the mail that opened the
+/// turn, without mail that joined later.
 pub fn channel_of<'m>(mail: impl IntoIterator<Item = &'m Envelope>) -> Option<ChannelContext> {
     let mut handed = None;
     for envelope in mail {
@@ -131,7 +133,7 @@ fn is_fresh(envelope: &Envelope) -> bool {
     envelope.crashes == 0 && envelope.turn_id.is_none()
 }
 
-/// Whether this is quiet mail of a cron job, which the next heartbeat takes along (SCHED-06).
+/// Whether this is quiet mail of a cron job, which the next heartbeat takes too (SCHED-06).
 #[must_use]
 pub fn waits_for_heartbeat(envelope: &Envelope) -> bool {
     envelope.kind == Kind::Cron && !envelope.wake && is_fresh(envelope)
@@ -188,7 +190,7 @@ mod tests {
         super::plan_turn(pending, room, &BTreeSet::new())
     }
 
-    /// Room for this many envelopes of any size.
+    /// A capacity for this many envelopes of any size.
     fn room(envelopes: usize) -> Room {
         Room { envelopes, bytes: usize::MAX }
     }
@@ -290,11 +292,11 @@ mod tests {
         let pending = [long(1, 400), long(2, 600), long(3, 300), long(4, 300)];
         assert_eq!(seqs(&plan_turn(&pending, room)), [1, 2], "the others wait in order, even if one of them would fit");
         assert_eq!(seqs(&plan_turn(&pending[1..], room)), [2, 3]);
-        // Mail that is larger than the room has a turn of its own.
+        // A message that is larger than the capacity has a turn of its own.
         let pending = [long(1, 300), long(2, 5_000), long(3, 300)];
         assert_eq!(seqs(&plan_turn(&pending, room)), [1]);
         assert_eq!(seqs(&plan_turn(&pending[1..], room)), [2]);
-        // Quiet mail that is larger than the room shares a turn with the first waking mail.
+        // Quiet mail that is larger than the capacity shares a turn with the first waking mail.
         let pending = [Envelope { wake: false, ..long(1, 5_000) }, long(2, 300), long(3, 300)];
         assert_eq!(seqs(&plan_turn(&pending, room)), [1, 2]);
         let quiet = |seq| Envelope { wake: false, kind: Kind::Cron, ..long(seq, 400) };

@@ -1,7 +1,7 @@
 //! Facts about a model other than its price: how it takes the setting for reasoning, and which
 //! parameters and sizes it accepts (LOOP-05).
 //!
-//! Must never: contain the name of a model. Names are data.
+//! This module must never contain the name of a model. Names are data.
 
 use serde::{Deserialize, Serialize};
 

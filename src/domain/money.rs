@@ -1,6 +1,6 @@
 //! Money in millionths of a US dollar, and the prices of models.
 //!
-//! Must never: round a cost down. Costs round up to a millionth, and arithmetic saturates.
+//! A cost must never be rounded down. Costs round up to a millionth, and arithmetic saturates.
 
 use std::fmt;
 

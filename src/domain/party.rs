@@ -1,5 +1,5 @@
-//! A party: an agent, an operator, someone outside, or the daemon. A party sends mail, makes
-//! changes and requests.
+//! A party: an agent, an operator, a person or program outside, or the daemon. A party sends mail,
+//! makes changes and requests.
 
 use std::fmt;
 use std::str::FromStr;
@@ -19,7 +19,7 @@ pub enum Party {
     Agent(AgentId),
     /// A person or program that uses the control plane, with its principal name.
     Operator(String),
-    /// Someone outside the world who writes in a conversation.
+    /// A person or program outside the world who writes in a conversation.
     Outside(String),
     /// The daemon itself.
     System,

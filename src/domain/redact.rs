@@ -20,14 +20,14 @@ const SHAPES: &[(&str, usize)] = &[
     ("Bearer ", 12),
 ];
 
-/// A known value, or the part of it that a cut left, is redacted only from this many bytes. A
-/// shorter one could be an ordinary word.
+/// Minimum bytes of a known value to be redacted, or of the part of it before a truncation. A
+/// shorter text could be an ordinary word.
 const KNOWN_LEAST: usize = 6;
-/// The part that a cut left must also be at least this fraction (1/4) of the value. Long values can
-/// begin alike, for example addresses.
+/// The part before a truncation must also be at least this fraction (1/4) of the value. Long values
+/// can begin alike, for example addresses.
 const CUT_PART: usize = 4;
 
-/// Marks of a cut text (see [`crate::text`]).
+/// Marks of a truncated text (see [`crate::text`]).
 const CUTS: [&str; 2] = ["…", "\n[cut: "];
 
 /// One line of a secret with several lines is redacted from this many bytes.
@@ -163,8 +163,9 @@ fn lines(secret: &str) -> impl Iterator<Item = &str> {
     whole.filter(move |_| several)
 }
 
-/// `text` without the beginnings of known values that a cut left at its mark. `None` if there are
-/// none. Many texts are cut before they are redacted, and a large part of a secret must not remain.
+/// `text` without the beginnings of known values before a truncation mark. `None` if there are
+/// none. Many texts are truncated before they are redacted, and a large part of a secret must not
+/// remain.
 fn without_cut(text: &str, known: &[String]) -> Option<String> {
     if !CUTS.iter().any(|cut| text.contains(cut)) {
         return None;

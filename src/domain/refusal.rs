@@ -13,13 +13,13 @@ use serde_json::{Value, json};
 pub enum Code {
     /// The agent has no tool of that name.
     UnknownTool,
-    /// The caller is not allowed to do this.
+    /// The caller is not allowed to make this call.
     AccessDenied,
     /// An argument does not match its schema or its range.
     InvalidArguments,
     /// The caller may not use this path.
     PathDenied,
-    /// The named thing does not exist.
+    /// The named object does not exist.
     NotFound,
     /// The present state forbids it: another version, a cycle, a duplicate.
     Conflict,
@@ -31,13 +31,13 @@ pub enum Code {
     ExecFailed,
     /// A policy forbids it for every caller.
     PolicyDenied,
-    /// It waits for an operator's approval.
+    /// The call waits for an operator's approval.
     ApprovalPending,
-    /// An operator denied it.
+    /// An operator denied the call.
     ApprovalDenied,
-    /// Too many calls or things of this kind.
+    /// Too many calls or objects of this kind.
     RateLimited,
-    /// A needed part does not work now.
+    /// A needed service or resource does not work now.
     Unavailable,
     /// Larger than its limit.
     TooLarge,
@@ -153,10 +153,10 @@ impl FromStr for Code {
 pub struct Refusal {
     /// Machine-readable code.
     pub code: Code,
-    /// What is wrong.
+    /// What is wrong, as text for people and models.
     #[serde(rename = "error")]
     pub message: String,
-    /// What to do about it.
+    /// What the caller can do about it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
     /// Facts for programs, such as the field or the cycle of agents.

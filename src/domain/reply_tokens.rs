@@ -1,8 +1,8 @@
 //! Tokens in a turn's last text that control its delivery: silent replies, the heartbeat's "nothing
 //! to report", and reply tags (HB-02, HB-03, HB-05..07, MSG-13). Pure functions of the text.
 //!
-//! Must never: treat a word in the middle of a text for readers as a token. Reply tags are the
-//! exception: they count anywhere.
+//! A word in the middle of a text for readers must never be treated as a token. Reply tags are the
+//! exception: they are recognised anywhere.
 
 /// The answer of a heartbeat that has nothing to report (HB-02).
 pub const HEARTBEAT_OK: &str = "HEARTBEAT_OK";
@@ -20,7 +20,7 @@ pub const REPLY_SKIP: &str = "REPLY_SKIP";
 /// with it (HB-03).
 pub const HEARTBEAT_ACK_CHARS: usize = 300;
 
-/// Most bytes of the message id in `[[reply_to:<id>]]`.
+/// Maximum bytes of the message id in `[[reply_to:<id>]]`.
 const TAG_ID_MAX: usize = 128;
 
 /// The message that a reply answers.
@@ -42,7 +42,8 @@ pub enum Reply {
     Said {
         /// The text without tags, and without [`HEARTBEAT_OK`] at its start or end. Never empty.
         text: String,
-        /// The message that it answers, if it has a reply tag. Of several tags the first counts.
+        /// The message that the reply answers, if it has a reply tag. Of several tags, the first is
+        /// used.
         reply_to: Option<ReplyTo>,
     },
 }

@@ -1,6 +1,6 @@
 //! Restart rules: which children restart after a crash, after what delay, and when a supervisor
-//! gives up. They are pure types; the actor library has no restart rules for its supervisors. See
-//! `docs/design.md`, "Supervision and restart".
+//! stops restarting. They are pure types; the actor library has no restart rules for its
+//! supervisors. See `docs/design.md`, "Supervision and restart".
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -49,7 +49,7 @@ impl Default for Intensity {
     }
 }
 
-/// The delay before a restart. It doubles from `base` to `cap`; then up to a fifth is taken off at
+/// The delay before a restart. It doubles from `base` to `cap`. Then up to a fifth is subtracted at
 /// random, so that agents that crashed together do not restart together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Backoff {
@@ -84,8 +84,8 @@ pub struct RestartWindow {
 
 impl RestartWindow {
     /// Records a crash at `now`. Returns the number of earlier restarts within the window. Returns
-    /// `None` if the window already contains `intensity.max` restarts: then the supervisor must
-    /// give up.
+    /// `None` if the window already contains `intensity.max` restarts: then the supervisor must not
+    /// restart the child.
     pub fn record(&mut self, now: Timestamp, intensity: Intensity) -> Option<u32> {
         let start = now.minus(intensity.window);
         // If the clock jumped back, restarts in the future would otherwise count for ever.
@@ -98,7 +98,7 @@ impl RestartWindow {
         Some(before)
     }
 
-    /// Forgets all restarts, for example after an operator starts the agent.
+    /// Clears all restarts, for example after an operator starts the agent.
     pub fn clear(&mut self) {
         self.recent.clear();
     }

@@ -1,5 +1,5 @@
-//! Counts the work of one root where agents act on one another, so that it can be limited (promise
-//! 7 in `docs/design.md`). The limits are `limits.root_messages_max`, `root_spawns_max`,
+//! Counts the work of one root in which agents act on one another, so that it can be limited
+//! (promise 7 in `docs/design.md`). The limits are `limits.root_messages_max`, `root_spawns_max`,
 //! `root_turns_max`, `echoes_max` and `reply_rounds_max`.
 
 use std::collections::BTreeMap;
@@ -9,13 +9,12 @@ use serde::{Deserialize, Serialize};
 use crate::ids::{AgentId, RootId};
 use crate::time::Timestamp;
 
-/// Most short texts, pairs of agents and askers that one root remembers.
+/// Maximum short texts, pairs of agents and askers that one root remembers.
 const ECHOES_KEPT: usize = 256;
-/// Longest text in bytes that counts as an echo. A longer text is not a mere courtesy, even if it
-/// repeats.
+/// Longest text in bytes that is counted as an echo. A longer repeated text may be real work.
 const ECHO_BYTES: usize = 240;
 
-/// Most reports of limits between two agents that one root remembers. Further ones are not
+/// Maximum reports of limits between two agents that one root remembers. Further limits are not
 /// reported.
 const REPORTS_KEPT: usize = 256;
 
@@ -25,7 +24,7 @@ const REPORTS_KEPT: usize = 256;
 pub struct RootTally {
     /// Id of the root.
     pub root_id: RootId,
-    /// Number of messages and posts that the root's turns sent.
+    /// Number of messages that the root's turns sent to agents and chat channels.
     pub messages: u64,
     /// Number of turns that took such mail.
     pub turns: u64,
@@ -35,14 +34,14 @@ pub struct RootTally {
     /// receiver and text.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub echoes: BTreeMap<String, u32>,
-    /// The highest of those counts for each pair. The key is a digest of sender and receiver.
+    /// The highest count in `echoes` for each pair. The key is a digest of sender and receiver.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub loudest: BTreeMap<String, u32>,
     /// For each agent: which agent it asked last, and how often in a row.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub rounds: BTreeMap<AgentId, Rounds>,
-    /// The limits that were reported as reached, with their values then. The key is the limit's
-    /// name; for a limit between two agents also both ids.
+    /// The limits that were reported as reached, with their values at that time. The key is the
+    /// limit's name; for a limit between two agents also both ids.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub told: BTreeMap<String, u64>,
     /// When a count last changed.
@@ -80,7 +79,7 @@ impl RootTally {
     /// Counts a text from one agent to another. Returns how often short texts have gone back and
     /// forth: the number of times that this text was sent, but at most one more than the highest
     /// count in the other direction. So repetition in one direction is not an echo: an agent may
-    /// report the same about several things. Returns 0 for a long text.
+    /// send the same report about several subjects. Returns 0 for a long text.
     pub fn echo(&mut self, from: &AgentId, to: &AgentId, text: &str) -> u32 {
         if text.len() > ECHO_BYTES {
             return 0;
@@ -115,8 +114,8 @@ impl RootTally {
         rounds
     }
 
-    /// Whether to report that a limit of the root, or one `between` two agents, is reached. It is
-    /// reported once for each value of the limit. Records that it was reported.
+    /// Whether to report that a limit of the root, or a limit `between` two agents, is reached. It
+    /// is reported once for each value of the limit. Records that it was reported.
     pub fn tell(&mut self, limit: &str, between: Option<(&str, &str)>, value: u64) -> bool {
         let key = between.map_or_else(|| limit.to_owned(), |(from, to)| format!("{limit} {from} {to}"));
         let room = between.is_none() || self.told.len() < REPORTS_KEPT || self.told.contains_key(&key);
@@ -131,7 +130,7 @@ impl RootTally {
     }
 }
 
-/// Counts a key. If there are too many keys, the rarest is removed: a loop is not rare.
+/// Counts a key. If there are too many keys, the rarest is removed: a loop repeats its key often.
 fn count(counts: &mut BTreeMap<String, u32>, key: String) -> u32 {
     if !counts.contains_key(&key) {
         trim(counts);

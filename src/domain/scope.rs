@@ -9,8 +9,9 @@ use crate::envelope::text_enum;
 use crate::ids::{AgentId, RootId};
 use crate::refusal::{Code, Refusal};
 
-/// What a budget covers. The text form is `world`, `team:news`, `agent:chora` or `root:<uuid>`. The
-/// first three can end in `/day` for one day: `agent:chora/day`. `ghostctl budget` uses this form.
+/// The work that a budget covers. The text form is `world`, `team:news`, `agent:chora` or
+/// `root:<uuid>`. The first three can end in `/day` for one day: `agent:chora/day`.
+/// `ghostctl budget` uses this form.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Scope {
@@ -42,7 +43,7 @@ text_enum! {
     }
 }
 
-/// What a daily budget covers.
+/// The work that a daily budget covers.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Daily {
     /// The whole world.

@@ -41,7 +41,7 @@ impl JsonText {
             Ok(_) => Ok(Self(text.to_owned())),
             Err(error) => Err(Refusal::new(Code::InvalidArguments, why_unread(&error)).hint(match is_beyond(&error) {
                 true => BEYOND_HINT,
-                false => "write a JSON value, such as \"calm\" or {\"n\": 2}",
+                false => "write a JSON value, for example \"calm\" or {\"n\": 2}",
             })),
         }
     }
@@ -186,7 +186,7 @@ pub fn check_prefix(prefix: &str) -> Result<(), Refusal> {
     }
     let shown = crate::text::one_line(&crate::text::clip(prefix, 80));
     Err(Refusal::new(Code::InvalidArguments, format!("no state key begins with `{shown}`"))
-        .hint("use letters, digits, '_', '-' and single dots, such as plan."))
+        .hint("use letters, digits, '_', '-' and single dots, for example plan."))
 }
 
 /// Whether a key is under `system`, which agents may only read (STATE-04).

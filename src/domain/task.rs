@@ -15,13 +15,13 @@ text_enum! {
         Pending = "pending",
         /// The owner works on it.
         InProgress = "in_progress",
-        /// It waits, for example for a task that it depends on.
+        /// The task waits, for example for a task that it depends on.
         Blocked = "blocked",
         /// The work is done.
         Done = "done",
-        /// The owner gave up.
+        /// The owner could not do the work.
         Failed = "failed",
-        /// The task is no longer wanted.
+        /// The task was cancelled.
         Cancelled = "cancelled",
     }
 }

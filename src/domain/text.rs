@@ -1,5 +1,5 @@
-//! Functions on text: cutting (never inside a character, TOOL-14), escaping for display, and search
-//! for similar names.
+//! Functions on text: truncation (never inside a character, TOOL-14), escaping for display, and
+//! search for similar names.
 
 use std::cmp::Reverse;
 
@@ -32,7 +32,8 @@ pub fn prefix_bytes(text: &str, max: usize) -> &str {
     &text[..end]
 }
 
-/// `text` cut to `max` bytes, plus a mark if it was cut. The flag says whether it was cut.
+/// `text` truncated to `max` bytes, plus a mark if it was truncated. The flag says whether it was
+/// truncated.
 #[must_use]
 pub fn cut_marked(text: &str, max: usize) -> (String, bool) {
     if text.len() <= max {
@@ -42,9 +43,9 @@ pub fn cut_marked(text: &str, max: usize) -> (String, bool) {
     (format!("{kept}\n[cut: {} of {} bytes shown]", kept.len(), text.len()), true)
 }
 
-/// `value` as JSON text of about `max` bytes at most, and whether it was cut. Only long strings are
-/// cut, each with a mark, so the result is still JSON and short members stay complete. If that is
-/// not enough, the result is one string with the beginning of the text.
+/// `value` as JSON text of about `max` bytes at most, and whether it was truncated. Only long
+/// strings are truncated, each with a mark, so the result is still JSON and short members stay
+/// complete. If that is not enough, the result is one string with the beginning of the text.
 #[must_use]
 pub fn cut_json(value: &Value, max: usize) -> (String, bool) {
     let whole = value.to_string();
@@ -62,10 +63,10 @@ pub fn cut_json(value: &Value, max: usize) -> (String, bool) {
     (Value::String(cut_marked(&whole, max).0).to_string(), true)
 }
 
-/// Strings below this many bytes are not cut: the mark would be as long.
+/// Strings below this many bytes are not truncated: the mark would be as long.
 const SHORT_STRING: usize = 32;
 
-/// `value` with every string cut to `limit` bytes.
+/// `value` with every string truncated to `limit` bytes.
 fn cut_strings(value: &Value, limit: usize) -> Value {
     match value {
         Value::String(text) => Value::String(cut_marked(text, limit).0),

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-/// A boxed future, as ports and store commands return it.
+/// A boxed future, the return type of ports and store commands.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
 /// Milliseconds since 1970-01-01T00:00:00Z.

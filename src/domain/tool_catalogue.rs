@@ -1,7 +1,7 @@
 //! The catalogue of tool names: canonical names, labels, aliases, sections and profiles, and the
-//! words that stand for several names (ACC-06, ACC-13..15, CONF-01). A name here may have no tool
-//! in the code yet; access rules accept it all the same. The tools themselves have the schemas and
-//! the descriptions for models.
+//! words that mean several names (ACC-06, ACC-13..15, CONF-01). A name here may have no tool in the
+//! code yet; access rules accept it all the same. The tools themselves have the schemas and the
+//! descriptions for models.
 
 mod entry;
 mod table;
@@ -59,9 +59,9 @@ pub fn canonical(name: &str) -> Option<&'static str> {
     entry(name).or_else(|| CATALOGUE.iter().find(|entry| entry.aliases.contains(&name))).map(|entry| entry.name)
 }
 
-/// The canonical names that a word in a list of tools stands for. The word is a canonical name, an
-/// alias, a family, `group:<section>`, [`WHOLE_PRODUCT`] or a pattern with `*`. Case does not
-/// matter (ACC-15). Empty if nothing matches.
+/// The canonical names for a word in a list of tools. The word is a canonical name, an alias, a
+/// family, `group:<section>`, [`WHOLE_PRODUCT`] or a pattern with `*`. Case does not matter
+/// (ACC-15). Empty if nothing matches.
 #[must_use]
 pub fn expand(word: &str) -> Vec<&'static str> {
     let word = word.trim().to_ascii_lowercase();
@@ -93,8 +93,8 @@ pub fn words() -> impl Iterator<Item = &'static str> {
         .chain([WHOLE_PRODUCT])
 }
 
-/// Whether `text` matches `pattern`, in which `*` stands for any number of characters. The cost is
-/// at most the product of both lengths.
+/// Whether `text` matches `pattern`, in which `*` matches any number of characters. The cost is at
+/// most the product of both lengths.
 #[must_use]
 pub fn glob(pattern: &str, text: &str) -> bool {
     let (pattern, text) = (pattern.as_bytes(), text.as_bytes());

@@ -63,8 +63,8 @@ pub enum Block {
     },
 }
 
-/// State that a provider attached to its answer: a signature, encrypted reasoning, an id. It goes
-/// back unchanged and at the same position, but only to the provider and model that wrote it.
+/// State that a provider attached to its answer: a signature, encrypted reasoning, an id. It is
+/// sent back unchanged and at the same position, but only to the provider and model that wrote it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Opaque {
     /// Author: the provider with its kind and address, and the name of the model.
@@ -120,7 +120,7 @@ pub fn visible_text(blocks: &[Block]) -> String {
     parts.join("\n")
 }
 
-/// A tool as it is described to a model. The briefing and the request use the same value (ARCH-10,
+/// A tool in the form that a model gets. The briefing and the request use the same value (ARCH-10,
 /// ARCH-11).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolSpec {

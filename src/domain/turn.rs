@@ -23,20 +23,20 @@ text_enum! {
         Cancelled = "cancelled",
         /// It crashed. Its mail went back to the inbox; each message is tried alone.
         Split = "split",
-        /// It crashed too often. Its mail is a dead letter.
+        /// It crashed too often. Its mail is in a dead letter.
         Dead = "dead",
     }
 }
 
-/// What a parked turn waits for (`docs/design.md`, "Outages, breakers and budgets").
+/// The cause for which a turn is parked (`docs/design.md`, "Outages, breakers and budgets").
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "cause", rename_all = "snake_case")]
 pub enum ParkCause {
     /// The model does not answer now.
     Model {
-        /// Name of the provider in the world file.
+        /// Name of the provider in `world-config.yaml`.
         provider: String,
-        /// Name of the model in the world file.
+        /// Name of the model in `world-config.yaml`.
         model: String,
     },
     /// A budget is spent. The turn continues when an operator raises it or a new day begins.
@@ -54,16 +54,17 @@ pub enum Standing {
     /// Mail stays in order.
     #[default]
     InLine,
-    /// Only the budget of the turn's root is spent. The agent goes on with other work.
+    /// Only the budget of the turn's root is spent. The agent continues with other work.
     Aside,
-    /// The turn was `Aside` and may continue. The agent continues it before it takes new mail.
+    /// The turn was [`Aside`](Self::Aside) and may continue. The agent continues it before it takes
+    /// new mail.
     Ready,
 }
 
 /// Why an open turn is parked, and since when.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Parked {
-    /// What the turn waits for.
+    /// The cause of the wait.
     #[serde(flatten)]
     pub cause: ParkCause,
     /// Description for people.
@@ -73,13 +74,13 @@ pub struct Parked {
     /// Whether the turn blocks its agent.
     #[serde(default)]
     pub standing: Standing,
-    /// Failed rounds of attempts while the same model answered other turns. After too many the turn
-    /// itself counts as faulty.
+    /// Failed rounds of attempts while the same model answered other turns. Above a limit, the turn
+    /// itself is treated as faulty.
     #[serde(default)]
     pub alone: u32,
 }
 
-/// Mark at the end of an answer that was cut, for the asker.
+/// Mark at the end of a truncated answer, for the asker.
 pub const CUT_MARK: &str = "[cut: the answer reached its token limit, or its provider paused it]";
 
 /// The durable record of a turn. Its steps are in the journal.
@@ -116,7 +117,7 @@ pub struct Turn {
     pub rounds: u32,
     /// Number of recorded tool calls.
     pub calls: u32,
-    /// Input tokens. A call that broke off counts with its reservation.
+    /// Input tokens. An interrupted call is counted with its reservation.
     pub input_tokens: u64,
     /// Output tokens, counted in the same way.
     pub output_tokens: u64,
@@ -130,7 +131,8 @@ pub struct Turn {
     pub held: Option<Reservation>,
     /// The turn's last text, once it has ended.
     pub text: Option<String>,
-    /// Whether that text was cut: the model reached its token limit, or the provider paused it.
+    /// Whether that text was truncated: the model reached its token limit, or the provider paused
+    /// it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
     /// When the turn was opened.
@@ -160,14 +162,14 @@ fn is_none(count: &u32) -> bool {
 }
 
 impl Turn {
-    /// Whether the agent goes on with other work while this turn is parked.
+    /// Whether the agent continues with other work while this turn is parked.
     #[must_use]
     pub fn is_aside(&self) -> bool {
         self.status == TurnStatus::Open
             && self.parked.as_ref().is_some_and(|parked| parked.standing != Standing::InLine)
     }
 
-    /// Whether the turn was aside and may continue.
+    /// Whether the turn was parked as [`Standing::Aside`] and may continue.
     #[must_use]
     pub fn is_ready(&self) -> bool {
         self.is_aside() && self.parked.as_ref().is_some_and(|parked| parked.standing == Standing::Ready)

@@ -7,7 +7,7 @@ use crate::money::Money;
 use crate::time::Timestamp;
 use crate::transcript::TokenUsage;
 
-/// One settled model call.
+/// One completed model call, as it was charged.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct UsageRow {
     /// Agent that made the call.
@@ -24,15 +24,15 @@ pub struct UsageRow {
     pub tokens: TokenUsage,
     /// Cost of the tokens; `None` if the model's price is not known.
     pub cost: Option<Money>,
-    /// Whether the figures are estimates. After a crash or a broken stream they are those of the
-    /// reservation. If the provider omits a figure, that figure is estimated.
+    /// Whether the figures are estimates. After a crash or a broken stream they are the figures of
+    /// the reservation. If the provider omits a figure, that figure is estimated.
     pub estimated: bool,
-    /// Whether the call counts against no budget: the model is a script or a recording without a
+    /// Whether the call is charged to no budget: the model is a script or a recording without a
     /// price. Another model with a price of 0 is not free.
     pub free: bool,
     /// Duration of the call in milliseconds.
     pub duration_ms: u64,
-    /// When the call was settled.
+    /// When the call was charged.
     pub at: Timestamp,
 }
 
@@ -55,7 +55,7 @@ pub struct UsageSum {
     pub estimated_cost: Money,
     /// Tokens without a known price; part of `tokens`.
     pub unpriced_tokens: u64,
-    /// Tokens that count against no budget; part of `tokens`.
+    /// Tokens that are charged to no budget; part of `tokens`.
     pub free_tokens: u64,
 }
 

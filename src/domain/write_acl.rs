@@ -21,7 +21,7 @@ impl WorkspacePath {
     pub fn parse(text: &str, allow_root: bool) -> Result<Self, Refusal> {
         let denied = |why: &str| {
             Err(Refusal::new(Code::PathDenied, format!("path `{}` {why}", crate::text::shown(text, 120)))
-                .hint("give a path relative to the workspace, such as output/reports/today.md"))
+                .hint("give a path relative to the workspace, for example output/reports/today.md"))
         };
         if text.len() > PATH_MAX {
             return denied("is longer than 1,024 bytes");
@@ -96,7 +96,7 @@ impl WriteAcl {
                     Code::InvalidArguments,
                     format!("write prefix `{prefix}` does not end in `/`"),
                 )
-                .hint(format!("write `{prefix}/`: a prefix stands for a whole directory")));
+                .hint(format!("write `{prefix}/`: a prefix means a whole directory")));
             }
             checked.push(format!("{}/", WorkspacePath::parse(prefix, false)?.as_str()));
         }
@@ -109,7 +109,7 @@ impl WriteAcl {
     /// include another agent's directory (ACL-03).
     ///
     /// # Errors
-    /// As [`new`](Self::new), and `InvalidArguments` for such a prefix.
+    /// The errors of [`new`](Self::new), and `InvalidArguments` for such a prefix.
     pub fn of(agent: &AgentId, prefixes: &[String]) -> Result<Self, Refusal> {
         let acl = Self::new(prefixes)?;
         match acl.prefixes.iter().find(|prefix| is_foreign(agent, prefix)) {

@@ -1,8 +1,8 @@
 //! Limits of one answer: bytes read, bytes of text, and bytes of call arguments. An answer is
-//! cleaned, redacted, journaled and sent back with every later call of its turn, so its size must
-//! be limited.
+//! redacted, journaled and sent back with every later call of its turn, so its size must be
+//! limited.
 //!
-//! Must never: trust the size that a provider declares.
+//! This module must never trust the size that a provider declares. It counts the bytes that arrive.
 
 use ghost_domain::transcript::Block;
 
@@ -12,11 +12,11 @@ use crate::model::ModelRequest;
 /// Longest answer that is read, in bytes. Every few letters arrive in an event of a few hundred
 /// bytes.
 pub(crate) const ANSWER_MAX: usize = 32 * 1_024 * 1_024;
-/// Most bytes of text and reasoning in an answer, with signatures. The longest answers of models,
-/// 128,000 tokens, take about a quarter of that.
+/// Maximum bytes of text and reasoning in an answer, including signatures. The longest answers of
+/// models (128,000 tokens) need about a quarter of that.
 pub(crate) const WORDS_MAX: usize = 2 * 1_024 * 1_024;
-/// The smallest limit of call arguments, in bytes. Smaller settings are checked later, where the
-/// model gets a refusal that it can read.
+/// The smallest limit of call arguments, in bytes. A smaller configured limit is enforced later, by
+/// argument validation, whose refusal the model can read.
 const CALLS_MIN: usize = 1_024 * 1_024;
 
 /// Counts the bytes of an answer and refuses it when it grows past a limit.

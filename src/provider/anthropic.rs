@@ -1,6 +1,6 @@
 //! Anthropic's Messages API (version 2023-06-01).
 //!
-//! Must never: retry, or change the order of an answer's blocks.
+//! This adapter must never retry a call or change the order of an answer's blocks.
 
 mod answer;
 mod request;

@@ -1,7 +1,7 @@
-//! Opaque state that a provider attached to its earlier answers, and how it goes back to that
+//! Opaque state that a provider attached to its earlier answers, and how it is sent back to that
 //! provider.
 //!
-//! Must never: send the state to another provider or model than its author, or change it.
+//! This module must never change the state or send it to a provider or model other than its author.
 
 use ghost_domain::transcript::{Block, Message, Opaque};
 use serde_json::value::RawValue;
@@ -16,8 +16,8 @@ pub(crate) enum Part<'m> {
     Alone(&'m RawValue),
 }
 
-/// The parts of an earlier answer for the model that `request` asks. State of other authors is left
-/// out.
+/// The parts of an earlier answer, for the model that `request` calls. State of other authors is
+/// omitted.
 pub(crate) fn parts<'m>(request: &ModelRequest, message: &'m Message) -> Vec<Part<'m>> {
     let (author, mut attached) = (request.author(), None);
     let mut parts = Vec::with_capacity(message.blocks.len());

@@ -1,6 +1,6 @@
 //! Converts raw content blocks of providers to the blocks of the domain (TOOL-10, LOOP-05).
 //!
-//! Must never: make a call of a block without an id; such blocks are ignored.
+//! A block without an id must never become a call. Such blocks are ignored.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -14,12 +14,12 @@ use crate::answer_bounds::check_text;
 use crate::error::{ErrorKind, ProviderError};
 use crate::model::{ModelAnswer, ModelRequest, Stop};
 
-/// Most calls in one answer.
+/// Maximum calls in one answer.
 const CALLS_MAX: usize = 256;
-/// Most blocks in one answer.
+/// Maximum blocks in one answer.
 const BLOCKS_MAX: usize = 1_024;
-/// Longest id of a call and longest tool name in a call, in bytes. A longer id is replaced, a
-/// longer name is cut.
+/// Longest call id and longest tool name in a call, in bytes. A longer id is replaced; a longer
+/// name is truncated.
 const ID_MAX: usize = 128;
 const NAME_MAX: usize = 256;
 /// The longest tool name that any of the providers accepts, in bytes; some accept less.
@@ -88,7 +88,8 @@ pub(crate) fn sent_arguments(arguments: &Value) -> Cow<'_, Value> {
     }
 }
 
-/// Fails if there are too many blocks: each piece of an answer is looked up among the blocks.
+/// Fails if there are too many blocks: the assembly of an answer searches the blocks for each
+/// piece.
 pub(crate) fn count_blocks(blocks: usize) -> Result<(), ProviderError> {
     if blocks <= BLOCKS_MAX {
         return Ok(());
@@ -104,7 +105,7 @@ pub(crate) fn count_calls(calls: usize) -> Result<(), ProviderError> {
     Err(ProviderError::new(ErrorKind::BadAnswer, format!("the answer makes more than {CALLS_MAX} calls")))
 }
 
-/// Gives the id `call-<n>` to calls with an unusable id, or one that the conversation has already.
+/// Gives the id `call-<n>` to each call whose id is unusable or already used in the conversation.
 /// `n` counts over the conversation. The same answer to the same conversation gets the same ids.
 pub(crate) fn own_ids(request: &ModelRequest, blocks: &mut [Block]) {
     let earlier = request.messages.iter().flat_map(|message| message.calls().map(|(id, _, _)| id.to_owned()));
@@ -121,9 +122,8 @@ pub(crate) fn own_ids(request: &ModelRequest, blocks: &mut [Block]) {
     }
 }
 
-/// The last check of an answer. The stop reason is made to agree with the content, and an empty
-/// answer is refused. Exception: after the results of its calls, a model may end with an empty
-/// answer.
+/// The last check of an answer. It makes the stop reason agree with the content and refuses an
+/// empty answer. Exception: after the results of its calls, a model may end with an empty answer.
 pub(crate) fn settle(
     request: &ModelRequest,
     mut blocks: Vec<Block>,
@@ -139,8 +139,8 @@ pub(crate) fn settle(
         Stop::ToolUse if !calls => Stop::EndTurn,
         other => other,
     };
-    // If an answer is cut before the arguments of its last call, the call must not run without
-    // arguments.
+    // If an answer is truncated within the arguments of its last call, the call must not run
+    // without arguments.
     if stop == Stop::MaxTokens
         && let Some(Block::ToolCall { arguments, .. }) = blocks.last_mut()
         && arguments.as_object().is_some_and(serde_json::Map::is_empty)

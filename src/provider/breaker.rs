@@ -1,6 +1,7 @@
 //! The circuits of one provider, one for each model, with notifications for waiting callers.
 //!
-//! Must never: hold its lock across an await, or lose a probe: a dropped probe is given back.
+//! The breaker must never hold its lock across an await. It must never lose a probe: dropping a
+//! probe's [`Pass`] makes the probe available again.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,20 +14,19 @@ use tokio::sync::futures::Notified;
 use crate::circuit::{Admit, Circuit, Outage};
 use crate::error::ProviderError;
 
-/// Most models remembered. Past it, models that work are forgotten.
+/// Maximum models remembered. Above it, models that work are removed.
 const MODELS_MAX: usize = 1_024;
 
 /// The circuits of one provider.
 pub struct Breaker {
     circuits: Mutex<BTreeMap<String, Circuit>>,
     clock: Arc<dyn Clock>,
-    /// Notifies waiting callers in the order in which they came, so that a simulation is
-    /// repeatable.
+    /// Notifies waiting callers in their order of arrival, so that a simulation is repeatable.
     changes: Notify,
 }
 
-/// Permission to call a model that works, or to probe one that is down. Dropping a probe without a
-/// result gives it back.
+/// Permission to call a model that works, or to probe one that is down. If the pass of a probe is
+/// dropped without a result, another caller may probe.
 pub struct Pass {
     breaker: Arc<Breaker>,
     model: String,
@@ -87,8 +87,8 @@ impl Breaker {
         }
     }
 
-    /// How often a model has answered. A caller compares it to see whether the model answers
-    /// others.
+    /// The number of answers of a model so far. A caller compares it with an earlier number to see
+    /// whether the model answers other calls.
     #[must_use]
     pub fn answers(&self, model: &str) -> u64 {
         self.lock().get(model).map_or(0, Circuit::answers)
@@ -114,7 +114,7 @@ impl Breaker {
         self.change(model, |circuit| circuit.open(now, &reason, error.retry_after))
     }
 
-    /// Lets the next caller probe a model at once.
+    /// Makes the next probe of a model due at once.
     pub fn hurry(&self, model: &str) {
         let now = self.clock.now();
         self.change(model, |circuit| circuit.hurry(now));
@@ -144,7 +144,7 @@ impl Pass {
         ended
     }
 
-    /// Whether the model went down after a pass for a working model was given.
+    /// Whether the model went down after this pass was granted.
     #[must_use]
     pub fn is_stale(&self) -> bool {
         !self.probe && self.breaker.outage(&self.model).is_some()

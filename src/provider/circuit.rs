@@ -2,7 +2,7 @@
 //! (see Nygard, "Release It!"). A pure type, so that property tests and the simulation can drive
 //! it.
 //!
-//! Must never: read a clock, wait, or allow two probes at once.
+//! This type must never read a clock, wait, or allow two probes at once.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ const PROBE_MAX: Duration = Duration::from_secs(60);
 /// The longest pause that a provider may ask for.
 const ASKED_MAX: Duration = Duration::from_secs(3_600);
 
-/// What a caller may do.
+/// The answer to a caller that wants to call the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admit {
     /// The model works: call it.
@@ -43,16 +43,17 @@ pub struct Outage {
 /// The state of one model.
 #[derive(Clone, Debug, Default)]
 pub struct Circuit {
-    /// Failures since the last success, while the model counts as working.
+    /// Failures since the last success, while the circuit is closed.
     failures: u32,
-    /// Answers in total. A caller compares it to see whether others got answers while it got none.
+    /// Total number of answers. A caller compares it with an earlier number to see whether other
+    /// calls were answered.
     answers: u64,
     outage: Option<Outage>,
     probing: bool,
 }
 
 impl Circuit {
-    /// What a caller may do now.
+    /// Whether a caller may call the model now.
     pub fn admit(&mut self, now: Timestamp) -> Admit {
         let Some(outage) = &self.outage else { return Admit::Go };
         if self.probing {
@@ -77,13 +78,13 @@ impl Circuit {
         self.outage.as_ref()
     }
 
-    /// Answers in total.
+    /// Total number of answers.
     #[must_use]
     pub fn answers(&self) -> u64 {
         self.answers
     }
 
-    /// Notes that a call was answered. Returns the outage that this ends.
+    /// Records that a call was answered. Returns the outage that this ends.
     pub fn answered(&mut self) -> Option<Outage> {
         self.answers += 1;
         self.failures = 0;
@@ -91,9 +92,9 @@ impl Circuit {
         self.outage.take()
     }
 
-    /// Notes that a call failed for a transient cause; `probe` says whether the call was the probe.
-    /// The model goes down after `limit` failures in a row, or at once if the provider asked for a
-    /// pause longer than `retry_cap`. Returns the outage that begins.
+    /// Records that a call failed for a transient cause; `probe` says whether the call was the
+    /// probe. The model goes down after `limit` failures in a row, or at once if the provider asked
+    /// for a pause longer than `retry_cap`. Returns the outage that begins.
     pub fn failed(
         &mut self,
         now: Timestamp,
@@ -103,7 +104,8 @@ impl Circuit {
         (limit, retry_cap): (u32, Duration),
     ) -> Option<Outage> {
         if let Some(outage) = &mut self.outage {
-            // A call that began before the model went down says nothing new.
+            // The failure of a call that began before the model went down carries no new
+            // information.
             if probe {
                 self.probing = false;
                 outage.probes = outage.probes.saturating_add(1);
@@ -131,12 +133,12 @@ impl Circuit {
         Some(outage)
     }
 
-    /// Ends a probe without a result: its turn was cancelled, or its budget did not suffice.
+    /// Ends a probe that has no result: its turn was cancelled, or its budget did not suffice.
     pub fn gave_up(&mut self) {
         self.probing = false;
     }
 
-    /// Lets the next caller probe at once: an operator or the world asked for it.
+    /// Makes the next probe due at once, because an operator or the world asked for it.
     pub fn hurry(&mut self, now: Timestamp) {
         if let Some(outage) = &mut self.outage {
             outage.probe_at = outage.probe_at.min(now);

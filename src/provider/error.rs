@@ -1,7 +1,7 @@
 //! The errors of model calls, in one vocabulary for all providers.
 //!
-//! Must never: contain a key or an unbounded payload. [`ProviderError::redacted`] limits every
-//! message, and every adapter passes its own key to be redacted.
+//! An error must never contain a key or an unbounded payload. [`ProviderError::redacted`] limits
+//! every message, and every adapter passes its own key to be redacted.
 
 use std::fmt;
 use std::time::Duration;
@@ -26,7 +26,7 @@ pub enum ErrorKind {
     Network,
     /// The call, or the provider, ran out of time.
     Timeout,
-    /// The answer broke off before its end.
+    /// The answer was interrupted before its end.
     BrokenStream,
     /// The answer is malformed.
     BadAnswer,
@@ -85,8 +85,8 @@ impl ErrorKind {
         Self::ALL.into_iter().find(|kind| kind.as_str() == name)
     }
 
-    /// Whether the cause may go away by itself or be repaired by a person, so that the same call
-    /// can succeed later. A refused key counts: a person can replace it, and the work goes on.
+    /// Whether the cause may disappear by itself or be repaired by a person, so that the same call
+    /// can succeed later. This includes a refused key, because a person can replace it.
     #[must_use]
     pub fn is_transient(self) -> bool {
         match self {
@@ -126,9 +126,9 @@ impl fmt::Display for ErrorKind {
 /// Whether a failed call may have cost something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Charge {
-    /// Nothing: the reservation is given back.
+    /// Nothing: the reservation is released.
     Nothing,
-    /// Possibly something: the reservation counts as spent.
+    /// Possibly something: the reservation is booked as spent.
     Unknown,
 }
 
@@ -159,12 +159,12 @@ impl ProviderError {
         Self::redacted(kind, message.as_ref(), &Redactor::default())
     }
 
-    /// As [`Self::new`], and also redacts the values that `redactor` knows.
+    /// Like [`Self::new`], and also redacts the values that `redactor` knows.
     #[must_use]
     pub fn redacted(kind: ErrorKind, message: &str, redactor: &Redactor) -> Self {
-        // Redacting megabytes would cost too much, so the payload is cut first. The cut may split a
-        // secret, which the redactor then cannot recognise, so the end of a cut payload is dropped
-        // too.
+        // Redacting megabytes would cost too much, so the payload is truncated first. The
+        // truncation may split a secret, which the redactor then cannot recognise, so the end of a
+        // truncated payload is dropped too.
         let head = prefix_bytes(message, MESSAGE_MAX * 4);
         let mut clean = redactor.redact(head);
         if head.len() < message.len() {

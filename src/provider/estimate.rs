@@ -1,7 +1,7 @@
 //! An upper estimate of a request's tokens, before the provider counts them.
 //!
-//! Must never: be lower than what a provider bills in practice; budgets reserve this much before a
-//! call.
+//! The estimate must never be lower than what a provider bills in practice, because budgets reserve
+//! this much before a call.
 
 use std::io;
 
@@ -30,7 +30,7 @@ pub fn tool_bytes(tools: &[ToolSpec]) -> usize {
     tools.iter().map(|tool| tool.name.len() + tool.description.len() + json_len(&tool.parameters)).sum()
 }
 
-/// Bytes that a picture counts for: providers charge some 1,600 tokens for a large one.
+/// Bytes by which a picture is estimated: providers charge about 1,600 tokens for a large one.
 const IMAGE_BYTES: usize = 3 * 1_600;
 
 /// [`estimate_tokens`] of a request whose tools have `tools` bytes.

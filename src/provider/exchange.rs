@@ -1,8 +1,8 @@
 //! One HTTP call to a provider, for all protocols: sends the request and reads the answer event by
 //! event.
 //!
-//! Must never: retry, hold more of an answer than its limit, or read on before the events read so
-//! far are passed on.
+//! This module must never retry, hold more of an answer than its limit, or read further before it
+//! has passed on the events that it has read.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -25,13 +25,14 @@ use crate::sse::{Framing, Splitter};
 
 /// How long to wait for the end of a body after the answer's end marker.
 const DRAIN_MAX: Duration = Duration::from_millis(100);
-/// Bytes of an answer after which the task yields, so that other tasks and the deadline get their
-/// turn even if data arrives as fast as it is read.
+/// Bytes of an answer after which the task yields. Otherwise an answer whose data arrives as fast
+/// as it is read would starve other tasks and the deadline.
 const YIELD_BYTES: usize = 256 * 1_024;
 /// The `User-Agent` header.
 const USER_AGENT: &str = concat!("ghost/", env!("CARGO_PKG_VERSION"));
 
-/// The connection to one provider: its address, headers and added fields.
+/// The connection to one provider: its address, its headers and the body fields that
+/// `world-config.yaml` adds.
 pub(crate) struct Exchange {
     client: reqwest::Client,
     base: reqwest::Url,
@@ -43,13 +44,13 @@ pub(crate) struct Exchange {
 
 /// The settings of a provider's connection.
 pub(crate) struct Address<'p> {
-    /// The provider's name in the world file.
+    /// The provider's name in `world-config.yaml`.
     pub(crate) name: &'p str,
     /// Base URL, if it is not the protocol's default.
     pub(crate) base: Option<&'p str>,
     /// The provider's key.
     pub(crate) key: Option<SecretString>,
-    /// Headers that the world file adds.
+    /// Headers that `world-config.yaml` adds.
     pub(crate) headers: &'p BTreeMap<String, String>,
     /// Query parameters that are added to each URL.
     pub(crate) query: &'p BTreeMap<String, String>,
@@ -65,10 +66,10 @@ pub(crate) trait Gather: Send {
     fn event(&mut self, data: &str, deltas: &mut dyn Deltas) -> Result<(), ProviderError>;
     /// Adds an answer that came as one JSON body instead of a stream.
     fn whole(&mut self, body: &[u8], deltas: &mut dyn Deltas) -> Result<(), ProviderError>;
-    /// Whether the end marker has come.
+    /// Whether the end marker was received.
     fn is_done(&self) -> bool;
-    /// Whether the answer is complete although no end marker has come. A last event that cannot be
-    /// read is then a bad answer, not a broken stream.
+    /// Whether the answer is complete although no end marker was received. An unreadable last event
+    /// is then a bad answer, not a broken stream.
     fn has_ended(&self) -> bool {
         false
     }
@@ -191,8 +192,9 @@ impl Exchange {
         let mut chunks = Chunks::new(response, self.idle.clone());
         let (mut events, mut plain, mut total, mut since_yield) = (Splitter::new(framing), Vec::new(), 0, 0);
         while !gather.is_done() {
-            // A body that breaks off after its end marker is complete. Before it, the break counts as a broken
-            // answer, not as a network error: the call may have been billed.
+            // A body that is interrupted after its end marker is complete. Before the end marker,
+            // the interruption is a broken answer and not a network error, because the call may
+            // have been billed.
             let chunk = match chunks.next(&self.redactor).await {
                 Ok(Some(chunk)) => chunk,
                 Ok(None) => break,
@@ -227,7 +229,7 @@ impl Exchange {
         if whole {
             return gather.whole(&plain, deltas);
         }
-        // The last event may lack its end. Half an event means a broken stream.
+        // The last event may lack its final empty line. An incomplete event means a broken stream.
         let Some(event) = events.finish() else { return Ok(()) };
         match gather.event(&self.text(event)?, deltas) {
             Err(error) if error.kind == ErrorKind::BadAnswer && !gather.has_ended() => {
@@ -238,7 +240,7 @@ impl Exchange {
     }
 
     /// Reads the rest of the body after the end marker, so that the connection can be reused.
-    /// Mostly the rest has come already. Otherwise a task waits for it briefly, and no caller
+    /// Usually the rest was received already. Otherwise a task waits for it briefly, and no caller
     /// waits.
     fn drain(&self, mut response: reqwest::Response) {
         if response.chunk().now_or_never().is_some() {
@@ -247,7 +249,7 @@ impl Exchange {
         let late = self.idle.clock.sleep(DRAIN_MAX);
         tokio::spawn(async move {
             let rest = std::pin::pin!(response.chunk());
-            // The content does not belong to the answer.
+            // The rest of the body does not belong to the answer, so its content is ignored.
             let _ = futures_util::future::select(rest, late).await;
         });
     }
@@ -258,10 +260,14 @@ impl Exchange {
         })
     }
 
-    /// The error for an answer that broke off.
+    /// The error for an answer that was interrupted.
     fn broken(&self, message: &str) -> ProviderError {
-        ProviderError::redacted(ErrorKind::BrokenStream, &format!("the answer broke off: {message}"), &self.redactor)
-            .charge(Charge::Unknown)
+        ProviderError::redacted(
+            ErrorKind::BrokenStream,
+            &format!("the answer was interrupted: {message}"),
+            &self.redactor,
+        )
+        .charge(Charge::Unknown)
     }
 }
 
@@ -303,7 +309,7 @@ pub(crate) fn key_header(
             ghost_domain::Code::InvalidArguments,
             format!("the key of provider `{provider}` has characters that are not allowed in an HTTP header"),
         )
-        .hint("look for a line break or a quote in the environment variable")
+        .hint("check the environment variable for a line break or a quote")
     })?;
     value.set_sensitive(true);
     Ok((name, value))

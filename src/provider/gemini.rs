@@ -1,6 +1,6 @@
 //! Gemini's `streamGenerateContent`.
 //!
-//! Must never: retry, or change a part that carries a signature.
+//! This adapter must never retry a call or change a part that carries a signature.
 
 mod answer;
 mod request;

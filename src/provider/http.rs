@@ -1,8 +1,8 @@
 //! HTTP helpers for all adapters: the client, and the conversion of failures (status, retry-after,
 //! error bodies and error events) into [`ProviderError`].
 //!
-//! Must never: follow a redirect with a key, read an unbounded body, or put a URL with its query
-//! into an error.
+//! These helpers must never follow a redirect with a key, read an unbounded body, or put a URL with
+//! its query into an error.
 
 use std::error::Error as _;
 use std::time::Duration;
@@ -26,7 +26,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(15);
 pub(crate) fn base_url(name: &str, url: &str, path_if_bare: &str) -> Result<reqwest::Url, Refusal> {
     let bad = |why: String| {
         Refusal::new(Code::InvalidArguments, format!("the base_url of provider `{name}` {why}"))
-            .hint("give an address such as http://127.0.0.1:8080/v1")
+            .hint("give an address, for example http://127.0.0.1:8080/v1")
     };
     let mut parsed = reqwest::Url::parse(url).map_err(|error| bad(format!("is not a URL: {error}")))?;
     if !matches!(parsed.scheme(), "http" | "https") || parsed.host_str().is_none() {
@@ -123,7 +123,7 @@ pub(crate) fn transport_error(error: reqwest::Error, redactor: &Redactor) -> Pro
     ProviderError::redacted(kind, &message, redactor).charge(charge)
 }
 
-/// The error for a response that is compressed although that was not asked for.
+/// The error for a compressed response. Ghost asks for uncompressed responses.
 pub(crate) fn compression_error(response: &reqwest::Response) -> Option<ProviderError> {
     let codings = response.headers().get_all(CONTENT_ENCODING).iter();
     let mut codings = codings.map(|coding| String::from_utf8_lossy(coding.as_bytes()));
@@ -133,8 +133,8 @@ pub(crate) fn compression_error(response: &reqwest::Response) -> Option<Provider
     Some(ProviderError::new(ErrorKind::BadAnswer, message))
 }
 
-/// Reads the body of an error response up to a limit. If it breaks off, the part read so far is
-/// used. A compressed body is ignored.
+/// Reads the body of an error response up to a limit. If the body is interrupted, the part read so
+/// far is used. A compressed body is ignored.
 pub(crate) async fn error_body(response: &mut reqwest::Response) -> Vec<u8> {
     let mut body = Vec::new();
     if compression_error(response).is_some() {
@@ -162,7 +162,7 @@ pub(crate) fn status_error(
     let message = parsed.as_ref().and_then(message_of).unwrap_or_else(|| clip(&one_line(body), 1_000));
     let lower = body.to_ascii_lowercase();
     let kind = match status {
-        // Unpaid bills count too: the call succeeds once they are paid.
+        // An unpaid bill is treated like a wrong key: the call succeeds once the bill is paid.
         401..=403 => ErrorKind::Unauthorized,
         // OpenAI does not find an item that it was told not to store.
         404 if is_stale(&lower) => ErrorKind::StaleState,
@@ -177,7 +177,7 @@ pub(crate) fn status_error(
     };
     let error = ProviderError::redacted(kind, &format!("HTTP {status}: {message}"), redactor);
     // A provider that reports its own failure has billed nothing. Behind a gateway's error (502, a
-    // timeout), the call may have been billed; then the reservation counts as spent.
+    // timeout), the call may have been billed; then the reservation is booked as spent.
     let error = if matches!(status, 409 | 500) { error.charge(Charge::Nothing) } else { error };
     error.status(status).retry_after(retry_after(headers, now).or_else(|| parsed.as_ref().and_then(retry_info)))
 }
@@ -214,7 +214,7 @@ pub(crate) fn event_error(body: &Value, redactor: &Redactor) -> ProviderError {
         .retry_after(retry_info(body))
 }
 
-/// Distinguishes the causes of a status 400, by the phrases that providers use.
+/// Distinguishes the causes of a status 400 by the phrases that providers use.
 fn wrong_request(lower: &str) -> ErrorKind {
     let has = |phrases: &[&str]| phrases.iter().any(|phrase| lower.contains(phrase));
     if has(&[

@@ -1,8 +1,8 @@
 //! Reads the body of an answer with an idle limit. A provider that begins to answer and then falls
-//! silent must not hold its slot for longer.
+//! silent must release its slot.
 //!
-//! Must never: count the time before the first byte, in which a model may reason; the call's own
-//! deadline limits that time.
+//! The idle limit must never include the time before the first byte, in which a model may reason.
+//! The call's own deadline limits that time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,7 +45,7 @@ impl Chunks {
                 chunk = self.response.chunk() => chunk,
                 () = late => {
                     let seconds = self.limit.max.as_secs_f64();
-                    let message = format!("the answer stopped in the middle: nothing came for {seconds} s (idle_timeout)");
+                    let message = format!("the answer stopped in the middle: no data arrived for {seconds} s (idle_timeout)");
                     return Err(ProviderError::new(ErrorKind::Timeout, message));
                 }
             }

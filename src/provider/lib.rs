@@ -1,12 +1,12 @@
 //! Model providers behind one trait: Anthropic, OpenAI and servers with its APIs, Gemini, Ollama,
 //! rule files (`scripted`) and the answers of an earlier run (`recorded`). Each provider has a
 //! pool, which limits parallel calls and respects pauses that the provider asks for. Each model has
-//! a circuit in its provider's breaker, which stops calls to a model that is down. Retries and
-//! fall-backs are decided by pure functions that the turn calls.
+//! a circuit in its provider's breaker, which stops calls to a model that is down. Pure functions
+//! decide about retries and fall-backs; the turn calls them.
 //!
-//! Must never: retry by itself (the turn journals every attempt), run a tool, or let a key or an
-//! unbounded payload into an error. Every future of this crate may be dropped at any await without
-//! leaving anything behind.
+//! This crate must never retry by itself (the turn journals every attempt), run a tool, or let a
+//! key or an unbounded payload into an error. Every future of this crate may be dropped at any
+//! await without leaving anything behind.
 
 mod answer_bounds;
 mod anthropic;

@@ -1,9 +1,9 @@
 //! Tool calls and control tokens that a model wrote as plain text. They are detected, so that the
-//! model gets a correction and nothing is executed (TOOL-13), and removed from the text that people
-//! and later turns see (LOOP-08).
+//! model gets a correction and nothing is executed (TOOL-13). They are removed from the text that
+//! people and later turns see (LOOP-08).
 //!
-//! Must never: execute or interpret what it finds. Everything here accepts any text, never panics
-//! and takes linear time.
+//! This module must never execute or interpret the markup that it finds. Every function here
+//! accepts any text, never panics and takes linear time.
 
 use std::sync::LazyLock;
 
@@ -35,8 +35,8 @@ const EXCERPT_MAX: usize = 200;
 
 /// The tool call that `text` tries to make as text, as an excerpt for the ledger, or `None`. Meant
 /// for answers without a real call. Markup within inline code, or in a code block beside other
-/// text, does not count: it is talk about calls. Reasoning before the visible text does not count
-/// either.
+/// text, is ignored because such text is about calls. Markup in reasoning before the visible text
+/// is ignored too.
 #[must_use]
 pub fn malformed_tool_call(text: &str) -> Option<String> {
     let text = match REASONED.as_ref().and_then(|reasoned| reasoned.find_iter(text).last()) {
@@ -66,7 +66,7 @@ fn json_call(text: &str) -> bool {
         }
         None => text,
     };
-    // A long text that is no object is not worth parsing.
+    // A long text that is not a JSON object is not parsed.
     if !body.starts_with('{') || !body.ends_with('}') {
         return false;
     }
@@ -116,8 +116,8 @@ impl Visible {
         Self::through(Cleaner::default(), text)
     }
 
-    /// As [`Visible::of`], for a model that begins within reasoning: without a closing tag, nothing
-    /// is visible.
+    /// Like [`Visible::of`], for a model that begins within reasoning: without a closing tag,
+    /// nothing is visible.
     #[must_use]
     pub fn from_reasoning(text: &str) -> Self {
         Self::through(Cleaner::within_reasoning(), text)

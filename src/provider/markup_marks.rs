@@ -1,15 +1,14 @@
 //! Recognises the marks in a model's text, one at a time: tags of reasoning and of calls, control
 //! tokens, inline code.
 //!
-//! Must never: depend on the text before a mark, or need more than [`HELD_MAX`] bytes to recognise
-//! one.
+//! Recognition must never depend on the text before a mark or need more than [`HELD_MAX`] bytes.
 
 use std::sync::LazyLock;
 
 use regex::Regex;
 
-/// Most bytes held back until they are recognised: inline code that has not ended, or the beginning
-/// of a tag.
+/// Maximum bytes held back until they are recognised: inline code that has not ended, or the
+/// beginning of a tag.
 pub(crate) const HELD_MAX: usize = 1_024;
 /// Longest tag, in bytes.
 const TAG_MAX: usize = 160;
@@ -58,7 +57,7 @@ pub(crate) enum Mark {
 }
 
 /// Reads a tag at the beginning of `rest`. Only marks for which `counts` is true are recognised.
-/// Within a call, the closing tag of a parameter does not end the call. `last` says that no text
+/// Within a call, the closing tag of a parameter does not end the call. `last` is true if no text
 /// follows `rest`.
 pub(crate) fn tag(rest: &str, last: bool, in_call: bool, counts: impl Fn(Mark) -> bool) -> Token {
     let head = ghost_domain::text::prefix_bytes(rest, TAG_MAX);

@@ -1,8 +1,8 @@
-//! Removes markup from a model's text while it streams: what [`crate::clean_visible`] does for a
-//! whole text. Streaming must not show reasoning or calls written as text.
+//! Removes markup from a model's text while it streams; [`crate::clean_visible`] does the same for
+//! a whole text. Streaming must not show reasoning or calls written as text.
 //!
-//! Must never: hold back more than [`crate::markup_marks::HELD_MAX`] bytes, or depend on where the
-//! pieces are cut.
+//! The cleaner must never hold back more than [`crate::markup_marks::HELD_MAX`] bytes. Its result
+//! must never depend on how the text is split into pieces.
 
 use crate::markup_marks::{Mark, Token, inline, tag};
 
@@ -55,14 +55,14 @@ impl Cleaner {
         Self { thinking: true, ..Self::default() }
     }
 
-    /// Adds text and appends the visible part to `out`. If reasoning is closed that was never
-    /// opened, `out` is emptied: see [`Cleaner::closed_unopened`].
+    /// Adds text and appends the visible part to `out`. A tag that closes unopened reasoning
+    /// empties `out`; see [`Cleaner::closed_unopened`].
     pub fn push(&mut self, text: &str, out: &mut String) {
         self.held.push_str(text);
         self.read(false, out);
     }
 
-    /// Appends the rest to `out`: the text has ended.
+    /// Ends the text and appends the rest to `out`.
     pub fn end(&mut self, out: &mut String) {
         self.read(true, out);
     }
@@ -127,7 +127,7 @@ impl Cleaner {
         }
     }
 
-    /// Reads the next token of `rest`, which is not empty. `last` says that no text follows it.
+    /// Reads the next token of `rest`, which is not empty. `last` is true if no text follows it.
     fn next(&mut self, rest: &str, last: bool) -> Token {
         let line = || rest.find('\n').map_or(rest.len(), |end| end + 1);
         match self.position {
@@ -303,8 +303,8 @@ mod tests {
             let (seen, closed_unopened_tag) = streamed(&text, size);
             let whole = clean_visible(&text);
             if closed_unopened_tag {
-                // The text shown before the closing tag cannot be taken back; the text after it is
-                // the same.
+                // Text shown before the closing tag cannot be withdrawn; the text after it is the
+                // same.
                 prop_assert!(seen.trim().ends_with(whole.trim()), "{:?} {:?}", seen, whole);
             } else {
                 prop_assert_eq!(seen.trim(), whole.trim());

@@ -1,6 +1,6 @@
 //! The request to a model and its answer, in one form for all providers.
 //!
-//! Must never: depend on a provider's wire format.
+//! These types must never depend on a provider's wire format.
 
 use std::sync::Arc;
 
@@ -34,8 +34,8 @@ pub struct ModelRequest {
     pub tools: Arc<[ToolSpec]>,
     /// Limit of the answer's tokens.
     pub max_tokens: u64,
-    /// Limit of the bytes of all call arguments together. An answer with more is refused. Values below 1 MiB count
-    /// as 1 MiB, values above 32 MiB as 32 MiB.
+    /// Limit of the bytes of all call arguments together. An answer with more is refused. Values
+    /// below 1 MiB are raised to 1 MiB, values above 32 MiB are lowered to 32 MiB.
     pub calls_bytes: usize,
     /// Sampling temperature; `None` leaves it to the provider.
     pub temperature: Option<f64>,
@@ -61,8 +61,8 @@ impl ModelRequest {
     }
 
     /// How much the model is asked to reason in this call: not at all if the conversation has
-    /// opaque state of another model. That reasoning cannot be sent, and providers refuse a round
-    /// of calls that lacks the reasoning which it began with.
+    /// opaque state of another model. The reasoning of another model cannot be sent, and providers
+    /// refuse a round of calls without the reasoning at its beginning.
     #[must_use]
     pub fn thinking(&self) -> Option<Thinking> {
         let author = self.author();
@@ -81,7 +81,7 @@ pub enum Stop {
     EndTurn,
     /// The model calls tools.
     ToolUse,
-    /// The answer reached its limit and was cut.
+    /// The answer reached its token limit and was truncated.
     MaxTokens,
     /// The provider or the model refused, with the provider's reason if there is one.
     Refused(Option<String>),
@@ -97,7 +97,7 @@ pub const PAUSED: &str = "pause_turn";
 const REFUSED: &str = "refused";
 
 impl Stop {
-    /// Whether the answer broke off before its end.
+    /// Whether the answer was interrupted before its end.
     #[must_use]
     pub fn is_cut(&self) -> bool {
         match self {
@@ -151,8 +151,8 @@ pub struct ModelAnswer {
     pub stop: Stop,
 }
 
-/// Receives an answer while it is written. Pieces are only for display; the [`ModelAnswer`] is what
-/// counts.
+/// Receives an answer while it is written. The pieces are only for display; the result of the call
+/// is the [`ModelAnswer`].
 pub trait Deltas: Send {
     /// More of the visible text.
     fn text(&mut self, text: &str);

@@ -1,7 +1,8 @@
 //! Ollama's own chat API.
 //!
-//! Must never: retry, or let Ollama truncate a conversation that is too long. Ollama would do so
-//! without notice and remove the beginning, which has the agent's instructions.
+//! This adapter must never retry a call. It must never let Ollama truncate a conversation that is
+//! too long: Ollama would do so without notice and remove the beginning, which has the agent's
+//! instructions.
 
 mod answer;
 mod request;

@@ -1,6 +1,7 @@
 //! OpenAI and servers with its APIs: chat completions and responses.
 //!
-//! Must never: retry, or use the responses API at other hosts unless the world file says so.
+//! This adapter must never retry a call. It must never use the responses API at other hosts unless
+//! `world-config.yaml` says so.
 
 mod chat_answer;
 mod chat_request;
@@ -31,7 +32,7 @@ const HOME: (&str, &str) = ("https://api.openai.com/v1/", "v1/");
 pub(crate) struct OpenAi {
     exchange: Exchange,
     dialect: Dialect,
-    /// The API that the world file sets.
+    /// The API that `world-config.yaml` sets.
     api: Option<Api>,
     chat_lists: ToolLists,
     responses_lists: ToolLists,

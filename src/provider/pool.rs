@@ -1,9 +1,9 @@
-//! The pool of one provider. It limits parallel calls, decides which call is next, and lets no call
-//! through during a pause that the provider asked for. Calls for people go before calls for
-//! machines, but neither class waits for ever.
+//! The pool of one provider. It limits parallel calls, decides which call is next, and starts no
+//! call during a pause that the provider asked for. Calls for people go before calls for machines,
+//! but neither class waits for ever.
 //!
-//! Must never: let a later call overtake an earlier one of its class, or keep the slot of a caller
-//! that has gone.
+//! The pool must never let a later call overtake an earlier one of its class. It must never keep a
+//! slot for a caller that no longer waits.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 /// How many slots in a row go to people while machines wait.
 const PEOPLE_IN_A_ROW: u32 = 3;
 
-/// For whom a call is made.
+/// The class of a call: made for a person or for a machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// A person waits for it: an operator, or someone in a conversation.
@@ -68,7 +68,7 @@ impl Queue {
             };
             let Some(next) = next else { return };
             self.slots_in_use += 1;
-            // A caller that has gone meanwhile gives the slot back when its ticket is dropped.
+            // If the caller no longer waits, its dropped ticket gives the slot back.
             let _ = next.grant.send(());
         }
     }
@@ -169,8 +169,8 @@ impl Pool {
         }
     }
 
-    /// Changes the number of slots, at least one. Running calls go on; while they are more than the
-    /// slots, no call starts.
+    /// Changes the number of slots, at least one. Running calls continue; while they are more than
+    /// the slots, no call starts.
     pub fn resize(&self, concurrency: u32) {
         let mut queue = lock(&self.queue);
         queue.slots = slots_of(concurrency);
@@ -178,11 +178,11 @@ impl Pool {
     }
 
     /// Waits for a slot: after all earlier calls of its class, and until a pause is over. Dropping
-    /// the future gives up the position.
+    /// the future leaves the queue.
     pub async fn admit(&self, class: Class) -> Slot {
         let queued = Counted::new(&self.queued);
         let slot = self.slot(class).await;
-        // The slot is held during the pause, so that the order of arrival stays. The pause may be
+        // The slot is held during the pause, so that the order of arrival is kept. The pause may be
         // prolonged meanwhile.
         loop {
             let until = Timestamp(self.closed_until.load(Ordering::Acquire));
@@ -215,8 +215,8 @@ impl Pool {
         HeldSlot(Arc::clone(&self.queue))
     }
 
-    /// Lets no call start before `until`. A shorter pause than the current one changes nothing;
-    /// running calls go on.
+    /// Starts no call before `until`. A shorter pause than the current one changes nothing; running
+    /// calls continue.
     pub fn cool_down(&self, until: Timestamp) {
         self.closed_until.fetch_max(until.0, Ordering::AcqRel);
     }

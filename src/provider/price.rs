@@ -1,6 +1,6 @@
 //! Prices of models, as the plan sets them.
 //!
-//! Must never: guess. A model may have no price; then a money budget refuses the call.
+//! This module must never guess a price. A money budget refuses a call to a model without a price.
 
 use ghost_config::plan::{LlmPlan, ProviderKind};
 use ghost_domain::Price;

@@ -1,6 +1,6 @@
 //! The providers of a world, built from its plan, each with its pool and its breaker.
 //!
-//! Must never: use the network while it is built, or show a key.
+//! Building the providers must never use the network or show a key.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -24,13 +24,13 @@ use crate::scripted::{ScriptDigest, Scripted};
 
 /// One provider with its pool, breaker and settings.
 pub struct Entry {
-    /// Name of the provider in the world file.
+    /// Name of the provider in `world-config.yaml`.
     pub name: String,
     /// The adapter that makes the calls.
     pub provider: Arc<dyn Provider>,
     /// Limits the parallel calls.
     pub pool: Arc<Pool>,
-    /// Knows which of the models are down.
+    /// Knows which of the provider's models are down.
     pub breaker: Arc<Breaker>,
     /// The provider's settings.
     pub plan: ProviderPlan,
@@ -81,10 +81,11 @@ impl Providers {
         Ok(Self::build_with(plan, env, clock, BTreeMap::new())?)
     }
 
-    /// As [`Self::build`], with the recordings of `recorded` providers by provider name.
+    /// Like [`Self::build`], with the recordings of `recorded` providers by provider name.
     ///
     /// # Errors
-    /// As [`Self::build`]; and a `recorded` provider without a recording in `recordings`.
+    /// The errors of [`Self::build`]; and a `recorded` provider without a recording in
+    /// `recordings`.
     pub fn build_with(
         plan: &LlmPlan,
         env: &dyn Fn(&str) -> Option<String>,
@@ -115,7 +116,7 @@ impl Providers {
     }
 
     /// All reasons why providers of `plan` cannot be built, for a check that reports every problem.
-    /// Leaves out scripted and recorded providers.
+    /// Scripted and recorded providers are skipped.
     #[must_use]
     pub fn refusals(plan: &LlmPlan, env: &dyn Fn(&str) -> Option<String>, clock: &Arc<dyn Clock>) -> Vec<Unbuilt> {
         let own = |kind| !matches!(kind, ProviderKind::Scripted | ProviderKind::Recorded);
@@ -133,9 +134,9 @@ impl Providers {
     }
 
     /// Takes over the pools and breakers of `before`, which these providers replace. It does so for
-    /// each provider that keeps its name, kind and address. Running and waiting calls and the
-    /// current pause stay. Pool sizes change only with [`Self::size_pools`]. A recording of the
-    /// same directory continues where it is.
+    /// each provider that keeps its name, kind and address. Running and waiting calls continue, and
+    /// the current pause stays. Pool sizes change only with [`Self::size_pools`]. A recording of
+    /// the same directory continues at its position.
     pub fn keep_pools(&mut self, before: &Self) {
         for (name, entry) in &mut self.entries {
             let Some(old) = before.entries.get(name) else { continue };
@@ -158,8 +159,8 @@ impl Providers {
         }
     }
 
-    /// Sets the size of every pool as its provider's plan says. Called when these providers are put
-    /// in force.
+    /// Sets the size of every pool as its provider's plan says. Called when these providers become
+    /// the current ones.
     pub fn size_pools(&self) {
         for entry in self.entries.values() {
             entry.pool.resize(entry.plan.concurrency);

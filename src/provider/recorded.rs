@@ -1,7 +1,7 @@
-//! A provider that serves the answers of an earlier run again, to each agent in their order. The
-//! caller reads the answers from that run's journal and says how many this run has used already.
+//! A provider that replays the answers of an earlier run, to each agent in their order. The caller
+//! reads the answers from that run's journal and says how many this run has used already.
 //!
-//! Must never: invent an answer. When the recording ends, the call fails.
+//! This provider must never invent an answer. When the recording ends, the call fails.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -20,7 +20,7 @@ pub struct RecordedAnswer {
     pub model: String,
     /// The content of the answer.
     pub blocks: Vec<Block>,
-    /// The tokens that the answer took.
+    /// The tokens that the answer used.
     pub usage: TokenUsage,
     /// Why it stopped, as the journal has it; see [`Stop::word`].
     pub stop: Option<String>,

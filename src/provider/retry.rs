@@ -1,7 +1,7 @@
-//! Decides what to do about a failed call. A pure function, so that the turn can journal each
+//! Decides how to continue after a failed call. A pure function, so that the turn can journal each
 //! attempt and a simulation can replay it (LOOP-09).
 //!
-//! Must never: wait, or keep state.
+//! This module must never wait or keep state.
 
 use std::time::Duration;
 
@@ -30,8 +30,8 @@ pub struct Rest {
 }
 
 impl Rest {
-    /// What is left after a model at `provider`; `rest` are the providers of the models after it,
-    /// in order.
+    /// The models left after a model at `provider`; `rest` are the providers of the models after
+    /// it, in order.
     pub fn after<'a>(provider: &str, rest: impl IntoIterator<Item = &'a str>) -> Self {
         let (mut models, mut elsewhere) = (0, None);
         for next in rest {
@@ -45,8 +45,8 @@ impl Rest {
 }
 
 /// Decides what to do after a failure. `attempt` counts the failures of this model in this call,
-/// including this one, so it is at least 1. `rest` is what is left to try. `jitter` is any random
-/// number.
+/// including this one, so it is at least 1. `rest` describes the models left to try. `jitter` is
+/// any random number.
 ///
 /// A pause that the provider asked for is waited in full, unless it is longer than `retry_cap`;
 /// then a fall-back is asked. Otherwise the wait doubles from `retry_base` to at most `retry_cap`,
@@ -61,7 +61,7 @@ pub fn decide(attempt: u32, error: &ProviderError, plan: &ProviderPlan, rest: Re
         // Another model of this provider would be asked with the same key.
         ErrorKind::Unauthorized => return rest.elsewhere.map_or(Next::GiveUp, Next::Fallback),
         ErrorKind::UnknownModel | ErrorKind::ContextTooLong => return fall_back,
-        // A recording that has ended stays ended.
+        // A recording that has ended has no answer for a retry either.
         ErrorKind::BadAnswer if plan.kind == ProviderKind::Recorded => return fall_back,
         ErrorKind::RateLimited
         | ErrorKind::Overloaded

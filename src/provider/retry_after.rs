@@ -1,6 +1,6 @@
-//! How long a provider asks callers to wait: in a header, or in the body of its error.
+//! The wait that a provider asks for: in a header, or in the body of its error.
 //!
-//! Must never: wait, or decide whether a wait is too long.
+//! This module must never wait or decide whether a wait is too long.
 
 use std::time::Duration;
 

@@ -1,7 +1,7 @@
 //! Splits a byte stream into events, in linear time and limited space: server-sent events, or lines
 //! of JSON.
 //!
-//! Must never: hold more than one event and the rest of the last read.
+//! The splitter must never hold more than one event and the rest of the last read.
 
 use std::mem;
 

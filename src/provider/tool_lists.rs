@@ -1,7 +1,7 @@
 //! A cache of tool lists as JSON. An agent's list is the same object from call to call, and
 //! serialising its schemas again would cost more than the rest of the request.
 //!
-//! Must never: hold more than [`LISTS_MAX`] lists.
+//! The cache must never hold more than [`LISTS_MAX`] lists.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,7 +10,7 @@ use ghost_domain::transcript::ToolSpec;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-/// Most lists in the cache.
+/// Maximum lists in the cache.
 const LISTS_MAX: usize = 256;
 
 /// A tool list, and its JSON.

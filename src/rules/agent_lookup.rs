@@ -1,7 +1,7 @@
 //! Finds the records of agents by name, writes them, and builds the refusals about agents that are
 //! missing, deleted or stopped.
 //!
-//! Must never: give or carry out an order. [`crate::agents`] does that.
+//! This module must never give or execute an order. [`crate::agents`] does that.
 
 use ghost_domain::{Agent, AgentId, AgentKind, Code, Party, Refusal};
 use ghost_store::{Reads, Writes};
@@ -21,8 +21,8 @@ pub async fn agent_named(r: &mut dyn Reads, agent_id: &AgentId) -> Result<Agent>
     agent_or(r, agent_id, |_| LIST).await
 }
 
-/// Like [`agent_named`], with hints for `by`: an operator learns how to bring back a deleted agent
-/// that the world file names.
+/// Like [`agent_named`], with hints for `by`: an operator learns how to create again a deleted
+/// agent that `world-config.yaml` declares.
 ///
 /// # Errors
 /// `NotFound`.
@@ -33,8 +33,8 @@ pub async fn agent_for(r: &mut dyn Reads, ctx: &RuleContext, by: &Party, agent_i
     }
 }
 
-/// Like [`agent_named`], for an operator. `may_run` checks the world's files, as
-/// [`RuleContext::may_run`] does.
+/// Like [`agent_named`], for an operator. `may_run` checks the world's files, like
+/// [`RuleContext::may_run`].
 ///
 /// # Errors
 /// `NotFound`.
@@ -44,7 +44,7 @@ pub async fn agent_for_operator(
     agent_id: &AgentId,
 ) -> Result<Agent> {
     agent_or(r, agent_id, move |deleted| {
-        // If the file does not name the agent any more, no reload brings it back.
+        // If the file no longer declares the agent, no reload creates it again.
         let comes_back = deleted.kind == AgentKind::Persistent && may_run(deleted).is_ok();
         if comes_back {
             "the world file names it: reload the world to have that agent back, with `ghostctl reload`"
@@ -72,8 +72,8 @@ async fn agent_or(
     }
 }
 
-/// The message about a deleted agent, with code `NotFound`. It is the same for callers that waited
-/// for the agent and for callers that come later.
+/// The message about a deleted agent, with code `NotFound`. Callers that waited for the agent and
+/// later callers get the same message.
 #[must_use]
 pub fn deleted_words(agent_id: &AgentId) -> String {
     format!("there is no agent `{agent_id}` any more: it was deleted")

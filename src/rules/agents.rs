@@ -1,6 +1,6 @@
 //! Agents as records: create, start, stop, change and delete. The supervisor works towards these
-//! records, so an order survives any crash before it is done. [`life`] holds what the supervisor
-//! itself records.
+//! records, so an order survives any crash before it is executed. [`life`] holds the records that
+//! the supervisor itself writes.
 
 mod end;
 mod ids;
@@ -36,7 +36,7 @@ pub struct NewAgent {
     pub name: String,
     /// Name of its team, if it has one.
     pub team: Option<String>,
-    /// Whether the world file or someone at run time creates it.
+    /// Whether `world-config.yaml` declares the agent or a party creates it at run time.
     pub kind: AgentKind,
     /// Whether it is to run or to stay stopped.
     pub desired: Desired,
@@ -74,7 +74,7 @@ pub async fn create_once(w: &mut dyn Writes, ctx: &RuleContext, by: &Party, new:
 }
 
 /// Creates an agent. The incarnation number continues after a deleted agent of the same id, even if
-/// its tombstone was pruned. So turns and dead letters of the earlier agent are never taken for
+/// its tombstone was pruned. So turns and dead letters of the earlier agent are never mistaken for
 /// those of the new one.
 ///
 /// # Errors
@@ -172,7 +172,7 @@ pub async fn create(w: &mut dyn Writes, ctx: &RuleContext, by: &Party, new: NewA
     Ok(agent)
 }
 
-/// Applies the world file's entry to an agent. Returns whether anything changed.
+/// Applies an agent's entry in `world-config.yaml` to its record. Returns whether anything changed.
 pub async fn update(
     w: &mut dyn Writes,
     ctx: &RuleContext,

@@ -134,9 +134,9 @@ pub fn unanswerable(ctx: &RuleContext, agent: &ghost_domain::Agent) -> Option<Re
     })
 }
 
-/// Answers an ask. The answer `REPLY_SKIP` stands for an empty reply and ends the exchange (HB-07).
-/// An answer after the deadline is stored but wakes nobody. `truncated` says that the reply was
-/// cut; the text says so too.
+/// Answers an ask. The answer `REPLY_SKIP` means an empty reply and ends the exchange (HB-07). An
+/// answer after the deadline is stored but wakes nobody. `truncated` is true if the reply was
+/// truncated; the text says so too.
 pub async fn answer(w: &mut dyn Writes, ctx: &RuleContext, ask_id: AskId, reply: &str, truncated: bool) -> Result<()> {
     let Some(mut ask) = w.ask_get(ask_id).await? else { return Ok(()) };
     if ask.status != AskStatus::Open {

@@ -1,5 +1,6 @@
-//! Budgets: one account for each scope. A model call reserves its worst case before it starts and
-//! settles it afterwards (docs/design.md, "Outages, breakers and budgets").
+//! Budgets: one account for each scope. A model call reserves its worst case before it starts. When
+//! it ends, its real use is charged and the reservation is released: the reservation is settled
+//! (docs/design.md, "Outages, breakers and budgets").
 
 mod late;
 mod limits;
@@ -30,7 +31,7 @@ use crate::{Result, RuleContext};
 /// The smallest answer, in tokens, that is worth a model call.
 pub const ANSWER_FLOOR: u64 = 16;
 
-/// The most that a model call may use.
+/// The maximum use of one model call.
 #[derive(Clone, Debug)]
 pub struct Demand {
     /// Name of the provider.
@@ -39,7 +40,7 @@ pub struct Demand {
     pub model: String,
     /// Input tokens, estimated from above.
     pub input: u64,
-    /// The most output tokens.
+    /// Maximum output tokens.
     pub max_tokens: u64,
     /// The model's price, if it is known.
     pub price: Option<Price>,
@@ -53,8 +54,8 @@ pub struct Demand {
 }
 
 /// Returns the accounts that a call of an agent is charged to. The world has an account from the
-/// first call on, and so has a root if roots have a default limit. Other scopes get one when a
-/// limit is set for them; their earlier spending is in the usage rows.
+/// first call on. A root has one too if roots have a default limit. Other scopes get an account
+/// when a limit is set for them; their earlier spending is in the usage rows.
 async fn accounts(w: &mut dyn Writes, ctx: &RuleContext, agent: &Agent, turn: &Turn) -> Result<Vec<Budget>> {
     let world = w.budget_get(&Scope::World).await?.unwrap_or_else(|| Budget::open(Scope::World, ctx.now()));
     let mut budgets = vec![world];
@@ -83,8 +84,8 @@ pub enum Reserved {
     Spent(Scope),
 }
 
-/// Reserves the worst case of a call in all its scopes. If other calls hold the rest, the call has
-/// to wait. The size of the answer shrinks to what is left.
+/// Reserves the worst case of a call in all its scopes. If other calls hold the rest, the call must
+/// wait. The size of the answer shrinks to the budget that is left.
 ///
 /// # Errors
 /// `BudgetExhausted` if a scope is spent, or if the model has no price and a scope limits money.
@@ -163,16 +164,16 @@ pub struct Taken {
     pub duration_ms: u64,
 }
 
-/// How a reservation is settled.
+/// The way in which a reservation is settled: the charge for the call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Settlement {
     /// The call used this much.
     Used(Taken),
-    /// The call used about this much: numbers that the provider left out are estimated.
+    /// The call used about this much: numbers that the provider omitted are estimated.
     Estimated(Taken),
     /// The call used nothing.
     Released,
-    /// The usage is unknown, so the whole reservation counts as spent (promise 2).
+    /// The usage is unknown, so the whole reservation is charged (promise 2).
     Forfeited,
 }
 
@@ -269,8 +270,8 @@ pub async fn settle(
     Ok(Some(charged))
 }
 
-/// Counts the reservation of a turn as spent if it still has one, because its call was interrupted
-/// (promise 2).
+/// Charges the whole reservation of a turn, if the turn still has one, because its call was
+/// interrupted (promise 2).
 pub async fn forfeit_held(w: &mut dyn Writes, ctx: &RuleContext, turn: &mut Turn) -> Result<()> {
     if let Some(reservation_id) = turn.held.as_ref().map(|held| held.reservation_id) {
         settle(w, ctx, turn, reservation_id, Settlement::Forfeited).await?;

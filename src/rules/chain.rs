@@ -3,7 +3,7 @@
 //! A root is the event that started a chain of work, for example a message from outside or a cron
 //! slot. A hop is one turn between the root and a message.
 //!
-//! Must never: count or refuse. [`crate::root_limits`] applies the limits of a chain.
+//! This module must never count or refuse. [`crate::root_limits`] applies the limits of a chain.
 
 use ghost_domain::RootId;
 use serde::{Deserialize, Serialize};
@@ -20,7 +20,7 @@ pub struct Chain {
 }
 
 impl Chain {
-    /// Starts a new chain, for something that came from outside.
+    /// Starts a new chain, for an event from outside the world.
     #[must_use]
     pub fn root(ctx: &RuleContext) -> Self {
         Self { root_id: RootId(ctx.id()), hop: 0 }

@@ -1,7 +1,8 @@
-//! Chat channels (CHAT-01..15): their members and their posts. A channel is one log. Each member
-//! has a read cursor and at most one pending wake-up, so a busy channel fills no inbox.
+//! Chat channels (CHAT-01..15): their members and their chat messages. A channel is one log. Each
+//! member has a read cursor and at most one pending wake-up, so a busy channel fills no inbox.
 //!
-//! Must never: read or write a row for each member where one query for all of them is enough.
+//! These rules must never read or write a row for each member where one query for all of them is
+//! enough.
 
 mod channel;
 mod digest;
@@ -31,11 +32,12 @@ use serde_json::{Value, json};
 use crate::agent_lookup::agent_for;
 use crate::{Result, RuleContext, root_limits};
 
-/// The most members that an answer about one channel lists.
+/// Maximum members that an answer about one channel lists.
 pub const MEMBERS_SHOWN: usize = 1_000;
-/// The most members that a list of channels shows for each channel.
+/// Maximum members that a list of channels shows for each channel.
 pub const MEMBERS_LISTED: usize = 100;
-/// Up to this number, agents are looked up one by one. For more, the list of all agents is read.
+/// Up to this number, agents are looked up one by one. For a larger number, the list of all agents
+/// is read.
 const LOOKUPS_MAX: usize = 32;
 
 /// The parameters of a new channel.
@@ -43,9 +45,9 @@ const LOOKUPS_MAX: usize = 32;
 pub struct NewChannel {
     /// Name of the channel.
     pub channel: ChannelName,
-    /// Its members. Duplicates count once.
+    /// Its members. Duplicates are ignored.
     pub members: Vec<AgentId>,
-    /// Whether the channel is gated: posts wake nobody.
+    /// Whether the channel is gated: chat messages wake nobody.
     pub gated: bool,
     /// Whether the creating agent is no member (CHAT-02).
     pub skip_creator: bool,
@@ -58,8 +60,8 @@ pub struct NewChannel {
 pub struct ChannelView {
     /// The channel.
     pub channel: ChatChannel,
-    /// Its members ordered by id, cut to the number that an answer lists. `channel.members` is the
-    /// full number.
+    /// Its members ordered by id, truncated to the number that an answer lists. `channel.members`
+    /// is the full number.
     pub members: Vec<AgentId>,
 }
 
@@ -166,7 +168,7 @@ async fn all_exist(w: &mut dyn Writes, ctx: &RuleContext, by: &Speaker, members:
     }
 }
 
-/// Adds an agent. It is shown posts from now on, and may read earlier ones.
+/// Adds an agent. Its turns show chat messages from now on, and it may read earlier ones.
 async fn join(w: &mut dyn Writes, ctx: &RuleContext, channel: &ChatChannel, agent_id: &AgentId) -> Result<()> {
     let member = ChatMember {
         channel: channel.channel.clone(),
@@ -179,7 +181,7 @@ async fn join(w: &mut dyn Writes, ctx: &RuleContext, channel: &ChatChannel, agen
 }
 
 /// Adds a member on behalf of the creator or an operator (CHAT-07). An agent that is a member
-/// already stays as it is.
+/// already is not changed.
 pub async fn invite(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -330,7 +332,7 @@ fn not_in_charge(channel: &ChatChannel, by: &Speaker, what: &str) -> Refusal {
     )
 }
 
-/// Lists channels ordered by name: all, or those that an agent is in or has created.
+/// Lists channels ordered by name: all, or the channels that an agent is in or has created.
 pub async fn list(r: &mut dyn Reads, of: Option<&AgentId>) -> Result<Vec<ChannelView>> {
     Ok(list_after(r, of, "", usize::MAX).await?.0)
 }

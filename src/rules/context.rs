@@ -18,18 +18,18 @@ use crate::result::Result;
 /// is.
 pub const PAUSED: &str = "paused";
 
-/// The longest secret, in bytes, that is still recognised where an excerpt was cut.
+/// The longest secret, in bytes, that is still recognised where an excerpt was truncated.
 const SECRET_BYTES: usize = 4_096;
 
-/// The longest name, in characters, that a record keeps of a name that is not known here.
+/// Maximum characters of an unknown name that a record keeps.
 const LABEL_MAX: usize = 200;
 
 /// Checks whether an agent can run with the world's files as they are. The refusal says why not.
 pub type Fitness = Arc<dyn Fn(&Agent) -> Result<()> + Send + Sync>;
 
 /// The context of a world's rules. Cloning is cheap. All clones share the same settings, so a
-/// reload changes the limits, the chat setting, the webhooks and the check of who can run for all
-/// of them at once.
+/// reload changes the limits, the chat setting, the webhooks and the check of which agents can run
+/// for all of them at once.
 #[derive(Clone)]
 pub struct RuleContext {
     /// The ports for the clock, ids and jitter.
@@ -103,7 +103,7 @@ impl RuleContext {
         self.ports.ids.next()
     }
 
-    /// The limits in force.
+    /// The current limits.
     #[must_use]
     pub fn limits(&self) -> Arc<Limits> {
         // The lock is only held to copy a pointer, so a poisoned lock still holds a complete value.
@@ -115,14 +115,14 @@ impl RuleContext {
         *self.limits.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(limits);
     }
 
-    /// Whom a post wakes if the rules themselves write the post, for example the result of a cron
-    /// job.
+    /// Which members a chat message wakes if the rules themselves write it, for example the result
+    /// of a cron job.
     #[must_use]
     pub fn chat_wake(&self) -> ChatWake {
         *self.chat_wake.read().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Sets whom posts wake.
+    /// Sets which members chat messages wake.
     pub fn set_chat_wake(&self, wake: ChatWake) {
         *self.chat_wake.write().unwrap_or_else(PoisonError::into_inner) = wake;
     }
@@ -178,7 +178,7 @@ impl RuleContext {
     }
 
     /// Returns at most `max` characters of `text`, for people to read. The text is redacted before
-    /// it is cut, because half a secret is not recognised but still reveals too much.
+    /// it is truncated, because half a secret is not recognised but still reveals too much.
     #[must_use]
     pub fn excerpt(&self, text: &str, max: usize) -> String {
         // Redacting all of a long text is expensive, and only its beginning is needed.
@@ -194,8 +194,8 @@ impl RuleContext {
         if excerpt.len() == whole.len() { format!("{excerpt}…") } else { excerpt }
     }
 
-    /// A name that is unknown here, made safe for a record: redacted, cut to a maximum length, on
-    /// one line.
+    /// A name that is unknown here, made safe for a record: redacted, truncated to a maximum
+    /// length, on one line.
     #[must_use]
     pub fn label(&self, name: &str) -> String {
         shown(&self.excerpt(name, LABEL_MAX), LABEL_MAX + 1)

@@ -1,9 +1,9 @@
 //! Conversations with people outside (BI-34..38, MSG-11..14). Each has an owner, the agent that
-//! answers. A message from outside becomes mail of the owner, and the last text of the turn that
-//! takes it goes out. Both are entries in the conversation's log with a gapless sequence.
+//! answers. A message from outside becomes mail of the owner. The last text of the turn that takes
+//! it is sent to the outside. Both are entries in the conversation's log with a gapless sequence.
 //!
-//! Must never: deliver anything itself. Outgoing entries are rows; the adapters in the control
-//! layer deliver them.
+//! These rules must never deliver a message themselves. Outgoing entries are rows; the adapters in
+//! the control layer deliver them.
 
 mod actions;
 mod bounds;
@@ -48,7 +48,7 @@ pub struct Start {
     pub adapter: String,
     /// The thread name that the outside uses. `None` uses the conversation's id.
     pub thread: Option<String>,
-    /// The agent that answers.
+    /// The agent that answers in the conversation.
     pub owner: AgentId,
     /// The party outside.
     pub party: Party,
@@ -63,7 +63,7 @@ pub struct Said {
     pub content: String,
     /// Attached workspace files, checked by the caller.
     pub attachments: Vec<Attachment>,
-    /// Id of the message that it answers.
+    /// Id of the message that this one answers.
     pub reply_to: Option<String>,
     /// The outside's own id of the message.
     pub external_id: Option<String>,
@@ -74,7 +74,7 @@ pub struct Said {
 pub struct Heard {
     /// The conversation, with the new entry counted.
     pub conversation: Conversation,
-    /// The new entry.
+    /// The entry that was just added.
     pub entry: ConversationEntry,
 }
 
@@ -90,7 +90,7 @@ pub async fn begin(w: &mut dyn Writes, ctx: &RuleContext, start: Start) -> Resul
             Code::RateLimited,
             format!("the world has {count} conversations, which is the limit"),
         )
-        .hint("go on with one of them, or raise limits.conversations_max")
+        .hint("continue one of them, or raise limits.conversations_max")
         .details(json!({ "limit": "conversations_max" })));
     }
     let owner = agent_lookup::agent_for(w, ctx, &start.party, &start.owner).await?.agent_id;
@@ -101,7 +101,7 @@ pub async fn begin(w: &mut dyn Writes, ctx: &RuleContext, start: Start) -> Resul
     };
     if let Some(other) = w.conversation_find(&start.adapter, &thread).await? {
         let what = format!("{} has a conversation of that name already: {}", start.adapter, other.conversation_id);
-        return Err(Refusal::new(Code::Conflict, what).hint("go on with that one"));
+        return Err(Refusal::new(Code::Conflict, what).hint("continue that one"));
     }
     let now = ctx.now();
     let conversation = Conversation {
@@ -166,7 +166,7 @@ pub async fn arrive(w: &mut dyn Writes, ctx: &RuleContext, start: Start, said: S
 }
 
 /// Adds a message over the control plane to a conversation that is held over it. Conversations of
-/// other adapters are refused, so that nobody can pose as the party outside.
+/// other adapters are refused, so that nobody can impersonate the party outside.
 pub async fn say(w: &mut dyn Writes, ctx: &RuleContext, conversation_id: ConversationId, said: Said) -> Result<Heard> {
     let conversation = get(w, conversation_id).await?;
     if conversation.adapter != CONTROL {

@@ -78,7 +78,7 @@ pub(crate) async fn create(
     emit(w, ctx, EventKind::DeadLetterHeld, &dead_letter, json!({ "root_id": turn.root_id })).await?;
     let held = w.dead_letter_count_held(Some(&turn.agent_id)).await?;
     if held >= ctx.limits().dead_letters_max {
-        // A dead letter is kept with its mail and journal until someone decides. An agent that
+        // A dead letter is kept with its mail and journal until an operator decides. An agent that
         // produces one after another is stopped before they fill the disk.
         let why = format!(
             "it has {held} dead letters (limits.dead_letters_max): retry or drop them with `ghostctl dead`, then \

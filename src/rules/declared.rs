@@ -1,12 +1,13 @@
-//! Applies the chat channels and cron jobs that the world file declares, at every start and reload.
+//! Applies the chat channels and cron jobs that `world-config.yaml` (the world file) declares, at
+//! every start and reload.
 //!
-//! Three states are compared: what the file said last (stored in the world's facts), what it says
-//! now, and the records. Only a change in the file changes the records. So later changes by hand
-//! stay, for example a cancelled job or a removed member. A channel or job that someone else
-//! created under a declared name is left alone.
+//! Three states are compared: the last declarations of the file (stored in the world's facts), the
+//! present declarations, and the records. Only a change in the file changes the records. So later
+//! changes by hand stay, for example a cancelled job or a removed member. A channel or job that
+//! another party created under a declared name is not changed.
 //!
-//! Must never: fail a start or a reload because one declaration cannot be applied. It is reported
-//! and tried again the next time.
+//! A declaration that cannot be applied must never fail a start or a reload. It is reported and
+//! tried again the next time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -40,13 +41,13 @@ struct Last {
 /// A channel that the file created.
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
 struct LastChannel {
-    /// Whether the file still names it. A channel stays when the file drops it, and belongs to the
-    /// file again when it is named again.
+    /// Whether the file still declares the channel. A channel stays when the file drops it, and
+    /// belongs to the file again when the file declares it again.
     named: bool,
     gated: bool,
     topic: Option<String>,
-    /// The members that the file named, each with its incarnation, so that an agent that was
-    /// deleted and created again joins again.
+    /// The members in the file, each with its incarnation, so that an agent that was deleted and
+    /// created again joins again.
     members: BTreeMap<AgentId, u32>,
 }
 
@@ -66,22 +67,23 @@ enum Step {
     Create(DeclaredChannel),
     /// Change the channel from the old declaration to the new one.
     Change(LastChannel, DeclaredChannel),
-    /// The file no longer names the channel.
+    /// The file no longer declares the channel.
     Drop(ChannelName, LastChannel),
     /// Set the job. The second value is the previous declaration, if the job exists.
     Set(DeclaredJob, Option<DeclaredJob>),
     /// The only time of the job has passed.
     Passed(DeclaredJob),
-    /// The file no longer names the job. `None` means that its schedule is gone already.
+    /// The file no longer declares the job. `None` means that its schedule no longer exists.
     Cancel(LastJob, Option<ScheduleId>),
-    /// Someone else created it: a description and the creator.
+    /// Another party created it: a description and the creator.
     Left(String, Party),
 }
 
 /// The result of applying the declarations, as text for people.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Followed {
-    /// A line for each change, and for each declaration that is left alone.
+    /// A line for each change, and for each declaration that is not applied because another party
+    /// created the channel or job.
     pub lines: Vec<String>,
     /// A line for each declaration that could not be applied.
     pub refused: Vec<String>,
@@ -234,8 +236,8 @@ fn is_of(last: &LastJob, job: &DeclaredJob) -> bool {
     last.job.agent_id == job.agent_id && last.job.name == job.name
 }
 
-/// Whether a schedule is the one that the file created. A schedule that someone replaces by hand is
-/// no longer the file's.
+/// Whether a schedule is the one that the file created. A schedule that a user replaced by hand no
+/// longer belongs to the file.
 fn is_from_file(schedule: &Schedule, last: &LastJob) -> bool {
     Some(schedule.schedule_id) == last.schedule_id && schedule.creator == Party::System
 }
@@ -395,7 +397,7 @@ fn summary(step: &Step) -> Option<String> {
     Some(format!("{sign} {}: {what}", subject(step)))
 }
 
-/// The most agents that a line names.
+/// Maximum agents that a line names.
 const NAMED: usize = 8;
 
 fn list<'a>(agents: impl ExactSizeIterator<Item = &'a AgentId>) -> String {

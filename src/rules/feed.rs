@@ -53,7 +53,7 @@ pub struct Subscription {
 
 impl Subscription {
     /// Starts to read after sequence `after`: 0 means the oldest event that is kept, `None` means
-    /// the present. With `follow` it goes on with new events; without, it ends at the last event
+    /// the present. With `follow` it continues with new events; without, it ends at the last event
     /// that existed when it began.
     ///
     /// # Errors
@@ -176,7 +176,7 @@ impl Subscription {
             .read(move |r| {
                 Box::pin(async move {
                     let page = r.event_list(after, &filter, PAGE).await.map_err(unreadable)?;
-                    // If the next event in order is there, none is missing.
+                    // If the next event in order is in the page, no event is missing.
                     let next = page.0.first().is_some_and(|event| event.seq == after + 1);
                     let bounds = if next { None } else { Some(r.event_bounds().await?) };
                     Ok::<_, Refusal>((bounds, page))
@@ -201,7 +201,7 @@ impl Subscription {
     }
 
     /// Builds the refusal for a reader that fell behind. The missed events are in storage, and the
-    /// reader reads them from there if it goes on.
+    /// reader gets them from there if it continues.
     fn lagged(&mut self) -> Refusal {
         self.stored_until = self.store.last_seq();
         Refusal::new(Code::RateLimited, format!("this reader fell too far behind after sequence {}", self.seen))
@@ -210,7 +210,7 @@ impl Subscription {
     }
 }
 
-/// Adds to the error about a damaged event how to read on after it.
+/// Adds to the error about a damaged event how to continue after it.
 fn unreadable(error: StoreError) -> Refusal {
     let seq = match &error {
         StoreError::Row { key, .. } => key.parse::<i64>().ok(),
@@ -232,6 +232,6 @@ fn expired(after: i64, first: i64, last: i64) -> Refusal {
         Code::CursorExpired,
         format!("events after {after} are no longer kept; the oldest one kept is {first}"),
     )
-    .hint(format!("resume after {} or from `oldest`; the events before that are gone", first - 1))
+    .hint(format!("resume after {} or from `oldest`; earlier events were deleted", first - 1))
     .details(json!({ "first_seq": first, "last_seq": last }))
 }

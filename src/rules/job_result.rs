@@ -1,6 +1,6 @@
 //! The end of a main job: its lead closes the job's task and names the file with the result.
 //!
-//! Must never: take a job for done whose result is not named.
+//! A job without a named result must never be recorded as finished successfully.
 
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::write_acl::WorkspacePath;

@@ -1,4 +1,4 @@
-//! Main jobs: a set of input files is taken in once, and its lead gets a task for it.
+//! Main jobs: a set of input files is accepted once, and its lead gets a task for it.
 
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::{AgentId, Job, Party, RootId, Schedule, ScheduleKind};
@@ -20,12 +20,12 @@ pub struct NewJob {
     pub lead: AgentId,
     /// The description of the task.
     pub brief: String,
-    /// The directory in the workspace that the result must lie in.
+    /// The directory in the workspace for the result.
     pub result_dir: String,
 }
 
-/// Starts a job, or goes on with one of the same input. A job that is not done and on which nothing works any more is started
-/// again: the owners of its open tasks get them once more.
+/// Starts a job, or continues a job with the same input. An unfinished job without any running or
+/// waiting work is started again: the owners of its open tasks get them once more.
 pub async fn begin(w: &mut dyn Writes, ctx: &RuleContext, new: NewJob) -> Result<Job> {
     let known = w.job_get(&new.job_id).await?;
     if let Some(job) = &known {
@@ -88,7 +88,7 @@ async fn is_at_work(r: &mut dyn Reads, root_id: RootId) -> Result<bool> {
         || !due(r, root_id).await?.is_empty())
 }
 
-/// The timers and watches of this root that are enabled, of all agents.
+/// The enabled timers and watches of this root, of all agents.
 pub async fn due(r: &mut dyn Reads, root_id: RootId) -> Result<Vec<Schedule>> {
     let mut due = Vec::new();
     for kind in [ScheduleKind::Timer, ScheduleKind::Watch] {

@@ -1,8 +1,8 @@
 //! Knowledge (KNOW-01..06): versioned entries, each with its own readers and writers.
 //!
-//! Must never: reveal an entry to an agent that may not read it. Such an entry is refused with the
-//! same text as an entry that does not exist, and suggestions only name entries that the caller may
-//! read.
+//! These rules must never reveal an entry to an agent that may not read it. Such an entry is
+//! refused with the same text as an entry that does not exist, and suggestions only name entries
+//! that the caller may read.
 
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::grantee::GRANTEES_MAX;
@@ -17,7 +17,7 @@ use crate::{Result, RuleContext, agent_lookup};
 
 /// The number of entries that one step of a list reads. Their texts are large.
 const STEP: u32 = 64;
-/// The most readable entries that are compared for a suggestion.
+/// Maximum readable entries that are compared for a suggestion.
 const NEAR_MAX: usize = 200;
 
 /// The author of a change.
@@ -40,7 +40,7 @@ pub struct Wanted {
     pub query: Option<String>,
     /// Only entries after this id.
     pub after: String,
-    /// The most entries to return.
+    /// Maximum entries to return.
     pub limit: usize,
 }
 
@@ -144,7 +144,7 @@ pub async fn write(w: &mut dyn Writes, ctx: &RuleContext, author: &Author, new: 
         Some(entry) if entry.may_read(&author.viewer) => {
             Some(check_change(entry, author, new.expected_version)?.clone())
         }
-        // The refusal unavoidably reveals that the id is taken, but uses the same text as for a
+        // The refusal unavoidably reveals that the id is in use, but has the same text as for a
         // missing entry.
         Some(_) => return Err(missing(w, &author.viewer, &new.entry_id).await?),
         None if !new.create || new.expected_version.is_some_and(|version| version > 0) => {
@@ -231,8 +231,8 @@ pub async fn delete(
     Ok(entry)
 }
 
-/// Creates the entries that the world's files bring, unless they exist or existed before. Changed
-/// and deleted entries stay as they are. Returns the ids of new entries.
+/// Creates the entries in the world's files, unless they exist or existed before. Changed and
+/// deleted entries stay as they are. Returns the ids of new entries.
 pub async fn seed(w: &mut dyn Writes, ctx: &RuleContext, seeds: &[KnowledgeSeed]) -> Result<Vec<String>> {
     let system = Author { by: Party::System, viewer: Viewer::Everything, through: None };
     let mut new = Vec::new();

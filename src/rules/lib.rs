@@ -7,7 +7,8 @@
 //! replaces; the roots of main jobs; and the agents that wait for a model. This state may be lost:
 //! the daemon rebuilds it at start.
 //!
-//! Must never: call a model, run a tool, or wait inside a transaction for anything but the store.
+//! A rule must never call a model or run a tool. Inside a transaction it must never wait for
+//! anything but the store.
 
 mod agent_lookup;
 pub mod agents;

@@ -1,4 +1,4 @@
-//! Mailboxes. All mail to agents goes through here (MSG-01, MSG-05, MSG-08..10).
+//! Mailboxes. All mail to agents is delivered by this module (MSG-01, MSG-05, MSG-08..10).
 
 use ghost_domain::envelope::{Envelope, Kind, MailState};
 use ghost_domain::event::{EventKind, NewEvent};
@@ -29,13 +29,13 @@ pub struct NewMessage {
     pub body: String,
     /// Workspace paths of the attachments.
     pub attachments: Vec<String>,
-    /// The ask that it carries, if any.
+    /// The ask that the message carries, if any.
     pub ask_id: Option<AskId>,
-    /// The conversation that it belongs to, if any.
+    /// The conversation that the message belongs to, if any.
     pub conversation_id: Option<String>,
-    /// Whether it wakes the receiver.
+    /// Whether the message wakes its receiver.
     pub wake: bool,
-    /// The chain of work that it belongs to.
+    /// The chain of work that the message belongs to.
     pub chain: Chain,
 }
 
@@ -67,8 +67,8 @@ impl NewMessage {
 /// limit of the chain ([`crate::root_limits`]).
 pub async fn deliver(w: &mut dyn Writes, ctx: &RuleContext, new_message: NewMessage) -> Result<Envelope> {
     let receiver = check(w, ctx, &new_message).await?;
-    // Counted last, because the caller may go on after a refusal and a refused message must not
-    // count.
+    // Counted last, because the caller may continue after a refusal and a refused message must not
+    // be counted.
     if new_message.kind == Kind::Message {
         root_limits::echoed(w, ctx, &new_message.from, &new_message.to, &new_message.body, new_message.chain).await?;
     }
@@ -126,7 +126,8 @@ async fn check(w: &mut dyn Reads, ctx: &RuleContext, new_message: &NewMessage) -
 
 /// Puts a message that was checked and counted into its receiver's inbox.
 async fn insert(w: &mut dyn Writes, ctx: &RuleContext, new_message: NewMessage, receiver: Agent) -> Result<Envelope> {
-    // Mail from the system may exceed these limits, and fills them for all other senders.
+    // Mail from the system may exceed these limits. It is counted against the limits of all other
+    // senders.
     let limits = ctx.limits();
     let (depth, waiting) = (w.inbox_depth(&new_message.to).await?, w.inbox_total().await?);
     root_limits::filled(w, ctx, "inbox_max", Some(&new_message.to), depth.into(), limits.inbox_max.into()).await?;
@@ -184,7 +185,7 @@ pub(crate) fn hop_limit(hop: u32, limit: u32) -> Refusal {
 pub struct Broadcast {
     /// Number of inboxes that received it.
     pub delivered: u32,
-    /// The receivers that did not get it, with reasons.
+    /// The receivers that did not get the message, with reasons.
     pub skipped: Vec<Skipped>,
 }
 
@@ -195,7 +196,7 @@ pub struct Skipped {
     pub agent_id: AgentId,
     /// The reason as a code, for programs.
     pub error_code: Code,
-    /// The reason in words.
+    /// The reason as text.
     pub reason: String,
 }
 
@@ -267,9 +268,9 @@ pub fn joinable(ctx: &RuleContext, root_id: RootId, envelope: &Envelope) -> bool
         && !separate
 }
 
-/// Adds pending mail to an open turn. Mail that expects a reply is never taken this way (BI-33 as
-/// corrected), nor is mail that must run alone. The turn's hop rises to that of its mail, so that
-/// reading mail in an open turn does not evade the limit on hops.
+/// Adds pending mail to an open turn. Mail that expects a reply or must run alone is never taken
+/// this way (BI-33 as corrected). The turn's hop rises to that of its mail, so that reading mail in
+/// an open turn does not evade the limit on hops.
 pub async fn join(
     w: &mut dyn Writes,
     ctx: &RuleContext,

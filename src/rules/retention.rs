@@ -32,7 +32,8 @@ fn kept(family: Family, limits: &Limits) -> Duration {
         | Family::Tasks
         | Family::RootBudgets
         | Family::AgentBudgets => limits.journal_days,
-        // A deleted entry is kept while a writer may still refer to a version that it has read.
+        // A deleted entry is kept as long as a writer may still refer to a version that it has
+        // read.
         Family::Knowledge => limits.journal_days,
         Family::Ledger => limits.ledger_days,
         Family::Usage => limits.usage_days,
@@ -65,11 +66,11 @@ pub async fn sweep(store: &Store, ctx: &RuleContext) -> Result<u64> {
     first.map(|()| gone)
 }
 
-/// History families that take the most room. No running work needs these rows.
+/// The history families that use the largest amount of storage. No running work needs these rows.
 const HISTORY: [Family; 6] =
     [Family::Events, Family::CronTurns, Family::Turns, Family::Messages, Family::Ledger, Family::ScheduleRuns];
 
-/// History younger than this is never deleted to save room.
+/// History younger than this is never deleted to free storage.
 const HISTORY_MIN: Duration = Duration::from_secs(3_600);
 
 /// The size of the storage compared with its limits.

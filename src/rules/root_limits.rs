@@ -2,7 +2,8 @@
 //! often two agents may repeat the same text. Counting begins when an agent acts on another agent.
 //! Input from outside has other limits.
 //!
-//! Must never: refuse actions of an operator or of the system, or count a repeated request twice.
+//! These rules must never refuse actions of an operator or of the system, or count a repeated
+//! request twice.
 
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::root_tally::RootTally;
@@ -30,7 +31,7 @@ async fn save(w: &mut dyn Writes, ctx: &RuleContext, mut tally: RootTally) -> Re
     Ok(())
 }
 
-/// Counts `count` messages or posts that an agent sends in a chain. Refuses over
+/// Counts `count` messages that an agent sends to agents or chat channels in a chain. Refuses over
 /// `limits.root_messages_max`.
 pub async fn sent(w: &mut dyn Writes, ctx: &RuleContext, from: &Party, chain: Chain, count: u64) -> Result<()> {
     let (Some(agent_id), true) = (from.agent(), chain.hop > 0) else { return Ok(()) };
@@ -66,8 +67,8 @@ pub async fn would_send(r: &mut dyn Reads, ctx: &RuleContext, from: &Party, chai
     Ok(())
 }
 
-/// Counts repetitions: an agent's message that says the same again to the same agent, such as
-/// thanks for thanks. Refuses over `limits.echoes_max`.
+/// Counts repetitions: messages with the same text from one agent to the same other agent. Refuses
+/// over `limits.echoes_max`.
 pub async fn echoed(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -138,7 +139,8 @@ pub async fn asked(w: &mut dyn Writes, ctx: &RuleContext, from: &Party, to: &Age
     let mut tally = tally(w, ctx, chain.root_id).await?;
     let rounds = tally.asked(agent_id, to).clone();
     let refusal = |what: String| {
-        let hint = "go on with what you have; ask it again after you have asked another, or send it a message";
+        let hint =
+            "continue with the answers that you have; ask it again after you have asked another, or send it a message";
         Refusal::new(Code::LoopGuard, what).hint(hint)
     };
     if rounds.over {
@@ -201,8 +203,8 @@ pub async fn spawned(w: &mut dyn Writes, ctx: &RuleContext, by: &Party, chain: C
 }
 
 /// Returns why a turn of this chain must end at once, if its root has already opened
-/// `limits.root_turns_max` turns, not counting this one. Its mail is consumed all the same, so that
-/// it does not wake the agent again.
+/// `limits.root_turns_max` turns, not counting this one. The turn's mail is consumed, so that it
+/// does not wake the agent again.
 pub async fn turns_spent(w: &mut dyn Writes, ctx: &RuleContext, chain: Chain) -> Result<Option<Refusal>> {
     if chain.hop == 0 {
         return Ok(None);
@@ -257,7 +259,7 @@ fn over(limit: &str, most: u64, so_far: &str, more: u64) -> Refusal {
         .details(json!({ "limit": limit, "value": most, "more": more }))
 }
 
-/// Returns the refusal and emits its event, for a caller that goes on after the refusal. If the
+/// Returns the refusal and emits its event, for a caller that continues after the refusal. If the
 /// caller rolls back, the record of the refused call emits the event ([`refused`]).
 async fn refuse<T>(
     w: &mut dyn Writes,
@@ -296,8 +298,8 @@ pub async fn refused(
     Ok(())
 }
 
-/// Emits the event that a limit is reached, unless it was emitted before. Returns whether it was;
-/// the caller then has to save the tally.
+/// Emits the event that a limit is reached, unless it was emitted before. Returns whether it was
+/// emitted now; the caller then has to save the tally.
 async fn limit_reached(
     w: &mut dyn Writes,
     ctx: &RuleContext,

@@ -1,8 +1,8 @@
 //! Shared state (STATE-01..04): versioned JSON values under dotted keys, always written whole, with
 //! compare-and-set.
 //!
-//! Must never: use a version of a key twice. A deleted key leaves no row, so the highest version of
-//! any deleted key is stored, and new keys start above it.
+//! A version of a key must never be used twice. A deleted key leaves no row, so the highest version
+//! of any deleted key is stored, and new keys start above it.
 
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::shared_state::{JsonText, check_key, check_prefix, is_system};
@@ -15,7 +15,7 @@ use crate::{Result, RuleContext};
 
 /// The world fact that stores the highest version of any deleted key.
 const FLOOR: &str = "state_version_floor";
-/// The most keys that are compared for a suggestion.
+/// Maximum keys that are compared for a suggestion.
 const NEAR_MAX: u32 = 200;
 
 /// The parameters of a write.

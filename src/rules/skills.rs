@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::{Result, RuleContext};
 
-/// The most skills that one agent may hold.
+/// Maximum skills that one agent may hold.
 pub const HELD_MAX: usize = 64;
 
 /// Acquires a skill. Returns whether the agent did not hold it yet.

@@ -25,7 +25,7 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// Reads all of them.
+    /// Reads all counts.
     pub async fn read(r: &mut dyn Reads) -> Result<Self> {
         let count = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
         let open = r.turns_open().await?;
@@ -39,8 +39,8 @@ impl Facts {
     }
 }
 
-/// The accounts with a limit as they are at `now`, except those of roots, of which there may be
-/// many. Accounts of deleted agents are left out.
+/// The accounts with a limit as they are at `now`, except accounts of roots, which may be many, and
+/// of deleted agents.
 pub async fn bounded(r: &mut dyn Reads, now: Timestamp) -> Result<Vec<Budget>> {
     limited(r, now, true, |_| true).await
 }
@@ -75,7 +75,7 @@ fn is_near(budget: &Budget) -> bool {
     let near = |used: u64, limit: Option<u64>| limit.is_some_and(|limit| used as f64 >= NEAR * limit as f64);
     let money = budget.spent_money.plus(budget.reserved_money).0;
     near(budget.spent_tokens.saturating_add(budget.reserved_tokens), budget.limits.tokens)
-        // A money limit of 0 allows models that cost nothing, so it only counts once money is
+        // A money limit of 0 allows models that cost nothing, so it is reported only once money is
         // spent.
         || (money > 0 && near(money, budget.limits.money.map(|money| money.0)))
 }

@@ -4,8 +4,8 @@
 //! names, and a world may have very many agents. So the refusal records the unknown name, and the
 //! caller runs [`with_nearest`] after the command.
 //!
-//! Must never: search an unbounded number of names, or replace a refusal because no suggestion was
-//! found.
+//! This module must never search an unbounded number of names, or replace a refusal because no
+//! suggestion was found.
 
 use ghost_domain::text::{clip, nearest};
 use ghost_domain::{AgentId, ChannelName, Refusal, ScheduleKind};

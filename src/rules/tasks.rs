@@ -30,7 +30,7 @@ pub struct NewTask {
     pub title: String,
     /// Full description.
     pub description: String,
-    /// Id of the agent that is to do it.
+    /// Id of the agent that is to do the task.
     pub owner: AgentId,
     /// Priority; a higher number comes first.
     pub priority: i32,
@@ -60,9 +60,9 @@ pub async fn create(w: &mut dyn Writes, ctx: &RuleContext, by: &Party, new: NewT
         )
         .hint("write the long part to a workspace file and name its path"));
     }
-    // Checked here and not only when the owner is notified. A blocked task, or one's own, sends no
-    // mail now. Its later notice comes from the system, which ignores the limit on hops, so a chain
-    // could go on for ever.
+    // Checked here and not only when the owner is notified. A blocked task, or a task that an agent
+    // gives itself, sends no mail now. Its later notice comes from the system, which ignores the
+    // limit on hops, so a chain could continue for ever.
     if new.chain.hop > limits.hops_max && *by != Party::System {
         return Err(mail::hop_limit(new.chain.hop, limits.hops_max));
     }
@@ -210,8 +210,8 @@ async fn unblock(w: &mut dyn Writes, ctx: &RuleContext, done: &Task, chain: Chai
         save(w, ctx, &Party::System, &task, Some(&note), EventKind::TaskUpdated).await?;
         match assign(w, ctx, &Party::System, &task, chain).await {
             Ok(()) => {}
-            // An owner that cannot be notified must not stop the agent that finished the other
-            // task. The board shows the change.
+            // If an owner cannot be notified, the agent that finished the other task must not be
+            // stopped. Lists of tasks show the change.
             Err(refusal) if matches!(refusal.code, Code::InboxFull | Code::NotFound | Code::HopLimit) => {}
             Err(refusal) => return Err(refusal),
         }
@@ -220,8 +220,8 @@ async fn unblock(w: &mut dyn Writes, ctx: &RuleContext, done: &Task, chain: Chai
     Ok(())
 }
 
-/// Blocks the pending tasks that depend on `reopened`. Tasks in progress go on, because their owner
-/// knows best what is still valid.
+/// Blocks the pending tasks that depend on `reopened`. Tasks in progress continue, because their
+/// owner decides which part of the work is still valid.
 async fn block(w: &mut dyn Writes, ctx: &RuleContext, reopened: &Task, chain: Chain) -> Result<()> {
     for mut task in w.task_dependants(reopened.task_id).await? {
         if task.status != TaskStatus::Pending {

@@ -48,9 +48,10 @@ pub struct Taken {
     pub turn: Turn,
     /// The mail of the turn, in order.
     pub mail: Vec<Envelope>,
-    /// Whether the turn was open already. Its journal then says how far it got.
+    /// Whether the turn was open already. Its journal then contains the steps so far.
     pub resumed: bool,
-    /// Earlier turns that took the same mail and did not end well. The model is told what they did.
+    /// Earlier turns that took the same mail and did not end well. The prompt tells the model what
+    /// they did.
     pub earlier: Vec<TurnId>,
     /// If set, the turn must end at once, because its root has opened too many turns.
     pub over: Option<Refusal>,
@@ -59,9 +60,9 @@ pub struct Taken {
 /// Opens the agent's next turn, or resumes the one that is open. Returns `None` if there is nothing
 /// to do.
 ///
-/// `seen` is what [`next`] found; without it, the inbox is read here. Unread chat of the agent is
-/// added to the mail. A post that is committed after that read stays unread, and a post that wakes
-/// brings its own wake-up.
+/// `seen` is the mail that [`next`] found; without it, the inbox is read here. Unread chat of the
+/// agent is added to the mail. A chat message that is committed after that read stays unread. If it
+/// must wake the agent, it has its own wake-up.
 pub async fn take(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -101,21 +102,21 @@ pub async fn take(
             turn.ended_at = None;
             w.turn_put(&turn).await?;
             w.message_mark(&ids(&mail), MailState::Taken, Some(turn.turn_id), 0).await?;
-            // Done only now, when the agent has no other open turn that would send these files with
-            // its own reply.
+            // Done only here, where the agent has no other open turn that would send these files
+            // with its own reply.
             crate::conversations::restore_drafts(w, turn.turn_id).await?;
             return resume(w, ctx, agent, turn).await.map(Some);
         }
         let turn_id = TurnId(ctx.id());
         let (mail, over) = within_its_root(w, ctx, agent_id, mail).await?;
         let chat = match over {
-            // A turn that ends at once shows the posts to nobody, so they stay unread.
+            // A turn that ends at once shows the chat messages to nobody, so they stay unread.
             Some(_) => ReadOn::default(),
             None => with_chat(w, ctx, agent_id, turn_id, &mail, unread, room).await?,
         };
         if over.is_none() && chat.digests.is_empty() && mail.iter().all(Envelope::is_chat_wake) {
-            // The posts behind the wake-ups are gone. A turn without content would cost a model
-            // call.
+            // The chat messages behind the wake-ups were deleted. A turn without content would cost
+            // a model call.
             w.message_mark(&ids(&mail), MailState::Consumed, None, 0).await?;
             continue;
         }
@@ -142,7 +143,7 @@ async fn within_its_root(
     let over = crate::root_limits::turns_spent(w, ctx, Chain { root_id, hop }).await?;
     if over.is_some() && mail.iter().any(|envelope| envelope.root_id != root_id) {
         mail.retain(|envelope| envelope.root_id == root_id);
-        // The actor has seen the rest of the mail as taken and would not read the inbox again by
+        // The actor treats the rest of the mail as taken and would not read the inbox again by
         // itself.
         ctx.wake(w, agent_id);
     }

@@ -1,4 +1,4 @@
-//! Errors of the store: what can go wrong in the database itself.
+//! Errors of the store: failures of the database itself.
 
 use std::path::PathBuf;
 
@@ -24,7 +24,7 @@ pub enum StoreError {
     Open {
         /// Path of the database file.
         path: PathBuf,
-        /// The cause, and what to do about it.
+        /// The cause, and what the operator can do about it.
         what: String,
     },
     /// The database was written by a newer ghostd.
@@ -79,7 +79,7 @@ pub enum StoreError {
         table: &'static str,
         /// Key of the row, or another text that identifies it.
         key: String,
-        /// What is wrong with the row.
+        /// The problem of the row.
         what: String,
     },
     /// Any other error of the database.

@@ -1,7 +1,7 @@
-//! Tracks whether recent commits failed. `status` shows this, and it keeps one repeated cause from
-//! filling the log.
+//! Tracks whether recent commits failed. `status` shows this. It also limits how often one repeated
+//! cause is logged.
 //!
-//! Must never: stop a caller from trying to write again.
+//! This module must never stop a caller from trying to write again.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// After this many committed batches in a row, the next failure is logged as new, even if its text
 /// is the same.
 const NEW_AFTER: u64 = 100;
-/// After this many committed batches in a row, the store counts as able to write. One is not
+/// After this many committed batches in a row, the store is reported as able to write. One is not
 /// enough: on a full disk a small batch may succeed where others fail.
 const RECOVERED_AFTER: u64 = 3;
 
@@ -36,8 +36,8 @@ impl Failing {
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records a failure. Returns how many failures with this text there were, if that number is 1
-    /// or another power of ten: only these are logged.
+    /// Records a failure. Returns the number of failures with this text, if that number is 1 or
+    /// another power of ten: only these are logged.
     pub(crate) fn failed(&self, text: &str) -> Option<u64> {
         self.any.store(true, Ordering::Release);
         let mut last = self.last();

@@ -38,7 +38,7 @@ pub type Ack = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
 /// Called once when the command refused and its writes have been undone.
 pub type Nack = Box<dyn FnOnce() + Send>;
 
-/// A command as a backend runs it: inside a transaction. `Ok` keeps what it wrote, `Err` undoes it.
+/// A command as a backend runs it: inside a transaction. `Ok` keeps its writes, `Err` undoes them.
 pub type Work = Box<dyn for<'t> FnOnce(&'t mut dyn Writes) -> BoxFuture<'t, Result<Ack, Nack>> + Send>;
 
 /// A query as a backend runs it.
@@ -105,8 +105,8 @@ impl Committed {
         self.shared.last_seq.store(last_seq, Ordering::Release);
     }
 
-    /// Records a batch that could not be committed. Returns how many batches failed with this text,
-    /// if that number is 1 or another power of ten; only then should the caller log it.
+    /// Records a batch that could not be committed. Returns the number of batches that failed with
+    /// this text, if that number is 1 or another power of ten; only then should the caller log it.
     pub fn failed(&self, text: &str) -> Option<u64> {
         self.shared.failing.failed(text)
     }
@@ -114,8 +114,8 @@ impl Committed {
     /// Publishes the events and sends the signals of one committed batch.
     pub fn publish(&self, events: Vec<Event>, signals: &[Signal]) {
         if let Some(last) = events.last() {
-            // Only a batch with events counts as proof that the store can write: a command that
-            // writes nothing succeeds on a full disk too.
+            // Only a batch with events proves that the store can write: a command that writes
+            // nothing succeeds on a full disk too.
             self.shared.failing.committed();
             self.shared.last_seq.store(last.seq, Ordering::Release);
             // Without a subscriber `send` fails. That is no error: the events are in the store.
@@ -149,8 +149,8 @@ impl Store {
         Ok(Self { backend, committed })
     }
 
-    /// Sets the receiver of signals. Only the first call has an effect. Signals before it are
-    /// dropped. That loses nothing, because the boot reads every inbox.
+    /// Sets the receiver of signals. Only the first call has an effect. Earlier signals are
+    /// dropped. No work is lost, because the boot reads every inbox.
     pub fn on_signal(&self, wake: Arc<dyn Wake>) {
         let _ = self.committed.shared.wake.set(wake);
     }
@@ -174,8 +174,8 @@ impl Store {
             Box::pin(async move {
                 let command = async { AssertUnwindSafe(work(writes)).catch_unwind().await };
                 match COMMAND.scope((), command).await {
-                    // If the caller is gone (a cancelled turn), `send` fails. That does not change
-                    // what was committed.
+                    // If the caller no longer waits (a cancelled turn), `send` fails. That does not
+                    // change the commit.
                     Ok(Ok(value)) => Ok(Box::new(move |result: Result<(), StoreError>| {
                         let _ = answer.send(Ok(result.map(|()| value).map_err(E::from)));
                     }) as Ack),
@@ -206,7 +206,7 @@ impl Store {
         self.query(View::Snapshot, work).await
     }
 
-    /// Runs a query without a snapshot: each read sees what is committed when it runs. Use it where
+    /// Runs a query without a snapshot: each read sees the newest commit when it runs. Use it where
     /// reads need not agree with each other: opening and closing a snapshot costs as much as two
     /// reads.
     pub async fn read_latest<T, E, F>(&self, work: F) -> Result<T, E>

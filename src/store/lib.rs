@@ -1,11 +1,12 @@
 //! The store keeps the world's state in relational tables. [`Store::write`] runs a command as one
 //! transaction and returns after COMMIT. [`Store::read`] runs a query on one consistent snapshot.
-//! The traits in [`tables`] put rows in and take rows out, one file for each family of tables.
-//! World rules decide what a transaction does; they live in the `ghost-rules` crate and are written
-//! once for all backends.
+//! The traits in [`tables`] write and read rows, one file for each family of tables. World rules
+//! decide what a transaction does; they are in the `ghost-rules` crate and are written once for all
+//! backends.
 //!
-//! Must never: acknowledge a command or publish its events before the commit is durable, or let the
-//! refusal of one command undo the work of another (see `docs/design.md`, "The store").
+//! The store must never acknowledge a command or publish its events before the commit is durable.
+//! The refusal of one command must never undo the work of another (see `docs/design.md`, "The
+//! store").
 
 mod error;
 mod failing;

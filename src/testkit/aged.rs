@@ -1,10 +1,12 @@
-//! Makes the database of an old world out of a young one: it copies the young world's turns many times.
+//! Makes the database of an old world out of a young one: it copies the young world's turns many
+//! times.
 //!
-//! SQLite copies the rows, so the copies have the form that real turns write, and a million turns take only
-//! minutes. Each copy has its own time in the past. Its ids begin with that time, as UUIDs of version 7 do, and ids
-//! in JSON are changed alike. Rows that a world has only once (agents, accounts, prompts) stay as they are.
+//! SQLite copies the rows, so the copies have the form that real turns write, and a million turns
+//! take only minutes. Each copy has its own time in the past. Its ids begin with that time, as
+//! UUIDs of version 7 do, and ids in JSON are changed in the same way. Rows that a world has only
+//! once (agents, accounts, prompts) stay as they are.
 //!
-//! Must never: be used on a database that someone needs.
+//! This module must never be used on a database that is still needed.
 
 use std::path::Path;
 
@@ -111,7 +113,7 @@ async fn prefixes(conn: &mut SqliteConnection) -> Outcome<Vec<i64>> {
     }
     match (found.first(), found.last()) {
         (Some(first), Some(last)) if last - first < STEP => Ok(found),
-        _ => Err("the turns of the young database lie too far apart, or its ids do not begin with their time".into()),
+        _ => Err("the turns of the young database are too far apart, or its ids do not begin with their time".into()),
     }
 }
 
@@ -150,7 +152,7 @@ fn copy_of(table: &str, columns: &[String], prefixes: &[i64], back: i64, offset:
         "at" | "ts" | "created_at" | "started_at" | "ended_at" | "closed_at" | "updated_at" => {
             format!("{column} - {shift}")
         }
-        // The times in a record are those of its columns, if it has such columns.
+        // The times in a record are the times in its columns, if it has such columns.
         "record" => {
             let times: Vec<&str> = columns.iter().map(String::as_str).filter(|name| name.ends_with("_at")).collect();
             let set: String = times.iter().map(|name| format!(", '$.{name}', {name} - {shift}")).collect();

@@ -13,7 +13,7 @@ impl Tool {
     /// Normalises arguments: removes null for an optional parameter, turns an integer written as
     /// 2.0 into 2, adds the presets of an alias (BI-01, BI-02), and renames `target_agent` to `to`
     /// (BI-31). Call it before [`validate`](Tool::validate), with the alias from
-    /// [`crate::Registry::find`]. Journal and ledger keep what the model wrote.
+    /// [`crate::Registry::find`]. Journal and ledger keep the arguments as the model wrote them.
     #[must_use]
     pub fn normalise(&self, alias: Option<&str>, mut arguments: Value) -> Value {
         let Some(object) = arguments.as_object_mut() else {
@@ -72,7 +72,7 @@ impl Tool {
         if problems.is_empty() { Ok(()) } else { Err(wrong_arguments(Some(&self.spec.name), &problems)) }
     }
 
-    /// Adds the field and the problem of each error that a schema error stands for.
+    /// Adds the field and the problem of each error that a schema error contains.
     fn problems_of(&self, error: &jsonschema::ValidationError<'_>, problems: &mut Vec<(String, String)>) {
         let at = error.instance_path().to_string().trim_start_matches('/').replace('/', ".");
         let inside = |name: &str| if at.is_empty() { name.to_owned() } else { format!("{at}.{name}") };

@@ -1,4 +1,4 @@
-//! What a tool can use: the caller, the call, and the world's shared services.
+//! The context of a tool call: the caller, the call, and the world's shared services.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -57,7 +57,7 @@ impl WorldServices {
 
     /// Sets the world's data directory. It contains agents' memory in `<data>/agents/<id>/memory`,
     /// and `syscall.resource.usage` reports its disk. Without it, reading memory is refused and the
-    /// disk is left out.
+    /// disk is omitted.
     #[must_use]
     pub fn with_data_dir(mut self, data_dir: &Path) -> Self {
         self.data_dir = Some(data_dir.to_owned());
@@ -79,7 +79,7 @@ impl WorldServices {
     /// The current plan.
     #[must_use]
     pub fn plan(&self) -> Arc<Plan> {
-        // The lock is held only to copy a pointer, so the value is whole even if the lock is
+        // The lock is held only to copy a pointer, so the value is valid even if the lock is
         // poisoned.
         Arc::clone(&self.plan.read().unwrap_or_else(PoisonError::into_inner))
     }
@@ -140,7 +140,7 @@ pub struct CallContext {
     pub turn_id: TurnId,
     /// The root of the turn.
     pub root_id: RootId,
-    /// The hop of the turn. What the call emits has one more.
+    /// The hop of the turn. Messages and events of the call have one more.
     pub hop: u32,
     /// Ghost's id of the call.
     pub call_id: CallId,
@@ -155,7 +155,7 @@ impl CallContext {
         Party::Agent(self.caller.agent_id.clone())
     }
 
-    /// The chain that everything emitted by this call belongs to.
+    /// The chain of all messages and events that this call emits.
     #[must_use]
     pub fn chain(&self) -> Chain {
         Chain { root_id: self.root_id, hop: self.hop.saturating_add(1) }

@@ -1,8 +1,8 @@
 //! Tools: their types, the built-in tools, the registry with the tools of one agent, and the
 //! services that tools use.
 //!
-//! Must never: let an argument name the actor (the registry is bound to the agent), run a call that
-//! was not validated against its schema, or run a call if a check is unavailable (promise 4).
+//! An argument must never name the actor: the registry is bound to the agent. A call must never run
+//! if it was not validated against its schema or if a check is unavailable (promise 4).
 
 mod arguments;
 pub mod builtins;

@@ -1,6 +1,6 @@
 //! The loop guard (TOOL-21). It detects a call that keeps giving the same outcome, and repeated
-//! reads of something that does not change. It first warns, then blocks the call, then ends the
-//! turn. It is pure, and is rebuilt from the journal after a crash.
+//! reads of data that does not change. It first warns, then blocks the call, then ends the turn. It
+//! is pure, and is rebuilt from the journal after a crash.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -10,7 +10,7 @@ use ghost_domain::{Code, Limits, Refusal};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-/// The number of calls that the guard remembers; more if a limit needs more.
+/// The number of calls that the guard remembers. A limit above it raises the number.
 const WINDOW: u32 = 30;
 /// A warning is repeated after this many more repetitions.
 const WARN_AGAIN: u32 = 5;
@@ -25,7 +25,7 @@ pub type Digest = [u8; 32];
 /// The properties of a tool that matter to the guard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Nature {
-    /// Whether the call only reads. Reading something again that has not changed is no progress.
+    /// Whether the call only reads. A repeated read of unchanged data is no progress.
     pub looks: bool,
     /// Members of its outcome, at any depth, that change on their own, such as the time of day.
     /// They are ignored when outcomes are compared.
@@ -46,7 +46,7 @@ pub struct Call<'a> {
 /// The guard's decision.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
-    /// Nothing is wrong.
+    /// No loop was detected.
     Fine,
     /// A warning for the model.
     Warn(String),
@@ -60,7 +60,7 @@ pub enum Verdict {
 #[derive(Clone, Debug, PartialEq)]
 struct PastCall {
     call: Digest,
-    /// A digest of what the call read, if it only read.
+    /// A digest of the data that the call read, if it only read.
     looked_at: Option<Digest>,
     outcome: Digest,
 }
@@ -133,8 +133,8 @@ impl LoopGuard {
         self.answers = self.answers.saturating_add(1);
     }
 
-    /// Checks a call before it runs. A blocked call counts as one more repetition, so that a model
-    /// that keeps repeating it reaches the limit that ends the turn.
+    /// Checks a call before it runs. A blocked call is counted as one more repetition, so that a
+    /// model that keeps repeating it reaches the limit that ends the turn.
     pub fn before(&mut self, call: Call<'_>) -> Verdict {
         let (digest, looked_at) = (call_digest(&call), looked_at(&call));
         let same = self.recent.iter().rev().find(|seen| seen.call == digest).map(|seen| seen.outcome);
@@ -155,7 +155,8 @@ impl LoopGuard {
         self.judge(call.tool, digest, outcome, counted)
     }
 
-    /// Remembers a call. Returns whether it is the first of its answer to count as a poll.
+    /// Remembers a call. Returns whether it is the first call of its answer that is counted as a
+    /// poll.
     fn push(&mut self, seen: PastCall) -> bool {
         let looks = seen.looked_at.is_some();
         let stale =
@@ -174,8 +175,8 @@ impl LoopGuard {
         true
     }
 
-    /// Decides by the number of repetitions. `polls` says whether answers that only read count too;
-    /// each counts once.
+    /// Decides by the number of repetitions. `polls` says whether answers that only read are
+    /// counted too, each once.
     fn judge(&self, tool: &str, call: Digest, outcome: Digest, polls: bool) -> Verdict {
         let (same, alternations, poll) =
             (self.repeats(call, outcome), self.alternations(), if polls { self.poll.answers } else { 0 });
@@ -263,8 +264,8 @@ fn call_digest(call: &Call<'_>) -> Digest {
     hasher.finalize().into()
 }
 
-/// A digest of what a reading call reads: the tool and its text arguments. Numbers and booleans
-/// only select how much is shown, so they are ignored.
+/// A digest that identifies the data which a reading call reads: the tool and its text arguments.
+/// Numbers and booleans only select the amount that is shown, so they are ignored.
 fn looked_at(call: &Call<'_>) -> Option<Digest> {
     call.nature.looks.then(|| {
         let mut hasher = Sha256::new();

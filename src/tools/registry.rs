@@ -96,7 +96,7 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// The same registry, with a plan whose privilege groups refusals can name.
+    /// The same registry, with a plan. Refusals can then name the plan's privilege groups.
     #[must_use]
     pub fn of_plan(self, plan: Arc<Plan>) -> Self {
         Self { plan: Some(plan), ..self }
@@ -157,7 +157,7 @@ impl Registry {
         tool.nature(&tool.normalise(alias.as_deref(), arguments.clone()))
     }
 
-    /// The tool name that `dotted` stands for: itself, the target of an alias, or the only name
+    /// The canonical name for `dotted`: the name itself, the target of an alias, or the only name
     /// that differs just in separators, case or a prefix that models add.
     fn resolved<'n>(&'n self, dotted: &'n str) -> &'n str {
         if let Some(name) = canonical(dotted) {
@@ -182,7 +182,7 @@ impl Registry {
         if groups.is_empty() {
             instead.to_owned()
         } else if groups.iter().any(|group| self.caller.groups.contains(*group)) {
-            format!("you are in its group {}, but it is denied to you or left out; {instead}", groups.join(", "))
+            format!("you are in its group {}, but your access excludes it; {instead}", groups.join(", "))
         } else {
             format!("it needs the privilege group {}; {instead}", groups.join(" or "))
         }

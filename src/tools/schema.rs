@@ -53,8 +53,8 @@ fn is_integer(schema: &Value) -> bool {
     }
 }
 
-/// Converts numbers such as 2.0 to integers: JSON schema accepts them as integers, Rust types do
-/// not.
+/// Converts numbers with a zero fraction, for example 2.0, to integers: JSON schema accepts them as
+/// integers, Rust types do not.
 pub(crate) fn integers(schema: &Value, value: &mut Value) {
     match value {
         Value::Number(number) if is_integer(schema) => {
@@ -81,8 +81,8 @@ pub(crate) fn integers(schema: &Value, value: &mut Value) {
     }
 }
 
-/// Simplifies a schema. An optional parameter may be absent; that it may also be null is not
-/// mentioned (see [`crate::tool::Tool::normalise`]).
+/// Simplifies a schema. An optional parameter may be absent; the schema does not mention that it
+/// may also be null (see [`crate::tool::Tool::normalise`]).
 fn plain(schema: &mut Value) {
     let Some(object) = schema.as_object_mut() else { return };
     if object.get("default").is_some_and(Value::is_null) {

@@ -1,7 +1,7 @@
-//! Reads the skills of a world: folders with a SKILL.md, read when a plan comes into force
+//! Reads the skills of a world: folders with a SKILL.md, read when a plan becomes current
 //! (SKILL-02, 03, 11, 17).
 //!
-//! Must never: follow a link out of a skill root, or let a broken skill hide the others.
+//! Reading must never follow a link out of a skill root. A broken skill must never hide the others.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io::Read;
@@ -39,9 +39,9 @@ pub struct Skill {
     pub name: String,
     /// The description, on one line.
     pub description: String,
-    /// The document: at most [`DOCUMENT_CHARS`] characters, then a mark if it was cut.
+    /// The document: at most [`DOCUMENT_CHARS`] characters, then a mark if it was truncated.
     pub document: String,
-    /// Whether the document was cut.
+    /// Whether the document was truncated.
     pub truncated: bool,
     /// Whether it brings tools of its own. This version does not load them.
     pub has_schema: bool,
@@ -99,7 +99,7 @@ impl SkillShelf {
             .filter(move |skill| skill.for_models && filter.is_none_or(|filter| filter.contains(&skill.name)))
     }
 
-    /// The skills that were left out, with the reason; at most 100.
+    /// The skills that were skipped, with the reason; at most 100.
     #[must_use]
     pub fn problems(&self) -> &[String] {
         &self.problems
@@ -128,7 +128,7 @@ impl SkillShelf {
                 found += 1;
                 if found > CANDIDATES_MAX {
                     return self
-                        .problem(&place, format!("a root may hold {CANDIDATES_MAX} skills; the rest is left out"));
+                        .problem(&place, format!("a root may hold {CANDIDATES_MAX} skills; the rest is ignored"));
                 }
                 match read_skill(&dir, root, &path) {
                     Ok(skill) => drop(self.skills.insert(skill.name.clone(), Arc::new(skill))),
@@ -150,7 +150,7 @@ impl SkillShelf {
             for entry in entries.flatten() {
                 scanned += 1;
                 if scanned > SCAN_MAX {
-                    return self.problem(&place, format!("more than {SCAN_MAX} entries; the rest is left out"));
+                    return self.problem(&place, format!("more than {SCAN_MAX} entries; the rest is ignored"));
                 }
                 names.extend(entry.file_name().into_string());
             }

@@ -1,5 +1,6 @@
 //! The types of tools. A tool has one of five kinds, by its effect. The kind decides how a call is
-//! recorded and what happens after a crash (promise 2); the type system keeps a tool to its kind.
+//! recorded and what happens after a crash (promise 2). The type system ensures that a tool has
+//! only the effects of its kind.
 
 use std::sync::{Arc, OnceLock};
 
@@ -20,7 +21,7 @@ use crate::parameters::{Params, parse};
 pub struct Output {
     /// The content that the model gets.
     pub content: Value,
-    /// Whether the tool cut the content.
+    /// Whether the tool truncated the content.
     pub truncated: bool,
     /// Events to write in the transaction that records the call.
     pub events: Vec<NewEvent>,
@@ -86,8 +87,8 @@ pub trait FileTool: Send + Sync + 'static {
     /// Checks the call and prepares the write. Changes nothing.
     async fn prepare(&self, call: &CallContext, params: &Self::Params) -> Result<FileWork, Refusal>;
 
-    /// Runs in the transaction that records the end of the call, after the file is in place. Also
-    /// runs after a crash if the file is found to be in place.
+    /// Runs in the transaction that records the end of the call, after the file was written. After
+    /// a crash, it also runs if the file is found to be written.
     async fn record(
         &self,
         call: &CallContext,
@@ -207,7 +208,7 @@ impl Run {
         }
     }
 
-    /// The recorded effect. An unresolved choice counts as [`Effect::Read`].
+    /// The recorded effect. An unresolved choice is treated as [`Effect::Read`].
     #[must_use]
     pub fn effect(&self) -> Effect {
         match self {
@@ -220,7 +221,7 @@ impl Run {
     }
 }
 
-/// A tool with its description, as the table of all tools holds it.
+/// A tool with its description, an entry in the table of all tools.
 pub struct Tool {
     /// The name, description and schema that the model gets.
     pub spec: ToolSpec,
@@ -233,8 +234,8 @@ pub struct Tool {
     pub seconds: Option<u32>,
     /// Members of the outcome that change on their own (see [`Nature::passing`]).
     pub passing: &'static [&'static str],
-    /// Whether a call counts as reading although it has an effect, because its result shows
-    /// everything that it takes.
+    /// Whether the loop guard treats a call as reading although it has an effect, because its
+    /// result shows everything that it takes.
     pub looks: bool,
     pub(crate) validator: OnceLock<Option<jsonschema::Validator>>,
 }
@@ -276,7 +277,7 @@ impl Tool {
         self
     }
 
-    /// Makes calls count as reading for the loop guard.
+    /// Makes the loop guard treat calls as reading.
     #[must_use]
     pub fn looking(mut self) -> Self {
         self.looks = true;

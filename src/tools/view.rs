@@ -1,4 +1,5 @@
-//! The text of a result for the model: the last step that cuts results (TOOL-14, TOOL-15, CONF-07).
+//! The text of a result for the model: the last step that truncates results (TOOL-14, TOOL-15,
+//! CONF-07).
 
 use ghost_domain::journal::CallOutcome;
 use ghost_domain::text::{MORE_MARK, clip, cut_marked};
@@ -14,7 +15,7 @@ pub fn model_view(outcome: &CallOutcome, view_bytes: Option<u32>, limits: &Limit
         Some(refusal) if outcome.content.is_null() => short(refusal, limits),
         _ => outcome.content.clone(),
     };
-    // A cut list looks complete, so a mark is added. A cut text contains its own mark.
+    // A truncated list looks complete, so a mark is added. A truncated text contains its own mark.
     let more = outcome.truncated && (content.is_array() || content.is_object());
     let text = match content {
         Value::String(text) => text,
@@ -28,7 +29,7 @@ pub fn model_view(outcome: &CallOutcome, view_bytes: Option<u32>, limits: &Limit
     (text, outcome.refusal.is_some())
 }
 
-/// A refusal for a model, with its message cut to the limit.
+/// A refusal for a model, with its message truncated to the limit.
 fn short(refusal: &Refusal, limits: &Limits) -> Value {
     let cut = Refusal { message: clip(&refusal.message, limits.error_view_chars as usize), ..refusal.clone() };
     cut.to_json()

@@ -1,8 +1,8 @@
 //! The shared workspace: all files that agents read and write. Paths are opened relative to one
 //! capability handle, so that neither `..` nor a symbolic link leaves the root (ACL-07, ART-04).
 //!
-//! Must never: follow a symbolic link when writing, leave half a file, or block the runtime. Disk
-//! access goes through [`Workspace::offload`].
+//! A write must never follow a symbolic link or leave half a file. Disk access must never block the
+//! runtime; it goes through [`Workspace::offload`].
 
 mod encoding;
 mod faults;
@@ -56,7 +56,7 @@ impl Workspace {
         Self::build(root, false)
     }
 
-    /// As [`open`](Self::open), but every call runs in the caller's thread. For simulation, which
+    /// Like [`open`](Self::open), but every call runs in the caller's thread. For simulation, which
     /// must not depend on a scheduler.
     ///
     /// # Errors
@@ -152,17 +152,17 @@ impl Workspace {
     ///
     /// # Errors
     ///
-    /// As [`read`](Self::read), without `TooLarge`.
+    /// The errors of [`read`](Self::read), without `TooLarge`.
     pub fn size_now(&self, path: &WorkspacePath) -> Result<u64, Refusal> {
         files::size(&self.disk.root, path)
     }
 
-    /// Reads lines of a text file: at most `lines.max_bytes` bytes, cut at a character.
+    /// Reads lines of a text file: at most `lines.max_bytes` bytes, truncated at a character.
     ///
     /// # Errors
     ///
-    /// As [`read`](Self::read), and `InvalidArguments` for a file that is not text in a known
-    /// [`Encoding`].
+    /// The errors of [`read`](Self::read), and `InvalidArguments` for a file that is not text in a
+    /// known [`Encoding`].
     pub async fn read_text(&self, path: &WorkspacePath, lines: Lines) -> Result<FileText, Refusal> {
         let path = path.clone();
         self.on_disk(move |disk| files::read_text(&disk.root, &path, lines)).await
@@ -173,8 +173,8 @@ impl Workspace {
     ///
     /// # Errors
     ///
-    /// As [`read_text`](Self::read_text); also `InvalidArguments` for text that is not UTF-8,
-    /// `PathDenied` for a symbolic link anywhere in the path, `TooLarge`.
+    /// The errors of [`read_text`](Self::read_text); also `InvalidArguments` for text that is not
+    /// UTF-8, `PathDenied` for a symbolic link anywhere in the path, `TooLarge`.
     pub async fn text_for_change(&self, path: &WorkspacePath, max_bytes: u64) -> Result<Option<String>, Refusal> {
         let path = path.clone();
         self.on_disk(move |disk| files::whole_text(&disk.root, &path, max_bytes)).await
@@ -208,13 +208,14 @@ impl Workspace {
         .await
     }
 
-    /// Writes as planned, if the file is still as the plan saw it. Turns must write this way: if
-    /// two agents change a file at once, the second gets a conflict instead of undoing the first
-    /// change.
+    /// Writes as planned, if the file has not changed since the plan was made. Turns must write
+    /// this way: if two agents change a file at once, the second gets a conflict instead of undoing
+    /// the first change.
     ///
     /// # Errors
     ///
-    /// `Conflict` if the file has changed since; otherwise as [`write_atomic`](Self::write_atomic).
+    /// `Conflict` if the file has changed since; otherwise the errors of
+    /// [`write_atomic`](Self::write_atomic).
     pub async fn carry_out(&self, plan: &FilePlan, bytes: &[u8]) -> Result<(), Refusal> {
         let (path, before, bytes) = (WorkspacePath::parse(&plan.path, false)?, plan.before.clone(), bytes.to_vec());
         self.on_disk(move |disk| {
@@ -234,7 +235,7 @@ impl Workspace {
     ///
     /// # Errors
     ///
-    /// As for [`hash`](Self::hash).
+    /// The errors of [`hash`](Self::hash).
     pub async fn take_back(&self, plan: &FilePlan) -> Result<bool, Refusal> {
         let (path, plan) = (WorkspacePath::parse(&plan.path, false)?, plan.clone());
         self.on_disk(move |disk| {
@@ -294,7 +295,7 @@ impl Disk {
         let mut hasher = DefaultHasher::new();
         path.hash(&mut hasher);
         let index = usize::try_from(hasher.finish() % LOCKS as u64).unwrap_or(0);
-        // The lock protects no value, so a poisoned lock is as good as any.
+        // The lock protects no value, so poisoning does not matter.
         self.locks[index].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -52,7 +52,8 @@ pub struct Boot {
     pub secrets: Vec<String>,
     /// The name of this daemon's node.
     pub node: String,
-    /// Every tool that the code has. Creating them takes a while, so the caller may do it in parallel to other work.
+    /// All tools compiled into the daemon. Creating them takes a while, so the caller may do it in
+    /// parallel with other work.
     pub tools: Vec<Tool>,
     /// Reads the configuration again for a reload.
     pub reloader: Reloader,
@@ -114,7 +115,8 @@ pub async fn boot(boot: Boot) -> Result<Arc<World>, Refusal> {
     }
     boot.store.on_signal(Arc::clone(&tree.signal_router) as Arc<dyn ghost_domain::ports::Wake>);
     let world = Arc::new(World::new(Arc::clone(&tree), root, root_task, boot.reloader));
-    // No one received the signals of the earlier transactions. So every agent with mail or an open turn is woken.
+    // Signals of the earlier transactions reached no receiver. So every agent with mail or an open
+    // turn is woken.
     for agent_id in agents_with_work(&boot.store).await? {
         tree.signal_router.wake(&agent_id);
     }
@@ -124,7 +126,8 @@ pub async fn boot(boot: Boot) -> Result<Arc<World>, Refusal> {
 
 /// Starts the loops that run until the world stops.
 fn start_loops(world: &World, tree: &Arc<Tree>) {
-    // Cron slots before this time were missed, because no daemon ran. A restart of the loop keeps the time.
+    // Cron slots before this time were missed, because no daemon ran. A restart of the loop keeps
+    // this time.
     let since = tree.engine.services.ctx.now();
     let (own, mut again) = (Arc::clone(tree), false);
     world.keep_running(loops::SIGNAL_ROUTER, move || {
@@ -170,8 +173,8 @@ fn epoch(stored: Option<&str>) -> i64 {
 }
 
 /// Takes the fencing epoch, claims and reconciles the records, reviews open turns, writes the event
-/// `world.started`, and fills the directory. Returns whether the world is paused. All of it is one commit, because
-/// each start waits for it.
+/// `world.started`, and fills the directory. Returns whether the world is paused. All of it is one
+/// commit, so that a start waits for one commit only.
 async fn prepare(tree: &Tree, plan: &Arc<Plan>, started: Value) -> Result<bool, Refusal> {
     let (ctx, store, plan) = (tree.engine.services.ctx.clone(), &tree.engine.services.store, Arc::clone(plan));
     let (paused, agents) = store

@@ -1,9 +1,9 @@
-//! The directory of agents in memory: which agents exist, what each does, and which have an actor. Only the
-//! directory lets an agent sleep, and only if no wake-up has arrived since the actor's last read of its inbox. So
-//! no wake-up is lost. [`WakeSlot`] holds the rules of sleep and wake; the directory keeps one for each agent under
-//! a lock.
+//! The directory of agents in memory: which agents exist, their activity, and which have an actor.
+//! Only the directory lets an agent sleep, and only if no wake-up has arrived since the actor's
+//! last read of its inbox. So no wake-up is lost. [`WakeSlot`] holds the rules of sleep and wake;
+//! the directory keeps one for each agent under a lock.
 //!
-//! Must never: hold its lock across an await.
+//! The directory must never hold its lock across an await.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -20,7 +20,7 @@ use tokio::sync::watch;
 
 use crate::wake_slot::{Activation, Call, WakeSlot};
 
-/// What lists and lookups show of an agent. Read from memory.
+/// The fields of an agent that lists and lookups show. Read from memory.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AgentCard {
     /// Id of the agent.
@@ -31,13 +31,13 @@ pub struct AgentCard {
     pub name: Arc<str>,
     /// Name of its team; `None` if it has none.
     pub team: Option<Arc<str>>,
-    /// Whether the world's file declares it or it was created at run time.
+    /// Whether `world-config.yaml` declares the agent or it was created at run time.
     pub kind: AgentKind,
     /// Its state in supervision.
     pub status: AgentStatus,
     /// Why it is stopped or failed.
     pub status_reason: Option<Arc<str>>,
-    /// What it does at the moment.
+    /// The agent's current activity.
     pub activity: Activity,
     /// Number of restarts after a crash, since it was created.
     pub restarts: u32,
@@ -111,7 +111,8 @@ impl Directory {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<AgentId, Slot>> {
-        // Every change under the lock is a plain assignment, so a poisoned lock still guards whole slots.
+        // Every change under the lock is a plain assignment, so a poisoned lock still guards
+        // complete entries.
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -132,8 +133,8 @@ impl Directory {
         self.changes.subscribe()
     }
 
-    /// Takes over an agent's record from the store. The record of a deleted agent removes it and returns its actor,
-    /// which the caller must stop.
+    /// Stores an agent's record in the directory. The record of a deleted agent removes it and
+    /// returns its actor, which the caller must stop.
     pub(crate) fn record(&self, agent: &Agent) -> Option<ActorRef<AgentMsg>> {
         let actor = self.take_over(agent);
         self.changes.send_modify(|changes| *changes = changes.wrapping_add(1));
@@ -196,7 +197,7 @@ impl Directory {
         }
     }
 
-    /// Decides what a supervisor does with a request to create an actor.
+    /// Decides how a supervisor answers a request to create an actor.
     pub(crate) fn activation(&self, agent_id: &AgentId) -> Activation<Box<ActorRef<AgentMsg>>> {
         let mut slots = self.lock();
         let Some(slot) = slots.get_mut(agent_id) else { return Activation::Nothing };
@@ -226,7 +227,8 @@ impl Directory {
         }
     }
 
-    /// Removes the actor or pending call of an agent, because its supervisor died or could not create an actor.
+    /// Removes the actor or pending call of an agent, because its supervisor died or could not
+    /// create an actor.
     pub(crate) fn given_up(&self, agent_id: &AgentId) {
         if let Some(slot) = self.lock().get_mut(agent_id) {
             slot.wake.give_up();
@@ -234,7 +236,7 @@ impl Directory {
         }
     }
 
-    /// Sets only the status, for the time until the store's record has it.
+    /// Sets only the status, until the store's record has it too.
     pub(crate) fn set_status(&self, agent_id: &AgentId, status: AgentStatus) {
         if let Some(slot) = self.lock().get_mut(agent_id) {
             slot.status = status;
@@ -246,8 +248,9 @@ impl Directory {
         self.lock().get(agent_id).and_then(|slot| slot.wake.actor().map(|actor| (**actor).clone()))
     }
 
-    /// Visits all agents in order of id and collects what `take` returns. The result is no snapshot: the lock is
-    /// released between parts, because the store's writer needs it to pass on wake-ups.
+    /// Visits all agents in order of id and collects the values that `take` returns. The result is
+    /// not a snapshot: the lock is released between parts, because the store's writer needs it to
+    /// send wake-ups.
     fn walk<T>(&self, mut take: impl FnMut(&AgentId, &Slot) -> Option<T>) -> Vec<T> {
         let (mut taken, mut after) = (Vec::new(), None::<AgentId>);
         loop {
@@ -281,7 +284,8 @@ impl Directory {
         })
     }
 
-    /// The wake generation of an agent that runs, is idle or asleep, and has no wake-up on its way. The sweep uses it.
+    /// The wake generation of an agent that runs, is idle or asleep, and has no pending wake-up.
+    /// The sweep uses it.
     pub(crate) fn quiet_generation(&self, agent_id: &AgentId) -> Option<u64> {
         let slots = self.lock();
         let slot = slots.get(agent_id)?;

@@ -1,7 +1,7 @@
-//! Problems of the resources that a world needs: a store that cannot write, a workspace that is gone. `status`
-//! shows them for as long as they last. The event feed has one event for each.
+//! Problems of the resources that a world needs: a store that cannot write, a workspace that was
+//! removed. `status` shows them as long as they last. The event feed has one event for each.
 //!
-//! Must never: repair anything, or stop the world.
+//! The health check must never repair anything or stop the world.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

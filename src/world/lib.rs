@@ -1,7 +1,9 @@
-//! Runs a world: boot, the supervision tree, the directory of agents, restarts, sleep and wake, reload, shutdown.
+//! Runs a world: boot, the supervision tree, the directory of agents, restarts, sleep and wake,
+//! reload, shutdown.
 //!
-//! Must never: do an agent's work in its own tasks, restart an agent that an operator stopped, or let the death of one
-//! agent reach another unless the strategy of its team says so (`docs/design.md`).
+//! This crate must never do an agent's work in its own tasks or restart an agent that an operator
+//! stopped. The death of one agent must never affect another unless the strategy of its team says
+//! so (`docs/design.md`).
 
 pub mod boot;
 pub mod directory;

@@ -1,8 +1,9 @@
-//! Supervision of the loops that run until the world stops. A loop that panics or returns an error starts again after a
-//! pause, which grows with each failure, and each failure is an event. Until a loop has completed a round, it counts as
-//! down and the control plane reports it.
+//! Supervision of the loops that run until the world stops. A loop that panics or returns an error
+//! starts again after a pause, which grows with each failure, and each failure is an event. Until a
+//! loop has completed a round, the control plane reports it as down.
 //!
-//! Must never: end a loop for good before the world ends, or delay a restart because the store does not answer.
+//! The supervision must never end a loop permanently before the world ends. It must never delay a
+//! restart because the store does not answer.
 
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
@@ -62,7 +63,8 @@ pub struct Loops {
 
 impl Loops {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<&'static str, LoopDown>> {
-        // Every change is one insertion or removal, so a poisoned lock still guards whole entries.
+        // Every change is one insertion or removal, so a poisoned lock still guards complete
+        // entries.
         self.down.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -125,7 +127,7 @@ pub(crate) async fn supervise(
             Ok(Err(error)) => error,
             Err(panic) => format!("panic: {}", panics::text(&*panic)),
         };
-        // A panic's text may contain secrets that the loop worked on.
+        // A panic's text may contain secrets that the loop handled.
         let error: String = ctx.redactor.redact(&error).chars().take(ERROR_CHARS).collect();
         let failures = loops.failed(name, &error, ctx.now());
         let pause = PAUSES.delay(failures.saturating_sub(1), 0);

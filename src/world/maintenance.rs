@@ -125,9 +125,9 @@ async fn expire_asks(tree: &Tree) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Looks for agents that have had mail since the last sweep without a wake-up. Returns those that wait now. One
-/// sighting proves nothing, because a wake-up may be on its way; so only an agent that two sweeps in a row find
-/// counts.
+/// Searches for agents that have had mail since the last sweep without a wake-up. Returns the
+/// agents that wait now. An agent found once may have a wake-up on its way, so the sweep repairs
+/// and reports only an agent that two sweeps in a row find.
 async fn sweep(tree: &Tree, suspects: BTreeMap<AgentId, u64>) -> Result<BTreeMap<AgentId, u64>, Refusal> {
     let (store, ctx) = (&tree.engine.services.store, tree.engine.services.ctx.clone());
     if tree.directory.is_paused() {

@@ -1,4 +1,4 @@
-//! Brings a world's records to what its file says, at boot and at every reload.
+//! Makes a world's records agree with `world-config.yaml`, at boot and at every reload.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use ghost_store::Writes;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-/// What a reconciliation did.
+/// The result of a reconciliation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reconciled {
     /// Agents that were created.
@@ -44,7 +44,7 @@ pub struct Reconciled {
 pub(crate) enum Stage {
     /// Before anything runs.
     Boot,
-    /// While agents are at work.
+    /// While agents work.
     Reload,
 }
 
@@ -61,9 +61,9 @@ pub(crate) fn log_access(plan: &Plan) {
     }
 }
 
-/// Brings the records to `plan`. An agent that an operator stopped stays stopped. An agent that the file no longer
-/// names is stopped and kept, and starts again when the file names it again. An agent that cannot run under the
-/// plan is failed.
+/// Makes the records agree with `plan`. An agent that an operator stopped stays stopped. An agent
+/// that the file no longer names is stopped and kept, and starts again when the file names it
+/// again. An agent that cannot run under the plan is failed.
 pub(crate) async fn records(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -114,8 +114,8 @@ pub(crate) async fn records(
     apply_fitness(w, ctx, by, plan, stage).await?;
     budgets::follow_file(w, ctx, by, &plan.budgets).await?;
     turns::follow_root_default(w, ctx).await?;
-    // For agents in the file, the file sets the daily budget. Other agents keep what their archetype said, even
-    // without it.
+    // For agents in the file, the file sets the daily budget. Other agents keep the budget of their
+    // archetype, even if the archetype no longer exists.
     let daily = |agent: Agent| match agent.kind {
         // Removes the budget that an archetype gave the agent before the file named it.
         AgentKind::Persistent => Some((agent.agent_id, None)),

@@ -1,7 +1,8 @@
-//! Reload: reads the configuration again, describes the changes, and reconciles the records. If the records cannot be
-//! changed, the old plan stays in force.
+//! Reload: reads the configuration again, describes the changes, and reconciles the records. If the
+//! records cannot be changed, the old plan stays current.
 //!
-//! Must never: leave a plan in force whose records were not written, or run two reloads at once.
+//! A plan whose records were not written must never stay current. Two reloads must never run at
+//! once.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -65,7 +66,8 @@ impl World {
             return Ok(Reconciled { plan: words, ..Reconciled::default() });
         }
         let plan = Arc::new(plan);
-        // The plan comes into force before the records do: a new agent must find its archetype.
+        // The plan becomes current before the records are written: a new agent must find its
+        // archetype.
         let providers_before = self.tree.engine.providers();
         providers.keep_pools(&providers_before);
         self.put_in_force(&plan, Arc::new(providers), Arc::new(skills)).await;
@@ -88,7 +90,7 @@ impl World {
         let mut done = match recorded {
             Ok(done) => done,
             Err(refusal) => {
-                // The records could not be written, so the old plan comes back into force.
+                // The records could not be written, so the old plan becomes current again.
                 self.put_in_force(&before, providers_before, skills_before).await;
                 self.reapply_fitness(&before).await;
                 return Err(refusal);
@@ -122,8 +124,8 @@ impl World {
         }
     }
 
-    /// Reads the plan, its providers and its skills on a thread of their own, so that a slow disk stops no agent.
-    /// `reading` is the read of an earlier reload that has not finished.
+    /// Reads the plan, its providers and its skills on a thread of their own, so that a slow disk
+    /// stops no agent. `reading` is the unfinished read of an earlier reload.
     async fn read_anew(&self, reading: &mut Reading) -> Result<(Plan, Providers, SkillShelf), Refusal> {
         let stuck = |what: &str| {
             Refusal::new(Code::Unavailable, format!("{what}; the world runs on unchanged"))
@@ -133,7 +135,8 @@ impl World {
             return Err(stuck("the files of an earlier reload are still being read"));
         }
         let reloader = Arc::clone(&self.reloader);
-        // Stored where the next reload finds it, because the caller may cancel this one.
+        // Stored in `reading`, where the next reload finds it, because the caller may cancel this
+        // reload.
         let reader = reading.insert(spawn_blocking(move || {
             let (plan, providers) = (*reloader)()?;
             let skills = SkillShelf::read(&plan.skill_roots);
@@ -157,13 +160,14 @@ impl World {
         Ok(all.into_iter().map(|agent| (agent.agent_id.clone(), agent)).collect())
     }
 
-    /// What a reload would do with the chat channels and cron jobs that a plan declares.
+    /// The changes that a reload would make to the chat channels and cron jobs that a plan
+    /// declares.
     async fn would_follow(&self, plan: &Plan) -> Result<Vec<String>, Refusal> {
         let (ctx, wanted) = (self.ctx().clone(), plan.declared.clone());
         self.store().read_latest(move |r| Box::pin(async move { declared::would(r, &ctx, &wanted).await })).await
     }
 
-    /// Puts everything of a plan into force that is not a record.
+    /// Makes a plan current, except its records.
     async fn put_in_force(&self, plan: &Arc<Plan>, providers: Arc<Providers>, skills: Arc<SkillShelf>) {
         self.tree.engine.services.put_in_force(Arc::clone(plan), skills);
         self.tree.engine.set_providers(providers);
@@ -190,14 +194,15 @@ impl World {
             }
             let (done, there) = oneshot::channel();
             if self.root.cast(RootMsg::Adopt(Some(team.clone()), team.intensity, done)).is_ok() {
-                // If the root is gone, the world is ending. Until then the world's own supervisor has these agents.
+                // If the root has ended, the world is ending. Until then the world's own supervisor
+                // has these agents.
                 let _ = there.await;
             }
         }
     }
 }
 
-/// How each agent of `added` that already has a record returns.
+/// Describes how each agent of `added` that already has a record returns.
 fn returning(
     added: &[AgentId],
     records: &BTreeMap<AgentId, Agent>,
@@ -228,7 +233,7 @@ fn planned(agent: &Agent, plan: &Plan) -> Agent {
     }
 }
 
-/// Adds to `changes` which agents cannot run under the plan, and which can run again.
+/// Adds to `changes` the agents that cannot run under the plan, and the agents that can run again.
 fn describe_fitness(changes: &mut ReloadPlan, records: &BTreeMap<AgentId, Agent>, plan: &Plan) {
     for agent in records.values() {
         let stays = match changes.returning.get(&agent.agent_id) {

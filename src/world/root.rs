@@ -1,6 +1,6 @@
-//! The root of the supervision tree. It starts a supervisor again that died, and hands over its agents.
+//! The root of the supervision tree. It restarts a supervisor that died, and gives it its agents.
 //!
-//! Must never: take the daemon down, or end when a supervisor dies.
+//! The root must never take the daemon down or end when a supervisor dies.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -47,7 +47,8 @@ impl RootState {
 }
 
 impl RootState {
-    /// The agents of the supervisor of `own`: those in the directory, and those that only have a record yet.
+    /// The agents of the supervisor of `own`: the agents in the directory, and the agents that so
+    /// far only have a record.
     async fn members_of(&self, own: Option<&Arc<str>>) -> BTreeSet<AgentId> {
         let (directory, signal_router) = (&self.tree.directory, &self.tree.signal_router);
         let cards = directory.cards().into_iter();
@@ -127,7 +128,7 @@ impl Actor for Root {
             // The dead supervisor's restart timers and unfinished orders are lost. So each agent is restarted or
             // reconciled with its record. Both also wake it.
             let order = if restarting { TeamMsg::Restart(agent_id) } else { TeamMsg::Reconcile(agent_id) };
-            // If this supervisor is dead too, its successor gets the same orders.
+            // If this supervisor dies too, the next one gets the same orders.
             drop(supervisor.cast(order));
         }
         Ok(())

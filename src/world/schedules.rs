@@ -1,7 +1,8 @@
-//! The loop that fires timers, cron jobs and heartbeats when they are due (SCHED-02). It sleeps until the next one
-//! is due, and reads again whenever a schedule changes.
+//! The loop that fires timers, cron jobs and heartbeats when they are due (SCHED-02). It sleeps
+//! until the next one is due, and reads again whenever a schedule changes.
 //!
-//! Must never: decide what is due or was missed (the world rules do), or hold state that is not in the store.
+//! This loop must never decide which schedules are due or were missed (the world rules do). It must
+//! never hold state that is not in the store.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,11 +22,11 @@ const CLOCK_CHECK: Duration = Duration::from_secs(3);
 /// The pause after the store failed.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// The answer that a heartbeat asks for; appended to its prompt (HB-02).
+/// The answer that a heartbeat asks for. It is appended to the heartbeat's prompt (HB-02).
 const ANSWER: &str = "If nothing of this needs attention, answer with exactly HEARTBEAT_OK. \
     If something does, answer with what it is, without that word.";
 
-/// Runs rounds until it is aborted. Slots before `since` count as missed.
+/// Runs rounds until it is aborted. Slots before `since` were missed.
 pub(crate) async fn rounds(tree: Arc<Tree>, mut since: Timestamp) -> Result<(), String> {
     let ctx = tree.engine.services.ctx.clone();
     let clock = Arc::clone(&ctx.ports.clock);
@@ -70,7 +71,7 @@ pub(crate) async fn rounds(tree: Arc<Tree>, mut since: Timestamp) -> Result<(), 
     }
 }
 
-/// Fires everything that is due. Returns when the next schedule is due.
+/// Fires all due schedules. Returns when the next schedule is due.
 async fn round(tree: &Tree, since: Timestamp) -> Result<Option<Timestamp>, Refusal> {
     let (store, ctx) = (&tree.engine.services.store, &tree.engine.services.ctx);
     loop {
@@ -91,7 +92,7 @@ async fn round(tree: &Tree, since: Timestamp) -> Result<Option<Timestamp>, Refus
     }
 }
 
-/// What the plan says about an agent's heartbeat now.
+/// The plan's settings for an agent's heartbeat now.
 fn beat(plan: &Plan, agent_id: &AgentId, at: Timestamp) -> Beat {
     let Some(heartbeat) = plan.heartbeats.get(agent_id) else { return Beat::Resting };
     let awake = heartbeat.active.as_ref().is_none_or(|hours| {

@@ -1,8 +1,8 @@
-//! Turns committed signals into wake-ups. They go to actors that are awake, else to the supervisor that must create
-//! one.
+//! Turns committed signals into wake-ups. A wake-up goes to the agent's actor if the agent is
+//! awake, else to the supervisor that must create an actor.
 //!
-//! Must never: wait, send a second wake-up while the first is on its way, or let its own panic reach the store's
-//! writer.
+//! The signal router must never wait or send a second wake-up while the first is on its way. Its
+//! panics must never reach the store's writer.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,7 +18,8 @@ use crate::directory::{Directory, Route};
 use crate::loops::{Loops, SIGNAL_ROUTER};
 use crate::team_msg::TeamMsg;
 
-/// Capacity of the channel of closed asks. A receiver that falls behind reads its ask from the store.
+/// Capacity of the channel of closed asks. A receiver that misses a message reads its ask from the
+/// store.
 const ASKS: usize = 256;
 
 /// The signal router.
@@ -29,14 +30,14 @@ pub(crate) struct SignalRouter {
     /// Sends the id of each closed ask to callers outside that wait; `None` says that one may have been missed. Not
     /// a `watch` channel: that wakes its receivers in a random order (promise 8).
     asks: broadcast::Sender<Option<AskId>>,
-    /// Changes when there is something new to deliver to the outside.
+    /// Changes when there is a new message to deliver to the outside.
     deliveries: watch::Sender<u64>,
     /// Changes when a schedule changes.
     schedules: watch::Sender<u64>,
-    /// Calls that wait for room in a budget.
+    /// Model calls that wait for free budget.
     budget_queue: Arc<BudgetQueue>,
     loops: Arc<Loops>,
-    /// Why the last signal could not be passed on, until the loop in `signals` takes it.
+    /// Why the last signal could not be delivered, until the loop in `signals` reads it.
     failed: Mutex<Option<String>>,
     alarm: Notify,
 }
@@ -56,7 +57,7 @@ impl SignalRouter {
         }
     }
 
-    /// Returns when a signal could not be passed on, with the reason.
+    /// Returns when a signal could not be delivered, with the reason.
     pub(crate) async fn failure(&self) -> String {
         loop {
             let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -82,8 +83,8 @@ impl SignalRouter {
         self.teams.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&Some(Arc::clone(team)))
     }
 
-    /// Whether the supervisor of `own` has the agents of `team`. The world's own has those of teams without a
-    /// supervisor.
+    /// Whether the supervisor of `own` has the agents of `team`. The world's own supervisor has the
+    /// agents of teams without a supervisor.
     pub(crate) fn has_agents_of(&self, own: Option<&Arc<str>>, team: Option<&Arc<str>>) -> bool {
         team == own || (own.is_none() && team.is_some_and(|team| !self.has(team)))
     }
@@ -113,7 +114,8 @@ impl SignalRouter {
 
     /// Notifies every receiver, so that each reads its state from the store again.
     pub(crate) fn notify_all(&self) {
-        // Errors are ignored: there may be no receiver, and an actor that has ended waits for nothing.
+        // Errors are ignored: there may be no receiver, and an actor that has ended waits for
+        // nothing.
         drop(self.asks.send(None));
         for actor in self.directory.actors() {
             drop(actor.cast(AgentMsg::AskClosed));
@@ -128,8 +130,8 @@ impl SignalRouter {
         self.wake(agent_id);
         let team = self.directory.card(agent_id).and_then(|card| card.team);
         if let Some(supervisor) = self.supervisor(team.as_ref()) {
-            // The supervisor passes it to the actor, if there is one. If the supervisor is dead, its successor
-            // wakes all agents.
+            // The supervisor sends the wake-up to the actor, if there is one. If the supervisor is
+            // dead, the next one wakes all agents.
             drop(supervisor.cast(TeamMsg::Activate(agent_id.clone())));
         }
     }

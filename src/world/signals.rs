@@ -1,7 +1,7 @@
-//! Repairs the effects of a signal that the signal router could not pass on. The signal's content is lost, so
-//! everything that it could have said is read from the store.
+//! Repairs the effects of a signal that the signal router could not deliver. The signal's content
+//! is lost, so all records that a signal could have changed are read from the store.
 //!
-//! Must never: run while the signal router works; it reads every agent's record.
+//! The repair must never run while the signal router works, because it reads every agent's record.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ pub(crate) async fn rounds(tree: Arc<Tree>, again: bool) -> Result<(), String> {
     Err(tree.signal_router.failure().await)
 }
 
-/// Does what any lost signal would have done.
+/// Repairs the effects of every possible lost signal.
 async fn repair(tree: &Tree) -> Result<(), Refusal> {
     let store = &tree.engine.services.store;
     let records = store.read(|r| Box::pin(async move { r.agent_list(false).await })).await.map_err(Refusal::from)?;
@@ -32,12 +32,12 @@ async fn repair(tree: &Tree) -> Result<(), Refusal> {
         if under_way || known.is_none_or(|card| card.status != agent.status) {
             let team = agent.team.as_deref().map(Arc::from);
             if let Some(supervisor) = tree.signal_router.supervisor(team.as_ref()) {
-                // If this supervisor is dead, its successor reads every record.
+                // If this supervisor is dead, the next one reads every record.
                 drop(supervisor.cast(TeamMsg::Reconcile(agent.agent_id)));
             }
         }
     }
-    // Sent in a commit, so that it is in order with other changes of the pause.
+    // Sent in a commit, so that it has a defined order among other changes of the pause.
     let resent = store.write(|w| {
         Box::pin(async move {
             let paused = w.meta_get(PAUSED).await?.as_deref() == Some("1");

@@ -1,9 +1,9 @@
-//! Supervisors: one actor for the agents without a team and one for each team. A supervisor creates actors and
-//! learns when they end. Reads and commits run as errands in tasks beside its mailbox, so a slow store delays no
-//! activation. `crashes` decides what follows a crash, with pure rules: [`RestartWindow`], the strategy, the
-//! back-off.
+//! Supervisors: one actor for the agents without a team and one for each team. A supervisor creates
+//! actors and is notified when they end. Its reads and commits are [`Errand`]s, which run in tasks
+//! beside its mailbox, so a slow store delays no activation. `crashes` decides how to continue
+//! after a crash, with pure rules: [`RestartWindow`], the strategy, the back-off.
 //!
-//! Must never: await the store in a handler.
+//! A handler of a supervisor must never await the store.
 
 mod crashes;
 mod ends;
@@ -65,7 +65,8 @@ impl State {
             Ok((actor, _)) => {
                 self.children.insert(actor.get_id(), agent_id.clone());
                 let lives = self.tree.directory.activated(&agent_id, actor.clone());
-                // Its first wake-up is sent now, when every other wake-up already finds the actor.
+                // The actor's first wake-up is sent now. Every later wake-up already finds the
+                // actor.
                 drop(actor.cast(if lives { AgentMsg::Wake } else { AgentMsg::Stop { grace: Duration::ZERO } }));
             }
             Err(error) => {
@@ -86,7 +87,7 @@ impl State {
         for agent_id in self.children.values() {
             if let Some(actor) = self.tree.directory.actor(agent_id) {
                 let activity = self.tree.directory.card(agent_id).map(|card| card.activity);
-                // A turn that waits has no work to finish. It goes on after the next boot.
+                // A turn that waits has no work to finish. It continues after the next boot.
                 let waits = matches!(activity, Some(Activity::Queued | Activity::Asking));
                 let grace = if waits { Duration::ZERO } else { grace };
                 drop(actor.cast(AgentMsg::Stop { grace }));

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 /// A read or commit for one agent that runs beside its supervisor's mailbox.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Errand {
-    /// Read the agent's record and do what it asks for.
+    /// Read the agent's record and start, stop or update the agent as the record requires.
     Reconcile,
     /// Restart the agent after its back-off.
     Restart,
@@ -42,9 +42,9 @@ pub(crate) enum TeamMsg {
     Restart(AgentId),
     /// Run an errand.
     Run(AgentId, Errand),
-    /// An errand of this agent is over.
+    /// An errand of this agent has ended.
     ErrandDone(AgentId),
-    /// A read of agents that have ended is over.
+    /// A read of agents that have ended is complete.
     EndsRead,
     /// The team's configuration changed.
     Replan(Option<TeamPlan>, Intensity),

@@ -1,13 +1,13 @@
-//! Sleep and wake of one agent, as a pure type. The directory holds one slot for each agent under its lock. A test
-//! visits every interleaving of this code (`world_tests/wake_model.rs`).
+//! Sleep and wake of one agent, as a pure type. The directory holds one slot for each agent under
+//! its lock. A test visits every interleaving of this code (`world_tests/wake_model.rs`).
 //!
-//! The generation rises with every wake-up. A call is pending from the moment a wake-up is sent until the read of
-//! the inbox that answers it begins. So mail that was committed before a wake-up is seen by a read that begins
-//! after it. Or a read that was already running finds at its end that the generation has risen, and the actor reads
-//! again.
+//! The generation rises with every wake-up. A call is pending from the moment a wake-up is sent
+//! until the read of the inbox that answers it begins. So a read that begins after a wake-up sees
+//! all mail that was committed before it. A read that was already running finds at its end that the
+//! generation has risen, and the actor reads again.
 //!
-//! Must never: know what an actor is, wait, or clear a pending call except when a read begins or when the actor that
-//! should have read ends.
+//! This type must never know what an actor is, or wait. It must never clear a pending call except
+//! when a read begins or when the actor that should have read ends.
 
 /// Sleep and wake of one agent. `A` is the handle of its actor.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -29,7 +29,7 @@ pub(crate) enum Call<A> {
     Nobody,
 }
 
-/// What a supervisor does with a request to create an actor.
+/// The decision of a supervisor about a request to create an actor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Activation<A> {
     /// Create an actor.
@@ -60,7 +60,7 @@ impl<A: Clone> WakeSlot<A> {
         }
     }
 
-    /// Decides what happens to a wake-up that has reached the supervisor.
+    /// Decides how a supervisor answers a wake-up.
     pub(crate) fn activation(&mut self, runs: bool) -> Activation<A> {
         match &self.actor {
             _ if !runs => {
@@ -109,7 +109,7 @@ impl<A: Clone> WakeSlot<A> {
         held
     }
 
-    /// Removes the actor and any pending call, because no one is left to answer it.
+    /// Removes the actor and any pending call, because no actor will answer the call.
     pub(crate) fn give_up(&mut self) {
         self.actor = None;
         self.called = false;
@@ -125,7 +125,7 @@ impl<A: Clone> WakeSlot<A> {
         (!self.called).then_some(self.generation)
     }
 
-    /// Takes the actor out of the slot.
+    /// Consumes the slot and returns the actor.
     pub(crate) fn into_actor(self) -> Option<A> {
         self.actor
     }

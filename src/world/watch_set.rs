@@ -1,5 +1,6 @@
-//! The operating system's notifications of file changes in the workspace. They are only hints: the slow check finds
-//! what a lost notification missed, and a comparison of snapshots decides what changed.
+//! The operating system's notifications of file changes in the workspace. They are only hints: the
+//! slow check finds changes whose notification was lost, and a comparison of snapshots decides what
+//! changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -9,7 +10,8 @@ use notify::event::{AccessKind, AccessMode};
 use notify::{Config, Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use tokio::sync::Notify;
 
-/// Maximum number of touched paths that are remembered. If there are more, every path counts as touched.
+/// Maximum number of touched paths that are remembered. If there are more, every path is treated as
+/// touched.
 const TOUCHED_MAX: usize = 4_096;
 
 /// Paths that were touched since the last [`take`](Touched::take).
@@ -23,7 +25,7 @@ impl Touched {
     fn put(&self, result: notify::Result<Event>) {
         let mut paths = self.paths.lock().unwrap_or_else(PoisonError::into_inner);
         match result {
-            // Reading changes nothing. The daemon's own checks read, too.
+            // Reading changes no file. The daemon's own checks read files too.
             Ok(Event { kind: EventKind::Access(kind), .. }) if kind != AccessKind::Close(AccessMode::Write) => return,
             Ok(event) if !event.need_rescan() && paths.0.len() + event.paths.len() <= TOUCHED_MAX => {
                 paths.0.extend(event.paths);
@@ -34,7 +36,7 @@ impl Touched {
         self.bell.notify_one();
     }
 
-    /// Returns the touched paths and forgets them.
+    /// Returns the touched paths and clears the set.
     pub(crate) fn take(&self) -> Taken {
         let (paths, all) = std::mem::take(&mut *self.paths.lock().unwrap_or_else(PoisonError::into_inner));
         Taken { paths, all }

@@ -1,7 +1,8 @@
-//! Watches (SCHED-03): checks watched paths when the system notifies of a change, when the daemon starts, and every
-//! 30 s. The world rules report the differences to the last reported snapshot.
+//! Watches (SCHED-03): checks watched paths when the system notifies of a change, when the daemon
+//! starts, and every 30 s. The world rules report the differences to the last reported snapshot.
 //!
-//! Must never: wake an agent without a comparison of snapshots, or follow a symbolic link.
+//! This module must never wake an agent without a comparison of snapshots, or follow a symbolic
+//! link.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -51,13 +52,14 @@ impl Watched {
         })
     }
 
-    /// When it must be checked because of notifications.
+    /// When the watch must be checked because of notifications.
     fn due(&self) -> Option<Timestamp> {
         self.notified.map(|(first, last)| last.plus(self.debounce).min(first.plus(self.debounce * BURST)))
     }
 
-    /// Whether it is checked now. A check of everything (`all`) skips a watch in a burst, because it would split
-    /// the burst. It does not skip if there was no check for a long time (`late`).
+    /// Whether the watch is checked now. A check of everything (`all`) skips a watch in a burst,
+    /// because it would split the burst. It does not skip the watch if there was no check for a
+    /// long time (`late`).
     fn is_checked(&self, now: Timestamp, all: bool, late: bool) -> bool {
         match self.due() {
             Some(due) => due <= now || (all && late),
@@ -191,7 +193,7 @@ impl Watches {
         Ok(true)
     }
 
-    /// Notes the time for every watch whose path was touched.
+    /// Records the time for every watch whose path was touched.
     fn note_touched(&mut self, now: Timestamp) {
         let Some(root) = self.tree.engine.services.workspace.place() else { return };
         let taken = self.touched.take();
@@ -203,13 +205,13 @@ impl Watches {
         }
     }
 
-    /// Checks the watches whose burst is over. If `all`, also those without a notification.
+    /// Checks the watches whose burst is over. If `all`, also watches without a notification.
     async fn check(&mut self, now: Timestamp, all: bool, late: bool) {
         if all && let Err(refusal) = self.watch_directories().await {
             tracing::warn!(%refusal, "watching the directories failed; the check every 30 s finds changes");
         }
         if all {
-            // Notifications that were not taken yet may be the beginning of a burst.
+            // Notifications that were not read yet may be the beginning of a burst.
             self.note_touched(now);
         }
         let due: Vec<ScheduleId> = self
@@ -234,7 +236,7 @@ impl Watches {
         let files_max = services.ctx.limits().watch_files_max as usize;
         let ctx = services.ctx.clone();
         let seen = match services.workspace.stamps(&watched.path, watched.recursive, files_max).await {
-            // A path that is gone counts as empty, so its files count as removed.
+            // A missing path is treated as empty, so its files are reported as removed.
             Ok(seen) => seen.unwrap_or_default(),
             Err(refusal) if matches!(refusal.code, Code::TooLarge | Code::PathDenied) => {
                 let write = services.store.write(move |w| {
@@ -274,8 +276,9 @@ fn at(root: &Path, path: &WorkspacePath) -> PathBuf {
     if path.as_str().is_empty() { root.to_owned() } else { root.join(path.as_str()) }
 }
 
-/// The directories to watch; the flag says whether recursively. A file is watched through its directory, because it is
-/// replaced by a rename. A missing path cannot be watched; the check of everything finds it when it comes back.
+/// The directories to watch; the flag says whether recursively. A file is watched through its
+/// directory, because it is replaced by a rename. A missing path cannot be watched; the check of
+/// everything finds it when it exists again.
 fn directories(wanted: Vec<(PathBuf, bool)>) -> BTreeMap<PathBuf, bool> {
     let mut directories = BTreeMap::new();
     for (full, recursive) in wanted {

@@ -97,7 +97,7 @@ impl World {
         &self.tree.engine.services.ctx
     }
 
-    /// The plan in force.
+    /// The current plan.
     #[must_use]
     pub fn plan(&self) -> Arc<Plan> {
         self.tree.engine.services.plan()
@@ -199,7 +199,7 @@ impl World {
             }
             tokio::select! {
                 biased;
-                // Any commit: the record is read again.
+                // A commit may have changed the agent, so the record is read again.
                 _ = feed.recv() => {}
                 () = clock.sleep_until(deadline) => {}
             }
@@ -243,8 +243,8 @@ impl World {
         turn::preview(&self.tree.engine, agent_id).await
     }
 
-    /// Stops the world: no new turns, a grace period for running turns, then all actors end. A turn that is cut off
-    /// resumes at the next boot. The store stays open.
+    /// Stops the world: no new turns begin, running turns get a grace period, then all actors end.
+    /// An interrupted turn resumes at the next boot. The store stays open.
     pub async fn shutdown(&self, reason: &str) {
         self.tree.directory.set_closing();
         for task in std::mem::take(&mut *self.loop_tasks.lock().unwrap_or_else(PoisonError::into_inner)) {

@@ -148,7 +148,7 @@ impl Talk {
 
 impl Drop for Talk {
     fn drop(&mut self) {
-        // It may have ended.
+        // The program may already have ended.
         drop(self.child.kill());
         drop(self.child.wait());
     }

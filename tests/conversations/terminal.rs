@@ -77,7 +77,7 @@ impl Terminal {
 
 impl Drop for Terminal {
     fn drop(&mut self) {
-        // It may have ended.
+        // The program may already have ended.
         drop(self.child.kill());
         drop(self.child.wait());
     }
@@ -117,7 +117,7 @@ fn a_person_types_sees_streamed_text_and_hands_over() {
     let (code, shown) = terminal.end();
     assert_eq!(code, Some(0), "{shown}");
     assert!(shown.contains(&format!("-- to continue: ghostctl talk ben --conversation {id}")), "{shown}");
-    // And so it goes on, after what was said.
+    // The conversation continues after the existing entries.
     let again = Terminal::start(&test_env, &["ben", "--conversation", &id]);
     again.wait_for(&format!("-- conversation {id} with ben"));
     again.press("once more\n");

@@ -82,7 +82,7 @@ fn a_webhook_works_both_ways_and_refuses_duplicates_and_unsigned_requests() {
     );
     assert_eq!(test_env.json(&["conversation", "show", id])["entries"].as_array().unwrap().len(), 2);
     assert_eq!(receiver.wait_for(1).len(), 1);
-    // No request here may speak for the other side.
+    // No request here may impersonate the other side.
     talk(&test_env, &["ada", "--conversation", id], "as if I were eve\n").exits(7);
 
     // A file is sent with its content.
@@ -122,7 +122,7 @@ fn a_delivery_is_retried_under_its_id_over_a_kill_until_it_succeeds_or_fails() {
     };
     becomes(2, "delivered");
 
-    // Status 410 is final. A redirect is not followed.
+    // Status 410 is a permanent failure. A redirect is not followed.
     let http = http_of(&daemon);
     receiver.answer(&[302, 410]);
     assert_eq!(deliver(&http, "d-2", now(), &body).0, 202);
@@ -153,7 +153,7 @@ fn without_a_secret_requests_are_refused_and_a_reload_reads_a_new_one() {
     assert_eq!((status, &refusal["error"]["code"]), (503, &json!("unavailable")));
     assert_eq!(refusal["error"]["details"], json!({ "webhook": "shop", "secret_env": "HOOK_SECRET" }));
     assert!(refusal["error"]["message"].as_str().unwrap().contains("its secret is not set"), "{refusal}");
-    // The world file names another variable. Its value becomes a secret.
+    // `world-config.yaml` names another variable. Its value becomes a secret.
     let config = std::fs::read_to_string(world.join("world-config.yaml")).unwrap();
     std::fs::write(world.join("world-config.yaml"), config.replace("HOOK_SECRET", "LATER_SECRET")).unwrap();
     test_env.ctl(&["reload"]).ok();

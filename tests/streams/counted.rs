@@ -21,7 +21,7 @@ fn subscribers_of_all_transports_share_one_limit() {
             assert_eq!((outcome.as_str(), why["code"].as_str()), (how, Some("rate_limited")), "{way:?}");
             assert!(why["hint"].as_str().unwrap().contains("subscribers_max"), "{why}");
         }
-        // A subscriber that leaves makes room for any other.
+        // A subscriber that leaves releases its permit for any other.
         let mut kept = Vec::new();
         for left in readers {
             drop(left);
@@ -37,7 +37,7 @@ fn subscribers_of_all_transports_share_one_limit() {
                 }
             };
             soon("room", room).await;
-            // It stays, so that the next one that leaves makes room for only one.
+            // It stays, so that the next subscriber that leaves releases only one permit.
             kept.extend(next);
         }
     });

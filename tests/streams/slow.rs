@@ -7,9 +7,10 @@ use serde_json::Value;
 use crate::scene::{runtime, soon, take, test_env, up};
 use crate::wires::{Ask, Heard, Reader, Site, WAYS};
 
-/// Bytes of a post, near the limit.
+/// Bytes of a chat message, near the limit.
 pub const POST: usize = 16_000;
-/// Number of posts: more than all buffers between the daemon and a subscriber that does not read.
+/// Number of chat messages: more than all buffers between the daemon and a subscriber that does not
+/// read.
 const POSTS: usize = 600;
 
 pub async fn post_many(site: &Site) {

@@ -1,5 +1,5 @@
-//! A subscriber that accepts no data is disconnected within a time limit on every transport, and makes room for
-//! another. Other streams of its connection continue.
+//! A subscriber that accepts no data is disconnected within a time limit on every transport, and
+//! releases its permit for another. Other streams of its connection continue.
 
 use ghost_proto::v1::agents_client::AgentsClient;
 use ghost_proto::v1::conversations_client::ConversationsClient;
@@ -13,7 +13,7 @@ use crate::wires::{Ask, Heard, Reader, Site, Way};
 
 const LIMITS: &str = "subscriber_buffer: 16, subscribers_max: 1, reader_stall_seconds: 1";
 
-/// Waits until there is room for another subscriber.
+/// Waits until another subscriber can get a permit.
 async fn wait_for_room(site: &Site) {
     let room = async {
         loop {

@@ -14,7 +14,7 @@ use tokio_tungstenite::tungstenite::{Message, protocol::CloseFrame};
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Status, Streaming};
 
-/// A transport.
+/// A transport of event streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Way {
     Grpc,
@@ -44,7 +44,7 @@ pub struct Ask {
     pub narrow: bool,
 }
 
-/// What a subscriber receives.
+/// An item that a subscriber receives.
 #[derive(Debug)]
 pub enum Heard {
     Event(Value),
@@ -192,7 +192,7 @@ impl Reader {
         }
     }
 
-    /// The next event, or how the stream ended.
+    /// The next event, or the end of the stream.
     pub async fn next(&mut self) -> Heard {
         match self {
             Self::Grpc(stream) => loop {

@@ -2,7 +2,8 @@
 //! old one is made of copies of them ([`ghost_testkit::aged`]). `GHOST_BENCH_TURNS` sets the number of turns of the
 //! old world.
 //!
-//! Must never: measure the two worlds at different times. Rounds alternate, and the median counts.
+//! The two worlds must never be measured at different times. Rounds alternate, and the result is
+//! the median.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,7 +31,7 @@ const TURN_ROUNDS: usize = 5;
 const SWEEPS: usize = 7;
 /// Number of slices that a sweep deletes. The young world has enough rows for them.
 const PRUNES: usize = 5;
-/// The same for rows of the ledger.
+/// Number of slices of the ledger that a sweep deletes.
 const LEDGER_PRUNES: usize = 2;
 
 /// The data of a world.

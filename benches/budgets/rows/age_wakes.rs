@@ -1,7 +1,7 @@
 //! Time until a sleeping agent begins a turn, in a young and in an old world, while agents fall asleep and wake all
 //! the time. The figure is the 99th percentile.
 //!
-//! Must never: count an agent that was awake when its message was sent.
+//! An agent that was awake when its message was sent must never be counted.
 
 use std::collections::{HashMap, VecDeque};
 use std::path::Path;

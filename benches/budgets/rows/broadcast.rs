@@ -1,5 +1,6 @@
-//! Fan-out of mail: a durable broadcast to a thousand agents. One of them has a full inbox and is skipped. The
-//! floor writes the same rows in one plain transaction for each broadcast, with multi-row statements.
+//! Fan-out of messages: a durable broadcast to a thousand agents. One of them has a full inbox and
+//! is skipped. The floor writes the same rows in one plain transaction for each broadcast, with
+//! multi-row statements.
 
 use ghost_domain::redact::Redactor;
 use ghost_domain::{AgentId, Code, Kind, Limits, MailState, Party, Refusal};
@@ -99,7 +100,7 @@ async fn broadcast(store: &Store, ctx: &RuleContext, full: &AgentId) -> Outcome<
     }
 }
 
-/// Consumes the mail of all agents except the one with the full inbox.
+/// Consumes the messages of all agents except the agent with the full inbox.
 async fn take_all(store: &Store) -> Outcome<()> {
     store
         .write(move |w| {

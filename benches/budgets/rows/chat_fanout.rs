@@ -1,5 +1,5 @@
-//! Fan-out in chat: a durable post that wakes a thousand members. The floor writes the same rows in one plain
-//! transaction for each post, with multi-row statements.
+//! Fan-out in chat: a durable chat message that wakes a thousand members. The floor writes the same
+//! rows in one plain transaction for each chat message, with multi-row statements.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::measure::{Outcome, median, now, runtime};
 use crate::table::{Line, Sense};
 
 pub(super) const MEMBERS: usize = 1_000;
-/// Number of posts in one round.
+/// Number of chat messages in one round.
 const POSTS: usize = 20;
 const ROUNDS: usize = 7;
 /// Maximum number of rows in one statement of the floor.
@@ -36,7 +36,7 @@ const CHAT_POSTS: Table = Table {
 };
 const CHANNELS: Table = Table { name: "chat_channels", columns: "channel, gated, last_seq, record", count: 4 };
 
-/// The rows of one post, by table.
+/// The rows of one chat message, by table.
 pub(super) type Written = Vec<(&'static Table, &'static str, Vec<Vec<Cell>>)>;
 
 /// Measures the row of this module.
@@ -64,7 +64,7 @@ pub fn measure() -> Outcome<Vec<Line>> {
                     return Err(format!("a post to {MEMBERS} members wrote {counts:?} rows").into());
                 }
                 inserting += insert_all(&mut raw, &written).await?;
-                // Everyone has read the post, so the next one wakes everyone again.
+                // Every member has read the chat message, so the next one wakes every member again.
                 read_all(&store, &hall).await?;
             }
             // The first round warms up both.
@@ -120,7 +120,7 @@ pub(super) async fn gather(store: &Store, ctx: &RuleContext, hall: &ChannelName)
     Ok(())
 }
 
-/// Sends one post. Returns the seconds until its commit.
+/// Sends one chat message. Returns the seconds until its commit.
 async fn post(store: &Store, ctx: &RuleContext, hall: &ChannelName) -> Outcome<f64> {
     let new = NewPost {
         channel: hall.clone(),
@@ -161,7 +161,7 @@ async fn read_all(store: &Store, hall: &ChannelName) -> Outcome<()> {
     Ok(())
 }
 
-/// The rows that the last post wrote.
+/// The rows that the last chat message wrote.
 async fn written(reader: &mut SqliteConnection, before: (i64, i64)) -> Outcome<Written> {
     let mut read = Vec::new();
     for (table, on_conflict, wanted) in [
@@ -187,7 +187,7 @@ async fn written(reader: &mut SqliteConnection, before: (i64, i64)) -> Outcome<W
     Ok(read)
 }
 
-/// Writes the rows of a post in one transaction. Returns the seconds that it took.
+/// Writes the rows of a chat message in one transaction. Returns the seconds that it took.
 pub(super) async fn insert_all(raw: &mut SqliteConnection, written: &Written) -> Outcome<f64> {
     let mut statements: Vec<(Arc<str>, &[Vec<Cell>])> = Vec::new();
     for (table, on_conflict, rows) in written {

@@ -1,5 +1,6 @@
-//! Durable sends: 64 senders send mail through the rules and the store, and each waits for its commits. The floor
-//! writes the same rows with multi-row statements of 64 rows, one commit for 64 messages.
+//! Durable sends: 64 senders send messages through the rules and the store, and each waits for its
+//! commits. The floor writes the same rows with multi-row statements of 64 rows, one commit for 64
+//! messages.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -41,7 +42,7 @@ pub fn measure() -> Outcome<Vec<Line>> {
         let dir = tempfile::tempdir()?;
         let (ours_path, raw_path) = (dir.path().join("ours.db"), dir.path().join("raw.db"));
         let store = open_store(&ours_path, SqliteOptions::default()).await?;
-        // No agent runs, so the mail stays in the inboxes.
+        // No agent runs, so the messages stay in the inboxes.
         let limits = Limits { world_mail_max: 100_000_000, ..Limits::default() };
         let ctx = RuleContext::new(ghost_daemon::system_ports(), Redactor::default(), "bench", 1, limits);
         let receivers = Arc::new(population(&store, &ctx).await?);

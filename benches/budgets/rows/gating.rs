@@ -1,6 +1,6 @@
-//! The savings of gating: the same three posts to a thousand members, first in an ungated channel that wakes
-//! everyone, then in a gated one. The figures are the number of turns and their tokens. The models are scripted, so
-//! turns are as cheap as possible.
+//! The savings of gating: the same three chat messages to a thousand members, first in an ungated
+//! channel that wakes all members, then in a gated channel. The figures are the number of turns and
+//! their tokens. The models are scripted, so turns are as cheap as possible.
 
 use std::time::Duration;
 
@@ -62,8 +62,8 @@ pub fn measure() -> Outcome<Vec<Line>> {
     })
 }
 
-/// Posts three times to everyone, and waits after each post until the world is quiet. Returns the number of turns
-/// and of tokens.
+/// Sends three chat messages to all members, and waits after each until the world is quiet. Returns
+/// the number of turns and of tokens.
 async fn conversation(world: &World, name: &str, gated: bool) -> Outcome<(usize, u64)> {
     let operator = Speaker::from(Party::Operator("bench".into()));
     let channel: ChannelName = name.parse()?;

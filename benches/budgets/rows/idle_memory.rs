@@ -21,7 +21,7 @@ use crate::{alloc, fixture};
 const COUNT: usize = 10_000;
 /// Number of agents that are created before the count begins, so that shared structures are not counted.
 const EARLY: usize = 64;
-/// Maximum number of checks of a world that is settling, 100 ms apart.
+/// Maximum number of checks whether the heap of a world has stopped changing, 100 ms apart.
 const LOOKS: usize = 600;
 /// Number of checks in a row that must see the same heap.
 const STEADY: usize = 8;
@@ -120,7 +120,8 @@ pub fn ours(count: usize) -> Outcome<()> {
     })
 }
 
-/// Creates agents without mail, as an operator would. Each starts, reads its empty inbox, and goes idle.
+/// Creates agents without messages, as an operator would. Each starts, reads its empty inbox, and
+/// goes idle.
 async fn populate(world: &World, name: &str, count: usize) -> Outcome<()> {
     for agent in 0..count {
         let agent_id: AgentId = format!("{name}-{agent}").parse()?;

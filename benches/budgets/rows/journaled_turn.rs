@@ -38,7 +38,7 @@ pub fn measure() -> Outcome<Vec<Line>> {
         std::fs::create_dir_all(&data)?;
         fixture::write_world(&world_dir, AGENTS, &format!("{url}/v1"))?;
         let world = fixture::boot(&world_dir, &data, ghost_daemon::system_ports(), vec![tool(&url)?]).await?;
-        // First the recalled history of the agents reaches its full size.
+        // The recalled history of the agents first reaches its full size.
         for _ in 0..2 {
             turns(&world).await?;
         }
@@ -71,7 +71,8 @@ pub(super) fn tool(url: &str) -> Outcome<Tool> {
     Ok(Tool::with_schema(TOOL, "Fetches the page.", parameters, Run::outside(fetch)))
 }
 
-/// Lets every agent deal with its mail, one turn for each message. Returns the CPU seconds of one turn.
+/// Lets every agent handle its messages, one turn for each message. Returns the CPU seconds of one
+/// turn.
 pub(super) async fn turns(world: &World) -> Outcome<f64> {
     let operator = Party::Operator("bench".into());
     world.set_paused(&operator, true).await?;

@@ -59,7 +59,8 @@ pub fn measure() -> Outcome<Vec<Line>> {
         let (mut alone, mut floor, mut beside) = (Vec::new(), Vec::new(), Vec::new());
         for round in 0..=ROUNDS {
             let (rate, bare) = (ours_readers.round(&ours).await?, bare_readers.round(&bare).await?);
-            // This subscriber never reads. The first round fills all buffers on its way; the second counts.
+            // This subscriber never reads. The first round fills all buffers on its way; the second
+            // round is measured.
             let silent = subscribe(ours.connect().await?.remove(0), Some(ours_readers.position)).await?;
             ours_readers.round(&ours).await?;
             let behind = ours_readers.round(&ours).await?;

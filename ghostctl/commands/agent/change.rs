@@ -31,7 +31,8 @@ pub fn changed(change: AgentChange, done: &str) -> Result<Answer, Failure> {
     Ok(Answer::object(json, text))
 }
 
-/// Lines about what remains of a deleted agent: open tasks, dropped mail, an entry in the world file.
+/// Lines about the remains of a deleted agent: open tasks, dropped messages, an entry in
+/// `world-config.yaml`.
 fn left_undone(agent_id: &str, left: &AgentLeft) -> String {
     let mut text = String::new();
     if left.tasks_left > 0 {
@@ -43,7 +44,7 @@ fn left_undone(agent_id: &str, left: &AgentLeft) -> String {
     }
     if left.comes_back {
         text.push_str(
-            "\nthe world file still declares this agent, so the next start or reload creates it again; remove it from the file, or stop the agent instead",
+            "\nworld-config.yaml still declares this agent, so the next start or reload creates it again; remove it from the file, or stop the agent instead",
         );
     }
     text

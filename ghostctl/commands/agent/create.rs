@@ -21,7 +21,7 @@ pub struct Create {
     /// Set the display name
     #[arg(long, value_name = "N")]
     name: Option<String>,
-    /// Start a first turn with this text; - reads standard input; without a goal the agent waits for mail
+    /// Start a first turn with this text; - reads standard input; without a goal the agent waits for messages
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     goal: Option<String>,
 }

@@ -65,7 +65,7 @@ fn already_passed(budget: &Budget) -> Option<String> {
         })
         .collect();
     if passed.is_empty() {
-        let free = "only models with a known price of 0 can be called (`llm.prices` in the world file)";
+        let free = "only models with a known price of 0 can be called (`llm.prices` in world-config.yaml)";
         return (budget.limit_micros == Some(0)).then(|| format!("\nthe cost limit is 0: {free}"));
     }
     let until =

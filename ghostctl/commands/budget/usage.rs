@@ -21,7 +21,7 @@ pub struct Usage {
     /// Show only this agent
     #[arg(long, value_name = "A")]
     agent: Option<String>,
-    /// Show only calls of the last TIME, such as 24h
+    /// Show only calls of the last TIME, for example 24h
     #[arg(long = "since", value_name = "TIME", value_parser = since)]
     since_at_ms: Option<i64>,
 }

@@ -22,7 +22,7 @@ pub struct Create {
     /// Add these agents, separated by commas
     #[arg(long, value_name = "A,B,C", value_delimiter = ',', required = true)]
     members: Vec<String>,
-    /// Make the channel gated: posts are stored and streamed, but wake no member
+    /// Make the channel gated: chat messages are stored and streamed, but wake no member
     #[arg(long)]
     gated: bool,
     /// Do not add the creating agent as a member

@@ -1,11 +1,12 @@
-//! One chat post, as text and as a line of JSON.
+//! One chat message, as text and as a line of JSON.
 
 use ghost_proto::v1::ChatMessage;
 
 use crate::record;
 use crate::view::View;
 
-/// A post as text: a line with sequence number, author and time, then the content, indented.
+/// A chat message as text: a line with sequence number, author and time, then the content,
+/// indented.
 pub fn post_text(message: &ChatMessage, view: &View) -> String {
     let reply = message.reply_to.map(|seq| format!("  reply to #{seq}")).unwrap_or_default();
     let mut text = format!("#{} {}  {}{reply}\n", message.seq, message.from, view.moment(message.ts_ms));
@@ -15,7 +16,7 @@ pub fn post_text(message: &ChatMessage, view: &View) -> String {
     text
 }
 
-/// A post as one line of JSON.
+/// A chat message as one line of JSON.
 pub fn post_json(message: &ChatMessage) -> String {
     format!("{}\n", record::chat_message(message))
 }

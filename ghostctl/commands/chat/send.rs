@@ -11,7 +11,7 @@ use crate::record;
 use crate::source::text_or_stdin;
 use crate::text::from_1;
 
-/// Post in a channel
+/// Post a chat message in a channel
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "@AGENT in the text mentions one member and @all mentions all members. In a gated channel mentions have no effect.\n\nExamples:\n  ghostctl chat send planning '@chora, what is still open?'\n  ghostctl chat send panel 'Two minutes left.' --deliver"
@@ -19,16 +19,16 @@ use crate::text::from_1;
 pub struct Send {
     /// Channel name
     channel: String,
-    /// Text of the post; - reads standard input; put -- before a text that begins with -
+    /// Text of the chat message; - reads standard input; put -- before a text that begins with -
     #[arg(value_name = "TEXT")]
     content: String,
-    /// Reply to the post with this sequence number
+    /// Reply to the chat message with this sequence number
     #[arg(long, value_name = "SEQ", value_parser = from_1::<i64>)]
     reply_to: Option<i64>,
     /// Act as this agent
     #[arg(long = "as", value_name = "AGENT")]
     as_agent: Option<String>,
-    /// Deliver the post to the members' inboxes, even if the channel is gated
+    /// Deliver the chat message to the members' inboxes, even if the channel is gated
     #[arg(long)]
     deliver: bool,
 }

@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::output::{Answer, Body, Output};
 use crate::text::from_0;
 
-/// Print new posts of a channel until interrupted
+/// Print new chat messages of a channel until interrupted
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 The stream continues across restarts of the daemon without gaps or repetition. It ends if the daemon is
@@ -25,7 +25,7 @@ Examples:
 pub struct Watch {
     /// Channel name
     channel: String,
-    /// Start with the posts after this sequence number (default: only new posts)
+    /// Start after this sequence number (default: only new chat messages)
     #[arg(long, value_name = "SEQ", value_parser = from_0::<i64>)]
     after: Option<i64>,
 }
@@ -34,8 +34,8 @@ impl Watch {
     pub async fn run(self, client: &Client, as_json: bool, out: &mut Output) -> Result<Answer, Failure> {
         let view = client.view.clone();
         let form = move |message: &ChatMessage| if as_json { post_json(message) } else { post_text(message, &view) };
-        // The event position is read before the history. A post that arrives in between is in both, and the filter
-        // on `shown` prints it once.
+        // The event position is read before the history. A chat message that arrives in between is
+        // in both, and the filter on `shown` prints it once.
         let from = rpc!(client, WorldClient::status, StatusRequest {}).await?.last_seq;
         let mut shown = match self.after {
             Some(after) => self.past(client, after, &form, out).await?,
@@ -62,13 +62,13 @@ impl Watch {
         HistoryRequest { channel: self.channel.clone(), limit, after_seq, ..HistoryRequest::default() }
     }
 
-    /// Sequence number of the newest post; 0 if there is none.
+    /// Sequence number of the newest chat message; 0 if there is none.
     async fn newest(&self, client: &Client) -> Result<i64, Failure> {
         let page = rpc!(client, ChatClient::history, self.request(1, None)).await?;
         Ok(page.messages.last().map_or(0, |message| message.seq))
     }
 
-    /// Prints the posts after `after`. Returns the sequence number of the last one.
+    /// Prints the chat messages after `after`. Returns the sequence number of the last one.
     async fn past(
         &self,
         client: &Client,
@@ -87,7 +87,7 @@ impl Watch {
     }
 }
 
-/// The post in a `chat.message` event; `None` if the payload has another form.
+/// The chat message in a `chat.message` event; `None` if the payload has another form.
 fn posted(event: &Event) -> Option<ChatMessage> {
     let payload: Value = serde_json::from_str(&event.payload_json).ok()?;
     let text = |key: &str| payload[key].as_str().map(str::to_owned);

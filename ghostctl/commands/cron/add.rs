@@ -42,7 +42,7 @@ pub struct Add {
     /// Handle runs missed while the daemon was down: skip or run_once
     #[arg(long, value_name = "POLICY")]
     missed: Option<String>,
-    /// Run as mail in the agent's main session (main, the default) or in a separate turn (isolated)
+    /// Run as a message in the agent's main session (main, the default) or in a separate turn (isolated)
     #[arg(long, value_name = "S")]
     session: Option<String>,
     /// Set the payload kind: systemEvent with main, agentTurn with isolated

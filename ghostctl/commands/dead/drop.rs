@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::ids;
 use crate::output::Answer;
 
-/// Drop a dead letter: its mail will not be processed
+/// Drop a dead letter: its messages will not be processed
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  ID=$(ghostctl --json dead list | jq -r '.[0].dead_letter_id')\n  ghostctl dead drop $ID"

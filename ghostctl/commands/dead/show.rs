@@ -11,7 +11,7 @@ use crate::output::{Answer, Note};
 use crate::record;
 use crate::table::fields;
 
-/// Show a dead letter with its mail
+/// Show a dead letter with its messages
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  ghostctl dead list\n  ID=$(ghostctl --json dead list | jq -r '.[0].dead_letter_id')\n  ghostctl dead show $ID"
@@ -50,7 +50,7 @@ impl Show {
             let head = format!("{} {} from {}{subject}", mail.kind, mail.message_id, mail.from);
             text.push_str(&format!("\n{head}\n{}\n", mail.body));
         }
-        let note = "the last messages are left out: the answer is limited to 1 MiB of mail".to_owned();
+        let note = "the last messages are omitted: the answer is limited to 1 MiB of messages".to_owned();
         let note = answer.truncated.then_some(Note::Cut(note));
         Ok(Answer { note, ..Answer::object(json, text) })
     }

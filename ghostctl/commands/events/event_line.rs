@@ -1,6 +1,7 @@
 //! Formats an event as one line of text.
 //!
-//! Must never: drop an event of an unknown kind; the fields of its payload are printed instead.
+//! An event of an unknown kind must never be dropped. Its kind and the fields of its payload are
+//! printed instead.
 
 use ghost_proto::v1::Event;
 use serde_json::Value;
@@ -9,14 +10,15 @@ use crate::record::parsed;
 use crate::text::{one_line, plural};
 use crate::view::View;
 
-/// A field is cut to this many characters.
+/// A field is truncated to this many characters.
 const FIELD_CHARACTERS: usize = 300;
-/// An id is cut to this many characters: enough to tell ids apart.
+/// An id is truncated to this many characters: enough to tell ids apart.
 const ID_CHARACTERS: usize = 13;
-/// Fields of unknown kinds that are not printed: ids that say little to a reader.
+/// Fields of unknown kinds that are not printed: ids that carry little information for a reader.
 const HIDDEN_FIELDS: [&str; 6] = ["turn_id", "root_id", "message_id", "call_id", "correlation_id", "members"];
 
-/// The line of an event: sequence number (none for ephemeral events), time, agent or channel, and what happened.
+/// The line of an event: sequence number (none for ephemeral events), time, agent or channel, and a
+/// description of the event.
 pub fn event_line(event: &Event, ephemeral: bool, view: &View) -> String {
     let seq = if ephemeral { String::new() } else { event.seq.to_string() };
     let who = event.agent_id.as_deref().or(event.channel.as_deref()).unwrap_or("world");

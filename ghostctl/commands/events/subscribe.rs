@@ -144,14 +144,15 @@ enum End {
 }
 
 impl Reader {
-    /// Reads to the end of the stored events. With `follow`, reads until the daemon is unreachable for too long.
+    /// Reads to the end of the stored events. With `follow`, reads until the daemon is unreachable
+    /// for longer than the timeout.
     pub async fn read(&mut self, client: &Client, out: &mut Output) -> Result<(), Failure> {
-        // How long to retry. Each connection that delivered something starts a new period.
+        // The retry period. Each connection that delivered an item starts a new period.
         let mut retries: Option<RetryWindow> = None;
         loop {
             let mut alive = false;
             let end = self.connection(client, out, &mut alive).await;
-            // A reconnect may take long, so print what is there first.
+            // A reconnect may take long, so the buffered output is printed first.
             out.flush()?;
             let status = match end? {
                 End::Done => return Ok(()),

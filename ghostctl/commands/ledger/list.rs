@@ -28,7 +28,7 @@ pub struct List {
     /// Show only calls of this turn
     #[arg(long, value_name = "ID")]
     turn: Option<String>,
-    /// Show only calls of the last TIME, such as 24h
+    /// Show only calls of the last TIME, for example 24h
     // Converted to an instant once, so that all pages start at the same instant.
     #[arg(long = "since", value_name = "TIME", value_parser = since)]
     since_at_ms: Option<i64>,

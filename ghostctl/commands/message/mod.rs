@@ -1,4 +1,4 @@
-//! `ghostctl ask` and `ghostctl send`: mail to agents.
+//! `ghostctl ask` and `ghostctl send`: messages to agents.
 
 pub mod ask;
 pub mod send;

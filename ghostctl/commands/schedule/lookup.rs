@@ -1,6 +1,6 @@
 //! Finds a timer, cron job or watch by its id or by `<agent>/<name>`.
 //!
-//! Must never: return a schedule of another kind.
+//! A lookup must never return a schedule of another kind.
 
 use ghost_proto::v1::schedules_client::SchedulesClient;
 use ghost_proto::v1::{GetScheduleRequest, ListSchedulesRequest, Schedule};

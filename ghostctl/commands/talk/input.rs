@@ -11,7 +11,7 @@ const QUEUE: usize = 8;
 /// Longest message in bytes: the upper bound of `limits.message_bytes`.
 pub const MESSAGE_MAX: usize = 1024 * 1024;
 
-/// What a line means.
+/// The meaning of an input line.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Order {
     /// Send this message.
@@ -65,8 +65,8 @@ fn line(input: &mut impl BufRead) -> io::Result<Option<Vec<u8>>> {
 fn text(line: Vec<u8>, number: u64) -> Result<String, Failure> {
     let text = match String::from_utf8(line) {
         Ok(text) => text,
-        // The caller refuses this line for its length. It may be cut within a character, so invalid UTF-8 does not
-        // matter.
+        // The caller refuses this line for its length. It may be truncated within a character, so
+        // invalid UTF-8 does not matter.
         Err(error) if error.as_bytes().len() > MESSAGE_MAX => String::from_utf8_lossy(error.as_bytes()).into_owned(),
         Err(error) => {
             let at = error.utf8_error().valid_up_to() + 1;

@@ -1,6 +1,6 @@
 //! The prompt at a terminal: a line editor with history. Output that arrives meanwhile is printed above the prompt.
 //!
-//! Must never: leave the terminal in another mode than before.
+//! The terminal must never be left in another mode than before.
 
 use std::io::{self, Write};
 use std::sync::mpsc as plain;
@@ -69,7 +69,7 @@ impl Lines {
         }
     }
 
-    /// Hides the prompt for good. Later output is printed below it.
+    /// Hides the prompt permanently. Later output is printed below it.
     pub fn close(&mut self) {
         if let Self::Prompt(prompt) = self
             && prompt.shown

@@ -12,9 +12,9 @@ use crate::record::conversations as record;
 /// Printer of a conversation.
 pub struct Screen {
     as_json: bool,
-    /// Whether a person reads along. If not, only complete answers are printed.
+    /// Whether the output is for a person. If not, only complete answers are printed.
     person: bool,
-    /// The part of the current answer that is printed already.
+    /// The part of the current answer that is already printed.
     streamed: String,
 }
 
@@ -39,7 +39,7 @@ impl Screen {
         Self { as_json, person, streamed: String::new() }
     }
 
-    /// Prints a notice, if a person reads along.
+    /// Prints a notice, if the output is for a person.
     pub fn notice(&mut self, text: &str, out: &mut Output) -> Result<(), Failure> {
         if self.person && !self.as_json {
             self.end_stream(out)?;
@@ -67,7 +67,7 @@ impl Screen {
         Ok(out.flush()?)
     }
 
-    /// Prints which conversation this is.
+    /// Prints the id of this conversation.
     pub fn conversation(&mut self, conversation: &Conversation, out: &mut Output) -> Result<(), Failure> {
         if self.as_json {
             out.text(&tagged("conversation", record::conversation(conversation)))?;
@@ -165,7 +165,7 @@ impl Screen {
         Ok(out.flush()?)
     }
 
-    /// Ends the output of an answering turn.
+    /// Ends the output of a turn that answers.
     pub fn over(&mut self, over: &TurnOver, out: &mut Output) -> Result<(), Failure> {
         if self.as_json {
             let object = json!({
@@ -192,8 +192,9 @@ impl Screen {
     }
 }
 
-/// The part of an answer that is not printed yet, when `streamed` is. Empty if all is printed; the end if text was
-/// added, such as a note that the answer was cut. `None` if the printed text is not this answer.
+/// The part of an answer that is not printed yet, when `streamed` is. Empty if everything is
+/// printed. If text was added, such as a note that the answer was truncated, the added text. `None`
+/// if the printed text is not this answer.
 fn rest_to_print<'e>(streamed: &str, entry: &'e str) -> Option<&'e str> {
     let (streamed, entry) = (streamed.trim(), entry.trim());
     if streamed.is_empty() {

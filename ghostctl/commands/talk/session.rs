@@ -1,6 +1,6 @@
 //! One `talk` session: sends lines, prints answers, and reconnects when the connection breaks.
 //!
-//! Must never: send a line twice. A retry repeats the same request with the same `request_id`.
+//! A line must never be sent twice. A retry repeats the same request with the same `request_id`.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -111,8 +111,8 @@ impl Session {
         Ok(session)
     }
 
-    /// Runs until the input ends or Ctrl-C is pressed. Returns the failure of the first failed turn, if no person has
-    /// read it.
+    /// Runs until the input ends or Ctrl-C is pressed. Returns the failure of the first failed
+    /// turn, unless a person has already seen it.
     pub async fn talk(
         mut self,
         client: &Client,
@@ -234,7 +234,8 @@ impl Session {
         Ok(())
     }
 
-    /// Ends the session. Prints how to continue the conversation, and returns a failure that no person has read.
+    /// Ends the session. Prints how to continue the conversation. Returns a failure that no person
+    /// has seen.
     fn leave(mut self, person: bool, out: &mut Output) -> Result<Option<Failure>, Failure> {
         if let Some(id) = &self.conversation_id {
             let text = format!("to continue: ghostctl talk {} --conversation {id}", self.owner);
@@ -404,7 +405,7 @@ fn worded(status: &str) -> &str {
     }
 }
 
-/// Fails if the agent cannot answer, as the daemon does for a message to it.
+/// Fails if the agent cannot answer. The daemon refuses a message to such an agent in the same way.
 async fn check_answers(client: &Client, agent_id: &str) -> Result<(), Failure> {
     let found = rpc!(client, AgentsClient::get, GetAgentRequest { agent_id: agent_id.to_owned() }).await?;
     let cannot_run = found.cannot_run;
@@ -438,7 +439,7 @@ async fn next_update(
 /// Completes when the deadline has passed; never completes without a deadline.
 async fn expired(deadline: Option<Deadline>) {
     match deadline {
-        // Waits for the time only.
+        // The inner future never completes, so this waits only for the deadline.
         Some(deadline) => drop(deadline.within(std::future::pending::<()>()).await),
         None => std::future::pending().await,
     }

@@ -1,6 +1,6 @@
 //! The description of a tool as text, with one line for each parameter of its JSON schema.
 //!
-//! Must never: omit a parameter because its schema is unusual.
+//! A parameter must never be omitted because its schema is unusual.
 
 use serde_json::Value;
 

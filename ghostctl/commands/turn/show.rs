@@ -15,7 +15,8 @@ use crate::view::View;
 
 /// Journal rows per request.
 const PAGE: u32 = 200;
-/// Reading stops after this many rows. A turn has far fewer; more would mean that the daemon repeats itself.
+/// Reading stops after this many rows. A turn has far fewer; more rows would mean that the daemon
+/// sends the same page again.
 const ROWS_MAX: usize = 100_000;
 
 /// Show a turn and its journal

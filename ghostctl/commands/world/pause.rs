@@ -10,7 +10,7 @@ use crate::output::Answer;
 use crate::source::optional_text;
 use crate::text::plural;
 
-/// Pause the world: no new turn starts; open turns finish, and mail waits
+/// Pause the world: no new turn starts; open turns finish, and messages wait
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  ghostctl pause --reason 'provider maintenance'\n  ghostctl resume")]
 pub struct Pause {

@@ -9,17 +9,17 @@ use ghost_domain::{ActionKind, ChannelContext, Envelope, Reactions, Turn};
 
 use super::escape::{escape, escape_attribute};
 
-/// Most calls of a crashed turn that the next turn's prompt lists.
+/// Maximum calls of a crashed turn that the next turn's prompt lists.
 const NOTED_CALLS: usize = 50;
 
-/// Most characters of each half of the line that recalls a cron job's own turn.
+/// Maximum characters of each half of the line that recalls a cron job's own turn.
 const SUMMARY_CHARS: usize = 160;
 
 /// The `<inbox>` block: the mail of a turn.
 #[must_use]
 pub fn inbox(mail: &[Envelope]) -> String {
     let mut text = String::from("<inbox>\n");
-    // A chat wake-up has no text: the posts come as mail of their own.
+    // A chat wake-up has no text: the chat messages come as mail of their own.
     for envelope in mail.iter().filter(|envelope| !envelope.is_chat_wake()) {
         text.push_str(&format!(
             "<message message_id=\"{}\" kind=\"{}\" from=\"{}\"",
@@ -39,7 +39,7 @@ pub fn inbox(mail: &[Envelope]) -> String {
     text
 }
 
-/// What the agent can do in a conversation with someone outside.
+/// The actions and reactions that the agent may use in a conversation with a person outside.
 #[derive(Clone, Debug)]
 pub struct ChannelOptions {
     /// The actions that the conversation's adapter declares.
@@ -125,8 +125,8 @@ pub fn recent(turns: &[Arc<Turn>], limit: usize) -> String {
     )
 }
 
-/// The `<note>` block about an earlier turn over the same mail that crashed: it lists what that
-/// turn did.
+/// The `<note>` block about an earlier turn over the same mail that crashed: it lists the calls of
+/// that turn.
 #[must_use]
 pub fn earlier_note(journal: &[JournalRow]) -> Option<String> {
     let mut lines = Vec::new();

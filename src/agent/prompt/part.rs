@@ -26,7 +26,7 @@ impl Part {
 pub struct Section {
     /// Name of the section, for reports.
     pub name: &'static str,
-    /// Text of the section; empty sections are left out of the prompt.
+    /// Text of the section; empty sections are omitted from the prompt.
     pub text: String,
 }
 

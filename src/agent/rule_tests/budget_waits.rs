@@ -138,8 +138,7 @@ async fn a_waiting_turn_parks_when_the_budget_is_spent_and_goes_on_when_it_is_ra
     rig.work("bob").await.unwrap();
     assert_eq!(rig.turn("bob").await.text.as_deref(), Some("well"));
     assert_eq!(rig.turn("cyd").await.text.as_deref(), Some("well"));
-    // Ended from outside: the turn's reservation counts as spent, and no call waits for it any
-    // more.
+    // Ended from outside: the turn's reservation is charged, and no call waits for it any more.
     set_limit(&rig, Some(reserved * 2)).await;
     rig.send("bob", "once more").await;
     let mut bob = pin!(work(&rig, "bob"));

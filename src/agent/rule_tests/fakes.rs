@@ -114,7 +114,7 @@ impl Provider for Model {
     }
 }
 
-/// An activity port that records what it is shown.
+/// An activity port that records the activities it receives.
 #[derive(Default)]
 pub(crate) struct ActivityLog(pub(crate) Mutex<Vec<(AgentId, Activity)>>);
 
@@ -152,7 +152,7 @@ impl AgentControl for NoAgents {
     }
 }
 
-/// What the test tools have done, and whether they hang.
+/// The effects of the test tools, and whether the tools hang.
 #[derive(Default)]
 pub(crate) struct ToolState {
     pub(crate) reads: AtomicU32,

@@ -1,5 +1,5 @@
-//! A cron job's own turn: what it recalls, how it is recalled, and its limits and model (SCHED-05,
-//! SCHED-08).
+//! A cron job's own turn: the earlier turns that it recalls, how it is recalled, and its limits and
+//! model (SCHED-05, SCHED-08).
 
 use std::time::Duration;
 

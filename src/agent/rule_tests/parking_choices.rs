@@ -97,7 +97,7 @@ async fn a_raised_limit_lets_a_parked_turn_use_its_fall_back() {
     }
     write!(rig, |w, ctx| budgets::set(w, &ctx, &operator(), &Scope::World, limit(None)).await).unwrap();
     rig.engine.queue.limits_set();
-    // The clock stands still, so no probe is due.
+    // The clock does not move, so no probe is due.
     work.await.unwrap();
     assert_eq!(rig.turn("ada").await.text.as_deref(), Some("dear"));
 }

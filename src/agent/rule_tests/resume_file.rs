@@ -1,4 +1,4 @@
-//! After a crash in a file write, the hashes before and after tell what has happened.
+//! After a crash in a file write, the hashes before and after show whether the write has happened.
 
 use ghost_domain::journal::{Effect, FilePlan};
 use ghost_domain::transcript::TokenUsage;

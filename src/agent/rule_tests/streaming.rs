@@ -1,4 +1,4 @@
-//! What subscribers see of an answer while the model writes it.
+//! The parts of an answer that subscribers see while the model writes it.
 
 use ghost_domain::EventKind;
 use ghost_domain::transcript::Block;

@@ -150,7 +150,7 @@ async fn a_partly_refused_answer_fails_the_turn_and_its_calls_do_not_run() {
         let (turn, ask) = (rig.turn("ada").await, rig.ask_row(ask.ask_id).await);
         assert_eq!((turn.status, turn.text, ask.status), (TurnStatus::Failed, None, AskStatus::Failed));
         assert!(turn.reason.unwrap().starts_with(Code::PolicyDenied.as_str()));
-        assert!(ask.error.unwrap().contains("refused to go on"));
+        assert!(ask.error.unwrap().contains("refused to continue"));
         let kept = rig.steps("ada").await.into_iter().find_map(|step| match step {
             Step::ModelAnswered { blocks, stop, .. } => Some((blocks, stop)),
             _ => None,

@@ -37,7 +37,7 @@ async fn transient_errors_are_retried_and_possible_costs_count() {
     assert_eq!(failures(&rig.steps("ada").await), 2);
     let requests = rig.model.requests();
     assert!(requests.len() == 3 && requests[0].messages == requests[2].messages);
-    // The broken stream counts as spent, the rate-limited call does not.
+    // The broken stream is charged, the rate-limited call is not.
     let sums = read!(rig, |r| r.usage_sum(&Default::default()).await?);
     assert_eq!(sums.iter().map(|sum| sum.calls).sum::<u64>(), 2);
     let world = read!(rig, |r| r.budget_get(&ghost_domain::Scope::World).await?.unwrap());

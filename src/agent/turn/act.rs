@@ -84,8 +84,8 @@ impl Runner {
         .unwrap_or_default()
     }
 
-    /// Looks a call's tool up, checks the arguments' size and schema, and asks the loop guard. A
-    /// call runs only if all of these pass.
+    /// Finds a call's tool, checks the size and the schema of the arguments, and asks the loop
+    /// guard. A call runs only if all checks succeed.
     pub(super) fn check(&mut self, call: OpenCall) -> Checking {
         let (tool, alias) = match self.registry.find(&call.name) {
             Ok(found) => found,
@@ -103,8 +103,8 @@ impl Runner {
                     .hint("write in several calls");
             return Err(Box::new((call, refusal)));
         }
-        // Presets of an alias and nulls are resolved before the schema check. The journal keeps
-        // what the model wrote, the ledger what ran.
+        // Presets of an alias and nulls are resolved before the schema check. The journal keeps the
+        // arguments as the model wrote them, the ledger the arguments that ran.
         let arguments = tool.normalise(alias.as_deref(), call.arguments.clone());
         if let Err(refusal) = tool.validate(&arguments) {
             return Err(Box::new((call, refusal)));
@@ -127,7 +127,7 @@ impl Runner {
     }
 
     /// Records the refusal of a call that may not run. A call that was started before a crash
-    /// cannot be refused: an ask goes on waiting, and of any other call the outcome is unknown.
+    /// cannot be refused: an ask goes on waiting, and the outcome of any other call is unknown.
     async fn refuse(&self, call: &OpenCall, refusal: Refusal) -> Result<(String, CallOutcome), Refusal> {
         let name = self.recorded_name(&call.name);
         let refusal = match &call.begun {
@@ -173,7 +173,7 @@ impl Runner {
                     format!("{} cannot run beside other calls", checked.tool.spec.name),
                 )),
             };
-            // Waiting for an answer or for an unavailable store does not count as the turn's work.
+            // The turn's work time excludes waiting for an answer or for an unavailable store.
             let waited = checked.run.effect() == Effect::Wait;
             let worked = clock.now().since(began).saturating_sub(this.paused().saturating_sub(paused));
             let worked = if waited { Duration::ZERO } else { worked };
@@ -324,7 +324,7 @@ impl Runner {
                 Code::Timeout,
                 format!("{} did not end within {} s", checked.tool.spec.name, limit.as_secs()),
             )
-            .hint("it was cancelled; try something smaller, or check what it left behind")),
+            .hint("it was cancelled; try something smaller, or check which effects it had")),
         }
     }
 
@@ -337,7 +337,7 @@ impl Runner {
     ) -> Result<Option<Ending>, Refusal> {
         let mut known: std::collections::BTreeMap<String, CallOutcome> = outcomes.into_iter().collect();
         // The guard was rebuilt from the journal, so it knows results from before a crash. Only new
-        // ones are reported.
+        // results are reported.
         let fresh: std::collections::BTreeSet<String> = known.keys().cloned().collect();
         if order.iter().any(|(id, ..)| !known.contains_key(id)) {
             // Some results were recorded before a crash.
@@ -352,7 +352,8 @@ impl Runner {
             let mut recorded = std::collections::BTreeMap::new();
             for row in rows {
                 match row.step {
-                    // Rows of earlier answers come first; only those after the last answer count.
+                    // Rows of earlier answers come first and are discarded; only the rows after the
+                    // last answer are used.
                     Step::ModelAnswered { .. } => recorded.clear(),
                     Step::CallFinished { id, outcome, .. } => {
                         recorded.insert(id, outcome);

@@ -2,7 +2,8 @@
 //! correction. The answer is journaled together with that decision, and the write is retried while
 //! the store is unavailable.
 //!
-//! Must never: because of the store, lose an answer that was paid for or ask for it again.
+//! A failure of the store must never lose an answer that was paid for or cause a second request for
+//! it.
 
 use std::time::Duration;
 
@@ -25,7 +26,7 @@ use crate::transcript::{OpenCall, with_unique_ids};
 const CORRECTIONS_MAX: u32 = 3;
 
 impl Runner {
-    /// Journals an answer and what follows from it.
+    /// Journals an answer together with the decision that follows from it.
     pub(super) async fn answered(
         &mut self,
         choice: &Choice,
@@ -58,7 +59,8 @@ impl Runner {
                 )
                 .hint("see its last answers with `ghostctl turn show`, or use another model"),
             )),
-            // The model broke off, so its text is no answer and its calls do not run.
+            // The model or its provider refused, so the text is not an answer and the calls do not
+            // run.
             _ if refused => Some(Ending::Failed(refusal(&choice.model, &answer.stop, calls.len(), &text))),
             (None, true) if answer.stop.is_cut() => Some(Ending::Cut(text)),
             (None, true) => Some(Ending::Finished(text)),
@@ -158,12 +160,12 @@ impl Runner {
     }
 }
 
-/// The refusal with which a turn ends if the model or its provider refused to go on.
+/// The refusal with which a turn ends if the model or its provider refused to continue.
 fn refusal(model: &str, stop: &Stop, calls: usize, text: &str) -> Refusal {
     let what = match (calls, text.trim()) {
         (0, "") => format!("{model} refused to answer"),
-        (0, _) => format!("{model} refused to go on with its answer"),
-        _ => format!("{model} refused to go on with its answer, and its tool calls were not run"),
+        (0, _) => format!("{model} refused to continue its answer"),
+        _ => format!("{model} refused to continue its answer, and its tool calls were not run"),
     };
     let hint = if calls == 0 && text.trim().is_empty() { "" } else { "; see its text with `ghostctl turn show`" };
     let why = match stop {
@@ -174,9 +176,9 @@ fn refusal(model: &str, stop: &Stop, calls: usize, text: &str) -> Refusal {
         .hint(format!("rephrase the request, or use another model{hint}"))
 }
 
-/// What is wrong with an answer without calls that cannot end the turn: it contains a call written
-/// as text (TOOL-13), or it was cut before any text. Returns the fragment of the call, for the
-/// ledger, and the correction for the model.
+/// The flaw of an answer without calls that cannot end the turn: the answer contains a call written
+/// as text (TOOL-13), or it was truncated before any text. Returns the fragment of the call, for
+/// the ledger, and the correction for the model.
 fn flaw(malformed: Option<String>, text: &str, stop: &Stop) -> Option<(Option<String>, String)> {
     if let Some(fragment) = malformed {
         let note = "Your last answer held a tool call written as text. Nothing was run. Make the call through the tool \

@@ -63,7 +63,8 @@ impl Runner {
     ) -> Result<CallOutcome, Refusal> {
         let (clock, turn_id) = (self.clock(), self.turn.turn_id);
         loop {
-            // Registered before the read, so that a notification between the two is not missed.
+            // Registered before the read, so that a notification between registration and read is
+            // not missed.
             let closed = self.session.bell.notified();
             tokio::pin!(closed);
             closed.as_mut().enable();
@@ -87,8 +88,8 @@ impl Runner {
             }
             let Some((deadline, AskStatus::Open)) = deadline else {
                 // The ask is closed without an outcome for this call. Either the turn itself was
-                // ended, and this write is refused, or the turn was set aside and runs again.
-                let refusal = Refusal::new(Code::Unavailable, "this ask ended when the turn was set aside")
+                // ended, and this write is refused, or the turn was interrupted and runs again.
+                let refusal = Refusal::new(Code::Unavailable, "this ask ended when the turn was interrupted")
                     .hint("ask again if you still need the answer");
                 return self.record_result(call_id, id, tool, Err(refusal)).await;
             };

@@ -25,7 +25,7 @@ impl Runner {
             let path = WorkspacePath::parse(&plan.path, false)?;
             let found = match self.in_time(checked, self.engine.services.workspace.hash(&path)).await {
                 Ok(found) => found,
-                // If the file cannot be read, nobody can tell whether the write has happened.
+                // If the file cannot be read, it is unknown whether the write has happened.
                 Err(_) => return Ok(CallResult::Refused(outcome_unknown(&checked.tool.spec.name))),
             };
             if found.as_deref() == Some(plan.after.as_str()) {
@@ -60,7 +60,7 @@ impl Runner {
             // The disk may still complete a write that has timed out.
             let refusal = match refusal.code {
                 Code::Timeout => Refusal::new(Code::OutcomeUnknown, refusal.message)
-                    .hint("it may or may not be written yet: look at the file before you do it again"),
+                    .hint("it may or may not be written yet: read the file before you write it again"),
                 _ => refusal,
             };
             return self.refused_after_start(checked, call_id, refusal).await;
@@ -95,8 +95,7 @@ impl Runner {
         match done {
             Ok(outcome) => Ok(CallResult::Recorded(outcome)),
             Err(InTransaction::Tool(refusal)) => {
-                // The tool refused, so the file is taken back: a refused call must leave nothing
-                // behind.
+                // The tool refused, so the write is reverted: a refused call must have no effect.
                 let taken_back = self.in_time(checked, self.engine.services.workspace.take_back(&written_plan)).await;
                 let refusal = match taken_back {
                     Ok(true) => refusal,

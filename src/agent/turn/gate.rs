@@ -1,7 +1,7 @@
 //! The gate before a model call. No turn opens while all its models are down. A turn that needs a
 //! model parks here with its journal until a probe succeeds.
 //!
-//! Must never: consume mail, or hold a slot of a provider while it waits.
+//! The gate must never consume mail or hold a slot of a provider while it waits.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -22,7 +22,7 @@ use crate::engine::Engine;
 /// How often a wait for the next day checks the clock.
 const DAY_STEP: std::time::Duration = std::time::Duration::from_secs(60);
 
-/// Marks an agent as waiting until it is dropped. A stop need not let such an agent finish, and
+/// Marks an agent as waiting until it is dropped. A stop need not let a waiting agent finish, and
 /// askers see why they get no answer.
 struct Waiting<'a> {
     engine: &'a Engine,
@@ -55,7 +55,7 @@ enum Change {
     Availability,
     /// An operator or the world asked to try again now.
     RetryRequested,
-    /// Another plan is in force.
+    /// Another plan is current.
     PlanChanged,
 }
 
@@ -111,7 +111,7 @@ pub(super) async fn wait_for_model(
         let entries: Vec<(Arc<Entry>, &str)> =
             models.iter().filter_map(|(provider, model)| Some((providers.get(provider)?, model.as_str()))).collect();
         if entries.len() < models.len() || entries.is_empty() {
-            // The turn itself reports a provider that does not exist.
+            // If a provider does not exist, the turn itself reports it.
             return Some(None);
         }
         let retry_now = armed(session.retry_now.notified());
@@ -139,19 +139,19 @@ pub(super) async fn wait_for_model(
     }
 }
 
-/// The gate's answer.
+/// The result of waiting at the gate.
 pub(super) enum Gate {
     /// This model may be asked.
     Open(usize, Pass),
     /// The other models of this round are down. The first ones may answer in the next round.
     RoundOver,
-    /// All models have refused this conversation for good.
+    /// All models have refused this conversation permanently.
     Refused,
-    /// While the turn waited, another plan came into force: the turn must be opened again.
+    /// While the turn waited, another plan became current: the turn must be opened again.
     Reopen,
 }
 
-/// Registers for notifications from now on.
+/// Registers the notification at once, so that later notifications are not missed.
 pub(super) fn armed(notification: Notified<'_>) -> Notification<'_> {
     let mut notification = Box::pin(notification);
     notification.as_mut().enable();
@@ -166,8 +166,8 @@ fn reason(entry: &Entry, model: &str) -> Option<String> {
 
 impl Runner {
     /// Waits until one of `choices` may be asked and returns the first such choice from index
-    /// `from` on. It leaves out models that have refused this conversation or do not fit a budget.
-    /// The turn parks while no model may be asked.
+    /// `from` on. It skips models that have refused this conversation or do not fit a budget. The
+    /// turn parks while no model may be asked.
     pub(super) async fn gate(
         &mut self,
         choices: &[Choice],
@@ -211,7 +211,7 @@ impl Runner {
                     return Err(Refusal::new(ghost_domain::Code::Internal, "a turn has no model to ask"));
                 };
                 let down = reason(&first.entry, &first.model).unwrap_or_else(|| format!("{} is down", first.model));
-                // Meanwhile, calls that wait only for budget go on.
+                // Meanwhile, calls that wait only for budget continue.
                 ticket.pass_on();
                 self.flush().await?;
                 self.park(first, &down).await?;
@@ -244,7 +244,7 @@ impl Runner {
         Ok(())
     }
 
-    /// Waits before a model is asked again that fails this turn but answers others.
+    /// Waits before another attempt with a model that fails this turn but answers others.
     pub(super) async fn wait_before_retry(
         &mut self,
         choice: &Choice,
@@ -252,7 +252,7 @@ impl Runner {
         pause: std::time::Duration,
     ) -> Result<(), Refusal> {
         let session = Arc::clone(&self.session);
-        // Registered before the writes, so that a retry requested during them counts.
+        // Registered before the writes, so that a retry requested during them is not missed.
         let retry_now = armed(session.retry_now.notified());
         self.flush().await?;
         self.park(choice, reason).await?;
@@ -267,8 +267,8 @@ impl Runner {
     }
 
     /// Waits until the limit of a spent budget is raised, a retry is requested or, for a day's
-    /// budget, `next_day` comes. The caller registered the notifications and computed `next_day`
-    /// before it read the budget. Returns true if another plan is in force.
+    /// budget, `next_day` begins. The caller registered the notifications and computed `next_day`
+    /// before it read the budget. Returns true if another plan is current.
     pub(super) async fn wait_for_budget(
         &self,
         scope: &Scope,

@@ -30,7 +30,7 @@ use crate::transcript::Transcript;
 /// Source of a cron job's own turn.
 const CRON: &str = "cron";
 
-/// What a prompt needs from the store.
+/// The data from the store that a prompt needs.
 #[derive(Default)]
 pub(super) struct Sources {
     held: Vec<HeldSkill>,
@@ -40,19 +40,20 @@ pub(super) struct Sources {
     stored: Option<(String, String)>,
 }
 
-/// Why a turn that was taken cannot run.
+/// Why the agent's next turn cannot run.
 pub(super) enum OpenError {
-    /// The agent cannot run under the plan in force. The turn stays open until it can.
+    /// The agent cannot run under the current plan. The turn stays open until it can.
     Unfit(Refusal),
     /// This turn cannot run; it fails.
     Failed(Refusal),
 }
 
-/// The agent's next work, the prompt's sources if they were read, and the room for the turn's mail.
+/// The agent's next work, the prompt's sources if they were read, and the mail capacity and models
+/// of the turn.
 pub(super) type NextWork = (Next, Option<Sources>, Room);
 
 impl Room {
-    /// The room and the models of an agent with this spec under `plan`.
+    /// The mail capacity and the models of an agent with this spec under `plan`.
     pub(super) fn of(plan: &Plan, spec: &AgentSpec) -> Self {
         Self { bytes: turns::mail_room(spec.limits.context_bytes), models: model_order(plan, spec).into() }
     }
@@ -246,8 +247,8 @@ async fn channel_options(
     })
 }
 
-/// The outside conversation that a turn comes from. Mail that joined the running turn does not
-/// count, so a resumed turn has the same tools as when it was opened.
+/// The outside conversation that a turn comes from. Mail that joined the running turn is ignored,
+/// so a resumed turn has the same tools as when it was opened.
 fn channel(taken: &Taken, journal: &[JournalRow]) -> Option<ChannelContext> {
     let joined: BTreeSet<MessageId> = journal
         .iter()
@@ -261,8 +262,8 @@ fn channel(taken: &Taken, journal: &[JournalRow]) -> Option<ChannelContext> {
     channel_of(taken.mail.iter().filter(|envelope| !joined.contains(&envelope.message_id)))
 }
 
-/// Reads the agent's next work and, in the same read, what the prompt of a new turn needs. It takes
-/// no snapshot: only the agent's own turns change these rows, and none is running. The inner
+/// Reads the agent's next work and, in the same read, the sources for the prompt of a new turn. It
+/// takes no snapshot: only the agent's own turns change these rows, and none is running. The inner
 /// refusal says why the agent cannot run at all.
 pub(super) async fn read_next(
     engine: &Arc<Engine>,
@@ -334,7 +335,7 @@ async fn read_sources(engine: &Arc<Engine>, taken: &Taken) -> Result<Sources, Re
         .await
 }
 
-/// The agent's finished turns, newest first. `recent` is what its actor remembers of them.
+/// The agent's finished turns, newest first. `recent` holds the turns that its actor remembers.
 async fn history(
     r: &mut dyn Reads,
     agent_id: &AgentId,

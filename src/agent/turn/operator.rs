@@ -41,7 +41,7 @@ pub struct OperatorCall {
     pub arguments: Value,
 }
 
-/// How far a call has come that may have been interrupted.
+/// The recorded progress of a call that may have been interrupted.
 enum CallProgress {
     Ended(CallOutcome),
     Begun(Begun),
@@ -149,7 +149,7 @@ pub async fn call_for_operator(
         Err(panic) => {
             let text = engine.services.ctx.excerpt(&crate::panics::text(&*panic), 300);
             Err(Refusal::new(Code::OutcomeUnknown, format!("{tool} panicked: {text}"))
-                .hint("it may or may not have happened; check what it left behind"))
+                .hint("it may or may not have happened; check which effects it had"))
         }
     };
     let ending = match &outcomes {
@@ -160,8 +160,8 @@ pub async fn call_for_operator(
         Err(refusal) => Ending::Failed(refusal.clone()),
     };
     let ctx = engine.services.ctx.clone();
-    // Written once, because the operator waits for the answer. A turn that stays open is ended at
-    // the daemon's next start.
+    // Written once and not retried, because the operator waits for the answer. If the write fails,
+    // the turn stays open until the daemon's next start ends it.
     let finish =
         engine.services.store.write(move |w| Box::pin(async move { turns::finish(w, &ctx, turn_id, ending).await }));
     match finish.await {

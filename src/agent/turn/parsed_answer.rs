@@ -1,7 +1,7 @@
 //! Reads the text of an answer: its visible part, whether the model reasons first, and a tool call
 //! written as text.
 //!
-//! Must never: block the runtime's threads while it reads a long text.
+//! Reading a long text must never block the runtime's threads.
 
 use ghost_domain::transcript::{Block, visible_text};
 use ghost_domain::{Code, Refusal};
@@ -11,12 +11,12 @@ use ghost_provider::{ModelAnswer, Stop, Visible, malformed_tool_call};
 /// thread.
 const INLINE_MAX: usize = 64 * 1_024;
 
-/// What the text of an answer contains.
+/// The parsed content of an answer's text.
 pub(super) struct ParsedAnswer {
     /// The part that people may read.
     pub(super) text: String,
     /// Whether the text closes a reasoning block that it never opened. `None` if the answer does
-    /// not show it: it is empty, or may have been cut before the close.
+    /// not show it: it is empty, or may have been truncated before the closing tag.
     pub(super) reasons_first: Option<bool>,
     /// An excerpt of a tool call written as text, in an answer without real calls (TOOL-13).
     pub(super) malformed: Option<String>,
@@ -50,7 +50,8 @@ impl ParsedAnswer {
     }
 
     fn parse(text: &str, calls: bool, stop: &Stop, reasoned: bool) -> Self {
-        // If such a model was cut before it closed its reasoning, none of its text is visible.
+        // If the answer of such a model was truncated before it closed its reasoning, none of its
+        // text is visible.
         let cut = stop.is_cut();
         let visible = if cut && reasoned { Visible::from_reasoning(text) } else { Visible::of(text) };
         let is_conclusive = !cut && !text.trim().is_empty();
@@ -84,8 +85,8 @@ mod tests {
             let short = ParsedAnswer::read(&answer("a</think>b <tool_call>".into()), false).await.unwrap();
             assert_eq!((short.text.as_str(), short.reasons_first), ("b", Some(true)));
             assert_eq!(short.malformed.as_deref(), Some("<tool_call>"));
-            // The only blocking thread is occupied: the long read waits for it, while this thread
-            // goes on.
+            // The only blocking thread is occupied. The long read waits for it, while this thread
+            // continues.
             let (go, released) = std::sync::mpsc::sync_channel::<()>(1);
             let occupied = tokio::task::spawn_blocking(move || released.recv());
             let long = answer(format!("{}</think>b <tool_call>", "< ".repeat(INLINE_MAX)));

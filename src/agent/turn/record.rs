@@ -1,7 +1,7 @@
-//! Records calls: their starts, ends and refusals. Each is a transaction that is refused unless the
-//! turn is running.
+//! Records calls: their starts, ends and refusals. Each record is a transaction that is refused
+//! unless the turn is running.
 //!
-//! Must never: run anything.
+//! This module must never run a call.
 
 use ghost_domain::journal::{CallOutcome, Effect};
 use ghost_domain::{CallId, Code, Refusal};
@@ -186,5 +186,5 @@ pub(super) fn outcome_unknown(tool: &str) -> Refusal {
         Code::OutcomeUnknown,
         format!("{tool} was running when the daemon stopped: it may or may not have happened"),
     )
-    .hint("check what it left behind before you do it again")
+    .hint("check which effects it had before you do it again")
 }

@@ -1,8 +1,8 @@
 //! Writes that must not be lost, such as an answer that was paid for. While the store is
 //! unavailable, the write is kept in memory and retried, as long as its turn runs.
 //!
-//! Must never: give such a write up because the disk is full or another program locks the database,
-//! or repeat a write that was refused for another reason.
+//! This module must never abandon such a write because the disk is full or another program locks
+//! the database. It must never repeat a write that was refused for another reason.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -51,7 +51,7 @@ impl From<StoreError> for WriteError {
 
 impl From<Refusal> for WriteError {
     fn from(refusal: Refusal) -> Self {
-        // No rule for turns refuses with this code, so the store itself failed within the
+        // No rule for turns returns this code as a refusal, so the store itself failed within the
         // transaction.
         match refusal.code {
             Code::Unavailable => Self::Transient(refusal),
@@ -77,7 +77,8 @@ where
     engine.services.store.write(move |w| Box::pin(async move { work(w).await.map_err(WriteError::from) })).await
 }
 
-/// Writes, and retries until the store takes it. Calls `paused` with the length of each pause.
+/// Writes, and retries until the store commits the write. Calls `paused` with the length of each
+/// pause.
 ///
 /// # Errors
 /// When the write is refused: the turn was ended, or another daemon owns the agent.
@@ -106,7 +107,7 @@ where
     }
 }
 
-/// Logs that the store could not take a write, and waits before the next attempt.
+/// Logs that the store is unavailable for a write, and waits before the next attempt.
 pub(super) async fn wait(engine: &Engine, turn_id: TurnId, pauses: &mut Pauses, refusal: &Refusal) {
     let pause = pauses.next();
     tracing::warn!(%turn_id, %refusal, seconds = pause.as_secs(), "the store is unavailable; the turn's write is kept and retried");
@@ -114,8 +115,8 @@ pub(super) async fn wait(engine: &Engine, turn_id: TurnId, pauses: &mut Pauses, 
 }
 
 impl Runner {
-    /// Writes, and retries until the store takes it. An operator's call is written only once,
-    /// because the operator waits for the answer.
+    /// Writes, and retries until the store commits the write. An operator's call is written only
+    /// once, because the operator waits for the answer.
     pub(super) async fn write_with_retry<T, F>(&self, work: F) -> Result<T, Refusal>
     where
         T: Send + 'static,

@@ -1,7 +1,7 @@
-//! Rounds of attempts. A round asks every model that may be asked. The errors decide whether the
-//! turn waits for the next round, ends, or counts as faulty itself.
+//! Rounds of attempts. In a round, all models that may be asked are asked one after another. The
+//! errors decide whether the turn waits for the next round, ends, or is treated as faulty itself.
 //!
-//! Must never: call a model.
+//! This module must never call a model.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -15,7 +15,8 @@ use serde_json::json;
 
 use super::runner::Runner;
 
-/// Failed rounds while the same model answers other turns, before the turn counts as faulty.
+/// Failed rounds while the same model answers other turns, after which the turn itself is treated
+/// as faulty.
 const ALONE_MAX: u32 = 5;
 /// Longest pause after such a round, for each such round so far.
 const PAUSE_MAX: Duration = Duration::from_secs(60);
@@ -24,17 +25,17 @@ const PAUSE_MAX: Duration = Duration::from_secs(60);
 pub(super) struct Round {
     /// Work time of the turn before the round.
     pub(super) worked: Duration,
-    /// Indexes of models that have refused this conversation for good.
+    /// Indexes of models that have refused this conversation permanently.
     pub(super) refused: BTreeSet<usize>,
-    /// Indexes of fall-backs that do not fit a budget, while another model is waited for.
+    /// Indexes of fall-backs that do not fit a budget, while the turn waits for another model.
     unaffordable: BTreeSet<usize>,
-    /// The count of limit changes when the first of them was found.
+    /// The count of limit changes when the first unaffordable fall-back was found.
     limit_changes: u64,
     /// The last model that failed, and its error.
     pub(super) outage: Option<(usize, ProviderError)>,
     /// Whether any model failed for a transient cause.
     pub(super) transient: bool,
-    /// How many answers each model had given when the round began.
+    /// The number of answers of each model when the round began.
     answers: Vec<u64>,
     /// Whether a model that failed this turn has answered others in this round.
     pub(super) alone: bool,
@@ -65,7 +66,7 @@ impl Round {
         (0..choices.len()).any(|other| other != index && self.may_ask(other))
     }
 
-    /// Notes a fall-back that does not fit a budget; `limit_changes` was read before the budget.
+    /// Records a fall-back that does not fit a budget; `limit_changes` was read before the budget.
     pub(super) fn cannot_afford(&mut self, index: usize, limit_changes: u64) {
         if self.unaffordable.is_empty() {
             self.limit_changes = limit_changes;
@@ -73,22 +74,22 @@ impl Round {
         self.unaffordable.insert(index);
     }
 
-    /// Lets those fall-backs be tried again, if a limit was set since.
+    /// Allows the unaffordable fall-backs again, if a limit was set since.
     pub(super) fn recheck_budgets(&mut self, limit_changes: u64) {
         if limit_changes != self.limit_changes {
             self.unaffordable.clear();
         }
     }
 
-    /// Notes that a model has refused this conversation for good. Fall-backs that did not fit a
-    /// budget may be needed after all.
+    /// Records that a model has refused this conversation permanently. Fall-backs that did not fit
+    /// a budget may be needed after all.
     pub(super) fn mark_refused(&mut self, index: usize) {
         self.refused.insert(index);
         self.unaffordable.clear();
     }
 
-    /// Notes a failure. Errors about the provider's load or about the key are not the turn's fault,
-    /// even if the model answers others.
+    /// Records a failure. Errors about the provider's load or about the key are not the turn's
+    /// fault, even if the model answers others.
     pub(super) fn record_failure(&mut self, choices: &[Choice], index: usize, kind: ErrorKind) {
         let of_the_turn = matches!(kind, ErrorKind::Server | ErrorKind::Timeout | ErrorKind::BrokenStream);
         let (choice, before) = (&choices[index], self.answers.get(index).copied().unwrap_or_default());
@@ -137,8 +138,8 @@ impl Runner {
         Err(unanswered(&format!("{} has failed {failed} times in this turn", choices[index].model)))
     }
 
-    /// All attempts with a model have failed. It counts as down until a probe succeeds, unless it
-    /// answers others.
+    /// Handles a model whose attempts have all failed. The model is marked as down until a probe
+    /// succeeds, unless it answers other turns.
     pub(super) async fn exhausted(&self, choice: &Choice, error: &ProviderError, round: &Round) -> Result<(), Refusal> {
         if round.alone {
             return Ok(());
@@ -146,9 +147,9 @@ impl Runner {
         self.is_down(choice, choice.entry.breaker.open(&choice.model, error)).await
     }
 
-    /// Ends a round in which every model failed that could be asked, at least one for a transient
-    /// cause. The round's time does not count as the turn's work. Returns a refusal if the turn
-    /// counts as faulty.
+    /// Ends a round in which every model that could be asked failed, at least one for a transient
+    /// cause. The turn's work time excludes the time of the round. Returns a refusal if the turn is
+    /// treated as faulty.
     pub(super) async fn next_round(
         &mut self,
         choices: &[Choice],

@@ -52,7 +52,8 @@ pub(super) struct Runner {
     pub(super) prepared: Option<(Checking, Option<CallId>)>,
     /// A result that is journaled with the next write.
     pub(super) pending_result: Option<Arc<PendingResult>>,
-    /// The turn's mail; `None` if only the store knows it, after a restart or when mail has joined.
+    /// The turn's mail; `None` if only the store knows it: after a restart, or when mail has joined
+    /// the turn.
     pub(super) held: Option<Held>,
     pub(super) rounds: u32,
     pub(super) corrections: u32,
@@ -60,14 +61,14 @@ pub(super) struct Runner {
     pub(super) guard: LoopGuard,
     /// Set when the loop guard ends the turn.
     pub(super) loop_stop: Option<Refusal>,
-    /// Time spent on the turn's own work; waiting in a pool or for a reply does not count.
+    /// Time spent on the turn's own work; waiting in a pool or for a reply is excluded.
     pub(super) worked: Duration,
-    /// How long its writes have waited for the store, in milliseconds.
+    /// The total wait of the turn's writes for the store, in milliseconds.
     pub(super) paused_ms: AtomicU64,
     pub(super) session: Arc<AgentSession>,
-    /// Whether its time limit is a cron job's own. That limit interrupts running calls.
+    /// Whether the turn's time limit is a cron job's own. That limit interrupts running calls.
     pub(super) timed: bool,
-    /// Whether it calls its model for a person or for a machine.
+    /// Whether the turn calls its model for a person or for a machine.
     pub(super) class: Class,
     /// Failed rounds while the same model answered others.
     pub(super) alone: u32,
@@ -75,7 +76,7 @@ pub(super) struct Runner {
     pub(super) pass: Option<Pass>,
     /// The plan under which the turn was opened.
     pub(super) plan: Arc<Plan>,
-    /// Whether the turn must be opened again, because another plan is in force.
+    /// Whether the turn must be opened again, because another plan is current.
     pub(super) reopen: bool,
     /// Whether the turn's activity is shown as the agent's. False for an operator's call, which
     /// runs beside the agent's own turns.
@@ -89,7 +90,7 @@ impl Runner {
         if self.worked < Limits::seconds(limit) {
             return None;
         }
-        let what = format!("the turn worked for {} s, which is its bound", self.worked.as_secs());
+        let what = format!("the turn worked for {} s, which is its limit", self.worked.as_secs());
         if !self.timed {
             return Some(limit_reached(what, "turn_seconds"));
         }
@@ -126,8 +127,8 @@ impl Runner {
         call_context(&self.engine, &self.registry, &self.turn, call_id, provider_call_id)
     }
 
-    /// The name of a call in all records: the tool's own name, or a label of the model's text if
-    /// there is no such tool.
+    /// The name of a call in all records: the tool's own name, or, if there is no such tool, a
+    /// label made from the name that the model wrote.
     pub(super) fn recorded_name(&self, name: &str) -> String {
         self.registry.known(name).map_or_else(|| self.engine.services.ctx.label(name), str::to_owned)
     }

@@ -1,7 +1,7 @@
 //! State that an actor shares with the task that runs its agent's turns: the current turn, the rate
 //! of turns, and a cache for the next turn.
 //!
-//! Must never: hold facts that are not in the store. A crash may lose all of it.
+//! A session must never hold facts that are not in the store. A crash may lose all of it.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -22,10 +22,10 @@ struct Pace {
     waiting: bool,
 }
 
-/// What is known of an agent's next turn before it is opened.
+/// The mail capacity and the models of an agent's next turn, known before the turn is opened.
 #[derive(Clone)]
 pub(super) struct Room {
-    /// Bytes of mail that the turn has room for.
+    /// Maximum bytes of mail in the turn.
     pub(super) bytes: usize,
     /// The models that it may ask, in order: provider and model.
     pub(super) models: Arc<[(String, String)]>,
@@ -37,16 +37,17 @@ pub struct AgentSession {
     /// Notified when an ask that this agent made has been closed.
     pub bell: Notify,
     current: Mutex<Option<TurnId>>,
-    /// Whether the agent surely has no open turn, because this actor has ended its last one.
+    /// Whether the agent certainly has no open turn, because this actor has ended its last one.
     settled: AtomicBool,
-    /// Whether a turn that was set aside may go on now.
+    /// Whether an operator or the world has asked for a retry since the last read of the agent's
+    /// next work.
     ready: AtomicBool,
     /// See [`AgentSession::room`].
     room: Mutex<Option<(Weak<Plan>, Room)>>,
     /// Notified when a parked turn must be tried again at once.
     pub(super) retry_now: Notify,
-    /// Number of the current wait for a model or a budget; 0 if there is none. A waiting task may
-    /// be cancelled without loss.
+    /// Number of the current wait for a model or a budget; 0 if there is none. The task may be
+    /// cancelled during a wait without loss.
     parked: AtomicU64,
     /// Number of waits so far.
     wait_count: AtomicU64,
@@ -54,10 +55,10 @@ pub struct AgentSession {
     /// Whether the turn must stop at its next step, because the agent is restarted through no fault
     /// of its own.
     yield_requested: AtomicBool,
-    /// Whether the turn has stopped there.
+    /// Whether the turn has stopped at that step.
     yielded: AtomicBool,
-    /// Whether a model or tool call is running. If it were cancelled, it would have to be paid for
-    /// or done again.
+    /// Whether a model or tool call is running. A cancelled call would have to be paid for or done
+    /// again.
     busy: AtomicBool,
     /// Finished turns that the next prompt recalls, so that a busy agent need not read them for
     /// every turn.
@@ -71,8 +72,8 @@ impl AgentSession {
         *self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Asks the current turn to stop at its next step. Returns whether a call is running that is
-    /// worth waiting for.
+    /// Asks the current turn to stop at its next step. Returns whether a model or tool call is
+    /// running, so that the caller should wait for it.
     pub(crate) fn ask_to_yield(&self) -> bool {
         self.yield_requested.store(true, Ordering::Release);
         self.busy.load(Ordering::Acquire)
@@ -83,7 +84,7 @@ impl AgentSession {
         self.yield_requested.load(Ordering::Acquire)
     }
 
-    /// Whether the turn must stop here. If so, it counts as stopped.
+    /// Whether the turn must stop here. If so, the turn is recorded as stopped.
     pub(super) fn must_yield(&self) -> bool {
         let requested = self.yield_requested();
         if requested {
@@ -92,7 +93,7 @@ impl AgentSession {
         requested
     }
 
-    /// Whether the turn has stopped open.
+    /// Whether the turn has stopped and is still open.
     pub(super) fn has_yielded(&self) -> bool {
         self.yielded.load(Ordering::Acquire)
     }
@@ -106,8 +107,8 @@ impl AgentSession {
         !self.ready.swap(false, Ordering::AcqRel) && self.settled.load(Ordering::Acquire)
     }
 
-    /// The room of the agent's next turn under this plan. `None` until a turn under this plan was
-    /// opened, which also showed that the agent can run.
+    /// The mail capacity and the models of the agent's next turn under this plan. `None` until a
+    /// turn under this plan was opened, which also showed that the agent can run.
     pub(super) fn room(&self, plan: &Arc<Plan>) -> Option<Room> {
         let known = self.room.lock().unwrap_or_else(PoisonError::into_inner);
         known.as_ref().filter(|(of, _)| std::ptr::eq(of.as_ptr(), Arc::as_ptr(plan))).map(|(_, room)| room.clone())
@@ -165,7 +166,7 @@ impl AgentSession {
     }
 
     /// Ends a wait. Returns whether it was the current one: a cancelled task may end its wait after
-    /// its successor has begun one.
+    /// the next task has begun one.
     pub(super) fn end_wait(&self, wait: u64) -> bool {
         self.parked.compare_exchange(wait, 0, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }

@@ -2,10 +2,10 @@
 //! redacted even though it comes in pieces.
 //!
 //! If a closing tag shows that text already sent was reasoning, an event tells subscribers to
-//! discard that text. From then on, nothing of that model is sent before such a closing tag.
+//! discard that text. From then on, no text of that model is sent before such a closing tag.
 //!
-//! Must never: send a part of a secret or of reasoning because the rest has not arrived yet, or
-//! keep anything: the whole answer in the journal is what counts.
+//! The stream must never send a part of a secret or of reasoning because the rest has not arrived
+//! yet. It must never keep text: the durable record is the whole answer in the journal.
 
 use std::sync::Arc;
 
@@ -22,19 +22,20 @@ use crate::engine::Engine;
 /// Text is sent in pieces of at least this many bytes, because an event for each token would cost
 /// too much.
 const DELTA_BYTES: usize = 48;
-/// Bytes held back until more text arrives: a secret that is cut in two would be recognised in
-/// neither half.
+/// Bytes held back until more text arrives: a secret that is split into two pieces would be
+/// recognised in neither.
 const DELTA_HELD: usize = 256;
 
-/// Finds a place to cut raw text so that the redacted halves equal the redacted whole: far enough
-/// from the end, between two words, and not inside a secret. 0 if there is no such place yet.
+/// Finds a position at which raw text can be split so that the redacted halves equal the redacted
+/// whole: far enough from the end, between two words, and not inside a secret. 0 if there is no
+/// such position yet.
 fn safe_cut(text: &str, redactor: &Redactor) -> usize {
     let whole = redactor.redact(text);
     let held = DELTA_HELD.max(redactor.longest());
     let mut before = prefix_bytes(text, text.len().saturating_sub(held));
     while let Some(space) = before.rfind(char::is_whitespace) {
-        // The cut is after the space. A token's prefix may end with a space, as `Bearer ` does, so
-        // the redacted halves are compared too.
+        // The split is after the space. A token's prefix may end with a space, as `Bearer ` does,
+        // so the redacted halves are compared too.
         let cut = space + text[space..].chars().next().map_or(1, char::len_utf8);
         let (head, tail) = text.split_at(cut);
         if !head.trim_end().ends_with("Bearer") && redactor.redact(head) + &redactor.redact(tail) == whole {
@@ -49,13 +50,13 @@ fn safe_cut(text: &str, redactor: &Redactor) -> usize {
 #[derive(Default)]
 struct HeldText {
     waiting: String,
-    /// Length at which the text is searched again: text without a place to cut must not be searched
+    /// Length at which the text is searched again: text that cannot be split must not be searched
     /// at every token.
     search_at: usize,
 }
 
 impl HeldText {
-    /// Adds text. Returns what may be sent, redacted.
+    /// Adds text. Returns the part that may be sent, redacted.
     fn push(&mut self, text: &str, redactor: &Redactor) -> Option<String> {
         self.waiting.push_str(text);
         let minimum = DELTA_BYTES + DELTA_HELD.max(redactor.longest());
@@ -109,7 +110,7 @@ impl Streamer {
         }
     }
 
-    /// Sends the held text: the answer is complete, or it broke off.
+    /// Sends the held text, because the answer is complete or was interrupted.
     pub(super) fn end(&mut self) {
         let mut visible = String::new();
         self.cleaner.end(&mut visible);

@@ -35,13 +35,13 @@ pub(super) enum Thought {
     Ended,
     /// No model can answer.
     Failed(Refusal),
-    /// No model takes a conversation of this length, and it cannot be made shorter.
+    /// No model accepts a conversation of this length, and it cannot be made shorter.
     TooLong(Refusal),
     /// The model fails this turn repeatedly while it answers others.
     Poisoned(Refusal),
-    /// The root's budget is spent: the turn is parked, and the agent goes on with other work.
+    /// The root's budget is spent: the turn is parked, and the agent continues with other work.
     SetAside,
-    /// While the turn waited, another plan came into force: the turn must be opened again.
+    /// While the turn waited, another plan became current: the turn must be opened again.
     Reopen,
 }
 
@@ -84,7 +84,7 @@ impl Runner {
                     Some(slot) => slot,
                     None => {
                         // This wait may be long. So the pending result is recorded first, and calls
-                        // that wait only for budget go on.
+                        // that wait only for budget continue.
                         ticket.pass_on();
                         self.flush().await?;
                         admission.await
@@ -104,14 +104,15 @@ impl Runner {
             );
             let limit_changes = engine.queue.limit_changes();
             // If a fall-back does not fit the budget, the turn does not wait for budget while
-            // another model may come back.
+            // another model may answer again.
             let another = index > 0 && round.has_another(&choices, index);
             // Computed before the budget is read, because the day may end before the turn waits.
             let next_day = budget::next_day(self.engine.services.ctx.now());
             let (reservation_id, allowance) = match self.start(choice, &request, behind, another).await? {
                 Ok(Reserved::Granted(reservation_id, allowance)) => (reservation_id, allowance),
                 Ok(Reserved::Waits(scope)) => {
-                    // Meanwhile other calls may use the slot; other accounts may pay for them.
+                    // During the wait, other calls may use the slot; other accounts may pay for
+                    // them.
                     drop((slot, pass));
                     ticket.wait(scope).await;
                     continue;
@@ -135,8 +136,8 @@ impl Runner {
                 }
                 // A fall-back without a price is skipped; the next one may have one.
                 Err(refusal) if index > 0 && is_unpriced(&refusal) => {
-                    // If it was the last one, the conversation is shortened for the model that
-                    // refused it as too long.
+                    // If the skipped fall-back was the last one, the conversation is shortened for
+                    // the model that refused it as too long.
                     let shortened = match &round.outage {
                         Some((of, error)) if index + 1 == choices.len() && error.kind == ErrorKind::ContextTooLong => {
                             self.shortened(&request.messages).map(|context| (*of, context))
@@ -309,8 +310,8 @@ impl Runner {
         self.messages.iter().any(|message| message.blocks.iter().any(|block| matches!(block, Block::Opaque(_))))
     }
 
-    /// Most tokens of an answer, including reasoning: a model that is asked to reason gets extra
-    /// room.
+    /// Maximum tokens of an answer, including reasoning. A model that is asked to reason gets
+    /// additional tokens.
     fn answer_room(&self, facts: &ModelFacts) -> u64 {
         // These models reason even if not asked.
         let unasked = matches!(facts.thinking, ThinkingControl::Effort | ThinkingControl::AlwaysAdaptive);
@@ -350,8 +351,9 @@ impl Runner {
     }
 
     /// Journals the start of the call with its budget reservation, and the prompt if it is not
-    /// journaled yet. Writes nothing if the call must wait for budget; it must also wait for
-    /// accounts in `behind`, for which earlier calls wait. The inner refusal is the budget's.
+    /// journaled yet. Writes nothing if the call must wait for budget. It must also wait if one of
+    /// its accounts is in `behind`, the accounts for which earlier calls wait. The inner refusal is
+    /// the budget's.
     async fn start(
         &mut self,
         choice: &Choice,
@@ -401,8 +403,8 @@ impl Runner {
         }
     }
 
-    /// Journals that a fall-back was skipped and, if so, that the conversation was shortened for
-    /// the model asked before it.
+    /// Journals that a fall-back was skipped. If the conversation was shortened for the model asked
+    /// before it, that is journaled too.
     async fn pass_over(
         &self,
         choice: &Choice,
@@ -455,7 +457,7 @@ impl Runner {
     }
 }
 
-/// What is changed after a failure before the same model is asked again.
+/// A change after a failure, before the same model is asked again.
 #[derive(Clone, Copy)]
 enum Remedy {
     /// The conversation is shortened to this many bytes.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ghost_domain::time::Clock;
 
-/// The result of `work`, or `None` if `limit` passes first; then `work` is cancelled. `work` is
+/// The result of `work`, or `None` if `limit` elapses first; then `work` is cancelled. `work` is
 /// polled first, so it wins if both are ready at the same instant. The timer also runs if `work`
 /// uses up the task's cooperative budget.
 pub async fn within<T>(clock: &dyn Clock, limit: Duration, work: impl Future<Output = T>) -> Option<T> {

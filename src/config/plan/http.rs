@@ -1,7 +1,7 @@
 //! The hosts and origins that the HTTP listener accepts besides its own address: names given by
 //! proxies, containers and clusters, and web pages of other origins.
 //!
-//! Must never: accept a text as a host that a browser would read differently.
+//! A text that a browser would read differently must never be accepted as a host.
 
 use std::net::Ipv6Addr;
 

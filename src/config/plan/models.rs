@@ -93,6 +93,6 @@ pub struct ProviderPlan {
     /// Additional fields of each request's body. An object is merged into Ghost's field of that
     /// name; any other value replaces it.
     pub extra_body: serde_json::Map<String, serde_json::Value>,
-    /// The OpenAI API to use. `None` means that the host and the model decide.
+    /// The OpenAI API to use. `None` means that the host and the model determine it.
     pub api: Option<Api>,
 }

@@ -1,6 +1,6 @@
 //! Records where the files define providers and models, for problems that are found after loading.
 //!
-//! Must never: affect behaviour. Plans that differ only here are the same.
+//! Origins must never affect behaviour. Plans that differ only in origins are equal.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -59,7 +59,7 @@ pub struct ProviderOrigin {
 /// Where providers and models are defined.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Origins {
-    /// The world file, as messages name it.
+    /// `world-config.yaml`, as messages name it.
     pub world_file: PathBuf,
     /// The world's own list of models, as messages name it.
     pub models_file: Option<PathBuf>,

@@ -1,6 +1,6 @@
-//! Reads `agents` and `teams` of the world file.
+//! Reads `agents` and `teams` of `world-config.yaml`.
 //!
-//! Must never: resolve a reference; that needs the other files.
+//! A reference must never be resolved here; that needs the other files.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::plan::{AgentLimits, RestartPlan};
 use crate::problem::Hint;
 use crate::reader::{Field, Map};
 
-/// One entry of `agents`.
+/// One entry of `agents`. The comment of each field is its key in the file.
 pub struct AgentEntry<'n> {
     /// The position of the entry.
     pub field: Field<'n>,
@@ -49,7 +49,7 @@ pub struct AgentEntry<'n> {
     pub heartbeat: Option<HeartbeatBlock>,
 }
 
-/// One entry of `teams`.
+/// One entry of `teams`. The comment of each field is its key in the file.
 pub struct TeamEntry<'n> {
     /// The position of the entry.
     pub field: Field<'n>,

@@ -1,7 +1,7 @@
 //! Reads `budgets` and an agent's own `budget`: limits of each scope, in total and per day. Also
 //! reads amounts of dollars.
 //!
-//! Must never: apply a limit to another scope or period than the one it was written for.
+//! A limit must never apply to a scope or period other than its own.
 
 use ghost_domain::{BudgetLimits, Money, Scope};
 
@@ -10,7 +10,7 @@ use crate::reader::{Field, Map};
 /// The largest limit in tokens.
 const TOKENS_MAX: u64 = 1_000_000_000_000_000;
 /// The hint for an empty limit.
-const UNLIMITED: &str = "leave the key out for no limit";
+const UNLIMITED: &str = "omit the key for no limit";
 /// An example of a budget, for hints.
 const SUCH_AS: &str = "{ tokens: 5000 } or { usd_per_day: 2.50 }";
 
@@ -64,7 +64,7 @@ pub struct BudgetEntry {
     pub day: Option<BudgetLimits>,
 }
 
-/// Reads an amount of dollars. `left_out` says what to do for no value.
+/// Reads an amount of dollars. `left_out` is the remedy for an empty value.
 pub fn money(field: &Field<'_>, left_out: &str) -> Option<Money> {
     let usd = field.number_of(0.0..=1e9, "US dollars such as 2.50", left_out)?;
     Money::from_usd(usd).map_err(|refusal| field.refused(refusal, "write US dollars such as 2.50")).ok()
@@ -154,7 +154,7 @@ mod tests {
             (
                 "{ world: { usd: }}",
                 "world.usd",
-                "nothing is not a number\n  hint: write US dollars such as 2.50, or leave the key out for no limit",
+                "nothing is not a number\n  hint: write US dollars such as 2.50, or omit the key for no limit",
             ),
             ("{ world: { usd: -1 } }", "world.usd", "-1 is not within 0 to 1000000000\n  hint: write at least 0"),
             (
@@ -165,12 +165,12 @@ mod tests {
             (
                 "{ world: { tokens: ~ } }",
                 "world.tokens",
-                &format!("nothing is not a whole number\n  hint: {tokens}, or leave the key out for no limit"),
+                &format!("nothing is not a whole number\n  hint: {tokens}, or omit the key for no limit"),
             ),
             ("{ world: { tokens: 5k } }", "world.tokens", &format!("`5k` is not a whole number\n  hint: {tokens}")),
-            ("{ world: '5000' }", "world", "`5000` is not a map\n  hint: write such as { tokens: 5000 }"),
-            ("5000", "", "`5000` is not a map\n  hint: write such as { world: { tokens"),
-            ("{ agent: { ada: [1] } }", "agent.ada", "a list is not a map\n  hint: write such as { tokens: 5000 }"),
+            ("{ world: '5000' }", "world", "`5000` is not a map\n  hint: for example { tokens: 5000 }"),
+            ("5000", "", "`5000` is not a map\n  hint: for example { world: { tokens"),
+            ("{ agent: { ada: [1] } }", "agent.ada", "a list is not a map\n  hint: for example { tokens: 5000 }"),
         ] {
             let path = if path.is_empty() { "budgets".to_owned() } else { format!("budgets.{path}") };
             let found = budget_problems(budgets);

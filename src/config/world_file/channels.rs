@@ -1,6 +1,6 @@
 //! Reads `channels`: webhooks to the outside, and how readily agents react there.
 //!
-//! Must never: accept the value of a secret. The file names its environment variable.
+//! The value of a secret must never be accepted. The file names the environment variable instead.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,11 +17,12 @@ const WEBHOOKS_MAX: usize = 64;
 /// The default for `timestamp_tolerance_s`.
 const TOLERANCE: Duration = Duration::from_secs(300);
 
-/// One entry of `channels.webhooks`.
+/// One entry of `channels.webhooks`. The comment of each field is its key in the file.
 pub struct WebhookEntry<'n> {
     /// The position of the entry.
     pub field: Field<'n>,
-    /// `url`. `None` if it is missing or wrong, which was reported; also for the fields below.
+    /// `url`. This and the fields below are `None` if they are missing or wrong, which was
+    /// reported.
     pub url: Option<String>,
     /// `secret_env`.
     pub secret_env: Option<String>,
@@ -33,7 +34,7 @@ pub struct WebhookEntry<'n> {
     pub actions: Vec<ActionKind>,
 }
 
-/// The content of `channels`.
+/// The content of `channels`. The comment of each field is its key in the file.
 pub struct Channels<'n> {
     /// `webhooks`.
     pub webhooks: BTreeMap<String, WebhookEntry<'n>>,

@@ -1,6 +1,6 @@
-//! Reads `chat_channels`: the channels that the world file declares.
+//! Reads `chat_channels`: the channels that `world-config.yaml` declares.
 //!
-//! Must never: resolve a member; that needs all of `agents`.
+//! A member must never be resolved here; that needs all of `agents`.
 
 use ghost_domain::chat::check_topic;
 use ghost_domain::{AgentId, ChannelName, Refusal};
@@ -8,7 +8,7 @@ use ghost_domain::{AgentId, ChannelName, Refusal};
 use crate::problem::Hint;
 use crate::reader::{Field, Map};
 
-/// One entry of `chat_channels`.
+/// One entry of `chat_channels`. The comment of each field is its key in the file.
 pub struct ChannelEntry<'n> {
     /// The position of the entry.
     pub field: Field<'n>,
@@ -55,7 +55,7 @@ fn channel<'n>(name: &str, field: &Field<'n>) -> Option<ChannelEntry<'n>> {
     map.finish(&[
         ("agents", "name them under `members`"),
         ("name", "the key of the entry is the channel's name"),
-        ("wake", "whom posts wake is said for all ungated channels: `chat: { wake: … }`"),
+        ("wake", "set it for all ungated channels: `chat: { wake: … }`"),
     ]);
     Some(ChannelEntry { field: field.clone(), channel: channel?, members, gated, topic })
 }

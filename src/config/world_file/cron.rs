@@ -1,6 +1,7 @@
-//! Reads `cron`: the jobs that the world file declares.
+//! Reads `cron`: the jobs that `world-config.yaml` declares.
 //!
-//! Must never: resolve an agent, a channel, a webhook or a model; that needs the rest of the world.
+//! An agent, a channel, a webhook or a model must never be resolved here; that needs the rest of
+//! the world.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,11 +15,12 @@ use super::parts::TEXT_MAX;
 use crate::heartbeat::timezone;
 use crate::reader::{Field, Map};
 
-/// One entry of `cron`.
+/// One entry of `cron`. The comment of each field is its key in the file.
 pub struct CronEntry<'n> {
     /// The position of the entry.
     pub field: Field<'n>,
-    /// `agent`. `None` if it is missing or wrong, which was reported; also for the fields below.
+    /// `agent`. This and the fields below are `None` if they are missing or wrong, which was
+    /// reported.
     pub agent: Option<(Field<'n>, AgentId)>,
     /// `name`.
     pub name: Option<(Field<'n>, String)>,
@@ -106,7 +108,7 @@ fn when<'n>(map: &Map<'n>) -> Option<(Field<'n>, When)> {
     let [cron, every, at] = ["cron", "every", "at"].map(|key| map.get(key));
     let zone = map.get("zone");
     if let (Some(zone), None) = (&zone, &cron) {
-        zone.error("`zone` can be used only with `cron`", "take it out; `at` takes an offset, such as 18:00:00+01:00");
+        zone.error("`zone` can be used only with `cron`", "remove it; `at` takes an offset, such as 18:00:00+01:00");
     }
     match (cron, every, at) {
         (Some(field), None, None) => {

@@ -1,7 +1,8 @@
 //! Reads and checks `cli_policy`, `sandbox` and `approvals`, which have no effect yet (SBX-07,
-//! SBX-10, EXEC-06). So a file that contains them loads.
+//! SBX-10, EXEC-06). A file that contains them loads with warnings.
 //!
-//! Must never: accept an unknown key, or keep silent about having no effect.
+//! An unknown key must never be accepted. A section without effect must never be accepted without a
+//! warning.
 
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use crate::reader::{Field, Map};
 
 /// Warns that a section has no effect.
 pub fn unused(field: &Field<'_>) {
-    field.warn("nothing uses this yet", "take it out, or leave it for a version of Ghost that does");
+    field.warn("nothing uses this yet", "remove it, or leave it for a version of Ghost that does");
 }
 
 /// Reads all three sections.

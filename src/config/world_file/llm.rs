@@ -1,7 +1,7 @@
 //! Reads `llm`: providers, prices and defaults. Also reads the model settings of agents and
 //! archetypes.
 //!
-//! Must never: accept the value of a key. The file names its environment variable.
+//! The value of a key must never be accepted. The file names the environment variable instead.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use crate::plan::{ModelChoice, ProviderKind};
 use crate::price::price;
 use crate::reader::{Field, Map, is_name};
 
-/// The content of `llm`.
+/// The content of `llm`. The comment of each field is its key in the file.
 #[derive(Default)]
 pub struct LlmEntry<'n> {
     /// `default_provider`.
@@ -35,7 +35,8 @@ pub struct LlmEntry<'n> {
     pub models_file: Option<Named<'n>>,
 }
 
-/// One provider. Absent settings take the defaults of its kind.
+/// One provider. Absent settings take the defaults of its kind. The comment of each field is its
+/// key in the file.
 pub struct ProviderEntry<'n> {
     /// The position of the entry.
     pub field: Field<'n>,
@@ -198,7 +199,7 @@ fn directory(field: &Field<'_>, kind: Option<ProviderKind>) -> Option<PathBuf> {
         }
         Some(ProviderKind::Scripted | ProviderKind::Recorded) => Some(PathBuf::from(text)),
         Some(_) => {
-            field.error("only a scripted or recorded provider has a directory", "leave it out");
+            field.error("only a scripted or recorded provider has a directory", "omit it");
             None
         }
         None => None,

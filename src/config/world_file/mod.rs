@@ -1,7 +1,7 @@
 //! Reads `world-config.yaml`. Checks everything that can be checked within this file. References to
 //! archetypes, groups, tools and teams are kept as fields and checked later.
 //!
-//! Must never: read another file.
+//! No other file may be read here.
 
 pub mod agents;
 pub mod budgets;
@@ -35,7 +35,7 @@ use llm::LlmEntry;
 pub use parts::Named;
 use parts::{TEXT_MAX, intensity, names, section, variable, write_acl};
 
-/// The parsed world file.
+/// The parsed world file. The comment of each field is its key in the file.
 pub struct WorldFile<'n> {
     /// `world.id`, if present.
     pub id: Option<String>,
@@ -95,7 +95,7 @@ pub struct WorldFile<'n> {
     pub toolboxes: Vec<ToolboxEntry<'n>>,
 }
 
-/// One entry of `toolboxes`.
+/// One entry of `toolboxes`. The comment of each field is its key in the file.
 pub struct ToolboxEntry<'n> {
     /// `source`.
     pub source: Named<'n>,
@@ -103,7 +103,7 @@ pub struct ToolboxEntry<'n> {
     pub allow: Option<Vec<Named<'n>>>,
 }
 
-/// `job`.
+/// The main job, under `job`. The comment of each field is its key in the file.
 pub struct JobEntry<'n> {
     /// `input`.
     pub input: Named<'n>,
@@ -115,7 +115,7 @@ pub struct JobEntry<'n> {
     pub result: Named<'n>,
 }
 
-/// Keys that people expect here, with the place where each is set.
+/// Keys that people expect here, with the hint for each: it names the place of the setting.
 const ELSEWHERE: [(&str, &str); 12] = [
     ("data_dir", "the data directory is given by `ghostd up --data`"),
     ("workspace_dir", "the workspace is the directory `workspace` in the data directory"),
@@ -125,7 +125,7 @@ const ELSEWHERE: [(&str, &str); 12] = [
     ("groups", "privilege groups are written under `tool_privileges`"),
     ("rooms", "chat channels are written under `chat_channels`"),
     ("cron_jobs", "recurring jobs are written under `cron`"),
-    ("jobs", "recurring jobs are written under `cron`; what is done with `--input` under `job`"),
+    ("jobs", "recurring jobs are written under `cron`; the job of `--input` under `job`"),
     ("schedule", "recurring jobs are written under `cron`"),
     ("schedules", "recurring jobs are written under `cron`"),
     ("timers", "recurring jobs are written under `cron`; a timer is set by an agent, or with `ghostctl timer set`"),
@@ -275,7 +275,7 @@ fn access(map: &Map<'_>) -> (AccessDefault, bool) {
     read.unwrap_or_default()
 }
 
-/// The world's heartbeat block, and `ack_max_chars`, which only the world has.
+/// The world's heartbeat block, and `ack_max_chars`, which can be set only for the whole world.
 fn heartbeats(map: &Map<'_>) -> (Option<HeartbeatBlock>, Option<u32>) {
     let Some(inner) = map.get("heartbeat").and_then(|field| field.map_of("{ every: 30m }")) else {
         return (None, None);
@@ -311,7 +311,7 @@ fn limits(map: &Map<'_>) -> Limits {
     match serde_json::from_value(values.into()) {
         Ok(limits) => limits,
         Err(error) => {
-            field.error(format!("the limits cannot be used: {error}"), "leave out those that you do not need");
+            field.error(format!("the limits cannot be used: {error}"), "omit the limits that you do not need");
             default
         }
     }

@@ -1,5 +1,5 @@
-//! Readers shared by several sections of the world file: references, names, restart intensities,
-//! variables, write prefixes.
+//! Readers shared by several sections of `world-config.yaml`: references, names, restart
+//! intensities, variables, write prefixes.
 
 use std::time::Duration;
 

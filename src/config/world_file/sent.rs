@@ -1,8 +1,8 @@
-//! Reads what a provider's entry adds to each request: headers, query parameters, body fields, and
-//! the choice of an OpenAI API.
+//! Reads the additions of a provider's entry to each request: headers, query parameters, body
+//! fields, and the choice of an OpenAI API.
 //!
-//! Must never: accept an addition that breaks the protocol, or a key besides the one that the entry
-//! names.
+//! An addition must never break the protocol. It must never contain a key other than the variable
+//! that the entry names.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -72,8 +72,8 @@ pub fn sent(map: &Map<'_>, kind: Option<ProviderKind>) -> Sent {
         field.error(format!("`{key}` has no meaning for a provider of kind `{kind}`"), hint);
         None
     };
-    let http = |key| of_kind(key, &|kind| !kind.is_local(), "take it out: this kind sends no requests");
-    let openai = |key| of_kind(key, &|kind| kind == ProviderKind::OpenAi, "take it out: it is for kind openai");
+    let http = |key| of_kind(key, &|kind| !kind.is_local(), "remove it: this kind sends no requests");
+    let openai = |key| of_kind(key, &|kind| kind == ProviderKind::OpenAi, "remove it: it is for kind openai");
     let versioned = |kind| matches!(kind, ProviderKind::OpenAi | ProviderKind::Anthropic);
     let mut sent = Sent::default();
     if let Some(field) = http("headers") {
@@ -86,7 +86,7 @@ pub fn sent(map: &Map<'_>, kind: Option<ProviderKind>) -> Sent {
         sent.extra_body = body(&field);
     }
     sent.api = openai("api").and_then(|field| api(&field));
-    let version = of_kind("api_version", &versioned, "take it out: it is for Azure's openai and for anthropic");
+    let version = of_kind("api_version", &versioned, "remove it: it is for Azure's openai and for anthropic");
     if let Some((field, version)) = version.and_then(|field| word(&field).map(|word| (field, word))) {
         match kind {
             Some(ProviderKind::Anthropic) => add(&field, "anthropic-version", version, &mut sent.headers, "headers"),
@@ -99,10 +99,10 @@ pub fn sent(map: &Map<'_>, kind: Option<ProviderKind>) -> Sent {
     sent
 }
 
-/// Adds a setting that has a key of its own, unless the same name is also in the map.
+/// Adds a setting with a key of its own, unless the same name is also in the map.
 fn add(field: &Field<'_>, name: &str, value: String, to: &mut BTreeMap<String, String>, other: &str) {
     if to.keys().any(|there| there.eq_ignore_ascii_case(name)) {
-        field.error(format!("`{name}` stands under `{other}`, too"), "keep one of the two");
+        field.error(format!("`{name}` is set under `{other}` too"), "keep one of the two");
     } else {
         to.insert(name.to_owned(), value);
     }
@@ -115,10 +115,10 @@ fn headers(field: &Field<'_>, keyed: bool, sent: &mut Sent) {
         if name.is_empty() || name.len() > VALUE_MAX || !name.bytes().all(token) {
             field.error("this is not a valid name of an HTTP header", "use letters, digits and `-`");
         } else if SET_BY_GHOST.contains(&lower.as_str()) {
-            field.error(format!("the header `{name}` is set by Ghost"), "take it out");
+            field.error(format!("the header `{name}` is set by Ghost"), "remove it");
         } else if let Some(index) = KEY_HEADERS.iter().position(|key| *key == lower).filter(|index| keyed || *index > 1)
         {
-            let gateway = "with a `base_url` and without `api_key_env` it may stand here";
+            let gateway = "with a `base_url` and without `api_key_env` it is allowed here";
             let hint = if index > 1 { NAME_THE_VARIABLE.to_owned() } else { format!("{NAME_THE_VARIABLE}; {gateway}") };
             field.error(format!("the header `{name}` carries the key"), hint);
         } else if sent.headers.keys().any(|there| there.eq_ignore_ascii_case(name)) {
@@ -146,11 +146,11 @@ fn query(field: &Field<'_>, kind: Option<ProviderKind>, sent: &mut Sent) {
     for (name, field) in limited_entries(field, "parameters") {
         let gemini = kind == Some(ProviderKind::Gemini);
         if name.is_empty() || name.len() > VALUE_MAX || name.chars().any(char::is_control) {
-            field.error("this is not the name of a parameter", "write what stands before the `=` of the address");
+            field.error("this is not the name of a parameter", "write the text before the `=` in the address");
         } else if gemini && name == "key" {
             field.error("the parameter `key` carries the key", NAME_THE_VARIABLE);
         } else if gemini && name == "alt" {
-            field.error("the parameter `alt` is set by Ghost", "take it out");
+            field.error("the parameter `alt` is set by Ghost", "remove it");
         } else if let Some(value) = field.text(VALUE_MAX) {
             if value.chars().any(char::is_control) {
                 field.error("the value holds control characters", "write it on one line");
@@ -165,7 +165,7 @@ fn query(field: &Field<'_>, kind: Option<ProviderKind>, sent: &mut Sent) {
 /// The entries of a map with a limited number of entries.
 fn limited_entries<'n>(field: &Field<'n>, what: &str) -> Vec<(&'n str, Field<'n>)> {
     if field.length() > COUNT_MAX {
-        field.error(format!("there are {} {what}; at most {COUNT_MAX} are sent", field.length()), "take some out");
+        field.error(format!("there are {} {what}; at most {COUNT_MAX} are sent", field.length()), "remove some");
         return Vec::new();
     }
     field.entries().into_iter().map(|(key, field)| (key.text.as_str(), field)).collect()
@@ -179,7 +179,7 @@ fn body(field: &Field<'_>) -> serde_json::Map<String, Value> {
             let hint = match key.text.as_str() {
                 "model" => "name models with `model` of the agents, or `llm.default_model`",
                 "tools" => "an agent's tools are what `tool_privileges` and its archetype allow",
-                _ => "take it out",
+                _ => "remove it",
             };
             field.error(format!("`{name}` is set by Ghost for each request"), hint);
         } else if let Some(length_field) = answer_length_in(&key.text, &field.json()) {

@@ -1,3 +1,5 @@
+//! Tests of the additions of a provider's entry to each request.
+
 use super::*;
 use crate::fixture::{GOOD, World};
 use crate::plan::ProviderPlan;
@@ -65,11 +67,11 @@ fn additions_that_would_break_a_request_are_refused() {
         ("headers: { '': c }", "headers.", "letters"),
         ("headers: { A: \"b\\nc\" }", "headers.A", "line break"),
         ("headers: { A: ü }", "headers.A", "ASCII"),
-        ("headers: { A: '' }", "headers.A", "take it out"),
+        ("headers: { A: '' }", "headers.A", "remove it"),
         ("headers: { A: b, a: c }", "headers.a", "keep one"),
-        ("headers: { Content-Type: a }", "headers.Content-Type", "take it out"),
-        ("headers: { HOST: a }", "headers.HOST", "take it out"),
-        ("headers: { transfer-encoding: a }", "headers.transfer-encoding", "take it out"),
+        ("headers: { Content-Type: a }", "headers.Content-Type", "remove it"),
+        ("headers: { HOST: a }", "headers.HOST", "remove it"),
+        ("headers: { transfer-encoding: a }", "headers.transfer-encoding", "remove it"),
         ("headers: { X-Api-Key: a }", "headers.X-Api-Key", "`api_key_env`"),
         ("headers: { x-goog-api-key: a }", "headers.x-goog-api-key", "`api_key_env`"),
         ("api_key_env: K, headers: { Authorization: a }", "headers.Authorization", "`api_key_env`"),
@@ -77,7 +79,7 @@ fn additions_that_would_break_a_request_are_refused() {
         ("headers: 5", "headers", "key: value"),
         ("query: { a: \"b\\tc\" }", "query.a", "one line"),
         ("query: { a: [] }", "query.a", "one text"),
-        ("extra_body: { stream: false }", "extra_body.stream", "take it out"),
+        ("extra_body: { stream: false }", "extra_body.stream", "remove it"),
         ("extra_body: { model: m }", "extra_body.model", "default_model"),
         ("extra_body: { tools: [] }", "extra_body.tools", "tool_privileges"),
         ("extra_body: { max_tokens: 9 }", "extra_body.max_tokens", "`max_tokens`"),

@@ -9,7 +9,7 @@ use ghost_world::World;
 pub struct File {
     /// Name, type and workspace path of the file.
     pub attachment: Attachment,
-    /// Content of the file, or why it could not be read.
+    /// Content of the file, or the reason why it could not be read.
     pub content: Result<Vec<u8>, String>,
 }
 

@@ -1,6 +1,6 @@
 //! The HTTP client of all webhooks.
 //!
-//! Must never: follow a redirect, or use a proxy.
+//! The client must never follow a redirect or use a proxy.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;

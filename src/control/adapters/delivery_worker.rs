@@ -2,7 +2,8 @@
 //! the outcome. Delivery is at least once: each attempt is recorded before it is made. An attempt that
 //! a crash interrupted is repeated under the same id.
 //!
-//! Must never: run two attempts for the same entry at once, or let one slow receiver delay the others.
+//! Two attempts for the same entry must never run at once. A slow receiver must never delay the
+//! deliveries to the others.
 
 use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
@@ -27,19 +28,19 @@ const AT_ONCE: usize = 16;
 /// Largest number of concurrent deliveries of one adapter, so that a slow one leaves capacity for
 /// others.
 const AT_ONCE_PER_ADAPTER: usize = 4;
-/// Entries read from the store at once. It is larger than `AT_ONCE`, so entries under way never fill
-/// the whole read.
+/// Entries read from the store at once. It is larger than `AT_ONCE`, so running deliveries never
+/// fill the whole read.
 const READ_LIMIT: u32 = 256;
-/// Pause before the next read while due entries are under way, or after a store error.
+/// Pause before the next read while due entries are being delivered, or after a store error.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 type EntryKey = (ConversationId, i64);
 
-/// The entries under way, each with its adapter's name.
+/// The entries whose delivery is running, each with its adapter's name.
 type UnderWay = BTreeMap<EntryKey, String>;
 
-/// Delivers until it is aborted. Deliveries under way then start again with the next start of the
-/// daemon.
+/// Delivers until it is aborted. Deliveries that are running then start again at the next start of
+/// the daemon.
 pub(crate) async fn delivery_worker(world: Arc<World>) -> Result<(), String> {
     let http = Http::default();
     let clock = Arc::clone(&world.ctx().ports.clock);
@@ -56,7 +57,8 @@ pub(crate) async fn delivery_worker(world: Arc<World>) -> Result<(), String> {
                     tasks.spawn(async move {
                         if let Err(refusal) = deliver(&world, entry_key, &http).await {
                             tracing::warn!(conversation_id = %entry_key.0, seq = entry_key.1, %refusal, "not delivered; trying again");
-                            // The store could not record the outcome. Retrying at once would fail too.
+                            // The store could not record the outcome, so an immediate retry would
+                            // fail too.
                             world.ctx().ports.clock.sleep(RETRY_PAUSE).await;
                         }
                         entry_key
@@ -70,8 +72,8 @@ pub(crate) async fn delivery_worker(world: Arc<World>) -> Result<(), String> {
             }
         };
         world.loops().round(DELIVERIES);
-        // Due entries that were not started are under way, or wait for capacity. The end of a delivery
-        // or the next read finds them.
+        // Due entries that were not started are being delivered already, or wait for capacity. They
+        // are considered again when a delivery ends or at the next read.
         let now = world.ctx().now();
         let until = next.map(|at| if at > now { at } else { now.plus(RETRY_PAUSE) });
         tokio::select! {
@@ -99,7 +101,7 @@ pub(crate) async fn delivery_worker(world: Arc<World>) -> Result<(), String> {
     }
 }
 
-/// The entries to start now, and when the next one falls due.
+/// The entries to start now, and the time at which the next entry becomes due.
 async fn read_due(
     world: &World,
     under_way: &UnderWay,
@@ -108,8 +110,8 @@ async fn read_due(
     world.store().read(move |r| Box::pin(async move { choose(r, now, under_way).await })).await
 }
 
-/// Chooses the entries that have been due longest, as far as there is capacity. Entries of an adapter
-/// without capacity are not read at all, so they hide no others.
+/// Chooses the entries that have been due longest, while there is capacity. Entries of an adapter
+/// without capacity are not read, so they do not hide entries of other adapters.
 async fn choose(
     r: &mut dyn Reads,
     now: Timestamp,
@@ -184,7 +186,7 @@ async fn deliver(world: &World, entry_key: EntryKey, http: &Http) -> Result<(), 
         .await
 }
 
-/// One attempt. A panic counts as a failed attempt and affects no other delivery.
+/// Makes one attempt. A panic is a failed attempt and affects no other delivery.
 async fn attempt_delivery(adapter: &dyn Adapter, world: &World, parcel: &Parcel) -> Outcome {
     let delivered = AssertUnwindSafe(adapter.deliver(world, parcel)).catch_unwind().await;
     delivered.unwrap_or_else(|panic| {

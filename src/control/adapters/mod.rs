@@ -1,11 +1,12 @@
-//! Delivery to the outside. An adapter makes one attempt to deliver what an agent said or did. Rules in
-//! `ghost-rules` decide when to try, how often, and what follows; [`delivery_worker`] runs the
-//! attempts.
+//! Delivery to receivers outside the world. An adapter makes one attempt to deliver a message or an
+//! action of an agent. Rules in `ghost-rules` decide when to try, how often, and how to treat the
+//! outcome; [`delivery_worker`] runs the attempts.
 //!
 //! Adapters are in the control layer because it is the layer that faces the outside: incoming messages
 //! arrive here too, and no lower layer may know of them.
 //!
-//! Must never: retry by itself, follow a redirect, or keep state that must survive a crash.
+//! An adapter must never retry by itself, follow a redirect, or keep state that must survive a
+//! crash.
 
 mod adapter;
 mod adapter_lookup;

@@ -1,7 +1,8 @@
 //! The webhook signature, the same in both directions: HMAC-SHA256 over
 //! `v1:<timestamp>:<delivery>:<body>`, in hexadecimal.
 //!
-//! Must never: reveal what is wrong with a signature, by a message or by timing.
+//! A refusal must never reveal, by its message or by its timing, which part of a signature is
+//! wrong.
 
 use ghost_config::plan::WebhookPlan;
 use hmac::{Hmac, KeyInit, Mac};
@@ -27,8 +28,8 @@ pub fn sign(secret: &[u8], timestamp: &str, delivery: &str, body: &[u8]) -> Stri
     format!("{SIGNATURE_VERSION}={hex}")
 }
 
-/// Whether `given` is the right signature header for this request. The time it takes does not depend on
-/// where the two differ.
+/// Whether `given` is the correct signature header for this request. The comparison takes the same
+/// time wherever the two differ.
 #[must_use]
 pub fn verify(secret: &[u8], timestamp: &str, delivery: &str, body: &[u8], given: &str) -> bool {
     let digits = given.strip_prefix(SIGNATURE_VERSION).and_then(|rest| rest.strip_prefix('='));
@@ -44,8 +45,8 @@ fn decode_hex(digits: &str) -> Option<Vec<u8>> {
     (0..64).step_by(2).map(|at| u8::from_str_radix(&digits[at..at + 2], 16).ok()).collect()
 }
 
-/// The secret of a webhook, from the environment variable that its plan names. An empty value counts as
-/// missing.
+/// The secret of a webhook, from the environment variable that its plan names. An empty value is
+/// treated as missing.
 pub(crate) fn secret(plan: &WebhookPlan) -> Option<String> {
     std::env::var(&plan.secret_env).ok().filter(|secret| !secret.is_empty())
 }

@@ -1,7 +1,9 @@
-//! The webhook adapter: posts what an agent said or did as signed JSON to the address in the world's
-//! configuration. The field `type` is `message`, or one of the actions that the configuration lists.
+//! The webhook adapter: posts messages and actions of agents as signed JSON to the address in the
+//! world's configuration. The field `type` is `message`, or one of the actions that the
+//! configuration lists.
 //!
-//! Must never: follow a redirect, read the body of a response, or send text that is not redacted.
+//! The adapter must never follow a redirect, read the body of a response, or send text that is not
+//! redacted.
 
 use std::time::Duration;
 
@@ -80,8 +82,8 @@ impl Adapter for Webhook {
     }
 }
 
-/// The outcome of a response. Any 2xx is a success. 410 means that the receiver is gone for good.
-/// Everything else may be retried.
+/// The outcome of a response. Any 2xx is a success. 410 is a permanent failure, because the
+/// receiver no longer exists. Everything else may be retried.
 fn outcome_of(status: StatusCode, after: Option<&header::HeaderValue>, missing: Vec<String>) -> Outcome {
     if status.is_success() {
         return Outcome::Delivered { missing };

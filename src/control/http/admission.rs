@@ -2,8 +2,8 @@
 //! or a WebSocket, and a token in a URL would end up in histories and logs. So a holder of the token
 //! can get a ticket, which opens one stream, once, within 30 s.
 //!
-//! Must never: accept a ticket for anything but a stream, or use a ticket up for a request that opened
-//! no stream.
+//! A ticket must never be accepted for a request that is not a stream. A request that opened no
+//! stream must never use its ticket up.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! The event feed over HTTP: as server-sent events and as a WebSocket. Both accept the same parameters
 //! and send the same JSON objects.
 //!
-//! Must never: end a stream without the sequence number to resume after, as long as the client still
-//! reads.
+//! While the client still reads, a stream must never end without the sequence number to resume
+//! after.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -73,8 +73,8 @@ fn request(uri: &Uri, headers: &HeaderMap) -> Result<(StreamRequest, Naming), Re
     Ok((request, naming))
 }
 
-/// Whether server-sent events have a name. `EventSource.onmessage` gets only events without one, so a
-/// page may ask for that.
+/// Whether server-sent events have a name. `EventSource.onmessage` receives only events without a
+/// name, so a page may request those.
 #[derive(Clone, Copy)]
 enum Naming {
     /// The event's kind is its name.
@@ -116,14 +116,15 @@ fn server_sent(stream: Stream, end: DrainTimeout, naming: Naming) -> impl Flow<I
     drain_timeout.spawn(async move { ending.after(feeder).await });
     let (mut position_sent, mut over) = (None, false);
     futures_util::stream::poll_fn(move |ctx| {
-        // Kept as long as the body: a client that does not read still counts as a reader.
+        // Kept as long as the body: an open body is counted as a reader, even if the client does
+        // not read.
         let _ = &permit;
         if over {
             return Poll::Ready(None);
         }
         let item = if drain_timeout.poll_join_next(ctx).is_ready() {
-            // The drain timeout is over. The client gets the reason, and resumes after what it
-            // received.
+            // The drain timeout is over. The client gets the reason, and resumes after the last
+            // event that it received.
             over = true;
             let ended = std::iter::from_fn(|| items.try_recv().ok()).find_map(|item| match item {
                 Item::Ended(ended) => Some(ended),
@@ -299,7 +300,7 @@ async fn run_socket(
         biased;
         end = sending => end,
         end = listening => end,
-        // The client was cut off and does not read the close frame either.
+        // The client was disconnected for not reading, so it does not read the close frame either.
         () = drain_timeout.after(feeder) => End::Lost,
     }
 }

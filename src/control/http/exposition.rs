@@ -1,6 +1,6 @@
 //! Writes the text format of Prometheus, version 0.0.4.
 //!
-//! Must never: write one family in two places, or a sample before its family.
+//! A family must never be split over two places, and a sample must never precede its family.
 
 use std::fmt::{Display, Write};
 

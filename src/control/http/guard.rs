@@ -1,6 +1,6 @@
 //! Decides which requests are accepted: the right host, an allowed origin, the token.
 //!
-//! Must never: trust a host name that a foreign name server could point at this machine.
+//! A host name that a foreign name server could point at this machine must never be accepted.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -23,8 +23,8 @@ use crate::auth::bearer_matches;
 /// The port of an address without one.
 const HTTP_PORT: u16 = 80;
 
-/// Middleware: accepts requests to this daemon's address, if they come from no page or from a page of
-/// an allowed origin.
+/// Middleware: accepts requests to this daemon's address if no page sent them, or a page of an
+/// allowed origin.
 pub(super) async fn host(State(rest): State<Arc<Rest>>, request: Request, next: Next) -> Response {
     let plan = rest.control.world.plan();
     let allowed_origin = match check(request.uri(), request.headers(), rest.bound, &plan.http) {

@@ -1,6 +1,6 @@
 //! Health checks and the metrics endpoint.
 //!
-//! Must never: tell a client without the token more than whether the daemon is healthy.
+//! A client without the token must never learn more than whether the daemon is healthy.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use super::rest::Shared;
 use super::{guard, metrics};
 use crate::control::Control;
 
-/// Time after which the store counts as not responding.
+/// Timeout of the store check. After it, the store is reported as not responding.
 const READY_WITHIN: Duration = Duration::from_secs(5);
 
 /// `GET /healthz`

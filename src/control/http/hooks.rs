@@ -1,7 +1,8 @@
 //! Incoming webhooks: `POST /hooks/<name>` with signed JSON (MSG-11). It needs no token and no host
 //! check, because the signature authenticates the sender, and a web page cannot produce one.
 //!
-//! Must never: parse a body before its signature is verified, or process a delivery twice.
+//! A body must never be parsed before its signature is verified. A delivery must never be processed
+//! twice.
 
 use std::sync::Arc;
 
@@ -39,11 +40,11 @@ const NAME_MAX: usize = 128;
 struct Inbound {
     /// Name of the conversation.
     thread: String,
-    /// Who wrote the message.
+    /// Name of the author of the message.
     from: String,
     /// Text of the message.
     text: String,
-    /// Id of the message that this one answers.
+    /// Id of the message to which this one is a reply.
     #[serde(default)]
     reply_to: Option<String>,
     /// The sender's own id of the message.
@@ -96,7 +97,7 @@ pub(super) async fn inbound(
     let limit = (rest.control.world.ctx().limits().message_bytes as usize) * ESCAPED_BYTES_MAX + BYTES_BESIDE_TEXT;
     let Ok(body) = to_bytes(body, limit).await else {
         return Failed(
-            Refusal::new(Code::TooLarge, format!("the body is cut off or has more than {limit} bytes"))
+            Refusal::new(Code::TooLarge, format!("the body is truncated or has more than {limit} bytes"))
                 .hint("send a shorter text, or a link to the rest"),
         )
         .into_response();
@@ -141,7 +142,7 @@ fn verified_delivery(
         return Err(Box::new(unauthorized(
             "bad_timestamp",
             &format!("X-Ghost-Timestamp `{}` is not a number of seconds since 1970", shown(timestamp, 40)),
-            "write it in decimal digits, such as 1767225600, and sign exactly what you send",
+            "write it in decimal digits, for example 1767225600, and sign exactly the body that you send",
         )));
     };
     if (now - seconds).abs() > tolerance {

@@ -1,6 +1,6 @@
 //! The metrics of the daemon, in the text format of Prometheus.
 //!
-//! Must never: use a label with unbounded values, such as roots or turns.
+//! A label must never have unbounded values, for example roots or turns.
 
 use ghost_domain::{Activity, AgentStatus, Money, Refusal};
 use ghost_rules::status::{self, Facts};
@@ -43,7 +43,7 @@ pub(super) async fn text(control: &Control) -> Result<String, Refusal> {
         "Open turns that wait for a model that is down, or for a budget.",
         facts.parked_turns,
     );
-    page.single("ghost_inbox_messages", "gauge", "Mail pending in all inboxes.", facts.inbox_total);
+    page.single("ghost_inbox_messages", "gauge", "Messages pending in all inboxes.", facts.inbox_total);
     page.single("ghost_dead_letters_held", "gauge", "Dead letters that wait for an operator.", facts.dead_letters);
     let last_seq = u64::try_from(world.store().last_seq()).unwrap_or(0);
     page.single("ghost_last_seq", "gauge", "Sequence of the newest event.", last_seq);
@@ -52,7 +52,12 @@ pub(super) async fn text(control: &Control) -> Result<String, Refusal> {
     page.single("ghost_events_total", "counter", "Events since the world was created.", last_seq);
     page.single("ghost_event_readers", "gauge", "Open event streams.", control.readers.open());
     let cut_off = control.readers.cut_off();
-    page.single("ghost_event_readers_cut_off_total", "counter", "Event streams cut off because they lagged.", cut_off);
+    page.single(
+        "ghost_event_readers_cut_off_total",
+        "counter",
+        "Event streams disconnected because their readers were too slow.",
+        cut_off,
+    );
     page.single(
         "ghost_paused",
         "gauge",

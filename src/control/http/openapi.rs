@@ -1,7 +1,8 @@
 //! The OpenAPI 3.1 document of the HTTP side, generated from the table of routes and the proto
 //! descriptors.
 //!
-//! Must never: describe a route that is not served, or differ from the contract's comments.
+//! The document must never describe a route that is not served, or differ from the comments of the
+//! gRPC contract.
 
 use axum::extract::State;
 use axum::http::header;

@@ -1,6 +1,6 @@
 //! Query parameters of HTTP requests.
 //!
-//! Must never: ignore an unknown name. A misspelled filter would return everything.
+//! An unknown parameter must never be ignored: a misspelled filter would return everything.
 
 use axum::extract::Query;
 use axum::http::Uri;
@@ -9,7 +9,7 @@ use ghost_domain::text::{clip, nearest};
 
 use crate::convert::input::{bad, no_rows};
 
-/// The query parameters of one request.
+/// The parsed query parameters of one request.
 #[derive(Debug)]
 pub(super) struct Params(Vec<(String, String)>);
 
@@ -44,7 +44,7 @@ impl Params {
         self.0.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_str())
     }
 
-    /// The same as an owned string.
+    /// Like `get`, as an owned string.
     pub(super) fn text(&self, name: &str) -> Option<String> {
         self.get(name).map(str::to_owned)
     }

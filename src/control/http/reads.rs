@@ -1,7 +1,7 @@
 //! Routes that read: agents, channels, tasks and the ledger. They return the records that
 //! `ghostctl --json` prints. Most call the gRPC services; `tools` and `brief` read the agent's registry.
 //!
-//! Must never: return anything that gRPC would not.
+//! A route must never return data that gRPC would not return.
 
 use std::sync::Arc;
 
@@ -103,7 +103,7 @@ async fn specs(control: &Control, id: Named) -> Result<Arc<[ToolSpec]>, Failed> 
     Ok(registry.specs())
 }
 
-/// Default number of posts in a page (CHAT-08).
+/// Default number of chat messages in a page (CHAT-08).
 const HISTORY_LIMIT: usize = 50;
 
 pub(super) async fn messages(State(rest): Shared, channel: Named, uri: Uri) -> Answer {
@@ -117,7 +117,7 @@ pub(super) async fn messages(State(rest): Shared, channel: Named, uri: Uri) -> A
     };
     let (limit, after) = (request.limit, request.after_seq.unwrap_or(0));
     let history = ChatService(rest.control.clone()).posts(Party::Operator("http".into()), request).await?;
-    // The newest posts are returned, so older ones may be missing if the page is full.
+    // The newest chat messages are returned, so older ones may be missing if the page is full.
     let full = history.messages.len() >= if limit == 0 { HISTORY_LIMIT } else { (limit as usize).min(PAGE_MAX) };
     let before = history.messages.first().is_some_and(|first| first.seq > after.saturating_add(1));
     let truncated = history.cut || (full && before);

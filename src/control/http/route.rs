@@ -1,7 +1,7 @@
 //! The description of a route. The router and the OpenAPI document are both built from it, so they
 //! cannot differ.
 //!
-//! Must never: contain the list of routes.
+//! The list of routes must never be here; it is in `routes.rs`.
 
 use std::sync::Arc;
 
@@ -37,13 +37,15 @@ impl Verb {
 pub(super) enum Access {
     /// Everyone who reaches the daemon.
     Open,
-    /// Everyone if the world file says so, otherwise holders of the token or a session cookie.
+    /// Everyone if `world-config.yaml` allows it, otherwise holders of the token or a session
+    /// cookie.
     Setting,
-    /// Holders of the token itself: a cookie that could renew itself would never expire.
+    /// Holders of the token itself. A cookie is not enough: a cookie that could renew itself would
+    /// never expire.
     Bearer,
     /// Holders of the token or a session cookie.
     Token,
-    /// The same, or holders of a ticket.
+    /// Holders of the token, a session cookie or a ticket.
     Ticket,
     /// Senders who sign with the webhook's secret.
     Signed,

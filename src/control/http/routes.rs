@@ -1,6 +1,6 @@
 //! The table of all routes. The router and the OpenAPI document are built from it.
 //!
-//! Must never: contain a rule. The behavior of a route is in its handler.
+//! A rule must never be here. The behavior of a route is in its handler.
 
 use axum::routing::{get, patch, post};
 use ghost_proto::v1;
@@ -95,7 +95,7 @@ pub(super) const ROUTES: &[Route] = &[
         serve: || get(health::prometheus),
         ..read(
             "/metrics",
-            "Metrics for Prometheus; no token is needed if the world file says so.",
+            "Metrics for Prometheus; no token is needed if world-config.yaml allows it.",
             &[],
             Answer::Text("text/plain"),
         )
@@ -122,7 +122,7 @@ pub(super) const ROUTES: &[Route] = &[
     },
     Route {
         serve: || get(reads::agent),
-        ..read("/api/agents/{id}", "One agent and what it works on.", &[], Answer::One(AGENT_AT_WORK))
+        ..read("/api/agents/{id}", "One agent and its current work.", &[], Answer::One(AGENT_AT_WORK))
     },
     Route {
         serve: || get(reads::tools),
@@ -170,11 +170,11 @@ pub(super) const ROUTES: &[Route] = &[
         serve: || get(reads::messages),
         ..read(
             "/api/channels/{name}/messages",
-            "Posts of a channel, in the order of sequence.",
+            "Chat messages of a channel, in the order of sequence.",
             &[
-                param("limit", ParamType::Number, "Maximum number of posts, 1 to 500; 50 by default."),
-                param("before", ParamType::Number, "Only posts before this sequence."),
-                param("after", ParamType::Number, "Only posts after this sequence."),
+                param("limit", ParamType::Number, "Maximum number of chat messages, 1 to 500; 50 by default."),
+                param("before", ParamType::Number, "Only chat messages before this sequence."),
+                param("after", ParamType::Number, "Only chat messages after this sequence."),
             ],
             Answer::Json("An object with `messages` and `truncated`."),
         )
@@ -184,7 +184,7 @@ pub(super) const ROUTES: &[Route] = &[
         ..write(
             Verb::Post,
             "/api/channels/{name}/messages",
-            "Posts in a channel.",
+            "Posts a chat message in a channel.",
             Body { message: "PostRequest", fields: &["content", "reply_to", "as_agent", "deliver"] },
             POSTED,
         )

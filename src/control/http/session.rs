@@ -1,8 +1,9 @@
 //! The session cookie: it replaces the token in a browser, where scripts cannot read it. Only a request
 //! with the token itself can get one.
 //!
-//! Must never: let a page of another origin write with it (a change also needs an `Origin` header and a
-//! JSON body), or be issued to a holder of a cookie, so that a stolen cookie expires.
+//! A cookie must never be enough for a page of another origin to write: a change also needs an
+//! `Origin` header and a JSON body. A holder of only a cookie must never get a new one, so that a
+//! stolen cookie expires.
 
 use std::time::Duration;
 

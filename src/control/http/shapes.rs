@@ -1,6 +1,6 @@
 //! JSON schemas of bodies and records, from the types and comments of the proto descriptors.
 //!
-//! Must never: say anything about a field that the contract does not say.
+//! A schema must never state anything about a field that the contract does not state.
 
 use std::collections::BTreeMap;
 

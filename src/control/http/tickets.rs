@@ -1,7 +1,7 @@
 //! Stores the hashes of issued secrets: tickets, each valid for one stream for a short time, and
 //! session cookies, which last longer.
 //!
-//! Must never: keep a secret in plain text, or accept a ticket twice.
+//! A secret must never be stored in plain text. A ticket must never be accepted twice.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -50,7 +50,7 @@ impl Tickets {
         valid.get(&hash).is_some_and(|until| *until > now)
     }
 
-    /// The same, and removes it.
+    /// Like `is_valid`, and also removes the secret.
     pub(super) fn redeem(&self, ticket: &str, now: Timestamp) -> bool {
         let mut valid = self.valid.lock().unwrap_or_else(PoisonError::into_inner);
         let hash: Hash = Sha256::digest(ticket.as_bytes()).into();

@@ -1,8 +1,8 @@
-//! Routes that write: messages, asks, tasks and posts. They call the gRPC services. The header
-//! `Idempotency-Key` becomes the `request_id`.
+//! Routes that write: messages, asks, tasks and chat messages. They call the gRPC services. The
+//! header `Idempotency-Key` becomes the `request_id`.
 //!
-//! Must never: do anything that gRPC would not, or carry a request out twice that was sent twice with
-//! one key.
+//! A route must never have an effect that gRPC would not have. A request that is sent twice with
+//! one key must never be carried out twice.
 
 use axum::Json;
 use axum::body::Bytes;
@@ -82,12 +82,12 @@ impl Write {
 }
 
 impl Fields {
-    /// A field as `read_as` converts it. Null counts as absent.
+    /// A field as `read_as` converts it. Null is treated as absent.
     fn get<T>(&self, name: &str, what: &str, read_as: impl FnOnce(&Value) -> Option<T>) -> Result<Option<T>, Refusal> {
         match self.0.get(name) {
             None | Some(Value::Null) => Ok(None),
             Some(value) => {
-                let hint = || format!("write {what}, or leave it out");
+                let hint = || format!("write {what}, or omit it");
                 read_as(value).map(Some).ok_or_else(|| bad(name, format!("is not {what}")).hint(hint()))
             }
         }
@@ -142,7 +142,7 @@ pub(super) fn asked(answer: &v1::AskResponse, agent_id: &str) -> Value {
     })
 }
 
-/// A post and its recipients.
+/// A committed chat message and its recipients.
 pub(super) fn posted(posted: &v1::PostResponse) -> Value {
     let mut object = posted.message.as_ref().map(ghost_record::chat_message).unwrap_or_default();
     if let Value::Object(object) = &mut object {

@@ -6,7 +6,7 @@ use ghost_world::World;
 
 use super::outcome::{Result, refused};
 
-/// The rows of these agents. Unknown ids are left out.
+/// The rows of these agents. Unknown ids are omitted.
 pub async fn agents(world: &World, ids: Vec<AgentId>) -> Result<Vec<Agent>> {
     world
         .store()

@@ -1,7 +1,7 @@
-//! Explains why an ask has no answer. The ask's row holds only a message; code and hint come from the
-//! turn that took its mail.
+//! Explains why an ask has no answer. The ask's row holds only a message. The code and the hint
+//! come from the turn that took its message.
 //!
-//! Must never: add anything to what was recorded when the ask ended.
+//! An explanation must never contain more than was recorded when the ask ended.
 
 use ghost_domain::{Ask, AskStatus, Code, Refusal, Turn, TurnStatus};
 use ghost_rules::mail::deleted_words;
@@ -35,7 +35,8 @@ pub async fn why_unanswered(world: &World, ask: &Ask) -> Result<Option<Refusal>>
                     })
                 })
                 .await?;
-            // If no turn's end failed the ask, its target is gone or its mail became a dead letter.
+            // If no turn caused the failure of the ask, its target was deleted or its message
+            // became a dead letter.
             let ended = turn.and_then(|turn| refusal_of_turn(turn.status, turn.reason.as_deref()?, &text));
             Ok(Some(ended.unwrap_or_else(|| Refusal::new(Code::Unavailable, text))))
         }

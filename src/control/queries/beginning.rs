@@ -1,6 +1,6 @@
 //! Finds the id with a given prefix, as git does for commits.
 //!
-//! Must never: choose among several ids, or read rows outside the range of the prefix.
+//! A query must never choose among several ids, or read rows outside the range of the prefix.
 
 use ghost_domain::text::shown;
 use ghost_domain::{Code, Refusal, RootId};
@@ -56,7 +56,7 @@ fn ambiguous(name: &str, typed: &str, several: &[String]) -> Refusal {
     let candidates = &several[..several.len().min(CANDIDATES_MAX)];
     let what = format!("`{}` is the beginning of several {name} ids", shown(typed, 80));
     Refusal::new(Code::InvalidArguments, what)
-        .hint(format!("write more of it: {}{more}", candidates.join(", ")))
+        .hint(format!("write more digits: {}{more}", candidates.join(", ")))
         .details(json!({ "candidates": candidates }))
 }
 

@@ -20,7 +20,7 @@ pub async fn budgets(world: &World, sort: Option<ScopeSort>, cursor: &str, limit
         .read(move |r| {
             Box::pin(async move {
                 let mut found = Vec::new();
-                // One row more than the page tells whether another page follows.
+                // One row more than the page shows whether another page follows.
                 while found.len() <= limit {
                     let part = r.budget_list(&filter).await?;
                     let Some(last) = part.last() else { break };
@@ -43,7 +43,7 @@ pub async fn budgets(world: &World, sort: Option<ScopeSort>, cursor: &str, limit
     })
 }
 
-/// Usage sums of settled model calls, ordered by agent and model.
+/// Usage sums of ended model calls, ordered by agent and model.
 pub async fn usage(world: &World, filter: UsageFilter) -> Result<Vec<UsageSum>> {
     world.store().read(move |r| Box::pin(async move { ghost_rules::budgets::usage(r, &filter).await })).await
 }

@@ -1,6 +1,6 @@
 //! The few writes that `ghost-rules` has no rule for. Most combine a rule with one more record.
 //!
-//! Must never: change what a rule decides.
+//! A command must never change the decision of a rule.
 
 use ghost_domain::text::clip;
 use ghost_domain::{
@@ -35,7 +35,7 @@ pub async fn cancel_turn(
     }
 }
 
-/// Delivers mail and returns it as it is stored, with its inbox position.
+/// Delivers messages and returns them as they are stored, with their inbox positions.
 pub async fn deliver(w: &mut dyn Writes, ctx: &RuleContext, new_message: mail::NewMessage) -> Result<Envelope> {
     let sent = mail::deliver(w, ctx, new_message).await?;
     Ok(w.message_get(sent.message_id).await?.unwrap_or(sent))
@@ -101,7 +101,7 @@ pub async fn store_answer(world: &World, key: RequestKey, answer: String) -> Res
         .map_err(refused)
 }
 
-/// Who continues a call that an earlier daemon process started.
+/// The request that continues a call of an earlier daemon process, if any.
 pub enum TakeOver {
     /// This request continues it.
     Ours,

@@ -66,7 +66,7 @@ pub fn beyond_the_end(conversation: &Conversation, after: i64) -> Refusal {
         Code::CursorAhead,
         format!("conversation {} has reached {last}, not {after}", conversation.conversation_id),
     )
-    .hint("go on after the seq of an entry that you have seen, or after 0")
+    .hint("continue after the seq of an entry that you have received, or after 0")
     .details(serde_json::json!({ "field": "after_seq", "last_seq": last }))
 }
 
@@ -74,9 +74,9 @@ pub fn beyond_the_end(conversation: &Conversation, after: i64) -> Refusal {
 fn no_longer_kept(id: ConversationId, after: i64, first: i64) -> Refusal {
     Refusal::new(
         Code::CursorExpired,
-        format!("what follows {after} in conversation {id} is no longer kept; the oldest entry kept is {first}"),
+        format!("the entries after {after} in conversation {id} are no longer stored; the oldest stored entry is {first}"),
     )
-    .hint("begin after 0 with what is kept; limits.conversation_days and limits.conversation_entries_max say how much")
+    .hint("start after 0 to get the stored entries; limits.conversation_days and limits.conversation_entries_max limit them")
     .details(serde_json::json!({ "field": "after_seq", "first_seq": first }))
 }
 

@@ -1,7 +1,7 @@
-//! Checks the names in list filters. An unknown name is probably a typo, and an empty list would hide
-//! it. Deleted things are accepted, because their records remain.
+//! Checks the names in list filters. An unknown name is probably a typo, and an empty list would
+//! hide the typo. Names of deleted agents and tools are accepted, because their records remain.
 //!
-//! Must never: refuse a name that some record contains.
+//! A name that some record contains must never be refused.
 
 use ghost_domain::text::nearest;
 use ghost_domain::tool_catalogue::{canonical, words};

@@ -1,7 +1,7 @@
 //! Checks whether the world knows a root. No table lists all roots, so a root is known by the records
 //! that carry it.
 //!
-//! Must never: run on a frequent path. It reads many rows, though a limited number.
+//! The check must never run on a frequent path. It reads many rows, though a limited number.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ use super::outcome::Result;
 use super::pages::WINDOW;
 
 /// Refuses a root that no record carries: no account, tally, usage, job or open turn, none of the
-/// newest 1000 turns or the first 1000 tasks, and no pending mail.
+/// newest 1000 turns or the first 1000 tasks, and no pending message.
 pub async fn root_named(world: &World, root_id: RootId) -> Result<()> {
     let inbox_max = world.ctx().limits().inbox_max;
     world.store().read(move |r| Box::pin(async move { check(r, root_id, inbox_max).await })).await

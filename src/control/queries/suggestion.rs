@@ -1,7 +1,8 @@
-//! Suggests an id for one that does not exist or is malformed, for example because a character was lost
-//! in copying.
+//! Suggests an existing id for an id that does not exist or is malformed, for example because a
+//! character was lost in copying.
 //!
-//! Must never: run on a frequent path, or read more than the first part of a list.
+//! A suggestion must never be computed on a frequent path, or read more than the first part of a
+//! list.
 
 use ghost_domain::text::{nearest_within, shown};
 use ghost_domain::{Code, Refusal, RootId};

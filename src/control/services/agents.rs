@@ -35,7 +35,7 @@ const NAME_MAX: usize = 100;
 const REASON_MAX: usize = 300;
 /// Largest size of overrides, in bytes.
 const OVERRIDES_MAX: u32 = 16 * 1024;
-/// How long to wait until a committed change shows in memory.
+/// How long to wait until a committed change is visible in memory.
 const SETTLE_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Implements `ghost.v1.Agents`.
@@ -228,8 +228,8 @@ impl AgentsService {
         memory::inspect(&world_services.workspace, data, agent_id, request.path.as_deref(), limit).await
     }
 
-    /// Waits up to `SETTLE_TIMEOUT` until memory shows a committed change, so that the caller finds it in the
-    /// next list.
+    /// Waits up to `SETTLE_TIMEOUT` until memory shows a committed change, so that the caller's
+    /// next list contains it.
     async fn settle(&self, agent_id: &AgentId, shows: impl Fn(Option<AgentCard>) -> bool) {
         let world = &self.control.world;
         let mut changes = world.directory().changes();

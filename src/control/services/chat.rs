@@ -126,7 +126,7 @@ impl ChatService {
                 })
             })
             .await?;
-        // Posts that do not fit are left out at the end of the reading direction.
+        // Chat messages that do not fit are omitted at the end of the reading direction.
         if !forward {
             posts.reverse();
         }

@@ -1,6 +1,6 @@
 //! The `Events` service: the event feed over gRPC.
 //!
-//! Must never: end a stream early without the sequence number to resume after.
+//! A stream must never end early without the sequence number to resume after.
 
 use std::pin::Pin;
 use std::sync::Arc;

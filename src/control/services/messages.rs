@@ -1,4 +1,4 @@
-//! The `Messages` service: mail and asks from operators, and dead letters.
+//! The `Messages` service: messages and asks from operators, and dead letters.
 
 use ghost_domain::{AgentId, Ask, AskStatus, Code, DeadLetter, DeadLetterStatus, Envelope, Kind, Limits, Refusal};
 use ghost_proto::v1;
@@ -131,7 +131,7 @@ impl Messages for MessagesService {
         Ok(Response::new(v1::AskResponse {
             ask_id: ask.ask_id.to_string(),
             status: ask.status.as_str().to_owned(),
-            // A late reply stays in the row, but the ask ended without one.
+            // A late reply stays in the row, but the ask ended without a reply.
             reply: ask.reply.filter(|_| ask.status == AskStatus::Answered).map(redact),
             error,
             error_code,

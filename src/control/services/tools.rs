@@ -293,8 +293,8 @@ impl Tools for ToolsService {
     async fn call(&self, request: Request<v1::CallToolRequest>) -> Result<Response<v1::CallToolResponse>, Status> {
         let key = caller::key(&request, "tools.call", &request.get_ref().request_id)?;
         let call = self.check(request.get_ref()).map_err(to_status)?;
-        // A separate task from the marker on. Otherwise a caller that disconnects between the marker
-        // and the call would leave a call that is recorded as started and never runs.
+        // A separate task from the marker on. Otherwise a caller that disconnects between the
+        // marker and the call would leave a call that is recorded as started but never runs.
         let service = Self(self.0.clone());
         let called = tokio::spawn(async move { service.call_once(key, call).await });
         let answer =

@@ -1,6 +1,6 @@
 //! The `World` service: status of the world, and operations on the whole world.
 //!
-//! Must never: decide what `ghost-world` or `ghost-rules` decide.
+//! The service must never make decisions that belong to `ghost-world` or `ghost-rules`.
 //!
 //! Pause and reload run in transactions of the world. So the service looks for a stored answer before,
 //! and stores the answer after. If the daemon dies in between, a repetition runs the operation again,
@@ -70,7 +70,8 @@ impl world_server::World for WorldService {
         let by = caller::party(&request)?;
         let key = caller::key(&request, "world.reload", &request.get_ref().request_id)?;
         let dry_run = request.get_ref().dry_run;
-        // A separate task: if the caller disconnects, a new plan must not stay in force without its records.
+        // A separate task: if the caller disconnects, a new plan must not stay current without its
+        // records.
         let service = Self(self.0.clone());
         let reload = tokio::spawn(async move { service.reload_files(&by, key, dry_run).await });
         let lost = |_| Err(Refusal::new(Code::Internal, "the reload could not be finished").hint("ask again"));
@@ -259,7 +260,7 @@ impl WorldService {
         };
         if first.load(Ordering::Acquire) {
             if let Some(limits) = grace {
-                // In force only for the shutdown.
+                // Used only for the shutdown.
                 ctx.set_limits(limits);
             }
             on_shutdown(by);

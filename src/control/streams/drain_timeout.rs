@@ -1,6 +1,6 @@
 //! The time limit for a reader to drain its queue after its stream has ended.
 //!
-//! Must never: give up a reader that still reads.
+//! The drain timeout must never disconnect a reader that still reads.
 
 use std::sync::Arc;
 use std::time::Duration;

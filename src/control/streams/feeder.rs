@@ -1,7 +1,7 @@
 //! Moves events from the feed into one reader's queue.
 //!
-//! Must never: let a slow reader hold more than its queue, or end a stream without the position to
-//! resume at.
+//! A slow reader must never hold more than its queue. A stream must never end without the position
+//! to resume at.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -154,8 +154,8 @@ impl Feeder {
         Ok(())
     }
 
-    /// Queues one item. If the queue is full, waits until there is room, or the reader lags or has
-    /// stalled.
+    /// Queues one item. If the queue is full, waits until it has free capacity, or the reader lags
+    /// or has stalled.
     async fn send(&mut self, item: Item, reached: i64) -> Result<(), End> {
         let permit = match self.sender.try_reserve() {
             Ok(permit) => permit,

@@ -6,7 +6,7 @@ use ghost_domain::Refusal;
 
 use super::recent::EncodedEvent;
 
-/// What a reader gets.
+/// One item of a stream.
 #[derive(Debug)]
 pub(crate) enum Item {
     /// An event, and the position after it.

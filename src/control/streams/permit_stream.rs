@@ -1,5 +1,5 @@
-//! The item stream that a gRPC transport reads. It keeps the reader's permit until the transport drops
-//! it. A stream that has ended and is not read any more is reset after a timeout.
+//! The item stream that a gRPC transport reads. It keeps the reader's permit until the transport
+//! drops it. A stream that has ended is reset after a timeout if its reader does not read the rest.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -18,7 +18,8 @@ use crate::connections::Reset;
 /// The items of a stream with the permit of its reader.
 pub(crate) struct PermitStream<T> {
     items: mpsc::Receiver<T>,
-    /// Kept as long as the transport keeps the stream: a reader that does not read still counts.
+    /// Kept as long as the transport keeps the stream: an open stream is counted even if its reader
+    /// does not read.
     _permit: Arc<StreamPermit>,
     drain_timeout: DrainTimeout,
     /// Waits for the drain timeout. Dropping it aborts the wait.

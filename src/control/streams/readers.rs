@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use ghost_domain::{Code, Refusal};
 
-/// The number of open event streams, and of those cut off because their readers were too slow.
+/// The number of open event streams, and of streams disconnected because their readers were too
+/// slow.
 #[derive(Default)]
 pub(crate) struct Readers(Arc<AtomicUsize>, Arc<AtomicU64>);
 
-/// Permission for one open stream. Dropping it frees a slot.
+/// Permission for one open stream. Dropping it makes the permit available again.
 pub(crate) struct StreamPermit(Arc<AtomicUsize>, Arc<AtomicU64>);
 
 impl Readers {
@@ -31,15 +32,15 @@ impl Readers {
         self.0.load(Ordering::Acquire)
     }
 
-    /// Number of streams that were cut off since the daemon started, because their readers were too
-    /// slow.
+    /// Number of streams that were disconnected since the daemon started because their readers were
+    /// too slow.
     pub(crate) fn cut_off(&self) -> u64 {
         self.1.load(Ordering::Acquire)
     }
 }
 
 impl StreamPermit {
-    /// Counts its stream as cut off.
+    /// Counts its stream as disconnected.
     pub(crate) fn count_cut_off(&self) {
         self.1.fetch_add(1, Ordering::AcqRel);
     }

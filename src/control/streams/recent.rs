@@ -1,7 +1,7 @@
-//! Recent events in the encodings of the transports. Each stored event is encoded once, however many readers there
-//! are.
+//! Recent events in the encodings of the transports. Each stored event is encoded once, for any
+//! number of readers.
 //!
-//! Must never: keep more than the newest events, or return one event for another.
+//! The cache must never keep more than the newest events, or return one event for another.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 

@@ -1,6 +1,6 @@
 //! A daemon as a child process. It is observed through its output, and killed or stopped.
 //!
-//! Must never: leave the process behind.
+//! The process must never outlive this value.
 
 use std::ffi::OsStr;
 use std::io::{BufRead as _, BufReader};
@@ -17,7 +17,8 @@ use crate::terminal::{RESULT, SERVING};
 /// Maximum time without output before the demonstration fails.
 const SILENCE_MAX: Duration = Duration::from_secs(120);
 
-/// Time without output after which the world counts as having no more work. If it had, it is started again.
+/// Time without output after which the world is treated as finished. If it still has work, it is
+/// started again.
 const QUIET: Duration = Duration::from_secs(1);
 
 /// Capacity of the channel of output lines. A full channel blocks the daemon's output.
@@ -48,7 +49,7 @@ impl Daemon {
     ///
     /// # Errors
     /// If the program cannot be run.
-    // The ban on processes is about what agents run. This is the daemon itself.
+    // The ban on processes is for programs that agents run. This is the daemon itself.
     #[allow(clippy::disallowed_methods)]
     pub(super) fn start(program: &Path, world_dir: &Path, data: &Path, input: &Path) -> Result<Self, Refusal> {
         let args = [OsStr::new("up"), world_dir.as_os_str(), OsStr::new("--data"), data.as_os_str()];

@@ -1,6 +1,6 @@
 //! The proof of a demonstration, from the database and the workspace after the job.
 //!
-//! Must never: change them, or rely on what a daemon printed.
+//! The proof must never change either, or rely on the output of a daemon.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ use crate::ports::system_ports;
 /// Maximum number of rows in one read.
 const PAGE: u32 = 1_000;
 
-/// The counts that the proof is made of.
+/// The counts of which the proof consists.
 #[derive(Debug, Default)]
 pub(super) struct Proof {
     turns: usize,
@@ -59,7 +59,7 @@ impl Proof {
         self.waiting == 0 && self.open == 0
     }
 
-    /// The lines of the proof. `kills` is how often the daemon was killed.
+    /// The lines of the proof. `kills` is the number of times that the daemon was killed.
     pub(super) fn lines(&self, kills: usize) -> Vec<Line> {
         let line = |what, holds, found| Line { what, found, holds };
         let unfinished = self.turns - self.finished;
@@ -69,7 +69,7 @@ impl Proof {
             line(
                 "turns",
                 unfinished == 0,
-                format!("{} finished, {unfinished} not; {} were cut off and resumed", self.finished, self.resumed),
+                format!("{} finished, {unfinished} not; {} were interrupted and resumed", self.finished, self.resumed),
             ),
             line(
                 "messages",
@@ -82,7 +82,7 @@ impl Proof {
             line(
                 "model calls",
                 true,
-                format!("{} answered; {cut} were cut off before their answer and asked again", self.answered),
+                format!("{} answered; {cut} were interrupted before their answer and asked again", self.answered),
             ),
             line(
                 "tool calls",

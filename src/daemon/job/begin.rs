@@ -1,4 +1,4 @@
-//! Taking a job in, and getting it going again: its input is in the workspace before anybody is told of it.
+//! Begins a job or continues it. Its input is in the workspace before an agent gets the task.
 
 use ghost_config::plan::JobPlan;
 use ghost_domain::write_acl::WorkspacePath;
@@ -10,7 +10,7 @@ use ghost_world::World;
 
 use super::input::{INPUTS, Input, job_id};
 
-/// Puts the files of a job where the workspace does not have them.
+/// Writes the files of a job that are missing in the workspace.
 async fn place(workspace: &Workspace, files: &[Input]) -> Result<(), Refusal> {
     let base = format!("{INPUTS}/{}", job_id(files));
     for file in files {
@@ -22,9 +22,10 @@ async fn place(workspace: &Workspace, files: &[Input]) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// Puts back what the workspace lacks of the input of a job that is under way, before an agent can look for it: a
-/// world goes on with its open turns and its mail as soon as it is booted. Does nothing if the job was never begun,
-/// or is done. Of another job that is under way without its input only a warning can be given.
+/// Restores missing input files of an unfinished job in the workspace, before an agent can read
+/// them: a world continues its open turns and its mail as soon as it is booted. Does nothing if the
+/// job was never begun or is done. If another unfinished job lacks its input, only a warning is
+/// logged.
 ///
 /// # Errors
 /// When the workspace or the store refuses.
@@ -47,13 +48,14 @@ pub async fn put_back(store: &Store, workspace: &Workspace, files: &[Input]) -> 
     Ok(())
 }
 
-/// Copies the files into the workspace and starts the job of these files, or goes on with it.
+/// Copies the files into the workspace and starts the job of these files, or continues it.
 ///
 /// # Errors
-/// When a file cannot be written, or the lead's inbox takes no more.
+/// When a file cannot be written, or the lead's inbox is full.
 pub async fn begin(world: &World, plan: &JobPlan, files: &[Input]) -> Result<Job, Refusal> {
     let job_id = job_id(files);
-    // Written before the job is recorded: a crash between the two writes the same bytes again.
+    // Written before the job is recorded: after a crash between the two, the same bytes are written
+    // again.
     place(&world.engine().services.workspace, files).await?;
     let count = u32::try_from(files.len()).unwrap_or(u32::MAX);
     let base = format!("{INPUTS}/{job_id}");

@@ -1,6 +1,7 @@
-//! What a job is given: the files of a folder, read whole and bounded, and the job's name that follows from them.
+//! The input of a job: the files of a folder, read completely and with limits, and the job's name
+//! that follows from them.
 //!
-//! Must never: write, or take in half of what it was given.
+//! This module must never write, or accept only a part of the input.
 
 use std::io::Read as _;
 use std::os::unix::ffi::OsStrExt as _;
@@ -17,9 +18,9 @@ use sha2::{Digest, Sha256};
 pub(super) const INPUTS: &str = "inputs";
 /// Directories inside a job's input.
 const DEPTH_MAX: usize = 8;
-/// Files of the input that are named in one refusal.
+/// Maximum files of the input that one refusal names.
 const NAMED_MAX: usize = 20;
-/// What to do about an input that is none.
+/// The hint for an input that is not a folder.
 const A_FOLDER: &str = "give --input DIR a folder of text files";
 
 /// One file of a job's input.
@@ -28,17 +29,19 @@ pub struct Input {
     pub(super) bytes: Vec<u8>,
 }
 
-/// Reads the input of a world's main job: that of `given`, else the world's own. Nothing if the world has no job.
+/// Reads the input of a world's main job: the directory `given`, else the world's own. Empty if the
+/// world has no job.
 ///
 /// # Errors
-/// When the input is missing, empty, too large, or holds what cannot be taken in; when there is no job to take `given`.
+/// When the input is missing, empty, too large, or has files that cannot be accepted; when the
+/// world has no job for `given`.
 pub fn read(plan: &Plan, given: Option<PathBuf>) -> impl Future<Output = Result<Vec<Input>, Refusal>> + use<> {
     let limits = plan.limits.clone();
     let dir = match (&plan.job, given) {
         (Some(job), given) => Ok(Some(given.unwrap_or_else(|| job.input.clone()))),
         (None, None) => Ok(None),
         (None, Some(_)) => Err(Refusal::new(Code::InvalidArguments, "this world has no job that takes an input")
-            .hint("add a `job:` section to world-config.yaml, or leave --input out")),
+            .hint("add a `job:` section to world-config.yaml, or omit --input")),
     };
     async move {
         let Some(dir) = dir? else { return Ok(Vec::new()) };
@@ -48,17 +51,17 @@ pub fn read(plan: &Plan, given: Option<PathBuf>) -> impl Future<Output = Result<
     }
 }
 
-/// Why part of the input cannot be taken in.
+/// The refusal for a part of the input that cannot be read.
 fn unreadable(path: &Path, error: &std::io::Error) -> Refusal {
     let message = format!("the job's input cannot be read: {}: {error}", path.display());
     Refusal::new(Code::Unavailable, message).hint(ghost_config::unreadable(error))
 }
 
-/// Checks, before anything runs, that the workspace has a place for the input: directories where directories must
-/// be, and leave to write in them. Changes nothing.
+/// Checks, before anything runs, that the workspace can hold the input: existing paths of
+/// directories are directories, and the daemon may write in them. Changes nothing.
 ///
 /// # Errors
-/// `Unavailable` with the directory that is in the way.
+/// `Unavailable` with the path that prevents the copy.
 pub fn check_place(workspace: &Path, files: &[Input]) -> Result<(), Refusal> {
     if files.is_empty() {
         return Ok(());
@@ -67,12 +70,12 @@ pub fn check_place(workspace: &Path, files: &[Input]) -> Result<(), Refusal> {
     for file in files {
         let target = base.join(file.path.as_str());
         let kind = target.symlink_metadata().ok().map(|facts| facts.is_file());
-        // What is there was taken in before and is not written again.
+        // An existing file was copied before and is not written again.
         if kind == Some(true) {
             continue;
         }
         let refuse = |at: &Path, what: &str, hint: &str| {
-            let message = format!("the job's input cannot be taken in: {} {what}", at.display());
+            let message = format!("the job's input cannot be copied: {} {what}", at.display());
             Err(Refusal::new(Code::Unavailable, message).hint(hint))
         };
         if kind == Some(false) {
@@ -101,23 +104,22 @@ pub(super) fn job_id(files: &[Input]) -> String {
     hasher.finalize().iter().take(8).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Reads the input directory: regular files only, in order of path, bounded in number, size and depth. Hidden files are
-/// passed over; symbolic links are not followed.
+/// Reads the input directory: regular files only, in order of path, limited in number, size and
+/// depth. Hidden files are skipped; symbolic links are not followed.
 fn read_input(dir: &Path, limits: &Limits) -> Result<Vec<Input>, Refusal> {
     let smaller = |what: String, setting: &str| {
         let hint = format!("raise limits.{setting} in world-config.yaml, or give less at once");
         Refusal::new(Code::TooLarge, what).hint(hint)
     };
     let mut found: Vec<(String, PathBuf)> = Vec::new();
-    // Files that cannot be taken in, and why: all of them are told at once.
+    // Files that cannot be accepted, with the reasons. All of them are reported at once.
     let mut unusable: Vec<String> = Vec::new();
     let mut queue = vec![(String::new(), dir.to_owned(), 0)];
     check_folder(dir)?;
     while let Some((prefix, at, depth)) = queue.pop() {
         if depth > DEPTH_MAX {
             let what = format!("the input is more than {DEPTH_MAX} directories deep at {}", at.display());
-            let hint =
-                format!("move what lies deeper up; files may lie at most {DEPTH_MAX} directories below the input");
+            let hint = format!("move deeper files up: files may be at most {DEPTH_MAX} directories below the input");
             return Err(Refusal::new(Code::TooLarge, what).hint(hint));
         }
         let entries = std::fs::read_dir(&at).map_err(|error| unreadable(&at, &error))?;
@@ -152,7 +154,7 @@ fn read_input(dir: &Path, limits: &Limits) -> Result<Vec<Input>, Refusal> {
     }
     if found.is_empty() {
         return Err(
-            Refusal::new(Code::InvalidArguments, format!("the input {} holds no files", dir.display())).hint(A_FOLDER)
+            Refusal::new(Code::InvalidArguments, format!("the input {} has no files", dir.display())).hint(A_FOLDER)
         );
     }
     found.sort();
@@ -164,7 +166,7 @@ fn read_input(dir: &Path, limits: &Limits) -> Result<Vec<Input>, Refusal> {
         let length = file.metadata().map_err(|error| unreadable(&from, &error))?.len();
         let mut bytes = Vec::new();
         if !alone(length) {
-            // It may grow while it is read.
+            // The file may grow while it is read.
             let most = u64::from(limits.job_bytes) + 1;
             file.take(most).read_to_end(&mut bytes).map_err(|error| unreadable(&from, &error))?;
         }
@@ -182,26 +184,26 @@ fn read_input(dir: &Path, limits: &Limits) -> Result<Vec<Input>, Refusal> {
     Ok(files)
 }
 
-/// Checks that the input is a folder that is there.
+/// Checks that the input is an existing folder.
 fn check_folder(dir: &Path) -> Result<(), Refusal> {
     let (code, what) = match std::fs::metadata(dir) {
         Ok(facts) if facts.is_dir() => return Ok(()),
         Ok(_) => (Code::InvalidArguments, "is not a directory"),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => (Code::NotFound, "is not there"),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => (Code::NotFound, "does not exist"),
         Err(error) => return Err(unreadable(dir, &error)),
     };
     Err(Refusal::new(code, format!("the input {} {what}", dir.display())).hint(A_FOLDER))
 }
 
-/// Names the files that cannot be taken in, in order.
+/// The refusal that names the files that cannot be accepted, in order.
 fn cannot_be_taken(mut unusable: Vec<String>) -> Refusal {
     unusable.sort();
     let (all, rest) = (unusable.len(), unusable.len().saturating_sub(NAMED_MAX));
     unusable.truncate(NAMED_MAX);
     let more = if rest > 0 { format!("; and {rest} more") } else { String::new() };
     let files = if all == 1 { "a file".to_owned() } else { format!("{all} files") };
-    let what = format!("the input has {files} that cannot be taken in: {}{more}", unusable.join("; "));
-    Refusal::new(Code::InvalidArguments, what).hint("rename what is named, or leave it out of the input")
+    let what = format!("the input has {files} that cannot be accepted: {}{more}", unusable.join("; "));
+    Refusal::new(Code::InvalidArguments, what).hint("rename these files, or remove them from the input")
 }
 
 #[cfg(test)]
@@ -241,7 +243,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let refused = |dir: &Path| read_input(dir, &Limits::default()).err().unwrap();
         let missing = refused(&dir.path().join("missing"));
-        assert!(missing.code == Code::NotFound && missing.message.contains("missing is not there"), "{missing}");
+        assert!(missing.code == Code::NotFound && missing.message.contains("missing does not exist"), "{missing}");
         let file = dir.path().join("a file");
         std::fs::write(&file, "x").unwrap();
         let none = refused(&file);
@@ -254,9 +256,9 @@ mod tests {
         }
         let both = refused(dir.path());
         assert_eq!(both.code, Code::InvalidArguments);
-        assert!(both.message.contains("2 files that cannot be taken in"), "{both}");
+        assert!(both.message.contains("2 files that cannot be accepted"), "{both}");
         assert!(both.message.contains(".md` in ") && both.message.contains("two\\nlines.md"), "{both}");
-        assert!(both.hint.unwrap().starts_with("rename what is named"));
+        assert!(both.hint.unwrap().starts_with("rename these files"));
         let many: Vec<String> = (10..35).map(|n| format!("`{n}`: odd")).collect();
         let told = cannot_be_taken(many).message;
         assert!(told.contains("25 files") && told.contains("`29`") && told.ends_with("; and 5 more"), "{told}");

@@ -41,7 +41,7 @@ pub struct Entry {
     pub description: &'static str,
     /// Other names, resolved before any access rule applies.
     pub aliases: &'static [&'static str],
-    /// One of the eleven sections. `group:<section>` stands for the whole section (ACC-14).
+    /// One of the eleven sections. `group:<section>` means the whole section (ACC-14).
     pub section: &'static str,
     /// Profiles that include the tool, besides `full`.
     pub profiles: &'static [Profile],

@@ -1,6 +1,7 @@
 //! Assembles an answer of Anthropic from its events.
 //!
-//! Must never: change the order of the blocks, or lose the state that is attached to one.
+//! This module must never change the order of the blocks or lose the state that is attached to a
+//! block.
 
 use ghost_domain::redact::Redactor;
 use ghost_domain::text::clip;
@@ -44,7 +45,7 @@ enum Kind {
     Call(String, String, Value, String),
     /// A block that only Anthropic reads, with the pieces of its input.
     Other(String),
-    /// A block with a piece of an unknown type: it is incomplete and is dropped.
+    /// A block with a piece of an unknown type. The block is incomplete and is dropped.
     Broken,
 }
 

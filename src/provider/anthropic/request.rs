@@ -1,7 +1,7 @@
 //! Builds a request for Anthropic's Messages API.
 //!
-//! Must never: set more than four cache marks, or ask for a reasoning budget when the earlier
-//! reasoning of the round is missing.
+//! A request must never have more than four cache marks. It must never ask for a reasoning budget
+//! when the earlier reasoning of the round is missing. Anthropic refuses both.
 
 use ghost_domain::model_facts::{Thinking, ThinkingControl};
 use ghost_domain::tool_catalogue::to_wire;
@@ -102,7 +102,7 @@ fn thinking(request: &ModelRequest) -> (Option<Mode>, Option<&str>) {
                 false => (Some(Mode::Disabled), None),
             }
         }
-        // Newer models leave out summaries unless they are requested.
+        // Newer models omit summaries unless the request asks for them.
         (ThinkingControl::Adaptive | ThinkingControl::AlwaysAdaptive | ThinkingControl::Unknown, _) => {
             (Some(Mode::Adaptive { display: "summarized" }), effort())
         }

@@ -1,7 +1,7 @@
 //! Assembles an answer of Gemini from its events.
 //!
-//! Must never: accept an end without a reason, or make calls when the reason says that the answer
-//! is invalid.
+//! This module must never accept an end without a reason. It must never make calls when the reason
+//! says that the answer is invalid.
 
 use ghost_domain::redact::Redactor;
 use ghost_domain::text::clip;
@@ -248,7 +248,7 @@ fn stop(reason: &str, calls: bool) -> Result<Stop, ProviderError> {
 impl Gather for Gathered<'_> {
     fn event(&mut self, data: &str, deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
         match data.trim() {
-            // Gateways end streams with it.
+            // Gateways end streams with `[DONE]`.
             "" | "[DONE]" => Ok(()),
             data => {
                 let event = read(data, self.redactor)?;

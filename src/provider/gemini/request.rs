@@ -1,7 +1,7 @@
 //! Builds a request for Gemini.
 //!
-//! Must never: send an id that Gemini did not give. Gemini matches calls without an id by their
-//! order.
+//! A request must never contain an id that Gemini did not give. Gemini matches calls without an id
+//! by their order.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::attached::{Part, parts};
 use crate::blocks::{sent_arguments, wire_name};
 use crate::model::ModelRequest;
 
-/// Gemini wants this instead of a signature for calls that another model made.
+/// Gemini requires this value in place of a signature for calls that another model made.
 const UNSIGNED: &str = "skip_thought_signature_validator";
 
 #[derive(Serialize)]

@@ -1,6 +1,6 @@
 //! Assembles an answer of Ollama from its lines.
 //!
-//! Must never: treat the end of the stream as the end of the answer.
+//! This module must never treat the end of the stream as the end of the answer.
 
 use ghost_domain::redact::Redactor;
 use ghost_domain::text::clip;
@@ -128,7 +128,7 @@ impl<'r> Gathered<'r> {
             Some("length") => Stop::MaxTokens,
             Some(other) => Stop::Other(clip(other, 80)),
         };
-        // A cached prompt is not read again; some versions then leave out its count.
+        // A cached prompt is not read again; some versions then omit its count.
         let lacks_input = |usage: TokenUsage| usage.input == 0;
         let usage = last.tokens();
         let estimated = usage.is_some_and(lacks_input);

@@ -1,6 +1,6 @@
 //! Builds a request for Ollama.
 //!
-//! Must never: omit the setting that makes Ollama refuse a conversation which is too long.
+//! A request must never omit the setting that makes Ollama refuse a conversation which is too long.
 
 use ghost_domain::model_facts::{Thinking, ThinkingControl};
 use ghost_domain::transcript::{Block, Message, Role};

@@ -1,6 +1,6 @@
 //! Assembles the answer of a chat completion from its events.
 //!
-//! Must never: allocate memory by a number in an event instead of by the data received.
+//! This module must never allocate memory by a number in an event, only by the data received.
 
 use std::collections::BTreeMap;
 
@@ -85,7 +85,7 @@ impl FunctionDelta {
     }
 }
 
-/// Most bytes of arguments that are checked for completeness.
+/// Maximum bytes of arguments that are checked for completeness.
 const WHOLE_MAX: usize = 32 * 1_024;
 
 #[derive(Default)]
@@ -97,9 +97,9 @@ struct Partial {
 }
 
 impl Partial {
-    /// Whether everything but the id is there. This is checked for every fragment, so long
-    /// arguments are not parsed again and again. Servers that send those mark the next call by an
-    /// id or an index.
+    /// Whether everything except the id was received. This is checked for every fragment, so long
+    /// arguments are not parsed again and again. Servers that send long arguments mark the next
+    /// call by an id or an index.
     fn is_whole(&self) -> bool {
         !self.name.is_empty()
             && self.arguments.len() <= WHOLE_MAX
@@ -346,8 +346,8 @@ impl<'a> Gathered<'a> {
 
     /// The answer, if it is complete.
     pub(super) fn finish(self, request: &ModelRequest) -> Result<ModelAnswer, ProviderError> {
-        // Some servers close the connection without `[DONE]`. Without a finish reason either, the
-        // answer broke off.
+        // Some servers close the connection without `[DONE]`. If the finish reason is missing too,
+        // the answer was interrupted.
         if !self.done && self.reason.is_none() {
             return Err(ProviderError::new(
                 ErrorKind::BrokenStream,

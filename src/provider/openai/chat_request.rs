@@ -1,6 +1,6 @@
 //! Builds a request for OpenAI's chat completions API.
 //!
-//! Must never: copy the conversation.
+//! This module must never copy the conversation.
 
 use ghost_domain::model_facts::{Thinking, ThinkingControl};
 use ghost_domain::tool_catalogue::to_wire;
@@ -89,7 +89,7 @@ pub(super) fn effort(request: &ModelRequest) -> Option<&str> {
     let wanted = request.thinking()?;
     match request.facts.thinking {
         ThinkingControl::Never | ThinkingControl::Switch => None,
-        // Not every model knows `none`, so it is left out for unknown models.
+        // Not every model knows `none`, so it is omitted for unknown models.
         ThinkingControl::Unknown if wanted == Thinking::None => None,
         _ => request.facts.effort(wanted),
     }

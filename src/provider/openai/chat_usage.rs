@@ -1,7 +1,7 @@
 //! Reads the token counts of a chat completion.
 //!
-//! Must never: take a missing count for zero. A count that is missing is unknown, and then the
-//! reservation counts as spent.
+//! This module must never treat a missing count as zero. A missing count is unknown, and then the
+//! reservation is booked as spent.
 
 use ghost_domain::transcript::TokenUsage;
 use serde_json::Value;
@@ -19,7 +19,7 @@ pub(crate) fn tokens(usage: &Value, empty: bool) -> Option<TokenUsage> {
         (None, Some(completion), Some(total)) => total.saturating_sub(completion),
         _ => return None,
     };
-    // Some servers leave reasoning out of `completion_tokens`, but not out of the total.
+    // Some servers omit reasoning from `completion_tokens`, but not from the total.
     let rest = total.filter(|_| prompt.is_some()).map(|total| total.saturating_sub(input));
     let output = match (completion, rest) {
         (Some(completion), rest) => completion.max(rest.unwrap_or(0)),

@@ -1,6 +1,6 @@
 //! The variants of OpenAI's APIs.
 //!
-//! Must never: contain host names.
+//! This module must never contain host names.
 
 /// Which fields and roles a host understands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

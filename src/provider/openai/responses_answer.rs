@@ -1,6 +1,6 @@
 //! Assembles an answer of the Responses API from its events.
 //!
-//! Must never: use an item before it is complete, or change an item that is sent back.
+//! This module must never use an item before it is complete or change an item that is sent back.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::mem;
@@ -28,7 +28,7 @@ pub(super) struct Gathered<'r> {
     blocks: Vec<Block>,
     /// Bytes that are kept.
     bytes: AnswerBytes,
-    /// Bytes that delta events had. The complete items repeat them.
+    /// Bytes received in delta events. The complete items repeat them.
     announced: AnswerBytes,
     /// Output indexes of the items that have begun and are not complete.
     open: BTreeSet<u64>,
@@ -103,7 +103,8 @@ impl Shown {
     /// is left to show.
     fn end<'w>(&mut self, whole: &'w str) -> (bool, &'w str) {
         let shown = mem::take(self).text;
-        // Text that was shown and differs cannot be taken back. The item's text is used.
+        // Text that was shown and differs from the item's text cannot be withdrawn. The item's text
+        // is used.
         (!shown.is_empty(), whole.strip_prefix(shown.as_str()).unwrap_or_default())
     }
 }
@@ -253,7 +254,8 @@ impl<'r> Gathered<'r> {
         Ok(())
     }
 
-    /// Handles the last event. Items that only this event has are used only if the answer was cut.
+    /// Handles the last event. Items that only this event has are used only if the answer was
+    /// truncated.
     fn end(&mut self, response: Response<'_>, deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
         self.usage = response.usage;
         let (output, status) = (response.output.unwrap_or_default(), response.status.unwrap_or_default());

@@ -1,7 +1,7 @@
 //! Builds a request for OpenAI's Responses API.
 //!
-//! Must never: copy the conversation, store it at OpenAI, or send an item that refers to stored
-//! state.
+//! This module must never copy the conversation, store it at OpenAI, or send an item that refers to
+//! stored state.
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
@@ -31,7 +31,7 @@ const CALL_ID_MAX: usize = 64;
 pub(super) struct Body<'a> {
     model: &'a str,
     stream: bool,
-    /// False: reasoning then comes back encrypted, and Ghost sends it along.
+    /// False: OpenAI then returns reasoning encrypted, and Ghost sends it back with the next call.
     store: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     include: Option<[&'static str; 1]>,

@@ -1,4 +1,4 @@
-//! Which URL and API a request goes to, and what the world file adds to it.
+//! The URL and the API of a request, and the fields that `world-config.yaml` adds to it.
 
 use ghost_domain::model_facts::Api;
 

@@ -1,6 +1,6 @@
 //! Tests of the adapters against servers that speak the documented protocols byte for byte.
 //!
-//! Must never: connect to an address other than 127.0.0.1.
+//! These tests must never connect to an address other than 127.0.0.1.
 
 mod anthropic;
 mod failures;

@@ -81,7 +81,7 @@ async fn a_missing_output_count_is_unknown_and_a_missing_input_count_is_estimate
         (json!({ "prompt_eval_count": 0, "eval_count": 0 }), None),
         (json!({ "prompt_eval_count": -100, "eval_count": 20 }), None),
         (json!({ "prompt_eval_count": 2_000_000_000, "eval_count": 20 }), None),
-        // A cached prompt is not read again, and older versions then leave out its count.
+        // A cached prompt is not read again, and older versions then omit its count.
         (json!({ "eval_count": 20 }), Some((estimated, 20))),
         (json!({ "prompt_eval_count": 0, "eval_count": 20 }), Some((estimated, 20))),
         (json!({ "prompt_eval_count": 7, "eval_count": 20 }), Some((7, 20))),

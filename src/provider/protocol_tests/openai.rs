@@ -142,7 +142,7 @@ async fn deviations_of_compatible_servers_are_handled() {
         // An empty answer after results.
         (vec![end.clone()], vec![text("")]),
     ] {
-        // Some servers end without `[DONE]`; the finish reason has come.
+        // Some servers end without `[DONE]`; the finish reason was received.
         let body = sse(&events);
         let server = serve(move |_| FakeReply::new(200, "text/event-stream", body.clone())).await;
         let adapter = adapter(ProviderKind::OpenAi, server.url());
@@ -259,7 +259,7 @@ async fn cached_tool_lists_are_not_mixed_up() {
     for _ in 0..2 {
         assert_eq!(ask(&adapter, &both).await.blocks, [text("workspace.list workspace.read")]);
         assert_eq!(ask(&adapter, &one).await.blocks, [text("workspace.read")]);
-        // An empty list is left out, because OpenAI refuses it.
+        // An empty list is omitted, because OpenAI refuses it.
         assert_eq!(ask(&adapter, &none).await.blocks, [text("")]);
     }
     assert_eq!(server.requests().last().unwrap().body.get("tools"), None);

@@ -1,4 +1,4 @@
-//! Answers of OpenAI's Responses API: complete, cut, broken off, and too large.
+//! Answers of OpenAI's Responses API: complete, truncated, interrupted, and too large.
 
 use ghost_domain::transcript::TokenUsage;
 

@@ -1,6 +1,6 @@
-//! A fake server of OpenAI's documented Responses API. It refuses what OpenAI refuses.
+//! A fake server of OpenAI's documented Responses API. It refuses each request that OpenAI refuses.
 //!
-//! Must never: accept a request that OpenAI refuses.
+//! The server must never accept a request that OpenAI refuses.
 
 use std::collections::BTreeSet;
 

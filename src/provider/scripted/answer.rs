@@ -1,6 +1,8 @@
-//! What an answer comes to: its rule is chosen and rendered as a whole, and then it happens, step by step.
+//! Executes an answer of a scripted model. First a rule is chosen and all its actions are rendered.
+//! Then the rendered steps run one by one.
 //!
-//! Must never: do anything while it is worked out. That may be given up, and be done again elsewhere.
+//! Choosing and rendering must never have an effect, because they may be cancelled and repeated
+//! elsewhere.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,22 +20,22 @@ use crate::error::ProviderError;
 use crate::estimate::{estimate_tokens, json_len, tokens_of_bytes};
 use crate::model::{Deltas, ModelAnswer, ModelRequest, Stop};
 
-/// What an answer is made of, in order.
+/// The steps of an answer, in order.
 pub(super) enum Step {
     Wait(Duration),
-    /// Fails as often as it says; where it stands among the actions of its rule.
+    /// A failure, with its position among the actions of its rule.
     Fail(usize, Fail),
     Think(String),
     Say(String),
     Call(Block),
 }
 
-/// What happens when a model is asked.
+/// The rendered answer of a rule: the steps to run, and the failure after them if there is one.
 pub(super) struct Course {
-    /// The place of the rule that was chosen.
+    /// The position of the chosen rule in the file; the number of rules for `otherwise`.
     pub(super) rule: usize,
     pub(super) steps: Vec<Step>,
-    /// Why it ends behind its last step, if not with an answer.
+    /// The error with which the call ends after its last step, instead of an answer.
     pub(super) failed: Option<ProviderError>,
 }
 
@@ -115,7 +117,7 @@ impl Calls<'_> {
     }
 }
 
-/// What has been said so far.
+/// The answer assembled so far.
 #[derive(Default)]
 pub(super) struct Said {
     blocks: Vec<Block>,
@@ -153,7 +155,7 @@ impl Said {
         let stop = if first_call.is_some() { Stop::ToolUse } else { Stop::EndTurn };
         self.output += tokens_of_bytes(self.text.len());
         if !self.text.is_empty() || first_call.is_none() {
-            // Words come before calls, as models put them.
+            // The text comes before the calls, as in the answers of real models.
             self.blocks.insert(first_call.unwrap_or(self.blocks.len()), Block::Text { text: self.text });
         }
         let usage = TokenUsage { input: estimate_tokens(request), output: self.output, ..TokenUsage::default() };

@@ -1,6 +1,6 @@
-//! The rule files of a directory: read all at once, and every problem of every one told with its line.
+//! Reads all rule files of a directory and reports every problem with its line.
 //!
-//! Must never: stop at the first problem, or read a file of unbounded size.
+//! This module must never stop at the first problem or read a file of unbounded size.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,22 +16,23 @@ use super::bounds::FILES_MAX;
 use super::read::{FILE_MAX, ReadFile, ToolName, read};
 use super::rules::RuleSet;
 
-/// What a directory of rule files is for.
+/// Explains which rule files a directory needs.
 const EACH_MODEL: &str = "a scripted provider needs a `<model>.yaml` for each of its models";
 /// Files that are read at the same time.
 const THREADS_MAX: usize = 4;
 
-/// What a thorough look at the rule files of a directory found.
+/// The result of [`survey`]: a thorough check of the rule files of a directory.
 #[derive(Debug, Default)]
 pub struct Survey {
-    /// Everything that is wrong, in no order.
+    /// All problems, in no particular order.
     pub problems: Vec<Problem>,
-    /// The models that have a file, broken or not, with the tools that it names as they stand.
+    /// The models that have a file, valid or not, with the tool names in that file.
     pub models: BTreeMap<String, Vec<ToolName>>,
 }
 
-/// Looks at every rule file of a directory for `ghostd check`: at all that keeps a world from starting, and at what a start
-/// leaves for when a rule is reached. The files must lie in `root`, a canonical path.
+/// Checks every rule file of a directory for `ghostd check`. It reports everything that keeps a
+/// world from starting, and also the problems that a start would find only when it reaches a rule.
+/// The files must lie in `root`, a canonical path.
 #[must_use]
 pub fn survey(dir: &Path, root: &Path) -> Survey {
     let mut survey = Survey::default();
@@ -52,7 +53,8 @@ pub fn survey(dir: &Path, root: &Path) -> Survey {
     survey
 }
 
-/// The file with the rules of `model`. A model's name is a file's: anything that could leave the directory is none.
+/// The file with the rules of `model`, or `None` if the model's name cannot be a file name in
+/// `dir`.
 #[must_use]
 pub fn path_of(dir: &Path, model: &str) -> Option<PathBuf> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
@@ -76,7 +78,8 @@ pub(super) fn load_all(dir: &Path, root: &Path) -> Result<BTreeMap<String, Arc<R
     if problems.is_empty() { Ok(models) } else { Err(Problems::sorted(problems)) }
 }
 
-/// What comes of `work` for each item, several at a time: a world starts when the last is compiled.
+/// Runs `work` for each item, several at a time, and returns the results in order. A world can
+/// start only after the last file is compiled, so files are read in parallel.
 fn each<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let (next, done) = (AtomicUsize::new(0), Mutex::new(Vec::with_capacity(items.len())));
     let worker = || {
@@ -84,12 +87,13 @@ fn each<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> 
             let at = next.fetch_add(1, Ordering::Relaxed);
             let Some(item) = items.get(at) else { return };
             let result = work(item);
-            // The list is whole between any two calls, whoever panicked.
+            // The list is complete between any two calls, so a panic of another thread does not
+            // damage it.
             done.lock().unwrap_or_else(PoisonError::into_inner).push((at, result));
         }
     };
     thread::scope(|scope| {
-        // Asking how many cores there are takes as long as a file.
+        // The number of cores is not queried: that takes as long as reading a file.
         for _ in 1..THREADS_MAX.min(items.len()) {
             scope.spawn(worker);
         }
@@ -123,23 +127,23 @@ fn names(dir: &Path, root: &Path) -> Result<Vec<String>, Problem> {
                 Some((name, model)) => format!("rename `{name}` to `{model}.yaml`: rule files end in `.yaml`"),
                 None => EACH_MODEL.to_owned(),
             };
-            Err(problem(dir, "holds no rule files".to_owned(), hint))
+            Err(problem(dir, "has no rule files".to_owned(), hint))
         }
         1..=FILES_MAX => Ok(names),
         _ => {
             let message = format!("holds more than {FILES_MAX} rule files");
-            Err(problem(dir, message, "move those that nobody follows elsewhere"))
+            Err(problem(dir, message, "move the unused files to another directory"))
         }
     }
 }
 
-/// A problem of a file or a directory as a whole.
+/// A problem of a whole file or directory.
 fn problem(file: &Path, message: String, hint: impl Into<Hint>) -> Problem {
     let (hint, field) = (hint.into(), String::new());
     Problem { severity: Severity::Error, file: file.to_owned(), line: first_line(file), field, message, hint }
 }
 
-/// What to do about a directory of rule files that cannot be read.
+/// The hint for a directory of rule files that cannot be read.
 fn no_directory(dir: &Path, error: &std::io::Error) -> String {
     if error.kind() != std::io::ErrorKind::NotFound {
         return unreadable(error).to_owned();
@@ -151,7 +155,7 @@ fn no_directory(dir: &Path, error: &std::io::Error) -> String {
     }
 }
 
-/// The model whose rule file a file would be if its name ended in `.yaml`: of `lead.yml` and `lead.YAML`, `lead`.
+/// The model of a rule file with a wrong ending: `lead` for `lead.yml` and `lead.YAML`.
 #[must_use]
 pub fn misnamed_for(name: &str) -> Option<&str> {
     let (model, ending) = name.rsplit_once('.')?;
@@ -159,7 +163,7 @@ pub fn misnamed_for(name: &str) -> Option<&str> {
     (other && !model.is_empty()).then_some(model)
 }
 
-/// A rule file as it was found.
+/// The text of a rule file, or the problem of reading it.
 struct Text {
     model: String,
     file: PathBuf,

@@ -1,6 +1,6 @@
-//! What a rule can know: facts of the conversation, worked out from the request alone.
+//! The facts of a conversation that a rule can use.
 //!
-//! Must never: know anything that is not in the request.
+//! These facts must never come from anything but the request.
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ pub(super) struct Outcome<'a> {
     pub(super) ok: bool,
     /// The result as parsed JSON, or as text if it is none.
     pub(super) value: Value,
-    /// Whether the tool has more than it shows.
+    /// Whether the tool has more content than this result shows.
     pub(super) more: bool,
     pub(super) text: &'a str,
     /// The number of the model's answer that made the call, from 0.
@@ -107,27 +107,27 @@ impl<'a> Conversation<'a> {
         conversation
     }
 
-    /// Results that came since the model last spoke.
+    /// Results that arrived since the model's last answer.
     pub(super) fn fresh(&self) -> &[Outcome<'a>] {
         self.results.get(self.fresh..).unwrap_or_default()
     }
 
-    /// Calls made so far, results or not.
+    /// Number of calls so far, with or without a result.
     pub(super) fn calls_so_far(&self) -> usize {
         self.called.values().sum()
     }
 
-    /// Every message as text, the system part left out.
+    /// Every message as text, without the system part.
     pub(super) fn whole(&self) -> &str {
         self.whole.get_or_init(|| self.request.messages.iter().map(text_of).collect::<Vec<_>>().join("\n\n"))
     }
 
-    /// What a regular expression of a rule catches in `text`, if it is found there.
+    /// The captures of a rule's regular expression in `text`, if it matches.
     pub(super) fn captures<'t>(&self, pattern: &Pattern, text: &'t str) -> Result<Option<Captures<'t>>, String> {
         Ok(pattern.compile()?.captures(text))
     }
 
-    /// The facts that templates can use, with the constants of the file.
+    /// The facts that templates can use, together with the constants of the file.
     pub(super) fn facts(&self, vars: &Jinja) -> &Jinja {
         self.facts.get_or_init(|| {
             let last = self.results.last().map_or(Jinja::from(()), |outcome| Jinja::from(Serde(&outcome.value)));

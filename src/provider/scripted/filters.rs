@@ -1,6 +1,6 @@
-//! Filters that let a rule take its words from what tools returned.
+//! Filters with which a rule takes text from the results of tools.
 //!
-//! Must never: panic on any input.
+//! A filter must never panic on any input.
 
 use std::sync::Arc;
 
@@ -75,7 +75,7 @@ fn list<'a>(items: impl Iterator<Item = &'a str>) -> Value {
     Value::from(items.map(Value::from).collect::<Vec<_>>())
 }
 
-/// A match: its only group, or all its groups as a list, or the whole if it has none.
+/// A match: its only group, all its groups as a list, or the whole match if it has no group.
 fn caught(captures: &Captures<'_>) -> Value {
     let group = |at: usize| Value::from(captures.get(at).map_or("", |found| found.as_str()));
     match captures.len() {
@@ -129,7 +129,8 @@ fn headings(text: String) -> Value {
     Value::from(Serde(found))
 }
 
-/// What stands under the heading `title`, up to the next heading of its level or above; empty if there is none.
+/// The text under the heading `title`, up to the next heading of the same or a higher level; empty
+/// if the heading is missing.
 fn section(text: &str, title: &str) -> String {
     let mut lines = unmarked(text).lines();
     let Some(level) = lines.by_ref().find_map(|line| {

@@ -1,23 +1,24 @@
-//! Logs: recognised by how their lines begin, and counted by level.
+//! Recognises logs by the beginning of their lines and counts the lines by level.
 //!
-//! Must never: panic on any text, or give a time or a line that does not stand in it.
+//! This module must never panic on any text or return a time or a line that is not in the text.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
 
 use regex::Regex;
 
-/// Fewest lines of a log.
+/// Minimum lines of a log.
 const LOG_MIN: usize = 3;
-/// Of how many bytes at the beginning of a line its level is looked for.
+/// The level is searched for in this many bytes at the beginning of a line.
 const LEVEL_WITHIN: usize = 120;
-/// Lines of a log that are shown: the first of the worst level.
+/// Maximum log lines that are shown: the first lines of the worst level.
 const WORST_MAX: usize = 3;
 /// Levels, the worst first.
 const LEVELS: [&str; 10] =
     ["PANIC", "FATAL", "CRITICAL", "ERROR", "HTTP 5xx", "WARN", "HTTP 4xx", "NOTICE", "INFO", "DEBUG"];
 
-// The patterns are constants that the tests compile; one that did not compile would find nothing.
+// The patterns are constants that the tests compile. A pattern that did not compile would find
+// nothing.
 static TIME: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(r"^\[?(\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d(?::\d\d)?(?:[.,]\d{1,9})?(?: ?(?:Z|[+-]\d\d:?\d\d))?|\d\d\.\d\d\.\d{4},? \d\d:\d\d(?::\d\d)?|[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d|\d\d:\d\d:\d\d(?:[.,]\d{1,9})?)(?:\]|:)? ").ok()
 });
@@ -26,25 +27,25 @@ static ACCESS: LazyLock<Option<Regex>> =
 static LEVEL: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(r#"(?:^|[\s\[<(=:|"])(PANIC|FATAL|CRITICAL|CRIT|ERROR|ERR|WARNING|WARN|NOTICE|INFO|DEBUG|TRACE)(?:[\s\]>):|,"]|$)|(?:\blevel["=: ]{1,4}|\[)(?i:(PANIC|FATAL|CRITICAL|CRIT|ERROR|ERR|WARNING|WARN|NOTICE|INFO|DEBUG|TRACE))\b"#).ok()
 });
-/// A log, counted.
+/// The counted lines of a log.
 pub(super) struct Log<'t> {
     lines: usize,
     levels: BTreeMap<&'static str, usize>,
-    /// When its first line was written, and its last.
+    /// The times of the first and of the last line.
     pub(super) times: (&'t str, &'t str),
     /// The worst level with its first lines.
     pub(super) worst: (usize, Vec<&'t str>),
 }
 
 impl<'t> Log<'t> {
-    /// A text of which at least half the lines begin like those of a log.
+    /// Reads `text` as a log; `None` if fewer than half of its lines begin like log lines.
     pub(super) fn of(text: &'t str) -> Option<Self> {
         let mut log = Self { lines: 0, levels: BTreeMap::new(), times: ("", ""), worst: (LEVELS.len(), Vec::new()) };
         let mut begun = 0_usize;
         for line in text.lines().map(str::trim_end).filter(|line| !line.is_empty()) {
             log.lines += 1;
             let Some((time, level)) = begins(line) else {
-                // Most texts are no logs, which shows at their beginning.
+                // Most texts are not logs. The first lines show that, so the rest is not read.
                 if log.lines > 64 && begun * 4 < log.lines {
                     return None;
                 }
@@ -67,7 +68,7 @@ impl<'t> Log<'t> {
         (begun >= LOG_MIN && begun * 2 >= log.lines).then_some(log)
     }
 
-    /// Its lines and levels with their numbers, in words.
+    /// The number of lines and the number of each level, in words.
     pub(super) fn tally(&self) -> String {
         let known = LEVELS.iter().filter_map(|level| self.levels.get_key_value(level));
         let rest = self.levels.iter().filter(|(level, _)| !LEVELS.contains(level));
@@ -76,7 +77,7 @@ impl<'t> Log<'t> {
     }
 }
 
-/// When a line of a log was written, and its level; `None` if the line does not begin like one.
+/// The time and the level of a log line; `None` if the line does not begin like a log line.
 fn begins(line: &str) -> Option<(&str, Option<&'static str>)> {
     if let Some(found) = ACCESS.as_ref().and_then(|access| access.captures(line)) {
         let time = found.get(1).map_or("", |time| time.as_str());

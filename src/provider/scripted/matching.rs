@@ -1,6 +1,6 @@
-//! When a rule applies: every condition that it names must hold.
+//! Decides whether a rule applies: all of its conditions must hold.
 //!
-//! Must never: depend on the order in which conditions are written.
+//! The result must never depend on the order in which the conditions are written.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -79,7 +79,8 @@ impl When {
             return Ok(None);
         }
         let mut caught = Caught::default();
-        // The first of these that a rule has gives the numbered captures; names are gathered from all.
+        // The first of these conditions that a rule has gives the numbered captures. Named captures
+        // come from all of them.
         if self.tool.is_some() || self.result.is_some() || self.failed.is_some() {
             let Some(captures) = self.fresh_result(conversation)? else { return Ok(None) };
             if let (Some(pattern), Some(captures)) = (&self.result, captures) {
@@ -117,8 +118,8 @@ impl When {
             && self.not_called.iter().all(|tool| count(&conversation.called, tool) == 0)
     }
 
-    /// Looks for one result since the model last spoke that has the tool, the text and the outcome asked for. For
-    /// `failed: false`, none of that tool may have failed.
+    /// Finds a result since the model's last answer that has the requested tool, text and outcome.
+    /// For `failed: false`, no result of that tool may have failed.
     fn fresh_result<'c>(&self, conversation: &'c Conversation<'_>) -> Result<Option<Option<Captures<'c>>>, String> {
         let of_tool = |tool: &str| self.tool.as_ref().is_none_or(|wanted| wanted == tool);
         let mut fitting = conversation.fresh().iter().filter(|outcome| of_tool(outcome.tool)).peekable();

@@ -1,9 +1,10 @@
-//! A model that follows rules from a file: `<dir>/<model>.yaml`. For demos, tests and simulation. `README.md` beside this file
-//! describes the format. The operator writes the rules, so they are trusted. A limit of steps for each template catches a
-//! loop by mistake.
+//! A model that follows rules from a file: `<dir>/<model>.yaml`. For demos, tests and simulation.
+//! `README.md` beside this file describes the format. The operator writes the rules, so they are
+//! trusted. A limit of steps for each template stops an accidental endless loop.
 //!
-//! Must never: keep any state of a conversation between two calls. The answer follows from the request alone, so that a
-//! resumed turn gets the same answer. Only `fail … times` counts, and a `wait` uses the Clock.
+//! This provider must never keep state of a conversation between two calls. The answer follows from
+//! the request alone, so that a resumed turn gets the same answer. Two exceptions: `fail … times`
+//! is counted, and a `wait` uses the clock.
 
 mod answer;
 mod bounds;
@@ -45,25 +46,26 @@ pub struct Scripted {
     dir: PathBuf,
     models: BTreeMap<String, Arc<RuleSet>>,
     clock: Arc<dyn Clock>,
-    /// How often a `fail` has failed: by model, rule and action.
+    /// How often each `fail` has failed: by model, rule and action.
     failures: Mutex<BTreeMap<(String, usize, usize), u32>>,
 }
 
 impl Scripted {
-    /// Loads every `<model>.yaml` in `dir`; all of them must lie in it.
+    /// Loads every `<model>.yaml` in `dir`. Symbolic links must not lead out of `dir`.
     ///
     /// # Errors
-    /// Every problem of every file, each with its line, in one refusal.
+    /// All problems of all files, each with its line, in one refusal.
     pub fn load(dir: &Path, clock: Arc<dyn Clock>) -> Result<Self, Refusal> {
         // A directory that does not exist is reported by the next function.
         let root = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
         Self::load_within(dir, &root, clock)
     }
 
-    /// As [`load`](Self::load), for files that may lie anywhere in `root`, a canonical path: symbolic links lead no further.
+    /// Like [`load`](Self::load), for files that may lie anywhere in `root`, a canonical path.
+    /// Symbolic links must not lead out of `root`.
     ///
     /// # Errors
-    /// As [`load`](Self::load).
+    /// The errors of [`load`](Self::load).
     pub fn load_within(dir: &Path, root: &Path, clock: Arc<dyn Clock>) -> Result<Self, Refusal> {
         let models = check::load_all(dir, root).map_err(|problems| refusal(&problems))?;
         Ok(Self { dir: dir.to_owned(), models, clock, failures: Mutex::default() })
@@ -74,7 +76,7 @@ impl Scripted {
         self.models.values().map(|rules| (rules.file.as_path(), rules.digest))
     }
 
-    /// Whether this failure is still due, counting it if so.
+    /// Whether this `fail` must still fail; if so, the failure is counted.
     fn fails(&self, model: &str, rule: usize, action: usize, times: Option<u32>) -> bool {
         let Some(times) = times else { return true };
         let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,7 +1,8 @@
-//! The names that a template can use: the facts of the conversation, the rule's captures, and the definitions of `let`.
+//! The names that a template can use: the facts of the conversation, the rule's captures, and the
+//! definitions of `let`.
 //!
-//! Must never: evaluate a definition before a template uses it. It may read results that do not exist yet when another rule
-//! is tried.
+//! This module must never evaluate a definition before a template uses it. A definition may read
+//! results that do not exist yet when another rule is tried.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,7 +12,7 @@ use minijinja::{Error, ErrorKind, Value};
 
 use super::template::{Expr, Templates};
 
-/// Most definitions in one place.
+/// Maximum definitions in one `let`.
 pub(super) const LETS_MAX: usize = 200;
 
 /// Definitions of `let`, by name.
@@ -54,7 +55,7 @@ impl Names {
     }
 
     fn values(&self) -> MutexGuard<'_, BTreeMap<String, Option<Value>>> {
-        // The map is whole between any two calls, so a panic elsewhere does not spoil it.
+        // The map is complete between any two calls, so a panic elsewhere does not damage it.
         self.values.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

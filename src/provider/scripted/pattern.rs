@@ -1,7 +1,8 @@
-//! Regular expressions of rules. They are parsed when the file is read and compiled when they are first used: compiling
-//! takes a hundred times as long, and a start reaches few of a file's rules. The `regex` crate searches in linear time.
+//! Regular expressions of rules. They are parsed when the file is read and compiled when they are
+//! first used: compiling takes a hundred times as long, and a start reaches few of a file's rules.
+//! The `regex` crate searches in linear time.
 //!
-//! Must never: compile an expression of unbounded size.
+//! This module must never compile an expression of unbounded size.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -10,7 +11,7 @@ use regex::{Regex, RegexBuilder};
 
 /// Largest compiled expression, in bytes.
 const SIZE_MAX: usize = 1 << 20;
-/// Most expressions that [`Patterns`] keeps.
+/// Maximum expressions that [`Patterns`] keeps.
 const CACHED_MAX: usize = 256;
 
 /// A regular expression.
@@ -24,7 +25,7 @@ impl Pattern {
     /// Parses an expression.
     ///
     /// # Errors
-    /// What is wrong with its syntax.
+    /// The syntax error, as text.
     pub(super) fn new(source: &str) -> Result<Self, String> {
         regex_syntax::parse(source).map_err(|error| ghost_domain::text::one_line(&error.to_string()))?;
         Ok(Self { source: source.to_owned(), compiled: OnceLock::new() })
@@ -43,17 +44,17 @@ impl Pattern {
     }
 }
 
-/// The expressions that templates gave to filters, so that a loop compiles each once.
+/// The expressions that templates passed to filters, so that a loop compiles each once.
 #[derive(Default)]
 pub(super) struct Patterns(Mutex<BTreeMap<String, Arc<Pattern>>>);
 
 impl Patterns {
-    /// The expression `source`.
+    /// The pattern for `source`, from the cache if it is there.
     ///
     /// # Errors
-    /// What is wrong with its syntax.
+    /// The syntax error, as text.
     pub(super) fn get(&self, source: &str) -> Result<Arc<Pattern>, String> {
-        // The map is whole between any two calls, so a panic elsewhere does not spoil it.
+        // The map is complete between any two calls, so a panic elsewhere does not damage it.
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(pattern) = known.get(source) {
             return Ok(Arc::clone(pattern));

@@ -1,4 +1,4 @@
-//! What is wrong with rule files is told: everything, once, on its line.
+//! Every problem of a rule file is reported once, on its line.
 
 use std::fs;
 
@@ -8,14 +8,14 @@ use super::tests::load;
 use super::*;
 use crate::testing::ManualClock;
 
-/// Everything that is wrong with a file, in order of line.
+/// All problems of a file, in order of line.
 fn check(rules: &str) -> Vec<ghost_config::Problem> {
     let dir = tempfile::tempdir().unwrap();
     fs::write(dir.path().join("m.yaml"), rules).unwrap();
     Problems::sorted(survey(dir.path(), &dir.path().canonicalize().unwrap()).problems).0
 }
 
-/// Every one of these is told on its line, and nothing else is.
+/// Asserts that exactly the expected problems are reported, each on its line.
 fn told(rules: &str, expected: &[(usize, &str)]) {
     let problems = check(rules);
     let found: Vec<(usize, String)> = problems.iter().map(|p| (p.line, p.bare().to_string())).collect();
@@ -112,7 +112,7 @@ fn every_mistake_is_reported_with_its_line() {
             (3, "rules[0].when.mail: `(` is not a regular expression"),
             (5, "did you mean `mail`?"),
             (8, "`many` is not a count"),
-            (10, "none or several actions"),
+            (10, "no action or several"),
             (12, "`soon` is not a duration"),
             (16, "not a kind of failure"),
             (17, "does nothing"),
@@ -238,7 +238,7 @@ otherwise: [{ say: x }]
         (4, "k.l", true),
     ];
     assert_eq!(names, expected);
-    // A start leaves what a rule may never reach.
+    // A start does not compile an expression of a rule that it may never reach.
     assert!(load(rules).is_ok());
 }
 
@@ -250,8 +250,8 @@ proptest! {
     }
 }
 
-/// A pipe waits for a writer, a device has no end, and a link may lead to what is nobody's business: none is read, and
-/// nothing of what a foreign file says is told.
+/// A pipe waits for a writer, a device has no end, and a link may lead to a file outside the world.
+/// None of these is read, and no content of a foreign file is reported.
 #[test]
 fn a_rule_file_is_a_file_of_the_world() {
     let (world, outside) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -287,7 +287,7 @@ fn a_rule_file_is_a_file_of_the_world() {
     }
     assert!(!refusal.contains("hunter2") && !problems.iter().any(|problem| problem.to_string().contains("hunter2")));
 
-    // Nor is a directory read that is not the world's.
+    // A directory outside the world is not read either.
     fs::write(outside.path().join("m.yaml"), "otherwise: [{ say: hello }]").unwrap();
     std::os::unix::fs::symlink(outside.path(), root.join("elsewhere")).unwrap();
     let found = survey(&root.join("elsewhere"), &root).problems;

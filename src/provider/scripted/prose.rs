@@ -1,7 +1,8 @@
-//! Prose in English and German, taken apart: paragraphs, sentences, and the figures in them as they are written.
+//! Splits prose in English and German into paragraphs, sentences and figures. Figures are returned
+//! as they are written.
 //!
-//! Must never: panic on any text, or give words that do not stand in it. Where it is not clear whether a sentence ends, it goes on:
-//! one that is too long can still be read.
+//! This module must never panic on any text or return words that are not in the text. If the end of
+//! a sentence is uncertain, the sentence continues: a sentence that is too long can still be read.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -9,29 +10,30 @@ use std::sync::LazyLock;
 use regex::Regex;
 use serde_json::{Value, json};
 
-// The patterns are constants that the tests compile; one that did not compile would find nothing.
+// The patterns are constants that the tests compile. A pattern that did not compile would find
+// nothing.
 static FIGURE: LazyLock<Option<Regex>> = LazyLock::new(|| {
     Regex::new(r"(?:[$€£]\s?)?[+-]?\d+(?:[.,'’]\d+){0,6}(?:\s?(?:%|‰|[°]C|€|(?:percent|per cent|million|billion|thousand|trillion|bn|MW|GW|kW|kWh|MWh|GWh|TWh|km|kg|tonnes|tons|ms|seconds|minutes|hours|days|weeks|months|years|euros|dollars|pounds|Prozent|Tausend|Millionen|Milliarden|Tsd|Mio|Mrd|Euro|EUR|USD|CHF|Tonnen|Sekunden|Minuten|Stunden|Tage|Tagen|Wochen|Monate|Monaten|Jahre|Jahren)\b))?").ok()
 });
 static NUMBER: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r"\d+(?:[.,'’]\d+){0,6}").ok());
 static SENTENCE_END: LazyLock<Option<Regex>> = LazyLock::new(|| Regex::new(r#"[.!?]["'“”’»«)\]]?(?:\s+|$)"#).ok());
 
-/// What may stand before the first letter of a word.
+/// Characters that may precede the first letter of a word.
 const OPENING: [char; 8] = ['(', '[', '"', '\'', '„', '“', '»', '«'];
 
-/// Short words that end no sentence, whatever follows.
+/// Abbreviations after which a full stop never ends a sentence.
 const SHORT: &str = "Mr Mrs Ms Dr Prof Hr Fr Dipl St approx Approx ca Ca vs cf Cf Mio Mrd Tsd bzw Bzw vgl Vgl inkl exkl zzgl abzgl \
     einschl ggf Ggf evtl Evtl sog bspw Bspw insb insbes resp geb";
 
-/// Short words that end no sentence if a number follows.
+/// Abbreviations after which a full stop ends no sentence if a number follows.
 const BEFORE_NUMBER: &str = "No Nos Nr Nrn Abs Abb Art Bd Fig Kap Tab Tel Vol Ziff pp max Max min Min Jan Feb Mär Mar Apr Jun Jul Aug \
     Sep Sept Okt Oct Nov Dez Dec";
 
-/// Words that stand before an ordinal number in German, which is written with a full stop: "am 3. Mai".
+/// Words that precede an ordinal number in German, which is written with a full stop: "am 3. Mai".
 const BEFORE_ORDINAL: &str = "ab am beim bis das dem den der des die dieser diesem diesen ihr ihre ihrem ihren im jede jedem jeden jeder \
     nach sein seine seinem seinen seit und vom vor zum zur zwischen";
 
-/// Words that an ordinal number stands before.
+/// Words that follow an ordinal number.
 const AFTER_ORDINAL: &str = "Januar Jänner Februar März April Mai Juni Juli August September Oktober November Dezember Quartal Halbjahr \
     Jahr Jahrestag Jahrgang Jahrhundert Geburtstag Tag Woche Monat Platz Rang Stock Etage Klasse Kapitel Absatz Auflage Lauf Runde Mal \
     Etappe Sitzung Januars Mais Juls";
@@ -47,12 +49,12 @@ pub(super) fn heading(line: &str) -> Option<(usize, &str)> {
     (matches!(level, 1..=6) && title.starts_with(' ')).then(|| (level, title.trim().trim_end_matches('#').trim_end()))
 }
 
-/// A text without the mark that some editors put before its first character.
+/// A text without its byte order mark.
 pub(super) fn unmarked(text: &str) -> &str {
     text.strip_prefix('\u{feff}').unwrap_or(text)
 }
 
-/// The number and the words of a line such as `2. Costs`.
+/// The number and the words of a numbered line, for example `2. Costs`.
 fn numbered(line: &str) -> Option<(u32, &str)> {
     let digits = line.bytes().take_while(u8::is_ascii_digit).count();
     let words = line.get(digits..)?.strip_prefix(['.', ')'])?;
@@ -76,7 +78,8 @@ pub(super) fn prose(text: &str) -> Vec<String> {
             open = false;
             continue;
         }
-        // A line may begin with the day of a date. An item is the first of its list or follows the one before.
+        // A line of a paragraph may begin with the day of a date. So a numbered line is a list item
+        // only if it is the first of its list or continues the numbers before it.
         let next =
             numbered(line).map(|(number, _)| number).filter(|number| !open || (counted > 0 && *number == counted + 1));
         counted = next.unwrap_or(if open { counted } else { 0 });
@@ -115,7 +118,7 @@ pub(super) fn sentences(paragraph: &str) -> Vec<&str> {
     found
 }
 
-/// Whether a full stop between these two is no end of a sentence.
+/// Whether the sentence continues after the full stop between `before` and `behind`.
 fn goes_on(before: &str, behind: &str) -> bool {
     let behind = behind.trim_start_matches(OPENING);
     let Some(next) = behind.chars().next() else { return false };
@@ -136,7 +139,7 @@ fn goes_on(before: &str, behind: &str) -> bool {
         || (next.is_numeric() && is_one_of(BEFORE_NUMBER, word))
 }
 
-/// Whether a number with a full stop behind it is an ordinal, or the number of an item.
+/// Whether a number before a full stop is an ordinal or the number of a list item.
 fn is_ordinal(word: &str, before: Option<&str>, behind: &str) -> bool {
     // "3./4", "3.–5" and "3.10" are a range of days, and a day with its month.
     let parts: Vec<&str> = word.split(['.', '/', '-', '–']).filter(|part| !part.is_empty()).collect();
@@ -149,7 +152,7 @@ fn is_ordinal(word: &str, before: Option<&str>, behind: &str) -> bool {
     is_one_of(BEFORE_ORDINAL, &before) || is_one_of(AFTER_ORDINAL, behind)
 }
 
-/// The sentences, list items and table rows that hold a number, each with the numbers in it.
+/// The sentences, list items and table rows that contain a number, each with its numbers.
 pub(super) fn figures(text: &str) -> Vec<Value> {
     let Some(figure) = FIGURE.as_ref() else { return Vec::new() };
     let mut found = Vec::new();

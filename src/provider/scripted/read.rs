@@ -1,6 +1,6 @@
-//! One rule file: from YAML, in which everything knows its line, to checked rules.
+//! Reads one rule file: from YAML, in which every node knows its line, to checked rules.
 //!
-//! Must never: stop at the first problem, or let a key through that it does not know.
+//! This module must never stop at the first problem or accept a key that it does not know.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -27,11 +27,11 @@ use super::values::{count, duration, fail_of};
 
 /// Longest rule file, in bytes.
 pub(super) const FILE_MAX: usize = 1 << 20;
-/// Rule files share long texts and lists among their rules.
+/// Limits of the YAML parser. Rule files share long texts and lists among their rules.
 const BOUNDS: Bounds = Bounds { file: FILE_MAX, nodes: 100_000, scalar: TEXT_MAX, aliases: true };
-/// Most rules in one file.
+/// Maximum rules in one file.
 const RULES_MAX: usize = 1_000;
-/// Keys that an action is expected to have and that are written otherwise.
+/// Keys that users may write by mistake in an action, with a hint for each.
 const ACTION_HINTS: &[(&str, &str)] = &[
     ("tool", "write `call`"),
     ("args", "write `with`"),
@@ -40,11 +40,11 @@ const ACTION_HINTS: &[(&str, &str)] = &[
     ("text", "write `say`"),
 ];
 
-/// What came of one file.
+/// The result of reading one file.
 pub(super) struct ReadFile {
-    /// Its rules, if nothing is wrong with them.
+    /// The rules, if the file has no problem.
     pub(super) rules: Option<RuleSet>,
-    /// The tools that it names, except those whose names are templates.
+    /// The tools that the file names, except names with templates.
     pub(super) tools: Vec<ToolName>,
     pub(super) problems: Vec<Problem>,
 }
@@ -58,14 +58,15 @@ pub struct ToolName {
     pub line: usize,
     /// The field, dotted.
     pub field: String,
-    /// Whether the tool is called there; else its calls or results are looked for.
+    /// Whether the rule calls the tool; otherwise a condition names the tool.
     pub called: bool,
-    /// The agents that the rule is for, as patterns of their ids; empty is all.
+    /// The agents that the rule is for, as patterns of their ids. Empty means all agents.
     pub agents: Vec<String>,
 }
 
-/// Reads the rules of `model` from the text of the file at `path`. With `compile`, every regular expression of a condition
-/// is compiled, too; a start leaves that until a rule is reached.
+/// Reads the rules of `model` from the text of the file at `path`. With `compile`, every regular
+/// expression of a condition is compiled too. A start does not do that; it compiles an expression
+/// when a rule is reached.
 pub(super) fn read(text: &str, path: &Path, model: &str, compile: bool) -> ReadFile {
     let report = Report::default();
     let file = report.file(path);
@@ -119,25 +120,25 @@ fn digest_of(text: &str) -> ScriptDigest {
     Sha256::digest(text.as_bytes()).into()
 }
 
-/// Reads one file's rules; what is wrong with them goes into the report.
+/// Reads the rules of one file and adds its problems to the report.
 struct Reader<'r> {
     text: &'r str,
     file: &'r FileReport<'r>,
     compile: bool,
     templates: Templates,
     tools: Vec<ToolName>,
-    /// The regular expressions of conditions: rules have them in common.
+    /// The regular expressions of conditions. Rules share them.
     patterns: BTreeMap<&'r str, Arc<Pattern>>,
     /// The definitions for all rules.
     shared: Lets,
-    /// Whom the rule that is read is for, as patterns; empty is all.
+    /// The agents that the current rule is for, as patterns of their ids. Empty means all agents.
     agents: Vec<String>,
 }
 
 impl<'r> Reader<'r> {
     fn file(&mut self, root: &Field<'r>) -> Option<Content> {
         let map = root.map()?;
-        // For readers.
+        // `about` is only for human readers.
         map.get("about");
         let constants = map.get("vars").map(|field| field.entries()).unwrap_or_default();
         let vars: BTreeMap<&str, Value> =
@@ -153,7 +154,8 @@ impl<'r> Reader<'r> {
         let (otherwise, otherwise_line) = match map.get("otherwise") {
             Some(field) => (self.actions(&field), field.line()),
             None => {
-                let hint = "say what happens when no rule fits, such as `otherwise: [{ say: \"Nothing to do.\" }]`";
+                let hint =
+                    "add actions for when no rule applies, for example `otherwise: [{ say: \"Nothing to do.\" }]`";
                 self.file.error(1, "otherwise", "there is no `otherwise`", hint);
                 (Vec::new(), 0)
             }
@@ -172,13 +174,13 @@ impl<'r> Reader<'r> {
         self.agents.clone_from(&when.agents);
         let actions = map.need("do", "[{ say: Done. }]").map(|field| self.actions(&field)).unwrap_or_default();
         self.agents.clear();
-        map.finish(&[("if", "it belongs under `when`"), ("otherwise", "it stands beside `rules`, for all of them")]);
+        map.finish(&[("if", "it belongs under `when`"), ("otherwise", "put it beside `rules`; it is for all rules")]);
         self.templates.forget(&names);
         let lets = Arc::new(self.shared.iter().map(|(name, it)| (name.clone(), it.clone())).chain(own).collect());
         Some(Rule { name, line: field.line(), when, actions, lets })
     }
 
-    /// Reads definitions; gives them with the names that they make known.
+    /// Reads definitions. Returns them with the names that they define.
     fn lets(&mut self, field: Option<Field<'r>>) -> (Lets, Vec<String>) {
         let Some(field) = field else { return Default::default() };
         let entries = field.entries();
@@ -200,7 +202,10 @@ impl<'r> Reader<'r> {
             } else if self.templates.is_taken(name) {
                 refuse(format!("`{shown}` means something already"), "choose another name");
             } else if self.shared.contains_key(name) {
-                refuse(format!("`{shown}` is defined twice"), "a name stands for one thing in all of a rule");
+                refuse(
+                    format!("`{shown}` is defined twice"),
+                    "choose another name: a name has one meaning in a whole rule",
+                );
             } else if let Yaml::Scalar { text, .. } = &field.node().value
                 && field.json().is_string()
             {
@@ -236,7 +241,7 @@ impl<'r> Reader<'r> {
             round: map.get("round").and_then(|field| count(&field)),
             only_if: self.expression(map.get("if")),
         };
-        map.finish(&[("do", "it stands beside `when`")]);
+        map.finish(&[("do", "put it beside `when`")]);
         when
     }
 
@@ -256,7 +261,7 @@ impl<'r> Reader<'r> {
         Some(Arc::clone(self.patterns.entry(source).or_insert(Arc::new(pattern))))
     }
 
-    /// The name of a tool that is looked for.
+    /// Reads the name of a tool in a condition.
     fn tool(&mut self, field: &Field<'r>) -> Option<String> {
         let name = field.text(200)?;
         self.named(name, field.line(), field, false);
@@ -299,13 +304,13 @@ impl<'r> Reader<'r> {
         let kinds = [&call, &say, &think, &wait, &fail].iter().filter(|kind| kind.is_some()).count();
         if kinds != 1 {
             let hint = "an action is exactly one of `call`, `say`, `think`, `wait` and `fail`";
-            field.error("is none or several actions", hint);
+            field.error("has no action or several", hint);
         } else if call.is_none()
             && let Some(stray) = for_each.as_ref().or(with.as_ref())
         {
-            stray.error("`for_each` and `with` belong to a `call`", "take it out, or call a tool with it");
+            stray.error("`for_each` and `with` belong to a `call`", "remove it, or use it with a `call`");
         }
-        // Everything in it is read, so that everything in it is told.
+        // All fields are read even after an error, so that every problem is reported.
         let for_each = self.expression(for_each);
         let with = with.map(|field| self.with(&field));
         let actions = [
@@ -378,8 +383,8 @@ impl<'r> Reader<'r> {
         }
     }
 
-    /// The line of the file that line `within` of a text is on. Only a literal has the lines of the file; in any other text
-    /// of several lines, that with `word` is looked for.
+    /// The line of the file for line `within` of a text. Only a literal block has the same lines as
+    /// the file. For other texts of several lines, the first line that contains `word` is used.
     fn line_of(&self, field: &Field<'r>, within: usize, word: &str) -> usize {
         let start = field.node().line;
         match &field.node().value {

@@ -1,6 +1,6 @@
-//! Running templates: values, conditions, texts and arguments.
+//! Runs templates: values, conditions, texts and arguments.
 //!
-//! Must never: give text of more than [`TEXT_MAX`] bytes.
+//! Rendering must never return more than [`TEXT_MAX`] bytes of text.
 
 use std::io;
 
@@ -32,7 +32,7 @@ impl Templates {
         let template = self.environment.get_template(name).map_err(|error| words(&error))?;
         let mut out = Bounded::default();
         template.render_captured_to(context.clone(), &mut out).map_err(|error| {
-            // The library says no more than that writing failed.
+            // The error of the library says only that writing failed.
             if out.full { format!("the text is longer than {TEXT_MAX} bytes") } else { words(&error) }
         })?;
         String::from_utf8(out.text).map_err(|error| error.to_string())
@@ -64,7 +64,8 @@ fn words(error: &Error) -> String {
         ErrorKind::OutOfFuel => "a template takes too many steps".to_owned(),
         kind => kind.to_string(),
     };
-    // A failed definition of `let` is the source of the error that its use gives.
+    // If a template uses a `let` whose definition failed, the failure is the source of the
+    // template's error.
     let cause = std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<Error>());
     if let Some(detail) = error.detail().or_else(|| cause.and_then(Error::detail)) {
         text = format!("{text}: {detail}");

@@ -1,5 +1,5 @@
-//! The newsroom's reviewer looks up every figure of a draft in the source that it comes from: what is not there is named, and
-//! what could not be read is not approved.
+//! The newsroom's reviewer searches the source of a draft for every figure of the draft. It names
+//! each missing figure. It does not approve a draft whose source it could not read.
 
 use std::path::Path;
 
@@ -73,7 +73,7 @@ Counted: 3 lines, 1 ERROR, 2 INFO
 This input could not be read.
 ";
 
-/// What the tools of a workspace with the sources give.
+/// The results of the workspace tools for the sources.
 fn result(draft: &str, name: &str, arguments: &Value) -> (String, bool) {
     let text = match arguments["path"].as_str().unwrap() {
         _ if name == "workspace.write" => return (json!({ "bytes": 1 }).to_string(), false),
@@ -88,7 +88,7 @@ fn result(draft: &str, name: &str, arguments: &Value) -> (String, bool) {
     (json!({ "content": text, "encoding": "utf-8" }).to_string(), false)
 }
 
-/// What the reviewer answers about a draft, and the review that it wrote.
+/// The reviewer's answer about a draft, and the review that it wrote.
 async fn review(draft: &str) -> (String, String) {
     let provider = Scripted::load(Path::new(SCRIPTS), ManualClock::at(0)).unwrap();
     let mut turn = request("subrosa", MAIL);
@@ -123,7 +123,7 @@ async fn what_was_read_is_approved_and_what_was_not_is_not() {
 
 #[tokio::test]
 async fn a_figure_that_is_not_in_its_source_is_named_and_not_approved() {
-    // What is changed in the draft, the input that it is about, and the figure that is named.
+    // The change to the draft, the input with the figure, and the figure that the review must name.
     for (from, to, input, named) in [
         ("**Town** — The town has 3,2", "**Town** — The town has 3,4", "1. town.md", "3,4"),
         ("- 1. town.md: The town has 3,2", "- 1. town.md: The town has 7,2", "1. town.md", "7,2"),

@@ -1,6 +1,6 @@
-//! Rules as they run: conditions, actions, and the choice of the first rule that fits.
+//! Parsed rules: conditions, actions, and the choice of the first rule whose conditions hold.
 //!
-//! Must never: read a file.
+//! This module must never read a file.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -39,7 +39,7 @@ pub(super) struct Rule {
     pub(super) line: usize,
     pub(super) when: When,
     pub(super) actions: Vec<Do>,
-    /// Its own definitions and those for all rules.
+    /// The definitions of this rule and those for all rules.
     pub(super) lets: Arc<Lets>,
 }
 
@@ -49,7 +49,7 @@ pub(super) struct Do {
     pub(super) only_if: Option<Expr>,
 }
 
-/// What a rule does.
+/// One action of a rule.
 pub(super) enum Action {
     Call(Call),
     Say(Text),
@@ -58,14 +58,14 @@ pub(super) enum Action {
     Fail(Fail),
 }
 
-/// A tool call, or one for each item of a list.
+/// A tool call, or one call for each item of a list.
 pub(super) struct Call {
     pub(super) tool: Text,
     pub(super) with: Tree,
     pub(super) for_each: Option<Expr>,
 }
 
-/// A failure, a number of times or always.
+/// A failure: a fixed number of times, or always.
 #[derive(Clone)]
 pub(super) struct Fail {
     pub(super) kind: ErrorKind,
@@ -74,9 +74,9 @@ pub(super) struct Fail {
     pub(super) retry_after: Option<Duration>,
 }
 
-/// The rule that fits a conversation.
+/// The rule that was chosen for a conversation.
 pub(super) struct Chosen<'r> {
-    /// Its place in the file; the number of rules for `otherwise`.
+    /// The position of the rule in the file; the number of rules for `otherwise`.
     pub(super) number: usize,
     name: &'r str,
     line: usize,
@@ -86,7 +86,7 @@ pub(super) struct Chosen<'r> {
 }
 
 impl Chosen<'_> {
-    /// A failure of this rule.
+    /// The error for a failure of this rule.
     pub(super) fn failed(&self, rules: &RuleSet, error: &str) -> ProviderError {
         rule_error(rules, self.name, self.line, error)
     }
@@ -121,7 +121,8 @@ impl RuleSet {
     }
 }
 
-/// A failure of a rule itself. Asking again gives the same, so it is no passing failure, and it costs nothing.
+/// The error for a failure of a rule itself. A retry would give the same error, so it is permanent,
+/// and it costs nothing.
 fn rule_error(rules: &RuleSet, rule: &str, line: usize, error: &str) -> ProviderError {
     let at = format!("{}:{line}", rules.file.display());
     ProviderError::new(ErrorKind::BadRequest, format!("rule `{rule}` at {at}: {error}")).charge(Charge::Nothing)

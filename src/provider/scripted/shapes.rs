@@ -1,8 +1,9 @@
-//! What is no prose: tables (CSV, TSV, and those of Markdown), recognised by how their lines look, counted, and shown as the first
-//! rows of a Markdown table; and logs, which `logs.rs` counts.
+//! Recognises texts that are not prose. Tables (CSV, TSV and Markdown) are recognised by the form
+//! of their lines, counted, and shown as the first rows of a Markdown table. `logs.rs` recognises
+//! and counts logs.
 //!
-//! Must never: panic on any text, give a figure that is neither written in it nor counted in it, or keep more of a table in memory
-//! than is asked for.
+//! This module must never panic on any text or return a figure that is neither written nor counted
+//! in the text. It must never keep more of a table in memory than the caller asks for.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -14,23 +15,25 @@ use serde_json::{Value, json};
 use super::logs::Log;
 use super::prose::{numbers, unmarked};
 
-/// Most columns that are shown of a table.
+/// Maximum columns of a table that are shown.
 const COLUMNS_MAX: usize = 8;
-/// Most characters that are shown of a cell.
+/// Maximum characters of a cell that are shown.
 const CELL_MAX: usize = 40;
-/// Most characters of a name of a column: what is longer is prose.
+/// Maximum characters of a column name. A text with a longer cell in its first record is prose.
 const NAME_MAX: usize = 60;
-/// Most words of a cell on average: what has more is prose.
+/// Maximum words of a cell on average. A text with longer cells is prose.
 const WORDS_MAX: usize = 6;
-/// Most tables that are shown of a text.
+/// Maximum tables of a text that are shown.
 const TABLES_MAX: usize = 4;
-// A constant that the tests compile; one that did not compile would find nothing.
+// The pattern is a constant that the tests compile. A pattern that did not compile would find
+// nothing.
 static RULER: LazyLock<Option<Regex>> =
     LazyLock::new(|| Regex::new(r"^\s*\|?\s*:?-+:?\s*(?:\|\s*:?-+:?\s*)*\|?\s*$").ok());
 
-/// What a text is besides prose: `{ tally, tables, log }`. `tally` counts the rows of a CSV or the lines of a log, in words; of each
-/// table there are its `columns`, the number of its `rows`, and as `lines` what shows at most `most` of them. Without `first` the text is
-/// a later part of a file, and of a table has no header.
+/// The tables or the log in a text: `{ tally, tables, log }`. `tally` counts the rows of a CSV or
+/// the lines of a log, in words. Each table has its `columns`, the number of its `rows`, and in
+/// `lines` a Markdown table of at most `most` rows. Without `first`, the text is a later part of a
+/// file, so its table has no header.
 pub(super) fn shape(text: &str, most: usize, first: bool) -> Value {
     let text = unmarked(text);
     if let Some(log) = Log::of(text) {
@@ -46,7 +49,7 @@ pub(super) fn shape(text: &str, most: usize, first: bool) -> Value {
     json!({ "tally": "", "tables": markdown_tables(text, most), "log": null })
 }
 
-/// Several tallies as one: what has the same name is added up.
+/// Adds several tallies. Counts of the same name are summed.
 pub(super) fn tallied(tallies: &[String]) -> String {
     let mut sums: Vec<(&str, u64)> = Vec::new();
     for (count, name) in tallies.iter().flat_map(|tally| tally.split(", ")).filter_map(|part| part.split_once(' ')) {
@@ -63,17 +66,18 @@ pub(super) fn tallied(tallies: &[String]) -> String {
 /// The cells of a row.
 type Record<'t> = Vec<Cow<'t, str>>;
 
-/// The numbers in the cells of a CSV; none of another text. Between cells, a comma is no part of a number.
+/// The numbers in the cells of a CSV; empty for other texts. A comma between cells is not part of a
+/// number.
 pub(super) fn cell_numbers(text: &str) -> BTreeSet<&str> {
     let text = unmarked(text);
     let Some(delimiter) = delimiter(text, true) else { return BTreeSet::new() };
-    // What quotes enclose is found in the text as it is.
+    // Quoted cells are searched in the original text.
     text.split(delimiter).flat_map(numbers).collect()
 }
 
 // --- CSV --------------------------------------------------------------------------------------------------------------
 
-/// What stands between the cells of a CSV; `None` if a text is none.
+/// The delimiter of the cells of a CSV; `None` if the text is not a CSV.
 fn delimiter(text: &str, first: bool) -> Option<char> {
     let head = text.lines().find(|line| !line.trim().is_empty())?;
     if head.starts_with(['#', '|', '-', '*', '{', '[', '<', '>']) {
@@ -82,7 +86,7 @@ fn delimiter(text: &str, first: bool) -> Option<char> {
     ['\t', ';', ','].into_iter().find(|delimiter| head.contains(*delimiter) && is_table(text, *delimiter, first))
 }
 
-/// Whether almost all records have as many cells as the first, and those are short.
+/// Whether almost all records have as many cells as the first, and the cells are short.
 fn is_table(text: &str, delimiter: char, first: bool) -> bool {
     let mut records = records(text, delimiter);
     let Some(head) = records.next() else { return false };
@@ -90,18 +94,19 @@ fn is_table(text: &str, delimiter: char, first: bool) -> bool {
     if head.len() < 2 || names.clone().any(|name| name.is_empty() || name.chars().count() > NAME_MAX) {
         return false;
     }
-    // "He came, and she went": two clauses are no cells.
+    // "He came, and she went": two clauses are not cells.
     if delimiter != '\t' && head.len() == 2 && head.get(1).is_some_and(|name| name.starts_with(' ')) {
         return false;
     }
-    // "Profit: 3,2 Mio." is a decimal comma; so is "3,2", unless it goes on with a table.
+    // "Profit: 3,2 Mio." is a decimal comma. So is "3,2", unless the text is a later part of a
+    // table.
     let decimal = |left: &str, right: &str| {
         let last = left.split_whitespace().next_back().unwrap_or_default();
         right.starts_with(|c: char| c.is_ascii_digit())
             && last.bytes().all(|byte| byte.is_ascii_digit())
             && (first && head.len() == 2 || last != left.trim())
     };
-    // Of a table that goes on, the first record here is a row like any other.
+    // In a later part of a table, the first record is an ordinary row.
     if delimiter == ','
         && (first || head.len() == 2)
         && head.windows(2).any(|pair| matches!(pair, [left, right] if decimal(left, right)))
@@ -137,7 +142,7 @@ fn records(text: &str, delimiter: char) -> impl Iterator<Item = Record<'_>> {
     })
 }
 
-/// The first record of a text, and what is behind it.
+/// The first record of a text, and the rest of the text.
 fn record(text: &str, delimiter: char) -> (Record<'_>, &str) {
     let (mut cells, mut rest) = (Vec::new(), text);
     loop {
@@ -156,7 +161,7 @@ fn record(text: &str, delimiter: char) -> (Record<'_>, &str) {
     }
 }
 
-/// A cell in quotes, and what is behind it.
+/// A quoted cell, and the rest of the text.
 fn quoted(text: &str, delimiter: char) -> Option<(Cow<'_, str>, &str)> {
     let inner = text.strip_prefix('"')?;
     let mut from = 0;
@@ -176,7 +181,7 @@ fn quoted(text: &str, delimiter: char) -> Option<(Cow<'_, str>, &str)> {
     }
 }
 
-/// The header, the first rows, and how many rows there are.
+/// The header, the first rows, and the number of rows.
 fn taken<'t>(
     mut records: impl Iterator<Item = Record<'t>>,
     most: usize,
@@ -250,7 +255,7 @@ fn table(head: &[Cow<'_, str>], rows: &[Record<'_>], count: usize) -> Value {
     json!({ "columns": columns, "rows": count, "lines": lines })
 }
 
-/// A cell on one line, cut before a word.
+/// A cell on one line, truncated before a word.
 fn shown(cell: &str) -> String {
     let words = cell.split_whitespace().collect::<Vec<_>>().join(" ");
     let cut = ghost_domain::text::clip(&words, CELL_MAX);

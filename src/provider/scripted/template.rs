@@ -1,6 +1,6 @@
 //! The templates of one rule file: checked when the file is read, run by `render.rs`.
 //!
-//! Must never: run without a limit of steps.
+//! A template must never run without a limit of steps.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -10,9 +10,9 @@ use serde_json::Value;
 
 use super::filters;
 
-/// Most steps of one template or expression, of one run.
+/// Maximum steps of one run of a template or an expression.
 const FUEL: u64 = 2_000_000;
-/// Names that every template knows; `item` and `index` besides under `for_each`.
+/// Names that every template knows. Under `for_each`, `item` and `index` are known too.
 const NAMES: &[&str] = &[
     "agent_id",
     "mail",
@@ -29,17 +29,17 @@ const NAMES: &[&str] = &[
     "index",
 ];
 
-/// What to do about a template that cannot be read.
+/// Hint for a template that cannot be parsed.
 const SYNTAX_HINT: &str = "close every `{{`, `{%`, quote and bracket, and end every `if` and `for`";
-/// What to do about a regular expression that cannot be read.
+/// Hint for a regular expression that cannot be parsed.
 pub(super) const REGEX_HINT: &str =
-    "write `\\` before a character that stands for itself; there is no look-around, and there are no back-references";
+    "write `\\` before a special character to match it literally; look-around and back-references are not supported";
 
 /// An expression that compiles.
 #[derive(Clone, Debug)]
 pub(super) struct Expr(pub(super) String);
 
-/// What is wrong with a template.
+/// A problem of a template.
 #[derive(Debug)]
 pub(super) struct Fault {
     pub(super) message: String,
@@ -73,11 +73,11 @@ pub(super) enum Text {
 /// Arguments of a call.
 #[derive(Clone, Debug)]
 pub(super) enum Tree {
-    /// Taken as it is.
+    /// Used unchanged.
     Plain(Value),
     /// Text with templates in it.
     Text(Text),
-    /// One expression that fills the whole string: keeps its type.
+    /// One expression that fills the whole string. Its value keeps its type.
     Value(Expr),
     /// A list.
     List(Vec<Tree>),
@@ -93,7 +93,7 @@ pub(super) struct Templates {
     globals: BTreeSet<String>,
     /// Texts with the keys of their templates.
     texts: BTreeMap<String, String>,
-    /// The names that `let` defines where the reader is.
+    /// The names that the current `let` defines.
     lets: BTreeSet<String>,
 }
 
@@ -141,12 +141,12 @@ impl Templates {
         Ok(Text::Template(key))
     }
 
-    /// Whether a name means something without any `let`.
+    /// Whether a name has a meaning without any `let`.
     pub(super) fn is_taken(&self, name: &str) -> bool {
         NAMES.contains(&name) || self.globals.contains(name)
     }
 
-    /// Checks a definition of `let`, which may use every other one.
+    /// Checks a definition of `let`, which may use all other definitions.
     pub(super) fn definition(&self, source: &str) -> Result<Expr, Vec<Fault>> {
         let names = self.environment.compile_expression(source).map_err(Fault::syntax)?.undeclared_variables(false);
         if let Some(item) = names.iter().find(|name| matches!(name.as_str(), "item" | "index")) {
@@ -158,19 +158,20 @@ impl Templates {
         Ok(Expr(source.to_owned()))
     }
 
-    /// Makes the names of definitions known; gives those that were not known before.
+    /// Adds the names of definitions. Returns the names that were not known before.
     pub(super) fn define<'n>(&mut self, names: impl Iterator<Item = &'n str>) -> Vec<String> {
         names.filter(|name| self.lets.insert((*name).to_owned())).map(str::to_owned).collect()
     }
 
-    /// Forgets the names of definitions.
+    /// Removes the names of definitions.
     pub(super) fn forget(&mut self, names: &[String]) {
         for name in names {
             self.lets.remove(name);
         }
     }
 
-    /// Checks the names that a template leaves undeclared, so that a slip is found when the file is read.
+    /// Checks the undeclared names of a template, so that a typing error is found when the file is
+    /// read.
     fn check(&self, source: &str, names: HashSet<String>) -> Result<(), Vec<Fault>> {
         let unknown: BTreeSet<String> =
             names.into_iter().filter(|name| !self.lets.contains(name) && !self.is_taken(name)).collect();
@@ -189,12 +190,12 @@ impl Templates {
     }
 }
 
-/// The first line of a template with a word, from 1.
+/// The first line of a template that contains `word`, from 1.
 fn line_of(source: &str, word: &str) -> usize {
     source.lines().position(|line| line.contains(word)).map_or(1, |line| line + 1)
 }
 
-/// The expression of a text that is nothing but one `{{ … }}`.
+/// The expression of a text that consists of a single `{{ … }}`.
 pub(super) fn whole_expression(text: &str) -> Option<&str> {
     let inner = text.trim().strip_prefix("{{")?.strip_suffix("}}")?;
     let inner = inner.strip_prefix('-').unwrap_or(inner);
@@ -206,10 +207,11 @@ pub(super) fn clipped(text: &str) -> String {
     ghost_domain::text::clip(&ghost_domain::text::one_line(text), 500)
 }
 
-/// Why a text is not a regular expression.
+/// The message for an invalid regular expression.
 pub(super) fn not_a_regex(text: &str, error: &dyn std::fmt::Display) -> String {
     let error = error.to_string();
-    // The library draws a marker below the pattern, which is of no use on one line.
+    // The library marks the position on a second line below the pattern, which is useless in a
+    // message of one line.
     let why = error.rsplit_once("error: ").map_or(error.as_str(), |(_, why)| why);
     clipped(&format!("`{}` is not a regular expression: {why}", ghost_domain::text::clip(text, 200)))
 }

@@ -47,7 +47,7 @@ pub(super) fn go_on(request: &mut ModelRequest, answer: ModelAnswer, result: imp
     request.messages.push(Message { role: Role::Tool, blocks: results });
 }
 
-/// The rules that the README shows.
+/// The rules in the README.
 fn readme_rules(number: usize) -> String {
     let readme = include_str!("README.md");
     readme.split("```yaml\n").nth(number + 1).unwrap().split("```").next().unwrap().to_owned()
@@ -229,7 +229,7 @@ otherwise: [{ say: "none" }]
 "#,
     )
     .unwrap();
-    // What the names stand for is not there yet, and no rule that fits uses them.
+    // The values of the names do not exist yet, and no rule that applies uses them.
     let mut turn = request("m", "nothing");
     assert_eq!(said(&ask(&script, &turn).await.unwrap()), "none");
     turn = request("m", "in here");
@@ -244,7 +244,7 @@ otherwise: [{ say: "none" }]
     assert_eq!(said(&ask(&script, &turn).await.unwrap()), "a, c in here, of 3");
     go_on(&mut other, look, |_, _| (json!({ "files": ["c"] }).to_string(), false));
     assert_eq!(path(&ask(&script, &other).await.unwrap()), json!({ "path": "c", "all": ["c"] }));
-    // A definition that fails says which it was, and in which rule.
+    // The error of a failed definition names the definition and its rule.
     let script =
         load("let: { x: 'last.none' }\nrules:\n  - { name: r, do: [{ say: '{{ x }}' }] }\notherwise: [{ say: y }]");
     let error = ask(&script.unwrap(), &request("m", "x")).await.unwrap_err();

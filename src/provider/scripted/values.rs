@@ -1,6 +1,6 @@
-//! Counts, waits and failures as rules write them.
+//! Reads counts, waits and failures in rules.
 //!
-//! Must never: guess what was meant; what cannot be read is reported.
+//! This module must never guess the meaning of a value. It reports an unreadable value.
 
 use std::time::Duration;
 

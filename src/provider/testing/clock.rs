@@ -1,6 +1,6 @@
-//! A clock that stands still until a test moves it.
+//! A clock that advances only when a test moves it.
 //!
-//! Must never: read the wall clock.
+//! This clock must never read the wall clock.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -32,7 +32,7 @@ impl ManualClock {
         })
     }
 
-    /// Moves the clock forward by `by` and wakes the sleepers whose time has come.
+    /// Moves the clock forward by `by` and wakes the sleepers whose time is reached.
     pub fn advance(&self, by: Duration) {
         let due = {
             let mut state = self.lock();
@@ -47,8 +47,8 @@ impl ManualClock {
         }
     }
 
-    /// Completes once `count` sleeps have been started since the clock was created; sleeps that are
-    /// over count too.
+    /// Completes once `count` sleeps have been started since the clock was created, including
+    /// sleeps that have ended.
     pub async fn slept(&self, count: usize) {
         let mut seen = self.sleepers.subscribe();
         // The sender lives as long as `self`, so waiting cannot fail.
@@ -80,7 +80,7 @@ impl Clock for ManualClock {
         self.sleepers.send_modify(|started| *started += 1);
         Box::pin(async move {
             if receiver.await.is_err() {
-                // The clock is gone, so this sleep never ends.
+                // The clock was dropped, so this sleep never ends.
                 std::future::pending::<()>().await;
             }
         })

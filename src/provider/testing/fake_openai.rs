@@ -1,6 +1,6 @@
 //! A fake server of OpenAI's chat completions, streamed. A closure decides each answer.
 //!
-//! Must never: decide anything by itself.
+//! The server itself must never decide anything.
 
 use std::io;
 
@@ -115,7 +115,7 @@ impl FakeOpenAi {
         Ok(Self { server })
     }
 
-    /// As [`Self::start`], but keeps no requests: for benches.
+    /// Like [`Self::start`], but keeps no requests: for benches.
     ///
     /// # Errors
     /// If no port of 127.0.0.1 can be bound.
@@ -166,7 +166,7 @@ impl FakeRequest {
         last.and_then(|message| message.get("content")).and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// How many answers of the model the conversation has.
+    /// The number of the model's answers in the conversation.
     #[must_use]
     pub fn rounds(&self) -> usize {
         self.messages().iter().filter(|message| message["role"] == "assistant").count()

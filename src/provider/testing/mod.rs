@@ -1,7 +1,7 @@
 //! Helpers for tests and benches of all crates: a clock that a test moves, counted ids, the files
 //! of a small world, and fake model servers on this machine.
 //!
-//! Must never: be part of a release build of the daemon.
+//! These helpers must never be part of a release build of the daemon.
 
 mod clock;
 mod fake_openai;

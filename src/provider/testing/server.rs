@@ -1,7 +1,8 @@
-//! A fake HTTP server on this machine. It sends the bytes that a test sets: whole, cut off, or
-//! never ending.
+//! A fake HTTP server on this machine. It sends the bytes that a test sets: complete, interrupted,
+//! or never ending.
 //!
-//! Must never: listen on an address other than 127.0.0.1, or outlive the value that holds it.
+//! The server must never listen on an address other than 127.0.0.1 or outlive the value that holds
+//! it.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -21,7 +22,7 @@ use tokio::task::JoinHandle;
 
 /// Longest request that is read, in bytes.
 const REQUEST_MAX: usize = 64 * 1_024 * 1_024;
-/// Most requests that are logged; later ones are served and forgotten.
+/// Maximum requests that are logged; later ones are served but not logged.
 const LOG_MAX: usize = 100_000;
 
 /// A received request.

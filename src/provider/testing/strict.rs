@@ -1,7 +1,7 @@
-//! Fake servers of the providers' documented protocols. They refuse with 400 what the providers
-//! refuse, and require that opaque state comes back unchanged and in order.
+//! Fake servers of the providers' documented protocols. They answer 400 to the requests that the
+//! providers refuse, and require that opaque state comes back unchanged and in order.
 //!
-//! Must never: accept a request that the provider refuses.
+//! A server must never accept a request that the provider refuses.
 
 mod anthropic;
 mod cache;

@@ -37,7 +37,7 @@ pub fn write_file(world: &Path, path: &str, text: &str) {
 /// Writes the files of a world with one archetype, `worker`.
 ///
 /// # Panics
-/// As [`write_file`].
+/// When a write fails; see [`write_file`].
 pub fn write_world(world: &Path, config: &str, worker: &str) {
     for (path, text) in [
         ("world-config.yaml", config),

@@ -1,7 +1,7 @@
-//! Deletes agents: fails whatever waits for the agent, gives back what it held, and reports its
+//! Deletes agents: fails all asks that wait for the agent, releases its resources, and reports its
 //! unread mail and open tasks.
 //!
-//! Must never: leave anything that waits for a deleted agent.
+//! After a deletion, nothing must wait for the deleted agent.
 
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::ports::Signal;
@@ -16,11 +16,11 @@ use crate::agent_lookup::{agent_for, deleted, put};
 use crate::turns::{self, Ending};
 use crate::{Result, RuleContext, asks, budgets, chat, conversations, jobs, schedules, tasks};
 
-/// The most messages, and the most tasks, that a deletion event lists by id. It always gives the
-/// full counts.
+/// Maximum messages, and maximum tasks, that a deletion event lists by id. It always gives the full
+/// counts.
 const NAMED: usize = 100;
 
-/// The work that a deleted agent leaves undone.
+/// The unfinished work of a deleted agent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Left {
     /// Number of unread messages that are dropped.
@@ -34,13 +34,14 @@ pub struct Left {
 pub struct Deleted {
     /// The agent's tombstone.
     pub agent: Agent,
-    /// The work that it leaves undone.
+    /// The unfinished work of the agent.
     pub left: Left,
 }
 
-/// Deletes an agent. A tombstone with its incarnation stays, and everything that waits for the
-/// agent fails. Its tasks stay open and their creators are notified. The event lists the unread
-/// mail. The daily limit of its archetype is lifted; a limit that someone set for its id stays.
+/// Deletes an agent. A tombstone with its incarnation stays, and all asks and turns that wait for
+/// the agent fail. Its tasks stay open and their creators are notified. The event lists the unread
+/// mail. The daily limit of its archetype is removed; a limit that an operator set for its id
+/// stays.
 pub async fn delete(w: &mut dyn Writes, ctx: &RuleContext, by: &Party, agent_id: &AgentId) -> Result<Deleted> {
     delete_because(w, ctx, by, agent_id, None).await
 }
@@ -55,8 +56,8 @@ pub async fn delete_because(
 ) -> Result<Deleted> {
     let mut agent = agent_for(w, ctx, by, agent_id).await?;
     let ending = format!("{agent_id} was deleted by {by}");
-    // Done before its turns end. Otherwise an asker would learn that the turn was cancelled, and
-    // not that the agent was deleted.
+    // Done before the agent's turns end. Otherwise an asker would learn that the turn was
+    // cancelled, and not that the agent was deleted.
     asks::fail_all_to(w, ctx, agent_id, &deleted(agent_id)).await?;
     // These include turns that run an operator's tool calls for the agent.
     for turn in w.turns_open().await?.into_iter().filter(|turn| turn.agent_id == *agent_id) {
@@ -109,7 +110,7 @@ pub async fn delete_because(
 /// Deletes an agent on behalf of the agent that created it.
 ///
 /// # Errors
-/// `AccessDenied` if `by` did not create it, or if the world file names it.
+/// `AccessDenied` if `by` did not create it, or if `world-config.yaml` declares it.
 pub async fn delete_own(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -125,14 +126,15 @@ pub async fn delete_own(
     delete_because(w, ctx, by, agent_id, reason).await
 }
 
-/// Deletes those agents of `stopped` that another agent created and stopped, once the work of the
-/// root they were created for is over. Returns how many were deleted. An agent with mail, open
-/// tasks or dead letters is kept, and so is one that an operator stopped.
+/// Deletes helpers: agents of `stopped` that another agent created and stopped. It deletes them
+/// when the work of the root for which they were created has ended. Returns the number of deleted
+/// agents. An agent with mail, open tasks or dead letters is kept, and so is an agent that an
+/// operator stopped.
 pub async fn end_helpers(store: &Store, ctx: &RuleContext, stopped: Vec<AgentId>) -> Result<usize> {
     let mut ended = 0;
     for agent_id in stopped {
         let id = agent_id.clone();
-        // Checked outside the writer first, because most of them are still needed in each sweep.
+        // Checked outside the writer first, because most agents are still needed in each sweep.
         if !store.read_latest(move |r| Box::pin(async move { is_not_needed(r, &id).await })).await? {
             continue;
         }

@@ -1,6 +1,7 @@
-//! Ids of agents: finds a free one, and builds the refusals for ids that are taken.
+//! Ids of agents: finds a free one, and builds the refusals for used and reserved ids.
 //!
-//! Must never: create anything, or suggest a command that does not help with the id in question.
+//! This module must never create an agent or suggest a command that does not help with the id in
+//! question.
 
 use ghost_domain::text::clip;
 use ghost_domain::{Agent, AgentId, AgentKind, AgentStatus, Code, Party, Refusal};
@@ -12,15 +13,15 @@ use crate::{Result, RuleContext};
 /// The prefix of the world fact that stores the last number used for an archetype.
 const NUMBER: &str = "agent_number:";
 
-/// The most ids that are tried.
+/// Maximum ids that are tried.
 const TRIES: u32 = 48;
 
 /// Finds an id `<archetype>-<number>` that no recorded agent has or had. The number only rises, so
-/// one lookup is enough in most cases. Ids that someone chose by hand may be in the way: after 16
-/// tries the step doubles each time, so any block of them is skipped within [`TRIES`] lookups.
+/// one lookup is enough in most cases. Ids that users chose may be in the way: after 16 tries the
+/// step doubles each time, so any block of them is skipped within [`TRIES`] lookups.
 ///
 /// # Errors
-/// `Conflict` if every tried id is taken.
+/// `Conflict` if every tried id is used.
 pub async fn free_id(w: &mut dyn Writes, archetype: &str) -> Result<AgentId> {
     let clean: String = archetype
         .to_ascii_lowercase()
@@ -60,8 +61,8 @@ pub(super) fn id_taken(ctx: &RuleContext, by: &Party, there: &Agent) -> Refusal 
     refusal.hint(hint_for_taken_id(ctx, by, there)).details(details(agent_id, Some(there)))
 }
 
-/// Builds the refusal for an id that the world file names. `there` is the record of that agent, if
-/// one exists.
+/// Builds the refusal for an id that `world-config.yaml` declares. `there` is the record of that
+/// agent, if one exists.
 #[must_use]
 pub fn reserved(ctx: &RuleContext, by: &Party, agent_id: &AgentId, there: Option<&Agent>) -> Refusal {
     if let Some(living) = there.filter(|agent| !agent.is_deleted()) {
@@ -77,7 +78,7 @@ pub fn reserved(ctx: &RuleContext, by: &Party, agent_id: &AgentId, there: Option
         .details(details(agent_id, there))
 }
 
-/// The hint for someone who wants an id that a living agent has.
+/// The hint for a caller that wants an id which a living agent has.
 fn hint_for_taken_id(ctx: &RuleContext, by: &Party, there: &Agent) -> String {
     if by.agent().is_some() {
         return "choose another id, or use that agent".to_owned();
@@ -110,9 +111,9 @@ fn details(agent_id: &AgentId, there: Option<&Agent>) -> Value {
     }
 }
 
-/// Refuses `by` the id of a deleted agent that another created, if living agents were created by
-/// the deleted one. Those agents would from then on charge a different account, or a circle of
-/// accounts.
+/// Refuses `by` the id of a deleted agent that another party created, if the deleted agent created
+/// agents that still live. Otherwise the calls of those agents would be charged to a different
+/// account, or to a cycle of accounts.
 pub(super) async fn check_former_owner(w: &mut dyn Writes, by: &Party, before: Option<&Agent>) -> Result<()> {
     let Some(old) = before.filter(|old| by.agent().is_some() && old.owner != Some(by.to_string())) else {
         return Ok(());

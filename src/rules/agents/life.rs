@@ -1,7 +1,7 @@
-//! The supervisor's records about an agent: stopped, crashed, restarted, failed, and taken over by
-//! a new daemon.
+//! The supervisor's records about an agent: stopped, crashed, restarted, failed, and claimed by a
+//! new daemon.
 //!
-//! Must never: order an agent to do anything. [`super::orders`] does that.
+//! This module must never give an agent an order. [`super::orders`] does that.
 
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::ports::Signal;
@@ -13,8 +13,8 @@ use super::orders::set_going;
 use crate::agent_lookup::{gone, put};
 use crate::{Result, RuleContext, asks, budgets, turns};
 
-/// Records that an agent has stopped. An open turn stays open and goes on when the agent is started
-/// again.
+/// Records that an agent has stopped. An open turn stays open and continues when the agent is
+/// started again.
 pub async fn stopped(w: &mut dyn Writes, ctx: &RuleContext, agent_id: &AgentId) -> Result<()> {
     let mut agent = turns::owned(w, ctx, agent_id).await?;
     if agent.desired != Desired::Stopped || agent.status == AgentStatus::Stopped {
@@ -29,7 +29,7 @@ pub async fn stopped(w: &mut dyn Writes, ctx: &RuleContext, agent_id: &AgentId) 
 }
 
 /// Records a crash of an agent and of its open turn, and that a restart follows. Returns whether
-/// its mail became a dead letter, so that the cause of the crash is out of the way.
+/// its mail became a dead letter. The cause of the crash is then removed.
 pub async fn crashed(w: &mut dyn Writes, ctx: &RuleContext, agent_id: &AgentId, reason: &str) -> Result<bool> {
     turns::owned(w, ctx, agent_id).await?;
     let turn_id = w.turn_open_of(agent_id).await?.map(|turn| turn.turn_id);
@@ -73,9 +73,9 @@ pub async fn failed(w: &mut dyn Writes, ctx: &RuleContext, agent_id: &AgentId, r
     fail(w, ctx, agent, false, reason).await
 }
 
-/// Records that an agent cannot run with the world's files as they are. It counts as failed until
-/// the files are repaired and [`repaired`] is called. Meanwhile it takes no mail and its open turn
-/// stays open, so nothing is lost.
+/// Records that an agent cannot run with the world's files as they are. Its status is `failed`
+/// until the files are repaired and [`repaired`] is called. Meanwhile it takes no mail and its open
+/// turn stays open, so nothing is lost.
 pub async fn unfit(w: &mut dyn Writes, ctx: &RuleContext, agent_id: &AgentId, why: &Refusal) -> Result<()> {
     let agent = turns::owned(w, ctx, agent_id).await?;
     let runs = matches!(agent.status, AgentStatus::Running | AgentStatus::Restarting);
@@ -83,7 +83,7 @@ pub async fn unfit(w: &mut dyn Writes, ctx: &RuleContext, agent_id: &AgentId, wh
         return Ok(());
     }
     if ctx.may_run(&agent).is_ok() {
-        // The caller used a plan that is not in force any more, or not yet. The agent checks again.
+        // The caller used a plan that is no longer current, or not yet. The agent checks again.
         ctx.wake(w, agent_id);
         return Ok(());
     }
@@ -93,8 +93,8 @@ pub async fn unfit(w: &mut dyn Writes, ctx: &RuleContext, agent_id: &AgentId, wh
 }
 
 /// Starts an agent again that was marked by [`unfit`], because it can run with the world's files
-/// now. Returns whether it was started. An agent that failed for another reason, or that someone
-/// stopped, stays as it is.
+/// now. Returns whether it was started. An agent that failed for another reason, or that was
+/// stopped by an order, stays as it is.
 pub async fn repaired(w: &mut dyn Writes, ctx: &RuleContext, by: &Party, agent_id: &AgentId) -> Result<bool> {
     let mut agent = turns::owned(w, ctx, agent_id).await?;
     if !agent.unfit || agent.desired != Desired::Running {
@@ -137,8 +137,8 @@ pub async fn claim_all(w: &mut dyn Writes, ctx: &RuleContext) -> Result<Vec<Agen
     Ok(agents)
 }
 
-/// Counts the reservation of a stopped agent's open turn as spent. Its model call was interrupted,
-/// and it may take long until the turn goes on.
+/// Books the reservation of a stopped agent's open turn as spent. Its model call was interrupted,
+/// and it may take long until the turn continues.
 async fn forfeit_open_turn(w: &mut dyn Writes, ctx: &RuleContext, agent_id: &AgentId) -> Result<()> {
     if let Some(mut turn) = w.turn_open_of(agent_id).await? {
         budgets::forfeit_held(w, ctx, &mut turn).await?;

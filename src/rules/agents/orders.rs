@@ -1,7 +1,7 @@
-//! The orders to start and stop agents: from operators, agents and the world file, and from the
-//! rules themselves.
+//! The orders to start and stop agents: from operators, agents, `world-config.yaml` and the rules
+//! themselves.
 //!
-//! Must never: carry them out. The supervisor does, and lets an open turn finish.
+//! This module must never execute an order. The supervisor does, and lets an open turn finish.
 
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::ports::Signal;
@@ -47,8 +47,8 @@ pub(super) async fn set_going(w: &mut dyn Writes, ctx: &RuleContext, by: &Party,
 }
 
 /// Orders an agent to stop. The supervisor lets its turn finish and then records
-/// [`super::stopped`]. Asks that it has not started to work on fail at once. Also returns whether
-/// the order is new.
+/// [`super::stopped`]. Asks to the agent that are not yet in a turn fail at once. Also returns
+/// whether the order is new.
 pub async fn stop(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -61,7 +61,7 @@ pub async fn stop(
         let let_go = by.agent().is_some();
         let (dropped, before) = (std::mem::take(&mut agent.dropped), std::mem::replace(&mut agent.let_go, let_go));
         if dropped || before != let_go {
-            // The stop now counts as ordered by `by`.
+            // From now on, the stop is recorded as ordered by `by`.
             put(w, ctx, &mut agent).await?;
         }
         return Ok((agent, false));
@@ -90,17 +90,17 @@ pub async fn stop(
     Ok((agent, changed))
 }
 
-/// Stops an agent that the world file no longer names. The agent is kept, and [`named_again`] can
-/// start it again.
+/// Stops an agent that `world-config.yaml` no longer declares. The agent is kept, and
+/// [`named_again`] can start it again.
 pub async fn drop_unnamed(w: &mut dyn Writes, ctx: &RuleContext, by: &Party, agent_id: &AgentId) -> Result<()> {
     let (mut agent, _) = stop(w, ctx, by, agent_id, Some("the world file no longer names it")).await?;
     agent.dropped = true;
     put(w, ctx, &mut agent).await
 }
 
-/// Handles an agent that the world file names again. If [`drop_unnamed`] had stopped it, it starts
-/// if `autostart` is set. Returns whether it was started. An agent that someone else stopped stays
-/// stopped.
+/// Handles an agent that `world-config.yaml` declares again. If [`drop_unnamed`] had stopped it, it
+/// starts if `autostart` is set. Returns whether it was started. An agent that another order
+/// stopped stays stopped.
 pub async fn named_again(
     w: &mut dyn Writes,
     ctx: &RuleContext,

@@ -1,8 +1,7 @@
-//! Opens accounts for scopes that have already spent something. Their first balance comes from the
-//! usage rows.
+//! Opens accounts for scopes with earlier spending. Their first balance comes from the usage rows.
 //!
-//! Must never: scan the world once for each account. For any number of accounts, the agents, their
-//! usage and the open turns are read once.
+//! This module must never scan the world once for each account. For any number of accounts, the
+//! agents, their usage and the open turns are read once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -28,8 +27,7 @@ pub(super) async fn opened_late(
         return Ok(accounts);
     }
     let agents = AllAgents::read(w).await?;
-    // Maps the scope that usage is charged to onto the account that counts it: over all time, and
-    // for today.
+    // Maps the scope that usage is charged to onto its account: over all time, and for today.
     let (mut ever, mut today) = (BTreeMap::new(), BTreeMap::new());
     for scope in scopes {
         match scope {

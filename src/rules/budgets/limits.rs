@@ -1,7 +1,7 @@
-//! Limits of budgets: set by hand, by the world file and by archetypes. Opens the accounts that
-//! they need.
+//! Limits of budgets: set by hand, by `world-config.yaml` and by archetypes. Opens the accounts
+//! that they need.
 //!
-//! Must never: reset what was spent. A change of a limit leaves the sums as they are.
+//! A change of a limit must never reset the spending.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ use serde_json::json;
 use super::late::opened_late;
 use crate::{Result, RuleContext};
 
-/// New limits for a scope. `None` leaves a limit as it is, `Some(None)` lifts it.
+/// New limits for a scope. `None` leaves a limit as it is, `Some(None)` removes it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NewLimits {
     /// The limit of tokens.
@@ -26,7 +26,7 @@ pub struct NewLimits {
     pub money: Option<Option<Money>>,
 }
 
-/// Who sets a limit: the `origin` in [`EventKind::BudgetSet`].
+/// The origin of a limit: the `origin` in [`EventKind::BudgetSet`].
 #[derive(Clone, Copy)]
 enum Origin {
     Hand,
@@ -45,9 +45,9 @@ impl Origin {
 }
 
 /// Sets limits by hand and returns the account. A new account starts with the spending of its
-/// scope, as far as the usage rows go back. The limit of an agent belongs to its id: it outlives
-/// the agent and holds for the next agent with that id. It can be set while no such agent exists,
-/// as long as the last one has a record.
+/// scope, as far back as the usage rows go. The limit of an agent belongs to its id: it outlives
+/// the agent and applies to the next agent with that id. It can be set while no such agent exists,
+/// if the last one still has a record.
 ///
 /// # Errors
 /// `NotFound` for an agent or a team that never existed and has no account; `InvalidArguments` if
@@ -80,7 +80,7 @@ pub async fn set(
         && let Some(agent_id) = scope.agent()
         && w.agent_get(agent_id).await?.is_none_or(|agent: Agent| agent.is_deleted())
     {
-        // A lifted limit ends with its agent, and here is no agent.
+        // The removal of a limit ends with its agent, and this scope has no living agent.
         budget.money_lifted = false;
         w.budget_put(&budget).await?;
     }
@@ -121,7 +121,7 @@ async fn opened(w: &mut dyn Writes, ctx: &RuleContext, scope: &Scope) -> Result<
     Ok(opened.unwrap_or_else(|| Budget::open(scope.clone(), ctx.now())))
 }
 
-/// Applies limits to an account and writes it. Limits of the world file or of an archetype are
+/// Applies limits to an account and writes it. Limits of `world-config.yaml` or of an archetype are
 /// replaced.
 async fn put_limits(
     w: &mut dyn Writes,
@@ -172,9 +172,9 @@ async fn put_limits(
     Ok(budget)
 }
 
-/// Sets the daily money limit that an archetype gives to one of its agents. `None` lifts the limit
-/// that an archetype set for an earlier agent of the id. A limit set by hand or by the world file
-/// takes precedence and stays.
+/// Sets the daily money limit that an archetype gives to one of its agents. `None` removes the
+/// limit that an archetype set for an earlier agent of the id. A limit set by hand or by
+/// `world-config.yaml` takes precedence and stays.
 pub async fn of_archetype(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -240,7 +240,7 @@ async fn one_of_archetype(
     money: Option<Money>,
 ) -> Result<()> {
     if account.money_lifted {
-        // The limit was lifted by hand. That ends with the agent.
+        // The limit was removed by hand. That removal ends with the agent.
         if money.is_none() {
             w.budget_put(&Budget { money_lifted: false, ..account }).await?;
         }
@@ -254,9 +254,9 @@ async fn one_of_archetype(
     put_limits(w, ctx, by, account, limits, Origin::Archetype).await.map(drop)
 }
 
-/// Sets the limits that the world file names, and lifts those that the file set earlier and no
-/// longer names. A limit that someone has set by hand in the meantime stays. Team names are not
-/// checked, because a team of the file may have no member yet.
+/// Sets the limits in `world-config.yaml`, and removes limits that the file set earlier and no
+/// longer has. A limit that an operator has set in the meantime stays. Team names are not checked,
+/// because a team of the file may have no member yet.
 pub async fn follow_file(
     w: &mut dyn Writes,
     ctx: &RuleContext,

@@ -16,8 +16,8 @@ pub const OWNERS_MAX: usize = 32;
 /// The beginning of time: a scope that has always paid.
 pub(super) const ALWAYS: Timestamp = Timestamp(0);
 
-/// The scopes that pay, each with the time since when. Earlier spending of the same ids was charged
-/// to others.
+/// The scopes that pay, each with the time from which it pays. Earlier spending of the same ids was
+/// charged to other scopes.
 struct Payers {
     scopes: Vec<(Scope, Timestamp)>,
     agents: usize,
@@ -31,7 +31,7 @@ impl Default for Payers {
 }
 
 impl Payers {
-    /// Adds an agent and returns the id of its creator. `None` stands for an agent without a
+    /// Adds an agent and returns the id of its creator. `agent` is `None` if the agent has no
     /// record.
     fn add(&mut self, agent_id: &AgentId, agent: Option<&Agent>) -> Option<AgentId> {
         let own = Scope::Agent(agent_id.clone());
@@ -55,13 +55,13 @@ impl Payers {
     }
 }
 
-/// Since when the creator and the team of an agent pay for the spending of its id. `None` means
-/// always.
+/// The times from which the creator and the team of an agent pay for the spending of its id. `None`
+/// means always.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Since {
-    /// The time since when the creator pays; see [`Agent::paid_since`].
+    /// The time from which the creator pays; see [`Agent::paid_since`].
     pub(crate) creator: Option<Timestamp>,
-    /// The time since when the team pays; see [`Agent::team_since`].
+    /// The time from which the team pays; see [`Agent::team_since`].
     pub(crate) team: Option<Timestamp>,
 }
 
@@ -117,7 +117,7 @@ pub(crate) async fn may_create(r: &mut dyn Reads, by: &Party) -> Result<()> {
 pub(super) struct AllAgents(BTreeMap<AgentId, Agent>);
 
 impl AllAgents {
-    /// Reads all agents, including deleted ones, because their spending still counts.
+    /// Reads all agents, including deleted ones, because their spending is still included.
     pub(super) async fn read(r: &mut dyn Reads) -> Result<Self> {
         #[cfg(test)]
         super::scans::count();
@@ -131,7 +131,7 @@ impl AllAgents {
     }
 
     /// Returns the agents and teams that the calls of `agent_id` are charged to, each with the time
-    /// since when.
+    /// from which it pays.
     pub(super) fn payers(&self, agent_id: &AgentId) -> Vec<(Scope, Timestamp)> {
         let mut payers = Payers::default();
         let mut next = Some(agent_id.clone());

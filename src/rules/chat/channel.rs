@@ -1,6 +1,6 @@
 //! Finds a channel, and builds the refusal for non-members.
 //!
-//! Must never: change a channel.
+//! This module must never change a channel.
 
 use ghost_domain::{ChannelName, ChatChannel, Code, Party, Refusal};
 use ghost_store::Reads;
@@ -25,7 +25,7 @@ pub async fn channel_named(r: &mut dyn Reads, channel: &ChannelName) -> Result<C
     }
 }
 
-/// Builds the refusal for someone who is not in a channel and wants to do `what` there.
+/// Builds the refusal for a party that is not in a channel and wants to do `what` there.
 pub(super) fn not_a_member(channel: &ChatChannel, party: &Party, what: &str) -> Refusal {
     let creator = channel.creator.agent().map(|creator| format!(", its creator {creator}")).unwrap_or_default();
     Refusal::new(Code::AccessDenied, format!("{} is no member of #{}", shown_name(party), channel.channel))

@@ -1,6 +1,6 @@
-//! The digests of unread posts that a turn shows: one for each channel, from the read cursor to the
-//! newest post. The cursor moves in the transaction that gives the digest to the turn, so no post
-//! is shown twice or lost.
+//! The digests of unread chat messages that a turn shows: one for each channel, from the read
+//! cursor to the newest message. The cursor moves in the transaction that gives the digest to the
+//! turn, so no message is shown twice or lost.
 
 use ghost_domain::mail::{Room, bytes_of};
 use ghost_domain::text::cut_marked;
@@ -11,23 +11,24 @@ use super::channel::CROWD;
 use super::speaker::shown_name;
 use crate::{Result, RuleContext};
 
-/// The least room, in bytes, for the digest of a channel that woke the agent, however full its turn
-/// is.
+/// Minimum capacity, in bytes, for the digest of a channel that woke the agent, however full its
+/// turn is.
 const CALLED_BYTES: usize = 1_024;
 
 /// The result of reading the channels.
 #[derive(Debug, Default)]
 pub(crate) struct ReadOn {
-    /// A digest for each channel with unread posts. They are stored and belong to the turn.
+    /// A digest for each channel with unread chat messages. The digests are stored and belong to
+    /// the turn.
     pub digests: Vec<Envelope>,
     /// Pending wake-ups of these channels. The turn must take them, because the digests make them
-    /// needless.
+    /// unnecessary.
     pub spent: Vec<MessageId>,
 }
 
-/// Reads the unread posts of an agent: of all channels whose wake-ups are among `woken`, and of as
-/// many others as fit in `room`. The rest is left to a later turn. A digest that leaves out posts
-/// says so.
+/// Reads the unread chat messages of an agent: of all channels whose wake-ups are among `woken`,
+/// and of other channels up to the capacity `room`. The other channels wait for a later turn. A
+/// digest that omits messages says so.
 pub(crate) async fn read_on(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -46,7 +47,7 @@ pub(crate) async fn read_on(
             break;
         }
         let max_bytes = (limits.chat_digest_bytes as usize).min(left.max(CALLED_BYTES));
-        // The agent's own posts are not shown to it, but the posts between them are.
+        // The agent's own messages are not shown to it, but the messages between them are.
         let posts = w.chat_posts(&channel.channel, member.read_seq, 0, limits.chat_digest_posts).await?;
         if let Some(envelope) = digest(ctx, max_bytes, &member, &channel, &posts, turn_id) {
             left = left.saturating_sub(bytes_of(&envelope));
@@ -125,8 +126,8 @@ fn render(
     text
 }
 
-/// Formats one post. Its lines are indented, so that no text can pass for the header of another
-/// post or for a note from the world.
+/// Formats one chat message. Its lines are indented, so that no text can look like the header of
+/// another message or like a note from the world.
 fn entry(post: &ChatPost, max_bytes: usize) -> String {
     let reply = post.reply_to.map(|seq| format!(", answers #{seq}")).unwrap_or_default();
     let mut text = format!("#{} {} ({}{reply}):\n", post.seq, shown_name(&post.from), post.ts.rfc3339());

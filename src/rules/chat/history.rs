@@ -1,5 +1,5 @@
-//! Reads past posts (CHAT-08). A cursor before the oldest kept post or after the newest one is
-//! refused, so that a gap is never taken for silence.
+//! Reads past chat messages (CHAT-08). A cursor before the oldest kept message or after the newest
+//! one is refused, so that a gap is never mistaken for silence.
 
 use ghost_domain::{ChannelName, ChatChannel, ChatPost, Code, Party, Refusal};
 use ghost_store::Reads;
@@ -8,30 +8,30 @@ use serde_json::json;
 use super::channel::{channel_named, not_a_member};
 use crate::Result;
 
-/// The default number of posts.
+/// The default number of chat messages.
 pub const HISTORY_DEFAULT: u32 = 50;
-/// The most posts of one query.
+/// Maximum chat messages of one query.
 pub const HISTORY_MAX: u32 = 500;
 
-/// A query for posts.
+/// A query for chat messages.
 #[derive(Clone, Debug)]
 pub struct HistoryQuery {
     /// Name of the channel.
     pub channel: ChannelName,
-    /// The most posts to return.
+    /// Maximum chat messages to return.
     pub limit: u32,
-    /// Only posts before this sequence.
+    /// Only messages before this sequence.
     pub before_seq: Option<i64>,
-    /// Only posts after this sequence.
+    /// Only messages after this sequence.
     pub after_seq: Option<i64>,
 }
 
-/// Returns posts in order of sequence: the newest ones, the newest before `before_seq`, or the
-/// oldest after `after_seq`. Members, the creator and operators may read.
+/// Returns chat messages in order of sequence: the newest ones, the newest before `before_seq`, or
+/// the oldest after `after_seq`. Members, the creator and operators may read.
 ///
 /// # Errors
 /// `invalid_arguments` for a limit out of range, `cursor_ahead` for a cursor beyond the newest
-/// post, `cursor_expired` for a cursor before the oldest kept post.
+/// message, `cursor_expired` for a cursor before the oldest kept message.
 pub async fn history(r: &mut dyn Reads, reader: &Party, query: &HistoryQuery) -> Result<Vec<ChatPost>> {
     if !(1..=HISTORY_MAX).contains(&query.limit) {
         return Err(Refusal::new(
@@ -72,7 +72,7 @@ pub async fn history(r: &mut dyn Reads, reader: &Party, query: &HistoryQuery) ->
         }
     }
     let (after, before) = (query.after_seq.unwrap_or(0), query.before_seq.unwrap_or(last.saturating_add(1)));
-    // With `after_seq` alone it reads forwards, otherwise backwards, so that posts next to the
+    // With `after_seq` alone it reads forwards, otherwise backwards, so that messages next to the
     // cursor come first.
     let end = match (query.after_seq, query.before_seq) {
         (Some(after), None) => before.min(after.saturating_add(i64::from(query.limit)).saturating_add(1)),
@@ -108,7 +108,7 @@ async fn is_kept(r: &mut dyn Reads, channel: &ChatChannel, seq: i64) -> Result<b
     Ok(!r.chat_posts(&channel.channel, seq - 1, seq.saturating_add(1), 1).await?.is_empty())
 }
 
-/// Finds the oldest kept post. Pruning deletes the oldest first, so a binary search works.
+/// Finds the oldest kept message. Pruning deletes the oldest first, so a binary search works.
 async fn oldest_kept(r: &mut dyn Reads, channel: &ChatChannel) -> Result<Option<i64>> {
     let (mut gone, mut kept) = (0, channel.last_seq);
     if kept == 0 || !is_kept(r, channel, kept).await? {

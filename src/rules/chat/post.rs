@@ -1,5 +1,5 @@
-//! A post: one row in the log of its channel, one event, and a wake-up for the members it concerns
-//! (CHAT-03, CHAT-04, CHAT-11).
+//! Posts a chat message: one row in the log of its channel, one event, and a wake-up for the
+//! members that the message addresses (CHAT-03, CHAT-04, CHAT-11).
 
 use ghost_domain::chat::{EVERYONE, check_content, mentions};
 use ghost_domain::event::{EventKind, NewEvent};
@@ -18,62 +18,62 @@ use crate::chain::Chain;
 use crate::mail::hop_limit;
 use crate::{Result, RuleContext, root_limits};
 
-/// The most mentioned non-members that the result of a post reports.
+/// Maximum mentioned non-members that the result of a post reports.
 const NON_MEMBERS_MAX: usize = 32;
 
-/// The parameters of a new post.
+/// The parameters of a new chat message.
 #[derive(Clone, Debug)]
 pub struct NewPost {
     /// Name of the channel.
     pub channel: ChannelName,
-    /// Text of the post.
+    /// Text of the chat message.
     pub content: String,
-    /// Sequence of the post that it answers.
+    /// Sequence of the chat message that this one answers.
     pub reply_to: Option<i64>,
-    /// Whether an operator's post in a gated channel is delivered to its members (CHAT-15).
+    /// Whether an operator's message in a gated channel is delivered to its members (CHAT-15).
     pub deliver: bool,
-    /// The chain of work that it belongs to.
+    /// The chain of work that the message belongs to.
     pub chain: Chain,
 }
 
-/// The result of a post.
+/// The result of posting a chat message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Posted {
-    /// The stored post.
+    /// The stored chat message.
     pub post: ChatPost,
-    /// Number of members that see it in their next turn.
+    /// Number of members whose next turn shows the message.
     pub delivered: u32,
     /// Number of members whose inbox received a wake-up. A member with a pending wake-up for this
     /// channel gets no other.
     pub woken: u32,
-    /// The agents that it did not reach, with reasons. The post is stored all the same.
+    /// The agents that the message did not reach, with reasons. It is stored nevertheless.
     pub skipped: Vec<Skipped>,
-    /// Whether the post was only stored, because the channel is gated and the post was not
+    /// Whether the message was only stored, because the channel is gated and the message was not
     /// delivered.
     #[serde(default)]
     pub held: bool,
 }
 
-/// An agent that a post did not reach.
+/// An agent that a chat message did not reach.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Skipped {
     /// Id of the agent.
     pub agent_id: AgentId,
     /// The reason as a code, for programs.
     pub error_code: Code,
-    /// The reason in words.
+    /// The reason as text.
     pub reason: String,
 }
 
-/// Posts in a channel. In a gated channel the post is only stored, unless an operator has it
-/// delivered. In an ungated channel every other member sees it in its next turn, and `wake` decides
-/// who also gets a wake-up. A mention of an unknown agent is refused.
+/// Posts a chat message in a channel. In a gated channel it is only stored, unless an operator has
+/// it delivered. In an ungated channel the next turn of every other member shows it, and `wake`
+/// decides who also gets a wake-up. A mention of an unknown agent is refused.
 pub async fn post(w: &mut dyn Writes, ctx: &RuleContext, by: &Speaker, wake: ChatWake, new: NewPost) -> Result<Posted> {
     post_with(w, ctx, by, wake, new, UnknownMention::Refused).await
 }
 
-/// Like [`post`], for the last text of a turn. The agent cannot correct it any more, so a mention
-/// of an unknown agent is treated as text.
+/// Like [`post`], for the last text of a turn. The agent can no longer correct the text, so a
+/// mention of an unknown agent is treated as text.
 pub(crate) async fn post_last_text(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -147,7 +147,7 @@ async fn post_with(
                 ChatWake::None => false,
             }
     };
-    // All checks come before the first write, because the caller may go on after a refusal.
+    // All checks come before the first write, because the caller may continue after a refusal.
     let chain = new.chain;
     if between_two {
         for member in &others {
@@ -162,7 +162,7 @@ async fn post_with(
     if let Some(own) = mine
         && own.read_seq == post.seq - 1
     {
-        // The author need not be shown its own post.
+        // The author's own message need not be shown to it.
         w.chat_member_put(&ChatMember { read_seq: post.seq, ..own }).await?;
     }
     let reached = if !channel.gated {
@@ -204,11 +204,11 @@ fn position(members: &[ChatMember], agent_id: &AgentId) -> Option<usize> {
     members.binary_search_by(|member| member.agent_id.cmp(agent_id)).ok()
 }
 
-/// The agents that a post mentions.
+/// The agents that a chat message mentions.
 struct Named {
     /// Members, ordered by id, without the author.
     names: Vec<AgentId>,
-    /// Whether it mentions all members.
+    /// Whether the message mentions all members.
     all: bool,
 }
 
@@ -255,7 +255,7 @@ fn unknown_agent(name: &AgentId) -> Refusal {
         .details(json!({ "field": "content", "mention": name }))
 }
 
-/// How many members a post reached.
+/// Number of members that a message reached.
 #[derive(Default)]
 struct Reached {
     delivered: u32,
@@ -265,7 +265,7 @@ struct Reached {
 }
 
 /// Puts a wake-up into the inboxes of the members that `wakes` selects, unless one is pending. The
-/// posts are read by cursor when the turn opens.
+/// chat messages are read by cursor when the turn opens.
 async fn wake_up(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -295,7 +295,7 @@ async fn wake_up(
     Ok(reached)
 }
 
-/// Puts an operator's post itself into every inbox, because members read gated posts only on
+/// Puts an operator's message itself into every inbox, because members read gated messages only on
 /// request.
 async fn hand_out(
     w: &mut dyn Writes,
@@ -349,7 +349,7 @@ impl FreeSpace {
         Ok(Self { depths: depths.into_iter(), inbox_max: limits.inbox_max, world })
     }
 
-    /// Takes a place in the next inbox, or returns the reason why there is none.
+    /// Reserves capacity in the next inbox, or returns the reason why there is none.
     fn take(&mut self) -> Option<String> {
         let depth = self.depths.next().unwrap_or(0);
         if depth >= self.inbox_max {

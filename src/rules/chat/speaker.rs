@@ -1,6 +1,6 @@
-//! Who acts in a channel, and the name that is shown for it.
+//! The party that acts in a channel, and the name that is shown for it.
 //!
-//! Must never: decide what a speaker may do. That depends on the channel.
+//! This module must never decide which actions a speaker may take. That depends on the channel.
 
 use ghost_domain::Party;
 
@@ -9,7 +9,7 @@ use ghost_domain::Party;
 pub struct Speaker {
     /// The party in whose name it acts, with that party's rights.
     pub party: Party,
-    /// The operator on whose behalf it happens, if an operator acts as an agent.
+    /// The operator on whose behalf the action happens, if an operator acts as an agent.
     pub via: Option<Party>,
 }
 
@@ -27,7 +27,7 @@ impl From<Party> for Speaker {
     }
 }
 
-/// The name that is shown with a post: an agent's id, or the party as text.
+/// The name that is shown with a chat message: an agent's id, or the party as text.
 #[must_use]
 pub fn shown_name(party: &Party) -> String {
     party.agent().map_or_else(|| party.to_string(), ToString::to_string)

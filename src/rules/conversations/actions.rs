@@ -1,8 +1,8 @@
 //! The actions of agents in a conversation besides messages (BI-38, MSG-14): delete, react, poll,
 //! pin and thread. Each is an entry in the log and is delivered like a message.
 //!
-//! Must never: do what the adapter has not declared, or let an agent delete another party's
-//! message.
+//! These rules must never perform an action that the adapter has not declared, or let an agent
+//! delete another party's message.
 
 use ghost_domain::conversation::is_reaction;
 use ghost_domain::text::{clip, is_strange};
@@ -23,8 +23,8 @@ const OPTIONS: std::ops::RangeInclusive<usize> = 2..=10;
 /// The longest option, in characters.
 const OPTION_MAX: usize = 100;
 
-/// An action of an agent. A message is named by an id that the agent was shown, or by the outside's
-/// own id.
+/// An action of an agent. A message is identified by an id that the agent was shown, or by the
+/// outside's own id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Deed {
     /// Delete one of its own messages.
@@ -118,7 +118,7 @@ pub async fn act(
                     Code::AccessDenied,
                     format!("message {} was said by {}", target.seq, target.from),
                 )
-                .hint("you can take back only what you said yourself"));
+                .hint("you can delete only your own messages"));
             }
             let (message_id, seq) = (outside_id(&target), target.seq);
             if target.delivery == Delivery::Pending {
@@ -142,7 +142,7 @@ pub async fn act(
                     Code::InvalidArguments,
                     format!("`{}` is not a reaction", ghost_domain::text::shown(&emoji, 80)),
                 )
-                .hint("give emoji as one emoji or a name such as :eyes:, without spaces")
+                .hint("give emoji as one emoji or a name, for example :eyes:, without spaces")
                 .details(json!({ "field": "emoji" })));
             }
             let target = match &message_id {

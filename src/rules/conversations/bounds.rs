@@ -1,6 +1,6 @@
 //! The limits on the size of a conversation and of one message in it.
 //!
-//! Must never: write anything.
+//! This module must never write to the store.
 
 use ghost_domain::{Code, Conversation, Refusal};
 use ghost_store::Reads;
@@ -23,11 +23,11 @@ pub(super) async fn check_room(r: &mut dyn Reads, ctx: &RuleContext, conversatio
     if count < limit {
         return Ok(());
     }
-    let what = format!("conversation {id} has {count} entries, twice what is kept of one");
+    let what = format!("conversation {id} has {count} entries, twice the number that retention keeps");
     Err(Refusal::new(Code::RateLimited, what)
         .hint(
             "old entries are deleted within the hour unless a dead letter or a delivery needs them; an operator \
-             can check with `ghostctl dead list` and `ghostctl conversation show`; otherwise go on in another \
+             can check with `ghostctl dead list` and `ghostctl conversation show`; otherwise continue in another \
              conversation",
         )
         .details(json!({ "limit": "conversation_entries_max" })))

@@ -36,22 +36,22 @@ pub enum Outcome {
         /// Files that could not be delivered, with reasons.
         missing: Vec<String>,
     },
-    /// It failed and can be tried again.
+    /// The attempt failed and can be repeated.
     Retry {
-        /// Why it failed.
+        /// Why the attempt failed.
         error: String,
-        /// The least time to wait before the next attempt, if the outside asked for one.
+        /// The minimum wait before the next attempt, if the outside asked for one.
         after: Option<Duration>,
     },
-    /// It failed for good.
+    /// The delivery failed permanently.
     Gone {
-        /// Why it failed.
+        /// Why the delivery failed.
         error: String,
     },
 }
 
-/// Returns the entries that are due, the longest due first, without those of the adapters in
-/// `passing`. Also returns the time when the next entry of any adapter is due.
+/// Returns the due entries, the longest due first, without entries of the adapters in `passing`.
+/// Also returns the time when the next entry of any adapter is due.
 pub async fn due(
     r: &mut dyn Reads,
     now: Timestamp,
@@ -61,8 +61,8 @@ pub async fn due(
     Ok((r.deliveries_due(now, passing, limit).await?, r.delivery_next_at().await?))
 }
 
-/// Records the start of an attempt and returns what is to be delivered, or `None` if the entry is
-/// no longer pending. An entry without attempts left has failed: the daemon died in the last one.
+/// Records the start of an attempt and returns the message to deliver, or `None` if the entry is no
+/// longer pending. An entry without attempts left has failed: the daemon died in the last one.
 /// `jitter` is a number in `0..1_000`.
 pub async fn attempt(
     w: &mut dyn Writes,

@@ -1,5 +1,5 @@
 //! Hands a conversation over to another agent (BI-36). Later messages from outside go to the new
-//! owner, and so does mail that still waits with the old one.
+//! owner. Mail of the conversation that the old owner has not taken is moved to the new owner.
 
 use ghost_domain::event::EventKind;
 use ghost_domain::text::clip;
@@ -105,7 +105,7 @@ pub async fn handoff(
 }
 
 /// Adds a note if the turn that took over a conversation has ended without a message in it, because
-/// nobody works on it any more.
+/// no agent works on it any more.
 pub(crate) async fn taken_over(
     w: &mut dyn Writes,
     ctx: &RuleContext,

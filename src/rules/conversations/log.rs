@@ -1,6 +1,6 @@
 //! The log of a conversation: finds it, reads it, and appends entries.
 //!
-//! Must never: decide whether an entry is allowed. The caller does.
+//! This module must never decide whether an entry is allowed. The caller does.
 
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::ports::Signal;
@@ -14,8 +14,8 @@ use serde_json::json;
 use crate::chat::shown_name;
 use crate::{Result, RuleContext};
 
-/// How many of the newest entries are searched for a message that a reply refers to and for
-/// attached files.
+/// Number of the newest entries that are searched for attached files and for a message that a reply
+/// refers to.
 const LOOK_BACK: i64 = 256;
 
 /// Returns a conversation.

@@ -23,7 +23,8 @@ pub struct Post {
     pub content: String,
     /// Attached files, checked by the caller.
     pub attachments: Vec<Attachment>,
-    /// Id of the message that it answers: an id that the agent was shown, or the outside's own.
+    /// Id of the message that this one answers: an id that the agent was shown, or the outside's
+    /// own.
     pub reply_to: Option<String>,
 }
 
@@ -90,8 +91,8 @@ fn outside_id_of(entries: &[ConversationEntry], id: &str) -> Option<String> {
     entries.iter().rev().find(matches_id).map(outside_id)
 }
 
-/// Whether an entry is a message that can be referred to: no note, no reaction or the like, and not
-/// deleted.
+/// Whether an entry is a message that can be referred to: not a note, not an action such as a
+/// reaction, and not deleted.
 pub(super) fn is_message(entry: &ConversationEntry) -> bool {
     let says = match &entry.action {
         None | Some(Action::Poll { .. } | Action::Thread { .. }) => true,
@@ -160,8 +161,7 @@ fn drafts(entries: &[ConversationEntry], party: &Party) -> Vec<ConversationEntry
     entries.iter().filter(|entry| entry.delivery == Delivery::Draft && entry.from == *party).cloned().collect()
 }
 
-/// Ends the draft state of these entries, because they are sent or will never be. Returns their
-/// files.
+/// Ends the draft state of these entries, because they are sent now or never. Returns their files.
 async fn settle_drafts(w: &mut dyn Writes, drafts: Vec<ConversationEntry>) -> Result<Vec<Attachment>> {
     let mut files = Vec::new();
     for mut new_message in drafts {
@@ -172,8 +172,8 @@ async fn settle_drafts(w: &mut dyn Writes, drafts: Vec<ConversationEntry>) -> Re
     Ok(files)
 }
 
-/// Turns a dead turn's attachments back into drafts when the turn goes on, because its journal says
-/// that they are attached.
+/// Turns a dead turn's attachments back into drafts when the turn continues, because its journal
+/// says that they are attached.
 pub(crate) async fn restore_drafts(w: &mut dyn Writes, turn_id: TurnId) -> Result<()> {
     for mut entry in w.conversation_entries_of_turn(turn_id).await? {
         let was_draft = entry.direction == Direction::Note && !entry.attachments.is_empty();
@@ -207,7 +207,7 @@ pub(crate) async fn answer(
     let files = settle_drafts(w, drafts(&entries, &party)).await?;
     let (text, reply_to) = match read_reply(text) {
         Reply::Said { text, reply_to } => (text, reply_to),
-        // Files without text are a reply too. A silent token is none, even with files.
+        // Files without text are a reply too. A silent token is not a reply, even with files.
         Reply::Silent if text.trim().is_empty() && !files.is_empty() => (String::new(), None),
         Reply::Silent => return Ok(()),
     };

@@ -221,7 +221,7 @@ async fn a_daily_budget_starts_again_at_midnight() {
     let bob = rig.busy("bob").await.turn_id;
     let (day, team, world) = ("agent:ada/day", "team:crew/day", "world/day");
     let scope = |text: &str| text.parse::<Scope>().unwrap();
-    // What was spent today counts, whenever the limit is set.
+    // Today's spending is included, whenever the limit is set.
     let (held, _) = rig.model_start(ada, demand(50, 50)).await.unwrap();
     rig.model_answer(ada, held, used(40, 10)).await.unwrap();
     limit(&rig, &scope(day), Some(200), None).await;

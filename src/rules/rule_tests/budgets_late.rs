@@ -122,7 +122,7 @@ async fn daily_limits_of_many_agents_are_opened_in_one_pass() {
     let held = read!(rig, |r| r.budget_get(&"agent:d001/day".parse()?).await?.unwrap());
     assert_eq!((held.reserved_tokens, held.limits.money), (36, Some(Money(5_000))));
 
-    // The same holds for limits of the world file.
+    // The same applies to limits of `world-config.yaml`.
     let limits = BudgetLimits { tokens: Some(1_000_000), money: None };
     let teams = ["team:crew", "team:crew/day", "world/day"].map(scope);
     let agents = all.iter().map(|(agent_id, _)| Scope::Agent(agent_id.clone()));

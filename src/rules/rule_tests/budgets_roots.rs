@@ -118,7 +118,8 @@ async fn an_account_opened_late_equals_one_opened_at_the_start() {
     }
 }
 
-/// The agents whose turns are retried after the world file has set a new default limit for roots.
+/// The agents whose turns are retried after `world-config.yaml` has set a new default limit for
+/// roots.
 async fn followed(rig: &Rig, tokens: u64) -> Vec<String> {
     rig.limits(|limits| limits.root_tokens_max = tokens);
     rig.signals();
@@ -152,7 +153,7 @@ async fn a_higher_default_limit_of_roots_continues_parked_turns() {
     assert_eq!(followed(&rig, 500).await, ["ada"]);
     assert_eq!((standing(&ada).await, standing(&bob).await), (Some(Standing::Ready), Some(Standing::Aside)));
     rig.model_start(ada.turn_id, demand(150, 16)).await.unwrap();
-    // No limit counts as higher than any limit.
+    // No limit is treated as higher than any limit.
     let cyd = rig.busy("cyd").await;
     assert_eq!(code(rig.model_start(cyd.turn_id, demand(600, 16)).await), Code::BudgetExhausted);
     assert_eq!(followed(&rig, 0).await, ["cyd"]);

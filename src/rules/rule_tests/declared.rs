@@ -1,5 +1,5 @@
-//! Channels and jobs of the world file: changes in the file change the records, and changes by hand
-//! stay.
+//! Channels and jobs of `world-config.yaml`: changes in the file change the records, and changes by
+//! hand stay.
 
 use std::time::Duration;
 
@@ -41,7 +41,7 @@ fn file(channels: Vec<DeclaredChannel>, jobs: Vec<DeclaredJob>) -> Declared {
 }
 
 /// Applies the file. Checks that the preview equals the result, and that a second run only reports
-/// what is left alone.
+/// the declarations that are not applied.
 async fn follow(rig: &Rig, declared: &Declared) -> Followed {
     let (ctx, wanted) = (rig.ctx.clone(), declared.clone());
     let would = read!(rig, |r| declared::would(r, &ctx, &wanted).await?);
@@ -235,7 +235,7 @@ async fn a_refused_change_of_a_channel_changes_nothing() {
         assert!(done.refused[0].contains(why), "{done:?}");
         assert_eq!((there(&rig, "desk").await, events().await), (before.clone(), 0), "{members:?}");
     }
-    // Members that leave make room for those that join.
+    // Leaving members free capacity for new members.
     rig.limits(|limits| limits.chat_members_max = 2);
     follow(&rig, &file(vec![channel("desk", &["cyd", "dan"])], vec![])).await;
     assert_eq!(there(&rig, "desk").await.1, [id("cyd"), id("dan")]);

@@ -1,4 +1,4 @@
-//! Main jobs: their task, their end, and what starts them again.
+//! Main jobs: their task, their end, and the conditions under which they start again.
 
 use ghost_domain::event::EventKind;
 use ghost_domain::{Code, Job, Refusal, Task, TaskStatus};

@@ -21,8 +21,8 @@ fn text_with_secret(before: usize) -> String {
 async fn no_event_ledger_row_or_dead_letter_shows_a_secret_or_part_of_one() {
     let rig = Rig::new().await;
     rig.limits(|limits| limits.crashes_max = 1);
-    // Cuts fall at 160, 200, 300, 400, 500 and 1,000 characters; the secret lies across each of
-    // them.
+    // Texts are truncated at 160, 200, 300, 400, 500 and 1,000 characters; the secret crosses each
+    // of these positions.
     for before in [0, 150, 190, 290, 390, 490, 990, 1_990] {
         let text = text_with_secret(before);
         let new_message = NewMessage::new(&id("ada"), operator(), Kind::Message, text.clone(), Chain::root(&rig.ctx));

@@ -1,4 +1,5 @@
-//! What retention deletes of agents and accounts, and what it must keep for later agents.
+//! The rows of agents and accounts that retention deletes, and the rows that it must keep for later
+//! agents.
 
 use std::time::Duration;
 

@@ -68,7 +68,7 @@ async fn the_owner_is_notified_of_its_work_and_the_creator_of_changes() {
         whole.history.iter().map(|event| event.status).collect::<Vec<_>>(),
         [TaskStatus::Pending, TaskStatus::InProgress, TaskStatus::Done]
     );
-    // Of a long history, the newest part is shown.
+    // If the history is long, the newest part is shown.
     let note = TaskChange { note: Some("x".repeat(400_000)), ..TaskChange::default() };
     let open = create(&rig, party("ada"), "bob", &[], 1).await.unwrap();
     rig.limits(|limits| limits.message_bytes = 1 << 20);

@@ -1,6 +1,6 @@
 //! The dependencies between tasks, and the check that no task waits for itself (TASK-06).
 //!
-//! Must never: notify anyone, or write a task; the caller does both.
+//! This module must never notify a party or write a task; the caller does both.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,9 +11,9 @@ use serde_json::json;
 use super::read::get;
 use crate::Result;
 
-/// The most dependencies of one task.
+/// Maximum dependencies of one task.
 const DEPENDS_MAX: usize = 64;
-/// The most tasks that the search for a cycle visits.
+/// Maximum tasks that the search for a cycle visits.
 const CYCLE_MAX: usize = 10_000;
 
 /// Replaces the dependencies of a task. With `follow` also sets the status that follows from them.
@@ -62,7 +62,7 @@ pub(super) async fn dependencies(w: &mut dyn Writes, depends_on: Vec<TaskId>) ->
 }
 
 /// Returns the first of these tasks that is not done. A task that retention deleted ended long ago
-/// and does not count.
+/// and is ignored.
 pub(super) async fn unfinished(w: &mut dyn Writes, depends_on: &[TaskId]) -> Result<Option<TaskId>> {
     for task_id in depends_on {
         if w.task_get(*task_id).await?.is_some_and(|task| task.status != TaskStatus::Done) {

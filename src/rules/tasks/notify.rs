@@ -1,6 +1,6 @@
 //! Saves a changed task with its history and event, and notifies its owner and its creator.
 //!
-//! Must never: decide about a task.
+//! This module must never decide about a task.
 
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::text::clip;
@@ -86,7 +86,7 @@ pub(super) async fn notify_creator(
 }
 
 /// Delivers a notice about a task, if possible. A full inbox or a deleted receiver must not prevent
-/// the change; the board and the feed show it.
+/// the change; lists of tasks and the feed show it.
 pub(super) async fn try_to_notify(w: &mut dyn Writes, ctx: &RuleContext, new_message: NewMessage) -> Result<()> {
     let (from, chain) = (new_message.from.clone(), new_message.chain);
     match mail::deliver(w, ctx, new_message).await {
@@ -106,7 +106,7 @@ pub(super) async fn try_to_notify(w: &mut dyn Writes, ctx: &RuleContext, new_mes
     }
 }
 
-/// Cuts a body to the size that mail may have.
+/// Truncates a body to the maximum size of a message.
 pub(super) fn bounded(ctx: &RuleContext, body: String) -> String {
     let limit = ctx.limits().message_bytes as usize;
     if body.len() <= limit { body } else { ghost_domain::text::prefix_bytes(&body, limit).to_owned() }

@@ -1,6 +1,6 @@
 //! Walks over the open tasks page by page.
 //!
-//! Must never: hold more than one page in memory.
+//! A walk must never hold more than one page in memory.
 
 use ghost_domain::{AgentId, Task, TaskId};
 use ghost_store::Reads;

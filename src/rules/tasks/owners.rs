@@ -1,8 +1,8 @@
-//! The owners of open tasks: handles the tasks of a deleted agent, passes them to its successor,
-//! and reminds owners.
+//! The owners of open tasks: handles the tasks of a deleted agent, gives them to a new agent with
+//! the same id, and reminds owners.
 //!
-//! Must never: end a task, or leave one out because there are many; the creator decides about it.
-//! `limits.tasks_open_max` limits their number.
+//! This module must never end a task (its creator decides about that) or omit a task because there
+//! are many. `limits.tasks_open_max` limits their number.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -18,11 +18,11 @@ use crate::chain::Chain;
 use crate::mail::NewMessage;
 use crate::{Result, RuleContext};
 
-/// The most tasks that one mail lists.
+/// Maximum tasks that one message lists.
 const NAMED: usize = 20;
 
-/// The most tasks that one transaction sends in full; the rest comes in lists. Each may be as large
-/// as a message.
+/// Maximum tasks that one transaction sends in full; the others are sent in lists. Each may be as
+/// large as a message.
 const SENT_IN_FULL: usize = 200;
 
 /// The fields of a task that a list shows. Complete tasks may be large, and there may be many.
@@ -46,9 +46,9 @@ impl Entry {
     }
 }
 
-/// Records in the open tasks of an agent that is being deleted that their owner is gone, and
-/// notifies each creator once for each chain of work. The tasks stay open, for another owner or for
-/// a later agent with the same id. Returns their ids.
+/// Records the deletion of an owner in its open tasks, and notifies each creator once for each
+/// chain of work. The tasks stay open, for another owner or for a later agent with the same id.
+/// Returns their ids.
 pub async fn left_behind(w: &mut dyn Writes, ctx: &RuleContext, owner: &AgentId) -> Result<Vec<TaskId>> {
     let mut creators: BTreeMap<(AgentId, RootId), Vec<Entry>> = BTreeMap::new();
     let mut left = Vec::new();
@@ -117,7 +117,8 @@ pub async fn remind(w: &mut dyn Writes, ctx: &RuleContext, root_id: RootId) -> R
         let count = tasks.len();
         match give(w, ctx, &owner, tasks, in_full, "You also own these tasks, which wait for you.").await {
             Ok(()) => count_sent += count,
-            // The owner is deleted. Its tasks wait for a new owner and must not stop the others.
+            // The owner is deleted. Its tasks wait for a new owner and must not stop the other
+            // reminders.
             Err(refusal) if refusal.code == Code::NotFound => {}
             Err(refusal) => return Err(refusal),
         }

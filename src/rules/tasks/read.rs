@@ -1,6 +1,6 @@
 //! Reads one task, with or without its history.
 //!
-//! Must never: change anything.
+//! This module must never change a task.
 
 use ghost_domain::{Refusal, Task, TaskEvent, TaskId};
 use ghost_store::{Reads, Writes};
@@ -16,14 +16,14 @@ pub struct TaskWithHistory {
     pub task: Task,
     /// Its changes, oldest first.
     pub history: Vec<TaskEvent>,
-    /// Whether earlier changes were left out.
+    /// Whether earlier changes are missing.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub history_truncated: bool,
 }
 
-/// The most changes that are shown at once.
+/// Maximum changes that are shown at once.
 const SHOWN: u32 = 500;
-/// The most bytes of notes that are shown at once. The newest change is always shown.
+/// Maximum bytes of notes that are shown at once. The newest change is always shown.
 const SHOWN_BYTES: usize = 1 << 20;
 
 /// Returns a task.

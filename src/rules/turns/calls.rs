@@ -164,7 +164,7 @@ pub fn ledger_status(outcome: &CallOutcome) -> CallStatus {
 pub async fn malformed(w: &mut dyn Writes, ctx: &RuleContext, turn: &Turn, fragment: &str) -> Result<()> {
     let refusal = Refusal::new(Code::InvalidArguments, "a tool call written as text was not run");
     let arguments = ctx.excerpt(fragment, 500);
-    // An ellipsis marks a cut. Redaction may shorten the text but does not change its end.
+    // An ellipsis marks a truncation. Redaction may shorten the text but does not change its end.
     let truncated = fragment.chars().count() > 500 && arguments.ends_with('…');
     w.call_put(&LedgerRow {
         call_id: CallId(ctx.id()),
@@ -186,7 +186,7 @@ pub async fn malformed(w: &mut dyn Writes, ctx: &RuleContext, turn: &Turn, fragm
 
 /// Closes the ledger rows of calls that a turn started and will never finish. The outcome is
 /// unknown only for calls with outside effects or file writes. An ask has its own record, and other
-/// calls leave nothing half done.
+/// calls leave no partial effect.
 pub(crate) async fn close_open_calls(w: &mut dyn Writes, ctx: &RuleContext, turn: &Turn) -> Result<()> {
     let filter = LedgerFilter {
         turn_id: Some(turn.turn_id),

@@ -1,6 +1,7 @@
-//! Handles a turn that cannot go on (docs/design.md, "Supervision and restart"). If it has several
-//! messages, each is tried again alone. A single message goes on from the journal after a crash. It
-//! becomes a dead letter if it keeps crashing or fits no model.
+//! Handles a turn that cannot continue (docs/design.md, "Supervision and restart"). If it has
+//! several messages, each is tried again alone. A turn with a single message continues from its
+//! journal after a crash. The message becomes a dead letter if its turn keeps crashing or fits no
+//! model.
 
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::{
@@ -35,13 +36,13 @@ pub async fn crashed(w: &mut dyn Writes, ctx: &RuleContext, agent_id: &AgentId, 
 }
 
 /// Checks every open turn when the daemon starts. A turn that makes no progress over several starts
-/// becomes a dead letter, or is split. An operator's turn ends as failed, because its caller is
-/// gone.
+/// becomes a dead letter, or is split. An operator's turn ends as failed, because its caller no
+/// longer waits.
 pub async fn review_at_boot(w: &mut dyn Writes, ctx: &RuleContext) -> Result<()> {
     for mut turn in w.turns_open().await? {
         if turn.source == "operator" {
             let refusal = Refusal::new(Code::OutcomeUnknown, "the daemon stopped while this call was running")
-                .hint("look at what it changed before you try again");
+                .hint("check what it changed before you try again");
             finish(w, ctx, turn.turn_id, Ending::Failed(refusal)).await?;
             continue;
         }
@@ -146,7 +147,8 @@ async fn split(
     crashes: u32,
 ) -> Result<()> {
     let crashes_max = ctx.limits().crashes_max;
-    // A chat wake-up has no text of its own to try again; the turn's digests hold the posts.
+    // A chat wake-up has no text of its own to try again; the turn's digests hold the chat
+    // messages.
     let (wakes, mail): (Vec<&Envelope>, Vec<&Envelope>) = mail.iter().partition(|envelope| envelope.is_chat_wake());
     let wakes: Vec<MessageId> = wakes.iter().map(|envelope| envelope.message_id).collect();
     w.message_mark(&wakes, MailState::Consumed, Some(turn.turn_id), 0).await?;
@@ -154,7 +156,7 @@ async fn split(
         mail.into_iter().partition(|envelope| envelope.crashes.saturating_add(crashes) >= crashes_max);
     let ids: Vec<MessageId> = retried.iter().map(|envelope| envelope.message_id).collect();
     w.message_mark(&ids, MailState::Pending, Some(turn.turn_id), crashes).await?;
-    // Each message runs alone now, so quiet mail would not be taken along by mail that wakes.
+    // Each message runs alone now, so quiet mail would not join a turn of waking mail.
     w.message_rouse(&ids).await?;
     for envelope in poisoned {
         let times = envelope.crashes.saturating_add(crashes);

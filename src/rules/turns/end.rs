@@ -1,5 +1,5 @@
 //! The end of a turn. One transaction records its status, consumes its mail and sends the replies
-//! that it owes.
+//! that its mail expects.
 
 use std::time::Duration;
 
@@ -21,8 +21,8 @@ const REASON_MAX: usize = 2_000;
 /// of a busy agent.
 const ACTIVE_EXACT: Duration = Duration::from_secs(60);
 
-/// Ends an open turn: consumes its mail and sends the replies that it owes. Anyone may cancel a
-/// turn. Any other ending needs the daemon that owns the agent.
+/// Ends an open turn: consumes its mail and sends the replies that its mail expects. Anyone may
+/// cancel a turn. Any other ending needs the daemon that owns the agent.
 pub async fn finish(w: &mut dyn Writes, ctx: &RuleContext, turn_id: TurnId, ending: Ending) -> Result<Turn> {
     finish_held(w, ctx, turn_id, ending, None).await
 }

@@ -1,6 +1,6 @@
-//! How a turn ends, and the facts about its mail that the end of the turn needs.
+//! The kinds of a turn's end, and the facts about its mail that the end of the turn needs.
 //!
-//! Must never: end a turn, or read or write the store.
+//! This module must never end a turn, or read or write the store.
 
 use std::borrow::Cow;
 
@@ -12,8 +12,8 @@ use ghost_domain::{AskId, ConversationId, Envelope, Kind, MessageId, Refusal};
 pub enum Ending {
     /// It finished with the model's last text, which may be empty.
     Finished(String),
-    /// It finished with the model's last text, but the text was cut: it reached the token limit of
-    /// one answer, or the provider paused it.
+    /// It finished with the model's last text, but the text was truncated: it reached the token
+    /// limit of one answer, or the provider paused it.
     Cut(String),
     /// It failed. An agent that asked gets the refusal as the error.
     Failed(Refusal),
@@ -22,8 +22,8 @@ pub enum Ending {
 }
 
 impl Ending {
-    /// The last text as the asker receives it, if there is one. A cut text carries a mark that says
-    /// so.
+    /// The last text in the form that the asker receives, if there is one. A truncated text carries
+    /// a mark that says so.
     #[must_use]
     pub fn answer_text(&self) -> Option<Cow<'_, str>> {
         match self {
@@ -34,7 +34,7 @@ impl Ending {
     }
 }
 
-/// The mail of a turn, as the agent that runs the turn knows it.
+/// The mail of a turn, in the memory of the agent that runs the turn.
 pub type Held = Vec<HeldMail>;
 
 /// The facts about one envelope that the end of a turn needs.

@@ -1,5 +1,5 @@
-//! Model calls. The transaction that journals the start of a call also reserves its budget, and the
-//! one that journals the end settles it.
+//! Model calls. The transaction that journals the start of a call also reserves its budget. The
+//! transaction that journals the end charges the call and releases the reservation.
 
 use ghost_domain::Price;
 use ghost_domain::admission::is_unpriced;
@@ -61,7 +61,8 @@ pub async fn model_started(
     let Reserved::Granted(reservation_id, allowance) = &reserved else { return Ok(reserved) };
     let reservation_id = *reservation_id;
     if turn.parked.take_if(|parked| matches!(parked.cause, ParkCause::Budget { .. })).is_some() {
-        // The budget is there now. A turn parked for a model stays parked until the model answers.
+        // The budget is available now. A turn parked for a model stays parked until the model
+        // answers.
         w.turn_put(&turn).await?;
     }
     let step = Step::ModelStarted { model: demand.model.clone(), reservation_id };
@@ -76,7 +77,7 @@ pub async fn model_started(
     Ok(reserved)
 }
 
-/// Returns the spent account that a refusal names. A model without a price is refused for good,
+/// Returns the spent account that a refusal names. A model without a price is refused permanently,
 /// because no higher limit helps.
 fn spent_scope(refusal: &Refusal) -> Option<Scope> {
     if refusal.code != Code::BudgetExhausted || is_unpriced(refusal) {
@@ -98,8 +99,8 @@ pub struct ModelResult {
     pub blocks: Vec<Block>,
     /// The reason why the model stopped; see [`Step::ModelAnswered`].
     pub stop: Option<String>,
-    /// The tokens used. `None` if the provider did not report them; then the whole reservation
-    /// counts as used.
+    /// The tokens used. `None` if the provider did not report them; then the whole reservation is
+    /// charged.
     pub usage: Option<TokenUsage>,
     /// Whether any number in `usage` is an estimate.
     pub estimated: bool,
@@ -179,9 +180,9 @@ pub async fn model_failed(
     ctx.emit(w, event).await
 }
 
-/// Journals that the conversation is cut to `context` bytes from here on, because the model refused
-/// it as too long. It must run in the transaction of that failure, or of the last fall-back model
-/// that is skipped for it, so that a resumed turn sees both or neither.
+/// Journals that the conversation is limited to `context` bytes from here on, because the model
+/// refused it as too long. It must run in the transaction of that failure, or of the last fall-back
+/// model that is skipped for it, so that a resumed turn sees both or neither.
 pub async fn shortened(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -194,7 +195,7 @@ pub async fn shortened(
     Ok(())
 }
 
-/// Journals that the opaque state of the provider's earlier answers is left out from here on,
+/// Journals that the opaque state of the provider's earlier answers is omitted from here on,
 /// because the provider refuses it. It must run in the transaction of that failure.
 pub async fn state_dropped(w: &mut dyn Writes, ctx: &RuleContext, turn_id: TurnId, model: &str) -> Result<()> {
     let turn = working_turn(w, ctx, turn_id).await?;
@@ -205,7 +206,7 @@ pub async fn state_dropped(w: &mut dyn Writes, ctx: &RuleContext, turn_id: TurnI
     ctx.emit(w, event).await
 }
 
-/// Journals that the store does not accept an answer, so that the attempt counts if the daemon
+/// Journals that the store does not accept an answer, so that the attempt is counted if the daemon
 /// dies. The reservation stays until the answer or a restart settles it.
 pub async fn answer_waits(
     w: &mut dyn Writes,
@@ -225,7 +226,7 @@ pub async fn passed_over(w: &mut dyn Writes, ctx: &RuleContext, turn_id: TurnId,
     unsettled(w, ctx, turn_id, model, &error, false, |why| Step::PassedOver { model: model.to_owned(), why }).await
 }
 
-/// Journals a failure that settles no reservation. `kept` says that an answer exists, so that a
+/// Journals a failure that settles no reservation. `kept` is true if an answer exists, so that a
 /// reader keeps the text streamed so far.
 async fn unsettled(
     w: &mut dyn Writes,

@@ -1,6 +1,7 @@
-//! Determines what an agent has to do next, and with which of its mail.
+//! Determines an agent's next work and the mail for it.
 //!
-//! Must never: change anything. [`super::take`] checks the result again when it takes the mail.
+//! This module must never change the store. [`super::take`] checks the result again when it takes
+//! the mail.
 
 use ghost_domain::mail::{Room, plan_turn};
 use ghost_domain::{AgentId, Envelope, HeldSkill, MailState};
@@ -8,7 +9,7 @@ use ghost_store::{Reads, Writes};
 
 use crate::{Result, RuleContext};
 
-/// What an agent has to do next, as a read of the store shows it.
+/// An agent's next work, as a read of the store shows it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Next {
     /// There is nothing to do.
@@ -22,7 +23,7 @@ pub enum Next {
         /// Whether waking mail is left for a later turn. If not, the agent need not check again
         /// after this turn: later mail brings its own wake-up.
         more: bool,
-        /// Whether the agent's chat channels have unread posts.
+        /// Whether the agent's chat channels have unread messages.
         unread: bool,
         /// The skills that the agent holds.
         skills: Vec<HeldSkill>,
@@ -34,20 +35,20 @@ pub enum Next {
 pub struct Seen {
     /// The mail, in order; see [`Next::Mail`].
     pub mail: Vec<Envelope>,
-    /// Whether the agent's chat channels have unread posts; see [`Next::Mail`].
+    /// Whether the agent's chat channels have unread messages; see [`Next::Mail`].
     pub unread: bool,
-    /// Bytes of mail and chat that the turn has room for.
+    /// Maximum bytes of mail and chat in the turn.
     pub room: usize,
 }
 
-/// Determines what an agent has to do next.
+/// Determines an agent's next work.
 ///
 /// This runs outside the writer, because a scan of the inbox there would force the write buffer
 /// into SQL for every turn. Only the agent's own turns take its mail, so normally the mail found
 /// here still waits when [`super::take`] runs; if not, `take` reads the inbox again.
 ///
-/// `settled` says that the caller has just ended the agent's last turn, so that none can be open.
-/// `room` is the number of bytes of mail and chat that the turn has room for.
+/// `settled` is true if the caller has just ended the agent's last turn, so that none can be open.
+/// `room` is the maximum bytes of mail and chat in the turn.
 pub async fn next(
     r: &mut dyn Reads,
     ctx: &RuleContext,
@@ -66,8 +67,8 @@ pub async fn next(
     Ok(Next::Mail { mail, more, unread: state.unread, skills: state.skills })
 }
 
-/// The number of bytes of mail that fit a turn whose conversation may have `context_bytes`. It is
-/// half, to leave room for the rest of the prompt and for the turn's own work.
+/// The maximum bytes of mail in a turn whose conversation may have `context_bytes`. It is half, so
+/// that the other half is free for the rest of the prompt and for the turn's own work.
 #[must_use]
 pub fn mail_room(context_bytes: u32) -> usize {
     context_bytes as usize / 2

@@ -1,6 +1,6 @@
 //! Checks that this daemon may write for a turn: the turn is open and the daemon owns the agent.
 //!
-//! Must never: change anything.
+//! This module must never change the store.
 
 use ghost_domain::{Agent, AgentId, Code, Refusal, Turn, TurnId, TurnStatus};
 use ghost_store::Writes;
@@ -25,7 +25,7 @@ pub async fn owned(w: &mut dyn Writes, ctx: &RuleContext, agent_id: &AgentId) ->
     Ok(agent)
 }
 
-/// Returns an open turn. The refusal means that the turn was ended while its agent was at work.
+/// Returns an open turn. A refusal means that the turn was ended while its agent worked.
 pub async fn open_turn(w: &mut dyn Writes, turn_id: TurnId) -> Result<Turn> {
     match w.turn_get(turn_id).await? {
         Some(turn) if turn.status == TurnStatus::Open => Ok(turn),

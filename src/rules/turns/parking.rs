@@ -1,7 +1,7 @@
 //! Parked turns: open turns that wait for a model or a budget (docs/design.md, "Outages, breakers
 //! and budgets"). Their journal and mail stay as they are.
 //!
-//! Must never: end a turn, or consume mail.
+//! This module must never end a turn or consume mail.
 
 use std::collections::BTreeSet;
 
@@ -38,7 +38,7 @@ pub async fn park_for_model(
 }
 
 /// Parks a turn whose next call is refused because a budget is spent. If only the budget of its
-/// root is spent, its agent goes on with other work.
+/// root is spent, its agent continues with other work.
 pub(super) async fn park_for_budget(
     w: &mut dyn Writes,
     ctx: &RuleContext,
@@ -142,8 +142,8 @@ pub(crate) async fn root_changed(w: &mut dyn Writes, root_id: RootId) -> Result<
 }
 
 /// Continues the turns that are parked because their root has spent the default limit
-/// (`limits.root_tokens_max`), if the limit was raised since the last call and leaves their root
-/// room. A root with its own limit does not follow the default.
+/// (`limits.root_tokens_max`), if the limit was raised since the last call and the root now has
+/// free budget. A root with its own limit does not follow the default.
 pub async fn follow_root_default(w: &mut dyn Writes, ctx: &RuleContext) -> Result<()> {
     let (now, before) = (ctx.limits().root_tokens_max, w.meta_get(ROOT_DEFAULT).await?);
     if before.as_ref() == Some(&now.to_string()) {
@@ -186,7 +186,7 @@ async fn go_on(w: &mut dyn Writes, mut turn: Turn) -> Result<Turn> {
 }
 
 /// Returns why the answer to an ask is delayed: the reason of the parked turn that holds its mail
-/// or is before it, or the reason why the target waits for a model.
+/// or blocks its agent, or the reason why the target waits for a model.
 pub(crate) async fn holds_up(r: &mut dyn Reads, ctx: &RuleContext, ask: &ghost_domain::Ask) -> Result<Option<String>> {
     let taken = match r.message_get(ask.message_id).await?.and_then(|mail| mail.turn_id) {
         Some(turn_id) => r.turn_get(turn_id).await?.filter(|turn| turn.status == TurnStatus::Open),
@@ -203,7 +203,8 @@ pub(crate) async fn holds_up(r: &mut dyn Reads, ctx: &RuleContext, ask: &ghost_d
     Ok(parked.or_else(|| ctx.waiting(&ask.target).map(|reason| reason.to_string())))
 }
 
-/// The parked turn that the mail of an ask waits for, because the budget of its root is spent.
+/// The open turn of an ask's target and root that is parked because the budget of that root is
+/// spent.
 async fn aside(r: &mut dyn Reads, ask: &ghost_domain::Ask) -> Result<Option<Turn>> {
     let Some(mail) = r.message_get(ask.message_id).await? else { return Ok(None) };
     let open = r.turns_open().await?;

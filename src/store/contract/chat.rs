@@ -1,4 +1,4 @@
-//! Chat: channels, their members, and posts by cursor.
+//! Chat: channels, their members, and chat messages by cursor.
 
 use std::sync::Arc;
 
@@ -218,7 +218,8 @@ pub(super) async fn posts_are_read_by_cursor(medium: Arc<dyn Medium>) {
     assert_eq!(reading!(&store, |r| { r.chat_posts(&channel_name("none"), 0, 0, 9).await? }), []);
 }
 
-/// One command that changes the rows of a thousand members, like a post that wakes them all.
+/// One command that changes the rows of a thousand members, like a chat message that wakes them
+/// all.
 pub(super) async fn a_command_updates_a_thousand_members(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     keep!(&store, |w| {

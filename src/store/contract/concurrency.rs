@@ -18,7 +18,7 @@ use crate::StoreError;
 const TASKS: u64 = 16;
 const COMMANDS: u64 = 20;
 
-/// Each command appends two events and one mail. Some commands refuse, some panic.
+/// Each command appends two events and one message. Some commands refuse, some panic.
 pub(super) async fn concurrent_commands_keep_one_order(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     let mut feed = store.feed();

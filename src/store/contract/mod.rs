@@ -2,8 +2,8 @@
 //! A backend in this crate makes a test of each check with [`for_each_check`] and [`as_tests`]; one
 //! in another crate runs all of [`CHECKS`].
 //!
-//! Must never: require anything that `tables` and `handle` do not promise, or depend on the backend
-//! that it checks.
+//! A check must never require anything that `tables` and `handle` do not promise, or depend on the
+//! backend that it checks.
 
 // These are tests. They are also compiled for other crates, with the feature `testing`.
 #![allow(clippy::unwrap_used, clippy::expect_used)]

@@ -114,7 +114,7 @@ pub(super) async fn only_turns_of_cron_jobs_are_pruned_with_their_mail(medium: A
             };
             w.message_mark(&[message_id(n)], state, Some(turn_id(n)), 0).await?;
         }
-        // Other mail that a turn took is a message and stays.
+        // A message of another kind that such a turn took stays.
         w.message_append(&mail(9, "a")).await?;
         w.message_mark(&[message_id(9)], MailState::Consumed, Some(turn_id(1)), 0).await?;
     });

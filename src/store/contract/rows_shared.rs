@@ -33,7 +33,7 @@ pub(super) fn schedule_id(n: u64) -> ScheduleId {
     ScheduleId(uuid(n))
 }
 
-/// An ungated channel whose last post is `last_seq`.
+/// An ungated channel whose last chat message is `last_seq`.
 pub(super) fn channel(name: &str, last_seq: i64) -> ChatChannel {
     ChatChannel {
         channel: channel_name(name),
@@ -50,7 +50,7 @@ pub(super) fn member(channel: &str, agent: &str, read_seq: i64) -> ChatMember {
     ChatMember { channel: channel_name(channel), agent_id: id_of(agent), read_seq, wake_id: None, joined_at: at(1) }
 }
 
-/// Post `seq` of a channel, at second `seq`.
+/// Chat message `seq` of a channel, at second `seq`.
 pub(super) fn post(channel: &str, seq: u64) -> ChatPost {
     ChatPost {
         channel: channel_name(channel),

@@ -1,7 +1,7 @@
 //! The part of the random scripts for chat, conversations, knowledge, shared state and schedules.
 //!
-//! Must never: break a rule of these tables (a post's sequence, unique names). A backend may then
-//! do what it likes.
+//! A script must never break a rule of these tables (a chat message's sequence, unique names),
+//! because the behaviour of a backend is then undefined.
 
 use ghost_domain::schedule::RunStatus;
 use ghost_domain::{

@@ -105,7 +105,7 @@ pub(super) async fn turns_of_a_root_are_listed(medium: Arc<dyn Medium>) {
     assert_eq!(found(&store, of(8)).await, ids(&[5]));
     assert_eq!(found(&store, TurnFilter { status: Some(TurnStatus::Open), ..of(7) }).await, ids(&[5]));
     assert_eq!(found(&store, of(9)).await, []);
-    // The turn gave the mail back.
+    // The turn returned the mail.
     keep!(&store, |w| { w.turn_put(&Turn { other_roots: Vec::new(), ..took() }).await? });
     assert_eq!(found(&store, of(7)).await, ids(&[6]));
     keep!(&store, |w| {

@@ -1,4 +1,4 @@
-//! Chat channels, their members and their posts.
+//! Chat channels, their members and their chat messages.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -25,8 +25,8 @@ impl Tables {
             .filter_map(|((member, channel), ())| self.chat_members.get(&(channel.clone(), member.clone())))
     }
 
-    /// Deletes old posts. Each channel is cut only from its start, so that the rest has no gap even
-    /// if the clock went backwards.
+    /// Deletes old chat messages. In each channel only the oldest messages are deleted, so that the
+    /// rest has no gap even if the clock went backwards.
     pub(super) fn prune_chat_posts(&mut self, before: Timestamp, limit: usize) -> usize {
         let mut cut_up_to = None;
         let old: Vec<(ChannelName, i64)> = self

@@ -1,4 +1,4 @@
-//! Conversations with the outside, and their entries.
+//! Conversations with people and programs outside, and their entries.
 
 use std::ops::Bound;
 

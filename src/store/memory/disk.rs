@@ -60,8 +60,8 @@ impl MemoryDisk {
     }
 
     /// Makes the next `n` commits fail with the error that `error` returns, after any failures
-    /// planned before. Nothing of such a command is stored and its caller gets the error. Commands
-    /// that write nothing do not commit, so they do not count.
+    /// planned before. No write of such a command is stored, and its caller gets the error.
+    /// Commands that write nothing do not commit, so they are not counted.
     pub fn fail_next_commits(&self, n: usize, error: impl Fn() -> StoreError + Send + Sync + 'static) {
         let error = Arc::new(error);
         let mut disk = self.lock();

@@ -18,8 +18,8 @@ impl Tables {
             .filter_map(|((_, seq), ())| self.messages.get(seq))
     }
 
-    /// Whether mail must wait for a turn of its agent that is parked because the budget of its root
-    /// is spent.
+    /// Whether the message must wait for a turn of its agent that is parked because the budget of
+    /// its root is spent.
     fn is_held(&self, mail: &Envelope) -> bool {
         self.open_turns().any(|turn| turn.is_aside() && turn.agent_id == mail.to && turn.root_id == mail.root_id)
     }
@@ -176,7 +176,7 @@ impl MessageWrites for Session<'_> {
         turn_id: Option<TurnId>,
         add_crashes: u32,
     ) -> Result<()> {
-        // A set, so that an id that is given twice counts once.
+        // A set, so that an id that is given twice is counted once.
         for message_id in message_ids.iter().copied().collect::<BTreeSet<_>>() {
             if let Some(mut mail) = self.tables.message(message_id).cloned() {
                 mail.state = state;

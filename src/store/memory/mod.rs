@@ -2,8 +2,8 @@
 //! in the calling task. Nothing is random, so the same calls give the same results (promise 8 in
 //! `docs/design.md`).
 //!
-//! Must never: hold its lock while it publishes events or calls callbacks, wait for anything, or
-//! keep a change of an undone command.
+//! This backend must never hold its lock while it publishes events or calls callbacks. It must
+//! never wait for anything or keep a change of an undone command.
 
 mod agents;
 mod asks;

@@ -61,7 +61,7 @@ struct BusyGuard<'a>(&'a Outbox);
 
 impl BusyGuard<'_> {
     /// Takes the next outputs. If there are none, it clears `busy` under the same lock, so that
-    /// outputs added at that moment are not left behind.
+    /// outputs added at that moment are not forgotten.
     fn next(&self) -> Option<CommitOutput> {
         let mut queue = self.0.lock();
         let outputs = queue.outputs.pop_front();

@@ -23,7 +23,7 @@ pub(super) fn oldest<K: Ord>(ended: impl Iterator<Item = (Timestamp, K)>, before
 }
 
 impl Tables {
-    /// Deletes old events. The feed is cut only from its start, so that the rest has no gap even if
+    /// Deletes old events. Only the oldest events are deleted, so that the rest has no gap even if
     /// the clock went backwards.
     fn prune_events(&mut self, before: Timestamp, limit: usize) -> usize {
         let old: Vec<i64> =

@@ -1,7 +1,7 @@
 //! One ordered table with an undo log of all changes since the last commit.
 //!
-//! Must never: return a mutable reference to a row. A change through it would be missing in the
-//! undo log.
+//! A table must never return a mutable reference to a row. A change through it would be missing in
+//! the undo log.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map;

@@ -4,7 +4,8 @@
 //! (<https://www.postgresql.org/docs/current/runtime-config-wal.html>). Here the writer learns from
 //! earlier waits when waiting is useless.
 //!
-//! Must never: delay a single command, or wait again and again when no more commands come.
+//! The delay must never affect a single command. It must never wait again and again if no more
+//! commands arrive.
 
 use std::time::Duration;
 
@@ -23,19 +24,20 @@ const PAUSES_MAX: u32 = 6;
 /// Maximum number of batches for which the delay assumes that waiting is useless.
 const REDUCED_MAX: u32 = 64;
 
-/// What the writer learned from earlier pauses, and the state of the current batch.
+/// The results of earlier pauses, and the state of the current batch.
 #[derive(Debug)]
 pub(super) struct CommitDelay {
     /// Pauses that the current batch may still take.
     pauses_left: u32,
     /// A batch with this many commands does not wait at present: [`ENOUGH`], or the size of the
-    /// last batch that waited in vain.
+    /// last batch whose pause brought no command.
     enough: usize,
-    /// Size of the last batch that waited in vain.
+    /// Size of the last batch whose pause brought no command.
     vain_size: usize,
     /// Number of further batches for which `enough` stays reduced.
     reduced_for: u32,
-    /// The value of `reduced_for` after the last vain pause. It doubles with each one.
+    /// The value of `reduced_for` after the last pause that brought no command. It doubles with
+    /// each one.
     last_reduction: u32,
 }
 
@@ -67,7 +69,7 @@ impl CommitDelay {
 
     /// Records the result of a pause: whether a command had arrived. If each client sends its next
     /// command only after the last one is done, no more commands arrive than there are clients. So
-    /// after a vain pause the delay waits less and less often.
+    /// the delay pauses less and less often after pauses that brought no command.
     pub(super) fn record_pause(&mut self, commands: usize, arrived: bool) {
         if !arrived {
             self.pauses_left = 0;

@@ -1,6 +1,6 @@
 //! Maps errors of SQLite to [`StoreError`]. Only this module knows SQLite's result codes.
 //!
-//! Must never: ignore a failure, or name a cause that the result code does not prove.
+//! The mapping must never ignore a failure or name a cause that the result code does not prove.
 
 use std::path::Path;
 
@@ -26,7 +26,7 @@ pub(super) fn from_sqlx(path: &Path, error: &sqlx::Error) -> StoreError {
     let code = match error {
         sqlx::Error::Database(error) => error.code().and_then(|code| code.parse::<i32>().ok()),
         // sqlx runs the statements of a connection in a thread, and does not restart it.
-        sqlx::Error::WorkerCrashed => return StoreError::Broken("the thread of its connection is gone".into()),
+        sqlx::Error::WorkerCrashed => return StoreError::Broken("the thread of its connection has ended".into()),
         _ => None,
     };
     let text = error.to_string();

@@ -1,6 +1,6 @@
 //! Detects whether the files of an open database were removed or replaced.
 //!
-//! Must never: report a file as gone only because its metadata cannot be read.
+//! A file must never be reported as removed only because its metadata cannot be read.
 
 use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt as _;

@@ -16,7 +16,7 @@ pub(super) struct Numbered<T> {
     pub(super) row: T,
 }
 
-/// The changeable part of a mail (the head), and its receiver.
+/// The changeable part of a message (the head), and its receiver.
 #[derive(Clone, Debug)]
 pub(super) struct Head {
     pub(super) message_id: MessageId,

@@ -1,7 +1,8 @@
-//! Reads that merge rows in SQL with rows that wait in the write buffer, mostly without flushing
+//! Reads that merge rows in SQL with rows that wait in the write buffer, usually without flushing
 //! them.
 //!
-//! Must never: return the version in SQL of a row while a newer one waits.
+//! A read must never return the version of a row in SQL while a newer version waits in the write
+//! buffer.
 
 use sqlx::sqlite::SqliteRow;
 

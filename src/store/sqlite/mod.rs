@@ -5,8 +5,8 @@
 //! commands write wait in the [`write_buffer`] and are flushed to SQL at the end of the batch, or
 //! before a query that must see them.
 //!
-//! Must never: acknowledge a command before its COMMIT is durable (`synchronous = FULL`), or let
-//! more than one task write.
+//! This backend must never acknowledge a command before its COMMIT is durable
+//! (`synchronous = FULL`). Only one task may write.
 
 mod bounded_map;
 mod commit_delay;

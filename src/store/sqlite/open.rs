@@ -1,7 +1,7 @@
 //! Opens a database file: checks it before anything is written, and sets up connections.
 //!
-//! Must never: write to a file that is not ours, is newer than this program, or is damaged; delete
-//! or replace a file.
+//! An open must never write to a file that belongs to another program, is newer than this program,
+//! or is damaged. It must never delete or replace a file.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -21,7 +21,8 @@ use super::{fault, schema};
 use crate::StoreError;
 
 /// Files up to this size (4 MiB) are checked completely when they are opened, which takes a few
-/// milliseconds. For larger files that would slow the start; damage in them shows when it is read.
+/// milliseconds. A complete check of a larger file would slow the start, so its damage is detected
+/// when the damaged page is read.
 const CHECK_MAX: u64 = 4 << 20;
 
 /// The first bytes of every SQLite database.
@@ -100,7 +101,7 @@ fn prepare_file(path: &Path, expected: Option<&str>) -> Result<u64, StoreError> 
         return Err(open_error("it is not a file".into()));
     }
     let log = log_of(path);
-    // SQLite takes an empty file for a new database and discards the log of the old one.
+    // SQLite treats an empty file as a new database and discards the log of the old one.
     let evidence = if std::fs::metadata(&log).is_ok_and(|meta| meta.len() > 0) {
         Some(format!("{} exists and holds data", log.display()))
     } else {
@@ -127,8 +128,8 @@ fn prepare_file(path: &Path, expected: Option<&str>) -> Result<u64, StoreError> 
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt as _;
-        // The database holds private text. A copy restored from a backup may be readable by others,
-        // so the mode is corrected.
+        // The database contains private text. A copy restored from a backup may be readable by
+        // others, so the mode is corrected.
         if meta.permissions().mode() & 0o077 != 0 {
             file.set_permissions(std::fs::Permissions::from_mode(0o600))
                 .map_err(|error| open_error(format!("{error}: it must be readable by its owner alone (mode 0600)")))?;
@@ -169,9 +170,9 @@ async fn set_up(
     Ok(WriteBuffer::new(counters, newest))
 }
 
-/// Checks that the database is ours and not newer than this program, and with `whole` that it is
-/// undamaged. Returns its schema version. If `expected` is given, a database without tables is an
-/// error.
+/// Checks that the database belongs to Ghost and is not newer than this program, and with `whole`
+/// that it is undamaged. Returns its schema version. If `expected` is given, a database without
+/// tables is an error.
 async fn schema_version(
     conn: &mut SqliteConnection,
     path: &Path,

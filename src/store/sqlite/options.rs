@@ -9,7 +9,7 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 #[derive(Clone, Debug)]
 pub struct SqliteOptions {
     /// Maximum size of the file in pages of 4,096 bytes; `None` means SQLite's own limit. At the
-    /// limit the disk counts as full.
+    /// limit, writes fail as on a full disk.
     pub page_limit: Option<u32>,
     /// Number of connections for queries; at least 1.
     pub reader_connections: usize,

@@ -1,6 +1,6 @@
 //! Builds queries from constant parts: conditions, order and limit.
 //!
-//! Must never: put a value into SQL text. Values are bound.
+//! SQL text must never contain a value. Values are bound.
 
 use super::row::Args;
 
@@ -12,7 +12,7 @@ pub(super) fn list_limit(limit: u32) -> i64 {
     i64::from(if limit == 0 { 100 } else { limit.min(LIST_MAX) })
 }
 
-/// A query under construction, with its bound values.
+/// A query that is being built, with its bound values.
 pub(super) struct Conditions {
     sql: String,
     args: Args,

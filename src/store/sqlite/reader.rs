@@ -1,7 +1,7 @@
 //! Connections for readers. Each query runs on one connection, inside one snapshot unless it needs
 //! none.
 //!
-//! Must never: return a connection to the pool while a query may still run on it.
+//! A connection must never return to the pool while a query may still run on it.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -38,7 +38,7 @@ pub(super) struct Readers {
     unopened: AtomicUsize,
     /// Number of leases: connections that are in use or being opened.
     leases: watch::Sender<usize>,
-    /// Tasks that open connections, or close those that were given up.
+    /// Tasks that open connections, or close abandoned ones.
     background_tasks: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -166,7 +166,7 @@ impl Readers {
     }
 
     /// Starts a task that opens a connection, unless the limit is reached. The receiver gets the
-    /// lease; if it is gone, the connection becomes idle.
+    /// lease; if it was dropped, the connection becomes idle.
     fn open_another(self: &Arc<Self>) -> Option<oneshot::Receiver<Result<Lease, StoreError>>> {
         let fewer = |unopened: usize| unopened.checked_sub(1);
         self.unopened.fetch_update(Ordering::AcqRel, Ordering::Acquire, fewer).ok()?;
@@ -218,7 +218,7 @@ impl Readers {
                 }
             }
         };
-        // As above: a connection that hangs must not block the shutdown.
+        // As in the first wait of `close`: a connection that hangs must not block the shutdown.
         #[allow(clippy::disallowed_methods)]
         if tokio::time::timeout(DRAIN_TIMEOUT, finish_tasks).await.is_err() {
             tracing::warn!("a connection for queries is still being closed while the store closes");

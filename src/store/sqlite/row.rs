@@ -1,7 +1,7 @@
 //! Encodes domain types as rows and decodes them, and builds statements that write many rows at
 //! once.
 //!
-//! Must never: put a value into SQL text. The text consists of constants and question marks; values
+//! SQL text must never contain a value. The text consists of constants and question marks; values
 //! are bound.
 
 use std::collections::HashMap;
@@ -127,7 +127,7 @@ pub(super) trait Keyed: Row {
     fn bind_key(key: &Self::Key, args: &mut Args);
     /// Decodes a row.
     fn read(row: &SqliteRow) -> Result<Self>;
-    /// Whether the row is worth caching.
+    /// Whether the row should be cached.
     fn worth_caching(&self) -> bool {
         true
     }
@@ -157,7 +157,7 @@ impl SqlTexts {
                 let one = format!("({})", vec!["?"; shape.columns].join(","));
                 // Without OR FAIL, SQLite copies each page before it changes it, to be able to undo
                 // half a statement. That is not needed here: if a statement fails, the whole batch
-                // is given up.
+                // is rolled back.
                 let head = shape.head.replacen("INSERT INTO", "INSERT OR FAIL INTO", 1);
                 format!("{}{}{}", head, vec![one; rows].join(","), shape.tail).into()
             })

@@ -1,7 +1,7 @@
 //! Schema versions and migrations.
 //!
-//! Must never: change a migration that was part of a release, or drop tables or columns that it
-//! does not know.
+//! A migration that was part of a release must never change. A migration must never drop tables or
+//! columns that it does not know.
 
 use sqlx::sqlite::SqliteConnection;
 

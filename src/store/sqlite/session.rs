@@ -1,8 +1,8 @@
 //! One database connection, as a reader's snapshot or as the writer's batch. The table traits are
 //! implemented on it in `rows/`, once for both.
 //!
-//! Must never: write rows of accepted commands inside the savepoint of the running command, or
-//! continue a batch after a failed write.
+//! This module must never write rows of accepted commands inside the savepoint of the running
+//! command, or continue a batch after a failed write.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -2,8 +2,9 @@
 //! and commits them together (group commit): commands that arrive during a commit share the next
 //! one.
 //!
-//! Must never: acknowledge or publish before COMMIT, keep waiting when no command arrives, end
-//! because a command failed or panicked, or end without setting its [`WriterState`].
+//! The writer must never acknowledge or publish before COMMIT, or keep waiting when no command
+//! arrives. It must never end because a command failed or panicked, or end without setting its
+//! [`WriterState`].
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -20,11 +21,11 @@ use crate::{StoreError, Writes};
 /// State of the writer.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum WriterState {
-    /// It accepts commands.
+    /// The writer accepts commands.
     Running,
-    /// It was closed and has ended.
+    /// The writer was closed and has ended.
     Closed,
-    /// It has ended because of a failure; the text is the cause.
+    /// The writer has ended because of a failure; the text is the cause.
     Broken(String),
 }
 
@@ -116,7 +117,7 @@ async fn batch(
             while next.is_none() && commit_delay.should_wait(commands) {
                 // This uses the runtime's clock, not the Clock port: no result depends on this
                 // wait, and the simulation has its own backend. It does not wait on the queue
-                // itself, because the wake-up for each command is the cost to avoid.
+                // itself, because the delay exists to avoid a wake-up for each command.
                 #[allow(clippy::disallowed_methods)]
                 tokio::time::sleep(commit_delay::PAUSE).await;
                 next = queue.try_recv().ok();
@@ -127,7 +128,8 @@ async fn batch(
     match AssertUnwindSafe(session.commit()).catch_unwind().await {
         Ok(Ok((events, signals))) => {
             let published = catch_unwind(AssertUnwindSafe(|| committed.publish(events, &signals)));
-            // Callers come first, even if publishing panicked: their changes are stored.
+            // The callers are notified first, even if publishing panicked: their changes are
+            // stored.
             acks.into_iter().for_each(|ack| call_back(|| ack(Ok(()))));
             // If the signals were not sent, their receivers would wait forever. So the writer ends;
             // at the next start the daemon reads every inbox.

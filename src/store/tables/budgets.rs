@@ -14,7 +14,7 @@ pub struct BudgetFilter {
     pub limited: bool,
     /// Only accounts of this sort; `None` means any.
     pub sort: Option<ScopeSort>,
-    /// Leaves out accounts of roots, because there may be many.
+    /// Omits accounts of roots, because there may be many.
     pub no_roots: bool,
     /// Only accounts whose scope comes after this one, compared as text. For paging.
     pub after: Option<Scope>,
@@ -29,9 +29,9 @@ pub struct UsageFilter {
     pub root_id: Option<RootId>,
     /// Provider that was called.
     pub provider: Option<String>,
-    /// Settled at or after this.
+    /// Charged at or after this time.
     pub since: Option<Timestamp>,
-    /// Settled before this.
+    /// Charged before this time.
     pub before: Option<Timestamp>,
 }
 

@@ -26,12 +26,12 @@ pub trait ChatReads {
     /// All memberships of an agent, in order of channel.
     async fn chat_memberships(&mut self, agent_id: &AgentId) -> Result<Vec<ChatMember>>;
 
-    /// The ungated channels in which an agent has posts after its cursor, each with the agent's
-    /// membership, in order of channel.
+    /// The ungated channels in which an agent has chat messages after its cursor, each with the
+    /// agent's membership, in order of channel.
     async fn chat_unread(&mut self, agent_id: &AgentId) -> Result<Vec<(ChatMember, ChatChannel)>>;
 
-    /// The newest posts of a channel with `after < seq < before`, at most `limit`, in order of
-    /// sequence. A `before` of 0 means no upper bound.
+    /// The newest chat messages of a channel with `after < seq < before`, at most `limit`, in order
+    /// of sequence. A `before` of 0 means no upper bound.
     async fn chat_posts(&mut self, channel: &ChannelName, after: i64, before: i64, limit: u32)
     -> Result<Vec<ChatPost>>;
 }
@@ -48,6 +48,6 @@ pub trait ChatWrites {
     /// Removes a membership. Does nothing if it does not exist.
     async fn chat_member_delete(&mut self, channel: &ChannelName, agent_id: &AgentId) -> Result<()>;
 
-    /// Appends a post. The caller has taken its sequence from the channel.
+    /// Appends a chat message. The caller has taken its sequence from the channel.
     async fn chat_post_append(&mut self, post: &ChatPost) -> Result<()>;
 }

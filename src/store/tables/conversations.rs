@@ -38,7 +38,7 @@ pub trait ConversationReads {
     async fn conversation_entries_of_turn(&mut self, turn_id: TurnId) -> Result<Vec<ConversationEntry>>;
 
     /// Entries that wait for delivery and are due at `now`, in order of due time (then conversation
-    /// and sequence), at most `limit`. Conversations of the adapters in `passing` are left out. A
+    /// and sequence), at most `limit`. Conversations of the adapters in `passing` are omitted. A
     /// waiting entry without a due time is due from the time it was written.
     async fn deliveries_due(
         &mut self,

@@ -5,7 +5,8 @@ use ghost_domain::{KnowledgeEntry, KnowledgeVersion};
 
 use crate::error::Result;
 
-/// Reads of knowledge. They check no access rights; `ghost-rules` decides who may read what.
+/// Reads of knowledge. They check no access rights; `ghost-rules` decides which entries a party may
+/// read.
 #[async_trait]
 pub trait KnowledgeReads {
     /// The entry with this id, even if it is deleted.

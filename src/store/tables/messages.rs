@@ -11,7 +11,7 @@ pub struct InboxState {
     /// Mail that is ready ([`MessageReads::inbox_ready`]). If it is empty, the other fields are not
     /// filled in.
     pub mail: Vec<Envelope>,
-    /// Whether the agent's chat channels have unread posts.
+    /// Whether the agent's chat channels have unread messages.
     pub unread: bool,
     /// The skills that the agent holds, in order of name.
     pub skills: Vec<HeldSkill>,
@@ -20,17 +20,17 @@ pub struct InboxState {
 /// Reads of mail.
 #[async_trait]
 pub trait MessageReads {
-    /// The mail with this id.
+    /// The message with this id.
     async fn message_get(&mut self, message_id: MessageId) -> Result<Option<Envelope>>;
 
-    /// The state of a mail, its turn, and how often its agent crashed on it.
+    /// The state of a message, its turn, and how often its agent crashed on it.
     async fn message_standing(&mut self, message_id: MessageId) -> Result<Option<(MailState, Option<TurnId>, u32)>>;
 
-    /// Number of pending mails in an inbox.
+    /// Number of pending messages in an inbox.
     async fn inbox_depth(&mut self, agent_id: &AgentId) -> Result<u32>;
 
-    /// Number of pending mails in each of these inboxes, in the given order. A fan-out needs only
-    /// one query.
+    /// Number of pending messages in each of these inboxes, in the given order. A fan-out needs
+    /// only one query.
     async fn inbox_depths(&mut self, agent_ids: &[AgentId]) -> Result<Vec<u32>>;
 
     /// Pending mail of an inbox, in order, at most `limit`.
@@ -41,21 +41,22 @@ pub trait MessageReads {
     /// waits for that turn.
     async fn inbox_ready(&mut self, agent_id: &AgentId, limit: u32) -> Result<Vec<Envelope>>;
 
-    /// What an agent needs to open a turn: its ready mail, as [`MessageReads::inbox_ready`] returns
-    /// it, and the other fields of [`InboxState`]. One query, because every turn begins with it.
+    /// The data that an agent needs to open a turn: its ready mail, as
+    /// [`MessageReads::inbox_ready`] returns it, and the other fields of [`InboxState`]. One query,
+    /// because every turn begins with it.
     async fn inbox_state(&mut self, agent_id: &AgentId, limit: u32) -> Result<InboxState>;
 
     /// Agents with ready mail that wakes, in order of id.
     async fn inbox_waiting(&mut self) -> Result<Vec<AgentId>>;
 
-    /// Those of these agents that have ready mail that wakes, in order of id. Reads no envelopes.
+    /// The given agents that have ready mail that wakes, in order of id. Reads no envelopes.
     async fn inbox_waiting_among(&mut self, agent_ids: &[AgentId]) -> Result<Vec<AgentId>>;
 
     /// Agents with ready mail of this root that wakes, in order of id. Reads no envelopes, so the
     /// size of the mail does not matter.
     async fn inbox_waiting_of(&mut self, root_id: RootId) -> Result<Vec<AgentId>>;
 
-    /// Number of pending mails in the world.
+    /// Number of pending messages in the world.
     async fn inbox_total(&mut self) -> Result<u64>;
 
     /// The mail that a turn took, in order.
@@ -68,11 +69,11 @@ pub trait MessageReads {
 /// Writes of mail.
 #[async_trait]
 pub trait MessageWrites {
-    /// Appends mail to the inbox of its receiver. The store assigns `seq` and ignores the one in
-    /// the envelope. Checks nothing.
+    /// Appends a message to the inbox of its receiver. The store assigns `seq` and ignores the one
+    /// in the envelope. Checks nothing.
     async fn message_append(&mut self, envelope: &Envelope) -> Result<()>;
 
-    /// Sets state and turn of mails and adds `add_crashes` to their crash counts. Besides these,
+    /// Sets state and turn of messages and adds `add_crashes` to their crash counts. Besides these,
     /// only the wake flag of an envelope ever changes ([`MessageWrites::message_rouse`]). Ids that
     /// do not exist are ignored.
     async fn message_mark(
@@ -83,10 +84,10 @@ pub trait MessageWrites {
         add_crashes: u32,
     ) -> Result<()>;
 
-    /// Sets the crash count of mails to 0, for an operator who retries them.
+    /// Sets the crash count of messages to 0, for an operator who retries them.
     async fn message_forgive(&mut self, message_ids: &[MessageId]) -> Result<()>;
 
-    /// Sets the wake flag of quiet mails: either what they waited for will not come, or they must
-    /// be tried alone.
+    /// Sets the wake flag of quiet messages: either the heartbeat that they waited for was removed,
+    /// or they must be tried alone.
     async fn message_rouse(&mut self, message_ids: &[MessageId]) -> Result<()>;
 }

@@ -1,10 +1,10 @@
-//! The table traits: rows in and rows out, one file for each family of tables. Method names begin
-//! with the noun. A `put` inserts or replaces a row by key. An `append` adds a row whose sequence
-//! number the store assigns, unless its comment says otherwise. Reads inside a command see the
-//! command's own writes.
+//! The table traits: they write and read rows, one file for each family of tables. Method names
+//! begin with the noun. A `put` inserts or replaces a row by key. An `append` adds a row whose
+//! sequence number the store assigns, unless its comment says otherwise. Reads inside a command see
+//! the command's own writes.
 //!
-//! Must never: decide anything. World rules live in `ghost-rules`. These traits only limit how many
-//! rows a read returns.
+//! These traits must never decide anything: the rules are in `ghost-rules`. They only limit how
+//! many rows a read returns.
 
 mod agents;
 mod asks;

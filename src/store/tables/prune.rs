@@ -14,7 +14,7 @@ pub enum Family {
     Turns,
     /// Ended turns of cron jobs that have a turn of their own
     /// ([`Turn::source`](ghost_domain::Turn::source) is `cron`), with their journals and the mail
-    /// that opened them. A turn counts as one row, with all that is deleted with it.
+    /// that opened them. A turn with all rows that are deleted with it is counted as one row.
     CronTurns,
     /// Mail whose turn has ended, except mail of held dead letters.
     Messages,
@@ -44,16 +44,16 @@ pub enum Family {
     /// they have no limit, and all those of agents without even a tombstone. Accounts of living
     /// agents, teams and the world stay.
     AgentBudgets,
-    /// Chat posts. In each channel they are deleted from the start up to the first post that is too
-    /// young, so that the rest has no gap. The sequence of the channel continues.
+    /// Chat messages. In each channel they are deleted from the start up to the first message that
+    /// is too young, so that the rest has no gap. The sequence of the channel continues.
     ChatPosts,
     /// Conversations without recent activity, with their entries. A conversation stays if one of
     /// its entries is still needed by a delivery, an open turn, waiting mail or a dead letter. A
-    /// conversation counts as one row. Entries of active conversations are deleted by
+    /// conversation is counted as one row. Entries of active conversations are deleted by
     /// [`PruneWrites::prune_conversation_entries`].
     Conversations,
-    /// Deleted knowledge entries, except those that came from the world's files: they would come
-    /// back at the next boot.
+    /// Deleted knowledge entries, except entries from the world's files: they would be created
+    /// again at the next boot.
     Knowledge,
     /// Runs of schedules, by the time they fired.
     ScheduleRuns,
@@ -89,7 +89,7 @@ impl Family {
 #[async_trait]
 pub trait PruneWrites {
     /// Deletes rows of a family that ended before `before`, at most `limit`, oldest first unless
-    /// the comment of the family says otherwise. Returns how many rows were deleted.
+    /// the comment of the family says otherwise. Returns the number of deleted rows.
     async fn prune(&mut self, family: Family, before: Timestamp, limit: u32) -> Result<u64>;
 
     /// Deletes entries of conversations, at most `limit`, by conversation in order of id. In each

@@ -1,4 +1,4 @@
-//! The `roots` table: for each root, a tally of what it has caused.
+//! The `roots` table: for each root, a tally of the work that it has caused.
 
 use async_trait::async_trait;
 use ghost_domain::RootId;

@@ -37,7 +37,7 @@ pub trait ScheduleReads {
     /// Schedules that are due at `now`, in order of due time (then id), at most `limit`.
     async fn schedules_due(&mut self, now: Timestamp, limit: u32) -> Result<Vec<Schedule>>;
 
-    /// When the next schedule is due; `None` if none will be.
+    /// When the next schedule is due; `None` if no schedule has a due time.
     async fn schedule_next_at(&mut self) -> Result<Option<Timestamp>>;
 
     /// Runs of a schedule, newest first, at most `limit`.
@@ -58,7 +58,7 @@ pub trait ScheduleWrites {
 
     /// Finds damaged schedules, whose records cannot be decoded, among the first `limit` due ones.
     /// Clears their due time so that they are not due again; the records stay unchanged. Returns
-    /// the id of each and what is wrong with it.
+    /// the id and the problem of each.
     async fn schedules_set_aside(&mut self, now: Timestamp, limit: u32) -> Result<Vec<(ScheduleId, String)>>;
 
     /// Removes a schedule and its snapshot. Its runs stay until they are pruned.

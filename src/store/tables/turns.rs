@@ -19,7 +19,7 @@ pub struct TurnFilter {
     pub parked: Option<bool>,
     /// Only turns that are charged to this root or took mail of it.
     pub root_id: Option<RootId>,
-    /// What opened the turn; see [`Turn::source`].
+    /// The source of the turn; see [`Turn::source`].
     pub source: Option<&'static str>,
     /// Started before this.
     pub before: Option<Timestamp>,
@@ -40,8 +40,8 @@ pub trait TurnReads {
     async fn turn_get(&mut self, turn_id: TurnId) -> Result<Option<Turn>>;
 
     /// The open turn that the agent continues: the only one that is not aside, or else the oldest
-    /// of those that were aside and may continue. A turn is aside if it is parked and its agent
-    /// goes on with other work ([`Turn::is_aside`]). Turns of operators do not count.
+    /// of the turns that were aside and may continue. A turn is aside if it is parked and its agent
+    /// continues with other work ([`Turn::is_aside`]). Turns of operators are ignored.
     async fn turn_open_of(&mut self, agent_id: &AgentId) -> Result<Option<Turn>>;
 
     /// All open turns, in order of start.

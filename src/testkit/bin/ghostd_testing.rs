@@ -1,6 +1,6 @@
 //! `ghostd` with tools for tests. Arguments, wiring and exit codes are the same.
 //!
-//! Must never: be shipped.
+//! This program must never be shipped.
 
 // `ghostd` and this program share these modules.
 #[path = "../../arguments.rs"]

@@ -1,6 +1,7 @@
-//! A clock that a test can set forward while the daemon runs. It is the system's clock plus the milliseconds in a file.
+//! A clock that a test can set forward while the daemon runs. It is the system's clock plus the
+//! milliseconds in a file.
 //!
-//! Must never: be the clock of a shipped daemon.
+//! This clock must never be the clock of a shipped daemon.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -40,7 +40,7 @@ impl Daemon {
     /// Waits for the line that says that the world is up.
     ///
     /// # Panics
-    /// If the line does not come; the message has the output.
+    /// If the line does not arrive; the message has the output.
     pub fn wait_until_ready(&self) {
         self.wait_for_line("a world that is up", Deadline::seconds(READY_SECONDS), |line| {
             line.contains(" is up. Data: ")
@@ -50,7 +50,7 @@ impl Daemon {
     /// Waits for a line of standard output.
     ///
     /// # Panics
-    /// If the line does not come in time, or the process ends first.
+    /// If the line does not arrive in time, or the process ends first.
     pub fn wait_for_line(&self, what: &str, deadline: Deadline, wanted: impl Fn(&str) -> bool) -> String {
         match self.out.find(0, deadline, wanted) {
             Some((_, line)) => line,
@@ -97,7 +97,7 @@ impl Daemon {
         let deadline = Deadline::seconds(END_SECONDS);
         let closed = self.out.wait_for_end(deadline) && self.err.wait_for_end(deadline);
         assert!(closed, "the process did not end\nstdout:\n{}stderr:\n{}", self.out.text(), self.err.text());
-        // If the outputs are no pipes, they did not show the end.
+        // If the outputs are not pipes, they did not show the end.
         let status = deadline.until("the process to end", || {
             self.child.try_wait().expect("the state of a child process").ok_or_else(|| "it runs".to_owned())
         });

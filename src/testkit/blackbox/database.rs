@@ -1,6 +1,6 @@
 //! Reads the database of a daemon that has ended, to count its rows.
 //!
-//! Must never: write.
+//! This module must never write to the database.
 
 use std::path::Path;
 
@@ -71,7 +71,7 @@ impl Database {
         })
     }
 
-    /// The result of SQLite's integrity check: `ok`, or what is damaged.
+    /// The result of SQLite's integrity check: `ok`, or a description of the damage.
     #[must_use]
     pub fn integrity(&self) -> String {
         self.texts("PRAGMA integrity_check").join("; ")

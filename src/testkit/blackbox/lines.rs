@@ -28,7 +28,7 @@ impl Lines {
             let mut line = Vec::new();
             loop {
                 line.clear();
-                // A read error counts as the end.
+                // A read error is treated as the end.
                 if reader.read_until(b'\n', &mut line).unwrap_or(0) == 0 {
                     break;
                 }

@@ -1,7 +1,8 @@
-//! Support for black-box tests: daemons as real processes that tests start, kill and start again, a model server,
-//! tools for tests, and direct reads of the database.
+//! Support for black-box tests: daemons as real processes that tests start, kill and start again, a
+//! model server, tools for tests, and direct reads of the database.
 //!
-//! Must never: use a running daemon in a way that a user cannot. The database is read only when no daemon runs.
+//! A test must never use a running daemon in a way that a user cannot. The database is read only
+//! when no daemon runs.
 
 // A failure in a black-box test is a panic. It fails the test with a message.
 #![allow(clippy::unwrap_used, clippy::expect_used)]

@@ -1,6 +1,6 @@
 //! Finds a Python interpreter for tests that use programs written in Python.
 //!
-//! Must never: let CI skip a test.
+//! CI must never skip a test because of a missing interpreter or module.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use std::process::Command;
 /// A Python with these modules. `GHOST_PYTHON` names the interpreter; the default is `python3`.
 ///
 /// # Errors
-/// What is missing, as text. The caller then skips the test.
+/// The missing program or module, as text. The caller then skips the test.
 ///
 /// # Panics
 /// If something is missing and `GHOST_CLIENTS` is `required`. CI sets this.

@@ -41,9 +41,9 @@ pub fn test_tools(env: &dyn Fn(&str) -> Option<String>) -> Vec<Tool> {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct EffectParams {
-    /// What the line says.
+    /// The text of the line.
     arg: String,
-    /// Milliseconds to wait before.
+    /// Milliseconds to wait before the effect.
     #[serde(default)]
     delay_ms: u64,
 }
@@ -76,7 +76,7 @@ impl OutsideTool for Effect {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct PanicParams {
-    /// What it panics with.
+    /// The message of the panic.
     #[serde(default)]
     words: String,
 }

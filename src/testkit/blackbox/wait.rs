@@ -1,6 +1,6 @@
-//! Deadlines in real time for what processes must do.
+//! Deadlines in real time for the actions of processes.
 //!
-//! Must never: make a test pass by waiting. A deadline only limits the wait for an event.
+//! A test must never pass because it waited. A deadline only limits the wait for an event.
 
 use std::time::{Duration, Instant};
 

@@ -1,6 +1,6 @@
 //! All random numbers of a simulation, from one seed.
 //!
-//! Must never: use anything but the seed and the earlier draws.
+//! A random number must never depend on anything but the seed and the earlier draws.
 
 use std::sync::{Mutex, PoisonError};
 

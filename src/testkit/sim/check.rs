@@ -1,6 +1,6 @@
 //! Checks the promises against the records of a finished world and against witnesses outside it.
 //!
-//! Must never: rely on the world's own records where a witness outside the world has counted.
+//! A check must never rely on the world's own records if a witness outside the world has counted.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -26,11 +26,11 @@ const LATE_MAX: Duration = Duration::from_secs(30);
 pub(crate) struct Evidence {
     /// The records of the world.
     pub(crate) facts: Facts,
-    /// What happened outside.
+    /// The effects and panics outside the world.
     pub(crate) outside: OutsideEvents,
     /// The requests to the model.
     pub(crate) asked: Vec<Asked>,
-    /// What the world acknowledged to operators.
+    /// The results that the world acknowledged to operators.
     pub(crate) acknowledged: Acknowledged,
 }
 
@@ -53,7 +53,7 @@ pub(crate) fn check(evidence: &Evidence) -> Vec<String> {
     found
 }
 
-/// Nothing acknowledged is lost, and every message is dealt with exactly once.
+/// Nothing acknowledged is lost, and every message is processed exactly once.
 fn mail(facts: &Facts, acknowledged: &Acknowledged, wrongs: &mut Vec<String>) {
     for message_id in &acknowledged.messages {
         if !facts.messages.contains_key(message_id) {
@@ -70,7 +70,8 @@ fn mail(facts: &Facts, acknowledged: &Acknowledged, wrongs: &mut Vec<String>) {
             wrongs.push(format!("message {} to {} ({}): {what}", mail.message_id, mail.to, mail.kind));
         }
     }
-    // Mail that a turn took at its beginning belongs to no other turn, unless an earlier turn gave it back.
+    // Mail that a turn took at its beginning belongs to no other turn, unless an earlier turn
+    // returned it to the inbox.
     let mut dealt_with: BTreeMap<&str, TurnId> = BTreeMap::new();
     for event in facts.events.iter().filter(|event| event.kind == ghost_domain::EventKind::TurnStarted) {
         let turn = event.payload.get("turn_id").and_then(|id| id.as_str()?.parse().ok()).map(TurnId);
@@ -248,7 +249,7 @@ fn asks(facts: &Facts, acknowledged: &Acknowledged, wrongs: &mut Vec<String>) {
         }
     }
     for ask in facts.asks.values() {
-        // A full disk may delay the end a little.
+        // A full disk may delay the end of an ask a little.
         let late = ask.closed_at.map(|closed_at| closed_at.since(ask.deadline_at));
         if late.is_some_and(|late| late > LATE_MAX) {
             wrongs.push(format!("ask {} was closed {late:?} after its deadline", ask.ask_id));

@@ -1,7 +1,9 @@
-//! Virtual time. It does not move while a task can run, and jumps to the next sleeper when none can.
+//! Virtual time. It does not move while a task can run, and jumps to the next sleeper when no task
+//! can run.
 //!
-//! Must never: use the machine's clock, or wake a second sleeper before the first one's work is done. The order of
-//! wake-ups follows only from deadlines and from the order in which the sleepers began to wait.
+//! This clock must never use the machine's clock, or wake a second sleeper before the first one's
+//! work is done. The order of wake-ups follows only from deadlines and from the order in which the
+//! sleepers began to wait.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -17,7 +19,7 @@ use tokio::runtime::{Builder, Runtime};
 /// Maximum number of reads of the clock at one instant. More mean an endless loop; a busy instant has hundreds.
 const READS_MAX: u64 = 200_000;
 
-/// The limits after which a simulation counts as stuck.
+/// The limits above which a simulation is reported as stuck.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     /// Maximum virtual time.

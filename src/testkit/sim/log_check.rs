@@ -27,7 +27,7 @@ fn order(events: &[Event], wrongs: &mut Vec<String>) {
     let mut ids = BTreeSet::new();
     for (index, event) in events.iter().enumerate() {
         if usize::try_from(event.seq).ok() != Some(index + 1) {
-            wrongs.push(format!("the feed has a gap: event {} stands in place {}", event.seq, index + 1));
+            wrongs.push(format!("the feed has a gap: event {} has position {}", event.seq, index + 1));
             return;
         }
         if !ids.insert(event.event_id) {
@@ -71,7 +71,7 @@ fn turns(events: &[Event], wrongs: &mut Vec<String>) {
                     wrongs.push(format!("turn {turn_id} ends without having been open (event {})", event.seq));
                 }
             }
-            // A dead letter takes the turn away from the agent. A retry may resume it.
+            // A dead letter removes the turn from the agent. A retry may resume it.
             EventKind::DeadLetterHeld => {
                 open.remove(agent_id);
             }
@@ -80,7 +80,7 @@ fn turns(events: &[Event], wrongs: &mut Vec<String>) {
     }
 }
 
-/// Whether a turn with this status has dealt with its mail for good.
+/// Whether a turn with this status has processed its mail, so that it never changes again.
 pub(crate) fn is_final(status: TurnStatus) -> bool {
     matches!(status, TurnStatus::Finished | TurnStatus::Failed | TurnStatus::Cancelled)
 }

@@ -1,9 +1,9 @@
-//! Simulation of whole worlds under virtual time (promise 8 of `docs/design.md`). A seed decides the world, its
-//! models, its operators and its faults. The same seed gives the same event log. A run includes crashes of the
-//! daemon and ends when the world is at rest. Then every promise is checked against the records and against
-//! witnesses outside the world.
+//! Simulation of whole worlds under virtual time (promise 8 of `docs/design.md`). A seed decides
+//! the world, its models, its operators and its faults. The same seed gives the same event log. A
+//! run includes crashes of the daemon and ends when the world is at rest. Then every promise is
+//! checked against the records and against witnesses outside the world.
 //!
-//! Must never: depend on the machine's clock, its scheduler or its random numbers.
+//! A simulation must never depend on the machine's clock, its scheduler or its random numbers.
 
 mod chance;
 mod check;

@@ -1,7 +1,9 @@
-//! A model whose answers follow from the seed and the conversation. It simulates faults of a provider and logs all
-//! requests. The log is the witness that no journaled answer is requested again.
+//! A model whose answers follow from the seed and the conversation. It simulates faults of a
+//! provider and logs all requests. The log is the witness that no journaled answer is requested
+//! again.
 //!
-//! Must never: remember a conversation. An answer depends only on the request and on how often it was made.
+//! The model must never remember a conversation. An answer depends only on the request and on the
+//! number of times that the request was made.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,7 +26,7 @@ pub(crate) struct Asked {
     pub(crate) turn_id: TurnId,
     /// Number of answers in the conversation.
     pub(crate) round: usize,
-    /// The mark of the answer; `None` if there was no answer or the caller was gone.
+    /// The mark of the answer; `None` if there was no answer or the caller no longer waited.
     pub(crate) answer: Option<u64>,
 }
 

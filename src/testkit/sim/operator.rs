@@ -1,5 +1,5 @@
-//! The operators: they send, ask, start, stop, pause, set budgets and kill the daemon, at random times. They
-//! remember what the world acknowledged, because that must never be lost.
+//! The operators: they send, ask, start, stop, pause, set budgets and kill the daemon, at random
+//! times. They remember the results that the world acknowledged, because these must never be lost.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -27,7 +27,7 @@ use super::plan::WORKER;
 use super::random_actions::POISON_WORD;
 use super::tools::{MARK, OUTSIDE, OutsideLog};
 
-/// What the world acknowledged.
+/// The results that the world acknowledged.
 #[derive(Clone, Default)]
 pub(crate) struct Acknowledged {
     pub(crate) messages: BTreeSet<MessageId>,
@@ -41,9 +41,9 @@ pub(crate) struct Operator {
     clock: SimClock,
     disk: MemoryDisk,
     outside_log: OutsideLog,
-    /// Agents of the world file.
+    /// Agents of `world-config.yaml`.
     named: Vec<AgentId>,
-    /// Agents that come and go.
+    /// Agents that operators create and delete during the run.
     temporary: Vec<AgentId>,
     /// Whether the store may fail.
     faults: bool,
@@ -148,7 +148,7 @@ impl Operator {
         drop(done);
     }
 
-    /// Before the end of the run: lets everything continue that can.
+    /// Runs before the end of the run: resumes every agent and turn that can continue.
     pub(crate) async fn resume_all(&mut self, world: &Arc<World>) -> Result<(), Refusal> {
         world.set_paused(&by(), false).await?;
         // Turns that wait for a budget continue when it is raised.

@@ -1,6 +1,6 @@
-//! What the simulated model does: random tool calls and texts for one conversation.
+//! The actions of the simulated model: random tool calls and texts for one conversation.
 //!
-//! Must never: use anything but the conversation and the random numbers.
+//! The actions must never depend on anything but the conversation and the random numbers.
 
 use ghost_domain::transcript::{Block, Message, Role};
 use ghost_provider::{ModelRequest, Stop};
@@ -12,7 +12,7 @@ use super::tools::{MARK, OUTSIDE, POISON};
 /// A message with this word makes the model call the poisoned tool.
 pub(crate) const POISON_WORD: &str = "POISONED-MAIL";
 
-/// What the model knows about the world.
+/// The model's knowledge about the world.
 pub(crate) struct Scene {
     /// Ids of agents. Some of them may be stopped, deleted or not created yet.
     pub(crate) names: Vec<String>,

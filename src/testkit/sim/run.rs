@@ -99,7 +99,7 @@ pub struct Outcome {
     pub virtual_time: Duration,
 }
 
-/// How a life ended.
+/// How a life of the daemon ended.
 enum End {
     /// The daemon has ended.
     Gone,
@@ -195,7 +195,8 @@ impl SimWorld {
                 end = self.life(workspace, last) => Ok(end),
             }
         });
-        // Code that still runs in the dead process must find that the disk is gone before it unwinds.
+        // Code that still runs in the dead process must find that the disk is no longer available
+        // before it unwinds.
         self.disk.crash();
         drop(runtime);
         self.clock.forget_sleepers();
@@ -260,7 +261,7 @@ impl SimWorld {
         }
     }
 
-    /// Lets everything continue, and waits until nothing is left to do.
+    /// Resumes everything that can continue, and waits until no work is left.
     async fn come_to_rest(&mut self, world: &Arc<World>) -> End {
         // A full disk may refuse this, too.
         while let Err(refusal) = self.operator.resume_all(world).await {
@@ -321,7 +322,7 @@ async fn is_open(world: &World) -> bool {
     !matches!(read, Err(StoreError::Closed))
 }
 
-/// What keeps the world from being at rest; `None` if it is at rest.
+/// The work that keeps the world from being at rest; `None` if it is at rest.
 async fn open_work(world: &World) -> Option<String> {
     let read = world
         .store()

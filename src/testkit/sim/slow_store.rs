@@ -1,8 +1,8 @@
-//! The memory store with the delays of a real one. Every command and query waits on the virtual clock before it
-//! commits and before its caller gets the result. So crashes and other agents' work can happen between any two of
-//! them.
+//! The memory store with the delays of a real one. Every command and query waits on the virtual
+//! clock before it commits and before its caller gets the result. So crashes and other agents' work
+//! can happen between any two of them.
 //!
-//! Must never: change what is committed, or the order in which it is published.
+//! This store must never change a commit or the order in which commits are published.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -34,7 +34,7 @@ pub(crate) async fn open(disk: &MemoryDisk, clock: SimClock, dice: Dice) -> Resu
     .await
 }
 
-/// Passes on what the inner store publishes.
+/// Publishes the commits of the inner store.
 struct Bridge {
     feed: Mutex<broadcast::Receiver<Arc<[Event]>>>,
     committed: Committed,

@@ -28,7 +28,7 @@ pub(crate) fn mark_key(token: &str) -> String {
     format!("sim.mark.{token}")
 }
 
-/// What happened outside the world.
+/// The effects and panics outside the world.
 #[derive(Clone, Default)]
 pub(crate) struct OutsideEvents {
     /// Executions of the outside tool, by token.
@@ -42,7 +42,7 @@ pub(crate) struct OutsideEvents {
     pub(crate) wrongs: Vec<String>,
 }
 
-/// The record of what happened outside. Clones share it.
+/// The record of effects outside the world. Clones share it.
 #[derive(Clone, Default)]
 pub(crate) struct OutsideLog(Arc<Mutex<OutsideEvents>>);
 
@@ -69,7 +69,7 @@ pub(crate) fn all(outside_log: &OutsideLog) -> Vec<Tool> {
     ]
 }
 
-/// What the outside tool does after its effect.
+/// How the outside tool behaves after its effect.
 #[derive(Clone, Copy, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 enum Manner {
@@ -85,7 +85,7 @@ enum Manner {
 struct OutsideParams {
     /// Names the effect.
     token: String,
-    /// What comes after it.
+    /// The behaviour after the effect.
     manner: Manner,
 }
 

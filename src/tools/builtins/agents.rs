@@ -183,7 +183,7 @@ impl WorldTool for Create {
             return Err(rules::reserved(&call.services.ctx, &call.party(), &new_id, existing.as_ref()));
         }
         let daily_money = plan.archetypes.get(&params.archetype).and_then(|archetype| archetype.config.daily_money);
-        // Line breaks become spaces; what else no name may have is refused with its creation.
+        // Line breaks become spaces. The creation rule refuses other invalid characters.
         let plain = |name: &str| name.split_whitespace().collect::<Vec<_>>().join(" ");
         let name = params.name.as_deref().map(plain).filter(|name| !name.is_empty());
         let new = NewAgent {

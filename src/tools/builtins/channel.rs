@@ -1,6 +1,6 @@
-//! The tools for the outside channel (BI-34..37; MSG-11, CONF-03, CONF-04): what an agent can do in
-//! the conversation that its turn came from. The registry is bound to the conversation; no argument
-//! names it.
+//! The tools for the outside channel (BI-34..37; MSG-11, CONF-03, CONF-04): the actions of an agent
+//! in the conversation that its turn came from. The registry is bound to the conversation; no
+//! argument names it.
 
 use async_trait::async_trait;
 use ghost_domain::conversation::{is_file_name, is_mime_type, mime_of};
@@ -101,17 +101,17 @@ fn attachment(
     let name = name.unwrap_or(own_name);
     if !is_file_name(name) {
         return Err(Refusal::new(Code::InvalidArguments, format!("`{}` is not a file name", clip(name, 80)))
-            .hint("give name as 1 to 128 characters without a slash, such as report.md"));
+            .hint("give name as 1 to 128 characters without a slash, for example report.md"));
     }
     let mime_type = mime_type.unwrap_or_else(|| mime_of(name));
     if !is_mime_type(mime_type) {
         return Err(Refusal::new(Code::InvalidArguments, format!("`{}` is not a media type", clip(mime_type, 80)))
-            .hint("give mime_type such as text/markdown, or leave it out"));
+            .hint("give mime_type, for example text/markdown, or omit it"));
     }
     Ok(Attachment { path: path.as_str().to_owned(), name: name.to_owned(), mime_type: mime_type.to_owned(), bytes })
 }
 
-/// Sends a message in the conversation. Apart from its reply, an agent has no other way to do so
+/// Sends a message in the conversation. Besides its reply, this is an agent's only way to do so
 /// (CONF-04).
 async fn send(call: &CallContext, post: Post, w: &mut dyn Writes) -> Result<Output, Refusal> {
     not_blank("content", &post.content)?;
@@ -136,7 +136,7 @@ impl WorldTool for Send {
     }
 }
 
-/// `syscall.channel.send`: as [`Send`], with files.
+/// `syscall.channel.send`: like [`Send`], with files.
 pub(super) struct SendOut;
 
 #[async_trait]

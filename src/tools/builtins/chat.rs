@@ -30,7 +30,7 @@ pub(super) struct CreateParams {
     /// Do not become a member yourself, for example as a moderator. You may still post, read, invite and remove.
     #[serde(default)]
     skip_creator: bool,
-    /// Posts wake nobody: members read when they are asked to. Use it for three or more members.
+    /// Messages wake nobody: members read when they are asked to. Use it for three or more members.
     #[serde(default)]
     gated: bool,
     /// The topic of the channel, in one line.
@@ -43,9 +43,9 @@ pub(super) struct CreateParams {
 pub(super) struct SendParams {
     /// The channel to post in.
     channel: String,
-    /// The text of the post. `@agent-id` wakes one member and `@all` wakes everyone, unless the channel is gated.
+    /// The text of the message. `@agent-id` wakes one member and `@all` wakes everyone, unless the channel is gated.
     content: String,
-    /// seq of the post that this one answers.
+    /// seq of the message that this one answers.
     #[serde(default)]
     reply_to: Option<i64>,
 }
@@ -64,13 +64,13 @@ pub(super) struct MemberParams {
 pub(super) struct HistoryParams {
     /// The channel to read.
     channel: String,
-    /// The largest number of posts, up to 500; 50 if absent.
+    /// The largest number of messages, up to 500; 50 if absent.
     #[serde(default)]
     limit: Option<u32>,
-    /// Only posts before this seq.
+    /// Only messages before this seq.
     #[serde(default)]
     before_seq: Option<i64>,
-    /// Only posts after this seq, the oldest of them first.
+    /// Only messages after this seq, the oldest of them first.
     #[serde(default)]
     after_seq: Option<i64>,
 }
@@ -211,7 +211,7 @@ impl ReadTool for History {
             .store
             .read(move |r| Box::pin(async move { rules::history(r, &reader, &query).await }))
             .await?;
-        // If not all posts fit, drop those farthest from where the reading begins.
+        // If not all messages fit, the messages farthest from the start of the reading are dropped.
         let (messages, all) = if forward {
             fitting(posts.iter().map(post_json), HISTORY_BYTES)
         } else {

@@ -30,8 +30,8 @@ pub(super) async fn agent_id(r: &mut dyn Reads, text: &str) -> Result<AgentId, R
     }
 }
 
-/// Takes items until their JSON would exceed `bytes`. The first item is always taken. Returns
-/// whether all were taken.
+/// Collects items until their JSON would exceed `bytes`. The first item is always included. Returns
+/// whether all items were included.
 pub(super) fn fitting(items: impl IntoIterator<Item = Value>, bytes: usize) -> (Vec<Value>, bool) {
     let (mut taken, mut used) = (Vec::new(), 0);
     for item in items {
@@ -44,7 +44,7 @@ pub(super) fn fitting(items: impl IntoIterator<Item = Value>, bytes: usize) -> (
     (taken, true)
 }
 
-/// Sums of model usage as results show them.
+/// Sums of model usage, in the form that results show.
 pub(super) fn usage_json(sums: &[UsageSum]) -> Value {
     let (mut tokens, mut calls) = (TokenUsage::default(), 0_u64);
     for sum in sums {
@@ -59,7 +59,7 @@ pub(super) fn usage_json(sums: &[UsageSum]) -> Value {
     })
 }
 
-/// Removes the members that are null from `object`.
+/// Removes the members of `object` that are null.
 pub(super) fn without_nulls(mut object: Value) -> Value {
     if let Some(map) = object.as_object_mut() {
         map.retain(|_, value| !value.is_null());

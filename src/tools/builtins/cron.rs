@@ -223,7 +223,7 @@ fn rule(call: &CallContext, rule: &Rule) -> Result<When, Refusal> {
     if rule.zone.is_some() && rule.cron.is_none() {
         return Err(wrong(
             "schedule: zone can be used only with cron",
-            "write the offset into `at`, such as 18:00:00+01:00",
+            "write the offset into `at`, for example 18:00:00+01:00",
         ));
     }
     match (&rule.cron, &rule.every, &rule.at) {

@@ -1,4 +1,4 @@
-//! The options of a cron job, as a model writes them (SCHED-05, SCHED-08).
+//! The options of a cron job in the form that a model writes (SCHED-05, SCHED-08).
 
 use ghost_domain::Refusal;
 use ghost_domain::schedule::words::duration;
@@ -78,7 +78,7 @@ impl Options {
     pub(super) fn spec(self) -> Result<JobSpec, Refusal> {
         let timeout_seconds = match self.timeout.as_deref().map(|text| duration("options.timeout", text)).transpose()? {
             Some(timeout) if timeout.subsec_millis() > 0 => {
-                return Err(wrong("options.timeout is whole seconds", "write such as 90s or 2m"));
+                return Err(wrong("options.timeout is whole seconds", "write for example 90s or 2m"));
             }
             timeout => timeout.map(|timeout| u32::try_from(timeout.as_secs()).unwrap_or(u32::MAX)),
         };

@@ -52,16 +52,17 @@ impl WorldTool for Read {
             let remaining = w.inbox_depth(own).await?;
             return Ok(shown(recent.iter(), remaining));
         }
-        // A call by an operator takes no mail: it would end with the operator's turn, unseen by the
-        // agent.
+        // A call by an operator takes no mail. The mail would be consumed at the end of the
+        // operator's turn, unseen by the agent.
         let operator = w.turn_get(call.turn_id).await?.is_some_and(|turn| turn.source == "operator");
         let pending = w.inbox_pending(own, limit).await?;
         if operator {
             let remaining = w.inbox_depth(own).await?;
             return Ok(shown(pending.iter(), remaining));
         }
-        // Count in the order in which `join` takes mail, so that no more is taken than the result
-        // can show. The window is longer, because some mail in it may not join.
+        // Messages are counted in the order in which `join` takes them, so that `join` takes no
+        // more than the result can show. The window is longer, because some mail in it may not
+        // join.
         let window = w.inbox_pending(own, limit.saturating_mul(4).max(64)).await?;
         let joinable = window.iter().filter(|envelope| mail::joinable(&call.services.ctx, call.root_id, envelope));
         let (taken, _) = fitting(joinable.take(limit as usize).map(envelope_json), TAKE_BYTES);

@@ -2,7 +2,7 @@
 //! adapter of the conversation declares which actions it supports. `send` is the same as
 //! `syscall.channel.send` (BI-37).
 //!
-//! Must never: reach a conversation other than the turn's own (MSG-11).
+//! This tool must never reach a conversation other than the turn's own (MSG-11).
 
 use async_trait::async_trait;
 use ghost_domain::text::clip;
@@ -60,7 +60,7 @@ pub(super) struct MessageParams {
     /// For react: one emoji.
     #[serde(default)]
     emoji: Option<String>,
-    /// For react and pin: take the reaction or pin away.
+    /// For react and pin: remove the reaction or the pin.
     #[serde(default)]
     remove: bool,
     /// For poll: 2 to 10 answers to choose from.

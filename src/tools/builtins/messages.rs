@@ -94,7 +94,7 @@ pub(super) fn send() -> Run {
         match (waits, names_file) {
             (true, false) => ask.clone(),
             (false, true) => file.clone(),
-            // `Send` refuses both at once, before anything has happened.
+            // `Send` refuses both at once, before it has any effect.
             _ => plain.clone(),
         }
     }))
@@ -219,10 +219,10 @@ fn file_name(given: &str) -> Result<String, Refusal> {
         .collect();
     if clean.bytes().all(|byte| byte == b'.') {
         return Err(Refusal::new(Code::InvalidArguments, format!("`{}` is not a file name", clip(given, 80)))
-            .hint("give a name such as notes.md"));
+            .hint("give a name, for example notes.md"));
     }
-    // Refuse a long name instead of cutting it: a cut name loses its extension, and two names could
-    // become equal.
+    // A long name is refused, not truncated: a truncated name loses its extension, and two names
+    // could become equal.
     if clean.len() > FILE_NAME_MAX {
         return Err(Refusal::new(
             Code::TooLarge,

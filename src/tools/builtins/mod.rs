@@ -2,7 +2,8 @@
 //! tool one type. A tool is thin: it reads its arguments, calls a rule of `ghost_rules`, and
 //! returns the result.
 //!
-//! Must never: contain a rule that belongs into `ghost_rules`, or take the actor from an argument.
+//! A tool must never contain a rule that belongs in `ghost_rules` or take the actor from an
+//! argument.
 
 mod agents;
 mod channel;
@@ -205,7 +206,7 @@ fn chat() -> [Tool; 6] {
         ),
         Tool::new::<chat::HistoryParams>(
             "syscall.chat.history",
-            "Read the posts of a channel; by default the newest 50.",
+            "Read the messages of a channel; by default the newest 50.",
             Run::read(chat::History),
         )
         .view(WIDE_VIEW),
@@ -216,7 +217,7 @@ fn chat() -> [Tool; 6] {
         ),
         Tool::new::<common::Nothing>(
             "syscall.chat.list",
-            "List the channels that you are in or have created, with their members and the seq of the newest post.",
+            "List the channels that you are in or have created, with their members and the seq of the newest message.",
             Run::read(chat::List),
         )
         .view(LIST_VIEW),

@@ -1,5 +1,5 @@
 //! `syscall.resource.usage` (BI-26): the load of the host, as the kernel reports it. A value that
-//! cannot be read is left out.
+//! cannot be read is omitted.
 
 use std::path::Path;
 
@@ -52,7 +52,7 @@ fn rss() -> Option<u64> {
     kilobytes(&std::fs::read_to_string("/proc/self/status").ok()?, "VmRSS:")
 }
 
-/// The value of a line such as `MemTotal:  8000 kB`, in bytes.
+/// The value of a line of `/proc/meminfo`, for example `MemTotal:  8000 kB`, in bytes.
 fn kilobytes(text: &str, label: &str) -> Option<u64> {
     let rest = text.lines().find_map(|line| line.strip_prefix(label))?;
     rest.split_whitespace().next()?.parse::<u64>().ok()?.checked_mul(1_024)

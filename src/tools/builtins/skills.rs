@@ -135,7 +135,8 @@ pub(super) struct Drop;
 impl WorldTool for Drop {
     type Params = NameParams;
 
-    // Checks only what is held, so that a skill whose folder is gone can be dropped.
+    // Checks only the skills that the agent holds, so that a skill whose folder was removed can be
+    // dropped.
     async fn apply(&self, call: &CallContext, params: NameParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
         let name = params.name.trim();
         rules::drop_skill(w, &call.services.ctx, &call.caller.agent_id, name).await?;

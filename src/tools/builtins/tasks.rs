@@ -122,7 +122,7 @@ pub(super) struct UpdateParams {
     reopen: bool,
 }
 
-/// A task as results show it. With `brief`, long texts are shortened.
+/// A task in the form that results show. With `brief`, long texts are shortened.
 fn task_json(task: &Task, brief: bool) -> Value {
     let shortened = |text: &str| if brief { clip(text, BRIEF_CHARS) } else { text.to_owned() };
     let depends_on = (!task.depends_on.is_empty()).then_some(&task.depends_on);

@@ -190,9 +190,9 @@ fn work(path: &WorkspacePath, before: Option<String>, bytes: Vec<u8>) -> FileWor
     FileWork { plan, bytes }
 }
 
-/// Cuts a text so that its JSON has at most `limit` bytes. Otherwise the model would not get the
-/// fields that say where to continue. Quotes and control characters take more bytes in JSON than in
-/// the file.
+/// Truncates a text so that its JSON has at most `limit` bytes. Otherwise the model would not get
+/// the fields that say where to continue. Quotes and control characters take more bytes in JSON
+/// than in the file.
 fn shorten(text: &mut FileText, limit: usize) {
     let mut json = 0_usize;
     let first_excess = text.content.char_indices().find(|(_, c)| {
@@ -223,7 +223,7 @@ impl ReadTool for Read {
                 .hint("leave it out to read as much as one result holds"));
         }
         let (first, skip) = (params.offset.unwrap_or(1).max(1), params.skip_bytes.unwrap_or(0));
-        // At least one character of four bytes fits, so that reading always advances.
+        // The limit is at least one character of four bytes, so that reading always advances.
         let max_bytes = (call.services.ctx.limits().file_bytes as usize).max(4);
         let lines = Lines { first, skip, count: params.limit, max_bytes };
         let mut text = call
@@ -234,8 +234,8 @@ impl ReadTool for Read {
             .map_err(|refusal| with_scope_hint(refusal, &params.path, params.scope))?;
         let other_fields = PAGE_FIELDS + 2 * path.as_str().len();
         shorten(&mut text, (super::common::WIDE_VIEW as usize).saturating_sub(other_fields));
-        // The next read repeats a last line that was cut. If that line alone is longer than a
-        // result, the next read continues inside it.
+        // The next read repeats a truncated last line. If that line alone is longer than a result,
+        // the next read continues inside it.
         let cut = !text.content.ends_with('\n');
         let whole = if cut { text.lines.saturating_sub(1) } else { text.lines };
         let next = text.truncated.then(|| first.saturating_add(whole));
@@ -331,7 +331,8 @@ impl FileTool for Edit {
         plan: &FilePlan,
         _: &mut dyn Writes,
     ) -> Result<Output, Refusal> {
-        // The number of occurrences is known only from the old text, which is gone after a crash.
+        // The number of occurrences is known only from the old text, which no longer exists after a
+        // crash.
         let replacements = if params.replace_all { json!("all") } else { json!(1) };
         Ok(written(call, plan, None, json!({ "path": plan.path, "replacements": replacements })))
     }

@@ -81,7 +81,8 @@ impl ReadTool for Status {
                 })
             })
             .await?;
-        // If the agent's archetype is gone, it has no model. The rest of its status is still valid.
+        // If the agent's archetype no longer exists, the agent has no model. The rest of its status
+        // is still valid.
         let spec = call.services.plan().spec_for(&agent).ok();
         let timezone = spec.as_ref().and_then(|spec| spec.archetype.config.timezone.clone());
         let model = spec.map(|spec| spec.model).unwrap_or_default();

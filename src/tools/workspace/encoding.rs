@@ -1,7 +1,7 @@
 //! Detects the encoding of a file's text and converts the text to UTF-8.
 //!
-//! Must never: show a binary file as text, or change a file. Without a byte order mark the detected
-//! encoding is a guess, so results name it.
+//! This module must never show a binary file as text or change a file. Without a byte order mark
+//! the detected encoding is a guess, so results name it.
 
 use std::io::{self, BufRead, Read};
 
@@ -42,7 +42,7 @@ impl Encoding {
         }
     }
 
-    /// Detects the encoding of `source`; `None` if it is not text. `cut` says that the file
+    /// Detects the encoding of `source`; `None` if it is not text. `cut` is true if the file
     /// continues after `source`.
     pub(super) fn of(mut source: impl BufRead, cut: bool) -> io::Result<Option<Self>> {
         let mut statistics = Statistics::default();
@@ -198,8 +198,8 @@ impl<R: BufRead> Read for Decoded<R> {
             let mark = self.mark.min(chunk.len());
             let last = chunk.is_empty();
             self.text.resize(CHUNK, 0);
-            // An incomplete character at the end becomes a replacement character: the text was cut
-            // there, or the file has changed since its encoding was detected.
+            // An incomplete character at the end becomes a replacement character: the text was
+            // truncated there, or the file has changed since its encoding was detected.
             let (result, read, written, _) = decoder.decode_to_utf8(&chunk[mark..], &mut self.text, last);
             self.mark -= mark;
             self.source.consume(mark + read);

@@ -6,7 +6,7 @@ use ghost_domain::text::clip;
 use ghost_domain::{Code, Refusal};
 use rustix::io::Errno;
 
-/// The refusal for `error`, which occurred while doing `doing` (such as "read") to `path`.
+/// The refusal for `error`, which occurred while doing `doing` (for example "read") to `path`.
 pub(crate) fn io_refusal(doing: &str, path: &str, error: &io::Error) -> Refusal {
     let shown = clip(if path.is_empty() { "." } else { path }, 120);
     let errno = error.raw_os_error().map(Errno::from_raw_os_error);

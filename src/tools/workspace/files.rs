@@ -20,8 +20,8 @@ use super::parents;
 /// The prefix of temporary files. Agents cannot use names with this prefix.
 pub(super) const TEMP_PREFIX: &str = ".ghost-tmp-";
 
-/// The number of bytes of a file that are read to find a line or to hash what a write would
-/// replace. Every file that a tool can write is smaller.
+/// The number of bytes of a file that are read to find a line or to hash the file that a write
+/// would replace. Every file that a tool can write is smaller.
 const SCAN_MAX: u64 = 64 * 1024 * 1024;
 
 /// The number of names that are tried for a temporary file. Each name is new in this process, so
@@ -33,7 +33,7 @@ static TEMP_COUNT: AtomicU64 = AtomicU64::new(0);
 /// The lines to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lines {
-    /// The first line, counted from 1; 0 counts as 1.
+    /// The first line, counted from 1; 0 means 1.
     pub first: u64,
     /// The number of bytes to skip in the first line, counted in UTF-8.
     pub skip: u64,
@@ -233,7 +233,7 @@ pub(crate) fn read_text(root: &Dir, path: &WorkspacePath, wanted: Lines) -> Resu
     Ok(FileText { truncated: !ended || stopped, content, encoding, bytes: size, lines })
 }
 
-/// `bytes` as text. If they were cut, an incomplete character at the end is dropped.
+/// `bytes` as text. If they were truncated, an incomplete character at the end is dropped.
 fn text_of(bytes: Vec<u8>, cut: bool) -> Option<String> {
     match String::from_utf8(bytes) {
         Ok(text) => Some(text),
@@ -330,7 +330,7 @@ pub(super) fn write_atomic(root: &Dir, path: &WorkspacePath, bytes: &[u8]) -> Re
     replace(root, path, |file| file.write_all(bytes))
 }
 
-/// Replaces the file at `path` with what `fill` writes, or leaves everything unchanged.
+/// Replaces the file at `path` with the bytes that `fill` writes, or leaves everything unchanged.
 pub(super) fn replace(
     root: &Dir,
     path: &WorkspacePath,

@@ -51,8 +51,7 @@ pub struct Entry {
 pub struct Listing {
     /// The entries, sorted by path.
     pub entries: Vec<Entry>,
-    /// Whether entries were left out, because of a limit or because a directory could not be
-    /// opened.
+    /// Whether entries are missing, because of a limit or because a directory could not be opened.
     pub truncated: bool,
 }
 
@@ -88,7 +87,7 @@ pub(crate) fn list(
             Err(error) if below.is_empty() => return Err(failed(error)),
             // The directory is listed without its content, and the result is marked as truncated.
             Err(error) => {
-                tracing::debug!(path = base, %error, "a directory was left out of a listing");
+                tracing::debug!(path = base, %error, "a directory is missing from a listing");
                 listing.truncated = true;
                 continue;
             }

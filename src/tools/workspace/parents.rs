@@ -37,9 +37,9 @@ pub(super) fn directory(root: &Dir, path: &str, create: bool) -> Result<Option<O
     }
 }
 
-/// Opens a directory below `top` that was found a moment ago. `None` if it is gone or was replaced
-/// by something else. A walk that keeps paths and reopens them needs only one handle, however wide
-/// the tree is.
+/// Opens a directory below `top` that was found a moment ago. `None` if it was removed or replaced
+/// meanwhile. A walk that keeps paths and reopens them needs only one handle, however wide the tree
+/// is.
 pub(super) fn reopen(top: &Dir, path: &str) -> io::Result<Option<Dir>> {
     match walk(top, path, false) {
         Ok(fd) => Ok(Some(Dir::from_std_file(fd.into()))),

@@ -15,8 +15,8 @@ use super::parents;
 /// The largest number of levels of a snapshot.
 const DEPTH_MAX: usize = 32;
 
-/// The regular files at or below `path`. Without `recursive`, only those directly in it. `None` if
-/// nothing is there. The snapshot is complete or refused: a file that was missed would be reported
+/// The regular files at or below `path`. Without `recursive`, only files directly in it. `None` if
+/// nothing is there. The snapshot is complete or refused, because a missing file would be reported
 /// as removed.
 pub(super) fn stamps(
     root: &Dir,

@@ -288,7 +288,7 @@ fn drop_capabilities() {
 
 #[test]
 fn an_unreadable_directory_is_reported_and_not_treated_as_removed() {
-    // A separate thread, because it gives up capabilities.
+    // A separate thread, because it drops capabilities.
     std::thread::spawn(|| {
         let (dir, workspace) = rig();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();

@@ -1,6 +1,7 @@
-//! What follows a crash: for the agent, for the other members of its team, for the team.
+//! Handles a crash: for the agent, for the other members of its team, and for the team.
 //!
-//! Must never: touch a turn or its mail. The world rules record what happens to these before a restart is decided.
+//! This module must never change a turn or its mail. The world rules record the crash in both
+//! before a restart is decided.
 
 use std::time::Duration;
 
@@ -15,7 +16,8 @@ use super::errand_runner::{ErrandRunner, STORE_PAUSE, is_transient};
 use crate::team_msg::{Errand, TeamMsg};
 
 impl ErrandRunner {
-    /// Handles a crash: records what happens to the agent's turn, then decides about its restart.
+    /// Handles a crash: records the crash in the agent's turn, then decides about the agent's
+    /// restart.
     pub(super) async fn crashed(&self, agent_id: &AgentId, reason: &str) {
         // A panic's text may contain the arguments of the tool.
         let reason = &self.tree.engine.services.ctx.redactor.redact(reason);
@@ -25,7 +27,8 @@ impl ErrandRunner {
             self.write(move |w, ctx| Box::pin(async move { agents::crashed(w, &ctx, &id, &words).await })).await;
         self.crash_is_settled(agent_id);
         match recorded {
-            // The mail that caused the crash is now a dead letter, so earlier crashes no longer count (promise 3).
+            // The mail that caused the crash is now a dead letter, so earlier crashes no longer
+            // count (promise 3).
             Ok(true) => drop(self.memory().windows.remove(agent_id)),
             Ok(false) => {}
             Err(refusal) => {
@@ -75,7 +78,8 @@ impl ErrandRunner {
     /// journals.
     fn restart_siblings(&self, crashed: &AgentId) {
         let Some(team) = self.memory().team.clone() else { return };
-        // A model answer that is already requested costs money. The grace period lets it get into the journal.
+        // A model answer that is already requested costs money. The grace period allows the answer
+        // to be journaled.
         let grace = Limits::seconds(self.tree.engine.services.ctx.limits().stop_grace_seconds);
         let after = team.agents.iter().position(|member| member == crashed);
         for (index, member) in team.agents.iter().enumerate() {
@@ -130,8 +134,8 @@ impl ErrandRunner {
                 .card(member)
                 .is_some_and(|card| matches!(card.status, AgentStatus::Running | AgentStatus::Restarting));
             if runs && member != crashed {
-                // Queued behind the member's other errands. If this supervisor is gone, its successor reads the
-                // records.
+                // Queued behind the member's other errands. If this supervisor has ended, the next
+                // one reads the records.
                 drop(self.myself.cast(TeamMsg::Run(member.clone(), Errand::Failed(why.clone()))));
             }
         }

@@ -1,7 +1,7 @@
-//! Agents whose actors have ended. Their inboxes are read again, many agents in one read. So when many agents fall
-//! asleep at once it takes only a few queries, and delays no wake-up.
+//! Agents whose actors have ended. Their inboxes are read again, many agents in one read. So when
+//! many agents fall asleep at once, this takes only a few queries and delays no wake-up.
 //!
-//! Must never: read for one agent at a time, or let an agent wait for more than the read before its own.
+//! This module must never read the agents one by one.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ const AT_ONCE: usize = 256;
 #[derive(Default)]
 pub(super) struct Ends {
     ended: BTreeSet<AgentId>,
-    /// At most one task. It is dropped with its supervisor, whose successor reads every record.
+    /// At most one task. It is dropped with its supervisor; the next supervisor reads every record.
     reading: JoinSet<()>,
 }
 
@@ -33,7 +33,7 @@ impl Ends {
         }
     }
 
-    /// Begins the next read after one is over.
+    /// Begins the next read after one has ended.
     pub(super) fn read_done(&mut self, runner: &Arc<ErrandRunner>) {
         self.reading = JoinSet::new();
         if !self.ended.is_empty() {
@@ -72,12 +72,13 @@ fn again(runner: &ErrandRunner, batch: Vec<AgentId>) {
     }
 }
 
-/// Reads the records, inboxes and open turns of agents whose actors have ended, and does what each agent needs.
+/// Reads the records, inboxes and open turns of agents whose actors have ended, and starts the next
+/// step for each agent.
 async fn check(runner: Arc<ErrandRunner>, batch: Vec<AgentId>) {
     let ids = batch.clone();
     let read = runner.tree.engine.services.store.read(move |r| {
         Box::pin(async move {
-            // Only mail that wakes counts.
+            // Only mail that wakes its agent is read here.
             let waiting = r.inbox_waiting_among(&ids).await?;
             let mut found: Vec<(Agent, bool)> = Vec::with_capacity(ids.len());
             for agent_id in ids {
@@ -102,7 +103,8 @@ async fn check(runner: Arc<ErrandRunner>, batch: Vec<AgentId>) {
     }
 }
 
-/// Does what an agent needs whose actor has ended. `waits` says that it has an open turn or mail that wakes it.
+/// Starts the next step for an agent whose actor has ended. `waits` says that the agent has an open
+/// turn or mail that wakes it.
 fn next(runner: &ErrandRunner, agent: Agent, waits: bool) {
     if agent.is_deleted() {
         return;
@@ -115,7 +117,7 @@ fn next(runner: &ErrandRunner, agent: Agent, waits: bool) {
         None
     };
     match errand {
-        // If this supervisor is gone, its successor reads the records.
+        // If this supervisor has ended, the next one reads the records.
         Some(errand) => drop(runner.myself.cast(TeamMsg::Run(agent.agent_id, errand))),
         None if waits && !runner.tree.directory.is_paused() => runner.tree.signal_router.wake(&agent.agent_id),
         None => {}

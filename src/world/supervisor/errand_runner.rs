@@ -1,6 +1,8 @@
-//! The errands of a supervisor, and its memory of crashes.
+//! Runs a supervisor's errands, and holds its memory of crashes. An [`Errand`] is a read or commit
+//! for one agent that runs in a task beside the supervisor's mailbox.
 //!
-//! Must never: run two errands of one agent at once ([`Errands`](super::errands::Errands) ensures this).
+//! Two errands of one agent must never run at once ([`Errands`](super::errands::Errands) ensures
+//! this).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -21,7 +23,7 @@ use crate::tree::Tree;
 /// The pause before a supervisor tries again after the store refused a write.
 pub(super) const STORE_PAUSE: Duration = Duration::from_secs(1);
 
-/// A supervisor's memory of crashes. It may be lost: a successor starts with an empty one.
+/// A supervisor's memory of crashes. It may be lost: the next supervisor starts with an empty one.
 pub(super) struct Memory {
     pub(super) team: Option<TeamPlan>,
     /// The limit of crashes of the whole team. Not used if there is no team.
@@ -32,7 +34,7 @@ pub(super) struct Memory {
     crashing: BTreeSet<AgentId>,
 }
 
-/// What a supervisor's errands need.
+/// The data that a supervisor's errands need.
 pub(super) struct ErrandRunner {
     pub(super) tree: Arc<Tree>,
     pub(super) myself: ActorRef<TeamMsg>,
@@ -61,14 +63,16 @@ impl ErrandRunner {
         memory.intensity = intensity;
     }
 
-    /// Notes a crash. The agent counts as restarting, even if its record does not say so yet.
+    /// Records a crash in memory. The agent is then treated as restarting, even if its record does
+    /// not say so yet.
     pub(super) fn note_crash(&self, agent_id: &AgentId) {
         let mut memory = self.memory();
         memory.crashing.insert(agent_id.clone());
         self.tree.directory.set_status(agent_id, AgentStatus::Restarting);
     }
 
-    /// Ends [`note_crash`](Self::note_crash): the crash is in the record, or cannot be recorded.
+    /// Ends [`note_crash`](Self::note_crash), because the crash is in the record or cannot be
+    /// recorded.
     pub(super) fn crash_is_settled(&self, agent_id: &AgentId) {
         self.memory().crashing.remove(agent_id);
     }
@@ -117,7 +121,8 @@ impl ErrandRunner {
     }
 
     fn take_over(&self, agent: &Agent) -> Option<ActorRef<AgentMsg>> {
-        // Under the lock, so that an older record cannot undo a crash that is noted at the same time.
+        // Done under the lock, so that an older record cannot undo a crash that is noted at the
+        // same time.
         let memory = self.memory();
         if agent.status == AgentStatus::Running && memory.crashing.contains(&agent.agent_id) {
             return self.tree.directory.record(&Agent { status: AgentStatus::Restarting, ..agent.clone() });
@@ -147,7 +152,7 @@ impl ErrandRunner {
                 match (self.unfit(&record), self.tree.directory.actor(agent_id)) {
                     (None, _) => self.tree.signal_router.wake(agent_id),
                     (Some(why), None) => self.record_unfit(agent_id, why).await,
-                    // It may finish its turn. Then it is checked again.
+                    // The agent may finish its turn. Then it is checked again.
                     (Some(_), Some(actor)) => drop(actor.cast(AgentMsg::Stop { grace: self.grace() })),
                 }
             }
@@ -188,7 +193,7 @@ impl ErrandRunner {
         }
     }
 
-    /// Sends a message again after a pause, because the store could not do it.
+    /// Sends a message again after a pause, because the store refused the write.
     pub(super) fn again(&self, message: TeamMsg, refusal: &Refusal) {
         tracing::warn!(?message, %refusal, "the store refused this; trying again");
         self.later(STORE_PAUSE, message);
@@ -199,7 +204,7 @@ impl ErrandRunner {
         let myself = self.myself.clone();
         tokio::spawn(async move {
             sleep.await;
-            // If this supervisor is gone, its successor reads every record.
+            // If this supervisor has ended, the next one reads every record.
             drop(myself.cast(message));
         });
     }
@@ -225,8 +230,9 @@ impl ErrandRunner {
     }
 }
 
-/// Whether a refused write is worth another try. An agent that is gone, or that another daemon owns now, is given
-/// up. Any other refusal is tried again, so that the agent does not stay between two states.
+/// Whether a refused write may succeed later. The write is abandoned if the agent is deleted or
+/// another daemon owns it now. Any other refusal is tried again, so that the agent does not stay
+/// between two states.
 pub(super) fn is_transient(refusal: &Refusal) -> bool {
     !matches!(refusal.code, Code::NotFound | Code::Conflict)
 }

@@ -1,7 +1,9 @@
-//! Errands of a supervisor: reads and commits that run beside its mailbox. Errands of one agent run one after
-//! another, in order. Errands of different agents run at the same time.
+//! A queue of a supervisor's [`Errand`]s: reads and commits that run in tasks beside its mailbox.
+//! Errands of one agent run one after another, in order. Errands of different agents run at the
+//! same time.
 //!
-//! Must never: lose an agent's later errands when one panics, or outlive the supervisor.
+//! A panic of one errand must never lose the agent's later errands. No errand may outlive the
+//! supervisor.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::AssertUnwindSafe;
@@ -19,7 +21,7 @@ use crate::team_msg::{Errand, TeamMsg};
 #[derive(Default)]
 pub(super) struct Errands {
     waiting: BTreeMap<AgentId, VecDeque<Errand>>,
-    /// Dropped with the supervisor, whose successor reads every record.
+    /// Dropped with the supervisor; the next supervisor reads every record.
     running: JoinSet<()>,
 }
 
@@ -37,7 +39,7 @@ impl Errands {
         }
     }
 
-    /// Begins the next errand of an agent after one is over.
+    /// Begins the next errand of an agent after one has ended.
     pub(super) fn done(&mut self, runner: &Arc<ErrandRunner>, agent_id: &AgentId) {
         while self.running.try_join_next().is_some() {}
         match self.waiting.get_mut(agent_id).and_then(VecDeque::pop_front) {
@@ -58,10 +60,10 @@ impl Errands {
                 // The agent must not stay between two states, so it is restarted.
                 let panic = panics::text(&*panic);
                 let panic = runner.tree.engine.services.ctx.redactor.redact(&panic);
-                tracing::error!(%agent_id, panic, "an errand of a supervisor panicked; the agent is restarted");
+                tracing::error!(%agent_id, panic, "a supervisor's task for this agent panicked; the agent is restarted");
                 runner.later(STORE_PAUSE, TeamMsg::Restart(agent_id.clone()));
             }
-            // An error means that the supervisor is gone, and its errands with it.
+            // An error means that the supervisor has ended, and its errands with it.
             drop(runner.myself.cast(TeamMsg::ErrandDone(agent_id)));
         });
     }

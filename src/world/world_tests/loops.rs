@@ -1,4 +1,5 @@
-//! A loop that fails starts again, writes an event, and counts as down until it has completed a round.
+//! A loop that fails starts again, writes an event, and is reported as down until it has completed
+//! a round.
 
 use std::sync::Arc;
 use std::time::Duration;

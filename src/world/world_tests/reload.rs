@@ -13,7 +13,8 @@ use super::rig::{TestModel, TestWorld, ask, id, say, send, settle, soon, until, 
 use crate::World;
 use crate::world::Reloader;
 
-/// A world file with these lines for `teams` and `agents`, and with a limit that identifies it.
+/// A `world-config.yaml` with these lines for `teams` and `agents`, and with a limit that
+/// identifies it.
 fn file(hops_max: u32, strategy: &str, more: &str) -> String {
     format!(
         "\
@@ -125,7 +126,7 @@ async fn the_second_of_two_reloads_waits_for_the_first() {
     let (one, two) = tokio::join!(world.reload(&by, false), world.reload(&by, false));
     assert_eq!(one.unwrap().created, [id("cyd")]);
     assert_eq!(two.unwrap().stopped, [id("cyd")], "what the first has made is the second's to stop");
-    // Plan, limits and records are those of one file.
+    // Plan, limits and records come from one file.
     assert_eq!((world.plan().limits.hops_max, world.ctx().limits().hops_max), (8, 8));
     let cyd = world.wait_until_stopped(&id("cyd")).await.unwrap();
     assert_eq!((cyd.desired, cyd.status), (Desired::Stopped, AgentStatus::Stopped));

@@ -25,7 +25,7 @@ use tokio::sync::watch;
 use crate::world::Reloader;
 use crate::{Boot, World, boot};
 
-/// What the test model does: an answer or a failure.
+/// The behaviour of the test model: an answer or a failure.
 type Think = dyn Fn(&ModelRequest) -> Result<Vec<Block>, ProviderError> + Send + Sync;
 
 /// A model whose answers a test can hold back.
@@ -111,7 +111,7 @@ impl TestWorld {
         self.files.path().join("workspace").join(path)
     }
 
-    /// The plan of another world file with the same archetypes.
+    /// The plan of another `world-config.yaml` with the same archetypes.
     pub(super) fn plan(&self, config: &str) -> Plan {
         self.write("world-config.yaml", config);
         ghost_config::load(&self.files.path().join("world"), &|_| None).unwrap_or_else(|p| panic!("{p}"))

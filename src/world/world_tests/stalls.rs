@@ -35,7 +35,7 @@ struct Stalling {
     stall: Arc<Stall>,
 }
 
-/// Passes on what the inner store has committed.
+/// Publishes the commits of the inner store.
 struct Forward(Committed);
 
 impl Wake for Forward {

@@ -13,8 +13,8 @@ use crate::wake_slot::{Activation, Call, WakeSlot};
 /// The behaviour of the actor and its supervisor: today's, or an earlier one with a bug.
 #[derive(Clone, Copy)]
 struct Rules {
-    /// Bug: an actor reads while it is created, before the directory knows it. That read counts as the answer to
-    /// all calls.
+    /// Bug: an actor reads while it is created, before the directory knows it. That read is treated
+    /// as the answer to all calls.
     reads_before_recorded: bool,
     /// Before the actor goes idle, the generation is compared with that of its read.
     compares_at_rest: bool,
@@ -41,7 +41,7 @@ enum Waker {
     Routed(u8, Call<Id>),
 }
 
-/// What happens after the end of an actor.
+/// The step after the end of an actor.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum After {
     /// The inbox is read again.
@@ -334,7 +334,7 @@ impl Moment {
         Some(then)
     }
 
-    /// What may begin at any time: a message, a sleep, a crash.
+    /// The events that may begin at any time: a message, a sleep, a crash.
     fn beginnings(&self) -> Vec<Moment> {
         let mut next = Vec::new();
         for at in 0..self.wakers.len() {

@@ -105,7 +105,8 @@ async fn a_slow_reader_gets_the_position_to_resume_at() {
         assert_eq!(block.line("id: "), seen.to_string());
     }
     assert!(seen < scene.world.store().last_seq());
-    // A reader that does not read its end either times out, but counts until its body is dropped.
+    // A reader that does not read the end of its stream either times out, or is counted until its
+    // body is dropped.
     for _ in 0..10 {
         scene.clock.advance(ghost_domain::Limits::seconds(30));
         tokio::task::yield_now().await;
@@ -117,7 +118,7 @@ async fn a_slow_reader_gets_the_position_to_resume_at() {
     assert_eq!(scene.control.readers.open(), 0);
 }
 
-/// Two readers of new events that do not read until they are cut off.
+/// Two readers of new events that do not read until they are disconnected.
 async fn fall_behind(scene: &Scene, routes: &Router, token: &str) -> (Flow, Flow) {
     let start = scene.world.store().last_seq();
     // Every feeder holds a receiver of the shutdown signal.

@@ -59,7 +59,7 @@ fn unreadable(what: &str, error: &std::io::Error) -> Refusal {
 }
 
 fn missing(path: &WorkspacePath) -> Refusal {
-    Refusal::not_found("memory file", path.as_str(), None).hint("leave the path out to see which files there are")
+    Refusal::not_found("memory file", path.as_str(), None).hint("omit the path to list the files")
 }
 
 fn file(memory: &Dir, path: &WorkspacePath, limit: u32) -> Result<v1::InspectAgentResponse, Refusal> {

@@ -2,7 +2,7 @@
 //! transaction. So while the feed has no new event the cache is valid, and reads of a quiet world do
 //! not reach the store.
 //!
-//! Must never: return data from before a change that the caller has seen committed.
+//! The cache must never return data from before a change that the caller has seen committed.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -24,7 +24,7 @@ pub(super) struct AgentDetails {
     pub(super) tools: u32,
     /// The access mode that decides its tools.
     pub(super) access: Option<&'static str>,
-    /// Why the agent cannot run, and what to do about it.
+    /// Why the agent cannot run, and how to correct it.
     pub(super) cannot_run: Option<String>,
 }
 

@@ -1,7 +1,7 @@
 //! Decides which text of a running turn is streamed: nothing that may turn out to be a silent token or
 //! a reply tag (HB-05, MSG-13).
 //!
-//! Must never: be authoritative. The entry that the turn ends with is.
+//! The streamed text must never be authoritative. The entry that the turn ends with is.
 
 use ghost_domain::reply_tokens::{HEARTBEAT_OK, SILENT};
 
@@ -20,7 +20,7 @@ pub(super) struct StreamFilter {
 }
 
 impl StreamFilter {
-    /// Whether any text was let through.
+    /// Whether any text passed the filter.
     pub(super) fn has_shown(&self) -> bool {
         self.open
     }
@@ -60,15 +60,15 @@ fn may_be(text: &str, token: &str) -> bool {
 enum Tag<'t> {
     /// A tag, followed by this text.
     Complete(&'t str),
-    /// It may still become a tag.
+    /// A text that may still become a tag.
     Incomplete,
-    /// It is not a tag.
+    /// A text that is not a tag.
     None,
 }
 
 fn leading_tag(text: &str) -> Tag<'_> {
     if TAG.starts_with(text) {
-        // Empty text may become anything; the token check holds it back.
+        // Empty text may become anything, so the token check withholds it.
         return if text.is_empty() { Tag::None } else { Tag::Incomplete };
     }
     if !text.starts_with(TAG) {

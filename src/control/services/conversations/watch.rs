@@ -1,7 +1,7 @@
 //! A conversation as a stream: its entries in order, the text of the turn that answers as it is
 //! written, and the end of that turn.
 //!
-//! Must never: leave out an entry or send one twice. Everything else is lost if the connection breaks.
+//! An entry must never be omitted or sent twice. All other items are lost if the connection breaks.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ pub(super) async fn open(
     let (sender, items) = mpsc::channel(QUEUE + 1);
     // One slot is reserved for the final status, so that a reader with a full queue also gets it.
     let final_slot =
-        sender.clone().try_reserve_owned().map_err(|_| Refusal::new(Code::Internal, "a new queue had no room"))?;
+        sender.clone().try_reserve_owned().map_err(|_| Refusal::new(Code::Internal, "a new queue is full"))?;
     let watcher = Watcher {
         world,
         conversation_id,
@@ -242,7 +242,7 @@ impl Watcher {
                 }
                 Ok(())
             }
-            // The text was reasoning, or belongs to an answer that broke off.
+            // The text was reasoning, or belongs to an interrupted answer.
             EventKind::ModelDelta if event.payload["discard"] == true => self.discard(turn_id).await,
             EventKind::ModelFailed if event.payload["kept"] == true => Ok(()),
             EventKind::ModelFailed => self.discard(turn_id).await,

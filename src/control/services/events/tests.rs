@@ -254,7 +254,7 @@ async fn readers_are_limited_and_one_that_leaves_frees_a_slot() {
         tokio::task::yield_now().await;
     }
     assert!(subscribe(&scene, following(after)).await.is_ok());
-    // A refused subscription frees its slot too.
+    // A refused subscription releases its permit too.
     let readers = scene.control.readers.open();
     let _ = subscribe(&scene, following(after + 1_000)).await.map(drop).unwrap_err();
     assert_eq!(scene.control.readers.open(), readers);

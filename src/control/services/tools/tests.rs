@@ -55,7 +55,7 @@ async fn a_repeated_call_finds_the_recorded_outcome_and_runs_nothing_twice() {
     assert_eq!(third.turn_id, uuid::Uuid::from_u128(9).to_string());
     assert_ne!(third.call_id, first.call_id);
 
-    // A marker without a turn id, from an earlier version, tells nothing about the outcome.
+    // A marker without a turn id, from an earlier version, does not determine the outcome.
     replace_answer(&scene, "1", json!({ "begun": { "epoch": 0, "attempt": "x" } })).await;
     assert_eq!(refusal_of(&ask("1").await.unwrap_err()).code, Code::OutcomeUnknown);
 }

@@ -1,4 +1,4 @@
-//! The answer of a reload: what it changed, what it would change, or why it was refused.
+//! The answer of a reload: its changes, its planned changes, or the reason of its refusal.
 
 use ghost_config::Problem;
 use ghost_domain::Refusal;

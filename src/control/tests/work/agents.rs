@@ -1,3 +1,5 @@
+//! Tests of the `Agents` service.
+
 use ghost_domain::EventKind;
 use ghost_proto::v1;
 use ghost_proto::v1::agents_client::AgentsClient;

@@ -1,3 +1,5 @@
+//! Tests of the `Tasks` and `Budgets` services.
+
 use ghost_proto::v1;
 use ghost_proto::v1::budgets_client::BudgetsClient;
 use ghost_proto::v1::messages_client::MessagesClient;
@@ -146,7 +148,7 @@ async fn a_root_gets_a_budget_only_if_a_record_carries_it() {
     let nowhere = "ffffffff-ffff-ffff-ffff-ffffffffffff";
     let refusal = refused(budgets.set(set("1", nowhere)).await, Code::NotFound, None);
     assert!(refusal.message.contains(nowhere) && refusal.hint.is_some(), "{refusal}");
-    // A root is known if pending mail, a task or an ended turn carries it.
+    // A root is known if a pending message, a task or an ended turn carries it.
     WorldClient::new(rig.channel.clone())
         .pause(v1::PauseRequest { request_id: "p".into(), reason: None })
         .await

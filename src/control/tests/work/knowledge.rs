@@ -1,3 +1,5 @@
+//! Tests of the `Knowledge` and `State` services, of `as_agent`, and of invalid requests.
+
 use ghost_proto::v1;
 use ghost_proto::v1::chat_client::ChatClient;
 use ghost_proto::v1::knowledge_client::KnowledgeClient;

@@ -1,3 +1,5 @@
+//! Tests of the `Messages` and `Turns` services.
+
 use ghost_domain::EventKind;
 use ghost_proto::v1;
 use ghost_proto::v1::budgets_client::BudgetsClient;

@@ -1,3 +1,5 @@
+//! Tests of the `Tools` service.
+
 use ghost_domain::EventKind;
 use ghost_proto::v1;
 use ghost_proto::v1::agents_client::AgentsClient;
@@ -134,7 +136,7 @@ async fn a_call_that_outlives_its_caller_or_its_daemon_reports_it() {
     calling.abort();
 }
 
-/// Waits until two tool calls have started. The clock stands still.
+/// Waits until two tool calls have started. The clock does not advance.
 async fn wait_until_two_started(rig: &crate::rig::Rig) {
     let filter = ghost_domain::event::EventFilter {
         kinds: vec![EventKind::ToolStarted.as_str().into()],

@@ -195,7 +195,7 @@ async fn pages_are_limited_in_bytes_and_complete_together() {
         tasks.create(task).await.unwrap();
     }
     let read = pages(async |cursor| {
-        // A larger limit means the largest; it is not refused.
+        // A limit above the maximum is lowered to the maximum, not refused.
         let page = tasks.list(v1::ListTasksRequest { limit: 10_000, cursor, ..Default::default() }).await.unwrap();
         let page = page.into_inner();
         assert!(page.encoded_len() < 1_100_000, "{} bytes", page.encoded_len());

@@ -4,7 +4,7 @@
 //! prefix, searching up to twenty blocks before each of its marks; the minimum is 1,024 tokens. The
 //! others cache the beginnings of requests by themselves: at least 1,024 tokens, in steps of 128.
 //!
-//! Must never: count a cache hit that a provider would not count.
+//! The cache must never count a hit that a provider would not count.
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -73,7 +73,7 @@ fn blocks(body: &Value) -> Vec<End> {
     .collect()
 }
 
-/// Every 128 tokens of what the other providers cache, in their order.
+/// The prefixes that the other providers cache, in their order, in steps of 128 tokens.
 fn steps(body: &Value) -> Vec<End> {
     let parts = ["tools", "instructions", "systemInstruction", "input", "messages", "contents"];
     let text: String = parts.iter().filter_map(|key| body.get(*key)).map(Value::to_string).collect();

@@ -1,7 +1,7 @@
 //! Shared parts of the strict servers: the parsed request, the answer, and rules that all protocols
 //! have for a conversation.
 //!
-//! Must never: depend on one protocol.
+//! This module must never depend on one protocol.
 
 use std::collections::BTreeSet;
 

@@ -7,7 +7,7 @@ use crate::chat::NewPost;
 use crate::mail::{self, Chain, NewMessage};
 use crate::turns::{self, Next, Seen};
 
-/// The room of a turn in bytes.
+/// The capacity of a turn in bytes.
 const ROOM: usize = 100_000;
 
 async fn room(rig: &Rig) {

@@ -1,4 +1,4 @@
-//! Agents and facts about the world.
+//! Rows and queries of agents, and of facts about the world.
 
 use async_trait::async_trait;
 use ghost_domain::{Agent, AgentId, AgentKind};

@@ -1,4 +1,4 @@
-//! Asks.
+//! Rows and queries of asks.
 
 use async_trait::async_trait;
 use ghost_domain::{AgentId, Ask, AskId, AskStatus, TurnId};

@@ -1,4 +1,4 @@
-//! Budgets. The sums of usage are in `usage.rs`.
+//! Rows and queries of budgets. The sums of usage are in `usage.rs`.
 
 use async_trait::async_trait;
 use ghost_domain::usage::{UsageRow, UsageSum};

@@ -1,7 +1,8 @@
-//! Chat channels, their members and their posts. A post changes a row of every member that it
-//! wakes. So the writer keeps in memory who is in a channel and which channels an agent is in.
+//! Chat channels, their members and their chat messages. A chat message changes a row of every
+//! member that it wakes. So the writer keeps in memory the members of a channel and the channels of
+//! an agent.
 //!
-//! Must never: keep a member list after an agent has joined or left the channel.
+//! A member list must never stay in memory after an agent has joined or left the channel.
 
 use std::sync::Arc;
 
@@ -131,7 +132,8 @@ impl Row for ChatPost {
     }
 }
 
-/// Decodes a post of `channel`. The columns are those of [`ChatPost::SHAPE`] without the channel.
+/// Decodes a chat message of `channel`. The columns are those of [`ChatPost::SHAPE`] without the
+/// channel.
 fn post(row: &SqliteRow, channel: &ChannelName) -> Result<ChatPost> {
     const TABLE: &str = ChatPost::TABLE;
     let mentions: Option<&str> = get(TABLE, row, 4)?;
@@ -183,7 +185,7 @@ impl Session {
         Ok(table.merge(found, wanted))
     }
 
-    /// The last sequence of a post in a channel; 0 if there is none.
+    /// The sequence of the last chat message in a channel; 0 if there is none.
     async fn last_post(&mut self, channel: &ChannelName) -> Result<i64> {
         if let Some(last) = self.buffer_mut()?.facts.last_posts.get(channel) {
             return Ok(*last);
@@ -195,7 +197,7 @@ impl Session {
         row.map_or(Ok(0), |row| get(ChatPost::TABLE, &row, 0))
     }
 
-    /// Whether a channel has a post with this sequence.
+    /// Whether a channel has a chat message with this sequence.
     async fn has_post(&mut self, channel: &ChannelName, seq: i64) -> Result<bool> {
         self.flush_before_read(table_set::CHAT_POSTS).await?;
         let mut args = Args::default();

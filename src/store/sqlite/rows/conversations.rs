@@ -1,4 +1,5 @@
-//! Conversations with the outside, and their entries.
+//! Rows and queries of conversations with people and programs outside the world, and of their
+//! entries.
 
 use async_trait::async_trait;
 use ghost_domain::{AgentId, Conversation, ConversationEntry, ConversationId, Delivery, Timestamp, TurnId};

@@ -1,4 +1,4 @@
-//! Dead letters.
+//! Rows and queries of dead letters.
 
 use async_trait::async_trait;
 use ghost_domain::{AgentId, DeadLetter, DeadLetterId, DeadLetterStatus};

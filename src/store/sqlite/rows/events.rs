@@ -1,4 +1,4 @@
-//! The event feed.
+//! Rows and queries of the event feed.
 
 use async_trait::async_trait;
 use ghost_domain::EventPayload;
@@ -45,7 +45,7 @@ impl Row for Event {
     }
 }
 
-/// Stands in a stored payload for the event's correlation id. JSON text, as this program writes it,
+/// Replaces the event's correlation id in a stored payload. JSON text, as this program writes it,
 /// never contains this character.
 const CORRELATION_MARK: char = '\u{1}';
 

@@ -1,4 +1,4 @@
-//! Ranges of ids.
+//! Queries for the ids of one kind within a range.
 
 use async_trait::async_trait;
 use uuid::Uuid;

@@ -1,4 +1,4 @@
-//! Jobs.
+//! Rows and queries of main jobs.
 
 use async_trait::async_trait;
 use ghost_domain::Job;

@@ -1,4 +1,4 @@
-//! The ledger: the record of all tool calls.
+//! Rows and queries of the ledger, the record of all tool calls.
 
 use std::borrow::Cow;
 

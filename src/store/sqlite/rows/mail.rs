@@ -1,5 +1,6 @@
-//! The rows of mail. The fixed and the changeable part of a mail are written separately: the mail
-//! itself once, its head (state, turn, crashes, wake flag) each time it changes.
+//! The rows of messages in inboxes. The fixed and the changeable part of a message are written
+//! separately: the message itself once, its head (state, turn, crashes, wake flag) each time it
+//! changes.
 
 use ghost_domain::{AskId, Envelope, MailState, MessageId, RootId, Timestamp, TurnId};
 use sqlx::sqlite::SqliteRow;
@@ -10,7 +11,7 @@ use crate::sqlite::row::{
 };
 use crate::tables::Result;
 
-/// The columns of mail, in the order of [`Envelope::SHAPE`].
+/// The columns of a message, in the order of [`Envelope::SHAPE`].
 macro_rules! columns {
     () => {
         "seq, message_id, to_agent, from_party, kind, subject, body, attachments, ask_id, conversation_id, root_id, \

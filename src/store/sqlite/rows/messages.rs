@@ -1,4 +1,4 @@
-//! Durable inboxes.
+//! Queries of the durable inboxes. The rows are in `mail.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,9 +17,9 @@ use crate::tables::{ChatReads, InboxState, MessageReads, MessageWrites, Result, 
 
 const TABLES: u64 = table_set::MAIL | table_set::HEADS;
 
-/// SQL condition for mail that is not ready; see [`MessageReads::inbox_ready`]. The inner queries
-/// do not depend on the row, so each runs once. The first condition alone decides nearly all mail,
-/// and it needs only the index of pending mail, not the rows.
+/// SQL condition for messages that are not ready; see [`MessageReads::inbox_ready`]. The inner
+/// queries do not depend on the row, so each runs once. The first condition alone decides nearly
+/// all messages, and it needs only the index of pending messages, not the rows.
 macro_rules! not_ready {
     () => {
         concat!(
@@ -39,9 +39,9 @@ macro_rules! parked_turns {
 }
 
 impl Session {
-    /// Changes heads, and updates the counts of pending mail.
+    /// Changes heads, and updates the counts of pending messages.
     async fn change_heads(&mut self, message_ids: &[MessageId], change: impl Fn(&mut Head) + Send) -> Result<()> {
-        // A set, so that an id that is given twice counts once.
+        // A set, so that an id that is given twice is counted once.
         let message_ids: BTreeSet<MessageId> = message_ids.iter().copied().collect();
         self.buffer_mut()?;
         self.load_heads(&message_ids).await?;
@@ -62,18 +62,18 @@ impl Session {
         Ok(())
     }
 
-    /// Whether it is known that the agent has no turn parked beside its other work.
+    /// Whether the cache shows that the agent has no turn parked beside its other work.
     fn has_no_parked_turn(&self, agent_id: &AgentId) -> bool {
         let known = self.buffer().and_then(|buffer| buffer.facts.open_turns.get(agent_id));
         known.is_some_and(|known| *known != OpenTurn::Unknown)
     }
 
-    /// Reads mail of an inbox. The arguments of the query are the agent and the limit.
+    /// Reads messages of an inbox. The arguments of the query are the agent and the limit.
     async fn inbox(&mut self, sql: &'static str, agent_id: &AgentId, limit: u32) -> Result<Vec<Envelope>> {
         let mut args = Args::default();
         args.text(agent_id.as_str()).int(i64::from(limit));
         // Flush only if this inbox has pending rows. So turns that open in one batch do not flush
-        // each other's mail.
+        // each other's messages.
         let has_pending = self.buffer().is_some_and(|buffer| {
             buffer.tables.mail.any_pending(|envelope| envelope.to == *agent_id)
                 || buffer.tables.heads.any_pending(|head| head.to == *agent_id)
@@ -114,7 +114,7 @@ impl Session {
         Ok(())
     }
 
-    /// The head of a mail, flushed or not.
+    /// The head of a message, flushed or not.
     async fn head(&mut self, message_id: MessageId) -> Result<Option<Head>> {
         if let Some(buffer) = self.buffer()
             && buffer.tables.heads.get(&message_id).is_none()
@@ -125,7 +125,7 @@ impl Session {
         self.get(&message_id).await
     }
 
-    /// Reads mail. Flushes pending changes first.
+    /// Reads messages. Flushes pending changes first.
     async fn list_mail(&mut self, sql: &'static str, args: Args) -> Result<Vec<Envelope>> {
         self.flush_before_read(TABLES).await?;
         self.rows(sql, args).await?.iter().map(Envelope::read).collect()
@@ -304,7 +304,8 @@ impl MessageReads for Session {
     async fn messages_recent(&mut self, agent_id: &AgentId, limit: u32) -> Result<Vec<Envelope>> {
         let mut args = Args::default();
         args.text(agent_id.as_str()).int(i64::from(limit));
-        // Each half has an index of its own. The newest of both together are the newest of all.
+        // Each half has an index of its own. The newest rows of both together are the newest of
+        // all.
         let sql = concat!(
             "SELECT * FROM (SELECT ",
             columns!(),

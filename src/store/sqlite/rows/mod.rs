@@ -1,7 +1,7 @@
-//! The table traits on SQLite, one file for each family: how domain types become rows, and the
-//! queries.
+//! The table traits on SQLite, one file for each family: the encoding of domain types as rows, and
+//! the queries.
 //!
-//! Must never: return more rows than the limit in the trait's comment.
+//! A query must never return more rows than the limit in the trait's comment.
 
 mod agents;
 mod asks;

@@ -1,8 +1,8 @@
 //! Retention: deletes old rows. All other deletes name their row: skills, chat members, schedules,
 //! old versions.
 //!
-//! Must never: delete what an open turn, waiting mail, a held dead letter or an unfinished task
-//! needs, or let a sequence decrease.
+//! Retention must never delete a row that an open turn, a waiting message, a held dead letter or an
+//! unfinished task needs. It must never let a sequence decrease.
 
 use async_trait::async_trait;
 use ghost_domain::{Agent, Timestamp};
@@ -12,8 +12,8 @@ use crate::sqlite::session::Session;
 use crate::sqlite::table_list::table_set;
 use crate::tables::{AgentWrites, Family, PROMPT_USE, PruneWrites, Result};
 
-/// The feed is cut only from its old end, so that the rest has no gap: up to the first row that is
-/// too young.
+/// Only the oldest events are deleted, so that the rest of the feed has no gap: up to the first row
+/// that is too young.
 const EVENTS: &str = "DELETE FROM events WHERE seq IN (SELECT seq FROM events ORDER BY seq LIMIT ?2+0) AND seq < ifnull(\
     (SELECT min(seq) FROM (SELECT seq, ts FROM events ORDER BY seq LIMIT ?2+0) WHERE ts >= ?1), 9223372036854775807)";
 
@@ -25,8 +25,8 @@ const PROMPTS: &str = "DELETE FROM prompts WHERE hash IN (SELECT hash FROM promp
     AND hash NOT IN (SELECT briefing_hash FROM journal INDEXED BY journal_briefed WHERE system_hash IS NOT NULL AND seq < ?3) \
     ORDER BY at, hash LIMIT ?2+0)";
 
-/// Mail that is consumed or dead, whose turn has ended, and that no held dead letter names. A turn
-/// that no longer exists ended long ago.
+/// Messages that are consumed or dead, whose turn has ended, and that no held dead letter names. A
+/// turn that no longer exists ended long ago.
 const MESSAGES: &str = "DELETE FROM messages WHERE seq IN (SELECT m.seq FROM messages AS m \
     LEFT JOIN turns AS t ON t.turn_id = m.turn_id \
     WHERE m.state IN ('consumed', 'dead') AND m.created_at < ?1 \
@@ -81,9 +81,9 @@ const AGENT_BUDGETS: &str = "DELETE FROM budgets WHERE scope IN (SELECT b.scope 
     AND (a.agent_id IS NULL OR (a.deleted_at IS NOT NULL AND b.limited = 0)) \
     ORDER BY json_extract(b.record, '$.updated_at'), b.scope LIMIT ?2+0)";
 
-/// Each channel is cut only from its start, like the feed: up to the first post that is too young.
-/// The query steps through the channels by key, and only if a post is old enough. In each channel
-/// it reads only the posts to delete and the first one to keep.
+/// In each channel only the oldest chat messages are deleted, up to the first message that is too
+/// young. The query steps through the channels by key, and only if a message is old enough. In each
+/// channel it reads only the messages to delete and the first one to keep.
 const CHAT_POSTS: &str = "DELETE FROM chat_posts WHERE (channel, seq) IN (\
     WITH RECURSIVE names (channel) AS (\
     SELECT min(channel) FROM chat_posts WHERE EXISTS (SELECT 1 FROM chat_posts WHERE ts < ?1) \
@@ -103,7 +103,7 @@ const ROOTS: &str = "DELETE FROM roots WHERE root_id IN (SELECT root_id FROM roo
     ORDER BY updated_at, root_id LIMIT ?2+0)";
 
 /// The queries named `.._IDS` return ids of rows that have child rows; several deletes use these
-/// ids. Mail of a retried dead letter waits for an ended turn, which continues from its journal.
+/// ids. Messages of a retried dead letter wait for an ended turn, which continues from its journal.
 const TURN_IDS: &str = "SELECT hex(turn_id) FROM turns AS t WHERE status <> 'open' AND ended_at < ?1 \
     AND NOT EXISTS (SELECT 1 FROM dead_letters AS d WHERE d.status = 'held' AND d.turn_id = t.turn_id) \
     AND NOT EXISTS (SELECT 1 FROM messages AS m WHERE m.turn_id = t.turn_id AND m.state IN ('pending', 'taken')) \
@@ -138,14 +138,14 @@ const TASK_EVENTS: &str = "DELETE FROM task_events WHERE seq IN (SELECT e.seq FR
     ON e.task_id = t.task_id AND e.seq < (SELECT seq FROM task_events AS k WHERE k.task_id = t.task_id \
     ORDER BY seq DESC LIMIT 1 OFFSET ?1 - 1) ORDER BY e.task_id, e.seq LIMIT ?2+0)";
 
-/// The position up to which the history of tasks was cut, and the length it was cut to. A task that
-/// has not changed since then is not longer.
+/// The position up to which the history of tasks was deleted, and the length that was kept. A task
+/// that has not changed since then is not longer.
 const TASK_EVENTS_CUT: &str = "SELECT (SELECT value FROM counters WHERE name = 'task_events_cut'), \
     (SELECT value FROM counters WHERE name = 'task_events_cut_to')";
 
-/// Each active conversation is cut only from its start, up to the first of its oldest entries that
-/// must stay. The query reads only conversations that have an entry which is old enough, or more
-/// entries than they keep.
+/// In each active conversation only the oldest entries are deleted, up to the first one that must
+/// stay. The query reads only conversations that have an entry which is old enough, or more entries
+/// than they keep.
 const CONVERSATION_ENTRIES: &str = "DELETE FROM conversation_entries WHERE (conversation_id, seq) IN (\
     WITH ripe (id, kept) AS (SELECT c.conversation_id, (SELECT max(seq) FROM conversation_entries AS m \
     WHERE m.conversation_id = c.conversation_id) - ?3 FROM conversations AS c \
@@ -196,7 +196,7 @@ impl Session {
     }
 
     /// Deletes the rows that the query `ids` finds, with their child rows. Returns the number of
-    /// the former.
+    /// deleted parent rows.
     async fn delete_families(
         &mut self,
         ids: &'static str,

@@ -1,4 +1,4 @@
-//! Answers to requests that may be sent twice.
+//! Rows and queries of stored answers, for requests that may be sent twice.
 
 use async_trait::async_trait;
 use ghost_domain::{Party, RequestId, StoredAnswer};

@@ -1,4 +1,4 @@
-//! Tallies of roots.
+//! Rows and queries of the tallies of roots.
 
 use async_trait::async_trait;
 use ghost_domain::RootId;

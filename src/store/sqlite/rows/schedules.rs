@@ -1,4 +1,4 @@
-//! Schedules, their runs, and the snapshots of watches.
+//! Rows and queries of schedules, their runs, and the snapshots of watches.
 
 use async_trait::async_trait;
 use ghost_domain::{AgentId, MessageId, Schedule, ScheduleId, ScheduleKind, ScheduleRun, Timestamp, WatchSnapshot};

@@ -1,4 +1,4 @@
-//! Shared state: values by key.
+//! Rows and queries of the shared state: values by key.
 
 use async_trait::async_trait;
 use ghost_domain::StateEntry;

@@ -1,4 +1,4 @@
-//! Held skills.
+//! Rows and queries of the skills that agents hold.
 
 use async_trait::async_trait;
 use ghost_domain::{AgentId, HeldSkill};

@@ -1,4 +1,4 @@
-//! Tasks and their history.
+//! Rows and queries of tasks and their history.
 
 use async_trait::async_trait;
 use ghost_domain::{AgentId, Task, TaskEvent, TaskId};

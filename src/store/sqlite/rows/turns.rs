@@ -1,4 +1,4 @@
-//! Turns, their journals, and prompt parts.
+//! Rows and queries of turns, their journals, and prompt parts.
 
 use async_trait::async_trait;
 use ghost_domain::journal::{JournalRow, Step};
@@ -179,7 +179,7 @@ fn list_source(filter: &TurnFilter) -> &'static str {
     }
 }
 
-/// Whether a turn still belongs to the root. It may have given back the mail of that root.
+/// Whether a turn still belongs to the root. It may have returned the messages of that root.
 const OF_ROOT: &str =
     "(record ->> '$.root_id' = ? OR EXISTS (SELECT 1 FROM json_each(record, '$.other_roots') WHERE value = ?))";
 
@@ -241,7 +241,7 @@ impl TurnReads for Session {
         let found = index.map(|index| open.swap_remove(index));
         if let Ok(buffer) = self.buffer_mut() {
             let known = match &found {
-                // It is not known which turn is next when this one ends.
+                // The cache does not show which turn is next when this one ends.
                 _ if any_parked => OpenTurn::Unknown,
                 Some(turn) => OpenTurn::Is(turn.turn_id),
                 None => OpenTurn::None,
@@ -293,7 +293,8 @@ impl TurnWrites for Session {
             let known = buffer.facts.open_turns.get(&turn.agent_id).copied();
             let next = match known {
                 _ if turn.is_aside() => Some(OpenTurn::Unknown),
-                // Other turns are parked beside this one, so only the table says which is next.
+                // Other turns are parked beside this one, so the next one can be read only from the
+                // table.
                 Some(OpenTurn::Unknown) => None,
                 _ if turn.status == TurnStatus::Open => Some(OpenTurn::Is(turn.turn_id)),
                 Some(OpenTurn::Is(open)) if open == turn.turn_id => Some(OpenTurn::None),

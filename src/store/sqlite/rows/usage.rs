@@ -1,7 +1,7 @@
 //! Usage rows, and their totals: overall, by day and by root. Triggers update the totals when rows
 //! are inserted or deleted (migration 6).
 //!
-//! Must never: add up rows that a total contains. Single rows are read only at the two ends of a
+//! A sum must never read rows that a total contains. Single rows are read only at the two ends of a
 //! time span, where it covers part of a day.
 
 use ghost_domain::Money;
@@ -56,7 +56,7 @@ impl Row for Numbered<UsageRow> {
     }
 }
 
-/// The whole days of a time span: the first one and the one after the last. `None` if the span lies
+/// The whole days of a time span: the first one and the one after the last. `None` if the span is
 /// within one day or ends before it begins.
 fn whole_days(since: Option<i64>, before: Option<i64>) -> Option<(i64, i64)> {
     let first = since.map_or(i64::MIN, |since| since.div_euclid(DAY) + i64::from(since.rem_euclid(DAY) != 0));
@@ -154,7 +154,7 @@ mod tests {
         assert_eq!(whole_days(Some(9), Some(5)), None);
     }
 
-    /// Rows are read by the index of their time, and only where a span has ends.
+    /// Rows are read by the index of their time, and only at the two ends of the span.
     #[tokio::test]
     async fn sums_are_read_from_totals() {
         let mut conn = SqliteConnection::connect("sqlite::memory:").await.unwrap();

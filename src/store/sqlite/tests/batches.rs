@@ -43,7 +43,7 @@ async fn a_panic_undoes_only_its_own_command() {
     assert_eq!(seqs, (1..=20).collect::<Vec<_>>());
 }
 
-/// Polls a future at most `polls` times, whenever its wakers ask for it, and then drops it.
+/// Polls a future at most `polls` times, each time after its waker was called, and then drops it.
 async fn abandon<T>(future: impl Future<Output = T>, polls: u32) -> Option<T> {
     pin_mut!(future);
     let mut left = polls;
@@ -64,8 +64,8 @@ async fn a_command_with_a_dropped_call_is_stored_completely_or_not_at_all() {
     let dir = dir();
     let store = open(&dir.path().join("ghost.db")).await;
     let (mut stored, mut failed) = (0, 0);
-    // The database's thread decides how far a call has come when it is dropped. So run until both
-    // outcomes have occurred.
+    // The state of a call when it is dropped depends on the database's thread. So the test runs
+    // until both outcomes have occurred.
     for round in 0..4_000_u64 {
         if round >= 60 && stored > 0 && failed > 0 {
             break;
@@ -237,7 +237,7 @@ async fn cancelled_reads_do_not_shrink_the_pool() {
     assert_eq!(depth(&store, "a").await, 1);
 }
 
-/// A read that waits for a connection gets the place of a cancelled one.
+/// A read that waits for a connection may open one after a cancelled read has released its lease.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_waiting_read_continues_after_others_are_cancelled() {
     let dir = dir();
@@ -290,7 +290,7 @@ async fn thousands_of_rows_in_one_command() {
         .await
         .unwrap();
     assert_eq!((depth(&store, "a").await, events(&store).await.len()), (2_003, 5_003));
-    // Ids without a mail are ignored, also among ids that are no longer cached.
+    // Ids without a message are ignored, also among ids that are no longer cached.
     store.close().await;
     let store =
         store_with(dir.path(), SqliteOptions { busy_timeout: Duration::ZERO, ..SqliteOptions::default() }).await;
@@ -307,8 +307,8 @@ async fn thousands_of_rows_in_one_command() {
     assert_eq!(counted.unwrap(), 0);
 }
 
-/// Mail with a stored id is refused, whether the first one is in the same command, in the batch, or
-/// in SQL.
+/// A message with a stored id is refused, whether the first one is in the same command, in the
+/// batch, or in SQL.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn mail_with_a_stored_id_is_refused() {
     let dir = dir();

@@ -43,7 +43,7 @@ async fn a_panicking_writer_is_reported_and_its_commits_are_acknowledged() {
     store.on_signal(Arc::new(PanickingReceiver));
     wake(&store, 2).await.unwrap();
     assert_eq!(store.broken().await, "its writer panicked: no wake-up today");
-    // Writes are refused at once; nobody waits forever. Reads still work.
+    // Writes are refused at once; no caller waits forever. Reads still work.
     assert!(matches!(store.answers().await, Err(StoreError::Closed)));
     assert!(matches!(send(&store, 3, "a").await, Err(StoreError::Closed)));
     assert_eq!(depth(&store, "a").await, 2);
@@ -103,7 +103,7 @@ async fn a_lost_connection_ends_the_writer() {
     writer::run(session, queued, stopped, Committed::new(), 8, state_sender).await;
     let result = result.await.unwrap().unwrap_err();
     assert!(matches!(result, StoreError::Broken(_)), "{result}");
-    assert_eq!(*state.borrow(), WriterState::Broken("the thread of its connection is gone".into()));
+    assert_eq!(*state.borrow(), WriterState::Broken("the thread of its connection has ended".into()));
     assert!(queue.is_closed());
 }
 

@@ -173,8 +173,8 @@ async fn memberships_equal_a_model() {
     assert!(!shared.lock().unwrap().is_empty());
 }
 
-/// Several posts in one batch that wake a thousand members each leave every row as the last post
-/// wrote it.
+/// Several chat messages in one batch that wake a thousand members each leave every row as the last
+/// chat message wrote it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_thousand_members_are_woken_by_every_post() {
     const MEMBERS: i64 = 1_000;
@@ -230,7 +230,8 @@ async fn a_thousand_members_are_woken_by_every_post() {
     assert_eq!(newest, vec![post("c0", 3), post("c0", 4)]);
 }
 
-/// A repeated post is refused and affects no other command, even after a restart of the writer.
+/// A repeated chat message is refused and affects no other command, even after a restart of the
+/// writer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_repeated_post_fails_its_command_only() {
     let dir = dir();

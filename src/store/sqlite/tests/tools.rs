@@ -65,7 +65,7 @@ pub(super) fn mail(n: u64, to: &str, body: &str) -> Envelope {
     }
 }
 
-/// The send of these tests: a mail and its event.
+/// The send of these tests: a message and its event.
 pub(super) async fn deliver(w: &mut dyn Writes, n: u64, to: &str, body: &str) -> Result<(), StoreError> {
     w.message_append(&mail(n, to, body)).await?;
     let event = NewEvent::new(EventKind::MessageDelivered, json!({ "n": n })).agent(&id_of(to));

@@ -35,7 +35,7 @@ async fn number(conn: &mut SqliteConnection, sql: &'static str) -> i64 {
     sqlx::query(sql).fetch_one(conn).await.unwrap().try_get(0).unwrap()
 }
 
-/// A file as version 1 left it: an agent, two mails, and pruned sequences.
+/// A file as version 1 left it: an agent, two messages, and pruned sequences.
 async fn first_version(path: &Path) {
     let mut conn = connect(path).await;
     sqlx::raw_sql(FIRST).execute(&mut conn).await.unwrap();
@@ -104,7 +104,7 @@ async fn a_database_of_the_first_version_keeps_its_rows() {
     conn.close().await.unwrap();
 }
 
-/// Reservations held at the end of version 2 count as spent, and shared state is kept as text.
+/// Reservations held at the end of version 2 are charged, and shared state is kept as text.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_database_of_the_second_version_counts_what_was_held_and_keeps_its_state() {
     let dir = tempfile::tempdir().unwrap();
@@ -160,8 +160,8 @@ async fn an_upgraded_database_is_like_a_new_one() {
     assert_eq!(schemas[0], schemas[1]);
 }
 
-/// Migration 3 was changed after some databases had run it, so some of them already have what
-/// migration 4 adds.
+/// Migration 3 was changed after some databases had run it, so some of them already have the index
+/// that migration 4 adds.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_database_of_the_third_version_gets_the_index_of_turns_of_cron_jobs() {
     let index = "SELECT count(*) FROM sqlite_schema WHERE type = 'index' AND name = 'turns_cron_ended'";
@@ -252,7 +252,7 @@ async fn a_database_of_the_fifth_version_gets_its_totals() {
             .collect::<Vec<_>>()
     };
     let any = UsageFilter::default;
-    // A call without a cost did not count against a budget then, and still does not.
+    // A call without a cost was not charged to a budget then, and still is not.
     assert_eq!(calls(any()).await, [(2, 130, 7, 60, 0), (1, 5, 9, 0, 0), (1, 8, 0, 0, 10)]);
     assert_eq!(
         calls(UsageFilter { provider: Some("p".into()), ..any() }).await,
