@@ -20,7 +20,6 @@ mod line;
 mod lists;
 mod output;
 mod process;
-mod record;
 mod source;
 mod table;
 mod text;

@@ -4,7 +4,7 @@
 use std::num::{IntErrorKind, ParseIntError};
 use std::time::Duration;
 
-pub use ghost_record::{dollars, rfc3339};
+pub use ghost_proto::json::rfc3339;
 
 /// Parses a whole number from `min` to `max`. The error text follows the name of the option in a message.
 pub fn whole_number<T: TryFrom<i64>>(text: &str, min: i64, max: i64) -> Result<T, String> {
@@ -104,6 +104,14 @@ pub fn parse_usd(text: &str) -> Result<Limit, String> {
     // The check above keeps it in range and refuses NaN.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     Ok(Limit::At(micros.round() as u64))
+}
+
+/// Formats money as `$1.2345`: at least two decimals, then up to the last digit that is not zero.
+/// Prints the same as the daemon.
+pub fn dollars(micros: u64) -> String {
+    let whole = format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000);
+    let kept = whole.trim_end_matches('0').len().max(whole.len() - 4);
+    format!("${}", &whole[..kept])
 }
 
 /// A count with its noun: `1 agent`, `2 agents`.
@@ -221,13 +229,13 @@ mod tests {
         assert_eq!(parse_tokens("1_000_000"), Ok(Limit::At(1_000_000)));
         assert!(parse_tokens("-5").is_err());
         assert!(parse_tokens("99999999999999999999").unwrap_err().contains("too large"));
-        assert_eq!(dollars(1_234_500), "$1.2345");
-        assert_eq!(dollars(2_000_000), "$2.00");
-        assert_eq!(dollars(7), "$0.000007");
     }
 
     #[test]
-    fn instants_have_the_daemons_format() {
+    fn money_and_instants_have_the_daemons_format() {
+        for micros in [0, 1, 7, 10, 990_000, 1_000_000, 1_234_500, 1_234_567, 20_000_000, u64::MAX] {
+            assert_eq!(dollars(micros), ghost_domain::Money(micros).to_string());
+        }
         for ms in [0, 1, -1, 951_782_400_000, 1_709_164_800_123, 4_107_542_399_999, -62_135_596_800_000] {
             assert_eq!(rfc3339(ms), ghost_domain::Timestamp(ms).rfc3339());
         }

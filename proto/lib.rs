@@ -1,8 +1,10 @@
 //! The wire contract between `ghostd` and its clients: the code generated from `ghost/v1/*.proto`,
-//! and the names of gRPC trailers.
+//! the names of gRPC trailers, and the messages as JSON.
 //!
-//! This crate must never contain a rule, a default or a conversion. `ghost-control` converts these
-//! messages to domain values.
+//! This crate must never contain a rule or a default. `ghost-control` converts these messages to
+//! domain values.
+
+pub mod json;
 
 /// Metadata key of the trailer with a refusal: the JSON object `{error, code, hint?, details?}`.
 pub const REFUSAL_TRAILER: &str = "ghost-refusal-bin";

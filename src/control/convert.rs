@@ -61,25 +61,19 @@ pub fn agent_card(card: &AgentCard, record: &Agent) -> v1::Agent {
         AgentStatus::Failed => record.desired,
     };
     v1::Agent {
-        agent_id: card.agent_id.to_string(),
         incarnation: card.incarnation,
         archetype: card.archetype.as_ref().to_owned(),
         name: card.name.as_ref().to_owned(),
         team: card.team.as_deref().map(str::to_owned),
-        owner: record.owner.clone(),
         kind: card.kind.as_str().to_owned(),
         desired: desired.as_str().to_owned(),
         status: card.status.as_str().to_owned(),
         status_reason: card.status_reason.as_deref().map(str::to_owned),
         activity: (card.status == AgentStatus::Running).then(|| card.activity.as_str().to_owned()),
         restarts: card.restarts,
-        overrides_json: if record.overrides.is_null() { String::new() } else { record.overrides.to_string() },
-        node: record.node.clone(),
-        epoch: record.epoch,
         created_at_ms: card.created_at.0,
-        updated_at_ms: record.updated_at.0,
-        last_active_at_ms: record.last_active_at.map(|at| at.0),
         deleted_at_ms: None,
+        ..agent(record, None)
     }
 }
 

@@ -56,8 +56,8 @@ impl Money {
     }
 }
 
-/// Prints `$1.23`, with up to six decimals if they are not zero. `ghost-record` prints money for
-/// `ghostctl` in the same way; it cannot import this crate.
+/// Prints `$1.23`, with up to six decimals if they are not zero. `ghostctl` prints money
+/// in the same way; it cannot import this crate.
 impl fmt::Display for Money {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let whole = format!("{}.{:06}", self.0 / 1_000_000, self.0 % 1_000_000);

@@ -198,7 +198,7 @@ impl Reader {
             Self::Grpc(stream) => loop {
                 match stream.message().await {
                     Ok(Some(message)) => match message.event {
-                        Some(event) => return Heard::Event(ghost_record::event(&event, message.ephemeral)),
+                        Some(event) => return Heard::Event(ghost_proto::json::event(&event, message.ephemeral)),
                         None => continue,
                     },
                     Ok(None) => return Heard::Lost,

@@ -1,25 +1,16 @@
 //! The answer of commands that change an agent.
 
+use ghost_proto::json;
 use ghost_proto::v1::{AgentChange, AgentLeft};
-use serde_json::Value;
 
 use crate::connection::required;
 use crate::failure::Failure;
 use crate::output::Answer;
-use crate::record;
 
 /// Formats the agent after a change. `done` describes the change, if there was one.
 pub fn changed(change: AgentChange, done: &str) -> Result<Answer, Failure> {
+    let json = json::value(&change);
     let agent = required(change.agent, "agent")?;
-    let mut json = record::agent(&agent);
-    if let Value::Object(object) = &mut json {
-        object.insert("changed".into(), change.changed.into());
-        if let Some(left) = &change.left {
-            object.insert("mail_dropped".into(), left.mail_dropped.into());
-            object.insert("tasks_left".into(), left.tasks_left.into());
-            object.insert("comes_back".into(), left.comes_back.into());
-        }
-    }
     let mut text = if change.changed {
         format!("{} {done}; status: {}", agent.agent_id, agent.status)
     } else {

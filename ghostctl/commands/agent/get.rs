@@ -1,12 +1,12 @@
 //! `ghostctl agent get`
 
+use ghost_proto::json;
 use ghost_proto::v1::GetAgentRequest;
 use ghost_proto::v1::agents_client::AgentsClient;
 
 use crate::connection::{Client, required, rpc};
 use crate::failure::Failure;
 use crate::output::Answer;
-use crate::record;
 use crate::table::fields;
 
 /// Show an agent
@@ -20,7 +20,7 @@ pub struct Get {
 impl Get {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
         let answer = rpc!(client, AgentsClient::get, GetAgentRequest { agent_id: self.agent_id }).await?;
-        let json = record::agent_at_work(&answer);
+        let json = json::value(&answer);
         let agent = required(answer.agent, "agent")?;
         let reason = agent.status_reason.map(|reason| format!(": {reason}")).unwrap_or_default();
         let view = &client.view;

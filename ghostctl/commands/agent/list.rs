@@ -1,5 +1,6 @@
 //! `ghostctl agent list`
 
+use ghost_proto::json;
 use ghost_proto::v1::ListAgentsRequest;
 use ghost_proto::v1::agents_client::AgentsClient;
 
@@ -7,7 +8,6 @@ use crate::connection::{Client, rpc};
 use crate::failure::Failure;
 use crate::lists::{Bound, collect};
 use crate::output::{Answer, Body};
-use crate::record;
 use crate::table::Table;
 
 /// List agents
@@ -53,7 +53,7 @@ impl List {
                 agent.status_reason.clone().unwrap_or_default(),
             ]);
         }
-        let json = agents.rows.iter().map(record::agent).collect();
+        let json = agents.rows.iter().map(json::value).collect();
         Ok(Answer { body: Body::List { json, table }, note: agents.note, failure: None })
     }
 }

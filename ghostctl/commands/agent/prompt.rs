@@ -1,5 +1,6 @@
 //! `ghostctl agent prompt`
 
+use ghost_proto::json::parsed;
 use ghost_proto::v1::agents_client::AgentsClient;
 use ghost_proto::v1::{AgentPromptRequest, PromptSection};
 use serde_json::json;
@@ -8,7 +9,6 @@ use crate::commands::tool::schema::description;
 use crate::connection::{Client, rpc};
 use crate::failure::Failure;
 use crate::output::Answer;
-use crate::record::parsed;
 use crate::table::Table;
 
 /// Show the prompt of the agent's next turn: system prompt, briefing, history and tools, with their sizes
@@ -37,14 +37,6 @@ impl Prompt {
         ];
         let shown = parts.iter().filter(|(_, text)| !text.is_empty());
         let text: String = shown.map(|(name, text)| format!("## {name}\n\n{}\n\n", text.trim_end())).collect();
-        let section = |section: &PromptSection| {
-            json!({
-                "part": section.part,
-                "name": section.name,
-                "bytes": section.bytes,
-                "estimated_tokens": section.estimated_tokens,
-            })
-        };
         let json = json!({
             "agent_id": self.agent_id,
             "model": prompt.model,
@@ -54,7 +46,7 @@ impl Prompt {
             "tools": tools,
             "system_hash": prompt.system_hash,
             "briefing_hash": prompt.briefing_hash,
-            "sections": prompt.sections.iter().map(section).collect::<Vec<_>>(),
+            "sections": prompt.sections,
         });
         Ok(Answer::object(json, text.trim_end()))
     }

@@ -1,5 +1,6 @@
 //! `ghostctl budget list`
 
+use ghost_proto::json;
 use ghost_proto::v1::ListBudgetsRequest;
 use ghost_proto::v1::budgets_client::BudgetsClient;
 
@@ -7,7 +8,6 @@ use crate::connection::{Client, rpc};
 use crate::failure::Failure;
 use crate::lists::{Bound, collect};
 use crate::output::{Answer, Body};
-use crate::record;
 use crate::table::Table;
 use crate::text::{cost, dollars};
 
@@ -42,7 +42,7 @@ impl List {
                 budget.limit_micros.map_or("none".to_owned(), dollars),
             ]);
         }
-        let json = budgets.rows.iter().map(record::budget).collect();
+        let json = budgets.rows.iter().map(json::value).collect();
         Ok(Answer { body: Body::List { json, table }, note: budgets.note, failure: None })
     }
 }

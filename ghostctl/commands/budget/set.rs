@@ -1,12 +1,12 @@
 //! `ghostctl budget set`
 
+use ghost_proto::json;
 use ghost_proto::v1::budgets_client::BudgetsClient;
 use ghost_proto::v1::{Budget, SetBudgetRequest};
 
 use crate::connection::{Client, new_request_id, rpc};
 use crate::failure::Failure;
 use crate::output::Answer;
-use crate::record;
 use crate::text::{Limit, cost, dollars, parse_tokens, parse_usd};
 
 /// Set or remove the limits of a scope
@@ -50,7 +50,7 @@ impl Set {
             cost(budget.spent_micros, budget.unpriced_tokens)
         );
         text.extend(already_passed(&budget));
-        Ok(Answer::object(record::budget(&budget), text))
+        Ok(Answer::object(json::value(&budget), text))
     }
 }
 

@@ -1,5 +1,6 @@
 //! `ghostctl usage`
 
+use ghost_proto::json;
 use ghost_proto::v1::budgets_client::BudgetsClient;
 use ghost_proto::v1::{UsageRequest, UsageSum};
 
@@ -8,7 +9,6 @@ use crate::connection::{Client, rpc};
 use crate::failure::Failure;
 use crate::lists::collect_all;
 use crate::output::{Answer, Body};
-use crate::record;
 use crate::table::Table;
 use crate::text::{cost, dollars};
 
@@ -70,7 +70,7 @@ impl Usage {
             add(&mut total, sum);
         }
         row(&total);
-        let json = sums.iter().map(record::usage_sum).collect();
+        let json = sums.iter().map(json::value).collect();
         Ok(Body::List { json, table }.into())
     }
 }

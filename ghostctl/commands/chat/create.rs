@@ -1,14 +1,13 @@
 //! `ghostctl chat create`
 
+use ghost_proto::json;
 use ghost_proto::v1::CreateChannelRequest;
 use ghost_proto::v1::chat_client::ChatClient;
-use serde_json::Value;
 
 use super::members::members;
 use crate::connection::{Client, new_request_id, required, rpc};
 use crate::failure::Failure;
 use crate::output::{Answer, Note};
-use crate::record;
 use crate::source::optional_text;
 
 /// Create a channel
@@ -48,11 +47,8 @@ impl Create {
             as_agent: self.as_agent,
         };
         let created = rpc!(client, ChatClient::create, request).await?;
+        let json = json::value(&created);
         let channel = required(created.channel, "channel")?;
-        let mut json = record::channel(&channel);
-        if let Value::Object(object) = &mut json {
-            object.insert("advisory".into(), created.advisory.clone().into());
-        }
         let gated = if channel.gated { "gated" } else { "ungated" };
         let answer = Answer::object(json, format!("#{} ({gated}): {}", channel.channel, members(&channel)));
         Ok(Answer { note: created.advisory.map(Note::Word), ..answer })

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 
+use ghost_proto::json;
 use ghost_proto::v1::chat_client::ChatClient;
 use ghost_proto::v1::{ChatMessage, HistoryRequest};
 
@@ -9,7 +10,6 @@ use super::post::post_text;
 use crate::connection::{Client, rpc};
 use crate::failure::Failure;
 use crate::output::{Answer, Body, Note};
-use crate::record;
 use crate::text::{from_0, from_1, whole_number};
 
 /// Chat messages per request.
@@ -45,7 +45,7 @@ impl History {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
         let posts = self.posts(client).await?;
         let note = self.left_out(client, &posts).await.map(Note::Word);
-        let json: Vec<_> = posts.iter().map(record::chat_message).collect();
+        let json: Vec<_> = posts.iter().map(json::value).collect();
         let text: String = posts.iter().map(|post| post_text(post, &client.view)).collect();
         Ok(Answer { note, ..Body::Long { json, text }.into() })
     }

@@ -1,5 +1,6 @@
 //! `ghostctl chat list`
 
+use ghost_proto::json;
 use ghost_proto::v1::ListChannelsRequest;
 use ghost_proto::v1::chat_client::ChatClient;
 
@@ -8,7 +9,6 @@ use crate::connection::{Client, rpc};
 use crate::failure::Failure;
 use crate::lists::{Bound, collect};
 use crate::output::{Answer, Body};
-use crate::record;
 use crate::table::Table;
 
 /// List channels
@@ -41,7 +41,7 @@ impl List {
                 channel.topic.clone().unwrap_or_default(),
             ]);
         }
-        let json = list.rows.iter().map(record::channel).collect();
+        let json = list.rows.iter().map(json::value).collect();
         Ok(Answer { body: Body::List { json, table }, note: list.note, failure: None })
     }
 }

@@ -1,5 +1,6 @@
 //! `ghostctl chat invite` and `ghostctl chat remove`
 
+use ghost_proto::json;
 use ghost_proto::v1::chat_client::ChatClient;
 use ghost_proto::v1::{Channel, InviteRequest, RemoveMemberRequest};
 
@@ -7,7 +8,6 @@ use super::members::members;
 use crate::connection::{Client, new_request_id, rpc};
 use crate::failure::Failure;
 use crate::output::Answer;
-use crate::record;
 
 /// Add an agent to a channel
 #[derive(Debug, clap::Args)]
@@ -60,5 +60,5 @@ impl Remove {
 }
 
 fn answer(channel: &Channel) -> Answer {
-    Answer::object(record::channel(channel), format!("#{}: {}", channel.channel, members(channel)))
+    Answer::object(json::value(channel), format!("#{}: {}", channel.channel, members(channel)))
 }

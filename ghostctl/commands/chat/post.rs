@@ -1,8 +1,8 @@
 //! One chat message, as text and as a line of JSON.
 
+use ghost_proto::json;
 use ghost_proto::v1::ChatMessage;
 
-use crate::record;
 use crate::view::View;
 
 /// A chat message as text: a line with sequence number, author and time, then the content,
@@ -18,5 +18,5 @@ pub fn post_text(message: &ChatMessage, view: &View) -> String {
 
 /// A chat message as one line of JSON.
 pub fn post_json(message: &ChatMessage) -> String {
-    format!("{}\n", record::chat_message(message))
+    format!("{}\n", json::value(message))
 }

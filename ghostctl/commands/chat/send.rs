@@ -1,13 +1,12 @@
 //! `ghostctl chat send`
 
+use ghost_proto::json;
 use ghost_proto::v1::PostRequest;
 use ghost_proto::v1::chat_client::ChatClient;
-use serde_json::{Value, json};
 
 use crate::connection::{Client, new_request_id, required, rpc};
 use crate::failure::Failure;
 use crate::output::{Answer, Note};
-use crate::record;
 use crate::source::text_or_stdin;
 use crate::text::from_1;
 
@@ -45,20 +44,11 @@ impl Send {
         };
         let posted = rpc!(client, ChatClient::post, request).await?;
         let message = required(posted.message, "message")?;
-        let skipped: Vec<Value> = posted
-            .skipped
-            .iter()
-            .map(|skipped| {
-                json!({ "agent_id": skipped.agent_id, "error_code": skipped.error_code, "reason": skipped.reason })
-            })
-            .collect();
-        let mut json = record::chat_message(&message);
-        if let Value::Object(object) = &mut json {
-            object.insert("delivered".into(), posted.delivered.into());
-            object.insert("woken".into(), posted.woken.into());
-            object.insert("held".into(), posted.held.into());
-            object.insert("skipped".into(), skipped.into());
-        }
+        let mut json = json::value(&message);
+        json["delivered"] = posted.delivered.into();
+        json["woken"] = posted.woken.into();
+        json["held"] = posted.held.into();
+        json["skipped"] = json::value(&posted.skipped);
         let posted_as = format!("#{} in {}", message.seq, message.channel);
         let text = match posted.held {
             true => format!(

@@ -1,5 +1,6 @@
 //! `ghostctl conversation handoff`
 
+use ghost_proto::json;
 use ghost_proto::v1::HandoffConversationRequest;
 use ghost_proto::v1::conversations_client::ConversationsClient;
 
@@ -7,7 +8,6 @@ use crate::connection::{Client, new_request_id, rpc};
 use crate::failure::Failure;
 use crate::ids;
 use crate::output::Answer;
-use crate::record::conversations as record;
 use crate::source::optional_text;
 
 /// Hand a conversation over to another agent
@@ -35,6 +35,6 @@ impl Handoff {
         };
         let conversation = rpc!(client, ConversationsClient::handoff, request).await?;
         let text = format!("conversation {} now belongs to {}", conversation.conversation_id, conversation.owner);
-        Ok(Answer::object(record::conversation(&conversation), text))
+        Ok(Answer::object(json::value(&conversation), text))
     }
 }

@@ -1,5 +1,6 @@
 //! `ghostctl conversation list`
 
+use ghost_proto::json;
 use ghost_proto::v1::ListConversationsRequest;
 use ghost_proto::v1::conversations_client::ConversationsClient;
 
@@ -7,7 +8,6 @@ use crate::connection::{Client, rpc};
 use crate::failure::Failure;
 use crate::lists::{Bound, collect};
 use crate::output::{Answer, Body};
-use crate::record::conversations as record;
 use crate::table::Table;
 
 /// List conversations with people outside the world, most recent first
@@ -44,7 +44,7 @@ impl List {
                 conversation.thread.clone(),
             ]);
         }
-        let json = found.rows.iter().map(record::conversation).collect();
+        let json = found.rows.iter().map(json::value).collect();
         Ok(Answer { body: Body::List { json, table }, note: found.note, failure: None })
     }
 }

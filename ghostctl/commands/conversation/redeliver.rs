@@ -1,5 +1,6 @@
 //! `ghostctl conversation redeliver`
 
+use ghost_proto::json;
 use ghost_proto::v1::RedeliverRequest;
 use ghost_proto::v1::conversations_client::ConversationsClient;
 
@@ -7,7 +8,6 @@ use crate::connection::{Client, new_request_id, rpc};
 use crate::failure::Failure;
 use crate::ids;
 use crate::output::Answer;
-use crate::record::conversations as record;
 use crate::text::from_1;
 
 /// Retry a failed delivery of a message, under the same delivery id
@@ -29,6 +29,6 @@ impl Redeliver {
         let request = RedeliverRequest { request_id: new_request_id(), conversation_id, seq: self.seq };
         let entry = rpc!(client, ConversationsClient::redeliver, request).await?;
         let text = format!("message {} of conversation {} will be delivered again", entry.seq, entry.conversation_id);
-        Ok(Answer::object(record::entry(&entry), text))
+        Ok(Answer::object(json::value(&entry), text))
     }
 }

@@ -1,14 +1,13 @@
 //! `ghostctl conversation show`
 
+use ghost_proto::json;
 use ghost_proto::v1::conversations_client::ConversationsClient;
 use ghost_proto::v1::{Conversation, ConversationEntry, GetConversationRequest};
-use serde_json::Value;
 
 use crate::connection::{Client, required, rpc};
 use crate::failure::Failure;
 use crate::ids;
 use crate::output::Answer;
-use crate::record::conversations as record;
 use crate::table::fields;
 use crate::text::{from_0, plural};
 use crate::view::View;
@@ -33,10 +32,8 @@ impl Show {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
         let (conversation, entries) =
             read(client, &ids::full_id(client, ids::CONVERSATION, self.conversation_id).await?, self.after).await?;
-        let mut json = record::conversation(&conversation);
-        if let Value::Object(object) = &mut json {
-            object.insert("entries".into(), entries.iter().map(record::entry).collect());
-        }
+        let mut json = json::value(&conversation);
+        json["entries"] = json::value(&entries);
         let view = &client.view;
         let mut text = fields(
             view.screen,

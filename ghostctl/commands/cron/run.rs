@@ -1,5 +1,6 @@
 //! `ghostctl cron run`
 
+use ghost_proto::json;
 use ghost_proto::v1::RunScheduleRequest;
 use ghost_proto::v1::schedules_client::SchedulesClient;
 
@@ -7,7 +8,6 @@ use crate::commands::schedule::lookup::find_schedule;
 use crate::connection::{Client, new_request_id, rpc};
 use crate::failure::Failure;
 use crate::output::Answer;
-use crate::record::schedules as record;
 
 /// Run a job now, in addition to its schedule
 #[derive(Debug, clap::Args)]
@@ -28,6 +28,6 @@ impl Run {
             Some(note) => format!("run {} of {job}: {}: {note}", run.run, run.status),
             None => format!("run {} of {job}: {}", run.run, run.status),
         };
-        Ok(Answer::object(record::run(&run), text))
+        Ok(Answer::object(json::value(&run), text))
     }
 }

@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 
+use ghost_proto::json;
 use ghost_proto::v1::ListDeadRequest;
 use ghost_proto::v1::messages_client::MessagesClient;
 
@@ -9,7 +10,6 @@ use crate::connection::{Client, rpc};
 use crate::failure::Failure;
 use crate::lists::{Bound, collect};
 use crate::output::{Answer, Body, Note};
-use crate::record;
 use crate::table::Table;
 
 /// List dead letters, newest first
@@ -55,7 +55,7 @@ impl List {
                 letter.reason.clone(),
             ]);
         }
-        let json = letters.rows.iter().map(record::dead_letter).collect();
+        let json = letters.rows.iter().map(json::value).collect();
         Ok(Answer { body: Body::List { json, table }, note: letters.note, failure: None })
     }
 }

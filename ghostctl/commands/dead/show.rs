@@ -1,14 +1,13 @@
 //! `ghostctl dead show`
 
+use ghost_proto::json;
 use ghost_proto::v1::GetDeadRequest;
 use ghost_proto::v1::messages_client::MessagesClient;
-use serde_json::Value;
 
 use crate::connection::{Client, required, rpc};
 use crate::failure::Failure;
 use crate::ids;
 use crate::output::{Answer, Note};
-use crate::record;
 use crate::table::fields;
 
 /// Show a dead letter with its messages
@@ -27,10 +26,8 @@ impl Show {
         let request = GetDeadRequest { dead_letter_id };
         let answer = rpc!(client, MessagesClient::get_dead, request).await?;
         let letter = required(answer.dead_letter, "dead letter")?;
-        let mut json = record::dead_letter(&letter);
-        if let Value::Object(object) = &mut json {
-            object.insert("envelopes".into(), answer.envelopes.iter().map(record::envelope).collect());
-        }
+        let mut json = json::value(&letter);
+        json["envelopes"] = json::value(&answer.envelopes);
         let view = &client.view;
         let mut text = fields(
             view.screen,

@@ -3,10 +3,10 @@
 //! An event of an unknown kind must never be dropped. Its kind and the fields of its payload are
 //! printed instead.
 
+use ghost_proto::json::parsed;
 use ghost_proto::v1::Event;
 use serde_json::Value;
 
-use crate::record::parsed;
 use crate::text::{one_line, plural};
 use crate::view::View;
 

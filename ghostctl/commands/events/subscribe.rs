@@ -3,6 +3,7 @@
 use std::str::FromStr;
 use std::time::Duration;
 
+use ghost_proto::json;
 use ghost_proto::v1::events_client::EventsClient;
 use ghost_proto::v1::world_client::WorldClient;
 use ghost_proto::v1::{Event, StatusRequest, SubscribeRequest, SubscribeResponse};
@@ -12,7 +13,6 @@ use super::event_line::event_line;
 use crate::connection::{ANSWER_BYTES, Client, RetryWindow, lagged, rpc};
 use crate::failure::Failure;
 use crate::output::{Answer, Body, Output};
-use crate::record;
 use crate::view::View;
 use crate::wait::Deadline;
 
@@ -239,7 +239,7 @@ impl Reader {
 
 fn line(event: &Event, ephemeral: bool, as_json: bool, view: &View) -> String {
     match as_json {
-        true => format!("{}\n", record::event(event, ephemeral)),
+        true => format!("{}\n", json::event(event, ephemeral)),
         false => event_line(event, ephemeral, view),
     }
 }

@@ -3,10 +3,10 @@
 use ghost_proto::v1::DeleteKnowledgeRequest;
 use ghost_proto::v1::knowledge_client::KnowledgeClient;
 
+use super::list::without_text;
 use crate::connection::{Client, new_request_id, rpc};
 use crate::failure::Failure;
 use crate::output::Answer;
-use crate::record::knowledge as record;
 use crate::text::from_1;
 
 /// Delete a knowledge entry and its earlier versions
@@ -32,6 +32,6 @@ impl Delete {
             as_agent: self.as_agent,
         };
         let entry = rpc!(client, KnowledgeClient::delete, request).await?;
-        Ok(Answer::object(record::entry(&entry, false), format!("{} deleted", entry.entry_id)))
+        Ok(Answer::object(without_text(&entry), format!("{} deleted", entry.entry_id)))
     }
 }

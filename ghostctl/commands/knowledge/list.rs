@@ -1,13 +1,14 @@
 //! `ghostctl knowledge list`
 
-use ghost_proto::v1::ListKnowledgeRequest;
+use ghost_proto::json;
 use ghost_proto::v1::knowledge_client::KnowledgeClient;
+use ghost_proto::v1::{KnowledgeEntry, ListKnowledgeRequest};
+use serde_json::Value;
 
 use crate::connection::{Client, rpc};
 use crate::failure::Failure;
 use crate::lists::{Bound, collect};
 use crate::output::{Answer, Body};
-use crate::record::knowledge as record;
 use crate::table::Table;
 
 /// List knowledge entries
@@ -53,7 +54,16 @@ impl List {
                 entry.title.clone(),
             ]);
         }
-        let json = entries.rows.iter().map(|entry| record::entry(entry, false)).collect();
+        let json = entries.rows.iter().map(without_text).collect();
         Ok(Answer { note: entries.note, ..Body::List { json, table }.into() })
     }
+}
+
+/// An entry as JSON, without its text.
+pub fn without_text(entry: &KnowledgeEntry) -> Value {
+    let mut json = json::value(entry);
+    if let Value::Object(object) = &mut json {
+        object.shift_remove("content");
+    }
+    json
 }

@@ -1,13 +1,12 @@
 //! `ghostctl knowledge read`
 
+use ghost_proto::json;
 use ghost_proto::v1::knowledge_client::KnowledgeClient;
 use ghost_proto::v1::{KnowledgeEntry, KnowledgeVersion, ReadKnowledgeRequest};
-use serde_json::Value;
 
 use crate::connection::{Client, required, rpc};
 use crate::failure::Failure;
 use crate::output::Answer;
-use crate::record::knowledge as record;
 use crate::table::{Table, fields};
 use crate::text::from_1;
 
@@ -42,9 +41,9 @@ impl Read {
         if let Some(wanted) = self.version {
             entry = at_version(entry, &answer.versions, wanted)?;
         }
-        let mut json = record::entry(&entry, true);
-        if let (Value::Object(object), true) = (&mut json, self.versions) {
-            object.insert("versions".into(), answer.versions.iter().map(record::version).collect());
+        let mut json = json::value(&entry);
+        if self.versions {
+            json["versions"] = json::value(&answer.versions);
         }
         let view = &client.view;
         let mut text = fields(

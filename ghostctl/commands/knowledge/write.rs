@@ -2,13 +2,13 @@
 
 use std::path::PathBuf;
 
+use ghost_proto::json;
 use ghost_proto::v1::WriteKnowledgeRequest;
 use ghost_proto::v1::knowledge_client::KnowledgeClient;
 
 use crate::connection::{Client, new_request_id, rpc};
 use crate::failure::Failure;
 use crate::output::Answer;
-use crate::record::knowledge as record;
 use crate::source::{document, optional_text};
 use crate::text::from_0;
 
@@ -88,6 +88,6 @@ impl Write {
         };
         let entry = rpc!(client, KnowledgeClient::write, request).await?;
         let text = format!("{} is now version {}", entry.entry_id, entry.version);
-        Ok(Answer::object(record::entry(&entry, true), text))
+        Ok(Answer::object(json::value(&entry), text))
     }
 }

@@ -1,5 +1,6 @@
 //! `ghostctl ledger`
 
+use ghost_proto::json;
 use ghost_proto::v1::ListLedgerRequest;
 use ghost_proto::v1::ledger_client::LedgerClient;
 
@@ -9,7 +10,6 @@ use crate::failure::Failure;
 use crate::ids;
 use crate::lists::{Bound, collect};
 use crate::output::{Answer, Body};
-use crate::record;
 use crate::table::Table;
 
 /// List tool calls, newest first
@@ -67,7 +67,7 @@ impl List {
                 call.arguments_json.clone(),
             ]);
         }
-        let json = calls.rows.iter().map(record::ledger_row).collect();
+        let json = calls.rows.iter().map(json::value).collect();
         Ok(Answer { body: Body::List { json, table }, note: calls.note, failure: None })
     }
 }

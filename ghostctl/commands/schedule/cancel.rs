@@ -1,5 +1,6 @@
 //! `ghostctl timer|cron|watch cancel`
 
+use ghost_proto::json;
 use ghost_proto::v1::CancelScheduleRequest;
 use ghost_proto::v1::schedules_client::SchedulesClient;
 
@@ -7,7 +8,6 @@ use super::lookup::find_schedule;
 use crate::connection::{Client, new_request_id, rpc};
 use crate::failure::Failure;
 use crate::output::Answer;
-use crate::record::schedules as record;
 
 /// Cancel one and remove it; the record of its runs is kept
 #[derive(Debug, clap::Args)]
@@ -23,6 +23,6 @@ impl Cancel {
         let request = CancelScheduleRequest { request_id: new_request_id(), schedule_id };
         let schedule = rpc!(client, SchedulesClient::cancel, request).await?;
         let text = format!("{} {} of {} cancelled", schedule.kind, schedule.name, schedule.agent_id);
-        Ok(Answer::object(record::schedule(&schedule), text))
+        Ok(Answer::object(json::value(&schedule), text))
     }
 }

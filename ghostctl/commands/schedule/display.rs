@@ -1,10 +1,10 @@
 //! Text output of timers, cron jobs and watches.
 
+use ghost_proto::json;
 use ghost_proto::v1::Schedule;
 use serde_json::Value;
 
 use crate::output::Answer;
-use crate::record::schedules as record;
 use crate::view::View;
 
 /// The answer of a command that set or changed a schedule.
@@ -15,7 +15,7 @@ pub fn schedule_answer(schedule: &Schedule, view: &View) -> Answer {
         (true, None) => "is set".to_owned(),
     };
     let text = format!("{} {} of {} {next}\n{}", schedule.kind, schedule.name, schedule.agent_id, schedule.schedule_id);
-    Answer::object(record::schedule(schedule), text)
+    Answer::object(json::value(schedule), text)
 }
 
 /// When a schedule runs, in a few words.

@@ -1,11 +1,12 @@
 //! `ghostctl timer|cron|watch list`
 
+use ghost_proto::json;
+
 use super::display::rule;
 use super::lookup::all_of_kind;
 use crate::connection::Client;
 use crate::failure::Failure;
 use crate::output::{Answer, Body, Note};
-use crate::record::schedules as record;
 use crate::table::Table;
 
 /// List them with the next time and the status of the last run
@@ -52,7 +53,7 @@ impl List {
         }
         let listed = schedules.len();
         let note = truncated.then(|| format!("the daemon lists at most these {listed}; use --agent to see others"));
-        let json = schedules.iter().map(record::schedule).collect();
+        let json = schedules.iter().map(json::value).collect();
         Ok(Answer { body: Body::List { json, table }, note: note.map(Note::Cut), failure: None })
     }
 }

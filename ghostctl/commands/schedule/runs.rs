@@ -1,5 +1,6 @@
 //! `ghostctl timer|cron|watch runs`
 
+use ghost_proto::json;
 use ghost_proto::v1::ListRunsRequest;
 use ghost_proto::v1::schedules_client::SchedulesClient;
 
@@ -8,7 +9,6 @@ use crate::connection::{Client, rpc};
 use crate::failure::Failure;
 use crate::ids;
 use crate::output::{Answer, Body, Note};
-use crate::record::schedules as record;
 use crate::table::Table;
 use crate::text::whole_number;
 
@@ -55,7 +55,7 @@ impl Runs {
             RUNS_MAX => Note::Cut(format!("only the newest {RUNS_MAX} are shown; the daemon lists no more")),
             limit => Note::Word(format!("only the newest {limit} are shown; use --limit to see more")),
         });
-        let json = runs.iter().map(record::run).collect();
+        let json = runs.iter().map(json::value).collect();
         Ok(Answer { body: Body::List { json, table }, note, failure: None })
     }
 }

@@ -1,12 +1,12 @@
 //! `ghostctl state get`
 
+use ghost_proto::json;
 use ghost_proto::v1::GetStateRequest;
 use ghost_proto::v1::state_client::StateClient;
 
 use crate::connection::{Client, rpc};
 use crate::failure::Failure;
 use crate::output::{Answer, Body};
-use crate::record::knowledge as record;
 
 /// Show a value of the shared state
 #[derive(Debug, clap::Args)]
@@ -21,6 +21,6 @@ pub struct Get {
 impl Get {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
         let entry = rpc!(client, StateClient::get, GetStateRequest { key: self.key }).await?;
-        Ok(Body::Written { json: record::state_text(&entry), text: entry.value_json }.into())
+        Ok(Body::Written { json: json::text(&entry), text: entry.value_json }.into())
     }
 }

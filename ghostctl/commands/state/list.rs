@@ -1,5 +1,6 @@
 //! `ghostctl state list`
 
+use ghost_proto::json;
 use ghost_proto::v1::ListStateRequest;
 use ghost_proto::v1::state_client::StateClient;
 
@@ -7,7 +8,6 @@ use crate::connection::{Client, rpc};
 use crate::failure::Failure;
 use crate::lists::{Bound, collect};
 use crate::output::{Answer, Body};
-use crate::record::knowledge as record;
 use crate::table::Table;
 
 /// List the values of the shared state
@@ -39,7 +39,7 @@ impl List {
                 entry.value_json.clone(),
             ]);
         }
-        let json = record::array(entries.rows.iter().map(record::state_text));
+        let json = json::text(&entries.rows);
         Ok(Answer { note: entries.note, ..Body::Written { json, text: table.render(client.view.screen) }.into() })
     }
 }

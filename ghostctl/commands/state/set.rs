@@ -1,12 +1,12 @@
 //! `ghostctl state set`
 
+use ghost_proto::json;
 use ghost_proto::v1::SetStateRequest;
 use ghost_proto::v1::state_client::StateClient;
 
 use crate::connection::{Client, new_request_id, rpc};
 use crate::failure::Failure;
 use crate::output::{Answer, Body};
-use crate::record::knowledge as record;
 use crate::source::text_or_stdin;
 use crate::text::from_0;
 
@@ -43,6 +43,6 @@ impl Set {
             "null" => format!("{} deleted", entry.key),
             _ => format!("{} is now version {}", entry.key, entry.version),
         };
-        Ok(Body::Written { json: record::state_text(&entry), text }.into())
+        Ok(Body::Written { json: json::text(&entry), text }.into())
     }
 }

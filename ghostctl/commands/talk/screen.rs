@@ -2,12 +2,12 @@
 
 use std::io::Write as _;
 
+use ghost_proto::json;
 use ghost_proto::v1::{Conversation, ConversationEntry, TurnOver};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::output::Output;
-use crate::record::conversations as record;
 
 /// Printer of a conversation.
 pub struct Screen {
@@ -70,7 +70,7 @@ impl Screen {
     /// Prints the id of this conversation.
     pub fn conversation(&mut self, conversation: &Conversation, out: &mut Output) -> Result<(), Failure> {
         if self.as_json {
-            out.text(&tagged("conversation", record::conversation(conversation)))?;
+            out.text(&tagged("conversation", json::value(conversation)))?;
             out.flush()?;
             return Ok(());
         }
@@ -85,7 +85,7 @@ impl Screen {
     /// Prints that the conversation has a new owner.
     pub fn changed(&mut self, conversation: &Conversation, out: &mut Output) -> Result<(), Failure> {
         if self.as_json {
-            out.text(&tagged("handoff", record::conversation(conversation)))?;
+            out.text(&tagged("handoff", json::value(conversation)))?;
             out.flush()?;
             return Ok(());
         }
@@ -122,7 +122,7 @@ impl Screen {
     /// Prints an entry. `own` marks a message of this client, which is on the screen already.
     pub fn entry(&mut self, entry: &ConversationEntry, own: bool, out: &mut Output) -> Result<(), Failure> {
         if self.as_json {
-            out.text(&tagged("entry", record::entry(entry)))?;
+            out.text(&tagged("entry", json::value(entry)))?;
             return Ok(out.flush()?);
         }
         let from = entry.from.strip_prefix("agent:").unwrap_or(&entry.from);
@@ -168,13 +168,7 @@ impl Screen {
     /// Ends the output of a turn that answers.
     pub fn over(&mut self, over: &TurnOver, out: &mut Output) -> Result<(), Failure> {
         if self.as_json {
-            let object = json!({
-                "turn_id": over.turn_id,
-                "status": over.status,
-                "reason": over.reason,
-                "error_code": over.error_code,
-            });
-            out.text(&tagged("turn_over", object))?;
+            out.text(&tagged("turn_over", json::value(over)))?;
         } else {
             self.end_stream(out)?;
         }

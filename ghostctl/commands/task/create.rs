@@ -1,5 +1,6 @@
 //! `ghostctl task create`
 
+use ghost_proto::json;
 use ghost_proto::v1::CreateTaskRequest;
 use ghost_proto::v1::tasks_client::TasksClient;
 
@@ -8,7 +9,6 @@ use crate::connection::{Client, new_request_id, rpc};
 use crate::failure::Failure;
 use crate::ids;
 use crate::output::Answer;
-use crate::record;
 use crate::source::{optional_text, text_or_stdin};
 
 /// Create a task and send it to its owner's inbox
@@ -56,6 +56,6 @@ impl Create {
             due_at_ms: self.due_at_ms,
         };
         let task = rpc!(client, TasksClient::create, request).await?;
-        Ok(Answer::object(record::task(&task), format!("task {} of {} is {}", task.task_id, task.owner, task.status)))
+        Ok(Answer::object(json::value(&task), format!("task {} of {} is {}", task.task_id, task.owner, task.status)))
     }
 }

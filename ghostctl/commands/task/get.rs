@@ -1,5 +1,6 @@
 //! `ghostctl task get`
 
+use ghost_proto::json;
 use ghost_proto::v1::GetTaskRequest;
 use ghost_proto::v1::tasks_client::TasksClient;
 
@@ -7,7 +8,6 @@ use crate::connection::{Client, required, rpc};
 use crate::failure::Failure;
 use crate::ids;
 use crate::output::Answer;
-use crate::record;
 use crate::table::{Table, fields};
 
 /// Show a task and its history
@@ -24,7 +24,7 @@ impl Get {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
         let task_id = ids::full_id(client, ids::TASK, self.task_id).await?;
         let answer = rpc!(client, TasksClient::get, GetTaskRequest { task_id }).await?;
-        let json = record::task_with_history(&answer);
+        let json = json::value(&answer);
         let task = required(answer.task, "task")?;
         let view = &client.view;
         let mut text = fields(

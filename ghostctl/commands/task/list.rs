@@ -2,6 +2,7 @@
 
 use std::cell::Cell;
 
+use ghost_proto::json;
 use ghost_proto::v1::ListTasksRequest;
 use ghost_proto::v1::tasks_client::TasksClient;
 
@@ -9,7 +10,6 @@ use crate::connection::{Client, rpc};
 use crate::failure::Failure;
 use crate::lists::{Bound, collect};
 use crate::output::{Answer, Body, Note};
-use crate::record;
 use crate::table::Table;
 use crate::text::from_1;
 
@@ -53,7 +53,7 @@ impl List {
                 task.title.clone(),
             ]);
         }
-        let json = tasks.rows.iter().map(record::task).collect();
+        let json = tasks.rows.iter().map(json::value).collect();
         Ok(Answer { body: Body::List { json, table }, note: tasks.note, failure: None })
     }
 }

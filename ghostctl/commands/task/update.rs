@@ -1,5 +1,6 @@
 //! `ghostctl task update`
 
+use ghost_proto::json;
 use ghost_proto::v1::tasks_client::TasksClient;
 use ghost_proto::v1::{TaskIds, UpdateTaskRequest};
 
@@ -8,7 +9,6 @@ use crate::connection::{Client, new_request_id, rpc};
 use crate::failure::Failure;
 use crate::ids;
 use crate::output::Answer;
-use crate::record;
 use crate::source::optional_text;
 
 /// Change a task
@@ -76,6 +76,6 @@ impl Update {
             depends_on,
         };
         let task = rpc!(client, TasksClient::update, request).await?;
-        Ok(Answer::object(record::task(&task), format!("task {} of {} is {}", task.task_id, task.owner, task.status)))
+        Ok(Answer::object(json::value(&task), format!("task {} of {} is {}", task.task_id, task.owner, task.status)))
     }
 }

@@ -1,5 +1,6 @@
 //! `ghostctl tool call`
 
+use ghost_proto::json::parsed;
 use ghost_proto::v1::CallToolRequest;
 use ghost_proto::v1::tools_client::ToolsClient;
 use serde_json::{Map, Value, json};
@@ -7,7 +8,6 @@ use serde_json::{Map, Value, json};
 use crate::connection::{Client, new_request_id, rpc};
 use crate::failure::Failure;
 use crate::output::Answer;
-use crate::record::parsed;
 use crate::source::text_or_stdin;
 
 /// Call a tool as an agent, with the agent's access rights

@@ -1,14 +1,13 @@
 //! `ghostctl turn cancel`
 
+use ghost_proto::json;
 use ghost_proto::v1::CancelTurnRequest;
 use ghost_proto::v1::turns_client::TurnsClient;
-use serde_json::Value;
 
 use crate::connection::{Client, new_request_id, required, rpc};
 use crate::failure::Failure;
 use crate::ids;
 use crate::output::Answer;
-use crate::record;
 
 /// Cancel an open turn
 #[derive(Debug, clap::Args)]
@@ -28,11 +27,8 @@ impl Cancel {
         let turn_id = ids::full_id(client, ids::TURN, self.turn_id).await?;
         let request = CancelTurnRequest { request_id: new_request_id(), turn_id, reason: self.reason };
         let answer = rpc!(client, TurnsClient::cancel, request).await?;
+        let json = json::value(&answer);
         let turn = required(answer.turn, "turn")?;
-        let mut json = record::turn(&turn);
-        if let Value::Object(object) = &mut json {
-            object.insert("changed".into(), answer.changed.into());
-        }
         let already = if answer.changed { "" } else { "already " };
         Ok(Answer::object(json, format!("turn {} of {} is {already}{}", turn.turn_id, turn.agent_id, turn.status)))
     }

@@ -1,5 +1,6 @@
 //! `ghostctl turn list`
 
+use ghost_proto::json;
 use ghost_proto::v1::ListTurnsRequest;
 use ghost_proto::v1::turns_client::TurnsClient;
 
@@ -7,7 +8,6 @@ use crate::connection::{Client, rpc};
 use crate::failure::Failure;
 use crate::lists::{Bound, collect};
 use crate::output::{Answer, Body};
-use crate::record;
 use crate::table::Table;
 use crate::text::cost;
 
@@ -58,7 +58,7 @@ impl List {
                 turn.reason.clone().unwrap_or_else(|| turn.about.clone()),
             ]);
         }
-        let json = turns.rows.iter().map(record::turn).collect();
+        let json = turns.rows.iter().map(json::value).collect();
         Ok(Answer { body: Body::List { json, table }, note: turns.note, failure: None })
     }
 }

@@ -1,5 +1,6 @@
 //! `ghostctl turn retry`
 
+use ghost_proto::json;
 use ghost_proto::v1::RetryTurnRequest;
 use ghost_proto::v1::turns_client::TurnsClient;
 
@@ -7,7 +8,6 @@ use crate::connection::{Client, new_request_id, required, rpc};
 use crate::failure::Failure;
 use crate::ids;
 use crate::output::Answer;
-use crate::record;
 
 /// Retry a parked turn now
 #[derive(Debug, clap::Args)]
@@ -26,6 +26,6 @@ impl Retry {
         let answer = rpc!(client, TurnsClient::retry, request).await?;
         let turn = required(answer.turn, "turn")?;
         let text = format!("turn {} of {} will be retried now", turn.turn_id, turn.agent_id);
-        Ok(Answer::object(record::turn(&turn), text))
+        Ok(Answer::object(json::value(&turn), text))
     }
 }

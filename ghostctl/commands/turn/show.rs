@@ -1,5 +1,6 @@
 //! `ghostctl turn show`
 
+use ghost_proto::json;
 use ghost_proto::v1::turns_client::TurnsClient;
 use ghost_proto::v1::{GetTurnRequest, JournalRow, Turn};
 use serde_json::Value;
@@ -8,7 +9,6 @@ use crate::connection::{Client, required, rpc};
 use crate::failure::Failure;
 use crate::ids;
 use crate::output::{Answer, Note};
-use crate::record;
 use crate::table::{Table, fields};
 use crate::text::{cost, plural};
 use crate::view::View;
@@ -46,10 +46,8 @@ impl Show {
                 break (required(page.turn, "turn")?, page.more);
             }
         };
-        let mut json = record::turn(&turn);
-        if let Value::Object(object) = &mut json {
-            object.insert("steps".into(), steps.iter().map(record::step).collect());
-        }
+        let mut json = json::value(&turn);
+        json["steps"] = json::value(&steps);
         let note = cut.then(|| Note::Cut(format!("only the first {} steps are shown", steps.len())));
         Ok(Answer { note, ..Answer::object(json, text(turn, &steps, self.full, &client.view)) })
     }
@@ -103,7 +101,7 @@ fn text(turn: Turn, steps: &[JournalRow], full: bool, view: &View) -> String {
 
 /// The data of a journal row without the name of the step.
 fn fact(json: &str) -> Value {
-    let mut fact = record::parsed(json);
+    let mut fact = json::parsed(json);
     if let Value::Object(object) = &mut fact {
         object.remove("step");
     }

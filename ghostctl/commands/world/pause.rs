@@ -1,8 +1,8 @@
 //! `ghostctl pause`
 
+use ghost_proto::json;
 use ghost_proto::v1::PauseRequest;
 use ghost_proto::v1::world_client::WorldClient;
-use serde_json::json;
 
 use crate::connection::{Client, new_request_id, rpc};
 use crate::failure::Failure;
@@ -25,7 +25,7 @@ impl Pause {
         let answer = rpc!(client, WorldClient::pause, request).await?;
         let state = if answer.changed { "paused" } else { "already paused" };
         Ok(Answer::object(
-            json!({ "paused": answer.paused, "changed": answer.changed, "open_turns": answer.open_turns }),
+            json::value(&answer),
             format!("{state}; {} will finish", plural(answer.open_turns, "open turn")),
         ))
     }

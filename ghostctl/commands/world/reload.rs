@@ -2,7 +2,7 @@
 
 use ghost_proto::v1::world_client::WorldClient;
 use ghost_proto::v1::{ConfigProblem, ReloadRequest};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::connection::{Client, new_request_id, rpc};
 use crate::failure::Failure;
@@ -30,12 +30,10 @@ impl Reload {
         });
         let mut text: String = answer.problems.iter().map(problem_text).collect();
         let mut table = Table::new(&["ACTION", "SUBJECT", "DETAIL"]);
-        let mut changes: Vec<Value> = Vec::new();
-        for change in answer.changes {
-            changes.push(json!({ "action": change.action, "subject": change.subject, "detail": change.detail }));
-            table.row([change.action, change.subject, change.detail]);
+        for change in &answer.changes {
+            table.row([change.action.clone(), change.subject.clone(), change.detail.clone()]);
         }
-        if !changes.is_empty() {
+        if !answer.changes.is_empty() {
             text.push_str(&table.render(client.view.screen));
         } else if failure.is_none() {
             text.push_str("no changes\n");
@@ -43,21 +41,9 @@ impl Reload {
         if !answer.applied && failure.is_none() {
             text.push_str("dry run: nothing was applied\n");
         }
-        let problems: Vec<Value> = answer.problems.iter().map(record).collect();
-        let json = json!({ "applied": answer.applied, "changes": changes, "problems": problems });
+        let json = json!({ "applied": answer.applied, "changes": answer.changes, "problems": answer.problems });
         Ok(Answer { failure, ..Answer::object(json, text) })
     }
-}
-
-fn record(problem: &ConfigProblem) -> Value {
-    json!({
-        "severity": problem.severity,
-        "file": problem.file,
-        "line": problem.line,
-        "field": problem.field,
-        "message": problem.message,
-        "hint": problem.hint,
-    })
 }
 
 /// A problem as `error: file:line: field: message`, with the hint on the next line.

@@ -1,8 +1,8 @@
 //! `ghostctl resume`
 
+use ghost_proto::json;
 use ghost_proto::v1::ResumeRequest;
 use ghost_proto::v1::world_client::WorldClient;
-use serde_json::json;
 
 use crate::connection::{Client, new_request_id, rpc};
 use crate::failure::Failure;
@@ -18,6 +18,6 @@ impl Resume {
         let request = ResumeRequest { request_id: new_request_id() };
         let answer = rpc!(client, WorldClient::resume, request).await?;
         let text = if answer.changed { "resumed" } else { "the world was not paused" };
-        Ok(Answer::object(json!({ "paused": answer.paused, "changed": answer.changed }), text))
+        Ok(Answer::object(json::value(&answer), text))
     }
 }

@@ -1,12 +1,12 @@
 //! `ghostctl status`
 
+use ghost_proto::json;
 use ghost_proto::v1::world_client::WorldClient;
 use ghost_proto::v1::{NamedCount, StatusRequest, WorldStatus};
 
 use crate::connection::{Client, rpc};
 use crate::failure::Failure;
 use crate::output::Answer;
-use crate::record;
 use crate::table::fields;
 use crate::text::{cost, dollars, one_line, plural};
 use crate::view::View;
@@ -19,7 +19,7 @@ pub struct Status {}
 impl Status {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
         let status = rpc!(client, WorldClient::status, StatusRequest {}).await?;
-        Ok(Answer::object(record::world(&status), text(&status, &client.view)))
+        Ok(Answer::object(json::value(&status), text(&status, &client.view)))
     }
 }
 

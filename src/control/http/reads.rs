@@ -12,7 +12,7 @@ use axum::http::Uri;
 use ghost_domain::text::{clip, one_line};
 use ghost_domain::transcript::ToolSpec;
 use ghost_domain::{AgentId, Code, Party, Refusal};
-use ghost_proto::v1;
+use ghost_proto::{json, v1};
 use ghost_rules::mail::agent_for_operator;
 use serde_json::{Value, json};
 
@@ -42,10 +42,6 @@ fn cursor(next: String) -> Value {
     if next.is_empty() { Value::Null } else { next.into() }
 }
 
-fn rows<T>(rows: &[T], record: impl Fn(&T) -> Value) -> Value {
-    rows.iter().map(record).collect()
-}
-
 pub(super) async fn agents(State(rest): Shared, uri: Uri) -> Answer {
     let params = Params::read(&uri, &["status", "archetype", "deleted", "limit", "cursor"], &[])?;
     let request = v1::ListAgentsRequest {
@@ -56,14 +52,13 @@ pub(super) async fn agents(State(rest): Shared, uri: Uri) -> Answer {
         cursor: params.text("cursor").unwrap_or_default(),
     };
     let page = rest.agents.page(request).await?;
-    let agents = rows(&page.agents, ghost_record::agent);
-    Ok(Json(json!({ "agents": agents, "next_cursor": cursor(page.next_cursor) })))
+    Ok(Json(json!({ "agents": page.agents, "next_cursor": cursor(page.next_cursor) })))
 }
 
 pub(super) async fn agent(State(rest): Shared, id: Named, uri: Uri) -> Answer {
     Params::read(&uri, &[], &[])?;
     let agent = rest.agents.one(&named(id)?).await?;
-    Ok(Json(ghost_record::agent_at_work(&agent)))
+    Ok(Json(json::value(&agent)))
 }
 
 pub(super) async fn channels(State(rest): Shared, uri: Uri) -> Answer {
@@ -74,8 +69,7 @@ pub(super) async fn channels(State(rest): Shared, uri: Uri) -> Answer {
         cursor: params.text("cursor").unwrap_or_default(),
     };
     let page = ChatService(rest.control.clone()).channels(request).await?;
-    let channels = rows(&page.channels, ghost_record::channel);
-    Ok(Json(json!({ "channels": channels, "next_cursor": cursor(page.next_cursor) })))
+    Ok(Json(json!({ "channels": page.channels, "next_cursor": cursor(page.next_cursor) })))
 }
 
 pub(super) async fn tools(State(rest): Shared, id: Named, uri: Uri) -> Result<Json<Vec<Value>>, Failed> {
@@ -121,7 +115,7 @@ pub(super) async fn messages(State(rest): Shared, channel: Named, uri: Uri) -> A
     let full = history.messages.len() >= if limit == 0 { HISTORY_LIMIT } else { (limit as usize).min(PAGE_MAX) };
     let before = history.messages.first().is_some_and(|first| first.seq > after.saturating_add(1));
     let truncated = history.cut || (full && before);
-    Ok(Json(json!({ "messages": rows(&history.messages, ghost_record::chat_message), "truncated": truncated })))
+    Ok(Json(json!({ "messages": history.messages, "truncated": truncated })))
 }
 
 pub(super) async fn tasks(State(rest): Shared, uri: Uri) -> Answer {
@@ -133,15 +127,14 @@ pub(super) async fn tasks(State(rest): Shared, uri: Uri) -> Answer {
         cursor: params.text("cursor").unwrap_or_default(),
     };
     let page = TasksService(rest.control.clone()).page(request).await?;
-    let tasks = rows(&page.tasks, ghost_record::task);
-    Ok(Json(json!({ "tasks": tasks, "next_cursor": cursor(page.next_cursor), "truncated": page.truncated })))
+    Ok(Json(json!({ "tasks": page.tasks, "next_cursor": cursor(page.next_cursor), "truncated": page.truncated })))
 }
 
 pub(super) async fn task(State(rest): Shared, id: Named, uri: Uri) -> Answer {
     Params::read(&uri, &[], &[])?;
     let request = v1::GetTaskRequest { task_id: named(id)? };
     let found = TasksService(rest.control.clone()).with_history(request).await?;
-    Ok(Json(ghost_record::task_with_history(&found)))
+    Ok(Json(json::value(&found)))
 }
 
 pub(super) async fn ledger(State(rest): Shared, uri: Uri) -> Answer {
@@ -156,6 +149,5 @@ pub(super) async fn ledger(State(rest): Shared, uri: Uri) -> Answer {
         cursor: params.text("cursor").unwrap_or_default(),
     };
     let page = LedgerService(rest.control.clone()).page(request).await?;
-    let calls = rows(&page.rows, ghost_record::ledger_row);
-    Ok(Json(json!({ "calls": calls, "next_cursor": cursor(page.next_cursor) })))
+    Ok(Json(json!({ "calls": page.rows, "next_cursor": cursor(page.next_cursor) })))
 }

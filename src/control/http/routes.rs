@@ -3,7 +3,7 @@
 //! A rule must never be here. The behavior of a route is in its handler.
 
 use axum::routing::{get, patch, post};
-use ghost_proto::v1;
+use ghost_proto::{json, v1};
 use serde_json::Value;
 
 use super::route::{Access, Answer, Body, Param, ParamType, Record, Route, Verb};
@@ -29,16 +29,16 @@ const fn record(message: &'static str, example: fn() -> Value) -> Record {
     Record { message, example }
 }
 
-const AGENT: Record = record("Agent", || ghost_record::agent(&v1::Agent::default()));
+const AGENT: Record = record("Agent", || json::value(&v1::Agent::default()));
 const AGENT_AT_WORK: Record = record("GetAgentResponse", || {
-    ghost_record::agent_at_work(&v1::GetAgentResponse { agent: Some(v1::Agent::default()), ..Default::default() })
+    json::value(&v1::GetAgentResponse { agent: Some(v1::Agent::default()), ..Default::default() })
 });
-const CHANNEL: Record = record("Channel", || ghost_record::channel(&v1::Channel::default()));
-const TASK: Record = record("Task", || ghost_record::task(&v1::Task::default()));
+const CHANNEL: Record = record("Channel", || json::value(&v1::Channel::default()));
+const TASK: Record = record("Task", || json::value(&v1::Task::default()));
 const TASK_WITH_HISTORY: Record = record("GetTaskResponse", || {
-    ghost_record::task_with_history(&v1::GetTaskResponse { task: Some(v1::Task::default()), ..Default::default() })
+    json::value(&v1::GetTaskResponse { task: Some(v1::Task::default()), ..Default::default() })
 });
-const CALL: Record = record("LedgerRow", || ghost_record::ledger_row(&v1::LedgerRow::default()));
+const CALL: Record = record("LedgerRow", || json::value(&v1::LedgerRow::default()));
 const SENT: Record = record("SendResponse", || writes::sent(&v1::SendResponse::default(), ""));
 const ASKED: Record = record("AskResponse", || writes::asked(&v1::AskResponse::default(), ""));
 const POSTED: Record = record("PostResponse", || {

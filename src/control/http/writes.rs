@@ -14,7 +14,7 @@ use ghost_domain::{Code, Refusal, RequestId};
 use ghost_proto::v1::chat_server::Chat as _;
 use ghost_proto::v1::messages_server::Messages as _;
 use ghost_proto::v1::tasks_server::Tasks as _;
-use ghost_proto::{REFUSAL_TRAILER, v1};
+use ghost_proto::{REFUSAL_TRAILER, json, v1};
 use serde_json::{Map, Value, json};
 use tonic::{Request, Response, Status};
 
@@ -144,15 +144,10 @@ pub(super) fn asked(answer: &v1::AskResponse, agent_id: &str) -> Value {
 
 /// A committed chat message and its recipients.
 pub(super) fn posted(posted: &v1::PostResponse) -> Value {
-    let mut object = posted.message.as_ref().map(ghost_record::chat_message).unwrap_or_default();
-    if let Value::Object(object) = &mut object {
-        let skipped = posted.skipped.iter().map(|skipped| {
-            json!({ "agent_id": skipped.agent_id, "error_code": skipped.error_code, "reason": skipped.reason })
-        });
-        object.insert("delivered".into(), posted.delivered.into());
-        object.insert("woken".into(), posted.woken.into());
-        object.insert("skipped".into(), skipped.collect());
-    }
+    let mut object = json::value(&posted.message);
+    object["delivered"] = posted.delivered.into();
+    object["woken"] = posted.woken.into();
+    object["skipped"] = json::value(&posted.skipped);
     object
 }
 
@@ -241,5 +236,5 @@ pub(super) async fn update_task(State(rest): Shared, id: Named, uri: Uri, header
 }
 
 fn task(answer: Result<Response<v1::Task>, Status>) -> Answer {
-    Ok(Json(ghost_record::task(&into_result(answer)?)))
+    Ok(Json(json::value(&into_result(answer)?)))
 }

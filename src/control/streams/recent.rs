@@ -6,7 +6,7 @@
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use ghost_domain::Event;
-use ghost_proto::v1;
+use ghost_proto::{json, v1};
 
 use crate::convert;
 
@@ -30,7 +30,7 @@ impl EncodedEvent {
 
     /// One line of JSON, for SSE, WebSocket and `ghostctl --json`.
     pub(crate) fn text(&self) -> &str {
-        self.text.get_or_init(|| ghost_record::event(&self.wire, self.ephemeral).to_string())
+        self.text.get_or_init(|| json::event(&self.wire, self.ephemeral).to_string())
     }
 }
 
