@@ -16,7 +16,6 @@ use crate::connection::Client;
 use crate::discovery::{ConnectionOptions, Environment, Target, find};
 use crate::failure::Failure;
 use crate::help::with_help_layout;
-use crate::line::{Line, joined};
 use crate::output::{Answer, Body, Note, Output, report};
 use crate::text::{one_line, parse_duration};
 use crate::view::View;
@@ -57,10 +56,11 @@ pub struct Cli {
     #[arg(long, global = true, hide = true)]
     utc: bool,
     /// Wait at most this long for an answer (default: 60s)
-    #[arg(long, global = true, hide = true, value_name = "TIME", default_value = "60s", value_parser = parse_duration)]
+    #[arg(long = "timeout", id = "timeout_ms", global = true, hide = true, value_name = "TIME", default_value = "60s",
+          value_parser = parse_duration, allow_hyphen_values = true)]
     timeout: Duration,
     /// Wait at most this long for a daemon that does not listen yet
-    #[arg(long, global = true, hide = true, value_name = "TIME", value_parser = parse_duration)]
+    #[arg(long, global = true, hide = true, value_name = "TIME", value_parser = parse_duration, allow_hyphen_values = true)]
     wait: Option<Duration>,
     #[command(subcommand)]
     command: Command,
@@ -140,7 +140,7 @@ pub async fn run(
     if let Some(words) = complete::asked(&args) {
         return complete::run(&command(), &words, environment, out).await;
     }
-    let read = command().try_get_matches_from(joined(&command(), &args)).and_then(|matches| {
+    let read = command().try_get_matches_from(&args).and_then(|matches| {
         let cli = Cli::from_arg_matches(&matches).map_err(|error| error.format(&mut command()))?;
         Ok((cli, matches))
     });
@@ -162,7 +162,7 @@ pub async fn run(
             answer.print(as_json, out).map_err(Failure::from).and_then(|()| answer.failure.map_or(Ok(()), Err))
         }
         // Only refusals of the request name its fields. A failure inside an answer (of a tool or a turn) does not.
-        Err(failure) => Err(as_typed(failure, &Line::new(&command(), &matches, &args))),
+        Err(failure) => Err(as_typed(failure, &command(), &matches)),
     };
     match outcome {
         Ok(()) => 0,
@@ -175,7 +175,14 @@ pub async fn run(
 
 /// The command-line definition, with the layout of the help texts.
 pub fn command() -> clap::Command {
-    with_help_layout(Cli::command())
+    with_help_layout(with_negative_numbers(Cli::command()))
+}
+
+/// Lets every option with a value take a negative number. Then the option's own parser reports the allowed range.
+fn with_negative_numbers(command: clap::Command) -> clap::Command {
+    let takes_number = |arg: &clap::Arg| arg.get_action().takes_values() && !arg.is_positional();
+    let command = command.mut_args(|arg| if takes_number(&arg) { arg.allow_negative_numbers(true) } else { arg });
+    command.mut_subcommands(with_negative_numbers)
 }
 
 /// A usage error shows at most this many characters of one argument.

@@ -26,8 +26,8 @@ pub const TASK: IdKind = IdKind("task");
 /// Id of a turn.
 pub const TURN: IdKind = IdKind("turn");
 
-/// The full id for a prefix. Text that is not a prefix of an id is returned unchanged; the request that uses it then
-/// gets the daemon's refusal, which suggests the nearest id.
+/// The full id for a prefix. Text that is not a prefix of an id is returned unchanged; the daemon then refuses the
+/// request that uses it.
 pub async fn full_id(client: &Client, kind: IdKind, typed: String) -> Result<String, Failure> {
     if !is_prefix(&typed) {
         return Ok(typed);

@@ -16,7 +16,6 @@ mod endpoint;
 mod failure;
 mod help;
 mod ids;
-mod line;
 mod lists;
 mod output;
 mod process;

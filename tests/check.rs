@@ -70,23 +70,26 @@ fn near_misses_are_reported_by_check_start_and_reload() {
         "clerk",
         "## LLM\nprovider: local\nmodel: nobody-knows\n## Tool Access\nprivilege_groups: everyone\n",
     );
-    world.write("scripts/clerk.yaml", "otherwise: [{ say: Here. }]\n").write("law.md", "Be exact.");
+    world
+        .write("scripts/clerk.yaml", "otherwise: [{ say: Here. }]\n")
+        .write("laws.md", "")
+        .write("law.md", "Be exact.");
     let warnings = [
         "archetype/clerk/config.md:3: warning: `local/nobody-knows` has no price, and money is limited (world)",
-        "law.md:1: warning: the file is not read: its name is unknown did you mean `laws.md`?",
+        "law.md:1: warning: it is not read: its name is unknown did you mean `laws.md`?",
     ];
     exactly(&reported(&test_env, &world), &warnings);
     let daemon = test_env.up(world.path(), &[]);
-    for words in ["the file is not read", "`local/nobody-knows` has no price"] {
+    for words in ["it is not read", "`local/nobody-knows` has no price"] {
         let logged = daemon.err.find(0, Deadline::seconds(10), |line| line.contains(words));
         assert!(logged.is_some(), "{words} is not in {}", daemon.err.text());
     }
     let reload = test_env.json(&["reload"]);
     assert_eq!(reload["problems"].as_array().unwrap().len(), 2, "{reload}");
-    world.write("archetype/clerk/Config.md", "## Tool Access\ndeny: workspace.write\n");
+    world.write("tool.md", "Use few.");
     let refused = test_env.ctl(&["reload"]);
     refused.exits(2);
-    assert!(refused.out.contains("Config.md") && refused.out.contains("rename it to `config.md`"), "{}", refused.out);
+    assert!(refused.out.contains("tool.md") && refused.out.contains("did you mean `tools.md`?"), "{}", refused.out);
     daemon.kill();
 }
 

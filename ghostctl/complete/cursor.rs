@@ -7,7 +7,6 @@ use clap::{Arg, Command};
 use super::candidate::Candidate;
 use super::live::Live;
 use crate::discovery::ConnectionOptions;
-use crate::line::names_of;
 
 /// The kind of word that is expected at the cursor.
 #[derive(Debug, PartialEq, Eq)]
@@ -119,7 +118,11 @@ impl<'c> Walk<'c> {
 
     fn option(&self, name: &str) -> Option<&'c Arg> {
         let own = self.command.get_arguments().filter(|arg| !arg.is_positional());
-        own.chain(self.globals.iter().copied()).find(|arg| names_of(arg).iter().any(|known| known == name))
+        let name = name.strip_prefix("--")?;
+        let is = |arg: &&'c Arg| {
+            arg.get_long() == Some(name) || arg.get_all_aliases().is_some_and(|aliases| aliases.contains(&name))
+        };
+        own.chain(self.globals.iter().copied()).find(is)
     }
 
     fn connect_option(&mut self, option: &Arg, value: &str) {
@@ -164,8 +167,7 @@ impl<'c> Walk<'c> {
             return Wanted::Worlds;
         }
         let first = self.arguments.first().map(String::as_str);
-        let names = names_of(arg);
-        names.iter().find_map(|name| Live::named(name, &self.path, first)).map_or(Wanted::Nothing, Wanted::Live)
+        Live::named(arg.get_id().as_str(), &self.path, first).map_or(Wanted::Nothing, Wanted::Live)
     }
 }
 

@@ -50,19 +50,21 @@ pub enum Live {
 }
 
 impl Live {
-    /// The kind of value of the option or argument `name`, in the command `path`, with `first` as the first argument.
-    pub fn named(name: &str, path: &[&str], first: Option<&str>) -> Option<Self> {
-        Some(match name {
-            "ENTRY_ID" => Self::Entry,
-            "AGENT_ID" | "AGENT" | "--agent" | "--owner" | "--as" | "--members" => Self::Agent,
-            "TURN_ID" | "--turn" => Self::Turn,
-            "TASK_ID" | "--depends-on" | "--parent" => Self::Task,
-            "DEAD_LETTER_ID" => Self::DeadLetter,
-            "CONVERSATION_ID" | "--conversation" => Self::Conversation,
-            "CHANNEL" | "--channel" if path != ["chat", "create"] => Self::Channel,
-            "KEY" | "PREFIX" => Self::Key,
-            "ID" => Self::Schedule((*path.first()?).to_owned()),
-            "TOOL" => Self::Tool(first?.to_owned()),
+    /// The kind of value of the option or argument with this id, in the command `path`, with `first` as the first
+    /// argument.
+    pub fn named(id: &str, path: &[&str], first: Option<&str>) -> Option<Self> {
+        Some(match id {
+            "entry_id" => Self::Entry,
+            "agent_id" if path != ["agent", "create"] => Self::Agent,
+            "owner" | "as_agent" | "members" => Self::Agent,
+            "turn_id" => Self::Turn,
+            "task_id" | "depends_on" | "parent_id" => Self::Task,
+            "dead_letter_id" => Self::DeadLetter,
+            "conversation_id" => Self::Conversation,
+            "channel" if path != ["chat", "create"] => Self::Channel,
+            "key" | "prefix" => Self::Key,
+            "schedule_id" => Self::Schedule((*path.first()?).to_owned()),
+            "tool" => Self::Tool(first?.to_owned()),
             _ => return None,
         })
     }

@@ -258,7 +258,7 @@ pub fn job(entry: &JobEntry<'_>, known: &BTreeSet<&AgentId>, dir: &Path) -> Opti
     let (field, input) = &entry.input;
     let found = is_plain_relative(input).then(|| directory_within(&dir.join(input), dir)).flatten();
     if found.is_none() {
-        let hint = match near_names::meant_directory(dir, input) {
+        let hint = match near_names::misspelt(dir, input) {
             Some(near) => format!("did you mean `{near}`? Name it here, or rename it"),
             None => "name a directory within the world, such as input".to_owned(),
         };

@@ -7,13 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 
-use ghost_domain::text::nearest;
-
 use crate::archetype_config::{self, Known, Lines, Read};
 use crate::files::{ARCHETYPES, MARKDOWN_MAX, first_line, names_in, read_text};
 use crate::headings::SECTIONS;
 use crate::markdown::{self, Parsed, Section};
-use crate::near_names::{self, OLDER, Wanted};
+use crate::near_names;
 use crate::plan::{Archetype, Origin};
 use crate::reader::{self, Field, is_name};
 use crate::report::{FileReport, Report};
@@ -28,10 +26,11 @@ const MAKE_ONE: &str = "make archetype/<name>/ with soul.md and goal.md";
 /// `config.md`, its configuration sections are read.
 const CONFIGURATION: [&str; 4] = ["limits", "llm", "tool access", "toolbox"];
 
-/// File names with a meaning of their own. Such a file is never treated as a misspelling of another
-/// name.
-const OWN: [&str; 9] =
-    ["soul.md", "goal.md", "user.md", "agent.md", "config.md", "HEARTBEAT.md", OLDER[0].1, OLDER[1].1, OLDER[2].1];
+/// Files with an older name. If both exist, the text of the older one is appended.
+const OLDER: [(&str, &str); 3] = [("agent.md", "AGENTS.md"), ("soul.md", "SOUL.md"), ("user.md", "USER.md")];
+
+/// The files of an archetype.
+const FILES: [&str; 6] = ["soul.md", "goal.md", "user.md", "agent.md", "config.md", "HEARTBEAT.md"];
 
 /// An archetype, with the line numbers that later checks report.
 pub struct Loaded {
@@ -55,7 +54,7 @@ pub fn load_all(dir: &Path, shown: &Path, known: &Known<'_>, report: &Report) ->
     let (real, shown) = (dir.join(ARCHETYPES), shown.join(ARCHETYPES));
     let file = report.file(&shown);
     if !real.is_dir() {
-        let hint = match near_names::meant_directory(dir, ARCHETYPES) {
+        let hint = match near_names::misspelt(dir, ARCHETYPES) {
             Some(near) => format!("did you mean `{near}`? Rename it"),
             None => MAKE_ONE.to_owned(),
         };
@@ -105,17 +104,14 @@ struct Directory<'a> {
 impl Directory<'_> {
     fn load(&self, name: String, known: &Known<'_>) -> Loaded {
         let names = names_in(&self.dir, &self.report.file(&self.shown));
-        let missing = std::cell::RefCell::new(BTreeSet::new());
         let need = |file: &'static str| {
             let text = self.text(file, &names);
             match &text {
                 None => {
-                    let near = nearest(file, names.iter().map(String::as_str).filter(|name| !OWN.contains(name)));
-                    let hint = near.map_or_else(
-                        || "write the file; a sentence is enough".to_owned(),
-                        |near| format!("did you mean `{near}`? Rename it"),
-                    );
-                    missing.borrow_mut().extend(near.map(str::to_owned));
+                    let hint = match near_names::misspelt(&self.dir, file) {
+                        Some(near) => format!("did you mean `{near}`? Rename it"),
+                        None => "write the file; a sentence is enough".to_owned(),
+                    };
                     self.at(file).error(0, "", "the file is missing", hint);
                 }
                 Some(text) if text.trim().is_empty() => {
@@ -127,25 +123,13 @@ impl Directory<'_> {
         };
         let soul = need("soul.md");
         let goal = need("goal.md");
-        let misnamed =
-            if names.contains("config.md") { None } else { near_names::meant_file("config.md", &OWN, &names) };
-        let reported = |name: &String| missing.borrow().contains(name) || misnamed == Some(name);
-        let others = names.iter().filter(|name| !reported(name)).map(String::as_str);
-        let kinds = Wanted::Archetype { dir: &self.dir };
-        near_names::report(others, &OWN, kinds, &|name| self.at(name));
+        near_names::report(&self.dir, &self.shown, &FILES, &OLDER.map(|(_, older)| older), self.report);
         let user = self.text("user.md", &names).unwrap_or_default();
         let [mut agent, more] = self.parts("agent.md", &names);
         let mut config_file = "config.md";
-        // Read the misnamed file as `config.md`: otherwise many follow-up problems would be
-        // reported.
-        if let Some(name) = misnamed {
-            near_names::report_as_error(name, "config.md", &self.at(name));
-            config_file = name;
-        }
-        let text = names.contains(config_file).then(|| self.read(config_file)).filter(|_| is_markdown(config_file));
+        let text = names.contains(config_file).then(|| self.read(config_file));
         let read = match text {
             Some(text) => archetype_config::read(&markdown::sections(&text), known, &self.at(config_file)),
-            None if misnamed.is_some() => Read::default(),
             None => match agent.as_deref().and_then(split_legacy) {
                 Some((prose, machine)) => {
                     agent = Some(prose);
@@ -192,12 +176,6 @@ impl Directory<'_> {
         let text = read_text(&self.dir.join(name), self.root, MARKDOWN_MAX, &self.at(name));
         text.unwrap_or_else(unread)
     }
-}
-
-/// Whether the file's extension does not rule out markdown.
-fn is_markdown(name: &str) -> bool {
-    let ending = name.rsplit_once('.').map(|(_, ending)| ending.to_ascii_lowercase());
-    !matches!(ending.as_deref(), Some("yaml" | "yml"))
 }
 
 fn join(parts: [Option<String>; 2]) -> Option<String> {

@@ -9,7 +9,7 @@ use ghost_domain::text::clip;
 use ghost_domain::tool_catalogue::{self, Profile};
 
 use crate::extra_tools::ExtraTools;
-use crate::headings::{self, SECTIONS};
+use crate::headings;
 use crate::heartbeat;
 use crate::markdown::{ItemKind, Parsed, Section, other_heading};
 use crate::plan::{AccessSection, ArchetypeConfig, ToolboxRef};
@@ -28,9 +28,6 @@ const ELSEWHERE: [(&str, &str); 4] = [
     ("tokens", "write it into the world file: `budgets: { agent: { <id>: { tokens: … } } }`"),
     ("usd", "write it into the world file: `budgets: { agent: { <id>: { usd: … } } }`"),
 ];
-
-/// Sections that contain only `key: value` lines.
-const PAIR_SECTIONS: [&str; 5] = ["llm", "limits", "heartbeat", "channels", "prompt"];
 
 /// The names that a `config.md` may refer to.
 pub struct Known<'a> {
@@ -94,17 +91,9 @@ fn read_sections(sections: &[Section], known: &Known<'_>, file: &FileReport<'_>)
         {
             let message = format!("the section `## {}` is repeated", clip(&section.heading, 60));
             file.error(section.line, "", message, format!("it is already on line {first}; keep one"));
-            // Problems in the repeated section are reported, but its values are ignored.
-            if SECTIONS.contains(&section.key.as_str()) {
-                one_section(section, known, file, &mut Read::default(), &mut BTreeSet::new());
-            }
             continue;
         }
         one_section(section, known, file, &mut read, &mut toolbox_tools);
-        // The same holds for repeated keys.
-        for again in repeated(section) {
-            one_section(&again, known, file, &mut Read::default(), &mut BTreeSet::new());
-        }
     }
     if let (Some(_), Some(line)) = (&read.config.access, seen.get("tools"))
         && read.config.legacy_tools.take().is_some()
@@ -117,26 +106,6 @@ fn read_sections(sections: &[Section], known: &Known<'_>, file: &FileReport<'_>)
         list.extend(toolbox_tools);
     }
     read
-}
-
-/// The repeated keys of a `key: value` section, as sections without repetitions.
-fn repeated(section: &Section) -> Vec<Section> {
-    let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
-    let mut found: Vec<Section> = Vec::new();
-    if !PAIR_SECTIONS.contains(&section.key.as_str()) {
-        return found;
-    }
-    for item in &section.items {
-        let ItemKind::Pair(key, _) = &item.kind else { continue };
-        let times = seen.entry(key).or_default();
-        *times += 1;
-        let Some(round) = times.checked_sub(2) else { continue };
-        if found.len() == round {
-            found.push(Section { items: Vec::new(), raw: Vec::new(), ..section.clone() });
-        }
-        found[round].items.push(item.clone());
-    }
-    found
 }
 
 /// Reads one section into `read`. Adds the full names of its toolbox tools to `toolbox_tools`.
@@ -251,14 +220,14 @@ fn stray(section: &Section, line: usize, text: &str, file: &FileReport<'_>) {
 }
 
 fn tool_access(section: &Section, known: &Known<'_>, file: &FileReport<'_>) -> AccessSection {
-    let (mut counts, mut ignored) = (AccessSection::default(), AccessSection::default());
+    let mut access = AccessSection::default();
     let mut seen = BTreeSet::new();
     let path = |key: &str| format!("{}.{key}", section.heading);
     for item in &section.items {
         let (key, value) = match &item.kind {
             ItemKind::Pair(key, value) => (key.as_str(), &value.text),
             ItemKind::Bullet(word) => {
-                counts.overrides.extend(tool(word, item.line, &section.heading, known, file));
+                access.overrides.extend(tool(word, item.line, &section.heading, known, file));
                 continue;
             }
             ItemKind::Prose(text) => {
@@ -266,14 +235,12 @@ fn tool_access(section: &Section, known: &Known<'_>, file: &FileReport<'_>) -> A
                 continue;
             }
         };
-        let first = seen.insert(key);
-        if !first {
+        if !seen.insert(key) {
             let message = format!("the key `{key}` is repeated");
             let hint = if key == "profile" { "keep one" } else { "write all of it behind one, with commas between" };
             file.error(item.line, &path(key), message, hint);
+            continue;
         }
-        // Problems in a repeated key are reported, but its value is ignored.
-        let access = if first { &mut counts } else { &mut ignored };
         match key {
             "privilege_groups" => {
                 for group in comma_list(value) {
@@ -311,7 +278,7 @@ fn tool_access(section: &Section, known: &Known<'_>, file: &FileReport<'_>) -> A
             }
         }
     }
-    counts
+    access
 }
 
 /// The tools that `word` stands for. Reports an error if no tool matches.

@@ -2,7 +2,7 @@
 //! and a hint.
 
 use crate::fixture::{GOOD, World};
-use crate::problem::{Problem, Problems};
+use crate::problem::{Problem, Problems, Severity};
 
 #[path = "hints_files_tests.rs"]
 mod files;
@@ -175,7 +175,6 @@ fn every_problem_of_the_world_file_has_a_line_and_a_hint() {
             "copy the directory to `nowhere` in the world's directory",
         ),
         ("skills: { roots: [../x] }", "`../x` is not relative", "two levels above it"),
-        ("access: { default: public }\naccess: { default: privat }", "`privat` is not a value", "public, privileged"),
         ("inputs: x", "there is no key `inputs`", "did you mean `job: { input: … }`?"),
         ("limits: { max_tool_rounds: 3 }", "there is no key `max_tool_rounds`", "write `turn_rounds_max`"),
         ("hops_max: 3", "there is no key `hops_max`", "did you mean `limits: { hops_max: … }`?"),

@@ -16,7 +16,6 @@ use crate::grantees::People;
 use crate::node::Node;
 use crate::problem::Hint;
 use crate::reader::{Field, Map};
-use crate::repeats;
 use crate::report::{FileReport, Report};
 use crate::yaml;
 
@@ -82,9 +81,9 @@ fn seed(text: &str, people: &People<'_>, limits: &Limits, file: &FileReport<'_>)
         return None;
     }
     // Agents read the head, so it must not contain values of environment variables.
-    let tree = yaml::parse_all(&head, file, Some(&|_| None), yaml::Bounds::CONFIGURATION)?;
+    let node = yaml::parse(&head, file, &|_| None)?;
     let text_line = (head.lines().count() + 2).min(text.lines().count());
-    repeats::each(&tree, file, |node, file| entry(node, (text_line, body), people, limits, file)).first
+    entry(&node, (text_line, body), people, limits, file)
 }
 
 /// Reads one entry: its head, and the text below it with the text's first line.

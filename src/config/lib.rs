@@ -42,7 +42,6 @@ mod providers;
 #[cfg(test)]
 mod providers_page_tests;
 pub mod reader;
-pub mod repeats;
 pub mod report;
 mod scalars;
 pub mod spec;
@@ -57,7 +56,7 @@ pub use files::{Unread, directory_within, first_line, regular, text_of, unreadab
 pub use load::{examine, load};
 pub use model_list::ModelList;
 pub use model_warnings::model_warnings;
-pub use near_names::{meant_directory, misnamed_directory};
+pub use near_names::misspelt;
 pub use plan::{Origin, Plan};
 pub use problem::{COMMAND_LINE, Hint, Problem, Problems, Severity};
 pub use spec::AgentSpec;

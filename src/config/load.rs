@@ -27,7 +27,6 @@ use crate::plan::{Archetype, LlmPlan, Plan, WebhookPlan};
 use crate::problem::{Hint, Problems, Severity};
 use crate::providers::{fallback_problems, llm, model_problem};
 use crate::reader::{Field, no_such};
-use crate::repeats;
 use crate::report::{FileReport, Report};
 use crate::substitute::Env;
 use crate::toolbox::{self, Bases};
@@ -64,12 +63,12 @@ pub fn examine(path: &Path, env: Env<'_>) -> (Option<Plan>, Problems) {
 fn build(paths: &WorldPaths, report: &Report, env: Env<'_>) -> Option<Plan> {
     let file = report.file(&paths.shown_file);
     let text = || read_text(&paths.file, &paths.dir, yaml::FILE_MAX as u64, &file);
-    let parse = |text: String| yaml::parse_all(&text, &file, Some(env), yaml::Bounds::CONFIGURATION);
-    let Some(tree) = paths.exists.then(text).flatten().and_then(parse) else {
+    let parse = |text: String| yaml::parse(&text, &file, env);
+    let Some(node) = paths.exists.then(text).flatten().and_then(parse) else {
         check_other_files(paths, report, env);
         return None;
     };
-    repeats::each(&tree, &file, |node, file| resolve(paths, node, file, env)).first
+    resolve(paths, &node, &file, env)
 }
 
 /// Reads everything that the world file, parsed as `node`, refers to.

@@ -167,6 +167,12 @@ fn values_of_variables_are_used_and_never_shown() {
     assert!(problems.contains(unset), "{problems}");
     world.with("hops_max: 8", "hops_max: ${SECRET}");
     assert!(!world.problems().contains("hunter2"));
+    // The value of a repeated key is not used, but it is a secret, too.
+    let text = GOOD.replace("archetype: doer", "archetype: hunter2-hunter2");
+    world.config(&format!("{text}limits: {{ hops_max: \"${{SECRET}}\" }}\n"));
+    let problems = world.problems();
+    assert!(problems.contains("the key `limits` is repeated"), "{problems}");
+    assert!(problems.contains("there is no archetype `${SECRET}`") && !problems.contains("hunter2"), "{problems}");
 }
 
 // covers: ARCH-01, CONF-19, CONF-20, PROMPT-04

@@ -67,8 +67,8 @@ impl ModelList {
     pub fn parse(text: &str) -> Result<Self, Problems> {
         let report = Report::default();
         let file = report.file("models.yaml");
-        let tree = yaml::parse_all(text, &file, None, yaml::Bounds::CONFIGURATION);
-        let list = tree.map(|tree| Self::read(&Field::root(&tree.root, &file), &[])).unwrap_or_default();
+        let node = yaml::parse_within(text, &file, None, yaml::Bounds::CONFIGURATION);
+        let list = node.map(|node| Self::read(&Field::root(&node, &file), &[])).unwrap_or_default();
         let problems = report.finish();
         if problems.is_empty() { Ok(list) } else { Err(problems) }
     }

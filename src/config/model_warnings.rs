@@ -14,15 +14,14 @@ use crate::plan::{ModelChoice, Origin, Plan, ProviderKind};
 use crate::problem::{Problem, Problems, Severity};
 
 /// Checks the agents of `plan` and the archetypes that agents may be created from. Returns a
-/// warning for each setting that the model does not support. `knows` says whether the model of an
-/// archetype's agents is known.
+/// warning for each setting that the model does not support.
 #[must_use]
-pub fn model_warnings(plan: &Plan, model_is_known: impl Fn(&str) -> bool) -> Vec<Problem> {
+pub fn model_warnings(plan: &Plan) -> Vec<Problem> {
     let mut warnings = Warnings { plan, found: Vec::new(), apis: BTreeSet::new() };
-    for agent in plan.agents.iter().filter(|agent| model_is_known(&agent.archetype)) {
+    for agent in &plan.agents {
         warnings.check(Some(&agent.agent_id), &agent.archetype, &agent.model);
     }
-    for name in plan.creatable.iter().filter(|name| model_is_known(name)) {
+    for name in &plan.creatable {
         if let Some(archetype) = plan.archetypes.get(name) {
             warnings.check(None, name, &archetype.config.model);
         }

@@ -11,7 +11,7 @@ fn warnings_of(world: &str, config: &str) -> Vec<(usize, String, String)> {
         .config(world)
         .write("archetype/doer/config.md", config)
         .write("archetype/analyst/config.md", "# analyst\n");
-    let found = super::model_warnings(&world_dir.plan(), |_| true);
+    let found = super::model_warnings(&world_dir.plan());
     let file = |problem: &super::Problem| problem.file.file_name().unwrap().to_str().unwrap().to_owned();
     found.iter().map(|problem| (problem.line, file(problem), problem.field.clone())).collect()
 }
@@ -101,6 +101,5 @@ fn creatable_archetypes_are_checked_and_unknown_ones_are_not() {
         .config(world)
         .write("archetype/analyst/config.md", "# analyst\n")
         .write("archetype/doer/config.md", "## LLM\nprovider: openai\nmodel: gpt-5\ntemperature: 1\n");
-    assert_eq!(super::model_warnings(&world_dir.plan(), |_| true).len(), 1);
-    assert_eq!(super::model_warnings(&world_dir.plan(), |name| name != "doer"), []);
+    assert_eq!(super::model_warnings(&world_dir.plan()).len(), 1);
 }

@@ -1,214 +1,81 @@
-//! Finds files and directories with misspelt names. Their content would be ignored without notice.
+//! Finds files and directories with misspelt names. Ghost does not read them.
 //!
 //! Must never: report a name with a purpose of its own, such as README.md.
 
-use std::collections::BTreeSet;
 use std::path::Path;
 
 use ghost_domain::text::nearest_within;
 
 use crate::files::{ARCHETYPES, DIR_ENTRIES_MAX, WORLD_FILE, first_line};
-use crate::problem::{Problem, Severity};
-use crate::report::{FileReport, Report};
+use crate::report::Report;
 
-/// Files with an older name. If both exist, the text of the older one is appended.
-pub(crate) const OLDER: [(&str, &str); 3] = [("agent.md", "AGENTS.md"), ("soul.md", "SOUL.md"), ("user.md", "USER.md")];
+/// The names that must exist. If one is missing, an error says so and names the misspelt one.
+const REQUIRED: [&str; 4] = [WORLD_FILE, ARCHETYPES, "soul.md", "goal.md"];
 
-/// The directories that a world reads.
-const DIRECTORIES: [&str; 3] = [ARCHETYPES, "knowledge", "skills"];
-
-/// Names of world files in other versions.
-const WORLD_FILES_ELSEWHERE: [&str; 4] = ["config.yaml", "config.yml", "world.yaml", "world.yml"];
-
-/// Wrong extensions of markdown files.
-const OTHER_ENDINGS: [&str; 6] = ["markdown", "mdown", "mdx", "txt", "yaml", "yml"];
-
-/// The kind of a directory, for hints.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wanted<'d> {
-    /// An archetype's directory.
-    Archetype {
-        /// The path of the directory.
-        dir: &'d Path,
-    },
-    /// The world's directory.
-    World {
-        /// The path of the directory.
-        dir: &'d Path,
-    },
+/// The name in `dir` that is probably a misspelling of `wanted`, which is missing.
+#[must_use]
+pub fn misspelt(dir: &Path, wanted: &str) -> Option<String> {
+    names_in(dir).into_iter().find(|name| is_near(name, wanted))
 }
 
-/// The names in a directory. Entries that cannot be listed and names that are not UTF-8 are left
-/// out: they cannot be misspelt names.
-pub fn names_in(dir: &Path) -> BTreeSet<String> {
+/// Reports each name in `dir` that is probably a misspelling of one of `known`. It is an error if
+/// that file is missing: its rules would silently not apply. Else it is a warning. Names in `others`
+/// are left out. `shown` is `dir` as messages name it.
+pub fn report(dir: &Path, shown: &Path, known: &[&str], others: &[&str], report: &Report) {
+    let names = names_in(dir);
+    let exists = |wanted: &str| names.iter().any(|name| name == wanted);
+    for name in names.iter().filter(|name| !known.contains(&name.as_str()) && !others.contains(&name.as_str())) {
+        let Some(meant) = known.iter().find(|known| is_near(name, known)) else { continue };
+        let (file, line) = (report.file(shown.join(name)), first_line(&dir.join(name)));
+        let (message, hint) = ("it is not read: its name is unknown", format!("did you mean `{meant}`? Rename it"));
+        match exists(meant) {
+            true => file.warn(line, "", message, hint),
+            false if REQUIRED.contains(meant) => {}
+            false => file.error(line, "", message, hint),
+        }
+    }
+}
+
+/// Whether the names differ in at most one letter, or two if `known` is long. Case makes no difference.
+fn is_near(name: &str, known: &str) -> bool {
+    nearest_within(name, [known], if known.len() < 9 { 1 } else { 2 }).is_some()
+}
+
+/// The names in a directory, without hidden files and backups of editors. Entries that cannot be
+/// listed and names that are not UTF-8 are left out: they cannot be misspelt names.
+fn names_in(dir: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(dir).into_iter().flatten().take(DIR_ENTRIES_MAX);
-    entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect()
-}
-
-/// Reports the files among `names` that are not read and whose names are similar to one of `known`.
-/// It is an error if only upper and lower case differ, otherwise a warning.
-pub fn report<'n, 'r>(
-    names: impl Iterator<Item = &'n str>,
-    known: &[&str],
-    wanted: Wanted<'_>,
-    at: &dyn Fn(&str) -> FileReport<'r>,
-) {
-    let (list_of, dir) = match wanted {
-        Wanted::Archetype { dir } => ("An archetype's files are", dir),
-        Wanted::World { dir } => ("The world's markdown files are", dir),
-    };
-    for name in names.filter(|name| !known.contains(name)) {
-        if let Some(meant) = known.iter().find(|known| known.eq_ignore_ascii_case(name)) {
-            let meant = OLDER.iter().find(|(_, old)| old == meant).map_or(meant, |(new, _)| new);
-            let message = format!("the file is not read: its name differs in case from `{meant}`");
-            at(name).error(first_line(&dir.join(name)), "", message, format!("rename it to `{meant}`"));
-        } else if let Some(meant) = meant(name, known) {
-            let hint = format!("did you mean `{meant}`? {list_of}: {}", known.join(", "));
-            at(name).warn(first_line(&dir.join(name)), "", "the file is not read: its name is unknown", hint);
-        }
-    }
-}
-
-/// Reports the file `name` as a misspelt `meant`. This is an error: the file `meant` is missing,
-/// and the world must not start without it.
-pub fn report_as_error(name: &str, meant: &str, file: &FileReport<'_>) {
-    let (message, hint) = if meant.eq_ignore_ascii_case(name) {
-        let message = format!("the file is not read: its name differs in case from `{meant}`");
-        (message, format!("rename it to `{meant}`"))
-    } else {
-        let hint = format!("did you mean `{meant}`? Rename it, or remove it: its content would have no effect");
-        ("the file is not read: its name is unknown".to_owned(), hint)
-    };
-    file.error(1, "", message, hint);
-}
-
-/// The file among `names` that is probably a misspelt `wanted`. `known` are the names that are
-/// read.
-pub fn meant_file<'n>(wanted: &str, known: &[&str], names: &'n BTreeSet<String>) -> Option<&'n String> {
-    let others = || names.iter().filter(|name| !known.contains(&name.as_str()));
-    let same = others().find(|name| name.eq_ignore_ascii_case(wanted));
-    same.or_else(|| others().find(|name| meant(name, known) == Some(wanted)))
-}
-
-/// The directory in `dir` that is probably a misspelt `wanted`.
-#[must_use]
-pub fn meant_directory(dir: &Path, wanted: &str) -> Option<String> {
-    let names = names_in(dir);
-    let others = names.iter().map(String::as_str).filter(|name| !DIRECTORIES.contains(name) && dir.join(name).is_dir());
-    near_directory(wanted, others).map(str::to_owned)
-}
-
-fn near_directory<'n>(name: &str, others: impl Iterator<Item = &'n str>) -> Option<&'n str> {
-    nearest_within(name, others, if name.len() < 8 { 1 } else { 2 })
-}
-
-/// Reports the directories of a world whose names are similar to one that is read. It is an error
-/// if only upper and lower case differ, otherwise a warning. `shown` is `dir` as messages name it.
-pub fn report_directories(dir: &Path, shown: &Path, report: &Report) {
-    let exists = |name: &&str| dir.join(name).symlink_metadata().is_ok();
-    for name in names_in(dir).iter().filter(|name| !DIRECTORIES.contains(&name.as_str()) && dir.join(name).is_dir()) {
-        let Some(meant) = near_directory(name, DIRECTORIES.into_iter()) else { continue };
-        // If `archetype` is missing, the report of that names the misspelt directory.
-        if meant != ARCHETYPES || exists(&ARCHETYPES) {
-            report.push(misnamed_directory(&shown.join(name), meant));
-        }
-    }
-}
-
-/// The problem of the directory `shown`, which is probably a misspelt `meant`. It is an error if
-/// only upper and lower case differ, otherwise a warning.
-#[must_use]
-pub fn misnamed_directory(shown: &Path, meant: &str) -> Problem {
-    let same = shown.file_name().is_some_and(|name| name.eq_ignore_ascii_case(meant));
-    let (severity, message, hint) = if same {
-        let message = format!("the directory is not read: its name differs in case from `{meant}`");
-        (Severity::Error, message, format!("rename it to `{meant}`"))
-    } else {
-        let message = "the directory is not read: its name is unknown".to_owned();
-        (Severity::Warning, message, format!("did you mean `{meant}`? Rename it"))
-    };
-    let (file, field, hint) = (shown.to_owned(), String::new(), hint.into());
-    Problem { severity, file, line: 0, field, message, hint }
-}
-
-/// The file in `dir` that is probably a misspelt world file.
-#[must_use]
-pub fn meant_world_file(dir: &Path) -> Option<String> {
-    let names = names_in(dir);
-    let files = || names.iter().map(String::as_str).filter(|name| dir.join(name).is_file());
-    let near = nearest_within(WORLD_FILE, files(), 4);
-    near.or_else(|| files().find(|name| WORLD_FILES_ELSEWHERE.contains(name))).map(str::to_owned)
-}
-
-/// Reports files beside the world file whose names differ from it only in extension, case or `_`
-/// for `-`.
-pub fn report_world_files(dir: &Path, shown: &Path, report: &Report) {
-    for name in names_in(dir).iter().filter(|name| *name != WORLD_FILE && dir.join(name).is_file()) {
-        let plain = name.to_ascii_lowercase().replace('_', "-");
-        if plain == WORLD_FILE || plain == "world-config.yml" {
-            let message = format!("the file is not read: the world file is `{WORLD_FILE}`");
-            report.file(shown.join(name)).warn(1, "", message, "move its content there, and remove it");
-        }
-    }
-}
-
-/// The known name that `name` is probably a misspelling of.
-fn meant<'k>(name: &str, known: &[&'k str]) -> Option<&'k str> {
-    let (stem, ending) = name.rsplit_once('.')?;
-    let (stem, ending) = (stem.to_ascii_lowercase(), ending.to_ascii_lowercase());
-    let stem_of = |known: &'k str| known.rsplit_once('.').map_or(known, |(stem, _)| stem);
-    let is = |known: &&&'k str| stem_of(known).eq_ignore_ascii_case(&stem);
-    if OTHER_ENDINGS.contains(&ending.as_str()) && !(stem == "tools" && matches!(&*ending, "yaml" | "yml")) {
-        return known.iter().find(is).copied();
-    }
-    if ending != "md" {
-        return None;
-    }
-    let longer = |known: &&&'k str| {
-        let known = stem_of(known).to_ascii_lowercase();
-        let cut = |long: &str, short: &str| {
-            short.len() >= 3
-                && long.strip_prefix(short).is_some_and(|rest| rest.bytes().all(|b| b.is_ascii_alphabetic()))
-        };
-        // Accept a shortened name, a name with an `s` too many, and `configuration` for `config`.
-        // `lawsuit` is none of these.
-        cut(&known, &stem) || stem.strip_suffix('s') == Some(&*known) || (known == "config" && stem == "configuration")
-    };
-    // In a short name allow one wrong letter only: `logs` is not `laws`.
-    let limit = if stem.len() < 8 { 1 } else { 2 };
-    let current = known.iter().filter(|known| OLDER.iter().all(|(_, old)| old != *known)).map(|known| stem_of(known));
-    let near = nearest_within(&stem, current, limit);
-    near.and_then(|near| known.iter().find(|known| stem_of(known) == near))
-        .or_else(|| known.iter().find(longer))
-        .copied()
+    let mut names: Vec<String> = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
+    names.retain(|name| !name.starts_with('.') && !name.ends_with('~'));
+    names.sort();
+    names
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const ARCHETYPE: [&str; 7] =
-        ["soul.md", "goal.md", "user.md", "agent.md", "config.md", "HEARTBEAT.md", "AGENTS.md"];
+    use crate::problem::Severity;
 
     #[test]
     fn misspelt_names_are_found_and_other_names_are_left_alone() {
-        for (name, known) in [
-            ("conf.md", "config.md"),
-            ("configuration.md", "config.md"),
+        let known = ["soul.md", "goal.md", "user.md", "agent.md", "config.md", "HEARTBEAT.md", "laws.md", "tools.md"];
+        for (name, meant) in [
+            ("Config.md", "config.md"),
             ("confg.md", "config.md"),
-            ("config.yaml", "config.md"),
-            ("Config.txt", "config.md"),
+            ("conf.md", "config.md"),
+            ("Agents.md", "agent.md"),
+            ("cofnig.md", "config.md"),
             ("goals.md", "goal.md"),
-            ("users.md", "user.md"),
             ("heart-beat.md", "HEARTBEAT.md"),
+            ("law.md", "laws.md"),
         ] {
-            assert_eq!(meant(name, &ARCHETYPE), Some(known), "{name}");
+            assert_eq!(known.into_iter().find(|known| is_near(name, known)), Some(meant), "{name}");
         }
         for name in [
             "README.md",
             "logs.md",
+            "maps.md",
             "notes.md",
-            "NOTES.md",
             "TODO.md",
             "CHANGELOG.md",
             "history.md",
@@ -216,15 +83,33 @@ mod tests {
             "agency.md",
             "goalkeeper.md",
             "usermanual.md",
+            "lawsuit.md",
+            "tools.yaml",
             "config.md.bak",
             "x",
             "a.md",
         ] {
-            assert_eq!(meant(name, &ARCHETYPE), None, "{name}");
+            assert_eq!(known.into_iter().find(|known| is_near(name, known)), None, "{name}");
         }
-        assert_eq!(meant("law.md", &["laws.md", "tools.md"]), Some("laws.md"));
-        for name in ["README.md", "logs.md", "maps.md", "lawsuit.md", "tools.yaml"] {
-            assert_eq!(meant(name, &["laws.md", "tools.md"]), None, "{name}");
+    }
+
+    #[test]
+    fn a_misspelt_name_is_an_error_while_the_right_one_is_missing() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in [".laws.md", "laws.md~", "law.md", "Config.md", "AGENTS.md", "souls.md"] {
+            std::fs::write(dir.path().join(name), "x").unwrap();
         }
+        let found = || {
+            let all = Report::default();
+            let known = ["laws.md", "config.md", "agent.md", "soul.md"];
+            report(dir.path(), Path::new("w"), &known, &["AGENTS.md"], &all);
+            let problems = all.finish().0;
+            problems.into_iter().map(|problem| (problem.severity, problem.file, problem.line)).collect::<Vec<_>>()
+        };
+        let (config, law) = (Path::new("w/Config.md").to_owned(), Path::new("w/law.md").to_owned());
+        assert_eq!(found(), [(Severity::Error, config.clone(), 1), (Severity::Error, law.clone(), 1)]);
+        assert_eq!(misspelt(dir.path(), "soul.md").as_deref(), Some("souls.md"));
+        std::fs::write(dir.path().join("laws.md"), "x").unwrap();
+        assert_eq!(found(), [(Severity::Error, config, 1), (Severity::Warning, law, 1)]);
     }
 }

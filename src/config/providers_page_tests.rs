@@ -30,7 +30,7 @@ fn every_example_of_the_page_loads() {
         }
         let plan = crate::load(&world.dir(), &env).unwrap_or_else(|problems| panic!("{example}{problems}"));
         let mut found = plan.warnings.clone();
-        found.extend(model_warnings(&plan, |_| true));
+        found.extend(model_warnings(&plan));
         assert!(found.is_empty(), "{example}{}", Problems(found));
         let provider = &plan.llm.providers[&plan.llm.default_provider];
         let facts = plan.llm.facts(provider.kind, &plan.llm.default_provider, &plan.llm.default_model);

@@ -67,26 +67,6 @@ impl Report {
         }
     }
 
-    /// The number of problems so far.
-    pub(crate) fn len(&self) -> usize {
-        self.found.borrow().len()
-    }
-
-    /// Removes problems from index `from` on for which `keep` returns false.
-    pub(crate) fn keep(&self, from: usize, keep: impl Fn(&Problem) -> bool) {
-        let mut index = 0;
-        self.found.borrow_mut().retain(|problem| {
-            index += 1;
-            index <= from || keep(problem)
-        });
-    }
-
-    /// Takes the problems of `other` in the order found, and its substituted values.
-    pub(crate) fn take_secrets(&self, other: Self) -> Vec<Problem> {
-        self.substituted.borrow_mut().extend(other.substituted.into_inner());
-        other.found.into_inner()
-    }
-
     /// Adds a problem.
     pub(crate) fn push(&self, problem: Problem) {
         let mut found = self.found.borrow_mut();

@@ -12,7 +12,6 @@ use crate::extra_tools::ExtraTools;
 use crate::files::{MARKDOWN_MAX, directory_within, first_line, is_plain_relative, names_in, read_text};
 use crate::near_names;
 use crate::reader::{is_free, is_name, no_such};
-use crate::repeats;
 use crate::report::{FileReport, Report};
 use crate::substitute::Env;
 use crate::world_file::ToolboxEntry;
@@ -115,8 +114,8 @@ pub fn toolboxes(
 fn manifest(path: &Path, root: &Path, report: &Report, env: Env<'_>) -> Option<(String, BTreeSet<String>)> {
     let file = report.file(path);
     let text = read_text(path, root, yaml::FILE_MAX as u64, &file)?;
-    let tree = yaml::parse_all(&text, &file, Some(env), yaml::Bounds::CONFIGURATION)?;
-    repeats::each(&tree, &file, tools_of).first
+    let node = yaml::parse(&text, &file, env)?;
+    tools_of(&node, &file)
 }
 
 /// The name and the tools of a parsed manifest.
@@ -194,7 +193,7 @@ pub fn skills(
                         "the path starts at the world's directory or up to two levels above it, such as toolbox/core/skills",
                     ),
                     None => {
-                        let near = bases.0.iter().find_map(|base| near_names::meant_directory(base, root));
+                        let near = bases.0.iter().find_map(|base| near_names::misspelt(base, root));
                         let hint = match near {
                             Some(near) => format!("did you mean `{near}`? Name it here, or rename it"),
                             None => format!(

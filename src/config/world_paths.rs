@@ -5,7 +5,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::files::{ARCHETYPES, MARKDOWN_MAX, WORLD_FILE, read_text};
-use crate::near_names::{self, Wanted};
+use crate::near_names;
 use crate::reader::is_name;
 use crate::report::{FileReport, Report};
 use crate::world_file::WorldFile;
@@ -61,7 +61,7 @@ impl WorldPaths {
         let shown_file = shown.join(&name);
         let exists = dir.join(&name).symlink_metadata().is_ok();
         if !exists {
-            let hint = match near_names::meant_world_file(&dir) {
+            let hint = match near_names::misspelt(&dir, WORLD_FILE) {
                 Some(near) => format!("did you mean `{near}`? Rename it to `{WORLD_FILE}`"),
                 None => "`ghostd init DIR` makes a world to start from".to_owned(),
             };
@@ -77,13 +77,10 @@ impl WorldPaths {
     /// The texts of `laws.md` and `tools.md`; empty if absent. Also reports misspelt names of files
     /// and directories.
     pub fn markdowns(&self, report: &Report) -> (String, String) {
-        let names = near_names::names_in(&self.dir);
-        let at = |name: &str| report.file(self.shown.join(name));
-        near_names::report(names.iter().map(String::as_str), &MARKDOWN, Wanted::World { dir: &self.dir }, &at);
-        near_names::report_directories(&self.dir, &self.shown, report);
-        if self.exists && self.file.file_name().is_some_and(|name| name == WORLD_FILE) {
-            near_names::report_world_files(&self.dir, &self.shown, report);
-        }
+        // The command line may name a world file with another name.
+        let file = self.file.file_name().and_then(|name| name.to_str()).unwrap_or(WORLD_FILE);
+        let known = [WORLD_FILE, ARCHETYPES, MARKDOWN[0], MARKDOWN[1], "knowledge", "skills"];
+        near_names::report(&self.dir, &self.shown, &known, &[file], report);
         let [laws, tools] = MARKDOWN.map(|name| self.markdown(name, report));
         (laws, tools)
     }

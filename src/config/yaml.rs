@@ -44,30 +44,6 @@ impl Bounds {
     pub const CONFIGURATION: Self = Self { file: FILE_MAX, nodes: NODES_MAX, scalar: SCALAR_MAX, aliases: false };
 }
 
-/// The largest number of repeated values that are kept for checking.
-const REPEATS_MAX: usize = 16;
-
-/// A parsed file, and the values of its repeated keys.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tree {
-    /// The file with the first value of every key.
-    pub root: Node,
-    /// The other values of repeated keys, in the order of the file. At most 16; values inside
-    /// another repeated value are left out.
-    pub repeats: Vec<Repeat>,
-}
-
-/// A repeated key with its value.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Repeat {
-    /// The path from the root to the map: the index of each entry in its map or list.
-    pub path: Vec<usize>,
-    /// The repeated key.
-    pub key: Key,
-    /// The value of the repeated key.
-    pub node: Node,
-}
-
 struct Open {
     line: usize,
     /// The parser's number of the anchor; 0 if there is none.
@@ -80,17 +56,16 @@ enum Partial {
     Map { pairs: Vec<(Key, Node)>, lines: BTreeMap<String, usize>, key: Option<Key>, skip: bool },
 }
 
-/// Parses one file. Problems go into `report`; the result is `None` if the text is not YAML.
-/// Repeated keys are reported, and the first value is used.
+/// Parses a configuration file. Problems go into `report`; the result is `None` if the text is not
+/// YAML. A repeated key is an error, and its first value counts.
 #[must_use]
 pub fn parse(text: &str, report: &FileReport<'_>, env: Env<'_>) -> Option<Node> {
-    parse_all(text, report, Some(env), Bounds::CONFIGURATION).map(|tree| tree.root)
+    parse_within(text, report, Some(env), Bounds::CONFIGURATION)
 }
 
-/// As [`parse`], with other limits and with the values of repeated keys. Without `env`, `$` has no
-/// meaning.
+/// As [`parse`], with other limits. Without `env`, `$` has no meaning.
 #[must_use]
-pub fn parse_all(text: &str, report: &FileReport<'_>, env: Option<Env<'_>>, bounds: Bounds) -> Option<Tree> {
+pub fn parse_within(text: &str, report: &FileReport<'_>, env: Option<Env<'_>>, bounds: Bounds) -> Option<Node> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     if text.len() > bounds.file {
         let message = format!("the file has {} bytes; at most {} are read", text.len(), bounds.file);
@@ -108,8 +83,7 @@ pub fn parse_all(text: &str, report: &FileReport<'_>, env: Option<Env<'_>>, boun
     }
     let substitution = env.map(Substitution::new);
     let (open, anchors) = (Vec::new(), BTreeMap::new());
-    let repeats = Vec::new();
-    Builder { report, bounds, substitution, open, anchors, root: None, repeats, nodes: 0, aliased: 0 }.run(&text)
+    Builder { report, bounds, substitution, open, anchors, root: None, nodes: 0, aliased: 0 }.run(&text)
 }
 
 fn line_of(text: &str, at: usize) -> usize {
@@ -130,14 +104,13 @@ struct Builder<'a, 'r> {
     /// The completed nodes with an anchor, by the parser's number of the anchor.
     anchors: BTreeMap<usize, Node>,
     root: Option<Node>,
-    repeats: Vec<Repeat>,
     nodes: usize,
     /// The number of bytes that aliases expand to.
     aliased: usize,
 }
 
 impl Builder<'_, '_> {
-    fn run(mut self, text: &str) -> Option<Tree> {
+    fn run(mut self, text: &str) -> Option<Node> {
         let lines = text.lines().count().max(1);
         let mut documents = 0;
         let mut parser = Parser::new_from_str(text);
@@ -167,13 +140,10 @@ impl Builder<'_, '_> {
             }
             self.event(event, line)?;
         }
-        match self.root {
-            Some(root) => Some(Tree { root, repeats: self.repeats }),
-            None => {
-                self.report.error(1, "", "the file is empty", "write something into it, or remove it");
-                None
-            }
+        if self.root.is_none() {
+            self.report.error(1, "", "the file is empty", "write something into it, or remove it");
         }
+        self.root
     }
 
     /// Handles one event. Returns `None` if parsing must stop.
@@ -334,21 +304,6 @@ impl Builder<'_, '_> {
         path
     }
 
-    /// Keeps the value of a repeated key, unless it is inside another repeated value.
-    fn repeat(&mut self, key: Key, node: Node) {
-        let above = &self.open[..self.open.len().saturating_sub(1)];
-        let inside_repeat = above.iter().any(|open| matches!(open.partial, Partial::Map { skip: true, .. }));
-        if inside_repeat || self.repeats.len() >= REPEATS_MAX {
-            return;
-        }
-        let index = |open: &Open| match &open.partial {
-            Partial::List(items) => items.len(),
-            Partial::Map { pairs, .. } => pairs.len(),
-        };
-        let path = above.iter().map(index).collect();
-        self.repeats.push(Repeat { path, key, node });
-    }
-
     fn insert(&mut self, node: Node, anchor: usize) -> Option<()> {
         self.nodes += 1;
         if self.nodes > self.bounds.nodes {
@@ -368,9 +323,7 @@ impl Builder<'_, '_> {
                     // The parser gives an empty value the line of the next token. Use the key's
                     // line.
                     let node = if node.is_null() { Node { line: key.line, ..node } } else { node };
-                    if *skip {
-                        self.repeat(key, node);
-                    } else {
+                    if !*skip {
                         pairs.push((key, node));
                     }
                 }

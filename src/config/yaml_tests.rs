@@ -74,7 +74,7 @@ fn a_block_has_the_line_at_which_it_begins() {
 fn rules(text: &str) -> (Option<Node>, String) {
     let report = Report::default();
     let bounds = Bounds { file: 2_000, nodes: 1_000, scalar: 500, aliases: true };
-    let node = parse_all(text, &report.file("r.yaml"), None, bounds).map(|tree| tree.root);
+    let node = parse_within(text, &report.file("r.yaml"), None, bounds);
     (node, report.finish().to_string())
 }
 

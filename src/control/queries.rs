@@ -13,7 +13,6 @@ mod filters;
 mod outcome;
 mod pages;
 mod roots;
-mod suggestion;
 mod turns;
 
 pub use agents::{AtWork, agents, all_agents, at_work};
@@ -25,7 +24,6 @@ pub use conversations::{Answering, answering, beyond_the_end, conversation, conv
 pub use filters::{agent_in_filter, archetype_in_filter, tool_in_filter, turn_in_filter};
 pub use pages::{PAGE_BYTES, Page, within_bytes};
 pub use roots::root_named;
-pub use suggestion::{Sort, with_suggestion};
 pub use turns::{turn, turns, why_ended};
 
 use ghost_domain::{

@@ -159,17 +159,6 @@ fn a_bad_setting_of_a_provider_is_the_only_reported_problem() {
 }
 
 #[test]
-fn a_missing_key_and_a_bad_address_are_both_reported() {
-    let world = world();
-    let llm = "llm: { default_provider: scripted, default_model: clerk, providers: { d: { kind: openai, base_url: x, \
-               api_key_env: MY_KEY } } }";
-    write(world.path(), WORLD_FILE, format!("{}{llm}\n", WORLD.split("llm:").next().unwrap()));
-    let found = problems(world.path());
-    assert_eq!(found.len(), 2, "{found:#?}");
-    assert!(found.iter().any(|problems| problems.contains("needs the environment variable MY_KEY")), "{found:#?}");
-}
-
-#[test]
 fn problems_of_the_flags_are_reported_for_the_command_line() {
     let flags = |provider: &str, model: Option<&str>, base_url: Option<&str>| {
         let (model, base_url) = (model.map(str::to_owned), base_url.map(str::to_owned));

@@ -8,7 +8,6 @@ mod data_dir;
 mod database;
 mod demo;
 mod environment;
-mod error_suppression;
 mod failure;
 mod job;
 mod loading;

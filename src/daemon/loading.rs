@@ -12,7 +12,6 @@ use ghost_domain::{Code, Refusal};
 use ghost_provider::{Providers, Recording, Unbuilt};
 use serde_json::json;
 
-use crate::error_suppression::ErrorSuppression;
 use crate::recordings;
 
 /// The model flags of `ghostd up`. They override the model of every archetype.
@@ -114,14 +113,14 @@ pub fn complete(
 ) -> Result<Loaded, Problems> {
     let built = Providers::build_with(&plan.llm, env, clock, recordings);
     let providers = built.map_err(|unbuilt| Problems(vec![of_provider(unbuilt, &plan)]))?;
-    let (mut problems, nothing) = (Vec::new(), ErrorSuppression::default());
+    let mut problems = Vec::new();
     for provider in plan.llm.providers.values().filter(|provider| provider.kind == ProviderKind::Scripted) {
         if let Some(dir) = &provider.dir {
-            problems.extend(crate::scripts::missing(&plan, dir, |file| file.is_file(), &nothing));
+            problems.extend(crate::scripts::missing(&plan, dir, |file| file.is_file()));
         }
     }
-    plan.warnings.extend(crate::prices::unpriced(&plan, &nothing));
-    plan.warnings.extend(ghost_config::model_warnings(&plan, |archetype| nothing.knows_models_of(archetype)));
+    plan.warnings.extend(crate::prices::unpriced(&plan));
+    plan.warnings.extend(ghost_config::model_warnings(&plan));
     if problems.is_empty() { Ok(Loaded { plan, providers }) } else { Err(Problems::sorted(problems)) }
 }
 

@@ -11,8 +11,6 @@ use ghost_domain::Scope;
 use ghost_domain::text::clip;
 use ghost_provider::price;
 
-use crate::error_suppression::ErrorSuppression;
-
 /// The agents and budgets that a model without a price affects.
 #[derive(Default)]
 struct Affected<'p> {
@@ -21,7 +19,7 @@ struct Affected<'p> {
 }
 
 /// One warning for each model without a price that an agent with a money budget uses, fall-back models included.
-pub(crate) fn unpriced(plan: &Plan, suppression: &ErrorSuppression) -> Vec<Problem> {
+pub(crate) fn unpriced(plan: &Plan) -> Vec<Problem> {
     let limited: BTreeSet<&Scope> =
         plan.budgets.iter().filter(|(_, limits)| limits.money.is_some()).map(|(scope, _)| scope).collect();
     if limited.is_empty() {
@@ -43,14 +41,13 @@ pub(crate) fn unpriced(plan: &Plan, suppression: &ErrorSuppression) -> Vec<Probl
             affected.scopes.extend(&bound);
         }
     };
-    for agent in plan.agents.iter().filter(|agent| suppression.knows_models_of(&agent.archetype)) {
+    for agent in &plan.agents {
         let own = [Scope::World, Scope::Agent(agent.agent_id.clone())];
         let scopes: Vec<Scope> = own.into_iter().chain(agent.team.clone().map(Scope::Team)).collect();
         check(&|| agent.agent_id.to_string(), &agent.model, &scopes);
     }
     // Agents that are created later pay at least from the world's budget.
-    let creatable = plan.creatable.iter().filter(|name| suppression.knows_models_of(name));
-    for archetype in creatable.filter_map(|name| plan.archetypes.get(name)) {
+    for archetype in plan.creatable.iter().filter_map(|name| plan.archetypes.get(name)) {
         let who = || format!("agents created from {}", archetype.name);
         check(&who, &archetype.config.model, &[Scope::World]);
     }
@@ -119,10 +116,7 @@ mod tests {
             std::fs::write(path, text).unwrap();
         }
         let plan = ghost_config::load(dir.path(), &|_| None).unwrap_or_else(|problems| panic!("{problems}"));
-        unpriced(&plan, &ErrorSuppression::default())
-            .into_iter()
-            .map(|problem| (problem.line, problem.message))
-            .collect()
+        unpriced(&plan).into_iter().map(|problem| (problem.line, problem.message)).collect()
     }
 
     #[test]

@@ -13,8 +13,6 @@ use ghost_domain::text::{clip, nearest};
 use ghost_domain::tool_catalogue::{canonical, glob};
 use ghost_provider::scripted::{Survey, ToolName, misnamed_for, path_of};
 
-use crate::error_suppression::ErrorSuppression;
-
 /// An agent, or the agents of an archetype, whose model is a rule file.
 struct Follower<'p> {
     who: String,
@@ -23,16 +21,15 @@ struct Follower<'p> {
     access: &'p ToolAccess,
 }
 
-/// The followers of rule files in `dir`, by model: agents of `world-config.yaml`, and archetypes
-/// from which agents may be created. Archetypes whose models are unknown are omitted.
-fn followers<'p>(plan: &'p Plan, dir: &Path, suppression: &ErrorSuppression) -> BTreeMap<String, Vec<Follower<'p>>> {
+/// The followers of rule files in `dir`, by model: agents of `world-config.yaml`, and archetypes from which agents may be
+/// created.
+fn followers<'p>(plan: &'p Plan, dir: &Path) -> BTreeMap<String, Vec<Follower<'p>>> {
     let mut found: BTreeMap<String, Vec<Follower<'p>>> = BTreeMap::new();
     let agents = plan
         .agents
         .iter()
-        .filter(|agent| suppression.knows_models_of(&agent.archetype))
         .map(|agent| (&agent.model, agent.agent_id.to_string(), Some(agent.agent_id.as_str()), &*agent.access));
-    let created = plan.creatable.iter().filter(|name| suppression.knows_models_of(name)).filter_map(|name| {
+    let created = plan.creatable.iter().filter_map(|name| {
         let (archetype, access) = (plan.archetypes.get(name)?, plan.archetype_access.get(name)?);
         Some((&archetype.config.model, format!("agents created as `{name}`"), None, &**access))
     });
@@ -60,14 +57,9 @@ fn scripted_models(plan: &Plan, choice: &ModelChoice, dir: &Path) -> BTreeSet<St
 }
 
 /// A problem for each model that is used and has no rule file in `dir`. `is_there` says whether a file exists.
-pub(crate) fn missing(
-    plan: &Plan,
-    dir: &Path,
-    is_there: impl Fn(&Path) -> bool,
-    suppression: &ErrorSuppression,
-) -> Vec<Problem> {
+pub(crate) fn missing(plan: &Plan, dir: &Path, is_there: impl Fn(&Path) -> bool) -> Vec<Problem> {
     let mut problems = Vec::new();
-    for (model, followers) in followers(plan, dir, suppression) {
+    for (model, followers) in followers(plan, dir) {
         let path = path_of(dir, &model);
         if path.as_deref().is_some_and(&is_there) {
             continue;
@@ -159,22 +151,15 @@ fn near_model<'n>(model: &str, names: &'n [String]) -> Option<&'n str> {
     nearest(model, names.iter().filter_map(|name| name.strip_suffix(".yaml")))
 }
 
-/// Problems with the tools that rule files name. `built` are the tools of this build. While access rules are
-/// unknown, no missing access is reported.
-pub(crate) fn tools(
-    plan: &Plan,
-    dir: &Path,
-    survey: &Survey,
-    built: &BTreeSet<String>,
-    suppression: &ErrorSuppression,
-) -> Vec<Problem> {
-    let followers = followers(plan, dir, suppression);
+/// Problems with the tools that rule files name. `built` are the tools of this build.
+pub(crate) fn tools(plan: &Plan, dir: &Path, survey: &Survey, built: &BTreeSet<String>) -> Vec<Problem> {
+    let followers = followers(plan, dir);
     let mut problems = Vec::new();
     for (model, names) in &survey.models {
         let Some(file) = path_of(dir, model) else { continue };
         let followers = followers.get(model).map(Vec::as_slice).unwrap_or_default();
         for tool in names {
-            let found = tool_problem(plan, tool, followers, built, !suppression.access);
+            let found = tool_problem(plan, tool, followers, built);
             problems.extend(
                 found.map(|(severity, message, hint)| problem(severity, &file, tool.line, &tool.field, message, hint)),
             );
@@ -188,7 +173,6 @@ fn tool_problem(
     tool: &ToolName,
     followers: &[Follower<'_>],
     built: &BTreeSet<String>,
-    sure: bool,
 ) -> Option<(Severity, String, String)> {
     let extra = plan.groups.extra();
     let shown = clip(&tool.name, 80);
@@ -209,7 +193,7 @@ fn tool_problem(
         };
         return Some((Severity::Error, format!("there is no tool `{shown}`"), hint));
     }
-    if !tool.called || !sure {
+    if !tool.called {
         return None;
     }
     let has = |access: &ToolAccess| [false, true].into_iter().any(|outside| plan.grants(access, name, outside));

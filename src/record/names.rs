@@ -17,31 +17,16 @@ pub fn renamed(text: &str, name: impl Fn(&str) -> Option<String>) -> String {
             out.push_str(part);
             continue;
         }
-        let mut rest = part;
-        while let Some(start) = rest.find(is_part) {
-            let (before, from) = rest.split_at(start);
-            let (word, after) = from.split_at(from.find(|c| !is_part(c)).unwrap_or(from.len()));
-            out.push_str(before);
+        for piece in part.split_inclusive(|c| !is_part(c)) {
+            let word = piece.trim_end_matches(|c| !is_part(c));
             match name(word) {
                 Some(name) => out.push_str(&name),
                 None => out.push_str(word),
             }
-            rest = after;
+            out.push_str(&piece[word.len()..]);
         }
-        out.push_str(rest);
     }
     out
-}
-
-/// Replaces the field name that `message` begins with. Use this for the field that a refusal is
-/// about: there the name is a field, even if it is an ordinary word such as `content`.
-#[must_use]
-pub fn about(message: &str, field: Option<&str>, name: impl Fn(&str) -> Option<String>) -> String {
-    let begins = |field: &&str| message.strip_prefix(*field).is_some_and(|rest| !rest.starts_with(is_part));
-    match field.filter(begins).and_then(|field| Some((field, name(field)?))) {
-        Some((field, name)) => format!("{name}{}", &message[field.len()..]),
-        None => message.to_owned(),
-    }
 }
 
 fn is_part(c: char) -> bool {
@@ -55,7 +40,6 @@ mod tests {
     fn name(word: &str) -> Option<String> {
         match word {
             "after_seq" => Some("--after".to_owned()),
-            "content" => Some("TEXT".to_owned()),
             _ => None,
         }
     }
@@ -72,14 +56,5 @@ mod tests {
         ] {
             assert_eq!(renamed(text, name), wanted);
         }
-    }
-
-    #[test]
-    fn the_field_in_question_may_be_an_ordinary_word() {
-        assert_eq!(about("content is empty", Some("content"), name), "TEXT is empty");
-        assert_eq!(about("content: bad", Some("content"), name), "TEXT: bad");
-        assert_eq!(about("content is empty", None, name), "content is empty");
-        assert_eq!(about("contents are empty", Some("content"), name), "contents are empty");
-        assert_eq!(about("the content is empty", Some("content"), name), "the content is empty");
     }
 }

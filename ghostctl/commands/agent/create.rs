@@ -16,7 +16,7 @@ pub struct Create {
     /// Name of the archetype
     archetype: String,
     /// Set the agent's id (default: derived from the archetype's name)
-    #[arg(long, value_name = "ID")]
+    #[arg(long = "id", id = "agent_id", value_name = "ID")]
     id: Option<String>,
     /// Set the display name
     #[arg(long, value_name = "N")]

@@ -24,7 +24,7 @@ pub struct Stop {
     #[arg(long, value_name = "TEXT")]
     reason: Option<String>,
     /// Let the open turn finish within this time (default: the agent's own setting)
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    #[arg(long = "grace", id = "grace_ms", value_name = "TIME", value_parser = parse_duration, allow_hyphen_values = true)]
     grace: Option<Duration>,
 }
 

@@ -19,10 +19,10 @@ pub struct Set {
     /// world, team:NAME, agent:ID or root:UUID; add /day to the first three for a daily limit (UTC)
     scope: String,
     /// Limit the tokens; none removes the limit
-    #[arg(long, value_name = "N", group = "limit", value_parser = parse_tokens)]
+    #[arg(long = "tokens", id = "limit_tokens", value_name = "N", group = "limit", value_parser = parse_tokens)]
     tokens: Option<Limit>,
     /// Limit the cost in US dollars; none removes the limit
-    #[arg(long, value_name = "X", group = "limit", value_parser = parse_usd)]
+    #[arg(long = "usd", id = "limit_micros", value_name = "X", group = "limit", value_parser = parse_usd)]
     usd: Option<Limit>,
 }
 

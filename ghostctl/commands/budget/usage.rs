@@ -19,10 +19,10 @@ use crate::text::{cost, dollars};
 )]
 pub struct Usage {
     /// Show only this agent
-    #[arg(long, value_name = "A")]
+    #[arg(long = "agent", id = "agent_id", value_name = "A")]
     agent: Option<String>,
     /// Show only calls of the last TIME, for example 24h
-    #[arg(long = "since", value_name = "TIME", value_parser = since)]
+    #[arg(long = "since", value_name = "TIME", value_parser = since, allow_hyphen_values = true)]
     since_at_ms: Option<i64>,
 }
 

@@ -31,10 +31,10 @@ pub struct History {
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = page_of_posts)]
     limit: u32,
     /// Show only chat messages before this sequence number
-    #[arg(long, value_name = "SEQ", value_parser = from_1::<i64>)]
+    #[arg(long = "before", id = "before_seq", value_name = "SEQ", value_parser = from_1::<i64>)]
     before: Option<i64>,
     /// Show only chat messages after this sequence number
-    #[arg(long, value_name = "SEQ", value_parser = from_0::<i64>)]
+    #[arg(long = "after", id = "after_seq", value_name = "SEQ", value_parser = from_0::<i64>)]
     after: Option<i64>,
     /// Act as this agent
     #[arg(long = "as", value_name = "AGENT")]

@@ -16,7 +16,7 @@ use crate::table::Table;
 #[command(after_help = "Examples:\n  ghostctl chat list --agent chora")]
 pub struct List {
     /// Show only channels that this agent is a member of or has created
-    #[arg(long, value_name = "A")]
+    #[arg(long = "agent", id = "agent_id", value_name = "A")]
     agent: Option<String>,
     #[command(flatten)]
     bound: Bound,

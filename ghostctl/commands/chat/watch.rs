@@ -26,7 +26,7 @@ pub struct Watch {
     /// Channel name
     channel: String,
     /// Start after this sequence number (default: only new chat messages)
-    #[arg(long, value_name = "SEQ", value_parser = from_0::<i64>)]
+    #[arg(long = "after", id = "after_seq", value_name = "SEQ", value_parser = from_0::<i64>)]
     after: Option<i64>,
 }
 

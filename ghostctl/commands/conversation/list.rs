@@ -17,7 +17,7 @@ use crate::table::Table;
 )]
 pub struct List {
     /// Show only conversations of this agent
-    #[arg(long, visible_alias = "owner", value_name = "A")]
+    #[arg(long = "agent", id = "owner", visible_alias = "owner", value_name = "A")]
     agent: Option<String>,
     #[command(flatten)]
     bound: Bound,

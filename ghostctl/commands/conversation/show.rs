@@ -24,7 +24,7 @@ pub struct Show {
     /// Conversation id
     conversation_id: String,
     /// Show only messages after this number
-    #[arg(long, value_name = "SEQ", default_value_t = 0, value_parser = from_0::<i64>)]
+    #[arg(long = "after", id = "after_seq", value_name = "SEQ", default_value_t = 0, value_parser = from_0::<i64>)]
     after: i64,
 }
 

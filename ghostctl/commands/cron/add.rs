@@ -16,10 +16,10 @@ use crate::times::{parse_instant, parse_span_ms};
 #[command(
     after_help = "Examples:\n  ghostctl cron add chora mail --cron '0 9 * * 1-5' --zone Europe/Berlin --message 'Read the mail'\n  ghostctl cron add chora pulse --every 1h --message 'Look around' --missed run_once\n  ghostctl cron add chora digest --cron '0 18 * * *' --session isolated --deliver announce --to news --run-timeout 2m --message 'Write the digest'"
 )]
-#[command(group(clap::ArgGroup::new("when").required(true).args(["cron", "every_ms", "at"])))]
+#[command(group(clap::ArgGroup::new("when").required(true).args(["cron", "every_ms", "at_ms"])))]
 pub struct Add {
     /// Agent id
-    #[arg(value_name = "AGENT")]
+    #[arg(id = "agent_id", value_name = "AGENT")]
     agent: String,
     /// Name of the job
     #[arg(value_name = "NAME")]
@@ -28,13 +28,13 @@ pub struct Add {
     #[arg(long, value_name = "EXPR", allow_hyphen_values = true)]
     cron: Option<String>,
     /// Evaluate --cron in this time zone, such as Europe/Berlin (default: UTC)
-    #[arg(long, value_name = "Z", conflicts_with_all = ["every_ms", "at"])]
+    #[arg(long, value_name = "Z", conflicts_with_all = ["every_ms", "at_ms"])]
     zone: Option<String>,
     /// Run at this interval, such as 15m or 1h30m
-    #[arg(long = "every", value_name = "TIME", id = "every_ms", value_parser = parse_span_ms, allow_hyphen_values = true)]
+    #[arg(long = "every", id = "every_ms", value_name = "TIME", value_parser = parse_span_ms, allow_hyphen_values = true)]
     every_ms: Option<i64>,
     /// Run once at this time (ISO 8601); the job is removed afterwards
-    #[arg(long, value_name = "T", value_parser = parse_instant, allow_hyphen_values = true)]
+    #[arg(long = "at", id = "at_ms", value_name = "T", value_parser = parse_instant, allow_hyphen_values = true)]
     at: Option<i64>,
     /// Give the agent this instruction; - reads standard input
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
@@ -58,7 +58,7 @@ pub struct Add {
     #[arg(long, value_name = "TARGET")]
     to: Option<String>,
     /// Limit the duration of an isolated turn, such as 90s
-    #[arg(long = "run-timeout", value_name = "TIME", value_parser = parse_span_ms, allow_hyphen_values = true)]
+    #[arg(long = "run-timeout", id = "timeout_seconds", value_name = "TIME", value_parser = parse_span_ms, allow_hyphen_values = true)]
     run_timeout: Option<i64>,
     /// Limit the model calls of an isolated turn
     #[arg(long = "max-rounds", value_name = "N", value_parser = from_1::<u32>)]

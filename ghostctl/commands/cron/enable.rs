@@ -13,7 +13,7 @@ use crate::output::Answer;
 #[derive(Debug, clap::Args)]
 pub struct Which {
     /// Job id, or AGENT/NAME
-    #[arg(value_name = "ID")]
+    #[arg(id = "schedule_id", value_name = "ID")]
     id: String,
 }
 

@@ -17,7 +17,7 @@ use crate::table::Table;
 #[command(after_help = "Examples:\n  ghostctl dead list\n  ghostctl dead list --status all")]
 pub struct List {
     /// Show only dead letters of this agent
-    #[arg(long, value_name = "A")]
+    #[arg(long = "agent", id = "agent_id", value_name = "A")]
     agent: Option<String>,
     /// Show this status: held, retried, dropped or all (default: held)
     #[arg(long, value_name = "S")]

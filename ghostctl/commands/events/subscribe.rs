@@ -35,13 +35,13 @@ pub struct Subscribe {
     #[arg(long)]
     follow: bool,
     /// Start after this sequence number, at `now`, or at the `oldest` stored event (the default)
-    #[arg(long, value_name = "SEQ")]
+    #[arg(long = "after", id = "after_seq", value_name = "SEQ")]
     after: Option<After>,
     /// Print only this kind, or a family such as `turn.*`; may be repeated
-    #[arg(long, value_name = "K", value_delimiter = ',')]
+    #[arg(long = "kind", id = "kinds", value_name = "K", value_delimiter = ',')]
     kind: Vec<String>,
     /// Print only events of this agent
-    #[arg(long, value_name = "A")]
+    #[arg(long = "agent", id = "agent_id", value_name = "A")]
     agent: Option<String>,
     /// Print only events of this channel
     #[arg(long, value_name = "C")]

@@ -16,7 +16,7 @@ pub struct Delete {
     /// Entry id
     entry_id: String,
     /// Fail unless the entry has this version
-    #[arg(long, value_name = "N", value_parser = from_1::<i64>)]
+    #[arg(long = "expect", id = "expected_version", value_name = "N", value_parser = from_1::<i64>)]
     expect: Option<i64>,
     /// Act as this agent
     #[arg(long = "as", value_name = "AGENT")]

@@ -41,7 +41,7 @@ pub struct Write {
     #[arg(long, value_name = "A,B", value_delimiter = ',')]
     tags: Option<Vec<String>>,
     /// Fail unless the entry has this version; 0 means that it does not exist
-    #[arg(long, value_name = "N", value_parser = from_0::<i64>)]
+    #[arg(long = "expect", id = "expected_version", value_name = "N", value_parser = from_0::<i64>)]
     expect: Option<i64>,
     /// Act as this agent
     #[arg(long = "as", value_name = "AGENT")]

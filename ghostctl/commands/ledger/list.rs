@@ -17,7 +17,7 @@ use crate::table::Table;
 #[command(after_help = "Examples:\n  ghostctl ledger --agent chora --since 24h\n  ghostctl ledger --status unknown")]
 pub struct List {
     /// Show only calls of this agent
-    #[arg(long, value_name = "A")]
+    #[arg(long = "agent", id = "agent_id", value_name = "A")]
     agent: Option<String>,
     /// Show only calls of this tool
     #[arg(long, value_name = "T")]
@@ -26,11 +26,11 @@ pub struct List {
     #[arg(long, value_name = "S", value_parser = ["started", "ok", "failed", "unknown"])]
     status: Option<String>,
     /// Show only calls of this turn
-    #[arg(long, value_name = "ID")]
+    #[arg(long = "turn", id = "turn_id", value_name = "ID")]
     turn: Option<String>,
     /// Show only calls of the last TIME, for example 24h
     // Converted to an instant once, so that all pages start at the same instant.
-    #[arg(long = "since", value_name = "TIME", value_parser = since)]
+    #[arg(long = "since", value_name = "TIME", value_parser = since, allow_hyphen_values = true)]
     since_at_ms: Option<i64>,
     #[command(flatten)]
     bound: Bound,

@@ -13,7 +13,7 @@ use crate::table::Table;
 #[derive(Debug, clap::Args)]
 pub struct List {
     /// Show only those of this agent
-    #[arg(long, value_name = "AGENT")]
+    #[arg(long = "agent", id = "agent_id", value_name = "AGENT")]
     agent: Option<String>,
 }
 

@@ -23,7 +23,7 @@ fn listed_runs(text: &str) -> Result<u32, String> {
 #[derive(Debug, clap::Args)]
 pub struct Runs {
     /// Schedule id, or AGENT/NAME; only the id works for one that is removed
-    #[arg(value_name = "ID")]
+    #[arg(id = "schedule_id", value_name = "ID")]
     id: String,
     /// Print at most N rows, 1 to 1000
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = listed_runs)]

@@ -22,7 +22,7 @@ pub struct Set {
     #[arg(value_name = "JSON", allow_negative_numbers = true)]
     value_json: String,
     /// Fail unless the key has this version; 0 means that it does not exist
-    #[arg(long, value_name = "N", value_parser = from_0::<i64>)]
+    #[arg(long = "expect", id = "expected_version", value_name = "N", value_parser = from_0::<i64>)]
     expect: Option<i64>,
     /// Act as this agent
     #[arg(long = "as", value_name = "AGENT")]

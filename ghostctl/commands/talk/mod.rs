@@ -34,10 +34,10 @@ pub struct Talk {
     /// Agent id
     agent_id: String,
     /// Continue this conversation
-    #[arg(long, value_name = "ID")]
+    #[arg(long = "conversation", id = "conversation_id", value_name = "ID")]
     conversation: Option<String>,
     /// Attach this workspace file to the first message; may be repeated
-    #[arg(long, value_name = "PATH")]
+    #[arg(long = "attach", id = "attachments", value_name = "PATH")]
     attach: Vec<String>,
 }
 

@@ -36,10 +36,10 @@ pub struct Create {
     #[arg(long, value_name = "TASK-ID")]
     depends_on: Vec<String>,
     /// Make it a subtask of this task
-    #[arg(long, value_name = "TASK-ID")]
+    #[arg(long = "parent", id = "parent_id", value_name = "TASK-ID")]
     parent: Option<String>,
     /// Set the due time, counted from now, such as 2h
-    #[arg(long = "due-in", value_name = "TIME", value_parser = due)]
+    #[arg(long = "due-in", value_name = "TIME", value_parser = due, allow_hyphen_values = true)]
     due_at_ms: Option<i64>,
 }
 

@@ -42,7 +42,7 @@ pub struct Update {
     #[arg(long, value_name = "TASK-ID|none", group = "change")]
     depends_on: Vec<String>,
     /// Set the due time, counted from now, such as 2h
-    #[arg(long = "due-in", value_name = "TIME", group = "change", value_parser = due)]
+    #[arg(long = "due-in", value_name = "TIME", group = "change", value_parser = due, allow_hyphen_values = true)]
     due_at_ms: Option<i64>,
     /// Add this note to the task's history
     #[arg(long, value_name = "TEXT", group = "change")]

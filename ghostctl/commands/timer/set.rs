@@ -15,10 +15,10 @@ use crate::times::{parse_instant, parse_span_ms};
 #[command(
     after_help = "Examples:\n  ghostctl timer set chora standup --in 10m --message 'Write the report'\n  ghostctl timer set chora launch --at 2026-11-30T18:00:00Z --message 'Publish it'"
 )]
-#[command(group(clap::ArgGroup::new("when").required(true).args(["after_ms", "at"])))]
+#[command(group(clap::ArgGroup::new("when").required(true).args(["after_ms", "at_ms"])))]
 pub struct Set {
     /// Agent id
-    #[arg(value_name = "AGENT")]
+    #[arg(id = "agent_id", value_name = "AGENT")]
     agent: String,
     /// Name of the timer
     #[arg(value_name = "NAME")]
@@ -27,7 +27,7 @@ pub struct Set {
     #[arg(long = "in", value_name = "TIME", value_parser = parse_span_ms, allow_hyphen_values = true)]
     after_ms: Option<i64>,
     /// Fire at this time (ISO 8601; UTC if it has no zone)
-    #[arg(long, value_name = "T", value_parser = parse_instant, allow_hyphen_values = true)]
+    #[arg(long = "at", id = "at_ms", value_name = "T", value_parser = parse_instant, allow_hyphen_values = true)]
     at: Option<i64>,
     /// Send this text (default: the timer's name); - reads standard input
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]

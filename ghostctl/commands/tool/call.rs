@@ -22,7 +22,7 @@ pub struct Call {
     /// Tool name
     tool: String,
     /// Arguments of the tool, a JSON object; - reads standard input
-    #[arg(value_name = "JSON", default_value = "{}", allow_hyphen_values = true)]
+    #[arg(id = "arguments_json", value_name = "JSON", default_value = "{}", allow_hyphen_values = true)]
     arguments: String,
 }
 

@@ -16,13 +16,13 @@ use crate::text::cost;
 #[command(after_help = "Examples:\n  ghostctl turn list --agent chora --limit 20\n  ghostctl turn list --status open")]
 pub struct List {
     /// Show only turns of this agent
-    #[arg(long, value_name = "A")]
+    #[arg(long = "agent", id = "agent_id", value_name = "A")]
     agent: Option<String>,
     /// Show only this status: open, parked, finished, failed, cancelled, split or dead
     #[arg(long, value_name = "S")]
     status: Option<String>,
     /// Show only turns of this root: the event that started a chain of work
-    #[arg(long, value_name = "ID")]
+    #[arg(long = "root", id = "root_id", value_name = "ID")]
     root: Option<String>,
     #[command(flatten)]
     bound: Bound,

@@ -17,7 +17,7 @@ use crate::text::from_0;
 )]
 pub struct Add {
     /// Agent id
-    #[arg(value_name = "AGENT")]
+    #[arg(id = "agent_id", value_name = "AGENT")]
     agent: String,
     /// Name of the watch
     #[arg(value_name = "NAME")]

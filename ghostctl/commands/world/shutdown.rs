@@ -21,7 +21,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(50);
 #[command(after_help = "Examples:\n  ghostctl shutdown\n  ghostctl shutdown --grace 5s")]
 pub struct Shutdown {
     /// Let open turns finish within this time (default: the world's setting)
-    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    #[arg(long = "grace", id = "grace_ms", value_name = "TIME", value_parser = parse_duration, allow_hyphen_values = true)]
     grace: Option<Duration>,
 }
 

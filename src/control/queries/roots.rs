@@ -3,9 +3,6 @@
 //!
 //! The check must never run on a frequent path. It reads many rows, though a limited number.
 
-use std::collections::BTreeSet;
-
-use ghost_domain::text::nearest;
 use ghost_domain::{Refusal, RootId, Scope};
 use ghost_store::Reads;
 use ghost_store::tables::{TaskFilter, TurnFilter, UsageFilter};
@@ -29,35 +26,23 @@ async fn check(r: &mut dyn Reads, root_id: RootId, inbox_max: u32) -> Result<()>
     if !r.usage_sum(&usage).await?.is_empty() {
         return Ok(());
     }
-    let mut known: BTreeSet<RootId> = r.job_list().await?.into_iter().map(|job| job.root_id).collect();
     let newest = TurnFilter { limit: WINDOW, ..TurnFilter::default() };
-    for turn in r.turns_open().await?.into_iter().chain(r.turn_list(&newest).await?) {
-        known.insert(turn.root_id);
-        known.extend(turn.other_roots);
-    }
+    let mut turns = r.turns_open().await?;
+    turns.extend(r.turn_list(&newest).await?);
     let first = TaskFilter { limit: WINDOW, ..TaskFilter::default() };
-    known.extend(r.task_list(&first).await?.into_iter().map(|task| task.root_id));
-    if known.contains(&root_id) {
+    if r.job_list().await?.iter().any(|job| job.root_id == root_id)
+        || turns.iter().any(|turn| turn.root_id == root_id || turn.other_roots.contains(&root_id))
+        || r.task_list(&first).await?.iter().any(|task| task.root_id == root_id)
+    {
         return Ok(());
     }
     for agent in r.agent_list(false).await? {
-        if r.inbox_depth(&agent.agent_id).await? == 0 {
-            continue;
-        }
-        let waiting = r.inbox_pending(&agent.agent_id, inbox_max).await?;
-        if waiting.iter().any(|mail| mail.root_id == root_id) {
+        if r.inbox_depth(&agent.agent_id).await? > 0
+            && r.inbox_pending(&agent.agent_id, inbox_max).await?.iter().any(|mail| mail.root_id == root_id)
+        {
             return Ok(());
         }
-        known.extend(waiting.into_iter().map(|mail| mail.root_id));
     }
-    let names: Vec<String> = known.iter().map(ToString::to_string).collect();
-    let name = root_id.to_string();
-    let near = nearest(&name, names.iter().map(String::as_str));
-    let refusal = Refusal::not_found("root", &name, near);
-    Err(match near {
-        Some(_) => refusal,
-        None => {
-            refusal.hint("`ghostctl --json turn list` and `ghostctl --json send` show the root of each piece of work")
-        }
-    })
+    Err(Refusal::not_found("root", &root_id.to_string(), None)
+        .hint("`ghostctl --json turn list` and `ghostctl --json send` show the root of each piece of work"))
 }

@@ -19,7 +19,6 @@ use tonic::{Request, Response, Status};
 
 use crate::control::Control;
 use crate::convert::{conversations as convert, input};
-use crate::queries::Sort;
 use crate::refusal::to_status;
 use crate::{caller, queries};
 
@@ -98,26 +97,14 @@ impl ConversationsService {
         Ok(v1::ListConversationsResponse { conversations, truncated: false, next_cursor })
     }
 
-    /// Adds a suggestion to a refusal about this conversation's id.
-    async fn with_suggestion<T>(
-        &self,
-        typed: &str,
-        result: impl Future<Output = Result<T, Refusal>>,
-    ) -> Result<T, Refusal> {
-        queries::with_suggestion(&self.0.world, Sort::Conversation, &[typed.to_owned()], result.await).await
-    }
-
     async fn with_entries(&self, request: v1::GetConversationRequest) -> Result<v1::GetConversationResponse, Refusal> {
         let after = request.after_seq.unwrap_or(0);
         if after < 0 {
             return Err(input::bad("after_seq", format!("is {after}")).hint("give 0 or the seq of an entry"));
         }
         let limit = u32::try_from(input::page(request.limit)).unwrap_or(u32::MAX);
-        let found = async {
-            let id = input::parsed("conversation_id", &request.conversation_id)?;
-            queries::conversation(&self.0.world, id, after, limit).await
-        };
-        let (conversation, entries) = self.with_suggestion(&request.conversation_id, found).await?;
+        let id = input::parsed("conversation_id", &request.conversation_id)?;
+        let (conversation, entries) = queries::conversation(&self.0.world, id, after, limit).await?;
         if after > conversation.last_seq {
             return Err(queries::beyond_the_end(&conversation, after));
         }
@@ -182,11 +169,8 @@ impl Conversations for ConversationsService {
         if request.after_seq < 0 {
             return Err(to_status(input::bad("after_seq", "is negative").hint("give 0 or the seq of an entry")));
         }
-        let opened = async {
-            let id = input::parsed("conversation_id", &request.conversation_id)?;
-            watch::open(&self.0, id, request.after_seq).await
-        };
-        let stream = self.with_suggestion(&request.conversation_id, opened).await.map_err(to_status)?;
+        let id = input::parsed("conversation_id", &request.conversation_id).map_err(to_status)?;
+        let stream = watch::open(&self.0, id, request.after_seq).await.map_err(to_status)?;
         Ok(Response::new(Box::pin(stream)))
     }
 
@@ -198,14 +182,12 @@ impl Conversations for ConversationsService {
         let key = caller::key(&request, "conversations.handoff", &request.get_ref().request_id)?;
         let ctx = self.0.world.ctx().clone();
         let request = request.get_ref();
-        let result = async {
-            let (id, handover) = handover(request, Chain::root(&ctx))?;
-            requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
-                Box::pin(async move { rules::handoff(w, &ctx, &by, id, handover).await })
-            })
-            .await
-        };
-        let conversation = self.with_suggestion(&request.conversation_id, result).await.map_err(to_status)?;
+        let (id, handover) = handover(request, Chain::root(&ctx)).map_err(to_status)?;
+        let result = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
+            Box::pin(async move { rules::handoff(w, &ctx, &by, id, handover).await })
+        })
+        .await;
+        let conversation = result.map_err(to_status)?;
         Ok(Response::new(convert::conversation(&conversation)))
     }
 
@@ -217,14 +199,12 @@ impl Conversations for ConversationsService {
         let key = caller::key(&request, "conversations.redeliver", &request.get_ref().request_id)?;
         let (typed, seq) = (&request.get_ref().conversation_id, request.get_ref().seq);
         let ctx = self.0.world.ctx().clone();
-        let result = async {
-            let id = input::parsed("conversation_id", typed)?;
-            requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
-                Box::pin(async move { rules::redeliver(w, &ctx, &by, id, seq).await })
-            })
-            .await
-        };
-        let entry = self.with_suggestion(typed, result).await.map_err(to_status)?;
+        let id = input::parsed("conversation_id", typed).map_err(to_status)?;
+        let result = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
+            Box::pin(async move { rules::redeliver(w, &ctx, &by, id, seq).await })
+        })
+        .await;
+        let entry = result.map_err(to_status)?;
         Ok(Response::new(convert::entry(&entry, &self.0.world.ctx().redactor)))
     }
 }

@@ -8,7 +8,6 @@ use tonic::{Request, Response, Status};
 
 use crate::control::Control;
 use crate::convert::{self, input};
-use crate::queries::Sort;
 use crate::refusal::to_status;
 use crate::{caller, queries};
 
@@ -24,10 +23,9 @@ impl LedgerService {
             Some(name) => Some(queries::tool_in_filter(&self.0.world, &name).await?),
             None => None,
         };
-        let turn_id = input::parsed_if("turn_id", request.turn_id.as_deref());
         let filter = LedgerFilter {
             agent_id: queries::agent_in_filter(&self.0.world, "agent_id", request.agent_id.as_deref()).await?,
-            turn_id: queries::with_suggestion(&self.0.world, Sort::Turn, request.turn_id.as_slice(), turn_id).await?,
+            turn_id: input::parsed_if("turn_id", request.turn_id.as_deref())?,
             tool,
             status: input::parsed_if("status", request.status.as_deref())?,
             since: input::instant("since_at_ms", request.since_at_ms)?,
@@ -37,8 +35,7 @@ impl LedgerService {
         let turn_id = filter.turn_id;
         let page = queries::ledger(&self.0.world, filter, after, input::page(request.limit)).await?;
         if let (Some(turn_id), true) = (turn_id, after.is_none() && page.rows.is_empty()) {
-            let checked = queries::turn_in_filter(&self.0.world, turn_id).await;
-            queries::with_suggestion(&self.0.world, Sort::Turn, &[turn_id.to_string()], checked).await?;
+            queries::turn_in_filter(&self.0.world, turn_id).await?;
         }
         let (rows, next) = page.map(convert::ledger_row);
         Ok(v1::ListLedgerResponse { rows, next_cursor: input::seal("ledger", &next) })

@@ -9,7 +9,6 @@ use tonic::{Request, Response, Status};
 
 use crate::control::Control;
 use crate::convert::{self, input};
-use crate::queries::Sort;
 use crate::refusal::to_status;
 use crate::{caller, queries};
 
@@ -77,21 +76,9 @@ impl MessagesService {
         Ok(v1::ListDeadResponse { dead_letters, next_cursor: input::seal("dead letters", &next), truncated })
     }
 
-    /// Adds a suggestion to a refusal about this dead letter's id.
-    async fn with_suggestion<T>(
-        &self,
-        typed: &str,
-        result: impl Future<Output = Result<T, Refusal>>,
-    ) -> Result<T, Refusal> {
-        queries::with_suggestion(&self.0.world, Sort::DeadLetter, &[typed.to_owned()], result.await).await
-    }
-
     async fn dead_with_mail(&self, request: v1::GetDeadRequest) -> Result<v1::GetDeadResponse, Refusal> {
-        let found = async {
-            let id = input::parsed("dead_letter_id", &request.dead_letter_id)?;
-            queries::dead_letter(&self.0.world, id).await
-        };
-        let (letter, envelopes) = self.with_suggestion(&request.dead_letter_id, found).await?;
+        let id = input::parsed("dead_letter_id", &request.dead_letter_id)?;
+        let (letter, envelopes) = queries::dead_letter(&self.0.world, id).await?;
         let redactor = &self.0.world.ctx().redactor;
         let mail = envelopes.iter().map(|envelope| convert::envelope(envelope, redactor));
         let (envelopes, truncated) = queries::within_bytes(mail, false);
@@ -155,14 +142,12 @@ impl Messages for MessagesService {
         let key = caller::key(&request, "messages.retry_dead", &request.get_ref().request_id)?;
         let request = request.into_inner();
         let ctx = self.0.world.ctx().clone();
-        let result = async {
-            let (id, fresh) = (input::parsed("dead_letter_id", &request.dead_letter_id)?, request.fresh);
-            requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
-                Box::pin(async move { dead_letters::retry(w, &ctx, &by, id, fresh).await })
-            })
-            .await
-        };
-        let letter = self.with_suggestion(&request.dead_letter_id, result).await.map_err(to_status)?;
+        let (id, fresh) = (input::parsed("dead_letter_id", &request.dead_letter_id).map_err(to_status)?, request.fresh);
+        let result = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
+            Box::pin(async move { dead_letters::retry(w, &ctx, &by, id, fresh).await })
+        })
+        .await;
+        let letter = result.map_err(to_status)?;
         Ok(dead_change(&letter))
     }
 
@@ -171,14 +156,12 @@ impl Messages for MessagesService {
         let key = caller::key(&request, "messages.drop_dead", &request.get_ref().request_id)?;
         let typed = &request.get_ref().dead_letter_id;
         let ctx = self.0.world.ctx().clone();
-        let result = async {
-            let id = input::parsed("dead_letter_id", typed)?;
-            requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
-                Box::pin(async move { dead_letters::discard(w, &ctx, &by, id).await })
-            })
-            .await
-        };
-        let letter = self.with_suggestion(typed, result).await.map_err(to_status)?;
+        let id = input::parsed("dead_letter_id", typed).map_err(to_status)?;
+        let result = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
+            Box::pin(async move { dead_letters::discard(w, &ctx, &by, id).await })
+        })
+        .await;
+        let letter = result.map_err(to_status)?;
         Ok(dead_change(&letter))
     }
 }

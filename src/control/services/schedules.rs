@@ -15,7 +15,6 @@ use tonic::{Request, Response, Status};
 
 use crate::control::Control;
 use crate::convert::{input, schedules as convert};
-use crate::queries::Sort;
 use crate::refusal::to_status;
 use crate::{caller, queries};
 
@@ -184,23 +183,11 @@ impl SchedulesService {
         Ok(v1::ListSchedulesResponse { schedules, truncated: false, next_cursor: input::seal("schedules", &next) })
     }
 
-    /// Adds a suggestion to a refusal about this schedule's id.
-    async fn with_suggestion<T>(
-        &self,
-        typed: &str,
-        result: impl Future<Output = Result<T, Refusal>>,
-    ) -> Result<T, Refusal> {
-        queries::with_suggestion(&self.0.world, Sort::Schedule, &[typed.to_owned()], result.await).await
-    }
-
     async fn run_page(&self, request: v1::ListRunsRequest) -> Result<v1::ListRunsResponse, Refusal> {
         let limit = if request.limit == 0 { RUNS_DEFAULT } else { request.limit.min(rules::RUNS_MAX) };
-        let found = async {
-            let schedule_id = input::parsed("schedule_id", &request.schedule_id)?;
-            let store = self.0.world.store();
-            store.read(move |r| Box::pin(async move { rules::runs(r, schedule_id, limit).await })).await
-        };
-        let found = self.with_suggestion(&request.schedule_id, found).await?;
+        let schedule_id = input::parsed("schedule_id", &request.schedule_id)?;
+        let store = self.0.world.store();
+        let found = store.read(move |r| Box::pin(async move { rules::runs(r, schedule_id, limit).await })).await?;
         let redactor = &self.0.world.ctx().redactor;
         Ok(v1::ListRunsResponse { runs: found.iter().map(|run| convert::run(run, redactor)).collect() })
     }
@@ -223,11 +210,10 @@ impl Schedules for SchedulesService {
     async fn get(&self, request: Request<v1::GetScheduleRequest>) -> Result<Response<v1::Schedule>, Status> {
         caller::party(&request)?;
         let typed = &request.get_ref().schedule_id;
-        let found = async {
-            let schedule_id = input::parsed("schedule_id", typed)?;
-            self.0.world.store().read(move |r| Box::pin(async move { rules::get(r, schedule_id).await })).await
-        };
-        Ok(self.response(&self.with_suggestion(typed, found).await.map_err(to_status)?))
+        let schedule_id = input::parsed("schedule_id", typed).map_err(to_status)?;
+        let store = self.0.world.store();
+        let found = store.read(move |r| Box::pin(async move { rules::get(r, schedule_id).await })).await;
+        Ok(self.response(&found.map_err(to_status)?))
     }
 
     async fn set(&self, request: Request<v1::SetScheduleRequest>) -> Result<Response<v1::Schedule>, Status> {
@@ -253,22 +239,19 @@ impl Schedules for SchedulesService {
         let key = caller::key(&request, "schedules.enable", &request.get_ref().request_id)?;
         let ctx = self.0.world.ctx().clone();
         let (typed, enabled) = (&request.get_ref().schedule_id, request.get_ref().enabled);
-        let result = async {
-            let schedule_id = input::parsed("schedule_id", typed)?;
-            if enabled && !self.is_done(&key).await? {
-                let read =
-                    self.0.world.store().read(move |r| Box::pin(async move { rules::get(r, schedule_id).await }));
-                let before = read.await?;
-                if !before.enabled {
-                    self.0.world.plan().check_job(&before.options)?;
-                }
+        let schedule_id = input::parsed("schedule_id", typed).map_err(to_status)?;
+        if enabled && !self.is_done(&key).await.map_err(to_status)? {
+            let read = self.0.world.store().read(move |r| Box::pin(async move { rules::get(r, schedule_id).await }));
+            let before = read.await.map_err(to_status)?;
+            if !before.enabled {
+                self.0.world.plan().check_job(&before.options).map_err(to_status)?;
             }
-            requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
-                Box::pin(async move { rules::enable(w, &ctx, &by, schedule_id, enabled).await })
-            })
-            .await
-        };
-        Ok(self.response(&self.with_suggestion(typed, result).await.map_err(to_status)?))
+        }
+        let result = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
+            Box::pin(async move { rules::enable(w, &ctx, &by, schedule_id, enabled).await })
+        })
+        .await;
+        Ok(self.response(&result.map_err(to_status)?))
     }
 
     async fn cancel(&self, request: Request<v1::CancelScheduleRequest>) -> Result<Response<v1::Schedule>, Status> {
@@ -276,14 +259,12 @@ impl Schedules for SchedulesService {
         let key = caller::key(&request, "schedules.cancel", &request.get_ref().request_id)?;
         let ctx = self.0.world.ctx().clone();
         let typed = &request.get_ref().schedule_id;
-        let result = async {
-            let schedule_id = input::parsed("schedule_id", typed)?;
-            requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
-                Box::pin(async move { rules::cancel(w, &ctx, &by, schedule_id).await })
-            })
-            .await
-        };
-        Ok(self.response(&self.with_suggestion(typed, result).await.map_err(to_status)?))
+        let schedule_id = input::parsed("schedule_id", typed).map_err(to_status)?;
+        let result = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
+            Box::pin(async move { rules::cancel(w, &ctx, &by, schedule_id).await })
+        })
+        .await;
+        Ok(self.response(&result.map_err(to_status)?))
     }
 
     async fn run(&self, request: Request<v1::RunScheduleRequest>) -> Result<Response<v1::ScheduleRun>, Status> {
@@ -291,17 +272,15 @@ impl Schedules for SchedulesService {
         let key = caller::key(&request, "schedules.run", &request.get_ref().request_id)?;
         let ctx = self.0.world.ctx().clone();
         let typed = &request.get_ref().schedule_id;
-        let result = async {
-            let schedule_id = input::parsed("schedule_id", typed)?;
-            requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
-                Box::pin(async move {
-                    let chain = Chain::root(&ctx);
-                    rules::run_now(w, &ctx, &by, schedule_id, chain).await
-                })
+        let schedule_id = input::parsed("schedule_id", typed).map_err(to_status)?;
+        let result = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
+            Box::pin(async move {
+                let chain = Chain::root(&ctx);
+                rules::run_now(w, &ctx, &by, schedule_id, chain).await
             })
-            .await
-        };
-        let run = self.with_suggestion(typed, result).await.map_err(to_status)?;
+        })
+        .await;
+        let run = result.map_err(to_status)?;
         Ok(Response::new(convert::run(&run, &self.0.world.ctx().redactor)))
     }
 

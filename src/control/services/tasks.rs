@@ -10,7 +10,7 @@ use tonic::{Request, Response, Status};
 
 use crate::control::Control;
 use crate::convert::{self, input};
-use crate::queries::{Sort, TaskText};
+use crate::queries::TaskText;
 use crate::refusal::to_status;
 use crate::{caller, queries};
 
@@ -60,15 +60,6 @@ fn change(ctx: &RuleContext, request: &v1::UpdateTaskRequest) -> Result<(TaskId,
 }
 
 impl TasksService {
-    /// Adds a suggestion to a refusal about one of these tasks' ids.
-    async fn with_suggestion<T>(
-        &self,
-        typed: &[String],
-        result: impl Future<Output = Result<T, Refusal>>,
-    ) -> Result<T, Refusal> {
-        queries::with_suggestion(&self.0.world, Sort::Task, typed, result.await).await
-    }
-
     pub(crate) async fn page(&self, request: v1::ListTasksRequest) -> Result<v1::ListTasksResponse, Refusal> {
         let owner = queries::agent_in_filter(&self.0.world, "owner", request.owner.as_deref()).await?;
         let status = input::parsed_if("status", request.status.as_deref())?;
@@ -80,8 +71,7 @@ impl TasksService {
     }
 
     pub(crate) async fn with_history(&self, request: v1::GetTaskRequest) -> Result<v1::GetTaskResponse, Refusal> {
-        let found = async { queries::task(&self.0.world, input::parsed("task_id", &request.task_id)?).await };
-        let found = self.with_suggestion(std::slice::from_ref(&request.task_id), found).await?;
+        let found = queries::task(&self.0.world, input::parsed("task_id", &request.task_id)?).await?;
         let redactor = &self.0.world.ctx().redactor;
         Ok(v1::GetTaskResponse {
             task: Some(convert::task(&found.task, redactor)),
@@ -98,15 +88,12 @@ impl Tasks for TasksService {
         let key = caller::key(&request, "tasks.create", &request.get_ref().request_id)?;
         let ctx = self.0.world.ctx().clone();
         let request = request.get_ref();
-        let typed: Vec<String> = request.depends_on.iter().chain(&request.parent_id).cloned().collect();
-        let result = async {
-            let new = new_task(&ctx, request)?;
-            requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
-                Box::pin(async move { rules::create(w, &ctx, &by, new).await })
-            })
-            .await
-        };
-        let task = self.with_suggestion(&typed, result).await.map_err(to_status)?;
+        let new = new_task(&ctx, request).map_err(to_status)?;
+        let result = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
+            Box::pin(async move { rules::create(w, &ctx, &by, new).await })
+        })
+        .await;
+        let task = result.map_err(to_status)?;
         Ok(Response::new(convert::task(&task, &self.0.world.ctx().redactor)))
     }
 
@@ -125,16 +112,12 @@ impl Tasks for TasksService {
         let key = caller::key(&request, "tasks.update", &request.get_ref().request_id)?;
         let ctx = self.0.world.ctx().clone();
         let request = request.get_ref();
-        let others = request.depends_on.iter().flat_map(|list| &list.task_ids);
-        let typed: Vec<String> = others.chain([&request.task_id]).cloned().collect();
-        let result = async {
-            let (task_id, text, change) = change(&ctx, request)?;
-            requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
-                Box::pin(async move { queries::edit_task(w, &ctx, &by, task_id, text, change).await })
-            })
-            .await
-        };
-        let task = self.with_suggestion(&typed, result).await.map_err(to_status)?;
+        let (task_id, text, change) = change(&ctx, request).map_err(to_status)?;
+        let result = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
+            Box::pin(async move { queries::edit_task(w, &ctx, &by, task_id, text, change).await })
+        })
+        .await;
+        let task = result.map_err(to_status)?;
         Ok(Response::new(convert::task(&task, &self.0.world.ctx().redactor)))
     }
 }

@@ -9,7 +9,6 @@ use tonic::{Request, Response, Status};
 
 use crate::control::Control;
 use crate::convert::{self, input};
-use crate::queries::Sort;
 use crate::refusal::to_status;
 use crate::{caller, queries};
 
@@ -52,10 +51,7 @@ impl TurnsService {
             0 => STEPS,
             limit => limit.min(STEPS_MAX),
         };
-        let found = async { queries::turn(&self.0.world, input::parsed("turn_id", &request.turn_id)?).await };
-        let (turn, rows) =
-            queries::with_suggestion(&self.0.world, Sort::Turn, std::slice::from_ref(&request.turn_id), found.await)
-                .await?;
+        let (turn, rows) = queries::turn(&self.0.world, input::parsed("turn_id", &request.turn_id)?).await?;
         let redactor = &self.0.world.ctx().redactor;
         let mut steps = Vec::new();
         let (mut bytes, mut more) = (0, false);
@@ -90,15 +86,11 @@ impl Turns for TurnsService {
         let by = caller::party(&request)?;
         let key = caller::key(&request, "turns.retry", &request.get_ref().request_id)?;
         let request = request.into_inner();
-        let typed = [request.turn_id.clone()];
-        let result = async {
-            let turn_id: TurnId = input::parsed("turn_id", &request.turn_id)?;
-            requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
-                Box::pin(async move { turns::retry(w, &by, turn_id).await })
-            })
-            .await
-        };
-        let result = queries::with_suggestion(&self.0.world, Sort::Turn, &typed, result.await).await;
+        let turn_id: TurnId = input::parsed("turn_id", &request.turn_id).map_err(to_status)?;
+        let result = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
+            Box::pin(async move { turns::retry(w, &by, turn_id).await })
+        })
+        .await;
         let turn = result.map_err(to_status)?;
         let turn = Some(convert::turn(&turn, &self.0.world.ctx().redactor));
         Ok(Response::new(v1::RetryTurnResponse { turn }))
@@ -113,15 +105,11 @@ impl Turns for TurnsService {
         let request = request.into_inner();
         let reason = input::line_if("reason", request.reason.as_deref(), 300).map_err(to_status)?;
         let ctx = self.0.world.ctx().clone();
-        let typed = [request.turn_id.clone()];
-        let result = async {
-            let turn_id: TurnId = input::parsed("turn_id", &request.turn_id)?;
-            requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
-                Box::pin(async move { queries::cancel_turn(w, &ctx, &by, turn_id, reason.as_deref()).await })
-            })
-            .await
-        };
-        let result = queries::with_suggestion(&self.0.world, Sort::Turn, &typed, result.await).await;
+        let turn_id: TurnId = input::parsed("turn_id", &request.turn_id).map_err(to_status)?;
+        let result = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
+            Box::pin(async move { queries::cancel_turn(w, &ctx, &by, turn_id, reason.as_deref()).await })
+        })
+        .await;
         let (turn, changed) = result.map_err(to_status)?;
         Ok(Response::new(v1::CancelTurnResponse {
             turn: Some(convert::turn(&turn, &self.0.world.ctx().redactor)),

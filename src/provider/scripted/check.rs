@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use ghost_config::problem::{Hint, Problem, Problems, Severity};
-use ghost_config::{Unread, directory_within, first_line, meant_directory, text_of, unreadable};
+use ghost_config::{Unread, directory_within, first_line, misspelt, text_of, unreadable};
 
 use super::bounds::FILES_MAX;
 use super::read::{FILE_MAX, ReadFile, ToolName, read};
@@ -149,7 +149,7 @@ fn no_directory(dir: &Path, error: &std::io::Error) -> String {
         return unreadable(error).to_owned();
     }
     let name = dir.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-    match dir.parent().and_then(|parent| meant_directory(parent, name)) {
+    match dir.parent().and_then(|parent| misspelt(parent, name)) {
         Some(near) => format!("did you mean `{near}`? Rename it to `{name}`"),
         None => format!("make it: {EACH_MODEL}"),
     }

@@ -8,7 +8,6 @@ use std::sync::Arc;
 
 use ghost_config::problem::Problem;
 use ghost_config::reader::Field;
-use ghost_config::repeats;
 use ghost_config::report::{FileReport, Report};
 use ghost_config::yaml::{self, Bounds, Value as Yaml};
 use ghost_domain::text::clip;
@@ -71,27 +70,21 @@ pub(super) fn read(text: &str, path: &Path, model: &str, compile: bool) -> ReadF
     let report = Report::default();
     let file = report.file(path);
     let (mut rules, mut tools) = (None, Vec::new());
-    if let Some(tree) = yaml::parse_all(text, &file, None, BOUNDS) {
-        let read = repeats::each(&tree, &file, |node, file| {
-            let root = Field::root(node, file);
-            let mut reader = Reader {
-                text,
-                file,
-                compile,
-                templates: Templates::new(),
-                tools: Vec::new(),
-                patterns: BTreeMap::new(),
-                shared: Lets::new(),
-                agents: Vec::new(),
-            };
-            let content = reader.file(&root);
-            let Reader { templates, tools, .. } = reader;
-            (content.map(|content| content.rules(path, model, digest_of(text), templates)), tools)
-        });
-        (rules, tools) = read.first;
-        for (lines, (_, others)) in read.others {
-            tools.extend(others.into_iter().filter(|tool| lines.contains(&tool.line)));
-        }
+    if let Some(node) = yaml::parse_within(text, &file, None, BOUNDS) {
+        let root = Field::root(&node, &file);
+        let mut reader = Reader {
+            text,
+            file: &file,
+            compile,
+            templates: Templates::new(),
+            tools: Vec::new(),
+            patterns: BTreeMap::new(),
+            shared: Lets::new(),
+            agents: Vec::new(),
+        };
+        let content = reader.file(&root);
+        tools = reader.tools;
+        rules = content.map(|content| content.rules(path, model, digest_of(text), reader.templates));
     }
     let problems = report.finish().0;
     ReadFile { rules: rules.filter(|_| problems.is_empty()), tools, problems }

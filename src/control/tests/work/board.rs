@@ -53,17 +53,12 @@ async fn tasks_are_created_listed_and_changed_with_a_history() {
     assert_eq!((found.history.len(), notes.as_slice()), (3, ["changed: title, priority"].as_slice()));
     refused(tasks.create(task("7", "two\nlines", 0)).await, Code::InvalidArgument, Some("title"));
     // An id that lost a character.
-    let near = Some(format!("did you mean `{}`?", low.task_id));
     let cut = low.task_id[..35].to_owned();
-    let slip = format!("{}z", &low.task_id[..35]);
-    for task_id in [cut.clone(), slip] {
-        let refusal = refused(tasks.get(v1::GetTaskRequest { task_id }).await, Code::InvalidArgument, Some("task_id"));
-        assert_eq!(refusal.hint, near);
-    }
+    refused(tasks.get(v1::GetTaskRequest { task_id: cut.clone() }).await, Code::InvalidArgument, Some("task_id"));
     let depends = v1::CreateTaskRequest { depends_on: vec![cut.clone()], ..task("8", "t", 0) };
-    assert_eq!(refused(tasks.create(depends).await, Code::InvalidArgument, Some("depends_on")).hint, near);
+    refused(tasks.create(depends).await, Code::InvalidArgument, Some("depends_on"));
     let update = v1::UpdateTaskRequest { task_id: cut, note: Some("x".into()), ..update("9") };
-    assert_eq!(refused(tasks.update(update).await, Code::InvalidArgument, Some("task_id")).hint, near);
+    refused(tasks.update(update).await, Code::InvalidArgument, Some("task_id"));
     let unknown_owner = v1::GetTaskRequest { task_id: "ffffffff-ffff-4fff-bfff-ffffffffffff".into() };
     assert_eq!(
         refused(tasks.get(unknown_owner).await, Code::NotFound, None).hint.as_deref(),
@@ -157,9 +152,6 @@ async fn a_root_gets_a_budget_only_if_a_record_carries_it() {
         v1::SendRequest { request_id: "2".into(), agent_id: "ben".into(), body: "hello".into(), ..Default::default() };
     let mut messages = MessagesClient::new(rig.channel.clone());
     let waiting = messages.send(mail).await.unwrap().into_inner().root_id;
-    let slip = format!("{}ffff", &waiting[..waiting.len() - 4]);
-    let near = refused(budgets.set(set("3", &slip)).await, Code::NotFound, None);
-    assert_eq!(near.hint, Some(format!("did you mean `{waiting}`?")));
     let first = budgets.set(set("4", &waiting)).await.unwrap().into_inner();
     let task = TasksClient::new(rig.channel.clone()).create(task("5", "t", 0)).await.unwrap().into_inner();
     budgets.set(set("6", &task.root_id)).await.unwrap();

@@ -119,8 +119,7 @@ async fn dead_letters_are_shown_dropped_and_retried() {
     let letter = messages.get_dead(v1::GetDeadRequest { dead_letter_id: one.clone() }).await.unwrap().into_inner();
     assert_eq!((letter.envelopes[0].body.as_str(), letter.envelopes[0].state.as_str()), ("poison", "dead"));
     let cut = v1::GetDeadRequest { dead_letter_id: one[..35].to_owned() };
-    let refusal = refused(messages.get_dead(cut).await, Code::InvalidArgument, Some("dead_letter_id"));
-    assert!(refusal.hint.unwrap().contains("did you mean `"));
+    refused(messages.get_dead(cut).await, Code::InvalidArgument, Some("dead_letter_id"));
     let drop = |request_id: &str| v1::DropDeadRequest { request_id: request_id.into(), dead_letter_id: one.clone() };
     let dropped = messages.drop_dead(drop("3")).await.unwrap().into_inner();
     assert!(dropped.changed && dropped.dead_letter.as_ref().unwrap().status == "dropped");
