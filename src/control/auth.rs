@@ -11,10 +11,11 @@ use std::sync::Arc;
 use ghost_domain::{Code, Refusal};
 use sha2::{Digest, Sha256};
 use tonic::service::Interceptor;
-use tonic::transport::server::{TcpConnectInfo, TlsConnectInfo, UdsConnectInfo};
+use tonic::transport::server::TlsConnectInfo;
 use tonic::{Request, Status};
 
 use crate::caller::Principal;
+use crate::connections::Peer;
 use crate::refusal::{status, unauthenticated};
 
 /// Where the token is and how to send it.
@@ -38,26 +39,23 @@ pub(crate) enum Gate {
 impl Interceptor for Gate {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
         let principal = match self {
-            Self::Peer { uid } => {
-                let peer = request.extensions().get::<UdsConnectInfo>().and_then(|info| info.peer_cred);
-                match peer {
-                    Some(peer) if peer.uid() == *uid || peer.uid() == 0 => format!("uid-{}", peer.uid()),
-                    Some(peer) => {
-                        let refusal = Refusal::new(
-                            Code::AccessDenied,
-                            format!("user {} may not use the socket of user {uid}", peer.uid()),
-                        )
-                        .hint("use a TCP listener with a token");
-                        return Err(status(&refusal));
-                    }
-                    None => {
-                        return Err(unauthenticated(
-                            "the socket gives no peer credentials",
-                            "use a TCP listener with a token",
-                        ));
-                    }
+            Self::Peer { uid } => match request.extensions().get::<Peer>().and_then(Peer::credentials) {
+                Some(peer) if peer.uid() == *uid || peer.uid() == 0 => format!("uid-{}", peer.uid()),
+                Some(peer) => {
+                    let refusal = Refusal::new(
+                        Code::AccessDenied,
+                        format!("user {} may not use the socket of user {uid}", peer.uid()),
+                    )
+                    .hint("use a TCP listener with a token");
+                    return Err(status(&refusal));
                 }
-            }
+                None => {
+                    return Err(unauthenticated(
+                        "the socket gives no peer credentials",
+                        "use a TCP listener with a token",
+                    ));
+                }
+            },
             Self::Token(token) => {
                 let given = request.metadata().get("authorization").and_then(|value| value.to_str().ok());
                 match given {
@@ -69,7 +67,7 @@ impl Interceptor for Gate {
             }
             Self::Certificate => {
                 let certificates =
-                    request.extensions().get::<TlsConnectInfo<TcpConnectInfo>>().and_then(TlsConnectInfo::peer_certs);
+                    request.extensions().get::<TlsConnectInfo<Peer>>().and_then(TlsConnectInfo::peer_certs);
                 let Some(first) = certificates.as_ref().and_then(|list| list.first()) else {
                     return Err(unauthenticated(
                         "a client certificate is needed",

@@ -1,7 +1,8 @@
-//! Limits for peers that stop reading: a write that makes no progress fails after a timeout, and one
-//! stream of a gRPC connection can be reset without the others.
+//! A connection of a peer, with its time limits: for the first request, for a peer that reads nothing,
+//! and for the end of the daemon. A connection that misses one fails its next read or write, so the
+//! server that drives it ends it.
 //!
-//! Must never: keep a connection or a stream open for a peer that reads nothing.
+//! Must never: keep a connection open for a peer that sends no request or reads nothing.
 
 use std::io;
 use std::pin::Pin;
@@ -13,52 +14,155 @@ use ghost_domain::time::BoxFuture;
 use ghost_domain::{Clock, Limits};
 use ghost_world::World;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::sync::Notify;
+use tokio::net::unix::UCred;
+use tokio::sync::watch;
 use tonic::transport::server::Connected;
 
 use crate::connection_limit::ConnectionPermit;
 
-/// A connection whose writes fail when the peer has read nothing for too long.
-pub(crate) struct StallTimeout<IO> {
+/// Time for the TLS handshake and the first request together.
+pub(crate) const FIRST_REQUEST: Duration = Duration::from_secs(10);
+
+/// The other end of a connection. tonic puts it into the extensions of each request.
+#[derive(Clone)]
+pub(crate) struct Peer {
+    credentials: Option<UCred>,
+    state: watch::Sender<State>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// It has sent no request yet.
+    Silent,
+    /// It has sent a request.
+    Asked,
+    /// Its connection must end.
+    Closed,
+}
+
+impl Peer {
+    pub(crate) fn new(credentials: Option<UCred>) -> Self {
+        Self { credentials, state: watch::Sender::new(State::Silent) }
+    }
+
+    /// The user of the peer. Only Unix sockets know it.
+    pub(crate) fn credentials(&self) -> Option<UCred> {
+        self.credentials
+    }
+
+    /// Records that a request has arrived.
+    pub(crate) fn request_arrived(&self) {
+        self.state.send_if_modified(|state| {
+            let first = *state == State::Silent;
+            if first {
+                *state = State::Asked;
+            }
+            first
+        });
+    }
+
+    /// Closes the whole connection.
+    pub(crate) fn close(&self) {
+        self.state.send_replace(State::Closed);
+    }
+
+    /// Whether [`Self::close`] was called.
+    #[cfg(test)]
+    pub(crate) fn is_closed(&self) -> bool {
+        *self.state.borrow() == State::Closed
+    }
+
+    /// Completes with the reason when the connection must end. `closed` becomes true when the daemon
+    /// begins to stop. Its sender is dropped when the requests under way have had their time.
+    async fn end(self, clock: Arc<dyn Clock>, mut closed: watch::Receiver<bool>) -> &'static str {
+        let mut state = self.state.subscribe();
+        tokio::select! {
+            biased;
+            _ = state.wait_for(|state| *state != State::Silent) => {}
+            // A daemon that stops does not wait for a first request.
+            _ = closed.wait_for(|closed| *closed) => return "the daemon is stopping",
+            () = clock.sleep(FIRST_REQUEST) => return "the peer has sent no request in time",
+        }
+        tokio::select! {
+            biased;
+            _ = state.wait_for(|state| *state == State::Closed) => "a stream of the connection is not read",
+            () = async { while closed.changed().await.is_ok() {} } => "the daemon has stopped",
+        }
+    }
+}
+
+/// A connection that keeps to its time limits.
+pub(crate) struct Connection<IO> {
     io: IO,
+    peer: Peer,
+    /// Completes when the connection must end.
+    end: BoxFuture<'static, &'static str>,
     clock: Arc<dyn Clock>,
-    limit: Duration,
+    /// How long a write may wait for the peer.
+    stall_limit: Duration,
     /// Runs while a write waits for the peer.
-    timer: Option<BoxFuture<'static, ()>>,
+    stall_timer: Option<BoxFuture<'static, ()>>,
     /// Kept as long as the connection, even after an HTTP upgrade.
     _permit: ConnectionPermit,
 }
 
-impl<IO> StallTimeout<IO> {
-    /// Uses `reader_stall_seconds` of the world's current limits as the timeout.
-    pub(crate) fn new(io: IO, world: &World, permit: ConnectionPermit) -> Self {
-        let limit = Limits::seconds(world.ctx().limits().reader_stall_seconds);
-        Self { io, clock: Arc::clone(&world.ctx().ports.clock), limit, timer: None, _permit: permit }
+impl<IO> Connection<IO> {
+    /// The time limits are those of the world's current settings. `closed`: see [`Peer::end`].
+    pub(crate) fn new(
+        io: IO,
+        peer: Peer,
+        world: &World,
+        closed: watch::Receiver<bool>,
+        permit: ConnectionPermit,
+    ) -> Self {
+        let clock = Arc::clone(&world.ctx().ports.clock);
+        let end = Box::pin(peer.clone().end(Arc::clone(&clock), closed));
+        let stall_limit = Limits::seconds(world.ctx().limits().reader_stall_seconds);
+        Self { io, peer, end, clock, stall_limit, stall_timer: None, _permit: permit }
     }
 
-    /// Starts the timer when a write cannot proceed, and fails the write when the timer ends.
+    pub(crate) fn peer(&self) -> &Peer {
+        &self.peer
+    }
+
+    /// Ready with an error when the connection must end.
+    fn poll_end(&mut self, ctx: &mut Context<'_>) -> Poll<io::Error> {
+        self.end.as_mut().poll(ctx).map(|why| {
+            // A completed future must not be polled again.
+            self.end = Box::pin(std::future::ready(why));
+            io::Error::new(io::ErrorKind::ConnectionAborted, why)
+        })
+    }
+
+    /// Lets a write wait for the peer up to the stall limit.
     fn time_out(&mut self, written: Poll<io::Result<usize>>, ctx: &mut Context<'_>) -> Poll<io::Result<usize>> {
         if written.is_ready() {
-            self.timer = None;
+            self.stall_timer = None;
             return written;
         }
-        let (clock, limit) = (&self.clock, self.limit);
-        let timer = self.timer.get_or_insert_with(|| clock.sleep(limit));
+        if let Poll::Ready(error) = self.poll_end(ctx) {
+            return Poll::Ready(Err(error));
+        }
+        let (clock, limit) = (&self.clock, self.stall_limit);
+        let timer = self.stall_timer.get_or_insert_with(|| clock.sleep(limit));
         timer.as_mut().poll(ctx).map(|()| {
             // A completed future must not be polled again; the next write starts a new timer.
-            self.timer = None;
+            self.stall_timer = None;
             Err(io::Error::new(io::ErrorKind::TimedOut, "the peer has read nothing for too long"))
         })
     }
 }
 
-impl<IO: AsyncRead + Unpin> AsyncRead for StallTimeout<IO> {
+impl<IO: AsyncRead + Unpin> AsyncRead for Connection<IO> {
     fn poll_read(mut self: Pin<&mut Self>, ctx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if let Poll::Ready(error) = self.poll_end(ctx) {
+            return Poll::Ready(Err(error));
+        }
         Pin::new(&mut self.io).poll_read(ctx, buf)
     }
 }
 
-impl<IO: AsyncWrite + Unpin> AsyncWrite for StallTimeout<IO> {
+impl<IO: AsyncWrite + Unpin> AsyncWrite for Connection<IO> {
     fn poll_write(mut self: Pin<&mut Self>, ctx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.io).poll_write(ctx, bytes);
         self.time_out(written, ctx)
@@ -86,71 +190,34 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for StallTimeout<IO> {
     }
 }
 
-impl<IO: Connected> Connected for StallTimeout<IO> {
-    type ConnectInfo = IO::ConnectInfo;
+impl<IO> Connected for Connection<IO> {
+    type ConnectInfo = Peer;
 
-    fn connect_info(&self) -> IO::ConnectInfo {
-        self.io.connect_info()
-    }
-}
-
-tokio::task_local! {
-    /// The reset handle of the stream that the task serves.
-    static RESET: Reset;
-}
-
-/// Resets one stream of a connection, as if its client had gone. hyper does not poll a stream whose
-/// client grants no window, so the stream cannot end by itself.
-#[derive(Clone, Default)]
-pub(crate) struct Reset(Arc<Notify>);
-
-impl Reset {
-    /// The handle of the stream that the current task serves, or `None` outside of one.
-    pub(crate) fn of_this_stream() -> Option<Self> {
-        RESET.try_with(Clone::clone).ok()
-    }
-
-    /// Resets the stream.
-    pub(crate) fn fire(&self) {
-        self.0.notify_one();
-    }
-}
-
-/// Runs each stream of a gRPC connection as a task of its own, which can be reset.
-#[derive(Clone)]
-pub(crate) struct Streams;
-
-impl<F> hyper::rt::Executor<F> for Streams
-where
-    F: Future + Send + 'static,
-    F::Output: Send + 'static,
-{
-    fn execute(&self, stream: F) {
-        let reset = Reset::default();
-        let scope = reset.clone();
-        tokio::spawn(RESET.scope(scope, async move {
-            tokio::select! {
-                biased;
-                // hyper resets a stream that is dropped before its end.
-                () = reset.0.notified() => {}
-                _ = stream => {}
-            }
-        }));
+    fn connect_info(&self) -> Peer {
+        self.peer.clone()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::connection_limit::ConnectionLimit;
     use crate::fixture::Scene;
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
+
+    /// A connection whose buffer holds 8 bytes, its other end, and the sender of `closed`.
+    async fn connection(scene: &Scene) -> (Connection<DuplexStream>, DuplexStream, watch::Sender<bool>) {
+        let (near, far) = tokio::io::duplex(8);
+        let (closing, closed) = watch::channel(false);
+        let permit = ConnectionLimit::default().take(&scene.world).await;
+        (Connection::new(near, Peer::new(None), &scene.world, closed, permit), far, closing)
+    }
 
     #[tokio::test]
     async fn a_write_fails_when_the_peer_reads_nothing_for_too_long() {
         let scene = Scene::with("limits: { reader_stall_seconds: 5 }\n").await;
-        let (near, mut far) = tokio::io::duplex(8);
-        let permit = crate::connection_limit::ConnectionLimit::default().take(&scene.world).await;
-        let mut near = StallTimeout::new(near, &scene.world, permit);
+        let (mut near, mut far, _closing) = connection(&scene).await;
+        near.peer().request_arrived();
         near.write_all(&[1; 8]).await.unwrap();
         // A peer that reads slowly has not stalled.
         for _ in 0..3 {
@@ -172,23 +239,39 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn resetting_one_stream_leaves_the_others_running() {
-        use hyper::rt::Executor as _;
-        let (sender, received) = tokio::sync::oneshot::channel();
-        let (hold, dropped) = tokio::sync::oneshot::channel::<()>();
-        Streams.execute(async move {
-            let _hold = hold;
-            sender.send(Reset::of_this_stream()).ok();
-            std::future::pending::<()>().await;
-        });
-        let (end, ended) = tokio::sync::oneshot::channel::<()>();
-        Streams.execute(async move {
-            // The receiver is still there.
-            let _ = end.send(());
-        });
-        received.await.unwrap().expect("a stream knows how it is ended").fire();
-        assert!(dropped.await.is_err(), "it was dropped");
-        ended.await.unwrap();
-        assert!(Reset::of_this_stream().is_none(), "not outside of a stream");
+    async fn a_connection_ends_when_its_peer_is_silent_is_closed_or_the_daemon_stops() {
+        let scene = Scene::new().await;
+        for (asks, closes, stops, ends) in [
+            (false, false, false, true),
+            (true, false, false, false),
+            (true, true, false, true),
+            (false, false, true, true),
+            (true, false, true, false),
+        ] {
+            let (mut near, _far, closing) = connection(&scene).await;
+            let peer = near.peer().clone();
+            let mut bytes = [0];
+            let read = near.read(&mut bytes);
+            tokio::pin!(read);
+            assert!(futures_util::poll!(&mut read).is_pending());
+            if asks {
+                peer.request_arrived();
+                assert!(futures_util::poll!(&mut read).is_pending());
+            }
+            if closes {
+                peer.close();
+            }
+            if stops {
+                closing.send_replace(true);
+            } else {
+                scene.clock.advance(FIRST_REQUEST);
+            }
+            let case = (asks, closes, stops);
+            assert_eq!(futures_util::poll!(&mut read).is_ready(), ends, "{case:?}");
+            if !ends {
+                drop(closing);
+                assert_eq!(read.await.unwrap_err().kind(), io::ErrorKind::ConnectionAborted, "{case:?}");
+            }
+        }
     }
 }

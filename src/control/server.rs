@@ -34,6 +34,7 @@ use tokio::task::JoinSet;
 use tonic::codec::CompressionEncoding;
 use tonic::service::Routes;
 use tonic::service::interceptor::InterceptedService;
+use tonic::transport::{Certificate, Identity, Server, ServerTlsConfig};
 
 use crate::adapters;
 use crate::auth::{Gate, TOKEN_FILE, check_token, token};
@@ -45,7 +46,8 @@ use crate::services::{
     AgentsService, BudgetsService, ChatService, ConversationsService, EventsService, KnowledgeService, LedgerService,
     MessagesService, SchedulesService, StateService, TasksService, ToolsService, TurnsService, WorldService,
 };
-use crate::serving::{self, Listener, Protocol};
+use crate::serving::incoming::Incoming;
+use crate::serving::{grpc, rest};
 use crate::tallies;
 
 /// Largest request in bytes: more than the largest message body.
@@ -89,10 +91,16 @@ pub struct ControlOptions {
     pub on_shutdown: Arc<dyn Fn(&Party) + Send + Sync>,
 }
 
-/// A gRPC listener and how it authenticates callers.
+/// A gRPC listener, its server, and how it authenticates callers.
 struct Socket {
-    listener: Arc<Listener>,
+    listener: Listener,
+    server: Server,
     gate: Gate,
+}
+
+enum Listener {
+    Unix(Arc<UnixListener>),
+    Tcp(Arc<TcpListener>),
 }
 
 /// Files that binding has created, with their device and inode numbers. Dropping this removes them,
@@ -199,26 +207,27 @@ pub async fn bind(options: ControlOptions) -> Result<Bound, Refusal> {
         match listener {
             ListenAddress::Unix(path) => {
                 endpoints.push(format!("unix:{}", path.display()));
-                let gate = Gate::Peer { uid: rustix::process::getuid().as_raw() };
-                sockets.push(Socket { listener: Arc::new(Listener::Unix(bind_unix(path)?)), gate });
+                let server = server(None).await?;
+                let listener = Listener::Unix(Arc::new(bind_unix(path)?));
                 files.add(path.clone());
+                let gate = Gate::Peer { uid: rustix::process::getuid().as_raw() };
+                sockets.push(Socket { listener, server, gate });
             }
             ListenAddress::Tcp(address) => {
                 let Some(socket) = ports.pop_front() else {
                     return Err(Refusal::new(Code::Internal, "a TCP listener was not bound"));
                 };
                 let address = socket.local_addr().unwrap_or(*address);
-                let (gate, listener, scheme) = match (&options.tls, &token) {
-                    (Some(files), _) => {
-                        (Gate::Certificate, Listener::Tls(socket, tls_config(files.clone()).await?), "https")
-                    }
-                    (None, Some(token)) => (Gate::Token(Arc::clone(token)), Listener::Tcp(socket), "http"),
+                let (gate, scheme) = match (&options.tls, &token) {
+                    (Some(_), _) => (Gate::Certificate, "https"),
+                    (None, Some(token)) => (Gate::Token(Arc::clone(token)), "http"),
                     (None, None) => {
                         return Err(Refusal::new(Code::Internal, "a TCP listener without a token or a certificate"));
                     }
                 };
                 endpoints.push(format!("{scheme}://{address}"));
-                sockets.push(Socket { listener: Arc::new(listener), gate });
+                let listener = Listener::Tcp(Arc::new(socket));
+                sockets.push(Socket { listener, server: server(options.tls.clone()).await?, gate });
             }
         }
     }
@@ -267,20 +276,35 @@ fn bind_unix(path: &Path) -> Result<UnixListener, Refusal> {
     Ok(listener)
 }
 
-/// Reads the files on a blocking thread, because one of them may be a named pipe.
-async fn tls_config(files: TlsFiles) -> Result<Arc<rustls::ServerConfig>, Refusal> {
-    let made = tokio::task::spawn_blocking(move || build_tls_config(&files)).await;
-    made.map_err(|error| Refusal::new(Code::Internal, format!("reading the files of TLS panicked: {error}")))?
+/// A gRPC server, with mutual TLS if there are files for it.
+async fn server(files: Option<TlsFiles>) -> Result<Server, Refusal> {
+    let tls = match files {
+        Some(files) => {
+            // A blocking thread, because one of the files may be a named pipe.
+            let read = tokio::task::spawn_blocking(move || tls_config(&files)).await;
+            Some(read.map_err(|error| {
+                Refusal::new(Code::Internal, format!("reading the files of TLS panicked: {error}"))
+            })??)
+        }
+        None => None,
+    };
+    grpc::server(tls).map_err(|error| {
+        // tonic's own text is only "transport error".
+        let cause = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
+        Refusal::new(Code::InvalidArguments, format!("the TLS files cannot be used: {cause}"))
+            .hint("GHOST_TLS_CERT, GHOST_TLS_KEY and GHOST_TLS_CA name PEM files that belong together")
+    })
 }
 
-fn build_tls_config(files: &TlsFiles) -> Result<Arc<rustls::ServerConfig>, Refusal> {
+fn tls_config(files: &TlsFiles) -> Result<ServerTlsConfig, Refusal> {
     let read = |path: &Path| {
         std::fs::read(path).map_err(|error| {
             Refusal::new(Code::Unavailable, format!("cannot read {}: {error}", path.display()))
                 .hint("GHOST_TLS_CERT, GHOST_TLS_KEY and GHOST_TLS_CA name PEM files")
         })
     };
-    serving::tls(&read(&files.certificate)?, &read(&files.key)?, &read(&files.client_ca)?)
+    let identity = Identity::from_pem(read(&files.certificate)?, read(&files.key)?);
+    Ok(ServerTlsConfig::new().identity(identity).client_ca_root(Certificate::from_pem(read(&files.client_ca)?)))
 }
 
 impl Bound {
@@ -315,16 +339,26 @@ impl Bound {
         set_health(&health, tonic_health::ServingStatus::Serving).await;
         let mut tasks = JoinSet::new();
         let (own, network) = (ConnectionLimit::default(), ConnectionLimit::default());
-        for Socket { listener, gate } in &self.listeners.0.sockets {
-            let limit = if matches!(**listener, Listener::Unix(_)) { &own } else { &network };
-            let protocol = Protocol::Grpc(routes(&control, gate.clone(), health_service.clone())?);
-            let (listener, world) = (Arc::clone(listener), Arc::clone(&control.world));
-            tasks.spawn(serving::serve(listener, protocol, limit.clone(), world, closed.clone()));
+        for Socket { listener, server, gate } in &self.listeners.0.sockets {
+            let routes = routes(&control, gate.clone(), health_service.clone())?;
+            match listener {
+                Listener::Unix(listener) => {
+                    let incoming = Incoming::new(listener, &own, &control.world, &closed);
+                    tasks.spawn(grpc::serve(server.clone(), incoming, routes));
+                }
+                Listener::Tcp(listener) => {
+                    let incoming = Incoming::new(listener, &network, &control.world, &closed);
+                    tasks.spawn(grpc::serve(server.clone(), incoming, routes));
+                }
+            }
         }
         if let Some((listener, address)) = self.http {
-            let protocol = Protocol::Rest(http::router(control.clone(), self.token.clone(), address));
-            let world = Arc::clone(&control.world);
-            tasks.spawn(serving::serve(Arc::new(Listener::Tcp(listener)), protocol, network, world, closed));
+            let router = http::router(control.clone(), self.token.clone(), address);
+            let incoming = Incoming::new(&Arc::new(listener), &network, &control.world, &closed);
+            tasks.spawn(async move {
+                rest::serve(incoming, router).await;
+                Ok(())
+            });
         }
         let (counted, counts) = (Arc::clone(&control.world), Arc::clone(&control.tallies));
         let counting = control.world.keep_running(tallies::METRICS, move || {
@@ -338,7 +372,8 @@ impl Bound {
             biased;
             () = &mut shutdown => None,
             Some(ended) = tasks.join_next() => Some(match ended {
-                Ok(()) => Refusal::new(Code::Internal, "a listener ended by itself"),
+                Ok(Ok(())) => Refusal::new(Code::Internal, "a listener ended by itself"),
+                Ok(Err(error)) => Refusal::new(Code::Internal, format!("a listener failed: {error}")),
                 Err(error) => Refusal::new(Code::Internal, format!("a listener panicked: {error}")),
             }),
         };
@@ -353,6 +388,8 @@ impl Bound {
             // Event streams do not end by themselves. Their readers resume after the next start.
             () = clock.sleep(CLOSING) => tasks.abort_all(),
         }
+        // Connections that are still open end now.
+        drop(closing);
         failed.map_or(Ok(()), Err)
     }
 }

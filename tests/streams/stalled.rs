@@ -1,5 +1,5 @@
-//! A subscriber that accepts no data is disconnected within a time limit on every transport, and
-//! releases its permit for another. Other streams of its connection continue.
+//! A subscriber that accepts no data loses its connection within a time limit on every transport, and
+//! releases its permit for another.
 
 use ghost_proto::v1::agents_client::AgentsClient;
 use ghost_proto::v1::conversations_client::ConversationsClient;
@@ -43,7 +43,7 @@ async fn end<T>(stream: &mut tonic::Streaming<T>) -> tonic::Status {
 }
 
 #[test]
-fn a_stalled_grpc_subscriber_loses_its_stream_but_not_its_connection() {
+fn a_stalled_grpc_subscriber_loses_its_connection_and_can_connect_again() {
     let (test_env, world) = test_env(LIMITS);
     let runtime = runtime();
     let (daemon, site) = up(&test_env, &world);
@@ -56,11 +56,11 @@ fn a_stalled_grpc_subscriber_loses_its_stream_but_not_its_connection() {
         soon("posts", post_many(&site)).await;
         wait_until_disconnected(&site, 1).await;
         wait_for_room(&site).await;
-        // Only the stream was reset. Its trailer did not fit into the window.
+        // The daemon sent no status: its trailer did not fit into the window.
+        let status = end(&mut stream).await;
+        assert!(std::error::Error::source(&status).is_some(), "{status:?}");
         let agents = AgentsClient::new(channel).list(ListAgentsRequest::default()).await.unwrap();
         assert_eq!(agents.into_inner().agents.len(), 2);
-        let status = end(&mut stream).await;
-        assert_eq!(status.code(), tonic::Code::Cancelled, "{status:?}");
     });
     daemon.stop();
 }
@@ -92,7 +92,7 @@ fn a_stalled_conversation_stream_is_closed() {
         wait_until_disconnected(&site, 1).await;
         wait_for_room(&site).await;
         let status = end(&mut stream).await;
-        assert_eq!(status.code(), tonic::Code::Cancelled, "{status:?}");
+        assert!(std::error::Error::source(&status).is_some(), "{status:?}");
     });
     daemon.stop();
 }

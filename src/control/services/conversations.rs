@@ -17,6 +17,7 @@ use ghost_world::World;
 use tokio_stream::Stream;
 use tonic::{Request, Response, Status};
 
+use crate::connections::Peer;
 use crate::control::Control;
 use crate::convert::{conversations as convert, input};
 use crate::refusal::to_status;
@@ -165,12 +166,13 @@ impl Conversations for ConversationsService {
         request: Request<v1::WatchConversationRequest>,
     ) -> Result<Response<Self::WatchStream>, Status> {
         caller::party(&request)?;
+        let peer = request.extensions().get::<Peer>().cloned();
         let request = request.into_inner();
         if request.after_seq < 0 {
             return Err(to_status(input::bad("after_seq", "is negative").hint("give 0 or the seq of an entry")));
         }
         let id = input::parsed("conversation_id", &request.conversation_id).map_err(to_status)?;
-        let stream = watch::open(&self.0, id, request.after_seq).await.map_err(to_status)?;
+        let stream = watch::open(&self.0, id, request.after_seq, peer).await.map_err(to_status)?;
         Ok(Response::new(Box::pin(stream)))
     }
 

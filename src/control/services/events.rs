@@ -14,6 +14,7 @@ use tonic::metadata::MetadataValue;
 use tonic::{Request, Response, Status};
 
 use crate::caller;
+use crate::connections::Peer;
 use crate::control::Control;
 use crate::refusal::{status, status_as, to_status};
 use crate::streams::{self, EndReason, Ended, Item, PermitStream, Start, StreamRequest};
@@ -27,6 +28,7 @@ impl events_server::Events for EventsService {
 
     async fn subscribe(&self, request: Request<SubscribeRequest>) -> Result<Response<Subscriber>, Status> {
         caller::party(&request)?;
+        let peer = request.extensions().get::<Peer>().cloned();
         let stream = streams::open(&self.0, stream_request(request.into_inner())).await.map_err(to_status)?;
         let ctx = self.0.world.ctx();
         let stall_timeout = Limits::seconds(ctx.limits().reader_stall_seconds);
@@ -37,6 +39,7 @@ impl events_server::Events for EventsService {
             stream.permit,
             clock,
             stall_timeout,
+            peer,
         ))))
     }
 }

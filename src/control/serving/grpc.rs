@@ -1,57 +1,139 @@
-//! One gRPC connection: HTTP/2, with streams that can be reset one by one.
+//! Serves gRPC with tonic's server, and respects the deadlines of clients (`grpc-timeout`).
 //!
-//! Must never: pass on a request without the information about its peer.
+//! Must never: end a stream that has begun because of a deadline. As in tonic, the response head meets
+//! the deadline.
 
-use std::pin::pin;
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use ghost_domain::Clock;
-use hyper::body::Incoming;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
-use hyper_util::service::TowerToHyperService;
-use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::sync::watch;
+use axum::http::{HeaderMap, Request, Response};
+use ghost_domain::time::BoxFuture;
+use ghost_domain::{Code, Refusal};
+use tonic::body::Body;
 use tonic::service::Routes;
-use tonic::transport::server::Connected;
-use tower::limit::ConcurrencyLimit;
+use tonic::transport::{Error, Server, ServerTlsConfig};
 use tower::util::ServiceExt as _;
 
-use super::deadlines::Deadlines;
-use super::first::FirstRequest;
 use super::grpc_errors;
-use crate::connections::Streams;
+use super::incoming::{Incoming, Listen};
+use crate::connections::Peer;
+use crate::refusal::status;
 
-/// Largest number of concurrent requests on one connection.
-const CONNECTION_CONCURRENCY: usize = 512;
-/// How often a quiet connection is pinged.
+/// Largest number of concurrent streams on one connection: hyper's default. tonic's default is no limit.
+const STREAMS_MAX: u32 = 200;
+/// Largest number of streams of one connection that may fail because the peer breaks the protocol: hyper's
+/// default. tonic's default is no limit.
+const FAILED_STREAMS_MAX: usize = 1_024;
+/// How often a quiet connection is pinged. A peer that does not answer in 20 seconds is disconnected.
 const KEEPALIVE: Duration = Duration::from_secs(30);
-/// Time that the peer has to answer a ping.
-const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
+/// The header that carries the client's timeout.
+const TIMEOUT: &str = "grpc-timeout";
+/// Largest number of digits in it.
+const DIGITS_MAX: usize = 8;
+/// How much earlier than the deadline a request is answered. tonic has its own timer for the deadline and
+/// answers CANCELLED, but gRPC defines DEADLINE_EXCEEDED. So the timer here must end before that one.
+const EARLIER: Duration = Duration::from_millis(1);
 
-/// Serves one connection to its end.
-pub(super) async fn connection<IO>(
-    io: IO,
+/// A server, with TLS if there is a configuration.
+///
+/// # Errors
+/// If the files of the TLS configuration cannot be used.
+pub(crate) fn server(tls: Option<ServerTlsConfig>) -> Result<Server, Error> {
+    let server = Server::builder()
+        .max_concurrent_streams(STREAMS_MAX)
+        .http2_max_local_error_reset_streams(Some(FAILED_STREAMS_MAX))
+        .http2_keepalive_interval(Some(KEEPALIVE));
+    match tls {
+        Some(tls) => server.tls_config(tls),
+        None => Ok(server),
+    }
+}
+
+/// Serves until the daemon stops and the last connection has ended.
+///
+/// # Errors
+/// If tonic's server fails.
+pub(crate) async fn serve<L: Listen>(server: Server, incoming: Incoming<L>, routes: Routes) -> Result<(), Error> {
+    let clock = Arc::clone(&incoming.world.ctx().ports.clock);
+    let mut closed = incoming.closed.clone();
+    let connections = futures_util::stream::unfold(incoming, |incoming| async move {
+        Some((Ok::<_, Infallible>(incoming.next().await), incoming))
+    });
+    let service = tower::service_fn(move |request: Request<Body>| {
+        if let Some(peer) = request.extensions().get::<Peer>() {
+            peer.request_arrived();
+        }
+        let deadline = timeout(request.headers());
+        let deadline = deadline.map(|timeout| (timeout, clock.sleep(timeout.saturating_sub(EARLIER))));
+        answer(routes.clone(), request, deadline)
+    });
+    let closed = async move { drop(closed.wait_for(|closed| *closed).await) };
+    server.serve_with_incoming_shutdown(service, connections, closed).await
+}
+
+/// Answers one request, within the client's timeout.
+async fn answer(
     routes: Routes,
-    clock: Arc<dyn Clock>,
-    first: FirstRequest,
-    closed: watch::Receiver<bool>,
-) where
-    IO: AsyncRead + AsyncWrite + Connected + Unpin + Send + 'static,
-{
-    let peer = io.connect_info();
-    let arrived = first.arrived();
-    let service = ConcurrencyLimit::new(Deadlines { inner: routes, clock }, CONNECTION_CONCURRENCY)
-        .map_request(move |mut request: hyper::Request<Incoming>| {
-            arrived.report();
-            // The gate authenticates the caller with it.
-            request.extensions_mut().insert(peer.clone());
-            request
-        })
-        .map_response(grpc_errors::complete);
-    let mut builder = auto::Builder::new(Streams).http2_only();
-    builder.http2().timer(TokioTimer::new()).keep_alive_interval(Some(KEEPALIVE)).keep_alive_timeout(KEEPALIVE_TIMEOUT);
-    let served = pin!(builder.serve_connection(TokioIo::new(io), TowerToHyperService::new(service)));
-    first.drive(served, |served| served.graceful_shutdown(), closed).await;
+    request: Request<Body>,
+    deadline: Option<(Duration, BoxFuture<'static, ()>)>,
+) -> Result<Response<Body>, Infallible> {
+    let answer = routes.oneshot(request);
+    let Some((timeout, expired)) = deadline else { return answer.await.map(grpc_errors::complete) };
+    tokio::select! {
+        biased;
+        answer = answer => answer.map(grpc_errors::complete),
+        () = expired => {
+            let refusal = Refusal::new(Code::Timeout, format!("there was no response within {timeout:?}")).hint(
+                "the operation may have been done; repeat the request with the same request_id and a longer deadline",
+            );
+            Ok(status(&refusal).into_http())
+        }
+    }
+}
+
+/// The client's timeout. An invalid one is ignored, as in tonic.
+fn timeout(headers: &HeaderMap) -> Option<Duration> {
+    let text = headers.get(TIMEOUT)?.to_str().ok()?;
+    let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
+    if digits.is_empty() || digits.len() > DIGITS_MAX || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let count: u64 = digits.parse().ok()?;
+    match unit {
+        "H" => Some(Duration::from_secs(count * 3_600)),
+        "M" => Some(Duration::from_secs(count * 60)),
+        "S" => Some(Duration::from_secs(count)),
+        "m" => Some(Duration::from_millis(count)),
+        "u" => Some(Duration::from_micros(count)),
+        "n" => Some(Duration::from_nanos(count)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_timeout_header_is_parsed() {
+        for (text, expected) in [
+            ("1H", Some(Duration::from_secs(3_600))),
+            ("2M", Some(Duration::from_secs(120))),
+            ("3S", Some(Duration::from_secs(3))),
+            ("4m", Some(Duration::from_millis(4))),
+            ("5u", Some(Duration::from_micros(5))),
+            ("6n", Some(Duration::from_nanos(6))),
+            ("99999999H", Some(Duration::from_secs(99_999_999 * 3_600))),
+            ("100000000S", None),
+            ("", None),
+            ("S", None),
+            ("-1S", None),
+            ("1s", None),
+            ("1", None),
+        ] {
+            let request = Request::builder().header(TIMEOUT, text).body(()).unwrap();
+            assert_eq!(timeout(request.headers()), expected, "{text}");
+        }
+    }
 }

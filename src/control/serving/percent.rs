@@ -11,7 +11,6 @@ use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tonic::transport::server::Connected;
 
 /// The first bytes of every HTTP/2 connection.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
@@ -30,7 +29,7 @@ const PADDED: u8 = 0x8;
 const PRIORITY: u8 = 0x20;
 
 /// A connection whose `:authority` values have no percent signs.
-pub(super) struct PercentFilter<IO> {
+pub(crate) struct PercentFilter<IO> {
     io: IO,
     /// Read, but not examined yet.
     raw: Vec<u8>,
@@ -279,14 +278,6 @@ impl<IO: AsyncWrite + Unpin> AsyncWrite for PercentFilter<IO> {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, ctx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.io).poll_shutdown(ctx)
-    }
-}
-
-impl<IO: Connected> Connected for PercentFilter<IO> {
-    type ConnectInfo = IO::ConnectInfo;
-
-    fn connect_info(&self) -> IO::ConnectInfo {
-        self.io.connect_info()
     }
 }
 

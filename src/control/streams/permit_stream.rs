@@ -1,5 +1,6 @@
 //! The item stream that a gRPC transport reads. It keeps the reader's permit until the transport
-//! drops it. A stream that has ended is reset after a timeout if its reader does not read the rest.
+//! drops it. If a stream has ended and its reader does not read the rest, its connection is closed
+//! after a timeout.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use tokio_stream::Stream;
 
 use super::drain_timeout::DrainTimeout;
 use super::readers::StreamPermit;
-use crate::connections::Reset;
+use crate::connections::Peer;
 
 /// The items of a stream with the permit of its reader.
 pub(crate) struct PermitStream<T> {
@@ -27,24 +28,25 @@ pub(crate) struct PermitStream<T> {
 }
 
 impl<T> PermitStream<T> {
-    /// Must be called in the task that serves the stream. If the reader reads nothing for `timeout`
-    /// after the feeder's end, the stream is reset.
+    /// If the reader reads nothing for `timeout` after the feeder's end, the connection to `peer` is
+    /// closed. Nothing less ends a stream whose reader grants no window: hyper does not poll it.
     pub(crate) fn new(
         items: mpsc::Receiver<T>,
         feeder: JoinHandle<()>,
         permit: Arc<StreamPermit>,
         clock: Arc<dyn Clock>,
         timeout: Duration,
+        peer: Option<Peer>,
     ) -> Self {
-        let reset = Reset::of_this_stream();
         let drain_timeout = DrainTimeout::new(clock, timeout);
         let ending = drain_timeout.clone();
         // A separate task, because the stream is not polled while its reader does not read.
         let mut drain = JoinSet::new();
         drain.spawn(async move {
             ending.after(feeder).await;
-            if let Some(reset) = reset {
-                reset.fire();
+            if let Some(peer) = peer {
+                tracing::debug!("a connection is closed because a stream of it is not read");
+                peer.close();
             }
         });
         Self { items, _permit: permit, drain_timeout, _drain: drain }
@@ -66,12 +68,9 @@ impl<T> Stream for PermitStream<T> {
 #[cfg(test)]
 mod tests {
     use ghost_provider::testing::ManualClock;
-    use hyper::rt::Executor as _;
-    use tokio::sync::oneshot;
     use tokio_stream::StreamExt as _;
 
     use super::*;
-    use crate::connections::Streams;
     use crate::streams::readers::Readers;
 
     /// Lets every task run until it waits.
@@ -82,7 +81,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_reader_that_still_drains_its_queue_is_not_reset() {
+    async fn the_connection_of_a_reader_that_still_drains_its_queue_is_not_closed() {
         let clock = ManualClock::at(0);
         let permit = Arc::new(Readers::default().take(1).unwrap());
         let (sender, items) = mpsc::channel(8);
@@ -90,29 +89,19 @@ mod tests {
             sender.try_send(number).unwrap();
         }
         let feeder = tokio::spawn(async move { drop(sender) });
-        let (give, given) = oneshot::channel();
-        let (hold, mut dropped) = oneshot::channel::<()>();
-        let time = clock.clone();
-        Streams.execute(async move {
-            let _hold = hold;
-            let stream = PermitStream::new(items, feeder, permit, time, Duration::from_secs(5));
-            assert!(give.send(stream).is_ok());
-            std::future::pending::<()>().await;
-        });
-        let mut stream = given.await.unwrap();
+        let peer = Peer::new(None);
+        let timeout = Duration::from_secs(5);
+        let mut stream = PermitStream::new(items, feeder, permit, clock.clone(), timeout, Some(peer.clone()));
         for number in 0..6 {
             settle().await;
             clock.advance(Duration::from_secs(4));
             settle().await;
-            assert_eq!(
-                dropped.try_recv(),
-                Err(oneshot::error::TryRecvError::Empty),
-                "it was reset before item {number}"
-            );
+            assert!(!peer.is_closed(), "it was closed before item {number}");
             assert_eq!(stream.next().await, Some(number));
         }
         settle().await;
-        clock.advance(Duration::from_secs(5));
-        assert!(dropped.await.is_err(), "it took nothing more");
+        clock.advance(timeout);
+        settle().await;
+        assert!(peer.is_closed(), "it took nothing more");
     }
 }

@@ -18,6 +18,7 @@ use tokio::sync::{mpsc, watch};
 use tonic::Status;
 
 use super::stream_filter::StreamFilter;
+use crate::connections::Peer;
 use crate::control::Control;
 use crate::convert::conversations as convert;
 use crate::queries::{self, Answering};
@@ -31,11 +32,12 @@ const PAGE: u32 = 200;
 
 type Item = Result<WatchConversationResponse, Status>;
 
-/// Opens a stream of the entries after `after`.
+/// Opens a stream of the entries after `after` for `peer`.
 pub(super) async fn open(
     control: &Control,
     conversation_id: ConversationId,
     after: i64,
+    peer: Option<Peer>,
 ) -> Result<PermitStream<Item>, Refusal> {
     let world = Arc::clone(&control.world);
     let (conversation, _) = queries::conversation(&world, conversation_id, i64::MAX, 1).await?;
@@ -63,7 +65,7 @@ pub(super) async fn open(
         turns: BTreeMap::new(),
     };
     let feeder = tokio::spawn(watcher.run(final_slot, Arc::clone(&permit)));
-    Ok(PermitStream::new(items, feeder, permit, clock, stall_timeout))
+    Ok(PermitStream::new(items, feeder, permit, clock, stall_timeout, peer))
 }
 
 async fn listen(world: &World) -> Result<Subscription, Refusal> {

@@ -8,11 +8,13 @@ use ghost_proto::v1;
 use ghost_proto::v1::messages_client::MessagesClient;
 use ghost_proto::v1::world_client::WorldClient;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair};
+use tokio::io::AsyncReadExt as _;
+use tokio::net::TcpStream;
 use tokio::sync::oneshot;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 use tonic::{Code, Status};
 
-use crate::rig::Ground;
+use crate::rig::{Ground, while_time_passes};
 
 /// A CA that signs certificates.
 struct Authority(CertifiedIssuer<'static, KeyPair>);
@@ -144,6 +146,10 @@ async fn only_clients_with_a_certificate_of_the_ca_are_accepted() {
     assert!(status(plain).await.is_err());
     // None of this keeps a valid client out.
     assert!(status(channel(&address, &ours, Some(&good))).await.is_ok());
+    // A peer that begins no handshake is disconnected.
+    let mut silent = TcpStream::connect(address.trim_start_matches("https://")).await.unwrap();
+    let received = while_time_passes(&ground.clock, silent.read(&mut [0])).await;
+    assert_eq!(received.unwrap(), 0);
 }
 
 #[tokio::test]
