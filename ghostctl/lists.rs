@@ -53,18 +53,11 @@ pub async fn collect<T>(
     }
 }
 
-/// Fetches all pages. Returns the rows, and whether the daemon has more than it lists. `fetch` takes the page size and
-/// the cursor. It returns the rows, the next cursor and whether the daemon truncated the list.
+/// Fetches all pages. `fetch` takes the page size and the cursor. It returns the rows and the next cursor.
 pub async fn collect_all<T>(
-    fetch: impl AsyncFn(u32, String) -> Result<(Vec<T>, String, bool), Failure>,
-) -> Result<(Vec<T>, bool), Failure> {
-    let cut = std::cell::Cell::new(false);
-    let all = collect(&Bound { limit: u32::MAX }, async |limit, cursor| {
-        let (rows, next, truncated) = fetch(limit, cursor).await?;
-        cut.set(truncated);
-        Ok((rows, next))
-    });
-    Ok((all.await?.rows, cut.get()))
+    fetch: impl AsyncFn(u32, String) -> Result<(Vec<T>, String), Failure>,
+) -> Result<Vec<T>, Failure> {
+    Ok(collect(&Bound { limit: u32::MAX }, fetch).await?.rows)
 }
 
 #[cfg(test)]

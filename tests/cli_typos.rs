@@ -96,7 +96,7 @@ fn a_refusal_names_the_option_of_the_command_that_was_run() {
         (job(&["--wake", "soon"]), "--wake: `soon`"),
         (job(&["--deliver", "annonce"]), "--deliver: `annonce`"),
         (job(&["--to", "No Such!"]), "--to: `No Such!`"),
-        (job(&["--session", "main", "--deliver", "none"]), "--deliver none does not go with session main"),
+        (job(&["--session", "main", "--deliver", "none"]), "--deliver goes with payload agentTurn only"),
         (job(&["--session", "main", "--payload", "agentTurn"]), "--session main does not go with payload agentTurn"),
         (timer(&["--in", "99999d"]), "--in is more than ten years"),
         (timer(&["--at", "2020-01-01T00:00:00Z"]), "at: 2020-01-01"),

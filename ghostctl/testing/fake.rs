@@ -53,7 +53,6 @@ pub struct Script {
     first: VecDeque<End>,
     feeds: VecDeque<Feed>,
     pub rows: u32,
-    pub truncated: bool,
     /// Names of the listed schedules.
     pub schedules: Vec<String>,
     pub call: CallToolResponse,
@@ -96,12 +95,6 @@ impl Fake {
         let rows = u32::try_from(names.len()).unwrap();
         self.script().schedules = names.iter().map(|name| (*name).to_owned()).collect();
         self.rows(rows)
-    }
-
-    /// Marks lists as truncated by the daemon.
-    pub fn truncated(self) -> Self {
-        self.script().truncated = true;
-        self
     }
 
     /// The answer to tool calls.

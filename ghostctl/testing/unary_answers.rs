@@ -167,8 +167,7 @@ unary!(Messages {
     list_dead(ListDeadRequest) -> ListDeadResponse = |fake, asked| {
         let (rows, next_cursor) = fake.page(asked.limit, &asked.cursor);
         let letter = |n: u32| DeadLetter { dead_letter_id: n.to_string(), ..DeadLetter::default() };
-        let truncated = next_cursor.is_empty() && fake.script().truncated;
-        ListDeadResponse { dead_letters: rows.map(letter).collect(), next_cursor, truncated }
+        ListDeadResponse { dead_letters: rows.map(letter).collect(), next_cursor, truncated: false }
     };
     get_dead(GetDeadRequest) -> GetDeadResponse = |_fake, _asked| GetDeadResponse {
         dead_letter: Some(DeadLetter::default()),
@@ -195,8 +194,7 @@ unary!(Tasks {
     list(ListTasksRequest) -> ListTasksResponse = |fake, asked| {
         let (rows, next_cursor) = fake.page(asked.limit, &asked.cursor);
         let tasks = rows.map(|n| Task { task_id: n.to_string(), ..Task::default() }).collect();
-        let truncated = next_cursor.is_empty() && fake.script().truncated;
-        ListTasksResponse { tasks, next_cursor, truncated }
+        ListTasksResponse { tasks, next_cursor, truncated: false }
     };
     get(GetTaskRequest) -> GetTaskResponse = |_fake, asked| GetTaskResponse {
         task: Some(Task { task_id: asked.task_id, ..Task::default() }),
@@ -356,12 +354,11 @@ fn schedule(schedule_id: String, kind: &str) -> Schedule {
 unary!(Schedules {
     list(ListSchedulesRequest) -> ListSchedulesResponse = |fake, asked| {
         let (rows, next_cursor) = fake.page(asked.limit, &asked.cursor);
-        let truncated = next_cursor.is_empty() && fake.script().truncated;
         let names = fake.script().schedules.clone();
         let named = |n: u32| names.get(n as usize).cloned().unwrap_or_default();
         let row = |n: u32| Schedule { name: named(n), ..schedule(n.to_string(), asked.kind()) };
         let schedules = rows.map(row).collect();
-        ListSchedulesResponse { schedules, truncated, next_cursor }
+        ListSchedulesResponse { schedules, truncated: false, next_cursor }
     };
     get(GetScheduleRequest) -> Schedule = |_fake, asked| schedule(asked.schedule_id, "cron");
     set(SetScheduleRequest) -> Schedule = |_fake, asked| schedule("s".into(), &asked.kind);

@@ -4,8 +4,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use ghost_domain::schedule::options::check_thread;
-use ghost_domain::schedule::{Deliver, JobOptions};
+use ghost_domain::schedule::threads::check_thread;
+use ghost_domain::schedule::{JobMode, Target};
 use ghost_domain::text::{nearest, shown};
 use ghost_domain::{AgentId, Code, Refusal};
 use serde_json::json;
@@ -22,35 +22,35 @@ impl Plan {
     /// # Errors
     ///
     /// `NotFound` for an unknown model or webhook, with the nearest name.
-    pub fn check_job(&self, options: &JobOptions) -> Result<(), Refusal> {
-        if let Some(model) = &options.model {
+    pub fn check_job(&self, mode: &JobMode) -> Result<(), Refusal> {
+        let Some(turn) = mode.own_turn() else { return Ok(()) };
+        if let Some(model) = &turn.model {
             self.model_named(&self.llm.default_provider, model)?;
         }
-        if options.deliver == Deliver::Webhook {
-            let name = options.to.split_once('/').map_or(options.to.as_str(), |(name, _)| name);
-            if !self.webhooks.contains_key(name) {
-                let near = nearest(name, self.webhooks.keys().map(String::as_str));
-                let refusal = Refusal::not_found("webhook", name, near).details(json!({ "field": "to" }));
-                return Err(match near {
-                    Some(_) => refusal,
-                    None => refusal.hint("webhooks are named under channels.webhooks in world-config.yaml"),
-                });
-            }
+        if let Target::Webhook { webhook, .. } = &turn.target
+            && !self.webhooks.contains_key(webhook)
+        {
+            let near = nearest(webhook, self.webhooks.keys().map(String::as_str));
+            let refusal = Refusal::not_found("webhook", webhook, near).details(json!({ "field": "to" }));
+            return Err(match near {
+                Some(_) => refusal,
+                None => refusal.hint("webhooks are named under channels.webhooks in world-config.yaml"),
+            });
         }
         Ok(())
     }
 
-    /// Checks that `agent_id` may deliver the final text of its job to the target in the options.
+    /// Checks that `agent_id` may deliver the final text of its job to this target.
     ///
     /// # Errors
     ///
     /// `AccessDenied` for a webhook thread of another agent; see [`check_thread`].
-    pub fn check_thread(&self, agent_id: &AgentId, options: &JobOptions) -> Result<(), Refusal> {
-        let webhook = options.to.split_once('/').map_or(options.to.as_str(), |(webhook, _)| webhook);
+    pub fn check_target(&self, agent_id: &AgentId, target: &Target) -> Result<(), Refusal> {
+        let Target::Webhook { webhook, thread } = target else { return Ok(()) };
         match self.webhooks.get(webhook) {
-            Some(webhook) if options.deliver == Deliver::Webhook => check_thread(agent_id, &options.to, &webhook.agent),
+            Some(plan) => check_thread(agent_id, webhook, thread, &plan.agent),
             // `check_job` refuses an unknown webhook.
-            Some(_) | None => Ok(()),
+            None => Ok(()),
         }
     }
 
@@ -121,6 +121,10 @@ mod tests {
     use super::*;
     use crate::fixture::{GOOD, World};
 
+    fn thread(webhook: &str, thread: &str) -> Target {
+        Target::Webhook { webhook: webhook.into(), thread: thread.into() }
+    }
+
     // covers: SCHED-08
     #[test]
     fn a_job_may_use_only_models_that_the_world_names() {
@@ -137,10 +141,9 @@ mod tests {
     #[test]
     fn a_job_for_an_unknown_webhook_is_refused() {
         let plan = World::new().plan();
-        let to = |to: &str| JobOptions { deliver: Deliver::Webhook, to: to.into(), ..JobOptions::default() };
-        let refusal = plan.check_job(&to("nowhere/x")).unwrap_err();
+        let refusal = plan.check_job(&thread("nowhere", "x").into()).unwrap_err();
         assert_eq!((refusal.code, refusal.message.as_str()), (Code::NotFound, "there is no webhook `nowhere`"));
-        plan.check_job(&JobOptions::default()).unwrap();
+        plan.check_job(&JobMode::default()).unwrap();
     }
 
     #[test]
@@ -151,12 +154,11 @@ mod tests {
         world.config(&format!("{GOOD}{hook}"));
         let plan = world.plan();
         let (chora, other): (AgentId, AgentId) = ("chora".parse().unwrap(), "other".parse().unwrap());
-        let to = |to: &str| JobOptions { deliver: Deliver::Webhook, to: to.into(), ..JobOptions::default() };
-        plan.check_thread(&chora, &to("shop/customer-17")).unwrap();
-        plan.check_thread(&other, &to("shop/cron:other/report")).unwrap();
-        plan.check_thread(&other, &JobOptions::default()).unwrap();
-        for foreign in ["shop/customer-17", "shop/cron:chora/report"] {
-            let refusal = plan.check_thread(&other, &to(foreign)).unwrap_err();
+        plan.check_target(&chora, &thread("shop", "customer-17")).unwrap();
+        plan.check_target(&other, &thread("shop", "cron:other/report")).unwrap();
+        plan.check_target(&other, &Target::Last).unwrap();
+        for foreign in ["customer-17", "cron:chora/report"] {
+            let refusal = plan.check_target(&other, &thread("shop", foreign)).unwrap_err();
             assert_eq!(
                 (refusal.code, refusal.details),
                 (Code::AccessDenied, Some(json!({ "field": "to" }))),

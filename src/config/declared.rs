@@ -5,11 +5,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use ghost_domain::chat::ChatWake;
-use ghost_domain::schedule::options::LAST;
+use ghost_domain::schedule::mode::LAST;
 use ghost_domain::schedule::slots::first_slot;
-use ghost_domain::schedule::{Deliver, When};
+use ghost_domain::schedule::{JobMode, Target, When};
 use ghost_domain::text::nearest;
-use ghost_domain::{AgentId, ConversationId, Declared, DeclaredChannel, DeclaredJob, Refusal, Timestamp};
+use ghost_domain::{AgentId, Declared, DeclaredChannel, DeclaredJob, Refusal, Timestamp};
 
 use crate::plan::Plan;
 use crate::problem::Hint;
@@ -107,7 +107,7 @@ fn jobs(
             let message = format!("`{agent_id}` has more jobs than limits.crons_max, {}", world.limits.crons_max);
             entry.field.error(message, "remove some, or raise the limit");
         }
-        let Some(options) = options(entry, plan, agent_id, name, channels) else { continue };
+        let Some(mode) = mode(entry, plan, agent_id, name, channels) else { continue };
         let (Some((_, when)), Some((_, message))) = (&entry.when, &entry.message) else { continue };
         found.push(DeclaredJob {
             agent_id: agent_id.clone(),
@@ -115,7 +115,7 @@ fn jobs(
             when: when.clone(),
             message: message.clone(),
             missed: entry.missed,
-            options,
+            mode,
             enabled: entry.enabled,
         });
     }
@@ -133,14 +133,14 @@ fn check_when(field: &Field<'_>, when: &When, gap_seconds: u32) {
     }
 }
 
-/// The job's options, after checking its model, webhook and channel.
-fn options(
+/// The job's mode, after checking its model, webhook and channel.
+fn mode(
     entry: &CronEntry<'_>,
     plan: &Plan,
     agent_id: &AgentId,
     name: &str,
     channels: &[DeclaredChannel],
-) -> Option<ghost_domain::schedule::JobOptions> {
+) -> Option<JobMode> {
     let report = |mut refusal: Refusal| {
         let named = refusal.details.as_ref().and_then(|details| details.get("field")?.as_str());
         let field = named.and_then(|named| entry.fields.get(named)).unwrap_or(&entry.field);
@@ -149,29 +149,28 @@ fn options(
         refusal.hint = refusal.hint.map(|hint| hint.replace("timeout_seconds", "timeout"));
         field.refused(refusal, "check that it matches the other settings of the job");
     };
-    let options = match entry.spec.clone().options(agent_id, name, &plan.limits) {
-        Ok(options) => options,
+    let mode = match JobMode::parse(entry.options.clone(), None, agent_id, name, &plan.limits) {
+        Ok(mode) => mode,
         Err(refusal) => {
             report(refusal);
             return None;
         }
     };
-    if let Err(refusal) = plan.check_job(&options) {
+    if let Err(refusal) = plan.check_job(&mode) {
         report(refusal);
     }
-    let a_channel = options.deliver == Deliver::Announce && options.to != LAST;
-    if a_channel
-        && options.to.parse::<ConversationId>().is_err()
-        && channels.iter().all(|channel| channel.channel.as_str() != options.to)
+    if let Some(Target::Channel(named)) = mode.own_turn().map(|turn| &turn.target)
+        && channels.iter().all(|channel| channel.channel != *named)
         && let Some(field) = entry.fields.get("to")
     {
-        let hint = match nearest(&options.to, channels.iter().map(|channel| channel.channel.as_str()).chain([LAST])) {
+        let hint = match nearest(named.as_str(), channels.iter().map(|channel| channel.channel.as_str()).chain([LAST]))
+        {
             Some(near) => Hint::from(format!("did you mean `{near}`?")),
             None => "name it under `chat_channels`; until there is such a channel the job is not set".into(),
         };
         field.warn(format!("`chat_channels` has no channel `{}`", field.shown()), hint);
     }
-    Some(options)
+    Some(mode)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Tests of the chat channels and cron jobs that `world-config.yaml` declares.
 
-use ghost_domain::schedule::{Deliver, Payload, When};
+use ghost_domain::schedule::{Target, When};
 
 use crate::fixture::{GOOD, World};
 
@@ -24,8 +24,9 @@ fn channels_and_jobs_are_read() {
     assert_eq!(plan.declared.channels[0].topic.as_deref(), Some("the news"));
     let [morning, pulse] = &plan.declared.jobs[..] else { panic!("{:?}", plan.declared.jobs) };
     assert!(matches!(&morning.when, When::Cron { zone: Some(zone), .. } if zone == "Europe/Berlin"));
-    assert_eq!((pulse.options.payload, pulse.options.deliver), (Payload::AgentTurn, Deliver::Announce));
-    assert_eq!((pulse.options.to.as_str(), pulse.options.timeout_seconds, pulse.enabled), ("desk", Some(120), false));
+    let turn = pulse.mode.own_turn().unwrap();
+    assert_eq!((&turn.target, turn.timeout_seconds), (&Target::Channel("desk".parse().unwrap()), Some(120)));
+    assert!(!pulse.enabled);
     // The result does not depend on the time of reading.
     assert_eq!(world.plan().declared, plan.declared);
 }
@@ -72,7 +73,7 @@ fn every_mistake_has_its_line_and_a_hint() {
         (
             "cron:\n  - { agent: chora, name: a, every: 1h, message: x, session: main, timeout: 5m }\n",
             2,
-            "does not go with",
+            "goes with payload agentTurn only",
         ),
         ("cron:\n  - { agent: chora, name: a, every: 1h, message: x, timeout: 20h }\n", 2, "timeout is 72000"),
         (

@@ -5,8 +5,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use ghost_domain::AgentId;
+use ghost_domain::schedule::Target;
 use ghost_domain::schedule::slots::time_zone;
-use ghost_domain::{AgentId, ChannelName};
 
 use crate::plan::heartbeat::{ActiveHours, HeartbeatPlan};
 use crate::reader::{Field, Map};
@@ -65,7 +66,7 @@ pub fn keys(map: &Map<'_>) -> HeartbeatBlock {
     });
     let target = map.get("target").and_then(|field| {
         let text = field.text(64)?;
-        if !matches!(text, "none" | "last") && text.parse::<ChannelName>().is_err() {
+        if Target::of_alerts(text).is_err() {
             let hint = "write none, last, or the name of a chat channel";
             field.error(format!("`{}` is not a target for alerts", field.shown()), hint);
             return None;

@@ -8,8 +8,8 @@ use std::cell::RefCell;
 use std::collections::BTreeSet;
 use std::str::FromStr;
 
-use ghost_domain::Refusal;
 use ghost_domain::text::{clip, nearest, one_line};
+use ghost_domain::{Refusal, TextEnum};
 
 use crate::plan::origins::Origin;
 use crate::problem::Hint;
@@ -185,6 +185,13 @@ impl<'n> Field<'n> {
             self.error(format!("`{}` is not a value for this", self.shown()), hint);
         }
         found
+    }
+
+    /// Reads one of the values of an enum.
+    pub fn one_of<T: TextEnum>(&self) -> Option<T> {
+        let texts: Vec<&'static str> = T::ALL.iter().map(|value| value.as_str()).collect();
+        let text = self.choice(&texts)?;
+        T::ALL.iter().copied().find(|value| value.as_str() == text)
     }
 
     /// Reads a domain type that parses itself from text.

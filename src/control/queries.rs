@@ -33,10 +33,9 @@ use ghost_domain::{
 use ghost_rules::tasks;
 use ghost_store::tables::{LedgerFilter, SchedulePlace, TaskFilter};
 use ghost_world::World;
-use uuid::Uuid;
 
 use self::outcome::{Result, refused};
-use self::pages::{WINDOW, newest, window};
+use self::pages::one_more;
 use crate::convert::input::{Position, bad_cursor};
 
 /// Schedules, ordered by agent, kind and name.
@@ -65,25 +64,20 @@ pub async fn schedules(
     Ok(Page::cut(rows, limit, position))
 }
 
-/// Dead letters, newest first, among the newest 1000. The flag is true on the last page if the
-/// store may hold older ones.
+/// Dead letters, newest first.
 pub async fn dead_letters(
     world: &World,
     agent_id: Option<AgentId>,
     status: Option<DeadLetterStatus>,
     after: Option<Position>,
     limit: usize,
-) -> Result<(Page<DeadLetter>, bool)> {
-    let rows: Vec<DeadLetter> = world
-        .store()
-        .read(move |r| Box::pin(async move { r.dead_letter_list(agent_id.as_ref(), status).await }))
-        .await
-        .map_err(refused)?;
-    let full = rows.len() >= WINDOW as usize;
-    let position = |letter: &DeadLetter| Position { at: letter.created_at, id: letter.dead_letter_id.0.as_u128() };
-    let page = newest(rows, false, after, limit, position);
-    let truncated = full && page.next.is_empty();
-    Ok((page, truncated))
+) -> Result<Page<DeadLetter>> {
+    let after = after.map(|position| (position.at, DeadLetterId(position.id)));
+    let read = world.store().read(move |r| {
+        Box::pin(async move { r.dead_letter_list(agent_id.as_ref(), status, after, one_more(limit)).await })
+    });
+    let rows: Vec<DeadLetter> = read.await.map_err(refused)?;
+    Ok(Page::cut(rows, limit, |row| Position { at: row.created_at, id: row.dead_letter_id.0 }.cursor()))
 }
 
 /// A dead letter with its messages. Messages that retention has deleted are omitted.
@@ -107,38 +101,28 @@ pub async fn dead_letter(world: &World, id: DeadLetterId) -> Result<(DeadLetter,
         .await
 }
 
-/// Tasks by priority, then by age, among the first 1000 that match. The flag is true on the last
-/// page if the store may hold more.
+/// Tasks by priority, then by age.
 pub async fn task_page(
     world: &World,
     owner: Option<AgentId>,
     status: Option<TaskStatus>,
     cursor: &str,
     limit: usize,
-) -> Result<(Page<Task>, bool)> {
+) -> Result<Page<Task>> {
     let after = match cursor.split_once('/') {
         None if cursor.is_empty() => None,
         Some((priority, position)) => {
             let priority: i32 = priority.parse().map_err(|_| bad_cursor(cursor))?;
             let position = crate::convert::input::position(position)?.ok_or_else(|| bad_cursor(cursor))?;
-            Some((-i64::from(priority), position))
+            Some((priority, position.at, TaskId(position.id)))
         }
         None => return Err(bad_cursor(cursor)),
     };
-    let filter = TaskFilter { owner, status, parent_id: None, limit: WINDOW };
+    let filter = TaskFilter { owner, status, after, limit: one_more(limit), ..TaskFilter::default() };
     let rows: Vec<Task> =
         world.store().read(move |r| Box::pin(async move { r.task_list(&filter).await })).await.map_err(refused)?;
-    let full = rows.len() >= WINDOW as usize;
-    let order =
-        |task: &Task| (-i64::from(task.priority), Position { at: task.created_at, id: task.task_id.0.as_u128() });
-    let mut rows: Vec<Task> = rows.into_iter().filter(|task| after.is_none_or(|after| order(task) > after)).collect();
-    let more = rows.len() > limit;
-    rows.truncate(limit);
-    let positions: Vec<String> =
-        rows.iter().map(|task| format!("{}/{}", task.priority, order(task).1.cursor())).collect();
-    let next = if more { positions.last().cloned().unwrap_or_default() } else { String::new() };
-    let truncated = full && next.is_empty();
-    Ok((Page { rows, positions, next }, truncated))
+    let position = |row: &Task| Position { at: row.created_at, id: row.task_id.0 };
+    Ok(Page::cut(rows, limit, |row| format!("{}/{}", row.priority, position(row).cursor())))
 }
 
 /// A task with its history.
@@ -153,14 +137,11 @@ pub async fn ledger(
     after: Option<Position>,
     limit: usize,
 ) -> Result<Page<LedgerRow>> {
-    let window = window(limit);
-    let behind = after.map(|position| (position.at, CallId(Uuid::from_u128(position.id))));
-    let filter = LedgerFilter { after: behind, limit: window, ..filter };
+    let after = after.map(|position| (position.at, CallId(position.id)));
+    let filter = LedgerFilter { after, limit: one_more(limit), ..filter };
     let rows: Vec<LedgerRow> =
         world.store().read(move |r| Box::pin(async move { r.call_list(&filter).await })).await.map_err(refused)?;
-    let more = rows.len() >= window as usize;
-    let position = |row: &LedgerRow| Position { at: row.started_at, id: row.call_id.0.as_u128() };
-    Ok(newest(rows, more, after, limit, position))
+    Ok(Page::cut(rows, limit, |row| Position { at: row.started_at, id: row.call_id.0 }.cursor()))
 }
 
 /// The call of an operator's turn, which has exactly one.
@@ -185,12 +166,13 @@ pub async fn stored_answer(world: &World, key: &RequestKey) -> Result<Option<Str
 #[cfg(test)]
 mod tests {
     use ghost_domain::{Budget, RootId, Scope, Timestamp};
+    use uuid::Uuid;
 
     use super::*;
 
     #[tokio::test]
     async fn paging_through_schedules_and_conversations_reaches_the_end() {
-        use ghost_domain::schedule::{JobOptions, Missed, When};
+        use ghost_domain::schedule::{JobMode, Missed, When};
         use ghost_domain::{Conversation, ConversationId, Party, ScheduleId};
 
         use crate::convert::input::position;
@@ -207,7 +189,7 @@ mod tests {
                         when: When::At { at: Timestamp(9) },
                         message: String::new(),
                         missed: Missed::Skip,
-                        options: JobOptions::default(),
+                        mode: JobMode::default(),
                         enabled: true,
                         root_id: RootId(Uuid::nil()),
                         hop: 0,
@@ -268,62 +250,85 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_list_that_the_store_truncates_says_so() {
-        use ghost_domain::ScopeSort;
+    async fn paging_reaches_every_dead_letter_task_and_budget() {
+        use ghost_domain::{Party, ScopeSort};
 
+        use crate::convert::input::position;
+
+        const ROWS: u128 = 1_700;
         let scene = crate::fixture::Scene::new().await;
-        let put = async |from: u128, to: u128| {
-            let write = scene.world.store().write(move |w| {
-                Box::pin(async move {
-                    for n in from..to {
-                        let letter = DeadLetter {
-                            dead_letter_id: DeadLetterId(uuid::Uuid::from_u128(n)),
-                            agent_id: "ada".parse()?,
-                            turn_id: TurnId(uuid::Uuid::from_u128(n)),
-                            messages: Vec::new(),
-                            reason: "test".into(),
-                            crashes: 3,
-                            status: DeadLetterStatus::Held,
-                            created_at: Timestamp(i64::try_from(n).unwrap_or_default()),
-                            resolved_at: None,
-                        };
-                        w.dead_letter_put(&letter).await?;
-                        let scope = Scope::Root(RootId(uuid::Uuid::from_u128(n)));
-                        w.budget_put(&Budget::open(scope, Timestamp(0))).await?;
-                    }
-                    Ok::<_, Refusal>(())
-                })
-            });
-            write.await.unwrap();
-        };
-        let list_both = async || {
-            let (letters, cut) = dead_letters(&scene.world, None, None, None, 2_000).await.unwrap();
-            let budgets = budgets(&scene.world, Some(ScopeSort::Root), "", 2_000).await.unwrap();
-            (letters.rows.len(), cut, budgets.rows.len(), budgets.next)
-        };
-        put(1, 900).await;
-        assert_eq!(list_both().await, (899, false, 899, String::new()));
-        put(900, 1_200).await;
-        assert_eq!(list_both().await, (1_000, true, 1_199, String::new()), "budgets are read to their end");
-        // Behind many roots, the world and its day are still found, and paging omits nothing.
-        let (mut found, mut cursor) = (Vec::new(), String::new());
+        let write = scene.world.store().write(|w| {
+            Box::pin(async move {
+                for n in 1..=ROWS {
+                    let letter = DeadLetter {
+                        dead_letter_id: DeadLetterId(Uuid::from_u128(n)),
+                        agent_id: "ada".parse()?,
+                        turn_id: TurnId(Uuid::from_u128(n)),
+                        messages: Vec::new(),
+                        reason: "test".into(),
+                        crashes: 3,
+                        status: DeadLetterStatus::Held,
+                        created_at: Timestamp(5),
+                        resolved_at: None,
+                    };
+                    w.dead_letter_put(&letter).await?;
+                    let task = Task {
+                        task_id: TaskId(Uuid::from_u128(n)),
+                        title: "test".into(),
+                        description: String::new(),
+                        owner: "ada".parse()?,
+                        creator: Party::System,
+                        status: TaskStatus::Done,
+                        priority: if n > 900 { 1 } else { 0 },
+                        depends_on: Vec::new(),
+                        parent_id: None,
+                        due_at: None,
+                        result: None,
+                        root_id: RootId(Uuid::nil()),
+                        created_at: Timestamp(5),
+                        updated_at: Timestamp(5),
+                    };
+                    w.task_put(&task).await?;
+                    w.budget_put(&Budget::open(Scope::Root(RootId(Uuid::from_u128(n))), Timestamp(0))).await?;
+                }
+                w.budget_put(&Budget::open(Scope::World.daily().unwrap(), Timestamp(0))).await?;
+                Ok::<_, Refusal>(())
+            })
+        });
+        write.await.unwrap();
+        let (mut letters, mut cursor) = (Vec::new(), String::new());
         loop {
-            let page = budgets(&scene.world, Some(ScopeSort::Root), &cursor, 500).await.unwrap();
-            found.extend(page.rows.into_iter().map(|budget| budget.scope));
+            let after = position(&cursor).unwrap();
+            let page = dead_letters(&scene.world, None, None, after, 500).await.unwrap();
+            letters.extend(page.rows.iter().map(|row| row.dead_letter_id.0.as_u128()));
             cursor = page.next;
             if cursor.is_empty() {
                 break;
             }
         }
-        found.dedup();
-        assert_eq!(found.len(), 1_199);
-        let day = Budget::open(Scope::World.daily().unwrap(), Timestamp(0));
-        let write = scene.world.store().write(move |w| Box::pin(async move { w.budget_put(&day).await }));
-        write.await.map_err(Refusal::from).unwrap();
+        assert_eq!(letters, (1..=ROWS).rev().collect::<Vec<u128>>());
+        let mut tasks = Vec::new();
+        loop {
+            let page = task_page(&scene.world, None, None, &cursor, 500).await.unwrap();
+            tasks.extend(page.rows.iter().map(|row| row.task_id.0.as_u128()));
+            cursor = page.next;
+            if cursor.is_empty() {
+                break;
+            }
+        }
+        assert_eq!(tasks, (901..=ROWS).chain(1..=900).collect::<Vec<u128>>());
+        let mut roots = Vec::new();
+        loop {
+            let page = budgets(&scene.world, Some(ScopeSort::Root), &cursor, 500).await.unwrap();
+            roots.extend(page.rows.into_iter().map(|row| row.scope));
+            cursor = page.next;
+            if cursor.is_empty() {
+                break;
+            }
+        }
+        assert_eq!(roots, (1..=ROWS).map(|n| Scope::Root(RootId(Uuid::from_u128(n)))).collect::<Vec<_>>());
+        // Behind many roots, the world and its day are still found.
         let others = budgets(&scene.world, None, "", 500).await.unwrap().rows;
         assert!(others.iter().any(|budget| budget.scope.to_string() == "world/day"), "{others:?}");
-        // `truncated` is set only on the last page.
-        let (page, cut) = dead_letters(&scene.world, None, None, None, 10).await.unwrap();
-        assert!(!page.next.is_empty() && !cut);
     }
 }

@@ -11,7 +11,7 @@ use ghost_domain::usage::Spending;
 use ghost_domain::{Job, Refusal, TaskStatus};
 use ghost_rules::budgets;
 use ghost_rules::feed::Subscription;
-use ghost_store::tables::{TaskFilter, UsageFilter};
+use ghost_store::tables::{PAGE_MAX, TaskFilter, UsageFilter};
 use ghost_tools::AgentControl;
 use ghost_world::World;
 use tokio::task::JoinHandle;
@@ -24,11 +24,7 @@ use crate::terminal::Terminal;
 /// The kinds of events that show a job's progress.
 const KINDS: [EventKind; 3] = [EventKind::TaskCreated, EventKind::TaskUpdated, EventKind::JobFinished];
 
-/// Maximum parts of a job that are counted: a list of tasks is not longer.
-const PARTS_MAX: u32 = 1_000;
-
-/// Starts the job and shows its progress in a task of its own. Returns `None` if the world has no
-/// job.
+/// Starts the job and shows its progress in a task of its own. Gives `None` if the world has no job.
 pub(crate) async fn begin(
     world: &Arc<World>,
     plan: Option<JobPlan>,
@@ -115,13 +111,22 @@ async fn show_end(world: &World, job: &Job, terminal: &Terminal, workspace: &Pat
 /// job's task.
 async fn parts(world: &World, job: &Job) -> Result<(usize, usize), Refusal> {
     let Some(task_id) = job.task_id else { return Ok((0, 0)) };
-    let filter = TaskFilter { parent_id: Some(task_id), limit: PARTS_MAX, ..TaskFilter::default() };
-    let tasks =
-        world.store().read_latest(move |r| Box::pin(async move { Ok::<_, Refusal>(r.task_list(&filter).await?) }));
-    let tasks = tasks.await?;
-    let parts = tasks.iter().filter(|task| task.status != TaskStatus::Cancelled);
-    let ended = parts.clone().filter(|task| task.status.is_terminal()).count();
-    Ok((ended, parts.count()))
+    let mut filter = TaskFilter { parent_id: Some(task_id), limit: PAGE_MAX, ..TaskFilter::default() };
+    let read = world.store().read(move |r| {
+        Box::pin(async move {
+            let (mut ended, mut all) = (0, 0);
+            loop {
+                let page = r.task_list(&filter).await?;
+                let Some(last) = page.last() else { return Ok((ended, all)) };
+                filter.after = Some((last.priority, last.created_at, last.task_id));
+                for task in page.iter().filter(|task| task.status != TaskStatus::Cancelled) {
+                    all += 1;
+                    ended += usize::from(task.status.is_terminal());
+                }
+            }
+        })
+    });
+    read.await
 }
 
 /// Whether all models of the world are scripts or recordings, which cost nothing.

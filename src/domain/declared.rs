@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{AgentId, ChannelName};
-use crate::schedule::{JobOptions, Missed, When};
+use crate::schedule::{JobMode, Missed, When};
 
 /// A chat channel that `world-config.yaml` declares.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -40,7 +40,8 @@ pub struct DeclaredJob {
     /// What happens to slots that passed while the daemon was down.
     pub missed: Missed,
     /// How the job runs.
-    pub options: JobOptions,
+    #[serde(rename = "options")]
+    pub mode: JobMode,
     /// Whether the job runs at all.
     pub enabled: bool,
 }

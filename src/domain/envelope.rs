@@ -24,6 +24,14 @@ macro_rules! text_enum {
             }
         }
 
+        impl $crate::envelope::TextEnum for $name {
+            const ALL: &'static [Self] = Self::ALL;
+
+            fn as_str(self) -> &'static str {
+                self.as_str()
+            }
+        }
+
         impl std::fmt::Display for $name {
             fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
                 f.write_str(self.as_str())
@@ -47,6 +55,15 @@ macro_rules! text_enum {
     };
 }
 pub(crate) use text_enum;
+
+/// An enum whose values have fixed texts.
+pub trait TextEnum: Copy + 'static {
+    /// Every value, in declaration order.
+    const ALL: &'static [Self];
+
+    /// The value's text.
+    fn as_str(self) -> &'static str;
+}
 
 text_enum! {
     /// The kind of a message in an inbox. It decides whether the message merges with other mail and

@@ -57,7 +57,7 @@ pub use conversation::{
 };
 pub use dead_letter::{DeadLetter, DeadLetterStatus};
 pub use declared::{Declared, DeclaredChannel, DeclaredJob};
-pub use envelope::{Envelope, Kind, MailState};
+pub use envelope::{Envelope, Kind, MailState, TextEnum};
 pub use event::{Event, EventKind, NewEvent};
 pub use event_payload::EventPayload;
 pub use grantee::{Grantee, Viewer};

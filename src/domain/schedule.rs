@@ -2,9 +2,10 @@
 //! (SCHED-01..09, HB-01..07).
 
 pub mod changes;
-pub mod job_spec;
+pub mod mode;
 pub mod options;
 pub mod slots;
+pub mod threads;
 pub mod words;
 
 use std::collections::BTreeMap;
@@ -12,7 +13,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-pub use self::job_spec::JobSpec;
+pub use self::mode::{JobMode, OwnTurn, Target};
 pub use self::options::{Deliver, JobOptions, Payload, Session, WakeMode};
 use crate::envelope::text_enum;
 use crate::ids::{AgentId, MessageId, RootId, ScheduleId};
@@ -145,8 +146,8 @@ pub struct Schedule {
     /// What happens to missed slots.
     pub missed: Missed,
     /// How a cron job runs; the default for every other kind.
-    #[serde(default)]
-    pub options: JobOptions,
+    #[serde(default, rename = "options")]
+    pub mode: JobMode,
     /// Whether it runs at all.
     pub enabled: bool,
     /// Root of its mail. Each run of a cron job and each heartbeat starts a new root instead.
@@ -190,10 +191,9 @@ pub struct ScheduleRun {
     pub message_id: Option<MessageId>,
     /// Why the run was refused, skipped or failed, or why its last text was not delivered.
     pub note: Option<String>,
-    /// Options of the run if it has a turn of its own. The job may change or end before that turn
-    /// ends.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub options: Option<JobOptions>,
+    /// The run's own turn, if it has one. The job may change or end before that turn ends.
+    #[serde(default, rename = "options", skip_serializing_if = "Option::is_none")]
+    pub own_turn: Option<OwnTurn>,
 }
 
 /// The files of a watch at its last check. It shows changes that happened while the daemon was

@@ -25,7 +25,7 @@ pub(crate) use out::{answer, check_length, owed, restore_drafts, unanswered};
 use ghost_domain::conversation::CONTROL;
 use ghost_domain::event::EventKind;
 use ghost_domain::refusal::not_blank;
-use ghost_domain::schedule::options::OWN_THREADS;
+use ghost_domain::schedule::threads::OWN_THREADS;
 use ghost_domain::text::{is_strange, shown};
 use ghost_domain::{
     AgentId, Attachment, Code, Conversation, ConversationEntry, ConversationId, Direction, Envelope, Kind, Party,

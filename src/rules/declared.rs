@@ -295,7 +295,7 @@ async fn apply(w: &mut dyn Writes, ctx: &RuleContext, last: &mut Last, step: Ste
                 when: job.when.clone(),
                 message: job.message.clone(),
                 missed: job.missed,
-                options: job.options.clone(),
+                mode: job.mode.clone(),
                 enabled: kept.unwrap_or(job.enabled),
                 chain: Chain::root(ctx),
                 baseline: None,
@@ -383,7 +383,7 @@ fn summary(step: &Step) -> Option<String> {
                 ("when", was.when != job.when),
                 ("message", was.message != job.message),
                 ("missed", was.missed != job.missed),
-                ("options", was.options != job.options),
+                ("options", was.mode != job.mode),
                 ("enabled", was.enabled != job.enabled),
             ];
             let fields: Vec<&str> = fields.iter().filter(|(_, differs)| *differs).map(|(name, _)| *name).collect();

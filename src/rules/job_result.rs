@@ -15,7 +15,7 @@ async fn job_of(r: &mut dyn Reads, ctx: &RuleContext, task: &Task) -> Result<Opt
     if !ctx.jobs().contains(&task.root_id) {
         return Ok(None);
     }
-    Ok(r.job_list().await?.into_iter().find(|job| job.task_id == Some(task.task_id)))
+    Ok(r.job_of_task(task.task_id).await?)
 }
 
 /// Refuses to set the task of a job to done unless its result is a file in the job's directory for results.

@@ -2,12 +2,13 @@
 
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::{AgentId, Job, Party, RootId, Schedule, ScheduleKind};
+use ghost_store::tables::PAGE_MAX;
 use ghost_store::{Reads, Writes};
 use serde_json::json;
 
 use crate::chain::Chain;
 use crate::tasks::{self, NewTask};
-use crate::{Result, RuleContext};
+use crate::{Result, RuleContext, schedules};
 
 /// A job to be started.
 #[derive(Clone, Debug)]
@@ -74,9 +75,22 @@ pub async fn begin(w: &mut dyn Writes, ctx: &RuleContext, new: NewJob) -> Result
     Ok(job)
 }
 
+/// All jobs, newest first.
+pub async fn all(r: &mut dyn Reads) -> Result<Vec<Job>> {
+    let mut jobs: Vec<Job> = Vec::new();
+    loop {
+        let after = jobs.last().map(|job| (job.started_at, job.job_id.as_str()));
+        let page = r.job_list(after, PAGE_MAX).await?;
+        if page.is_empty() {
+            return Ok(jobs);
+        }
+        jobs.extend(page);
+    }
+}
+
 /// Makes the jobs of earlier daemons known to the rules.
 pub async fn recall(r: &mut dyn Reads, ctx: &RuleContext) -> Result<()> {
-    ctx.add_jobs(r.job_list().await?.into_iter().map(|job| job.root_id));
+    ctx.add_jobs(all(r).await?.into_iter().map(|job| job.root_id));
     Ok(())
 }
 
@@ -90,15 +104,8 @@ async fn is_at_work(r: &mut dyn Reads, root_id: RootId) -> Result<bool> {
 
 /// The enabled timers and watches of this root, of all agents.
 pub async fn due(r: &mut dyn Reads, root_id: RootId) -> Result<Vec<Schedule>> {
-    let mut due = Vec::new();
-    for kind in [ScheduleKind::Timer, ScheduleKind::Watch] {
-        let mut after = None;
-        loop {
-            let page = r.schedules_of(kind, after).await?;
-            let Some(last) = page.last() else { break };
-            after = Some(last.schedule_id);
-            due.extend(page.into_iter().filter(|schedule| schedule.enabled && schedule.root_id == root_id));
-        }
-    }
+    let mut due = schedules::all_of_kind(r, ScheduleKind::Timer).await?;
+    due.extend(schedules::all_of_kind(r, ScheduleKind::Watch).await?);
+    due.retain(|schedule| schedule.enabled && schedule.root_id == root_id);
     Ok(due)
 }

@@ -18,14 +18,14 @@ mod text;
 
 pub use fire::{Beat, Beats, changed, due, run_now, watch_refused};
 pub use heartbeat::{Wanted, heartbeats};
-pub use rows::get;
+pub use rows::{all_of_kind, get};
 use rows::{may_change, remove, save};
 pub use run_end::{lost, turn_ended};
 
 use ghost_domain::refusal::not_blank;
 use ghost_domain::schedule::slots::first_slot;
 use ghost_domain::schedule::words::{NAME_MAX, checked_name};
-use ghost_domain::schedule::{Change, JobOptions, Missed, When};
+use ghost_domain::schedule::{Change, JobMode, Missed, When};
 use ghost_domain::text::clip;
 use ghost_domain::{AgentId, Code, Party, Refusal, Schedule, ScheduleId, ScheduleKind, ScheduleRun, WatchSnapshot};
 use ghost_store::{Reads, Writes};
@@ -56,7 +56,7 @@ pub struct NewSchedule {
     pub missed: Missed,
     /// How a cron job runs; its model and webhook must exist in the world. Other kinds use the
     /// default.
-    pub options: JobOptions,
+    pub mode: JobMode,
     /// Whether it is switched on.
     pub enabled: bool,
     /// The chain of the party that sets it.
@@ -94,7 +94,7 @@ pub async fn set(w: &mut dyn Writes, ctx: &RuleContext, by: &Party, mut new: New
     if new.chain.hop > limits.hops_max && *by != Party::System {
         return Err(mail::hop_limit(new.chain.hop, limits.hops_max));
     }
-    if new.kind != ScheduleKind::Cron && new.options != JobOptions::default() {
+    if new.kind != ScheduleKind::Cron && new.mode != JobMode::default() {
         return Err(Refusal::new(
             Code::PayloadMismatch,
             format!("the options of a cron job cannot be used with a {}", new.kind),
@@ -117,9 +117,9 @@ pub async fn set(w: &mut dyn Writes, ctx: &RuleContext, by: &Party, mut new: New
     }
     // A schedule that is being switched off may keep a target that no longer exists; otherwise it
     // could not be switched off.
-    let kept = before.as_ref().is_some_and(|before| before.options == new.options);
+    let kept = before.as_ref().is_some_and(|before| before.mode == new.mode);
     if new.enabled || !kept {
-        target::check(w, &new.options).await?;
+        target::check(w, &new.mode).await?;
     }
     let schedule = Schedule {
         schedule_id: before.as_ref().map_or_else(|| ScheduleId(ctx.id()), |before| before.schedule_id),
@@ -129,7 +129,7 @@ pub async fn set(w: &mut dyn Writes, ctx: &RuleContext, by: &Party, mut new: New
         when,
         message: new.message,
         missed: new.missed,
-        options: new.options,
+        mode: new.mode,
         enabled: new.enabled,
         root_id: new.chain.root_id,
         hop: new.chain.hop,
@@ -166,7 +166,7 @@ pub async fn enable(
         return Ok(schedule);
     }
     if enabled {
-        target::check(w, &schedule.options).await?;
+        target::check(w, &schedule.mode).await?;
     }
     schedule.enabled = enabled;
     schedule.next_at = match schedule.kind {

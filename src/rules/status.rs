@@ -34,7 +34,7 @@ impl Facts {
             parked_turns: count(open.iter().filter(|turn| turn.parked.is_some()).count()),
             inbox_total: r.inbox_total().await?,
             dead_letters: r.dead_letter_count_held(None).await?,
-            job: r.job_newest().await?,
+            job: r.job_list(None, 1).await?.pop(),
         })
     }
 }

@@ -22,10 +22,6 @@ const CLOCK_CHECK: Duration = Duration::from_secs(3);
 /// The pause after the store failed.
 const RETRY: Duration = Duration::from_secs(1);
 
-/// The answer that a heartbeat asks for. It is appended to the heartbeat's prompt (HB-02).
-const ANSWER: &str = "If nothing of this needs attention, answer with exactly HEARTBEAT_OK. \
-    If something does, answer with what it is, without that word.";
-
 /// Runs rounds until it is aborted. Slots before `since` were missed.
 pub(crate) async fn rounds(tree: Arc<Tree>, mut since: Timestamp) -> Result<(), String> {
     let ctx = tree.engine.services.ctx.clone();
@@ -105,6 +101,5 @@ fn beat(plan: &Plan, agent_id: &AgentId, at: Timestamp) -> Beat {
     if heartbeat.empty {
         return Beat::Empty;
     }
-    let asked = heartbeat.prompt.as_deref().unwrap_or("Look around: is there anything that needs your attention now?");
-    Beat::Prompt(format!("{}\n\n{ANSWER}", asked.trim_end()))
+    Beat::Prompt(heartbeat.prompt.clone())
 }

@@ -28,10 +28,10 @@ pub struct Usage {
 
 impl Usage {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
-        let (sums, _) = collect_all(async |limit, cursor| {
+        let sums = collect_all(async |limit, cursor| {
             let request = UsageRequest { agent_id: self.agent.clone(), since_at_ms: self.since_at_ms, limit, cursor };
             let page = rpc!(client, BudgetsClient::usage, request).await?;
-            Ok((page.sums, page.next_cursor, false))
+            Ok((page.sums, page.next_cursor))
         })
         .await?;
         let mut table = Table::new(&[

@@ -1,7 +1,5 @@
 //! `ghostctl dead list`
 
-use std::cell::Cell;
-
 use ghost_proto::json;
 use ghost_proto::v1::ListDeadRequest;
 use ghost_proto::v1::messages_client::MessagesClient;
@@ -9,7 +7,7 @@ use ghost_proto::v1::messages_client::MessagesClient;
 use crate::connection::{Client, rpc};
 use crate::failure::Failure;
 use crate::lists::{Bound, collect};
-use crate::output::{Answer, Body, Note};
+use crate::output::{Answer, Body};
 use crate::table::Table;
 
 /// List dead letters, newest first
@@ -28,20 +26,12 @@ pub struct List {
 
 impl List {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
-        let cut = Cell::new(false);
-        let mut letters = collect(&self.bound, async |limit, cursor| {
+        let letters = collect(&self.bound, async |limit, cursor| {
             let request = ListDeadRequest { agent_id: self.agent.clone(), status: self.status.clone(), limit, cursor };
             let page = rpc!(client, MessagesClient::list_dead, request).await?;
-            cut.set(page.truncated);
             Ok((page.dead_letters, page.next_cursor))
         })
         .await?;
-        if letters.note.is_none() && cut.get() {
-            letters.note = Some(Note::Cut(format!(
-                "the daemon lists at most these {}; use --agent or --status to see others",
-                letters.rows.len()
-            )));
-        }
         let mut table = Table::new(&["DEAD LETTER", "AGENT", "STATUS", "SINCE", "AGE", "MAIL", "CRASHES", "REASON"]);
         for letter in &letters.rows {
             table.row([

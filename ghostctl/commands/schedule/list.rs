@@ -6,7 +6,7 @@ use super::display::rule;
 use super::lookup::all_of_kind;
 use crate::connection::Client;
 use crate::failure::Failure;
-use crate::output::{Answer, Body, Note};
+use crate::output::{Answer, Body};
 use crate::table::Table;
 
 /// List them with the next time and the status of the last run
@@ -19,7 +19,7 @@ pub struct List {
 
 impl List {
     pub async fn run(self, client: &Client, kind: &str) -> Result<Answer, Failure> {
-        let (schedules, truncated) = all_of_kind(client, kind, self.agent).await?;
+        let schedules = all_of_kind(client, kind, self.agent).await?;
         // Only a cron job can run as an isolated turn, with limits and a delivery target of its own.
         let jobs = kind == "cron";
         let mut table = match jobs {
@@ -51,9 +51,7 @@ impl List {
             let model = options.model.unwrap_or_else(none);
             table.row([agent, name, when, next, last, status, options.session, to, timeout, rounds, model, id]);
         }
-        let listed = schedules.len();
-        let note = truncated.then(|| format!("the daemon lists at most these {listed}; use --agent to see others"));
         let json = schedules.iter().map(json::value).collect();
-        Ok(Answer { body: Body::List { json, table }, note: note.map(Note::Cut), failure: None })
+        Ok(Body::List { json, table }.into())
     }
 }

@@ -10,12 +10,12 @@ use crate::failure::Failure;
 use crate::ids;
 use crate::lists::collect_all;
 
-/// All schedules of a kind, and whether the daemon has more than it lists.
-pub async fn all_of_kind(client: &Client, kind: &str, agent: Option<String>) -> Result<(Vec<Schedule>, bool), Failure> {
+/// All schedules of a kind.
+pub async fn all_of_kind(client: &Client, kind: &str, agent: Option<String>) -> Result<Vec<Schedule>, Failure> {
     collect_all(async |limit, cursor| {
         let request = ListSchedulesRequest { agent_id: agent.clone(), kind: Some(kind.to_owned()), limit, cursor };
         let page = rpc!(client, SchedulesClient::list, request).await?;
-        Ok((page.schedules, page.next_cursor, page.truncated))
+        Ok((page.schedules, page.next_cursor))
     })
     .await
 }
@@ -24,11 +24,8 @@ pub async fn all_of_kind(client: &Client, kind: &str, agent: Option<String>) -> 
 /// `timer cancel` cannot cancel a cron job.
 pub async fn find_schedule(client: &Client, kind: &str, text: &str) -> Result<Schedule, Failure> {
     if let Some((agent, name)) = text.split_once('/') {
-        let (schedules, cut) = all_of_kind(client, kind, Some(agent.to_owned())).await?;
-        return schedules.into_iter().find(|schedule| schedule.name == name).ok_or_else(|| match cut {
-            true => not_found(kind, text).hint("this agent has more schedules than the daemon lists; use the id"),
-            false => not_found(kind, text),
-        });
+        let schedules = all_of_kind(client, kind, Some(agent.to_owned())).await?;
+        return schedules.into_iter().find(|schedule| schedule.name == name).ok_or_else(|| not_found(kind, text));
     }
     let schedule_id = ids::full_id(client, ids::SCHEDULE, text.to_owned()).await?;
     let found = rpc!(client, SchedulesClient::get, GetScheduleRequest { schedule_id }).await;

@@ -34,10 +34,10 @@ impl Brief {
 
     /// The line of one tool.
     async fn one(&self, client: &Client, name: &str) -> Result<String, Failure> {
-        let (tools, _) = collect_all(async |limit, cursor| {
+        let tools = collect_all(async |limit, cursor| {
             let request = ListToolsRequest { agent_id: self.agent_id.clone(), limit, cursor };
             let page = rpc!(client, ToolsClient::list, request).await?;
-            Ok((page.tools, page.next_cursor, false))
+            Ok((page.tools, page.next_cursor))
         })
         .await?;
         let tool = tools.into_iter().find(|tool| tool.name == name).ok_or_else(|| {

@@ -20,10 +20,10 @@ pub struct List {
 
 impl List {
     pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
-        let (tools, _) = collect_all(async |limit, cursor| {
+        let tools = collect_all(async |limit, cursor| {
             let request = ListToolsRequest { agent_id: self.agent_id.clone(), limit, cursor };
             let page = rpc!(client, ToolsClient::list, request).await?;
-            Ok((page.tools, page.next_cursor, false))
+            Ok((page.tools, page.next_cursor))
         })
         .await?;
         let json: Vec<Value> =

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use ghost_domain::Price;
-use ghost_domain::schedule::{Deliver, JobOptions, Missed, Payload, RunStatus, When};
+use ghost_domain::schedule::{JobMode, Missed, OwnTurn, RunStatus, Target, When};
 use ghost_domain::{Code, Schedule, ScheduleKind, ScheduleRun, Timestamp, TurnStatus};
 use ghost_rules::mail::Chain;
 use ghost_rules::schedules::{self, NewSchedule};
@@ -13,12 +13,12 @@ use serde_json::json;
 use super::fakes::{Reply, call, say};
 use super::rig::{Rig, id, operator, read, write};
 
-fn own_turn() -> JobOptions {
-    JobOptions { payload: Payload::AgentTurn, deliver: Deliver::None, ..JobOptions::default() }
+fn own_turn() -> OwnTurn {
+    OwnTurn { target: Target::Nowhere, timeout_seconds: None, max_rounds: None, model: None }
 }
 
 /// A job of ada's that is run by hand.
-async fn job(rig: &Rig, options: JobOptions) -> Schedule {
+async fn job(rig: &Rig, turn: OwnTurn) -> Schedule {
     let new = NewSchedule {
         kind: ScheduleKind::Cron,
         agent_id: id("ada"),
@@ -26,7 +26,7 @@ async fn job(rig: &Rig, options: JobOptions) -> Schedule {
         when: When::Every { every_ms: 86_400_000, anchor: Timestamp(0) },
         message: "write the digest".into(),
         missed: Missed::Skip,
-        options,
+        mode: JobMode::OwnTurn(turn),
         enabled: true,
         chain: Chain::root(rig.ctx()),
         baseline: None,
@@ -107,7 +107,7 @@ async fn job_turns_do_not_displace_other_turns() {
 async fn a_job_has_its_own_round_limit() {
     let rig = Rig::new().await;
     rig.model.reply_with(|_, n| call("test.look", json!({ "n": n })));
-    let job = job(&rig, JobOptions { max_rounds: Some(2), ..own_turn() }).await;
+    let job = job(&rig, OwnTurn { max_rounds: Some(2), ..own_turn() }).await;
     let ended = run(&rig, &job).await;
     assert_eq!((rig.model.requests().len(), ended.status), (2, RunStatus::Failed));
     assert!(ended.note.unwrap().contains("2 model calls"));
@@ -121,7 +121,7 @@ async fn a_job_has_its_own_round_limit() {
 async fn a_jobs_timeout_interrupts_a_hanging_model_and_a_hanging_tool() {
     let rig = Rig::new().await;
     rig.model.reply_with(|_, _| Reply::Hang);
-    let job = job(&rig, JobOptions { timeout_seconds: Some(7), ..own_turn() }).await;
+    let job = job(&rig, OwnTurn { timeout_seconds: Some(7), ..own_turn() }).await;
     let began = rig.ctx().now();
     let ended = run(&rig, &job).await;
     let took = rig.ctx().now().since(began);
@@ -149,7 +149,7 @@ async fn a_job_uses_the_model_that_it_names() {
         plan.llm.prices.insert("test/two".into(), Price::default());
     })
     .await;
-    let job = job(&rig, JobOptions { model: Some("two".into()), ..own_turn() }).await;
+    let job = job(&rig, OwnTurn { model: Some("two".into()), ..own_turn() }).await;
     assert_eq!(run(&rig, &job).await.status, RunStatus::Done);
     rig.send("ada", "go").await;
     rig.work("ada").await.unwrap();
@@ -157,7 +157,7 @@ async fn a_job_uses_the_model_that_it_names() {
     assert_eq!(models, ["two", "one"]);
     // The model has been removed from the world.
     let gone = Rig::new().await;
-    let job = self::job(&gone, JobOptions { model: Some("two".into()), ..own_turn() }).await;
+    let job = self::job(&gone, OwnTurn { model: Some("two".into()), ..own_turn() }).await;
     let ended = run(&gone, &job).await;
     assert_eq!((ended.status, gone.model.requests().len()), (RunStatus::Failed, 0));
     assert!(ended.note.unwrap().contains("no model `two`"));

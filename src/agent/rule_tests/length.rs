@@ -56,7 +56,7 @@ async fn mail_that_is_too_long_is_tried_one_by_one_and_then_becomes_a_dead_lette
         rig.work("ada").await.unwrap();
     }
     assert!(rig.inbox("ada").await.is_empty());
-    let dead_letters = read!(rig, |r| r.dead_letter_list(None, Some(DeadLetterStatus::Held)).await?);
+    let dead_letters = read!(rig, |r| r.dead_letter_list(None, Some(DeadLetterStatus::Held), None, 1_000).await?);
     assert_eq!(dead_letters.len(), 1);
     assert!(dead_letters[0].reason.contains("no model takes this conversation"), "{}", dead_letters[0].reason);
     assert_eq!(rig.ask_row(ask.ask_id).await.reply.as_deref(), Some("well"));
@@ -137,7 +137,7 @@ async fn a_fall_back_without_a_price_is_not_asked_for_a_long_conversation() {
     rig.model.reply_with(|_, _| too_long());
     rig.send("ada", "more").await;
     rig.work("ada").await.unwrap();
-    let dead_letters = read!(rig, |r| r.dead_letter_list(None, Some(DeadLetterStatus::Held)).await?);
+    let dead_letters = read!(rig, |r| r.dead_letter_list(None, Some(DeadLetterStatus::Held), None, 1_000).await?);
     assert!(
         dead_letters.len() == 1 && dead_letters[0].reason.contains("no model takes this conversation"),
         "{dead_letters:?}"

@@ -143,7 +143,7 @@ async fn a_turn_that_is_retried_after_its_ask_failed_goes_on() {
     write!(rig, |w, ctx| agents::crashed(w, &ctx, &id("ada"), "fell").await).unwrap();
     write!(rig, |w, ctx| agents::restarted(w, &ctx, &id("ada")).await).unwrap();
     assert_eq!(rig.ask_row(ask.ask_id).await.status, AskStatus::Failed);
-    let dead_letters = read!(rig, |r| r.dead_letter_list(None, Some(DeadLetterStatus::Held)).await?);
+    let dead_letters = read!(rig, |r| r.dead_letter_list(None, Some(DeadLetterStatus::Held), None, 1_000).await?);
     let dead_letter_id = dead_letters[0].dead_letter_id;
     write!(rig, |w, ctx| dead_letters::retry(w, &ctx, &operator(), dead_letter_id, false).await).unwrap();
     rig.work("ada").await.unwrap();

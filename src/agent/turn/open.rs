@@ -9,7 +9,7 @@ use ghost_config::plan::Plan;
 use ghost_config::spec::AgentSpec;
 use ghost_domain::journal::{JournalRow, Step};
 use ghost_domain::mail::channel_of;
-use ghost_domain::schedule::JobOptions;
+use ghost_domain::schedule::OwnTurn;
 use ghost_domain::transcript::{Message, Role, ToolSpec};
 use ghost_domain::{
     AgentId, ChannelContext, Code, Envelope, HeldSkill, Kind, MessageId, Party, Refusal, Turn, TurnStatus,
@@ -201,16 +201,16 @@ impl Runner {
     }
 }
 
-/// The options of the cron job whose own turn this is.
-async fn job(engine: &Arc<Engine>, taken: &Taken) -> Result<Option<JobOptions>, Refusal> {
+/// The own turn of a cron job that this turn is.
+async fn job(engine: &Arc<Engine>, taken: &Taken) -> Result<Option<OwnTurn>, Refusal> {
     let Some(mail) = taken.mail.iter().find(|envelope| envelope.kind == Kind::CronTurn) else { return Ok(None) };
     let message_id = mail.message_id;
     let run = engine.services.store.read(move |r| Box::pin(async move { r.schedule_run_of(message_id).await })).await;
-    Ok(run.map_err(Refusal::from)?.and_then(|run| run.options))
+    Ok(run.map_err(Refusal::from)?.and_then(|run| run.own_turn))
 }
 
 /// Applies a job's limits and model to a turn. Limits only become smaller.
-fn apply_job(spec: &mut AgentSpec, plan: &Plan, job: &JobOptions) -> Result<(), Refusal> {
+fn apply_job(spec: &mut AgentSpec, plan: &Plan, job: &OwnTurn) -> Result<(), Refusal> {
     let smaller = |own: u32, job: Option<u32>| job.map_or(own, |job| job.min(own));
     spec.limits.turn_seconds = smaller(spec.limits.turn_seconds, job.timeout_seconds);
     spec.limits.turn_rounds_max = smaller(spec.limits.turn_rounds_max, job.max_rounds);

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use ghost_domain::AgentId;
 use ghost_domain::schedule::words::{AHEAD_MAX_MS, checked_name, instant};
-use ghost_domain::schedule::{Deliver, JobSpec, Missed, Payload, Session, WakeMode, When};
+use ghost_domain::schedule::{JobOptions, Missed, When};
 use ghost_domain::time::Timestamp;
 
 use super::parts::TEXT_MAX;
@@ -33,7 +33,7 @@ pub struct CronEntry<'n> {
     /// `enabled`.
     pub enabled: bool,
     /// The remaining settings: session, delivery, model and so on.
-    pub spec: JobSpec,
+    pub options: JobOptions,
     /// The fields of those settings, by the names that refusals use.
     pub fields: BTreeMap<&'static str, Field<'n>>,
 }
@@ -60,7 +60,7 @@ fn entry<'n>(field: &Field<'n>) -> Option<CronEntry<'n>> {
     let when = when(&map);
     let message = map.need("message", "'Read the mail'");
     let message = message.and_then(|field| field.text(TEXT_MAX).map(|text| (field.clone(), text.to_owned())));
-    let missed = map.get("missed").and_then(|field| field.choice(&["skip", "run_once"]));
+    let missed = map.get("missed").and_then(|field| field.one_of()).unwrap_or(Missed::Skip);
     let enabled = map.get("enabled").and_then(|field| field.flag()).unwrap_or(true);
     let mut fields = BTreeMap::new();
     let mut take = |key, name| {
@@ -68,24 +68,11 @@ fn entry<'n>(field: &Field<'n>) -> Option<CronEntry<'n>> {
         fields.extend(found.clone().map(|field| (name, field)));
         found
     };
-    let spec = JobSpec {
-        session: take("session", "session").and_then(|field| match field.choice(&["main", "isolated"])? {
-            "main" => Some(Session::Main),
-            _ => Some(Session::Isolated),
-        }),
-        payload: take("payload", "payload").and_then(|field| match field.choice(&["systemEvent", "agentTurn"])? {
-            "systemEvent" => Some(Payload::SystemEvent),
-            _ => Some(Payload::AgentTurn),
-        }),
-        wake: take("wake", "wake").and_then(|field| match field.choice(&["now", "next-heartbeat"])? {
-            "now" => Some(WakeMode::Now),
-            _ => Some(WakeMode::NextHeartbeat),
-        }),
-        deliver: take("deliver", "deliver").and_then(|field| match field.choice(&["none", "announce", "webhook"])? {
-            "none" => Some(Deliver::None),
-            "announce" => Some(Deliver::Announce),
-            _ => Some(Deliver::Webhook),
-        }),
+    let options = JobOptions {
+        session: take("session", "session").and_then(|field| field.one_of()),
+        payload: take("payload", "payload").and_then(|field| field.one_of()),
+        wake: take("wake", "wake").and_then(|field| field.one_of()),
+        deliver: take("deliver", "deliver").and_then(|field| field.one_of()),
         to: take("to", "to").and_then(|field| field.text(1_024)).map(str::to_owned),
         timeout_seconds: take("timeout", "timeout_seconds")
             .and_then(|field| field.duration(Duration::from_secs(1)..=Duration::from_secs(86_400)))
@@ -99,8 +86,7 @@ fn entry<'n>(field: &Field<'n>) -> Option<CronEntry<'n>> {
         ("prompt", "write `message`"),
         ("id", "write `name`"),
     ]);
-    let missed = if missed == Some("run_once") { Missed::RunOnce } else { Missed::Skip };
-    Some(CronEntry { field: field.clone(), agent, name, when, message, missed, enabled, spec, fields })
+    Some(CronEntry { field: field.clone(), agent, name, when, message, missed, enabled, options, fields })
 }
 
 /// Reads the schedule: one of `cron`, `every` and `at`.

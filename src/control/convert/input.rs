@@ -11,6 +11,7 @@ use ghost_domain::text::is_bidi;
 use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{Code, Refusal, Timestamp};
 use serde_json::{Value, json};
+use uuid::Uuid;
 
 /// Default number of rows in a page.
 const PAGE: usize = 100;
@@ -208,15 +209,15 @@ pub fn no_rows() -> Refusal {
 pub struct Position {
     /// Time of the row.
     pub at: Timestamp,
-    /// Id of the row, as a number.
-    pub id: u128,
+    /// Id of the row.
+    pub id: Uuid,
 }
 
 impl Position {
     /// The position as text, to be sealed into a cursor.
     #[must_use]
     pub fn cursor(self) -> String {
-        format!("{}.{:032x}", self.at.0, self.id)
+        format!("{}.{}", self.at.0, self.id.simple())
     }
 }
 
@@ -226,7 +227,7 @@ pub fn position(cursor: &str) -> Result<Option<Position>, Refusal> {
         return Ok(None);
     }
     let position = cursor.split_once('.').and_then(|(at, id)| {
-        Some(Position { at: Timestamp(at.parse().ok()?), id: u128::from_str_radix(id, 16).ok()? })
+        Some(Position { at: Timestamp(at.parse().ok()?), id: Uuid::from_u128(u128::from_str_radix(id, 16).ok()?) })
     });
     position.map(Some).ok_or_else(|| bad_cursor(cursor))
 }
@@ -290,7 +291,7 @@ mod tests {
 
     #[test]
     fn a_position_can_be_read_from_its_cursor() {
-        let at = Position { at: Timestamp(-5), id: u128::MAX };
+        let at = Position { at: Timestamp(-5), id: Uuid::max() };
         assert_eq!(position(&at.cursor()).unwrap(), Some(at));
         assert_eq!(position("").unwrap(), None);
         for bad in [".", "1", "1.", "1.x", "x.1", "é.1"] {

@@ -1,8 +1,8 @@
 //! Schedules as wire messages. Text by agents is redacted.
 
 use ghost_domain::redact::Redactor;
-use ghost_domain::schedule::JobOptions;
-use ghost_domain::{Schedule, ScheduleKind, ScheduleRun};
+use ghost_domain::schedule::{JobMode, JobOptions};
+use ghost_domain::{Schedule, ScheduleKind, ScheduleRun, TextEnum};
 use ghost_proto::v1;
 
 /// A timer, a cron job, a watch or a heartbeat.
@@ -24,21 +24,22 @@ pub fn schedule(schedule: &Schedule, redactor: &Redactor) -> v1::Schedule {
         runs: schedule.runs,
         creator: schedule.creator.to_string(),
         created_at_ms: schedule.created_at.0,
-        options: (schedule.kind == ScheduleKind::Cron).then(|| options(&schedule.options, redactor)),
+        options: (schedule.kind == ScheduleKind::Cron).then(|| options(&schedule.mode, redactor)),
     }
 }
 
-/// The options of a cron job.
-fn options(options: &JobOptions, redactor: &Redactor) -> v1::JobOptions {
+/// How a cron job runs.
+fn options(mode: &JobMode, redactor: &Redactor) -> v1::JobOptions {
+    let options = JobOptions::from(mode.clone());
     v1::JobOptions {
-        session: options.payload.session().as_str().to_owned(),
-        payload: options.payload.as_str().to_owned(),
-        wake: options.wake.as_str().to_owned(),
-        deliver: options.deliver.as_str().to_owned(),
-        to: redactor.redact(&options.to),
+        session: options.session.map(TextEnum::as_str).unwrap_or_default().to_owned(),
+        payload: options.payload.map(TextEnum::as_str).unwrap_or_default().to_owned(),
+        wake: options.wake.map(TextEnum::as_str).unwrap_or_default().to_owned(),
+        deliver: options.deliver.map(TextEnum::as_str).unwrap_or_default().to_owned(),
+        to: redactor.redact(&options.to.unwrap_or_default()),
         timeout_seconds: options.timeout_seconds,
         max_rounds: options.max_rounds,
-        model: options.model.clone(),
+        model: options.model,
     }
 }
 

@@ -143,7 +143,7 @@ fn content(answer: Answer, shapes: &Shapes) -> Value {
                 },
             });
             if truncated {
-                let about = "This is the last page, but there may be more rows.";
+                let about = "Always false: the pages continue to the end of the list.";
                 properties["truncated"] = json!({ "type": "boolean", "description": about });
             }
             json_of(json!({ "type": "object", "required": [name, "next_cursor"], "properties": properties }))

@@ -100,7 +100,8 @@ pub(super) enum Answer {
     Text(&'static str),
     /// One record.
     One(Record),
-    /// Records under this key, with `next_cursor`, and `truncated` if set.
+    /// Records under this key, with `next_cursor`. `truncated` says that the answer has that field, which is
+    /// always false.
     Page { name: &'static str, record: Record, truncated: bool },
     /// Any other JSON, with its description.
     Json(&'static str),

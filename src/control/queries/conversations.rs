@@ -6,10 +6,9 @@ use ghost_domain::{
 };
 use ghost_rules::conversations;
 use ghost_world::World;
-use uuid::Uuid;
 
 use super::outcome::{Result, refused};
-use super::pages::{Page, WINDOW, newest};
+use super::pages::{Page, one_more};
 use crate::convert::input::Position;
 
 /// How many entries back the newest incoming message is searched.
@@ -22,12 +21,12 @@ pub async fn conversations(
     after: Option<Position>,
     limit: usize,
 ) -> Result<Page<Conversation>> {
-    let behind = after.map(|position| (position.at, ConversationId(Uuid::from_u128(position.id))));
-    let read = world.store().read(move |r| Box::pin(async move { r.conversation_list(owner.as_ref(), behind).await }));
+    let after = after.map(|position| (position.at, ConversationId(position.id)));
+    let read = world
+        .store()
+        .read(move |r| Box::pin(async move { r.conversation_list(owner.as_ref(), after, one_more(limit)).await }));
     let rows: Vec<Conversation> = read.await.map_err(refused)?;
-    let more = rows.len() >= WINDOW as usize;
-    let position = |row: &Conversation| Position { at: row.updated_at, id: row.conversation_id.0.as_u128() };
-    Ok(newest(rows, more, after, limit, position))
+    Ok(Page::cut(rows, limit, |row| Position { at: row.updated_at, id: row.conversation_id.0 }.cursor()))
 }
 
 /// One conversation with at most `limit` entries after `after`.

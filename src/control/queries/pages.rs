@@ -1,12 +1,7 @@
-//! Pages of long lists: how many rows to read from the store, how many fit a response, and where the
-//! next page begins.
+//! Pages of long lists: how many rows fit a response, and where the next page begins.
 //!
 //! Must never: leave a row out between two pages, or return one twice.
 
-use crate::convert::input::Position;
-
-/// Largest number of rows that the store returns at once.
-pub(super) const WINDOW: u32 = 1_000;
 /// Largest size of a response's rows in bytes. Rows may be long, and gRPC clients accept 4 MiB by
 /// default.
 pub const PAGE_BYTES: usize = 1024 * 1024;
@@ -26,15 +21,11 @@ impl<T> Page<T> {
     /// The first `limit` of `rows` after `cursor`. The rows must be in the order of the texts that
     /// `position` returns. An empty `cursor` means the start.
     pub(super) fn after(rows: Vec<T>, cursor: &str, limit: usize, position: impl Fn(&T) -> String) -> Self {
-        let mut left = rows.into_iter().filter(|row| position(row).as_str() > cursor);
-        let rows: Vec<T> = left.by_ref().take(limit).collect();
-        let positions: Vec<String> = rows.iter().map(&position).collect();
-        let next = if left.next().is_some() { positions.last().cloned().unwrap_or_default() } else { String::new() };
-        Self { rows, positions, next }
+        Self::cut(rows.into_iter().filter(|row| position(row).as_str() > cursor).collect(), limit, position)
     }
 
-    /// The first `limit` of `rows`. The rows must begin where the previous page ended, and the caller
-    /// must have asked the store for more than `limit`.
+    /// The first `limit` of `rows`, which begin where the previous page ended. If another page follows,
+    /// `rows` has at least one row more.
     pub(super) fn cut(mut rows: Vec<T>, limit: usize, position: impl Fn(&T) -> String) -> Self {
         let more = rows.len() > limit;
         rows.truncate(limit);
@@ -69,50 +60,14 @@ pub fn within_bytes<T: prost::Message>(rows: impl IntoIterator<Item = T>, more: 
     (fits, more)
 }
 
-/// A page of `rows`, newest first. `more` says that the store may hold older rows.
-pub(super) fn newest<T>(
-    rows: Vec<T>,
-    more: bool,
-    after: Option<Position>,
-    limit: usize,
-    position: impl Fn(&T) -> Position,
-) -> Page<T> {
-    let mut last = None;
-    let (mut taken, mut rows) = (Vec::new(), rows.into_iter());
-    for row in rows.by_ref() {
-        let at = position(&row);
-        if after.is_some_and(|after| at >= after) {
-            continue;
-        }
-        last = Some(at);
-        taken.push(row);
-        if taken.len() == limit {
-            break;
-        }
-    }
-    let rest = more || rows.len() > 0;
-    let next = last.filter(|_| rest).map_or_else(String::new, |last| last.cursor());
-    let positions = taken.iter().map(|row| position(row).cursor()).collect();
-    Page { rows: taken, positions, next }
-}
-
-/// How many rows to read: one more than the page, to know whether another page follows.
-pub(super) fn window(limit: usize) -> u32 {
-    u32::try_from(limit).unwrap_or(WINDOW).saturating_add(1).min(WINDOW)
+/// How many rows of a list to read for [`Page::cut`]: one more than the page has.
+pub(super) fn one_more(limit: usize) -> u32 {
+    u32::try_from(limit).unwrap_or(u32::MAX).saturating_add(1)
 }
 
 #[cfg(test)]
 mod tests {
-    use ghost_domain::Timestamp;
-
     use super::*;
-
-    fn at(rows: &[(i64, u128)], more: bool, after: Option<(i64, u128)>, limit: usize) -> (Vec<(i64, u128)>, String) {
-        let after = after.map(|(at, id)| Position { at: Timestamp(at), id });
-        let position = |row: &(i64, u128)| Position { at: Timestamp(row.0), id: row.1 };
-        let page = newest(rows.to_vec(), more, after, limit, position);
-        (page.rows, page.next)
-    }
 
     #[test]
     fn a_response_takes_the_rows_that_fit_and_always_the_first() {
@@ -148,15 +103,13 @@ mod tests {
     }
 
     #[test]
-    fn pages_join_without_gap_or_duplicate() {
-        let rows = [(9, 2), (9, 1), (8, 7), (7, 1)];
-        let (first, next) = at(&rows, false, None, 1);
-        assert_eq!(first, [(9, 2)]);
-        assert_eq!(next, Position { at: Timestamp(9), id: 2 }.cursor());
-        let (second, _) = at(&rows, false, Some((9, 2)), 2);
-        assert_eq!(second, [(9, 1), (8, 7)]);
-        assert_eq!(at(&rows, false, Some((8, 7)), 5), (vec![(7, 1)], String::new()));
-        // The store may hold more than one window.
-        assert_eq!(at(&rows, true, None, 9).1, Position { at: Timestamp(7), id: 1 }.cursor());
+    fn a_page_has_a_cursor_only_if_another_follows() {
+        let part = |rows: Vec<u8>| {
+            let page = Page::cut(rows, 2, u8::to_string);
+            (page.rows, page.next)
+        };
+        assert_eq!(part(vec![1, 2, 3]), (vec![1, 2], "2".to_owned()));
+        assert_eq!(part(vec![1, 2]), (vec![1, 2], String::new()));
+        assert_eq!(part(Vec::new()), (Vec::new(), String::new()));
     }
 }

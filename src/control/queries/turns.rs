@@ -3,10 +3,9 @@
 use ghost_domain::{Code, JournalRow, Refusal, Turn, TurnId, TurnStatus};
 use ghost_store::tables::TurnFilter;
 use ghost_world::World;
-use uuid::Uuid;
 
 use super::outcome::{Result, refused};
-use super::pages::{Page, newest, window};
+use super::pages::{Page, one_more};
 use super::roots::root_named;
 use crate::convert::input::Position;
 
@@ -15,18 +14,16 @@ use crate::convert::input::Position;
 /// # Errors
 /// If the filter names a root that the world does not know, see [`root_named`].
 pub async fn turns(world: &World, filter: TurnFilter, after: Option<Position>, limit: usize) -> Result<Page<Turn>> {
-    let (window, root_id) = (window(limit), filter.root_id);
-    let behind = after.map(|position| (position.at, TurnId(Uuid::from_u128(position.id))));
-    let filter = TurnFilter { after: behind, limit: window, ..filter };
-    let rows =
+    let (root_id, first) = (filter.root_id, after.is_none());
+    let after = after.map(|position| (position.at, TurnId(position.id)));
+    let filter = TurnFilter { after, limit: one_more(limit), ..filter };
+    let rows: Vec<Turn> =
         world.store().read(move |r| Box::pin(async move { r.turn_list(&filter).await })).await.map_err(refused)?;
     // Checked last, because a turn may be the only record of its root.
-    if let Some(root_id) = root_id.filter(|_| after.is_none() && rows.is_empty()) {
+    if let Some(root_id) = root_id.filter(|_| first && rows.is_empty()) {
         root_named(world, root_id).await?;
     }
-    let more = rows.len() >= window as usize;
-    let position = |turn: &Turn| Position { at: turn.started_at, id: turn.turn_id.0.as_u128() };
-    Ok(newest(rows, more, after, limit, position))
+    Ok(Page::cut(rows, limit, |turn| Position { at: turn.started_at, id: turn.turn_id.0 }.cursor()))
 }
 
 /// A turn with its journal, in order.
@@ -68,6 +65,7 @@ pub fn why_ended(status: TurnStatus, reason: Option<&str>) -> Option<(Code, &str
 mod tests {
     use ghost_domain::root_tally::RootTally;
     use ghost_domain::{Money, RootId, Timestamp};
+    use uuid::Uuid;
 
     use super::*;
     use crate::convert::input::position;

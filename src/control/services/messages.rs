@@ -71,9 +71,9 @@ impl MessagesService {
         };
         let after = input::position(input::unseal("dead letters", &request.cursor)?)?;
         let limit = input::page(request.limit);
-        let (page, truncated) = queries::dead_letters(&self.0.world, agent_id, status, after, limit).await?;
+        let page = queries::dead_letters(&self.0.world, agent_id, status, after, limit).await?;
         let (dead_letters, next) = page.map(convert::dead_letter);
-        Ok(v1::ListDeadResponse { dead_letters, next_cursor: input::seal("dead letters", &next), truncated })
+        Ok(v1::ListDeadResponse { dead_letters, next_cursor: input::seal("dead letters", &next), truncated: false })
     }
 
     async fn dead_with_mail(&self, request: v1::GetDeadRequest) -> Result<v1::GetDeadResponse, Refusal> {

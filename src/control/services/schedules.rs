@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use ghost_domain::schedule::words::AHEAD_MAX_MS;
-use ghost_domain::schedule::{Change, JobSpec, Missed, When};
+use ghost_domain::schedule::words::{AHEAD_MAX_MS, NAME_MAX};
+use ghost_domain::schedule::{Change, JobMode, JobOptions, Missed, When};
 use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{AgentId, Refusal, RequestKey, ScheduleKind};
 use ghost_proto::v1;
@@ -18,8 +18,6 @@ use crate::convert::{input, schedules as convert};
 use crate::refusal::to_status;
 use crate::{caller, queries};
 
-/// Largest length of a name, in characters. The rule has the same limit.
-const NAME_MAX: usize = 64;
 /// Default number of runs in a list.
 const RUNS_DEFAULT: u32 = 50;
 
@@ -28,52 +26,35 @@ pub struct SchedulesService(pub Control);
 
 /// The time of a schedule. Only the fields of its kind may be set.
 fn when(ctx: &RuleContext, kind: ScheduleKind, request: &v1::SetScheduleRequest) -> Result<When, Refusal> {
-    let given = [
-        ("after_ms", request.after_ms.is_some()),
-        ("at_ms", request.at_ms.is_some()),
-        ("every_ms", request.every_ms.is_some()),
-        ("cron", request.cron.is_some()),
-        ("zone", request.zone.is_some()),
-        ("path", request.path.is_some()),
-        ("recursive", request.recursive),
-        ("changes", !request.changes.is_empty()),
-        ("debounce_ms", request.debounce_ms.is_some()),
-        ("session", request.session.is_some()),
-        ("payload", request.payload.is_some()),
-        ("wake", request.wake.is_some()),
-        ("deliver", request.deliver.is_some()),
-        ("to", request.to.is_some()),
-        ("timeout_seconds", request.timeout_seconds.is_some()),
-        ("max_rounds", request.max_rounds.is_some()),
-        ("model", request.model.is_some()),
+    use ScheduleKind::{Cron, Timer, Watch};
+    let fields: [(&str, bool, &[ScheduleKind]); 17] = [
+        ("after_ms", request.after_ms.is_some(), &[Timer]),
+        ("at_ms", request.at_ms.is_some(), &[Timer, Cron]),
+        ("every_ms", request.every_ms.is_some(), &[Cron]),
+        ("cron", request.cron.is_some(), &[Cron]),
+        ("zone", request.zone.is_some(), &[Cron]),
+        ("path", request.path.is_some(), &[Watch]),
+        ("recursive", request.recursive, &[Watch]),
+        ("changes", !request.changes.is_empty(), &[Watch]),
+        ("debounce_ms", request.debounce_ms.is_some(), &[Watch]),
+        ("session", request.session.is_some(), &[Cron]),
+        ("payload", request.payload.is_some(), &[Cron]),
+        ("wake", request.wake.is_some(), &[Cron]),
+        ("deliver", request.deliver.is_some(), &[Cron]),
+        ("to", request.to.is_some(), &[Cron]),
+        ("timeout_seconds", request.timeout_seconds.is_some(), &[Cron]),
+        ("max_rounds", request.max_rounds.is_some(), &[Cron]),
+        ("model", request.model.is_some(), &[Cron]),
     ];
-    let (allowed, hint): (&[&str], &str) = match kind {
-        ScheduleKind::Timer => (&["after_ms", "at_ms"], "a timer has after_ms or at_ms"),
-        ScheduleKind::Cron => (
-            &[
-                "at_ms",
-                "every_ms",
-                "cron",
-                "zone",
-                "session",
-                "payload",
-                "wake",
-                "deliver",
-                "to",
-                "timeout_seconds",
-                "max_rounds",
-                "model",
-            ],
-            "a cron job has one of at_ms, every_ms and cron; zone goes with cron",
-        ),
-        ScheduleKind::Watch => {
-            (&["path", "recursive", "changes", "debounce_ms"], "a watch has a path, recursive, changes and debounce_ms")
-        }
+    let hint = match kind {
+        Timer => "a timer has after_ms or at_ms",
+        Cron => "a cron job has one of at_ms, every_ms and cron; zone goes with cron",
+        Watch => "a watch has a path, recursive, changes and debounce_ms",
         ScheduleKind::Heartbeat => {
             return Err(input::bad("kind", "is heartbeat, which the world file sets").hint("see `heartbeat:` there"));
         }
     };
-    if let Some((field, _)) = given.iter().find(|(field, given)| *given && !allowed.contains(field)) {
+    if let Some((field, ..)) = fields.iter().find(|(_, given, kinds)| *given && !kinds.contains(&kind)) {
         return Err(input::bad(field, format!("does not go with a {kind}")).hint(hint));
     }
     let at = input::instant("at_ms", request.at_ms)?;
@@ -123,7 +104,7 @@ fn new_schedule(ctx: &RuleContext, request: &v1::SetScheduleRequest) -> Result<N
     let agent_id: AgentId = input::parsed("agent_id", &request.agent_id)?;
     let name = input::line("name", &request.name, NAME_MAX)?;
     let when = when(ctx, kind, request)?;
-    let spec = JobSpec {
+    let options = JobOptions {
         session: input::parsed_if("session", request.session.as_deref())?,
         payload: input::parsed_if("payload", request.payload.as_deref())?,
         wake: input::parsed_if("wake", request.wake.as_deref())?,
@@ -135,7 +116,7 @@ fn new_schedule(ctx: &RuleContext, request: &v1::SetScheduleRequest) -> Result<N
     };
     Ok(NewSchedule {
         kind,
-        options: spec.options(&agent_id, &name, &ctx.limits())?,
+        mode: JobMode::parse(options, None, &agent_id, &name, &ctx.limits())?,
         agent_id,
         name,
         when,
@@ -223,7 +204,7 @@ impl Schedules for SchedulesService {
         let mut new = new_schedule(&ctx, request.get_ref()).map_err(to_status)?;
         // A repeated request gets its stored answer, even if its path or model is gone by now.
         if !self.is_done(&key).await.map_err(to_status)? {
-            self.0.world.plan().check_job(&new.options).map_err(to_status)?;
+            self.0.world.plan().check_job(&new.mode).map_err(to_status)?;
             new = self.with_baseline(new).await.map_err(to_status)?;
         }
         let schedule = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
@@ -244,7 +225,7 @@ impl Schedules for SchedulesService {
             let read = self.0.world.store().read(move |r| Box::pin(async move { rules::get(r, schedule_id).await }));
             let before = read.await.map_err(to_status)?;
             if !before.enabled {
-                self.0.world.plan().check_job(&before.options).map_err(to_status)?;
+                self.0.world.plan().check_job(&before.mode).map_err(to_status)?;
             }
         }
         let result = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {

@@ -64,10 +64,9 @@ impl TasksService {
         let owner = queries::agent_in_filter(&self.0.world, "owner", request.owner.as_deref()).await?;
         let status = input::parsed_if("status", request.status.as_deref())?;
         let cursor = input::unseal("tasks", &request.cursor)?;
-        let (page, truncated) =
-            queries::task_page(&self.0.world, owner, status, cursor, input::page(request.limit)).await?;
+        let page = queries::task_page(&self.0.world, owner, status, cursor, input::page(request.limit)).await?;
         let (tasks, next) = page.map(|task| convert::task(task, &self.0.world.ctx().redactor));
-        Ok(v1::ListTasksResponse { tasks, next_cursor: input::seal("tasks", &next), truncated })
+        Ok(v1::ListTasksResponse { tasks, next_cursor: input::seal("tasks", &next), truncated: false })
     }
 
     pub(crate) async fn with_history(&self, request: v1::GetTaskRequest) -> Result<v1::GetTaskResponse, Refusal> {

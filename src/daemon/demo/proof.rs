@@ -138,7 +138,7 @@ pub(super) fn read(data: &Path, plan: &JobPlan, files: &[String]) -> Result<Proo
 /// The part of the proof that is in the database.
 async fn recorded(r: &mut dyn Reads) -> Result<Proof, StoreError> {
     let mut proof = Proof { waiting: r.inbox_total().await?, ..Proof::default() };
-    proof.done = matches!(&r.job_list().await?[..], [job] if job.finished_at.is_some());
+    proof.done = matches!(&r.job_list(None, 2).await?[..], [job] if job.finished_at.is_some());
     let mut readers = BTreeMap::<_, usize>::new();
     for turn in all_turns(r).await? {
         proof.turns += 1;

@@ -127,14 +127,6 @@ pub struct Passed {
     pub count: u32,
 }
 
-/// The first slot of a rule strictly after `after`.
-///
-/// # Errors
-/// As [`Slots::of`].
-pub fn next_after(when: &When, after: Timestamp) -> Result<Option<Timestamp>, Refusal> {
-    Ok(Slots::of(when)?.next_after(after))
-}
-
 /// Checks a new rule and returns its first slot after `now`.
 ///
 /// # Errors
@@ -173,27 +165,18 @@ pub fn first_slot(when: &When, now: Timestamp, gap_seconds: u32) -> Result<Times
 
 /// The first two slots that are less than `least` apart, if there are any.
 fn too_close(slots: &Slots, first: Timestamp, least: Duration) -> Option<(Timestamp, Timestamp)> {
-    match slots {
-        Slots::At(_) | Slots::None => None,
-        Slots::Every { .. } => {
-            let next = slots.next_after(first)?;
-            (next.since(first) < least).then_some((first, next))
+    let mut last = first;
+    for _ in 0..GAP_SLOTS {
+        let next = slots.next_after(last)?;
+        if next.since(last) < least {
+            return Some((last, next));
         }
-        Slots::Cron(..) => {
-            let mut last = first;
-            for _ in 0..GAP_SLOTS {
-                let next = slots.next_after(last)?;
-                if next.since(last) < least {
-                    return Some((last, next));
-                }
-                if next.since(first) > GAP_SPAN {
-                    return None;
-                }
-                last = next;
-            }
-            None
+        if next.since(first) > GAP_SPAN {
+            return None;
         }
+        last = next;
     }
+    None
 }
 
 /// The error of the parser of expressions, as a part of a message.
@@ -310,7 +293,7 @@ mod tests {
 
     #[test]
     fn errors_of_the_expression_parser_are_reworded() {
-        let message = |expression: &str| next_after(&rule(expression, "UTC"), Timestamp(0)).unwrap_err().message;
+        let message = |expression: &str| Slots::of(&rule(expression, "UTC")).unwrap_err().message;
         assert!(message("*/0 * * * *").ends_with("a step, the number after `/`, must be 1 or more"));
         for wrong in ["61 * * * *", "x * * * *"] {
             let message = message(wrong);

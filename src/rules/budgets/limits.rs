@@ -10,7 +10,7 @@ use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::ports::Signal;
 use ghost_domain::text::nearest;
 use ghost_domain::{Agent, AgentId, Code, Money, Party, Refusal, Scope};
-use ghost_store::tables::BudgetFilter;
+use ghost_store::tables::{BudgetFilter, PAGE_MAX};
 use ghost_store::{Reads, Writes};
 use serde_json::json;
 
@@ -307,6 +307,7 @@ pub async fn follow_file(
 
 /// Passes every account that `filter` finds to `take`, page by page, ordered by scope text.
 pub async fn each(r: &mut dyn Reads, mut filter: BudgetFilter, mut take: impl FnMut(Budget) + Send) -> Result<()> {
+    filter.limit = PAGE_MAX;
     loop {
         let page = r.budget_list(&filter).await?;
         let Some(last) = page.last() else { return Ok(()) };

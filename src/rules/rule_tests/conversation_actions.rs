@@ -166,7 +166,7 @@ async fn a_retried_dead_letter_still_has_its_attachments() {
         write!(rig, |w, ctx| rules::attach(w, &ctx, &agent, turn_id, conversation, file).await).unwrap();
         rig.crash("ada", "it fell over").await;
         assert!(entries(&rig, conversation).await.iter().all(|entry| entry.delivery != Delivery::Draft));
-        let held = read!(rig, |r| r.dead_letter_list(None, Some(DeadLetterStatus::Held)).await?).remove(0);
+        let held = read!(rig, |r| r.dead_letter_list(None, Some(DeadLetterStatus::Held), None, 1_000).await?).remove(0);
         write!(rig, |w, ctx| dead_letters::retry(w, &ctx, &operator(), held.dead_letter_id, fresh).await).unwrap();
         let again = rig.take("ada").await;
         assert_eq!(again.resumed, !fresh);
@@ -210,7 +210,7 @@ async fn a_conversation_with_a_dead_letter_grows_to_twice_its_limit_at_most() {
     // The last text of the turn is still accepted.
     rig.finish(turn.turn_id, "Yes.").await.unwrap();
     assert_eq!(entries(&rig, id).await.len(), 9);
-    let held = read!(rig, |r| r.dead_letter_list(None, Some(DeadLetterStatus::Held)).await?).remove(0);
+    let held = read!(rig, |r| r.dead_letter_list(None, Some(DeadLetterStatus::Held), None, 1_000).await?).remove(0);
     write!(rig, |w, ctx| dead_letters::discard(w, &ctx, &operator(), held.dead_letter_id).await).unwrap();
     retention::sweep(&rig.store, &rig.ctx).await.unwrap();
     assert_eq!(entries(&rig, id).await.len(), 4);

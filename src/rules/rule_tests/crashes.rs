@@ -15,7 +15,7 @@ async fn boot(rig: &Rig) {
 }
 
 async fn held(rig: &Rig) -> Vec<ghost_domain::DeadLetter> {
-    read!(rig, |r| r.dead_letter_list(None, Some(DeadLetterStatus::Held)).await?)
+    read!(rig, |r| r.dead_letter_list(None, Some(DeadLetterStatus::Held), None, 1_000).await?)
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ async fn dead(rig: &Rig) -> DeadLetter {
     rig.limits(|limits| limits.crashes_max = 1);
     rig.take("ada").await;
     rig.crash("ada", "it fell over").await;
-    let mut held = read!(rig, |r| r.dead_letter_list(None, Some(DeadLetterStatus::Held)).await?);
+    let mut held = read!(rig, |r| r.dead_letter_list(None, Some(DeadLetterStatus::Held), None, 1_000).await?);
     held.remove(0)
 }
 
@@ -103,7 +103,7 @@ async fn files_of_a_dead_turn_are_sent_with_its_own_reply() {
     let first = rig.take("ada").await.turn;
     attach(&rig, &first, conversation_id, "first.txt").await;
     rig.crash("ada", "it fell over").await;
-    let dead = read!(rig, |r| r.dead_letter_list(None, Some(DeadLetterStatus::Held)).await?).remove(0);
+    let dead = read!(rig, |r| r.dead_letter_list(None, Some(DeadLetterStatus::Held), None, 1_000).await?).remove(0);
     message_from_outside(&rig, "the second").await;
     let second = rig.take("ada").await.turn;
     attach(&rig, &second, conversation_id, "second.txt").await;

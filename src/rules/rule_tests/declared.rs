@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use ghost_domain::chat::ChatChannel;
-use ghost_domain::schedule::{JobOptions, Missed, When};
+use ghost_domain::schedule::{JobMode, Missed, When};
 use ghost_domain::{
     AgentId, Code, Declared, DeclaredChannel, DeclaredJob, EventKind, Party, Schedule, ScheduleKind, Timestamp,
 };
@@ -31,7 +31,7 @@ fn job(agent: &str, name: &str) -> DeclaredJob {
         when: When::Every { every_ms: 3_600_000, anchor: Timestamp(0) },
         message: "look".into(),
         missed: Missed::Skip,
-        options: JobOptions::default(),
+        mode: JobMode::default(),
         enabled: true,
     }
 }
@@ -76,7 +76,7 @@ async fn set_by_hand(rig: &Rig, job: DeclaredJob) {
             when: job.when,
             message: "by hand".into(),
             missed: job.missed,
-            options: job.options,
+            mode: job.mode,
             enabled: true,
             chain: crate::mail::Chain::root(&ctx),
             baseline: None,

@@ -1,7 +1,7 @@
 //! Main jobs: their task, their end, and the conditions under which they start again.
 
 use ghost_domain::event::EventKind;
-use ghost_domain::{Code, Job, Refusal, Task, TaskStatus};
+use ghost_domain::{Code, Job, Refusal, RootId, Task, TaskStatus};
 
 use super::rig::{Rig, id, operator, party, read, write};
 use crate::chain::Chain;
@@ -72,6 +72,23 @@ async fn a_job_is_done_when_its_lead_closes_the_task_with_the_path_of_the_result
     let reopen = TaskChange { status: Some(TaskStatus::InProgress), note, reopen: true, ..TaskChange::default() };
     set(&rig, &job, reopen).await.unwrap();
     assert_eq!((recorded(&rig).await.finished_at, recorded(&rig).await.result_path), (None, None));
+}
+
+#[tokio::test]
+async fn a_job_ends_also_after_very_many_later_ones() {
+    let rig = Rig::new().await;
+    let job = begin(&rig).await;
+    let other = Job { task_id: None, root_id: RootId(uuid::Uuid::max()), started_at: rig.ctx.now(), ..job.clone() };
+    write!(rig, |w, _ctx| {
+        for n in 0..1_001 {
+            w.job_put(&Job { job_id: format!("f{n}"), ..other.clone() }).await?;
+        }
+        Ok::<_, Refusal>(())
+    })
+    .unwrap();
+    set(&rig, &job, done(Some("output/reports/a.md"))).await.unwrap();
+    assert!(recorded(&rig).await.finished_at.is_some());
+    assert_eq!(read!(rig, |r| jobs::all(r).await.unwrap().len()), 1_002);
 }
 
 #[tokio::test]

@@ -68,7 +68,7 @@ async fn the_sweep_deletes_finished_work_and_keeps_open_work() {
     assert_eq!(rig.turn(open).await.status, TurnStatus::Open);
     assert_eq!(rig.message(waiting.message_id).await.state, ghost_domain::MailState::Pending);
     assert_eq!(rig.ask_row(asked.ask_id).await.status, ghost_domain::AskStatus::Open);
-    assert_eq!(read!(rig, |r| r.dead_letter_list(None, None).await?).len(), 1, "held");
+    assert_eq!(read!(rig, |r| r.dead_letter_list(None, None, None, 1_000).await?).len(), 1, "held");
     assert_eq!(rig.turn(poison).await.status, TurnStatus::Dead, "its journal is kept for a retry");
     assert_eq!(retention::sweep(&rig.store, &rig.ctx).await.unwrap(), 0);
     // The sequence and the kept work go on; the stored answer is deleted.

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use ghost_domain::event::NewEvent;
-use ghost_domain::schedule::{Deliver, RunStatus};
+use ghost_domain::schedule::{RunStatus, Target};
 use ghost_domain::{Budget, Code, EventKind, Limits, Money, Refusal, RootId, Scope, Turn, TurnStatus};
 use ghost_store::sqlite::{SqliteOptions, open_store};
 use serde_json::json;
@@ -76,7 +76,7 @@ async fn a_dead_letter_older_than_a_tombstone_does_not_belong_to_a_later_agent()
     delete(&rig, "bob").await;
     rig.pass(Limits::days(3_650));
     sweep(&rig).await;
-    let held = read!(rig, |r| r.dead_letter_list(None, None).await?).remove(0).dead_letter_id;
+    let held = read!(rig, |r| r.dead_letter_list(None, None, None, 1_000).await?).remove(0).dead_letter_id;
     assert!(tombstones(&rig).await.is_empty());
     let heir = create(&rig, new_agent(&rig.ctx, "bob")).await.unwrap();
     assert_ne!(heir.incarnation, turn.incarnation);
@@ -95,7 +95,7 @@ async fn a_dead_letter_that_cannot_be_retried_is_deleted_after_its_agent() {
     delete(&rig, "bob").await;
     rig.pass(Limits::days(399));
     sweep(&rig).await;
-    let held = async || read!(rig, |r| r.dead_letter_list(None, None).await?).len();
+    let held = async || read!(rig, |r| r.dead_letter_list(None, None, None, 1_000).await?).len();
     assert_eq!(held().await, 2, "bob is remembered");
     rig.pass(Limits::days(2));
     // The first sweep deletes the tombstone, the next one the dead letter without an agent, and the
@@ -183,7 +183,7 @@ async fn the_own_turn_of_a_cron_job_is_deleted_after_a_day_and_its_run_stays() {
     let rig = Rig::new().await;
     let said = rig.busy("ada").await;
     rig.finish(said.turn_id, "said").await.unwrap();
-    let job = own_turn(&rig, Deliver::None, "").await;
+    let job = own_turn(&rig, Target::Nowhere).await;
     let first = run_next_hour(&rig, "one").await;
     let second = run_next_hour(&rig, "two").await;
     let kept = async |turn: &Turn| {

@@ -349,7 +349,8 @@ async fn heartbeats_follow_the_configuration_and_are_skipped_when_there_is_nothi
         rig.pass(MINUTE * 30);
         due(&rig).await;
         let taken = rig.take("ada").await;
-        assert_eq!((taken.mail[0].kind, taken.mail[0].body.as_str()), (Kind::Heartbeat, "Look."));
+        let (kind, body) = (taken.mail[0].kind, taken.mail[0].body.as_str());
+        assert!(kind == Kind::Heartbeat && body.starts_with("Look.\n") && body.contains("HEARTBEAT_OK"), "{body}");
         rig.finish(taken.turn.turn_id, text).await.unwrap();
     };
     beat("HEARTBEAT_OK all well").await;

@@ -4,13 +4,14 @@
 
 use std::time::Duration;
 
-use ghost_domain::schedule::{Deliver, JobOptions, Payload, RunStatus, WakeMode, When};
+use ghost_domain::schedule::{JobMode, RunStatus, Target, WakeMode, When};
 use ghost_domain::{Code, Delivery, EventKind, Kind, Refusal, ScheduleKind, Timestamp};
 use serde_json::{Value, json};
 
 use super::rig::{Rig, code, id, operator, party, read, write};
 use super::schedules_rig::{
-    answered_conversation, conversations_of_ada, due, every, find, new, own_turn, run_next_hour, runs, set, timer,
+    announce, answered_conversation, conversations_of_ada, due, every, find, new, ops, own_turn, run_next_hour, runs,
+    set, timer,
 };
 use crate::chat;
 use crate::mail::Chain;
@@ -38,7 +39,7 @@ async fn an_own_turn_holds_no_other_mail_and_is_announced_in_a_channel() {
     };
     let by = chat::Speaker::from(party("ada"));
     write!(rig, |w, ctx| chat::create(w, &ctx, &by, channel).await).unwrap();
-    let job = own_turn(&rig, Deliver::Announce, "news").await;
+    let job = own_turn(&rig, announce("news")).await;
     rig.pass(HOUR);
     due(&rig).await;
     rig.send("ada", "something else").await;
@@ -62,7 +63,7 @@ async fn an_own_turn_holds_no_other_mail_and_is_announced_in_a_channel() {
 #[tokio::test]
 async fn an_announcement_goes_to_the_last_conversation_and_a_failure_is_in_the_run() {
     let rig = Rig::new().await;
-    let job = own_turn(&rig, Deliver::Announce, "last").await;
+    let job = own_turn(&rig, Target::Last).await;
     run_next_hour(&rig, "Nobody hears this.").await;
     let run = &runs(&rig, &job).await[0];
     assert_eq!(run.status, RunStatus::Done);
@@ -77,14 +78,7 @@ async fn an_announcement_goes_to_the_last_conversation_and_a_failure_is_in_the_r
     write!(rig, |w, ctx| turns::finish(w, &ctx, turn.turn_id, ended).await).unwrap();
     let said = conversations_of_ada(&rig).await.remove(0).1;
     assert_eq!((said.len(), said[1].content.as_str()), (2, "It is noon."));
-    let other = JobOptions {
-        payload: Payload::AgentTurn,
-        deliver: Deliver::Announce,
-        to: talk.conversation_id.to_string(),
-        ..JobOptions::default()
-    };
-    let wanted = NewSchedule { options: other, ..new(&rig, ScheduleKind::Cron, "report", every(&rig, HOUR)) };
-    set(&rig, party("ada"), wanted).await.unwrap();
+    own_turn(&rig, Target::Conversation(talk.conversation_id)).await;
     run_next_hour(&rig, "It is late.").await;
     assert_eq!(conversations_of_ada(&rig).await.remove(0).1[2].content, "It is late.");
 }
@@ -97,11 +91,11 @@ async fn the_last_conversation_is_the_one_with_the_newest_message_from_outside()
     let second = answered_conversation(&rig, "two").await.conversation_id;
     rig.pass(MINUTE);
     // Later messages of the agent, there or in a thread that it began, do not count.
-    own_turn(&rig, Deliver::Announce, &first.to_string()).await;
+    own_turn(&rig, Target::Conversation(first)).await;
     run_next_hour(&rig, "To the first.").await;
-    own_turn(&rig, Deliver::Webhook, "ops/cron:ada/report").await;
+    own_turn(&rig, ops("cron:ada/report")).await;
     run_next_hour(&rig, "To a thread of my own.").await;
-    own_turn(&rig, Deliver::Announce, "last").await;
+    own_turn(&rig, Target::Last).await;
     run_next_hour(&rig, "To the second.").await;
     let found = conversations_of_ada(&rig).await;
     let said = &found.iter().find(|(talk, _)| talk.conversation_id == second).unwrap().1;
@@ -112,7 +106,7 @@ async fn the_last_conversation_is_the_one_with_the_newest_message_from_outside()
 #[tokio::test]
 async fn a_thread_is_not_begun_for_a_text_that_is_too_long() {
     let rig = Rig::new().await;
-    let job = own_turn(&rig, Deliver::Webhook, "ops/cron:ada/report").await;
+    let job = own_turn(&rig, ops("cron:ada/report")).await;
     rig.limits(|limits| limits.message_bytes = 400);
     run_next_hour(&rig, &"x".repeat(401)).await;
     let note = runs(&rig, &job).await[0].note.clone().unwrap();
@@ -124,7 +118,7 @@ async fn a_thread_is_not_begun_for_a_text_that_is_too_long() {
 #[tokio::test]
 async fn a_webhook_gets_results_in_one_thread_as_conversation_deliveries() {
     let rig = Rig::new().await;
-    let job = own_turn(&rig, Deliver::Webhook, "ops/cron:ada/report").await;
+    let job = own_turn(&rig, ops("cron:ada/report")).await;
     run_next_hour(&rig, "One.").await;
     // The job is cancelled before its turn ends; its result is still delivered.
     rig.pass(HOUR);
@@ -142,11 +136,10 @@ async fn a_webhook_gets_results_in_one_thread_as_conversation_deliveries() {
 }
 
 #[tokio::test]
-async fn only_a_cron_job_accepts_options() {
+async fn only_a_cron_job_has_a_turn_of_its_own() {
     let rig = Rig::new().await;
-    let options = JobOptions { payload: Payload::AgentTurn, ..JobOptions::default() };
     let at = When::At { at: rig.ctx.now().plus(HOUR) };
-    let wanted = NewSchedule { options, ..new(&rig, ScheduleKind::Timer, "tea", at) };
+    let wanted = NewSchedule { mode: Target::Nowhere.into(), ..new(&rig, ScheduleKind::Timer, "tea", at) };
     assert_eq!(code(set(&rig, party("ada"), wanted).await), Code::PayloadMismatch);
 }
 
@@ -162,7 +155,7 @@ async fn a_reminder_shows_recent_messages_within_its_limits() {
         rig.pass(Duration::from_secs(1));
         rig.finish(turn.turn_id, if n == 6 { "NO_REPLY" } else { "short" }).await.unwrap();
     }
-    own_turn(&rig, Deliver::None, "").await;
+    own_turn(&rig, Target::Nowhere).await;
     rig.pass(HOUR);
     due(&rig).await;
     let mail = rig.inbox("ada").await;
@@ -266,7 +259,7 @@ async fn a_one_shot_is_deleted_after_success_and_switched_off_after_failure() {
 async fn the_run_log_stays_within_its_limits() {
     let rig = Rig::new().await;
     rig.limits(|limits| limits.schedule_run_lines = 96);
-    let job = own_turn(&rig, Deliver::None, "").await;
+    let job = own_turn(&rig, Target::Nowhere).await;
     let mut most = 0;
     for _ in 0..120 {
         run_next_hour(&rig, "").await;
@@ -288,8 +281,8 @@ async fn the_run_log_stays_within_its_limits() {
 #[tokio::test]
 async fn mail_for_the_next_heartbeat_is_taken_with_it() {
     let rig = Rig::new().await;
-    let options = JobOptions { wake: WakeMode::NextHeartbeat, ..JobOptions::default() };
-    let job = NewSchedule { options, ..new(&rig, ScheduleKind::Cron, "mail", every(&rig, MINUTE * 10)) };
+    let mode = JobMode::Mail { wake: WakeMode::NextHeartbeat };
+    let job = NewSchedule { mode, ..new(&rig, ScheduleKind::Cron, "mail", every(&rig, MINUTE * 10)) };
     let job = set(&rig, party("ada"), job).await.unwrap();
     // Without a heartbeat, it would wait for ever.
     rig.pass(MINUTE * 10);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use ghost_domain::ports::Signal;
-use ghost_domain::schedule::{JobOptions, RunStatus, WakeMode, When};
+use ghost_domain::schedule::{JobMode, RunStatus, WakeMode, When};
 use ghost_domain::{DeadLetterStatus, Kind, Schedule, ScheduleKind, ScheduleRun};
 
 use super::rig::{Rig, id, operator, party, read, write};
@@ -27,9 +27,9 @@ async fn heartbeat(rig: &Rig, beats: bool) {
 /// A job of ada every ten minutes that waits for its heartbeat, with one waiting run.
 async fn waiting(rig: &Rig) -> Schedule {
     heartbeat(rig, true).await;
-    let options = JobOptions { wake: WakeMode::NextHeartbeat, ..JobOptions::default() };
+    let mode = JobMode::Mail { wake: WakeMode::NextHeartbeat };
     let when = When::Every { every_ms: 600_000, anchor: rig.ctx.now() };
-    let job = NewSchedule { options, ..new(rig, ScheduleKind::Cron, "mail", when) };
+    let job = NewSchedule { mode, ..new(rig, ScheduleKind::Cron, "mail", when) };
     let job = set(rig, party("ada"), job).await.unwrap();
     rig.pass(MINUTE * 10);
     due(rig).await;
@@ -76,7 +76,7 @@ async fn a_waiting_run_in_a_dead_letter_runs_when_it_is_retried() {
         let job = waiting(&rig).await;
         beat(&rig).await;
         rig.crash("ada", "it fell over").await;
-        let held = read!(rig, |r| r.dead_letter_list(None, Some(DeadLetterStatus::Held)).await?);
+        let held = read!(rig, |r| r.dead_letter_list(None, Some(DeadLetterStatus::Held), None, 1_000).await?);
         let quiet = waited(&rig, &job).await.message_id.unwrap();
         let letter = held.iter().find(|letter| letter.messages == [quiet]).unwrap().dead_letter_id;
         write!(rig, |w, ctx| dead_letters::retry(w, &ctx, &operator(), letter, fresh).await).unwrap();

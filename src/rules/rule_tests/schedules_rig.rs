@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ghost_domain::conversation::CONTROL;
-use ghost_domain::schedule::{Deliver, JobOptions, Missed, Payload, When};
+use ghost_domain::schedule::{JobMode, Missed, Target, When};
 use ghost_domain::{
     Conversation, ConversationEntry, Party, RootId, Schedule, ScheduleKind, ScheduleRun, Timestamp, Turn,
 };
@@ -23,7 +23,7 @@ pub(super) fn new(rig: &Rig, kind: ScheduleKind, name: &str, when: When) -> NewS
         when,
         message: "look at the mail".into(),
         missed: Missed::Skip,
-        options: JobOptions::default(),
+        mode: JobMode::default(),
         enabled: true,
         chain: Chain { root_id: RootId(rig.ctx.id()), hop: 3 },
         baseline: None,
@@ -48,7 +48,7 @@ pub(super) fn cron(expression: &str) -> When {
 
 /// Sets off due schedules, as a daemon that started to check at `since`.
 pub(super) async fn due_since(rig: &Rig, since: Timestamp) -> bool {
-    write!(rig, |w, ctx| schedules::due(w, &ctx, since, &|_, _| Beat::Prompt("Look.".into())).await).unwrap()
+    write!(rig, |w, ctx| schedules::due(w, &ctx, since, &|_, _| Beat::Prompt(Some("Look.".into()))).await).unwrap()
 }
 
 pub(super) async fn due(rig: &Rig) -> bool {
@@ -70,9 +70,8 @@ pub(super) fn every(rig: &Rig, interval: Duration) -> When {
 }
 
 /// An hourly cron job of ada with a turn of its own.
-pub(super) async fn own_turn(rig: &Rig, deliver: Deliver, to: &str) -> Schedule {
-    let options = JobOptions { payload: Payload::AgentTurn, deliver, to: to.into(), ..JobOptions::default() };
-    let wanted = NewSchedule { options, ..new(rig, ScheduleKind::Cron, "report", every(rig, HOUR)) };
+pub(super) async fn own_turn(rig: &Rig, target: Target) -> Schedule {
+    let wanted = NewSchedule { mode: target.into(), ..new(rig, ScheduleKind::Cron, "report", every(rig, HOUR)) };
     set(rig, party("ada"), wanted).await.unwrap()
 }
 
@@ -85,7 +84,7 @@ pub(super) async fn run_next_hour(rig: &Rig, words: &str) -> Turn {
 }
 
 pub(super) async fn conversations_of_ada(rig: &Rig) -> Vec<(Conversation, Vec<ConversationEntry>)> {
-    let all = read!(rig, |r| r.conversation_list(Some(&id("ada")), None).await?);
+    let all = read!(rig, |r| r.conversation_list(Some(&id("ada")), None, 1_000).await?);
     let mut found = Vec::new();
     for conversation in all {
         let conversation_id = conversation.conversation_id;
@@ -114,4 +113,14 @@ pub(super) async fn answered_conversation(rig: &Rig, thread: &str) -> Conversati
     let turn = rig.take("ada").await.turn;
     rig.finish(turn.turn_id, "NO_REPLY").await.unwrap();
     heard.conversation
+}
+
+/// The target that `announce` gives this text.
+pub(super) fn announce(to: &str) -> Target {
+    Target::of_alerts(to).unwrap()
+}
+
+/// A thread of the webhook `ops`.
+pub(super) fn ops(thread: &str) -> Target {
+    Target::Webhook { webhook: "ops".into(), thread: thread.into() }
 }

@@ -4,13 +4,14 @@
 
 use std::time::Duration;
 
-use ghost_domain::schedule::{Deliver, JobOptions, Payload, RunStatus, When};
+use ghost_domain::schedule::{RunStatus, Target, When};
 use ghost_domain::{Code, Party, Schedule, ScheduleKind};
 use serde_json::json;
 
 use super::rig::{Rig, code, id, operator, party, write};
 use super::schedules_rig::{
-    answered_conversation, conversations_of_ada, due, every, find, new, own_turn, run_next_hour, runs, set,
+    announce, answered_conversation, conversations_of_ada, due, every, find, new, ops, own_turn, run_next_hour, runs,
+    set,
 };
 use crate::conversations::{self, Heard, Said, Start};
 use crate::schedules::NewSchedule;
@@ -18,9 +19,8 @@ use crate::{Result, chat, schedules};
 
 const HOUR: Duration = Duration::from_secs(3_600);
 
-fn job(rig: &Rig, deliver: Deliver, to: &str) -> NewSchedule {
-    let options = JobOptions { payload: Payload::AgentTurn, deliver, to: to.into(), ..JobOptions::default() };
-    NewSchedule { options, ..new(rig, ScheduleKind::Cron, "report", every(rig, HOUR)) }
+fn job(rig: &Rig, target: Target) -> NewSchedule {
+    NewSchedule { mode: target.into(), ..new(rig, ScheduleKind::Cron, "report", every(rig, HOUR)) }
 }
 
 async fn channel(rig: &Rig, name: &str) {
@@ -71,29 +71,29 @@ async fn a_target_must_exist_when_a_job_is_set_or_changed() {
         ("quite-another-thing", "give last, the name of a chat channel or the id of a conversation"),
         ("00000000-0000-0000-0000-00000000ffff", "see `ghostctl conversation list`"),
     ] {
-        let refusal = set(&rig, party("ada"), job(&rig, Deliver::Announce, to)).await.unwrap_err();
+        let refusal = set(&rig, party("ada"), job(&rig, announce(to))).await.unwrap_err();
         assert_eq!((refusal.code, refusal.hint.as_deref()), (Code::NotFound, Some(hint)), "{to}");
         assert_eq!(refusal.details, Some(json!({ "field": "to" })), "{to}");
     }
     for to in ["news", "last", talk.as_str()] {
-        set(&rig, party("ada"), job(&rig, Deliver::Announce, to)).await.unwrap();
+        set(&rig, party("ada"), job(&rig, announce(to))).await.unwrap();
     }
-    let slip = set(&rig, operator(), job(&rig, Deliver::Announce, "newss")).await;
+    let slip = set(&rig, operator(), job(&rig, announce("newss"))).await;
     assert_eq!(code(slip), Code::NotFound);
     // A job whose target is gone can be switched off, but not on.
-    let conversation = set(&rig, operator(), job(&rig, Deliver::Announce, &talk)).await.unwrap();
+    let conversation = set(&rig, operator(), job(&rig, announce(&talk))).await.unwrap();
     rig.limits(|limits| limits.conversation_days = 1);
     rig.pass(Duration::from_secs(2 * 86_400));
     crate::retention::sweep(&rig.store, &rig.ctx).await.unwrap();
-    assert_eq!(code(set(&rig, operator(), job(&rig, Deliver::Announce, &talk)).await), Code::NotFound);
-    let off = NewSchedule { enabled: false, ..job(&rig, Deliver::Announce, &talk) };
+    assert_eq!(code(set(&rig, operator(), job(&rig, announce(&talk))).await), Code::NotFound);
+    let off = NewSchedule { enabled: false, ..job(&rig, announce(&talk)) };
     let off = set(&rig, operator(), off).await.unwrap();
     assert_eq!((off.schedule_id, off.enabled), (conversation.schedule_id, false));
     let refusal = enable(&rig, &off, true).await.unwrap_err();
     assert_eq!((refusal.code, refusal.details), (Code::NotFound, Some(json!({ "field": "to" }))));
     assert_eq!(find(&rig, &off).await.unwrap().next_at, None);
     // A working job can be switched off and on while its target exists.
-    let on = set(&rig, operator(), job(&rig, Deliver::Announce, "news")).await.unwrap();
+    let on = set(&rig, operator(), job(&rig, announce("news"))).await.unwrap();
     for enabled in [false, true] {
         assert_eq!(enable(&rig, &on, enabled).await.unwrap().enabled, enabled);
     }
@@ -126,7 +126,7 @@ async fn the_outside_cannot_begin_the_thread_of_a_job_but_can_answer_in_it() {
         assert!(refusal.message.contains("belongs to a cron job") && refusal.hint.is_some(), "{thread}");
     }
     arrives(&rig, "bob", "cronicle").await.unwrap();
-    let job = own_turn(&rig, Deliver::Webhook, "ops/cron:ada/report").await;
+    let job = own_turn(&rig, ops("cron:ada/report")).await;
     run_next_hour(&rig, "One.").await;
     assert_eq!(note(&rig, &job).await, None);
     // Now it is an ordinary conversation of ada.
@@ -141,7 +141,7 @@ async fn the_outside_cannot_begin_the_thread_of_a_job_but_can_answer_in_it() {
 #[tokio::test]
 async fn a_webhook_given_to_another_agent_fails_the_delivery_unless_the_thread_is_the_jobs_own() {
     let rig = Rig::new().await;
-    let free = own_turn(&rig, Deliver::Webhook, "ops/free").await;
+    let free = own_turn(&rig, ops("free")).await;
     run_next_hour(&rig, "One.").await;
     assert_eq!(note(&rig, &free).await, None);
     webhook_of(&rig, "bob");
@@ -150,10 +150,10 @@ async fn a_webhook_given_to_another_agent_fails_the_delivery_unless_the_thread_i
     assert!(note_text.starts_with("not delivered: ") && note_text.contains("access_denied"), "{note_text}");
     assert_eq!(conversations_of_ada(&rig).await.remove(0).1.len(), 1, "no further message is in it");
     // A job may always use its own thread, and an operator may use any thread.
-    let own = own_turn(&rig, Deliver::Webhook, "ops/cron:ada/report").await;
+    let own = own_turn(&rig, ops("cron:ada/report")).await;
     run_next_hour(&rig, "Three.").await;
     assert_eq!(note(&rig, &own).await, None);
-    let any = set(&rig, operator(), job(&rig, Deliver::Webhook, "ops/another")).await.unwrap();
+    let any = set(&rig, operator(), job(&rig, ops("another"))).await.unwrap();
     run_next_hour(&rig, "Four.").await;
     assert_eq!(note(&rig, &any).await, None);
     // The world file no longer has the webhook.
@@ -169,8 +169,8 @@ async fn a_webhook_given_to_another_agent_fails_the_delivery_unless_the_thread_i
 #[tokio::test]
 async fn a_job_set_to_another_jobs_thread_is_not_delivered_and_its_run_has_a_note() {
     let rig = Rig::new().await;
-    for foreign in ["ops/cron:ada/other", "ops/cron:bob/report"] {
-        let job = set(&rig, operator(), job(&rig, Deliver::Webhook, foreign)).await.unwrap();
+    for foreign in ["cron:ada/other", "cron:bob/report"] {
+        let job = set(&rig, operator(), job(&rig, ops(foreign))).await.unwrap();
         run_next_hour(&rig, "One.").await;
         let note_text = note(&rig, &job).await.unwrap();
         assert!(note_text.starts_with("not delivered: ") && note_text.contains("is not this job's own"), "{note_text}");
@@ -178,7 +178,7 @@ async fn a_job_set_to_another_jobs_thread_is_not_delivered_and_its_run_has_a_not
     assert_eq!(conversations_of_ada(&rig).await.len(), 0);
     // The own thread of a job that ends with this run, and of a job that was cancelled meanwhile.
     let at = When::At { at: rig.ctx.now().plus(HOUR) };
-    let own = || job(&rig, Deliver::Webhook, "ops/cron:ada/report");
+    let own = || job(&rig, ops("cron:ada/report"));
     let once = set(&rig, operator(), NewSchedule { when: at, ..own() }).await.unwrap();
     run_next_hour(&rig, "Two.").await;
     assert_eq!((note(&rig, &once).await, find(&rig, &once).await), (None, None));

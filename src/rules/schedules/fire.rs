@@ -6,7 +6,7 @@ use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::mail::waits_for_heartbeat;
 use ghost_domain::schedule::changes::{FileChange, report};
 use ghost_domain::schedule::slots::{MISSED_MAX, Slots};
-use ghost_domain::schedule::{Missed, Payload, RunStatus, WakeMode, When};
+use ghost_domain::schedule::{JobMode, Missed, RunStatus, WakeMode, When};
 use ghost_domain::text::prefix_bytes;
 use ghost_domain::{
     AgentId, AgentStatus, Code, Kind, Party, Refusal, Schedule, ScheduleId, ScheduleKind, ScheduleRun, Timestamp,
@@ -17,8 +17,8 @@ use serde_json::json;
 
 use super::context;
 use super::heartbeat::has_heartbeat;
-use super::rows::{get, may_change};
-use super::runs::{Run, WAITS, blank, emit, held, record, refused, row, skipped, under_way, write};
+use super::rows::{emit, get, may_change};
+use super::runs::{NOTE_MAX, Run, WAITS, blank, held, record, refused, row, skipped, under_way, write};
 use super::text::{self, Moment};
 use crate::chain::Chain;
 use crate::mail::{self, NewMessage};
@@ -37,8 +37,8 @@ const WAS_DOWN: &str = "the world was not running or was paused, or its clock wa
 /// What the configuration says about a heartbeat (HB-04).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Beat {
-    /// The agent gets this prompt.
-    Prompt(String),
+    /// The agent gets this prompt; `None` is a usual one.
+    Prompt(Option<String>),
     /// The prompt is empty.
     Empty,
     /// It is outside the agent's active hours.
@@ -91,7 +91,10 @@ pub async fn due(w: &mut dyn Writes, ctx: &RuleContext, since: Timestamp, beats:
                 record(w, ctx, &mut schedule, run, RunStatus::Skipped, Some(note)).await?;
             }
             ScheduleKind::Cron if under_way(w, &schedule).await?.is_some() => match once {
-                true => wait(w, ctx, &mut schedule, run).await?,
+                // Its time came during a run set off by hand.
+                true => {
+                    postpone(w, ctx, &mut schedule, run, RunStatus::Skipped, WAITS.to_owned()).await?;
+                }
                 false => skip(w, ctx, &mut schedule, run).await?,
             },
             ScheduleKind::Cron | ScheduleKind::Timer | ScheduleKind::Watch => {
@@ -234,7 +237,7 @@ async fn fire(
         _ => "another run of it had not ended".to_owned(),
     });
     let limits = ctx.limits();
-    let own_turn = schedule.options.payload == Payload::AgentTurn;
+    let own_turn = schedule.mode.own_turn().is_some();
     let reminds = match schedule.kind {
         ScheduleKind::Timer => true,
         ScheduleKind::Cron => !own_turn,
@@ -261,7 +264,7 @@ async fn fire(
         ScheduleKind::Watch => Kind::Watch,
         ScheduleKind::Heartbeat => Kind::Heartbeat,
     };
-    let waits = schedule.options.wake == WakeMode::NextHeartbeat && by_hand.is_none();
+    let waits = schedule.mode == JobMode::Mail { wake: WakeMode::NextHeartbeat } && by_hand.is_none();
     let new_message = NewMessage {
         subject: Some(subject),
         // Without a heartbeat, this mail would wait for ever.
@@ -290,27 +293,29 @@ async fn fire(
         Err(refusal) if matches!(refusal.code, Code::Internal | Code::Unavailable) => Err(refusal),
         Err(refusal) => {
             if run.once && refusal.code.retryable() {
-                schedule.next_at = Some(run.now.plus(TRY_AGAIN));
-                if let Some(held) = held {
-                    w.schedule_put(schedule).await?;
-                    return Ok(held);
-                }
+                let note = ctx.excerpt(&refusal.to_string(), NOTE_MAX);
+                return postpone(w, ctx, schedule, run, RunStatus::Refused, note).await;
             }
             refused(w, ctx, schedule, run, &refusal).await
         }
     }
 }
 
-/// Postpones a one-shot job whose time came during a run set off by hand. It goes off when that run
-/// has ended.
-async fn wait(w: &mut dyn Writes, ctx: &RuleContext, schedule: &mut Schedule, run: Run) -> Result<()> {
+/// Tries a one-shot again later. Only the first attempt is recorded as a run.
+async fn postpone(
+    w: &mut dyn Writes,
+    ctx: &RuleContext,
+    schedule: &mut Schedule,
+    run: Run,
+    status: RunStatus,
+    note: String,
+) -> Result<ScheduleRun> {
     schedule.next_at = Some(run.now.plus(TRY_AGAIN));
-    if held(w, schedule, run.slot_at).await?.is_some() {
+    if let Some(held) = held(w, schedule, run.slot_at).await? {
         w.schedule_put(schedule).await?;
-        return Ok(());
+        return Ok(held);
     }
-    record(w, ctx, schedule, run, RunStatus::Skipped, Some(WAITS.to_owned())).await?;
-    Ok(())
+    record(w, ctx, schedule, run, status, Some(note)).await
 }
 
 /// Skips a slot because the last run has not ended. Consecutive skipped slots share one record.
@@ -334,23 +339,17 @@ async fn skip(w: &mut dyn Writes, ctx: &RuleContext, schedule: &mut Schedule, ru
 
 /// Sends a heartbeat if the agent has no other work and there is something to ask (HB-04).
 async fn beat(w: &mut dyn Writes, ctx: &RuleContext, schedule: &mut Schedule, run: Run, beats: &Beats) -> Result<()> {
-    let why = match beats(&schedule.agent_id, run.now) {
+    let beat = beats(&schedule.agent_id, run.now);
+    let why = match beat {
         // Outside active hours nothing is recorded.
-        Beat::Resting => {
-            w.schedule_put(schedule).await?;
-            return Ok(());
-        }
+        Beat::Resting => return w.schedule_put(schedule).await.map_err(Refusal::from),
         Beat::Empty if !has_waiting_mail(w, &schedule.agent_id).await? => "there is nothing to look at",
         _ if busy(w, &schedule.agent_id).await? => "the agent is busy",
-        // The prompt is empty, but mail waits for the heartbeat.
-        Beat::Empty => {
+        // Without a prompt, it is for the mail that waits for it.
+        Beat::Empty | Beat::Prompt(_) => {
             let run = Run { late: false, missed: 0, ..run };
-            fire(w, ctx, schedule, run, Chain::root(ctx), None, None).await?;
-            return Ok(());
-        }
-        Beat::Prompt(prompt) => {
-            let run = Run { late: false, missed: 0, ..run };
-            fire(w, ctx, schedule, run, Chain::root(ctx), None, Some(&prompt)).await?;
+            let prompt = if let Beat::Prompt(prompt) = beat { prompt } else { None };
+            fire(w, ctx, schedule, run, Chain::root(ctx), None, prompt.as_deref()).await?;
             return Ok(());
         }
     };

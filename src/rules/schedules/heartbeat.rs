@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 
 use ghost_domain::mail::waits_for_heartbeat;
-use ghost_domain::schedule::slots::next_after;
-use ghost_domain::schedule::{JobOptions, Missed, When};
+use ghost_domain::schedule::slots::first_slot;
+use ghost_domain::schedule::{JobMode, Missed, When};
 use ghost_domain::{AgentId, MessageId, Party, RootId, Schedule, ScheduleId, ScheduleKind};
 use ghost_store::Writes;
 
-use super::rows::{remove, save};
+use super::rows::{all_of_kind, remove, save};
 use crate::{Result, RuleContext};
 
 /// The name that every heartbeat has.
@@ -51,13 +51,9 @@ pub(super) async fn release_waiting_mail(w: &mut dyn Writes, ctx: &RuleContext, 
 /// Applies the configured heartbeats. An unchanged heartbeat is left alone, even if it is switched
 /// off.
 pub async fn heartbeats(w: &mut dyn Writes, ctx: &RuleContext, wanted: &BTreeMap<AgentId, Wanted>) -> Result<()> {
-    let mut after = None;
-    loop {
-        let page = w.schedules_of(ScheduleKind::Heartbeat, after).await?;
-        let Some(last) = page.last() else { break };
-        after = Some(last.schedule_id);
-        for schedule in page.iter().filter(|schedule| !wanted.contains_key(&schedule.agent_id)) {
-            remove(w, ctx, &Party::System, schedule, Some("the world file no longer wants it")).await?;
+    for schedule in all_of_kind(w, ScheduleKind::Heartbeat).await? {
+        if !wanted.contains_key(&schedule.agent_id) {
+            remove(w, ctx, &Party::System, &schedule, Some("the world file no longer wants it")).await?;
             release_waiting_mail(w, ctx, &schedule.agent_id).await?;
         }
     }
@@ -76,7 +72,7 @@ pub async fn heartbeats(w: &mut dyn Writes, ctx: &RuleContext, wanted: &BTreeMap
         let now = ctx.now();
         let when = When::Every { every_ms: heartbeat.every_ms, anchor: now };
         // The anchor is not a slot: the first heartbeat is one interval from now.
-        let next_at = next_after(&when, now)?;
+        let next_at = Some(first_slot(&when, now, 0)?);
         let schedule = Schedule {
             schedule_id: before.as_ref().map_or_else(|| ScheduleId(ctx.id()), |before| before.schedule_id),
             kind: ScheduleKind::Heartbeat,
@@ -85,7 +81,7 @@ pub async fn heartbeats(w: &mut dyn Writes, ctx: &RuleContext, wanted: &BTreeMap
             when,
             message: heartbeat.target.clone(),
             missed: Missed::Skip,
-            options: JobOptions::default(),
+            mode: JobMode::default(),
             enabled: true,
             // Each slot starts a root of its own.
             root_id: RootId(uuid::Uuid::nil()),

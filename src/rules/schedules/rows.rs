@@ -22,6 +22,19 @@ pub async fn get(r: &mut dyn Reads, schedule_id: ScheduleId) -> Result<Schedule>
     })
 }
 
+/// Returns all schedules of a kind, of all agents.
+pub async fn all_of_kind(r: &mut dyn Reads, kind: ScheduleKind) -> Result<Vec<Schedule>> {
+    let mut found: Vec<Schedule> = Vec::new();
+    loop {
+        let after = found.last().map(|last| (last.agent_id.clone(), last.kind, last.name.clone()));
+        let page = r.schedule_list(None, Some(kind), after.as_ref()).await?;
+        if page.is_empty() {
+            return Ok(found);
+        }
+        found.extend(page);
+    }
+}
+
 /// Checks that `by` may change a schedule. An agent may change the schedules that it set for
 /// itself, an operator all of them.
 pub(super) fn may_change(by: &Party, schedule: &Schedule) -> Result<()> {
@@ -42,13 +55,11 @@ pub(super) async fn save(w: &mut dyn Writes, ctx: &RuleContext, by: &Party, sche
         EventKind::ScheduleSet,
         json!({
             "schedule_id": schedule.schedule_id, "kind": schedule.kind, "name": schedule.name,
-            "when": schedule.when.shown(), "options": (schedule.kind == ScheduleKind::Cron).then_some(&schedule.options),
+            "when": schedule.when.shown(), "options": (schedule.kind == ScheduleKind::Cron).then_some(&schedule.mode),
             "enabled": schedule.enabled, "next_at": schedule.next_at.map(Timestamp::rfc3339), "by": by,
         }),
-    )
-    .agent(&schedule.agent_id)
-    .correlation(schedule.schedule_id);
-    ctx.emit(w, event).await?;
+    );
+    emit(w, ctx, schedule, event).await?;
     w.signal(Signal::Schedules);
     Ok(())
 }
@@ -67,10 +78,13 @@ pub(super) async fn remove(
         json!({
             "schedule_id": schedule.schedule_id, "kind": schedule.kind, "name": schedule.name, "by": by, "why": why,
         }),
-    )
-    .agent(&schedule.agent_id)
-    .correlation(schedule.schedule_id);
-    ctx.emit(w, event).await?;
+    );
+    emit(w, ctx, schedule, event).await?;
     w.signal(Signal::Schedules);
     Ok(())
+}
+
+/// Emits an event about a schedule.
+pub(super) async fn emit(w: &mut dyn Writes, ctx: &RuleContext, schedule: &Schedule, event: NewEvent) -> Result<()> {
+    ctx.emit(w, event.agent(&schedule.agent_id).correlation(schedule.schedule_id)).await
 }

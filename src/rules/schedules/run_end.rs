@@ -4,17 +4,16 @@
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::ports::Signal;
 use ghost_domain::reply_tokens::{HeartbeatReply, read_heartbeat};
-use ghost_domain::schedule::{RunStatus, When};
+use ghost_domain::schedule::{RunStatus, Target, When};
 use ghost_domain::{Kind, MessageId, Schedule, ScheduleKind, ScheduleRun, Turn};
 use ghost_store::Writes;
 use serde_json::json;
 
-use super::outlet;
+use super::outlet::{self, Source};
+use super::runs::NOTE_MAX;
 use crate::turns::ending::Ending;
 use crate::{Result, RuleContext};
 
-/// The longest note in a run, in characters.
-const NOTE_MAX: usize = 300;
 /// The longest alert text in an event, in characters.
 const ALERT_MAX: usize = 4_000;
 
@@ -45,32 +44,31 @@ pub async fn turn_ended(
         Ending::Failed(refusal) => (RunStatus::Failed, Some(ctx.excerpt(&refusal.to_string(), NOTE_MAX))),
         Ending::Cancelled(why) => (RunStatus::Failed, Some(format!("cancelled: {}", ctx.excerpt(why, NOTE_MAX)))),
     };
-    let ended = end_run(w, ctx, message_id, status, note).await?;
-    if let (Some((mut run, schedule)), Some(text)) = (ended.clone(), ending.answer_text())
-        && let Some(options) = run.options.clone()
+    let (run, schedule) = end_run(w, ctx, message_id, status, note).await?.unzip();
+    let (schedule, Some(text)) = (schedule.flatten(), ending.answer_text()) else { return Ok(()) };
+    let source = Source { turn, message_id, name: schedule.as_ref().map(|schedule| schedule.name.as_str()) };
+    if let Some(mut run) = run
+        && let Some(own_turn) = &run.own_turn
+        && let Some(why) = outlet::deliver(w, ctx, &source, &run, &own_turn.target, &text).await?
     {
-        let name = schedule.as_ref().map(|schedule| schedule.name.as_str());
-        let not_delivered = outlet::deliver(w, ctx, turn, &run, &options, name, &text).await?;
-        if let Some(why) = not_delivered {
-            run.note = Some(ctx.excerpt(&format!("not delivered: {why}"), NOTE_MAX));
-            w.schedule_run_put(&run).await?;
-        }
+        run.note = Some(ctx.excerpt(&format!("not delivered: {why}"), NOTE_MAX));
+        w.schedule_run_put(&run).await?;
     }
-    if kind == Kind::Heartbeat
-        && let Some(text) = ending.answer_text()
-    {
+    if kind == Kind::Heartbeat {
+        // The `message` field of a heartbeat holds its target.
+        let target = schedule.as_ref().map_or("none", |heartbeat| heartbeat.message.as_str());
         let event = match read_heartbeat(&text, ctx.limits().heartbeat_ack_chars as usize) {
             HeartbeatReply::Quiet => NewEvent::new(EventKind::HeartbeatQuiet, json!({ "turn_id": turn.turn_id })),
             HeartbeatReply::Alert(alert) => {
-                // The `message` field of a heartbeat holds its target.
-                let heartbeat = ended.and_then(|(_, schedule)| schedule);
-                let target = heartbeat.map_or_else(|| outlet::NOWHERE.to_owned(), |heartbeat| heartbeat.message);
-                let not_delivered = outlet::reason(outlet::deliver_text(w, ctx, turn, &target, &alert).await)?;
+                let delivered = match Target::of_alerts(target) {
+                    Ok(target) => outlet::deliver_text(w, ctx, &source, &target, &alert).await,
+                    Err(refusal) => Err(refusal),
+                };
                 NewEvent::new(
                     EventKind::HeartbeatAlert,
                     json!({
                         "turn_id": turn.turn_id, "target": target, "text": ctx.excerpt(&alert, ALERT_MAX),
-                        "not_delivered": not_delivered,
+                        "not_delivered": outlet::reason(delivered)?,
                     }),
                 )
             }

@@ -1,13 +1,16 @@
 //! The records of runs (SCHED-06, SCHED-09).
 
 use ghost_domain::event::{EventKind, NewEvent};
-use ghost_domain::schedule::{Payload, RunStatus};
+use ghost_domain::schedule::RunStatus;
 use ghost_domain::{MailState, Refusal, Schedule, ScheduleKind, ScheduleRun, Timestamp};
 use ghost_store::Writes;
 use serde_json::json;
 
+use super::rows::emit;
 use crate::{Result, RuleContext};
 
+/// The longest note in a run, in characters.
+pub(super) const NOTE_MAX: usize = 300;
 /// The number of the newest runs that are searched for one that is running or was refused.
 const LOOK_BACK: u32 = 32;
 /// The note of a one-shot job that waits for another run of it.
@@ -52,7 +55,7 @@ pub(super) async fn refused(
     run: Run,
     refusal: &Refusal,
 ) -> Result<ScheduleRun> {
-    let note = ctx.excerpt(&refusal.to_string(), 300);
+    let note = ctx.excerpt(&refusal.to_string(), NOTE_MAX);
     if schedule.kind == ScheduleKind::Watch
         && let Some(last) = w.schedule_runs(schedule.schedule_id, 1).await?.into_iter().next()
         && last.status == RunStatus::Refused
@@ -86,7 +89,7 @@ pub(super) fn row(schedule: &Schedule, run: Run, status: RunStatus, note: Option
         status,
         message_id: None,
         note,
-        options: (schedule.options.payload == Payload::AgentTurn).then(|| schedule.options.clone()),
+        own_turn: schedule.mode.own_turn().cloned(),
     }
 }
 
@@ -143,8 +146,4 @@ pub(super) async fn skipped(
         }),
     );
     emit(w, ctx, schedule, event).await
-}
-
-pub(super) async fn emit(w: &mut dyn Writes, ctx: &RuleContext, schedule: &Schedule, event: NewEvent) -> Result<()> {
-    ctx.emit(w, event.agent(&schedule.agent_id).correlation(schedule.schedule_id)).await
 }

@@ -4,31 +4,31 @@
 //! Must never: check who may post there. That may change before the job runs, and the record of the
 //! run reports it.
 
-use ghost_domain::schedule::options::LAST;
-use ghost_domain::schedule::{Deliver, JobOptions};
+use ghost_domain::Refusal;
+use ghost_domain::schedule::mode::LAST;
+use ghost_domain::schedule::{JobMode, Target};
 use ghost_domain::text::nearest;
-use ghost_domain::{ChannelName, ConversationId, Refusal};
 use ghost_store::Reads;
 use serde_json::json;
 
 use crate::suggestion::{self, Unknown};
 use crate::{Result, conversations};
 
-/// Refuses a chat channel or conversation that does not exist. `last` is resolved when the job
-/// ends, and webhooks belong to the world file.
+/// Refuses a chat channel or conversation that does not exist. The last conversation is found when
+/// the job ends, and webhooks belong to the world file.
 ///
 /// # Errors
 /// `NotFound`, with a suggestion.
-pub(super) async fn check(r: &mut dyn Reads, options: &JobOptions) -> Result<()> {
-    if options.deliver != Deliver::Announce || options.to == LAST {
-        return Ok(());
-    }
+pub(super) async fn check(r: &mut dyn Reads, mode: &JobMode) -> Result<()> {
     let with_field = |refusal: Refusal| refusal.details(json!({ "field": "to" }));
-    if let Ok(conversation_id) = options.to.parse::<ConversationId>() {
-        return conversations::get(r, conversation_id).await.map(drop).map_err(with_field);
-    }
-    let channel: ChannelName = options.to.parse().map_err(with_field)?;
-    if r.chat_channel_get(&channel).await?.is_some() {
+    let channel = match mode.own_turn().map(|turn| &turn.target) {
+        Some(Target::Conversation(conversation_id)) => {
+            return conversations::get(r, *conversation_id).await.map(drop).map_err(with_field);
+        }
+        Some(Target::Channel(channel)) => channel,
+        Some(Target::Nowhere | Target::Last | Target::Webhook { .. }) | None => return Ok(()),
+    };
+    if r.chat_channel_get(channel).await?.is_some() {
         return Ok(());
     }
     let near = nearest(channel.as_str(), [LAST]);
@@ -37,7 +37,7 @@ pub(super) async fn check(r: &mut dyn Reads, options: &JobOptions) -> Result<()>
         Some(_) => refusal,
         None => {
             let refusal = refusal.hint("give last, the name of a chat channel or the id of a conversation");
-            suggestion::unknown_name(r, refusal, Unknown::Channel(channel)).await?
+            suggestion::unknown_name(r, refusal, Unknown::Channel(channel.clone())).await?
         }
     })
 }

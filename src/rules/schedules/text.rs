@@ -4,9 +4,8 @@
 use std::time::Duration;
 
 use ghost_domain::reply_tokens::ANNOUNCE_SKIP;
-use ghost_domain::schedule::options::LAST;
 use ghost_domain::schedule::words::duration_text;
-use ghost_domain::schedule::{Deliver, JobOptions, Payload, When};
+use ghost_domain::schedule::{JobMode, Target, When};
 use ghost_domain::{Party, Schedule, ScheduleKind, Timestamp};
 
 /// The facts about a run that its mail mentions.
@@ -33,17 +32,14 @@ pub(super) struct Moment<'t> {
 
 /// Returns the subject and the body.
 pub(super) fn mail(schedule: &Schedule, moment: &Moment<'_>) -> (String, String) {
-    if schedule.kind == ScheduleKind::Heartbeat {
-        return ("Heartbeat".to_owned(), moment.report.unwrap_or(LOOK_AROUND).to_owned());
-    }
     let name = &schedule.name;
     let (title, what) = match schedule.kind {
         ScheduleKind::Timer => (format!("Timer {name}"), format!("Reminder: the timer `{name}` has gone off.")),
         ScheduleKind::Cron => {
             let rule = rule(&schedule.when);
-            let what = match schedule.options.payload {
-                Payload::SystemEvent => format!("Reminder: the cron job `{name}` ({rule}) is due."),
-                Payload::AgentTurn => format!(
+            let what = match schedule.mode {
+                JobMode::Mail { .. } => format!("Reminder: the cron job `{name}` ({rule}) is due."),
+                JobMode::OwnTurn(_) => format!(
                     "The cron job `{name}` ({rule}) runs now, in a turn of its own: nothing of your other turns is \
                      recalled here."
                 ),
@@ -57,7 +53,10 @@ pub(super) fn mail(schedule: &Schedule, moment: &Moment<'_>) -> (String, String)
             };
             (format!("Watch {name}"), format!("Files that the watch `{name}` watches have changed ({path})."))
         }
-        ScheduleKind::Heartbeat => (String::new(), String::new()),
+        ScheduleKind::Heartbeat => {
+            let prompt = moment.report.unwrap_or(LOOK_AROUND).trim_end();
+            return ("Heartbeat".to_owned(), format!("{prompt}\n\n{ANSWER}"));
+        }
     };
     let mut lines = vec![what];
     if let Some(by) = moment.by_hand {
@@ -101,23 +100,19 @@ pub(super) fn mail(schedule: &Schedule, moment: &Moment<'_>) -> (String, String)
             moment.lately
         ));
     }
-    if let Some(way) = target_line(&schedule.options) {
-        lines.push(way);
-    }
+    lines.extend(schedule.mode.own_turn().and_then(|turn| target_line(&turn.target)));
     let title = if moment.late { format!("{title} (late)") } else { title };
     (title, lines.join("\n"))
 }
 
 /// Says where the last text of a job's own turn goes.
-fn target_line(options: &JobOptions) -> Option<String> {
-    let to = match (options.deliver, options.to.as_str()) {
-        (Deliver::None, _) => return None,
-        (Deliver::Announce, LAST) => "sent to your last conversation with someone outside".to_owned(),
-        (Deliver::Announce, to) if to.parse::<ghost_domain::ConversationId>().is_ok() => {
-            format!("sent to the conversation {to}")
-        }
-        (Deliver::Announce, to) => format!("posted in the chat channel {to}"),
-        (Deliver::Webhook, to) => format!("sent to the webhook {to}"),
+fn target_line(target: &Target) -> Option<String> {
+    let to = match target {
+        Target::Nowhere => return None,
+        Target::Last => "sent to your last conversation with someone outside".to_owned(),
+        Target::Conversation(conversation_id) => format!("sent to the conversation {conversation_id}"),
+        Target::Channel(channel) => format!("posted in the chat channel {channel}"),
+        Target::Webhook { webhook, thread } => format!("sent to the webhook {webhook}/{thread}"),
     };
     Some(format!(
         "The last text of this turn is {to}. If there is nothing to report, make {ANNOUNCE_SKIP} your whole answer."
@@ -125,8 +120,10 @@ fn target_line(options: &JobOptions) -> Option<String> {
 }
 
 /// The prompt of a heartbeat if the archetype has none.
-const LOOK_AROUND: &str = "Look around: is there anything that needs your attention now? \
-    If not, answer with exactly HEARTBEAT_OK. If there is, answer with what it is, without that word.";
+const LOOK_AROUND: &str = "Look around: is there anything that needs your attention now?";
+/// The answer that a heartbeat asks for; appended to its prompt (HB-02).
+const ANSWER: &str = "If nothing of this needs attention, answer with exactly HEARTBEAT_OK. \
+    If something does, answer with what it is, without that word.";
 
 /// Describes a rule in a few words.
 fn rule(when: &When) -> String {

@@ -6,7 +6,7 @@ use ghost_domain::{Agent, AgentKind, AgentStatus, Desired, HeldSkill, Job, Party
 use serde_json::json;
 
 use super::Medium;
-use super::rows::{AWKWARD, agent, answer, at, held, id_of, job};
+use super::rows::{AWKWARD, agent, answer, at, held, id_of, job, task_id};
 use super::tools::{keep, map_rows, open, reading, refuse};
 use crate::Store;
 use crate::tables::Family;
@@ -165,16 +165,24 @@ pub(super) async fn skills_are_held_and_removed(medium: Arc<dyn Medium>) {
 
 pub(super) async fn jobs_are_newest_first(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
-    let done = Job { finished_at: Some(at(9)), result_path: Some("output/briefings/x.md".to_owned()), ..job("bb", 2) };
+    let done = Job {
+        task_id: Some(task_id(7)),
+        finished_at: Some(at(9)),
+        result_path: Some("output/briefings/x.md".to_owned()),
+        ..job("bb", 2)
+    };
     let wanted = done.clone();
     keep!(&store, |w| {
         w.job_put(&job("aa", 1)).await?;
         w.job_put(&job("cc", 3)).await?;
         w.job_put(&job("bb", 2)).await?;
         w.job_put(&done).await?;
+        assert_eq!(w.job_of_task(task_id(7)).await?, Some(done), "its own write");
     });
-    assert_eq!(reading!(&store, |r| { r.job_list().await? }), [job("cc", 3), wanted.clone(), job("aa", 1)]);
-    assert_eq!(reading!(&store, |r| { r.job_newest().await? }), Some(job("cc", 3)));
+    let (of_task, of_none) =
+        reading!(&store, |r| { (r.job_of_task(task_id(7)).await?, r.job_of_task(task_id(8)).await?) });
+    assert_eq!((of_task.as_ref(), of_none), (Some(&wanted), None));
+    assert_eq!(reading!(&store, |r| { r.job_list(None, 1_000).await? }), [job("cc", 3), wanted.clone(), job("aa", 1)]);
     assert_eq!(reading!(&store, |r| { r.job_get("bb").await? }), Some(wanted));
     assert_eq!(reading!(&store, |r| { r.job_get("dd").await? }), None);
 }

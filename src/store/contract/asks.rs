@@ -87,10 +87,10 @@ pub(super) async fn dead_letters_are_newest_first(medium: Arc<dyn Medium>) {
     assert_eq!(reading!(&store, |r| { r.dead_letter_get(letter_id(4)).await? }), None);
     let (all, of_a, held_of_a, dropped) = reading!(&store, |r| {
         (
-            r.dead_letter_list(None, None).await?,
-            r.dead_letter_list(Some(&id_of("a")), None).await?,
-            r.dead_letter_list(Some(&id_of("a")), Some(DeadLetterStatus::Held)).await?,
-            r.dead_letter_list(None, Some(DeadLetterStatus::Dropped)).await?,
+            r.dead_letter_list(None, None, None, 1_000).await?,
+            r.dead_letter_list(Some(&id_of("a")), None, None, 1_000).await?,
+            r.dead_letter_list(Some(&id_of("a")), Some(DeadLetterStatus::Held), None, 1_000).await?,
+            r.dead_letter_list(None, Some(DeadLetterStatus::Dropped), None, 1_000).await?,
         )
     });
     let ids = |letters: &[DeadLetter]| map_rows(letters, |letter| letter.dead_letter_id);

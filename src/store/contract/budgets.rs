@@ -287,8 +287,12 @@ pub(super) async fn lists_are_bounded(medium: Arc<dyn Medium>) {
             w.job_put(&job(&format!("{n:04}"), n)).await?;
         }
     });
-    let (budgets, jobs) =
-        reading!(&store, |r| { (r.budget_list(&BudgetFilter::default()).await?, r.job_list().await?) });
+    let (budgets, jobs) = reading!(&store, |r| {
+        (
+            r.budget_list(&BudgetFilter { limit: 2_000, ..BudgetFilter::default() }).await?,
+            r.job_list(None, 2_000).await?,
+        )
+    });
     assert_eq!((budgets.len(), jobs.len()), (1_000, 1_000));
     assert_eq!((budgets[0].scope.to_string(), jobs[0].job_id.as_str()), ("team:0000".to_owned(), "1002"));
 }

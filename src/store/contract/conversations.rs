@@ -65,16 +65,16 @@ pub(super) async fn conversations_are_listed_latest_first(medium: Arc<dyn Medium
         for (n, owner) in [(2, "a"), (4, "b"), (1, "a"), (3, "aa")] {
             w.conversation_put(&conversation(n, owner)).await?;
         }
-        assert_eq!(w.conversation_list(None, None).await?.len(), 4);
+        assert_eq!(w.conversation_list(None, None, 1_000).await?.len(), 4);
         w.conversation_put(&Conversation { updated_at: at(5), ..conversation(1, "a") }).await?;
-        let inside = w.conversation_list(Some(&id_of("a")), None).await?;
+        let inside = w.conversation_list(Some(&id_of("a")), None, 1_000).await?;
         assert_eq!(map_rows(&inside, |found| found.conversation_id), [conversation_id(1), conversation_id(2)]);
     });
     let (all, of_b, none) = reading!(&store, |r| {
         (
-            r.conversation_list(None, None).await?,
-            r.conversation_list(Some(&id_of("b")), None).await?,
-            r.conversation_list(Some(&id_of("c")), None).await?,
+            r.conversation_list(None, None, 1_000).await?,
+            r.conversation_list(Some(&id_of("b")), None, 1_000).await?,
+            r.conversation_list(Some(&id_of("c")), None, 1_000).await?,
         )
     });
     assert_eq!(map_rows(&all, |found| found.conversation_id), [1, 4, 3, 2].map(conversation_id));
@@ -83,8 +83,8 @@ pub(super) async fn conversations_are_listed_latest_first(medium: Arc<dyn Medium
     keep!(&store, |w| { w.conversation_put(&conversation(4, "c")).await? });
     let owned = reading!(&store, |r| {
         (
-            r.conversation_list(Some(&id_of("b")), None).await?.len(),
-            r.conversation_list(Some(&id_of("c")), None).await?.len(),
+            r.conversation_list(Some(&id_of("b")), None, 1_000).await?.len(),
+            r.conversation_list(Some(&id_of("c")), None, 1_000).await?.len(),
         )
     });
     assert_eq!(owned, (0, 1));
@@ -94,7 +94,7 @@ pub(super) async fn conversations_are_listed_latest_first(medium: Arc<dyn Medium
         }
     });
     let (all, of_d) = reading!(&store, |r| {
-        (r.conversation_list(None, None).await?, r.conversation_list(Some(&id_of("d")), None).await?)
+        (r.conversation_list(None, None, 1_000).await?, r.conversation_list(Some(&id_of("d")), None, 1_000).await?)
     });
     assert_eq!((all.len(), of_d.len(), of_d[999].conversation_id), (1_000, 1_000, conversation_id(11)));
     // Many conversations have the same time. The next page continues after the last one of a full
@@ -106,9 +106,13 @@ pub(super) async fn conversations_are_listed_latest_first(medium: Arc<dyn Medium
     });
     let place = |last: &Conversation| (last.updated_at, last.conversation_id);
     let (first, rest, of_d) = reading!(&store, |r| {
-        let first = r.conversation_list(None, None).await?;
+        let first = r.conversation_list(None, None, 1_000).await?;
         let after = first.last().map(place);
-        (first, r.conversation_list(None, after).await?, r.conversation_list(Some(&id_of("d")), after).await?)
+        (
+            first,
+            r.conversation_list(None, after, 1_000).await?,
+            r.conversation_list(Some(&id_of("d")), after, 1_000).await?,
+        )
     });
     let order: Vec<_> = (10..=1_010).rev().chain([1, 4, 3, 2]).map(conversation_id).collect();
     assert_eq!(map_rows(&[first, rest].concat(), |found| found.conversation_id), order);

@@ -68,7 +68,7 @@ async fn observe(store: &Store, ops: u64) -> Vec<String> {
         }
         line!(r.agent_list(true).await?, r.agent_count_dynamic().await?);
         line!(r.meta_get("k1").await?, r.meta_get("k2").await?);
-        line!(r.job_list().await?);
+        line!(r.job_list(None, 1_000).await?);
         line!(r.asks_open().await?, r.ask_count_open().await?);
         for n in 0..5 {
             line!(n, r.ask_get(ask_id(n)).await?);
@@ -78,7 +78,7 @@ async fn observe(store: &Store, ops: u64) -> Vec<String> {
             r.budget_list(&BudgetFilter { limited: true, ..BudgetFilter::default() }).await?
         );
         line!(r.usage_sum(&UsageFilter::default()).await?);
-        line!(r.dead_letter_list(None, None).await?);
+        line!(r.dead_letter_list(None, None, None, 1_000).await?);
         line!(r.event_list(0, &EventFilter::default(), 100_000).await?, r.event_bounds().await?);
         line!(r.call_list(&LedgerFilter { limit: 1_000, ..LedgerFilter::default() }).await?);
         for name in ["a", "b", "c"] {

@@ -170,7 +170,7 @@ pub(super) async fn held_letters_are_kept(medium: Arc<dyn Medium>) {
         w.agent_put(&ghost_domain::Agent { deleted_at: Some(at(2)), ..agent("gone") }).await?;
     });
     prune_all(&store, Family::DeadLetters, 40).await;
-    let kept = reading!(&store, |r| { r.dead_letter_list(None, None).await? });
+    let kept = reading!(&store, |r| { r.dead_letter_list(None, None, None, 1_000).await? });
     assert_eq!(
         map_rows(&kept, |letter| letter.dead_letter_id),
         [letter_id(51), letter_id(50), letter_id(5), letter_id(1)]
@@ -230,7 +230,7 @@ pub(super) async fn a_prune_is_bounded(medium: Arc<dyn Medium>) {
     }
     let left = reading!(&store, |r| {
         let tasks = r.task_list(&TaskFilter::default()).await?;
-        let letters = r.dead_letter_list(None, None).await?;
+        let letters = r.dead_letter_list(None, None, None, 1_000).await?;
         let calls = r.call_list(&LedgerFilter::default()).await?;
         let turns = r.turn_list(&TurnFilter::default()).await?;
         let asks = [r.ask_get(ask_id(2)).await?, r.ask_get(ask_id(3)).await?];

@@ -84,7 +84,7 @@ pub(super) async fn pruning_leaves_no_gap_in_a_channel(medium: Arc<dyn Medium>) 
 pub(super) async fn conversations_in_use_are_kept(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     let kept = async |store: &Store| {
-        let mut kept = map_rows(&reading!(store, |r| { r.conversation_list(None, None).await? }), |found| {
+        let mut kept = map_rows(&reading!(store, |r| { r.conversation_list(None, None, 1_000).await? }), |found| {
             found.conversation_id.0.as_u128()
         });
         kept.sort_unstable();

@@ -149,7 +149,7 @@ pub(super) fn schedule(n: u64, agent: &str, kind: ScheduleKind, name: &str) -> S
         when: When::At { at: at(n) },
         message: format!("schedule {n}"),
         missed: Missed::Skip,
-        options: ghost_domain::schedule::JobOptions::default(),
+        mode: ghost_domain::schedule::JobMode::default(),
         enabled: true,
         root_id: root_id(1),
         hop: 0,
@@ -175,7 +175,7 @@ pub(super) fn run(n: u64, run: u64) -> ScheduleRun {
         status: ghost_domain::schedule::RunStatus::Queued,
         message_id: Some(message_id(1_000 * n + run)),
         note: None,
-        options: None,
+        own_turn: None,
     }
 }
 

@@ -282,6 +282,7 @@ impl Op {
         let Self { what, numbers } = self;
         let OpNumbers { n, a, b, c } = numbers;
         let name = id_of(one_of(&AGENTS, a));
+        let page_limit = u32::try_from(c % 6).unwrap();
         Ok(match what {
             OpKind::RemoveSkill => format!("{}", w.skill_remove(&name, one_of(&["s1", "s2"], b)).await?),
             OpKind::Prune => {
@@ -310,7 +311,7 @@ impl Op {
                 let sums = w.usage_sum(&UsageFilter::default()).await?;
                 let after = (a % 3 == 0).then(|| scope(b));
                 let sort = (a % 5 == 0).then(|| one_of(ScopeSort::ALL, b));
-                let filter = BudgetFilter { limited: c % 2 == 1, sort, no_roots: b % 4 == 0, after };
+                let filter = BudgetFilter { limited: c % 2 == 1, sort, no_roots: b % 4 == 0, after, limit: page_limit };
                 format!("{:?}", (w.budget_list(&filter).await?, sums))
             }
             OpKind::ScanMail => {
@@ -325,7 +326,10 @@ impl Op {
                 format!("{ids:?} {:?} {}", w.inbox_waiting().await?, w.inbox_total().await?)
             }
             OpKind::ScanTasks => {
-                let filter = TaskFilter { owner: (b % 2 == 0).then(|| name.clone()), ..TaskFilter::default() };
+                let after =
+                    (a % 2 == 0).then(|| (i32::try_from(c % 3).unwrap() - 1, super::rows::at(b % 6), task_id(a % 6)));
+                let owner = (b % 2 == 0).then(|| name.clone());
+                let filter = TaskFilter { owner, after, limit: page_limit, ..TaskFilter::default() };
                 let lists = (w.task_list(&filter).await?, w.task_dependants(task_id(c % 6)).await?);
                 format!("{lists:?} {} {:?}", w.task_count_open().await?, w.task_events(task_id(a % 6), 100).await?)
             }
@@ -336,8 +340,9 @@ impl Op {
             }
             _ => {
                 let calls = w.call_list(&LedgerFilter::default()).await?;
-                let letters = w.dead_letter_list(None, None).await?;
-                format!("{calls:?} {letters:?} {:?} {:?}", w.skills_held(&name).await?, w.job_list().await?)
+                let after = (a % 2 == 0).then(|| (super::rows::at(b % 5), super::rows::letter_id(c % 6)));
+                let letters = w.dead_letter_list(None, None, after, page_limit).await?;
+                format!("{calls:?} {letters:?} {:?} {:?}", w.skills_held(&name).await?, w.job_list(None, 1_000).await?)
             }
         })
     }

@@ -177,8 +177,12 @@ impl SharedOp {
             Self::ScanConversations => {
                 let owner = c.is_multiple_of(2).then_some(&agent);
                 let found = (
-                    w.conversation_list(owner, b.is_multiple_of(3).then(|| (moment(c % 9), conversation_id(a % 4))))
-                        .await?,
+                    w.conversation_list(
+                        owner,
+                        b.is_multiple_of(3).then(|| (moment(c % 9), conversation_id(a % 4))),
+                        limit,
+                    )
+                    .await?,
                     w.conversation_entries(conversation_id(a % 4), i64::try_from(b % 4).unwrap(), limit).await?,
                     w.conversation_entries_of_turn(turn_id(c % 6)).await?,
                     w.deliveries_due(moment(if c.is_multiple_of(4) { n } else { c % 9 }), &[], limit).await?,
@@ -271,7 +275,7 @@ pub(super) async fn observe(r: &mut dyn Reads) -> Result<Vec<String>> {
             lines.push(chat(r, &channel_name(in_channel), &id_of(agent), 0, 10_000).await?);
         }
     }
-    lines.push(format!("{:?}", r.conversation_list(None, None).await?));
+    lines.push(format!("{:?}", r.conversation_list(None, None, 1_000).await?));
     for n in 0..4 {
         let found = r.conversation_find("control", &format!("thread {n}")).await?;
         lines.push(format!("{found:?} {:?}", r.conversation_entries(conversation_id(n), 0, 10_000).await?));

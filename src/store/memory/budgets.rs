@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use ghost_domain::usage::{UsageRow, UsageSum};
 use ghost_domain::{Budget, Money, Scope, ScopeSort};
 
-use super::session::{LIST_MAX, Session};
+use super::session::{Session, page};
 use super::tables::next;
 use crate::tables::{BudgetFilter, BudgetReads, BudgetWrites, Result, UsageFilter};
 
@@ -25,8 +25,7 @@ impl BudgetReads for Session<'_> {
                 && filter.sort.is_none_or(|wanted| wanted == sort)
                 && !(filter.no_roots && sort == ScopeSort::Root)
         };
-        let found = self.tables.budgets.iter().filter(wanted).take(LIST_MAX);
-        Ok(found.map(|(_, budget)| budget.clone()).collect())
+        Ok(page(self.tables.budgets.iter().filter(wanted).map(|(_, budget)| budget), filter.limit))
     }
 
     async fn usage_sum(&mut self, filter: &UsageFilter) -> Result<Vec<UsageSum>> {

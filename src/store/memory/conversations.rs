@@ -9,7 +9,7 @@ use ghost_domain::{
 use uuid::Uuid;
 
 use super::prune::oldest;
-use super::session::{LIST_MAX, Session, bound, count};
+use super::session::{Session, bound, count, page};
 use super::tables::Tables;
 use crate::StoreError;
 use crate::tables::{ConversationReads, ConversationWrites, Result};
@@ -122,6 +122,7 @@ impl ConversationReads for Session<'_> {
         &mut self,
         owner: Option<&AgentId>,
         after: Option<(Timestamp, ConversationId)>,
+        limit: u32,
     ) -> Result<Vec<Conversation>> {
         let key = |conversation: &Conversation| (conversation.updated_at, conversation.conversation_id);
         let wanted = |conversation: &&Conversation| {
@@ -130,7 +131,7 @@ impl ConversationReads for Session<'_> {
         };
         let mut found: Vec<&Conversation> = self.tables.conversations.values().filter(wanted).collect();
         found.sort_by_key(|conversation| std::cmp::Reverse(key(conversation)));
-        Ok(found.into_iter().take(LIST_MAX).cloned().collect())
+        Ok(page(found, limit))
     }
 
     async fn conversation_count(&mut self) -> Result<u32> {

@@ -1,9 +1,9 @@
 //! Dead letters.
 
 use async_trait::async_trait;
-use ghost_domain::{AgentId, DeadLetter, DeadLetterId, DeadLetterStatus};
+use ghost_domain::{AgentId, DeadLetter, DeadLetterId, DeadLetterStatus, Timestamp};
 
-use super::session::{LIST_MAX, Session, count};
+use super::session::{Session, count, page};
 use crate::tables::{DeadLetterReads, DeadLetterWrites, Result};
 
 #[async_trait]
@@ -16,18 +16,18 @@ impl DeadLetterReads for Session<'_> {
         &mut self,
         agent_id: Option<&AgentId>,
         status: Option<DeadLetterStatus>,
+        after: Option<(Timestamp, DeadLetterId)>,
+        limit: u32,
     ) -> Result<Vec<DeadLetter>> {
-        let mut found: Vec<&DeadLetter> = self
-            .tables
-            .dead_letters
-            .values()
-            .filter(|letter| {
-                agent_id.is_none_or(|agent_id| letter.agent_id == *agent_id)
-                    && status.is_none_or(|status| letter.status == status)
-            })
-            .collect();
-        found.sort_by_key(|letter| std::cmp::Reverse((letter.created_at, letter.dead_letter_id)));
-        Ok(found.into_iter().take(LIST_MAX).cloned().collect())
+        let key = |letter: &DeadLetter| (letter.created_at, letter.dead_letter_id);
+        let wanted = |letter: &&DeadLetter| {
+            agent_id.is_none_or(|agent_id| letter.agent_id == *agent_id)
+                && status.is_none_or(|status| letter.status == status)
+                && after.is_none_or(|after| key(letter) < after)
+        };
+        let mut found: Vec<&DeadLetter> = self.tables.dead_letters.values().filter(wanted).collect();
+        found.sort_by_key(|letter| std::cmp::Reverse(key(letter)));
+        Ok(page(found, limit))
     }
 
     async fn dead_letter_count_held(&mut self, agent_id: Option<&AgentId>) -> Result<u32> {

@@ -1,9 +1,9 @@
 //! Jobs.
 
 use async_trait::async_trait;
-use ghost_domain::Job;
+use ghost_domain::{Job, TaskId, Timestamp};
 
-use super::session::{LIST_MAX, Session};
+use super::session::{Session, page};
 use crate::tables::{JobReads, JobWrites, Result};
 
 #[async_trait]
@@ -12,14 +12,15 @@ impl JobReads for Session<'_> {
         Ok(self.tables.jobs.get(&job_id.to_owned()).cloned())
     }
 
-    async fn job_newest(&mut self) -> Result<Option<Job>> {
-        Ok(self.job_list().await?.into_iter().next())
+    async fn job_of_task(&mut self, task_id: TaskId) -> Result<Option<Job>> {
+        Ok(self.tables.jobs.values().find(|job| job.task_id == Some(task_id)).cloned())
     }
 
-    async fn job_list(&mut self) -> Result<Vec<Job>> {
+    async fn job_list(&mut self, after: Option<(Timestamp, &str)>, limit: u32) -> Result<Vec<Job>> {
         let mut found: Vec<&Job> = self.tables.jobs.values().collect();
+        found.retain(|job| after.is_none_or(|after| (job.started_at, job.job_id.as_str()) < after));
         found.sort_by(|a, b| (b.started_at, &b.job_id).cmp(&(a.started_at, &a.job_id)));
-        Ok(found.into_iter().take(LIST_MAX).cloned().collect())
+        Ok(page(found, limit))
     }
 }
 

@@ -3,7 +3,7 @@
 use async_trait::async_trait;
 use ghost_domain::{CallId, LedgerRow};
 
-use super::session::{Session, list_limit};
+use super::session::{Session, page};
 use crate::tables::{LedgerFilter, LedgerReads, LedgerWrites, Result};
 
 fn matches(filter: &LedgerFilter, row: &LedgerRow) -> bool {
@@ -23,16 +23,9 @@ impl LedgerReads for Session<'_> {
     }
 
     async fn call_list(&mut self, filter: &LedgerFilter) -> Result<Vec<LedgerRow>> {
-        Ok(self
-            .tables
-            .ledger_by_start
-            .iter()
-            .rev()
-            .filter_map(|((_, call_id), ())| self.tables.ledger.get(call_id))
-            .filter(|row| matches(filter, row))
-            .take(list_limit(filter.limit))
-            .cloned()
-            .collect())
+        let newest_first = self.tables.ledger_by_start.iter().rev();
+        let rows = newest_first.filter_map(|((_, call_id), ())| self.tables.ledger.get(call_id));
+        Ok(page(rows.filter(|row| matches(filter, row)), filter.limit))
     }
 }
 

@@ -80,12 +80,6 @@ impl ScheduleReads for Session<'_> {
         Ok(self.tables.schedules_in_order(after).filter(wanted).take(LIST_MAX).cloned().collect())
     }
 
-    async fn schedules_of(&mut self, kind: ScheduleKind, after: Option<ScheduleId>) -> Result<Vec<Schedule>> {
-        let wanted =
-            |schedule: &&Schedule| schedule.kind == kind && after.is_none_or(|after| schedule.schedule_id > after);
-        Ok(self.tables.schedules.values().filter(wanted).take(LIST_MAX).cloned().collect())
-    }
-
     async fn schedule_count(&mut self, agent_id: &AgentId, kind: ScheduleKind) -> Result<u32> {
         let of_agent = self
             .tables

@@ -6,17 +6,14 @@ use ghost_domain::ports::Signal;
 use ghost_domain::{EventId, Timestamp};
 
 use super::tables::{Tables, next};
-use crate::tables::{Reads, Writes};
+use crate::tables::{PAGE_MAX, Reads, Writes, page_size};
 
-/// Number of rows that a list returns if its filter names no limit.
-const LIST_DEFAULT: u32 = 100;
-/// Maximum number of rows that a list returns.
-pub(super) const LIST_MAX: usize = 1_000;
+/// The largest number of rows in one page of a list.
+pub(super) const LIST_MAX: usize = PAGE_MAX as usize;
 
-/// The limit of a filter; 0 means the default.
-pub(super) fn list_limit(limit: u32) -> usize {
-    let wanted = if limit == 0 { LIST_DEFAULT } else { limit };
-    usize::try_from(wanted).map_or(LIST_MAX, |wanted| wanted.min(LIST_MAX))
+/// The first `limit` rows of a list, which are in order.
+pub(super) fn page<'a, R: Clone + 'a>(rows: impl IntoIterator<Item = &'a R>, limit: u32) -> Vec<R> {
+    rows.into_iter().take(bound(page_size(limit))).cloned().collect()
 }
 
 /// A limit that the caller chose, as `usize`.

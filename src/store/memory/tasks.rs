@@ -3,9 +3,9 @@
 use std::cmp::Reverse;
 
 use async_trait::async_trait;
-use ghost_domain::{AgentId, Task, TaskEvent, TaskId};
+use ghost_domain::{AgentId, Task, TaskEvent, TaskId, Timestamp};
 
-use super::session::{Session, count, list_limit};
+use super::session::{Session, count, page};
 use super::tables::next;
 use crate::tables::{Result, TaskFilter, TaskReads, TaskWrites};
 
@@ -13,6 +13,13 @@ fn matches(filter: &TaskFilter, task: &Task) -> bool {
     filter.owner.as_ref().is_none_or(|owner| task.owner == *owner)
         && filter.status.is_none_or(|status| task.status == status)
         && filter.parent_id.is_none_or(|parent_id| task.parent_id == Some(parent_id))
+        && filter.root_id.is_none_or(|root_id| task.root_id == root_id)
+        && filter.after.is_none_or(|after| place(task) > (Reverse(after.0), after.1, after.2))
+}
+
+/// The place of a task in the order of lists.
+fn place(task: &Task) -> (Reverse<i32>, Timestamp, TaskId) {
+    (Reverse(task.priority), task.created_at, task.task_id)
 }
 
 #[async_trait]
@@ -23,8 +30,8 @@ impl TaskReads for Session<'_> {
 
     async fn task_list(&mut self, filter: &TaskFilter) -> Result<Vec<Task>> {
         let mut found: Vec<&Task> = self.tables.tasks.values().filter(|task| matches(filter, task)).collect();
-        found.sort_by_key(|task| (Reverse(task.priority), task.created_at, task.task_id));
-        Ok(found.into_iter().take(list_limit(filter.limit)).cloned().collect())
+        found.sort_by_key(|task| place(task));
+        Ok(page(found, filter.limit))
     }
 
     async fn tasks_open(&mut self, owner: Option<&AgentId>, after: Option<TaskId>, limit: u32) -> Result<Vec<Task>> {
@@ -33,7 +40,7 @@ impl TaskReads for Session<'_> {
                 && owner.is_none_or(|owner| task.owner == *owner)
                 && after.is_none_or(|after| task.task_id > after)
         };
-        Ok(self.tables.tasks.values().filter(wanted).take(list_limit(limit)).cloned().collect())
+        Ok(page(self.tables.tasks.values().filter(wanted), limit))
     }
 
     async fn task_dependants(&mut self, task_id: TaskId) -> Result<Vec<Task>> {

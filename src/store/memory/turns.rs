@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use ghost_domain::journal::{JournalRow, Step};
 use ghost_domain::{AgentId, Timestamp, Turn, TurnId, TurnStatus};
 
-use super::session::{Session, list_limit};
+use super::session::{Session, page};
 use super::tables::{Prompt, Tables, next};
 use crate::tables::{PROMPT_USE, Result, TurnFilter, TurnReads, TurnWrites};
 
@@ -46,7 +46,7 @@ impl TurnReads for Session<'_> {
     async fn turn_list(&mut self, filter: &TurnFilter) -> Result<Vec<Turn>> {
         let mut found: Vec<&Turn> = self.tables.turns.values().filter(|turn| matches(filter, turn)).collect();
         found.sort_by_key(|turn| Reverse((turn.started_at, turn.turn_id)));
-        Ok(found.into_iter().take(list_limit(filter.limit)).cloned().collect())
+        Ok(page(found, filter.limit))
     }
 
     async fn journal_of(&mut self, turn_id: TurnId) -> Result<Vec<JournalRow>> {

@@ -3,13 +3,14 @@
 //! SQL text must never contain a value. Values are bound.
 
 use super::row::Args;
+use crate::tables::{PAGE_MAX, page_size};
 
-/// Maximum number of rows of a list.
-pub(super) const LIST_MAX: u32 = 1_000;
+/// The largest number of rows in one page of a list.
+pub(super) const LIST_MAX: u32 = PAGE_MAX;
 
-/// The limit for SQL of a filter's `limit`; 0 means 100.
+/// The limit for SQL of a list's `limit`.
 pub(super) fn list_limit(limit: u32) -> i64 {
-    i64::from(if limit == 0 { 100 } else { limit.min(LIST_MAX) })
+    i64::from(page_size(limit))
 }
 
 /// A query that is being built, with its bound values.

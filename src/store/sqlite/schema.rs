@@ -18,6 +18,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0005_unpriced.sql"),
     include_str!("migrations/0006_age.sql"),
     include_str!("migrations/0007_names.sql"),
+    include_str!("migrations/0008_lists.sql"),
 ];
 
 /// The schema version of this program.

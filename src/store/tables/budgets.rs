@@ -16,8 +16,10 @@ pub struct BudgetFilter {
     pub sort: Option<ScopeSort>,
     /// Omits accounts of roots, because there may be many.
     pub no_roots: bool,
-    /// Only accounts whose scope comes after this one, compared as text. For paging.
+    /// Only accounts whose scope comes after this one, compared as text.
     pub after: Option<Scope>,
+    /// At most this many accounts.
+    pub limit: u32,
 }
 
 /// Which usage rows a sum covers. `None` means any.
@@ -41,8 +43,7 @@ pub trait BudgetReads {
     /// The account of this scope.
     async fn budget_get(&mut self, scope: &Scope) -> Result<Option<Budget>>;
 
-    /// Accounts in order of the scope's text, at most 1,000. [`BudgetFilter::after`] reads the next
-    /// page.
+    /// Accounts in order of the scope's text.
     async fn budget_list(&mut self, filter: &BudgetFilter) -> Result<Vec<Budget>>;
 
     /// Sums of usage for each agent and model, in that order.

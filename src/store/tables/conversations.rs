@@ -14,13 +14,13 @@ pub trait ConversationReads {
     /// The conversation with this adapter and thread name.
     async fn conversation_find(&mut self, adapter: &str, thread: &str) -> Result<Option<Conversation>>;
 
-    /// Conversations with the latest activity first (then by id, highest first), at most 1,000.
-    /// With `owner`, only those of this owner. `after` is the position of the last row of the
-    /// previous page.
+    /// Conversations with the latest activity first (then by id, highest first); only those of this
+    /// owner, if given.
     async fn conversation_list(
         &mut self,
         owner: Option<&AgentId>,
         after: Option<(Timestamp, ConversationId)>,
+        limit: u32,
     ) -> Result<Vec<Conversation>>;
 
     /// Number of conversations.

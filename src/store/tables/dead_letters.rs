@@ -1,7 +1,7 @@
 //! The `dead_letters` table.
 
 use async_trait::async_trait;
-use ghost_domain::{AgentId, DeadLetter, DeadLetterId, DeadLetterStatus};
+use ghost_domain::{AgentId, DeadLetter, DeadLetterId, DeadLetterStatus, Timestamp};
 
 use crate::error::Result;
 
@@ -11,12 +11,14 @@ pub trait DeadLetterReads {
     /// The dead letter with this id.
     async fn dead_letter_get(&mut self, dead_letter_id: DeadLetterId) -> Result<Option<DeadLetter>>;
 
-    /// Dead letters, newest first, at most 1,000; only those of this agent and this status, if
-    /// given.
+    /// Dead letters, newest first (then by id, highest first); only those of this agent and this
+    /// status, if given.
     async fn dead_letter_list(
         &mut self,
         agent_id: Option<&AgentId>,
         status: Option<DeadLetterStatus>,
+        after: Option<(Timestamp, DeadLetterId)>,
+        limit: u32,
     ) -> Result<Vec<DeadLetter>>;
 
     /// Number of held dead letters; only those of this agent, if given.

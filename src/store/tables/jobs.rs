@@ -1,7 +1,7 @@
 //! The `jobs` table.
 
 use async_trait::async_trait;
-use ghost_domain::Job;
+use ghost_domain::{Job, TaskId, Timestamp};
 
 use crate::error::Result;
 
@@ -11,11 +11,11 @@ pub trait JobReads {
     /// The job with this id.
     async fn job_get(&mut self, job_id: &str) -> Result<Option<Job>>;
 
-    /// The newest job.
-    async fn job_newest(&mut self) -> Result<Option<Job>>;
+    /// The job whose task this is.
+    async fn job_of_task(&mut self, task_id: TaskId) -> Result<Option<Job>>;
 
-    /// All jobs, newest first, at most 1,000.
-    async fn job_list(&mut self) -> Result<Vec<Job>>;
+    /// Jobs, newest first (then by id, highest first).
+    async fn job_list(&mut self, after: Option<(Timestamp, &str)>, limit: u32) -> Result<Vec<Job>>;
 }
 
 /// Writes of jobs.

@@ -20,10 +20,9 @@ pub struct LedgerFilter {
     pub since: Option<Timestamp>,
     /// Started before this.
     pub before: Option<Timestamp>,
-    /// Start time and id of the last row of the previous page. The list continues with older calls,
-    /// or equally old ones with a lower id. The row itself need not exist any more.
+    /// Only calls after this start time and id: older ones, or equally old ones with a lower id.
     pub after: Option<(Timestamp, CallId)>,
-    /// At most this many rows; 0 means 100. Never more than 1,000.
+    /// At most this many rows.
     pub limit: u32,
 }
 

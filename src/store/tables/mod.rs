@@ -3,6 +3,11 @@
 //! sequence number the store assigns, unless its comment says otherwise. Reads inside a command see
 //! the command's own writes.
 //!
+//! A list that may be long is read in pages. `after` is the position of the last row of the previous
+//! page; that row need not exist any more. `limit` is the largest number of rows: 0 means 100, and no
+//! page has more than [`PAGE_MAX`]. Each page is read from an index, so its cost does not grow with
+//! the table.
+//!
 //! These traits must never decide anything: the rules are in `ghost-rules`. They only limit how
 //! many rows a read returns.
 
@@ -45,11 +50,19 @@ pub use roots::{RootReads, RootWrites};
 pub use schedules::{SchedulePlace, ScheduleReads, ScheduleWrites};
 pub use shared_state::{StateReads, StateWrites};
 pub use skills::{SkillReads, SkillWrites};
-pub use tasks::{TaskFilter, TaskReads, TaskWrites};
+pub use tasks::{TaskFilter, TaskPlace, TaskReads, TaskWrites};
 pub use turns::{PROMPT_USE, TurnFilter, TurnReads, TurnWrites};
 
 pub use crate::error::Result;
 use ghost_domain::ports::Signal;
+
+/// The largest number of rows in one page of a list.
+pub const PAGE_MAX: u32 = 1_000;
+
+/// The number of rows to read for the `limit` of a list.
+pub(crate) fn page_size(limit: u32) -> u32 {
+    if limit == 0 { 100 } else { limit.min(PAGE_MAX) }
+}
 
 /// All reads of the store.
 pub trait Reads:

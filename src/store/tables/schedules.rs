@@ -27,10 +27,6 @@ pub trait ScheduleReads {
         after: Option<&SchedulePlace>,
     ) -> Result<Vec<Schedule>>;
 
-    /// Schedules of a kind in order of id, at most 1,000. `after` is the id of the last row of the
-    /// previous page.
-    async fn schedules_of(&mut self, kind: ScheduleKind, after: Option<ScheduleId>) -> Result<Vec<Schedule>>;
-
     /// Number of schedules of a kind that an agent has.
     async fn schedule_count(&mut self, agent_id: &AgentId, kind: ScheduleKind) -> Result<u32>;
 

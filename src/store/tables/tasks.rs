@@ -1,9 +1,12 @@
 //! The `tasks` and `task_events` tables.
 
 use async_trait::async_trait;
-use ghost_domain::{AgentId, Task, TaskEvent, TaskId, TaskStatus};
+use ghost_domain::{AgentId, RootId, Task, TaskEvent, TaskId, TaskStatus, Timestamp};
 
 use crate::error::Result;
+
+/// A position in the list of tasks: priority, time of creation and id.
+pub type TaskPlace = (i32, Timestamp, TaskId);
 
 /// Which tasks a list contains. `None` means any.
 #[derive(Clone, Debug, Default)]
@@ -14,7 +17,11 @@ pub struct TaskFilter {
     pub status: Option<TaskStatus>,
     /// Only subtasks of this task.
     pub parent_id: Option<TaskId>,
-    /// At most this many tasks; 0 means 100. Never more than 1,000.
+    /// Only tasks of this root.
+    pub root_id: Option<RootId>,
+    /// Only tasks after this position.
+    pub after: Option<TaskPlace>,
+    /// At most this many tasks.
     pub limit: u32,
 }
 
@@ -27,8 +34,7 @@ pub trait TaskReads {
     /// Tasks by priority (highest first), then creation, then id.
     async fn task_list(&mut self, filter: &TaskFilter) -> Result<Vec<Task>>;
 
-    /// Tasks that have not ended, in order of id, at most `limit` (never more than 1,000); only
-    /// those of this owner, if given. `after` is the id of the last row of the previous page.
+    /// Tasks that have not ended, in order of id; only those of this owner, if given.
     async fn tasks_open(&mut self, owner: Option<&AgentId>, after: Option<TaskId>, limit: u32) -> Result<Vec<Task>>;
 
     /// Tasks that depend on this one, in order of id.

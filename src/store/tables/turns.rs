@@ -23,10 +23,9 @@ pub struct TurnFilter {
     pub source: Option<&'static str>,
     /// Started before this.
     pub before: Option<Timestamp>,
-    /// Start time and id of the last row of the previous page. The list continues with older turns,
-    /// or equally old ones with a lower id. The row itself need not exist any more.
+    /// Only turns after this start time and id: older ones, or equally old ones with a lower id.
     pub after: Option<(Timestamp, TurnId)>,
-    /// At most this many turns; 0 means 100. Never more than 1,000.
+    /// At most this many turns.
     pub limit: u32,
 }
 

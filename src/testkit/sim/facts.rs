@@ -13,7 +13,7 @@ use ghost_domain::{
     Agent, AgentId, Ask, AskId, DeadLetter, Envelope, LedgerRow, MessageId, Refusal, Task, TaskId, Turn, TurnId,
 };
 use ghost_store::memory::MemoryDisk;
-use ghost_store::tables::{BudgetFilter, LedgerFilter, UsageFilter};
+use ghost_store::tables::{BudgetFilter, LedgerFilter, PAGE_MAX, UsageFilter};
 use ghost_store::{Reads, StoreError};
 use serde_json::Value;
 
@@ -86,8 +86,8 @@ impl Facts {
             }
         }
         facts.asks_open = r.asks_open().await?;
-        facts.dead_letters = r.dead_letter_list(None, None).await?;
-        facts.budgets = r.budget_list(&BudgetFilter::default()).await?;
+        facts.dead_letters = r.dead_letter_list(None, None, None, PAGE_MAX).await?;
+        facts.budgets = r.budget_list(&BudgetFilter { limit: PAGE_MAX, ..BudgetFilter::default() }).await?;
         facts.usage = r.usage_sum(&UsageFilter::default()).await?;
         for token in facts.mark_tokens() {
             let count = r.meta_get(&mark_key(&token)).await?.and_then(|text| text.parse().ok()).unwrap_or(0);

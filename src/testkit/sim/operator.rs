@@ -16,6 +16,7 @@ use ghost_rules::mail::{self, Chain, NewMessage};
 use ghost_rules::tasks::{self, NewTask};
 use ghost_rules::{RuleContext, asks, dead_letters, turns};
 use ghost_store::memory::MemoryDisk;
+use ghost_store::tables::PAGE_MAX;
 use ghost_store::{StoreError, Writes};
 use ghost_world::{OperatorCall, World};
 use serde_json::json;
@@ -321,7 +322,7 @@ impl Operator {
         let (drops, fresh) = (self.dice.chance(50), self.dice.chance(50));
         write(world, move |w, ctx| {
             Box::pin(async move {
-                let held = w.dead_letter_list(None, Some(DeadLetterStatus::Held)).await?;
+                let held = w.dead_letter_list(None, Some(DeadLetterStatus::Held), None, PAGE_MAX).await?;
                 let Some(dead_letter) = held.first() else { return Ok(()) };
                 let id = dead_letter.dead_letter_id;
                 if drops {

@@ -3,10 +3,10 @@
 pub(super) use ghost_domain::refusal::not_blank;
 use ghost_domain::transcript::TokenUsage;
 use ghost_domain::usage::{Spending, UsageSum};
-use ghost_domain::{AgentId, Refusal};
+use ghost_domain::{AgentId, Refusal, TextEnum};
 use ghost_rules::mail::no_agent;
 use ghost_store::Reads;
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -57,6 +57,17 @@ pub(super) fn usage_json(sums: &[UsageSum]) -> Value {
         "model_calls": calls, "input_tokens": tokens.input, "output_tokens": tokens.output,
         "cost_usd": spent.cost.usd(), "unpriced_tokens": spent.unpriced_tokens,
     })
+}
+
+/// The schema of a parameter that is one value of an enum.
+pub(super) fn one_of<T: TextEnum>(_: &mut SchemaGenerator) -> Schema {
+    let texts: Vec<&str> = T::ALL.iter().map(|value| value.as_str()).collect();
+    json_schema!({ "type": "string", "enum": texts })
+}
+
+/// The schema of a parameter that is a list of values of an enum.
+pub(super) fn some_of<T: TextEnum>(generator: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "type": "array", "items": one_of::<T>(generator) })
 }
 
 /// Removes the members of `object` that are null.

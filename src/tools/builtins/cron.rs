@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use ghost_domain::schedule::words::{duration, instant};
-use ghost_domain::schedule::{JobSpec, Missed, When};
+use ghost_domain::schedule::{Missed, WakeMode, When};
 use ghost_domain::text::clip;
 use ghost_domain::{Code, Kind, Refusal, Schedule, ScheduleId, ScheduleKind, ScheduleRun, Timestamp};
 use ghost_rules::mail::{NewMessage, deliver};
@@ -12,8 +12,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::common::{LIST_BYTES, fitting, not_blank, without_nulls};
-use super::cron_options::{Mode, Options, options};
+use super::common::{LIST_BYTES, fitting, not_blank, one_of, without_nulls};
+use super::cron_options::{Options, mode};
 use super::schedules::{shown, wrong};
 use crate::context::CallContext;
 use crate::tool::{Output, WorldTool};
@@ -52,22 +52,6 @@ struct Rule {
     at: Option<String>,
 }
 
-#[derive(Clone, Copy, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-enum Policy {
-    Skip,
-    RunOnce,
-}
-
-impl From<Policy> for Missed {
-    fn from(policy: Policy) -> Self {
-        match policy {
-            Policy::Skip => Self::Skip,
-            Policy::RunOnce => Self::RunOnce,
-        }
-    }
-}
-
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Job {
@@ -79,7 +63,8 @@ struct Job {
     message: String,
     /// What happens to times that pass while the world is down: `skip` (the default) or `run_once`.
     #[serde(default)]
-    missed: Option<Policy>,
+    #[schemars(schema_with = "one_of::<Missed>")]
+    missed: Option<Missed>,
     /// The options of the job.
     #[serde(default)]
     options: Option<Options>,
@@ -96,7 +81,8 @@ struct Patch {
     message: Option<String>,
     /// As in `job`.
     #[serde(default)]
-    missed: Option<Policy>,
+    #[schemars(schema_with = "one_of::<Missed>")]
+    missed: Option<Missed>,
     /// The new options; options that are absent do not change.
     #[serde(default)]
     options: Option<Options>,
@@ -135,7 +121,8 @@ pub(super) struct CronParams {
     /// For `wake`: `now` (the default), or `next-heartbeat` for a message that waits until the next heartbeat or until
     /// something else wakes you.
     #[serde(default)]
-    mode: Option<Mode>,
+    #[schemars(schema_with = "one_of::<WakeMode>")]
+    mode: Option<WakeMode>,
 }
 
 fn run_shown(run: &ScheduleRun) -> Value {
@@ -257,15 +244,14 @@ async fn add(call: &CallContext, params: CronParams, w: &mut dyn Writes) -> Resu
         return Err(Refusal::new(Code::Conflict, format!("there is a job `{}` already", clip(&job.name, 64)))
             .hint("use action update, or another name"));
     }
-    let spec = job.options.map_or_else(|| Ok(JobSpec::default()), Options::spec)?;
     let new = NewSchedule {
-        options: options(call, spec, &job.name, None)?,
+        mode: mode(call, job.options.unwrap_or_default(), &job.name, None)?,
         kind: ScheduleKind::Cron,
         agent_id: call.caller.agent_id.clone(),
         name: job.name,
         when: rule(call, &job.schedule)?,
         message: job.message,
-        missed: job.missed.map_or(Missed::Skip, Into::into),
+        missed: job.missed.unwrap_or(Missed::Skip),
         enabled: true,
         chain: call.chain(),
         baseline: None,
@@ -279,21 +265,21 @@ async fn update(call: &CallContext, params: CronParams, w: &mut dyn Writes) -> R
     let Some(patch) = params.patch else {
         return Err(wrong("update takes a patch", "for example patch: {\"enabled\": false}"));
     };
-    let options = match patch.options {
-        None => before.options.clone(),
-        Some(given) => options(call, given.spec()?, &before.name, Some(&before.options))?,
+    let mode = match patch.options {
+        None => before.mode,
+        Some(given) => mode(call, given, &before.name, Some(&before.mode))?,
     };
     if patch.enabled == Some(true) {
-        call.services.plan().check_job(&options)?;
+        call.services.plan().check_job(&mode)?;
     }
     let new = NewSchedule {
-        options,
+        mode,
         kind: before.kind,
         agent_id: before.agent_id,
         name: before.name,
         when: patch.schedule.as_ref().map(|schedule| rule(call, schedule)).transpose()?.unwrap_or(before.when),
         message: patch.message.unwrap_or(before.message),
-        missed: patch.missed.map_or(before.missed, Into::into),
+        missed: patch.missed.unwrap_or(before.missed),
         enabled: patch.enabled.unwrap_or(before.enabled),
         chain: call.chain(),
         baseline: None,
@@ -306,7 +292,7 @@ async fn update(call: &CallContext, params: CronParams, w: &mut dyn Writes) -> R
 async fn wake(call: &CallContext, params: CronParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
     let text = params.message.unwrap_or_default();
     not_blank("message", &text)?;
-    let now = params.mode != Some(Mode::NextHeartbeat);
+    let now = params.mode != Some(WakeMode::NextHeartbeat);
     let new_message = NewMessage {
         subject: Some("Note to yourself".to_owned()),
         wake: now,

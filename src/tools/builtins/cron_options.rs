@@ -2,44 +2,14 @@
 
 use ghost_domain::Refusal;
 use ghost_domain::schedule::words::duration;
-use ghost_domain::schedule::{self, JobOptions, JobSpec};
+use ghost_domain::schedule::{Deliver, JobMode, JobOptions, Payload, Session, WakeMode};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
+use super::common::one_of;
 use super::schedules::wrong;
 use crate::context::CallContext;
-
-#[derive(Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-pub(super) enum Mode {
-    Now,
-    NextHeartbeat,
-}
-
-/// The kind of a job.
-#[derive(Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
-enum Payload {
-    #[serde(rename = "systemEvent")]
-    SystemEvent,
-    #[serde(rename = "agentTurn")]
-    AgentTurn,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-enum Session {
-    Main,
-    Isolated,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-enum Deliver {
-    None,
-    Announce,
-    Webhook,
-}
 
 /// The options of a job.
 #[derive(Default, Deserialize, JsonSchema)]
@@ -47,16 +17,20 @@ enum Deliver {
 pub(super) struct Options {
     /// `main`: in your ongoing conversation; `isolated`: separate from it.
     #[serde(default)]
+    #[schemars(schema_with = "one_of::<Session>")]
     session: Option<Session>,
     /// `systemEvent` (the default) is mail to you, in `main`; `agentTurn` is a separate turn, in `isolated`, that
     /// recalls nothing of your other turns.
     #[serde(default)]
+    #[schemars(schema_with = "one_of::<Payload>")]
     payload: Option<Payload>,
     /// For a systemEvent: wake you `now` (the default), or with your `next-heartbeat`.
     #[serde(default)]
-    wake: Option<Mode>,
+    #[schemars(schema_with = "one_of::<WakeMode>")]
+    wake: Option<WakeMode>,
     /// For an agentTurn: where its final text goes: `announce` (the default), `webhook` or `none`.
     #[serde(default)]
+    #[schemars(schema_with = "one_of::<Deliver>")]
     deliver: Option<Deliver>,
     /// For `announce`: `last` (your last conversation with someone outside; the default), a chat channel, or the id of
     /// a conversation. For `webhook`: its name, for a thread of the job; name/thread only if the webhook's threads go
@@ -75,59 +49,35 @@ pub(super) struct Options {
 }
 
 impl Options {
-    pub(super) fn spec(self) -> Result<JobSpec, Refusal> {
+    fn given(self) -> Result<JobOptions, Refusal> {
         let timeout_seconds = match self.timeout.as_deref().map(|text| duration("options.timeout", text)).transpose()? {
             Some(timeout) if timeout.subsec_millis() > 0 => {
                 return Err(wrong("options.timeout is whole seconds", "write for example 90s or 2m"));
             }
             timeout => timeout.map(|timeout| u32::try_from(timeout.as_secs()).unwrap_or(u32::MAX)),
         };
-        Ok(JobSpec {
-            session: self.session.map(|session| match session {
-                Session::Main => schedule::Session::Main,
-                Session::Isolated => schedule::Session::Isolated,
-            }),
-            payload: self.payload.map(|payload| match payload {
-                Payload::SystemEvent => schedule::Payload::SystemEvent,
-                Payload::AgentTurn => schedule::Payload::AgentTurn,
-            }),
-            wake: self.wake.map(|mode| match mode {
-                Mode::Now => schedule::WakeMode::Now,
-                Mode::NextHeartbeat => schedule::WakeMode::NextHeartbeat,
-            }),
-            deliver: self.deliver.map(|deliver| match deliver {
-                Deliver::None => schedule::Deliver::None,
-                Deliver::Announce => schedule::Deliver::Announce,
-                Deliver::Webhook => schedule::Deliver::Webhook,
-            }),
-            to: self.to,
-            timeout_seconds,
-            max_rounds: self.max_rounds,
-            model: self.model,
-        })
+        let Self { session, payload, wake, deliver, to, max_rounds, model, .. } = self;
+        Ok(JobOptions { session, payload, wake, deliver, to, timeout_seconds, max_rounds, model })
     }
 }
 
-/// The options of a job, after checking its model and webhook. The target is checked only when it
-/// is set or changed; an unchanged target is checked when the job runs.
-pub(super) fn options(
+/// The mode of a job, after checking its model and webhook. The target is checked only when it is
+/// set or changed; an unchanged target is checked when the job runs.
+pub(super) fn mode(
     call: &CallContext,
-    spec: JobSpec,
+    given: Options,
     name: &str,
-    before: Option<&JobOptions>,
-) -> Result<JobOptions, Refusal> {
-    let (agent_id, name, limits) = (&call.caller.agent_id, name.trim(), call.services.ctx.limits());
-    let options = match before {
-        Some(before) => spec.changes(before, agent_id, name, &limits),
-        None => spec.options(agent_id, name, &limits),
-    };
-    let options = options.map_err(with_tool_field)?;
+    before: Option<&JobMode>,
+) -> Result<JobMode, Refusal> {
+    let (agent_id, limits) = (&call.caller.agent_id, call.services.ctx.limits());
+    let mode = JobMode::parse(given.given()?, before, agent_id, name.trim(), &limits).map_err(with_tool_field)?;
     let plan = call.services.plan();
-    plan.check_job(&options)?;
-    if before.is_none_or(|before| before.to != options.to) {
-        plan.check_thread(agent_id, &options)?;
+    plan.check_job(&mode)?;
+    let target = |mode: &JobMode| mode.own_turn().map(|turn| turn.target.clone());
+    if let Some(target) = target(&mode).filter(|new| before.and_then(target).as_ref() != Some(new)) {
+        plan.check_target(agent_id, &target)?;
     }
-    Ok(options)
+    Ok(mode)
 }
 
 /// Renames the field in a refusal: this tool takes the timeout as text.

@@ -20,7 +20,6 @@ mod schedules;
 mod shared_state;
 mod skills;
 mod tasks;
-mod when;
 mod workspace;
 mod world;
 

@@ -3,7 +3,7 @@
 
 use async_trait::async_trait;
 use ghost_domain::schedule::words::{duration, duration_text, instant};
-use ghost_domain::schedule::{JobOptions, Missed, Payload, WakeMode, When};
+use ghost_domain::schedule::{Change, JobMode, Missed, Payload, WakeMode, When};
 use ghost_domain::text::clip;
 use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{Code, Refusal, Schedule, ScheduleKind, Timestamp, WatchSnapshot};
@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::common::without_nulls;
+use super::common::{some_of, without_nulls};
 use super::workspace::{Scope, resolve};
 use crate::context::CallContext;
 use crate::tool::{Output, WorldTool};
@@ -40,26 +40,6 @@ pub(super) struct TimerParams {
     cancel: bool,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-enum Changed {
-    Created,
-    Modified,
-    Removed,
-    Renamed,
-}
-
-impl From<Changed> for ghost_domain::schedule::Change {
-    fn from(changed: Changed) -> Self {
-        match changed {
-            Changed::Created => Self::Created,
-            Changed::Modified => Self::Modified,
-            Changed::Removed => Self::Removed,
-            Changed::Renamed => Self::Renamed,
-        }
-    }
-}
-
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WatchParams {
@@ -73,7 +53,8 @@ pub(super) struct WatchParams {
     recursive: bool,
     /// The kinds of changes to report; all if empty.
     #[serde(default)]
-    events: Vec<Changed>,
+    #[schemars(schema_with = "some_of::<Change>")]
+    events: Vec<Change>,
     /// Changes within this many milliseconds are reported together, 50 to 60000; 250 if absent.
     #[serde(default)]
     debounce_ms: Option<u32>,
@@ -131,19 +112,19 @@ pub(super) fn shown(schedule: &Schedule) -> Value {
     }
     if schedule.kind == ScheduleKind::Cron {
         value["missed"] = json!(schedule.missed);
-        let options = &schedule.options;
-        if options.payload == Payload::AgentTurn {
-            value["payload"] = json!(options.payload);
-            value["deliver"] = json!(options.deliver);
-            let given = without_nulls(json!({
-                "to": (!options.to.is_empty()).then_some(&options.to), "timeout": options.timeout_seconds.map(seconds_text),
-                "max_rounds": options.max_rounds, "model": options.model,
-            }));
-            if let (Some(value), Value::Object(given)) = (value.as_object_mut(), given) {
-                value.extend(given);
+        match &schedule.mode {
+            JobMode::Mail { wake: WakeMode::Now } => {}
+            JobMode::Mail { wake } => value["wake"] = json!(wake),
+            JobMode::OwnTurn(turn) => {
+                let shown = without_nulls(json!({
+                    "payload": Payload::AgentTurn, "deliver": turn.target.deliver(), "to": turn.target.to(),
+                    "timeout": turn.timeout_seconds.map(seconds_text), "max_rounds": turn.max_rounds,
+                    "model": turn.model,
+                }));
+                if let (Some(value), Value::Object(shown)) = (value.as_object_mut(), shown) {
+                    value.extend(shown);
+                }
             }
-        } else if options.wake == WakeMode::NextHeartbeat {
-            value["wake"] = json!(options.wake);
         }
         value["next_at"] = json!(schedule.next_at.map(Timestamp::rfc3339));
     }
@@ -177,7 +158,7 @@ impl WorldTool for Timer {
             message: params.message.unwrap_or_default(),
             name: params.name,
             missed: Missed::RunOnce,
-            options: JobOptions::default(),
+            mode: JobMode::default(),
             enabled: true,
             chain: call.chain(),
             baseline: None,
@@ -223,7 +204,7 @@ impl WorldTool for Watch {
         let when = When::Change {
             path: path.as_str().to_owned(),
             recursive: params.recursive,
-            changes: params.events.into_iter().map(Into::into).collect(),
+            changes: params.events,
             debounce_ms: params.debounce_ms.unwrap_or(250),
         };
         let new = NewSchedule {
@@ -233,7 +214,7 @@ impl WorldTool for Watch {
             when,
             message: params.message.unwrap_or_default(),
             missed: Missed::RunOnce,
-            options: JobOptions::default(),
+            mode: JobMode::default(),
             enabled: true,
             chain: call.chain(),
             baseline: params.baseline,

@@ -2,6 +2,7 @@
 //! `ghost_rules` does the rest.
 
 use async_trait::async_trait;
+use ghost_domain::schedule::words::instant;
 use ghost_domain::text::clip;
 use ghost_domain::{AgentId, Code, Refusal, Task, TaskEvent, TaskId, TaskStatus};
 use ghost_rules::tasks::{self as rules, NewTask, TaskChange};
@@ -12,7 +13,6 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::common::{LIST_BYTES, agent_id, fitting, without_nulls};
-use super::when;
 use crate::context::CallContext;
 use crate::tool::{Output, ReadTool, WorldTool};
 
@@ -160,7 +160,7 @@ impl WorldTool for Create {
             priority: params.priority.unwrap_or(0),
             depends_on,
             parent_id: params.parent_id.as_deref().map(str::parse).transpose()?,
-            due_at: params.due_at.as_deref().map(|text| when::parse("due_at", text)).transpose()?,
+            due_at: params.due_at.as_deref().map(|text| instant("due_at", text)).transpose()?,
             chain: call.chain(),
         };
         let task = rules::create(w, &call.services.ctx, &call.party(), new).await?;
@@ -192,7 +192,7 @@ impl ReadTool for List {
                         None => None,
                     };
                     // Read one task more than the limit, to know whether there are more.
-                    let filter = TaskFilter { owner, status, parent_id, limit: limit + 1 };
+                    let filter = TaskFilter { owner, status, parent_id, limit: limit + 1, ..TaskFilter::default() };
                     Ok::<_, Refusal>(r.task_list(&filter).await?)
                 })
             })

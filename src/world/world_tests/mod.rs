@@ -79,7 +79,7 @@ async fn a_poisoned_message_becomes_a_dead_letter_and_the_agent_lives() {
     assert_eq!(answer.reply.unwrap(), "ok");
     let dead = world
         .store()
-        .read(|r| Box::pin(async move { r.dead_letter_list(None, Some(DeadLetterStatus::Held)).await }))
+        .read(|r| Box::pin(async move { r.dead_letter_list(None, Some(DeadLetterStatus::Held), None, 1_000).await }))
         .await
         .map_err(Refusal::from)
         .unwrap();

@@ -25,7 +25,7 @@ async fn set(world: &Arc<World>, kind: ScheduleKind, name: &str, when: When) -> 
             when,
             message: "look".into(),
             missed: Missed::Skip,
-            options: Default::default(),
+            mode: Default::default(),
             enabled: true,
             chain: Chain::root(&ctx),
             baseline: Some(WatchSnapshot::default()),

@@ -162,7 +162,7 @@ async fn a_digest_that_crashes_its_agent_is_a_dead_letter_and_can_come_back() {
         rig.crash("bob", "bang").await;
     }
     assert!(rig.try_take("bob").await.unwrap().is_none());
-    let letters = read!(rig, |r| r.dead_letter_list(None, None).await?);
+    let letters = read!(rig, |r| r.dead_letter_list(None, None, None, 1_000).await?);
     assert_eq!(letters.len(), 1);
     let dead_letter_id = letters[0].dead_letter_id;
     write!(rig, |w, ctx| crate::dead_letters::retry(w, &ctx, &operator(), dead_letter_id, true).await).unwrap();

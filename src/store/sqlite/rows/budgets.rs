@@ -6,9 +6,10 @@ use ghost_domain::{Budget, Scope, ScopeSort};
 use sqlx::sqlite::SqliteRow;
 
 use crate::sqlite::internal_rows::Numbered;
-use crate::sqlite::query::{Conditions, LIST_MAX};
+use crate::sqlite::query::{Conditions, list_limit};
 use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, to_json};
 use crate::sqlite::session::Session;
+use crate::sqlite::table_list::table_set;
 use crate::tables::{BudgetFilter, BudgetReads, BudgetWrites, Result, UsageFilter};
 
 impl Row for Budget {
@@ -43,6 +44,45 @@ impl Keyed for Budget {
     }
 }
 
+/// The ranges of scopes that a list reads, in order, without their ends. There may be very many
+/// accounts of roots, so the lists without them do not read past them.
+fn ranges(filter: &BudgetFilter) -> &'static [(&'static str, &'static str)] {
+    match filter.sort {
+        Some(ScopeSort::Root) if filter.no_roots => &[],
+        Some(ScopeSort::World) => &[("w", "world/")],
+        Some(ScopeSort::Team) => &[("team:", "team;")],
+        Some(ScopeSort::Agent) => &[("agent:", "agent;")],
+        Some(ScopeSort::Root) => &[("root:", "root;")],
+        Some(ScopeSort::Day) => &[("", "root:"), ("root;", "x")],
+        None if filter.no_roots => &[("", "root:"), ("root;", "x")],
+        None => &[("", "x")],
+    }
+}
+
+/// The part of a page that lies in one range; `None` if the page begins after it or has no rows left.
+fn list(filter: &BudgetFilter, (from, to): (&str, &str), left: i64) -> Option<(String, Args)> {
+    let after = filter.after.as_ref().map(Scope::to_string).unwrap_or_default();
+    let from = after.as_str().max(from);
+    if from >= to || left <= 0 {
+        return None;
+    }
+    let days = match filter.sort {
+        Some(ScopeSort::Day) => Some("scope GLOB '*/day'"),
+        Some(ScopeSort::Team | ScopeSort::Agent) => Some("scope NOT GLOB '*/day'"),
+        _ => None,
+    };
+    let query = Conditions::new("SELECT record FROM budgets")
+        .when(filter.limited.then_some(()), "limited = 1", |(), _| {})
+        .when(days.map(|_| ()), days.unwrap_or_default(), |(), _| {})
+        .when(Some(from), "scope > ?", |from, args| {
+            args.text(from);
+        })
+        .when(Some(to), "scope < ?", |to, args| {
+            args.text(to);
+        });
+    Some(query.order("scope", left))
+}
+
 #[async_trait]
 impl BudgetReads for Session {
     async fn budget_get(&mut self, scope: &Scope) -> Result<Option<Budget>> {
@@ -50,23 +90,16 @@ impl BudgetReads for Session {
     }
 
     async fn budget_list(&mut self, filter: &BudgetFilter) -> Result<Vec<Budget>> {
-        let sort = filter.sort.map(|sort| match sort {
-            ScopeSort::World => "scope = 'world'",
-            ScopeSort::Team => "scope > 'team:' AND scope < 'team;' AND scope NOT GLOB '*/day'",
-            ScopeSort::Agent => "scope > 'agent:' AND scope < 'agent;' AND scope NOT GLOB '*/day'",
-            ScopeSort::Root => "scope > 'root:' AND scope < 'root;'",
-            ScopeSort::Day => "scope GLOB '*/day'",
-        });
-        let no_roots = "NOT (scope > 'root:' AND scope < 'root;')";
-        let (sql, args) = Conditions::new("SELECT record FROM budgets")
-            .when(filter.limited.then_some(()), "limited = 1", |(), _| {})
-            .when(sort.map(|_| ()), sort.unwrap_or_default(), |(), _| {})
-            .when(filter.no_roots.then_some(()), no_roots, |(), _| {})
-            .when(filter.after.as_ref(), "scope > ?", |after, args| {
-                args.put(after.to_string());
-            })
-            .order("scope", i64::from(LIST_MAX));
-        self.list(sqlx::AssertSqlSafe(sql), args).await
+        self.flush_before_read(table_set::BUDGETS).await?;
+        let (limit, mut found) = (list_limit(filter.limit), Vec::new());
+        for range in ranges(filter) {
+            let left = limit - i64::try_from(found.len()).unwrap_or(limit);
+            let Some((sql, args)) = list(filter, *range, left) else { continue };
+            for row in self.rows_dynamic(sql, args).await? {
+                found.push(Budget::read(&row)?);
+            }
+        }
+        Ok(found)
     }
 
     async fn usage_sum(&mut self, filter: &UsageFilter) -> Result<Vec<UsageSum>> {
@@ -85,5 +118,24 @@ impl BudgetWrites for Session {
         buffer.counters.usage += 1;
         buffer.tables.usage.push(Numbered { seq: buffer.counters.usage, row: row.clone() });
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sqlite::tests::plans::is_indexed;
+
+    #[tokio::test]
+    async fn budgets_are_read_in_order_of_the_key() {
+        for sort in ScopeSort::ALL.iter().copied().map(Some).chain([None]) {
+            for (limited, no_roots) in [(false, false), (true, false), (false, true)] {
+                let filter = BudgetFilter { sort, limited, no_roots, ..BudgetFilter::default() };
+                for range in ranges(&filter) {
+                    let step = is_indexed(list(&filter, *range, 9).unwrap()).await;
+                    assert!(step.ends_with("(scope>? AND scope<?)"), "{filter:?}: {step}");
+                }
+            }
+        }
     }
 }

@@ -3,10 +3,11 @@
 
 use async_trait::async_trait;
 use ghost_domain::{AgentId, Conversation, ConversationEntry, ConversationId, Delivery, Timestamp, TurnId};
+use sqlx::AssertSqlSafe;
 use sqlx::sqlite::SqliteRow;
 
 use crate::StoreError;
-use crate::sqlite::query::{Conditions, LIST_MAX};
+use crate::sqlite::query::{Conditions, list_limit};
 use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, get, get_count, to_json};
 use crate::sqlite::session::Session;
 use crate::sqlite::table_list::table_set;
@@ -89,6 +90,18 @@ impl Keyed for ConversationEntry {
     }
 }
 
+/// One page of the list, latest activity first.
+fn list(owner: Option<&AgentId>, after: Option<(Timestamp, ConversationId)>, limit: u32) -> (String, Args) {
+    Conditions::new("SELECT record FROM conversations")
+        .when(owner, "owner = ?", |id, args| {
+            args.text(id.as_str());
+        })
+        .when(after, "(updated_at, conversation_id) < (?, ?)", |(at, id), args| {
+            args.int(at.0).id(id.0);
+        })
+        .order("updated_at DESC, conversation_id DESC", list_limit(limit))
+}
+
 #[async_trait]
 impl ConversationReads for Session {
     async fn conversation_get(&mut self, conversation_id: ConversationId) -> Result<Option<Conversation>> {
@@ -106,17 +119,10 @@ impl ConversationReads for Session {
         &mut self,
         owner: Option<&AgentId>,
         after: Option<(Timestamp, ConversationId)>,
+        limit: u32,
     ) -> Result<Vec<Conversation>> {
-        let (sql, args) = Conditions::new("SELECT record FROM conversations")
-            .when(owner, "owner = ?", |id, args| {
-                args.text(id.as_str());
-            })
-            .when(after, "(updated_at, conversation_id) < (?, ?)", |(at, id), args| {
-                args.int(at.0).id(id.0);
-            })
-            .order("updated_at DESC, conversation_id DESC", i64::from(LIST_MAX));
-        self.flush_before_read(table_set::CONVERSATIONS).await?;
-        self.rows_dynamic(sql, args).await?.iter().map(Conversation::read).collect()
+        let (sql, args) = list(owner, after, limit);
+        self.list(AssertSqlSafe(sql), args).await
     }
 
     async fn conversation_count(&mut self) -> Result<u32> {
@@ -202,5 +208,21 @@ impl ConversationWrites for Session {
 
     async fn conversation_entry_put(&mut self, entry: &ConversationEntry) -> Result<()> {
         self.put(entry.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sqlite::tests::plans::is_indexed;
+
+    #[tokio::test]
+    async fn conversations_are_read_from_indexes() {
+        let bob: AgentId = "bob".parse().unwrap();
+        for owner in [None, Some(&bob)] {
+            for after in [None, Some((Timestamp(1), ConversationId(uuid::Uuid::nil())))] {
+                is_indexed(list(owner, after, 9)).await;
+            }
+        }
     }
 }

@@ -1,10 +1,11 @@
 //! Rows and queries of dead letters.
 
 use async_trait::async_trait;
-use ghost_domain::{AgentId, DeadLetter, DeadLetterId, DeadLetterStatus};
+use ghost_domain::{AgentId, DeadLetter, DeadLetterId, DeadLetterStatus, Timestamp};
+use sqlx::AssertSqlSafe;
 use sqlx::sqlite::SqliteRow;
 
-use crate::sqlite::query::{Conditions, LIST_MAX};
+use crate::sqlite::query::{Conditions, list_limit};
 use crate::sqlite::row::{Args, Children, Keyed, Row, Shape, from_record, get_count, to_json};
 use crate::sqlite::session::Session;
 use crate::sqlite::table_list::table_set;
@@ -62,6 +63,26 @@ impl Keyed for DeadLetter {
     }
 }
 
+/// One page of the list, newest first.
+fn list(
+    agent_id: Option<&AgentId>,
+    status: Option<DeadLetterStatus>,
+    after: Option<(Timestamp, DeadLetterId)>,
+    limit: u32,
+) -> (String, Args) {
+    Conditions::new("SELECT record FROM dead_letters")
+        .when(agent_id, "agent_id = ?", |id, args| {
+            args.text(id.as_str());
+        })
+        .when(status, "status = ?", |status, args| {
+            args.text(status.as_str());
+        })
+        .when(after, "(created_at, dead_letter_id) < (?, ?)", |(at, id), args| {
+            args.int(at.0).id(id.0);
+        })
+        .order("created_at DESC, dead_letter_id DESC", list_limit(limit))
+}
+
 #[async_trait]
 impl DeadLetterReads for Session {
     async fn dead_letter_get(&mut self, dead_letter_id: DeadLetterId) -> Result<Option<DeadLetter>> {
@@ -72,17 +93,11 @@ impl DeadLetterReads for Session {
         &mut self,
         agent_id: Option<&AgentId>,
         status: Option<DeadLetterStatus>,
+        after: Option<(Timestamp, DeadLetterId)>,
+        limit: u32,
     ) -> Result<Vec<DeadLetter>> {
-        let (sql, args) = Conditions::new("SELECT record FROM dead_letters")
-            .when(agent_id, "agent_id = ?", |id, args| {
-                args.text(id.as_str());
-            })
-            .when(status, "status = ?", |status, args| {
-                args.text(status.as_str());
-            })
-            .order("created_at DESC, dead_letter_id DESC", i64::from(LIST_MAX));
-        self.flush_before_read(table_set::DEAD_LETTERS).await?;
-        self.rows_dynamic(sql, args).await?.iter().map(DeadLetter::read).collect()
+        let (sql, args) = list(agent_id, status, after, limit);
+        self.list(AssertSqlSafe(sql), args).await
     }
 
     async fn dead_letter_count_held(&mut self, agent_id: Option<&AgentId>) -> Result<u32> {
@@ -104,5 +119,23 @@ impl DeadLetterReads for Session {
 impl DeadLetterWrites for Session {
     async fn dead_letter_put(&mut self, dead_letter: &DeadLetter) -> Result<()> {
         self.put(dead_letter.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sqlite::tests::plans::is_indexed;
+
+    #[tokio::test]
+    async fn dead_letters_are_read_from_indexes() {
+        let bob: AgentId = "bob".parse().unwrap();
+        for agent_id in [None, Some(&bob)] {
+            for status in [None, Some(DeadLetterStatus::Held)] {
+                for after in [None, Some((Timestamp(1), DeadLetterId(uuid::Uuid::nil())))] {
+                    is_indexed(list(agent_id, status, after, 9)).await;
+                }
+            }
+        }
     }
 }

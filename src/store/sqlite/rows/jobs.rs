@@ -1,9 +1,11 @@
 //! Rows and queries of main jobs.
 
 use async_trait::async_trait;
-use ghost_domain::Job;
+use ghost_domain::{Job, TaskId, Timestamp};
+use sqlx::AssertSqlSafe;
 use sqlx::sqlite::SqliteRow;
 
+use crate::sqlite::query::{Conditions, list_limit};
 use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, to_json};
 use crate::sqlite::session::Session;
 use crate::tables::{JobReads, JobWrites, Result};
@@ -39,19 +41,33 @@ impl Keyed for Job {
     }
 }
 
+/// The job of a task. The expression is that of the index `jobs_task`.
+const OF_TASK: &str = "SELECT record FROM jobs WHERE json_extract(record, '$.task_id') = ?";
+
+/// One page of the list, newest first.
+fn list(after: Option<(Timestamp, &str)>, limit: u32) -> (String, Args) {
+    Conditions::new("SELECT record FROM jobs")
+        .when(after, "(started_at, job_id) < (?, ?)", |(at, id), args| {
+            args.int(at.0).text(id);
+        })
+        .order("started_at DESC, job_id DESC", list_limit(limit))
+}
+
 #[async_trait]
 impl JobReads for Session {
     async fn job_get(&mut self, job_id: &str) -> Result<Option<Job>> {
         self.get(&job_id.to_owned()).await
     }
 
-    async fn job_newest(&mut self) -> Result<Option<Job>> {
-        let sql = "SELECT record FROM jobs ORDER BY started_at DESC, job_id DESC LIMIT 1";
-        Ok(self.list(sql, Args::default()).await?.into_iter().next())
+    async fn job_of_task(&mut self, task_id: TaskId) -> Result<Option<Job>> {
+        let mut args = Args::default();
+        args.text(&task_id.to_string());
+        Ok(self.list(OF_TASK, args).await?.into_iter().next())
     }
 
-    async fn job_list(&mut self) -> Result<Vec<Job>> {
-        self.list("SELECT record FROM jobs ORDER BY started_at DESC, job_id DESC LIMIT 1000", Args::default()).await
+    async fn job_list(&mut self, after: Option<(Timestamp, &str)>, limit: u32) -> Result<Vec<Job>> {
+        let (sql, args) = list(after, limit);
+        self.list(AssertSqlSafe(sql), args).await
     }
 }
 
@@ -59,5 +75,21 @@ impl JobReads for Session {
 impl JobWrites for Session {
     async fn job_put(&mut self, job: &Job) -> Result<()> {
         self.put(job.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sqlite::tests::plans::{is_indexed, plan};
+
+    #[tokio::test]
+    async fn jobs_are_read_from_indexes() {
+        for after in [None, Some((Timestamp(1), "a"))] {
+            is_indexed(list(after, 9)).await;
+        }
+        let mut args = Args::default();
+        args.text("x");
+        assert_eq!(plan((OF_TASK.to_owned(), args)).await, ["SEARCH jobs USING INDEX jobs_task (<expr>=?)"]);
     }
 }

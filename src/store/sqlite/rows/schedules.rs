@@ -156,19 +156,6 @@ impl ScheduleReads for Session {
         self.rows_dynamic(sql, args).await?.iter().map(Schedule::read).collect()
     }
 
-    async fn schedules_of(&mut self, kind: ScheduleKind, after: Option<ScheduleId>) -> Result<Vec<Schedule>> {
-        let (sql, args) = Conditions::new("SELECT record FROM schedules")
-            .when(Some(kind), "kind = ?", |kind, args| {
-                args.text(kind.as_str());
-            })
-            .when(after, "schedule_id > ?", |id, args| {
-                args.id(id.0);
-            })
-            .order("schedule_id", i64::from(LIST_MAX));
-        self.flush_before_read(table_set::SCHEDULES).await?;
-        self.rows_dynamic(sql, args).await?.iter().map(Schedule::read).collect()
-    }
-
     async fn schedule_count(&mut self, agent_id: &AgentId, kind: ScheduleKind) -> Result<u32> {
         self.flush_before_read(table_set::SCHEDULES).await?;
         let mut args = Args::default();

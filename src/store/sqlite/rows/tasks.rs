@@ -9,7 +9,7 @@ use crate::sqlite::query::{Conditions, list_limit};
 use crate::sqlite::row::{Args, Children, Keyed, Row, Shape, from_record, get_count, to_json};
 use crate::sqlite::session::Session;
 use crate::sqlite::table_list::table_set;
-use crate::tables::{Result, TaskFilter, TaskReads, TaskWrites};
+use crate::tables::{Result, TaskFilter, TaskPlace, TaskReads, TaskWrites};
 
 impl Row for Task {
     const TABLE: &'static str = "tasks";
@@ -86,12 +86,59 @@ fn open_tasks(owner: Option<&AgentId>, after: Option<TaskId>, limit: u32) -> (St
 /// state.
 fn list_source(filter: &TaskFilter) -> &'static str {
     match (filter.parent_id, &filter.owner, filter.status) {
+        // The tasks of one root are few enough to be sorted.
+        _ if filter.root_id.is_some() => "SELECT record FROM tasks INDEXED BY tasks_root",
         (Some(_), ..) => "SELECT record FROM tasks INDEXED BY tasks_parent",
         (None, Some(_), Some(_)) => "SELECT record FROM tasks INDEXED BY tasks_owner_status",
         (None, Some(_), None) => "SELECT record FROM tasks INDEXED BY tasks_owner",
         (None, None, Some(_)) => "SELECT record FROM tasks INDEXED BY tasks_status",
         (None, None, None) => "SELECT record FROM tasks INDEXED BY tasks_order",
     }
+}
+
+/// The ranges of priorities that a page reads, in order. Priorities fall and times rise in a list, so
+/// no single comparison finds its rest: first come the other tasks of the priority of `after`, then
+/// those of lower priorities.
+#[derive(Clone, Copy)]
+enum Range {
+    All,
+    Rest(TaskPlace),
+    Below(i32),
+}
+
+fn ranges(after: Option<TaskPlace>) -> Vec<Range> {
+    after.map_or(vec![Range::All], |after| vec![Range::Rest(after), Range::Below(after.0)])
+}
+
+/// The part of a page that lies in one range.
+fn list(filter: &TaskFilter, range: Range, left: i64) -> (String, Args) {
+    let query = Conditions::new(list_source(filter))
+        .when(filter.root_id, "json_extract(record, '$.root_id') = ?", |id, args| {
+            args.text(&id.to_string());
+        })
+        .when(filter.owner.as_ref(), "owner = ?", |id, args| {
+            args.text(id.as_str());
+        })
+        .when(filter.status, "status = ?", |status, args| {
+            args.text(status.as_str());
+        })
+        .when(filter.parent_id, "parent_id = ?", |id, args| {
+            args.id(id.0);
+        });
+    let query = match range {
+        Range::All => query,
+        Range::Rest((priority, created_at, task_id)) => query
+            .when(Some(priority), "priority = ?", |priority, args| {
+                args.int(i64::from(priority));
+            })
+            .when(Some((created_at, task_id)), "(created_at, task_id) > (?, ?)", |(at, id), args| {
+                args.int(at.0).id(id.0);
+            }),
+        Range::Below(priority) => query.when(Some(priority), "priority < ?", |priority, args| {
+            args.int(i64::from(priority));
+        }),
+    };
+    query.order("priority DESC, created_at, task_id", left)
 }
 
 impl Row for TaskHistory {
@@ -111,19 +158,19 @@ impl TaskReads for Session {
     }
 
     async fn task_list(&mut self, filter: &TaskFilter) -> Result<Vec<Task>> {
-        let (sql, args) = Conditions::new(list_source(filter))
-            .when(filter.owner.as_ref(), "owner = ?", |id, args| {
-                args.text(id.as_str());
-            })
-            .when(filter.status, "status = ?", |status, args| {
-                args.text(status.as_str());
-            })
-            .when(filter.parent_id, "parent_id = ?", |id, args| {
-                args.id(id.0);
-            })
-            .order("priority DESC, created_at, task_id", list_limit(filter.limit));
         self.flush_before_read(table_set::TASKS).await?;
-        self.rows_dynamic(sql, args).await?.iter().map(Task::read).collect()
+        let (mut left, mut found) = (list_limit(filter.limit), Vec::new());
+        for range in ranges(filter.after) {
+            let (sql, args) = list(filter, range, left);
+            for row in self.rows_dynamic(sql, args).await? {
+                found.push(Task::read(&row)?);
+                left -= 1;
+            }
+            if left == 0 {
+                break;
+            }
+        }
+        Ok(found)
     }
 
     async fn tasks_open(&mut self, owner: Option<&AgentId>, after: Option<TaskId>, limit: u32) -> Result<Vec<Task>> {
@@ -172,28 +219,42 @@ impl TaskWrites for Session {
 
 #[cfg(test)]
 mod tests {
-    use sqlx::sqlite::SqliteConnection;
-    use sqlx::{AssertSqlSafe, Connection as _, Row as _};
+    use ghost_domain::{RootId, TaskStatus, Timestamp};
+    use uuid::Uuid;
 
     use super::*;
-    use crate::sqlite::schema;
+    use crate::sqlite::tests::plans::{is_indexed, plan};
 
     #[tokio::test]
     async fn a_page_of_open_tasks_reads_no_ended_ones_and_sorts_nothing() {
-        let mut conn = SqliteConnection::connect("sqlite::memory:").await.unwrap();
-        schema::migrate(&mut conn, 0).await.unwrap();
         let bob: AgentId = "bob".parse().unwrap();
         for owner in [None, Some(&bob)] {
             for (after, wanted) in [
                 (None, "SCAN tasks USING INDEX tasks_open"),
-                (Some(TaskId(uuid::Uuid::from_u128(7))), "SEARCH tasks USING INDEX tasks_open (task_id>?)"),
+                (Some(TaskId(Uuid::from_u128(7))), "SEARCH tasks USING INDEX tasks_open (task_id>?)"),
             ] {
-                let (sql, args) = open_tasks(owner, after, 250);
-                let explained = AssertSqlSafe(format!("EXPLAIN QUERY PLAN {sql}"));
-                let rows = sqlx::query_with(explained, args.finish().unwrap()).fetch_all(&mut conn).await.unwrap();
-                let plan: Vec<String> = rows.iter().map(|row| row.get("detail")).collect();
-                assert_eq!(plan, [wanted], "{sql}");
+                assert_eq!(plan(open_tasks(owner, after, 250)).await, [wanted]);
             }
         }
+    }
+
+    #[tokio::test]
+    async fn tasks_are_read_from_indexes() {
+        for owner in [None, Some("bob".parse().unwrap())] {
+            for status in [None, Some(TaskStatus::Pending)] {
+                for parent_id in [None, Some(TaskId(Uuid::nil()))] {
+                    for after in [None, Some((0, Timestamp(1), TaskId(Uuid::nil())))] {
+                        let filter =
+                            TaskFilter { owner: owner.clone(), status, parent_id, after, ..TaskFilter::default() };
+                        for range in ranges(after) {
+                            is_indexed(list(&filter, range, 9)).await;
+                        }
+                    }
+                }
+            }
+        }
+        let of_root = TaskFilter { root_id: Some(RootId(Uuid::nil())), ..TaskFilter::default() };
+        let plan = plan(list(&of_root, Range::All, 9)).await;
+        assert_eq!(plan[0], "SEARCH tasks USING INDEX tasks_root (<expr>=?)");
     }
 }

@@ -332,30 +332,18 @@ impl TurnWrites for Session {
 
 #[cfg(test)]
 mod tests {
-    use sqlx::sqlite::SqliteConnection;
-    use sqlx::{AssertSqlSafe, Connection as _, Row as _};
-
     use ghost_domain::RootId;
 
     use super::*;
-    use crate::sqlite::schema;
-
-    async fn plan(conn: &mut SqliteConnection, filter: &TurnFilter) -> Vec<String> {
-        let (sql, args) = list(filter);
-        let explained = AssertSqlSafe(format!("EXPLAIN QUERY PLAN {sql}"));
-        let rows = sqlx::query_with(explained, args.finish().unwrap()).fetch_all(conn).await.unwrap();
-        rows.iter().map(|row| row.get("detail")).collect()
-    }
+    use crate::sqlite::tests::plans::{is_indexed, plan};
 
     #[tokio::test]
     async fn turns_of_a_root_are_found_by_it() {
-        let mut conn = SqliteConnection::connect("sqlite::memory:").await.unwrap();
-        schema::migrate(&mut conn, 0).await.unwrap();
         for status in [None, Some(TurnStatus::Open), Some(TurnStatus::Finished)] {
             let root_id = Some(RootId(uuid::Uuid::nil()));
             let filter =
                 TurnFilter { root_id, status, agent_id: Some("bob".parse().unwrap()), ..TurnFilter::default() };
-            let plan = plan(&mut conn, &filter).await;
+            let plan = plan(list(&filter)).await;
             let starts =
                 ["SEARCH turn_roots USING PRIMARY KEY (root_id=?)", "SEARCH turns USING PRIMARY KEY (turn_id=?)"];
             assert!(plan.iter().zip(starts).all(|(step, start)| step.starts_with(start)), "{plan:?}");
@@ -365,25 +353,30 @@ mod tests {
     /// Every filter uses an index that has the order of the list.
     #[tokio::test]
     async fn lists_of_turns_sort_nothing() {
-        let mut conn = SqliteConnection::connect("sqlite::memory:").await.unwrap();
-        schema::migrate(&mut conn, 0).await.unwrap();
         let statuses =
             [TurnStatus::Finished, TurnStatus::Failed, TurnStatus::Cancelled, TurnStatus::Split, TurnStatus::Dead];
         for agent_id in [None, Some("bob".parse::<AgentId>().unwrap())] {
             for status in statuses.map(Some).into_iter().chain([None]) {
-                for (source, before) in [(None, None), (Some("mail"), None), (None, Some(Timestamp(9)))] {
+                let after = Some((Timestamp(9), TurnId(uuid::Uuid::nil())));
+                let narrowings = [
+                    (None, None, None),
+                    (Some("mail"), None, None),
+                    (None, Some(Timestamp(9)), None),
+                    (None, None, after),
+                ];
+                for (source, before, after) in narrowings {
                     let filter = TurnFilter {
                         agent_id: agent_id.clone(),
                         status,
                         source,
                         before,
+                        after,
                         limit: 9,
                         ..TurnFilter::default()
                     };
-                    let plan = plan(&mut conn, &filter).await;
-                    assert_eq!(plan.len(), 1, "{filter:?}: {plan:?}");
-                    let narrowed = agent_id.is_some() || status.is_some() || before.is_some();
-                    assert!(plan[0].starts_with("SEARCH") || !narrowed, "{filter:?}: {plan:?}");
+                    let plan = is_indexed(list(&filter)).await;
+                    let narrowed = agent_id.is_some() || status.is_some() || before.is_some() || after.is_some();
+                    assert!(plan.starts_with("SEARCH") || !narrowed, "{filter:?}: {plan}");
                 }
             }
         }

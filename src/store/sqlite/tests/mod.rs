@@ -9,5 +9,6 @@ mod files;
 mod full_disk;
 mod lost;
 mod names;
+pub(super) mod plans;
 mod tools;
 mod upgrade;

@@ -35,7 +35,7 @@ fn schedule(n: u128, name: &str) -> Schedule {
         when: When::At { at: Timestamp(9) },
         message: "wake up".to_owned(),
         missed: Missed::RunOnce,
-        options: ghost_domain::schedule::JobOptions::default(),
+        mode: ghost_domain::schedule::JobMode::default(),
         enabled: true,
         root_id: RootId(Uuid::from_u128(7)),
         hop: 0,

@@ -124,7 +124,7 @@ async fn a_job_with_its_own_turn_has_options() {
         assert_eq!(code(rig.call("util.cron", job(options.clone())).await), expected, "{options}");
     }
     for (options, begins) in [
-        (json!({ "session": "main", "timeout": "5s" }), "options.timeout does not go with session main"),
+        (json!({ "session": "main", "timeout": "5s" }), "options.timeout goes with payload agentTurn only"),
         (json!({ "timeout": "5h" }), "options.timeout is 18000; it must be 1 to 300"),
     ] {
         let refusal = rig.call("util.cron", job(options)).await.unwrap_err();

@@ -1,0 +1,239 @@
+//! Pages of lists: they join without a gap or a duplicate, however small they are, and also if rows
+//! are written between them.
+
+use std::sync::Arc;
+
+use ghost_domain::{
+    AgentId, CallStatus, Conversation, DeadLetter, DeadLetterStatus, LedgerRow, Scope, ScopeSort, Task, TaskStatus,
+    Timestamp, Turn, TurnStatus,
+};
+use serde_json::json;
+
+use super::Medium;
+use super::rows::{at, budget, call, id_of, job, letter, root_id, task, task_id, turn};
+use super::rows_shared::{conversation, knowledge, state};
+use super::tools::{keep, map_rows, open, reading};
+use crate::tables::{BudgetFilter, LedgerFilter, TaskFilter, TurnFilter};
+
+/// The number of row `n`. Numbers do not rise in the order of writing.
+fn number(n: u64) -> u64 {
+    1 + n / 29 * 29 + n * 11 % 29
+}
+
+/// The time of row `n`. Many rows have the same.
+fn moment(n: u64) -> Timestamp {
+    at(1 + n % 2)
+}
+
+/// The owner of row `n`.
+fn owner(n: u64) -> &'static str {
+    if n.is_multiple_of(3) { "b" } else { "a" }
+}
+
+fn b() -> Option<AgentId> {
+    Some(id_of("b"))
+}
+
+/// Checks the pages of a list. `put` writes row `n`; the rows from `first` on are new. `list` reads
+/// one page and returns the place of each row.
+async fn check<K, P, L>(first: u64, put: impl Fn(u64) -> P, list: impl Fn(Option<K>, u32) -> L)
+where
+    K: Clone + PartialEq + std::fmt::Debug,
+    P: Future<Output = ()>,
+    L: Future<Output = Vec<K>>,
+{
+    let mut next = first;
+    while next < first + 12 {
+        put(next).await;
+        next += 1;
+    }
+    for size in 1..=3 {
+        let (mut read, mut after, mut passed) = (Vec::new(), None, Vec::new());
+        loop {
+            let page = list(after, size).await;
+            assert!(page.len() <= usize::try_from(size).unwrap(), "{page:?}");
+            let Some(last) = page.last().cloned() else { break };
+            let before = list(None, 1_000).await;
+            for _ in 0..if read.len() < 8 { 3 } else { 0 } {
+                put(next).await;
+                next += 1;
+            }
+            // New rows before the end of this page are on no later page.
+            let now = list(None, 1_000).await;
+            let new = now.into_iter().take_while(|place| *place != last).filter(|place| !before.contains(place));
+            passed.extend(new);
+            after = Some(last);
+            read.extend(page);
+        }
+        let mut wanted = list(None, 1_000).await;
+        wanted.retain(|place| !passed.contains(place));
+        assert!(wanted.len() > 5, "{wanted:?}");
+        assert_eq!(read, wanted, "pages of {size}");
+    }
+}
+
+/// Checks the pages of a list with each of some filters.
+macro_rules! check_pages {
+    ($medium:expr, $filters:expr, |$w:ident, $n:ident| $put:expr,
+     |$r:ident, $filter:ident, $after:ident, $limit:ident| $list:expr, $place:expr) => {{
+        let store = open(&$medium).await;
+        let mut first = 0;
+        for filter in $filters {
+            let put = |$n: u64| {
+                let store = store.clone();
+                async move { keep!(&store, |$w| { $put }) }
+            };
+            let list = |$after, $limit: u32| {
+                let (store, $filter) = (store.clone(), filter.clone());
+                async move { map_rows(&reading!(&store, |$r| { $list }), $place) }
+            };
+            check(first, put, list).await;
+            first += 145;
+        }
+    }};
+}
+
+pub(super) async fn budgets_are_paged(medium: Arc<dyn Medium>) {
+    let scope = |n: u64| match n % 5 {
+        0 | 1 => Scope::Root(root_id(number(n))),
+        2 => Scope::Team(format!("t{:03}", number(n))),
+        3 => Scope::Agent(id_of(&format!("n{:03}", number(n)))).daily().unwrap(),
+        _ => Scope::Agent(id_of(&format!("n{:03}", number(n)))),
+    };
+    let of = |sort| BudgetFilter { sort: Some(sort), ..BudgetFilter::default() };
+    let any = BudgetFilter::default;
+    let filters = [any(), BudgetFilter { no_roots: true, ..any() }, of(ScopeSort::Root), of(ScopeSort::Day)];
+    check_pages!(
+        medium,
+        filters,
+        |w, n| w.budget_put(&budget(scope(n), None, None)).await?,
+        |r, filter, after, limit| r.budget_list(&BudgetFilter { after, limit, ..filter }).await?,
+        |row| row.scope.clone()
+    );
+}
+
+pub(super) async fn calls_are_paged(medium: Arc<dyn Medium>) {
+    let any = LedgerFilter::default;
+    let ok = Some(CallStatus::Ok);
+    check_pages!(
+        medium,
+        [any(), LedgerFilter { agent_id: b(), ..any() }, LedgerFilter { status: ok, agent_id: b(), ..any() }],
+        |w, n| w.call_put(&LedgerRow { started_at: moment(n), ..call(number(n), owner(n), CallStatus::Ok) }).await?,
+        |r, filter, after, limit| r.call_list(&LedgerFilter { after, limit, ..filter }).await?,
+        |row| (row.started_at, row.call_id)
+    );
+}
+
+pub(super) async fn conversations_are_paged(medium: Arc<dyn Medium>) {
+    check_pages!(
+        medium,
+        [None, b()],
+        |w, n| w.conversation_put(&Conversation { updated_at: moment(n), ..conversation(number(n), owner(n)) }).await?,
+        |r, of, after, limit| r.conversation_list(of.as_ref(), after, limit).await?,
+        |row| (row.updated_at, row.conversation_id)
+    );
+}
+
+pub(super) async fn dead_letters_are_paged(medium: Arc<dyn Medium>) {
+    let held = Some(DeadLetterStatus::Held);
+    check_pages!(
+        medium,
+        [(None, None), (b(), None), (None, held), (b(), held)],
+        |w, n| {
+            let row = letter(number(n), owner(n), DeadLetterStatus::Held);
+            w.dead_letter_put(&DeadLetter { created_at: moment(n), ..row }).await?
+        },
+        |r, of, after, limit| r.dead_letter_list(of.0.as_ref(), of.1, after, limit).await?,
+        |row| (row.created_at, row.dead_letter_id)
+    );
+}
+
+pub(super) async fn jobs_are_paged(medium: Arc<dyn Medium>) {
+    check_pages!(
+        medium,
+        [()],
+        |w, n| w.job_put(&job(&format!("j{:03}", number(n)), 1 + n % 2)).await?,
+        |r, _filter, after, limit| {
+            let after: Option<(Timestamp, String)> = after;
+            r.job_list(after.as_ref().map(|(at, job_id)| (*at, job_id.as_str())), limit).await?
+        },
+        |row| (row.started_at, row.job_id.clone())
+    );
+}
+
+pub(super) async fn knowledge_is_paged(medium: Arc<dyn Medium>) {
+    check_pages!(
+        medium,
+        [()],
+        |w, n| w.knowledge_put(&knowledge(&format!("k{:03}", number(n)), 1)).await?,
+        |r, _filter, after, limit| r.knowledge_list(&Option::<String>::unwrap_or_default(after), limit).await?,
+        |row| row.entry_id.clone()
+    );
+}
+
+pub(super) async fn state_is_paged(medium: Arc<dyn Medium>) {
+    check_pages!(
+        medium,
+        ["", "b"],
+        |w, n| w.state_put(&state(&format!("{}{:03}", owner(n), number(n)), json!(1))).await?,
+        |r, prefix, after, limit| r.state_list(prefix, &Option::<String>::unwrap_or_default(after), limit).await?,
+        |row| row.key.clone()
+    );
+}
+
+fn task_row(n: u64) -> Task {
+    Task {
+        priority: i32::try_from(n % 3).unwrap() - 1,
+        parent_id: (n % 3 == 0).then(|| task_id(9_000)),
+        root_id: root_id(n % 3),
+        created_at: moment(n / 3),
+        ..task(number(n), owner(n / 2), TaskStatus::Pending)
+    }
+}
+
+pub(super) async fn tasks_are_paged(medium: Arc<dyn Medium>) {
+    let (any, status) = (TaskFilter::default, Some(TaskStatus::Pending));
+    let filters = [
+        any(),
+        TaskFilter { owner: b(), ..any() },
+        TaskFilter { status, ..any() },
+        TaskFilter { owner: b(), status, ..any() },
+        TaskFilter { parent_id: Some(task_id(9_000)), ..any() },
+        TaskFilter { root_id: Some(root_id(1)), ..any() },
+    ];
+    check_pages!(
+        medium,
+        filters,
+        |w, n| w.task_put(&task_row(n)).await?,
+        |r, filter, after, limit| r.task_list(&TaskFilter { after, limit, ..filter }).await?,
+        |row| (row.priority, row.created_at, row.task_id)
+    );
+}
+
+pub(super) async fn open_tasks_are_paged(medium: Arc<dyn Medium>) {
+    check_pages!(
+        medium,
+        [None, b()],
+        |w, n| w.task_put(&task_row(n)).await?,
+        |r, of, after, limit| r.tasks_open(of.as_ref(), after, limit).await?,
+        |row| row.task_id
+    );
+}
+
+pub(super) async fn turns_are_paged(medium: Arc<dyn Medium>) {
+    let (any, status) = (TurnFilter::default, Some(TurnStatus::Failed));
+    let filters = [
+        any(),
+        TurnFilter { agent_id: b(), ..any() },
+        TurnFilter { status, ..any() },
+        TurnFilter { agent_id: b(), status, ..any() },
+        TurnFilter { root_id: Some(root_id(1)), ..any() },
+    ];
+    check_pages!(
+        medium,
+        filters,
+        |w, n| w.turn_put(&Turn { started_at: moment(n), ..turn(number(n), owner(n), TurnStatus::Failed) }).await?,
+        |r, filter, after, limit| r.turn_list(&TurnFilter { after, limit, ..filter }).await?,
+        |row| (row.started_at, row.turn_id)
+    );
+}
