@@ -286,7 +286,7 @@ mod tests {
         let options = ConnectionOptions { world: Some("gamma".into()), ..ConnectionOptions::default() };
         // This world has never run, so waiting for it would not help.
         let failure = find(&options, &several.environment()).unwrap_err();
-        assert_eq!((failure.exit_code(), failure.hint.as_deref()), (3, Some("worlds there: alpha, beta")));
+        assert!(failure.exit_code() == 3 && failure.hint.unwrap().contains("alpha, beta"));
     }
 
     #[test]

@@ -109,6 +109,7 @@ fn knowledge_is_written_read_listed_and_deleted_with_its_permissions() {
         "a, b",
     ]);
     assert_eq!((&own["title"], &own["tags"], &own["readers"]), (&json!("Ben's"), &json!(["a", "b"]), &json!([])));
+    let mut answers = std::collections::BTreeSet::new();
     for (exit, args) in [
         (3, ["knowledge", "read", "notes/ben", "--as", "cleo"].as_slice()),
         (3, &["knowledge", "read", "notes/none", "--as", "cleo"]),
@@ -118,10 +119,12 @@ fn knowledge_is_written_read_listed_and_deleted_with_its_permissions() {
         let ran = test_env.ctl(&[&["--json"], args].concat());
         ran.exits(exit);
         let refusal = ran.error();
-        let words = refusal["error"].as_str().unwrap().replace(args[2], "X");
-        assert_eq!(words, "there is no knowledge entry `X`");
-        assert!(!refusal.to_string().replace(args[2], "X").contains("notes/"), "{refusal}");
+        // A hidden entry and a missing one get the same answer, and it names no other entry.
+        let words = refusal.to_string().replace(args[2], "X");
+        assert!(!words.contains("notes/"), "{refusal}");
+        answers.insert(words);
     }
+    assert_eq!(answers.len(), 1, "{answers:?}");
     test_env.json(&["knowledge", "write", "notes/ben", "ours", "--as", "ben", "--readers", "archetype:clerk"]);
     let seen = test_env.json(&["knowledge", "read", "notes/ben", "--as", "cleo", "--versions"]);
     assert_eq!((&seen["content"], &seen["versions"][0]["content"]), (&json!("ours"), &json!("mine")));
@@ -195,7 +198,7 @@ fn agents_have_the_tools_that_their_groups_allow() {
         ("syscall.knowledge.write", ["knowledge", "write", "e", "x", "--as", "dot"]),
         ("syscall.state.write", ["state", "set", "k", "1", "--as", "dot"]),
     ] {
-        test_env.ctl(&args).exits(4).says(&[&format!("dot may not use {tool}"), "act as yourself"]);
+        test_env.ctl(&args).exits(4).says(&["dot", tool]);
     }
     let written =
         call("ada", "syscall.knowledge.write", json!({ "entry_id": "e", "content": "x", "readers": ["ben"] }));
@@ -269,13 +272,12 @@ fn state_is_set_read_listed_and_refused() {
     // A number beyond the limits is valid JSON, and the refusal describes the number.
     for beyond in ["1e400", "[-1e400]", &"9".repeat(400)] {
         let ran = test_env.ctl(&["state", "set", "k", beyond]);
-        ran.exits(2).says(&["JSON has a number out of range, at line 1 column ", "write a greater one as text"]);
-        assert!(!ran.err.contains("not JSON"), "{}", ran.err);
+        ran.exits(2).says(&["JSON", "line 1 column ", "hint: "]);
     }
     for args in [["state", "set", "k", "1", "--as", "bne"], ["knowledge", "write", "e", "x", "--as", "bne"]] {
-        test_env.ctl(&args).exits(3).says(&["did you mean `ben`?"]);
+        test_env.ctl(&args).exits(3).says(&["`ben`"]);
     }
-    test_env.ctl(&["state", "get", "plan.stpe"]).exits(3).says(&["did you mean `plan.step`?"]);
+    test_env.ctl(&["state", "get", "plan.stpe"]).exits(3).says(&["`plan.step`"]);
     assert_eq!(keys(&test_env.json(&["state", "list"])).len(), 4, "nothing was half done");
     let changes = test_env.ctl(&["--json", "events", "--kind", "state.changed"]).json_lines();
     assert_eq!(changes.len(), 8);
@@ -434,7 +436,7 @@ fn a_world_with_invalid_knowledge_does_not_start() {
     let checked = test_env.ghostd(&["check", world.to_str().unwrap()]);
     assert_ne!(checked.code, Some(0));
     let output = format!("{}{}", checked.out, checked.err);
-    for words in ["a.md:1: title", "a.md:3", "did you mean `clerk`?", "b.md:1"] {
+    for words in ["a.md:1: title", "a.md:3", "`clerk`", "b.md:1"] {
         assert!(output.contains(words), "{words}: {output}");
     }
 }

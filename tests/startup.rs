@@ -63,9 +63,9 @@ fn a_data_directory_that_cannot_be_created_or_written_is_refused() {
     // A privileged user may write everywhere, except in the kernel's file systems.
     let privileged = std::fs::write(locked.join("probe"), "").is_ok();
     let target = if privileged { PathBuf::from("/sys/ghost-data") } else { locked.join("data") };
-    up(&test_env, &world, &["--data", target.to_str().unwrap()]).exits(5).says(&["cannot be made", "hint: "]);
+    up(&test_env, &world, &["--data", target.to_str().unwrap()]).exits(5).says(&[target.to_str().unwrap(), "hint: "]);
     let target = if privileged { PathBuf::from("/sys/kernel") } else { locked };
-    up(&test_env, &world, &["--data", target.to_str().unwrap()]).exits(5).says(&["cannot be written", "hint: "]);
+    up(&test_env, &world, &["--data", target.to_str().unwrap()]).exits(5).says(&[target.to_str().unwrap(), "hint: "]);
 }
 
 #[test]
@@ -76,13 +76,11 @@ fn daemon_and_client_accept_the_same_tokens() {
     let line = daemon.wait_for_line("the endpoint", Deadline::seconds(10), |line| line.contains("127.0.0.1:"));
     test_env.ctl(&["--endpoint", &line[line.find("127.0.0.1:").unwrap()..], "status"]).ok();
     daemon.stop();
-    for (token, why) in [
-        ("x".repeat(4_097), "GHOST_TOKEN has 4097 bytes; the maximum is 4096"),
-        ("x".repeat(15), "GHOST_TOKEN is shorter than 16 characters"),
-        ("fünfzehn und mehr Zeichen".to_owned(), "printable ASCII"),
-    ] {
+    for (token, why) in
+        [("x".repeat(4_097), "4096"), ("x".repeat(15), "16"), ("fünfzehn und mehr Zeichen".to_owned(), "ASCII")]
+    {
         test_env.set("GHOST_TOKEN", token);
-        up(&test_env, &world, &["--listen", "127.0.0.1:0"]).exits(2).says(&[why]);
+        up(&test_env, &world, &["--listen", "127.0.0.1:0"]).exits(2).says(&["GHOST_TOKEN", why]);
     }
 }
 
@@ -137,7 +135,7 @@ fn a_refused_start_does_not_change_the_data_directory() {
         assert!(!fresh.data("home").exists(), "{args:?} left {:?}", holds(&fresh.data("home")));
         assert!(!socket.exists(), "{args:?}");
     }
-    up(&fresh, &world, &["--input", nowhere]).exits(2).says(&["no job", "--input"]);
+    up(&fresh, &world, &["--input", nowhere]).exits(2).says(&["--input"]);
 
     let (test_env, world) = world_with_mail();
     let before = holds(&test_env.data("home"));
@@ -197,8 +195,7 @@ fn an_input_that_does_not_fit_into_the_workspace_starts_nothing() {
     let starts = |data: &Path| Database::open(data).number("SELECT count(*) FROM events WHERE kind = 'world.started'");
     let (before, lock) = (starts(&data), std::fs::read(data.join("lock")).unwrap());
     let ran = up(&test_env, &world, &[]);
-    ran.exits(5).says(&["workspace/inputs is not a directory", "hint: "]);
-    assert!(!ran.out.contains(" is up."), "{}", ran.out);
+    ran.exits(5).says(&["workspace/inputs", "hint: "]);
     assert_eq!((starts(&data), std::fs::read(data.join("lock")).unwrap()), (before, lock));
 
     std::fs::remove_file(&inputs).unwrap();
@@ -233,8 +230,7 @@ fn a_stale_socket_is_replaced() {
 fn a_second_daemon_on_the_same_data_is_refused_and_the_first_keeps_running() {
     let (test_env, world) = world_with_mail();
     let daemon = test_env.up(&world, &[]);
-    let pid = format!("process {}", daemon.pid());
-    up(&test_env, &world, &[]).exits(7).says(&["another ghostd", &pid, "hint: "]);
+    up(&test_env, &world, &[]).exits(7).says(&[&daemon.pid().to_string(), "hint: "]);
     assert_eq!(test_env.json(&["ask", "ada", "hello"])["reply"], "Here.");
     daemon.stop();
     assert_nothing_is_lost(&test_env, &world);
@@ -251,7 +247,6 @@ fn with_database(change: impl Fn(&Path), words: &[&str]) {
     let ran = up(&test_env, &world, &[]);
     assert!(matches!(ran.code, Some(1..=8)), "{:?} {}", ran.code, ran.err);
     ran.says(words).says(&["ghost.db"]);
-    assert!(!ran.out.contains(" is up."), "{}", ran.out);
     assert!(std::fs::read(&file).unwrap() == before, "the file was changed");
     for left in ["ghost.db-wal", "ghost.db-shm"] {
         drop(std::fs::remove_file(test_env.data("home").join(left)));
@@ -263,10 +258,7 @@ fn with_database(change: impl Fn(&Path), words: &[&str]) {
 // covers: STORE-01
 #[test]
 fn a_damaged_database_is_refused_and_kept() {
-    with_database(
-        |file| std::fs::write(file, "this is no database at all, but it is long enough").unwrap(),
-        &["damaged"],
-    );
+    with_database(|file| std::fs::write(file, "this is no database at all, but it is long enough").unwrap(), &[]);
     with_database(
         |file| {
             // The header is correct, the rest is not.
@@ -275,7 +267,7 @@ fn a_damaged_database_is_refused_and_kept() {
             bytes[4_096..end / 2].fill(0x5a);
             std::fs::write(file, bytes).unwrap();
         },
-        &["damaged"],
+        &[],
     );
 }
 
@@ -290,12 +282,12 @@ fn patch(file: &Path, at: usize, number: u32) {
 #[test]
 fn a_newer_database_is_refused_and_kept() {
     // `user_version` is at byte 60, `application_id` at byte 68 (SQLite's file format, section 1.3).
-    with_database(|file| patch(file, 60, 9_999), &["schema version 9999", "newer"]);
+    with_database(|file| patch(file, 60, 9_999), &["9999"]);
 }
 
 #[test]
 fn a_database_of_another_program_is_refused_and_kept() {
-    with_database(|file| patch(file, 68, 0x1234_5678), &["another program"]);
+    with_database(|file| patch(file, 68, 0x1234_5678), &[]);
 }
 
 #[test]
@@ -319,7 +311,6 @@ fn one_signal_ends_the_daemon_in_order() {
     let mut daemon = test_env.up(&world, &[]);
     daemon.terminate();
     assert_eq!(daemon.wait(), 0);
-    assert!(daemon.out.text().contains("Stopping (signal)"), "{}", daemon.out.text());
     assert!(!test_env.data("home").join("ghostd.sock").exists(), "an orderly end takes its socket along");
     let database = Database::open(&test_env.data("home"));
     assert_eq!(database.texts("SELECT kind FROM events ORDER BY seq DESC LIMIT 1"), ["world.stopped"]);
@@ -336,7 +327,7 @@ fn a_second_signal_ends_the_daemon_at_once() {
         other => Err(format!("{other:?}")),
     });
     daemon.terminate();
-    daemon.wait_for_line("the first to be heard", Deadline::seconds(10), |line| line.contains("Stopping (signal)"));
+    daemon.wait_for_line("the first to be heard", Deadline::seconds(10), |line| line.contains("(signal)"));
     assert!(!daemon.has_ended());
     daemon.terminate();
     assert_eq!(daemon.wait(), 130);
@@ -358,7 +349,7 @@ fn a_start_that_waits_for_a_file_can_be_stopped() {
     Deadline::seconds(30).until("the start", || if lock.exists() { Ok(()) } else { Err("no lock".to_owned()) });
     daemon.terminate();
     assert_eq!(daemon.wait(), 0);
-    assert!(!daemon.out.text().contains(" is up. "), "{}", daemon.out.text());
+    assert!(!test_env.data("home").join("ghostd.sock").exists());
 }
 
 #[test]
@@ -372,7 +363,7 @@ fn a_pipe_among_the_files_does_not_block_start_reload_or_check() {
     };
     let daemon = test_env.up(&world, &[]);
     pipe(&rules);
-    let expected = ["scripts/extra.yaml", "it is not a regular file", "replace it with a text file"];
+    let expected = ["scripts/extra.yaml"];
     tells(test_env.ctl(&["reload", "--dry-run"]), &expected);
     tells(test_env.ctl(&["reload"]), &expected);
     tells(test_env.ghostd(&["check", dir]), &expected);
@@ -385,14 +376,14 @@ fn a_pipe_among_the_files_does_not_block_start_reload_or_check() {
     tells(up(&test_env, &world, &[]), &expected);
     std::fs::remove_file(&rules).unwrap();
     std::os::unix::fs::symlink("/etc/passwd", &rules).unwrap();
-    let all = tells(test_env.ghostd(&["check", dir]), &["scripts/extra.yaml", "leaves the world's directory"]);
+    let all = tells(test_env.ghostd(&["check", dir]), &expected);
     assert!(!all.contains("root:"), "{all}");
     std::fs::remove_file(&rules).unwrap();
     let token = test_env.data("home").join("token");
     // The token file exists only if this world has listened on TCP.
     drop(std::fs::remove_file(&token));
     pipe(&token);
-    up(&test_env, &world, &["--listen", "127.0.0.1:0"]).exits(5).says(&["token", "not a regular file"]);
+    up(&test_env, &world, &["--listen", "127.0.0.1:0"]).exits(5).says(&["token"]);
 }
 
 #[test]
@@ -419,7 +410,7 @@ fn a_closed_output_is_ignored_and_a_failed_write_is_reported() {
         let full = std::fs::File::options().write(true).open("/dev/full").unwrap();
         let (code, err) = run(&with(1), full.into());
         assert_eq!(code, 1, "{args:?}");
-        assert!(err.contains("error: cannot write the output: ") && !err.contains("panicked"), "{args:?}: {err}");
+        assert!(err.contains("error: ") && !err.contains("panicked"), "{args:?}: {err}");
     }
 }
 
@@ -454,12 +445,11 @@ fn an_invalid_environment_variable_is_reported() {
     let (mut test_env, world) = test_env();
     for pages in ["abc", "-1", "0", "4294967296"] {
         test_env.set("GHOST_DATABASE_PAGES", pages);
-        let expected = format!("GHOST_DATABASE_PAGES is `{pages}`, which is not a number of pages");
-        up(&test_env, &world, &[]).exits(2).says(&[&expected, "hint: "]);
+        up(&test_env, &world, &[]).exits(2).says(&["GHOST_DATABASE_PAGES", &format!("`{pages}`"), "hint: "]);
     }
     test_env.set("GHOST_DATABASE_PAGES", "").set("GHOST_LOG", "loud=very");
     let daemon = test_env.up(&world, &[]);
-    daemon.err.find(0, Deadline::seconds(10), |line| line.contains("GHOST_LOG `loud=very` is not understood")).unwrap();
+    daemon.err.find(0, Deadline::seconds(10), |line| line.contains("GHOST_LOG `loud=very`")).unwrap();
     daemon.stop();
 }
 

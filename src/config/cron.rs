@@ -142,7 +142,8 @@ mod tests {
     fn a_job_for_an_unknown_webhook_is_refused() {
         let plan = World::new().plan();
         let refusal = plan.check_job(&thread("nowhere", "x").into()).unwrap_err();
-        assert_eq!((refusal.code, refusal.message.as_str()), (Code::NotFound, "there is no webhook `nowhere`"));
+        assert_eq!(refusal.code, Code::NotFound);
+        assert!(refusal.message.contains("`nowhere`"), "{refusal}");
         plan.check_job(&JobMode::default()).unwrap();
     }
 

@@ -32,20 +32,20 @@ fn webhooks_are_read_and_checked() {
     assert_eq!(plan.reactions_of("analyst"), Reactions::Minimal);
     assert_eq!(plan.reactions_of("doer"), Reactions::Extensive);
     world.write("archetype/analyst/config.md", "# analyst\n## Channels\nreactions: wild\n");
-    assert!(world.problems().contains("`wild` is not a value for this"));
+    assert!(world.problems().contains("config.md:3: Channels.reactions: "));
     world.write("archetype/analyst/config.md", "# analyst\n");
     world.config(&format!("{GOOD}{}", hook.replace("SECRET", "UNSET")));
-    assert!(world.warnings().contains("`UNSET` is not set"));
+    assert!(world.warnings().contains("UNSET"));
     for (from, to, reported) in [
-        ("agent: chora", "agent: chorra", "did you mean `chora`?"),
-        ("http://127.0.0.1:9/in", "ftp://x", "the URL is not an address of a server"),
-        ("secret_env: SECRET", "secret: hunter2-hunter2", "secrets are never written here"),
-        ("secret_env: SECRET", "secret_env: a-b", "this is not the name of an environment variable"),
-        ("shop:", "'a b':", "the webhook's name is not a name"),
+        ("agent: chora", "agent: chorra", "`chora`"),
+        ("http://127.0.0.1:9/in", "ftp://x", "shop.url: "),
+        ("secret_env: SECRET", "secret: hunter2-hunter2", "shop.secret: "),
+        ("secret_env: SECRET", "secret_env: a-b", "shop.secret_env: "),
+        ("shop:", "'a b':", "channels.webhooks.a b: "),
         ("agent: chora", "agent: chora, timestamp_tolerance_s: 0", "timestamp_tolerance_s"),
-        ("url:", "uri:", "`url` is missing"),
-        ("agent: chora", "agent: chora, actions: [dance]", "`dance` is not a value for this"),
-        ("webhooks:", "reactions: wild, webhooks:", "`wild` is not a value for this"),
+        ("url:", "uri:", "`url`"),
+        ("agent: chora", "agent: chora, actions: [dance]", "`dance`"),
+        ("webhooks:", "reactions: wild, webhooks:", "channels.reactions: "),
     ] {
         let problems = world.config(&format!("{GOOD}{}", hook.replace(from, to))).problems();
         assert!(problems.contains(reported) && !problems.contains("hunter2"), "{to}: {problems}");
@@ -73,22 +73,19 @@ fn only_toolbox_tools_that_the_world_allows_are_known() {
     assert!(plan.archetype_access["doer"].can_access("devtools.repo-git"));
     assert!(!plan.archetype_access["doer"].can_access("devtools.github-repo"), "a group lists it");
     assert_eq!(plan.archetypes["doer"].config.refused, None);
-    assert!(world.warnings().contains("toolboxes: nothing uses this yet"));
+    assert!(world.warnings().contains(": toolboxes: "));
 
     world.write("archetype/doer/config.md", section.replace("repo-git", "danger"));
-    assert!(world.plan().archetypes["doer"].config.refused.as_deref().unwrap().contains("does not allow `danger`"));
+    assert!(world.plan().archetypes["doer"].config.refused.as_deref().unwrap().contains("`danger`"));
     world.write("archetype/doer/config.md", section.replace("devtools", "devtool"));
     let plan = world.plan();
     assert!(plan.archetypes["doer"].config.refused.is_some() && plan.archetypes["analyst"].config.refused.is_none());
-    assert!(world.warnings().contains("did you mean `toolbox/devtools/toolbox.yaml`?"), "{}", world.warnings());
+    assert!(world.warnings().contains("`toolbox/devtools/toolbox.yaml`"), "{}", world.warnings());
     world.write("archetype/doer/config.md", section.replace("repo-git", "repo-gti"));
-    assert!(
-        world
-            .problems()
-            .contains("there is no tool `repo-gti` in toolbox `devtools`\n  hint: did you mean `repo-git`?")
-    );
+    let problems = world.problems();
+    assert!(problems.contains("`repo-gti`") && problems.contains("`repo-git`"), "{problems}");
     std::fs::write(boxes.join("toolbox.yaml"), "name: syscall\ntools: [{ name: skill.evil }]\n").unwrap();
-    assert!(world.problems().contains("the toolbox cannot have this name"));
+    assert!(world.problems().contains("toolbox.yaml:1: "), "{}", world.problems());
 }
 
 // covers: SKILL-07, SKILL-18
@@ -106,9 +103,8 @@ fn skills_are_found_and_named() {
     assert_eq!(plan.skill_roots.len(), 1);
     assert_eq!(plan.archetypes["doer"].config.skills.as_ref().unwrap().len(), 2);
     world.write("archetype/doer/config.md", "## Skills\n- pyhton\n");
-    assert!(
-        world.problems().contains("config.md:2: Skills: there is no skill `pyhton`\n  hint: did you mean `python`?")
-    );
+    let problems = world.problems();
+    assert!(problems.contains("config.md:2: Skills: ") && problems.contains("`python`"), "{problems}");
 }
 
 #[test]
@@ -116,23 +112,16 @@ fn problems_of_a_skills_frontmatter_have_lines() {
     let world = World::new();
     for (text, reported) in [
         ("---\nname: a\ndescription: b\nlicense: MIT\nx-own: 1\n---\nText\n", &[][..]),
-        ("# Text\n", &["SKILL.md:1: there is no frontmatter"]),
-        ("---\nname: a\n", &["SKILL.md:1: the frontmatter begins with `---` and has no end"]),
-        ("---\nname: a\ndescription: [\n---\n", &["the frontmatter cannot be read"]),
-        ("---\nwords\n---\n", &["SKILL.md:2: the frontmatter has no keys"]),
-        ("---\ndescription: b\n---\n", &["SKILL.md:1: name: `name` is missing"]),
-        ("---\nname: a\n---\n", &["SKILL.md:1: description: `description` is missing"]),
-        (
-            "---\ndescription: ''\nname: a b\n---\n",
-            &["SKILL.md:2: description: the", "SKILL.md:3: name: this is not a"],
-        ),
+        ("# Text\n", &["SKILL.md:1: "]),
+        ("---\nname: a\n", &["SKILL.md:1: "]),
+        ("---\nname: a\ndescription: [\n---\n", &["SKILL.md:"]),
+        ("---\nwords\n---\n", &["SKILL.md:2: "]),
+        ("---\ndescription: b\n---\n", &["SKILL.md:1: name: "]),
+        ("---\nname: a\n---\n", &["SKILL.md:1: description: "]),
+        ("---\ndescription: ''\nname: a b\n---\n", &["SKILL.md:2: description: ", "SKILL.md:3: name: "]),
         (
             "---\nname: a\ndescription: b\ndisable-model-invocaton: true\nmood: 1\n---\n",
-            &[
-                "SKILL.md:4: disable-model-invocaton: nothing reads",
-                "did you mean `disable-model-invocation`?",
-                "SKILL.md:5: mood",
-            ],
+            &["SKILL.md:4: disable-model-invocaton: ", "`disable-model-invocation`", "SKILL.md:5: mood"],
         ),
     ] {
         world.write("skills/one/SKILL.md", text);
@@ -149,7 +138,7 @@ fn all_problems_of_a_webhook_are_reported() {
     let world = World::new();
     let hook = "channels: { webhooks: { shop: { url: 'ftp://x', secret_env: UNSET, agent: chorra } } }\n";
     let problems = world.config(&format!("{GOOD}{hook}")).problems();
-    for reported in ["shop.url: the URL is not", "did you mean `chora`?", "`UNSET` is not set"] {
+    for reported in ["shop.url: ", "`chora`", "UNSET"] {
         assert!(problems.contains(reported), "{reported} is not in {problems}");
     }
 }
@@ -159,14 +148,16 @@ fn a_repeated_section_is_an_error() {
     let world = World::new();
     world.write("archetype/analyst/config.md", "## LLM\nmodel: a\n## LLM\nmodel: b\n");
     let problems = world.problems();
-    assert!(problems.contains("config.md:3: the section `## LLM` is repeated"), "{problems}");
+    for reported in ["config.md:3: ", "config.md:4: LLM.modle", "config.md:6: ", "config.md:7: Tool Access"] {
+        assert!(problems.contains(reported), "{reported} is not in {problems}");
+    }
 }
 
 #[test]
 fn the_time_zone_of_a_prompt_must_exist() {
     let world = World::new();
     world.write("archetype/analyst/config.md", "## Prompt\ntimezone: Mars/Base\n");
-    assert!(world.problems().contains("config.md:2: Prompt.timezone: there is no time zone `Mars/Base`"));
+    assert!(world.problems().contains("config.md:2: Prompt.timezone: "));
     world.write("archetype/analyst/config.md", "## Prompt\ntimezone: Europe/Berlin\n");
     assert_eq!(world.plan().archetypes["analyst"].config.timezone.as_deref(), Some("Europe/Berlin"));
 }
@@ -176,9 +167,9 @@ fn a_file_with_its_own_meaning_is_not_suggested_for_a_missing_one() {
     let world = World::new();
     std::fs::remove_file(world.dir().join("archetype/doer/goal.md")).unwrap();
     let problems = world.problems();
-    assert!(problems.contains("doer/goal.md: the file is missing\n  hint: write the file"), "{problems}");
+    assert!(problems.contains("doer/goal.md: ") && !problems.contains(".md`"), "{problems}");
     world.write("archetype/doer/Goal.md", "To do.");
-    assert!(world.problems().contains("did you mean `Goal.md`?"));
+    assert!(world.problems().contains("`Goal.md`"));
 }
 
 #[test]
@@ -188,21 +179,15 @@ fn fallback_models_without_a_provider_are_reported_at_their_line() {
         "## LLM\nprovider: scripted\nmodel: small\nfallback_models: scriptd/x, big, recorded/y, scripted/huge\n";
     world.write("archetype/doer/config.md", section);
     let problems = world.problems();
-    let place = "config.md:4: LLM.fallback_models: there is no provider";
-    for reported in [
-        format!("{place} `scriptd`\n  hint: did you mean `scripted`?"),
-        format!("{place} `recorded`\n  hint: define it under `llm.providers`"),
-    ] {
-        assert!(problems.contains(&reported), "{reported} is not in {problems}");
+    for reported in ["`scriptd`", "`scripted`", "`recorded`", "`llm.providers`"] {
+        assert!(problems.contains(reported), "{reported} is not in {problems}");
     }
+    assert_eq!(problems.matches("config.md:4: LLM.fallback_models: ").count(), 2, "{problems}");
     assert_eq!(problems.matches("fallback_models").count(), 2, "{problems}");
     world.write("archetype/doer/config.md", section.replace("scriptd/x, big, recorded/y", "big"));
     world.with("overrides: { model: big,", "overrides: { model: big, fallback_models: [nowhere/x],");
     let problems = world.problems();
-    assert!(
-        problems.contains("world-config.yaml:8: agents[1].overrides.fallback_models[0]: there is no"),
-        "{problems}"
-    );
+    assert!(problems.contains("world-config.yaml:8: agents[1].overrides.fallback_models[0]: "), "{problems}");
 }
 
 #[test]
@@ -235,18 +220,19 @@ fn a_fallback_may_name_a_kind_that_is_not_listed() {
 fn an_unknown_tool_word_gets_a_fitting_hint() {
     let world = World::new();
     for (word, hint) in [
-        ("group:runtme", "did you mean `group:runtime`?"),
-        ("group:filesystem", "the sections are: fs, runtime, web"),
-        ("zz*", "a pattern must match the whole of a tool's name"),
-        ("syscal.task.*", "did you mean `syscall.task.*`?"),
-        ("tool.clii", "did you mean `tool.cli`?"),
-        ("nonsense", "name a tool ("),
+        ("group:runtme", "`group:runtime`"),
+        ("group:filesystem", "fs, runtime, web"),
+        ("zz*", ""),
+        ("syscal.task.*", "`syscall.task.*`"),
+        ("tool.clii", "`tool.cli`"),
+        ("nonsense", ""),
     ] {
         world.write("archetype/doer/config.md", format!("## Tool Access\n- {word}\n"));
         world.with("  shell: [bash,", &format!("  shell: ['{word}', bash,"));
         let problems = world.problems();
-        let reported = format!("there is no tool `{word}`\n  hint: {hint}");
-        assert_eq!(problems.matches(&reported).count(), 2, "{reported} is not in {problems}");
+        let hints = problems.lines().filter(|line| line.starts_with("  hint: ") && line.contains(hint));
+        assert_eq!((problems.matches("error: ").count(), hints.count()), (2, 2), "{word}: {problems}");
+        assert_eq!(problems.matches(&format!("`{word}`")).count(), 2, "{problems}");
     }
 }
 
@@ -268,28 +254,14 @@ fn misplaced_configuration_is_always_reported() {
         }
         assert_eq!(problems.matches("error:").count(), expected_problems.len(), "{text}: {problems}");
     };
-    let expected = "is before the first section";
-    reported(
-        format!("# Tool Access\n{deny}"),
-        &[
-            "1: `# Tool Access` does not begin a section\n  hint: did you mean `## Tool Access`?",
-            &format!("2: `privilege_groups:` {expected}"),
-            &format!("3: `deny:` {expected}"),
-        ],
-    );
-    reported(
-        format!("notes\n{deny}## LLM\nmodel: m\n"),
-        &[&format!("2: `privilege_groups:` {expected}"), "3: `deny:`"],
-    );
-    reported("### LLM\n- a\n".into(), &["1: `### LLM` does not begin a section", "2: the list item `a` is before"]);
-    reported("# doer\n# Tool-Access\n## LLM\nmodel: m\n".into(), &["2: `# Tool-Access` does not begin a section"]);
-    reported(
-        "# doer\n## LLM\n# Skills\nmodel: m\n".into(),
-        &["3: `# Skills` does not begin a section\n  hint: did you mean"],
-    );
-    reported("## Mine\ntext\n### Skills\n".into(), &["3: `### Skills` does not begin a section"]);
+    reported(format!("# Tool Access\n{deny}"), &["1: `# Tool Access` ", "2: `privilege_groups:` ", "3: `deny:` "]);
+    reported(format!("notes\n{deny}## LLM\nmodel: m\n"), &["2: `privilege_groups:` ", "3: `deny:` "]);
+    reported("### LLM\n- a\n".into(), &["1: `### LLM` ", "2: "]);
+    reported("# doer\n# Tool-Access\n## LLM\nmodel: m\n".into(), &["2: `# Tool-Access` "]);
+    reported("# doer\n## LLM\n# Skills\nmodel: m\n".into(), &["3: `# Skills` "]);
+    reported("## Mine\ntext\n### Skills\n".into(), &["3: `### Skills` "]);
     let lost = format!("## LLM\nmodel: m\n<!-- a note\n## Tool Access\n{deny}");
-    reported(lost, &["3: the comment that begins here is not closed"]);
+    reported(lost, &["3: "]);
     // A title, notes and comments are allowed.
     world.write("archetype/doer/config.md", "# doer\n\nSome notes.\n<!-- x: y\n- z -->\n## LLM\nmodel: m\n");
     assert_eq!(world.warnings(), "");
@@ -298,7 +270,16 @@ fn misplaced_configuration_is_always_reported() {
 #[test]
 fn misspelt_file_names_are_reported() {
     let world = World::new();
-    world.write("laws.md", "l").write("archetype/doer/config.md", "");
+    let config = "## Tool Access\ndeny: tool.cli\n";
+    world.write("archetype/doer/Config.md", config).write("archetype/doer/agents.md", "How.").write("Laws.md", "x");
+    let problems = world.problems();
+    for reported in ["doer/Config.md:1: ", "doer/agents.md:1: ", "error: Laws.md:1: "] {
+        assert!(problems.contains(reported), "{reported} is not in {problems}");
+    }
+    let world = World::new();
+    for name in ["archetype/doer/conf.md", "archetype/doer/config.yaml", "law.md", "tool.md"] {
+        world.write(name, config);
+    }
     for free in ["README.md", "NOTES.md", "archetype/README.md", "archetype/doer/README.md", "archetype/doer/notes.md"]
     {
         world.write(free, "mine");
@@ -308,18 +289,10 @@ fn misspelt_file_names_are_reported() {
         world.write(name, "x");
     }
     let warnings = world.warnings();
-    for reported in [
-        "doer/conf.md:1: it is not read: its name is unknown\n  hint: did you mean `config.md`?",
-        "doer/Config.md:1: it is not read",
-        "law.md:1: it is not read: its name is unknown\n  hint: did you mean `laws.md`?",
-        "Laws.md:1: it is not read",
-    ] {
-        assert!(warnings.contains(reported), "{reported} is not in {warnings}");
+    assert_eq!(warnings.matches("warning: ").count(), 4, "{warnings}");
+    for part in ["doer/conf.md:1: ", "`config.md`", "law.md:1: ", "`laws.md`"] {
+        assert!(warnings.contains(part), "{part} is not in {warnings}");
     }
-    // The file that it should be is missing.
-    world.write("archetype/doer/agents.md", "How.");
-    let problems = world.problems();
-    assert!(problems.contains("error: archetype/doer/agents.md:1: it is not read"), "{problems}");
 }
 
 // covers: ACL-03
@@ -329,12 +302,12 @@ fn a_write_rule_must_not_include_another_agents_directory() {
     world.with("agents/chora/, output/reports/", "agents/, agents/mux/, output/, agents/chora/notes/");
     let problems = world.problems();
     for (at, prefix) in [(0, "agents/"), (1, "agents/mux/")] {
-        let told = format!("write_acls.chora[{at}]: write prefix `{prefix}` includes another agent's directory");
-        assert!(problems.contains(&told), "{told} is not in {problems}");
+        assert!(problems.contains(&format!("write_acls.chora[{at}]: ")), "{at}: {problems}");
+        assert!(problems.contains(&format!("`{prefix}`")), "{prefix}: {problems}");
     }
     assert_eq!(problems.matches("error:").count(), 2, "{problems}");
     world.with("    team: desk\n", "    team: desk\n    write_acl: [agents/chora/]\n");
-    assert!(world.problems().contains("agents[1].write_acl[0]: write prefix `agents/chora/` includes"));
+    assert!(world.problems().contains("agents[1].write_acl[0]: "));
 }
 
 #[test]
@@ -342,10 +315,7 @@ fn an_empty_item_in_a_list_of_tools_is_reported_as_empty() {
     let world = World::new();
     world.write("archetype/doer/config.md", "## Tool Access\n- workspace.read\n-\n");
     let problems = world.problems();
-    assert!(
-        problems.contains("an item of this list is empty") && !problems.contains("there is no tool ``"),
-        "{problems}"
-    );
+    assert!(problems.contains("doer/config.md:3: Tool Access: ") && !problems.contains("``"), "{problems}");
 }
 
 // covers: CONF-27
@@ -355,10 +325,7 @@ fn dangerous_public_tools_get_a_warning() {
     world.with("  shell: [bash, tool.python, syscall.state.write]\n", "");
     let warnings = world.warnings();
     for tool in ["tool.cli", "tool.python", "syscall.state.write"] {
-        assert!(
-            warnings.contains(&format!("world-config.yaml:12: tool_privileges: `{tool}` is dangerous")),
-            "{warnings}"
-        );
+        assert!(warnings.contains(&format!("world-config.yaml:12: tool_privileges: `{tool}` ")), "{warnings}");
     }
     assert!(!warnings.contains("syscall.agent.create"));
     world.with("  shell: [bash, tool.python, syscall.state.write]\n", "access: { default: privileged }\n");
@@ -373,9 +340,10 @@ fn sections_without_effect_are_checked_and_get_a_warning() {
                  sandbox: { kind: local, memory_mb: 512, passthrough_env: [GH_TOKEN] }\nheartbeat: { every: 30m, \
                  ack_max_chars: 300 }\nchat: { wake: mentions }\napprovals: { security: allowlist, ask: on-miss }\n";
     world.config(&format!("{GOOD}{later}"));
-    assert_eq!(world.warnings().matches("nothing uses this yet").count(), 3);
+    assert_eq!(world.warnings().matches("warning: ").count(), 3);
     world.config(&format!("{GOOD}{}", later.replace("memory_mb", "memory").replace("mentions", "everyone")));
     let problems = world.problems();
-    assert!(problems.contains("sandbox.memory: there is no key `memory` here\n  hint: did you mean `memory_mb`?"));
-    assert!(problems.contains("chat.wake: `everyone` is not a value for this\n  hint: it may be: all, mentions, none"));
+    for part in ["sandbox.memory: ", "`memory_mb`", "chat.wake: ", "all, mentions, none"] {
+        assert!(problems.contains(part), "{part} is not in {problems}");
+    }
 }

@@ -67,19 +67,16 @@ fn the_models_window_is_the_archetypes_within_the_worlds_limit() {
 #[test]
 fn an_agent_without_a_place_in_the_plan_cannot_run_and_gets_a_hint() {
     let plan = World::new().plan();
-    for (agent, message, hint) in [
-        (
-            record("muxx", "doer", AgentKind::Persistent, Value::Null),
-            "does not name `muxx`",
-            "name it in the world file",
-        ),
-        (record("mux", "dore", AgentKind::Dynamic, Value::Null), "no archetype `dore`", "put the archetype back"),
+    for (agent, name) in [
+        (record("muxx", "doer", AgentKind::Persistent, Value::Null), "`muxx`"),
+        (record("mux", "dore", AgentKind::Dynamic, Value::Null), "`dore`"),
     ] {
         let refusal = plan.may_run(&agent).unwrap_err();
         assert_eq!(refusal, plan.spec_for(&agent).unwrap_err());
         assert_eq!(refusal.code, Code::Conflict);
+        assert!(refusal.message.contains(name), "{refusal}");
         // A similar name would not help: the agent's record cannot be edited.
-        assert!(refusal.message.contains(message) && refusal.hint.as_ref().unwrap().contains(hint), "{refusal}");
+        assert!(!refusal.hint.unwrap().contains('`'));
     }
     assert_eq!(plan.may_run(&record("mux", "doer", AgentKind::Persistent, Value::Null)), Ok(()));
     assert_eq!(plan.may_run(&created(json!({ "max_tokens": 5 }))), Ok(()));
@@ -135,22 +132,24 @@ fn a_created_agent_gets_its_archetype_and_its_own_directory() {
 fn overrides_never_widen() {
     let plan = World::new().plan();
     // With each: whether an existing agent with these overrides can still run.
-    for (overrides, message, runs) in [
-        (json!({ "model": "other" }), "overrides.model: `other` is not among", true),
-        (json!({ "model": 3 }), "overrides.model", true),
-        (json!({ "max_tokens": 2_001 }), "from 1 to 2000", true),
-        (json!({ "max_tokens": 0 }), "from 1 to 2000", false),
-        (json!({ "max_tokens": -1.5 }), "from 1 to 2000", false),
-        (json!({ "turn_rounds_max": 10 }), "from 1 to 9", true),
-        (json!({ "tools": ["bash"] }), "`bash` is not among the archetype's tools", true),
-        (json!({ "tools": ["nonsense"] }), "there is no tool `nonsense`", true),
-        (json!({ "tools": "workspace.read" }), "must be a list", false),
-        (json!({ "modle": "big" }), "overrides.modle", false),
-        (json!(["model"]), "must be an object", false),
+    for (overrides, field, runs) in [
+        (json!({ "model": "other" }), "model", true),
+        (json!({ "model": 3 }), "model", true),
+        (json!({ "max_tokens": 2_001 }), "max_tokens", true),
+        (json!({ "max_tokens": 0 }), "max_tokens", false),
+        (json!({ "max_tokens": -1.5 }), "max_tokens", false),
+        (json!({ "turn_rounds_max": 10 }), "turn_rounds_max", true),
+        (json!({ "tools": ["bash"] }), "tools", true),
+        (json!({ "tools": ["nonsense"] }), "tools", true),
+        (json!({ "tools": "workspace.read" }), "tools", false),
+        (json!({ "modle": "big" }), "modle", false),
+        (json!(["model"]), "", false),
     ] {
         let refusal = plan.check_create("doer", &overrides).unwrap_err();
         assert_eq!(refusal.code, Code::InvalidArguments, "{overrides}");
-        assert!(refusal.message.contains(message) && refusal.hint.is_some(), "{refusal}");
+        let field = format!("overrides.{field}").trim_end_matches('.').to_owned();
+        assert_eq!(refusal.details, Some(json!({ "field": field })), "{refusal}");
+        assert!(refusal.hint.is_some(), "{refusal}");
         assert_eq!(plan.spec_for(&created(overrides)).is_ok(), runs, "{refusal}");
     }
 }
@@ -173,7 +172,7 @@ fn overrides_may_name_every_tool_that_the_registry_grants() {
     assert!(!plan.grants(&spec.access, "syscall.channel.send", true));
     let strict = World::new().plan();
     let refusal = strict.check_create("doer", &json!({ "tools": ["syscall.task.update"] })).unwrap_err();
-    assert!(refusal.message.contains("is not among the archetype's tools"), "{refusal}");
+    assert_eq!(refusal.details, Some(json!({ "field": "overrides.tools" })), "{refusal}");
 }
 
 // covers: BI-22
@@ -182,7 +181,8 @@ fn only_listed_archetypes_may_be_created() {
     let plan = World::new().plan();
     assert_eq!(plan.check_create("doer", &Value::Null), Ok(()));
     let refusal = plan.check_create("analyst", &Value::Null).unwrap_err();
-    assert_eq!((refusal.code, refusal.hint.as_deref()), (Code::AccessDenied, Some("agents may create: doer")));
+    assert_eq!(refusal.code, Code::AccessDenied);
+    assert!(refusal.hint.unwrap().contains("doer"));
     assert_eq!(plan.check_create("doerr", &Value::Null).unwrap_err().code, Code::NotFound);
     assert_eq!(plan.check_overrides_of("analyst", &json!({})), Ok(()));
 }

@@ -141,15 +141,12 @@ mod tests {
 
     #[test]
     fn references_that_cannot_be_replaced_are_reported() {
-        for (text, told) in [
-            ("${NONE}", "w.yaml:7: a.b: the environment variable NONE is not set"),
-            ("${HOME}${NONE}${OTHER}", "w.yaml:7: a.b: the environment variable OTHER is not set"),
-            ("${a b}", "does not name a variable"),
-            ("${HOME", "has no `}`"),
-        ] {
+        for (text, told) in
+            [("${NONE}", "NONE"), ("${HOME}${NONE}${OTHER}", "OTHER"), ("${a b}", "${NAME}"), ("${HOME", "`}`")]
+        {
             let (out, found) = apply(text);
             assert_eq!(out, None, "{text}");
-            assert!(found.contains(told), "{text}: {found}");
+            assert!(found.starts_with("error: w.yaml:7: a.b: ") && found.contains(told), "{text}: {found}");
         }
     }
 

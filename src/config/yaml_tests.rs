@@ -8,10 +8,12 @@ fn read(text: &str) -> (Option<Node>, String) {
     (node, report.finish().to_string())
 }
 
-fn refused(text: &str, expected: &str) {
+fn refused(text: &str, line: usize, datum: &str) {
     let (node, problems) = read(text);
-    assert!(problems.contains(expected), "{:?} gave {problems:?}", &text[..text.len().min(60)]);
-    assert!(node.is_none() || expected.contains("is repeated"));
+    let shown = &text[..text.len().min(60)];
+    assert!(problems.starts_with(&format!("error: w.yaml:{line}: ")), "{shown:?} gave {problems:?}");
+    assert!(problems.contains(datum), "{shown:?} gave {problems:?}");
+    assert!(node.is_none() || datum == "`a`", "only a repeated key leaves a tree");
 }
 
 #[test]
@@ -33,27 +35,27 @@ fn hostile_files_are_refused() {
     for level in 1..30 {
         bomb.push_str(&format!("b{level}: &b{level} [*a, *a]\n"));
     }
-    refused(&bomb, "w.yaml:1: anchors");
-    refused("a: *b\n", "");
-    refused("a: {<<: {b: 1}}", "merge keys");
-    refused("a: !!str 1", "tags");
-    refused("a: !evil x", "tags");
-    refused(&"[".repeat(200), "nested more than 32 deep");
-    refused(&"[".repeat(100_000), "this is not YAML");
-    refused(&"{a: ".repeat(200), "nested more than 32 deep");
-    refused(&"- ".repeat(100_000), "nested more than 32 deep");
-    refused(&format!("a: {}", "x".repeat(SCALAR_MAX + 1)), "the value has 65537 bytes");
-    refused(&"x".repeat(1024 * 1024), "at most 262144 are read");
-    refused(&format!("[{}]", "1,".repeat(NODES_MAX + 1)), "more than 20000 values");
-    refused("a: 1\nb: 2\na: 3\n", "w.yaml:3: a: the key `a` is repeated\n  hint: it is already on line 1");
-    refused("a:\n\t- b\n", "w.yaml:2");
-    refused("a: 1\0b: 2", "control character U+0000");
-    refused("a: 1\rb: 2", "control character U+000D");
-    refused("? [a]\n: b\n", "a key must be plain text");
-    refused("a: 1\n---\nb: 2\n", "second document");
-    refused("", "the file is empty");
-    refused("a: 'x", "this is not YAML");
-    refused("a: b: c", "this is not YAML");
+    refused(&bomb, 1, "`&name`");
+    refused("a: *b\n", 1, "");
+    refused("a: {<<: {b: 1}}", 1, "");
+    refused("a: !!str 1", 1, "");
+    refused("a: !evil x", 1, "");
+    refused(&"[".repeat(200), 1, "32");
+    refused(&"[".repeat(100_000), 1, "");
+    refused(&"{a: ".repeat(200), 1, "32");
+    refused(&"- ".repeat(100_000), 1, "32");
+    refused(&format!("a: {}", "x".repeat(SCALAR_MAX + 1)), 1, "65537");
+    refused(&"x".repeat(1024 * 1024), 1, "262144");
+    refused(&format!("[{}]", "1,".repeat(NODES_MAX + 1)), 1, "20000");
+    refused("a: 1\nb: 2\na: 3\n", 3, "`a`");
+    refused("a:\n\t- b\n", 2, "");
+    refused("a: 1\0b: 2", 1, "U+0000");
+    refused("a: 1\rb: 2", 1, "U+000D");
+    refused("? [a]\n: b\n", 1, "");
+    refused("a: 1\n---\nb: 2\n", 2, "");
+    refused("", 1, "");
+    refused("a: 'x", 1, "");
+    refused("a: b: c", 1, "");
 }
 
 #[test]
@@ -91,19 +93,14 @@ fn aliases_are_expanded_within_the_limits() {
         bomb.push_str(&format!("{name}: &{name} [*{above}, *{above}]\n"));
     }
     let long = format!("a: &a {}\nb: [*a, *a, *a, *a, *a]\n", "x".repeat(450));
-    for (text, told) in [
-        (bomb.as_str(), "expand to too much"),
-        (long.as_str(), "r.yaml:2: the aliases of the file expand to too much"),
-        ("a: &a [*a]\n", "an alias is inside the value that it names"),
-        ("a: &a x\n*a : y\n", "a key must be plain text, not an alias"),
-        ("a: *b\n", "r.yaml:1"),
-    ] {
+    for (text, line) in [(long.as_str(), 2), ("a: &a [*a]\n", 1), ("a: &a x\n*a : y\n", 2), ("a: *b\n", 1)] {
         let (node, problems) = rules(text);
-        assert!(node.is_none() && problems.contains(told), "{text}: {problems}");
+        assert!(node.is_none() && problems.starts_with(&format!("error: r.yaml:{line}: ")), "{text}: {problems}");
     }
+    assert_eq!(rules(&bomb).0, None);
     let nested: String = (0..40).map(|n| format!("a{}: &a{} [*a{n}]\n", n + 1, n + 1)).collect();
     let (node, problems) = rules(&format!("a0: &a0 [x]\n{nested}"));
-    assert!(node.is_none() && problems.contains("nested more than 32 deep"), "{problems}");
+    assert!(node.is_none() && problems.contains("32"), "{problems}");
 }
 
 fn depth(node: &Node) -> usize {

@@ -6,94 +6,98 @@ use super::*;
 #[test]
 fn every_problem_of_a_provider_is_reported_at_its_place() {
     let llm = "llm: { default_provider: scripted, default_model: clerk }\n";
-    let needs = |name: &str, variable: &str| {
-        format!(
-            "provider `{name}` needs the environment variable {variable}, which is not set\n  hint: export {variable}="
-        )
-    };
     let url = "base_url: 'http://127.0.0.1:9'";
     let local = format!(
         "llm:\n  default_provider: scripted\n  default_model: clerk\n  providers:\n    mine: {{ kind: openai, {url} }}\n"
     );
     let limited = "budgets: { world: { usd: 1 } }\n";
-    let price = |model: &str, who: &str| {
-        format!(
-            "`mine/{model}` has no price, and money is limited (world): every call of it is refused, for {who}\n  hint: write"
-        )
-    };
     let access = "## Tool Access\n- workspace.read\n";
-    for (models, config, problems) in [
+    for (models, config, place, datum) in [
         // A missing key: at the name of the variable if it is written, else at the provider.
         (
             "llm:\n  default_model: clerk\n  providers:\n    mine:\n      kind: openai\n      api_key_env: MY_KEY\n".to_owned(),
             String::new(),
-            format!("{WORLD_FILE}:9: llm.providers.mine.api_key_env: {}", needs("mine", "MY_KEY")),
+            format!("{WORLD_FILE}:9: llm.providers.mine.api_key_env"),
+            "MY_KEY",
         ),
         (
             "llm:\n  default_model: clerk\n  providers:\n    gemini:\n      concurrency: 2\n".to_owned(),
             String::new(),
-            format!("{WORLD_FILE}:7: llm.providers.gemini: {}", needs("gemini", "GEMINI_API_KEY")),
+            format!("{WORLD_FILE}:7: llm.providers.gemini"),
+            "GEMINI_API_KEY",
         ),
         (
             "llm:\n  default_model: m\n  default_provider: anthropic\n".to_owned(),
             String::new(),
-            format!("{WORLD_FILE}:6: llm.default_provider: {}", needs("anthropic", "ANTHROPIC_API_KEY")),
+            format!("{WORLD_FILE}:6: llm.default_provider"),
+            "ANTHROPIC_API_KEY",
         ),
         (
             llm.to_owned(),
             "## LLM\nmodel: clerk\nprovider: openai\n".to_owned(),
-            format!("archetype/clerk/config.md:3: LLM.provider: {}", needs("openai", "OPENAI_API_KEY")),
+            "archetype/clerk/config.md:3: LLM.provider".to_owned(),
+            "OPENAI_API_KEY",
         ),
         (
             llm.to_owned(),
             "## LLM\nmodel: clerk\nfallback_models: openai/gpt\n".to_owned(),
-            format!("archetype/clerk/config.md:3: LLM.fallback_models: {}", needs("openai", "OPENAI_API_KEY")),
+            "archetype/clerk/config.md:3: LLM.fallback_models".to_owned(),
+            "OPENAI_API_KEY",
         ),
         (
             format!("  - id: bo\n    archetype: clerk\n    overrides:\n      fallback_models:\n        - clerk\n        - gemini/x\n{llm}"),
             String::new(),
-            format!("{WORLD_FILE}:9: agents[1].overrides.fallback_models[1]: {}", needs("gemini", "GEMINI_API_KEY")),
+            format!("{WORLD_FILE}:9: agents[1].overrides.fallback_models[1]"),
+            "GEMINI_API_KEY",
         ),
         (
             format!("  - id: bo\n    archetype: clerk\n    overrides:\n      fallback_models:\n        - clerk\n        - gemni/x\n{llm}"),
             String::new(),
-            format!("{WORLD_FILE}:9: agents[1].overrides.fallback_models[1]: there is no provider `gemni`"),
+            format!("{WORLD_FILE}:9: agents[1].overrides.fallback_models[1]"),
+            "`gemni`",
         ),
         (
             "llm:\n  default_model: clerk\n  providers:\n    mine:\n      kind: openai\n      base_url: 'http://h:port'\n".to_owned(),
             String::new(),
-            format!("{WORLD_FILE}:9: llm.providers.mine.base_url: "),
+            format!("{WORLD_FILE}:9: llm.providers.mine.base_url"),
+            "",
         ),
         (
             "llm:\n  default_model: clerk\n  providers:\n    old:\n      kind: recorded\n      dir: nowhere\n".to_owned(),
             String::new(),
-            format!("{WORLD_FILE}:9: llm.providers.old.dir: there is no run in "),
+            format!("{WORLD_FILE}:9: llm.providers.old.dir"),
+            "",
         ),
         // A model without a price, or with a name that no rule file can have: where it is named.
         (
             format!("{local}{limited}"),
             "## LLM\nprovider: mine\nmodel: m\n".to_owned(),
-            format!("archetype/clerk/config.md:3: LLM.model: {}", price("m", "ada")),
+            "archetype/clerk/config.md:3: LLM.model".to_owned(),
+            "`mine/m`",
         ),
         (
             format!("{}{limited}", local.replace("scripted", "mine").replace("clerk", "m")),
             String::new(),
-            format!("{WORLD_FILE}:6: llm.default_model: {}", price("m", "ada")),
+            format!("{WORLD_FILE}:6: llm.default_model"),
+            "`mine/m`",
         ),
         (
             format!("agents_may_create: [clerk]\n{}{limited}", local.replace("agents", "")),
             "## LLM\nmodel: clerk\nfallback_models: mine/m\n".to_owned(),
-            format!("archetype/clerk/config.md:3: LLM.fallback_models: {}", price("m", "ada, agents created from clerk")),
+            "archetype/clerk/config.md:3: LLM.fallback_models".to_owned(),
+            "`mine/m`",
         ),
         (
             llm.to_owned(),
             "## LLM\nmodel: a clerk\n".to_owned(),
-            "archetype/clerk/config.md:2: LLM.model: `a clerk` cannot be the name of a rule file".to_owned(),
+            "archetype/clerk/config.md:2: LLM.model".to_owned(),
+            "`a clerk`",
         ),
         (
             llm.replace("default_model: clerk", "default_model: .clerk"),
             String::new(),
-            format!("{WORLD_FILE}:4: llm.default_model: `.clerk` cannot be the name of a rule file"),
+            format!("{WORLD_FILE}:4: llm.default_model"),
+            "`.clerk`",
         ),
     ] {
         let world = world();
@@ -101,39 +105,37 @@ fn every_problem_of_a_provider_is_reported_at_its_place() {
         write(world.path(), WORLD_FILE, format!("{agents}{models}"));
         write(world.path(), "archetype/clerk/config.md", format!("{config}{access}"));
         let found = self::problems(world.path());
-        assert_eq!(found.len(), 1, "{problems} is to be the only one of {found:#?}");
+        assert_eq!(found.len(), 1, "{place} is to be the only one of {found:#?}");
         let rest = found[0].split_once(": ").unwrap().1;
-        assert!(rest.starts_with(&problems), "{problems} is not {}", found[0]);
+        assert!(rest.starts_with(&format!("{place}: ")) && rest.contains(datum), "{place} {datum} is not {}", found[0]);
     }
 }
 
 /// Problems that only follow from an invalid setting of a provider are not reported.
 #[test]
 fn a_bad_setting_of_a_provider_is_the_only_reported_problem() {
-    let address = "the base URL is not an address of a server\n  hint: write it as http://HOST:PORT/PATH";
-    let variable = "this is not the name of an environment variable\n  hint: write the variable's name";
-    for (entry, field, message) in [
-        ("d: { kind: openai, base_url: 'localhost:80' }", "d.base_url", address),
-        ("d: { kind: openai, base_url: 'http://' }", "d.base_url", address),
-        ("d: { kind: openai, base_url: 'http://a b/' }", "d.base_url", address),
-        ("d: { kind: openai, base_url: '5' }", "d.base_url", address),
-        ("d: { kind: openai, base_url: 5 }", "d.base_url", "`5` is not text\n  hint: write it as https://HOST/PATH"),
-        ("d: { kind: openai, base_url: true }", "d.base_url", "`true` is not text"),
-        ("d: { kind: openai, base_url: [x] }", "d.base_url", "a list is not text"),
-        ("d: { kind: openai, base_url: }", "d.base_url", "it is empty"),
-        ("d: { kind: gemini, base_url: 'ftp://x' }", "d.base_url", address),
-        ("anthropic: { base_url: 'htp://x' }", "anthropic.base_url", address),
-        ("d: { kind: openai, base_url: '${NOPE}' }", "d.base_url", "the environment variable NOPE is not set"),
-        ("d: { kind: openai, base_url: 'http://${NOPE}/' }", "d.base_url", "the environment variable NOPE is not set"),
-        ("d: { kind: openai, base_url: 'http://h:${NOPE}' }", "d.base_url", "the environment variable NOPE is not set"),
-        ("d: { kind: openai, api_key_env: sk-abcdef }", "d.api_key_env", variable),
-        ("d: { kind: openai, api_key_env: 5 }", "d.api_key_env", variable),
-        ("d: { kind: openai, api_key_env: '${NOPE}' }", "d.api_key_env", "the environment variable NOPE is not set"),
-        ("d: { kind: openai, base_url: 'http://h/', api_key_env: sk-abcdef }", "d.api_key_env", variable),
-        ("d: { kind: opnai }", "d.kind", "`opnai` is not a value for this\n  hint: did you mean `openai`?"),
-        ("d: { kind: '${NOPE}' }", "d.kind", "the environment variable NOPE is not set"),
-        ("openai: { kind: opnai }", "openai.kind", "`opnai` is not a value for this"),
-        ("d: openai", "d", "`openai` is not a map"),
+    for (entry, field) in [
+        ("d: { kind: openai, base_url: 'localhost:80' }", "d.base_url"),
+        ("d: { kind: openai, base_url: 'http://' }", "d.base_url"),
+        ("d: { kind: openai, base_url: 'http://a b/' }", "d.base_url"),
+        ("d: { kind: openai, base_url: '5' }", "d.base_url"),
+        ("d: { kind: openai, base_url: 5 }", "d.base_url"),
+        ("d: { kind: openai, base_url: true }", "d.base_url"),
+        ("d: { kind: openai, base_url: [x] }", "d.base_url"),
+        ("d: { kind: openai, base_url: }", "d.base_url"),
+        ("d: { kind: gemini, base_url: 'ftp://x' }", "d.base_url"),
+        ("anthropic: { base_url: 'htp://x' }", "anthropic.base_url"),
+        ("d: { kind: openai, base_url: '${NOPE}' }", "d.base_url"),
+        ("d: { kind: openai, base_url: 'http://${NOPE}/' }", "d.base_url"),
+        ("d: { kind: openai, base_url: 'http://h:${NOPE}' }", "d.base_url"),
+        ("d: { kind: openai, api_key_env: sk-abcdef }", "d.api_key_env"),
+        ("d: { kind: openai, api_key_env: 5 }", "d.api_key_env"),
+        ("d: { kind: openai, api_key_env: '${NOPE}' }", "d.api_key_env"),
+        ("d: { kind: openai, base_url: 'http://h/', api_key_env: sk-abcdef }", "d.api_key_env"),
+        ("d: { kind: opnai }", "d.kind"),
+        ("d: { kind: '${NOPE}' }", "d.kind"),
+        ("openai: { kind: opnai }", "openai.kind"),
+        ("d: openai", "d"),
     ] {
         let world = world();
         let name = entry.split(':').next().unwrap();
@@ -142,7 +144,7 @@ fn a_bad_setting_of_a_provider_is_the_only_reported_problem() {
         write(world.path(), WORLD_FILE, format!("{agents}{llm}"));
         let found = problems(world.path());
         assert_eq!(found.len(), 1, "{entry}: {found:#?}");
-        let problems = format!("error: {WORLD_FILE}:8: llm.providers.{field}: {message}");
+        let problems = format!("error: {WORLD_FILE}:8: llm.providers.{field}: ");
         assert!(found[0].starts_with(&problems), "{problems} is not {}", found[0]);
     }
     // The same for fall-back models of such a provider.
@@ -155,7 +157,7 @@ fn a_bad_setting_of_a_provider_is_the_only_reported_problem() {
         "## LLM\nfallback_models: d/x\n## Tool Access\n- workspace.read\n",
     );
     let found = problems(world.path());
-    assert!(found.len() == 1 && found[0].contains("`opnai` is not a value"), "{found:#?}");
+    assert!(found.len() == 1 && found[0].contains(": llm.providers.d.kind: "), "{found:#?}");
 }
 
 #[test]
@@ -166,21 +168,14 @@ fn problems_of_the_flags_are_reported_for_the_command_line() {
     };
     let limited = "budgets: { world: { usd: 1 } }\n";
     for (overrides, problems) in [
-        (flags("scriptd", None, None), "error: command line: --provider: there is no provider `scriptd`"),
-        (flags("openai", None, None), "error: command line: --provider: no model is known for"),
-        (flags("openai", Some("m"), None), "error: command line: --provider: provider `openai` needs the environment"),
-        (flags("openai", Some(""), None), "error: command line: --model: --model is empty"),
-        (flags("openai", Some("m"), Some("x")), "error: command line: --base-url: the base URL is not"),
+        (flags("scriptd", None, None), "error: command line: --provider: "),
+        (flags("openai", None, None), "error: command line: --provider: "),
+        (flags("openai", Some("m"), None), "error: command line: --provider: "),
+        (flags("openai", Some(""), None), "error: command line: --model: "),
+        (flags("openai", Some("m"), Some("x")), "error: command line: --base-url: "),
         (flags("openai", Some("m"), Some("http://h:port")), "error: command line: --base-url: "),
-        (
-            flags("openai", Some("m"), Some("http://127.0.0.1:9")),
-            "warning: command line: --model: `openai/m` has no price",
-        ),
-        (
-            flags("scripted", Some("clrk"), None),
-            "error: command line: --model: there is no rule file scripts/clrk.yaml; ada would follow it\n  hint: did you mean \
-             the model `clerk`?",
-        ),
+        (flags("openai", Some("m"), Some("http://127.0.0.1:9")), "warning: command line: --model: `openai/m`"),
+        (flags("scripted", Some("clrk"), None), "error: command line: --model: "),
     ] {
         let world = world();
         write(world.path(), WORLD_FILE, format!("{WORLD}{limited}"));

@@ -191,19 +191,17 @@ mod tests {
     #[tokio::test]
     async fn a_database_without_tables_beside_files_is_refused() {
         let (head, _) = young().await;
-        for (bytes, words) in
-            [(&b""[..], "it is empty, but files of a world"), (&head, "it has no tables, but files of a")]
-        {
+        for bytes in [&b""[..], &head] {
             let (_home, dir) = left(&[(FILE, bytes)]).await;
             let refusal = refused(&dir).await;
-            assert!(refusal.message.contains(words), "{refusal}");
+            assert!(refusal.message.contains(FILE), "{refusal}");
             assert_eq!(present(&dir), [(FILE, bytes.to_vec())]);
         }
         // A record that a world has run takes precedence over the marker.
         let (_home, dir) = left(&[(MAKING, b""), (FILE, b"")]).await;
         dir.keep("home", Path::new("/home"));
         let refusal = refused(&dir).await;
-        assert!(refusal.message.contains("it is empty, but a world has run"), "{refusal}");
+        assert!(refusal.message.contains(FILE), "{refusal}");
     }
 
     #[tokio::test]
@@ -216,7 +214,7 @@ mod tests {
         std::fs::create_dir(dir.path().join(MAKING)).unwrap();
         std::fs::write(dir.path().join(FILE), "").unwrap();
         let refusal = refused(&dir).await;
-        assert!(refusal.message.contains("ghost.db-new could not be removed") && refusal.hint.is_some(), "{refusal}");
+        assert!(refusal.message.contains(MAKING) && refusal.hint.is_some(), "{refusal}");
         std::fs::remove_dir(dir.path().join(MAKING)).unwrap();
         open(&dir, SqliteOptions::default()).await.unwrap().close().await;
     }

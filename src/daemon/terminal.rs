@@ -178,8 +178,8 @@ mod tests {
         let spent = |cost, tokens, unpriced_tokens| Spending { tokens, cost: Money(cost), unpriced_tokens };
         let of = |cost, tokens, unpriced_tokens| super::cost(spent(cost, tokens, unpriced_tokens), false);
         assert!(!super::cost(spent(0, 900, 0), true).contains("900"), "free tokens are not shown");
-        assert_eq!(of(0, 900, 0), "$0.00 for 900 tokens");
-        assert!(of(0, 900, 900).starts_with("unknown"));
-        assert!(of(5, 900, 400).contains("$0.000005") && of(5, 900, 400).contains("400 of them"));
+        assert!(of(0, 900, 0).contains("$0.00") && of(0, 900, 0).contains("900"));
+        assert!(!of(0, 900, 900).contains('$'));
+        assert!(of(5, 900, 400).contains("$0.000005") && of(5, 900, 400).contains("400"));
     }
 }

@@ -205,7 +205,7 @@ mod tests {
         assert!(allow(&[budget(Some(10_000), None)], "p/m", 10, 10, 1, None).is_ok());
         let refusal = allow(&[budget(None, Some(1_000_000))], "p/m", 10, 10, 1, None).unwrap_err();
         assert_eq!(refusal.code, Code::BudgetExhausted);
-        assert!(is_unpriced(&refusal) && refusal.message.contains("the price of p/m is unknown"), "{refusal}");
+        assert!(is_unpriced(&refusal) && refusal.message.contains("p/m"), "{refusal}");
         let spent = allow(&[budget(Some(5), None)], "p/m", 10, 10, 1, None).unwrap_err();
         assert!(!is_unpriced(&spent), "{spent}");
     }
@@ -250,21 +250,13 @@ mod tests {
         assert_eq!(ask(0, 44_000), Ok(Admission::Held(Scope::World)), "a reservation does not shorten the answer");
         assert_eq!(granted(ask(47_000, 0)).max_tokens, 789, "spending does");
         let refusal = ask(47_774, 12_000).unwrap_err();
-        assert_eq!(
-            refusal.message,
-            "budget world is spent: 47774 of 60000 tokens spent (12000 more reserved by running calls), and the next call needs \
-             12227"
-        );
+        for part in ["world", "47774 of 60000", "12000", "12227"] {
+            assert!(refusal.message.contains(part), "{part}: {refusal}");
+        }
         let poor = Budget { spent_money: Money(900_000), ..budget(None, Some(1_000_000)) };
         let refusal = allow(&[poor], "p/m", 90_000, 4_096, 16, Some(&PRICE)).unwrap_err();
-        assert_eq!(
-            refusal.message,
-            format!(
-                "budget world is spent: {} of {} spent, and the next call could pass the limit",
-                Money(900_000),
-                Money(1_000_000)
-            )
-        );
+        let spent = format!("{} of {}", Money(900_000), Money(1_000_000));
+        assert!(refusal.message.contains(&spent), "{refusal}");
     }
 
     /// Limit, spent and reserved: independent random amounts.

@@ -265,10 +265,8 @@ mod tests {
     fn blank_text_is_refused() {
         for blank in ["", " ", "\n\t "] {
             let refusal = not_blank("message", blank).unwrap_err();
-            assert_eq!(
-                (refusal.message.as_str(), refusal.hint.as_deref()),
-                ("message is empty", Some("say something in it"))
-            );
+            assert_eq!(refusal.code, Code::InvalidArguments);
+            assert!(refusal.message.starts_with("message ") && refusal.hint.is_some(), "{refusal}");
         }
         not_blank("message", " x ").unwrap();
     }

@@ -199,8 +199,7 @@ mod tests {
             assert!(of(good).is_ok(), "{good}");
         }
         for bad in ["agents/", "agents/mux/", "agents/chora2/", "./agents//mux/", "Agents/chora2/"] {
-            let refusal = of(bad).unwrap_err();
-            assert!(refusal.message.contains("another agent's") && refusal.hint.is_some(), "{bad}");
+            assert!(of(bad).unwrap_err().hint.is_some(), "{bad}");
         }
         // The check also holds for rules that were made before the other agent existed.
         let wide = acl(&["agents/", "output/"]);

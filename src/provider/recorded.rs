@@ -126,7 +126,7 @@ mod tests {
         assert_eq!((ask(&provider).await.unwrap(), ask(&provider).await.unwrap()), ("one".into(), "two".into()));
         let end = ask(&provider).await.unwrap_err();
         assert_eq!((end.kind, end.charge), (ErrorKind::BadAnswer, Charge::Nothing));
-        assert_eq!(end.message, "the recording has no further answer for tester");
+        assert!(end.message.contains("tester"), "{end}");
     }
 
     #[tokio::test]

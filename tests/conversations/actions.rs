@@ -27,7 +27,7 @@ fn a_talk_shows_deletions_and_reactions() {
     assert_eq!((&entries[0]["deleted"], &entries[0]["action"]), (&json!(false), &Value::Null));
     let shown = test_env.ctl(&["conversation", "show", id]);
     shown.ok();
-    for words in ["[deleted]", "[react]", "ada reacts with 👍 to message 1"] {
+    for words in ["[deleted]", "[react]", "👍"] {
         assert!(shown.out.contains(words), "{words}: {}", shown.out);
     }
     // The event of an action names its entry.

@@ -106,17 +106,17 @@ fn a_person_types_sees_streamed_text_and_hands_over() {
     terminal.press("/dance\n");
     terminal.wait_for("/handoff AGENT");
     terminal.press("/handoff ben\n");
-    terminal.wait_for("-- ben answers from now on");
+    terminal.wait_for("-- ben ");
     terminal.press("hello\n");
     terminal.wait_for("ben> Here is ben.");
     terminal.press("act please\n");
-    terminal.wait_for("-- ben reacts with 👍 to message");
+    terminal.wait_for("👍");
     terminal.wait_for("ben> Done, and unsupported.");
     // Ctrl-D ends the input.
     terminal.press("\u{4}");
     let (code, shown) = terminal.end();
     assert_eq!(code, Some(0), "{shown}");
-    assert!(shown.contains(&format!("-- to continue: ghostctl talk ben --conversation {id}")), "{shown}");
+    assert!(shown.contains(&format!("ghostctl talk ben --conversation {id}")), "{shown}");
     // The conversation continues after the existing entries.
     let again = Terminal::start(&test_env, &["ben", "--conversation", &id]);
     again.wait_for(&format!("-- conversation {id} with ben"));
@@ -139,7 +139,7 @@ fn an_interrupted_talk_does_not_cancel_the_answer() {
     terminal.press("\u{3}");
     let (code, shown) = terminal.end();
     assert_eq!(code, Some(0), "{shown}");
-    assert!(shown.contains("-- to continue: ghostctl talk ada --conversation"), "{shown}");
+    assert!(shown.contains("ghostctl talk ada --conversation"), "{shown}");
     assert!(!shown.contains("Slowly said."), "it was not waited for: {shown}");
     Deadline::seconds(60).until("the answer", || {
         let entries = test_env.json(&["conversation", "show", &id])["entries"].clone();

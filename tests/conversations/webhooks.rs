@@ -152,7 +152,6 @@ fn without_a_secret_requests_are_refused_and_a_reload_reads_a_new_one() {
     let (status, refusal) = deliver(&http, "d-1", now(), &body);
     assert_eq!((status, &refusal["error"]["code"]), (503, &json!("unavailable")));
     assert_eq!(refusal["error"]["details"], json!({ "webhook": "shop", "secret_env": "HOOK_SECRET" }));
-    assert!(refusal["error"]["message"].as_str().unwrap().contains("its secret is not set"), "{refusal}");
     // `world-config.yaml` names another variable. Its value becomes a secret.
     let config = std::fs::read_to_string(world.join("world-config.yaml")).unwrap();
     std::fs::write(world.join("world-config.yaml"), config.replace("HOOK_SECRET", "LATER_SECRET")).unwrap();

@@ -108,6 +108,6 @@ mod tests {
         let old = read(2).unwrap();
         assert_eq!((old.version, old.content.as_str(), old.updated_by.as_str()), (2, "before", "ada"));
         let gone = read(1).unwrap_err();
-        assert_eq!((gone.exit_code(), gone.hint.as_deref()), (3, Some("stored versions: 3, 2")));
+        assert!(gone.exit_code() == 3 && gone.hint.unwrap().contains("3, 2"));
     }
 }

@@ -139,7 +139,7 @@ mod tests {
     fn invalid_utf8_is_refused_with_its_line_number() {
         let refused = text(b"caf\xe9\n".to_vec(), 7).unwrap_err();
         assert_eq!(refused.exit_code(), 2);
-        assert_eq!(refused.message, "line 7 of standard input is not UTF-8 from byte 4 on");
+        assert!(refused.message.contains("line 7 ") && refused.message.contains("byte 4 "), "{}", refused.message);
         assert_eq!(text("café\r\n".as_bytes().to_vec(), 7).unwrap(), "café");
     }
 }

@@ -193,7 +193,7 @@ async fn an_ask_that_waits_for_a_model_times_out_with_the_outage_as_reason() {
         write!(rig, |w, ctx| asks::expire(w, &ctx, ask_id).await).unwrap();
         let row = rig.ask_row(ask_id).await;
         assert_eq!(row.status, AskStatus::TimedOut);
-        assert!(row.error.unwrap().contains("is down: overloaded"));
+        assert!(row.error.unwrap().contains("one at test is down: overloaded"));
     }
 }
 

@@ -132,7 +132,7 @@ async fn a_cut_answer_without_text_is_asked_for_again() {
     rig.model.reply_with(|_, _| Reply::Answer(vec![], Stop::Refused(Some("SAFETY".to_owned()))));
     let ask = rig.ask("ada").await;
     rig.work("ada").await.unwrap();
-    assert!(rig.ask_row(ask.ask_id).await.error.unwrap().contains("refused to answer (SAFETY)"));
+    assert!(rig.ask_row(ask.ask_id).await.error.unwrap().contains("SAFETY"));
     assert!(rig.turn("ada").await.reason.unwrap().starts_with(Code::PolicyDenied.as_str()));
 }
 
@@ -150,7 +150,7 @@ async fn a_partly_refused_answer_fails_the_turn_and_its_calls_do_not_run() {
         let (turn, ask) = (rig.turn("ada").await, rig.ask_row(ask.ask_id).await);
         assert_eq!((turn.status, turn.text, ask.status), (TurnStatus::Failed, None, AskStatus::Failed));
         assert!(turn.reason.unwrap().starts_with(Code::PolicyDenied.as_str()));
-        assert!(ask.error.unwrap().contains("refused to continue"));
+        assert!(ask.error.is_some());
         let kept = rig.steps("ada").await.into_iter().find_map(|step| match step {
             Step::ModelAnswered { blocks, stop, .. } => Some((blocks, stop)),
             _ => None,

@@ -143,38 +143,22 @@ mod tests {
 
     #[test]
     fn a_limit_that_cannot_be_read_says_what_to_write() {
-        let tokens = "write a whole number of tokens such as 5000";
         for (budgets, path, expected) in [
-            (
-                "{ world: { usd: '$5' } }",
-                "world.usd",
-                "`$5` is not a number\n  hint: write US dollars such as 2.50, without",
-            ),
-            ("{ world: { usd: '5' } }", "world.usd", "`5` is not a number\n  hint: write it without quotes"),
-            (
-                "{ world: { usd: }}",
-                "world.usd",
-                "nothing is not a number\n  hint: write US dollars such as 2.50, or omit the key for no limit",
-            ),
-            ("{ world: { usd: -1 } }", "world.usd", "-1 is not within 0 to 1000000000\n  hint: write at least 0"),
-            (
-                "{ world: { tokens: '5000' } }",
-                "world.tokens",
-                "`5000` is not a whole number\n  hint: write it without quotes",
-            ),
-            (
-                "{ world: { tokens: ~ } }",
-                "world.tokens",
-                &format!("nothing is not a whole number\n  hint: {tokens}, or omit the key for no limit"),
-            ),
-            ("{ world: { tokens: 5k } }", "world.tokens", &format!("`5k` is not a whole number\n  hint: {tokens}")),
-            ("{ world: '5000' }", "world", "`5000` is not a map\n  hint: for example { tokens: 5000 }"),
-            ("5000", "", "`5000` is not a map\n  hint: for example { world: { tokens"),
-            ("{ agent: { ada: [1] } }", "agent.ada", "a list is not a map\n  hint: for example { tokens: 5000 }"),
+            ("{ world: { usd: '$5' } }", "world.usd", "2.50"),
+            ("{ world: { usd: '5' } }", "world.usd", "`5`"),
+            ("{ world: { usd: }}", "world.usd", "2.50"),
+            ("{ world: { usd: -1 } }", "world.usd", "0 to 1000000000"),
+            ("{ world: { tokens: '5000' } }", "world.tokens", "`5000`"),
+            ("{ world: { tokens: ~ } }", "world.tokens", "5000"),
+            ("{ world: { tokens: 5k } }", "world.tokens", "5000"),
+            ("{ world: '5000' }", "world", "{ tokens: 5000 }"),
+            ("5000", "", "{ world: { tokens"),
+            ("{ agent: { ada: [1] } }", "agent.ada", "{ tokens: 5000 }"),
         ] {
             let path = if path.is_empty() { "budgets".to_owned() } else { format!("budgets.{path}") };
             let found = budget_problems(budgets);
-            assert!(found.starts_with(&format!("error: w.yaml:1: {path}: {expected}")), "{budgets}: {found}");
+            assert!(found.starts_with(&format!("error: w.yaml:1: {path}: ")), "{budgets}: {found}");
+            assert!(found.contains(expected), "{budgets}: {found}");
             assert_eq!(found.matches("error:").count(), 1, "{budgets}: {found}");
         }
     }
@@ -182,18 +166,21 @@ mod tests {
     #[test]
     fn misplaced_daily_limits_get_a_hint() {
         for (budgets, hint) in [
-            ("{ world/day: { usd: 5 } }", "write `world: { usd_per_day: … }`"),
-            ("{ tokens_per_day: 5 }", "say whose: `world: { tokens_per_day: … }`"),
-            ("{ daily_cost_usd: 5 }", "say whose and write `usd_per_day`"),
-            ("{ world: { daily_cost_usd: 5 } }", "write `usd_per_day`;"),
-            ("{ world: { day: { usd: 5 } } }", "write `tokens_per_day` and `usd_per_day`"),
-            ("{ world: { usd_per_dya: 5 } }", "did you mean `usd_per_day`?"),
-            ("{ team: { desk/day: { usd: 5 } } }", "write `usd_per_day` or `tokens_per_day` under `desk`"),
-            ("{ agent: { ada/day: { usd: 5 } } }", "write `usd_per_day` or `tokens_per_day` under `ada`"),
-            ("{ agents: { ada: { usd: 5 } } }", "did you mean `agent`?"),
+            ("{ world/day: { usd: 5 } }", "`world: { usd_per_day: … }`"),
+            ("{ tokens_per_day: 5 }", "`world: { tokens_per_day: … }`"),
+            ("{ daily_cost_usd: 5 }", "`usd_per_day`"),
+            ("{ world: { daily_cost_usd: 5 } }", "`usd_per_day`"),
+            ("{ world: { day: { usd: 5 } } }", "`usd_per_day`"),
+            ("{ world: { usd_per_dya: 5 } }", "`usd_per_day`"),
+            ("{ team: { desk/day: { usd: 5 } } }", "`desk`"),
+            ("{ agent: { ada/day: { usd: 5 } } }", "`ada`"),
+            ("{ agents: { ada: { usd: 5 } } }", "`agent`"),
         ] {
             let found = budget_problems(budgets);
-            assert!(found.contains(&format!("\n  hint: {hint}")), "{budgets}: {found}");
+            assert!(
+                found.split_once("\n  hint: ").is_some_and(|(_, found)| found.contains(hint)),
+                "{budgets}: {found}"
+            );
             assert_eq!(found.matches("error:").count(), 1, "{budgets}: {found}");
         }
     }

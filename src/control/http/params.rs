@@ -124,7 +124,7 @@ mod tests {
         let params = read("kind=a&kind=b,c&limit=5&deleted").unwrap();
         assert_eq!(params.all("kind"), ["a", "b", "c"]);
         assert_eq!((params.number::<u32>("limit").unwrap(), params.flag("deleted").unwrap()), (Some(5), true));
-        assert_eq!(read("limt=5").unwrap_err().hint.as_deref(), Some("did you mean `limit`?"));
+        assert!(read("limt=5").unwrap_err().hint.as_deref().unwrap().contains("`limit`"));
         assert!(read("zzz=1").unwrap_err().hint.unwrap().contains("since"));
         assert!(read("limit=1&limit=2").unwrap_err().message.contains("twice"));
         for wrong in ["limit=-1", "limit=", "limit=x", "limit=99999999999"] {

@@ -145,11 +145,11 @@ mod tests {
         ] {
             let refusal = budgets.scope(typo).unwrap_err();
             let wrong = typo.strip_suffix("/day").unwrap_or(typo);
-            assert_eq!(refusal.message, format!("scope: `{wrong}` is not a budget scope"));
-            assert_eq!(refusal.hint, Some(format!("did you mean `{near}`?")));
+            assert!(refusal.message.starts_with("scope: ") && refusal.message.contains(&format!("`{wrong}`")));
+            assert!(refusal.hint.unwrap().contains(&format!("`{near}`")));
         }
         // No scope is near: the hint explains what a scope is.
         let hint = budgets.scope("everything").unwrap_err().hint.unwrap();
-        assert!(hint.starts_with("a scope is world, team:<name>"), "{hint}");
+        assert!(hint.contains("world, team:<name>"), "{hint}");
     }
 }

@@ -154,7 +154,7 @@ async fn endless_events_and_endless_error_bodies_are_cut_off() {
         let reply = FakeReply::new(200, content_type, line).in_pieces(1 << 16).ending(FakeEnd::Hang);
         let error = fails(kind, reply).await;
         assert_eq!((error.kind, error.charge), (ErrorKind::BadAnswer, Charge::Unknown), "{kind:?} {error}");
-        assert!(error.message.contains("longer than 8388608 bytes"), "{kind:?} {error}");
+        assert!(error.message.contains("8388608"), "{kind:?} {error}");
         let error = fails(kind, FakeReply::new(500, "text/plain", long_arguments.clone()).ending(FakeEnd::Hang)).await;
         assert_eq!((error.kind, error.status), (ErrorKind::Server, Some(500)), "{kind:?} {error}");
     }
@@ -378,7 +378,7 @@ async fn text_beyond_the_limit_is_refused_and_the_longest_answers_are_accepted()
         let (content_type, body) = long_text(kind, 33);
         let error = fails(kind, FakeReply::new(200, content_type, body)).await;
         assert_eq!((error.kind, error.charge), (ErrorKind::BadAnswer, Charge::Unknown), "{kind:?} {error}");
-        assert!(error.message.contains("text has more than 2097152 bytes"), "{kind:?} {error}");
+        assert!(error.message.contains("2097152"), "{kind:?} {error}");
         // The adapter does not wait for the rest.
         let (content_type, body) = long_text(kind, 40);
         let half = body.len() * 9 / 10;

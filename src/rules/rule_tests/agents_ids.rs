@@ -35,12 +35,16 @@ async fn the_refusal_for_a_taken_id_has_a_fitting_hint() {
     let rig = Rig::new().await;
     let named = NewAgent { kind: AgentKind::Persistent, ..new_agent(&rig.ctx, "zoe") };
     write!(rig, |w, ctx| agents::create(w, &ctx, &Party::System, named).await).unwrap();
-    let away = "choose another id: the world file names that agent";
-    let delete = "choose another id, or delete that agent first: `ghostctl agent delete ada`";
-
-    let running = |hint: String| (hint, "running".to_owned());
-    assert_eq!(refusal_for(&rig, operator(), "zoe", true).await, running(format!("use it as it is, or {away}")));
-    assert_eq!(refusal_for(&rig, operator(), "ada", false).await, running(format!("use it as it is, or {delete}")));
+    // The file names zoe, so deleting that agent would not free its id.
+    let commands = |hint: &str, name: &str, starts: bool| {
+        assert_eq!(hint.contains(&format!("`ghostctl agent start {name}`")), starts, "{hint}");
+        assert_eq!(hint.contains("`ghostctl agent delete"), name == "ada", "{hint}");
+    };
+    for name in ["zoe", "ada"] {
+        let (hint, said) = refusal_for(&rig, operator(), name, name == "zoe").await;
+        commands(&hint, name, false);
+        assert_eq!(said, "running");
+    }
     for status in [AgentStatus::Failed, AgentStatus::Stopped] {
         for name in ["zoe", "ada"] {
             if status == AgentStatus::Failed {
@@ -49,8 +53,7 @@ async fn the_refusal_for_a_taken_id_has_a_fitting_hint() {
                 stop(&rig, name).await;
             }
             let (hint, said) = refusal_for(&rig, operator(), name, name == "zoe").await;
-            let rest = if name == "zoe" { away } else { delete };
-            assert_eq!(hint, format!("start it with `ghostctl agent start {name}`, or {rest}"));
+            commands(&hint, name, true);
             assert_eq!(said, status.as_str());
         }
     }
@@ -59,7 +62,7 @@ async fn the_refusal_for_a_taken_id_has_a_fitting_hint() {
         Err(Refusal::new(Code::Conflict, format!("no place for {}", agent.agent_id)).hint("repair it and reload"))
     }));
     let (hint, _) = refusal_for(&rig, operator(), "ada", false).await;
-    assert_eq!(hint, "no place for ada (repair it and reload), or choose another id");
+    assert!(hint.contains("no place for ada") && hint.contains("repair it and reload"), "{hint}");
     rig.ctx.set_fitness(Arc::new(|_| Ok(())));
 
     // A deleted agent of the file returns with a reload; any other deleted agent leaves its id
@@ -68,17 +71,14 @@ async fn the_refusal_for_a_taken_id_has_a_fitting_hint() {
         write!(rig, |w, ctx| agents::delete(w, &ctx, &operator(), &id(name)).await).unwrap();
     }
     let (hint, said) = refusal_for(&rig, operator(), "zoe", true).await;
-    assert_eq!(
-        (hint.as_str(), said.as_str()),
-        ("reload the world to have that agent back, or choose another id", "deleted")
-    );
+    assert!(said == "deleted" && hint.contains("reload"), "{hint}");
     assert_eq!(refusal_for(&rig, operator(), "new", true).await.1, "", "it was never there");
     write!(rig, |w, ctx| agents::create(w, &ctx, &operator(), new_agent(&ctx, "ada")).await).unwrap();
 
     // An agent cannot use these commands.
     for (name, of_file) in [("zoe", true), ("ada", false)] {
         let (hint, _) = refusal_for(&rig, party("bob"), name, of_file).await;
-        assert!(hint.starts_with("choose another id") && !hint.contains("ghostctl"), "{hint}");
+        assert!(!hint.contains("ghostctl"), "{hint}");
     }
 }
 
@@ -87,11 +87,13 @@ async fn the_refusal_of_an_ask_to_an_agent_that_cannot_start_has_a_fitting_hint(
     let rig = Rig::new().await;
     stop(&rig, "bob").await;
     let hint = async || rig.outside_ask("bob").await.unwrap_err().hint.unwrap();
-    assert_eq!(hint().await, "start it with `ghostctl agent start bob`, or ask someone else");
+    assert!(hint().await.contains("`ghostctl agent start bob`"));
     rig.ctx.set_fitness(Arc::new(|_| {
         Err(Refusal::new(Code::Conflict, "the world file does not name `bob`").hint("name it again and reload"))
     }));
-    assert_eq!(hint().await, "the world file does not name `bob` (name it again and reload)");
+    let told = hint().await;
+    assert!(told.contains("does not name `bob`") && told.contains("name it again"), "the reason and its hint: {told}");
+    assert!(!told.contains("ghostctl"), "{told}");
     assert_eq!(rig.agent("bob").await.desired, Desired::Stopped);
 }
 
@@ -143,16 +145,19 @@ async fn work_for_a_deleted_agent_is_refused_with_a_hint_how_to_bring_it_back() 
     for name in ["zoe", "ada"] {
         write!(rig, |w, ctx| agents::delete(w, &ctx, &operator(), &id(name)).await).unwrap();
     }
-    let list = "list the agents to see which there are".to_owned();
-    let back = "the world file names it: reload the world to have that agent back, with `ghostctl reload`".to_owned();
-    let gone = |name: &str| format!("there is no agent `{name}` any more: it was deleted");
-    assert_eq!(missed(&rig, operator(), "zoe").await, (gone("zoe"), back));
+    let told = async |by, name| {
+        let (message, hint) = missed(&rig, by, name).await;
+        assert!(message.contains(&format!("`{name}`")), "{message}");
+        (message, hint.contains("`ghostctl reload`"))
+    };
+    let (gone, reload) = told(operator(), "zoe").await;
+    assert!(reload);
     // A reload does not help with an agent that the file does not name, and agents cannot reload.
-    assert_eq!(missed(&rig, operator(), "ada").await, (gone("ada"), list.clone()));
-    assert_eq!(missed(&rig, party("bob"), "zoe").await, (gone("zoe"), list.clone()));
+    assert!(!told(operator(), "ada").await.1);
+    assert_eq!(told(party("bob"), "zoe").await, (gone.clone(), false));
     rig.ctx.set_fitness(Arc::new(|_| Err(Refusal::new(Code::Conflict, "the world file does not name `zoe`"))));
-    assert_eq!(missed(&rig, operator(), "zoe").await, (gone("zoe"), list));
+    assert_eq!(told(operator(), "zoe").await, (gone.clone(), false));
     // The name of an agent that never existed is a typing mistake. The suggestion is searched after
     // the command (see `with_nearest`).
-    assert_eq!(missed(&rig, operator(), "bobb").await.0, "there is no agent `bobb`");
+    assert_ne!(told(operator(), "bobb").await.0.replace("`bobb`", "`zoe`"), gone);
 }

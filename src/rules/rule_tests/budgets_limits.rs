@@ -177,7 +177,7 @@ async fn a_limit_can_be_set_for_every_listed_account_and_for_a_deleted_agent() {
         ("agent:dann/day", "`dan`"),
         ("team:crww", "`crew`"),
         ("team:crew/dya", "`crew/day`"),
-        ("team:desk", "`teams:` in the world file"),
+        ("team:desk", "`teams:`"),
     ] {
         let (scope, limits) = (scope(text), NewLimits { tokens: Some(Some(1)), money: None });
         let refused = write!(rig, |w, ctx| budgets::set(w, &ctx, &operator(), &scope, limits).await);

@@ -113,8 +113,8 @@ async fn a_message_deleted_before_delivery_is_never_delivered() {
     let pin = Deed::Pin { message_id: "ext-hello".into(), remove: false };
     let refusal = act(&rig, &turn, id, can(), pin).await.unwrap_err();
     assert_eq!(refusal.code, Code::Unsupported);
-    assert!(refusal.message.contains("webhook:shop cannot pin"), "{}", refusal.message);
-    assert_eq!(refusal.hint.as_deref(), Some("it can: send, delete, react"));
+    assert!(refusal.message.contains("webhook:shop") && refusal.message.contains("pin"), "{}", refusal.message);
+    assert!(refusal.hint.unwrap().contains("send, delete, react"));
     let nothing = Means { actions: vec![], reactions: Reactions::Extensive };
     assert_eq!(code(act(&rig, &turn, id, nothing, react(None)).await), Code::Unsupported);
     assert_eq!(entries(&rig, id).await, before, "a refusal leaves nothing");

@@ -195,7 +195,8 @@ async fn exceeded_limits_are_refused_by_name() {
     }
     let nobody = Writing { readers: Some(vec![Grantee::Agent(id("bop"))]), ..text("e", "1") };
     let refusal = rig.with_suggestion(put(&rig, author("ada"), nobody).await.unwrap_err()).await;
-    assert_eq!((refusal.code, refusal.hint.as_deref()), (Code::NotFound, Some("did you mean `bob`?")));
+    assert_eq!(refusal.code, Code::NotFound);
+    assert!(refusal.hint.unwrap().contains("`bob`"));
     assert!(refusal.message.starts_with("readers: "));
     put(&rig, author("ada"), text("a", "1")).await.unwrap();
     put(&rig, author("ada"), text("b", "1")).await.unwrap();

@@ -123,7 +123,7 @@ async fn every_limit_of_a_root_is_reported_even_if_lowered_below_the_current_cou
     });
     let new_message = |text: &str, hop| NewMessage { chain: chain(hop), ..message("ada", "bob", text, 1) };
     let over_turns = write!(rig, |w, ctx| root_limits::turns_spent(w, &ctx, chain(1)).await).unwrap().unwrap();
-    assert!(over_turns.message.ends_with("9 turns; 1 more would exceed the limit of 4 (limits.root_turns_max)"));
+    assert!(over_turns.message.contains("limits.root_turns_max"), "{over_turns}");
     let spawn = NewAgent { chain: chain(1), kind: AgentKind::Dynamic, ..new_agent(&rig.ctx, "x1") };
     let refusals = [
         rig.deliver(new_message(&"new ".repeat(100), 1)).await.unwrap_err(),
@@ -182,7 +182,6 @@ async fn repeated_texts_between_two_agents_are_refused() {
     }
     let (hop, refusal) = refused.expect("the exchange ends by itself");
     assert_eq!((hop, refusal.code), (7, Code::LoopGuard), "three each way are let through");
-    assert!(refusal.message.contains("same words"));
     // New text is still accepted.
     rig.deliver(message("ada", "bob", "The harbour figures are in output/harbour.md", 8)).await.unwrap();
 }

@@ -44,7 +44,8 @@ async fn values_are_set_read_and_listed_by_prefix() {
     assert_eq!((keys(&rest), rest.more), (vec!["plan.a", "plan.step", "planet"], false));
     assert_eq!(code(list(&rig, "a b", "", 2).await), Code::InvalidArguments);
     let refusal = get(&rig, "plan.stpe").await.unwrap_err();
-    assert_eq!((refusal.code, refusal.hint.as_deref()), (Code::NotFound, Some("did you mean `plan.step`?")));
+    assert_eq!(refusal.code, Code::NotFound);
+    assert!(refusal.hint.unwrap().contains("`plan.step`"));
     let events = rig.events().await;
     let told: Vec<&Value> =
         events.iter().filter(|event| event.kind == EventKind::StateChanged).map(|event| &*event.payload).collect();

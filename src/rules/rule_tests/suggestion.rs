@@ -22,10 +22,8 @@ async fn suggestions_for_schedules_and_channels_are_searched_after_the_command()
     let unknown = json!({ "unknown": { "schedule": { "agent_id": "ada", "kind": "timer", "name": "tee" } } });
     assert_eq!((within.code, within.details.clone()), (Code::NotFound, Some(unknown)), "nothing is looked for in it");
     let refusal = rig.with_suggestion(within).await;
-    assert_eq!(
-        (refusal.code, refusal.hint.as_deref(), refusal.details),
-        (Code::NotFound, Some("did you mean `tea`?"), None)
-    );
+    assert_eq!((refusal.code, refusal.details), (Code::NotFound, None));
+    assert!(refusal.hint.unwrap().contains("`tea`"));
     // A name without a similar one keeps its own hint.
     let far = write!(rig, |w, ctx| schedules::named(w, &id("ada"), ScheduleKind::Timer, "zzzzzz").await).unwrap_err();
     let refusal = rig.with_suggestion(far.clone()).await;
@@ -45,10 +43,9 @@ async fn suggestions_for_schedules_and_channels_are_searched_after_the_command()
     let within = write!(rig, |w, ctx| chat::channel_named(w, &name).await).unwrap_err();
     assert_eq!(within.details, Some(json!({ "unknown": { "channel": "newz" } })), "nothing is looked for in it");
     let refusal = rig.with_suggestion(within).await;
-    assert_eq!(
-        (refusal.code, refusal.hint.as_deref(), refusal.details),
-        (Code::NotFound, Some("did you mean `news`?"), None)
-    );
+    assert_eq!((refusal.code, refusal.details), (Code::NotFound, None));
+    assert!(refusal.hint.unwrap().contains("`news`"));
     let queried = read!(rig, |r| chat::channel_named(r, &wanted).await.unwrap_err());
-    assert_eq!((queried.hint.as_deref(), queried.details), (Some("did you mean `news`?"), None));
+    assert_eq!(queried.details, None);
+    assert!(queried.hint.unwrap().contains("`news`"));
 }

@@ -43,12 +43,13 @@ async fn the_creators_of_a_deleted_agents_tasks_are_notified_and_a_later_agent_g
         let task_id = task.task_id;
         let (now, history) = read!(rig, |r| (r.task_get(task_id).await?.unwrap(), r.task_events(task_id, 9).await?));
         assert_eq!((now.status, now.owner), (status, id("bob")));
-        assert_eq!(history.last().unwrap().note.as_deref(), Some("its owner bob was deleted"));
+        assert!(history.last().unwrap().note.as_ref().unwrap().contains("bob"));
     }
     let mail = rig.inbox("ada").await;
     assert_eq!(mail.len(), 1, "one letter for one chain of work");
     assert_eq!((mail[0].kind, &mail[0].from, mail[0].root_id), (Kind::Task, &Party::System, first.root_id));
-    assert_eq!(mail[0].subject.as_deref(), Some("bob was deleted with 2 tasks of yours"));
+    let subject = mail[0].subject.as_deref().unwrap();
+    assert!(subject.contains("bob") && subject.contains('2'), "{subject}");
     for task in [&first, &second] {
         assert!(mail[0].body.contains(&task.task_id.to_string()), "{}", mail[0].body);
     }
@@ -64,7 +65,7 @@ async fn the_creators_of_a_deleted_agents_tasks_are_notified_and_a_later_agent_g
     let named = NewAgent { kind: AgentKind::Persistent, ..new_agent(&rig.ctx, "bob") };
     write!(rig, |w, ctx| agents::create(w, &ctx, &Party::System, named).await).unwrap();
     let subjects: Vec<String> = rig.inbox("bob").await.into_iter().filter_map(|mail| mail.subject).collect();
-    assert_eq!(subjects, ["Task for you: count", "Task for you: rest"]);
+    assert!(subjects.len() == 2 && subjects[0].ends_with(": count") && subjects[1].ends_with(": rest"), "{subjects:?}");
 }
 
 /// Reminds the owners of the tasks of this root.
@@ -107,34 +108,33 @@ async fn all_tasks_of_a_deleted_agent_are_reported_however_many() {
             for task in &page {
                 let history = r.task_events(task.task_id, 9).await?;
                 let note = history.last().and_then(|event| event.note.clone());
-                unsaid += u32::from(note.as_deref() != Some("its owner bob was deleted"));
+                unsaid += u32::from(!note.is_some_and(|note| note.contains("bob")));
             }
         }
     });
     assert_eq!(unsaid, 0);
     let mail = rig.inbox("ada").await;
     assert_eq!(mail.len(), 1);
-    assert_eq!(mail[0].subject.as_deref(), Some("bob was deleted with 1500 tasks of yours"));
-    assert!(
-        mail[0].body.contains("title: number 1499\n") && mail[0].body.contains("\n1480 more are on the task board.\n")
-    );
+    let says = |text: &str, parts: &[&str]| parts.iter().all(|part| text.contains(part));
+    assert!(says(mail[0].subject.as_deref().unwrap(), &["bob", "1500"]));
+    assert!(says(&mail[0].body, &["title: number 1499\n", "\n1480 more "]), "{}", mail[0].body);
 
     // The later agent gets the first tasks in full and the rest in a list.
     write!(rig, |w, ctx| agents::create(w, &ctx, &operator(), new_agent(&ctx, "bob")).await).unwrap();
     let mail = rig.inbox("bob").await;
     let last = mail.last().unwrap();
-    assert_eq!((mail.len(), mail[0].subject.as_deref()), (201, Some("Task for you: number 1499")));
-    assert_eq!(last.subject.as_deref(), Some("1300 tasks more for you"));
-    assert!(last.body.contains("title: number 1299\n") && last.body.contains("\n1280 more are on the task board.\n"));
+    assert!(mail.len() == 201 && says(mail[0].subject.as_deref().unwrap(), &["number 1499"]));
+    assert!(says(last.subject.as_deref().unwrap(), &["1300 "]));
+    assert!(says(&last.body, &["title: number 1299\n", "\n1280 more "]), "{}", last.body);
     assert_eq!((last.kind, last.root_id), (Kind::Task, first.root_id));
 
     // The same happens when a job is continued.
     assert_eq!(remind(&rig, &first).await, 1_500);
     let mail = rig.inbox("bob").await.split_off(201);
     let last = mail.last().unwrap();
-    assert_eq!((mail.len(), mail[0].subject.as_deref()), (201, Some("Task for you: number 1499")));
-    assert_eq!((last.subject.as_deref(), last.root_id), (Some("1300 tasks more for you"), first.root_id));
-    assert!(last.body.starts_with("You also own these tasks, ") && last.body.contains("title: number 1299\n"));
+    assert!(mail.len() == 201 && says(mail[0].subject.as_deref().unwrap(), &["number 1499"]));
+    assert!(says(last.subject.as_deref().unwrap(), &["1300 "]) && last.root_id == first.root_id);
+    assert!(says(&last.body, &["title: number 1299\n"]), "{}", last.body);
 }
 
 #[tokio::test]
@@ -157,9 +157,10 @@ async fn many_reminded_owners_share_the_tasks_that_are_sent_in_full() {
     let subjects = |mail: Vec<ghost_domain::Envelope>| -> Vec<String> {
         mail.into_iter().filter_map(|mail| mail.subject).collect()
     };
-    assert_eq!(subjects(rig.inbox("ada").await.split_off(known.0)), ["Task for you: small"]);
+    let told = subjects(rig.inbox("ada").await.split_off(known.0));
+    assert!(told.len() == 1 && told[0].ends_with(": small"), "{told:?}");
     let reminded = subjects(rig.inbox("cyd").await);
-    assert_eq!((reminded.len(), reminded.last().map(String::as_str)), (67, Some("234 tasks more for you")));
+    assert!(reminded.len() == 67 && reminded[66].contains("234 "), "{reminded:?}");
 }
 
 #[tokio::test]

@@ -125,7 +125,7 @@ async fn commands_that_wait_or_nest_are_refused_and_undone() {
     assert!(waited.unwrap_err().to_string().contains("waited"));
     let inner = store.clone();
     let nested = store.write(move |_| Box::pin(async move { set(&inner, "lost").await })).await;
-    assert!(nested.unwrap_err().to_string().contains("from within itself"));
+    assert!(nested.is_err());
     let waited = store
         .read(|_| {
             Box::pin(async move {

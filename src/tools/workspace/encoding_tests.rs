@@ -13,7 +13,7 @@ async fn text_in_other_encodings_is_read_and_not_changed_in_place() {
     let text = workspace.read_text(&latin, line).await.unwrap();
     assert_eq!((text.content.as_str(), text.encoding, text.bytes), ("e 3\nM\u{fc}ll", Encoding::Windows1252, 17));
     let refusal = workspace.read_text(&latin, Lines { skip: 5, ..line }).await.unwrap_err();
-    assert!(refusal.message.contains("inside a character"), "{refusal}");
+    assert_eq!(refusal.code, Code::InvalidArguments, "{refusal}");
     let text = workspace.read_text(&latin, Lines { skip: 0, max_bytes: 3, ..line }).await.unwrap();
     assert_eq!((text.content.as_str(), text.truncated), ("Gr", true), "cut at a character");
     let refusal = workspace.text_for_change(&latin, 100).await.unwrap_err();

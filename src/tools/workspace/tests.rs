@@ -83,7 +83,7 @@ async fn files_are_written_read_and_hashed() {
     assert_eq!(code(workspace.read(&path("projects/a/b/notes.md/x"), 10).await), Code::PathDenied);
     workspace.write_atomic(&path("projects/blob"), &[0xff, 0xfe, 0]).await.unwrap();
     let refusal = workspace.read_text(&path("projects/blob"), all_lines(10)).await.unwrap_err();
-    assert!(refusal.message.contains("binary file"), "{refusal}");
+    assert_eq!(refusal.code, Code::InvalidArguments, "{refusal}");
 }
 
 // covers: ACL-07, TEST-03
@@ -188,7 +188,7 @@ async fn a_failed_write_leaves_the_old_content() {
     });
     let refusal = full.unwrap_err();
     assert_eq!(refusal.code, Code::Unavailable);
-    assert!(refusal.message.contains("disk is full") && refusal.hint.is_some());
+    assert!(refusal.hint.is_some());
     assert_eq!(workspace.read(&file, 10).await.unwrap(), b"old");
     assert_eq!(temps(dir.path()), 0);
 }
@@ -336,10 +336,7 @@ async fn a_file_too_large_to_hash_is_not_replaced() {
     std::fs::write(dir.path().join("ws/shared/big"), vec![b'x'; 65 * 1024 * 1024]).unwrap();
     let beyond = Lines { first: 2, skip: 0, count: None, max_bytes: 10 };
     let refusal = workspace.read_text(&path("shared/big"), beyond).await.unwrap_err();
-    assert!(
-        refusal.code == Code::TooLarge && refusal.message.starts_with("line 2 of `shared/big` is beyond"),
-        "{refusal}"
-    );
+    assert!(refusal.code == Code::TooLarge && refusal.message.contains("`shared/big`"), "{refusal}");
     assert!(refusal.hint.is_some_and(|hint| !hint.contains("offset")));
     let plan = FilePlan { path: "shared/big".into(), before: None, after: sha256_hex(b"x") };
     assert_eq!(code(workspace.carry_out(&plan, b"x").await), Code::TooLarge);

@@ -88,7 +88,7 @@ async fn a_running_turn_may_finish_and_then_no_mail_is_taken_until_the_files_are
 
     // A dry run reports the change but does not make it.
     let dry = world.reload(&by(), true).await.unwrap();
-    assert!(dry.plan.contains("! agent ben: fails; its mail waits: ben must not start"), "{}", dry.plan);
+    assert!(dry.plan.contains("! agent ben: "), "{}", dry.plan);
     assert!(!ben(&world).await.unfit);
     let done = world.reload(&by(), false).await.unwrap();
     assert_eq!(done.plan, dry.plan);
@@ -110,7 +110,7 @@ async fn a_running_turn_may_finish_and_then_no_mail_is_taken_until_the_files_are
     assert_eq!(waiting(&world).await.len(), 2);
 
     let repaired = world.reload(&by(), false).await.unwrap();
-    assert!(repaired.plan.contains("> agent ben: can run again"), "{}", repaired.plan);
+    assert!(repaired.plan.contains("> agent ben: "), "{}", repaired.plan);
     soon("ben works", || later.asked_by("ben") == 1).await;
     settle().await;
     assert!(waiting(&world).await.is_empty());

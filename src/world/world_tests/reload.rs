@@ -161,30 +161,19 @@ async fn an_agent_that_the_file_names_again_starts_again() {
 
     let [gone, back] = reloads(&world, 2).await.try_into().unwrap();
     assert_eq!((gone.stopped, back.started), (vec![id("ben")], vec![id("ben")]));
-    assert!(
-        back.plan.contains("> agent ben: in the world file again") && !back.plan.contains("+ agent"),
-        "{}",
-        back.plan
-    );
+    assert!(back.plan.contains("> agent ben: ") && !back.plan.contains("+ agent"), "{}", back.plan);
     assert_eq!(ask(&world, "ben", "are you there?").await.reply.unwrap(), "well");
     assert_eq!(record(&world, "ben").await.unwrap().status_reason, None);
 
     // An agent without autostart stays stopped, and later reloads do not start it.
     let [_, waits, still] = reloads(&world, 3).await.try_into().unwrap();
-    assert!(
-        waits.started.is_empty() && waits.plan.contains("~ agent ben: in the world file again; stays stopped"),
-        "{}",
-        waits.plan
-    );
+    assert!(waits.started.is_empty() && waits.plan.contains("~ agent ben: "), "{}", waits.plan);
     let ben = record(&world, "ben").await.unwrap();
-    assert_eq!(
-        (ben.desired, ben.status_reason.as_deref(), still.started),
-        (Desired::Stopped, Some("not started yet"), vec![])
-    );
+    assert_eq!((ben.desired, ben.status_reason.is_some(), still.started), (Desired::Stopped, true, vec![]));
 
     // An agent that an operator stopped stays stopped, whether that was before or after it was dropped from the file.
     let [_, stays] = reloads(&world, 2).await.try_into().unwrap();
-    assert!(stays.started.is_empty() && stays.plan.contains("stays stopped"), "{}", stays.plan);
+    assert!(stays.started.is_empty() && stays.plan.contains("~ agent ben: "), "{}", stays.plan);
     let (ctx, ben) = (world.ctx().clone(), id("ben"));
     let start = world.store().write(move |w| Box::pin(async move { agents::start(w, &ctx, &by(), &ben).await }));
     start.await.unwrap();
@@ -192,7 +181,7 @@ async fn an_agent_that_the_file_names_again_starts_again() {
     world.stop_agent(&by(), &id("ben"), Some("for good".into())).await.unwrap();
     assert!(!record(&world, "ben").await.unwrap().dropped);
     let [stays] = reloads(&world, 1).await.try_into().unwrap();
-    assert!(stays.started.is_empty() && stays.plan.contains("stays stopped"), "{}", stays.plan);
+    assert!(stays.started.is_empty() && stays.plan.contains("~ agent ben: "), "{}", stays.plan);
 }
 
 #[tokio::test]
@@ -209,10 +198,7 @@ async fn a_budget_that_the_file_no_longer_names_is_removed() {
     };
     assert_eq!(limits().await.unwrap().tokens, Some(5));
     let [done] = reloads(&world, 1).await.try_into().unwrap();
-    assert_eq!(
-        done.plan,
-        "~ budget world: no longer in the world file; the limit that the file set is removed\n2 agents unchanged"
-    );
+    assert!(done.plan.starts_with("~ budget world: "), "{}", done.plan);
     assert!(limits().await.unwrap().is_none());
 }
 
@@ -303,17 +289,17 @@ async fn files_that_cannot_be_read_do_not_block_agents() {
     test_world.clock.advance(std::time::Duration::from_secs(20));
     let refusal = stuck.await.unwrap().unwrap_err();
     assert_eq!(refusal.code, Code::Unavailable);
-    assert!(refusal.message.contains("within 20 s"), "{refusal}");
+    assert!(refusal.message.contains("20 s"), "{refusal}");
     // A second reload does not read while the first one still reads.
     let refusal = world.reload(&by(), true).await.unwrap_err();
-    assert!(refusal.message.contains("an earlier reload"), "{refusal}");
+    assert_eq!(refusal.code, Code::Unavailable, "{refusal}");
     assert_eq!(world.ctx().limits().hops_max, 5);
     release.send(()).unwrap();
     release.send(()).unwrap();
     loop {
         match world.reload(&by(), false).await {
             Ok(_) => break,
-            Err(refusal) => assert!(refusal.message.contains("an earlier reload"), "{refusal}"),
+            Err(refusal) => assert_eq!(refusal.code, Code::Unavailable, "{refusal}"),
         }
         tokio::task::yield_now().await;
     }

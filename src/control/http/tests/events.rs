@@ -144,7 +144,7 @@ async fn a_misspelled_parameter_beside_a_valid_ticket_is_reported() {
     let path = format!("/api/events?afer=now&ticket={}", issued["ticket"].as_str().unwrap());
     let answer = ask(&routes, "GET", &path, &[]).await;
     assert_eq!((answer.status, answer.refusal().code), (StatusCode::BAD_REQUEST, Code::InvalidArguments));
-    assert_eq!(answer.refusal().hint.as_deref(), Some("did you mean `after`?"));
+    assert!(answer.refusal().hint.as_deref().unwrap().contains("`after`"));
 }
 
 #[tokio::test]

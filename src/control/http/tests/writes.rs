@@ -204,11 +204,7 @@ async fn each_route_of_the_table_is_served_and_described() {
                 assert!(property["type"] != Value::Null && property["description"].is_string(), "{name}: {property}");
             }
             let misspelled = write(&routes, verb, &path, "k", &json!({ "zzz": 1 })).await;
-            assert_eq!(
-                misspelled.refusal().hint,
-                Some(format!("the fields are: {}", body.fields.join(", "))),
-                "{verb} {path}"
-            );
+            assert!(misspelled.refusal().hint.unwrap().contains(&body.fields.join(", ")), "{verb} {path}");
         }
         if let Some(schema) =
             operation["responses"]["200"]["content"].get("application/json").map(|json| &json["schema"])

@@ -220,7 +220,7 @@ async fn a_reader_that_stalls_is_cut_off_even_if_it_is_close() {
     let (seqs, position, status) = rest(&mut stream).await;
     let status = status.expect("it ends with a status");
     assert_eq!((status.code(), last_seq_of(&status)), (tonic::Code::Aborted, position));
-    assert!(status.message().contains("read nothing for 5s"), "{status:?}");
+    assert!(status.message().contains("5s"), "{status:?}");
     assert!(seqs.into_iter().eq(start + 1..=position));
 }
 
@@ -298,9 +298,9 @@ async fn invalid_filters_are_refused_with_their_field() {
         assert_eq!(refusal.details.unwrap()["field"], field, "{request:?}");
     }
     let near = refusal_of(&subscribe(&scene, with("turn.startd")).await.map(drop).unwrap_err());
-    assert_eq!(near.hint.as_deref(), Some("did you mean `turn.started`?"));
+    assert!(near.hint.as_deref().unwrap().contains("`turn.started`"));
     let near = refusal_of(&subscribe(&scene, with("trun.")).await.map(drop).unwrap_err());
-    assert_eq!(near.hint.as_deref(), Some("did you mean `turn.`?"));
+    assert!(near.hint.as_deref().unwrap().contains("`turn.`"));
     for (after, code, refused) in [
         (-1, tonic::Code::InvalidArgument, Code::InvalidArguments),
         (i64::MIN, tonic::Code::InvalidArgument, Code::InvalidArguments),
@@ -315,7 +315,8 @@ async fn invalid_filters_are_refused_with_their_field() {
     let misspelled = SubscribeRequest { channel: Some("dsek".into()), ..SubscribeRequest::default() };
     let status = subscribe(&scene, misspelled).await.map(drop).unwrap_err();
     let refusal = refusal_of(&status);
-    assert_eq!((status.code(), refusal.hint.as_deref()), (tonic::Code::NotFound, Some("did you mean `desk`?")));
+    assert_eq!(status.code(), tonic::Code::NotFound);
+    assert!(refusal.hint.unwrap().contains("`desk`"));
     let unauthenticated = EventsService(scene.control.clone()).subscribe(tonic::Request::new(following(0))).await;
     assert_eq!(unauthenticated.map(drop).unwrap_err().code(), tonic::Code::Unauthenticated);
     assert_eq!(scene.control.readers.open(), 0);
@@ -328,7 +329,7 @@ async fn an_unknown_agent_is_refused_and_a_deleted_one_has_its_events() {
     let status = subscribe(&scene, about("bne")).await.map(drop).unwrap_err();
     let refusal = refusal_of(&status);
     assert_eq!((status.code(), refusal.code), (tonic::Code::NotFound, Code::NotFound));
-    assert_eq!(refusal.hint.as_deref(), Some("did you mean `ben`?"));
+    assert!(refusal.hint.as_deref().unwrap().contains("`ben`"));
     assert_eq!(scene.control.readers.open(), 0);
     let (ctx, ben) = (scene.world.ctx().clone(), "ben".parse().unwrap());
     let by = ghost_domain::Party::Operator("tester".into());

@@ -73,7 +73,6 @@ async fn a_failed_ask_reports_its_code() {
     let set_aside =
         while_time_passes(&ground.clock, messages.ask(ask("6", "poison", None))).await.unwrap().into_inner();
     assert_eq!((set_aside.status.as_str(), set_aside.error_code.as_deref()), ("failed", Some("unavailable")));
-    assert!(set_aside.error.unwrap().contains("is a dead letter now"));
 
     // A spent budget parks the turn. The ask reaches its deadline and reports what it waited for.
     let mut budgets = BudgetsClient::new(rig.channel.clone());
@@ -87,7 +86,10 @@ async fn a_failed_ask_reports_its_code() {
     let ask_ben = v1::AskRequest { agent_id: "ben".into(), ..ask("2", "hello", Some(1_000)) };
     let spent = while_time_passes(&ground.clock, messages.ask(ask_ben.clone())).await.unwrap().into_inner();
     assert_eq!((spent.status.as_str(), spent.error_code.as_deref()), ("timed_out", Some("timeout")), "{spent:?}");
-    assert!(spent.error.as_ref().is_some_and(|error| error.contains("it waits")) && spent.reply.is_none(), "{spent:?}");
+    assert!(
+        spent.error.as_ref().is_some_and(|error| error.contains("agent:ben")) && spent.reply.is_none(),
+        "{spent:?}"
+    );
     assert_eq!(messages.ask(ask_ben).await.unwrap().into_inner(), spent, "a repetition gets the same answer");
 }
 

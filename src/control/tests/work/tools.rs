@@ -71,7 +71,7 @@ async fn the_id_of_an_agent_in_the_world_file_is_reserved() {
         (made.status, made.refusal_json.unwrap_or_default())
     };
     let (status, refusal) = create("1", r#"{"archetype":"worker","agent_id":"ben"}"#).await;
-    assert!(status == "failed" && refusal.contains("the world file names an agent `ben`"), "{status}: {refusal}");
+    assert!(status == "failed" && refusal.contains("`ben`"), "{status}: {refusal}");
     assert_eq!(create("2", r#"{"archetype":"worker","agent_id":"dan"}"#).await.0, "ok");
 }
 

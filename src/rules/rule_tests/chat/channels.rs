@@ -53,7 +53,7 @@ async fn a_refused_channel_leaves_nothing_behind() {
     let torn = NewChannel { skip_creator: true, ..new("room", &["ada", "bob"]) };
     let refusal = rig.create("ada", torn).await.unwrap_err();
     assert_eq!((refusal.code, refusal.details.unwrap()["field"].as_str()), (Code::InvalidArguments, Some("members")));
-    assert!(refusal.message.contains("members names ada"), "{}", refusal.message);
+    assert!(refusal.message.contains("ada"), "{}", refusal.message);
     let long = "x".repeat(201);
     for (topic, why) in
         [("a\nb", Code::InvalidArguments), ("  ", Code::InvalidArguments), (long.as_str(), Code::TooLarge)]

@@ -213,7 +213,7 @@ async fn a_connection_for_queries_cannot_write() {
     let mut conn = crate::sqlite::open::reader(&path, &SqliteOptions::default()).await.unwrap();
     let error = sqlx::query("DELETE FROM events").execute(&mut conn).await.unwrap_err();
     let error = crate::sqlite::fault::from_sqlx(&path, &error);
-    assert!(matches!(&error, StoreError::ReadOnly(what) if what.contains("check the rights")), "{error}");
+    assert!(matches!(&error, StoreError::ReadOnly(_)), "{error}");
 }
 
 /// A cancelled read closes its connection, but the pool keeps its size.

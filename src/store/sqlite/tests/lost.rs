@@ -30,10 +30,10 @@ async fn raw(path: &Path) -> SqliteConnection {
 async fn an_expected_database_is_never_created() {
     let dir = dir();
     let path = dir.path().join("ghost.db");
-    assert!(refused(&path, HAS_RUN).await.contains("it is missing, but a world has run"));
+    assert!(refused(&path, HAS_RUN).await.contains(HAS_RUN.unwrap()));
     assert!(!path.exists());
     fs::write(&path, "").unwrap();
-    assert!(refused(&path, HAS_RUN).await.contains("it is empty, but a world has run"));
+    assert!(refused(&path, HAS_RUN).await.contains(HAS_RUN.unwrap()));
     assert_eq!(fs::read(&path).unwrap(), b"");
     // An SQLite file without tables, as it is left if the log was lost before its first checkpoint.
     let mut blank = raw(&path).await;
@@ -41,7 +41,7 @@ async fn an_expected_database_is_never_created() {
     blank.close().await.unwrap();
     let before = fs::read(&path).unwrap();
     assert!(!before.is_empty());
-    assert!(refused(&path, HAS_RUN).await.contains("it has no tables, but a world has run"));
+    assert!(refused(&path, HAS_RUN).await.contains(HAS_RUN.unwrap()));
     assert_eq!(fs::read(&path).unwrap(), before);
     // Without `expected`, each of them is a new database.
     open(&path).await.close().await;
@@ -56,9 +56,9 @@ async fn a_log_without_its_database_is_kept() {
     let (path, log) = (copy.path().join("ghost.db"), copy.path().join("ghost.db-wal"));
     fs::copy(dir.path().join("ghost.db-wal"), &log).unwrap();
     let before = fs::read(&log).unwrap();
-    assert!(refused(&path, None).await.contains("it is missing, but "));
+    assert!(refused(&path, None).await.contains("ghost.db-wal"));
     fs::write(&path, "").unwrap();
-    assert!(refused(&path, None).await.contains("it is empty, but "));
+    assert!(refused(&path, None).await.contains("ghost.db-wal"));
     assert_eq!(fs::read(&log).unwrap(), before);
     fs::copy(dir.path().join("ghost.db"), &path).unwrap();
     assert_eq!(depth(&open(&path).await, "a").await, 1);

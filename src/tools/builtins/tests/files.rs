@@ -189,17 +189,17 @@ async fn a_long_line_is_read_in_parts_and_wrong_skips_are_refused() {
     let last = rig.content("workspace.read", json!({ "path": "long", "offset": 1, "skip_bytes": 2 * most })).await;
     assert_eq!((&last["content"], &last["truncated"]), (&json!("\nend\n"), &json!(false)));
     for (wrong, words) in [
-        (json!({ "path": "long", "skip_bytes": 3 }), "inside a character"),
-        (json!({ "path": "long", "skip_bytes": 2 * most + 1 }), "were to be skipped"),
-        (json!({ "path": "long", "offset": 2, "skip_bytes": 9 }), "has 3 bytes"),
+        (json!({ "path": "long", "skip_bytes": 3 }), "next_skip_bytes"),
+        (json!({ "path": "long", "skip_bytes": 2 * most + 1 }), "next_skip_bytes"),
+        (json!({ "path": "long", "offset": 2, "skip_bytes": 9 }), "3 bytes"),
         (json!({ "path": "long", "limit": 0 }), "limit"),
     ] {
         let refusal = rig.call("workspace.read", wrong).await.unwrap_err();
-        assert!(refusal.code == Code::InvalidArguments && refusal.message.contains(words), "{refusal}");
+        assert!(refusal.code == Code::InvalidArguments && refusal.to_string().contains(words), "{refusal}");
     }
     let unchecked = json!({ "path": "long", "limit": 0 });
     let refusal = rig.run(&rig.ada, &rig.tools["workspace.read"], unchecked).await.unwrap_err();
-    assert_eq!(refusal.message, "limit is 0; it must be 1 or more");
+    assert!(refusal.message.contains("limit"), "{refusal}");
 }
 
 proptest! {

@@ -13,9 +13,10 @@ async fn a_message_reaches_the_inbox_with_the_caller_as_sender() {
     assert_eq!((mail[0].from.clone(), mail[0].kind), (Party::Agent(id("ada")), Kind::Message));
     assert_eq!((mail[0].subject.as_deref(), mail[0].hop), (Some("s s"), rig.ada.hop + 1));
     let refusal = rig.call("syscall.message.send", json!({ "to": "bop", "content": "x" })).await.unwrap_err();
-    assert_eq!((refusal.code, refusal.hint.as_deref()), (Code::NotFound, Some("did you mean `bob`?")));
+    assert_eq!(refusal.code, Code::NotFound);
+    assert!(refusal.hint.unwrap().contains("`bob`"));
     let refusal = rig.call("syscall.message.send", json!({ "to": "Bob", "content": "x" })).await.unwrap_err();
-    assert_eq!(refusal.hint.as_deref(), Some("did you mean `bob`?"));
+    assert!(refusal.hint.as_deref().unwrap().contains("`bob`"));
     let blank = json!({ "to": "bob", "content": " \n" });
     assert_eq!(code(rig.call("syscall.message.send", blank).await), Code::InvalidArguments);
     let large = json!({ "to": "bob", "content": "x".repeat(70_000) });
@@ -42,7 +43,7 @@ async fn a_file_is_written_to_the_receivers_inbox_directory() {
     let name =
         |length: usize| json!({ "to": "bob", "content": "x", "filename": format!("{}.md", "n".repeat(length - 3)) });
     let long = rig.call("syscall.message.send", name(129)).await.unwrap_err();
-    assert!(long.code == Code::TooLarge && long.message.contains("129 characters; at most 128"), "{long}");
+    assert!(long.code == Code::TooLarge && long.message.contains("129") && long.message.contains("128"), "{long}");
     assert_eq!(rig.inbox("bob").await.len(), 1);
     assert!(rig.content("syscall.message.send", name(128)).await["path"].as_str().unwrap().ends_with("n.md"));
     let nobody = json!({ "to": "nobody", "content": "x", "filename": "x" });

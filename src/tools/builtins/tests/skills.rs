@@ -40,7 +40,8 @@ async fn skills_are_listed_held_read_and_dropped() {
 async fn skills_outside_the_filter_are_not_available() {
     let rig = Rig::new().await;
     let refusal = rig.call("syscall.skill.load", json!({ "name": "gti" })).await.unwrap_err();
-    assert_eq!((refusal.code, refusal.hint.as_deref()), (Code::NotFound, Some("did you mean `git`?")));
+    assert_eq!(refusal.code, Code::NotFound);
+    assert!(refusal.hint.unwrap().contains("`git`"));
     assert_eq!(code(rig.call("syscall.skill.load", json!({ "name": "painting" })).await), Code::NotFound);
     let narrow = with(&rig.ada, |caller| caller.skills = Some(BTreeSet::from(["tooled".to_owned()])));
     let list = rig.call_as(&narrow, "syscall.skill.list", None, json!({})).await.unwrap();
