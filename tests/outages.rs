@@ -50,14 +50,15 @@ fn out(number: u64) -> FakeAnswer {
     }
 }
 
-struct Scene {
+/// A world whose model server is down while `is_out` is set.
+struct Outage {
     test_env: TestEnvironment,
     world: std::path::PathBuf,
     is_out: Arc<AtomicBool>,
     server: ModelServer,
 }
 
-impl Scene {
+impl Outage {
     fn new() -> Self {
         let is_out = Arc::new(AtomicBool::new(true));
         let out_now = Arc::clone(&is_out);
@@ -105,12 +106,12 @@ fn send_all(test_env: &TestEnvironment) {
 // covers: LOOP-09, MSG-10
 #[test]
 fn every_message_survives_an_outage_and_kills_in_exactly_one_finished_turn() {
-    let scene = Scene::new();
-    let daemon = scene.up();
+    let outage = Outage::new();
+    let daemon = outage.up();
     let over = Deadline::after(OUTAGE);
-    send_all(&scene.test_env);
+    send_all(&outage.test_env);
     Deadline::seconds(60).until("the model is down", || {
-        let status = scene.status();
+        let status = outage.status();
         let down = status["models_down"].as_array().is_some_and(|down| down.len() == 1);
         if down { Ok(()) } else { Err(status.to_string()) }
     });
@@ -119,26 +120,26 @@ fn every_message_survives_an_outage_and_kills_in_exactly_one_finished_turn() {
         if let Some(daemon) = daemon.take() {
             daemon.kill();
         }
-        daemon = Some(scene.up());
+        daemon = Some(outage.up());
         Deadline::seconds(60).until("turns are parked again", || {
-            let status = scene.status();
+            let status = outage.status();
             if status["parked_turns"].as_u64() > Some(0) { Ok(()) } else { Err(status.to_string()) }
         });
     }
     Deadline::after(OUTAGE * 2).until("the outage has lasted", || {
         if over.passed() { Ok(()) } else { Err(format!("{:?} are left", over.left())) }
     });
-    let status = scene.status();
+    let status = outage.status();
     assert!(status["parked_turns"].as_u64() <= Some(AGENTS as u64), "{status}");
     assert_eq!(status["dead_letters_held"], 0);
-    assert_eq!(scene.test_env.json(&["turn", "list", "--status", "failed"]), json!([]));
-    let asked = scene.server.asked().len();
+    assert_eq!(outage.test_env.json(&["turn", "list", "--status", "failed"]), json!([]));
+    let asked = outage.server.asked().len();
     assert!(asked < 1_000, "one call at a time tries a model that is down: {asked} calls");
-    scene.is_out.store(false, Ordering::SeqCst);
-    scene.test_env.wait_until_quiet(Deadline::seconds(240));
-    assert_eq!(scene.status()["models_down"], json!([]));
+    outage.is_out.store(false, Ordering::SeqCst);
+    outage.test_env.wait_until_quiet(Deadline::seconds(240));
+    assert_eq!(outage.status()["models_down"], json!([]));
     drop(daemon);
-    let database = Database::open(&scene.test_env.data("outage"));
+    let database = Database::open(&outage.test_env.data("outage"));
     let turns = database.pairs(
         "SELECT to_agent || ' ' || printf('%012d', t.started_at) || ' ' || t.status, body FROM messages m \
          LEFT JOIN turns t ON t.turn_id = m.turn_id AND m.state = 'consumed' ORDER BY m.seq",
@@ -157,43 +158,43 @@ fn every_message_survives_an_outage_and_kills_in_exactly_one_finished_turn() {
 // covers: LOOP-09
 #[test]
 fn a_turn_over_a_spent_budget_waits_until_it_is_raised() {
-    let scene = Scene::new();
-    scene.is_out.store(false, Ordering::SeqCst);
-    let mut daemon = scene.up();
-    scene.test_env.ctl(&["budget", "set", "agent:a00", "--tokens", "20"]).ok();
+    let outage = Outage::new();
+    outage.is_out.store(false, Ordering::SeqCst);
+    let mut daemon = outage.up();
+    outage.test_env.ctl(&["budget", "set", "agent:a00", "--tokens", "20"]).ok();
     for n in 0..5 {
-        scene.test_env.ctl(&["send", "a00", &format!("piece {n}")]).ok();
+        outage.test_env.ctl(&["send", "a00", &format!("piece {n}")]).ok();
     }
-    let parked = |scene: &Scene| {
+    let parked = |outage: &Outage| {
         Deadline::seconds(30).until("its turn is parked", || {
-            let turns = scene.test_env.json(&["turn", "list", "--status", "parked"]);
+            let turns = outage.test_env.json(&["turn", "list", "--status", "parked"]);
             match turns.as_array().map(Vec::len) {
                 Some(1) => Ok(turns[0].clone()),
                 _ => Err(turns.to_string()),
             }
         })
     };
-    let before = parked(&scene);
+    let before = parked(&outage);
     assert!(before["reason"].as_str().unwrap().starts_with("budget_exhausted"), "{before}");
-    assert_eq!(scene.test_env.json(&["ask", "a01", "are you well?"])["reply"], "done", "others go on");
+    assert_eq!(outage.test_env.json(&["ask", "a01", "are you well?"])["reply"], "done", "others go on");
     // A retry by an operator changes nothing while the budget is spent.
-    scene.test_env.ctl(&["turn", "retry", before["turn_id"].as_str().unwrap()]).ok();
+    outage.test_env.ctl(&["turn", "retry", before["turn_id"].as_str().unwrap()]).ok();
     daemon.kill();
-    daemon = scene.up();
-    assert_eq!(parked(&scene)["turn_id"], before["turn_id"]);
-    scene.test_env.ctl(&["budget", "set", "agent:a00", "--tokens", "100000000"]).ok();
-    scene.test_env.wait_until_quiet(Deadline::seconds(60));
-    let turns = scene.test_env.json(&["turn", "list", "--agent", "a00"]);
+    daemon = outage.up();
+    assert_eq!(parked(&outage)["turn_id"], before["turn_id"]);
+    outage.test_env.ctl(&["budget", "set", "agent:a00", "--tokens", "100000000"]).ok();
+    outage.test_env.wait_until_quiet(Deadline::seconds(60));
+    let turns = outage.test_env.json(&["turn", "list", "--agent", "a00"]);
     assert!(turns.as_array().unwrap().iter().all(|turn| turn["status"] == "finished"), "{turns}");
     daemon.stop();
 }
 
 #[test]
 fn a_client_that_waits_for_a_parked_agent_is_notified_once() {
-    let scene = Scene::new();
-    scene.is_out.store(false, Ordering::SeqCst);
-    let daemon = scene.up();
-    let test_env = &scene.test_env;
+    let outage = Outage::new();
+    outage.is_out.store(false, Ordering::SeqCst);
+    let daemon = outage.up();
+    let test_env = &outage.test_env;
     test_env.ctl(&["budget", "set", "agent:a00", "--tokens", "20"]).ok();
     let notices = |err: &str| err.lines().filter(|line| line.starts_with("a00 waits: budget_exhausted")).count();
     let asked = test_env.ctl(&["--timeout", "8s", "ask", "a00", "are you well?"]);
@@ -216,11 +217,11 @@ fn a_client_that_waits_for_a_parked_agent_is_notified_once() {
 
 #[test]
 fn a_client_that_waits_for_an_agent_with_a_model_down_is_notified() {
-    let scene = Scene::new();
-    let daemon = scene.up();
+    let outage = Outage::new();
+    let daemon = outage.up();
     // Its own turn is parked, or it opens none because another agent's calls have found the model down.
     for agent in ["a00", "a01"] {
-        let asked = scene.test_env.ctl(&["--timeout", "12s", "ask", agent, "are you well?"]);
+        let asked = outage.test_env.ctl(&["--timeout", "12s", "ask", agent, "are you well?"]);
         let notices = asked.err.lines().filter(|line| line.starts_with(&format!("{agent} waits: ")));
         assert_eq!((asked.exits(6).out.as_str(), notices.count() > 0), ("", true), "{}", asked.err);
     }

@@ -10,14 +10,14 @@ use tonic::Code;
 use super::fake::{Daemon, End, Fake, refused};
 use super::ran::{Ran, ghostctl};
 
-/// A fake daemon with its own directory.
-pub struct Scene {
+/// `ghostctl` with a fake daemon of its own.
+pub struct TestClient {
     daemon: Daemon,
     pub fake: Fake,
     _dir: tempfile::TempDir,
 }
 
-impl Scene {
+impl TestClient {
     pub fn new(fake: Fake) -> Self {
         let dir = tempfile::tempdir().unwrap();
         Self { daemon: fake.serve(&dir.path().join("g.sock")), fake, _dir: dir }
@@ -30,28 +30,28 @@ impl Scene {
 
 #[tokio::test]
 async fn a_reply_that_was_cut_says_so() {
-    let scene = Scene::new(Fake::default().reply(AskResponse {
+    let client = TestClient::new(Fake::default().reply(AskResponse {
         status: "answered".into(),
         reply: Some("first, the harbour is".into()),
         truncated: true,
         ..AskResponse::default()
     }));
-    let ran = scene.run(&["--json", "ask", "a", "why?"]).await;
+    let ran = client.run(&["--json", "ask", "a", "why?"]).await;
     assert_eq!((ran.code, &ran.json()["truncated"]), (0, &serde_json::json!(true)));
-    let ran = scene.run(&["ask", "a", "why?"]).await;
+    let ran = client.run(&["ask", "a", "why?"]).await;
     assert!(ran.code == 0 && !ran.err.is_empty(), "{}", ran.err);
 }
 
 #[tokio::test]
 async fn a_prompt_ends_with_what_its_sections_take() {
-    let scene = Scene::new(Fake::default());
-    let ran = scene.run(&["agent", "prompt", "a"]).await;
+    let client = TestClient::new(Fake::default());
+    let ran = client.run(&["agent", "prompt", "a"]).await;
     let table = "PART      SECTION  BYTES  TOKENS AT MOST\nsystem    laws     4      2\nbriefing  goal     6      2\n\
                 total              10     4\n";
     let history = "## History\n\n<recent>\n\n## Tools of the request\n\nt\n  Does it.\n  - n (integer, required)\n\n";
     let whole = format!("## System prompt\n\nLaws\n\n## Briefing\n\n<goal>\n\n{history}## Sizes\n\n{table}");
     assert_eq!((ran.code, ran.out.as_str()), (0, whole.as_str()));
-    let ran = scene.run(&["--json", "agent", "prompt", "a"]).await;
+    let ran = client.run(&["--json", "agent", "prompt", "a"]).await;
     let section = json!({ "part": "briefing", "name": "goal", "bytes": 6, "estimated_tokens": 2 });
     assert_eq!((ran.json()["sections"].as_array().unwrap().len(), &ran.json()["sections"][1]), (2, &section));
     assert_eq!((&ran.json()["history"], &ran.json()["tools"][0]["name"]), (&json!("<recent>"), &json!("t")));
@@ -68,7 +68,7 @@ async fn every_other_command_is_one_object() {
             reply: Some("42".into()),
             ..AskResponse::default()
         });
-    let scene = Scene::new(fake);
+    let client = TestClient::new(fake);
     for args in [
         &["status"][..],
         &["pause"],
@@ -121,16 +121,16 @@ async fn every_other_command_is_one_object() {
         &["budget", "set", "world", "--tokens", "5", "--usd", "none"],
     ] {
         let before = [&["--json"], args].concat();
-        let object = scene.run(&before).await.json();
+        let object = client.run(&before).await.json();
         assert!(object.is_object(), "{args:?}: {object}");
-        let plain = scene.run(args).await;
+        let plain = client.run(args).await;
         assert!(plain.code == 0 && !plain.out.is_empty(), "{args:?}: {}", plain.err);
     }
 }
 
 #[tokio::test]
 async fn a_mistyped_option_is_not_read_as_the_text() {
-    let scene = Scene::new(Fake::default());
+    let client = TestClient::new(Fake::default());
     for args in [
         &["knowledge", "write", "style/typo", "--titel"][..],
         &["chat", "send", "room", "--delivr"],
@@ -139,42 +139,42 @@ async fn a_mistyped_option_is_not_read_as_the_text() {
         &["task", "create", "--titel", "--owner", "ada"],
         &["state", "set", "k", "--expct"],
     ] {
-        assert_eq!(scene.run(args).await.code, 2, "{args:?}");
+        assert_eq!(client.run(args).await.code, 2, "{args:?}");
     }
-    assert!(scene.fake.asked().is_empty(), "nothing was sent");
+    assert!(client.fake.asked().is_empty(), "nothing was sent");
 }
 
 // covers: CP-03
 #[tokio::test]
 async fn the_fixed_shapes_are_kept() {
-    let scene = Scene::new(Fake::default().rows(2));
+    let client = TestClient::new(Fake::default().rows(2));
     let tools = json!([{ "name": "workspace.read", "description": "Reads a file" }]);
-    let table = scene.run(&["tool", "list", "a"]).await.out;
+    let table = client.run(&["tool", "list", "a"]).await.out;
     assert_eq!(table, "TOOL            DESCRIPTION\nworkspace.read  Reads a file\n");
-    assert_eq!(scene.run(&["--json", "tool", "list", "a"]).await.json(), tools);
-    assert_eq!(scene.run(&["tool", "brief", "a"]).await.out, "- workspace.read: Reads a file\n");
-    assert_eq!(scene.run(&["tool", "brief", "a", "workspace.read"]).await.out, "- workspace.read: Reads a file\n");
-    assert_eq!(scene.run(&["tool", "brief", "a", "workspace.raed"]).await.code, 3);
+    assert_eq!(client.run(&["--json", "tool", "list", "a"]).await.json(), tools);
+    assert_eq!(client.run(&["tool", "brief", "a"]).await.out, "- workspace.read: Reads a file\n");
+    assert_eq!(client.run(&["tool", "brief", "a", "workspace.read"]).await.out, "- workspace.read: Reads a file\n");
+    assert_eq!(client.run(&["tool", "brief", "a", "workspace.raed"]).await.code, 3);
 
-    let agents = scene.run(&["agent", "list", "--json"]).await.json();
+    let agents = client.run(&["agent", "list", "--json"]).await.json();
     for key in ["agent_id", "archetype", "status", "activity", "kind", "restarts"] {
         assert!(agents[0].get(key).is_some(), "{key}");
     }
-    let usage = scene.run(&["usage", "--json"]).await.json();
+    let usage = client.run(&["usage", "--json"]).await.json();
     assert_eq!((&usage[0]["cost_usd"], &usage[0]["calls"]), (&json!(0.5), &json!(2)));
-    let table = scene.run(&["usage"]).await.out;
+    let table = client.run(&["usage"]).await.out;
     let total = table.lines().last().unwrap();
     assert!(total.starts_with("total") && total.contains("$1.00") && total.contains("15"), "{table}");
     assert!(total.contains("$0.40"), "{table}");
     assert_eq!((&usage[0]["estimated_usd"], &usage[1]["unpriced_tokens"]), (&json!(0.2), &json!(15)));
-    let status = scene.run(&["status", "--json"]).await.json();
+    let status = client.run(&["status", "--json"]).await.json();
     assert_eq!((&status["job"]["cost_usd"], &status["agents_by_status"]["running"]), (&json!(1.5), &json!(6)));
 }
 
 #[tokio::test]
 async fn a_turn_is_shown_with_its_whole_journal() {
-    let scene = Scene::new(Fake::default().rows(450));
-    let turn = scene.run(&["--json", "turn", "show", "t"]).await.json();
+    let client = TestClient::new(Fake::default().rows(450));
+    let turn = client.run(&["--json", "turn", "show", "t"]).await.json();
     let steps: Vec<i64> = turn["steps"].as_array().unwrap().iter().map(|step| step["seq"].as_i64().unwrap()).collect();
     assert!(steps.iter().copied().eq(1..=450));
 }
@@ -183,11 +183,11 @@ async fn a_turn_is_shown_with_its_whole_journal() {
 async fn a_refusal_gives_its_exit_code_and_the_daemons_own_hint() {
     let refusal = Refusal::not_found("agent", "chorra", Some("chora"));
     let ends = [Code::NotFound, Code::NotFound].map(|code| End::Status(refused(code, &refusal)));
-    let scene = Scene::new(Fake::default().first(ends));
-    let plain = scene.run(&["agent", "get", "chorra"]).await;
+    let client = TestClient::new(Fake::default().first(ends));
+    let plain = client.run(&["agent", "get", "chorra"]).await;
     assert_eq!((plain.code, plain.out.as_str()), (3, ""));
     assert_eq!(plain.err, "error: there is no agent `chorra`\nhint: did you mean `chora`?\n");
-    let program = scene.run(&["--json", "agent", "get", "chorra"]).await;
+    let program = client.run(&["--json", "agent", "get", "chorra"]).await;
     let expected =
         json!({ "error": "there is no agent `chorra`", "code": "not_found", "hint": "did you mean `chora`?" });
     assert_eq!((program.code, program.refusal()), (3, expected));
@@ -195,18 +195,18 @@ async fn a_refusal_gives_its_exit_code_and_the_daemons_own_hint() {
 
 #[tokio::test]
 async fn a_refused_call_keeps_its_record_and_fails_by_its_code() {
-    let scene = Scene::new(Fake::default().call(CallToolResponse {
+    let client = TestClient::new(Fake::default().call(CallToolResponse {
         call_id: "c".into(),
         status: "failed".into(),
         tool: "workspace.write".into(),
         refusal_json: Some(r#"{"error":"outside your paths","code":"path_denied","hint":"write below notes/"}"#.into()),
         ..CallToolResponse::default()
     }));
-    let ran = scene.run(&["--json", "tool", "call", "a", "workspace.write", "{}"]).await;
+    let ran = client.run(&["--json", "tool", "call", "a", "workspace.write", "{}"]).await;
     let object: Value = serde_json::from_str(&ran.out).unwrap();
     assert_eq!((ran.code, &object["call_id"], &object["error_code"]), (4, &json!("c"), &json!("path_denied")));
     assert_eq!(ran.refusal()["hint"], "write below notes/");
-    let plain = scene.run(&["tool", "call", "a", "workspace.write", "{}"]).await;
+    let plain = client.run(&["tool", "call", "a", "workspace.write", "{}"]).await;
     assert_eq!((plain.code, plain.out.as_str()), (4, ""));
 }
 
@@ -218,9 +218,9 @@ async fn an_ask_prints_its_reply_or_says_why_there_is_none() {
         reply: Some("42".into()),
         ..AskResponse::default()
     };
-    let scene = Scene::new(Fake::default().reply(reply.clone()));
-    assert_eq!(scene.run(&["ask", "a", "?"]).await.out, "42\n");
-    let object = scene.run(&["--json", "ask", "a", "?"]).await.json();
+    let client = TestClient::new(Fake::default().reply(reply.clone()));
+    assert_eq!(client.run(&["ask", "a", "?"]).await.out, "42\n");
+    let object = client.run(&["--json", "ask", "a", "?"]).await.json();
     assert_eq!(
         (&object["status"], &object["reply"], &object["ask_id"]),
         (&json!("answered"), &json!("42"), &json!("q"))
@@ -242,33 +242,33 @@ async fn an_ask_prints_its_reply_or_says_why_there_is_none() {
         (failed("failed", Some("not_found")), 3),
         (failed("failed", Some("cancelled")), 1),
     ] {
-        let scene = Scene::new(Fake::default().reply(answer.clone()));
-        let plain = scene.run(&["ask", "a", "?"]).await;
+        let client = TestClient::new(Fake::default().reply(answer.clone()));
+        let plain = client.run(&["ask", "a", "?"]).await;
         assert_eq!((plain.code, plain.out.as_str()), (exit, ""), "{answer:?}");
         assert_eq!(plain.err, "error: it is so\nhint: wait\n");
-        let program = scene.run(&["--json", "ask", "a", "?"]).await;
+        let program = client.run(&["--json", "ask", "a", "?"]).await;
         // One object, on one stream, of the form that every failure has.
         assert_eq!((program.code, program.out.as_str()), (exit, ""), "{answer:?}");
         let details = json!({ "ask_id": "q", "agent_id": "a", "status": answer.status });
         let object = json!({ "error": "it is so", "code": answer.error_code, "hint": "wait", "details": details });
         assert_eq!(program.refusal(), object);
     }
-    let old = Scene::new(Fake::default().reply(failed("failed", None))).run(&["ask", "a", "?"]).await;
+    let old = TestClient::new(Fake::default().reply(failed("failed", None))).run(&["ask", "a", "?"]).await;
     assert_eq!((old.code, old.err.as_str()), (1, "error: it is so\n"));
 }
 
 #[tokio::test]
 async fn arguments_go_to_the_daemon_as_they_were_written() {
-    let scene = Scene::new(Fake::default());
+    let client = TestClient::new(Fake::default());
     let text = r#"{"path": "a", "path": "b"}"#;
-    scene.run(&["tool", "call", "a", "t", text]).await;
+    client.run(&["tool", "call", "a", "t", text]).await;
     // The daemon decides whether a duplicate key is allowed, so it must see both.
-    assert!(scene.fake.asked()[0].1.contains(&format!("{text:?}")), "{:?}", scene.fake.asked());
+    assert!(client.fake.asked()[0].1.contains(&format!("{text:?}")), "{:?}", client.fake.asked());
 }
 
 #[tokio::test]
 async fn a_time_out_of_range_is_refused_with_the_name_of_the_option() {
-    let scene = Scene::new(Fake::default());
+    let client = TestClient::new(Fake::default());
     for args in [
         &["usage", "--since", "99999d"][..],
         &["usage", "--since", "213503982334d"],
@@ -276,50 +276,50 @@ async fn a_time_out_of_range_is_refused_with_the_name_of_the_option() {
         &["task", "create", "t", "--owner", "a", "--due-in", "99999999d"],
         &["task", "update", "t", "--due-in", "213503982334d"],
     ] {
-        let ran = scene.run(args).await;
+        let ran = client.run(args).await;
         assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{args:?}");
         assert!(ran.err.contains(args[args.len() - 2]) && !ran.err.contains("_ms"), "{args:?}: {}", ran.err);
     }
-    assert!(scene.fake.asked().is_empty());
-    assert_eq!(scene.run(&["usage", "--since", "3650d"]).await.code, 0);
+    assert!(client.fake.asked().is_empty());
+    assert_eq!(client.run(&["usage", "--since", "3650d"]).await.code, 0);
 }
 
 #[tokio::test]
 async fn the_refusal_of_an_unavailable_daemon_is_printed() {
     let refusal = Refusal::new(ghost_domain::Code::Unavailable, "the store is full").hint("free some space");
     let ends = std::iter::repeat_n(End::Status(refused(Code::Unavailable, &refusal)), 200);
-    let ran = Scene::new(Fake::default().first(ends)).run(&["--timeout", "2s", "pause"]).await;
+    let ran = TestClient::new(Fake::default().first(ends)).run(&["--timeout", "2s", "pause"]).await;
     assert_eq!((ran.code, ran.err.as_str()), (5, "error: the store is full\nhint: free some space\n"));
 }
 
 #[tokio::test]
 async fn a_large_refusal_arrives_whole() {
     let refusal = Refusal::new(ghost_domain::Code::Conflict, "x".repeat(40_000)).details(json!({ "version": 3 }));
-    let scene = Scene::new(Fake::default().first([End::Status(refused(Code::FailedPrecondition, &refusal))]));
-    let ran = scene.run(&["--json", "pause"]).await;
+    let client = TestClient::new(Fake::default().first([End::Status(refused(Code::FailedPrecondition, &refusal))]));
+    let ran = client.run(&["--json", "pause"]).await;
     assert_eq!((ran.code, &ran.refusal()["details"]["version"]), (7, &json!(3)));
 }
 
 #[tokio::test]
 async fn budget_limits_are_set_kept_or_removed() {
-    let scene = Scene::new(Fake::default());
-    assert_eq!(scene.run(&["budget", "set", "world", "--usd", "2.5"]).await.code, 0);
-    assert_eq!(scene.run(&["budget", "set", "world", "--tokens", "none"]).await.code, 0);
-    let asked = scene.fake.asked();
+    let client = TestClient::new(Fake::default());
+    assert_eq!(client.run(&["budget", "set", "world", "--usd", "2.5"]).await.code, 0);
+    assert_eq!(client.run(&["budget", "set", "world", "--tokens", "none"]).await.code, 0);
+    let asked = client.fake.asked();
     assert!(asked[0].1.contains("limit_tokens: None, limit_micros: Some(2500000), clear_tokens: false"), "{asked:?}");
     assert!(asked[1].1.contains("limit_micros: None, clear_tokens: true, clear_micros: false"), "{asked:?}");
 }
 
 #[tokio::test]
 async fn a_limit_that_is_already_reached_prints_a_warning() {
-    let scene = Scene::new(Fake::default());
-    let printed = async |args: &[&str]| scene.run(&[&["budget", "set"], args].concat()).await.out;
+    let client = TestClient::new(Fake::default());
+    let printed = async |args: &[&str]| client.run(&[&["budget", "set"], args].concat()).await.out;
     let both = printed(&["world", "--tokens", "100", "--usd", "2.5"]).await;
     let line = both.lines().nth(1).unwrap();
     assert!(line.contains("120 of 100") && line.contains("$2.50 of $2.50") && !line.contains("00:00"), "{both}");
     assert!(printed(&["world/day", "--tokens", "120"]).await.contains("00:00 UTC"));
     assert_eq!(printed(&["world", "--tokens", "121"]).await.lines().count(), 1);
-    let json = scene.run(&["--json", "budget", "set", "world", "--tokens", "7"]).await.json();
+    let json = client.run(&["--json", "budget", "set", "world", "--tokens", "7"]).await.json();
     assert_eq!(json["passed"], serde_json::json!(["tokens"]));
     for limit in ["1", "0"] {
         assert_eq!(printed(&["world", "--usd", limit]).await.lines().count(), 2, "{limit}");
@@ -328,23 +328,23 @@ async fn a_limit_that_is_already_reached_prints_a_warning() {
 
 #[tokio::test]
 async fn deleting_an_agent_prints_its_open_tasks_and_dropped_mail() {
-    let scene = Scene::new(Fake::default());
-    let printed = scene.run(&["agent", "delete", "scout"]).await.out;
+    let client = TestClient::new(Fake::default());
+    let printed = client.run(&["agent", "delete", "scout"]).await.out;
     let [tasks, mail] = printed.lines().skip(1).collect::<Vec<_>>()[..] else { panic!("{printed}") };
     assert!(tasks.contains("1500") && tasks.contains("`ghostctl task list --owner scout`"), "{printed}");
     assert!(mail.contains('2'), "{printed}");
-    assert_eq!(scene.run(&["agent", "delete", "idle"]).await.out.lines().count(), 1);
+    assert_eq!(client.run(&["agent", "delete", "idle"]).await.out.lines().count(), 1);
     for (agent, mail, tasks) in [("scout", 2, 1_500), ("idle", 0, 0)] {
-        let json = scene.run(&["--json", "agent", "delete", agent]).await.json();
+        let json = client.run(&["--json", "agent", "delete", agent]).await.json();
         assert_eq!((&json["mail_dropped"], &json["tasks_left"]), (&json!(mail), &json!(tasks)));
     }
-    let json = scene.run(&["--json", "agent", "stop", "scout"]).await.json();
+    let json = client.run(&["--json", "agent", "stop", "scout"]).await.json();
     assert!(json.get("tasks_left").is_none(), "{json}");
 }
 
 #[tokio::test]
 async fn usage_errors_exit_with_2_and_send_no_request() {
-    let scene = Scene::new(Fake::default());
+    let client = TestClient::new(Fake::default());
     for args in [
         &[][..],
         &["nonsense"],
@@ -363,13 +363,13 @@ async fn usage_errors_exit_with_2_and_send_no_request() {
         &["--endpoint", "ftp://x:1", "status"],
         &["--endpoint", "x:1", "--world", "w", "status"],
     ] {
-        let ran = scene.run(args).await;
+        let ran = client.run(args).await;
         assert_eq!((ran.code, ran.out.as_str()), (2, ""), "{args:?}");
         assert!(!ran.err.is_empty(), "{args:?}");
     }
-    let ran = scene.run(&["--json", "agent", "get"]).await;
+    let ran = client.run(&["--json", "agent", "get"]).await;
     assert_eq!((ran.code, &ran.refusal()["code"]), (2, &json!("invalid_arguments")));
-    assert!(scene.fake.asked().is_empty());
+    assert!(client.fake.asked().is_empty());
 }
 
 #[tokio::test]
@@ -413,10 +413,10 @@ impl Write for Closed {
 
 #[tokio::test]
 async fn a_closed_output_ends_the_command_without_an_error() {
-    let scene = Scene::new(Fake::default().rows(5));
+    let client = TestClient::new(Fake::default().rows(5));
     for command in [&["agent", "list"][..], &["--help"], &["completions", "bash"]] {
         let environment = crate::discovery::Environment {
-            endpoint: Some(scene.daemon.endpoint.clone()),
+            endpoint: Some(client.daemon.endpoint.clone()),
             ..crate::discovery::Environment::default()
         };
         let args = std::iter::once(&"ghostctl").chain(command).map(std::ffi::OsString::from);
@@ -429,7 +429,7 @@ async fn a_closed_output_ends_the_command_without_an_error() {
 
 #[tokio::test]
 async fn an_id_prefix_is_resolved_before_the_request_is_sent() {
-    let scene = Scene::new(Fake::default());
+    let client = TestClient::new(Fake::default());
     for (args, method, whole) in [
         (&["turn", "show", "0197d2"][..], "Turns.get", "turn_id: \"0197d2-whole\""),
         (&["turn", "cancel", "0197d2"], "Turns.cancel", "turn_id: \"0197d2-whole\""),
@@ -446,14 +446,14 @@ async fn an_id_prefix_is_resolved_before_the_request_is_sent() {
         (&["cron", "runs", "0197d2"], "Schedules.runs", "schedule_id: \"0197d2-whole\""),
         (&["cron", "cancel", "0197d2"], "Schedules.cancel", "schedule_id: \"0197d2-whole\""),
     ] {
-        assert_eq!(scene.run(args).await.code, 0, "{args:?}");
-        let asked = scene.fake.asked();
+        assert_eq!(client.run(args).await.code, 0, "{args:?}");
+        let asked = client.fake.asked();
         let (last, request) = asked.last().unwrap();
         assert!(*last == method && request.contains(whole), "{args:?}: {last} {request}");
     }
     // An ambiguous prefix is refused, and the request is not sent.
     let refusal = Refusal::new(ghost_domain::Code::InvalidArguments, "several").hint("write more digits: 1, 2");
-    let scene = Scene::new(Fake::default().first([End::Status(refused(Code::InvalidArgument, &refusal))]));
-    let ran = scene.run(&["dead", "drop", "0197"]).await;
-    assert_eq!((ran.code, ran.err.contains("1, 2"), scene.fake.asked().len()), (2, true, 1), "{}", ran.err);
+    let client = TestClient::new(Fake::default().first([End::Status(refused(Code::InvalidArgument, &refusal))]));
+    let ran = client.run(&["dead", "drop", "0197"]).await;
+    assert_eq!((ran.code, ran.err.contains("1, 2"), client.fake.asked().len()), (2, true, 1), "{}", ran.err);
 }

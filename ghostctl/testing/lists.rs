@@ -1,11 +1,11 @@
 //! Tests of lists: joined pages, and notes about lists that are cut at a limit.
 
-use super::answers::Scene;
+use super::answers::TestClient;
 use super::fake::Fake;
 
 #[tokio::test]
 async fn every_list_is_one_array_over_all_pages() {
-    let scene = Scene::new(Fake::default().rows(450));
+    let client = TestClient::new(Fake::default().rows(450));
     for args in [
         &["agent", "list"][..],
         &["turn", "list"],
@@ -16,11 +16,11 @@ async fn every_list_is_one_array_over_all_pages() {
         &["state", "list"],
         &["ledger"],
     ] {
-        let rows = scene.run(&[&["--json"], args].concat()).await.json();
+        let rows = client.run(&[&["--json"], args].concat()).await.json();
         assert_eq!(rows.as_array().unwrap().len(), 450, "{args:?}");
-        let table = scene.run(args).await;
+        let table = client.run(args).await;
         assert_eq!((table.code, table.out.lines().count()), (0, 451), "{args:?}");
-        let some = scene.run(&[args, &["--limit", "3"]].concat()).await;
+        let some = client.run(&[args, &["--limit", "3"]].concat()).await;
         assert_eq!((some.out.lines().count(), some.err.contains("--limit")), (4, true), "{args:?}");
     }
     // Lists without --limit; chat history shows the newest 50.
@@ -31,51 +31,51 @@ async fn every_list_is_one_array_over_all_pages() {
         (&["chat", "history", "room"], 50),
         (&["tool", "list", "a"], 1),
     ] {
-        let json = scene.run(&[&["--json"], args].concat()).await.json();
+        let json = client.run(&[&["--json"], args].concat()).await.json();
         assert_eq!(json.as_array().unwrap().len(), rows, "{args:?}");
     }
 }
 
 #[tokio::test]
 async fn lists_of_a_knowledge_entry_are_set_kept_or_emptied() {
-    let scene = Scene::new(Fake::default());
+    let client = TestClient::new(Fake::default());
     let args = ["knowledge", "write", "e", "text", "--readers", "a, group:b,", "--tags", ""];
-    assert_eq!(scene.run(&args).await.code, 0);
-    let asked = scene.fake.asked().remove(0).1;
+    assert_eq!(client.run(&args).await.code, 0);
+    let asked = client.fake.asked().remove(0).1;
     for part in ["readers: [\"a\", \"group:b\"]", "writers: []", "clear: [\"tags\"]", "expected_version: None"] {
         assert!(asked.contains(part), "{part}: {asked}");
     }
-    assert_eq!(scene.run(&["knowledge", "write", "e"]).await.code, 2, "a text is needed");
-    assert_eq!(scene.run(&["knowledge", "write", "e", "t", "--file", "f"]).await.code, 2, "and only one");
-    assert_eq!(scene.run(&["knowledge", "write", "e", "t", "--expect", "-1"]).await.code, 2);
-    assert_eq!(scene.run(&["knowledge", "write", "e", "--file", "/none/there"]).await.code, 3);
+    assert_eq!(client.run(&["knowledge", "write", "e"]).await.code, 2, "a text is needed");
+    assert_eq!(client.run(&["knowledge", "write", "e", "t", "--file", "f"]).await.code, 2, "and only one");
+    assert_eq!(client.run(&["knowledge", "write", "e", "t", "--expect", "-1"]).await.code, 2);
+    assert_eq!(client.run(&["knowledge", "write", "e", "--file", "/none/there"]).await.code, 3);
     for words in ["a,,b", ",a", ","] {
-        let lost = scene.run(&["knowledge", "write", "e", "t", "--tags", words]).await;
+        let lost = client.run(&["knowledge", "write", "e", "t", "--tags", words]).await;
         assert_eq!(lost.code, 2, "{words}: {}", lost.err);
     }
-    let read = scene.run(&["knowledge", "read", "e"]).await;
+    let read = client.run(&["knowledge", "read", "e"]).await;
     assert!(read.out.ends_with("\ntext\n"), "{}", read.out);
-    assert_eq!(scene.run(&["state", "set", "k", "null"]).await.code, 0);
-    assert_eq!(scene.run(&["state", "get", "k"]).await.out, "7\n");
-    scene.run(&["task", "update", "t", "--depends-on", "a", "--depends-on", "b"]).await;
-    scene.run(&["task", "update", "t", "--depends-on", "none"]).await;
-    let asked: Vec<String> = scene.fake.asked().into_iter().rev().take(2).map(|(_, request)| request).collect();
+    assert_eq!(client.run(&["state", "set", "k", "null"]).await.code, 0);
+    assert_eq!(client.run(&["state", "get", "k"]).await.out, "7\n");
+    client.run(&["task", "update", "t", "--depends-on", "a", "--depends-on", "b"]).await;
+    client.run(&["task", "update", "t", "--depends-on", "none"]).await;
+    let asked: Vec<String> = client.fake.asked().into_iter().rev().take(2).map(|(_, request)| request).collect();
     assert!(asked[1].contains("task_ids: [\"a\", \"b\"]") && asked[0].contains("task_ids: []"), "{asked:?}");
 }
 
 #[tokio::test]
 async fn a_list_cut_at_its_limit_prints_a_note() {
-    let scene = Scene::new(Fake::default().rows(3));
+    let client = TestClient::new(Fake::default().rows(3));
     for list in ["task", "dead", "cron", "watch"] {
-        assert_eq!(scene.run(&[list, "list"]).await.err, "");
+        assert_eq!(client.run(&[list, "list"]).await.err, "");
     }
     // With --json, standard output stays one array, and the note goes to standard error.
-    let asked = scene.run(&["--json", "task", "list", "--limit", "2"]).await;
+    let asked = client.run(&["--json", "task", "list", "--limit", "2"]).await;
     assert_eq!((asked.json().as_array().unwrap().len(), asked.err.as_str()), (2, ""));
-    let some = scene.run(&["task", "list", "--limit", "2"]).await;
+    let some = client.run(&["task", "list", "--limit", "2"]).await;
     assert!(some.err.contains("--limit"), "{}", some.err);
     let runs = async |rows: u32, limit: &str| {
-        Scene::new(Fake::default().rows(rows)).run(&["cron", "runs", "s", "--limit", limit]).await.err
+        TestClient::new(Fake::default().rows(rows)).run(&["cron", "runs", "s", "--limit", limit]).await.err
     };
     assert_eq!(runs(3, "4").await, "");
     assert!(runs(3, "3").await.contains("--limit"));

@@ -46,6 +46,8 @@ pub mod report;
 mod scalars;
 pub mod spec;
 mod substitute;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 mod toolbox;
 mod world_file;
 mod world_paths;

@@ -202,21 +202,21 @@ impl<IO> Connected for Connection<IO> {
 mod tests {
     use super::*;
     use crate::connection_limit::ConnectionLimit;
-    use crate::fixture::Scene;
+    use crate::fixture::TestControl;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 
     /// A connection whose buffer holds 8 bytes, its other end, and the sender of `closed`.
-    async fn connection(scene: &Scene) -> (Connection<DuplexStream>, DuplexStream, watch::Sender<bool>) {
+    async fn connection(test: &TestControl) -> (Connection<DuplexStream>, DuplexStream, watch::Sender<bool>) {
         let (near, far) = tokio::io::duplex(8);
         let (closing, closed) = watch::channel(false);
-        let permit = ConnectionLimit::default().take(&scene.world).await;
-        (Connection::new(near, Peer::new(None), &scene.world, closed, permit), far, closing)
+        let permit = ConnectionLimit::default().take(&test.world).await;
+        (Connection::new(near, Peer::new(None), &test.world, closed, permit), far, closing)
     }
 
     #[tokio::test]
     async fn a_write_fails_when_the_peer_reads_nothing_for_too_long() {
-        let scene = Scene::with("limits: { reader_stall_seconds: 5 }\n").await;
-        let (mut near, mut far, _closing) = connection(&scene).await;
+        let test = TestControl::with("limits: { reader_stall_seconds: 5 }\n").await;
+        let (mut near, mut far, _closing) = connection(&test).await;
         near.peer().request_arrived();
         near.write_all(&[1; 8]).await.unwrap();
         // A peer that reads slowly has not stalled.
@@ -224,7 +224,7 @@ mod tests {
             let write = near.write(&[2; 8]);
             tokio::pin!(write);
             assert!(futures_util::poll!(&mut write).is_pending());
-            scene.clock.advance(Duration::from_secs(4));
+            test.clock.advance(Duration::from_secs(4));
             assert!(futures_util::poll!(&mut write).is_pending());
             far.read_exact(&mut [0; 8]).await.unwrap();
             assert_eq!(write.await.unwrap(), 8);
@@ -232,7 +232,7 @@ mod tests {
         let write = near.write(&[3; 8]);
         tokio::pin!(write);
         assert!(futures_util::poll!(&mut write).is_pending());
-        scene.clock.advance(Duration::from_secs(6));
+        test.clock.advance(Duration::from_secs(6));
         assert_eq!(write.as_mut().await.unwrap_err().kind(), io::ErrorKind::TimedOut);
         // A new write starts a new timer.
         assert!(futures_util::poll!(&mut write).is_pending());
@@ -240,7 +240,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_connection_ends_when_its_peer_is_silent_is_closed_or_the_daemon_stops() {
-        let scene = Scene::new().await;
+        let test = TestControl::new().await;
         for (asks, closes, stops, ends) in [
             (false, false, false, true),
             (true, false, false, false),
@@ -248,7 +248,7 @@ mod tests {
             (false, false, true, true),
             (true, false, true, false),
         ] {
-            let (mut near, _far, closing) = connection(&scene).await;
+            let (mut near, _far, closing) = connection(&test).await;
             let peer = near.peer().clone();
             let mut bytes = [0];
             let read = near.read(&mut bytes);
@@ -264,7 +264,7 @@ mod tests {
             if stops {
                 closing.send_replace(true);
             } else {
-                scene.clock.advance(FIRST_REQUEST);
+                test.clock.advance(FIRST_REQUEST);
             }
             let case = (asks, closes, stops);
             assert_eq!(futures_util::poll!(&mut read).is_ready(), ends, "{case:?}");

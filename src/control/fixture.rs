@@ -4,15 +4,15 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+use ghost_config::testing::{TWO_AGENTS, WorldFiles};
 use ghost_domain::event::{EventKind, NewEvent};
-use ghost_domain::ports::Ports;
+use ghost_domain::testing::ManualClock;
 use ghost_domain::{ChatChannel, Code, Event, EventId, Party, Refusal};
 use ghost_proto::REFUSAL_TRAILER;
 use ghost_provider::Providers;
-use ghost_provider::testing::{Counting, ManualClock, write_file, write_world};
 use ghost_store::Store;
 use ghost_store::memory::MemoryDisk;
-use ghost_tools::workspace::Workspace;
+use ghost_world::testing::TestWorld;
 use ghost_world::{Boot, World, boot};
 use serde_json::json;
 use tokio::sync::watch;
@@ -23,7 +23,7 @@ use crate::caller::Principal;
 use crate::control::Control;
 
 /// A world with two agents, `ada` and `ben`.
-pub(crate) struct Scene {
+pub(crate) struct TestControl {
     pub(crate) world: Arc<World>,
     pub(crate) control: Control,
     pub(crate) clock: Arc<ManualClock>,
@@ -33,64 +33,39 @@ pub(crate) struct Scene {
     pub(crate) shutdowns: Arc<AtomicUsize>,
     /// The refusal that the next reloads return. Without it they read the files.
     pub(crate) reload: Arc<Mutex<Option<Refusal>>>,
-    dir: tempfile::TempDir,
+    files: WorldFiles,
 }
 
-const CONFIG: &str = "\
-world: { id: test, name: Test }
-agents:
-  - { id: ada, archetype: worker }
-  - { id: ben, archetype: worker }
-llm:
-  default_provider: test
-  default_model: test
-  providers: { test: { kind: openai, base_url: 'http://127.0.0.1:1' } }
-tool_privileges: { writer: [workspace.write] }
-";
+const MORE: &str = "tool_privileges: { writer: [workspace.write] }\n";
 
-impl Scene {
+impl TestControl {
     pub(crate) async fn new() -> Self {
         Self::with("").await
     }
 
-    /// A scene whose world file ends with the text `more`.
+    /// A test whose world file ends with the text `more`.
     pub(crate) async fn with(more: &str) -> Self {
         Self::over(MemoryDisk::new().open(), more).await
     }
 
-    /// A scene on the given store.
+    /// A test on the given store.
     pub(crate) async fn over(store: Store, more: &str) -> Self {
-        let dir = tempfile::tempdir().unwrap();
         let access = "## Tool Access\n- workspace.read\n- workspace.list\n";
-        write_world(&dir.path().join("world"), &format!("{CONFIG}{more}"), access);
-        let clock = ManualClock::at(1_000_000);
-        let plan = ghost_config::load(&dir.path().join("world"), &|_| None).unwrap_or_else(|p| panic!("{p}"));
-        let providers = Providers::build(&plan.llm, &|_| None, clock.clone()).unwrap();
-        let counter = Arc::new(Counting::default());
+        let test_world = TestWorld::with_worker(&format!("{TWO_AGENTS}{MORE}{more}"), access);
+        let clock = test_world.clock.clone();
+        let path = test_world.files.path("world");
+        let load = move || {
+            let plan = ghost_config::load(&path, &|_| None)
+                .map_err(|problems| Refusal::new(Code::InvalidArguments, problems.to_string()))?;
+            let providers = Providers::build(&plan.llm, &|_| None, clock.clone())?;
+            Ok::<_, Refusal>((plan, providers))
+        };
         let reload: Arc<Mutex<Option<Refusal>>> = Arc::default();
-        let (refused, path, time) = (Arc::clone(&reload), dir.path().join("world"), clock.clone());
-        let world = boot(Boot {
-            plan,
-            store,
-            ports: Ports { clock: clock.clone(), ids: counter.clone(), rng: counter },
-            providers,
-            workspace: Workspace::inline(&dir.path().join("workspace")).unwrap(),
-            data_dir: Some(dir.path().to_owned()),
-            secrets: vec![],
-            node: "here".into(),
-            tools: ghost_tools::builtins::all(),
-            reloader: Box::new(move || {
-                if let Some(refusal) = refused.lock().unwrap().clone() {
-                    return Err(refusal);
-                }
-                let plan = ghost_config::load(&path, &|_| None)
-                    .map_err(|problems| Refusal::new(Code::InvalidArguments, problems.to_string()))?;
-                let providers = Providers::build(&plan.llm, &|_| None, time.clone())?;
-                Ok((plan, providers))
-            }),
-        })
-        .await
-        .unwrap();
+        let refused = Arc::clone(&reload);
+        let parts = test_world.to_boot(load().unwrap().1);
+        let reloader = Box::new(move || refused.lock().unwrap().clone().map_or_else(&load, Err));
+        let data_dir = Some(test_world.files.dir().to_owned());
+        let world = boot(Boot { store, data_dir, node: "here".into(), reloader, ..parts }).await.unwrap();
         let (closing, closed) = watch::channel(false);
         let shutdowns = Arc::new(AtomicUsize::new(0));
         let asked = Arc::clone(&shutdowns);
@@ -98,17 +73,17 @@ impl Scene {
             asked.fetch_add(1, Ordering::SeqCst);
         });
         let control = Control::new(Arc::clone(&world), ["unix:/g.sock".to_owned()].into(), on_shutdown, closed);
-        Self { world, control, clock, closing, shutdowns, reload, dir }
+        Self { world, control, clock: test_world.clock, closing, shutdowns, reload, files: test_world.files }
     }
 
     /// The directory that holds the world's files in `world/`.
     pub(crate) fn dir(&self) -> &std::path::Path {
-        self.dir.path()
+        self.files.dir()
     }
 
     /// Replaces `world-config.yaml`.
     pub(crate) fn rewrite(&self, more: &str) {
-        write_file(&self.dir().join("world"), "world-config.yaml", &format!("{CONFIG}{more}"));
+        self.files.write("world-config.yaml", &format!("{TWO_AGENTS}{MORE}{more}"));
     }
 
     /// Creates a chat channel without an event.

@@ -177,8 +177,8 @@ mod tests {
 
         use crate::convert::input::position;
 
-        let scene = crate::fixture::Scene::new().await;
-        let write = scene.world.store().write(|w| {
+        let test = crate::fixture::TestControl::new().await;
+        let write = test.world.store().write(|w| {
             Box::pin(async move {
                 for n in 1..=1_700 {
                     let schedule = Schedule {
@@ -223,7 +223,7 @@ mod tests {
         write.await.unwrap();
         let (mut names, mut cursor) = (Vec::new(), String::new());
         loop {
-            let page = schedules(&scene.world, None, Some(ScheduleKind::Timer), &cursor, 500).await.unwrap();
+            let page = schedules(&test.world, None, Some(ScheduleKind::Timer), &cursor, 500).await.unwrap();
             names.extend(page.rows.into_iter().map(|row| row.name));
             cursor = page.next;
             if cursor.is_empty() {
@@ -235,7 +235,7 @@ mod tests {
         assert_eq!(names, all);
         let (mut ids, mut after) = (Vec::new(), None);
         loop {
-            let page = conversations(&scene.world, None, after, 500).await.unwrap();
+            let page = conversations(&test.world, None, after, 500).await.unwrap();
             ids.extend(page.rows.iter().map(|row| row.conversation_id.0.as_u128()));
             after = position(&page.next).unwrap();
             if after.is_none() {
@@ -244,7 +244,7 @@ mod tests {
         }
         assert_eq!(ids, (1..=1_700).rev().collect::<Vec<u128>>());
         for cursor in ["ada", "ada\u{1}timer", "a da\u{1}timer\u{1}x", "ada\u{1}tea\u{1}x"] {
-            let refused = schedules(&scene.world, None, None, cursor, 5).await.unwrap_err();
+            let refused = schedules(&test.world, None, None, cursor, 5).await.unwrap_err();
             assert_eq!(refused.code, ghost_domain::Code::InvalidArguments, "{cursor}");
         }
     }
@@ -256,8 +256,8 @@ mod tests {
         use crate::convert::input::position;
 
         const ROWS: u128 = 1_700;
-        let scene = crate::fixture::Scene::new().await;
-        let write = scene.world.store().write(|w| {
+        let test = crate::fixture::TestControl::new().await;
+        let write = test.world.store().write(|w| {
             Box::pin(async move {
                 for n in 1..=ROWS {
                     let letter = DeadLetter {
@@ -299,7 +299,7 @@ mod tests {
         let (mut letters, mut cursor) = (Vec::new(), String::new());
         loop {
             let after = position(&cursor).unwrap();
-            let page = dead_letters(&scene.world, None, None, after, 500).await.unwrap();
+            let page = dead_letters(&test.world, None, None, after, 500).await.unwrap();
             letters.extend(page.rows.iter().map(|row| row.dead_letter_id.0.as_u128()));
             cursor = page.next;
             if cursor.is_empty() {
@@ -309,7 +309,7 @@ mod tests {
         assert_eq!(letters, (1..=ROWS).rev().collect::<Vec<u128>>());
         let mut tasks = Vec::new();
         loop {
-            let page = task_page(&scene.world, None, None, &cursor, 500).await.unwrap();
+            let page = task_page(&test.world, None, None, &cursor, 500).await.unwrap();
             tasks.extend(page.rows.iter().map(|row| row.task_id.0.as_u128()));
             cursor = page.next;
             if cursor.is_empty() {
@@ -319,7 +319,7 @@ mod tests {
         assert_eq!(tasks, (901..=ROWS).chain(1..=900).collect::<Vec<u128>>());
         let mut roots = Vec::new();
         loop {
-            let page = budgets(&scene.world, Some(ScopeSort::Root), &cursor, 500).await.unwrap();
+            let page = budgets(&test.world, Some(ScopeSort::Root), &cursor, 500).await.unwrap();
             roots.extend(page.rows.into_iter().map(|row| row.scope));
             cursor = page.next;
             if cursor.is_empty() {
@@ -328,7 +328,7 @@ mod tests {
         }
         assert_eq!(roots, (1..=ROWS).map(|n| Scope::Root(RootId(Uuid::from_u128(n)))).collect::<Vec<_>>());
         // Behind many roots, the world and its day are still found.
-        let others = budgets(&scene.world, None, "", 500).await.unwrap().rows;
+        let others = budgets(&test.world, None, "", 500).await.unwrap().rows;
         assert!(others.iter().any(|budget| budget.scope.to_string() == "world/day"), "{others:?}");
     }
 }

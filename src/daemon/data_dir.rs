@@ -345,7 +345,7 @@ fn in_use(path: &Path, text: &str) -> Refusal {
 
 #[cfg(test)]
 mod tests {
-    use ghost_provider::testing::ManualClock;
+    use ghost_domain::testing::ManualClock;
 
     use super::*;
 

@@ -126,7 +126,7 @@ pub(crate) fn located(mut refusal: Refusal, data_dir: &DataDir) -> Refusal {
 
 #[cfg(test)]
 mod tests {
-    use ghost_provider::testing::ManualClock;
+    use ghost_domain::testing::ManualClock;
 
     use super::*;
 

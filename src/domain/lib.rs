@@ -40,6 +40,8 @@ pub mod scope;
 pub mod shared_state;
 pub mod skill;
 pub mod task;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 pub mod text;
 pub mod time;
 pub mod tool_catalogue;

@@ -170,8 +170,8 @@ impl Drop for Pass {
 mod tests {
     use super::*;
     use crate::error::ErrorKind;
-    use crate::testing::ManualClock;
     use futures_util::FutureExt;
+    use ghost_domain::testing::ManualClock;
 
     const BOUNDS: (u32, Duration) = (1, Duration::from_secs(30));
 

@@ -244,8 +244,8 @@ impl Pool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::ManualClock;
     use futures_util::future::{FutureExt, poll_immediate};
+    use ghost_domain::testing::ManualClock;
     use std::pin::pin;
     use std::time::Duration;
 

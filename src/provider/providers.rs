@@ -274,9 +274,10 @@ fn key(name: &str, plan: &ProviderPlan, env: &dyn Fn(&str) -> Option<String>) ->
 mod tests {
     use super::*;
     use crate::pool::Class;
-    use crate::testing::{ManualClock, provider_plan};
+    use crate::testing::provider_plan;
     use futures_util::future::poll_immediate;
     use ghost_domain::Timestamp;
+    use ghost_domain::testing::ManualClock;
 
     fn one(concurrency: u32, url: &str) -> Providers {
         let plan = ProviderPlan { concurrency, ..provider_plan(ProviderKind::OpenAi, Some(url.to_owned())) };

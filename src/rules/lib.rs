@@ -35,6 +35,8 @@ pub mod skills;
 pub mod status;
 mod suggestion;
 pub mod tasks;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 pub mod turns;
 
 #[cfg(test)]

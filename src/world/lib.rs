@@ -19,6 +19,8 @@ mod signal_router;
 mod signals;
 mod supervisor;
 mod team_msg;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 mod tree;
 mod wake_slot;
 mod watch_set;

@@ -1,7 +1,7 @@
 //! Subscribers of all transports share one limit.
 
 use crate::order::refusal;
-use crate::scene::{runtime, soon, take, test_env, up};
+use crate::support::{runtime, soon, take, test_env, up};
 use crate::wires::{Ask, Heard, Reader, WAYS, Way};
 
 #[test]

@@ -7,8 +7,8 @@
 mod counted;
 mod order;
 mod rest;
-mod scene;
 mod slow;
 mod stalled;
+mod support;
 mod tickets;
 mod wires;

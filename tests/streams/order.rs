@@ -6,7 +6,7 @@ use tokio::task::JoinHandle;
 
 use ghost_testkit::blackbox::Deadline;
 
-use crate::scene::{runtime, soon, take, test_env, up};
+use crate::support::{runtime, soon, take, test_env, up};
 use crate::wires::{Ask, Heard, Reader, Site, WAYS, Way};
 
 /// Reads until an agent is stopped. Closes its own connection once after `cut` events. After any end it continues

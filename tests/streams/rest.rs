@@ -6,7 +6,7 @@ use tokio::io::AsyncWriteExt as _;
 use tokio_stream::StreamExt as _;
 use tokio_tungstenite::tungstenite::Message;
 
-use crate::scene::{runtime, soon, take, test_env, up};
+use crate::support::{runtime, soon, take, test_env, up};
 use crate::wires::{Ask, Reader, Way};
 
 // covers: CP-10

@@ -4,7 +4,7 @@ use ghost_proto::v1::chat_client::ChatClient;
 use ghost_proto::v1::{CreateChannelRequest, PostRequest};
 use serde_json::Value;
 
-use crate::scene::{runtime, soon, take, test_env, up};
+use crate::support::{runtime, soon, take, test_env, up};
 use crate::wires::{Ask, Heard, Reader, Site, WAYS};
 
 /// Bytes of a chat message, near the limit.

@@ -7,8 +7,8 @@ use ghost_proto::v1::events_client::EventsClient;
 use ghost_proto::v1::{ListAgentsRequest, SayRequest, SubscribeRequest, WatchConversationRequest};
 use tonic::transport::Endpoint;
 
-use crate::scene::{runtime, soon, take, test_env, up};
 use crate::slow::{POST, post_many, wait_until_disconnected};
+use crate::support::{runtime, soon, take, test_env, up};
 use crate::wires::{Ask, Heard, Reader, Site, Way};
 
 const LIMITS: &str = "subscriber_buffer: 16, subscribers_max: 1, reader_stall_seconds: 1";

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::scene::{runtime, soon, test_env, up};
+use crate::support::{runtime, soon, test_env, up};
 use crate::wires::Site;
 
 async fn ticket(site: &Site) -> String {

@@ -5,8 +5,8 @@
 use std::time::Duration;
 
 use ghost_domain::ports::Ports;
+use ghost_domain::testing::ManualClock;
 use ghost_domain::{Activity, AgentId, AgentKind, Desired, Party};
-use ghost_provider::testing::ManualClock;
 use ghost_rules::agents::{self, NewAgent};
 use ghost_rules::mail::Chain;
 use ghost_world::World;

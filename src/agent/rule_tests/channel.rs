@@ -9,7 +9,7 @@ use ghost_domain::{ChannelContext, Code, ConversationId, Direction, Party};
 use ghost_rules::conversations::{self, Said, Start};
 use uuid::Uuid;
 
-use super::rig::{Rig, id, operator, read, write};
+use super::agent_world::{AgentWorld, id, operator, read, write};
 
 const ALL: [&str; 6] = [
     "channel.file_attach",
@@ -39,12 +39,12 @@ async fn tools(groups: &str, strict: bool, config: &str) -> (BTreeSet<String>, B
         std::fs::write(path, text).unwrap();
     }
     let plan: Plan = ghost_config::load(dir.path(), &|_| None).unwrap_or_else(|problems| panic!("{problems}"));
-    let rig = Rig::with(|_| {}).await;
-    rig.engine.services.set_plan(Arc::new(plan));
-    let agent = read!(rig, |r| ghost_rules::mail::agent_named(r, &id("ada")).await?);
+    let world = AgentWorld::with(|_| {}).await;
+    world.engine.services.set_plan(Arc::new(plan));
+    let agent = read!(world, |r| ghost_rules::mail::agent_named(r, &id("ada")).await?);
     let context = ChannelContext { conversation_id: ConversationId(Uuid::nil()), replies: true };
     let tools_of = |channel| {
-        let (_, registry) = rig.engine.outfit_for(&agent, channel).unwrap();
+        let (_, registry) = world.engine.outfit_for(&agent, channel).unwrap();
         registry.specs().iter().map(|spec| spec.name.clone()).filter(|name| ALL.contains(&name.as_str())).collect()
     };
     (tools_of(Some(context)), tools_of(None))
@@ -86,7 +86,7 @@ async fn each_turn_has_the_channel_tools_of_the_matrix() {
     }
 }
 
-async fn receive(rig: &Rig, text: &str) -> ConversationId {
+async fn receive(world: &AgentWorld, text: &str) -> ConversationId {
     let start = Start { adapter: CONTROL.into(), thread: Some("t".into()), owner: id("ada"), party: operator() };
     let message = Said {
         from: Party::Outside("eve".into()),
@@ -95,18 +95,18 @@ async fn receive(rig: &Rig, text: &str) -> ConversationId {
         reply_to: None,
         external_id: None,
     };
-    write!(rig, |w, ctx| conversations::arrive(w, &ctx, start, message).await).unwrap().conversation.conversation_id
+    write!(world, |w, ctx| conversations::arrive(w, &ctx, start, message).await).unwrap().conversation.conversation_id
 }
 
 // covers: ACC-08, ARCH-11
 #[tokio::test]
 async fn a_turn_from_outside_lists_the_channel_tools_and_its_reply_is_sent() {
-    let rig = Rig::new().await;
-    rig.send("ada", "an ordinary message").await;
-    rig.work("ada").await.unwrap();
-    let conversation = receive(&rig, "hello from outside").await;
-    rig.work("ada").await.unwrap();
-    let requests = rig.model.requests();
+    let world = AgentWorld::new().await;
+    world.send("ada", "an ordinary message").await;
+    world.work("ada").await.unwrap();
+    let conversation = receive(&world, "hello from outside").await;
+    world.work("ada").await.unwrap();
+    let requests = world.model.requests();
     let [plain, outside] = requests.as_slice() else { panic!("two turns of one call") };
     let has = |request: &ghost_provider::ModelRequest, name: &str| {
         let listed = request.tools.iter().any(|tool| tool.name == name);
@@ -122,21 +122,21 @@ async fn a_turn_from_outside_lists_the_channel_tools_and_its_reply_is_sent() {
         "{note}"
     );
     assert!(!plain.messages.last().unwrap().visible_text().contains("<channel"));
-    let entries = read!(rig, |r| r.conversation_entries(conversation, 0, 10).await?);
+    let entries = read!(world, |r| r.conversation_entries(conversation, 0, 10).await?);
     assert_eq!(entries.last().unwrap().direction, Direction::Out);
 }
 
 #[tokio::test]
 async fn an_operator_call_has_no_channel_tools() {
-    let rig = Rig::new().await;
+    let world = AgentWorld::new().await;
     let arguments = serde_json::json!({ "content": "hi" });
     let call = crate::turn::OperatorCall {
-        turn_id: ghost_domain::TurnId(rig.ctx().id()),
+        turn_id: ghost_domain::TurnId(world.ctx().id()),
         again: false,
         agent_id: id("ada"),
         tool: "channel.send".into(),
         arguments,
     };
-    let refused = crate::turn::call_for_operator(&rig.engine, call, &rig.session).await;
+    let refused = crate::turn::call_for_operator(&world.engine, call, &world.session).await;
     assert_eq!(refused.unwrap_err().code, Code::Unsupported);
 }

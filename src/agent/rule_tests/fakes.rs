@@ -1,4 +1,4 @@
-//! A fake model and fake tools, which do what a test sets.
+//! Fake tools, which do what a test sets, and a log of activities.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -6,10 +6,8 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use ghost_domain::journal::FilePlan;
-use ghost_domain::transcript::{Block, TokenUsage};
 use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{Activity, AgentId, Code, Refusal, Timestamp};
-use ghost_provider::{Deltas, ModelAnswer, ModelRequest, Provider, ProviderError, Stop};
 use ghost_store::Writes;
 use ghost_tools::tool::{FileTool, FileWork, WorldTool};
 use ghost_tools::workspace::sha256_hex;
@@ -20,99 +18,6 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use crate::ActivityPort;
-
-/// The model's reply to one request.
-pub(crate) enum Reply {
-    Answer(Vec<Block>, Stop),
-    Stream(Vec<&'static str>),
-    Fail(ProviderError),
-    Hang,
-    /// Answers `ok` once it is notified.
-    OkAfter(Arc<Notify>),
-    /// Calls `test.look` with these arguments once it is notified.
-    CallAfter(Arc<Notify>, Value),
-}
-
-pub(crate) fn say(text: &str) -> Reply {
-    Reply::Answer(vec![Block::Text { text: text.into() }], Stop::EndTurn)
-}
-
-pub(crate) fn block(id: &str, name: &str, arguments: Value) -> Block {
-    Block::ToolCall { id: id.into(), name: name.into(), arguments }
-}
-
-pub(crate) fn call(name: &str, arguments: Value) -> Reply {
-    calls(vec![block("c1", name, arguments)])
-}
-
-pub(crate) fn calls(blocks: Vec<Block>) -> Reply {
-    Reply::Answer(blocks, Stop::ToolUse)
-}
-
-type Replies = dyn FnMut(&ModelRequest, usize) -> Reply + Send;
-
-pub(crate) struct Model {
-    replies: Mutex<Box<Replies>>,
-    pub(crate) requests: Mutex<Vec<ModelRequest>>,
-    pub(crate) stalled: Notify,
-}
-
-impl Model {
-    pub(crate) fn new() -> Arc<Self> {
-        Arc::new(Self {
-            replies: Mutex::new(Box::new(|_, _| say("ok"))),
-            requests: Mutex::default(),
-            stalled: Notify::new(),
-        })
-    }
-
-    /// Sets the model's replies and clears the recorded requests. The closure gets the request and
-    /// the number of requests before it.
-    pub(crate) fn reply_with(&self, replies: impl FnMut(&ModelRequest, usize) -> Reply + Send + 'static) {
-        *self.replies.lock().unwrap() = Box::new(replies);
-        self.requests.lock().unwrap().clear();
-    }
-
-    pub(crate) fn requests(&self) -> Vec<ModelRequest> {
-        self.requests.lock().unwrap().clone()
-    }
-}
-
-#[async_trait]
-impl Provider for Model {
-    async fn complete(&self, request: &ModelRequest, deltas: &mut dyn Deltas) -> Result<ModelAnswer, ProviderError> {
-        let before = {
-            let mut requests = self.requests.lock().unwrap();
-            requests.push(request.clone());
-            requests.len() - 1
-        };
-        let reply = self.replies.lock().unwrap()(request, before);
-        let (blocks, stop) = match reply {
-            Reply::Answer(blocks, stop) => (blocks, stop),
-            Reply::Stream(pieces) => {
-                pieces.iter().for_each(|piece| deltas.text(piece));
-                (vec![Block::Text { text: pieces.concat() }], Stop::EndTurn)
-            }
-            Reply::Fail(error) => return Err(error),
-            Reply::Hang => {
-                self.stalled.notify_one();
-                std::future::pending().await
-            }
-            Reply::CallAfter(go, arguments) => {
-                self.stalled.notify_one();
-                go.notified().await;
-                (vec![block("c1", "test.look", arguments)], Stop::ToolUse)
-            }
-            Reply::OkAfter(go) => {
-                self.stalled.notify_one();
-                go.notified().await;
-                (vec![Block::Text { text: "ok".into() }], Stop::EndTurn)
-            }
-        };
-        let usage = Some(TokenUsage { input: 10, output: 5, ..TokenUsage::default() });
-        Ok(ModelAnswer { model: request.model.clone(), blocks, usage, estimated: false, stop })
-    }
-}
 
 /// An activity port that records the activities it receives.
 #[derive(Default)]

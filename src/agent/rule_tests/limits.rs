@@ -4,30 +4,30 @@ use std::time::Duration;
 use ghost_domain::root_tally::RootTally;
 use ghost_domain::transcript::Role;
 use ghost_domain::{Code, EventKind, TurnStatus};
+use ghost_provider::testing::{Reply, block, call, calls, say};
 use serde_json::json;
 
-use super::fakes::{Reply, block, call, calls, say};
-use super::rig::{Rig, SECRET, id, results};
+use super::agent_world::{AgentWorld, SECRET, id, results};
 use crate::turn;
 
 // covers: LIM-39, TOOL-21
 #[tokio::test]
 async fn a_looping_turn_is_warned_blocked_and_ended() {
-    let rig = Rig::new().await;
-    rig.limits(|limits| {
+    let world = AgentWorld::new().await;
+    world.limits(|limits| {
         limits.loop_warn = 2;
         limits.loop_block = 3;
         limits.loop_stop = 5;
     });
-    rig.model.reply_with(|_, _| call("test.look", json!({ "n": 1 })));
-    let ask = rig.ask("ada").await;
-    rig.work("ada").await.unwrap();
-    assert_eq!(rig.tool_state.count(|tool_state| &tool_state.reads), 3, "blocked after the third");
-    let turn = rig.turn("ada").await;
+    world.model.reply_with(|_, _| call("test.look", json!({ "n": 1 })));
+    let ask = world.ask("ada").await;
+    world.work("ada").await.unwrap();
+    assert_eq!(world.tool_state.count(|tool_state| &tool_state.reads), 3, "blocked after the third");
+    let turn = world.turn("ada").await;
     assert_eq!(turn.status, TurnStatus::Failed);
     assert!(turn.reason.unwrap().starts_with(Code::LoopGuard.as_str()));
-    assert!(rig.ask_row(ask.ask_id).await.error.is_some());
-    let requests = rig.model.requests();
+    assert!(world.ask_row(ask.ask_id).await.error.is_some());
+    let requests = world.model.requests();
     let warned = |request: &ghost_provider::ModelRequest| {
         request.messages.iter().any(|m| m.role == Role::User && m.visible_text().contains("try another way"))
     };
@@ -39,20 +39,20 @@ async fn a_looping_turn_is_warned_blocked_and_ended() {
 /// Runs a turn in which the model makes one call in each answer, while the clock advances. Returns
 /// the codes of the call outcomes, the number of answers, and why the turn ended.
 async fn run_polling(call_of: impl Fn(usize) -> Reply + Send + 'static) -> (Vec<Option<Code>>, usize, String) {
-    let rig = Rig::with(|plan| {
+    let world = AgentWorld::with(|plan| {
         plan.limits.turn_rounds_max = 60;
         plan.limits.turn_seconds = 100_000;
     })
     .await;
-    let clock = Arc::clone(&rig.clock);
-    rig.model.reply_with(move |_, n| {
+    let clock = Arc::clone(&world.clock);
+    world.model.reply_with(move |_, n| {
         clock.advance(Duration::from_secs(1));
         call_of(n)
     });
-    rig.send("ada", "go").await;
-    rig.work("ada").await.unwrap();
-    let codes = rig.ledger().await.into_iter().map(|row| row.error_code).collect();
-    (codes, rig.model.requests().len(), rig.turn("ada").await.reason.unwrap())
+    world.send("ada", "go").await;
+    world.work("ada").await.unwrap();
+    let codes = world.ledger().await.into_iter().map(|row| row.error_code).collect();
+    (codes, world.model.requests().len(), world.turn("ada").await.reason.unwrap())
 }
 
 // covers: TOOL-21
@@ -105,46 +105,46 @@ async fn reads_of_changing_or_different_data_are_limited_only_by_rounds() {
 
 #[tokio::test]
 async fn repeated_refusals_of_another_limit_count_as_a_loop() {
-    let rig = Rig::with(|plan| plan.limits.turn_rounds_max = 60).await;
-    let root_id = rig.send("ada", "go").await.root_id;
-    let mut tally = RootTally::new(root_id, rig.ctx().now());
+    let world = AgentWorld::with(|plan| plan.limits.turn_rounds_max = 60).await;
+    let root_id = world.send("ada", "go").await.root_id;
+    let mut tally = RootTally::new(root_id, world.ctx().now());
     for _ in 0..9 {
         tally.echo(&id("ada"), &id("bob"), "Thanks!");
         tally.echo(&id("bob"), &id("ada"), "Thanks!");
     }
-    super::rig::write!(rig, |w, _cx| Ok::<_, ghost_domain::Refusal>(w.root_put(&tally).await?)).unwrap();
-    rig.model.reply_with(|_, _| call("syscall.message.send", json!({ "to": "bob", "content": "Thanks!" })));
-    rig.work("ada").await.unwrap();
-    let reason = rig.turn("ada").await.reason.unwrap();
+    super::agent_world::write!(world, |w, _cx| Ok::<_, ghost_domain::Refusal>(w.root_put(&tally).await?)).unwrap();
+    world.model.reply_with(|_, _| call("syscall.message.send", json!({ "to": "bob", "content": "Thanks!" })));
+    world.work("ada").await.unwrap();
+    let reason = world.turn("ada").await.reason.unwrap();
     assert!(reason.contains("syscall.message.send") && reason.contains("30"), "{reason}");
-    let results = rig.ledger().await.into_iter().filter(|row| row.error_code == Some(Code::LoopGuard));
+    let results = world.ledger().await.into_iter().filter(|row| row.error_code == Some(Code::LoopGuard));
     let blocked = results.filter(|row| row.result.as_ref().unwrap().contains("bob")).count();
     assert_eq!(blocked, 20, "the guard blocks the later calls");
 }
 
 #[tokio::test]
 async fn a_refused_broadcast_writes_one_event() {
-    let rig = Rig::with(|plan| plan.limits.root_messages_max = 1).await;
-    rig.model.reply_with(|_, n| {
+    let world = AgentWorld::with(|plan| plan.limits.root_messages_max = 1).await;
+    world.model.reply_with(|_, n| {
         if n < 2 { call("syscall.broadcast", json!({ "message": format!("all {n}") })) } else { say("so") }
     });
-    rig.send("ada", "go").await;
-    rig.work("ada").await.unwrap();
-    let codes: Vec<_> = rig.ledger().await.into_iter().map(|row| row.error_code).collect();
+    world.send("ada", "go").await;
+    world.work("ada").await.unwrap();
+    let codes: Vec<_> = world.ledger().await.into_iter().map(|row| row.error_code).collect();
     assert_eq!(codes, [Some(Code::RateLimited), Some(Code::RateLimited)]);
     let blocked: Vec<_> =
-        rig.events().await.into_iter().filter(|event| event.kind == EventKind::LimitReached).collect();
+        world.events().await.into_iter().filter(|event| event.kind == EventKind::LimitReached).collect();
     assert_eq!(blocked.len(), 1, "{blocked:#?}");
     assert_eq!((&blocked[0].payload["limit"], &blocked[0].payload["more"]), (&json!("root_messages_max"), &json!(2)));
-    assert!(rig.inbox("bob").await.is_empty());
+    assert!(world.inbox("bob").await.is_empty());
 }
 
 // covers: TOOL-24
 #[tokio::test]
 async fn an_unknown_tool_name_is_recorded_redacted_and_on_one_line() {
-    let rig = Rig::new().await;
+    let world = AgentWorld::new().await;
     let long = format!("no.{}", "x".repeat(60));
-    rig.model.reply_with(move |_, n| match n {
+    world.model.reply_with(move |_, n| match n {
         0 => calls(vec![
             block("a", &format!("no.such.{SECRET}"), json!({})),
             block("b", &format!("{long}{SECRET}"), json!({})),
@@ -153,19 +153,19 @@ async fn an_unknown_tool_name_is_recorded_redacted_and_on_one_line() {
         ]),
         _ => say("done"),
     });
-    rig.send("ada", "go").await;
-    rig.work("ada").await.unwrap();
-    let rows = rig.ledger().await;
+    world.send("ada", "go").await;
+    world.work("ada").await.unwrap();
+    let rows = world.ledger().await;
     let names: Vec<&str> = rows.iter().map(|row| row.tool.as_str()).collect();
     assert_eq!(names[0], "no.such.[redacted]");
     assert_eq!(names[2], "sys\\u{0}call\\n\\u{1b}[31mred");
-    let events = format!("{:?}", rig.events().await);
+    let events = format!("{:?}", world.events().await);
     for shown in [format!("{rows:?}"), events] {
         assert!(!shown.contains("hunter2") && !shown.contains("\\\\u{1b}[31mred\n"), "{shown}");
     }
     assert!(rows.iter().all(|row| row.error_code == Some(Code::UnknownTool) && !row.tool.contains(char::is_control)));
     // A resumed turn counts these calls under the same names.
-    let finished = rig.steps("ada").await.into_iter().filter_map(|step| match step {
+    let finished = world.steps("ada").await.into_iter().filter_map(|step| match step {
         ghost_domain::journal::Step::CallFinished { tool, .. } => Some(tool),
         _ => None,
     });
@@ -175,71 +175,71 @@ async fn an_unknown_tool_name_is_recorded_redacted_and_on_one_line() {
 // covers: LIM-32, LOOP-03
 #[tokio::test]
 async fn rounds_are_limited() {
-    let rig = Rig::with(|plan| {
+    let world = AgentWorld::with(|plan| {
         for agent in &mut plan.agents {
             agent.limits.turn_rounds_max = Some(3);
         }
     })
     .await;
-    rig.model.reply_with(|_, n| call("test.look", json!({ "n": n })));
-    rig.send("ada", "go").await;
-    rig.work("ada").await.unwrap();
-    assert_eq!(rig.model.requests().len(), 3);
-    assert!(rig.turn("ada").await.reason.unwrap().contains("turn_rounds_max"));
+    world.model.reply_with(|_, n| call("test.look", json!({ "n": n })));
+    world.send("ada", "go").await;
+    world.work("ada").await.unwrap();
+    assert_eq!(world.model.requests().len(), 3);
+    assert!(world.turn("ada").await.reason.unwrap().contains("turn_rounds_max"));
 }
 
 #[tokio::test]
 async fn waiting_for_an_ask_does_not_count_as_work() {
-    let rig = Rig::with(|plan| plan.limits.turn_seconds = 10).await;
-    rig.model.reply_with(|request, n| match (request.agent_id.as_str(), n) {
+    let world = AgentWorld::with(|plan| plan.limits.turn_seconds = 10).await;
+    world.model.reply_with(|request, n| match (request.agent_id.as_str(), n) {
         ("ada", 0) => calls(vec![
             block("a", "test.look", json!({ "n": 1 })),
             block("b", "syscall.ask", json!({ "agent_id": "bob", "message": "?", "timeout_seconds": 100 })),
         ]),
         _ => say("well"),
     });
-    rig.send("ada", "go").await;
-    let began = rig.ctx().now();
-    rig.work("ada").await.unwrap();
-    assert!(rig.ctx().now().since(began) >= Duration::from_secs(100), "the ask timed out");
-    assert_eq!(results(&rig.model.requests()[1])[1]["status"], "timeout");
-    assert_eq!(rig.turn("ada").await.status, TurnStatus::Finished);
+    world.send("ada", "go").await;
+    let began = world.ctx().now();
+    world.work("ada").await.unwrap();
+    assert!(world.ctx().now().since(began) >= Duration::from_secs(100), "the ask timed out");
+    assert_eq!(results(&world.model.requests()[1])[1]["status"], "timeout");
+    assert_eq!(world.turn("ada").await.status, TurnStatus::Finished);
 }
 
 // covers: LIM-32, LOOP-03
 #[tokio::test]
 async fn a_turn_that_works_too_long_ends() {
-    let rig = Rig::with(|plan| plan.limits.turn_seconds = 10).await;
-    rig.tool_state.hangs.store(true, std::sync::atomic::Ordering::SeqCst);
-    rig.model.reply_with(|_, n| call("test.look", json!({ "n": n })));
-    rig.send("ada", "go").await;
-    rig.work("ada").await.unwrap();
-    assert!(rig.turn("ada").await.reason.unwrap().contains("turn_seconds"));
-    assert_eq!(rig.model.requests().len(), 1, "the one call took thirty seconds");
+    let world = AgentWorld::with(|plan| plan.limits.turn_seconds = 10).await;
+    world.tool_state.hangs.store(true, std::sync::atomic::Ordering::SeqCst);
+    world.model.reply_with(|_, n| call("test.look", json!({ "n": n })));
+    world.send("ada", "go").await;
+    world.work("ada").await.unwrap();
+    assert!(world.turn("ada").await.reason.unwrap().contains("turn_seconds"));
+    assert_eq!(world.model.requests().len(), 1, "the one call took thirty seconds");
 }
 
 #[tokio::test]
 async fn a_cancelled_turn_ends_and_the_next_mail_is_taken() {
-    let rig = Rig::new().await;
-    rig.tool_state.hangs.store(true, std::sync::atomic::Ordering::SeqCst);
-    rig.model.reply_with(|_, n| if n == 0 { call("test.act", json!({ "n": 1 })) } else { say("next") });
-    rig.send("ada", "go").await;
+    let world = AgentWorld::new().await;
+    world.tool_state.hangs.store(true, std::sync::atomic::Ordering::SeqCst);
+    world.model.reply_with(|_, n| if n == 0 { call("test.act", json!({ "n": 1 })) } else { say("next") });
+    world.send("ada", "go").await;
     let agent_id = id("ada");
     let cancel = async {
-        rig.tool_state.entered.notified().await;
-        let turn_id = rig.turn("ada").await.turn_id;
-        super::rig::write!(rig, |w, ctx| {
-            ghost_rules::turns::cancel(w, &ctx, &super::rig::operator(), turn_id).await
+        world.tool_state.entered.notified().await;
+        let turn_id = world.turn("ada").await.turn_id;
+        super::agent_world::write!(world, |w, ctx| {
+            ghost_rules::turns::cancel(w, &ctx, &super::agent_world::operator(), turn_id).await
         })
         .unwrap();
-        rig.send("ada", "again").await;
+        world.send("ada", "again").await;
     };
     let (worked, ()) =
-        rig.in_time(async { tokio::join!(turn::work(&rig.engine, &agent_id, &rig.session), cancel) }).await;
+        world.in_time(async { tokio::join!(turn::work(&world.engine, &agent_id, &world.session), cancel) }).await;
     worked.unwrap();
     // The mail that came meanwhile has a wake-up of its own.
-    rig.work("ada").await.unwrap();
-    assert_eq!(rig.turn("ada").await.text.as_deref(), Some("next"), "the agent goes on with its next mail");
-    let rows = rig.ledger().await;
+    world.work("ada").await.unwrap();
+    assert_eq!(world.turn("ada").await.text.as_deref(), Some("next"), "the agent goes on with its next mail");
+    let rows = world.ledger().await;
     assert_eq!((rows.len(), rows[0].error_code), (1, Some(Code::OutcomeUnknown)));
 }

@@ -3,6 +3,7 @@
 
 mod act;
 mod actor;
+mod agent_world;
 mod budget_waits;
 mod channel;
 mod fakes;
@@ -15,7 +16,6 @@ mod parking_choices;
 mod prompt;
 mod resume;
 mod resume_file;
-mod rig;
 mod store_failures;
 mod streaming;
 mod think;

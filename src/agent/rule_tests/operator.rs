@@ -1,35 +1,37 @@
 use ghost_domain::journal::{CallOutcome, Effect, FilePlan};
 use ghost_domain::{CallId, CallStatus, Code, Refusal, TurnId, TurnStatus};
+use ghost_provider::testing::say;
 use ghost_rules::turns::{self, CallStart, Ending};
 use ghost_store::tables::TurnFilter;
 use ghost_tools::workspace::sha256_hex;
 use serde_json::{Value, json};
 
-use super::fakes::say;
-use super::rig::{Rig, id, read, write};
+use super::agent_world::{AgentWorld, id, read, write};
 use crate::turn::{OperatorCall, call_for_operator};
 
-async fn operator_call_code(rig: &Rig, tool: &str, arguments: Value) -> Result<Option<Code>, Code> {
-    let turn_id = TurnId(rig.ctx().id());
-    operator_call(rig, turn_id, false, tool, arguments).await.map(|outcome| outcome.refusal.map(|refusal| refusal.code))
+async fn operator_call_code(world: &AgentWorld, tool: &str, arguments: Value) -> Result<Option<Code>, Code> {
+    let turn_id = TurnId(world.ctx().id());
+    operator_call(world, turn_id, false, tool, arguments)
+        .await
+        .map(|outcome| outcome.refusal.map(|refusal| refusal.code))
 }
 
 async fn operator_call(
-    rig: &Rig,
+    world: &AgentWorld,
     turn_id: TurnId,
     again: bool,
     tool: &str,
     arguments: Value,
 ) -> Result<CallOutcome, Code> {
     let call = OperatorCall { turn_id, again, agent_id: id("ada"), tool: tool.into(), arguments };
-    rig.in_time(call_for_operator(&rig.engine, call, &rig.session)).await.map_err(|refusal| refusal.code)
+    world.in_time(call_for_operator(&world.engine, call, &world.session)).await.map_err(|refusal| refusal.code)
 }
 
 /// The turn of an operator's call that a daemon's death interrupted, as the next start leaves it.
 /// With `begun`, the call's start is recorded.
-async fn interrupted_call(rig: &Rig, tool: &'static str, begun: Option<(Effect, Option<FilePlan>)>) -> TurnId {
-    let turn_id = TurnId(rig.ctx().id());
-    write!(rig, |w, ctx| {
+async fn interrupted_call(world: &AgentWorld, tool: &'static str, begun: Option<(Effect, Option<FilePlan>)>) -> TurnId {
+    let turn_id = TurnId(world.ctx().id());
+    write!(world, |w, ctx| {
         let turn = turns::operator_turn(w, &ctx, &id("ada"), turn_id).await?;
         if let Some((effect, file)) = begun {
             let start = CallStart {
@@ -55,68 +57,68 @@ async fn interrupted_call(rig: &Rig, tool: &'static str, begun: Option<(Effect, 
 // covers: TOOL-04
 #[tokio::test]
 async fn an_operator_call_runs_as_the_agent_and_shows_no_activity() {
-    let rig = Rig::new().await;
-    let sent = operator_call_code(&rig, "syscall.message.send", json!({ "to": "bob", "content": "hello" })).await;
+    let world = AgentWorld::new().await;
+    let sent = operator_call_code(&world, "syscall.message.send", json!({ "to": "bob", "content": "hello" })).await;
     assert_eq!(sent, Ok(None));
-    assert_eq!(rig.inbox("bob").await[0].from, ghost_domain::Party::Agent(id("ada")));
-    let turn = rig.turn("ada").await;
+    assert_eq!(world.inbox("bob").await[0].from, ghost_domain::Party::Agent(id("ada")));
+    let turn = world.turn("ada").await;
     assert_eq!((turn.source.as_str(), turn.status, turn.calls), ("operator", TurnStatus::Finished, 1));
-    assert!(rig.activity.0.lock().unwrap().is_empty());
-    assert!(rig.model.requests().is_empty());
+    assert!(world.activity.0.lock().unwrap().is_empty());
+    assert!(world.model.requests().is_empty());
     // A refusal by the tool is an outcome like any other.
-    let refused = operator_call_code(&rig, "syscall.message.send", json!({ "to": "nobody", "content": "x" })).await;
+    let refused = operator_call_code(&world, "syscall.message.send", json!({ "to": "nobody", "content": "x" })).await;
     assert_eq!(refused, Ok(Some(Code::NotFound)));
-    assert_eq!(rig.turn("ada").await.status, TurnStatus::Failed);
-    assert_eq!(rig.ledger().await.len(), 2);
+    assert_eq!(world.turn("ada").await.status, TurnStatus::Failed);
+    assert_eq!(world.ledger().await.len(), 2);
 }
 
 #[tokio::test]
 async fn a_mistyped_call_leaves_no_turn() {
-    let rig = Rig::new().await;
-    assert_eq!(operator_call_code(&rig, "test.akt", json!({ "n": 1 })).await, Err(Code::UnknownTool));
+    let world = AgentWorld::new().await;
+    assert_eq!(operator_call_code(&world, "test.akt", json!({ "n": 1 })).await, Err(Code::UnknownTool));
     assert_eq!(
-        operator_call_code(&rig, "syscall.agent.stop", json!({ "agent_id": "bob" })).await,
+        operator_call_code(&world, "syscall.agent.stop", json!({ "agent_id": "bob" })).await,
         Err(Code::AccessDenied)
     );
-    assert_eq!(operator_call_code(&rig, "test.act", json!({ "m": 1 })).await, Err(Code::InvalidArguments));
-    assert!(read!(rig, |r| r.turn_list(&TurnFilter::default()).await?).is_empty());
-    assert!(rig.ledger().await.is_empty());
+    assert_eq!(operator_call_code(&world, "test.act", json!({ "m": 1 })).await, Err(Code::InvalidArguments));
+    assert!(read!(world, |r| r.turn_list(&TurnFilter::default()).await?).is_empty());
+    assert!(world.ledger().await.is_empty());
 }
 
 #[tokio::test]
 async fn a_panicking_tool_affects_only_its_own_call() {
-    let rig = Rig::new().await;
-    assert_eq!(operator_call_code(&rig, "test.act", json!({ "n": 666 })).await, Err(Code::OutcomeUnknown));
-    assert_eq!(rig.turn("ada").await.status, TurnStatus::Failed);
-    assert_eq!(rig.ledger().await[0].status, CallStatus::Unknown);
+    let world = AgentWorld::new().await;
+    assert_eq!(operator_call_code(&world, "test.act", json!({ "n": 666 })).await, Err(Code::OutcomeUnknown));
+    assert_eq!(world.turn("ada").await.status, TurnStatus::Failed);
+    assert_eq!(world.ledger().await[0].status, CallStatus::Unknown);
     // The agent's own work is not affected.
-    rig.model.reply_with(|_, _| say("well"));
-    rig.send("ada", "go").await;
-    rig.work("ada").await.unwrap();
-    assert_eq!(rig.turn("ada").await.text.as_deref(), Some("well"));
-    assert_eq!(rig.turn("ada").await.crashes, 0);
+    world.model.reply_with(|_, _| say("well"));
+    world.send("ada", "go").await;
+    world.work("ada").await.unwrap();
+    assert_eq!(world.turn("ada").await.text.as_deref(), Some("well"));
+    assert_eq!(world.turn("ada").await.crashes, 0);
 }
 
 #[tokio::test]
 async fn a_call_with_a_recorded_outcome_is_not_repeated() {
-    let rig = Rig::new().await;
-    let turn_id = TurnId(rig.ctx().id());
+    let world = AgentWorld::new().await;
+    let turn_id = TurnId(world.ctx().id());
     let arguments = json!({ "to": "bob", "content": "hello" });
-    let first = operator_call(&rig, turn_id, false, "syscall.message.send", arguments.clone()).await.unwrap();
-    let second = operator_call(&rig, turn_id, true, "syscall.message.send", arguments).await.unwrap();
+    let first = operator_call(&world, turn_id, false, "syscall.message.send", arguments.clone()).await.unwrap();
+    let second = operator_call(&world, turn_id, true, "syscall.message.send", arguments).await.unwrap();
     assert_eq!(first, second);
-    assert_eq!((rig.inbox("bob").await.len(), rig.ledger().await.len()), (1, 1));
+    assert_eq!((world.inbox("bob").await.len(), world.ledger().await.len()), (1, 1));
 }
 
 #[tokio::test]
 async fn an_interrupted_call_that_never_started_runs_in_its_turn() {
-    let rig = Rig::new().await;
-    let turn_id = interrupted_call(&rig, "syscall.message.send", None).await;
+    let world = AgentWorld::new().await;
+    let turn_id = interrupted_call(&world, "syscall.message.send", None).await;
     let arguments = json!({ "to": "bob", "content": "hello" });
-    let made = operator_call(&rig, turn_id, true, "syscall.message.send", arguments).await.unwrap();
+    let made = operator_call(&world, turn_id, true, "syscall.message.send", arguments).await.unwrap();
     assert_eq!(made.refusal, None);
-    assert_eq!(rig.inbox("bob").await.len(), 1);
-    let turn = rig.turn("ada").await;
+    assert_eq!(world.inbox("bob").await.len(), 1);
+    let turn = world.turn("ada").await;
     assert_eq!((turn.turn_id, turn.status, turn.reason), (turn_id, TurnStatus::Finished, None));
 }
 
@@ -132,30 +134,30 @@ async fn an_interrupted_write_is_verified_by_its_hashes() {
         (Some("old"), Some("old"), None),
         (Some("old"), Some("someone else's"), Some(Code::OutcomeUnknown)),
     ] {
-        let rig = Rig::new().await;
+        let world = AgentWorld::new().await;
         let path = "agents/ada/notes/sum.md";
         if let Some(found) = found {
-            std::fs::write(rig.file(path), found).unwrap();
+            std::fs::write(world.file(path), found).unwrap();
         }
         let hash = |text: &str| sha256_hex(text.as_bytes());
         let plan = FilePlan { path: path.into(), before: old.map(hash), after: hash(new) };
-        let turn_id = interrupted_call(&rig, "workspace.write", Some((Effect::File, Some(plan)))).await;
-        assert_eq!(rig.ledger().await[0].status, CallStatus::Unknown);
+        let turn_id = interrupted_call(&world, "workspace.write", Some((Effect::File, Some(plan)))).await;
+        assert_eq!(world.ledger().await[0].status, CallStatus::Unknown);
         let arguments = json!({ "path": "notes/sum.md", "content": new });
-        let outcome = operator_call(&rig, turn_id, true, "workspace.write", arguments).await.unwrap();
+        let outcome = operator_call(&world, turn_id, true, "workspace.write", arguments).await.unwrap();
         assert_eq!(outcome.refusal.map(|refusal| refusal.code), code, "{old:?} {found:?}");
-        let ledger = rig.ledger().await;
+        let ledger = world.ledger().await;
         assert_eq!((ledger.len(), ledger[0].status == CallStatus::Ok), (1, code.is_none()));
         let expected = if code.is_none() { Some(new) } else { found };
-        assert_eq!(std::fs::read_to_string(rig.file(path)).ok().as_deref(), expected);
+        assert_eq!(std::fs::read_to_string(world.file(path)).ok().as_deref(), expected);
     }
 }
 
 #[tokio::test]
 async fn an_interrupted_outside_effect_is_not_repeated() {
-    let rig = Rig::new().await;
-    let turn_id = interrupted_call(&rig, "test.act", Some((Effect::Outside, None))).await;
-    let outcome = operator_call(&rig, turn_id, true, "test.act", json!({ "n": 1 })).await.unwrap();
+    let world = AgentWorld::new().await;
+    let turn_id = interrupted_call(&world, "test.act", Some((Effect::Outside, None))).await;
+    let outcome = operator_call(&world, turn_id, true, "test.act", json!({ "n": 1 })).await.unwrap();
     assert_eq!(outcome.refusal.map(|refusal| refusal.code), Some(Code::OutcomeUnknown));
-    assert_eq!(rig.ledger().await[0].status, CallStatus::Unknown);
+    assert_eq!(world.ledger().await[0].status, CallStatus::Unknown);
 }

@@ -5,19 +5,15 @@ use std::sync::Arc;
 
 use ghost_domain::turn::ParkCause;
 use ghost_domain::{Code, EventKind, Money, Price, Scope, TurnStatus};
-use ghost_provider::{ErrorKind, ProviderError};
+use ghost_provider::ErrorKind;
+use ghost_provider::testing::{fail, say};
 use ghost_rules::budgets::{self, NewLimits};
 
-use super::fakes::{Reply, say};
-use super::rig::{Rig, id, operator, write};
+use super::agent_world::{AgentWorld, id, operator, write};
 
-fn fail(kind: ErrorKind) -> Reply {
-    Reply::Fail(ProviderError::new(kind, "no"))
-}
-
-/// A rig whose agents may ask `two` if `one` does not answer.
-async fn with_a_fall_back() -> Rig {
-    Rig::with(|plan| {
+/// A world whose agents may ask `two` if `one` does not answer.
+async fn with_a_fall_back() -> AgentWorld {
+    AgentWorld::with(|plan| {
         for agent in &mut plan.agents {
             agent.model.fallback_models = vec!["two".into()];
         }
@@ -28,107 +24,109 @@ async fn with_a_fall_back() -> Rig {
     .await
 }
 
-fn models(rig: &Rig) -> Vec<String> {
-    rig.model.requests().into_iter().map(|request| request.model).collect()
+fn models(world: &AgentWorld) -> Vec<String> {
+    world.model.requests().into_iter().map(|request| request.model).collect()
 }
 
 #[tokio::test]
 async fn a_turn_fails_when_every_model_has_refused_it_after_an_outage() {
-    let rig = with_a_fall_back().await;
-    rig.model.reply_with(|request, n| match request.model.as_str() {
+    let world = with_a_fall_back().await;
+    world.model.reply_with(|request, n| match request.model.as_str() {
         "one" if n < 3 => fail(ErrorKind::Overloaded),
         _ => fail(ErrorKind::UnknownModel),
     });
-    rig.send("ada", "go").await;
-    rig.work("ada").await.unwrap();
-    let turn = rig.turn("ada").await;
+    world.send("ada", "go").await;
+    world.work("ada").await.unwrap();
+    let turn = world.turn("ada").await;
     assert_eq!(turn.status, TurnStatus::Failed);
     assert!(turn.reason.unwrap().starts_with(Code::Unavailable.as_str()));
-    assert_eq!(models(&rig), ["one", "one", "one", "two", "one"]);
+    assert_eq!(models(&world), ["one", "one", "one", "two", "one"]);
 }
 
 #[tokio::test]
 async fn a_turn_waits_for_a_model_that_is_down_if_its_fall_back_refuses() {
-    let rig = with_a_fall_back().await;
-    rig.model.reply_with(|request, _| match request.model.as_str() {
+    let world = with_a_fall_back().await;
+    world.model.reply_with(|request, _| match request.model.as_str() {
         "one" => fail(ErrorKind::Overloaded),
         _ => fail(ErrorKind::UnknownModel),
     });
-    rig.send("ada", "go").await;
-    rig.work_until_parked("ada").await;
+    world.send("ada", "go").await;
+    world.work_until_parked("ada").await;
     // `one` is known to be down, so this turn begins with its fall-back, which refuses.
-    rig.send("bob", "go").await;
-    let turn = rig.work_until_parked("bob").await;
+    world.send("bob", "go").await;
+    let turn = world.work_until_parked("bob").await;
     assert!(matches!(turn.parked.unwrap().cause, ParkCause::Model { model, .. } if model == "one"));
-    rig.model.reply_with(|request, _| if request.model == "one" { say("back") } else { fail(ErrorKind::UnknownModel) });
-    rig.work("bob").await.unwrap();
-    assert_eq!(rig.turn("bob").await.text.as_deref(), Some("back"));
+    world
+        .model
+        .reply_with(|request, _| if request.model == "one" { say("back") } else { fail(ErrorKind::UnknownModel) });
+    world.work("bob").await.unwrap();
+    assert_eq!(world.turn("bob").await.text.as_deref(), Some("back"));
 }
 
 #[tokio::test]
 async fn a_turn_does_not_wait_for_money_for_a_fall_back() {
-    let rig = with_a_fall_back().await;
+    let world = with_a_fall_back().await;
     let limits = NewLimits { tokens: None, money: Some(Some(Money(2_000_000))) };
-    write!(rig, |w, ctx| budgets::set(w, &ctx, &operator(), &Scope::World, limits).await).unwrap();
-    rig.model.reply_with(|_, n| if n < 3 { fail(ErrorKind::Overloaded) } else { say("back") });
-    rig.send("ada", "go").await;
-    rig.work("ada").await.unwrap();
-    assert_eq!(rig.turn("ada").await.text.as_deref(), Some("back"));
-    assert_eq!(models(&rig), ["one"; 4]);
-    let exhausted = rig.events().await.into_iter().filter(|event| event.kind == EventKind::BudgetExhausted);
+    write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &Scope::World, limits).await).unwrap();
+    world.model.reply_with(|_, n| if n < 3 { fail(ErrorKind::Overloaded) } else { say("back") });
+    world.send("ada", "go").await;
+    world.work("ada").await.unwrap();
+    assert_eq!(world.turn("ada").await.text.as_deref(), Some("back"));
+    assert_eq!(models(&world), ["one"; 4]);
+    let exhausted = world.events().await.into_iter().filter(|event| event.kind == EventKind::BudgetExhausted);
     assert_eq!(exhausted.count(), 0);
 }
 
 #[tokio::test]
 async fn a_raised_limit_lets_a_parked_turn_use_its_fall_back() {
-    let rig = with_a_fall_back().await;
+    let world = with_a_fall_back().await;
     let limit = |money| NewLimits { tokens: None, money: Some(money) };
-    write!(rig, |w, ctx| budgets::set(w, &ctx, &operator(), &Scope::World, limit(Some(Money(2_000_000)))).await)
+    write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &Scope::World, limit(Some(Money(2_000_000)))).await)
         .unwrap();
-    rig.model.reply_with(|request, _| if request.model == "one" { fail(ErrorKind::Overloaded) } else { say("dear") });
-    rig.send("ada", "go").await;
-    let turn = rig.work_until_parked("ada").await;
+    world.model.reply_with(|request, _| if request.model == "one" { fail(ErrorKind::Overloaded) } else { say("dear") });
+    world.send("ada", "go").await;
+    let turn = world.work_until_parked("ada").await;
     assert!(matches!(turn.parked.unwrap().cause, ParkCause::Model { model, .. } if model == "one"));
     let (agent_id, session) = (id("ada"), Arc::default());
-    let mut work = Box::pin(crate::turn::work(&rig.engine, &agent_id, &session));
+    let mut work = Box::pin(crate::turn::work(&world.engine, &agent_id, &session));
     for _ in 0..1_000 {
         assert!(futures_util::future::poll_immediate(&mut work).await.is_none());
         tokio::task::yield_now().await;
     }
-    write!(rig, |w, ctx| budgets::set(w, &ctx, &operator(), &Scope::World, limit(None)).await).unwrap();
-    rig.engine.queue.limits_set();
+    write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &Scope::World, limit(None)).await).unwrap();
+    world.engine.queue.limits_set();
     // The clock does not move, so no probe is due.
     work.await.unwrap();
-    assert_eq!(rig.turn("ada").await.text.as_deref(), Some("dear"));
+    assert_eq!(world.turn("ada").await.text.as_deref(), Some("dear"));
 }
 
 #[tokio::test]
 async fn a_plan_with_another_model_ends_the_wait() {
-    let rig = Rig::new().await;
-    rig.model.reply_with(|request, _| if request.model == "one" { fail(ErrorKind::Overloaded) } else { say("here") });
+    let world = AgentWorld::new().await;
+    world.model.reply_with(|request, _| if request.model == "one" { fail(ErrorKind::Overloaded) } else { say("here") });
     // Ada waits with an open turn, bob before his turn is opened.
     for name in ["ada", "bob"] {
-        rig.send(name, "go").await;
+        world.send(name, "go").await;
     }
-    rig.work_until_parked("ada").await;
+    world.work_until_parked("ada").await;
     let (ada, bob) = ((id("ada"), Arc::default()), (id("bob"), Arc::default()));
     let mut work = Box::pin(futures_util::future::join(
-        crate::turn::work(&rig.engine, &ada.0, &ada.1),
-        crate::turn::work(&rig.engine, &bob.0, &bob.1),
+        crate::turn::work(&world.engine, &ada.0, &ada.1),
+        crate::turn::work(&world.engine, &bob.0, &bob.1),
     ));
     for _ in 0..1_000 {
         assert!(futures_util::future::poll_immediate(&mut work).await.is_none());
         tokio::task::yield_now().await;
     }
-    let mut plan = (*rig.engine.services.plan()).clone();
+    let mut plan = (*world.engine.services.plan()).clone();
     for agent in &mut plan.agents {
         agent.model.model = Some("two".into());
     }
-    rig.engine.services.set_plan(Arc::new(plan));
-    rig.engine.say_in_force();
+    world.engine.services.set_plan(Arc::new(plan));
+    world.engine.say_in_force();
     let (ada, bob) = work.await;
     ada.and(bob).unwrap();
     for name in ["ada", "bob"] {
-        assert_eq!(rig.turn(name).await.text.as_deref(), Some("here"), "{name}");
+        assert_eq!(world.turn(name).await.text.as_deref(), Some("here"), "{name}");
     }
 }

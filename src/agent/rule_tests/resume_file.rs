@@ -3,27 +3,27 @@
 use ghost_domain::journal::{Effect, FilePlan};
 use ghost_domain::transcript::TokenUsage;
 use ghost_domain::{CallId, CallStatus, TurnStatus};
+use ghost_provider::testing::{block, say};
 use ghost_rules::budgets::{Demand, Reserved};
 use ghost_rules::turns::{self, CallStart, ModelResult};
 use ghost_tools::workspace::sha256_hex;
 use serde_json::{Value, json};
 
-use super::fakes::{block, say};
-use super::rig::{Rig, id, results, write};
+use super::agent_world::{AgentWorld, id, results, write};
 
 const PATH: &str = "agents/ada/notes/sum.md";
 
 /// Resumes a turn of ada's whose journal has the start of a write of `new` over `old`, with `found`
 /// on the disk.
-async fn resumed(old: Option<&str>, found: Option<&str>) -> (Rig, Value) {
-    let rig = Rig::new().await;
+async fn resumed(old: Option<&str>, found: Option<&str>) -> (AgentWorld, Value) {
+    let world = AgentWorld::new().await;
     if let Some(found) = found {
-        std::fs::write(rig.file(PATH), found).unwrap();
+        std::fs::write(world.file(PATH), found).unwrap();
     }
-    rig.send("ada", "go").await;
+    world.send("ada", "go").await;
     let plan =
         FilePlan { path: PATH.into(), before: old.map(|old| sha256_hex(old.as_bytes())), after: sha256_hex(b"new") };
-    write!(rig, |w, ctx| {
+    write!(world, |w, ctx| {
         let turn = turns::take(w, &ctx, &id("ada"), None).await?.unwrap().turn;
         turns::brief(w, &ctx, turn.turn_id, ("s", "system"), ("b", "briefing"), String::new(), "mail".into()).await?;
         let demand = Demand {
@@ -65,39 +65,39 @@ async fn resumed(old: Option<&str>, found: Option<&str>) -> (Rig, Value) {
         turns::record_call_start(w, &ctx, &turn, &start).await
     })
     .unwrap();
-    rig.model.reply_with(|_, _| say("well"));
-    rig.work("ada").await.unwrap();
-    assert_eq!(rig.turn("ada").await.status, TurnStatus::Finished);
-    assert_eq!(rig.ledger().await.len(), 1);
-    let result = results(&rig.model.requests()[0]).remove(0);
-    (rig, result)
+    world.model.reply_with(|_, _| say("well"));
+    world.work("ada").await.unwrap();
+    assert_eq!(world.turn("ada").await.status, TurnStatus::Finished);
+    assert_eq!(world.ledger().await.len(), 1);
+    let result = results(&world.model.requests()[0]).remove(0);
+    (world, result)
 }
 
 #[tokio::test]
 async fn a_completed_write_is_recorded_as_done() {
     for old in [None, Some("old")] {
-        let (rig, result) = resumed(old, Some("new")).await;
+        let (world, result) = resumed(old, Some("new")).await;
         assert!(result.get("code").is_none(), "{result}");
-        assert_eq!(rig.ledger().await[0].status, CallStatus::Ok);
+        assert_eq!(world.ledger().await[0].status, CallStatus::Ok);
     }
 }
 
 #[tokio::test]
 async fn a_write_that_did_not_happen_is_done_now() {
     for old in [None, Some("old")] {
-        let (rig, result) = resumed(old, old).await;
+        let (world, result) = resumed(old, old).await;
         assert!(result.get("code").is_none(), "{result}");
-        assert_eq!(std::fs::read_to_string(rig.file(PATH)).unwrap(), "new");
-        assert_eq!(rig.ledger().await[0].status, CallStatus::Ok);
+        assert_eq!(std::fs::read_to_string(world.file(PATH)).unwrap(), "new");
+        assert_eq!(world.ledger().await[0].status, CallStatus::Ok);
     }
 }
 
 #[tokio::test]
 async fn any_other_content_is_kept_and_the_outcome_is_unknown() {
     for (old, found) in [(Some("old"), Some("someone else's")), (None, Some("someone else's")), (Some("old"), None)] {
-        let (rig, result) = resumed(old, found).await;
+        let (world, result) = resumed(old, found).await;
         assert_eq!(result["code"], "outcome_unknown");
-        assert_eq!(std::fs::read_to_string(rig.file(PATH)).ok().as_deref(), found);
-        assert_eq!(rig.ledger().await[0].status, CallStatus::Unknown);
+        assert_eq!(std::fs::read_to_string(world.file(PATH)).ok().as_deref(), found);
+        assert_eq!(world.ledger().await[0].status, CallStatus::Unknown);
     }
 }

@@ -6,17 +6,12 @@ use ghost_domain::journal::Step;
 use ghost_domain::transcript::{Block, Opaque, TokenUsage};
 use ghost_domain::turn::ParkCause;
 use ghost_domain::{Activity, AskStatus, Money, Price, Scope, TurnStatus};
-use ghost_provider::testing::provider_plan;
+use ghost_provider::testing::{FakeModel, Reply, block, calls, fail, provider_plan, say};
 use ghost_provider::{ErrorKind, ModelRequest, Provider, ProviderError, Providers};
 use ghost_rules::budgets::{self, NewLimits};
 use serde_json::json;
 
-use super::fakes::{Model, Reply, block, calls, say};
-use super::rig::{Rig, id, operator, read, write};
-
-fn fail(kind: ErrorKind) -> Reply {
-    Reply::Fail(ProviderError::new(kind, "no"))
-}
+use super::agent_world::{AgentWorld, id, operator, read, write};
 
 fn failures(steps: &[Step]) -> usize {
     steps.iter().filter(|step| matches!(step, Step::ModelFailed { .. })).count()
@@ -25,77 +20,77 @@ fn failures(steps: &[Step]) -> usize {
 // covers: LOOP-09
 #[tokio::test]
 async fn transient_errors_are_retried_and_possible_costs_count() {
-    let rig = Rig::new().await;
-    rig.model.reply_with(|_, n| match n {
+    let world = AgentWorld::new().await;
+    world.model.reply_with(|_, n| match n {
         0 => fail(ErrorKind::RateLimited),
         1 => fail(ErrorKind::BrokenStream),
         _ => say("at last"),
     });
-    rig.send("ada", "go").await;
-    rig.work("ada").await.unwrap();
-    assert_eq!(rig.turn("ada").await.text.as_deref(), Some("at last"));
-    assert_eq!(failures(&rig.steps("ada").await), 2);
-    let requests = rig.model.requests();
+    world.send("ada", "go").await;
+    world.work("ada").await.unwrap();
+    assert_eq!(world.turn("ada").await.text.as_deref(), Some("at last"));
+    assert_eq!(failures(&world.steps("ada").await), 2);
+    let requests = world.model.requests();
     assert!(requests.len() == 3 && requests[0].messages == requests[2].messages);
     // The broken stream is charged, the rate-limited call is not.
-    let sums = read!(rig, |r| r.usage_sum(&Default::default()).await?);
+    let sums = read!(world, |r| r.usage_sum(&Default::default()).await?);
     assert_eq!(sums.iter().map(|sum| sum.calls).sum::<u64>(), 2);
-    let world = read!(rig, |r| r.budget_get(&ghost_domain::Scope::World).await?.unwrap());
-    assert_eq!(world.reserved_tokens, 0);
-    assert_eq!(world.spent_tokens, sums.iter().map(|sum| sum.tokens.total()).sum::<u64>());
-    assert!(rig.activity.0.lock().unwrap().contains(&(id("ada"), Activity::Queued)));
+    let account = read!(world, |r| r.budget_get(&ghost_domain::Scope::World).await?.unwrap());
+    assert_eq!(account.reserved_tokens, 0);
+    assert_eq!(account.spent_tokens, sums.iter().map(|sum| sum.tokens.total()).sum::<u64>());
+    assert!(world.activity.0.lock().unwrap().contains(&(id("ada"), Activity::Queued)));
 }
 
 // covers: LOOP-09
 #[tokio::test]
 async fn a_fall_back_is_asked_when_the_first_model_fails() {
-    let rig = Rig::with(|plan| {
+    let world = AgentWorld::with(|plan| {
         for agent in &mut plan.agents {
             agent.model.fallback_models = vec!["two".into(), "test/three".into()];
         }
     })
     .await;
-    rig.model.reply_with(|request, _| match request.model.as_str() {
+    world.model.reply_with(|request, _| match request.model.as_str() {
         "one" => fail(ErrorKind::Server),
         "two" => fail(ErrorKind::UnknownModel),
         _ => say("third time lucky"),
     });
-    rig.send("ada", "go").await;
-    rig.work("ada").await.unwrap();
-    let models: Vec<String> = rig.model.requests().into_iter().map(|request| request.model).collect();
+    world.send("ada", "go").await;
+    world.work("ada").await.unwrap();
+    let models: Vec<String> = world.model.requests().into_iter().map(|request| request.model).collect();
     assert_eq!(models, ["one", "one", "one", "two", "three"]);
-    assert_eq!(rig.turn("ada").await.model.as_deref(), Some("three"));
+    assert_eq!(world.turn("ada").await.model.as_deref(), Some("three"));
 }
 
 #[tokio::test]
 async fn a_refused_key_leads_to_a_fall_back_at_another_provider() {
-    let rig = Rig::with(|plan| {
+    let world = AgentWorld::with(|plan| {
         for agent in &mut plan.agents {
             agent.model.fallback_models = vec!["test/two".into(), "other/three".into()];
         }
         plan.llm.providers.insert("other".into(), provider_plan(ProviderKind::OpenAi, None));
     })
     .await;
-    let provider = |model: &Arc<Model>| Arc::clone(model) as Arc<dyn Provider>;
+    let provider = |model: &Arc<FakeModel>| Arc::clone(model) as Arc<dyn Provider>;
     let plan = provider_plan(ProviderKind::OpenAi, None);
-    let mut providers = Providers::with("test", plan.clone(), provider(&rig.model), rig.clock.clone());
-    providers.insert("other", plan, provider(&rig.model));
-    rig.engine.set_providers(Arc::new(providers));
-    rig.model.reply_with(|request, _| match request.model.as_str() {
+    let mut providers = Providers::with("test", plan.clone(), provider(&world.model), world.clock.clone());
+    providers.insert("other", plan, provider(&world.model));
+    world.engine.set_providers(Arc::new(providers));
+    world.model.reply_with(|request, _| match request.model.as_str() {
         "three" => say("with another key"),
         _ => fail(ErrorKind::Unauthorized),
     });
-    rig.send("ada", "go").await;
-    rig.work("ada").await.unwrap();
-    let models: Vec<String> = rig.model.requests().into_iter().map(|request| request.model).collect();
+    world.send("ada", "go").await;
+    world.work("ada").await.unwrap();
+    let models: Vec<String> = world.model.requests().into_iter().map(|request| request.model).collect();
     assert_eq!(models, ["one", "three"], "the same key is not tried with another model");
-    assert_eq!(rig.turn("ada").await.text.as_deref(), Some("with another key"));
+    assert_eq!(world.turn("ada").await.text.as_deref(), Some("with another key"));
 }
 
 #[tokio::test]
 async fn a_fall_back_without_a_price_is_skipped_under_a_money_budget() {
     for priced in [vec!["test/one", "test/three"], vec!["test/one"]] {
-        let rig = Rig::with(|plan| {
+        let world = AgentWorld::with(|plan| {
             for agent in &mut plan.agents {
                 agent.model.fallback_models = vec!["two".into(), "three".into()];
             }
@@ -104,29 +99,29 @@ async fn a_fall_back_without_a_price_is_skipped_under_a_money_budget() {
         })
         .await;
         let limits = NewLimits { tokens: None, money: Some(Some(Money(1_000_000))) };
-        write!(rig, |w, ctx| budgets::set(w, &ctx, &operator(), &Scope::World, limits).await).unwrap();
-        rig.model.reply_with(|request, _| match request.model.as_str() {
+        write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &Scope::World, limits).await).unwrap();
+        world.model.reply_with(|request, _| match request.model.as_str() {
             "one" => fail(ErrorKind::Server),
             _ => say("paid for"),
         });
-        rig.ask("ada").await;
+        world.ask("ada").await;
         if priced.len() == 2 {
-            rig.work("ada").await.unwrap();
+            world.work("ada").await.unwrap();
         } else {
-            rig.work_until_parked("ada").await;
+            world.work_until_parked("ada").await;
         }
-        let models: Vec<String> = rig.model.requests().into_iter().map(|request| request.model).collect();
-        let why_skipped = rig.steps("ada").await.into_iter().find_map(|step| match step {
+        let models: Vec<String> = world.model.requests().into_iter().map(|request| request.model).collect();
+        let why_skipped = world.steps("ada").await.into_iter().find_map(|step| match step {
             Step::PassedOver { model, why } if model == "two" => Some(why),
             _ => None,
         });
         assert!(why_skipped.unwrap().contains("test/two"), "the journal says why it was skipped");
         if priced.len() == 2 {
             assert_eq!(models, ["one", "one", "one", "three"]);
-            assert_eq!(rig.turn("ada").await.text.as_deref(), Some("paid for"));
+            assert_eq!(world.turn("ada").await.text.as_deref(), Some("paid for"));
         } else {
             assert_eq!(models, ["one", "one", "one"]);
-            let cause = rig.turn("ada").await.parked.map(|parked| parked.cause);
+            let cause = world.turn("ada").await.parked.map(|parked| parked.cause);
             let one = ParkCause::Model { provider: "test".into(), model: "one".into() };
             assert_eq!(cause, Some(one), "the outage is the reason");
         }
@@ -135,77 +130,77 @@ async fn a_fall_back_without_a_price_is_skipped_under_a_money_budget() {
 
 #[tokio::test]
 async fn a_failed_answer_is_charged_as_the_provider_counted() {
-    let rig = Rig::new().await;
+    let world = AgentWorld::new().await;
     let counted = TokenUsage { input: 100, output: 5, ..TokenUsage::default() };
-    rig.model.reply_with(move |_, n| match n {
+    world.model.reply_with(move |_, n| match n {
         0 => Reply::Fail(ProviderError::new(ErrorKind::BadAnswer, "empty").usage(Some(counted))),
         _ => fail(ErrorKind::BadRequest),
     });
-    rig.send("ada", "go").await;
-    rig.work("ada").await.unwrap();
-    let sums = read!(rig, |r| r.usage_sum(&Default::default()).await?);
+    world.send("ada", "go").await;
+    world.work("ada").await.unwrap();
+    let sums = read!(world, |r| r.usage_sum(&Default::default()).await?);
     assert_eq!((sums[0].calls, sums[0].estimated_calls, sums[0].tokens), (1, 0, counted));
-    let turn = rig.turn("ada").await;
+    let turn = world.turn("ada").await;
     assert_eq!((turn.input_tokens, turn.output_tokens), (100, 5));
 }
 
 #[tokio::test]
 async fn a_permanent_error_fails_the_turn_and_the_agent_goes_on() {
-    let rig = Rig::new().await;
-    rig.model.reply_with(|_, _| fail(ErrorKind::BadRequest));
-    let ask = rig.ask("ada").await;
-    rig.work("ada").await.unwrap();
-    assert_eq!(rig.model.requests().len(), 1, "a bad request is not retried");
-    assert_eq!(rig.turn("ada").await.status, TurnStatus::Failed);
-    assert!(rig.ask_row(ask.ask_id).await.error.is_some());
-    rig.model.reply_with(|_, _| say("well"));
-    let ask = rig.ask("ada").await;
-    rig.work("ada").await.unwrap();
-    assert_eq!(rig.ask_row(ask.ask_id).await.status, AskStatus::Answered);
+    let world = AgentWorld::new().await;
+    world.model.reply_with(|_, _| fail(ErrorKind::BadRequest));
+    let ask = world.ask("ada").await;
+    world.work("ada").await.unwrap();
+    assert_eq!(world.model.requests().len(), 1, "a bad request is not retried");
+    assert_eq!(world.turn("ada").await.status, TurnStatus::Failed);
+    assert!(world.ask_row(ask.ask_id).await.error.is_some());
+    world.model.reply_with(|_, _| say("well"));
+    let ask = world.ask("ada").await;
+    world.work("ada").await.unwrap();
+    assert_eq!(world.ask_row(ask.ask_id).await.status, AskStatus::Answered);
 }
 
 #[tokio::test]
 async fn a_hanging_model_call_ends_at_its_time_limit() {
-    let rig = Rig::new().await;
-    rig.limits(|limits| limits.model_seconds = 5);
-    rig.model.reply_with(|_, n| if n == 0 { Reply::Hang } else { say("well") });
-    rig.send("ada", "go").await;
-    rig.work("ada").await.unwrap();
-    let steps = rig.steps("ada").await;
+    let world = AgentWorld::new().await;
+    world.limits(|limits| limits.model_seconds = 5);
+    world.model.reply_with(|_, n| if n == 0 { Reply::Hang } else { say("well") });
+    world.send("ada", "go").await;
+    world.work("ada").await.unwrap();
+    let steps = world.steps("ada").await;
     let error = steps.iter().find_map(|step| match step {
         Step::ModelFailed { error, .. } => Some(error.clone()),
         _ => None,
     });
     assert!(error.unwrap().contains("5 s"));
-    assert_eq!(rig.turn("ada").await.status, TurnStatus::Finished);
+    assert_eq!(world.turn("ada").await.status, TurnStatus::Finished);
 }
 
 #[tokio::test]
 async fn a_pause_that_the_provider_asks_for_is_waited() {
-    let rig = Rig::new().await;
-    let began = rig.ctx().now();
-    rig.model.reply_with(|_, n| match n {
+    let world = AgentWorld::new().await;
+    let began = world.ctx().now();
+    world.model.reply_with(|_, n| match n {
         0 => {
             let error = ProviderError::new(ErrorKind::RateLimited, "slow down");
             Reply::Fail(error.retry_after(Some(Duration::from_secs(1))))
         }
         _ => say("well"),
     });
-    rig.send("ada", "go").await;
-    rig.work("ada").await.unwrap();
-    assert!(rig.ctx().now().since(began) >= Duration::from_secs(1));
-    assert!(rig.turn("ada").await.text.is_some());
+    world.send("ada", "go").await;
+    world.work("ada").await.unwrap();
+    assert!(world.ctx().now().since(began) >= Duration::from_secs(1));
+    assert!(world.turn("ada").await.text.is_some());
 }
 
 #[tokio::test]
 async fn a_restart_does_not_reset_the_attempts() {
-    let rig = Rig::new().await;
-    rig.model.reply_with(|_, n| if n < 2 { fail(ErrorKind::Server) } else { Reply::Hang });
-    rig.send("ada", "go").await;
-    rig.in_time(rig.work_until("ada", rig.model.stalled.notified())).await;
-    rig.model.reply_with(|_, _| fail(ErrorKind::Server));
-    rig.work_until_parked("ada").await;
-    assert_eq!(rig.model.requests().len(), 1, "the third attempt is the last one, also after a restart");
+    let world = AgentWorld::new().await;
+    world.model.reply_with(|_, n| if n < 2 { fail(ErrorKind::Server) } else { Reply::Hang });
+    world.send("ada", "go").await;
+    world.in_time(world.work_until("ada", world.model.stalled.notified())).await;
+    world.model.reply_with(|_, _| fail(ErrorKind::Server));
+    world.work_until_parked("ada").await;
+    assert_eq!(world.model.requests().len(), 1, "the third attempt is the last one, also after a restart");
 }
 
 /// A call with opaque state of the model's provider.
@@ -222,35 +217,35 @@ fn signatures(request: &ModelRequest) -> usize {
 
 #[tokio::test]
 async fn stale_opaque_state_is_dropped_once_and_the_turn_goes_on() {
-    let rig = Rig::new().await;
-    rig.model.reply_with(|request, n| match n {
+    let world = AgentWorld::new().await;
+    world.model.reply_with(|request, n| match n {
         0 | 1 => signed(n),
         2 => Reply::Fail(ProviderError::new(ErrorKind::StaleState, "the signature is not valid")),
         3 => signed(n),
         _ if signatures(request) == 1 => say("done"),
         _ => Reply::Fail(ProviderError::new(ErrorKind::BadRequest, "what came since is missing")),
     });
-    rig.send("ada", "go").await;
-    rig.work("ada").await.unwrap();
-    assert_eq!(rig.turn("ada").await.text.as_deref(), Some("done"));
-    let sent: Vec<usize> = rig.model.requests().iter().map(signatures).collect();
+    world.send("ada", "go").await;
+    world.work("ada").await.unwrap();
+    assert_eq!(world.turn("ada").await.text.as_deref(), Some("done"));
+    let sent: Vec<usize> = world.model.requests().iter().map(signatures).collect();
     assert_eq!(sent, [0, 1, 2, 0, 1]);
-    assert_eq!(rig.steps("ada").await.iter().filter(|step| step.name() == "state_dropped").count(), 1);
+    assert_eq!(world.steps("ada").await.iter().filter(|step| step.name() == "state_dropped").count(), 1);
 }
 
 #[tokio::test]
 async fn a_resumed_turn_omits_dropped_state_and_a_second_stale_error_ends_it() {
-    let rig = Rig::new().await;
+    let world = AgentWorld::new().await;
     let stale = || Reply::Fail(ProviderError::new(ErrorKind::StaleState, "the signature is not valid"));
-    rig.model.reply_with(move |_, n| match n {
+    world.model.reply_with(move |_, n| match n {
         0 => signed(n),
         1 => stale(),
         _ => Reply::Hang,
     });
-    rig.send("ada", "go").await;
-    rig.in_time(rig.work_until("ada", rig.model.stalled.notified())).await;
-    rig.model.reply_with(move |request, _| if signatures(request) == 0 { stale() } else { say("no") });
-    rig.work("ada").await.unwrap();
-    assert_eq!(rig.turn("ada").await.status, TurnStatus::Failed);
-    assert_eq!(rig.model.requests().len(), 1);
+    world.send("ada", "go").await;
+    world.in_time(world.work_until("ada", world.model.stalled.notified())).await;
+    world.model.reply_with(move |request, _| if signatures(request) == 0 { stale() } else { say("no") });
+    world.work("ada").await.unwrap();
+    assert_eq!(world.turn("ada").await.status, TurnStatus::Failed);
+    assert_eq!(world.model.requests().len(), 1);
 }

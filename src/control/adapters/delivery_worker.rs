@@ -202,7 +202,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::fixture::Scene;
+    use crate::fixture::TestControl;
 
     fn conversation(n: u128, adapter: &str) -> Conversation {
         Conversation {
@@ -244,8 +244,8 @@ mod tests {
     }
 
     /// The chosen conversations, and how many entries of each.
-    async fn chosen(scene: &Scene, under_way: &mut UnderWay) -> Vec<(u128, usize)> {
-        let (chosen, _) = read_due(&scene.world, under_way).await.unwrap();
+    async fn chosen(test: &TestControl, under_way: &mut UnderWay) -> Vec<(u128, usize)> {
+        let (chosen, _) = read_due(&test.world, under_way).await.unwrap();
         let mut counts: BTreeMap<u128, usize> = BTreeMap::new();
         for (entry_key, adapter) in chosen {
             *counts.entry(entry_key.0.0.as_u128()).or_default() += 1;
@@ -266,11 +266,11 @@ mod tests {
 
     #[tokio::test]
     async fn a_delivery_that_panics_counts_as_a_failed_attempt() {
-        let scene = Scene::new().await;
+        let test = TestControl::new().await;
         let parcel = |seq| Parcel { conversation: conversation(1, "webhook:x"), entry: pending_entry(1, seq, 1) };
         let handed = futures_util::future::join_all([1, 2, 3].map(|seq| {
-            let (scene, parcel) = (&scene, parcel(seq));
-            async move { attempt_delivery(&PanickingAdapter, &scene.world, &parcel).await }
+            let (test, parcel) = (&test, parcel(seq));
+            async move { attempt_delivery(&PanickingAdapter, &test.world, &parcel).await }
         }));
         let outcomes = handed.await;
         let panicked =
@@ -283,11 +283,11 @@ mod tests {
 
     #[tokio::test]
     async fn deliveries_continue_after_the_loop_has_failed() {
-        let scene = Scene::new().await;
-        scene.world.loops().fail_next(DELIVERIES, 1);
-        let outside = Arc::clone(&scene.world);
-        let kept = scene.world.keep_running(DELIVERIES, move || Box::pin(delivery_worker(Arc::clone(&outside))));
-        let written = scene.world.store().write(|w| {
+        let test = TestControl::new().await;
+        test.world.loops().fail_next(DELIVERIES, 1);
+        let outside = Arc::clone(&test.world);
+        let kept = test.world.keep_running(DELIVERIES, move || Box::pin(delivery_worker(Arc::clone(&outside))));
+        let written = test.world.store().write(|w| {
             Box::pin(async move {
                 w.conversation_put(&conversation(1, "control")).await?;
                 w.conversation_entry_put(&pending_entry(1, 1, 1)).await?;
@@ -298,17 +298,17 @@ mod tests {
         let mut was_down = false;
         let mut delivered = false;
         for _ in 0..1_000 {
-            was_down |= scene.world.loops().down().iter().any(|down| down.name == DELIVERIES);
+            was_down |= test.world.loops().down().iter().any(|down| down.name == DELIVERIES);
             let id = ConversationId(Uuid::from_u128(1));
-            let read = scene
+            let read = test
                 .world
                 .store()
                 .read(move |r| Box::pin(async move { r.conversation_entries(id, 0, 10).await.map_err(Refusal::from) }));
             delivered = read.await.unwrap()[0].delivery == Delivery::Delivered;
-            if delivered && scene.world.loops().down().is_empty() {
+            if delivered && test.world.loops().down().is_empty() {
                 break;
             }
-            scene.clock.advance(Duration::from_millis(200));
+            test.clock.advance(Duration::from_millis(200));
             tokio::task::yield_now().await;
         }
         assert!(was_down && delivered, "down {was_down}, delivered {delivered}");
@@ -317,9 +317,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_backlog_of_one_adapter_neither_takes_all_capacity_nor_hides_the_others() {
-        let scene = Scene::new().await;
+        let test = TestControl::new().await;
         let many = i64::from(READ_LIMIT) * 2;
-        let written = scene.world.store().write(move |w| {
+        let written = test.world.store().write(move |w| {
             Box::pin(async move {
                 for (n, adapter, count) in [
                     (1, "webhook:slow", many),
@@ -337,12 +337,12 @@ mod tests {
         });
         written.await.unwrap();
         let mut under_way = UnderWay::new();
-        assert_eq!(chosen(&scene, &mut under_way).await, [(1, AT_ONCE_PER_ADAPTER), (3, AT_ONCE_PER_ADAPTER), (4, 1)]);
-        assert_eq!(chosen(&scene, &mut under_way).await, [], "no adapter has capacity, and the rest is delivered");
+        assert_eq!(chosen(&test, &mut under_way).await, [(1, AT_ONCE_PER_ADAPTER), (3, AT_ONCE_PER_ADAPTER), (4, 1)]);
+        assert_eq!(chosen(&test, &mut under_way).await, [], "no adapter has capacity, and the rest is delivered");
         under_way.retain(|entry_key, _| entry_key.0.0.as_u128() != 3);
-        assert_eq!(chosen(&scene, &mut under_way).await, [(3, AT_ONCE_PER_ADAPTER)]);
+        assert_eq!(chosen(&test, &mut under_way).await, [(3, AT_ONCE_PER_ADAPTER)]);
         // With more adapters than capacity, the total limit holds.
-        let written = scene.world.store().write(|w| {
+        let written = test.world.store().write(|w| {
             Box::pin(async move {
                 for n in 10..20 {
                     w.conversation_put(&conversation(n, &format!("webhook:{n}"))).await?;
@@ -354,7 +354,7 @@ mod tests {
             })
         });
         written.await.unwrap();
-        chosen(&scene, &mut under_way).await;
+        chosen(&test, &mut under_way).await;
         assert_eq!(under_way.len(), AT_ONCE);
     }
 }

@@ -114,12 +114,12 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::fixture::Scene;
+    use crate::fixture::TestControl;
     use crate::services::LedgerService;
 
     #[tokio::test]
     async fn calls_of_a_deleted_turn_are_listed() {
-        let scene = Scene::new().await;
+        let test = TestControl::new().await;
         let gone = TurnId(Uuid::from_u128(7));
         let call = LedgerRow {
             call_id: CallId(Uuid::from_u128(8)),
@@ -135,7 +135,7 @@ mod tests {
             duration_ms: None,
             truncated: false,
         };
-        let write = scene.world.store().write(move |w| Box::pin(async move { w.call_put(&call).await }));
+        let write = test.world.store().write(move |w| Box::pin(async move { w.call_put(&call).await }));
         write.await.map_err(refused).unwrap();
         let list = async |turn_id: TurnId, status: Option<&str>| {
             let request = ListLedgerRequest {
@@ -143,7 +143,7 @@ mod tests {
                 status: status.map(str::to_owned),
                 ..ListLedgerRequest::default()
             };
-            LedgerService(scene.control.clone()).page(request).await.map(|page| page.rows.len())
+            LedgerService(test.control.clone()).page(request).await.map(|page| page.rows.len())
         };
         assert_eq!(list(gone, None).await, Ok(1));
         // The turn is accepted even if none of its calls match.

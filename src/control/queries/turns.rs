@@ -69,7 +69,7 @@ mod tests {
 
     use super::*;
     use crate::convert::input::position;
-    use crate::fixture::Scene;
+    use crate::fixture::TestControl;
 
     fn root(n: u128) -> RootId {
         RootId(Uuid::from_u128(n))
@@ -107,8 +107,8 @@ mod tests {
     }
 
     /// Stores ended turns. Turn `n` started at millisecond `n`, with the root `root_of(n)`.
-    async fn put(scene: &Scene, count: u128, root_of: impl Fn(u128) -> RootId + Send + 'static) {
-        let write = scene.world.store().write(move |w| {
+    async fn put(test: &TestControl, count: u128, root_of: impl Fn(u128) -> RootId + Send + 'static) {
+        let write = test.world.store().write(move |w| {
             Box::pin(async move {
                 for n in 1..=count {
                     let turn = turn_row(n, root_of(n))?;
@@ -120,33 +120,33 @@ mod tests {
         write.await.unwrap();
     }
 
-    async fn list(scene: &Scene, root_id: RootId, cursor: &str) -> Result<Page<Turn>> {
+    async fn list(test: &TestControl, root_id: RootId, cursor: &str) -> Result<Page<Turn>> {
         let filter = TurnFilter { root_id: Some(root_id), ..TurnFilter::default() };
-        turns(&scene.world, filter, position(cursor)?, 2).await
+        turns(&test.world, filter, position(cursor)?, 2).await
     }
 
     #[tokio::test]
     async fn turns_of_a_root_are_found_behind_many_turns_of_other_roots() {
-        let scene = Scene::new().await;
-        put(&scene, 3_000, |n| if n <= 3 { root(1) } else { root(0) }).await;
-        let never = list(&scene, root(99), "").await.unwrap_err();
+        let test = TestControl::new().await;
+        put(&test, 3_000, |n| if n <= 3 { root(1) } else { root(0) }).await;
+        let never = list(&test, root(99), "").await.unwrap_err();
         assert_eq!((never.code, never.message.contains("root")), (Code::NotFound, true));
         let numbers = |page: &Page<Turn>| page.rows.iter().map(|turn| turn.turn_id.0.as_u128()).collect::<Vec<_>>();
-        let first = list(&scene, root(1), "").await.unwrap();
+        let first = list(&test, root(1), "").await.unwrap();
         assert_eq!(numbers(&first), [3, 2]);
-        let second = list(&scene, root(1), &first.next).await.unwrap();
+        let second = list(&test, root(1), &first.next).await.unwrap();
         assert_eq!((numbers(&second), second.next.as_str()), (vec![1], ""));
         // A root whose turns were pruned, but whose tally remains.
         let tally = RootTally::new(root(7), Timestamp(1));
-        let write = scene.world.store().write(move |w| Box::pin(async move { w.root_put(&tally).await }));
+        let write = test.world.store().write(move |w| Box::pin(async move { w.root_put(&tally).await }));
         write.await.map_err(refused).unwrap();
-        assert_eq!(list(&scene, root(7), "").await.unwrap().rows.len(), 0);
+        assert_eq!(list(&test, root(7), "").await.unwrap().rows.len(), 0);
     }
 
     #[tokio::test]
     async fn paging_skips_no_turn_of_the_same_millisecond() {
-        let scene = Scene::new().await;
-        let write = scene.world.store().write(|w| {
+        let test = TestControl::new().await;
+        let write = test.world.store().write(|w| {
             Box::pin(async move {
                 for n in 1..=1_700 {
                     w.turn_put(&Turn { started_at: Timestamp(5), ..turn_row(n, root(1))? }).await?;
@@ -157,7 +157,7 @@ mod tests {
         write.await.unwrap();
         let (mut seen, mut cursor) = (Vec::new(), None);
         loop {
-            let page = turns(&scene.world, TurnFilter::default(), cursor, 100).await.unwrap();
+            let page = turns(&test.world, TurnFilter::default(), cursor, 100).await.unwrap();
             seen.extend(page.rows.iter().map(|turn| turn.turn_id.0.as_u128()));
             cursor = position(&page.next).unwrap();
             if cursor.is_none() {

@@ -129,12 +129,12 @@ impl Budgets for BudgetsService {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::Scene;
+    use crate::fixture::TestControl;
 
     #[tokio::test]
     async fn a_misspelled_scope_gets_the_nearest_one_as_a_hint() {
-        let scene = Scene::with("teams: [{ name: desk, agents: [ben] }]\n").await;
-        let budgets = BudgetsService(scene.control.clone());
+        let test = TestControl::with("teams: [{ name: desk, agents: [ben] }]\n").await;
+        let budgets = BudgetsService(test.control.clone());
         for (typo, near) in [
             ("wrold", "world"),
             ("wrold/day", "world/day"),

@@ -7,11 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ghost_domain::Refusal;
+use ghost_domain::testing::ManualClock;
 use ghost_proto::REFUSAL_TRAILER;
 use ghost_proto::v1::events_client::EventsClient;
 use ghost_proto::v1::world_client::WorldClient;
 use ghost_proto::v1::{StatusRequest, SubscribeRequest};
-use ghost_provider::testing::ManualClock;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::oneshot;
@@ -19,7 +19,7 @@ use tokio::task::JoinHandle;
 use tonic::Code;
 use tonic::transport::{Channel, Endpoint};
 
-use crate::fixture::Scene;
+use crate::fixture::TestControl;
 
 const TOKEN: &str = "a-long-enough-token";
 
@@ -32,12 +32,12 @@ struct Server {
     serving: JoinHandle<Result<(), Refusal>>,
 }
 
-async fn serve(scene: &Scene) -> Server {
-    let socket = scene.dir().join("g.sock");
+async fn serve(test: &TestControl) -> Server {
+    let socket = test.dir().join("g.sock");
     let bound = crate::bind(crate::ControlOptions {
         listeners: vec![crate::ListenAddress::Unix(socket.clone())],
         http: Some("127.0.0.1:0".parse().unwrap()),
-        data_dir: scene.dir().to_owned(),
+        data_dir: test.dir().to_owned(),
         token: Some(TOKEN.into()),
         tls: None,
         on_shutdown: Arc::new(|_| {}),
@@ -47,7 +47,7 @@ async fn serve(scene: &Scene) -> Server {
     let http = bound.endpoints().iter().find_map(|permit| permit.strip_prefix("REST http://")?.parse().ok()).unwrap();
     let (stop, stopped) = oneshot::channel();
     let listeners = bound.listeners();
-    let serving = tokio::spawn(bound.serve(Arc::clone(&scene.world), async move {
+    let serving = tokio::spawn(bound.serve(Arc::clone(&test.world), async move {
         // A dropped sender also means the end.
         let _ = stopped.await;
     }));
@@ -96,23 +96,15 @@ async fn read_until(io: &mut TcpStream, end: &str) -> String {
     text
 }
 
-/// Advances the clock until `done` completes, for an hour at most.
+/// Advances the clock until `done` completes.
 async fn in_time<T>(clock: &ManualClock, done: impl Future<Output = T>) -> T {
-    tokio::pin!(done);
-    for _ in 0..36_000 {
-        tokio::select! {
-            biased;
-            done = &mut done => return done,
-            () = tokio::task::yield_now() => clock.advance(Duration::from_millis(100)),
-        }
-    }
-    panic!("nothing came of it");
+    clock.advance_until(Duration::from_millis(100), done).await
 }
 
 #[tokio::test]
 async fn a_connection_without_a_request_is_closed_and_one_with_a_request_is_not() {
-    let scene = Scene::new().await;
-    let server = serve(&scene).await;
+    let test = TestControl::new().await;
+    let server = serve(&test).await;
     let request = &server.request_head("/healthz", "");
     let mut events = server.events().await;
     let mut silent = server.grpc().await;
@@ -122,19 +114,19 @@ async fn a_connection_without_a_request_is_closed_and_one_with_a_request_is_not(
     let (mut mute, mut half) = (server.rest("").await, server.rest(&request[..20]).await);
     let mut received = Vec::new();
     for io in [&mut silent, &mut greeted] {
-        in_time(&scene.clock, io.read_to_end(&mut received)).await.unwrap();
+        in_time(&test.clock, io.read_to_end(&mut received)).await.unwrap();
     }
     for io in [&mut mute, &mut half] {
-        in_time(&scene.clock, io.read_to_end(&mut received)).await.unwrap();
+        in_time(&test.clock, io.read_to_end(&mut received)).await.unwrap();
     }
-    let alive = in_time(&scene.clock, read_until(&mut events, ": alive")).await;
+    let alive = in_time(&test.clock, read_until(&mut events, ": alive")).await;
     assert!(alive.contains("id: "), "{alive}");
 }
 
 #[tokio::test]
 async fn silent_peers_do_not_delay_the_shutdown() {
-    let scene = Scene::new().await;
-    let server = serve(&scene).await;
+    let test = TestControl::new().await;
+    let server = serve(&test).await;
     let (_silent, _mute) = (server.grpc().await, server.rest("").await);
     let _half = server.rest("GET /healthz HT").await;
     // Connections are accepted in order, so the silent ones were accepted before this one.
@@ -150,8 +142,8 @@ async fn silent_peers_do_not_delay_the_shutdown() {
 
 #[tokio::test]
 async fn network_and_socket_have_separate_connection_limits() {
-    let scene = Scene::with("limits: { connections_max: 2 }\n").await;
-    let server = serve(&scene).await;
+    let test = TestControl::with("limits: { connections_max: 2 }\n").await;
+    let server = serve(&test).await;
     let (first, _second) = (server.events().await, server.events().await);
     let request = &server.request_head("/healthz", "");
     let mut third = server.rest(request).await;
@@ -169,16 +161,16 @@ async fn network_and_socket_have_separate_connection_limits() {
     }
     assert!(!third.is_finished() && !over.is_finished(), "both limits are reached");
     drop(first);
-    in_time(&scene.clock, third).await.unwrap();
+    in_time(&test.clock, third).await.unwrap();
     assert!(!over.is_finished(), "a slot of the network limit is not one of the socket");
     drop(one);
-    in_time(&scene.clock, over).await.unwrap().unwrap();
+    in_time(&test.clock, over).await.unwrap().unwrap();
 }
 
 #[tokio::test]
 async fn listeners_stay_open_while_they_are_held() {
-    let scene = Scene::new().await;
-    let server = serve(&scene).await;
+    let test = TestControl::new().await;
+    let server = serve(&test).await;
     let mut world = WorldClient::new(server.channel().await);
     world.status(StatusRequest::default()).await.unwrap();
     drop(world);
@@ -201,8 +193,8 @@ struct Odd {
 
 #[tokio::test]
 async fn requests_that_reach_no_service_are_refused_with_a_code_and_a_hint() {
-    let scene = Scene::new().await;
-    let server = serve(&scene).await;
+    let test = TestControl::new().await;
+    let server = serve(&test).await;
     let large = vec![b'x'; 5 * 1024 * 1024];
     for (path, field, grpc, code) in [
         ("/ghost.v1.Agents/Get", vec![0xff], Code::InvalidArgument, "invalid_arguments"),
@@ -225,8 +217,8 @@ async fn requests_that_reach_no_service_are_refused_with_a_code_and_a_hint() {
 
 #[tokio::test]
 async fn rest_speaks_no_http_2() {
-    let scene = Scene::new().await;
-    let server = serve(&scene).await;
+    let test = TestControl::new().await;
+    let server = serve(&test).await;
     let mut io = server.rest("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0").await;
     let mut received = [0; 16];
     // Closing a connection with unread bytes may reset it.
@@ -236,17 +228,17 @@ async fn rest_speaks_no_http_2() {
 
 #[tokio::test]
 async fn a_stream_outlives_its_clients_deadline_for_the_response() {
-    let scene = Scene::new().await;
-    let server = serve(&scene).await;
-    let after_seq = Some(scene.world.store().last_seq());
+    let test = TestControl::new().await;
+    let server = serve(&test).await;
+    let after_seq = Some(test.world.store().last_seq());
     let mut request = tonic::Request::new(SubscribeRequest { after_seq, follow: true, ..SubscribeRequest::default() });
     request.metadata_mut().insert("grpc-timeout", "30S".parse().unwrap());
     let mut stream = EventsClient::new(server.channel().await).subscribe(request).await.unwrap().into_inner();
     for _ in 0..60 {
-        scene.clock.advance(Duration::from_secs(1));
+        test.clock.advance(Duration::from_secs(1));
         tokio::task::yield_now().await;
     }
-    scene.emit_many(1).await;
+    test.emit_many(1).await;
     loop {
         if stream.message().await.unwrap().unwrap().event.is_some() {
             break;

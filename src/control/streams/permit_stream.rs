@@ -67,7 +67,7 @@ impl<T> Stream for PermitStream<T> {
 
 #[cfg(test)]
 mod tests {
-    use ghost_provider::testing::ManualClock;
+    use ghost_domain::testing::ManualClock;
     use tokio_stream::StreamExt as _;
 
     use super::*;

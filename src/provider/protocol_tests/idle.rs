@@ -10,7 +10,8 @@ use super::{conversation, serve};
 use crate::error::{Charge, ErrorKind};
 use crate::model::NoDeltas;
 use crate::providers::Providers;
-use crate::testing::{FakeEnd, FakeReply, ManualClock, provider_plan};
+use crate::testing::{FakeEnd, FakeReply, provider_plan};
+use ghost_domain::testing::ManualClock;
 
 #[tokio::test]
 async fn an_answer_that_falls_silent_in_the_middle_frees_its_slot() {

@@ -27,7 +27,8 @@ use serde_json::{Value, json};
 
 use crate::model::{Deltas, ModelAnswer, ModelRequest, Provider};
 use crate::providers::Providers;
-use crate::testing::{FakeReply, FakeRequest, FakeServer, ManualClock, provider_plan, request};
+use crate::testing::{FakeReply, FakeRequest, FakeServer, provider_plan, request};
+use ghost_domain::testing::ManualClock;
 
 /// The key of every adapter in these tests.
 const KEY: &str = "test-key-0123456789";

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::tests::load;
 use super::*;
-use crate::testing::ManualClock;
+use ghost_domain::testing::ManualClock;
 
 /// All problems of a file, in order of line.
 fn check(rules: &str) -> Vec<ghost_config::Problem> {

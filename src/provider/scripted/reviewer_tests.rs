@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use super::tests::{go_on, said};
 use super::*;
 use crate::model::NoDeltas;
-use crate::testing::{ManualClock, request};
+use crate::testing::request;
+use ghost_domain::testing::ManualClock;
 
 const SCRIPTS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../worlds/newsroom/scripts");
 

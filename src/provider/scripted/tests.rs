@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::model::{NoDeltas, Stop};
-use crate::testing::{ManualClock, request};
+use crate::testing::request;
+use ghost_domain::testing::ManualClock;
 
 pub(super) struct Script {
     _dir: tempfile::TempDir,

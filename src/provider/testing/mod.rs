@@ -1,13 +1,12 @@
-//! Helpers for tests and benches of all crates: a clock that a test moves, counted ids, the files
-//! of a small world, and fake model servers on this machine.
+//! Helpers for tests and benches of all crates: a fake model in this process, and fake model servers
+//! on this machine.
 //!
 //! These helpers must never be part of a release build of the daemon.
 
-mod clock;
+mod fake_model;
 mod fake_openai;
 mod server;
 mod strict;
-mod world_files;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,11 +17,10 @@ use ghost_domain::{AgentId, TurnId};
 
 use crate::model::ModelRequest;
 
-pub use clock::ManualClock;
+pub use fake_model::{FakeModel, Reply, block, call, calls, fail, results, say};
 pub use fake_openai::{FakeAnswer, FakeCall, FakeOpenAi};
 pub use server::{FakeEnd, FakeReply, FakeRequest, FakeServer};
 pub use strict::{Asked, StrictServer, Wire};
-pub use world_files::{Counting, write_file, write_world};
 
 /// A plan of `kind` with short pauses, four parallel calls and three attempts.
 #[must_use]

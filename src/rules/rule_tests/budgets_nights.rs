@@ -7,7 +7,7 @@ use ghost_domain::{BudgetLimits, Code, Money, ReservationId, Scope, Turn};
 use ghost_store::tables::UsageFilter;
 use proptest::prelude::*;
 
-use super::rig::{Rig, demand, id, new_agent, operator, read, used, write};
+use super::rule_world::{RuleWorld, demand, id, new_agent, operator, read, used, write};
 use crate::{agents, budgets, turns};
 
 const AGENTS: [&str; 2] = ["ada", "bob"];
@@ -43,7 +43,7 @@ fn actions() -> impl Strategy<Value = Vec<Action>> {
 }
 
 struct Night {
-    rig: Rig,
+    world: RuleWorld,
     turns: Vec<Turn>,
     held: [Option<(ReservationId, u64, u64)>; 2],
 }
@@ -52,13 +52,13 @@ impl Night {
     async fn reload(&self, named: bool) {
         let limits = BudgetLimits { tokens: Some(LIMIT), money: Some(Money(LIMIT)) };
         let file = if named { vec![(Scope::World.daily().unwrap(), limits)] } else { Vec::new() };
-        write!(self.rig, |w, ctx| budgets::follow_file(w, &ctx, &operator(), &file).await).unwrap();
+        write!(self.world, |w, ctx| budgets::follow_file(w, &ctx, &operator(), &file).await).unwrap();
     }
 
     async fn play(&mut self, step: Action) {
         match step {
             Action::Start(who, input, most) => {
-                let started = self.rig.model_start(self.turns[who].turn_id, demand(input, most)).await;
+                let started = self.world.model_start(self.turns[who].turn_id, demand(input, most)).await;
                 match started {
                     Ok((reservation, most)) => self.held[who] = Some((reservation, input, most)),
                     // The call waits, and the earlier reservation was lost.
@@ -67,27 +67,27 @@ impl Night {
                 }
             }
             Action::End(who, 2, _) => {
-                write!(self.rig, |w, ctx| turns::review_at_boot(w, &ctx).await).unwrap();
+                write!(self.world, |w, ctx| turns::review_at_boot(w, &ctx).await).unwrap();
                 self.held = [None, None];
-                self.turns[who] = self.rig.take(AGENTS[who]).await.turn;
+                self.turns[who] = self.world.take(AGENTS[who]).await.turn;
             }
             Action::End(who, how, share) => {
                 let Some((reservation, input, most)) = self.held[who].take() else { return };
                 let usage = if how == 0 { used(input, most * share / 100) } else { None };
-                self.rig.model_answer(self.turns[who].turn_id, reservation, usage).await.unwrap();
+                self.world.model_answer(self.turns[who].turn_id, reservation, usage).await.unwrap();
             }
             Action::Clock(minutes) => {
                 let time = Duration::from_secs(minutes.unsigned_abs() * 60);
-                if minutes < 0 { self.rig.set_back(time) } else { self.rig.pass(time) }
+                if minutes < 0 { self.world.clock.set_back(time) } else { self.world.pass(time) }
             }
             Action::Anew(who) => {
-                write!(self.rig, |w, ctx| {
+                write!(self.world, |w, ctx| {
                     agents::delete(w, &ctx, &operator(), &id(AGENTS[who])).await?;
                     agents::create(w, &ctx, &operator(), new_agent(&ctx, AGENTS[who])).await
                 })
                 .unwrap();
                 self.held[who] = None;
-                self.turns[who] = self.rig.busy(AGENTS[who]).await;
+                self.turns[who] = self.world.busy(AGENTS[who]).await;
             }
             Action::Reload(lifted) => {
                 if lifted {
@@ -95,30 +95,30 @@ impl Night {
                 }
                 self.reload(true).await;
             }
-            Action::Sweep => drop(crate::retention::sweep(&self.rig.store, &self.rig.ctx).await.unwrap()),
+            Action::Sweep => drop(crate::retention::sweep(&self.world.store, &self.world.ctx).await.unwrap()),
         }
     }
 }
 
 async fn run(actions: Vec<Action>) {
-    let rig = Rig::new().await;
-    rig.limits(|limits| limits.stalled_boots_max = 1_000);
-    let turns = vec![rig.busy("ada").await, rig.busy("bob").await];
-    let mut night = Night { rig, turns, held: [None, None] };
+    let world = RuleWorld::new().await;
+    world.limits(|limits| limits.stalled_boots_max = 1_000);
+    let turns = vec![world.busy("ada").await, world.busy("bob").await];
+    let mut night = Night { world, turns, held: [None, None] };
     night.reload(true).await;
-    let day = |night: &Night| night.rig.ctx.now().0.div_euclid(86_400_000);
+    let day = |night: &Night| night.world.ctx.now().0.div_euclid(86_400_000);
     let (first, mut latest) = (day(&night), day(&night));
     for step in actions {
         night.play(step.clone()).await;
         latest = latest.max(day(&night));
-        let account = read!(night.rig, |r| r.budget_get(&Scope::World.daily().unwrap()).await?).unwrap();
+        let account = read!(night.world, |r| r.budget_get(&Scope::World.daily().unwrap()).await?).unwrap();
         assert!(account.spent_tokens + account.reserved_tokens <= LIMIT, "{step:?}: {account:?}");
         assert!(account.spent_money.plus(account.reserved_money).0 <= LIMIT + 2, "{step:?}: {account:?}");
-        let sums = read!(night.rig, |r| r.usage_sum(&UsageFilter::default()).await?);
+        let sums = read!(night.world, |r| r.usage_sum(&UsageFilter::default()).await?);
         let spent: u64 = sums.iter().map(|sum| sum.tokens.total()).sum();
         let days = u64::try_from(latest - first).unwrap() + 1;
         assert!(spent <= LIMIT * days, "{spent} tokens in {days} days: {step:?}");
-        let world = read!(night.rig, |r| r.budget_get(&Scope::World).await?);
+        let world = read!(night.world, |r| r.budget_get(&Scope::World).await?);
         assert_eq!(world.map_or(0, |world| world.spent_tokens), spent, "{step:?}");
     }
 }

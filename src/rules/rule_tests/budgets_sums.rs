@@ -5,7 +5,7 @@ use ghost_domain::{Budget, Money, ReservationId, Scope};
 use ghost_store::tables::{BudgetFilter, UsageFilter};
 use proptest::prelude::*;
 
-use super::rig::{Rig, demand, id, operator, read, used, write};
+use super::rule_world::{RuleWorld, demand, id, operator, read, used, write};
 use crate::budgets::{self, NewLimits, Settlement};
 use crate::turns;
 
@@ -29,8 +29,8 @@ fn actions() -> impl Strategy<Value = Vec<Action>> {
     proptest::collection::vec(one, 1..40)
 }
 
-async fn check(rig: &Rig, held: &[(usize, ReservationId, u64, u64)]) {
-    let accounts: Vec<Budget> = read!(rig, |r| r.budget_list(&BudgetFilter::default()).await?);
+async fn check(world: &RuleWorld, held: &[(usize, ReservationId, u64, u64)]) {
+    let accounts: Vec<Budget> = read!(world, |r| r.budget_list(&BudgetFilter::default()).await?);
     for account in &accounts {
         let used = account.spent_tokens + account.reserved_tokens;
         assert!(account.limits.tokens.is_none_or(|limit| used <= limit), "{account:?}");
@@ -39,37 +39,37 @@ async fn check(rig: &Rig, held: &[(usize, ReservationId, u64, u64)]) {
         // is priced.
         assert!(account.limits.money.is_none_or(|limit| money <= limit.plus(Money(1))), "{account:?}");
     }
-    let sums = read!(rig, |r| r.usage_sum(&UsageFilter::default()).await?);
-    let world = accounts.iter().find(|account| account.scope == Scope::World).unwrap();
-    assert_eq!(world.spent_tokens, sums.iter().map(|sum| sum.tokens.total()).sum::<u64>());
-    assert_eq!(world.spent_money, Money(sums.iter().map(|sum| sum.cost.0).sum()));
-    assert_eq!(world.reserved_tokens, held.iter().map(|(_, _, input, most)| input + most).sum::<u64>());
+    let sums = read!(world, |r| r.usage_sum(&UsageFilter::default()).await?);
+    let whole = accounts.iter().find(|account| account.scope == Scope::World).unwrap();
+    assert_eq!(whole.spent_tokens, sums.iter().map(|sum| sum.tokens.total()).sum::<u64>());
+    assert_eq!(whole.spent_money, Money(sums.iter().map(|sum| sum.cost.0).sum()));
+    assert_eq!(whole.reserved_tokens, held.iter().map(|(_, _, input, most)| input + most).sum::<u64>());
     let agents: Vec<&Budget> = accounts.iter().filter(|a| matches!(a.scope, Scope::Agent(_))).collect();
-    assert_eq!(world.spent_tokens, agents.iter().map(|account| account.spent_tokens).sum::<u64>());
-    assert_eq!(world.reserved_tokens, agents.iter().map(|account| account.reserved_tokens).sum::<u64>());
+    assert_eq!(whole.spent_tokens, agents.iter().map(|account| account.spent_tokens).sum::<u64>());
+    assert_eq!(whole.reserved_tokens, agents.iter().map(|account| account.reserved_tokens).sum::<u64>());
     for account in accounts.iter().filter(|a| matches!(a.scope, Scope::Root(_))) {
         let Scope::Root(root_id) = account.scope else { unreachable!() };
         let filter = UsageFilter { root_id: Some(root_id), ..UsageFilter::default() };
-        let spent = read!(rig, |r| r.usage_sum(&filter).await?);
+        let spent = read!(world, |r| r.usage_sum(&filter).await?);
         assert_eq!(account.spent_tokens, spent.iter().map(|sum| sum.tokens.total()).sum::<u64>(), "{account:?}");
     }
 }
 
 async fn run(actions: Vec<Action>, tokens: u64, money: u64) {
-    let rig = Rig::new().await;
+    let world = RuleWorld::new().await;
     for (scope, limits) in [
         (Scope::World, NewLimits { tokens: Some(Some(tokens)), money: Some(Some(Money(money))) }),
         (Scope::Agent(id("ada")), NewLimits { tokens: Some(Some(tokens / 2)), money: None }),
         (Scope::Agent(id("bob")), NewLimits { tokens: Some(None), money: None }),
     ] {
-        write!(rig, |w, ctx| budgets::set(w, &ctx, &operator(), &scope, limits).await).unwrap();
+        write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &scope, limits).await).unwrap();
     }
-    let turns = [rig.busy("ada").await, rig.busy("bob").await];
+    let turns = [world.busy("ada").await, world.busy("bob").await];
     let mut held: Vec<(usize, ReservationId, u64, u64)> = Vec::new();
     for step in actions {
         match step {
             Action::Start(who, input, most) => {
-                let started = rig.model_start(turns[who].turn_id, demand(input, most)).await;
+                let started = world.model_start(turns[who].turn_id, demand(input, most)).await;
                 // A turn has at most one reservation, and none while it waits or is parked; the
                 // earlier one was lost.
                 held.retain(|(other, ..)| *other != who);
@@ -82,9 +82,9 @@ async fn run(actions: Vec<Action>, tokens: u64, money: u64) {
                 let (who, reservation, input, most) = held[at];
                 let turn = turns[who].turn_id;
                 match how {
-                    0 => drop(rig.model_answer(turn, reservation, used(input, most * share / 100)).await.unwrap()),
-                    1 => drop(rig.model_answer(turn, reservation, None).await.unwrap()),
-                    2 => write!(rig, |w, ctx| turns::model_failed(
+                    0 => drop(world.model_answer(turn, reservation, used(input, most * share / 100)).await.unwrap()),
+                    1 => drop(world.model_answer(turn, reservation, None).await.unwrap()),
+                    2 => write!(world, |w, ctx| turns::model_failed(
                         w,
                         &ctx,
                         turn,
@@ -95,7 +95,7 @@ async fn run(actions: Vec<Action>, tokens: u64, money: u64) {
                     )
                     .await)
                     .unwrap(),
-                    3 => write!(rig, |w, ctx| turns::model_failed(
+                    3 => write!(world, |w, ctx| turns::model_failed(
                         w,
                         &ctx,
                         turn,
@@ -106,7 +106,7 @@ async fn run(actions: Vec<Action>, tokens: u64, money: u64) {
                     )
                     .await)
                     .unwrap(),
-                    _ => drop(rig.take(["ada", "bob"][who]).await),
+                    _ => drop(world.take(["ada", "bob"][who]).await),
                 }
                 if how < 3 {
                     held.remove(at);
@@ -118,10 +118,10 @@ async fn run(actions: Vec<Action>, tokens: u64, money: u64) {
             Action::Root(who) => {
                 let scope = Scope::Root(turns[who].root_id);
                 let limits = NewLimits { tokens: Some(None), money: None };
-                write!(rig, |w, ctx| budgets::set(w, &ctx, &operator(), &scope, limits).await).unwrap();
+                write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &scope, limits).await).unwrap();
             }
         }
-        check(&rig, &held).await;
+        check(&world, &held).await;
     }
 }
 

@@ -4,114 +4,114 @@ use ghost_domain::{
     TurnStatus,
 };
 
-use super::rig::{Rig, code, id, new_agent, operator, read, write};
+use super::rule_world::{RuleWorld, code, id, new_agent, operator, read, write};
 use crate::{agents, conversations, dead_letters};
 
 /// Creates a dead letter of ada.
-async fn dead(rig: &Rig) -> DeadLetter {
-    rig.limits(|limits| limits.crashes_max = 1);
-    rig.take("ada").await;
-    rig.crash("ada", "it fell over").await;
-    let mut held = read!(rig, |r| r.dead_letter_list(None, Some(DeadLetterStatus::Held), None, 1_000).await?);
+async fn dead(world: &RuleWorld) -> DeadLetter {
+    world.limits(|limits| limits.crashes_max = 1);
+    world.take("ada").await;
+    world.crash("ada", "it fell over").await;
+    let mut held = read!(world, |r| r.dead_letter_list(None, Some(DeadLetterStatus::Held), None, 1_000).await?);
     held.remove(0)
 }
 
-async fn retry(rig: &Rig, dead: &DeadLetter, fresh: bool) -> crate::Result<DeadLetter> {
+async fn retry(world: &RuleWorld, dead: &DeadLetter, fresh: bool) -> crate::Result<DeadLetter> {
     let dead_letter_id = dead.dead_letter_id;
-    write!(rig, |w, ctx| dead_letters::retry(w, &ctx, &operator(), dead_letter_id, fresh).await)
+    write!(world, |w, ctx| dead_letters::retry(w, &ctx, &operator(), dead_letter_id, fresh).await)
 }
 
 #[tokio::test]
 async fn a_retry_goes_on_with_the_same_turn_and_its_answer_is_late() {
-    let rig = Rig::new().await;
-    let ask = rig.outside_ask("ada").await.unwrap();
-    let dead = dead(&rig).await;
-    assert_eq!(rig.ask_row(ask.ask_id).await.status, AskStatus::Failed);
-    let retried = retry(&rig, &dead, false).await.unwrap();
+    let world = RuleWorld::new().await;
+    let ask = world.outside_ask("ada").await.unwrap();
+    let dead = dead(&world).await;
+    assert_eq!(world.ask_row(ask.ask_id).await.status, AskStatus::Failed);
+    let retried = retry(&world, &dead, false).await.unwrap();
     assert_eq!(retried.status, DeadLetterStatus::Retried);
-    assert_eq!(code(retry(&rig, &dead, false).await), Code::Conflict, "once");
-    rig.send("ada", "rides in a turn of its own").await;
-    let taken = rig.take("ada").await;
+    assert_eq!(code(retry(&world, &dead, false).await), Code::Conflict, "once");
+    world.send("ada", "rides in a turn of its own").await;
+    let taken = world.take("ada").await;
     assert!(taken.resumed && taken.turn.turn_id == dead.turn_id && taken.mail.len() == 1);
     assert_eq!((taken.turn.crashes, taken.turn.reason, taken.mail[0].crashes), (0, None, 0));
-    rig.finish(dead.turn_id, "after all").await.unwrap();
-    let row = rig.ask_row(ask.ask_id).await;
+    world.finish(dead.turn_id, "after all").await.unwrap();
+    let row = world.ask_row(ask.ask_id).await;
     assert_eq!((row.status, row.reply.as_deref()), (AskStatus::Failed, Some("after all")));
-    assert_eq!(rig.count(EventKind::AskLate).await, 1);
+    assert_eq!(world.count(EventKind::AskLate).await, 1);
     // It may crash again as often as other mail before it becomes a dead letter again.
-    assert_eq!(rig.count(EventKind::DeadLetterRetried).await, 1);
+    assert_eq!(world.count(EventKind::DeadLetterRetried).await, 1);
 }
 
 #[tokio::test]
 async fn a_fresh_retry_opens_a_new_turn() {
-    let rig = Rig::new().await;
-    rig.send("ada", "work").await;
-    let dead = dead(&rig).await;
-    retry(&rig, &dead, true).await.unwrap();
-    let taken = rig.take("ada").await;
+    let world = RuleWorld::new().await;
+    world.send("ada", "work").await;
+    let dead = dead(&world).await;
+    retry(&world, &dead, true).await.unwrap();
+    let taken = world.take("ada").await;
     assert!(!taken.resumed && taken.turn.turn_id != dead.turn_id && taken.earlier.is_empty());
-    assert_eq!(rig.turn(dead.turn_id).await.status, TurnStatus::Dead);
+    assert_eq!(world.turn(dead.turn_id).await.status, TurnStatus::Dead);
 }
 
 #[tokio::test]
 async fn a_dropped_dead_letter_is_consumed_and_stays_readable() {
-    let rig = Rig::new().await;
-    let sent = rig.send("ada", "work").await;
-    let dead = dead(&rig).await;
+    let world = RuleWorld::new().await;
+    let sent = world.send("ada", "work").await;
+    let dead = dead(&world).await;
     let dead_letter_id = dead.dead_letter_id;
-    let dropped = write!(rig, |w, ctx| dead_letters::discard(w, &ctx, &operator(), dead_letter_id).await).unwrap();
+    let dropped = write!(world, |w, ctx| dead_letters::discard(w, &ctx, &operator(), dead_letter_id).await).unwrap();
     assert_eq!(dropped.status, DeadLetterStatus::Dropped);
-    assert_eq!(rig.message(sent.message_id).await.state, MailState::Consumed);
-    assert!(rig.try_take("ada").await.unwrap().is_none());
-    assert_eq!(code(retry(&rig, &dead, false).await), Code::Conflict);
+    assert_eq!(world.message(sent.message_id).await.state, MailState::Consumed);
+    assert!(world.try_take("ada").await.unwrap().is_none());
+    assert_eq!(code(retry(&world, &dead, false).await), Code::Conflict);
 }
 
 #[tokio::test]
 async fn a_later_agent_does_not_get_dead_letters_of_an_earlier_one() {
-    let rig = Rig::new().await;
-    rig.send("ada", "work").await;
-    let dead = dead(&rig).await;
-    write!(rig, |w, ctx| agents::delete(w, &ctx, &operator(), &id("ada")).await).unwrap();
-    assert_eq!(code(retry(&rig, &dead, false).await), Code::NotFound);
-    write!(rig, |w, ctx| agents::create(w, &ctx, &operator(), new_agent(&ctx, "ada")).await).unwrap();
-    assert_eq!(code(retry(&rig, &dead, true).await), Code::Conflict);
-    assert!(rig.try_take("ada").await.unwrap().is_none());
+    let world = RuleWorld::new().await;
+    world.send("ada", "work").await;
+    let dead = dead(&world).await;
+    write!(world, |w, ctx| agents::delete(w, &ctx, &operator(), &id("ada")).await).unwrap();
+    assert_eq!(code(retry(&world, &dead, false).await), Code::NotFound);
+    write!(world, |w, ctx| agents::create(w, &ctx, &operator(), new_agent(&ctx, "ada")).await).unwrap();
+    assert_eq!(code(retry(&world, &dead, true).await), Code::Conflict);
+    assert!(world.try_take("ada").await.unwrap().is_none());
 }
 
 /// A message from outside to ada in a conversation.
-async fn message_from_outside(rig: &Rig, text: &str) -> ConversationId {
+async fn message_from_outside(world: &RuleWorld, text: &str) -> ConversationId {
     let (adapter, thread) = (CONTROL.to_owned(), Some("t".to_owned()));
     let start = conversations::Start { adapter, thread, owner: id("ada"), party: operator() };
     let content = text.to_owned();
     let message_from_outside =
         conversations::Said { from: operator(), content, attachments: vec![], reply_to: None, external_id: None };
-    let heard = write!(rig, |w, ctx| conversations::arrive(w, &ctx, start, message_from_outside).await).unwrap();
+    let heard = write!(world, |w, ctx| conversations::arrive(w, &ctx, start, message_from_outside).await).unwrap();
     heard.conversation.conversation_id
 }
 
-async fn attach(rig: &Rig, turn: &Turn, conversation_id: ConversationId, name: &str) {
+async fn attach(world: &RuleWorld, turn: &Turn, conversation_id: ConversationId, name: &str) {
     let file = Attachment { path: name.into(), name: name.into(), mime_type: "text/plain".into(), bytes: 3 };
     let turn_id = turn.turn_id;
-    write!(rig, |w, ctx| conversations::attach(w, &ctx, &id("ada"), turn_id, conversation_id, file).await).unwrap();
+    write!(world, |w, ctx| conversations::attach(w, &ctx, &id("ada"), turn_id, conversation_id, file).await).unwrap();
 }
 
 #[tokio::test]
 async fn files_of_a_dead_turn_are_sent_with_its_own_reply() {
-    let rig = Rig::new().await;
-    rig.limits(|limits| limits.crashes_max = 1);
-    let conversation_id = message_from_outside(&rig, "the first").await;
-    let first = rig.take("ada").await.turn;
-    attach(&rig, &first, conversation_id, "first.txt").await;
-    rig.crash("ada", "it fell over").await;
-    let dead = read!(rig, |r| r.dead_letter_list(None, Some(DeadLetterStatus::Held), None, 1_000).await?).remove(0);
-    message_from_outside(&rig, "the second").await;
-    let second = rig.take("ada").await.turn;
-    attach(&rig, &second, conversation_id, "second.txt").await;
-    retry(&rig, &dead, false).await.unwrap();
-    rig.finish(second.turn_id, "To the second.").await.unwrap();
-    assert_eq!(rig.take("ada").await.turn.turn_id, first.turn_id);
-    rig.finish(first.turn_id, "To the first.").await.unwrap();
-    let entries = read!(rig, |r| r.conversation_entries(conversation_id, 0, 100).await?);
+    let world = RuleWorld::new().await;
+    world.limits(|limits| limits.crashes_max = 1);
+    let conversation_id = message_from_outside(&world, "the first").await;
+    let first = world.take("ada").await.turn;
+    attach(&world, &first, conversation_id, "first.txt").await;
+    world.crash("ada", "it fell over").await;
+    let dead = read!(world, |r| r.dead_letter_list(None, Some(DeadLetterStatus::Held), None, 1_000).await?).remove(0);
+    message_from_outside(&world, "the second").await;
+    let second = world.take("ada").await.turn;
+    attach(&world, &second, conversation_id, "second.txt").await;
+    retry(&world, &dead, false).await.unwrap();
+    world.finish(second.turn_id, "To the second.").await.unwrap();
+    assert_eq!(world.take("ada").await.turn.turn_id, first.turn_id);
+    world.finish(first.turn_id, "To the first.").await.unwrap();
+    let entries = read!(world, |r| r.conversation_entries(conversation_id, 0, 100).await?);
     let replies = entries.iter().filter(|entry| entry.direction == Direction::Out);
     let sent: Vec<(&str, Vec<&str>)> = replies
         .map(|entry| (entry.content.as_str(), entry.attachments.iter().map(|file| file.name.as_str()).collect()))

@@ -9,7 +9,7 @@ use ghost_domain::{
     AgentId, Code, Declared, DeclaredChannel, DeclaredJob, EventKind, Party, Schedule, ScheduleKind, Timestamp,
 };
 
-use super::rig::{Rig, id, new_agent, operator, read, write};
+use super::rule_world::{RuleWorld, id, new_agent, operator, read, write};
 use crate::agents;
 use crate::chat::{self, NewChannel, Speaker};
 use crate::declared::{self, Followed};
@@ -42,33 +42,33 @@ fn file(channels: Vec<DeclaredChannel>, jobs: Vec<DeclaredJob>) -> Declared {
 
 /// Applies the file. Checks that the preview equals the result, and that a second run only reports
 /// the declarations that are not applied.
-async fn follow(rig: &Rig, declared: &Declared) -> Followed {
-    let (ctx, wanted) = (rig.ctx.clone(), declared.clone());
-    let would = read!(rig, |r| declared::would(r, &ctx, &wanted).await?);
+async fn follow(world: &RuleWorld, declared: &Declared) -> Followed {
+    let (ctx, wanted) = (world.ctx.clone(), declared.clone());
+    let would = read!(world, |r| declared::would(r, &ctx, &wanted).await?);
     let wanted = declared.clone();
-    let done = write!(rig, |w, ctx| declared::follow(w, &ctx, &wanted).await).unwrap();
+    let done = write!(world, |w, ctx| declared::follow(w, &ctx, &wanted).await).unwrap();
     assert_eq!(would.len(), done.lines.len() + done.refused.len());
     let wanted = declared.clone();
-    let again = write!(rig, |w, ctx| declared::follow(w, &ctx, &wanted).await).unwrap();
+    let again = write!(world, |w, ctx| declared::follow(w, &ctx, &wanted).await).unwrap();
     assert!(again.lines.iter().all(|line| line.starts_with('=')), "{again:?}");
     done
 }
 
-async fn there(rig: &Rig, name: &str) -> (ChatChannel, Vec<AgentId>) {
+async fn there(world: &RuleWorld, name: &str) -> (ChatChannel, Vec<AgentId>) {
     let name = name.parse().unwrap();
-    read!(rig, |r| {
+    read!(world, |r| {
         let members = r.chat_members(&name).await?.into_iter().map(|member| member.agent_id).collect();
         (r.chat_channel_get(&name).await?.unwrap(), members)
     })
 }
 
-async fn schedule(rig: &Rig, agent: &str, name: &'static str) -> Option<Schedule> {
+async fn schedule(world: &RuleWorld, agent: &str, name: &'static str) -> Option<Schedule> {
     let agent_id = id(agent);
-    read!(rig, |r| r.schedule_find(&agent_id, ScheduleKind::Cron, name).await?)
+    read!(world, |r| r.schedule_find(&agent_id, ScheduleKind::Cron, name).await?)
 }
 
-async fn set_by_hand(rig: &Rig, job: DeclaredJob) {
-    write!(rig, |w, ctx| {
+async fn set_by_hand(world: &RuleWorld, job: DeclaredJob) {
+    write!(world, |w, ctx| {
         let new = NewSchedule {
             kind: ScheduleKind::Cron,
             agent_id: job.agent_id,
@@ -88,14 +88,14 @@ async fn set_by_hand(rig: &Rig, job: DeclaredJob) {
 
 #[tokio::test]
 async fn channels_are_created_changed_and_left_as_the_file_says() {
-    let rig = Rig::new().await;
-    let done = follow(&rig, &file(vec![channel("desk", &["ada", "bob"])], vec![])).await;
+    let world = RuleWorld::new().await;
+    let done = follow(&world, &file(vec![channel("desk", &["ada", "bob"])], vec![])).await;
     assert_eq!((done.lines.len(), done.refused.len()), (1, 0));
-    let (desk, members) = there(&rig, "desk").await;
+    let (desk, members) = there(&world, "desk").await;
     assert_eq!((desk.gated, desk.topic.as_deref(), desk.creator), (true, Some("news"), Party::System));
     assert_eq!(members, [id("ada"), id("bob")]);
     // cyd is invited and bob removed by hand; the file then changes neither.
-    write!(rig, |w, ctx| {
+    write!(world, |w, ctx| {
         let (by, desk) = (Speaker::from(operator()), "desk".parse().unwrap());
         chat::invite(w, &ctx, &by, &desk, &id("cyd")).await?;
         chat::remove(w, &ctx, &by, &desk, &id("bob")).await
@@ -103,24 +103,24 @@ async fn channels_are_created_changed_and_left_as_the_file_says() {
     .unwrap();
     let mut open = channel("desk", &["ada", "bob"]);
     (open.gated, open.topic) = (false, None);
-    follow(&rig, &file(vec![open], vec![])).await;
-    let (desk, members) = there(&rig, "desk").await;
+    follow(&world, &file(vec![open], vec![])).await;
+    let (desk, members) = there(&world, "desk").await;
     assert_eq!((desk.gated, desk.topic, members), (false, None, vec![id("ada"), id("cyd")]));
-    assert_eq!(rig.count(EventKind::ChatChanged).await, 1);
+    assert_eq!(world.count(EventKind::ChatChanged).await, 1);
     // No longer named: the members of the file leave, and the channel stays. It belongs to the file
     // again when it is named again.
-    follow(&rig, &Declared::default()).await;
-    assert_eq!(there(&rig, "desk").await.1, [id("cyd")]);
-    follow(&rig, &file(vec![channel("desk", &["ada", "bob"])], vec![])).await;
-    let (desk, members) = there(&rig, "desk").await;
+    follow(&world, &Declared::default()).await;
+    assert_eq!(there(&world, "desk").await.1, [id("cyd")]);
+    follow(&world, &file(vec![channel("desk", &["ada", "bob"])], vec![])).await;
+    let (desk, members) = there(&world, "desk").await;
     assert_eq!((desk.gated, members), (true, vec![id("ada"), id("bob"), id("cyd")]));
 }
 
 #[tokio::test]
 async fn a_channel_of_another_creator_is_left_alone_and_reported() {
-    let rig = Rig::new().await;
+    let world = RuleWorld::new().await;
     let by = Speaker::from(Party::Agent(id("cyd")));
-    write!(rig, |w, ctx| {
+    write!(world, |w, ctx| {
         let new = NewChannel {
             channel: "desk".parse().unwrap(),
             members: vec![],
@@ -131,97 +131,97 @@ async fn a_channel_of_another_creator_is_left_alone_and_reported() {
         chat::create(w, &ctx, &by, new).await
     })
     .unwrap();
-    let done = follow(&rig, &file(vec![channel("desk", &["ada"])], vec![])).await;
+    let done = follow(&world, &file(vec![channel("desk", &["ada"])], vec![])).await;
     assert!(done.lines[0].starts_with("= channel desk"), "{done:?}");
-    assert!(rig.count(EventKind::WorldWarning).await > 0);
-    follow(&rig, &Declared::default()).await;
-    let (desk, members) = there(&rig, "desk").await;
+    assert!(world.count(EventKind::WorldWarning).await > 0);
+    follow(&world, &Declared::default()).await;
+    let (desk, members) = there(&world, "desk").await;
     assert_eq!((desk.gated, members), (false, vec![id("cyd")]));
 }
 
 #[tokio::test]
 async fn jobs_are_set_changed_and_cancelled_as_the_file_says() {
-    let rig = Rig::new().await;
-    follow(&rig, &file(vec![], vec![job("ada", "pulse"), job("bob", "pulse")])).await;
-    let first = schedule(&rig, "ada", "pulse").await.unwrap();
+    let world = RuleWorld::new().await;
+    follow(&world, &file(vec![], vec![job("ada", "pulse"), job("bob", "pulse")])).await;
+    let first = schedule(&world, "ada", "pulse").await.unwrap();
     assert_eq!(first.next_at.map(|at| at.0 % 3_600_000), Some(0));
     let mut changed = job("ada", "pulse");
     changed.message = "look again".into();
-    follow(&rig, &file(vec![], vec![changed.clone()])).await;
-    let second = schedule(&rig, "ada", "pulse").await.unwrap();
+    follow(&world, &file(vec![], vec![changed.clone()])).await;
+    let second = schedule(&world, "ada", "pulse").await.unwrap();
     assert_eq!((second.schedule_id, second.message.as_str()), (first.schedule_id, "look again"));
-    assert_eq!(schedule(&rig, "bob", "pulse").await, None);
+    assert_eq!(schedule(&world, "bob", "pulse").await, None);
     // Switched off by hand, it stays off although the file changes another field.
-    write!(rig, |w, ctx| schedules::enable(w, &ctx, &operator(), first.schedule_id, false).await).unwrap();
+    write!(world, |w, ctx| schedules::enable(w, &ctx, &operator(), first.schedule_id, false).await).unwrap();
     changed.message = "look once more".into();
-    follow(&rig, &file(vec![], vec![changed.clone()])).await;
-    let third = schedule(&rig, "ada", "pulse").await.unwrap();
+    follow(&world, &file(vec![], vec![changed.clone()])).await;
+    let third = schedule(&world, "ada", "pulse").await.unwrap();
     assert_eq!((third.enabled, third.message.as_str()), (false, "look once more"));
     // Cancelled by hand, it stays cancelled until the file changes it.
-    write!(rig, |w, ctx| schedules::cancel(w, &ctx, &operator(), first.schedule_id).await).unwrap();
-    follow(&rig, &file(vec![], vec![changed.clone()])).await;
-    assert_eq!(schedule(&rig, "ada", "pulse").await, None);
+    write!(world, |w, ctx| schedules::cancel(w, &ctx, &operator(), first.schedule_id).await).unwrap();
+    follow(&world, &file(vec![], vec![changed.clone()])).await;
+    assert_eq!(schedule(&world, "ada", "pulse").await, None);
     changed.message = "look".into();
-    follow(&rig, &file(vec![], vec![changed])).await;
-    assert!(schedule(&rig, "ada", "pulse").await.is_some());
+    follow(&world, &file(vec![], vec![changed])).await;
+    assert!(schedule(&world, "ada", "pulse").await.is_some());
     // An agent that is created again gets its jobs again.
-    write!(rig, |w, ctx| agents::delete(w, &ctx, &operator(), &id("ada")).await).unwrap();
-    assert_eq!(schedule(&rig, "ada", "pulse").await, None);
-    write!(rig, |w, ctx| agents::create(w, &ctx, &operator(), new_agent(&ctx, "ada")).await).unwrap();
-    follow(&rig, &file(vec![], vec![job("ada", "pulse")])).await;
-    assert!(schedule(&rig, "ada", "pulse").await.is_some());
+    write!(world, |w, ctx| agents::delete(w, &ctx, &operator(), &id("ada")).await).unwrap();
+    assert_eq!(schedule(&world, "ada", "pulse").await, None);
+    write!(world, |w, ctx| agents::create(w, &ctx, &operator(), new_agent(&ctx, "ada")).await).unwrap();
+    follow(&world, &file(vec![], vec![job("ada", "pulse")])).await;
+    assert!(schedule(&world, "ada", "pulse").await.is_some());
 }
 
 #[tokio::test]
 async fn a_job_set_by_hand_is_left_alone_and_a_past_one_is_reported_once() {
-    let rig = Rig::new().await;
-    set_by_hand(&rig, job("ada", "pulse")).await;
-    let done = follow(&rig, &file(vec![], vec![job("ada", "pulse")])).await;
+    let world = RuleWorld::new().await;
+    set_by_hand(&world, job("ada", "pulse")).await;
+    let done = follow(&world, &file(vec![], vec![job("ada", "pulse")])).await;
     assert!(done.lines[0].starts_with("= cron ada/pulse"), "{done:?}");
-    follow(&rig, &Declared::default()).await;
-    assert_eq!(schedule(&rig, "ada", "pulse").await.unwrap().message, "by hand");
+    follow(&world, &Declared::default()).await;
+    assert_eq!(schedule(&world, "ada", "pulse").await.unwrap().message, "by hand");
     // A job of the file that someone replaced by hand belongs to them.
-    follow(&rig, &file(vec![], vec![job("bob", "pulse")])).await;
-    set_by_hand(&rig, job("bob", "pulse")).await;
-    follow(&rig, &Declared::default()).await;
-    assert_eq!(schedule(&rig, "bob", "pulse").await.unwrap().message, "by hand");
+    follow(&world, &file(vec![], vec![job("bob", "pulse")])).await;
+    set_by_hand(&world, job("bob", "pulse")).await;
+    follow(&world, &Declared::default()).await;
+    assert_eq!(schedule(&world, "bob", "pulse").await.unwrap().message, "by hand");
     let mut once = job("cyd", "once");
     once.when = When::At { at: Timestamp(1_000) };
     let wanted = file(vec![], vec![once]);
-    assert_eq!(follow(&rig, &wanted).await.lines.len(), 1);
-    assert_eq!(follow(&rig, &wanted).await, Followed::default());
-    assert_eq!(schedule(&rig, "cyd", "once").await, None);
+    assert_eq!(follow(&world, &wanted).await.lines.len(), 1);
+    assert_eq!(follow(&world, &wanted).await, Followed::default());
+    assert_eq!(schedule(&world, "cyd", "once").await, None);
 }
 
 #[tokio::test]
 async fn a_refused_declaration_affects_no_other_and_is_tried_again() {
-    let rig = Rig::new().await;
-    rig.limits(|limits| limits.crons_max = 1);
+    let world = RuleWorld::new().await;
+    world.limits(|limits| limits.crons_max = 1);
     let wanted = file(vec![channel("desk", &["ada"])], vec![job("ada", "one"), job("ada", "two")]);
-    let (ctx, first) = (rig.ctx.clone(), wanted.clone());
-    let done = write!(rig, |w, ctx| declared::follow(w, &ctx, &first).await).unwrap();
+    let (ctx, first) = (world.ctx.clone(), wanted.clone());
+    let done = write!(world, |w, ctx| declared::follow(w, &ctx, &first).await).unwrap();
     assert_eq!((done.lines.len(), done.refused.len()), (2, 1), "{done:?}");
     assert!(done.refused[0].contains(&Code::RateLimited.to_string()) || done.refused[0].contains("crons_max"));
-    assert!(schedule(&rig, "ada", "one").await.is_some() && schedule(&rig, "ada", "two").await.is_none());
+    assert!(schedule(&world, "ada", "one").await.is_some() && schedule(&world, "ada", "two").await.is_none());
     drop(ctx);
-    rig.pass(Duration::from_secs(60));
-    rig.limits(|limits| limits.crons_max = 2);
-    assert_eq!(follow(&rig, &wanted).await.lines.len(), 1);
-    assert!(schedule(&rig, "ada", "two").await.is_some());
+    world.pass(Duration::from_secs(60));
+    world.limits(|limits| limits.crons_max = 2);
+    assert_eq!(follow(&world, &wanted).await.lines.len(), 1);
+    assert!(schedule(&world, "ada", "two").await.is_some());
 }
 
 #[tokio::test]
 async fn a_refused_change_of_a_channel_changes_nothing() {
-    let rig = Rig::new().await;
-    follow(&rig, &file(vec![channel("desk", &["ada", "bob"])], vec![])).await;
-    write!(rig, |w, ctx| agents::create(w, &ctx, &operator(), new_agent(&ctx, "dan")).await).unwrap();
-    rig.limits(|limits| limits.chat_members_max = 3);
-    let before = there(&rig, "desk").await;
+    let world = RuleWorld::new().await;
+    follow(&world, &file(vec![channel("desk", &["ada", "bob"])], vec![])).await;
+    write!(world, |w, ctx| agents::create(w, &ctx, &operator(), new_agent(&ctx, "dan")).await).unwrap();
+    world.limits(|limits| limits.chat_members_max = 3);
+    let before = there(&world, "desk").await;
     let events = async || {
         let kinds = [EventKind::ChatChanged, EventKind::ChatMemberAdded, EventKind::ChatMemberRemoved];
         let mut count = 0;
         for kind in kinds {
-            count += rig.count(kind).await;
+            count += world.count(kind).await;
         }
         count
     };
@@ -230,13 +230,13 @@ async fn a_refused_change_of_a_channel_changes_nothing() {
         let mut wanted = channel("desk", members);
         (wanted.gated, wanted.topic) = (false, Some("other".into()));
         let wanted = file(vec![wanted], vec![]);
-        let done = write!(rig, |w, ctx| declared::follow(w, &ctx, &wanted).await).unwrap();
+        let done = write!(world, |w, ctx| declared::follow(w, &ctx, &wanted).await).unwrap();
         assert_eq!((done.lines.len(), done.refused.len()), (0, 1), "{done:?}");
         assert!(done.refused[0].contains(why), "{done:?}");
-        assert_eq!((there(&rig, "desk").await, events().await), (before.clone(), 0), "{members:?}");
+        assert_eq!((there(&world, "desk").await, events().await), (before.clone(), 0), "{members:?}");
     }
     // Leaving members free capacity for new members.
-    rig.limits(|limits| limits.chat_members_max = 2);
-    follow(&rig, &file(vec![channel("desk", &["cyd", "dan"])], vec![])).await;
-    assert_eq!(there(&rig, "desk").await.1, [id("cyd"), id("dan")]);
+    world.limits(|limits| limits.chat_members_max = 2);
+    follow(&world, &file(vec![channel("desk", &["cyd", "dan"])], vec![])).await;
+    assert_eq!(there(&world, "desk").await.1, [id("cyd"), id("dan")]);
 }

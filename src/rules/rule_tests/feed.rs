@@ -3,12 +3,12 @@ use ghost_domain::{Code, Event, EventId, EventKind, Limits};
 use serde_json::json;
 use uuid::Uuid;
 
-use super::rig::{Rig, code, id};
+use super::rule_world::{RuleWorld, code, id};
 use crate::feed::Subscription;
 use crate::retention;
 
-async fn open(rig: &Rig, after: Option<i64>, filter: EventFilter, follow: bool) -> crate::Result<Subscription> {
-    Subscription::open(&rig.store, after, filter, follow).await
+async fn open(world: &RuleWorld, after: Option<i64>, filter: EventFilter, follow: bool) -> crate::Result<Subscription> {
+    Subscription::open(&world.store, after, filter, follow).await
 }
 
 async fn rest(feed: &mut Subscription) -> Vec<i64> {
@@ -26,71 +26,71 @@ fn delivered() -> EventFilter {
 // covers: CP-06
 #[tokio::test]
 async fn a_reader_resumes_and_gets_only_matching_events() {
-    let rig = Rig::new().await;
+    let world = RuleWorld::new().await;
     for n in 0..600 {
-        rig.limits(|limits| limits.inbox_max = 10_000);
-        rig.send(if n % 2 == 0 { "ada" } else { "bob" }, "hello").await;
+        world.limits(|limits| limits.inbox_max = 10_000);
+        world.send(if n % 2 == 0 { "ada" } else { "bob" }, "hello").await;
     }
-    let last = rig.store.last_seq();
-    let mut all = open(&rig, Some(0), EventFilter::default(), false).await.unwrap();
+    let last = world.store.last_seq();
+    let mut all = open(&world, Some(0), EventFilter::default(), false).await.unwrap();
     assert_eq!(rest(&mut all).await, (1..=last).collect::<Vec<_>>(), "over several pages, without gap");
-    let mut some = open(&rig, Some(0), delivered(), false).await.unwrap();
+    let mut some = open(&world, Some(0), delivered(), false).await.unwrap();
     let seqs = rest(&mut some).await;
     assert_eq!(seqs.len(), 300);
-    let mut later = open(&rig, Some(seqs[99]), delivered(), false).await.unwrap();
+    let mut later = open(&world, Some(seqs[99]), delivered(), false).await.unwrap();
     assert_eq!(rest(&mut later).await, seqs[100..]);
-    let mut none = open(&rig, None, EventFilter::default(), false).await.unwrap();
+    let mut none = open(&world, None, EventFilter::default(), false).await.unwrap();
     assert!(rest(&mut none).await.is_empty());
     assert_eq!(none.seen(), last);
 }
 
 #[tokio::test]
 async fn no_event_is_lost_between_storage_and_the_live_feed() {
-    let rig = Rig::new().await;
-    rig.send("ada", "stored").await;
-    let before = rig.store.last_seq();
-    let mut feed = open(&rig, Some(0), EventFilter::default(), true).await.unwrap();
+    let world = RuleWorld::new().await;
+    world.send("ada", "stored").await;
+    let before = world.store.last_seq();
+    let mut feed = open(&world, Some(0), EventFilter::default(), true).await.unwrap();
     // Committed after the reader subscribed and before it reads: present in both sources, returned
     // once.
-    rig.send("ada", "between").await;
+    world.send("ada", "between").await;
     let mut seqs = Vec::new();
     for _ in 0..before {
         seqs.push(feed.next().await.unwrap().unwrap().seq);
     }
-    rig.send("ada", "live").await;
+    world.send("ada", "live").await;
     while let Some(event) = feed.try_next() {
         seqs.push(event.seq);
     }
-    while *seqs.last().unwrap() < rig.store.last_seq() {
+    while *seqs.last().unwrap() < world.store.last_seq() {
         seqs.push(feed.next().await.unwrap().unwrap().seq);
     }
     assert_eq!(seqs, (1..=before + 2).collect::<Vec<_>>());
     assert!(feed.try_next().is_none());
     let ephemeral = Event {
-        seq: rig.store.last_seq(),
+        seq: world.store.last_seq(),
         event_id: EventId(Uuid::nil()),
-        ts: rig.ctx.now(),
+        ts: world.ctx.now(),
         kind: EventKind::ModelDelta,
         agent_id: None,
         channel: None,
         correlation_id: None,
         payload: json!({}).into(),
     };
-    rig.store.publish_ephemeral(ephemeral.clone());
+    world.store.publish_ephemeral(ephemeral.clone());
     assert_eq!(feed.next().await.unwrap().as_deref(), Some(&ephemeral));
-    assert_eq!(feed.seen(), rig.store.last_seq());
+    assert_eq!(feed.seen(), world.store.last_seq());
 }
 
 // covers: CP-08
 #[tokio::test]
 async fn a_slow_reader_is_refused_and_finds_the_rest_in_storage() {
     for look_first in [false, true] {
-        let rig = Rig::new().await;
-        rig.limits(|limits| limits.inbox_max = 100_000);
-        let mut feed = open(&rig, None, EventFilter::default(), true).await.unwrap();
+        let world = RuleWorld::new().await;
+        world.limits(|limits| limits.inbox_max = 100_000);
+        let mut feed = open(&world, None, EventFilter::default(), true).await.unwrap();
         let began = feed.seen();
         for _ in 0..4_200 {
-            rig.send("ada", "x").await;
+            world.send("ada", "x").await;
         }
         if look_first {
             assert!(feed.try_next().is_none());
@@ -100,7 +100,7 @@ async fn a_slow_reader_is_refused_and_finds_the_rest_in_storage() {
         assert_eq!(lagged.code, Code::RateLimited);
         assert_eq!(lagged.details.unwrap()["last_seq"], began);
         // Resumed at the given sequence, or simply read on: no gap in either case.
-        for seq in began + 1..=rig.store.last_seq() {
+        for seq in began + 1..=world.store.last_seq() {
             assert_eq!(feed.next().await.unwrap().unwrap().seq, seq);
         }
     }
@@ -108,36 +108,36 @@ async fn a_slow_reader_is_refused_and_finds_the_rest_in_storage() {
 
 #[tokio::test]
 async fn cursors_outside_the_feed_are_refused() {
-    let rig = Rig::new().await;
-    let last = rig.store.last_seq();
-    assert_eq!(code(open(&rig, Some(last + 1), EventFilter::default(), true).await.map(drop)), Code::CursorAhead);
-    assert_eq!(code(open(&rig, Some(-1), EventFilter::default(), true).await.map(drop)), Code::InvalidArguments);
-    rig.pass(Limits::days(8));
-    retention::sweep(&rig.store, &rig.ctx).await.unwrap();
-    let refusal = open(&rig, Some(1), EventFilter::default(), true).await.map(drop).unwrap_err();
+    let world = RuleWorld::new().await;
+    let last = world.store.last_seq();
+    assert_eq!(code(open(&world, Some(last + 1), EventFilter::default(), true).await.map(drop)), Code::CursorAhead);
+    assert_eq!(code(open(&world, Some(-1), EventFilter::default(), true).await.map(drop)), Code::InvalidArguments);
+    world.pass(Limits::days(8));
+    retention::sweep(&world.store, &world.ctx).await.unwrap();
+    let refusal = open(&world, Some(1), EventFilter::default(), true).await.map(drop).unwrap_err();
     assert_eq!(refusal.code, Code::CursorExpired);
     assert_eq!(refusal.details.unwrap()["last_seq"], last);
-    rig.send("ada", "new").await;
-    let mut kept = open(&rig, Some(0), EventFilter::default(), false).await.unwrap();
+    world.send("ada", "new").await;
+    let mut kept = open(&world, Some(0), EventFilter::default(), false).await.unwrap();
     assert_eq!(rest(&mut kept).await, [last + 1]);
-    open(&rig, Some(last), EventFilter::default(), false).await.unwrap();
+    open(&world, Some(last), EventFilter::default(), false).await.unwrap();
 }
 
 #[tokio::test]
 async fn a_reader_overtaken_by_retention_gets_an_error() {
-    let rig = Rig::new().await;
-    rig.limits(|limits| limits.inbox_max = 10_000);
+    let world = RuleWorld::new().await;
+    world.limits(|limits| limits.inbox_max = 10_000);
     for _ in 0..600 {
-        rig.send("ada", "hello").await;
+        world.send("ada", "hello").await;
     }
-    let last = rig.store.last_seq();
-    let mut begun = open(&rig, Some(0), EventFilter::default(), false).await.unwrap();
+    let last = world.store.last_seq();
+    let mut begun = open(&world, Some(0), EventFilter::default(), false).await.unwrap();
     assert_eq!(begun.next().await.unwrap().unwrap().seq, 1);
-    let mut resumed = open(&rig, Some(1), EventFilter::default(), false).await.unwrap();
-    let mut oldest = open(&rig, Some(0), EventFilter::default(), false).await.unwrap();
-    rig.pass(Limits::days(8));
-    retention::sweep(&rig.store, &rig.ctx).await.unwrap();
-    rig.send("ada", "new").await;
+    let mut resumed = open(&world, Some(1), EventFilter::default(), false).await.unwrap();
+    let mut oldest = open(&world, Some(0), EventFilter::default(), false).await.unwrap();
+    world.pass(Limits::days(8));
+    retention::sweep(&world.store, &world.ctx).await.unwrap();
+    world.send("ada", "new").await;
     let mut seen = 1;
     let refusal = loop {
         match begun.next().await {

@@ -3,7 +3,7 @@
 use ghost_domain::event::EventKind;
 use ghost_domain::{Code, Job, Refusal, RootId, Task, TaskStatus};
 
-use super::rig::{Rig, id, operator, party, read, write};
+use super::rule_world::{RuleWorld, id, operator, party, read, write};
 use crate::chain::Chain;
 use crate::jobs::{self, NewJob};
 use crate::tasks::{self, NewTask, TaskChange};
@@ -21,17 +21,17 @@ fn new_job() -> NewJob {
     }
 }
 
-async fn begin(rig: &Rig) -> Job {
-    write!(rig, |w, ctx| jobs::begin(w, &ctx, new_job()).await).unwrap()
+async fn begin(world: &RuleWorld) -> Job {
+    write!(world, |w, ctx| jobs::begin(w, &ctx, new_job()).await).unwrap()
 }
 
-async fn recorded(rig: &Rig) -> Job {
-    read!(rig, |r| r.job_get(JOB).await?.unwrap())
+async fn recorded(world: &RuleWorld) -> Job {
+    read!(world, |r| r.job_get(JOB).await?.unwrap())
 }
 
-async fn set(rig: &Rig, job: &Job, change: TaskChange) -> Result<Task, Refusal> {
+async fn set(world: &RuleWorld, job: &Job, change: TaskChange) -> Result<Task, Refusal> {
     let (task_id, chain) = (job.task_id.unwrap(), Chain { root_id: job.root_id, hop: 1 });
-    write!(rig, |w, ctx| tasks::update(w, &ctx, &party("ada"), task_id, change, chain).await)
+    write!(world, |w, ctx| tasks::update(w, &ctx, &party("ada"), task_id, change, chain).await)
 }
 
 fn done(result: Option<&str>) -> TaskChange {
@@ -40,66 +40,66 @@ fn done(result: Option<&str>) -> TaskChange {
 
 #[tokio::test]
 async fn a_job_is_a_task_of_its_lead_and_begins_once() {
-    let rig = Rig::new().await;
-    let job = begin(&rig).await;
-    assert_eq!(begin(&rig).await, job);
-    let inbox = rig.inbox("ada").await;
+    let world = RuleWorld::new().await;
+    let job = begin(&world).await;
+    assert_eq!(begin(&world).await, job);
+    let inbox = world.inbox("ada").await;
     assert_eq!((inbox.len(), inbox[0].root_id), (1, job.root_id));
     assert!(inbox[0].body.contains(JOB) && inbox[0].body.contains("Report on both files."), "{}", inbox[0].body);
     let task_id = job.task_id.unwrap();
-    let task = read!(rig, |r| r.task_get(task_id).await?.unwrap());
+    let task = read!(world, |r| r.task_get(task_id).await?.unwrap());
     assert_eq!((task.owner, task.status, task.root_id), (id("ada"), TaskStatus::Pending, job.root_id));
-    assert_eq!(rig.count(EventKind::JobStarted).await, 1);
+    assert_eq!(world.count(EventKind::JobStarted).await, 1);
 }
 
 #[tokio::test]
 async fn a_job_is_done_when_its_lead_closes_the_task_with_the_path_of_the_result() {
-    let rig = Rig::new().await;
-    let job = begin(&rig).await;
+    let world = RuleWorld::new().await;
+    let job = begin(&world).await;
     for wrong in [None, Some(""), Some("It is done."), Some("output/report.md"), Some("output/reports/../x.md")] {
-        assert_eq!(set(&rig, &job, done(wrong)).await.unwrap_err().code, Code::InvalidArguments, "{wrong:?}");
-        assert_eq!(recorded(&rig).await, job, "{wrong:?}");
+        assert_eq!(set(&world, &job, done(wrong)).await.unwrap_err().code, Code::InvalidArguments, "{wrong:?}");
+        assert_eq!(recorded(&world).await, job, "{wrong:?}");
     }
-    set(&rig, &job, done(Some("output/reports/a.md"))).await.unwrap();
-    let ended = recorded(&rig).await;
+    set(&world, &job, done(Some("output/reports/a.md"))).await.unwrap();
+    let ended = recorded(&world).await;
     assert!(ended.finished_at.is_some());
     assert_eq!(ended.result_path.as_deref(), Some("output/reports/a.md"));
-    assert_eq!(rig.count(EventKind::JobFinished).await, 1);
-    assert_eq!(begin(&rig).await, ended, "the same input does not begin it again");
+    assert_eq!(world.count(EventKind::JobFinished).await, 1);
+    assert_eq!(begin(&world).await, ended, "the same input does not begin it again");
 
     // Reopened, it runs again.
     let note = Some("a figure is wrong".to_owned());
     let reopen = TaskChange { status: Some(TaskStatus::InProgress), note, reopen: true, ..TaskChange::default() };
-    set(&rig, &job, reopen).await.unwrap();
-    assert_eq!((recorded(&rig).await.finished_at, recorded(&rig).await.result_path), (None, None));
+    set(&world, &job, reopen).await.unwrap();
+    assert_eq!((recorded(&world).await.finished_at, recorded(&world).await.result_path), (None, None));
 }
 
 #[tokio::test]
 async fn a_job_ends_also_after_very_many_later_ones() {
-    let rig = Rig::new().await;
-    let job = begin(&rig).await;
-    let other = Job { task_id: None, root_id: RootId(uuid::Uuid::max()), started_at: rig.ctx.now(), ..job.clone() };
-    write!(rig, |w, _ctx| {
+    let world = RuleWorld::new().await;
+    let job = begin(&world).await;
+    let other = Job { task_id: None, root_id: RootId(uuid::Uuid::max()), started_at: world.ctx.now(), ..job.clone() };
+    write!(world, |w, _ctx| {
         for n in 0..1_001 {
             w.job_put(&Job { job_id: format!("f{n}"), ..other.clone() }).await?;
         }
         Ok::<_, Refusal>(())
     })
     .unwrap();
-    set(&rig, &job, done(Some("output/reports/a.md"))).await.unwrap();
-    assert!(recorded(&rig).await.finished_at.is_some());
-    assert_eq!(read!(rig, |r| jobs::all(r).await.unwrap().len()), 1_002);
+    set(&world, &job, done(Some("output/reports/a.md"))).await.unwrap();
+    assert!(recorded(&world).await.finished_at.is_some());
+    assert_eq!(read!(world, |r| jobs::all(r).await.unwrap().len()), 1_002);
 }
 
 #[tokio::test]
 async fn a_job_whose_task_is_given_up_ends_without_a_result() {
     for status in [TaskStatus::Failed, TaskStatus::Cancelled] {
-        let rig = Rig::new().await;
-        let job = begin(&rig).await;
-        set(&rig, &job, TaskChange { status: Some(status), ..TaskChange::default() }).await.unwrap();
-        let ended = recorded(&rig).await;
+        let world = RuleWorld::new().await;
+        let job = begin(&world).await;
+        set(&world, &job, TaskChange { status: Some(status), ..TaskChange::default() }).await.unwrap();
+        let ended = recorded(&world).await;
         assert!(ended.finished_at.is_some() && ended.result_path.is_none());
-        let events = rig.events().await;
+        let events = world.events().await;
         let event = events.iter().find(|event| event.kind == EventKind::JobFinished).unwrap();
         assert_eq!(event.payload["status"], status.as_str());
     }
@@ -107,11 +107,11 @@ async fn a_job_whose_task_is_given_up_ends_without_a_result() {
 
 #[tokio::test]
 async fn a_job_on_which_nothing_works_is_started_again_with_its_open_tasks() {
-    let rig = Rig::new().await;
-    let job = begin(&rig).await;
-    let lead = rig.take("ada").await.turn;
-    begin(&rig).await;
-    assert_eq!(rig.inbox("ada").await.len(), 0, "its lead is at work");
+    let world = RuleWorld::new().await;
+    let job = begin(&world).await;
+    let lead = world.take("ada").await.turn;
+    begin(&world).await;
+    assert_eq!(world.inbox("ada").await.len(), 0, "its lead is at work");
     let part = NewTask {
         title: "read a.md".into(),
         description: String::new(),
@@ -122,22 +122,22 @@ async fn a_job_on_which_nothing_works_is_started_again_with_its_open_tasks() {
         due_at: None,
         chain: Chain { root_id: job.root_id, hop: 1 },
     };
-    write!(rig, |w, ctx| tasks::create(w, &ctx, &party("ada"), part).await).unwrap();
-    rig.finish(lead.turn_id, "shared out").await.unwrap();
-    begin(&rig).await;
-    assert_eq!(rig.inbox("ada").await.len(), 0, "mail waits for bob");
-    let failed = rig.take("bob").await.turn;
+    write!(world, |w, ctx| tasks::create(w, &ctx, &party("ada"), part).await).unwrap();
+    world.finish(lead.turn_id, "shared out").await.unwrap();
+    begin(&world).await;
+    assert_eq!(world.inbox("ada").await.len(), 0, "mail waits for bob");
+    let failed = world.take("bob").await.turn;
     let ending = Ending::Failed(Refusal::new(Code::Internal, "it broke"));
-    write!(rig, |w, ctx| turns::finish(w, &ctx, failed.turn_id, ending).await).unwrap();
+    write!(world, |w, ctx| turns::finish(w, &ctx, failed.turn_id, ending).await).unwrap();
 
-    begin(&rig).await;
+    begin(&world).await;
     for owner in ["ada", "bob"] {
-        let inbox = rig.inbox(owner).await;
+        let inbox = world.inbox(owner).await;
         assert_eq!((inbox.len(), inbox[0].root_id), (1, job.root_id), "{owner}");
     }
-    begin(&rig).await;
-    assert_eq!(rig.inbox("ada").await.len(), 1, "once");
-    write!(rig, |w, ctx| tasks::update(
+    begin(&world).await;
+    assert_eq!(world.inbox("ada").await.len(), 1, "once");
+    write!(world, |w, ctx| tasks::update(
         w,
         &ctx,
         &operator(),
@@ -147,17 +147,17 @@ async fn a_job_on_which_nothing_works_is_started_again_with_its_open_tasks() {
     )
     .await)
     .unwrap();
-    begin(&rig).await;
-    assert_eq!(rig.inbox("ada").await.len(), 1, "a job that has ended is not started again");
+    begin(&world).await;
+    assert_eq!(world.inbox("ada").await.len(), 1, "a job that has ended is not started again");
 }
 
 #[tokio::test]
 async fn a_job_of_an_older_version_gets_its_task() {
-    let rig = Rig::new().await;
-    let job = begin(&rig).await;
+    let world = RuleWorld::new().await;
+    let job = begin(&world).await;
     let old = Job { task_id: None, result_dir: String::new(), ..job.clone() };
-    write!(rig, |w, _ctx| Ok::<_, Refusal>(w.job_put(&old).await?)).unwrap();
-    let again = begin(&rig).await;
+    write!(world, |w, _ctx| Ok::<_, Refusal>(w.job_put(&old).await?)).unwrap();
+    let again = begin(&world).await;
     assert!(again.task_id.is_some() && again.task_id != job.task_id);
     assert_eq!((again.root_id, again.started_at), (job.root_id, job.started_at));
 }

@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 use ghost_domain::{Code, EventKind, Grantee, KnowledgeEntry, KnowledgeSeed, Party, Refusal, Viewer};
 use serde_json::json;
 
-use super::rig::{Rig, code, id, operator, party, read, write};
+use super::rule_world::{RuleWorld, code, id, operator, party, read, write};
 use crate::Result;
 use crate::knowledge::{self, Author, Listed, Wanted, WithVersions, Writing};
 
@@ -24,28 +24,28 @@ fn text(entry_id: &str, content: &str) -> Writing {
     Writing { entry_id: entry_id.into(), content: content.into(), create: true, ..Writing::default() }
 }
 
-async fn put(rig: &Rig, author: Author, new: Writing) -> Result<KnowledgeEntry> {
-    write!(rig, |w, ctx| knowledge::write(w, &ctx, &author, new).await)
+async fn put(world: &RuleWorld, author: Author, new: Writing) -> Result<KnowledgeEntry> {
+    write!(world, |w, ctx| knowledge::write(w, &ctx, &author, new).await)
 }
 
-async fn delete(rig: &Rig, author: Author, entry_id: &str, expected: Option<i64>) -> Result<KnowledgeEntry> {
+async fn delete(world: &RuleWorld, author: Author, entry_id: &str, expected: Option<i64>) -> Result<KnowledgeEntry> {
     let entry_id = entry_id.to_owned();
-    write!(rig, |w, ctx| knowledge::delete(w, &ctx, &author, &entry_id, expected).await)
+    write!(world, |w, ctx| knowledge::delete(w, &ctx, &author, &entry_id, expected).await)
 }
 
-async fn see(rig: &Rig, viewer: Viewer, entry_id: &str) -> Result<WithVersions> {
+async fn see(world: &RuleWorld, viewer: Viewer, entry_id: &str) -> Result<WithVersions> {
     let entry_id = entry_id.to_owned();
-    rig.store.read(move |r| Box::pin(async move { knowledge::read(r, &viewer, &entry_id, true).await })).await
+    world.store.read(move |r| Box::pin(async move { knowledge::read(r, &viewer, &entry_id, true).await })).await
 }
 
-async fn list(rig: &Rig, viewer: Viewer, wanted: Wanted) -> Listed {
+async fn list(world: &RuleWorld, viewer: Viewer, wanted: Wanted) -> Listed {
     let listed: Result<Listed> =
-        rig.store.read(move |r| Box::pin(async move { knowledge::list(r, &viewer, &wanted).await })).await;
+        world.store.read(move |r| Box::pin(async move { knowledge::list(r, &viewer, &wanted).await })).await;
     listed.unwrap()
 }
 
-async fn ids(rig: &Rig, viewer: Viewer, wanted: Wanted) -> Vec<String> {
-    list(rig, viewer, wanted).await.entries.into_iter().map(|entry| entry.entry_id).collect()
+async fn ids(world: &RuleWorld, viewer: Viewer, wanted: Wanted) -> Vec<String> {
+    list(world, viewer, wanted).await.entries.into_iter().map(|entry| entry.entry_id).collect()
 }
 
 fn all() -> Wanted {
@@ -55,7 +55,7 @@ fn all() -> Wanted {
 // covers: KNOW-01
 #[tokio::test]
 async fn an_entry_is_written_read_replaced_and_listed() {
-    let rig = Rig::new().await;
+    let world = RuleWorld::new().await;
     let new = Writing {
         title: Some("How we\nwrite".into()),
         tags: Some(vec!["style".into(), "house".into(), "style".into()]),
@@ -63,28 +63,28 @@ async fn an_entry_is_written_read_replaced_and_listed() {
         writers: Some(vec![Grantee::Group("manager".into())]),
         ..text("style/guide", "Short.")
     };
-    let first = put(&rig, author("ada"), new).await.unwrap();
+    let first = put(&world, author("ada"), new).await.unwrap();
     assert_eq!((first.version, first.title.as_str(), &first.creator), (1, "How we write", &party("ada")));
     assert_eq!(first.tags, ["house", "style"]);
     // An omitted field stays.
-    let second = put(&rig, author("ada"), text("style/guide", "Shorter.")).await.unwrap();
+    let second = put(&world, author("ada"), text("style/guide", "Shorter.")).await.unwrap();
     assert_eq!((second.version, &second.title, &second.readers), (2, &first.title, &first.readers));
     assert_eq!((&second.created_at, &second.tags), (&first.created_at, &first.tags));
-    let seen = see(&rig, viewer("bob", "worker", &[]), "style/guide").await.unwrap();
+    let seen = see(&world, viewer("bob", "worker", &[]), "style/guide").await.unwrap();
     assert_eq!((seen.entry, seen.versions.len()), (second, 1));
     assert_eq!((seen.versions[0].version, seen.versions[0].content.as_str()), (1, "Short."));
     // Another writer, by its group: the creator stays the creator and keeps the right to write.
     let cyd = Author { viewer: viewer("cyd", "worker", &["manager"]), ..author("cyd") };
     let taken = Writing { writers: Some(vec![Grantee::Agent(id("cyd"))]), ..text("style/guide", "Mine.") };
-    let third = put(&rig, cyd, taken).await.unwrap();
+    let third = put(&world, cyd, taken).await.unwrap();
     assert_eq!((&third.creator, &third.updated_by), (&party("ada"), &party("cyd")));
-    put(&rig, author("ada"), text("style/guide", "Ours.")).await.unwrap();
+    put(&world, author("ada"), text("style/guide", "Ours.")).await.unwrap();
     // A new entry without access lists is open to its creator only, and its title is its id.
-    let own = put(&rig, author("bob"), text("bobs", "b")).await.unwrap();
+    let own = put(&world, author("bob"), text("bobs", "b")).await.unwrap();
     assert_eq!((own.title.as_str(), own.readers.len(), own.writers.len()), ("bobs", 0, 0));
-    assert_eq!(ids(&rig, viewer("ada", "worker", &[]), all()).await, ["style/guide"]);
-    assert_eq!(ids(&rig, viewer("bob", "worker", &[]), all()).await, ["bobs", "style/guide"]);
-    assert_eq!(ids(&rig, Viewer::Everything, all()).await, ["bobs", "style/guide"]);
+    assert_eq!(ids(&world, viewer("ada", "worker", &[]), all()).await, ["style/guide"]);
+    assert_eq!(ids(&world, viewer("bob", "worker", &[]), all()).await, ["bobs", "style/guide"]);
+    assert_eq!(ids(&world, Viewer::Everything, all()).await, ["bobs", "style/guide"]);
     for (query, tag, found) in [
         (Some("OUR"), None, vec!["style/guide"]),
         (Some("how WE"), None, vec!["style/guide"]),
@@ -95,9 +95,9 @@ async fn an_entry_is_written_read_replaced_and_listed() {
         (Some(" "), None, vec!["bobs", "style/guide"]),
     ] {
         let wanted = Wanted { query: query.map(Into::into), tag: tag.map(Into::into), ..all() };
-        assert_eq!(ids(&rig, Viewer::Everything, wanted).await, found, "{query:?} {tag:?}");
+        assert_eq!(ids(&world, Viewer::Everything, wanted).await, found, "{query:?} {tag:?}");
     }
-    let changes = rig.events().await.into_iter().filter(|event| event.kind == EventKind::KnowledgeChanged);
+    let changes = world.events().await.into_iter().filter(|event| event.kind == EventKind::KnowledgeChanged);
     let first = changes.map(|event| event.payload).next().unwrap();
     assert_eq!(first, json!({ "entry_id": "style/guide", "version": 1, "by": "agent:ada", "deleted": false }));
 }
@@ -105,84 +105,84 @@ async fn an_entry_is_written_read_replaced_and_listed() {
 // covers: KNOW-05
 #[tokio::test]
 async fn an_unreadable_entry_looks_like_a_missing_one() {
-    let rig = Rig::new().await;
-    put(&rig, author("ada"), text("secret-plan", "x")).await.unwrap();
+    let world = RuleWorld::new().await;
+    put(&world, author("ada"), text("secret-plan", "x")).await.unwrap();
     let (bob, none) = (viewer("bob", "worker", &[]), "secret-plam");
     // The refusals of an existing and a missing entry are equal, and no suggestion reveals a name.
     let words = |refusal: Refusal, name: &str| {
         assert_eq!(refusal.code, Code::NotFound);
         refusal.to_string().replace(name, "NAME")
     };
-    let unknown = words(see(&rig, bob.clone(), none).await.unwrap_err(), none);
+    let unknown = words(see(&world, bob.clone(), none).await.unwrap_err(), none);
     let hidden = "secret-plan";
-    assert_eq!(words(see(&rig, bob.clone(), hidden).await.unwrap_err(), hidden), unknown);
+    assert_eq!(words(see(&world, bob.clone(), hidden).await.unwrap_err(), hidden), unknown);
     for expected in [None, Some(0), Some(1), Some(7)] {
         let over = Writing { expected_version: expected, ..text(hidden, "y") };
-        assert_eq!(words(put(&rig, author("bob"), over).await.unwrap_err(), hidden), unknown);
-        assert_eq!(words(delete(&rig, author("bob"), hidden, expected).await.unwrap_err(), hidden), unknown);
+        assert_eq!(words(put(&world, author("bob"), over).await.unwrap_err(), hidden), unknown);
+        assert_eq!(words(delete(&world, author("bob"), hidden, expected).await.unwrap_err(), hidden), unknown);
     }
     let only = Writing { create: false, ..text(none, "y") };
-    assert_eq!(words(put(&rig, author("bob"), only).await.unwrap_err(), none), unknown);
-    assert_eq!(words(delete(&rig, author("bob"), none, None).await.unwrap_err(), none), unknown);
-    assert!(ids(&rig, bob, all()).await.is_empty());
+    assert_eq!(words(put(&world, author("bob"), only).await.unwrap_err(), none), unknown);
+    assert_eq!(words(delete(&world, author("bob"), none, None).await.unwrap_err(), none), unknown);
+    assert!(ids(&world, bob, all()).await.is_empty());
     // A reader gets a suggestion.
-    let slip = see(&rig, Viewer::Everything, none).await.unwrap_err();
+    let slip = see(&world, Viewer::Everything, none).await.unwrap_err();
     assert!(slip.hint.unwrap().contains(hidden));
-    assert_eq!(see(&rig, Viewer::Everything, hidden).await.unwrap().entry.version, 1, "nothing of it was done");
+    assert_eq!(see(&world, Viewer::Everything, hidden).await.unwrap().entry.version, 1, "nothing of it was done");
 }
 
 // covers: KNOW-02
 #[tokio::test]
 async fn a_reader_without_write_access_is_denied() {
-    let rig = Rig::new().await;
+    let world = RuleWorld::new().await;
     let open = Writing { readers: Some(vec![Grantee::Archetype("worker".into())]), ..text("open", "x") };
-    put(&rig, author("ada"), open).await.unwrap();
-    assert_eq!(code(put(&rig, author("bob"), text("open", "y")).await), Code::AccessDenied);
-    assert_eq!(code(delete(&rig, author("bob"), "open", None).await), Code::AccessDenied);
+    put(&world, author("ada"), open).await.unwrap();
+    assert_eq!(code(put(&world, author("bob"), text("open", "y")).await), Code::AccessDenied);
+    assert_eq!(code(delete(&world, author("bob"), "open", None).await), Code::AccessDenied);
     // Denied before the version is checked.
     let versioned = Writing { expected_version: Some(9), ..text("open", "y") };
-    assert_eq!(code(put(&rig, author("bob"), versioned).await), Code::AccessDenied);
-    put(&rig, above(), text("open", "z")).await.unwrap();
-    delete(&rig, above(), "open", None).await.unwrap();
+    assert_eq!(code(put(&world, author("bob"), versioned).await), Code::AccessDenied);
+    put(&world, above(), text("open", "z")).await.unwrap();
+    delete(&world, above(), "open", None).await.unwrap();
 }
 
 // covers: KNOW-04
 #[tokio::test]
 async fn versions_are_checked_stored_and_continue_after_a_deletion() {
-    let rig = Rig::new().await;
-    rig.limits(|limits| limits.knowledge_versions = 2);
+    let world = RuleWorld::new().await;
+    world.limits(|limits| limits.knowledge_versions = 2);
     let at = |expected, content: &str| Writing { expected_version: Some(expected), ..text("e", content) };
-    assert_eq!(put(&rig, author("ada"), at(0, "one")).await.unwrap().version, 1);
-    let late = put(&rig, author("ada"), at(0, "uno")).await.unwrap_err();
+    assert_eq!(put(&world, author("ada"), at(0, "one")).await.unwrap().version, 1);
+    let late = put(&world, author("ada"), at(0, "uno")).await.unwrap_err();
     assert_eq!((late.code, late.details), (Code::Conflict, Some(json!({ "entry_id": "e", "version": 1 }))));
     for (expected, content) in [(1, "two"), (2, "three"), (3, "four")] {
-        put(&rig, author("ada"), at(expected, content)).await.unwrap();
+        put(&world, author("ada"), at(expected, content)).await.unwrap();
     }
-    assert_eq!(code(put(&rig, author("ada"), at(3, "five")).await), Code::Conflict);
-    assert_eq!(code(put(&rig, author("ada"), at(-1, "five")).await), Code::InvalidArguments);
-    let seen = see(&rig, Viewer::Everything, "e").await.unwrap();
+    assert_eq!(code(put(&world, author("ada"), at(3, "five")).await), Code::Conflict);
+    assert_eq!(code(put(&world, author("ada"), at(-1, "five")).await), Code::InvalidArguments);
+    let seen = see(&world, Viewer::Everything, "e").await.unwrap();
     let kept: Vec<(i64, &str)> = seen.versions.iter().map(|old| (old.version, old.content.as_str())).collect();
     assert_eq!((seen.entry.content.as_str(), kept), ("four", vec![(3, "three"), (2, "two")]));
-    assert_eq!(code(delete(&rig, author("ada"), "e", Some(2)).await), Code::Conflict);
-    let gone = delete(&rig, author("ada"), "e", Some(4)).await.unwrap();
+    assert_eq!(code(delete(&world, author("ada"), "e", Some(2)).await), Code::Conflict);
+    let gone = delete(&world, author("ada"), "e", Some(4)).await.unwrap();
     assert_eq!((gone.version, gone.deleted, gone.content.as_str()), (5, true, ""));
-    assert_eq!(code(see(&rig, Viewer::Everything, "e").await), Code::NotFound);
-    assert_eq!(code(delete(&rig, author("ada"), "e", None).await), Code::NotFound);
-    assert_eq!(code(put(&rig, author("ada"), at(5, "six")).await), Code::NotFound);
+    assert_eq!(code(see(&world, Viewer::Everything, "e").await), Code::NotFound);
+    assert_eq!(code(delete(&world, author("ada"), "e", None).await), Code::NotFound);
+    assert_eq!(code(put(&world, author("ada"), at(5, "six")).await), Code::NotFound);
     // The next user of the id becomes its creator and does not see the old content.
-    let again = put(&rig, author("bob"), at(0, "new")).await.unwrap();
+    let again = put(&world, author("bob"), at(0, "new")).await.unwrap();
     assert_eq!((again.version, &again.creator, again.deleted), (6, &party("bob"), false));
-    assert!(see(&rig, Viewer::Everything, "e").await.unwrap().versions.is_empty());
-    rig.limits(|limits| limits.knowledge_versions = 0);
-    put(&rig, author("bob"), text("e", "newer")).await.unwrap();
-    assert!(see(&rig, Viewer::Everything, "e").await.unwrap().versions.is_empty());
+    assert!(see(&world, Viewer::Everything, "e").await.unwrap().versions.is_empty());
+    world.limits(|limits| limits.knowledge_versions = 0);
+    put(&world, author("bob"), text("e", "newer")).await.unwrap();
+    assert!(see(&world, Viewer::Everything, "e").await.unwrap().versions.is_empty());
 }
 
 #[tokio::test]
 async fn exceeded_limits_are_refused_by_name() {
-    let rig = Rig::new().await;
-    rig.limits(|limits| (limits.knowledge_bytes, limits.knowledge_entries_max) = (4, 2));
-    assert_eq!(code(put(&rig, author("ada"), text("e", "12345")).await), Code::TooLarge);
+    let world = RuleWorld::new().await;
+    world.limits(|limits| (limits.knowledge_bytes, limits.knowledge_entries_max) = (4, 2));
+    assert_eq!(code(put(&world, author("ada"), text("e", "12345")).await), Code::TooLarge);
     for bad in [
         text("E", "1"),
         text("", "1"),
@@ -191,32 +191,32 @@ async fn exceeded_limits_are_refused_by_name() {
         Writing { tags: Some(vec!["a,b".into()]), ..text("e", "1") },
         Writing { readers: Some(vec![Grantee::Everyone; 257]), ..text("e", "1") },
     ] {
-        assert_eq!(code(put(&rig, author("ada"), bad).await), Code::InvalidArguments);
+        assert_eq!(code(put(&world, author("ada"), bad).await), Code::InvalidArguments);
     }
     let nobody = Writing { readers: Some(vec![Grantee::Agent(id("bop"))]), ..text("e", "1") };
-    let refusal = rig.with_suggestion(put(&rig, author("ada"), nobody).await.unwrap_err()).await;
+    let refusal = world.with_suggestion(put(&world, author("ada"), nobody).await.unwrap_err()).await;
     assert_eq!(refusal.code, Code::NotFound);
     assert!(refusal.hint.unwrap().contains("`bob`"));
     assert!(refusal.message.starts_with("readers: "));
-    put(&rig, author("ada"), text("a", "1")).await.unwrap();
-    put(&rig, author("ada"), text("b", "1")).await.unwrap();
-    assert_eq!(code(put(&rig, author("ada"), text("c", "1")).await), Code::RateLimited);
-    put(&rig, author("ada"), text("b", "2")).await.unwrap();
-    delete(&rig, author("ada"), "a", None).await.unwrap();
-    put(&rig, author("ada"), text("c", "1")).await.unwrap();
+    put(&world, author("ada"), text("a", "1")).await.unwrap();
+    put(&world, author("ada"), text("b", "1")).await.unwrap();
+    assert_eq!(code(put(&world, author("ada"), text("c", "1")).await), Code::RateLimited);
+    put(&world, author("ada"), text("b", "2")).await.unwrap();
+    delete(&world, author("ada"), "a", None).await.unwrap();
+    put(&world, author("ada"), text("c", "1")).await.unwrap();
 }
 
 #[tokio::test]
 async fn a_long_list_is_paged_without_gaps_or_duplicates() {
-    let rig = Rig::new().await;
+    let world = RuleWorld::new().await;
     for n in 0..150 {
         let readers = (n % 2 == 0).then(|| vec![Grantee::Agent(id("bob"))]);
-        put(&rig, author("ada"), Writing { readers, ..text(&format!("e{n:03}"), "x") }).await.unwrap();
+        put(&world, author("ada"), Writing { readers, ..text(&format!("e{n:03}"), "x") }).await.unwrap();
     }
     let bob = || viewer("bob", "worker", &[]);
     let (mut found, mut after) = (Vec::new(), String::new());
     loop {
-        let part = list(&rig, bob(), Wanted { after: after.clone(), limit: 20, ..Wanted::default() }).await;
+        let part = list(&world, bob(), Wanted { after: after.clone(), limit: 20, ..Wanted::default() }).await;
         after = part.entries.last().map(|entry| entry.entry_id.clone()).unwrap_or_default();
         found.extend(part.entries.into_iter().map(|entry| entry.entry_id));
         if !part.more {
@@ -225,13 +225,13 @@ async fn a_long_list_is_paged_without_gaps_or_duplicates() {
     }
     let expected: Vec<String> = (0..150).step_by(2).map(|n| format!("e{n:03}")).collect();
     assert_eq!(found, expected);
-    assert!(!list(&rig, bob(), Wanted { limit: 75, ..Wanted::default() }).await.more, "75 are all that there are");
+    assert!(!list(&world, bob(), Wanted { limit: 75, ..Wanted::default() }).await.more, "75 are all that there are");
 }
 
 // covers: KNOW-06
 #[tokio::test]
 async fn seeds_are_created_once() {
-    let rig = Rig::new().await;
+    let world = RuleWorld::new().await;
     let seed = |entry_id: &str| KnowledgeSeed {
         entry_id: entry_id.into(),
         title: "T".into(),
@@ -242,26 +242,26 @@ async fn seeds_are_created_once() {
     };
     let put_seeds = async |ids: &[&str]| {
         let seeds: Vec<KnowledgeSeed> = ids.iter().map(|id| seed(id)).collect();
-        write!(rig, |w, ctx| knowledge::seed(w, &ctx, &seeds).await).unwrap()
+        write!(world, |w, ctx| knowledge::seed(w, &ctx, &seeds).await).unwrap()
     };
     assert_eq!(put_seeds(&["a", "b"]).await, ["a", "b"]);
-    put(&rig, author("ada"), text("a", "changed")).await.unwrap();
-    delete(&rig, above(), "b", None).await.unwrap();
+    put(&world, author("ada"), text("a", "changed")).await.unwrap();
+    delete(&world, above(), "b", None).await.unwrap();
     assert_eq!(put_seeds(&["a", "b", "c"]).await, ["c"], "what is new alone");
-    let seen = see(&rig, viewer("bob", "worker", &[]), "a").await.unwrap().entry;
+    let seen = see(&world, viewer("bob", "worker", &[]), "a").await.unwrap().entry;
     assert_eq!((seen.content.as_str(), &seen.creator), ("changed", &Party::System));
-    assert_eq!(code(put(&rig, author("bob"), text("a", "x")).await), Code::AccessDenied);
-    assert_eq!(code(see(&rig, Viewer::Everything, "b").await), Code::NotFound);
+    assert_eq!(code(put(&world, author("bob"), text("a", "x")).await), Code::AccessDenied);
+    assert_eq!(code(see(&world, Viewer::Everything, "b").await), Code::NotFound);
 }
 
 #[tokio::test]
 async fn an_operator_acting_as_an_agent_has_the_agents_rights_and_is_named() {
-    let rig = Rig::new().await;
-    put(&rig, above(), text("ours", "x")).await.unwrap();
+    let world = RuleWorld::new().await;
+    put(&world, above(), text("ours", "x")).await.unwrap();
     let through = Author { through: Some(operator()), ..author("ada") };
-    assert_eq!(code(put(&rig, through.clone(), text("ours", "y")).await), Code::NotFound);
-    put(&rig, through, text("hers", "y")).await.unwrap();
-    let events: Vec<_> = read!(rig, |r| r.event_list(0, &Default::default(), 1_000).await?.0);
+    assert_eq!(code(put(&world, through.clone(), text("ours", "y")).await), Code::NotFound);
+    put(&world, through, text("hers", "y")).await.unwrap();
+    let events: Vec<_> = read!(world, |r| r.event_list(0, &Default::default(), 1_000).await?.0);
     let last = events.last().unwrap();
     assert_eq!((&last.payload["by"], &last.payload["through"]), (&json!("agent:ada"), &json!("operator:test")));
     assert_eq!(last.agent_id, Some(id("ada")));

@@ -5,7 +5,7 @@ use ghost_domain::{CallId, Code, Kind, Refusal};
 use ghost_store::tables::LedgerFilter;
 use serde_json::json;
 
-use super::rig::{Rig, SECRET, call_start, demand, id, operator, party, read, write};
+use super::rule_world::{RuleWorld, SECRET, call_start, demand, id, operator, party, read, write};
 use crate::mail::{Chain, NewMessage};
 use crate::tasks::{self, NewTask, TaskChange};
 use crate::turns::{self, CallStart, Ending};
@@ -19,18 +19,18 @@ fn text_with_secret(before: usize) -> String {
 // covers: TOOL-24
 #[tokio::test]
 async fn no_event_ledger_row_or_dead_letter_shows_a_secret_or_part_of_one() {
-    let rig = Rig::new().await;
-    rig.limits(|limits| limits.crashes_max = 1);
+    let world = RuleWorld::new().await;
+    world.limits(|limits| limits.crashes_max = 1);
     // Texts are truncated at 160, 200, 300, 400, 500 and 1,000 characters; the secret crosses each
     // of these positions.
     for before in [0, 150, 190, 290, 390, 490, 990, 1_990] {
         let text = text_with_secret(before);
-        let new_message = NewMessage::new(&id("ada"), operator(), Kind::Message, text.clone(), Chain::root(&rig.ctx));
-        rig.deliver(NewMessage { subject: Some(text.clone()), ..new_message }).await.unwrap();
-        let turn = rig.take("ada").await.turn;
-        let (held, _) = rig.model_start(turn.turn_id, demand(1, 16)).await.unwrap();
+        let new_message = NewMessage::new(&id("ada"), operator(), Kind::Message, text.clone(), Chain::root(&world.ctx));
+        world.deliver(NewMessage { subject: Some(text.clone()), ..new_message }).await.unwrap();
+        let turn = world.take("ada").await.turn;
+        let (held, _) = world.model_start(turn.turn_id, demand(1, 16)).await.unwrap();
         let (began, said) = (turn.clone(), text.clone());
-        write!(rig, |w, ctx| {
+        write!(world, |w, ctx| {
             let call_id = CallId(ctx.id());
             let arguments = json!({ "said": said, (said.clone()): [said] });
             let start = CallStart { arguments, ..call_start(call_id, "t", Effect::Outside) };
@@ -59,46 +59,46 @@ async fn no_event_ledger_row_or_dead_letter_shows_a_secret_or_part_of_one() {
             tasks::update(w, &ctx, &party("bob"), task.task_id, change, Chain::root(&ctx)).await
         })
         .unwrap();
-        rig.crash("ada", &format!("panic: {text}")).await;
-        let (finished, failed) = (rig.busy("cyd").await.turn_id, text.clone());
-        rig.finish(finished, &text).await.unwrap();
-        let turn_id = rig.busy("cyd").await.turn_id;
+        world.crash("ada", &format!("panic: {text}")).await;
+        let (finished, failed) = (world.busy("cyd").await.turn_id, text.clone());
+        world.finish(finished, &text).await.unwrap();
+        let turn_id = world.busy("cyd").await.turn_id;
         let ending = Ending::Failed(Refusal::new(Code::BudgetExhausted, failed).details(json!({ "x": text })));
-        write!(rig, |w, ctx| turns::finish(w, &ctx, turn_id, ending).await).unwrap();
+        write!(world, |w, ctx| turns::finish(w, &ctx, turn_id, ending).await).unwrap();
         let why = text_with_secret(before);
-        write!(rig, |w, ctx| agents::failed(w, &ctx, &id("cyd"), &why).await).unwrap();
-        let shown = format!("{:?}", rig.agent("cyd").await);
+        write!(world, |w, ctx| agents::failed(w, &ctx, &id("cyd"), &why).await).unwrap();
+        let shown = format!("{:?}", world.agent("cyd").await);
         assert!(!shown.contains("hunter2"), "{before}: {shown}");
         let why = text_with_secret(before);
-        write!(rig, |w, ctx| agents::stop(w, &ctx, &operator(), &id("cyd"), Some(&why)).await).unwrap();
-        write!(rig, |w, ctx| agents::stopped(w, &ctx, &id("cyd")).await).unwrap();
-        let shown = format!("{:?} {:?}", rig.agent("cyd").await.status_reason, rig.turn(turn_id).await.reason);
+        write!(world, |w, ctx| agents::stop(w, &ctx, &operator(), &id("cyd"), Some(&why)).await).unwrap();
+        write!(world, |w, ctx| agents::stopped(w, &ctx, &id("cyd")).await).unwrap();
+        let shown = format!("{:?} {:?}", world.agent("cyd").await.status_reason, world.turn(turn_id).await.reason);
         assert!(!shown.contains("hunter2"), "{before}: {shown}");
-        write!(rig, |w, ctx| agents::start(w, &ctx, &operator(), &id("cyd")).await).unwrap();
+        write!(world, |w, ctx| agents::start(w, &ctx, &operator(), &id("cyd")).await).unwrap();
     }
-    for event in rig.events().await {
+    for event in world.events().await {
         assert!(!format!("{event:?}").contains("hunter2"), "{event:?}");
     }
-    let rows = read!(rig, |r| r.call_list(&LedgerFilter { limit: 1_000, ..LedgerFilter::default() }).await?);
+    let rows = read!(world, |r| r.call_list(&LedgerFilter { limit: 1_000, ..LedgerFilter::default() }).await?);
     assert_eq!(rows.len(), 8 * 3);
     for row in rows {
         assert!(!format!("{row:?}").contains("hunter2"), "{row:?}");
     }
-    let dead = read!(rig, |r| r.dead_letter_list(None, None, None, 1_000).await?);
+    let dead = read!(world, |r| r.dead_letter_list(None, None, None, 1_000).await?);
     assert_eq!(dead.len(), 8);
     assert!(!format!("{dead:?}").contains("hunter2"));
     // The journal and the mail keep the raw text, because work goes on with it.
-    assert!(read!(rig, |r| r.messages_recent(&id("ada"), 1).await?)[0].body.contains(SECRET));
+    assert!(read!(world, |r| r.messages_recent(&id("ada"), 1).await?)[0].body.contains(SECRET));
 }
 
 #[tokio::test]
 async fn an_excerpt_has_a_maximum_length_and_marks_a_cut() {
-    let rig = Rig::new().await;
-    assert_eq!(rig.ctx.excerpt("short", 10), "short");
-    assert_eq!(rig.ctx.excerpt("ééééé", 3), "ééé…");
-    assert_eq!(rig.ctx.excerpt(&format!("my {SECRET}"), 100), "my [redacted]");
+    let world = RuleWorld::new().await;
+    assert_eq!(world.ctx.excerpt("short", 10), "short");
+    assert_eq!(world.ctx.excerpt("ééééé", 3), "ééé…");
+    assert_eq!(world.ctx.excerpt(&format!("my {SECRET}"), 100), "my [redacted]");
     // So many secrets that redaction moves the end of the head near its beginning.
     let many = SECRET.repeat(1_000);
-    let excerpt = rig.ctx.excerpt(&many, 400);
+    let excerpt = world.ctx.excerpt(&many, 400);
     assert!(!excerpt.contains("hunter2") && excerpt.ends_with('…') && excerpt.chars().count() <= 401, "{excerpt}");
 }

@@ -5,28 +5,28 @@ use std::time::Duration;
 use ghost_domain::{ChannelName, Code, ScheduleKind};
 use serde_json::json;
 
-use super::rig::{Rig, id, party, read, write};
-use super::schedules_rig::timer;
+use super::rule_world::{RuleWorld, id, party, read, write};
+use super::schedule_helpers::timer;
 use crate::{chat, schedules};
 
 #[tokio::test]
 async fn suggestions_for_schedules_and_channels_are_searched_after_the_command() {
-    let rig = Rig::new().await;
-    rig.limits(|limits| limits.timers_max = 3_000);
+    let world = RuleWorld::new().await;
+    world.limits(|limits| limits.timers_max = 3_000);
     // The first names of the list do not include the intended one.
     for n in 0..1_100 {
-        timer(&rig, &format!("a{n:04}"), Duration::from_secs(60)).await;
+        timer(&world, &format!("a{n:04}"), Duration::from_secs(60)).await;
     }
-    timer(&rig, "tea", Duration::from_secs(60)).await;
-    let within = write!(rig, |w, ctx| schedules::named(w, &id("ada"), ScheduleKind::Timer, "tee").await).unwrap_err();
+    timer(&world, "tea", Duration::from_secs(60)).await;
+    let within = write!(world, |w, ctx| schedules::named(w, &id("ada"), ScheduleKind::Timer, "tee").await).unwrap_err();
     let unknown = json!({ "unknown": { "schedule": { "agent_id": "ada", "kind": "timer", "name": "tee" } } });
     assert_eq!((within.code, within.details.clone()), (Code::NotFound, Some(unknown)), "nothing is looked for in it");
-    let refusal = rig.with_suggestion(within).await;
+    let refusal = world.with_suggestion(within).await;
     assert_eq!((refusal.code, refusal.details), (Code::NotFound, None));
     assert!(refusal.hint.unwrap().contains("`tea`"));
     // A name without a similar one keeps its own hint.
-    let far = write!(rig, |w, ctx| schedules::named(w, &id("ada"), ScheduleKind::Timer, "zzzzzz").await).unwrap_err();
-    let refusal = rig.with_suggestion(far.clone()).await;
+    let far = write!(world, |w, ctx| schedules::named(w, &id("ada"), ScheduleKind::Timer, "zzzzzz").await).unwrap_err();
+    let refusal = world.with_suggestion(far.clone()).await;
     assert_eq!((refusal.hint, refusal.details), (far.hint, None));
 
     let news = chat::NewChannel {
@@ -37,15 +37,15 @@ async fn suggestions_for_schedules_and_channels_are_searched_after_the_command()
         topic: None,
     };
     let by = chat::Speaker::from(party("ada"));
-    write!(rig, |w, ctx| chat::create(w, &ctx, &by, news).await).unwrap();
+    write!(world, |w, ctx| chat::create(w, &ctx, &by, news).await).unwrap();
     let wanted: ChannelName = "newz".parse().unwrap();
     let name = wanted.clone();
-    let within = write!(rig, |w, ctx| chat::channel_named(w, &name).await).unwrap_err();
+    let within = write!(world, |w, ctx| chat::channel_named(w, &name).await).unwrap_err();
     assert_eq!(within.details, Some(json!({ "unknown": { "channel": "newz" } })), "nothing is looked for in it");
-    let refusal = rig.with_suggestion(within).await;
+    let refusal = world.with_suggestion(within).await;
     assert_eq!((refusal.code, refusal.details), (Code::NotFound, None));
     assert!(refusal.hint.unwrap().contains("`news`"));
-    let queried = read!(rig, |r| chat::channel_named(r, &wanted).await.unwrap_err());
+    let queried = read!(world, |r| chat::channel_named(r, &wanted).await.unwrap_err());
     assert_eq!(queried.details, None);
     assert!(queried.hint.unwrap().contains("`news`"));
 }

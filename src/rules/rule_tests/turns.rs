@@ -2,7 +2,7 @@ use ghost_domain::journal::Effect;
 use ghost_domain::{CallId, Code, EventKind, Kind, MailState, Party, RootId, TurnStatus};
 use uuid::Uuid;
 
-use super::rig::{Rig, call_start, code, id, operator, read, write};
+use super::rule_world::{RuleWorld, call_start, code, id, operator, read, write};
 use crate::jobs::{self, NewJob};
 use crate::mail::{Chain, NewMessage};
 use crate::{agents, turns};
@@ -10,111 +10,111 @@ use crate::{agents, turns};
 // covers: LOOP-06
 #[tokio::test]
 async fn a_turn_takes_mail_that_belongs_together() {
-    let rig = Rig::new().await;
-    assert!(rig.try_take("ada").await.unwrap().is_none(), "nothing to do");
-    let first = rig.outside_ask("ada").await.unwrap();
+    let world = RuleWorld::new().await;
+    assert!(world.try_take("ada").await.unwrap().is_none(), "nothing to do");
+    let first = world.outside_ask("ada").await.unwrap();
     let chain = Chain { root_id: RootId(Uuid::from_u128(9)), hop: 5 };
-    let merged = rig.deliver(NewMessage::new(&id("ada"), operator(), Kind::Task, "too", chain)).await.unwrap();
-    let second = rig.outside_ask("ada").await.unwrap();
-    let taken = rig.take("ada").await;
+    let merged = world.deliver(NewMessage::new(&id("ada"), operator(), Kind::Task, "too", chain)).await.unwrap();
+    let second = world.outside_ask("ada").await.unwrap();
+    let taken = world.take("ada").await;
     let ids: Vec<_> = taken.mail.iter().map(|mail| mail.message_id).collect();
     assert_eq!(ids, [first.message_id, merged.message_id]);
     assert!(!taken.resumed && taken.earlier.is_empty());
     assert_eq!((taken.turn.hop, taken.turn.other_roots.as_slice()), (5, &[chain.root_id][..]));
     assert!(taken.turn.about.contains("how many?"));
-    assert_eq!(rig.message(merged.message_id).await.state, MailState::Taken);
-    assert_eq!(rig.message(second.message_id).await.state, MailState::Pending);
+    assert_eq!(world.message(merged.message_id).await.state, MailState::Taken);
+    assert_eq!(world.message(second.message_id).await.state, MailState::Pending);
     // Turns of one agent are serial: until this one ends, no other opens.
-    let again = rig.take("ada").await;
+    let again = world.take("ada").await;
     assert!(again.resumed && again.turn.turn_id == taken.turn.turn_id && again.mail.len() == 2);
-    assert_eq!(rig.count(EventKind::TurnStarted).await, 1);
-    rig.finish(taken.turn.turn_id, "done").await.unwrap();
-    assert_eq!(rig.take("ada").await.mail[0].message_id, second.message_id);
+    assert_eq!(world.count(EventKind::TurnStarted).await, 1);
+    world.finish(taken.turn.turn_id, "done").await.unwrap();
+    assert_eq!(world.take("ada").await.mail[0].message_id, second.message_id);
 }
 
 #[tokio::test]
 async fn jobs_that_start_together_are_charged_separately() {
-    let rig = Rig::new().await;
+    let world = RuleWorld::new().await;
     let begun = async |name: &'static str| {
         let (job_id, brief, result_dir) = (name.to_owned(), "brief".to_owned(), "output".to_owned());
         let new = NewJob { job_id, files: 1, lead: id("ada"), brief, result_dir };
-        write!(rig, |w, ctx| jobs::begin(w, &ctx, new).await)
+        write!(world, |w, ctx| jobs::begin(w, &ctx, new).await)
     };
     let one = begun("0000000000000001").await.unwrap();
     let two = begun("0000000000000002").await.unwrap();
     let chain = |root_id| Chain { root_id, hop: 1 };
-    rig.deliver(NewMessage::new(&id("ada"), operator(), Kind::Task, "done", chain(one.root_id))).await.unwrap();
+    world.deliver(NewMessage::new(&id("ada"), operator(), Kind::Task, "done", chain(one.root_id))).await.unwrap();
     for (job, letters) in [(one, 2), (two, 1)] {
-        let turn = rig.take("ada").await;
+        let turn = world.take("ada").await;
         assert_eq!((turn.turn.root_id, turn.mail.len()), (job.root_id, letters));
         assert!(turn.turn.other_roots.is_empty());
-        rig.finish(turn.turn.turn_id, "done").await.unwrap();
+        world.finish(turn.turn.turn_id, "done").await.unwrap();
     }
 }
 
 #[tokio::test]
 async fn quiet_mail_opens_no_turn_and_does_not_hide_waking_mail() {
-    let rig = Rig::new().await;
-    rig.limits(|limits| limits.turn_mail_max = 2);
+    let world = RuleWorld::new().await;
+    world.limits(|limits| limits.turn_mail_max = 2);
     for _ in 0..5 {
-        let new_message = NewMessage::new(&id("ada"), operator(), Kind::Chat, "psst", Chain::root(&rig.ctx));
-        rig.deliver(NewMessage { wake: false, ..new_message }).await.unwrap();
+        let new_message = NewMessage::new(&id("ada"), operator(), Kind::Chat, "psst", Chain::root(&world.ctx));
+        world.deliver(NewMessage { wake: false, ..new_message }).await.unwrap();
     }
-    assert!(rig.try_take("ada").await.unwrap().is_none());
-    let loud = rig.send("ada", "hello").await;
-    let taken = rig.take("ada").await;
+    assert!(world.try_take("ada").await.unwrap().is_none());
+    let loud = world.send("ada", "hello").await;
+    let taken = world.take("ada").await;
     assert_eq!(taken.mail.len(), 2);
     assert!(taken.mail.iter().any(|mail| mail.message_id == loud.message_id));
 }
 
 #[tokio::test]
 async fn a_stopped_agent_takes_no_mail_and_keeps_its_turn() {
-    let rig = Rig::new().await;
-    let turn = rig.busy("ada").await;
-    write!(rig, |w, ctx| agents::stop(w, &ctx, &operator(), &id("ada"), None).await).unwrap();
-    write!(rig, |w, ctx| agents::stopped(w, &ctx, &id("ada")).await).unwrap();
-    rig.send("ada", "later").await;
-    assert!(rig.try_take("ada").await.unwrap().is_none());
-    assert_eq!(rig.turn(turn.turn_id).await.status, TurnStatus::Open);
-    write!(rig, |w, ctx| agents::start(w, &ctx, &operator(), &id("ada")).await).unwrap();
-    assert_eq!(rig.take("ada").await.turn.turn_id, turn.turn_id);
+    let world = RuleWorld::new().await;
+    let turn = world.busy("ada").await;
+    write!(world, |w, ctx| agents::stop(w, &ctx, &operator(), &id("ada"), None).await).unwrap();
+    write!(world, |w, ctx| agents::stopped(w, &ctx, &id("ada")).await).unwrap();
+    world.send("ada", "later").await;
+    assert!(world.try_take("ada").await.unwrap().is_none());
+    assert_eq!(world.turn(turn.turn_id).await.status, TurnStatus::Open);
+    write!(world, |w, ctx| agents::start(w, &ctx, &operator(), &id("ada")).await).unwrap();
+    assert_eq!(world.take("ada").await.turn.turn_id, turn.turn_id);
 }
 
 #[tokio::test]
 async fn an_ended_turn_accepts_no_more_steps() {
-    let rig = Rig::new().await;
-    let turn = rig.busy("ada").await;
+    let world = RuleWorld::new().await;
+    let turn = world.busy("ada").await;
     let turn_id = turn.turn_id;
-    let call_id = CallId(rig.ctx.id());
+    let call_id = CallId(world.ctx.id());
     let (began, start) = (turn.clone(), call_start(call_id, "t", Effect::Outside));
-    write!(rig, |w, ctx| turns::record_call_start(w, &ctx, &began, &start).await).unwrap();
-    rig.signals();
-    write!(rig, |w, ctx| turns::cancel(w, &ctx, &operator(), turn_id).await).unwrap();
-    assert!(rig.signals().iter().any(|signal| matches!(
+    write!(world, |w, ctx| turns::record_call_start(w, &ctx, &began, &start).await).unwrap();
+    world.signals();
+    write!(world, |w, ctx| turns::cancel(w, &ctx, &operator(), turn_id).await).unwrap();
+    assert!(world.signals().iter().any(|signal| matches!(
         signal, ghost_domain::ports::Signal::TurnCancelled { turn_id: ended, .. } if *ended == turn_id
     )));
-    let ended = rig.turn(turn_id).await;
+    let ended = world.turn(turn_id).await;
     assert_eq!((ended.status, ended.reason.as_deref()), (TurnStatus::Cancelled, Some("by operator:test")));
-    let row = rig.call(call_id).await;
+    let row = world.call(call_id).await;
     assert_eq!((row.status, row.error_code), (ghost_domain::CallStatus::Unknown, Some(Code::OutcomeUnknown)));
-    assert_eq!(code(rig.finish(turn_id, "but").await), Code::Cancelled);
-    assert_eq!(code(write!(rig, |w, ctx| turns::note(w, &ctx, turn_id, "but").await)), Code::Cancelled);
-    assert_eq!(code(rig.model_start(turn_id, super::rig::demand(1, 16)).await), Code::Cancelled);
-    assert!(rig.inbox("ada").await.is_empty(), "its mail is not tried again");
+    assert_eq!(code(world.finish(turn_id, "but").await), Code::Cancelled);
+    assert_eq!(code(write!(world, |w, ctx| turns::note(w, &ctx, turn_id, "but").await)), Code::Cancelled);
+    assert_eq!(code(world.model_start(turn_id, super::rule_world::demand(1, 16)).await), Code::Cancelled);
+    assert!(world.inbox("ada").await.is_empty(), "its mail is not tried again");
     let nobody = ghost_domain::TurnId(Uuid::nil());
-    assert_eq!(code(write!(rig, |w, ctx| turns::cancel(w, &ctx, &Party::System, nobody).await)), Code::NotFound);
+    assert_eq!(code(write!(world, |w, ctx| turns::cancel(w, &ctx, &Party::System, nobody).await)), Code::NotFound);
 }
 
 #[tokio::test]
 async fn an_operators_turn_is_independent_of_the_agents_own() {
-    let rig = Rig::new().await;
-    let own = rig.busy("ada").await.turn_id;
-    let beside = write!(rig, |w, ctx| turns::open_for_operator(w, &ctx, &id("ada")).await).unwrap();
-    assert_eq!(read!(rig, |r| r.turn_open_of(&id("ada")).await?).unwrap().turn_id, own);
-    rig.finish(own, "done").await.unwrap();
-    assert!(rig.try_take("ada").await.unwrap().is_none(), "it is not the agent's to go on with");
-    write!(rig, |w, ctx| turns::review_at_boot(w, &ctx).await).unwrap();
-    let ended = rig.turn(beside.turn_id).await;
+    let world = RuleWorld::new().await;
+    let own = world.busy("ada").await.turn_id;
+    let beside = write!(world, |w, ctx| turns::open_for_operator(w, &ctx, &id("ada")).await).unwrap();
+    assert_eq!(read!(world, |r| r.turn_open_of(&id("ada")).await?).unwrap().turn_id, own);
+    world.finish(own, "done").await.unwrap();
+    assert!(world.try_take("ada").await.unwrap().is_none(), "it is not the agent's to go on with");
+    write!(world, |w, ctx| turns::review_at_boot(w, &ctx).await).unwrap();
+    let ended = world.turn(beside.turn_id).await;
     assert_eq!(ended.status, TurnStatus::Failed, "nobody waits for it any more");
     assert!(ended.reason.unwrap().contains("outcome_unknown"));
 }

@@ -21,7 +21,7 @@ const READ_EVERY: Duration = Duration::from_millis(50);
 pub fn test_ports(ports: Ports, env: &dyn Fn(&str) -> Option<String>) -> Ports {
     match env(AHEAD) {
         Some(file) => {
-            let clock = Ahead { system: Arc::clone(&ports.clock), file: file.into() };
+            let clock = AheadClock { system: Arc::clone(&ports.clock), file: file.into() };
             Ports { clock: Arc::new(clock), ..ports }
         }
         None => ports,
@@ -29,12 +29,12 @@ pub fn test_ports(ports: Ports, env: &dyn Fn(&str) -> Option<String>) -> Ports {
 }
 
 #[derive(Clone)]
-struct Ahead {
+struct AheadClock {
     system: Arc<dyn Clock>,
     file: PathBuf,
 }
 
-impl Clock for Ahead {
+impl Clock for AheadClock {
     fn now(&self) -> Timestamp {
         let ahead = std::fs::read_to_string(&self.file).ok().and_then(|text| text.trim().parse().ok());
         self.system.now().plus(Duration::from_millis(ahead.unwrap_or(0)))

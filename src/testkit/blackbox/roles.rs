@@ -19,9 +19,9 @@ use super::model_server::{agent_in, agent_of};
 pub struct ScriptedRoles(Scripted);
 
 /// A clock whose sleeps end at once.
-struct AtOnce;
+struct InstantClock;
 
-impl Clock for AtOnce {
+impl Clock for InstantClock {
     fn now(&self) -> Timestamp {
         Timestamp(0)
     }
@@ -38,7 +38,7 @@ impl ScriptedRoles {
     /// If they have problems.
     #[must_use]
     pub fn load(dir: &Path) -> Self {
-        Self(Scripted::load(dir, Arc::new(AtOnce)).expect("rule files without problems"))
+        Self(Scripted::load(dir, Arc::new(InstantClock)).expect("rule files without problems"))
     }
 
     /// The answer of the script of the agent that asks.

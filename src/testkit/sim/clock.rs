@@ -1,5 +1,6 @@
 //! Virtual time. It does not move while a task can run, and jumps to the next sleeper when no task
-//! can run.
+//! can run. The manual clock of the other tests moves only when a test moves it; a simulation has no
+//! one to move it, and must notice when no task can continue.
 //!
 //! This clock must never use the machine's clock, or wake a second sleeper before the first one's
 //! work is done. The order of wake-ups follows only from deadlines and from the order in which the

@@ -16,7 +16,7 @@ use ghost_provider::{Charge, Deltas, ErrorKind, ModelAnswer, ModelRequest, Provi
 
 use super::chance::Dice;
 use super::clock::SimClock;
-use super::random_actions::{self, Scene};
+use super::random_actions;
 use super::tools::OutsideLog;
 
 /// A logged request.
@@ -45,7 +45,8 @@ pub(crate) struct SimModel {
     seed: u64,
     clock: SimClock,
     outside_log: OutsideLog,
-    scene: Arc<Scene>,
+    /// The agents that its answers may name.
+    names: Arc<[String]>,
     /// Percentage of requests that end in a fault.
     faults: u64,
     /// The period in which it answers no request.
@@ -66,8 +67,8 @@ impl Drop for UnderWay {
 }
 
 impl SimModel {
-    pub(crate) fn new(seed: u64, clock: SimClock, outside_log: OutsideLog, scene: Arc<Scene>, faults: u64) -> Self {
-        Self { seed, clock, outside_log, scene, faults, outage: None, log: Arc::default() }
+    pub(crate) fn new(seed: u64, clock: SimClock, outside_log: OutsideLog, names: Arc<[String]>, faults: u64) -> Self {
+        Self { seed, clock, outside_log, names, faults, outage: None, log: Arc::default() }
     }
 
     /// The same model with an outage.
@@ -149,7 +150,7 @@ impl Provider for SimModel {
             return Err(self.fault(&mut dice).await);
         }
         let mark = index as u64;
-        let (mut blocks, stop) = random_actions::answer(&self.scene, request, round, mark, &mut dice);
+        let (mut blocks, stop) = random_actions::answer(&self.names, request, round, mark, &mut dice);
         // The mark gets into the journal, so that the check knows which answer it holds.
         blocks.insert(0, Block::Thinking { text: thought(mark) });
         for block in &blocks {

@@ -12,15 +12,10 @@ use super::tools::{MARK, OUTSIDE, POISON};
 /// A message with this word makes the model call the poisoned tool.
 pub(crate) const POISON_WORD: &str = "POISONED-MAIL";
 
-/// The model's knowledge about the world.
-pub(crate) struct Scene {
-    /// Ids of agents. Some of them may be stopped, deleted or not created yet.
-    pub(crate) names: Vec<String>,
-}
-
-/// A random answer to `request`. `mark` makes its content unique.
+/// A random answer to `request` that may name these agents. Some of them may be stopped, deleted or not created yet.
+/// `mark` makes its content unique.
 pub(crate) fn answer(
-    scene: &Scene,
+    names: &[String],
     request: &ModelRequest,
     round: usize,
     mark: u64,
@@ -37,7 +32,7 @@ pub(crate) fn answer(
     }
     let mut blocks = vec![Block::Text { text: format!("On with it, {mark}.") }];
     for index in 0..dice.between(1, 4) {
-        let (name, arguments) = random_call(scene, request, &mail, mark, index, dice);
+        let (name, arguments) = random_call(names, request, &mail, mark, index, dice);
         blocks.push(call(mark, index, &name, arguments));
     }
     let stop = stop_of(&blocks);
@@ -63,7 +58,7 @@ fn call(mark: u64, index: u64, name: &str, arguments: Value) -> Block {
 }
 
 fn random_call(
-    scene: &Scene,
+    names: &[String],
     request: &ModelRequest,
     mail: &str,
     mark: u64,
@@ -71,7 +66,7 @@ fn random_call(
     dice: &mut Dice,
 ) -> (String, Value) {
     let token = format!("t{mark}-{index}");
-    let other = dice.pick(&scene.names).cloned().unwrap_or_default();
+    let other = dice.pick(names).cloned().unwrap_or_default();
     let (name, arguments) = match dice.below(100) {
         0..16 => ("syscall.message.send", json!({ "to": other, "content": format!("word {token}") })),
         16..18 => ("syscall.broadcast", json!({ "message": format!("to all {token}") })),

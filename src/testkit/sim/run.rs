@@ -20,7 +20,6 @@ use super::error::SimError;
 use super::facts::Facts;
 use super::model::SimModel;
 use super::operator::Operator;
-use super::random_actions::Scene;
 use super::tools::{self, OutsideLog};
 use super::{check, plan, slow_store};
 
@@ -169,9 +168,8 @@ impl SimWorld {
         let named: Vec<AgentId> = plan.agents.iter().map(|agent| agent.agent_id.clone()).collect();
         let temporary: Vec<AgentId> = ["d0", "d1"].into_iter().map(str::parse).collect::<Result<_, _>>()?;
         let names = named.iter().chain(&temporary).map(ToString::to_string).chain(["nobody".to_owned()]).collect();
-        let scene = Arc::new(Scene { names });
         let model =
-            SimModel::new(seed, clock.clone(), outside_log.clone(), scene, course.provider_faults).with_outage(outage);
+            SimModel::new(seed, clock.clone(), outside_log.clone(), names, course.provider_faults).with_outage(outage);
         let resources = (clock.clone(), disk.clone(), outside_log.clone());
         let operator = Operator::new(seed, resources, named, temporary, (course.storage_faults, course.poison));
         let ports = Ports {

@@ -1,11 +1,11 @@
 //! Reading text in encodings other than UTF-8, and refusing to change it.
 
-use super::tests::{all_lines, path, rig};
+use super::tests::{all_lines, new_workspace, path};
 use super::*;
 
 #[tokio::test]
 async fn text_in_other_encodings_is_read_and_not_changed_in_place() {
-    let (_dir, workspace) = rig();
+    let (_dir, workspace) = new_workspace();
     let latin = path("projects/latin.txt");
     workspace.write_atomic(&latin, b"eins\nGr\xf6\xdfe 3\nM\xfcll").await.unwrap();
     let line = Lines { first: 2, skip: 6, count: None, max_bytes: 100 };

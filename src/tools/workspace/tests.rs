@@ -11,7 +11,7 @@ pub(super) fn path(text: &str) -> WorkspacePath {
     WorkspacePath::parse(text, true).unwrap()
 }
 
-pub(super) fn rig() -> (TempDir, Workspace) {
+pub(super) fn new_workspace() -> (TempDir, Workspace) {
     let dir = tempfile::tempdir().unwrap();
     let workspace = Workspace::inline(&dir.path().join("ws")).unwrap();
     (dir, workspace)
@@ -44,7 +44,7 @@ fn temps(root: &Path) -> usize {
 // covers: ART-04
 #[tokio::test]
 async fn opening_creates_the_layout_and_removes_temporary_files() {
-    let (dir, workspace) = rig();
+    let (dir, workspace) = new_workspace();
     workspace.ensure_agent(&"ada".parse().unwrap()).await.unwrap();
     workspace.ensure_agent(&"ada".parse().unwrap()).await.unwrap();
     let root = dir.path().join("ws");
@@ -63,7 +63,7 @@ async fn opening_creates_the_layout_and_removes_temporary_files() {
 
 #[tokio::test]
 async fn files_are_written_read_and_hashed() {
-    let (dir, workspace) = rig();
+    let (dir, workspace) = new_workspace();
     let file = path("projects/a/b/notes.md");
     assert_eq!(workspace.hash(&file).await.unwrap(), None);
     assert!(!dir.path().join("ws/projects/a").exists(), "looking creates nothing");
@@ -89,7 +89,7 @@ async fn files_are_written_read_and_hashed() {
 // covers: ACL-07, TEST-03
 #[tokio::test]
 async fn links_do_not_lead_out_and_writes_follow_none() {
-    let (dir, workspace) = rig();
+    let (dir, workspace) = new_workspace();
     let (root, outside) = (dir.path().join("ws"), dir.path().join("outside"));
     std::fs::create_dir(&outside).unwrap();
     std::fs::write(outside.join("secret"), "s").unwrap();
@@ -124,7 +124,7 @@ async fn links_do_not_lead_out_and_writes_follow_none() {
 
 #[tokio::test]
 async fn pipes_and_devices_are_never_opened_or_replaced() {
-    let (dir, workspace) = rig();
+    let (dir, workspace) = new_workspace();
     let pipe = dir.path().join("ws/shared/pipe");
     rustix::fs::mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
     // A read that waited for a writer would hang here.
@@ -147,7 +147,7 @@ impl Drop for Done<'_> {
 // covers: ACL-07
 #[test]
 fn a_parent_swapped_for_a_link_never_lets_a_write_out() {
-    let (dir, workspace) = rig();
+    let (dir, workspace) = new_workspace();
     let (root, outside) = (dir.path().join("ws"), dir.path().join("outside"));
     std::fs::create_dir(&outside).unwrap();
     let (sub, held) = (root.join("shared/sub"), root.join("shared/held"));
@@ -179,7 +179,7 @@ fn a_parent_swapped_for_a_link_never_lets_a_write_out() {
 
 #[tokio::test]
 async fn a_failed_write_leaves_the_old_content() {
-    let (dir, workspace) = rig();
+    let (dir, workspace) = new_workspace();
     let file = path("output/reports/r.md");
     workspace.write_atomic(&file, b"old").await.unwrap();
     let full = files::replace(&workspace.disk.root, &file, |out| {
@@ -195,7 +195,7 @@ async fn a_failed_write_leaves_the_old_content() {
 
 #[tokio::test]
 async fn an_outdated_plan_is_a_conflict() {
-    let (_dir, workspace) = rig();
+    let (_dir, workspace) = new_workspace();
     let plan = |before: Option<&[u8]>, after: &[u8]| FilePlan {
         path: "shared/board.md".into(),
         before: before.map(sha256_hex),
@@ -232,7 +232,7 @@ async fn of_many_writers_with_one_plan_exactly_one_wins() {
 
 #[tokio::test]
 async fn listings_are_sorted_and_limited() {
-    let (_dir, workspace) = rig();
+    let (_dir, workspace) = new_workspace();
     for name in ["b.md", "a.md", "sub/c.md", "sub/deep/d.txt"] {
         workspace.write_atomic(&path(&format!("projects/{name}")), b"xy").await.unwrap();
     }
@@ -262,7 +262,7 @@ fn a_wide_tree_is_walked_with_few_file_descriptors() {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
         return;
     }
-    let (dir, workspace) = rig();
+    let (dir, workspace) = new_workspace();
     for n in 0..300 {
         let sub = dir.path().join(format!("ws/projects/p/{n:03}"));
         std::fs::create_dir_all(&sub).unwrap();
@@ -290,7 +290,7 @@ fn drop_capabilities() {
 fn an_unreadable_directory_is_reported_and_not_treated_as_removed() {
     // A separate thread, because it drops capabilities.
     std::thread::spawn(|| {
-        let (dir, workspace) = rig();
+        let (dir, workspace) = new_workspace();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         let closed = dir.path().join("ws/shared/closed");
         std::fs::create_dir(&closed).unwrap();
@@ -317,7 +317,7 @@ fn an_unreadable_directory_is_reported_and_not_treated_as_removed() {
 
 #[tokio::test]
 async fn directories_below_a_watch_are_limited_too() {
-    let (dir, workspace) = rig();
+    let (dir, workspace) = new_workspace();
     for n in 0..5 {
         std::fs::create_dir(dir.path().join(format!("ws/shared/{n}"))).unwrap();
     }
@@ -328,7 +328,7 @@ async fn directories_below_a_watch_are_limited_too() {
 
 #[tokio::test]
 async fn a_file_too_large_to_hash_is_not_replaced() {
-    let (dir, workspace) = rig();
+    let (dir, workspace) = new_workspace();
     let big = std::fs::File::create(dir.path().join("ws/shared/big")).unwrap();
     // The file is sparse.
     big.set_len(65 * 1024 * 1024).unwrap();
@@ -344,7 +344,7 @@ async fn a_file_too_large_to_hash_is_not_replaced() {
 
 #[tokio::test]
 async fn a_write_is_undone_only_if_its_content_is_unchanged() {
-    let (dir, workspace) = rig();
+    let (dir, workspace) = new_workspace();
     let plan = |before: Option<&[u8]>| FilePlan {
         path: "shared/new".into(),
         before: before.map(sha256_hex),
@@ -378,7 +378,7 @@ proptest! {
         count in prop::option::of(0u64..8),
         max_bytes in 0usize..64,
     ) {
-        let (_dir, workspace) = rig();
+        let (_dir, workspace) = new_workspace();
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
             workspace.write_atomic(&path("shared/t"), text.as_bytes()).await.unwrap();

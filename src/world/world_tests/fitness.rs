@@ -1,16 +1,16 @@
 //! An agent that cannot run under the world's files fails before it takes more mail, and continues when the files
 //! are repaired.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use ghost_config::plan::Plan;
-use ghost_domain::{Agent, AgentStatus, Code, Envelope, EventKind, Party, Refusal, Turn, TurnStatus};
-use ghost_provider::Providers;
+use ghost_domain::{Agent, AgentStatus, Code, Envelope, EventKind, Turn, TurnStatus};
 use ghost_store::tables::TurnFilter;
 
-use super::rig::{TestModel, TestWorld, id, say, send, settle, soon, until, while_time_passes, write};
+use super::helpers::{
+    TestWorld, fake_model, id, operator, read, reloader, say, send, settle, soon, until, while_time_passes, write,
+};
 use crate::World;
-use crate::world::Reloader;
 
 const FILE: &str = "\
 world: { id: test, name: Test }
@@ -26,45 +26,30 @@ llm:
 const GOOD: &str = "## LLM\nprovider: test\nmodel: test\n";
 const REFUSED: &str = "## Toolbox\nsource: toolbox/nowhere/toolbox.yaml\n- a\n";
 
-fn by() -> Party {
-    Party::Operator("test".into())
-}
-
 /// A world in which ben's archetype can be broken, and two plans: one with the good archetype, one with the broken one.
 fn setup() -> (TestWorld, Plan, Plan) {
     let test_world = TestWorld::new(FILE);
     for file in ["soul.md", "goal.md"] {
-        test_world.write(&format!("archetype/quiet/{file}"), "Be quiet.");
+        test_world.files.write(&format!("archetype/quiet/{file}"), "Be quiet.");
     }
-    test_world.write("archetype/quiet/config.md", REFUSED);
+    test_world.files.write("archetype/quiet/config.md", REFUSED);
     let broken = test_world.plan(FILE);
-    test_world.write("archetype/quiet/config.md", GOOD);
+    test_world.files.write("archetype/quiet/config.md", GOOD);
     let good = test_world.plan(FILE);
     (test_world, good, broken)
 }
 
-/// A reloader that returns these plans, one for each reload.
-fn reloader(test_world: &TestWorld, plans: Vec<Plan>, model: &Arc<TestModel>) -> Reloader {
-    let plans: Vec<(Plan, Providers)> =
-        plans.into_iter().rev().map(|plan| (plan, model.provider(test_world))).collect();
-    let plans = Mutex::new(plans);
-    Box::new(move || plans.lock().unwrap().pop().ok_or_else(|| Refusal::new(Code::Unavailable, "no more reloads")))
-}
-
 async fn ben(world: &World) -> Agent {
-    let read = world.store().read(|r| Box::pin(async move { r.agent_get(&id("ben")).await })).await;
-    read.map_err(Refusal::from).unwrap().unwrap()
+    read!(world, |r| r.agent_get(&id("ben")).await?).unwrap()
 }
 
 async fn waiting(world: &World) -> Vec<Envelope> {
-    let read = world.store().read(|r| Box::pin(async move { r.inbox_pending(&id("ben"), 10).await })).await;
-    read.map_err(Refusal::from).unwrap()
+    read!(world, |r| r.inbox_pending(&id("ben"), 10).await?)
 }
 
 async fn turns(world: &World) -> Vec<Turn> {
     let filter = TurnFilter { agent_id: Some(id("ben")), ..TurnFilter::default() };
-    let read = world.store().read(move |r| Box::pin(async move { r.turn_list(&filter).await })).await;
-    read.map_err(Refusal::from).unwrap()
+    read!(world, |r| r.turn_list(&filter).await?)
 }
 
 fn failed_with_a_reason(agent: &Agent) {
@@ -76,7 +61,7 @@ fn failed_with_a_reason(agent: &Agent) {
 #[tokio::test]
 async fn a_running_turn_may_finish_and_then_no_mail_is_taken_until_the_files_are_repaired() {
     let (test_world, good, broken) = setup();
-    let later = TestModel::new(|_| say("of the new files"));
+    let later = fake_model(|_| say("of the new files"));
     let again = test_world.plan(FILE);
     drop(good);
     let reloader = reloader(&test_world, vec![broken.clone(), broken, again], &later);
@@ -87,10 +72,10 @@ async fn a_running_turn_may_finish_and_then_no_mail_is_taken_until_the_files_are
     send(&world, "ben", "two").await;
 
     // A dry run reports the change but does not make it.
-    let dry = world.reload(&by(), true).await.unwrap();
+    let dry = world.reload(&operator(), true).await.unwrap();
     assert!(dry.plan.contains("! agent ben: "), "{}", dry.plan);
     assert!(!ben(&world).await.unfit);
-    let done = world.reload(&by(), false).await.unwrap();
+    let done = world.reload(&operator(), false).await.unwrap();
     assert_eq!(done.plan, dry.plan);
     settle().await;
     assert_eq!(ben(&world).await.status, AgentStatus::Running, "it finishes its turn");
@@ -104,12 +89,13 @@ async fn a_running_turn_may_finish_and_then_no_mail_is_taken_until_the_files_are
     assert_eq!(waiting(&world).await.len(), 2);
 
     // A start is refused with the remedy.
-    let refusal = write!(world, |w, ctx| ghost_rules::agents::start(w, &ctx, &by(), &id("ben")).await).unwrap_err();
+    let refusal =
+        write!(world, |w, ctx| ghost_rules::agents::start(w, &ctx, &operator(), &id("ben")).await).unwrap_err();
     assert_eq!(refusal.code, Code::Conflict);
     assert!(refusal.message.contains("toolbox/nowhere") && refusal.hint.unwrap().contains("reload"));
     assert_eq!(waiting(&world).await.len(), 2);
 
-    let repaired = world.reload(&by(), false).await.unwrap();
+    let repaired = world.reload(&operator(), false).await.unwrap();
     assert!(repaired.plan.contains("> agent ben: "), "{}", repaired.plan);
     soon("ben works", || later.asked_by("ben") == 1).await;
     settle().await;
@@ -123,18 +109,18 @@ async fn a_running_turn_may_finish_and_then_no_mail_is_taken_until_the_files_are
 #[tokio::test]
 async fn a_turn_longer_than_the_grace_period_stays_open_and_resumes() {
     let (test_world, good, broken) = setup();
-    let model = TestModel::new(|_| say("well"));
+    let model = fake_model(|_| say("well"));
     let reloader = reloader(&test_world, vec![broken, good], &model);
     let (world, first) = test_world.boot_to_reload(|_| say("never"), reloader).await;
     first.hold("ben");
     send(&world, "ben", "one").await;
     soon("ben's call begins", || first.asked_by("ben") == 1).await;
-    world.reload(&by(), false).await.unwrap();
+    world.reload(&operator(), false).await.unwrap();
     while_time_passes(&test_world, until(&world, EventKind::AgentFailed, "ben")).await;
     settle().await;
     failed_with_a_reason(&ben(&world).await);
     assert_eq!(turns(&world).await[0].status, TurnStatus::Open);
-    world.reload(&by(), false).await.unwrap();
+    world.reload(&operator(), false).await.unwrap();
     soon("ben works", || model.asked_by("ben") == 1).await;
     settle().await;
     let all = turns(&world).await;
@@ -144,7 +130,7 @@ async fn a_turn_longer_than_the_grace_period_stays_open_and_resumes() {
 #[tokio::test]
 async fn an_agent_checks_the_plan_before_it_takes_its_mail() {
     let (test_world, good, broken) = setup();
-    let model = TestModel::new(|_| say("well"));
+    let model = fake_model(|_| say("well"));
     let reloader = reloader(&test_world, vec![good], &model);
     let (world, first) = test_world.boot_to_reload(|_| say("well"), reloader).await;
     // The agent is awake and has finished a turn.
@@ -160,7 +146,7 @@ async fn an_agent_checks_the_plan_before_it_takes_its_mail() {
     settle().await;
     failed_with_a_reason(&ben(&world).await);
     assert_eq!((waiting(&world).await.len(), turns(&world).await.len()), (1, 1));
-    world.reload(&by(), false).await.unwrap();
+    world.reload(&operator(), false).await.unwrap();
     soon("ben works", || model.asked_by("ben") == 1).await;
     settle().await;
     assert!(waiting(&world).await.is_empty());
@@ -169,14 +155,14 @@ async fn an_agent_checks_the_plan_before_it_takes_its_mail() {
 #[tokio::test]
 async fn a_boot_fails_an_agent_that_cannot_run_and_a_later_boot_repairs_it() {
     let (test_world, good, _) = setup();
-    test_world.write("archetype/quiet/config.md", REFUSED);
+    test_world.files.write("archetype/quiet/config.md", REFUSED);
     let (world, model) = test_world.boot(|_| say("well")).await;
     failed_with_a_reason(&ben(&world).await);
     send(&world, "ben", "one").await;
     settle().await;
     assert_eq!((waiting(&world).await.len(), model.asked_by("ben")), (1, 0));
     world.shutdown("test").await;
-    test_world.write("archetype/quiet/config.md", GOOD);
+    test_world.files.write("archetype/quiet/config.md", GOOD);
     drop(good);
     let (world, model) = test_world.boot(|_| say("well")).await;
     soon("ben works", || model.asked_by("ben") == 1).await;

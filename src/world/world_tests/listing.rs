@@ -2,8 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
+use ghost_domain::testing::ManualClock;
 use ghost_domain::{Agent, AgentKind, AgentStatus, Desired, Timestamp};
-use ghost_provider::testing::ManualClock;
 use ghost_tools::AgentControl;
 
 use crate::Directory;

@@ -8,7 +8,7 @@ use ghost_domain::event::EventFilter;
 use ghost_domain::{Activity, EventKind, Refusal};
 use serde_json::json;
 
-use super::rig::{TWO, TestWorld, ask, id, say, send, settle, until};
+use super::helpers::{TWO, TestWorld, ask, id, say, send, settle, until};
 use crate::World;
 use crate::loops::{MAINTENANCE, SCHEDULES, SIGNAL_ROUTER, WATCHES};
 

@@ -1,11 +1,11 @@
 //! Tests of whole worlds in this process, with the memory store and a clock that the test moves.
 
 mod fitness;
+mod helpers;
 mod listing;
 mod loops;
 mod orders;
 mod reload;
-mod rig;
 mod schedules;
 mod sleep_storm;
 mod stalls;
@@ -16,12 +16,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ghost_domain::{AgentStatus, AskStatus, DeadLetterStatus, EventKind, Party, Refusal, TurnStatus};
+use ghost_provider::testing::Reply;
 use ghost_provider::{ErrorKind, ProviderError};
 use ghost_rules::{asks, mail};
 use ghost_store::tables::TurnFilter;
 use serde_json::json;
 
-use self::rig::{TWO, TestWorld, ask, call, id, mail_of, results, say, send, until, while_time_passes};
+use self::helpers::{
+    TWO, TestWorld, ask, call, id, mail_of, operator, read, results, say, send, until, while_time_passes,
+};
 
 // covers: MSG-02
 #[tokio::test]
@@ -58,7 +61,7 @@ async fn a_panicking_tool_crashes_one_agent_and_its_turn_resumes() {
     assert_eq!(ask(&world, "ben", "are you well?").await.reply.unwrap(), "fine");
     let answer = while_time_passes(&test_world, asking).await.unwrap();
     assert!(answer.reply.as_ref().unwrap().contains("outcome_unknown"), "{answer:?}");
-    let asked = model.asked.lock().unwrap().iter().filter(|agent| *agent == "ada").count();
+    let asked = model.asked_by("ada");
     assert_eq!(asked, 2, "what had been answered is not asked again");
     assert_eq!(world.directory().card(&id("ada")).unwrap().restarts, 1);
 }
@@ -77,12 +80,7 @@ async fn a_poisoned_message_becomes_a_dead_letter_and_the_agent_lives() {
     while_time_passes(&test_world, until(&world, EventKind::DeadLetterHeld, "ada")).await;
     let answer = while_time_passes(&test_world, ask(&world, "ada", "and now?")).await;
     assert_eq!(answer.reply.unwrap(), "ok");
-    let dead = world
-        .store()
-        .read(|r| Box::pin(async move { r.dead_letter_list(None, Some(DeadLetterStatus::Held), None, 1_000).await }))
-        .await
-        .map_err(Refusal::from)
-        .unwrap();
+    let dead = read!(world, |r| r.dead_letter_list(None, Some(DeadLetterStatus::Held), None, 1_000).await?);
     assert_eq!(dead.len(), 1);
     assert_eq!(dead[0].crashes, 3);
 }
@@ -92,7 +90,7 @@ async fn a_refusal_of_the_provider_fails_the_turn_and_not_the_agent() {
     let test_world = TestWorld::new(TWO);
     let (world, _) = test_world
         .boot(|request| match request.agent_id.as_str() {
-            "ada" => Err(ProviderError::new(ErrorKind::BadRequest, "no such field")),
+            "ada" => Reply::Fail(ProviderError::new(ErrorKind::BadRequest, "no such field")),
             _ => say("fine"),
         })
         .await;
@@ -110,7 +108,7 @@ async fn a_turn_resumes_after_the_death_of_the_daemon() {
         .boot(|request| match (request.agent_id.as_str(), results(request).len()) {
             ("ben", _) => say("thanks"),
             (_, 0) => call("syscall.message.send", json!({ "to": "ben", "content": "once" })),
-            _ => Err(ProviderError::new(ErrorKind::Server, "later").retry_after(Some(Duration::from_secs(1)))),
+            _ => Reply::Fail(ProviderError::new(ErrorKind::Server, "later").retry_after(Some(Duration::from_secs(1)))),
         })
         .await;
     send(&world, "ada", "tell ben").await;
@@ -125,21 +123,11 @@ async fn a_turn_resumes_after_the_death_of_the_daemon() {
         .await;
     until(&world, EventKind::TurnFinished, "ada").await;
     until(&world, EventKind::TurnFinished, "ben").await;
-    let turns = world
-        .store()
-        .read(|r| Box::pin(async move { r.turn_list(&TurnFilter::default()).await }))
-        .await
-        .map_err(Refusal::from)
-        .unwrap();
+    let turns = read!(world, |r| r.turn_list(&TurnFilter::default()).await?);
     assert!(turns.iter().all(|turn| turn.status == TurnStatus::Finished), "{turns:?}");
-    let sent = world
-        .store()
-        .read(|r| Box::pin(async move { r.messages_recent(&id("ben"), 10).await }))
-        .await
-        .map_err(Refusal::from)
-        .unwrap();
+    let sent = read!(world, |r| r.messages_recent(&id("ben"), 10).await?);
     assert_eq!(sent.len(), 1, "the message was sent once");
-    assert!(!model.asked.lock().unwrap().is_empty());
+    assert!(!model.requests().is_empty());
 }
 
 // covers: MSG-04, MSG-10, WORLD-13
@@ -147,7 +135,7 @@ async fn a_turn_resumes_after_the_death_of_the_daemon() {
 async fn a_stopped_agent_refuses_asks_and_deals_with_its_mail_when_started() {
     let test_world = TestWorld::new(TWO);
     let (world, _) = test_world.boot(|_| say("here")).await;
-    let by = Party::Operator("test".into());
+    let by = operator();
     let stopped = world.stop_agent(&by, &id("ada"), None).await.unwrap();
     assert_eq!(stopped.status, AgentStatus::Stopped);
     send(&world, "ada", "while you were out").await;
@@ -214,13 +202,13 @@ async fn memory_and_store_agree_when_pause_and_resume_run_at_once() {
 async fn a_paused_world_keeps_its_mail_and_continues_when_resumed() {
     let test_world = TestWorld::new(TWO);
     let (world, model) = test_world.boot(|_| say("now")).await;
-    let by = Party::Operator("test".into());
+    let by = operator();
     world.set_paused(&by, true).await.unwrap();
     send(&world, "ada", "wait").await;
     for _ in 0..200 {
         tokio::task::yield_now().await;
     }
-    assert!(model.asked.lock().unwrap().is_empty());
+    assert!(model.requests().is_empty());
     world.set_paused(&by, false).await.unwrap();
     until(&world, EventKind::TurnFinished, "ada").await;
 }

@@ -3,21 +3,17 @@
 use std::time::Duration;
 
 use ghost_domain::envelope::Kind;
-use ghost_domain::{Activity, AgentStatus, EventKind, Party};
+use ghost_domain::{Activity, AgentStatus, EventKind};
 use ghost_rules::{agents, mail};
 
-use super::rig::{TWO, TestWorld, ask, id, say, send, settle, soon, until, write};
-
-fn by() -> Party {
-    Party::Operator("test".into())
-}
+use super::helpers::{TWO, TestWorld, ask, id, operator, read, say, send, settle, soon, until, write};
 
 #[tokio::test]
 async fn a_repeated_stop_does_not_affect_an_agent_that_was_started_again() {
     let test_world = TestWorld::new(TWO);
     let (world, model) = test_world.boot(|_| say("done")).await;
-    world.stop_agent(&by(), &id("ada"), None).await.unwrap();
-    write!(world, |w, ctx| agents::start(w, &ctx, &by(), &id("ada")).await).unwrap();
+    world.stop_agent(&operator(), &id("ada"), None).await.unwrap();
+    write!(world, |w, ctx| agents::start(w, &ctx, &operator(), &id("ada")).await).unwrap();
     model.hold("ada");
     send(&world, "ada", "take your time").await;
     soon("the call begins", || model.asked_by("ada") == 1).await;
@@ -37,7 +33,7 @@ async fn a_repeated_stop_shortens_the_grace_period_of_a_stopping_agent() {
     model.hold("ada");
     send(&world, "ada", "take your time").await;
     soon("the call begins", || model.asked_by("ada") == 1).await;
-    write!(world, |w, ctx| agents::stop(w, &ctx, &by(), &id("ada"), None).await).unwrap();
+    write!(world, |w, ctx| agents::stop(w, &ctx, &operator(), &id("ada"), None).await).unwrap();
     settle().await;
     let status = || world.directory().card(&id("ada")).unwrap().status;
     assert_eq!(status(), AgentStatus::Stopping, "no time passes, and its grace period is not over");
@@ -52,7 +48,7 @@ async fn mail_that_does_not_wake_lets_an_agent_fall_asleep() {
     ask(&world, "ada", "hello").await;
     write!(world, |w, ctx| {
         let new_message =
-            mail::NewMessage::new(&id("ada"), by(), Kind::Message, "whenever you like", mail::Chain::root(&ctx));
+            mail::NewMessage::new(&id("ada"), operator(), Kind::Message, "whenever you like", mail::Chain::root(&ctx));
         mail::deliver(w, &ctx, mail::NewMessage { wake: false, ..new_message }).await
     })
     .unwrap();
@@ -68,10 +64,7 @@ async fn mail_that_does_not_wake_lets_an_agent_fall_asleep() {
     settle().await;
     assert!(asleep());
     assert_eq!(model.asked_by("ada"), 1);
-    let pending = async || {
-        let read = world.store().read(|r| Box::pin(async move { r.inbox_pending(&id("ada"), 9).await })).await;
-        read.map_err(ghost_domain::Refusal::from).unwrap().len()
-    };
+    let pending = async || read!(world, |r| r.inbox_pending(&id("ada"), 9).await?).len();
     assert_eq!(pending().await, 1);
     // The agent reads it with the next mail that wakes.
     send(&world, "ada", "now").await;

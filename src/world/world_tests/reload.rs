@@ -5,11 +5,13 @@ use std::sync::{Arc, Mutex};
 use ghost_config::plan::Plan;
 use ghost_domain::budget::BudgetLimits;
 use ghost_domain::event::EventFilter;
-use ghost_domain::{Agent, AgentStatus, Code, Desired, Event, EventKind, Money, Party, Refusal, Scope};
-use ghost_provider::{Class, Providers};
+use ghost_domain::{Agent, AgentStatus, Code, Desired, Event, EventKind, Money, Scope};
+use ghost_provider::Class;
 use ghost_rules::agents;
 
-use super::rig::{TestModel, TestWorld, ask, id, say, send, settle, soon, until, while_time_passes};
+use super::helpers::{
+    TestWorld, ask, fake_model, id, operator, read, reloader, say, send, settle, soon, until, while_time_passes,
+};
 use crate::World;
 use crate::world::Reloader;
 
@@ -39,31 +41,14 @@ fn first() -> String {
     file(5, "one_for_one", "").replace("  - { name: late }\n", "")
 }
 
-/// A reloader that returns these plans, one for each reload.
-fn reloader(test_world: &TestWorld, plans: Vec<Plan>, model: &Arc<TestModel>) -> Reloader {
-    let plans: Vec<(Plan, Providers)> =
-        plans.into_iter().rev().map(|plan| (plan, model.provider(test_world))).collect();
-    let plans = Mutex::new(plans);
-    Box::new(move || {
-        let next = plans.lock().unwrap().pop();
-        next.ok_or_else(|| Refusal::new(Code::Unavailable, "no more reloads"))
-    })
-}
-
-fn by() -> Party {
-    Party::Operator("test".into())
-}
-
 async fn record(world: &World, agent: &str) -> Option<Agent> {
     let agent_id = id(agent);
-    let read = world.store().read(move |r| Box::pin(async move { r.agent_get(&agent_id).await })).await;
-    read.map_err(Refusal::from).unwrap()
+    read!(world, |r| r.agent_get(&agent_id).await?)
 }
 
 async fn events(world: &World, kind: EventKind) -> Vec<Event> {
     let filter = EventFilter { kinds: vec![kind.as_str().into()], agent_id: None, channel: None };
-    let read = world.store().read(move |r| Box::pin(async move { r.event_list(0, &filter, 100).await })).await;
-    read.map_err(Refusal::from).unwrap().0
+    read!(world, |r| r.event_list(0, &filter, 100).await?).0
 }
 
 #[tokio::test]
@@ -74,7 +59,7 @@ async fn a_reload_whose_records_fail_is_undone_completely() {
     // There is no such agent, so its budget is refused after the records of the agents were written.
     broken.budgets.push((Scope::Agent(id("nobody")), BudgetLimits { tokens: Some(1), money: None }));
     test_world.plan(&first());
-    let later = TestModel::new(|_| say("of the new plan"));
+    let later = fake_model(|_| say("of the new plan"));
     let reloader = reloader(&test_world, vec![broken, good], &later);
     let (world, model) = test_world
         .boot_to_reload(
@@ -86,7 +71,7 @@ async fn a_reload_whose_records_fail_is_undone_completely() {
         )
         .await;
     let before = world.plan();
-    assert_eq!(world.reload(&by(), false).await.unwrap_err().code, Code::NotFound);
+    assert_eq!(world.reload(&operator(), false).await.unwrap_err().code, Code::NotFound);
     assert!(Arc::ptr_eq(&world.plan(), &before));
     assert_eq!(world.ctx().limits().hops_max, 5);
     assert_eq!(record(&world, "cyd").await, None);
@@ -103,9 +88,9 @@ async fn a_reload_whose_records_fail_is_undone_completely() {
     // The agents have their old model again.
     assert_eq!(ask(&world, "ben", "whose are you?").await.reply.unwrap(), "of the old plan");
     assert_eq!(model.asked_by("ben"), 2, "the first call was not cut off");
-    assert!(later.asked.lock().unwrap().is_empty());
+    assert!(later.requests().is_empty());
     // After the file is repaired, the same reload succeeds.
-    let done = world.reload(&by(), false).await.unwrap();
+    let done = world.reload(&operator(), false).await.unwrap();
     assert_eq!(done.created, [id("cyd")]);
     assert_eq!(world.ctx().limits().hops_max, 7);
     assert_eq!(ask(&world, "cyd", "whose are you?").await.reply.unwrap(), "of the new plan");
@@ -119,10 +104,10 @@ async fn the_second_of_two_reloads_waits_for_the_first() {
     let with = test_world.plan(&file(7, "one_for_one", "  - { id: cyd, archetype: worker, team: late }\n"));
     let without = test_world.plan(&first().replace("hops_max: 5", "hops_max: 8"));
     test_world.plan(&first());
-    let model = TestModel::new(|_| say("well"));
+    let model = fake_model(|_| say("well"));
     let reloader = reloader(&test_world, vec![with, without], &model);
     let (world, _) = test_world.boot_to_reload(|_| say("well"), reloader).await;
-    let by = by();
+    let by = operator();
     let (one, two) = tokio::join!(world.reload(&by, false), world.reload(&by, false));
     assert_eq!(one.unwrap().created, [id("cyd")]);
     assert_eq!(two.unwrap().stopped, [id("cyd")], "what the first has made is the second's to stop");
@@ -136,7 +121,7 @@ async fn the_second_of_two_reloads_waits_for_the_first() {
 async fn reloads(world: &World, count: usize) -> Vec<crate::Reconciled> {
     let mut done = Vec::new();
     for _ in 0..count {
-        done.push(world.reload(&by(), false).await.unwrap());
+        done.push(world.reload(&operator(), false).await.unwrap());
     }
     done
 }
@@ -156,7 +141,7 @@ async fn an_agent_that_the_file_names_again_starts_again() {
         [&without, &with(true), &without, &with(false), &with(true), &without, &with(true), &without, &with(true)];
     let plans: Vec<Plan> = plans.iter().map(|file| test_world.plan(file)).collect();
     test_world.plan(&first());
-    let model = TestModel::new(|_| say("well"));
+    let model = fake_model(|_| say("well"));
     let (world, _) = test_world.boot_to_reload(|_| say("well"), reloader(&test_world, plans, &model)).await;
 
     let [gone, back] = reloads(&world, 2).await.try_into().unwrap();
@@ -175,10 +160,10 @@ async fn an_agent_that_the_file_names_again_starts_again() {
     let [_, stays] = reloads(&world, 2).await.try_into().unwrap();
     assert!(stays.started.is_empty() && stays.plan.contains("~ agent ben: "), "{}", stays.plan);
     let (ctx, ben) = (world.ctx().clone(), id("ben"));
-    let start = world.store().write(move |w| Box::pin(async move { agents::start(w, &ctx, &by(), &ben).await }));
+    let start = world.store().write(move |w| Box::pin(async move { agents::start(w, &ctx, &operator(), &ben).await }));
     start.await.unwrap();
     reloads(&world, 1).await;
-    world.stop_agent(&by(), &id("ben"), Some("for good".into())).await.unwrap();
+    world.stop_agent(&operator(), &id("ben"), Some("for good".into())).await.unwrap();
     assert!(!record(&world, "ben").await.unwrap().dropped);
     let [stays] = reloads(&world, 1).await.try_into().unwrap();
     assert!(stays.started.is_empty() && stays.plan.contains("~ agent ben: "), "{}", stays.plan);
@@ -190,12 +175,9 @@ async fn a_budget_that_the_file_no_longer_names_is_removed() {
     let test_world = TestWorld::new(&limited);
     let plans = vec![test_world.plan(&first())];
     test_world.plan(&limited);
-    let model = TestModel::new(|_| say("well"));
+    let model = fake_model(|_| say("well"));
     let (world, _) = test_world.boot_to_reload(|_| say("well"), reloader(&test_world, plans, &model)).await;
-    let limits = async || {
-        let read = world.store().read(|r| Box::pin(async move { r.budget_get(&Scope::World).await })).await;
-        read.map_err(Refusal::from).unwrap().map(|budget| budget.limits)
-    };
+    let limits = async || read!(world, |r| r.budget_get(&Scope::World).await?).map(|budget| budget.limits);
     assert_eq!(limits().await.unwrap().tokens, Some(5));
     let [done] = reloads(&world, 1).await.try_into().unwrap();
     assert!(done.plan.starts_with("~ budget world: "), "{}", done.plan);
@@ -214,7 +196,7 @@ async fn agents_created_at_run_time_follow_the_daily_budget_of_their_archetype()
     };
     let plans = vec![cheap(Some(Money(70))), cheap(Some(Money(50))), cheap(None)];
     test_world.plan(&first());
-    let model = TestModel::new(|_| say("well"));
+    let model = fake_model(|_| say("well"));
     let (world, _) = test_world.boot_to_reload(|_| say("well"), reloader(&test_world, plans, &model)).await;
     let ctx = world.ctx().clone();
     let create = world.store().write(move |w| {
@@ -232,17 +214,16 @@ async fn agents_created_at_run_time_follow_the_daily_budget_of_their_archetype()
                     goal: None,
                     chain: ghost_rules::mail::Chain::root(&ctx),
                 };
-                agents::create(w, &ctx, &by(), new).await?;
+                agents::create(w, &ctx, &operator(), new).await?;
             }
             let own = ghost_rules::budgets::NewLimits { tokens: None, money: Some(Some(Money(9))) };
-            ghost_rules::budgets::set(w, &ctx, &by(), &"agent:own/day".parse()?, own).await.map(drop)
+            ghost_rules::budgets::set(w, &ctx, &operator(), &"agent:own/day".parse()?, own).await.map(drop)
         })
     });
     create.await.unwrap();
     let limit = async |scope: &str| {
         let scope: Scope = scope.parse().unwrap();
-        let read = world.store().read(move |r| Box::pin(async move { r.budget_get(&scope).await })).await;
-        read.map_err(Refusal::from).unwrap().and_then(|budget| budget.limits.money)
+        read!(world, |r| r.budget_get(&scope).await?).and_then(|budget| budget.limits.money)
     };
     for wanted in [Some(Money(70)), Some(Money(50)), None] {
         reloads(&world, 1).await;
@@ -255,7 +236,7 @@ async fn agents_created_at_run_time_follow_the_daily_budget_of_their_archetype()
 async fn a_reload_keeps_the_pool_of_each_provider() {
     let test_world = TestWorld::new(&first());
     let plans = vec![test_world.plan(&first())];
-    let later = TestModel::new(|_| say("of the new plan"));
+    let later = fake_model(|_| say("of the new plan"));
     let (world, _) = test_world.boot_to_reload(|_| say("well"), reloader(&test_world, plans, &later)).await;
     let pool = || Arc::clone(&world.engine().providers().get("test").unwrap().pool);
     let (before, _slot) = (pool(), pool().admit(Class::Machine).await);
@@ -272,7 +253,7 @@ async fn files_that_cannot_be_read_do_not_block_agents() {
     let next = || test_world.plan(&file(7, "one_for_all", ""));
     let plans = vec![next(), next()];
     test_world.plan(&first());
-    let read = reloader(&test_world, plans, &TestModel::new(|_| say("well")));
+    let read = reloader(&test_world, plans, &fake_model(|_| say("well")));
     let (release, held) = std::sync::mpsc::sync_channel::<()>(2);
     let held = Mutex::new(held);
     let reloader: Reloader = Box::new(move || {
@@ -282,7 +263,7 @@ async fn files_that_cannot_be_read_do_not_block_agents() {
     let (world, _) = test_world.boot_to_reload(|_| say("well"), reloader).await;
     let stuck = tokio::spawn({
         let world = Arc::clone(&world);
-        async move { world.reload(&by(), false).await }
+        async move { world.reload(&operator(), false).await }
     });
     settle().await;
     assert_eq!(ask(&world, "ada", "how are you?").await.reply.unwrap(), "well");
@@ -291,13 +272,13 @@ async fn files_that_cannot_be_read_do_not_block_agents() {
     assert_eq!(refusal.code, Code::Unavailable);
     assert!(refusal.message.contains("20 s"), "{refusal}");
     // A second reload does not read while the first one still reads.
-    let refusal = world.reload(&by(), true).await.unwrap_err();
+    let refusal = world.reload(&operator(), true).await.unwrap_err();
     assert_eq!(refusal.code, Code::Unavailable, "{refusal}");
     assert_eq!(world.ctx().limits().hops_max, 5);
     release.send(()).unwrap();
     release.send(()).unwrap();
     loop {
-        match world.reload(&by(), false).await {
+        match world.reload(&operator(), false).await {
             Ok(_) => break,
             Err(refusal) => assert_eq!(refusal.code, Code::Unavailable, "{refusal}"),
         }
@@ -312,14 +293,14 @@ async fn turns_that_wait_for_the_root_budget_continue_when_a_reload_or_a_start_r
     let test_world = TestWorld::new(&with(20));
     let more = test_world.plan(&with(1_000_000));
     let less = test_world.plan(&with(20));
-    let model = TestModel::new(|_| say("well"));
+    let model = fake_model(|_| say("well"));
     let reloader = reloader(&test_world, vec![more, less], &model);
     let (world, _) = test_world.boot_to_reload(|_| say("well"), reloader).await;
     send(&world, "ada", "work").await;
     until(&world, EventKind::TurnParked, "ada").await;
-    world.reload(&by(), false).await.unwrap();
+    world.reload(&operator(), false).await.unwrap();
     until(&world, EventKind::TurnFinished, "ada").await;
-    world.reload(&by(), false).await.unwrap();
+    world.reload(&operator(), false).await.unwrap();
     send(&world, "ben", "work").await;
     until(&world, EventKind::TurnParked, "ben").await;
     while_time_passes(&test_world, world.shutdown("test")).await;

@@ -10,7 +10,7 @@ use ghost_domain::{Event, EventKind, Party, Schedule, ScheduleKind, ScheduleRun,
 use ghost_rules::mail::Chain;
 use ghost_rules::schedules::{self, NewSchedule};
 
-use super::rig::{TWO, TestWorld, id, mail_of, say, settle, until, while_time_passes, write};
+use super::helpers::{TWO, TestWorld, id, mail_of, operator, read, say, settle, until, while_time_passes, write};
 use crate::World;
 
 const HOUR: Duration = Duration::from_secs(3_600);
@@ -37,13 +37,15 @@ async fn set(world: &Arc<World>, kind: ScheduleKind, name: &str, when: When) -> 
 
 async fn runs(world: &World, schedule: &Schedule) -> Vec<ScheduleRun> {
     let schedule_id = schedule.schedule_id;
-    world.store().read(move |r| Box::pin(async move { r.schedule_runs(schedule_id, 100).await })).await.unwrap()
+    read!(world, |r| r.schedule_runs(schedule_id, 100).await?)
 }
 
 async fn events(world: &World, kind: EventKind) -> Vec<Event> {
-    let read =
-        world.store().read(|r| Box::pin(async move { r.event_list(0, &Default::default(), 10_000).await })).await;
-    read.unwrap().0.into_iter().filter(|event| event.kind == kind).collect()
+    read!(world, |r| r.event_list(0, &Default::default(), 10_000).await?)
+        .0
+        .into_iter()
+        .filter(|event| event.kind == kind)
+        .collect()
 }
 
 fn cron(expression: &str, zone: &str) -> When {
@@ -117,7 +119,7 @@ async fn slots_missed_by_a_jump_or_a_pause_are_one_skipped_run_each() {
     settle().await;
     let jumped = runs(&world, &job).await;
     assert_eq!((jumped.len(), jumped[0].status, jumped[0].missed), (1, RunStatus::Skipped, 5));
-    let by = Party::Operator("test".into());
+    let by = operator();
     world.set_paused(&by, true).await.unwrap();
     pass(&test_world, HOUR, 4).await;
     assert_eq!((runs(&world, &job).await.len(), runs(&world, &timer).await.len()), (1, 0));
@@ -150,7 +152,7 @@ async fn a_watch_reports_changes_also_from_a_downtime() {
     let found = runs(&world, &watch).await;
     assert_eq!((found.len(), found[0].late), (2, true));
     let message_id = found[0].message_id.unwrap();
-    let mail = world.store().read(move |r| Box::pin(async move { r.message_get(message_id).await })).await.unwrap();
+    let mail = read!(world, |r| r.message_get(message_id).await?);
     let body = mail.unwrap().body;
     assert!(body.contains("- renamed shared/b (was shared/a)\n- created shared/c"), "{body}");
 }
@@ -172,6 +174,6 @@ async fn heartbeats_fire_in_their_hours_and_follow_the_configuration() {
     drop(world);
     test_world.plan(TWO);
     let (world, _) = test_world.boot(|_| say("HEARTBEAT_OK")).await;
-    let left = world.store().read(|r| Box::pin(async move { r.schedule_list(None, None, None).await })).await.unwrap();
+    let left = read!(world, |r| r.schedule_list(None, None, None).await?);
     assert!(left.is_empty());
 }

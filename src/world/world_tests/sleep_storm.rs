@@ -10,7 +10,7 @@ use ghost_domain::event::EventFilter;
 use ghost_domain::{EventKind, Party, Timestamp};
 use ghost_rules::mail::{self, Chain, NewMessage};
 
-use super::rig::{TestWorld, id, say, write};
+use super::helpers::{TestWorld, id, read, say, write};
 use crate::World;
 use crate::pause::agents_with_work;
 
@@ -32,8 +32,7 @@ fn config() -> String {
 async fn found(world: &World) -> usize {
     let kinds = vec![EventKind::WorldSweepFound.as_str().to_owned()];
     let filter = EventFilter { kinds, agent_id: None, channel: None };
-    let read = world.store().read(move |r| Box::pin(async move { r.event_list(0, &filter, 10).await }));
-    read.await.map_err(ghost_domain::Refusal::from).unwrap().0.len()
+    read!(world, |r| r.event_list(0, &filter, 10).await?).0.len()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

@@ -12,7 +12,7 @@ use ghost_store::memory::MemoryDisk;
 use ghost_store::{Ack, Backend, Committed, Nack, ReadWork, Store, StoreError, View, Work};
 use tokio::sync::watch;
 
-use super::rig::{TWO, TestWorld, id, say, send, settle, soon};
+use super::helpers::{TWO, TestWorld, id, say, send, settle, soon};
 use crate::World;
 
 /// Which operations of a store hang, and the number of its queries.

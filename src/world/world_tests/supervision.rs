@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ghost_domain::{AgentKind, AgentStatus, Desired, EventKind, Party};
+use ghost_domain::{AgentKind, AgentStatus, Desired, EventKind};
 use ghost_rules::agents::{self, NewAgent};
 use ghost_rules::mail::Chain;
 
-use super::rig::{TWO, TestWorld, ask, id, say, send, soon, until, write};
+use super::helpers::{TWO, TestWorld, ask, id, operator, say, send, soon, until, write};
 use crate::World;
 
 const TEAM: &str = "\
@@ -22,10 +22,6 @@ llm:
   default_model: test
   providers: { test: { kind: openai, base_url: 'http://127.0.0.1:1' } }
 ";
-
-fn by() -> Party {
-    Party::Operator("test".into())
-}
 
 /// Kills the supervisor of a team. Later messages to it are lost. The result tells whether another one has started.
 fn kill(world: &World, team: Option<&str>) -> impl Fn() -> bool {
@@ -69,7 +65,7 @@ async fn a_stop_that_a_dead_supervisor_had_begun_completes() {
         model.hold("ada");
         send(&world, "ada", "take your time").await;
         soon("the call begins", || model.asked_by("ada") == 1).await;
-        write!(world, |w, ctx| agents::stop(w, &ctx, &by(), &id("ada"), None).await).unwrap();
+        write!(world, |w, ctx| agents::stop(w, &ctx, &operator(), &id("ada"), None).await).unwrap();
         soon("its grace period", || status(&world, "ada") == AgentStatus::Stopping).await;
         soon("another supervisor", kill(&world, team)).await;
         soon("the end of ada", || status(&world, "ada") == AgentStatus::Stopped).await;
@@ -81,12 +77,12 @@ async fn a_stop_that_a_dead_supervisor_had_begun_completes() {
 async fn orders_that_a_dead_supervisor_never_read_are_executed() {
     let test_world = TestWorld::new(TWO);
     let (world, model) = test_world.boot(|_| say("here")).await;
-    world.stop_agent(&by(), &id("ben"), None).await.unwrap();
+    world.stop_agent(&operator(), &id("ben"), None).await.unwrap();
     let back = kill(&world, None);
     // Committed while no supervisor runs. The records show the orders, but no message announces them.
     write!(world, |w, ctx| {
-        agents::stop(w, &ctx, &by(), &id("ada"), None).await?;
-        agents::start(w, &ctx, &by(), &id("ben")).await?;
+        agents::stop(w, &ctx, &operator(), &id("ada"), None).await?;
+        agents::start(w, &ctx, &operator(), &id("ben")).await?;
         let new = NewAgent {
             agent_id: id("dan"),
             archetype: "worker".into(),
@@ -99,7 +95,7 @@ async fn orders_that_a_dead_supervisor_never_read_are_executed() {
             goal: Some("begin".into()),
             chain: Chain::root(&ctx),
         };
-        agents::create(w, &ctx, &by(), new).await
+        agents::create(w, &ctx, &operator(), new).await
     })
     .unwrap();
     assert!(!back(), "the orders were too late for this test");

@@ -7,13 +7,13 @@ use ghost_domain::Refusal;
 use serde_json::Value;
 use tower::ServiceExt;
 
-use crate::fixture::Scene;
+use crate::fixture::TestControl;
 use crate::http::router;
 
 pub(super) const TOKEN: &str = "a-long-enough-token";
 
-pub(super) fn routes(scene: &Scene) -> Router {
-    router(scene.control.clone(), Some(TOKEN.into()), "127.0.0.1:8080".parse().unwrap())
+pub(super) fn routes(test: &TestControl) -> Router {
+    router(test.control.clone(), Some(TOKEN.into()), "127.0.0.1:8080".parse().unwrap())
 }
 
 pub(super) struct Answer {

@@ -8,15 +8,15 @@ use serde_json::Value;
 use tower::ServiceExt;
 
 use super::asking::{TOKEN, ask, get, routes};
-use crate::fixture::Scene;
+use crate::fixture::TestControl;
 
 // covers: CP-06
 #[tokio::test]
 async fn events_are_sent_with_their_ids_and_resumed_by_header() {
-    let scene = Scene::new().await;
-    let routes = routes(&scene);
-    scene.emit_many(3).await;
-    let last = scene.world.store().last_seq();
+    let test = TestControl::new().await;
+    let routes = routes(&test);
+    test.emit_many(3).await;
+    let last = test.world.store().last_seq();
     let token = format!("Bearer {TOKEN}");
     let mut answer = stream(&routes, "/api/events?after=oldest", &[("authorization", &token)]).await;
     for seq in 1..=last {
@@ -36,11 +36,11 @@ async fn events_are_sent_with_their_ids_and_resumed_by_header() {
     // Ephemeral events have no id to resume at.
     let mut deltas =
         stream(&routes, "/api/events?after=now&ephemeral=true&kind=model.*", &[("authorization", &token)]).await;
-    scene.ephemeral(ghost_domain::EventKind::ModelDelta);
+    test.ephemeral(ghost_domain::EventKind::ModelDelta);
     let block = deltas.block().await;
     assert_eq!(block.line("event: "), "model.delta");
     assert!(!block.0.contains("id: ") && block.line("data: ").contains("\"ephemeral\":true"), "{block:?}");
-    scene.closing.send_replace(true);
+    test.closing.send_replace(true);
     let end = resumed.block().await;
     assert_eq!((end.line("event: "), end.line("id: ")), ("stopping", last.to_string().as_str()));
     let end_data: Value = serde_json::from_str(end.line("data: ")).unwrap();
@@ -49,33 +49,33 @@ async fn events_are_sent_with_their_ids_and_resumed_by_header() {
 
 #[tokio::test]
 async fn events_are_sent_without_names_on_request() {
-    let scene = Scene::new().await;
-    let routes = routes(&scene);
+    let test = TestControl::new().await;
+    let routes = routes(&test);
     let token = format!("Bearer {TOKEN}");
     let mut answer = stream(&routes, "/api/events?after=now&unnamed=true", &[("authorization", &token)]).await;
-    scene.emit_many(1).await;
+    test.emit_many(1).await;
     let block = answer.block().await;
     let data: Value = serde_json::from_str(block.line("data: ")).unwrap();
     assert_eq!((data["kind"].as_str(), data["seq"].to_string().as_str()), (Some("world.warning"), block.line("id: ")));
     assert!(!block.0.contains("event:"), "{block:?}");
-    scene.closing.send_replace(true);
+    test.closing.send_replace(true);
     let end = answer.block().await;
     assert!(!end.0.contains("event:") && end.line("data: ").contains("last_seq"), "{end:?}");
 }
 
 #[tokio::test]
 async fn a_quiet_stream_sends_a_comment_that_moves_the_id() {
-    let scene = Scene::new().await;
-    let routes = routes(&scene);
+    let test = TestControl::new().await;
+    let routes = routes(&test);
     let token = format!("Bearer {TOKEN}");
     let mut quiet = stream(&routes, "/api/events?kind=task.&after=now", &[("authorization", &token)]).await;
-    scene.emit_many(2).await;
-    let last = scene.world.store().last_seq();
+    test.emit_many(2).await;
+    let last = test.world.store().last_seq();
     loop {
         let block = tokio::select! {
             biased;
             block = quiet.block() => block,
-            () = async { loop { tokio::task::yield_now().await; scene.clock.advance(crate::streams::HEARTBEAT_EVERY); } } => unreachable!(),
+            () = async { loop { tokio::task::yield_now().await; test.clock.advance(crate::streams::HEARTBEAT_EVERY); } } => unreachable!(),
         };
         assert!(block.0.starts_with(": alive") && !block.0.contains("data"), "{block:?}");
         if block.line("id: ") == last.to_string() {
@@ -87,12 +87,12 @@ async fn a_quiet_stream_sends_a_comment_that_moves_the_id() {
 // covers: CP-08
 #[tokio::test]
 async fn a_slow_reader_gets_the_position_to_resume_at() {
-    let scene = Scene::with("limits: { subscriber_buffer: 16 }\n").await;
-    let routes = routes(&scene);
+    let test = TestControl::with("limits: { subscriber_buffer: 16 }\n").await;
+    let routes = routes(&test);
     let token = format!("Bearer {TOKEN}");
-    let start = scene.world.store().last_seq();
-    let (mut slow, mut stalled) = fall_behind(&scene, &routes, &token).await;
-    assert_eq!(scene.control.readers.open(), 2, "their bodies are not dropped yet");
+    let start = test.world.store().last_seq();
+    let (mut slow, mut stalled) = fall_behind(&test, &routes, &token).await;
+    assert_eq!(test.control.readers.open(), 2, "their bodies are not dropped yet");
     let mut seen = start;
     loop {
         let block = slow.block().await;
@@ -104,40 +104,40 @@ async fn a_slow_reader_gets_the_position_to_resume_at() {
         seen += 1;
         assert_eq!(block.line("id: "), seen.to_string());
     }
-    assert!(seen < scene.world.store().last_seq());
+    assert!(seen < test.world.store().last_seq());
     // A reader that does not read the end of its stream either times out, or is counted until its
     // body is dropped.
     for _ in 0..10 {
-        scene.clock.advance(ghost_domain::Limits::seconds(30));
+        test.clock.advance(ghost_domain::Limits::seconds(30));
         tokio::task::yield_now().await;
     }
     assert!(futures_util::StreamExt::next(&mut stalled.body).await.is_none());
     drop(slow);
-    assert_eq!(scene.control.readers.open(), 1);
+    assert_eq!(test.control.readers.open(), 1);
     drop(stalled);
-    assert_eq!(scene.control.readers.open(), 0);
+    assert_eq!(test.control.readers.open(), 0);
 }
 
 /// Two readers of new events that do not read until they are disconnected.
-async fn fall_behind(scene: &Scene, routes: &Router, token: &str) -> (Flow, Flow) {
-    let start = scene.world.store().last_seq();
+async fn fall_behind(test: &TestControl, routes: &Router, token: &str) -> (Flow, Flow) {
+    let start = test.world.store().last_seq();
     // Every feeder holds a receiver of the shutdown signal.
-    let listening = scene.closing.receiver_count();
+    let listening = test.closing.receiver_count();
     let path = format!("/api/events?after={start}");
     let one = stream(routes, &path, &[("authorization", token)]).await;
     let two = stream(routes, &path, &[("authorization", token)]).await;
-    scene.emit_many(crate::streams::QUEUE * 3).await;
-    while scene.closing.receiver_count() > listening {
+    test.emit_many(crate::streams::QUEUE * 3).await;
+    while test.closing.receiver_count() > listening {
         tokio::task::yield_now().await;
-        scene.clock.advance(crate::streams::LAG_CHECK_EVERY);
+        test.clock.advance(crate::streams::LAG_CHECK_EVERY);
     }
     (one, two)
 }
 
 #[tokio::test]
 async fn a_misspelled_parameter_beside_a_valid_ticket_is_reported() {
-    let scene = Scene::new().await;
-    let routes = routes(&scene);
+    let test = TestControl::new().await;
+    let routes = routes(&test);
     let bearer = format!("Bearer {TOKEN}");
     let issued = ask(&routes, "POST", "/api/events/ticket", &[("authorization", &bearer)]).await;
     let issued: Value = serde_json::from_str(&issued.body).unwrap();
@@ -149,9 +149,9 @@ async fn a_misspelled_parameter_beside_a_valid_ticket_is_reported() {
 
 #[tokio::test]
 async fn refused_streams_have_their_own_http_statuses() {
-    let scene = Scene::with("limits: { subscribers_max: 1 }\n").await;
-    let routes = routes(&scene);
-    let last = scene.world.store().last_seq();
+    let test = TestControl::with("limits: { subscribers_max: 1 }\n").await;
+    let routes = routes(&test);
+    let last = test.world.store().last_seq();
     for (path, status) in [
         (format!("/api/events?after={}", last + 1), StatusCode::RANGE_NOT_SATISFIABLE),
         ("/api/events?kind=turn.startd".into(), StatusCode::BAD_REQUEST),
@@ -164,17 +164,17 @@ async fn refused_streams_have_their_own_http_statuses() {
         assert_eq!(answer.status, status, "{path}: {}", answer.body);
         assert!(answer.refusal().hint.is_some(), "{path}: {}", answer.body);
     }
-    assert_eq!(scene.control.readers.open(), 0);
+    assert_eq!(test.control.readers.open(), 0);
     let token = format!("Bearer {TOKEN}");
     let one = stream(&routes, "/api/events", &[("authorization", &token)]).await;
     assert_eq!(get(&routes, "/api/events").await.status, StatusCode::TOO_MANY_REQUESTS);
     drop(one);
-    while scene.control.readers.open() > 0 {
+    while test.control.readers.open() > 0 {
         tokio::task::yield_now().await;
     }
     // A position whose events retention has deleted is GONE.
-    scene.clock.advance(ghost_domain::Limits::days(8));
-    ghost_rules::retention::sweep(scene.world.store(), scene.world.ctx()).await.unwrap();
+    test.clock.advance(ghost_domain::Limits::days(8));
+    ghost_rules::retention::sweep(test.world.store(), test.world.ctx()).await.unwrap();
     let gone = get(&routes, "/api/events?after=1").await;
     assert_eq!((gone.status, gone.refusal().code), (StatusCode::GONE, ghost_domain::Code::CursorExpired));
 }

@@ -10,14 +10,14 @@ use ghost_store::{Ack, Backend, Nack, ReadWork, Store, StoreError, View, Work};
 
 use super::asking::{TOKEN, ask, get, routes};
 use super::figures;
-use crate::fixture::Scene;
+use crate::fixture::TestControl;
 use crate::http::router;
 
 // covers: CP-11
 #[tokio::test]
 async fn only_health_is_open_without_a_token() {
-    let scene = Scene::new().await;
-    let routes = routes(&scene);
+    let test = TestControl::new().await;
+    let routes = routes(&test);
     assert_eq!(ask(&routes, "GET", "/healthz", &[]).await.body, "ok\n");
     assert_eq!(ask(&routes, "GET", "/readyz", &[]).await.body, "ready\n");
     for path in ["/api/agents", "/api/agents/ada/tools/brief", "/api/agents/none/tools", "/api/events", "/metrics"] {
@@ -32,14 +32,14 @@ async fn only_health_is_open_without_a_token() {
         }
     }
     // Without a configured token every token is wrong.
-    let none = router(scene.control.clone(), None, "127.0.0.1:8080".parse().unwrap());
+    let none = router(test.control.clone(), None, "127.0.0.1:8080".parse().unwrap());
     assert_eq!(get(&none, "/api/agents/ada/tools").await.status, StatusCode::UNAUTHORIZED);
 }
 
 #[tokio::test]
 async fn other_hosts_and_other_origins_are_refused() {
-    let scene = Scene::new().await;
-    let routes = routes(&scene);
+    let test = TestControl::new().await;
+    let routes = routes(&test);
     let token = format!("Bearer {TOKEN}");
     for path in ["/healthz", "/readyz", "/metrics", "/api/agents/ada/tools", "/api/events", "/api/tasks", "/nothing"] {
         for headers in [
@@ -59,9 +59,9 @@ async fn other_hosts_and_other_origins_are_refused() {
 
 #[tokio::test]
 async fn a_stopping_daemon_is_healthy_but_not_ready() {
-    let scene = Scene::new().await;
-    let routes = routes(&scene);
-    scene.closing.send_replace(true);
+    let test = TestControl::new().await;
+    let routes = routes(&test);
+    test.closing.send_replace(true);
     assert_eq!(get(&routes, "/healthz").await.status, StatusCode::OK);
     let answer = get(&routes, "/readyz").await;
     assert_eq!(
@@ -72,23 +72,23 @@ async fn a_stopping_daemon_is_healthy_but_not_ready() {
 
 #[tokio::test]
 async fn a_closed_store_is_not_ready() {
-    let scene = Scene::new().await;
-    let routes = routes(&scene);
-    scene.world.store().close().await;
+    let test = TestControl::new().await;
+    let routes = routes(&test);
+    test.world.store().close().await;
     assert_eq!(get(&routes, "/readyz").await.status, StatusCode::SERVICE_UNAVAILABLE);
 }
 
 #[tokio::test]
 async fn a_daemon_with_a_loop_that_is_down_is_not_ready_and_names_it() {
-    let scene = Scene::new().await;
-    let routes = routes(&scene);
-    scene.world.loops().fail_next("maintenance", 1);
+    let test = TestControl::new().await;
+    let routes = routes(&test);
+    test.world.loops().fail_next("maintenance", 1);
     let advance = async |until_down: bool| {
         for _ in 0..100 {
-            if scene.world.loops().down().is_empty() != until_down {
+            if test.world.loops().down().is_empty() != until_down {
                 return;
             }
-            scene.clock.advance(std::time::Duration::from_millis(500));
+            test.clock.advance(std::time::Duration::from_millis(500));
             for _ in 0..50 {
                 tokio::task::yield_now().await;
             }
@@ -163,8 +163,8 @@ async fn a_store_that_cannot_write_is_not_ready() {
     let (inner, lost) = (MemoryDisk::new().open(), Arc::new(AtomicBool::new(false)));
     let losing = Arc::clone(&lost);
     let store = Store::open(|_| async move { Ok(FailingWrites { inner, lost: losing }) }).await.unwrap();
-    let scene = Scene::over(store, "").await;
-    let routes = routes(&scene);
+    let test = TestControl::over(store, "").await;
+    let routes = routes(&test);
     assert_eq!(get(&routes, "/readyz").await.body, "ready\n");
     lost.store(true, Ordering::SeqCst);
     assert_eq!(get(&routes, "/api/agents").await.status, StatusCode::OK);
@@ -175,12 +175,12 @@ async fn a_store_that_cannot_write_is_not_ready() {
 // covers: CP-11
 #[tokio::test]
 async fn metrics_show_the_world_in_the_format_of_prometheus() {
-    let scene = Scene::with("budgets: { world: { tokens: 1000, usd: 2 } }\nmetrics: { open: true }\n").await;
-    let routes = routes(&scene);
+    let test = TestControl::with("budgets: { world: { tokens: 1000, usd: 2 } }\nmetrics: { open: true }\n").await;
+    let routes = routes(&test);
     let page = ask(&routes, "GET", "/metrics", &[]).await;
     assert_eq!(page.status, StatusCode::OK);
     assert!(page.headers[header::CONTENT_TYPE].to_str().unwrap().starts_with("text/plain; version=0.0.4"));
-    let last = scene.world.store().last_seq();
+    let last = test.world.store().last_seq();
     for row in [
         "ghost_agents{status=\"running\"} 2",
         "ghost_agents{status=\"failed\"} 0",
@@ -208,11 +208,11 @@ async fn metrics_show_the_world_in_the_format_of_prometheus() {
 
 #[tokio::test]
 async fn events_are_counted_by_outcome() {
-    let scene = Scene::with("metrics: { open: true }\n").await;
-    let routes = routes(&scene);
+    let test = TestControl::with("metrics: { open: true }\n").await;
+    let routes = routes(&test);
     let counting = tokio::spawn(crate::tallies::follow(
-        std::sync::Arc::clone(&scene.world),
-        std::sync::Arc::clone(&scene.control.tallies),
+        std::sync::Arc::clone(&test.world),
+        std::sync::Arc::clone(&test.control.tallies),
     ));
     let payload = serde_json::json!({
         "turn_id": "t", "model": "big \"one\"", "tool": "workspace.read", "status": "finished", "duration_ms": 300,
@@ -236,7 +236,7 @@ async fn events_are_counted_by_outcome() {
             }
             if rows.len() == 1 {
                 // This event shows whether the counting has started.
-                scene.emit_with(TurnFinished, serde_json::json!({ "status": "begun" })).await;
+                test.emit_with(TurnFinished, serde_json::json!({ "status": "begun" })).await;
             }
             tokio::task::yield_now().await;
         }
@@ -244,7 +244,7 @@ async fn events_are_counted_by_outcome() {
     };
     advance_until_metrics(&["ghost_turns_total{status=\"begun\"}"]).await;
     for kind in [TurnStarted, ModelFinished, ToolFinished, TurnFinished] {
-        scene.emit_with(kind, payload.clone()).await;
+        test.emit_with(kind, payload.clone()).await;
     }
     figures::strict(&advance_until_metrics(&expected).await);
     counting.abort();

@@ -5,13 +5,13 @@ use ghost_domain::Code;
 use serde_json::Value;
 
 use super::asking::{ask, get, routes};
-use crate::fixture::Scene;
+use crate::fixture::TestControl;
 
 // covers: CP-02
 #[tokio::test]
 async fn an_agents_tools_are_listed_as_names_and_descriptions() {
-    let scene = Scene::new().await;
-    let routes = routes(&scene);
+    let test = TestControl::new().await;
+    let routes = routes(&test);
     let answer = get(&routes, "/api/agents/ada/tools").await;
     assert_eq!(
         (answer.status, &answer.headers[header::CONTENT_TYPE]),
@@ -36,8 +36,8 @@ async fn an_agents_tools_are_listed_as_names_and_descriptions() {
 
 #[tokio::test]
 async fn unknown_names_and_routes_are_refused_with_a_hint() {
-    let scene = Scene::new().await;
-    let routes = routes(&scene);
+    let test = TestControl::new().await;
+    let routes = routes(&test);
     let near = get(&routes, "/api/agents/adda/tools").await;
     assert_eq!(near.status, StatusCode::NOT_FOUND);
     assert!(near.refusal().hint.unwrap().contains("`ada`"));
@@ -59,9 +59,9 @@ async fn unknown_names_and_routes_are_refused_with_a_hint() {
 
 #[tokio::test]
 async fn pages_and_filters_are_checked() {
-    let scene = Scene::new().await;
-    let routes = routes(&scene);
-    scene.channel("desk").await;
+    let test = TestControl::new().await;
+    let routes = routes(&test);
+    test.channel("desk").await;
     for path in ["/api/agents?limit=0", "/api/tasks?limit=0", "/api/channels/desk/messages?limit=0"] {
         let answer = get(&routes, path).await;
         let refusal = answer.refusal();

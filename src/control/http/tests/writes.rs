@@ -5,7 +5,7 @@ use axum::http::{StatusCode, header};
 use serde_json::{Value, json};
 
 use super::asking::{TOKEN, ask, get, routes, write};
-use crate::fixture::Scene;
+use crate::fixture::TestControl;
 use crate::http::route::{Access, ParamType, Verb};
 use crate::http::routes::ROUTES;
 
@@ -15,8 +15,8 @@ fn object(body: &str) -> Value {
 
 #[tokio::test]
 async fn a_message_a_task_and_a_post_are_written_once() {
-    let scene = Scene::new().await;
-    let routes = routes(&scene);
+    let test = TestControl::new().await;
+    let routes = routes(&test);
     let sent = write(&routes, "POST", "/api/agents/ben/messages", "k1", &json!({ "body": "hello" })).await;
     assert_eq!(sent.status, StatusCode::OK, "{}", sent.body);
     let first = object(&sent.body);
@@ -35,7 +35,7 @@ async fn a_message_a_task_and_a_post_are_written_once() {
     assert_eq!((&done["status"], &done["result"]), (&json!("done"), &json!("it is")), "{done}");
     assert_eq!(object(&get(&routes, &path).await.body)["history"].as_array().unwrap().len(), 2);
 
-    scene.channel("desk").await;
+    test.channel("desk").await;
     let post = write(&routes, "POST", "/api/channels/desk/messages", "k4", &json!({ "content": "hi" })).await;
     let post = object(&post.body);
     assert_eq!((&post["content"], &post["seq"], &post["from"]), (&json!("hi"), &json!(1), &json!("operator:token")));
@@ -45,8 +45,8 @@ async fn a_message_a_task_and_a_post_are_written_once() {
 
 #[tokio::test]
 async fn invalid_writes_are_refused_with_their_field() {
-    let scene = Scene::new().await;
-    let routes = routes(&scene);
+    let test = TestControl::new().await;
+    let routes = routes(&test);
     let path = "/api/agents/ben/messages";
     for (body, field) in [
         (json!({ "bdy": "hello" }), Some("bdy")),
@@ -84,8 +84,8 @@ async fn invalid_writes_are_refused_with_their_field() {
 
 #[tokio::test]
 async fn a_cookie_replaces_the_token_and_writes_only_from_own_pages() {
-    let scene = Scene::new().await;
-    let routes = routes(&scene);
+    let test = TestControl::new().await;
+    let routes = routes(&test);
     let token = format!("Bearer {TOKEN}");
     assert_eq!(ask(&routes, "POST", "/api/session", &[]).await.status, StatusCode::UNAUTHORIZED);
     let begun = ask(&routes, "POST", "/api/session", &[("authorization", &token)]).await;
@@ -115,14 +115,14 @@ async fn a_cookie_replaces_the_token_and_writes_only_from_own_pages() {
     assert_eq!(wrong.status, StatusCode::UNAUTHORIZED);
     let again = ask(&routes, "POST", "/api/session", &[cookie, own, ("authorization", &token)]).await;
     assert_eq!((again.status, again.headers.contains_key(header::SET_COOKIE)), (StatusCode::OK, true));
-    scene.clock.advance(crate::http::session::LIFETIME);
+    test.clock.advance(crate::http::session::LIFETIME);
     assert_eq!(ask(&routes, "GET", "/api/agents", &[cookie]).await.status, StatusCode::UNAUTHORIZED);
 }
 
 #[tokio::test]
 async fn a_page_of_an_allowed_origin_may_send_a_preflight_request() {
-    let scene = Scene::with("http: { allowed_origins: ['https://dash.example'], allowed_hosts: [ghost] }\n").await;
-    let routes = routes(&scene);
+    let test = TestControl::with("http: { allowed_origins: ['https://dash.example'], allowed_hosts: [ghost] }\n").await;
+    let routes = routes(&test);
     let page = ("origin", "https://dash.example");
     let first = ask(&routes, "OPTIONS", "/api/tasks", &[page, ("access-control-request-method", "POST")]).await;
     assert_eq!(first.status, StatusCode::NO_CONTENT);
@@ -146,9 +146,9 @@ fn filled(path: &str) -> String {
 
 #[tokio::test]
 async fn each_route_of_the_table_is_served_and_described() {
-    let scene = Scene::new().await;
-    let routes = routes(&scene);
-    scene.channel("desk").await;
+    let test = TestControl::new().await;
+    let routes = routes(&test);
+    test.channel("desk").await;
     let described = object(&ask(&routes, "GET", "/api/openapi.json", &[]).await.body);
     assert_eq!(described["openapi"], "3.1.0");
     let mut ids = std::collections::BTreeSet::new();

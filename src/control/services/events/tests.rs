@@ -13,13 +13,13 @@ use tokio_stream::StreamExt;
 use tonic::Status;
 
 use super::{EventsService, stream_request};
-use crate::fixture::{Scene, from_operator, refusal_of};
+use crate::fixture::{TestControl, from_operator, refusal_of};
 use crate::streams::{HEARTBEAT_EVERY, LAG_CHECK_EVERY, QUEUE, filter};
 
 type Stream = super::Subscriber;
 
-async fn subscribe(scene: &Scene, request: SubscribeRequest) -> Result<Stream, Status> {
-    let service = EventsService(scene.control.clone());
+async fn subscribe(test: &TestControl, request: SubscribeRequest) -> Result<Stream, Status> {
+    let service = EventsService(test.control.clone());
     service.subscribe(from_operator(request)).await.map(tonic::Response::into_inner)
 }
 
@@ -55,39 +55,39 @@ fn last_seq_of(status: &Status) -> i64 {
 
 #[tokio::test]
 async fn stored_and_new_events_have_one_order_and_a_reader_resumes_anywhere() {
-    let scene = Scene::new().await;
-    scene.emit_many(600).await;
-    let stored = scene.world.store().last_seq();
-    let mut stream = subscribe(&scene, following(0)).await.unwrap();
+    let test = TestControl::new().await;
+    test.emit_many(600).await;
+    let stored = test.world.store().last_seq();
+    let mut stream = subscribe(&test, following(0)).await.unwrap();
     for expected in 1..=stored {
         let response = event(&mut stream).await;
         assert_eq!((response.event.unwrap().seq, response.position_seq), (expected, expected));
     }
     for next in 1..=5 {
-        scene.emit_many(1).await;
+        test.emit_many(1).await;
         assert_eq!(event(&mut stream).await.event.unwrap().seq, stored + next);
     }
     for after in [1, stored - 1, stored, stored + 4] {
-        let mut resumed = subscribe(&scene, following(after)).await.unwrap();
+        let mut resumed = subscribe(&test, following(after)).await.unwrap();
         assert_eq!(event(&mut resumed).await.event.unwrap().seq, after + 1);
     }
     // No sequence number means the oldest stored event.
     let request = SubscribeRequest::default();
-    let (seqs, position, end) = rest(&mut subscribe(&scene, request).await.unwrap()).await;
+    let (seqs, position, end) = rest(&mut subscribe(&test, request).await.unwrap()).await;
     assert!(seqs.into_iter().eq(1..=stored + 5) && end.is_none());
     assert_eq!(position, stored + 5);
 }
 
 #[tokio::test]
 async fn filters_select_events_and_the_position_moves_past_the_rest() {
-    let scene = Scene::new().await;
-    let start = scene.world.store().last_seq();
-    scene.channel("desk").await;
-    scene.emit(EventKind::TurnStarted, Some("ada"), None).await;
-    scene.emit(EventKind::TaskCreated, Some("ben"), Some("desk")).await;
-    scene.emit(EventKind::TurnFinished, Some("ben"), None).await;
-    scene.emit_many(3).await;
-    let end = scene.world.store().last_seq();
+    let test = TestControl::new().await;
+    let start = test.world.store().last_seq();
+    test.channel("desk").await;
+    test.emit(EventKind::TurnStarted, Some("ada"), None).await;
+    test.emit(EventKind::TaskCreated, Some("ben"), Some("desk")).await;
+    test.emit(EventKind::TurnFinished, Some("ben"), None).await;
+    test.emit_many(3).await;
+    let end = test.world.store().last_seq();
     let request = |kinds: &[&str], agent: Option<&str>, channel: Option<&str>| SubscribeRequest {
         kinds: kinds.iter().map(|kind| (*kind).to_owned()).collect(),
         agent_id: agent.map(str::to_owned),
@@ -104,7 +104,7 @@ async fn filters_select_events_and_the_position_moves_past_the_rest() {
         (request(&[], None, Some("desk")), vec![2]),
         (request(&["team."], Some("ben"), None), vec![]),
     ] {
-        let (seqs, position, refused) = rest(&mut subscribe(&scene, request.clone()).await.unwrap()).await;
+        let (seqs, position, refused) = rest(&mut subscribe(&test, request.clone()).await.unwrap()).await;
         assert_eq!(seqs, expected.iter().map(|seq| seq + start).collect::<Vec<_>>(), "{request:?}");
         assert_eq!(position, end, "{request:?}");
         assert!(refused.is_none());
@@ -113,37 +113,37 @@ async fn filters_select_events_and_the_position_moves_past_the_rest() {
 
 #[tokio::test]
 async fn a_quiet_stream_sends_its_position() {
-    let scene = Scene::new().await;
-    let request = SubscribeRequest { kinds: vec!["task.".into()], ..following(scene.world.store().last_seq()) };
-    let mut stream = subscribe(&scene, request).await.unwrap();
-    scene.emit_many(3).await;
-    let reached = scene.world.store().last_seq();
-    let mut message = next_in_time(&scene, &mut stream).await;
+    let test = TestControl::new().await;
+    let request = SubscribeRequest { kinds: vec!["task.".into()], ..following(test.world.store().last_seq()) };
+    let mut stream = subscribe(&test, request).await.unwrap();
+    test.emit_many(3).await;
+    let reached = test.world.store().last_seq();
+    let mut message = next_in_time(&test, &mut stream).await;
     while message.position_seq < reached {
-        message = next_in_time(&scene, &mut stream).await;
+        message = next_in_time(&test, &mut stream).await;
     }
     assert_eq!((message.event, message.position_seq), (None, reached));
 }
 
 /// The next message, while the clock advances.
-async fn next_in_time(scene: &Scene, stream: &mut Stream) -> SubscribeResponse {
+async fn next_in_time(test: &TestControl, stream: &mut Stream) -> SubscribeResponse {
     loop {
         tokio::select! {
             biased;
             message = stream.next() => return message.unwrap().unwrap(),
-            () = tokio::task::yield_now() => scene.clock.advance(HEARTBEAT_EVERY),
+            () = tokio::task::yield_now() => test.clock.advance(HEARTBEAT_EVERY),
         }
     }
 }
 
 #[tokio::test]
 async fn ephemeral_events_are_sent_only_on_request() {
-    let scene = Scene::new().await;
-    let seq = scene.world.store().last_seq();
-    let mut with = subscribe(&scene, SubscribeRequest { ephemeral: true, ..following(seq) }).await.unwrap();
-    let mut without = subscribe(&scene, following(seq)).await.unwrap();
-    scene.ephemeral(EventKind::ModelDelta);
-    scene.emit_many(1).await;
+    let test = TestControl::new().await;
+    let seq = test.world.store().last_seq();
+    let mut with = subscribe(&test, SubscribeRequest { ephemeral: true, ..following(seq) }).await.unwrap();
+    let mut without = subscribe(&test, following(seq)).await.unwrap();
+    test.ephemeral(EventKind::ModelDelta);
+    test.emit_many(1).await;
     let first = event(&mut with).await;
     assert_eq!((first.ephemeral, first.event.unwrap().seq, first.position_seq), (true, seq, seq));
     let second = event(&mut with).await;
@@ -155,18 +155,18 @@ async fn ephemeral_events_are_sent_only_on_request() {
 // covers: CP-08
 #[tokio::test]
 async fn a_reader_that_lags_is_cut_off_and_resumes_without_gap() {
-    let scene = Scene::with("limits: { subscriber_buffer: 16 }\n").await;
-    let start = scene.world.store().last_seq();
+    let test = TestControl::with("limits: { subscriber_buffer: 16 }\n").await;
+    let start = test.world.store().last_seq();
     // Every feeder holds a receiver of the shutdown signal.
-    let listening = scene.closing.receiver_count();
-    let mut stream = subscribe(&scene, following(start)).await.unwrap();
-    scene.emit_many(QUEUE * 3).await;
-    let end = scene.world.store().last_seq();
-    while scene.closing.receiver_count() > listening {
+    let listening = test.closing.receiver_count();
+    let mut stream = subscribe(&test, following(start)).await.unwrap();
+    test.emit_many(QUEUE * 3).await;
+    let end = test.world.store().last_seq();
+    while test.closing.receiver_count() > listening {
         tokio::task::yield_now().await;
-        scene.clock.advance(LAG_CHECK_EVERY);
+        test.clock.advance(LAG_CHECK_EVERY);
     }
-    assert_eq!(scene.control.readers.open(), 1, "it counts until it is dropped");
+    assert_eq!(test.control.readers.open(), 1, "it counts until it is dropped");
     let (seqs, position, status) = rest(&mut stream).await;
     let status = status.expect("it ends with a status");
     assert_eq!(status.code(), tonic::Code::Aborted);
@@ -174,22 +174,22 @@ async fn a_reader_that_lags_is_cut_off_and_resumes_without_gap() {
     assert_eq!(refusal_of(&status).code, Code::RateLimited);
     assert!(seqs.iter().copied().eq(start + 1..=position) && position < end);
     drop(stream);
-    assert_eq!(scene.control.readers.open(), 0);
+    assert_eq!(test.control.readers.open(), 0);
     let request = SubscribeRequest { after_seq: Some(position), ..SubscribeRequest::default() };
-    let (more, _, refused) = rest(&mut subscribe(&scene, request).await.unwrap()).await;
+    let (more, _, refused) = rest(&mut subscribe(&test, request).await.unwrap()).await;
     assert!(more.into_iter().eq(position + 1..=end) && refused.is_none());
 }
 
 #[tokio::test]
 async fn a_slow_reader_within_its_buffer_is_not_cut_off() {
-    let scene = Scene::with("limits: { reader_stall_seconds: 3600 }\n").await;
-    let start = scene.world.store().last_seq();
-    let mut stream = subscribe(&scene, following(start)).await.unwrap();
+    let test = TestControl::with("limits: { reader_stall_seconds: 3600 }\n").await;
+    let start = test.world.store().last_seq();
+    let mut stream = subscribe(&test, following(start)).await.unwrap();
     let many = QUEUE * 3;
-    scene.emit_many(many).await;
+    test.emit_many(many).await;
     for _ in 0..20 {
         tokio::task::yield_now().await;
-        scene.clock.advance(LAG_CHECK_EVERY);
+        test.clock.advance(LAG_CHECK_EVERY);
     }
     let mut expected = start;
     while expected < start + i64::try_from(many).unwrap() {
@@ -203,20 +203,20 @@ async fn a_slow_reader_within_its_buffer_is_not_cut_off() {
 
 #[tokio::test]
 async fn a_reader_that_stalls_is_cut_off_even_if_it_is_close() {
-    let scene = Scene::with("limits: { reader_stall_seconds: 5 }\n").await;
-    let start = scene.world.store().last_seq();
-    let listening = scene.closing.receiver_count();
-    let mut stream = subscribe(&scene, following(start)).await.unwrap();
-    scene.emit_many(QUEUE * 2).await;
+    let test = TestControl::with("limits: { reader_stall_seconds: 5 }\n").await;
+    let start = test.world.store().last_seq();
+    let listening = test.closing.receiver_count();
+    let mut stream = subscribe(&test, following(start)).await.unwrap();
+    test.emit_many(QUEUE * 2).await;
     for _ in 0..100 {
-        if scene.closing.receiver_count() == listening {
+        if test.closing.receiver_count() == listening {
             break;
         }
         tokio::task::yield_now().await;
-        scene.clock.advance(LAG_CHECK_EVERY);
+        test.clock.advance(LAG_CHECK_EVERY);
     }
-    assert_eq!(scene.closing.receiver_count(), listening, "its feeder has not ended");
-    assert_eq!(scene.control.readers.cut_off(), 1);
+    assert_eq!(test.closing.receiver_count(), listening, "its feeder has not ended");
+    assert_eq!(test.control.readers.cut_off(), 1);
     let (seqs, position, status) = rest(&mut stream).await;
     let status = status.expect("it ends with a status");
     assert_eq!((status.code(), last_seq_of(&status)), (tonic::Code::Aborted, position));
@@ -226,47 +226,47 @@ async fn a_reader_that_stalls_is_cut_off_even_if_it_is_close() {
 
 #[tokio::test]
 async fn a_reader_that_the_feed_has_overtaken_resumes_without_a_gap() {
-    let scene = Scene::with("limits: { subscriber_buffer: 1000000 }\n").await;
-    let start = scene.world.store().last_seq();
-    let mut stream = subscribe(&scene, following(start)).await.unwrap();
-    scene.emit_many(4_096 + QUEUE * 2 + 10).await;
-    let end = scene.world.store().last_seq();
+    let test = TestControl::with("limits: { subscriber_buffer: 1000000 }\n").await;
+    let start = test.world.store().last_seq();
+    let mut stream = subscribe(&test, following(start)).await.unwrap();
+    test.emit_many(4_096 + QUEUE * 2 + 10).await;
+    let end = test.world.store().last_seq();
     let (seqs, position, status) = rest(&mut stream).await;
     let status = status.expect("it ends with a status");
     assert_eq!((status.code(), last_seq_of(&status)), (tonic::Code::Aborted, position));
     assert!(seqs.into_iter().eq(start + 1..=position) && position < end);
     let request = SubscribeRequest { after_seq: Some(position), ..SubscribeRequest::default() };
-    let (more, _, _) = rest(&mut subscribe(&scene, request).await.unwrap()).await;
+    let (more, _, _) = rest(&mut subscribe(&test, request).await.unwrap()).await;
     assert!(more.into_iter().eq(position + 1..=end));
 }
 
 #[tokio::test]
 async fn readers_are_limited_and_one_that_leaves_frees_a_slot() {
-    let scene = Scene::with("limits: { subscribers_max: 2 }\n").await;
-    let after = scene.world.store().last_seq();
-    let first = subscribe(&scene, following(after)).await.unwrap();
-    let _second = subscribe(&scene, following(after)).await.unwrap();
-    let status = subscribe(&scene, following(after)).await.map(drop).unwrap_err();
+    let test = TestControl::with("limits: { subscribers_max: 2 }\n").await;
+    let after = test.world.store().last_seq();
+    let first = subscribe(&test, following(after)).await.unwrap();
+    let _second = subscribe(&test, following(after)).await.unwrap();
+    let status = subscribe(&test, following(after)).await.map(drop).unwrap_err();
     assert_eq!(status.code(), tonic::Code::ResourceExhausted);
     assert!(refusal_of(&status).hint.unwrap().contains("subscribers_max"));
     drop(first);
-    while scene.control.readers.open() > 1 {
+    while test.control.readers.open() > 1 {
         tokio::task::yield_now().await;
     }
-    assert!(subscribe(&scene, following(after)).await.is_ok());
+    assert!(subscribe(&test, following(after)).await.is_ok());
     // A refused subscription releases its permit too.
-    let readers = scene.control.readers.open();
-    let _ = subscribe(&scene, following(after + 1_000)).await.map(drop).unwrap_err();
-    assert_eq!(scene.control.readers.open(), readers);
+    let readers = test.control.readers.open();
+    let _ = subscribe(&test, following(after + 1_000)).await.map(drop).unwrap_err();
+    assert_eq!(test.control.readers.open(), readers);
 }
 
 #[tokio::test]
 async fn a_stopping_daemon_ends_streams_after_their_last_event() {
-    let scene = Scene::new().await;
-    let after = scene.world.store().last_seq();
-    let mut stream = subscribe(&scene, following(after)).await.unwrap();
-    scene.emit_many(3).await;
-    scene.closing.send_replace(true);
+    let test = TestControl::new().await;
+    let after = test.world.store().last_seq();
+    let mut stream = subscribe(&test, following(after)).await.unwrap();
+    test.emit_many(3).await;
+    test.closing.send_replace(true);
     let (seqs, position, status) = rest(&mut stream).await;
     let status = status.expect("it ends with a status");
     assert_eq!(status.code(), tonic::Code::Unavailable);
@@ -276,8 +276,8 @@ async fn a_stopping_daemon_ends_streams_after_their_last_event() {
 
 #[tokio::test]
 async fn invalid_filters_are_refused_with_their_field() {
-    let scene = Scene::new().await;
-    let last = scene.world.store().last_seq();
+    let test = TestControl::new().await;
+    let last = test.world.store().last_seq();
     let with = |kind: &str| SubscribeRequest { kinds: vec![kind.into()], ..SubscribeRequest::default() };
     for (request, field) in [
         (with("turn.startd"), "kinds"),
@@ -290,16 +290,16 @@ async fn invalid_filters_are_refused_with_their_field() {
         (SubscribeRequest { channel: Some("a\nb".into()), ..SubscribeRequest::default() }, "channel"),
         (SubscribeRequest { channel: Some("x".repeat(129)), ..SubscribeRequest::default() }, "channel"),
     ] {
-        let status = subscribe(&scene, request.clone()).await.map(drop).unwrap_err();
+        let status = subscribe(&test, request.clone()).await.map(drop).unwrap_err();
         let refusal = refusal_of(&status);
         let long = request.channel.as_ref().is_some_and(|channel| channel.len() > 128);
         let code = if long { tonic::Code::ResourceExhausted } else { tonic::Code::InvalidArgument };
         assert_eq!(status.code(), code, "{request:?}");
         assert_eq!(refusal.details.unwrap()["field"], field, "{request:?}");
     }
-    let near = refusal_of(&subscribe(&scene, with("turn.startd")).await.map(drop).unwrap_err());
+    let near = refusal_of(&subscribe(&test, with("turn.startd")).await.map(drop).unwrap_err());
     assert!(near.hint.as_deref().unwrap().contains("`turn.started`"));
-    let near = refusal_of(&subscribe(&scene, with("trun.")).await.map(drop).unwrap_err());
+    let near = refusal_of(&subscribe(&test, with("trun.")).await.map(drop).unwrap_err());
     assert!(near.hint.as_deref().unwrap().contains("`turn.`"));
     for (after, code, refused) in [
         (-1, tonic::Code::InvalidArgument, Code::InvalidArguments),
@@ -307,38 +307,38 @@ async fn invalid_filters_are_refused_with_their_field() {
         (last + 1, tonic::Code::OutOfRange, Code::CursorAhead),
         (i64::MAX, tonic::Code::OutOfRange, Code::CursorAhead),
     ] {
-        let status = subscribe(&scene, following(after)).await.map(drop).unwrap_err();
+        let status = subscribe(&test, following(after)).await.map(drop).unwrap_err();
         assert_eq!((status.code(), refusal_of(&status).code), (code, refused), "{after}");
     }
     // With an unknown channel the stream would stay silent.
-    scene.channel("desk").await;
+    test.channel("desk").await;
     let misspelled = SubscribeRequest { channel: Some("dsek".into()), ..SubscribeRequest::default() };
-    let status = subscribe(&scene, misspelled).await.map(drop).unwrap_err();
+    let status = subscribe(&test, misspelled).await.map(drop).unwrap_err();
     let refusal = refusal_of(&status);
     assert_eq!(status.code(), tonic::Code::NotFound);
     assert!(refusal.hint.unwrap().contains("`desk`"));
-    let unauthenticated = EventsService(scene.control.clone()).subscribe(tonic::Request::new(following(0))).await;
+    let unauthenticated = EventsService(test.control.clone()).subscribe(tonic::Request::new(following(0))).await;
     assert_eq!(unauthenticated.map(drop).unwrap_err().code(), tonic::Code::Unauthenticated);
-    assert_eq!(scene.control.readers.open(), 0);
+    assert_eq!(test.control.readers.open(), 0);
 }
 
 #[tokio::test]
 async fn an_unknown_agent_is_refused_and_a_deleted_one_has_its_events() {
-    let scene = Scene::new().await;
+    let test = TestControl::new().await;
     let about = |agent: &str| SubscribeRequest { agent_id: Some(agent.into()), ..SubscribeRequest::default() };
-    let status = subscribe(&scene, about("bne")).await.map(drop).unwrap_err();
+    let status = subscribe(&test, about("bne")).await.map(drop).unwrap_err();
     let refusal = refusal_of(&status);
     assert_eq!((status.code(), refusal.code), (tonic::Code::NotFound, Code::NotFound));
     assert!(refusal.hint.as_deref().unwrap().contains("`ben`"));
-    assert_eq!(scene.control.readers.open(), 0);
-    let (ctx, ben) = (scene.world.ctx().clone(), "ben".parse().unwrap());
+    assert_eq!(test.control.readers.open(), 0);
+    let (ctx, ben) = (test.world.ctx().clone(), "ben".parse().unwrap());
     let by = ghost_domain::Party::Operator("tester".into());
-    let gone = scene
+    let gone = test
         .world
         .store()
         .write(move |w| Box::pin(async move { ghost_rules::agents::delete(w, &ctx, &by, &ben).await }));
     gone.await.unwrap();
-    let mut stream = subscribe(&scene, about("ben")).await.unwrap();
+    let mut stream = subscribe(&test, about("ben")).await.unwrap();
     let mut kinds = Vec::new();
     while let Some(message) = stream.next().await {
         kinds.extend(message.unwrap().event.map(|event| event.kind));
@@ -348,12 +348,12 @@ async fn an_unknown_agent_is_refused_and_a_deleted_one_has_its_events() {
 
 #[tokio::test]
 async fn over_a_socket_a_reader_resumes_with_the_trailer() {
-    let scene = Scene::with("limits: { subscriber_buffer: 16 }\n").await;
-    let path = scene.dir().join("g.sock");
+    let test = TestControl::with("limits: { subscriber_buffer: 16 }\n").await;
+    let path = test.dir().join("g.sock");
     let bound = crate::bind(crate::ControlOptions {
         listeners: vec![crate::ListenAddress::Unix(path.clone())],
         http: None,
-        data_dir: scene.dir().to_owned(),
+        data_dir: test.dir().to_owned(),
         token: None,
         tls: None,
         on_shutdown: Arc::new(|_| {}),
@@ -361,15 +361,15 @@ async fn over_a_socket_a_reader_resumes_with_the_trailer() {
     .await
     .unwrap();
     let (stop, stopped) = watch::channel(false);
-    let serving = tokio::spawn(bound.serve(Arc::clone(&scene.world), async move {
+    let serving = tokio::spawn(bound.serve(Arc::clone(&test.world), async move {
         let mut stopped = stopped;
         let _ = stopped.wait_for(|stop| *stop).await;
     }));
     let endpoint = tonic::transport::Endpoint::from_shared(format!("unix:{}", path.display())).unwrap();
     let mut client = EventsClient::new(endpoint.connect().await.unwrap());
     let mut stream = client.subscribe(following(0)).await.unwrap().into_inner();
-    scene.emit_many(40).await;
-    let last = scene.world.store().last_seq();
+    test.emit_many(40).await;
+    let last = test.world.store().last_seq();
     let mut seen = 0;
     while seen < last {
         let message = stream.message().await.unwrap().unwrap();

@@ -6,7 +6,7 @@ use ghost_proto::v1::tools_server::Tools;
 use serde_json::json;
 
 use super::ToolsService;
-use crate::fixture::{Scene, from_operator, refusal_of};
+use crate::fixture::{TestControl, from_operator, refusal_of};
 
 fn call(request_id: &str) -> v1::CallToolRequest {
     v1::CallToolRequest {
@@ -19,9 +19,9 @@ fn call(request_id: &str) -> v1::CallToolRequest {
 }
 
 /// Replaces the stored answer by the marker of an earlier daemon process.
-async fn replace_answer(scene: &Scene, request_id: &str, marker: serde_json::Value) {
+async fn replace_answer(test: &TestControl, request_id: &str, marker: serde_json::Value) {
     let (id, by): (RequestId, _) = (request_id.parse().unwrap(), Party::Operator("tester".into()));
-    let write = scene.world.store().write(move |w| {
+    let write = test.world.store().write(move |w| {
         Box::pin(async move {
             let stored = w.request_get(&by, &id).await?.unwrap();
             w.request_put(&StoredAnswer { answer: marker.to_string(), ..stored }).await?;
@@ -33,12 +33,12 @@ async fn replace_answer(scene: &Scene, request_id: &str, marker: serde_json::Val
 
 #[tokio::test]
 async fn a_repeated_call_finds_the_recorded_outcome_and_runs_nothing_twice() {
-    let scene = Scene::new().await;
-    let service = ToolsService(scene.control.clone());
+    let test = TestControl::new().await;
+    let service = ToolsService(test.control.clone());
     let ask = async |id: &str| service.call(from_operator(call(id))).await.map(tonic::Response::into_inner);
     let first = ask("1").await.unwrap();
     assert_eq!((first.status.as_str(), first.refusal_json.is_some()), ("failed", true));
-    replace_answer(&scene, "1", json!({ "begun": { "epoch": 0, "attempt": "x", "turn_id": first.turn_id } })).await;
+    replace_answer(&test, "1", json!({ "begun": { "epoch": 0, "attempt": "x", "turn_id": first.turn_id } })).await;
     let second = ask("1").await.unwrap();
     assert_eq!(second, first);
     // It is stored as the answer now.
@@ -46,7 +46,7 @@ async fn a_repeated_call_finds_the_recorded_outcome_and_runs_nothing_twice() {
 
     // The turn was never opened, so nothing has happened: the call runs now.
     replace_answer(
-        &scene,
+        &test,
         "1",
         json!({ "begun": { "epoch": 0, "attempt": "x", "turn_id": TurnId(uuid::Uuid::from_u128(9)) } }),
     )
@@ -56,6 +56,6 @@ async fn a_repeated_call_finds_the_recorded_outcome_and_runs_nothing_twice() {
     assert_ne!(third.call_id, first.call_id);
 
     // A marker without a turn id, from an earlier version, does not determine the outcome.
-    replace_answer(&scene, "1", json!({ "begun": { "epoch": 0, "attempt": "x" } })).await;
+    replace_answer(&test, "1", json!({ "begun": { "epoch": 0, "attempt": "x" } })).await;
     assert_eq!(refusal_of(&ask("1").await.unwrap_err()).code, Code::OutcomeUnknown);
 }

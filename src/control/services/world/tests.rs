@@ -11,10 +11,10 @@ use ghost_proto::v1::{
 use tonic::{Request, Response};
 
 use super::WorldService;
-use crate::fixture::{Scene, from_operator, refusal_of};
+use crate::fixture::{TestControl, from_operator, refusal_of};
 
-fn service(scene: &Scene) -> WorldService {
-    WorldService(scene.control.clone())
+fn service(test: &TestControl) -> WorldService {
+    WorldService(test.control.clone())
 }
 
 fn pause(id: &str) -> Request<PauseRequest> {
@@ -31,14 +31,14 @@ fn reload(id: &str, dry_run: bool) -> Request<ReloadRequest> {
 
 #[tokio::test]
 async fn status_shows_the_world() {
-    let scene = Scene::with("budgets: { world: { tokens: 1 } }\n").await;
-    let status = service(&scene).status(from_operator(StatusRequest {})).await.unwrap().into_inner();
+    let test = TestControl::with("budgets: { world: { tokens: 1 } }\n").await;
+    let status = service(&test).status(from_operator(StatusRequest {})).await.unwrap().into_inner();
     assert_eq!((status.world_id.as_str(), status.name.as_str(), status.node.as_str()), ("test", "Test", "here"));
     assert_eq!((status.paused, status.open_turns, status.inbox_total, status.dead_letters_held), (false, 0, 0, 0));
     let by_status: Vec<_> = status.agents_by_status.iter().map(|row| (row.name.as_str(), row.count)).collect();
     assert_eq!(by_status, [("running", 2)]);
     assert_eq!(status.agents_by_activity.iter().map(|row| row.count).sum::<u64>(), 2);
-    assert_eq!(status.last_seq, scene.world.store().last_seq());
+    assert_eq!(status.last_seq, test.world.store().last_seq());
     assert_eq!(status.endpoints, ["unix:/g.sock"]);
     assert!(status.job.is_none() && status.started_at_ms == 1_000_000 && status.now_at_ms >= status.started_at_ms);
     assert!(status.warnings.iter().all(|warning| !warning.contains('\n')));
@@ -46,18 +46,18 @@ async fn status_shows_the_world() {
 
 #[tokio::test]
 async fn status_names_the_loop_that_is_down() {
-    let scene = Scene::new().await;
-    scene.world.loops().fail_next("maintenance", 1);
+    let test = TestControl::new().await;
+    test.world.loops().fail_next("maintenance", 1);
     let down = async || {
-        let status = service(&scene).status(from_operator(StatusRequest {})).await.unwrap().into_inner();
+        let status = service(&test).status(from_operator(StatusRequest {})).await.unwrap().into_inner();
         status.loops_down.into_iter().map(|down| (down.name, down.failures, down.error)).collect::<Vec<_>>()
     };
     let advance_until = async |is_down: bool| {
         for _ in 0..100 {
-            if scene.world.loops().down().is_empty() != is_down {
+            if test.world.loops().down().is_empty() != is_down {
                 return;
             }
-            scene.clock.advance(std::time::Duration::from_millis(500));
+            test.clock.advance(std::time::Duration::from_millis(500));
             for _ in 0..50 {
                 tokio::task::yield_now().await;
             }
@@ -77,9 +77,9 @@ async fn status_names_the_loop_that_is_down() {
 
 #[tokio::test]
 async fn status_lists_budgets_near_their_limit() {
-    let scene = Scene::new().await;
-    let ctx = scene.world.ctx().clone();
-    let write = scene.world.store().write(move |w| {
+    let test = TestControl::new().await;
+    let ctx = test.world.ctx().clone();
+    let write = test.world.store().write(move |w| {
         Box::pin(async move {
             for (scope, deleted) in [("agent:ada", false), ("agent:ben/day", true)] {
                 let scope: ghost_domain::Scope = scope.parse()?;
@@ -98,15 +98,15 @@ async fn status_lists_budgets_near_their_limit() {
         })
     });
     write.await.unwrap();
-    let status = service(&scene).status(from_operator(StatusRequest {})).await.unwrap().into_inner();
+    let status = service(&test).status(from_operator(StatusRequest {})).await.unwrap().into_inner();
     let near: Vec<_> = status.budgets_near_bound.iter().map(|budget| budget.scope.as_str()).collect();
     assert_eq!(near, ["agent:ada"]);
 }
 
 #[tokio::test]
 async fn a_request_without_a_principal_is_refused() {
-    let scene = Scene::new().await;
-    let service = service(&scene);
+    let test = TestControl::new().await;
+    let service = service(&test);
     let code = |status: tonic::Status| status.code();
     assert_eq!(
         service.status(Request::new(StatusRequest {})).await.map(drop).map_err(code),
@@ -114,21 +114,21 @@ async fn a_request_without_a_principal_is_refused() {
     );
     let request = Request::new(PauseRequest { request_id: "p".into(), reason: None });
     assert_eq!(service.pause(request).await.map(drop).map_err(code), Err(tonic::Code::Unauthenticated));
-    assert!(!scene.world.directory().is_paused());
+    assert!(!test.world.directory().is_paused());
 }
 
 #[tokio::test]
 async fn a_repeated_pause_has_the_same_answer_and_no_second_effect() {
-    let scene = Scene::new().await;
-    let service = service(&scene);
+    let test = TestControl::new().await;
+    let service = service(&test);
     let first = service.pause(pause("p1")).await.unwrap().into_inner();
-    assert!(first.paused && first.changed && scene.world.directory().is_paused());
+    assert!(first.paused && first.changed && test.world.directory().is_paused());
     assert!(!service.pause(pause("p2")).await.unwrap().into_inner().changed);
     assert!(service.resume(resume("r1")).await.unwrap().into_inner().changed);
-    let seq = scene.world.store().last_seq();
+    let seq = test.world.store().last_seq();
     assert_eq!(service.pause(pause("p1")).await.unwrap().into_inner(), first);
-    assert!(!scene.world.directory().is_paused(), "a repetition does not pause again");
-    assert_eq!(scene.world.store().last_seq(), seq);
+    assert!(!test.world.directory().is_paused(), "a repetition does not pause again");
+    assert_eq!(test.world.store().last_seq(), seq);
     let other = from_operator(PauseRequest { request_id: "p1".into(), reason: Some("tea".into()) });
     for status in [
         service.pause(other).await.map(Response::into_inner).unwrap_err(),
@@ -136,13 +136,13 @@ async fn a_repeated_pause_has_the_same_answer_and_no_second_effect() {
     ] {
         assert_eq!((status.code(), refusal_of(&status).code), (tonic::Code::FailedPrecondition, Code::Conflict));
     }
-    assert!(!scene.world.directory().is_paused());
+    assert!(!test.world.directory().is_paused());
 }
 
 #[tokio::test]
 async fn bad_requests_change_nothing() {
-    let scene = Scene::new().await;
-    let service = service(&scene);
+    let test = TestControl::new().await;
+    let service = service(&test);
     for id in ["", "ä", "a\nb", &"x".repeat(129)] {
         let status = service.pause(pause(id)).await.map(drop).unwrap_err();
         assert_eq!(status.code(), tonic::Code::InvalidArgument, "{id}");
@@ -155,52 +155,52 @@ async fn bad_requests_change_nothing() {
     let request = from_operator(ShutdownRequest { request_id: "s".into(), grace_ms: Some(u64::MAX) });
     let status = service.shutdown(request).await.map(drop).unwrap_err();
     assert_eq!(refusal_of(&status).details.unwrap()["field"], "grace_ms");
-    assert!(!scene.world.directory().is_paused());
-    assert_eq!(scene.shutdowns.load(Ordering::SeqCst), 0);
+    assert!(!test.world.directory().is_paused());
+    assert_eq!(test.shutdowns.load(Ordering::SeqCst), 0);
 }
 
 #[tokio::test]
 async fn a_repeated_shutdown_starts_once() {
-    let scene = Scene::new().await;
-    let service = service(&scene);
+    let test = TestControl::new().await;
+    let service = service(&test);
     let resolve = || from_operator(ShutdownRequest { request_id: "s".into(), grace_ms: Some(1_500) });
     for _ in 0..3 {
         assert!(service.shutdown(resolve()).await.unwrap().into_inner().accepted);
     }
-    assert_eq!(scene.shutdowns.load(Ordering::SeqCst), 1);
-    assert_eq!(scene.world.ctx().limits().stop_grace_seconds, 2);
+    assert_eq!(test.shutdowns.load(Ordering::SeqCst), 1);
+    assert_eq!(test.world.ctx().limits().stop_grace_seconds, 2);
 }
 
 #[tokio::test]
 async fn a_reload_shows_its_plan_applies_it_once_and_reports_problems() {
-    let scene = Scene::new().await;
-    let service = service(&scene);
-    scene.rewrite("limits: { hops_max: 7 }\n");
+    let test = TestControl::new().await;
+    let service = service(&test);
+    test.rewrite("limits: { hops_max: 7 }\n");
     let listed = service.reload(reload("x", true)).await.unwrap().into_inner();
-    assert!(!listed.applied && scene.world.ctx().limits().hops_max == 32);
+    assert!(!listed.applied && test.world.ctx().limits().hops_max == 32);
     let rows: Vec<_> = listed.changes.iter().map(|row| (row.action.as_str(), row.subject.as_str())).collect();
     assert_eq!(rows, [("update", "world"), ("keep", "world")]);
     assert_eq!(listed.changes[0].detail, "limits");
     let done = service.reload(reload("y", false)).await.unwrap().into_inner();
     assert_eq!((done.applied, &done.changes), (true, &listed.changes));
-    assert_eq!(scene.world.ctx().limits().hops_max, 7);
+    assert_eq!(test.world.ctx().limits().hops_max, 7);
 
-    scene.rewrite("");
-    let seq = scene.world.store().last_seq();
+    test.rewrite("");
+    let seq = test.world.store().last_seq();
     assert_eq!(service.reload(reload("y", false)).await.unwrap().into_inner(), done);
-    assert_eq!((scene.world.ctx().limits().hops_max, scene.world.store().last_seq()), (7, seq));
+    assert_eq!((test.world.ctx().limits().hops_max, test.world.store().last_seq()), (7, seq));
 
     let problem =
         serde_json::json!({ "severity": "error", "file": "w.yaml", "line": 3, "field": "a", "message": "no" });
     let refusal =
         Refusal::new(Code::InvalidArguments, "problems").details(serde_json::json!({ "problems": [problem] }));
-    *scene.reload.lock().unwrap() = Some(refusal);
+    *test.reload.lock().unwrap() = Some(refusal);
     let refused = service.reload(reload("z", false)).await.unwrap().into_inner();
     assert_eq!((refused.applied, refused.problems.len(), refused.problems[0].line), (false, 1, 3));
     // After the files are corrected, the same request may be sent again.
-    *scene.reload.lock().unwrap() = None;
+    *test.reload.lock().unwrap() = None;
     assert!(service.reload(reload("z", false)).await.unwrap().into_inner().applied);
-    *scene.reload.lock().unwrap() = Some(Refusal::new(Code::Conflict, "another world"));
+    *test.reload.lock().unwrap() = Some(Refusal::new(Code::Conflict, "another world"));
     let status = service.reload(reload("w", false)).await.map(drop).unwrap_err();
     assert_eq!(refusal_of(&status).code, Code::Conflict);
 }
@@ -208,8 +208,8 @@ async fn a_reload_shows_its_plan_applies_it_once_and_reports_problems() {
 // covers: CP-12
 #[tokio::test]
 async fn reflect_and_resources_show_the_current_state() {
-    let scene = Scene::new().await;
-    let service = service(&scene);
+    let test = TestControl::new().await;
+    let service = service(&test);
     let seen = service.reflect(from_operator(ReflectRequest {})).await.unwrap().into_inner();
     let ids: Vec<_> = seen.agents.iter().map(|agent| agent.agent_id.as_str()).collect();
     assert_eq!((ids, seen.cost_micros, seen.world_id.as_str()), (vec!["ada", "ben"], 0, "test"));
@@ -220,11 +220,11 @@ async fn reflect_and_resources_show_the_current_state() {
 
 #[tokio::test]
 async fn an_id_is_found_by_its_prefix_and_ambiguous_ones_are_listed() {
-    let scene = Scene::new().await;
-    let service = service(&scene);
+    let test = TestControl::new().await;
+    let service = service(&test);
     let ids = [0x0197_d2a0_1111_u128 << 80, 0x0197_d2a0_1122_u128 << 80].map(uuid::Uuid::from_u128);
-    let ctx = scene.world.ctx().clone();
-    let write = scene.world.store().write(move |w| {
+    let ctx = test.world.ctx().clone();
+    let write = test.world.store().write(move |w| {
         Box::pin(async move {
             for id in ids {
                 w.task_put(&ghost_domain::Task {

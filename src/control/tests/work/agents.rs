@@ -8,7 +8,7 @@ use ghost_proto::v1::tasks_client::TasksClient;
 use ghost_proto::v1::turns_client::TurnsClient;
 use tonic::Code;
 
-use crate::rig::{Ground, refused, while_time_passes};
+use crate::test_daemon::{TestDaemon, new_world, refused, while_time_passes};
 
 fn create(request_id: &str, agent_id: Option<&str>) -> v1::CreateAgentRequest {
     v1::CreateAgentRequest {
@@ -22,9 +22,9 @@ fn create(request_id: &str, agent_id: Option<&str>) -> v1::CreateAgentRequest {
 
 #[tokio::test]
 async fn an_agent_is_created_once_found_at_once_and_deleted_for_good() {
-    let ground = Ground::new();
-    let rig = ground.serve("s").await;
-    let mut agents = AgentsClient::new(rig.channel.clone());
+    let test_world = new_world();
+    let daemon = TestDaemon::serve(&test_world, "s").await;
+    let mut agents = AgentsClient::new(daemon.channel.clone());
     let first = agents.create(create("r1", None)).await.unwrap().into_inner();
     let again = agents.create(create("r1", None)).await.unwrap().into_inner();
     let id = first.agent.as_ref().unwrap().agent_id.clone();
@@ -34,7 +34,7 @@ async fn an_agent_is_created_once_found_at_once_and_deleted_for_good() {
     let list = agents.list(v1::ListAgentsRequest::default()).await.unwrap().into_inner().agents;
     assert_eq!(list.iter().map(|agent| agent.agent_id.as_str()).collect::<Vec<_>>(), ["ada", "ben", "worker-1"]);
     assert!(list[2].owner.as_ref().unwrap().starts_with("operator:uid-"), "{:?}", list[2]);
-    rig.until(EventKind::TurnFinished, &id).await;
+    daemon.until(EventKind::TurnFinished, &id).await;
     let get = |agent_id: &str| v1::GetAgentRequest { agent_id: agent_id.into() };
     let details = agents.get(get(&id)).await.unwrap().into_inner();
     assert_eq!((details.inbox_pending, details.turn_id, details.model.as_deref()), (0, None, Some("test")));
@@ -43,7 +43,7 @@ async fn an_agent_is_created_once_found_at_once_and_deleted_for_good() {
     let delete = v1::DeleteAgentRequest { request_id: "r3".into(), agent_id: id.clone(), reason: Some("done".into()) };
     let owned =
         v1::CreateTaskRequest { request_id: "t".into(), title: "t".into(), owner: id.clone(), ..Default::default() };
-    let mut tasks = TasksClient::new(rig.channel.clone());
+    let mut tasks = TasksClient::new(daemon.channel.clone());
     let stop = v1::StopAgentRequest { request_id: "s".into(), agent_id: id.clone(), ..Default::default() };
     agents.stop(stop).await.unwrap();
     let task = tasks.create(owned).await.unwrap().into_inner();
@@ -62,9 +62,9 @@ async fn an_agent_is_created_once_found_at_once_and_deleted_for_good() {
 
 #[tokio::test]
 async fn lists_are_paged_and_filtered() {
-    let ground = Ground::new();
-    let rig = ground.serve("s").await;
-    let mut agents = AgentsClient::new(rig.channel.clone());
+    let test_world = new_world();
+    let daemon = TestDaemon::serve(&test_world, "s").await;
+    let mut agents = AgentsClient::new(daemon.channel.clone());
     for deleted in [false, true] {
         let page = v1::ListAgentsRequest { limit: 1, deleted, ..Default::default() };
         let first = agents.list(page.clone()).await.unwrap().into_inner();
@@ -89,9 +89,9 @@ async fn lists_are_paged_and_filtered() {
 
 #[tokio::test]
 async fn requests_that_would_widen_access_or_mislead_are_refused() {
-    let ground = Ground::new();
-    let rig = ground.serve("s").await;
-    let mut agents = AgentsClient::new(rig.channel.clone());
+    let test_world = new_world();
+    let daemon = TestDaemon::serve(&test_world, "s").await;
+    let mut agents = AgentsClient::new(daemon.channel.clone());
     let good = create("r", None);
     for (request, code, field) in [
         (
@@ -129,9 +129,9 @@ async fn requests_that_would_widen_access_or_mislead_are_refused() {
 // covers: CP-04, WORLD-15
 #[tokio::test]
 async fn stopping_is_idempotent_and_the_end_of_the_grace_period_interrupts_a_turn() {
-    let ground = Ground::new();
-    let rig = ground.serve("s").await;
-    let mut agents = AgentsClient::new(rig.channel.clone());
+    let test_world = new_world();
+    let daemon = TestDaemon::serve(&test_world, "s").await;
+    let mut agents = AgentsClient::new(daemon.channel.clone());
     let stop = |request_id: &str, agent: &str, grace_ms| v1::StopAgentRequest {
         request_id: request_id.into(),
         agent_id: agent.into(),
@@ -152,12 +152,13 @@ async fn stopping_is_idempotent_and_the_end_of_the_grace_period_interrupts_a_tur
         body: "please wait".into(),
         ..Default::default()
     };
-    MessagesClient::new(rig.channel.clone()).send(mail).await.unwrap();
-    rig.until(EventKind::ModelStarted, "ada").await;
-    let done = while_time_passes(&ground.clock, agents.stop(stop("5", "ada", Some(1_000)))).await.unwrap().into_inner();
+    MessagesClient::new(daemon.channel.clone()).send(mail).await.unwrap();
+    daemon.until(EventKind::ModelStarted, "ada").await;
+    let done =
+        while_time_passes(&test_world.clock, agents.stop(stop("5", "ada", Some(1_000)))).await.unwrap().into_inner();
     assert_eq!(done.agent.unwrap().status, "stopped");
     let turns = v1::ListTurnsRequest { agent_id: Some("ada".into()), ..Default::default() };
-    let turns = TurnsClient::new(rig.channel.clone()).list(turns).await.unwrap().into_inner().turns;
+    let turns = TurnsClient::new(daemon.channel.clone()).list(turns).await.unwrap().into_inner().turns;
     // The interrupted turn stays open and continues when the agent is started again.
     assert_eq!((turns.len(), turns[0].status.as_str()), (1, "open"));
 }
@@ -165,9 +166,9 @@ async fn stopping_is_idempotent_and_the_end_of_the_grace_period_interrupts_a_tur
 // covers: ARCH-15, MEM-17
 #[tokio::test]
 async fn the_prompt_and_the_memory_are_shown() {
-    let ground = Ground::new();
-    let rig = ground.serve("s").await;
-    let mut agents = AgentsClient::new(rig.channel.clone());
+    let test_world = new_world();
+    let daemon = TestDaemon::serve(&test_world, "s").await;
+    let mut agents = AgentsClient::new(daemon.channel.clone());
     let prompt = agents.prompt(v1::AgentPromptRequest { agent_id: "ada".into() }).await.unwrap().into_inner();
     assert!(prompt.system.contains("Be exact.") && prompt.briefing.contains("Work."));
     assert_eq!((prompt.system_hash.len(), prompt.briefing_hash.len()), (64, 64));
@@ -188,11 +189,11 @@ async fn the_prompt_and_the_memory_are_shown() {
         limit,
     };
     assert!(agents.inspect(inspect(None, 0)).await.unwrap().into_inner().files.is_empty());
-    let memory = ground.data().join("agents/ada/memory");
+    let memory = test_world.files.path("data").join("agents/ada/memory");
     std::fs::create_dir_all(memory.join("deep")).unwrap();
     std::fs::write(memory.join("deep/notes.md"), "grüße").unwrap();
-    std::fs::write(ground.data().join("token"), "secret").unwrap();
-    std::os::unix::fs::symlink(ground.data().join("token"), memory.join("link")).unwrap();
+    std::fs::write(test_world.files.path("data").join("token"), "secret").unwrap();
+    std::os::unix::fs::symlink(test_world.files.path("data").join("token"), memory.join("link")).unwrap();
     let files = agents.inspect(inspect(None, 0)).await.unwrap().into_inner().files;
     assert_eq!(
         files.iter().map(|file| (file.path.as_str(), file.size_bytes)).collect::<Vec<_>>(),

@@ -14,7 +14,7 @@ use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use tonic::{Code, Response, Status};
 
-use crate::rig::{Ground, Rig, refusal};
+use crate::test_daemon::{TestDaemon, new_world, refusal};
 
 /// Random text, and text that is nearly valid.
 fn texts() -> impl Strategy<Value = Vec<String>> {
@@ -42,12 +42,12 @@ fn check<T>(what: &str, answer: Result<Response<T>, Status>) -> Result<(), TestC
     Ok(())
 }
 
-async fn knowledge_and_state(rig: &Rig, t: &[String], n: i64) -> Result<(), TestCaseError> {
+async fn knowledge_and_state(daemon: &TestDaemon, t: &[String], n: i64) -> Result<(), TestCaseError> {
     let (a, b, c, d, e, f) = (&t[0], &t[1], &t[2], &t[3], &t[4], &t[5]);
     #[allow(clippy::cast_sign_loss, clippy::cast_possible_truncation)] // any number will do
     let limit = n as u32;
     let some = |text: &String| Some(text.clone()).filter(|_| n % 3 == 0);
-    let mut knowledge = KnowledgeClient::new(rig.channel.clone());
+    let mut knowledge = KnowledgeClient::new(daemon.channel.clone());
     let write = v1::WriteKnowledgeRequest {
         request_id: a.clone(),
         entry_id: b.clone(),
@@ -72,7 +72,7 @@ async fn knowledge_and_state(rig: &Rig, t: &[String], n: i64) -> Result<(), Test
         as_agent: some(d),
     };
     check("delete knowledge", knowledge.delete(delete).await)?;
-    let mut state = StateClient::new(rig.channel.clone());
+    let mut state = StateClient::new(daemon.channel.clone());
     let set = v1::SetStateRequest {
         request_id: a.clone(),
         key: b.clone(),
@@ -85,11 +85,11 @@ async fn knowledge_and_state(rig: &Rig, t: &[String], n: i64) -> Result<(), Test
     check("list state", state.list(v1::ListStateRequest { prefix: a.clone(), limit, cursor: b.clone() }).await)
 }
 
-async fn everything(rig: &Rig, t: &[String], n: i64) -> Result<(), TestCaseError> {
+async fn everything(daemon: &TestDaemon, t: &[String], n: i64) -> Result<(), TestCaseError> {
     let (a, b, c, d, e, f) = (&t[0], &t[1], &t[2], &t[3], &t[4], &t[5]);
     #[allow(clippy::cast_sign_loss, clippy::cast_possible_truncation)] // any number will do
     let (limit, unsigned) = (n as u32, n as u64);
-    let mut agents = AgentsClient::new(rig.channel.clone());
+    let mut agents = AgentsClient::new(daemon.channel.clone());
     let some = |text: &String| Some(text.clone());
     let list =
         v1::ListAgentsRequest { status: some(a), archetype: some(b), deleted: n % 2 == 0, limit, cursor: c.clone() };
@@ -107,15 +107,15 @@ async fn everything(rig: &Rig, t: &[String], n: i64) -> Result<(), TestCaseError
     check("start agent", agents.start(v1::StartAgentRequest { request_id: b.clone(), agent_id: a.clone() }).await)?;
     check("prompt", agents.prompt(v1::AgentPromptRequest { agent_id: b.clone() }).await)?;
     check("inspect", agents.inspect(v1::InspectAgentRequest { agent_id: a.clone(), path: some(b), limit }).await)?;
-    knowledge_and_state(rig, t, n).await?;
-    let mut turns = TurnsClient::new(rig.channel.clone());
+    knowledge_and_state(daemon, t, n).await?;
+    let mut turns = TurnsClient::new(daemon.channel.clone());
     let list = v1::ListTurnsRequest { agent_id: some(a), status: some(b), root_id: some(c), limit, cursor: d.clone() };
     check("list turns", turns.list(list).await)?;
     check("list turns", turns.list(v1::ListTurnsRequest { cursor: d.clone(), ..Default::default() }).await)?;
     check("get turn", turns.get(v1::GetTurnRequest { turn_id: a.clone(), limit, after_seq: n }).await)?;
     let cancel = v1::CancelTurnRequest { request_id: a.clone(), turn_id: b.clone(), reason: some(c) };
     check("cancel turn", turns.cancel(cancel).await)?;
-    let mut messages = MessagesClient::new(rig.channel.clone());
+    let mut messages = MessagesClient::new(daemon.channel.clone());
     let send = v1::SendRequest {
         request_id: a.clone(),
         agent_id: b.clone(),
@@ -127,7 +127,7 @@ async fn everything(rig: &Rig, t: &[String], n: i64) -> Result<(), TestCaseError
     let list = v1::ListDeadRequest { agent_id: some(a), status: some(b), limit, cursor: c.clone() };
     check("list dead", messages.list_dead(list).await)?;
     check("get dead", messages.get_dead(v1::GetDeadRequest { dead_letter_id: a.clone() }).await)?;
-    let mut tasks = TasksClient::new(rig.channel.clone());
+    let mut tasks = TasksClient::new(daemon.channel.clone());
     let create = v1::CreateTaskRequest {
         request_id: a.clone(),
         title: b.clone(),
@@ -144,7 +144,7 @@ async fn everything(rig: &Rig, t: &[String], n: i64) -> Result<(), TestCaseError
     let update =
         v1::UpdateTaskRequest { request_id: a.clone(), task_id: b.clone(), title: some(c), ..Default::default() };
     check("update task", tasks.update(update).await)?;
-    let mut budgets = BudgetsClient::new(rig.channel.clone());
+    let mut budgets = BudgetsClient::new(daemon.channel.clone());
     let set = v1::SetBudgetRequest {
         request_id: a.clone(),
         scope: b.clone(),
@@ -160,8 +160,8 @@ async fn everything(rig: &Rig, t: &[String], n: i64) -> Result<(), TestCaseError
     )?;
     let list =
         v1::ListLedgerRequest { tool: some(a), since_at_ms: Some(n), limit, cursor: b.clone(), ..Default::default() };
-    check("ledger", LedgerClient::new(rig.channel.clone()).list(list).await)?;
-    let mut tools = ToolsClient::new(rig.channel.clone());
+    check("ledger", LedgerClient::new(daemon.channel.clone()).list(list).await)?;
+    let mut tools = ToolsClient::new(daemon.channel.clone());
     check("tools", tools.list(v1::ListToolsRequest { agent_id: a.clone(), limit, cursor: b.clone() }).await)?;
     let call = v1::CallToolRequest {
         request_id: a.clone(),
@@ -176,8 +176,8 @@ async fn everything(rig: &Rig, t: &[String], n: i64) -> Result<(), TestCaseError
 #[test]
 fn no_request_breaks_the_daemon() {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-    let ground = Ground::new();
-    let rig = runtime.block_on(ground.serve("s"));
+    let test_world = new_world();
+    let daemon = runtime.block_on(TestDaemon::serve(&test_world, "s"));
     let mut runner = TestRunner::new(Config { cases: 64, failure_persistence: None, ..Config::default() });
-    runner.run(&(texts(), any::<i64>()), |(texts, n)| runtime.block_on(everything(&rig, &texts, n))).unwrap();
+    runner.run(&(texts(), any::<i64>()), |(texts, n)| runtime.block_on(everything(&daemon, &texts, n))).unwrap();
 }

@@ -8,7 +8,7 @@ use ghost_proto::v1::turns_client::TurnsClient;
 use ghost_proto::v1::world_client::WorldClient;
 use tonic::Code;
 
-use crate::rig::{Ground, refused};
+use crate::test_daemon::{TestDaemon, new_world, refused};
 
 fn task(request_id: &str, title: &str, priority: i32) -> v1::CreateTaskRequest {
     v1::CreateTaskRequest {
@@ -23,9 +23,9 @@ fn task(request_id: &str, title: &str, priority: i32) -> v1::CreateTaskRequest {
 // covers: TASK-01, TASK-04
 #[tokio::test]
 async fn tasks_are_created_listed_and_changed_with_a_history() {
-    let ground = Ground::new();
-    let rig = ground.serve("s").await;
-    let mut tasks = TasksClient::new(rig.channel.clone());
+    let test_world = new_world();
+    let daemon = TestDaemon::serve(&test_world, "s").await;
+    let mut tasks = TasksClient::new(daemon.channel.clone());
     let low = tasks.create(task("1", "low", -1)).await.unwrap().into_inner();
     assert_eq!(tasks.create(task("1", "low", -1)).await.unwrap().into_inner(), low);
     let high = tasks.create(task("2", "high", 9)).await.unwrap().into_inner();
@@ -72,9 +72,9 @@ async fn tasks_are_created_listed_and_changed_with_a_history() {
 
 #[tokio::test]
 async fn budgets_are_set_listed_lifted_and_usage_is_summed() {
-    let ground = Ground::new();
-    let rig = ground.serve("s").await;
-    let mut budgets = BudgetsClient::new(rig.channel.clone());
+    let test_world = new_world();
+    let daemon = TestDaemon::serve(&test_world, "s").await;
+    let mut budgets = BudgetsClient::new(daemon.channel.clone());
     let set = |request_id: &str, scope: &str, limit_tokens| v1::SetBudgetRequest {
         request_id: request_id.into(),
         scope: scope.into(),
@@ -82,7 +82,7 @@ async fn budgets_are_set_listed_lifted_and_usage_is_summed() {
         ..Default::default()
     };
     let ask = v1::AskRequest { request_id: "a".into(), agent_id: "ada".into(), body: "hello".into(), timeout_ms: None };
-    MessagesClient::new(rig.channel.clone()).ask(ask).await.unwrap();
+    MessagesClient::new(daemon.channel.clone()).ask(ask).await.unwrap();
     let budget = budgets.set(set("1", "agent:ada", Some(1_000))).await.unwrap().into_inner();
     assert_eq!((budget.limit_tokens, budget.limit_micros, budget.spent_tokens), (Some(1_000), None, 15));
     assert!(budget.passed.is_empty());
@@ -93,13 +93,14 @@ async fn budgets_are_set_listed_lifted_and_usage_is_summed() {
     assert_eq!(budgets.list(days).await.unwrap().into_inner().budgets[0].passed, ["tokens"]);
     budgets.set(v1::SetBudgetRequest { clear_tokens: true, ..set("00", "agent:ada/day", None) }).await.unwrap();
     assert_eq!(budgets.set(set("1", "agent:ada", Some(1_000))).await.unwrap().into_inner(), budget);
-    let turns = TurnsClient::new(rig.channel.clone()).list(v1::ListTurnsRequest::default()).await.unwrap().into_inner();
+    let turns =
+        TurnsClient::new(daemon.channel.clone()).list(v1::ListTurnsRequest::default()).await.unwrap().into_inner();
     let root = format!("root:{}", turns.turns[0].root_id);
     let root = root.as_str();
     budgets.set(set("2", root, Some(5))).await.unwrap();
     let scopes = async |sort: Option<&str>| {
         let request = v1::ListBudgetsRequest { sort: sort.map(str::to_owned), ..Default::default() };
-        let list = BudgetsClient::new(rig.channel.clone()).list(request).await.unwrap().into_inner().budgets;
+        let list = BudgetsClient::new(daemon.channel.clone()).list(request).await.unwrap().into_inner().budgets;
         list.into_iter().map(|budget| budget.scope).collect::<Vec<_>>()
     };
     assert_eq!(scopes(None).await, ["agent:ada", "agent:ada/day", "world"]);
@@ -129,9 +130,9 @@ async fn budgets_are_set_listed_lifted_and_usage_is_summed() {
 
 #[tokio::test]
 async fn a_root_gets_a_budget_only_if_a_record_carries_it() {
-    let ground = Ground::new();
-    let rig = ground.serve("s").await;
-    let mut budgets = BudgetsClient::new(rig.channel.clone());
+    let test_world = new_world();
+    let daemon = TestDaemon::serve(&test_world, "s").await;
+    let mut budgets = BudgetsClient::new(daemon.channel.clone());
     let set = |request_id: &str, root: &str| v1::SetBudgetRequest {
         request_id: request_id.into(),
         scope: format!("root:{root}"),
@@ -142,29 +143,29 @@ async fn a_root_gets_a_budget_only_if_a_record_carries_it() {
     let refusal = refused(budgets.set(set("1", nowhere)).await, Code::NotFound, None);
     assert!(refusal.message.contains(nowhere) && refusal.hint.is_some(), "{refusal}");
     // A root is known if a pending message, a task or an ended turn carries it.
-    WorldClient::new(rig.channel.clone())
+    WorldClient::new(daemon.channel.clone())
         .pause(v1::PauseRequest { request_id: "p".into(), reason: None })
         .await
         .unwrap();
     let mail =
         v1::SendRequest { request_id: "2".into(), agent_id: "ben".into(), body: "hello".into(), ..Default::default() };
-    let mut messages = MessagesClient::new(rig.channel.clone());
+    let mut messages = MessagesClient::new(daemon.channel.clone());
     let waiting = messages.send(mail).await.unwrap().into_inner().root_id;
     let first = budgets.set(set("4", &waiting)).await.unwrap().into_inner();
-    let task = TasksClient::new(rig.channel.clone()).create(task("5", "t", 0)).await.unwrap().into_inner();
+    let task = TasksClient::new(daemon.channel.clone()).create(task("5", "t", 0)).await.unwrap().into_inner();
     budgets.set(set("6", &task.root_id)).await.unwrap();
-    WorldClient::new(rig.channel.clone()).resume(v1::ResumeRequest { request_id: "r".into() }).await.unwrap();
+    WorldClient::new(daemon.channel.clone()).resume(v1::ResumeRequest { request_id: "r".into() }).await.unwrap();
     assert_eq!(budgets.set(set("4", &waiting)).await.unwrap().into_inner(), first);
 }
 
 #[tokio::test]
 async fn paging_reaches_every_task() {
-    let ground = Ground::new();
-    let rig = ground.serve("s").await;
-    let mut tasks = TasksClient::new(rig.channel.clone());
+    let test_world = new_world();
+    let daemon = TestDaemon::serve(&test_world, "s").await;
+    let mut tasks = TasksClient::new(daemon.channel.clone());
     let one = tasks.create(task("1", "one", 0)).await.unwrap().into_inner();
     let task_id = one.task_id.parse().unwrap();
-    let copies = rig.world.store().write(move |w| {
+    let copies = daemon.world.store().write(move |w| {
         Box::pin(async move {
             let one = w.task_get(task_id).await?.unwrap();
             for n in 0..1_000_u128 {

@@ -8,7 +8,7 @@ use ghost_proto::v1::tasks_client::TasksClient;
 use serde_json::json;
 use tonic::Code;
 
-use crate::rig::{Ground, refused};
+use crate::test_daemon::{TestDaemon, new_world, refused};
 
 fn write(request_id: &str, entry_id: &str, content: &str) -> v1::WriteKnowledgeRequest {
     v1::WriteKnowledgeRequest {
@@ -35,9 +35,9 @@ fn set(request_id: &str, key: &str, value: &str) -> v1::SetStateRequest {
 // covers: KNOW-01
 #[tokio::test]
 async fn entries_are_written_read_listed_and_deleted() {
-    let ground = Ground::new();
-    let rig = ground.serve("s").await;
-    let mut knowledge = KnowledgeClient::new(rig.channel.clone());
+    let test_world = new_world();
+    let daemon = TestDaemon::serve(&test_world, "s").await;
+    let mut knowledge = KnowledgeClient::new(daemon.channel.clone());
     let first = v1::WriteKnowledgeRequest {
         title: "Style".into(),
         tags: vec!["house".into()],
@@ -98,16 +98,16 @@ async fn acting_as_an_agent_gives_no_more_access_than_the_agent_has() {
         "syscall.knowledge.delete",
         "syscall.state.write",
     ];
-    let ground = Ground::new();
-    let file = ground.files.path().join("world/world-config.yaml");
+    let test_world = new_world();
+    let file = test_world.files.path("world/world-config.yaml");
     let config = std::fs::read_to_string(&file).unwrap();
     let config =
         config.replace("{ id: ada, archetype: worker }", "{ id: ada, archetype: worker, privilege_groups: [all] }");
     std::fs::write(&file, format!("{config}tool_privileges: {{ all: [{}] }}\n", TOOLS.join(", "))).unwrap();
-    let rig = ground.serve("s").await;
-    let mut chat = ChatClient::new(rig.channel.clone());
-    let mut knowledge = KnowledgeClient::new(rig.channel.clone());
-    let mut state = StateClient::new(rig.channel.clone());
+    let daemon = TestDaemon::serve(&test_world, "s").await;
+    let mut chat = ChatClient::new(daemon.channel.clone());
+    let mut knowledge = KnowledgeClient::new(daemon.channel.clone());
+    let mut state = StateClient::new(daemon.channel.clone());
     for (who, may) in [("ada", true), ("ben", false)] {
         let as_agent = Some(who.to_owned());
         // The operator does the first step, so that there is something to refuse.
@@ -176,9 +176,9 @@ async fn acting_as_an_agent_gives_no_more_access_than_the_agent_has() {
 
 #[tokio::test]
 async fn invalid_requests_are_refused_with_their_field() {
-    let ground = Ground::new();
-    let rig = ground.serve("s").await;
-    let mut knowledge = KnowledgeClient::new(rig.channel.clone());
+    let test_world = new_world();
+    let daemon = TestDaemon::serve(&test_world, "s").await;
+    let mut knowledge = KnowledgeClient::new(daemon.channel.clone());
     let base = || write("1", "e", "x");
     for (bad, field) in [
         (v1::WriteKnowledgeRequest { content: "a\0".into(), ..base() }, Some("content")),
@@ -215,9 +215,9 @@ async fn invalid_requests_are_refused_with_their_field() {
 // covers: STATE-01, STATE-02
 #[tokio::test]
 async fn state_is_set_compared_listed_and_deleted() {
-    let ground = Ground::new();
-    let rig = ground.serve("s").await;
-    let mut state = StateClient::new(rig.channel.clone());
+    let test_world = new_world();
+    let daemon = TestDaemon::serve(&test_world, "s").await;
+    let mut state = StateClient::new(daemon.channel.clone());
     let fresh = v1::SetStateRequest { expected_version: Some(0), ..set("1", "plan.a", "{\"n\": 1}") };
     let first = state.set(fresh.clone()).await.unwrap().into_inner();
     assert_eq!((first.version, first.value_json.as_str()), (1, "{\"n\": 1}"));
@@ -281,9 +281,9 @@ async fn state_is_set_compared_listed_and_deleted() {
 
 #[tokio::test]
 async fn dependencies_of_a_task_are_changed_and_cycles_refused() {
-    let ground = Ground::new();
-    let rig = ground.serve("s").await;
-    let mut tasks = TasksClient::new(rig.channel.clone());
+    let test_world = new_world();
+    let daemon = TestDaemon::serve(&test_world, "s").await;
+    let mut tasks = TasksClient::new(daemon.channel.clone());
     let mut ids = Vec::new();
     for n in ["1", "2"] {
         let new =

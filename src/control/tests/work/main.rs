@@ -8,7 +8,7 @@ mod any_input;
 mod board;
 mod knowledge;
 mod messages;
-mod rig;
+mod test_daemon;
 mod tls;
 mod tools;
 mod wire;

@@ -7,7 +7,7 @@ use ghost_proto::v1::messages_client::MessagesClient;
 use ghost_proto::v1::turns_client::TurnsClient;
 use tonic::Code;
 
-use crate::rig::{Ground, refused, while_time_passes};
+use crate::test_daemon::{TestDaemon, new_world, refused, while_time_passes};
 
 fn send(request_id: &str, agent: &str, body: &str) -> v1::SendRequest {
     v1::SendRequest { request_id: request_id.into(), agent_id: agent.into(), body: body.into(), ..Default::default() }
@@ -19,9 +19,9 @@ fn ask(request_id: &str, body: &str, timeout_ms: Option<u64>) -> v1::AskRequest 
 
 #[tokio::test]
 async fn mail_is_accepted_once_and_answered_once() {
-    let ground = Ground::new();
-    let rig = ground.serve("s").await;
-    let mut messages = MessagesClient::new(rig.channel.clone());
+    let test_world = new_world();
+    let daemon = TestDaemon::serve(&test_world, "s").await;
+    let mut messages = MessagesClient::new(daemon.channel.clone());
     let sent = messages.send(send("1", "ben", "hello")).await.unwrap().into_inner();
     assert!(sent.seq > 0);
     assert_eq!(messages.send(send("1", "ben", "hello")).await.unwrap().into_inner(), sent);
@@ -29,7 +29,7 @@ async fn mail_is_accepted_once_and_answered_once() {
     let answered = messages.ask(ask("2", "hello", None)).await.unwrap().into_inner();
     assert_eq!((answered.status.as_str(), answered.reply.as_deref()), ("answered", Some("heard")));
     assert_eq!(messages.ask(ask("2", "hello", None)).await.unwrap().into_inner(), answered);
-    let late = while_time_passes(&ground.clock, messages.ask(ask("3", "please wait", Some(1_000))))
+    let late = while_time_passes(&test_world.clock, messages.ask(ask("3", "please wait", Some(1_000))))
         .await
         .unwrap()
         .into_inner();
@@ -46,11 +46,11 @@ async fn mail_is_accepted_once_and_answered_once() {
 
 #[tokio::test]
 async fn the_deadline_of_a_client_ends_its_call() {
-    let ground = Ground::new();
-    let rig = ground.serve("s").await;
+    let test_world = new_world();
+    let daemon = TestDaemon::serve(&test_world, "s").await;
     let mut request = tonic::Request::new(ask("1", "please wait", None));
     request.metadata_mut().insert("grpc-timeout", "20S".parse().unwrap());
-    let call = while_time_passes(&ground.clock, MessagesClient::new(rig.channel.clone()).ask(request)).await;
+    let call = while_time_passes(&test_world.clock, MessagesClient::new(daemon.channel.clone()).ask(request)).await;
     let refusal = refused(call, Code::DeadlineExceeded, None);
     assert_eq!(refusal.code, ghost_domain::Code::Timeout);
     assert!(refusal.message.contains("within 20s"), "{refusal}");
@@ -58,12 +58,12 @@ async fn the_deadline_of_a_client_ends_its_call() {
 
 #[tokio::test]
 async fn a_failed_ask_reports_its_code() {
-    let ground = Ground::new();
-    let rig = ground.serve("s").await;
-    let mut messages = MessagesClient::new(rig.channel.clone());
-    let (mut asker, mut turns) = (messages.clone(), TurnsClient::new(rig.channel.clone()));
+    let test_world = new_world();
+    let daemon = TestDaemon::serve(&test_world, "s").await;
+    let mut messages = MessagesClient::new(daemon.channel.clone());
+    let (mut asker, mut turns) = (messages.clone(), TurnsClient::new(daemon.channel.clone()));
     let waiting = tokio::spawn(async move { asker.ask(ask("4", "please wait", None)).await });
-    rig.until(EventKind::ModelStarted, "ada").await;
+    daemon.until(EventKind::ModelStarted, "ada").await;
     let open = v1::ListTurnsRequest { status: Some("open".into()), ..Default::default() };
     let turn_id = turns.list(open).await.unwrap().into_inner().turns[0].turn_id.clone();
     let cancel = v1::CancelTurnRequest { request_id: "5".into(), turn_id, reason: Some("too long".into()) };
@@ -71,11 +71,11 @@ async fn a_failed_ask_reports_its_code() {
     assert_eq!(waiting.await.unwrap().unwrap().into_inner().error_code.as_deref(), Some("cancelled"));
 
     let set_aside =
-        while_time_passes(&ground.clock, messages.ask(ask("6", "poison", None))).await.unwrap().into_inner();
+        while_time_passes(&test_world.clock, messages.ask(ask("6", "poison", None))).await.unwrap().into_inner();
     assert_eq!((set_aside.status.as_str(), set_aside.error_code.as_deref()), ("failed", Some("unavailable")));
 
     // A spent budget parks the turn. The ask reaches its deadline and reports what it waited for.
-    let mut budgets = BudgetsClient::new(rig.channel.clone());
+    let mut budgets = BudgetsClient::new(daemon.channel.clone());
     let limit = v1::SetBudgetRequest {
         request_id: "1".into(),
         scope: "agent:ben".into(),
@@ -84,7 +84,7 @@ async fn a_failed_ask_reports_its_code() {
     };
     budgets.set(limit).await.unwrap();
     let ask_ben = v1::AskRequest { agent_id: "ben".into(), ..ask("2", "hello", Some(1_000)) };
-    let spent = while_time_passes(&ground.clock, messages.ask(ask_ben.clone())).await.unwrap().into_inner();
+    let spent = while_time_passes(&test_world.clock, messages.ask(ask_ben.clone())).await.unwrap().into_inner();
     assert_eq!((spent.status.as_str(), spent.error_code.as_deref()), ("timed_out", Some("timeout")), "{spent:?}");
     assert!(
         spent.error.as_ref().is_some_and(|error| error.contains("agent:ben")) && spent.reply.is_none(),
@@ -95,13 +95,13 @@ async fn a_failed_ask_reports_its_code() {
 
 #[tokio::test]
 async fn dead_letters_are_shown_dropped_and_retried() {
-    let ground = Ground::new();
-    let rig = ground.serve("s").await;
-    let mut messages = MessagesClient::new(rig.channel.clone());
+    let test_world = new_world();
+    let daemon = TestDaemon::serve(&test_world, "s").await;
+    let mut messages = MessagesClient::new(daemon.channel.clone());
     messages.send(send("1", "ada", "poison")).await.unwrap();
     messages.send(send("2", "ben", "poison")).await.unwrap();
     for agent in ["ada", "ben"] {
-        while_time_passes(&ground.clock, rig.until(EventKind::DeadLetterHeld, agent)).await;
+        while_time_passes(&test_world.clock, daemon.until(EventKind::DeadLetterHeld, agent)).await;
     }
     let list = |status: Option<&str>, limit, cursor| v1::ListDeadRequest {
         agent_id: None,
@@ -140,10 +140,10 @@ async fn dead_letters_are_shown_dropped_and_retried() {
 
 #[tokio::test]
 async fn turns_are_listed_in_pages_shown_with_their_journal_and_cancelled() {
-    let ground = Ground::new();
-    let rig = ground.serve("s").await;
-    let mut messages = MessagesClient::new(rig.channel.clone());
-    let mut turns = TurnsClient::new(rig.channel.clone());
+    let test_world = new_world();
+    let daemon = TestDaemon::serve(&test_world, "s").await;
+    let mut messages = MessagesClient::new(daemon.channel.clone());
+    let mut turns = TurnsClient::new(daemon.channel.clone());
     for n in 0..5 {
         messages.ask(ask(&format!("a{n}"), "say hush-hush-secret", None)).await.unwrap();
     }
@@ -170,7 +170,7 @@ async fn turns_are_listed_in_pages_shown_with_their_journal_and_cancelled() {
     assert!(!rest.more && rest.steps.iter().any(|step| step.step == "model_answered"));
     assert!(first.steps.iter().chain(&rest.steps).all(|step| !step.step_json.contains("hush-hush")));
     messages.send(send("h", "ben", "please wait")).await.unwrap();
-    rig.until(EventKind::ModelStarted, "ben").await;
+    daemon.until(EventKind::ModelStarted, "ben").await;
     let open = v1::ListTurnsRequest { status: Some("open".into()), ..Default::default() };
     let turn_id = turns.list(open).await.unwrap().into_inner().turns[0].turn_id.clone();
     let cancel = |request_id: &str| v1::CancelTurnRequest {

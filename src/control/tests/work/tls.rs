@@ -14,7 +14,8 @@ use tokio::sync::oneshot;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 use tonic::{Code, Status};
 
-use crate::rig::{Ground, while_time_passes};
+use crate::test_daemon::{boot_world, new_world};
+use ghost_world::testing::TestWorld;
 
 /// A CA that signs certificates.
 struct Authority(CertifiedIssuer<'static, KeyPair>);
@@ -54,16 +55,16 @@ impl Authority {
 }
 
 /// Writes the TLS files of a server and binds a port with them.
-async fn bound(ground: &Ground, server: &Pair, client_ca: &str) -> Result<Bound, ghost_domain::Refusal> {
+async fn bound(test_world: &TestWorld, server: &Pair, client_ca: &str) -> Result<Bound, ghost_domain::Refusal> {
     let file = |name: &str, text: &str| -> PathBuf {
-        let path = ground.files.path().join(name);
+        let path = test_world.files.path(name);
         std::fs::write(&path, text).unwrap();
         path
     };
     bind(ControlOptions {
         listeners: vec![ListenAddress::Tcp("127.0.0.1:0".parse().unwrap())],
         http: None,
-        data_dir: ground.data(),
+        data_dir: test_world.files.path("data"),
         token: None,
         tls: Some(TlsFiles {
             certificate: file("server.pem", &server.certificate),
@@ -96,11 +97,11 @@ fn error_text(status: &Status) -> String {
 
 #[tokio::test]
 async fn only_clients_with_a_certificate_of_the_ca_are_accepted() {
-    let ground = Ground::new();
-    let world = ground.boot().await;
+    let test_world = new_world();
+    let world = boot_world(&test_world).await;
     // `theirs` is another CA; `forged` has the name of ours.
     let (ours, theirs, forged) = (Authority::new("ours"), Authority::new("theirs"), Authority::new("ours"));
-    let bound = bound(&ground, &ours.server(), &ours.pem()).await.unwrap();
+    let bound = bound(&test_world, &ours.server(), &ours.pem()).await.unwrap();
     let address = bound.endpoints()[0].clone();
     assert!(address.starts_with("https://127.0.0.1:"), "{address}");
     assert_eq!(bound.token(), None, "a certificate replaces the token");
@@ -148,13 +149,13 @@ async fn only_clients_with_a_certificate_of_the_ca_are_accepted() {
     assert!(status(channel(&address, &ours, Some(&good))).await.is_ok());
     // A peer that begins no handshake is disconnected.
     let mut silent = TcpStream::connect(address.trim_start_matches("https://")).await.unwrap();
-    let received = while_time_passes(&ground.clock, silent.read(&mut [0])).await;
+    let received = while_time_passes(&test_world.clock, silent.read(&mut [0])).await;
     assert_eq!(received.unwrap(), 0);
 }
 
 #[tokio::test]
 async fn invalid_tls_files_are_refused_before_anything_serves() {
-    let ground = Ground::new();
+    let test_world = new_world();
     let ours = Authority::new("ours");
     let (server, other) = (ours.server(), ours.server());
     let mixed = Pair { certificate: server.certificate.clone(), key: other.key };
@@ -164,7 +165,7 @@ async fn invalid_tls_files_are_refused_before_anything_serves() {
         ("another's key", &mixed, ours.pem()),
         ("no authority", &server, "no".into()),
     ] {
-        let refusal = bound(&ground, pair, &ca).await.err().unwrap_or_else(|| panic!("{what} was taken"));
+        let refusal = bound(&test_world, pair, &ca).await.err().unwrap_or_else(|| panic!("{what} was taken"));
         assert!(refusal.hint.as_deref().is_some_and(|hint| hint.contains("GHOST_TLS_CERT")), "{what}: {refusal}");
     }
 }

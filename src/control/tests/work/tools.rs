@@ -7,7 +7,7 @@ use ghost_proto::v1::ledger_client::LedgerClient;
 use ghost_proto::v1::tools_client::ToolsClient;
 use tonic::Code;
 
-use crate::rig::{Ground, refusal, refused, while_time_passes};
+use crate::test_daemon::{TestDaemon, new_world, refusal, refused, while_time_passes};
 
 fn call(request_id: &str, tool: &str, arguments: &str) -> v1::CallToolRequest {
     v1::CallToolRequest {
@@ -22,9 +22,9 @@ fn call(request_id: &str, tool: &str, arguments: &str) -> v1::CallToolRequest {
 // covers: CP-03
 #[tokio::test]
 async fn tools_are_listed_briefed_and_called_once() {
-    let ground = Ground::new();
-    let rig = ground.serve("s").await;
-    let mut tools = ToolsClient::new(rig.channel.clone());
+    let test_world = new_world();
+    let daemon = TestDaemon::serve(&test_world, "s").await;
+    let mut tools = ToolsClient::new(daemon.channel.clone());
     let list = tools
         .list(v1::ListToolsRequest { agent_id: "ada".into(), ..Default::default() })
         .await
@@ -44,7 +44,7 @@ async fn tools_are_listed_briefed_and_called_once() {
     let refused_call = tools.call(call("2", "workspace.read", "{\"path\":\"no/such\"}")).await.unwrap().into_inner();
     assert_eq!(refused_call.status, "failed");
     assert!(refused_call.refusal_json.unwrap().contains("\"code\":\"not_found\""));
-    let mut ledger = LedgerClient::new(rig.channel.clone());
+    let mut ledger = LedgerClient::new(daemon.channel.clone());
     let newest = v1::ListLedgerRequest { limit: 1, ..Default::default() };
     let page = ledger.list(newest.clone()).await.unwrap().into_inner();
     assert_eq!((page.rows[0].tool.as_str(), page.rows[0].error_code.as_deref()), ("workspace.read", Some("not_found")));
@@ -60,12 +60,12 @@ async fn tools_are_listed_briefed_and_called_once() {
 
 #[tokio::test]
 async fn the_id_of_an_agent_in_the_world_file_is_reserved() {
-    let ground = Ground::new();
-    let rig = ground.serve("s").await;
+    let test_world = new_world();
+    let daemon = TestDaemon::serve(&test_world, "s").await;
     let delete = v1::DeleteAgentRequest { request_id: "d".into(), agent_id: "ben".into(), reason: None };
-    let gone = AgentsClient::new(rig.channel.clone()).delete(delete).await.unwrap().into_inner();
+    let gone = AgentsClient::new(daemon.channel.clone()).delete(delete).await.unwrap().into_inner();
     assert!(gone.left.unwrap().comes_back, "the world file names it");
-    let mut tools = ToolsClient::new(rig.channel.clone());
+    let mut tools = ToolsClient::new(daemon.channel.clone());
     let mut create = async |request_id: &str, arguments: &str| {
         let made = tools.call(call(request_id, "syscall.agent.create", arguments)).await.unwrap().into_inner();
         (made.status, made.refusal_json.unwrap_or_default())
@@ -77,9 +77,9 @@ async fn the_id_of_an_agent_in_the_world_file_is_reserved() {
 
 #[tokio::test]
 async fn invalid_calls_are_refused() {
-    let ground = Ground::new();
-    let rig = ground.serve("s").await;
-    let mut tools = ToolsClient::new(rig.channel.clone());
+    let test_world = new_world();
+    let daemon = TestDaemon::serve(&test_world, "s").await;
+    let mut tools = ToolsClient::new(daemon.channel.clone());
     let refusal = refused(tools.call(call("1", "workspace.raed", "{}")).await, Code::NotFound, None);
     assert!(refusal.hint.unwrap().contains("workspace.read"));
     refused(tools.call(call("2", "workspace.read", "{")).await, Code::InvalidArgument, Some("arguments_json"));
@@ -103,14 +103,14 @@ async fn invalid_calls_are_refused() {
 
 #[tokio::test]
 async fn a_call_that_outlives_its_caller_or_its_daemon_reports_it() {
-    let ground = Ground::new();
-    let rig = ground.serve("one").await;
-    let mut tools = ToolsClient::new(rig.channel.clone());
+    let test_world = new_world();
+    let daemon = TestDaemon::serve(&test_world, "one").await;
+    let mut tools = ToolsClient::new(daemon.channel.clone());
     let never_ending = v1::CallToolRequest { timeout_ms: Some(1_000), ..call("1", "test.hold", "{}") };
-    let timed_out = while_time_passes(&ground.clock, tools.call(never_ending.clone())).await;
+    let timed_out = while_time_passes(&test_world.clock, tools.call(never_ending.clone())).await;
     assert!(refused(timed_out, Code::DeadlineExceeded, None).hint.unwrap().contains("request_id"));
     // A repetition waits for the same call, which ends at its own deadline.
-    let ended = while_time_passes(&ground.clock, async {
+    let ended = while_time_passes(&test_world.clock, async {
         loop {
             match tools.call(never_ending.clone()).await {
                 Err(status) if refusal(&status).code == ghost_domain::Code::Timeout => {}
@@ -128,22 +128,22 @@ async fn a_call_that_outlives_its_caller_or_its_daemon_reports_it() {
         let started = started.clone();
         async move { caller.call(started).await }
     });
-    wait_until_two_started(&rig).await;
+    wait_until_two_started(&daemon).await;
     // Another daemon takes over the disk during the call.
-    let second = ground.serve("two").await;
+    let second = TestDaemon::serve(&test_world, "two").await;
     let mut tools = ToolsClient::new(second.channel.clone());
     refused(tools.call(started).await, Code::Unknown, None);
     calling.abort();
 }
 
 /// Waits until two tool calls have started. The clock does not advance.
-async fn wait_until_two_started(rig: &crate::rig::Rig) {
+async fn wait_until_two_started(daemon: &crate::test_daemon::TestDaemon) {
     let filter = ghost_domain::event::EventFilter {
         kinds: vec![EventKind::ToolStarted.as_str().into()],
         agent_id: Some("ada".parse().unwrap()),
         channel: None,
     };
-    let mut feed = ghost_rules::feed::Subscription::open(rig.world.store(), Some(0), filter, true).await.unwrap();
+    let mut feed = ghost_rules::feed::Subscription::open(daemon.world.store(), Some(0), filter, true).await.unwrap();
     for _ in 0..2 {
         feed.next().await.unwrap().unwrap();
     }

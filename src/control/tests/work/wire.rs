@@ -16,13 +16,13 @@ use tonic::codec::CompressionEncoding;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
 
-use crate::rig::{Ground, refused};
+use crate::test_daemon::{TestDaemon, new_world, refused};
 
 #[tokio::test]
 async fn compressed_requests_are_accepted_and_their_decompressed_size_is_limited() {
-    let ground = Ground::new();
-    let rig = ground.serve("s").await;
-    let mut messages = MessagesClient::new(rig.channel.clone()).send_compressed(CompressionEncoding::Gzip);
+    let test_world = new_world();
+    let daemon = TestDaemon::serve(&test_world, "s").await;
+    let mut messages = MessagesClient::new(daemon.channel.clone()).send_compressed(CompressionEncoding::Gzip);
     let send = |body: String| v1::SendRequest {
         request_id: body.len().to_string(),
         agent_id: "ben".into(),
@@ -39,9 +39,9 @@ async fn compressed_requests_are_accepted_and_their_decompressed_size_is_limited
 // covers: CP-05, CP-11
 #[tokio::test]
 async fn each_service_reports_its_health() {
-    let ground = Ground::new();
-    let rig = ground.serve("s").await;
-    let mut health = HealthClient::new(rig.channel.clone());
+    let test_world = new_world();
+    let daemon = TestDaemon::serve(&test_world, "s").await;
+    let mut health = HealthClient::new(daemon.channel.clone());
     for service in ["", "ghost.v1.World", "ghost.v1.Agents", "ghost.v1.Conversations", "ghost.v1.Schedules"] {
         let answer = health.check(HealthCheckRequest { service: service.into() }).await.unwrap().into_inner();
         assert_eq!(answer.status().as_str_name(), "SERVING", "{service}");
@@ -54,8 +54,8 @@ async fn each_service_reports_its_health() {
 #[tokio::test]
 async fn reflection_answers_in_both_versions() {
     use tonic_reflection::pb::{v1, v1alpha};
-    let ground = Ground::new();
-    let rig = ground.serve("s").await;
+    let test_world = new_world();
+    let daemon = TestDaemon::serve(&test_world, "s").await;
     let newer = v1::ServerReflectionRequest {
         message_request: Some(v1::server_reflection_request::MessageRequest::ListServices(String::new())),
         ..Default::default()
@@ -64,14 +64,14 @@ async fn reflection_answers_in_both_versions() {
         message_request: Some(v1alpha::server_reflection_request::MessageRequest::ListServices(String::new())),
         ..Default::default()
     };
-    let mut client = v1::server_reflection_client::ServerReflectionClient::new(rig.channel.clone());
+    let mut client = v1::server_reflection_client::ServerReflectionClient::new(daemon.channel.clone());
     let mut answers = client.server_reflection_info(tokio_stream::once(newer)).await.unwrap().into_inner();
     let Some(v1::server_reflection_response::MessageResponse::ListServicesResponse(newer)) =
         answers.message().await.unwrap().unwrap().message_response
     else {
         panic!("no list of services");
     };
-    let mut client = v1alpha::server_reflection_client::ServerReflectionClient::new(rig.channel.clone());
+    let mut client = v1alpha::server_reflection_client::ServerReflectionClient::new(daemon.channel.clone());
     let mut answers = client.server_reflection_info(tokio_stream::once(older)).await.unwrap().into_inner();
     let Some(v1alpha::server_reflection_response::MessageResponse::ListServicesResponse(older)) =
         answers.message().await.unwrap().unwrap().message_response
@@ -87,9 +87,9 @@ async fn reflection_answers_in_both_versions() {
 
 #[tokio::test]
 async fn an_event_family_may_end_with_a_star() {
-    let ground = Ground::new();
-    let rig = ground.serve("s").await;
-    let mut events = EventsClient::new(rig.channel.clone());
+    let test_world = new_world();
+    let daemon = TestDaemon::serve(&test_world, "s").await;
+    let mut events = EventsClient::new(daemon.channel.clone());
     let asked = |kind: &str| v1::SubscribeRequest { kinds: vec![kind.into()], ..Default::default() };
     let mut seen = Vec::new();
     for kind in ["agent.", "agent.*"] {
@@ -106,17 +106,17 @@ async fn an_event_family_may_end_with_a_star() {
 
 #[tokio::test]
 async fn texts_that_are_too_long_have_one_code() {
-    let ground = Ground::new();
-    let rig = ground.serve("s").await;
+    let test_world = new_world();
+    let daemon = TestDaemon::serve(&test_world, "s").await;
     let (title, text) = ("x".repeat(201), "x".repeat(100_000));
     let task = v1::CreateTaskRequest { request_id: "1".into(), owner: "ben".into(), ..Default::default() };
-    let mut tasks = TasksClient::new(rig.channel.clone());
+    let mut tasks = TasksClient::new(daemon.channel.clone());
     let long = v1::CreateTaskRequest { title: title.clone(), ..task.clone() };
     refused(tasks.create(long).await, tonic::Code::ResourceExhausted, Some("title"));
     let long = v1::CreateTaskRequest { title: "t".into(), description: text.clone(), ..task };
     refused(tasks.create(long).await, tonic::Code::ResourceExhausted, Some("description"));
     let send = v1::SendRequest { request_id: "2".into(), agent_id: "ben".into(), ..Default::default() };
-    let mut messages = MessagesClient::new(rig.channel.clone());
+    let mut messages = MessagesClient::new(daemon.channel.clone());
     let long = v1::SendRequest { subject: Some(title.clone()), body: "b".into(), ..send.clone() };
     refused(messages.send(long).await, tonic::Code::ResourceExhausted, Some("subject"));
     refused(messages.send(v1::SendRequest { body: text, ..send }).await, tonic::Code::ResourceExhausted, Some("body"));
@@ -126,14 +126,14 @@ async fn texts_that_are_too_long_have_one_code() {
         reason: Some(title.repeat(2)),
         ..Default::default()
     };
-    let mut agents = AgentsClient::new(rig.channel.clone());
+    let mut agents = AgentsClient::new(daemon.channel.clone());
     refused(agents.stop(stop).await, tonic::Code::ResourceExhausted, Some("reason"));
 }
 
 #[tokio::test]
 async fn asks_to_a_deleted_agent_get_the_same_code_before_and_after_its_deletion() {
-    let ground = Ground::new();
-    let rig = ground.serve("s").await;
+    let test_world = new_world();
+    let daemon = TestDaemon::serve(&test_world, "s").await;
     let ask = |request_id: &str, body: &str| v1::AskRequest {
         request_id: request_id.into(),
         agent_id: "ben".into(),
@@ -143,10 +143,10 @@ async fn asks_to_a_deleted_agent_get_the_same_code_before_and_after_its_deletion
     // The agent works on the first ask; the second waits behind it.
     let mut asking = Vec::new();
     for (id, body) in [("1", "please wait"), ("2", "and then")] {
-        let (mut messages, asked) = (MessagesClient::new(rig.channel.clone()), ask(id, body));
+        let (mut messages, asked) = (MessagesClient::new(daemon.channel.clone()), ask(id, body));
         asking.push(tokio::spawn(async move { messages.ask(asked).await.unwrap().into_inner() }));
     }
-    let mut agents = AgentsClient::new(rig.channel.clone());
+    let mut agents = AgentsClient::new(daemon.channel.clone());
     loop {
         let got = agents.get(v1::GetAgentRequest { agent_id: "ben".into() }).await.unwrap().into_inner();
         if got.turn_id.is_some() && got.inbox_pending == 1 {
@@ -161,7 +161,7 @@ async fn asks_to_a_deleted_agent_get_the_same_code_before_and_after_its_deletion
         assert_eq!((answer.status.as_str(), answer.error_code.as_deref()), ("failed", Some("not_found")), "{answer:?}");
     }
     let late =
-        refused(MessagesClient::new(rig.channel.clone()).ask(ask("4", "late")).await, tonic::Code::NotFound, None);
+        refused(MessagesClient::new(daemon.channel.clone()).ask(ask("4", "late")).await, tonic::Code::NotFound, None);
     assert_eq!(late.code, ghost_domain::Code::NotFound);
 }
 
@@ -181,9 +181,9 @@ async fn pages(mut fetch: impl AsyncFnMut(String) -> (Vec<String>, String)) -> V
 
 #[tokio::test]
 async fn pages_are_limited_in_bytes_and_complete_together() {
-    let ground = Ground::new();
-    let rig = ground.serve("s").await;
-    let mut tasks = TasksClient::new(rig.channel.clone());
+    let test_world = new_world();
+    let daemon = TestDaemon::serve(&test_world, "s").await;
+    let mut tasks = TasksClient::new(daemon.channel.clone());
     for n in 0..40 {
         let task = v1::CreateTaskRequest {
             request_id: n.to_string(),
@@ -208,9 +208,9 @@ async fn pages_are_limited_in_bytes_and_complete_together() {
 
 #[tokio::test]
 async fn the_entries_of_a_conversation_are_limited_in_bytes() {
-    let ground = Ground::new();
-    let rig = ground.serve("s").await;
-    let mut conversations = ConversationsClient::new(rig.channel.clone());
+    let test_world = new_world();
+    let daemon = TestDaemon::serve(&test_world, "s").await;
+    let mut conversations = ConversationsClient::new(daemon.channel.clone());
     let mut request =
         v1::SayRequest { agent_id: Some("ben".into()), content: "x".repeat(60_000), ..Default::default() };
     for n in 0..20 {
@@ -241,14 +241,14 @@ async fn the_entries_of_a_conversation_are_limited_in_bytes() {
 
 #[tokio::test]
 async fn channels_schedules_conversations_and_tools_come_in_pages() {
-    let ground = Ground::new();
-    let rig = ground.serve("s").await;
-    let mut chat = ChatClient::new(rig.channel.clone());
-    let mut schedules = SchedulesClient::new(rig.channel.clone());
-    let mut conversations = ConversationsClient::new(rig.channel.clone());
+    let test_world = new_world();
+    let daemon = TestDaemon::serve(&test_world, "s").await;
+    let mut chat = ChatClient::new(daemon.channel.clone());
+    let mut schedules = SchedulesClient::new(daemon.channel.clone());
+    let mut conversations = ConversationsClient::new(daemon.channel.clone());
     // Answers would change the order of conversations while they are listed.
     let pause = v1::PauseRequest { request_id: "p".into(), reason: None };
-    WorldClient::new(rig.channel.clone()).pause(pause).await.unwrap();
+    WorldClient::new(daemon.channel.clone()).pause(pause).await.unwrap();
     for name in ["a", "b", "c"] {
         let channel = v1::CreateChannelRequest {
             request_id: format!("c{name}"),
@@ -299,7 +299,7 @@ async fn channels_schedules_conversations_and_tools_come_in_pages() {
     read.sort();
     read.dedup();
     assert_eq!(read.len(), 3, "none is repeated");
-    let mut tools = ToolsClient::new(rig.channel.clone());
+    let mut tools = ToolsClient::new(daemon.channel.clone());
     let whole = v1::ListToolsRequest { agent_id: "ben".into(), ..Default::default() };
     let whole: Vec<String> =
         tools.list(whole).await.unwrap().into_inner().tools.into_iter().map(|row| row.name).collect();

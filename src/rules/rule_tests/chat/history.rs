@@ -4,7 +4,7 @@ use ghost_domain::Code;
 use ghost_store::tables::Family;
 use serde_json::Value;
 
-use super::super::rig::{Rig, code, write};
+use super::super::rule_world::{RuleWorld, code, write};
 use super::name;
 use crate::chat::HistoryQuery;
 
@@ -15,18 +15,18 @@ fn query(limit: u32, before_seq: Option<i64>, after_seq: Option<i64>) -> History
     HistoryQuery { channel: name("room"), limit, before_seq, after_seq }
 }
 
-async fn with_posts(count: i64) -> Rig {
-    let rig = Rig::new().await;
-    rig.open_channel("ada", "room", &["bob"], true).await.unwrap();
+async fn with_posts(count: i64) -> RuleWorld {
+    let world = RuleWorld::new().await;
+    world.open_channel("ada", "room", &["bob"], true).await.unwrap();
     for n in 1..=count {
-        rig.post_in("ada", "room", &format!("post {n}")).await.unwrap();
-        rig.pass(Duration::from_secs(1));
+        world.post_in("ada", "room", &format!("post {n}")).await.unwrap();
+        world.pass(Duration::from_secs(1));
     }
-    rig
+    world
 }
 
-async fn refused(rig: &Rig, query: HistoryQuery) -> (Code, Value) {
-    let refusal = rig.history("", query).await.unwrap_err();
+async fn refused(world: &RuleWorld, query: HistoryQuery) -> (Code, Value) {
+    let refusal = world.history("", query).await.unwrap_err();
     assert!(refusal.hint.is_some());
     (refusal.code, refusal.details.unwrap())
 }
@@ -34,8 +34,8 @@ async fn refused(rig: &Rig, query: HistoryQuery) -> (Code, Value) {
 // covers: CHAT-08
 #[tokio::test]
 async fn pages_go_back_from_the_newest_and_forward_from_a_cursor() {
-    let rig = with_posts(9).await;
-    let of = async |limit, before, after| rig.history("bob", query(limit, before, after)).await.unwrap();
+    let world = with_posts(9).await;
+    let of = async |limit, before, after| world.history("bob", query(limit, before, after)).await.unwrap();
     assert_eq!(of(3, None, None).await, [7, 8, 9]);
     assert_eq!(of(3, Some(7), None).await, [4, 5, 6]);
     assert_eq!(of(3, Some(1), None).await, NONE);
@@ -50,21 +50,21 @@ async fn pages_go_back_from_the_newest_and_forward_from_a_cursor() {
 // covers: CHAT-13
 #[tokio::test]
 async fn only_members_the_creator_and_operators_read_a_channel() {
-    let rig = with_posts(2).await;
-    assert_eq!(code(rig.history("cyd", query(50, None, None)).await), Code::AccessDenied);
-    rig.invite("ada", "room", "cyd").await.unwrap();
-    assert_eq!(rig.history("cyd", query(50, None, None)).await.unwrap(), [1, 2], "posts from before it joined");
-    rig.expel("ada", "room", "cyd").await.unwrap();
-    assert_eq!(code(rig.history("cyd", query(50, None, None)).await), Code::AccessDenied, "CHAT-13");
-    rig.expel("", "room", "ada").await.unwrap();
-    assert_eq!(rig.history("ada", query(50, None, None)).await.unwrap(), [1, 2], "its creator reads it");
+    let world = with_posts(2).await;
+    assert_eq!(code(world.history("cyd", query(50, None, None)).await), Code::AccessDenied);
+    world.invite("ada", "room", "cyd").await.unwrap();
+    assert_eq!(world.history("cyd", query(50, None, None)).await.unwrap(), [1, 2], "posts from before it joined");
+    world.expel("ada", "room", "cyd").await.unwrap();
+    assert_eq!(code(world.history("cyd", query(50, None, None)).await), Code::AccessDenied, "CHAT-13");
+    world.expel("", "room", "ada").await.unwrap();
+    assert_eq!(world.history("ada", query(50, None, None)).await.unwrap(), [1, 2], "its creator reads it");
     let elsewhere = HistoryQuery { channel: name("rooms"), ..query(50, None, None) };
-    assert_eq!(code(rig.history("", elsewhere).await), Code::NotFound);
+    assert_eq!(code(world.history("", elsewhere).await), Code::NotFound);
 }
 
 #[tokio::test]
 async fn each_invalid_cursor_is_refused_with_its_own_code() {
-    let rig = with_posts(5).await;
+    let world = with_posts(5).await;
     for (bad, problem) in [
         (query(5, Some(7), None), Code::CursorAhead),
         (query(5, None, Some(6)), Code::CursorAhead),
@@ -72,35 +72,35 @@ async fn each_invalid_cursor_is_refused_with_its_own_code() {
         (query(5, Some(0), None), Code::InvalidArguments),
         (query(5, None, Some(-1)), Code::InvalidArguments),
     ] {
-        let (code, details) = refused(&rig, bad).await;
+        let (code, details) = refused(&world, bad).await;
         assert_eq!(code, problem);
         assert_eq!(details["last_seq"], 5);
     }
     for limit in [0, 501] {
-        assert_eq!(code(rig.history("", query(limit, None, None)).await), Code::InvalidArguments);
+        assert_eq!(code(world.history("", query(limit, None, None)).await), Code::InvalidArguments);
     }
 }
 
 #[tokio::test]
 async fn a_cursor_before_the_oldest_kept_post_is_refused_with_its_sequence() {
-    let rig = with_posts(9).await;
-    let before = rig.ctx.now().minus(Duration::from_millis(5_500));
-    let gone = write!(rig, |w, _cx| w.prune(Family::ChatPosts, before, 100).await).unwrap();
+    let world = with_posts(9).await;
+    let before = world.ctx.now().minus(Duration::from_millis(5_500));
+    let gone = write!(world, |w, _cx| w.prune(Family::ChatPosts, before, 100).await).unwrap();
     assert_eq!(gone, 4);
-    assert_eq!(rig.history("", query(50, None, None)).await.unwrap(), [5, 6, 7, 8, 9]);
-    assert_eq!(rig.history("", query(50, None, Some(4))).await.unwrap(), [5, 6, 7, 8, 9]);
-    assert_eq!(rig.history("", query(50, Some(6), None)).await.unwrap(), [5]);
-    assert_eq!(rig.history("", query(50, Some(1), None)).await.unwrap(), NONE, "there never was anything before it");
+    assert_eq!(world.history("", query(50, None, None)).await.unwrap(), [5, 6, 7, 8, 9]);
+    assert_eq!(world.history("", query(50, None, Some(4))).await.unwrap(), [5, 6, 7, 8, 9]);
+    assert_eq!(world.history("", query(50, Some(6), None)).await.unwrap(), [5]);
+    assert_eq!(world.history("", query(50, Some(1), None)).await.unwrap(), NONE, "there never was anything before it");
     for bad in [query(5, None, Some(3)), query(5, None, Some(0)), query(5, Some(5), None), query(5, Some(2), None)] {
-        let (code, details) = refused(&rig, bad).await;
+        let (code, details) = refused(&world, bad).await;
         assert_eq!(code, Code::CursorExpired);
         assert_eq!(details["oldest_seq"], 5);
     }
     // Pruning does not change the next sequence.
-    let now = rig.ctx.now();
-    write!(rig, |w, _cx| w.prune(Family::ChatPosts, now, 100).await).unwrap();
-    assert_eq!(rig.history("", query(50, None, None)).await.unwrap(), NONE);
-    let (code, details) = refused(&rig, query(5, None, Some(3))).await;
+    let now = world.ctx.now();
+    write!(world, |w, _cx| w.prune(Family::ChatPosts, now, 100).await).unwrap();
+    assert_eq!(world.history("", query(50, None, None)).await.unwrap(), NONE);
+    let (code, details) = refused(&world, query(5, None, Some(3))).await;
     assert_eq!((code, &details["oldest_seq"]), (Code::CursorExpired, &Value::Null));
-    assert_eq!(rig.post_in("ada", "room", "ten").await.unwrap().post.seq, 10);
+    assert_eq!(world.post_in("ada", "room", "ten").await.unwrap().post.seq, 10);
 }

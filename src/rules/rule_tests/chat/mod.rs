@@ -8,7 +8,7 @@ mod turns;
 
 use ghost_domain::{AgentId, ChannelName, ChatMember, ChatWake, Code, Envelope};
 
-use super::rig::{Rig, id, operator, party, read, write};
+use super::rule_world::{RuleWorld, id, operator, party, read, write};
 use crate::Result;
 use crate::chat::{self, ChannelView, Created, HistoryQuery, NewChannel, NewPost, Posted, Speaker};
 use crate::mail::Chain;
@@ -22,7 +22,7 @@ fn speaker(who: &str) -> Speaker {
     if who.is_empty() { operator().into() } else { party(who).into() }
 }
 
-impl Rig {
+impl RuleWorld {
     async fn open_channel(&self, by: &str, channel: &str, members: &[&str], gated: bool) -> Result<Created> {
         let new = NewChannel {
             channel: name(channel),

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use ghost_domain::{ChatWake, TurnId};
 use proptest::prelude::*;
 
-use super::super::rig::Rig;
+use super::super::rule_world::RuleWorld;
 use super::digests;
 
 const AGENTS: [&str; 3] = ["ada", "bob", "cyd"];
@@ -50,27 +50,27 @@ struct Model {
 }
 
 async fn run(acts: Vec<Act>) {
-    let rig = Rig::new().await;
-    rig.limits(|limits| {
+    let world = RuleWorld::new().await;
+    world.limits(|limits| {
         limits.crashes_max = 100;
         limits.chat_digest_posts = 1_000;
         limits.chat_digest_bytes = 1_048_576;
         limits.echoes_max = 1_000;
     });
-    rig.open_channel("ada", "room", &AGENTS, false).await.unwrap();
+    world.open_channel("ada", "room", &AGENTS, false).await.unwrap();
     let mut model = Model::default();
     for act in acts {
-        step(&rig, &mut model, act).await;
+        step(&world, &mut model, act).await;
     }
     // Every agent processes all of its mail.
     for (agent, name) in AGENTS.into_iter().enumerate() {
-        step(&rig, &mut model, Act::Finish(agent)).await;
-        rig.send(name, "last").await;
-        while rig.inbox(name).await.iter().any(|mail| mail.wake) {
-            step(&rig, &mut model, Act::Take(agent)).await;
-            step(&rig, &mut model, Act::Finish(agent)).await;
+        step(&world, &mut model, Act::Finish(agent)).await;
+        world.send(name, "last").await;
+        while world.inbox(name).await.iter().any(|mail| mail.wake) {
+            step(&world, &mut model, Act::Take(agent)).await;
+            step(&world, &mut model, Act::Finish(agent)).await;
         }
-        let member = rig.member("room", name).await.unwrap();
+        let member = world.member("room", name).await.unwrap();
         assert!(member.wake_id.is_none());
         let mut seen = model.seen.remove(&agent).unwrap_or_default();
         // Mail returned by a crash is tried alone and may come after newer mail.
@@ -80,12 +80,12 @@ async fn run(acts: Vec<Act>) {
     }
 }
 
-async fn step(rig: &Rig, model: &mut Model, act: Act) {
+async fn step(world: &RuleWorld, model: &mut Model, act: Act) {
     match act {
         Act::Post { by, to, wake } => {
             let whom = AGENTS.get(to).copied().unwrap_or("all");
-            let new = rig.new_post("room", &format!("@{whom} post {}", model.posts.len() + 1));
-            let posted = rig.post_with(AGENTS.get(by).copied().unwrap_or(""), wake, new).await.unwrap();
+            let new = world.new_post("room", &format!("@{whom} post {}", model.posts.len() + 1));
+            let posted = world.post_with(AGENTS.get(by).copied().unwrap_or(""), wake, new).await.unwrap();
             model.posts.push(by);
             assert_eq!(posted.post.seq, i64::try_from(model.posts.len()).unwrap(), "no gap");
             for (agent, name) in AGENTS.iter().enumerate() {
@@ -96,18 +96,18 @@ async fn step(rig: &Rig, model: &mut Model, act: Act) {
                         ChatWake::None => false,
                     };
                 if called {
-                    assert!(rig.inbox(name).await.iter().any(|mail| mail.wake), "an agent with a wake-up will wake");
+                    assert!(world.inbox(name).await.iter().any(|mail| mail.wake), "an agent with a wake-up will wake");
                 }
-                let wakes = rig.inbox(name).await.iter().filter(|mail| mail.is_chat_wake()).count();
+                let wakes = world.inbox(name).await.iter().filter(|mail| mail.is_chat_wake()).count();
                 assert!(wakes <= 1, "one wake-up at most");
             }
         }
-        Act::Mail(agent) => drop(rig.send(AGENTS[agent], "work").await),
+        Act::Mail(agent) => drop(world.send(AGENTS[agent], "work").await),
         Act::Take(agent) => {
             if model.open.contains_key(&agent) {
                 return;
             }
-            if let Some(taken) = rig.try_take(AGENTS[agent]).await.unwrap() {
+            if let Some(taken) = world.try_take(AGENTS[agent]).await.unwrap() {
                 assert!(taken.mail.iter().any(|mail| !mail.is_chat_wake()), "no turn without content");
                 let posts: Vec<i64> = digests(&taken.mail).into_iter().flat_map(shown).collect();
                 assert!(posts.windows(2).all(|pair| pair[0] < pair[1]));
@@ -116,15 +116,15 @@ async fn step(rig: &Rig, model: &mut Model, act: Act) {
         }
         Act::Finish(agent) => {
             if let Some((turn_id, posts)) = model.open.remove(&agent) {
-                rig.finish(turn_id, "ok").await.unwrap();
+                world.finish(turn_id, "ok").await.unwrap();
                 model.seen.entry(agent).or_default().extend(posts);
             }
         }
         Act::Crash(agent) => {
             if model.open.remove(&agent).is_some() {
-                rig.crash(AGENTS[agent], "bang").await;
+                world.crash(AGENTS[agent], "bang").await;
                 // A single message stays with its turn, which goes on.
-                if let Some(taken) = rig.try_take(AGENTS[agent]).await.unwrap() {
+                if let Some(taken) = world.try_take(AGENTS[agent]).await.unwrap() {
                     let posts = digests(&taken.mail).into_iter().flat_map(shown).collect();
                     model.open.insert(agent, (taken.turn.turn_id, posts));
                 }

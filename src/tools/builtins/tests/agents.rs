@@ -1,13 +1,14 @@
+use ghost_domain::testing::START_MS;
 use ghost_domain::{Agent, AgentKind, Code, Refusal, Timestamp};
 use serde_json::json;
 
-use super::rig::{Rig, SECRET, code, id};
+use super::tool_world::{SECRET, ToolWorld, code, id, read, write};
 
 // covers: BI-20, BI-21, BI-27
 #[tokio::test]
 async fn agents_and_the_state_of_the_world_are_shown() {
-    let rig = Rig::new().await;
-    let all = rig.content("syscall.agent.list", json!({})).await;
+    let world = ToolWorld::new().await;
+    let all = world.content("syscall.agent.list", json!({})).await;
     assert_eq!(
         all[0],
         json!({
@@ -15,44 +16,40 @@ async fn agents_and_the_state_of_the_world_are_shown() {
             "uptime_seconds": 0,
         })
     );
-    let writers = rig.content("syscall.agent.list", json!({ "archetype": "writer", "status": "running" })).await;
+    let writers = world.content("syscall.agent.list", json!({ "archetype": "writer", "status": "running" })).await;
     assert_eq!(writers.as_array().unwrap().len(), 1);
-    let world = rig.content("syscall.reflect", json!({})).await;
-    assert_eq!((&world["world"], &world["uptime_seconds"]), (&json!("Test"), &json!(60)));
-    assert_eq!((&world["you"], world["agents"].as_array().unwrap().len()), (&json!("ada"), 2));
-    let status = rig.content("syscall.session.status", json!({})).await;
+    let reflected = world.content("syscall.reflect", json!({})).await;
+    assert_eq!((&reflected["world"], &reflected["uptime_seconds"]), (&json!("Test"), &json!(60)));
+    assert_eq!((&reflected["you"], reflected["agents"].as_array().unwrap().len()), (&json!("ada"), 2));
+    let status = world.content("syscall.session.status", json!({})).await;
     assert_eq!((&status["agent_id"], &status["model"]), (&json!("ada"), &json!("m")));
     assert_eq!((&status["timezone"], &status["queue"]), (&json!("Europe/Berlin"), &json!(0)));
     assert_eq!(status["time"], "2026-11-21T22:08:00.000Z");
-    assert_eq!(code(rig.call("syscall.session.status", json!({ "agent_id": "bop" })).await), Code::NotFound);
-    let usage = rig.content("syscall.resource.usage", json!({})).await;
+    assert_eq!(code(world.call("syscall.session.status", json!({ "agent_id": "bop" })).await), Code::NotFound);
+    let usage = world.content("syscall.resource.usage", json!({})).await;
     assert!(usage["disk"]["total_bytes"].as_u64().unwrap() > 0 && usage["runtime"]["actors"] == 1);
 }
 
 #[tokio::test]
 async fn the_name_of_an_agent_shows_no_secret() {
-    let rig = Rig::new().await;
+    let world = ToolWorld::new().await;
     let named = json!({ "archetype": "writer", "agent_id": "named", "name": format!("W {SECRET}") });
-    assert_eq!(rig.content("syscall.agent.create", named).await["name"], "W [redacted]");
+    assert_eq!(world.content("syscall.agent.create", named).await["name"], "W [redacted]");
 }
 
 // covers: BI-22
 #[tokio::test]
 async fn only_what_the_world_allows_is_created() {
-    let rig = Rig::new().await;
-    let first = rig.content("syscall.agent.create", json!({ "archetype": "writer", "goal": "Write." })).await;
+    let world = ToolWorld::new().await;
+    let first = world.content("syscall.agent.create", json!({ "archetype": "writer", "goal": "Write." })).await;
     assert_eq!((&first["agent_id"], &first["status"]), (&json!("writer-1"), &json!("running")));
-    assert_eq!(rig.inbox("writer-1").await[0].body, "Write.");
-    let second = rig.content("syscall.agent.create", json!({ "archetype": "writer", "name": "W" })).await;
+    assert_eq!(world.inbox("writer-1").await[0].body, "Write.");
+    let second = world.content("syscall.agent.create", json!({ "archetype": "writer", "name": "W" })).await;
     assert_eq!((&second["agent_id"], &second["name"]), (&json!("writer-2"), &json!("W")));
     assert_eq!((&second["changed"], &first["changed"]), (&json!(true), &json!(true)));
-    let again = rig.content("syscall.agent.create", json!({ "archetype": "writer", "agent_id": "writer-2" })).await;
+    let again = world.content("syscall.agent.create", json!({ "archetype": "writer", "agent_id": "writer-2" })).await;
     assert_eq!((&again["status"], &again["changed"]), (&json!("running"), &json!(false)));
-    let record = rig
-        .services
-        .store
-        .read(|r| Box::pin(async move { Ok::<_, ghost_domain::Refusal>(r.agent_get(&id("writer-1")).await?) }));
-    let record = record.await.unwrap().unwrap();
+    let record = read!(world, |r| r.agent_get(&id("writer-1")).await?).unwrap();
     assert_eq!((record.kind, record.owner.as_deref()), (AgentKind::Dynamic, Some("agent:ada")));
     for (arguments, expected) in [
         (json!({ "archetype": "editor" }), Code::AccessDenied),
@@ -65,47 +62,44 @@ async fn only_what_the_world_allows_is_created() {
         (json!({ "archetype": "writer", "overrides": { "max_tokens": 1_000_000 } }), Code::InvalidArguments),
         (json!({ "archetype": "writer", "overrides": { "write_acl": ["/"] } }), Code::InvalidArguments),
     ] {
-        assert_eq!(code(rig.call("syscall.agent.create", arguments).await), expected);
+        assert_eq!(code(world.call("syscall.agent.create", arguments).await), expected);
     }
 }
 
 // covers: BI-23, BI-24
 #[tokio::test]
 async fn agents_stop_and_start() {
-    let rig = Rig::new().await;
+    let world = ToolWorld::new().await;
     let stop = json!({ "agent_id": "bob", "reason": "rest" });
-    let stopped = rig.content("syscall.agent.stop", stop.clone()).await;
+    let stopped = world.content("syscall.agent.stop", stop.clone()).await;
     assert_eq!(stopped, json!({ "agent_id": "bob", "status": "stopping", "changed": true }));
-    assert_eq!(rig.content("syscall.agent.stop", stop).await["changed"], false);
+    assert_eq!(world.content("syscall.agent.stop", stop).await["changed"], false);
     // Only a running agent has an activity.
-    let list = rig.content("syscall.agent.list", json!({})).await;
-    let world = rig.content("syscall.reflect", json!({})).await;
-    let status = rig.content("syscall.session.status", json!({ "agent_id": "bob" })).await;
-    for shown in [&list[1], &world["agents"][1], &status] {
+    let list = world.content("syscall.agent.list", json!({})).await;
+    let reflected = world.content("syscall.reflect", json!({})).await;
+    let status = world.content("syscall.session.status", json!({ "agent_id": "bob" })).await;
+    for shown in [&list[1], &reflected["agents"][1], &status] {
         assert_eq!((&shown["agent_id"], shown.get("activity")), (&json!("bob"), None), "{shown}");
     }
     let start = json!({ "agent_id": "bob" });
-    assert_eq!(rig.content("syscall.agent.start", start.clone()).await["changed"], true);
-    assert_eq!(rig.content("syscall.agent.start", start).await["changed"], false);
-    assert_eq!(code(rig.call("syscall.agent.start", json!({ "agent_id": "bop" })).await), Code::NotFound);
+    assert_eq!(world.content("syscall.agent.start", start.clone()).await["changed"], true);
+    assert_eq!(world.content("syscall.agent.start", start).await["changed"], false);
+    assert_eq!(code(world.call("syscall.agent.start", json!({ "agent_id": "bop" })).await), Code::NotFound);
 }
 
 // covers: BI-21
 #[tokio::test]
 async fn uptime_counts_from_the_last_start() {
-    let rig = Rig::new().await;
+    let world = ToolWorld::new().await;
     let uptime = async |created: i64, started: Option<i64>| {
-        let (now, ago) = (rig.services.ctx.now(), |seconds: i64| Timestamp(rig.services.ctx.now().0 - seconds * 1_000));
+        let (now, ago) = (world.ctx.now(), |seconds: i64| Timestamp(START_MS - seconds * 1_000));
         let (created_at, started_at) = (ago(created), started.map(ago));
-        let write = rig.services.store.write(move |w| {
-            Box::pin(async move {
-                let agent = w.agent_get(&id("ada")).await?.unwrap();
-                w.agent_put(&Agent { created_at, started_at, updated_at: now, ..agent }).await?;
-                Ok::<_, Refusal>(())
-            })
-        });
-        write.await.unwrap();
-        rig.content("syscall.session.status", json!({})).await["uptime_seconds"].as_u64().unwrap()
+        write!(world, |w, _c| {
+            let agent = w.agent_get(&id("ada")).await?.unwrap();
+            Ok::<_, Refusal>(w.agent_put(&Agent { created_at, started_at, updated_at: now, ..agent }).await?)
+        })
+        .unwrap();
+        world.content("syscall.session.status", json!({})).await["uptime_seconds"].as_u64().unwrap()
     };
     // The daemon has served the world for 60 seconds.
     assert_eq!(uptime(50, Some(10)).await, 10);
@@ -116,13 +110,13 @@ async fn uptime_counts_from_the_last_start() {
 // covers: BI-25, MEM-17
 #[tokio::test]
 async fn inspect_reads_memory_files_only() {
-    let rig = Rig::new().await;
-    let files = rig.content("syscall.agent.inspect", json!({ "agent_id": "bob" })).await;
+    let world = ToolWorld::new().await;
+    let files = world.content("syscall.agent.inspect", json!({ "agent_id": "bob" })).await;
     assert_eq!(files["files"][1], json!({ "path": "days/1.md", "kind": "file", "bytes": 8 }));
     let read = json!({ "agent_id": "bob", "path": "days/1.md", "limit": 1 });
-    assert_eq!(rig.content("syscall.agent.inspect", read).await["content"], "one\n");
-    assert_eq!(rig.content("syscall.agent.inspect", json!({ "agent_id": "ada" })).await["files"], json!([]));
-    let data = rig.dir.path().join("data");
+    assert_eq!(world.content("syscall.agent.inspect", read).await["content"], "one\n");
+    assert_eq!(world.content("syscall.agent.inspect", json!({ "agent_id": "ada" })).await["files"], json!([]));
+    let data = world.files.path("data");
     std::fs::write(data.join("token"), "t").unwrap();
     std::os::unix::fs::symlink(data.join("token"), data.join("agents/bob/memory/link")).unwrap();
     for (path, expected) in [
@@ -132,13 +126,13 @@ async fn inspect_reads_memory_files_only() {
         ("days", Code::InvalidArguments),
     ] {
         let arguments = json!({ "agent_id": "bob", "path": path });
-        let refusal = rig.call("syscall.agent.inspect", arguments).await.unwrap_err();
+        let refusal = world.call("syscall.agent.inspect", arguments).await.unwrap_err();
         assert_eq!(refusal.code, expected, "{path}");
         // Memory is not in the workspace, so workspace tools cannot reach it.
         let hint = refusal.hint.unwrap();
         assert!(hint.contains("memory") && !hint.contains("workspace") && !hint.contains("output"), "{path}: {hint}");
     }
     let none = json!({ "agent_id": "ada", "path": "x" });
-    assert_eq!(code(rig.call("syscall.agent.inspect", none).await), Code::NotFound);
-    assert_eq!(code(rig.call("syscall.agent.inspect", json!({ "agent_id": "bop" })).await), Code::NotFound);
+    assert_eq!(code(world.call("syscall.agent.inspect", none).await), Code::NotFound);
+    assert_eq!(code(world.call("syscall.agent.inspect", json!({ "agent_id": "bop" })).await), Code::NotFound);
 }

@@ -1,15 +1,13 @@
 use ghost_domain::conversation::CONTROL;
-use ghost_domain::{
-    ChannelContext, Code, ConversationEntry, ConversationId, Delivery, Direction, Kind, Party, Refusal,
-};
+use ghost_domain::{ChannelContext, Code, ConversationEntry, ConversationId, Delivery, Direction, Kind, Party};
 use ghost_rules::conversations::{self, Said, Start};
 use serde_json::json;
 
-use super::rig::{Rig, code, id, with};
+use super::tool_world::{ToolWorld, code, id, read, with, write};
 use crate::context::CallContext;
 
 /// A conversation of ada, and her call in a turn that came from it.
-async fn outside(rig: &Rig, replies: bool) -> (ConversationId, CallContext) {
+async fn outside(world: &ToolWorld, replies: bool) -> (ConversationId, CallContext) {
     let party = Party::Outside("eve".into());
     let start = Start { adapter: CONTROL.into(), thread: Some("t".into()), owner: id("ada"), party: party.clone() };
     let said = Said {
@@ -19,41 +17,31 @@ async fn outside(rig: &Rig, replies: bool) -> (ConversationId, CallContext) {
         reply_to: None,
         external_id: Some("m1".into()),
     };
-    let ctx = rig.services.ctx.clone();
-    let heard = rig
-        .services
-        .store
-        .write(move |w| Box::pin(async move { conversations::arrive(w, &ctx, start, said).await }))
-        .await
-        .unwrap();
+    let heard = write!(world, |w, ctx| conversations::arrive(w, &ctx, start, said).await).unwrap();
     let conversation_id = heard.conversation.conversation_id;
-    let call = with(&rig.ada, |caller| caller.channel = Some(ChannelContext { conversation_id, replies }));
+    let call = with(&world.ada, |caller| caller.channel = Some(ChannelContext { conversation_id, replies }));
     (conversation_id, call)
 }
 
-async fn entries(rig: &Rig, id: ConversationId) -> Vec<ConversationEntry> {
-    let read = rig
-        .services
-        .store
-        .read(move |r| Box::pin(async move { Ok::<_, Refusal>(r.conversation_entries(id, 0, 100).await?) }));
-    read.await.unwrap()
+async fn entries(world: &ToolWorld, id: ConversationId) -> Vec<ConversationEntry> {
+    read!(world, |r| r.conversation_entries(id, 0, 100).await?)
 }
 
 // covers: BI-34, BI-37, CONF-04
 #[tokio::test]
 async fn both_names_send_into_the_conversation_of_the_turn() {
-    let rig = Rig::new().await;
-    let (conversation, call) = outside(&rig, true).await;
+    let world = ToolWorld::new().await;
+    let (conversation, call) = outside(&world, true).await;
     let sent =
-        rig.call_as(&call, "channel.send", None, json!({ "content": "a moment", "reply_to": "m1" })).await.unwrap();
+        world.call_as(&call, "channel.send", None, json!({ "content": "a moment", "reply_to": "m1" })).await.unwrap();
     assert_eq!(
         (&sent.content["delivery"], &sent.content["conversation_id"]),
         (&json!("delivered"), &json!(conversation))
     );
-    rig.content("workspace.write", json!({ "path": "r.md", "content": "figures" })).await;
+    world.content("workspace.write", json!({ "path": "r.md", "content": "figures" })).await;
     let with_file = json!({ "content": "here", "attachments": ["agents/ada/r.md"] });
-    rig.call_as(&call, "syscall.channel.send", None, with_file).await.unwrap();
-    let all = entries(&rig, conversation).await;
+    world.call_as(&call, "syscall.channel.send", None, with_file).await.unwrap();
+    let all = entries(&world, conversation).await;
     let out: Vec<&ConversationEntry> = all.iter().filter(|entry| entry.direction == Direction::Out).collect();
     assert_eq!((out[0].reply_to.as_deref(), out[0].content.as_str()), (Some("m1"), "a moment"));
     assert_eq!((out[1].attachments[0].bytes, out[1].attachments[0].mime_type.as_str()), (7, "text/markdown"));
@@ -63,23 +51,23 @@ async fn both_names_send_into_the_conversation_of_the_turn() {
         (json!({ "content": "x", "attachments": ["../etc/passwd"] }), Code::PathDenied),
         (json!({ "content": "x", "attachments": vec!["a"; 65] }), Code::InvalidArguments),
     ] {
-        assert_eq!(code(rig.call_as(&call, "syscall.channel.send", None, arguments).await), wanted);
+        assert_eq!(code(world.call_as(&call, "syscall.channel.send", None, arguments).await), wanted);
     }
-    assert_eq!(entries(&rig, conversation).await.len(), all.len(), "a refusal leaves nothing");
-    let nowhere = rig.call("channel.send", json!({ "content": "x" })).await;
+    assert_eq!(entries(&world, conversation).await.len(), all.len(), "a refusal leaves nothing");
+    let nowhere = world.call("channel.send", json!({ "content": "x" })).await;
     assert_eq!(code(nowhere), Code::AccessDenied, "no argument can name a conversation");
 }
 
 // covers: BI-35
 #[tokio::test]
 async fn a_file_is_checked_when_it_is_attached() {
-    let rig = Rig::new().await;
-    let (conversation, call) = outside(&rig, true).await;
-    rig.content("workspace.write", json!({ "path": "r.md", "content": "figures" })).await;
+    let world = ToolWorld::new().await;
+    let (conversation, call) = outside(&world, true).await;
+    world.content("workspace.write", json!({ "path": "r.md", "content": "figures" })).await;
     let arguments = json!({ "path": "r.md", "name": "Report.md", "mime_type": "text/plain" });
-    let attached = rig.call_as(&call, "channel.file_attach", None, arguments).await.unwrap().content;
+    let attached = world.call_as(&call, "channel.file_attach", None, arguments).await.unwrap().content;
     assert_eq!((&attached["bytes"], &attached["path"]), (&json!(7), &json!("agents/ada/r.md")));
-    let new_message = entries(&rig, conversation).await.pop().unwrap();
+    let new_message = entries(&world, conversation).await.pop().unwrap();
     assert_eq!((new_message.delivery, new_message.attachments[0].name.as_str()), (Delivery::Draft, "Report.md"));
     for (arguments, wanted) in [
         (json!({ "path": "none.md" }), Code::NotFound),
@@ -89,7 +77,7 @@ async fn a_file_is_checked_when_it_is_attached() {
         (json!({ "path": "r.md", "name": "x", "mime_type": "nonsense" }), Code::InvalidArguments),
         (json!({ "path": "r.md", "name": "Report.md" }), Code::Conflict),
     ] {
-        assert_eq!(code(rig.call_as(&call, "channel.file_attach", None, arguments).await), wanted);
+        assert_eq!(code(world.call_as(&call, "channel.file_attach", None, arguments).await), wanted);
     }
     let (_, handed) = (
         conversation,
@@ -97,7 +85,7 @@ async fn a_file_is_checked_when_it_is_attached() {
             caller.channel = Some(ChannelContext { conversation_id: conversation, replies: false });
         }),
     );
-    let refusal = rig.call_as(&handed, "channel.file_attach", None, json!({ "path": "r.md" })).await.unwrap_err();
+    let refusal = world.call_as(&handed, "channel.file_attach", None, json!({ "path": "r.md" })).await.unwrap_err();
     assert_eq!(refusal.code, Code::Conflict);
 }
 
@@ -105,16 +93,16 @@ async fn a_file_is_checked_when_it_is_attached() {
 #[tokio::test]
 async fn both_names_hand_the_conversation_over() {
     for tool in ["channel.handoff", "syscall.channel.handoff"] {
-        let rig = Rig::new().await;
-        let (conversation, call) = outside(&rig, true).await;
-        assert_eq!(code(rig.call_as(&call, tool, None, json!({ "agent_id": "bop" })).await), Code::NotFound);
-        assert_eq!(code(rig.call_as(&call, tool, None, json!({ "agent_id": "ada" })).await), Code::Conflict);
+        let world = ToolWorld::new().await;
+        let (conversation, call) = outside(&world, true).await;
+        assert_eq!(code(world.call_as(&call, tool, None, json!({ "agent_id": "bop" })).await), Code::NotFound);
+        assert_eq!(code(world.call_as(&call, tool, None, json!({ "agent_id": "ada" })).await), Code::Conflict);
         let arguments = json!({ "agent_id": "bob", "reason": "he knows", "summary": "open: the price" });
-        let done = rig.call_as(&call, tool, None, arguments).await.unwrap().content;
+        let done = world.call_as(&call, tool, None, arguments).await.unwrap().content;
         assert_eq!(done, json!({ "conversation_id": conversation, "new_owner": "bob" }));
-        let mail = rig.inbox("bob").await;
+        let mail = world.inbox("bob").await;
         assert_eq!((mail[0].kind, mail[0].from.clone()), (Kind::Handoff, Party::Agent(id("ada"))));
-        assert_eq!(mail[0].hop, rig.ada.hop + 1, "a handoff is a step of its chain");
+        assert_eq!(mail[0].hop, world.ada.hop + 1, "a handoff is a step of its chain");
         assert!(mail[0].body.contains("open: the price"));
     }
 }
@@ -122,9 +110,9 @@ async fn both_names_hand_the_conversation_over() {
 // covers: BI-38
 #[tokio::test]
 async fn every_action_of_message_works() {
-    let rig = Rig::new().await;
-    let (conversation, call) = outside(&rig, true).await;
-    let act = async |arguments| rig.call_as(&call, "message", None, arguments).await;
+    let world = ToolWorld::new().await;
+    let (conversation, call) = outside(&world, true).await;
+    let act = async |arguments| world.call_as(&call, "message", None, arguments).await;
     let sent = act(json!({ "action": "send", "message": "oops", "to": "t" })).await.unwrap().content;
     let own = sent["message_id"].clone();
     let reacted = act(json!({ "action": "react", "emoji": "👍" })).await.unwrap().content;
@@ -133,7 +121,7 @@ async fn every_action_of_message_works() {
     act(json!({ "action": "pin", "message_id": "m1" })).await.unwrap();
     act(json!({ "action": "poll", "message": "When?", "options": ["now", "later"] })).await.unwrap();
     act(json!({ "action": "delete", "message_id": own })).await.unwrap();
-    let all = entries(&rig, conversation).await;
+    let all = entries(&world, conversation).await;
     let kinds: Vec<_> = all.iter().filter_map(|entry| entry.action.as_ref()).map(|action| action.kind()).collect();
     assert_eq!(kinds.iter().map(|kind| kind.as_str()).collect::<Vec<_>>(), ["react", "pin", "poll", "delete"]);
     assert!(all[1].deleted && all[1].content.is_empty(), "what was taken back is gone");
@@ -156,8 +144,8 @@ async fn every_action_of_message_works() {
     }
     let refusal = act(json!({ "action": "thread", "message": "x" })).await.unwrap_err();
     assert_eq!(refusal.details.unwrap()["supported"], json!(["send", "delete", "react", "poll", "pin"]));
-    assert_eq!(entries(&rig, conversation).await.len(), all.len(), "a refusal leaves nothing");
+    assert_eq!(entries(&world, conversation).await.len(), all.len(), "a refusal leaves nothing");
     act(json!({ "action": "react", "emoji": "👍", "remove": true })).await.unwrap();
-    let nowhere = rig.call("message", json!({ "action": "send", "message": "x" })).await;
+    let nowhere = world.call("message", json!({ "action": "send", "message": "x" })).await;
     assert_eq!(code(nowhere), Code::AccessDenied);
 }

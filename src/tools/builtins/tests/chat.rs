@@ -1,57 +1,58 @@
 use ghost_domain::{ChatWake, Code, EventKind};
 use serde_json::json;
 
-use super::rig::{Rig, caller, code};
+use super::tool_world::{ToolWorld, code};
 
 // covers: BI-40, BI-41, BI-42, BI-43, BI-44, BI-45, CHAT-01
 #[tokio::test]
 async fn a_channel_is_opened_posted_in_and_read_back() {
-    let rig = Rig::new().await;
-    let bob = caller(&rig.services, "bob").await;
+    let world = ToolWorld::new().await;
+    let bob = world.call_by("bob").await;
     let opened = json!({ "name": "room", "members": ["bob", "ada"], "topic": "figures" });
-    let created = rig.content("syscall.chat.create", opened.clone()).await;
+    let created = world.content("syscall.chat.create", opened.clone()).await;
     let wanted = json!({
         "channel": "room", "members": ["ada", "bob"], "gated": false, "creator": "ada", "topic": "figures", "last_seq": 0,
     });
     assert_eq!(created, wanted, "two members: no advisory");
-    assert_eq!(code(rig.call("syscall.chat.create", opened).await), Code::Conflict);
-    let sent = rig.content("syscall.chat.send", json!({ "channel": "room", "content": "@bob hello" })).await;
+    assert_eq!(code(world.call("syscall.chat.create", opened).await), Code::Conflict);
+    let sent = world.content("syscall.chat.send", json!({ "channel": "room", "content": "@bob hello" })).await;
     assert_eq!((&sent["seq"], &sent["delivered"], &sent["woken"]), (&json!(1), &json!(1), &json!(1)));
     assert!(sent["message_id"].is_string() && sent["skipped"] == json!([]));
     let reply = json!({ "channel": "#room", "content": "hello yourself", "reply_to": 1 });
-    rig.call_as(&bob, "syscall.chat.send", None, reply).await.unwrap();
-    let read = rig.content("syscall.chat.history", json!({ "channel": "room" })).await;
+    world.call_as(&bob, "syscall.chat.send", None, reply).await.unwrap();
+    let read = world.content("syscall.chat.history", json!({ "channel": "room" })).await;
     let first = json!({
         "seq": 1, "from": "ada", "content": "@bob hello", "ts": "2026-11-21T22:08:00.000Z", "mentions": ["bob"],
     });
     assert_eq!(read["messages"][0], first);
     assert_eq!((&read["messages"][1]["from"], &read["messages"][1]["reply_to"]), (&json!("bob"), &json!(1)));
     let older = json!({ "channel": "room", "before_seq": 2, "limit": 1 });
-    assert_eq!(rig.content("syscall.chat.history", older).await["messages"].as_array().unwrap().len(), 1);
+    assert_eq!(world.content("syscall.chat.history", older).await["messages"].as_array().unwrap().len(), 1);
     let newer = json!({ "channel": "room", "after_seq": 1 });
-    assert_eq!(rig.content("syscall.chat.history", newer).await["messages"][0]["seq"], 2);
-    let list = rig.content("syscall.chat.list", json!({})).await;
+    assert_eq!(world.content("syscall.chat.history", newer).await["messages"][0]["seq"], 2);
+    let list = world.content("syscall.chat.list", json!({})).await;
     assert_eq!((&list[0]["channel"], &list[0]["last_seq"]), (&json!("room"), &json!(2)));
     let hop =
-        rig.events().await.into_iter().find(|(kind, _)| *kind == EventKind::ChatMessage).unwrap().1["hop"].clone();
-    assert_eq!(hop, rig.ada.hop + 1, "a post is one further from its root than the turn that made it");
+        world.events().await.into_iter().find(|event| event.kind == EventKind::ChatMessage).unwrap().payload["hop"]
+            .clone();
+    assert_eq!(hop, world.ada.hop + 1, "a post is one further from its root than the turn that made it");
 }
 
 // covers: CHAT-07
 #[tokio::test]
 async fn wrong_calls_are_refused_with_a_hint() {
-    let rig = Rig::new().await;
-    let bob = caller(&rig.services, "bob").await;
+    let world = ToolWorld::new().await;
+    let bob = world.call_by("bob").await;
     let create = |name: &str, members: &[&str]| {
-        rig_call(&rig, "syscall.chat.create", json!({ "name": name, "members": members }))
+        rig_call(&world, "syscall.chat.create", json!({ "name": name, "members": members }))
     };
     assert_eq!(create("Room", &["bob"]).await, Code::InvalidArguments);
     assert_eq!(create("a\u{7}b", &["bob"]).await, Code::InvalidArguments);
     assert_eq!(create("room", &["bop"]).await, Code::NotFound);
     assert_eq!(create("room", &["Bob!"]).await, Code::InvalidArguments);
     let moderated = json!({ "name": "panel", "members": ["ada"], "gated": true, "skip_creator": true });
-    rig.call_as(&bob, "syscall.chat.create", None, moderated).await.unwrap();
-    let refused = async |tool: &str, arguments| rig_call(&rig, tool, arguments).await;
+    world.call_as(&bob, "syscall.chat.create", None, moderated).await.unwrap();
+    let refused = async |tool: &str, arguments| rig_call(&world, tool, arguments).await;
     let post = |content: &str| json!({ "channel": "panel", "content": content });
     assert_eq!(refused("syscall.chat.send", post("")).await, Code::InvalidArguments);
     assert_eq!(refused("syscall.chat.send", post("a\u{0}b")).await, Code::InvalidArguments);
@@ -69,49 +70,49 @@ async fn wrong_calls_are_refused_with_a_hint() {
         refused("syscall.chat.history", json!({ "channel": "panel", "limit": 501 })).await,
         Code::InvalidArguments
     );
-    let left = rig.content("syscall.chat.remove", member("ada")).await;
+    let left = world.content("syscall.chat.remove", member("ada")).await;
     assert_eq!(left["members"], json!([]), "a member may leave");
     assert_eq!(refused("syscall.chat.send", post("still here?")).await, Code::AccessDenied);
     assert_eq!(refused("syscall.chat.history", json!({ "channel": "panel" })).await, Code::AccessDenied);
-    rig.call_as(&bob, "syscall.chat.invite", None, member("ada")).await.unwrap();
-    assert_eq!(rig.content("syscall.chat.send", post("back")).await["delivered"], 0, "gated");
+    world.call_as(&bob, "syscall.chat.invite", None, member("ada")).await.unwrap();
+    assert_eq!(world.content("syscall.chat.send", post("back")).await["delivered"], 0, "gated");
 }
 
-async fn rig_call(rig: &Rig, tool: &str, arguments: serde_json::Value) -> Code {
-    code(rig.call(tool, arguments).await)
+async fn rig_call(world: &ToolWorld, tool: &str, arguments: serde_json::Value) -> Code {
+    code(world.call(tool, arguments).await)
 }
 
 // covers: CHAT-11
 #[tokio::test]
 async fn the_world_file_decides_which_members_a_post_wakes() {
-    let rig = Rig::new().await;
-    let mut plan = (*rig.services.plan()).clone();
+    let world = ToolWorld::new().await;
+    let mut plan = (*world.services.plan()).clone();
     plan.chat_wake = ChatWake::All;
-    rig.services.set_plan(plan.into());
-    rig.mail_to_ada(ghost_domain::Kind::Message, "so that a third is there").await;
+    world.services.set_plan(plan.into());
+    world.mail_to_ada(ghost_domain::Kind::Message, "so that a third is there").await;
     let create = json!({ "name": "room", "members": ["bob"], "skip_creator": false });
-    rig.content("syscall.chat.create", create).await;
+    world.content("syscall.chat.create", create).await;
     let third = json!({ "archetype": "writer", "agent_id": "cyd" });
-    rig.content("syscall.agent.create", third).await;
-    rig.content("syscall.chat.invite", json!({ "channel": "room", "agent_id": "cyd" })).await;
-    let sent = rig.content("syscall.chat.send", json!({ "channel": "room", "content": "hear" })).await;
+    world.content("syscall.agent.create", third).await;
+    world.content("syscall.chat.invite", json!({ "channel": "room", "agent_id": "cyd" })).await;
+    let sent = world.content("syscall.chat.send", json!({ "channel": "room", "content": "hear" })).await;
     assert_eq!((&sent["woken"], &sent["delivered"]), (&json!(2), &json!(2)));
     let advised = json!({ "name": "crowd", "members": ["bob", "cyd"] });
-    assert!(rig.content("syscall.chat.create", advised).await["advisory"].as_str().unwrap().contains("gated: true"));
+    assert!(world.content("syscall.chat.create", advised).await["advisory"].as_str().unwrap().contains("gated: true"));
 }
 
 #[tokio::test]
 async fn a_long_history_loses_the_posts_farthest_from_its_start() {
-    let rig = Rig::new().await;
-    rig.content("syscall.chat.create", json!({ "name": "room", "members": ["bob"], "gated": true })).await;
+    let world = ToolWorld::new().await;
+    world.content("syscall.chat.create", json!({ "name": "room", "members": ["bob"], "gated": true })).await;
     for _ in 0..14 {
-        rig.content("syscall.chat.send", json!({ "channel": "room", "content": "x".repeat(16_000) })).await;
+        world.content("syscall.chat.send", json!({ "channel": "room", "content": "x".repeat(16_000) })).await;
     }
-    let read = rig.call("syscall.chat.history", json!({ "channel": "room" })).await.unwrap();
+    let read = world.call("syscall.chat.history", json!({ "channel": "room" })).await.unwrap();
     let seqs = |content: &serde_json::Value| -> Vec<i64> {
         content["messages"].as_array().unwrap().iter().map(|post| post["seq"].as_i64().unwrap()).collect()
     };
     assert!(read.truncated && seqs(&read.content).last() == Some(&14) && seqs(&read.content).len() < 14);
-    let read = rig.call("syscall.chat.history", json!({ "channel": "room", "after_seq": 0 })).await.unwrap();
+    let read = world.call("syscall.chat.history", json!({ "channel": "room", "after_seq": 0 })).await.unwrap();
     assert!(read.truncated && seqs(&read.content)[0] == 1);
 }

@@ -3,44 +3,44 @@ use ghost_domain::{Code, EventKind};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::rig::{Rig, code, with};
+use super::tool_world::{ToolWorld, code, with};
 use crate::view::model_view;
 
 // covers: BI-01, BI-02, BI-03, BI-05
 #[tokio::test]
 async fn a_file_is_written_read_edited_and_listed() {
-    let rig = Rig::new().await;
-    let written = rig.content("workspace.write", json!({ "path": "notes/a.md", "content": "one\ntwo\n" })).await;
+    let world = ToolWorld::new().await;
+    let written = world.content("workspace.write", json!({ "path": "notes/a.md", "content": "one\ntwo\n" })).await;
     assert_eq!(written, json!({ "path": "agents/ada/notes/a.md", "bytes": 8, "appended": false }));
-    rig.content("workspace.write", json!({ "path": "notes/a.md", "content": "two\n", "append": true })).await;
-    let read = rig.content("workspace.read", json!({ "path": "notes/a.md" })).await;
+    world.content("workspace.write", json!({ "path": "notes/a.md", "content": "two\n", "append": true })).await;
+    let read = world.content("workspace.read", json!({ "path": "notes/a.md" })).await;
     assert_eq!(read["content"], "one\ntwo\ntwo\n");
     assert_eq!((&read["lines"], &read["truncated"], &read["bytes"]), (&json!(3), &json!(false), &json!(12)));
-    let part = rig.content("workspace.read", json!({ "path": "notes/a.md", "offset": 2, "limit": 1 })).await;
+    let part = world.content("workspace.read", json!({ "path": "notes/a.md", "offset": 2, "limit": 1 })).await;
     assert_eq!((&part["content"], &part["next_offset"]), (&json!("two\n"), &json!(3)));
     let edit = |more: Value| {
         let mut arguments = json!({ "path": "notes/a.md", "old_text": "two", "new_text": "2" });
         arguments.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         arguments
     };
-    assert_eq!(code(rig.call("workspace.edit", edit(json!({}))).await), Code::Conflict);
-    assert_eq!(code(rig.call("workspace.edit", edit(json!({ "old_text": "three" }))).await), Code::NotFound);
-    assert_eq!(code(rig.call("workspace.edit", edit(json!({ "old_text": "" }))).await), Code::InvalidArguments);
-    assert_eq!(code(rig.call("workspace.edit", edit(json!({ "path": "none" }))).await), Code::NotFound);
-    assert_eq!(rig.content("workspace.edit", edit(json!({ "old_text": "one" }))).await["replacements"], 1);
-    assert_eq!(rig.content("workspace.edit", edit(json!({ "replace_all": true }))).await["replacements"], "all");
-    assert_eq!(rig.content("workspace.read", json!({ "path": "notes/a.md" })).await["content"], "2\n2\n2\n");
-    let list = rig.content("workspace.list", json!({ "depth": 2, "glob": "*.md" })).await;
+    assert_eq!(code(world.call("workspace.edit", edit(json!({}))).await), Code::Conflict);
+    assert_eq!(code(world.call("workspace.edit", edit(json!({ "old_text": "three" }))).await), Code::NotFound);
+    assert_eq!(code(world.call("workspace.edit", edit(json!({ "old_text": "" }))).await), Code::InvalidArguments);
+    assert_eq!(code(world.call("workspace.edit", edit(json!({ "path": "none" }))).await), Code::NotFound);
+    assert_eq!(world.content("workspace.edit", edit(json!({ "old_text": "one" }))).await["replacements"], 1);
+    assert_eq!(world.content("workspace.edit", edit(json!({ "replace_all": true }))).await["replacements"], "all");
+    assert_eq!(world.content("workspace.read", json!({ "path": "notes/a.md" })).await["content"], "2\n2\n2\n");
+    let list = world.content("workspace.list", json!({ "depth": 2, "glob": "*.md" })).await;
     assert_eq!(list["entries"], json!([{ "path": "agents/ada/notes/a.md", "kind": "file", "bytes": 6 }]));
-    assert_eq!(rig.content("workspace.list", json!({ "scope": "world" })).await["path"], ".");
-    assert_eq!(code(rig.call("workspace.list", json!({ "depth": 9 })).await), Code::InvalidArguments);
-    assert!(!rig.events().await.iter().any(|(kind, _)| *kind == EventKind::ArtifactCreated));
+    assert_eq!(world.content("workspace.list", json!({ "scope": "world" })).await["path"], ".");
+    assert_eq!(code(world.call("workspace.list", json!({ "depth": 9 })).await), Code::InvalidArguments);
+    assert!(!world.events().await.iter().any(|event| event.kind == EventKind::ArtifactCreated));
 }
 
 // covers: ACL-01, ACL-03, CONF-15
 #[tokio::test]
 async fn writes_stay_within_the_rules() {
-    let rig = Rig::new().await;
+    let world = ToolWorld::new().await;
     let write = |path: &str| json!({ "path": path, "content": "x", "scope": "world" });
     for bad in [
         "agents/bob/notes/x.md",
@@ -54,52 +54,52 @@ async fn writes_stay_within_the_rules() {
         "/etc/x",
         "output/reports/../../x",
     ] {
-        assert_eq!(code(rig.call("workspace.write", write(bad)).await), Code::PathDenied, "{bad}");
+        assert_eq!(code(world.call("workspace.write", write(bad)).await), Code::PathDenied, "{bad}");
     }
     for good in ["agents/ada/new/deep.md", "output/reports/r.md", "./output//reports/r.md"] {
-        rig.call("workspace.write", write(good)).await.unwrap();
+        world.call("workspace.write", write(good)).await.unwrap();
     }
     // A link in the agent's own directory does not lead into another agent's.
-    let workspace = rig.dir.path().join("data/workspace");
+    let workspace = world.files.path("data/workspace");
     std::os::unix::fs::symlink("../bob", workspace.join("agents/ada/friend")).unwrap();
-    assert_eq!(code(rig.call("workspace.write", write("agents/ada/friend/notes/x.md")).await), Code::PathDenied);
+    assert_eq!(code(world.call("workspace.write", write("agents/ada/friend/notes/x.md")).await), Code::PathDenied);
     assert!(!workspace.join("agents/bob/notes/x.md").exists());
     // Every agent may read every file.
     std::fs::write(workspace.join("agents/bob/notes/own.md"), "b").unwrap();
     let read = json!({ "path": "agents/bob/notes/own.md", "scope": "world" });
-    assert_eq!(rig.content("workspace.read", read).await["content"], "b");
-    let nowhere = with(&rig.ada, |caller| caller.write_acl = ghost_domain::write_acl::WriteAcl::new(&[]).unwrap());
+    assert_eq!(world.content("workspace.read", read).await["content"], "b");
+    let nowhere = with(&world.ada, |caller| caller.write_acl = ghost_domain::write_acl::WriteAcl::new(&[]).unwrap());
     let own = json!({ "path": "x", "content": "" });
-    assert_eq!(code(rig.call_as(&nowhere, "workspace.write", None, own).await), Code::PathDenied);
+    assert_eq!(code(world.call_as(&nowhere, "workspace.write", None, own).await), Code::PathDenied);
 }
 
 #[tokio::test]
 async fn a_likely_wrong_scope_gets_a_hint() {
-    let rig = Rig::new().await;
-    let refusal = rig.call("workspace.read", json!({ "path": "output/reports/r.md" })).await.unwrap_err();
+    let world = ToolWorld::new().await;
+    let refusal = world.call("workspace.read", json!({ "path": "output/reports/r.md" })).await.unwrap_err();
     assert!(refusal.hint.unwrap().contains("scope: world"));
-    let refusal = rig.call("workspace.read", json!({ "path": "/shared/x" })).await.unwrap_err();
+    let refusal = world.call("workspace.read", json!({ "path": "/shared/x" })).await.unwrap_err();
     assert!(refusal.hint.unwrap().contains("scope: world"));
-    let refusal = rig.call("workspace.read", json!({ "path": "notes/r.md" })).await.unwrap_err();
+    let refusal = world.call("workspace.read", json!({ "path": "notes/r.md" })).await.unwrap_err();
     assert!(!refusal.hint.unwrap().contains("scope: world"));
-    let own = rig.content("workspace.write", json!({ "path": "output/x.md", "content": "x" })).await;
+    let own = world.content("workspace.write", json!({ "path": "output/x.md", "content": "x" })).await;
     assert_eq!(own["path"], "agents/ada/output/x.md");
     assert!(own["note"].as_str().unwrap().contains("scope: world") && own.get("artifact_id").is_none());
     // The legacy aliases use the shared root.
     let arguments = json!({ "path": "output/reports/r.md", "content": "x" });
-    let shared = rig.call_as(&rig.ada, "workspace.write", Some("file_write"), arguments).await.unwrap();
+    let shared = world.call_as(&world.ada, "workspace.write", Some("file_write"), arguments).await.unwrap();
     assert_eq!(shared.content["path"], "output/reports/r.md");
 }
 
 // covers: ART-01, ART-02, BI-02
 #[tokio::test]
 async fn a_file_under_output_is_an_artifact() {
-    let rig = Rig::new().await;
+    let world = ToolWorld::new().await;
     let arguments = json!({ "path": "output/reports/r.md", "content": "abc", "scope": "world" });
-    let artifact_id = rig.content("workspace.write", arguments).await["artifact_id"].clone();
+    let artifact_id = world.content("workspace.write", arguments).await["artifact_id"].clone();
     assert!(artifact_id.as_str().unwrap().len() == 36);
-    let events = rig.events().await;
-    let (_, payload) = events.iter().find(|(kind, _)| *kind == EventKind::ArtifactCreated).unwrap();
+    let events = world.events().await;
+    let payload = &events.iter().find(|event| event.kind == EventKind::ArtifactCreated).unwrap().payload;
     assert_eq!(payload["artifact_id"], artifact_id);
     assert_eq!((&payload["type"], &payload["path"]), (&json!("report"), &json!("output/reports/r.md")));
     assert_eq!((&payload["bytes"], &payload["replaced"]), (&json!(3), &json!(false)));
@@ -108,62 +108,60 @@ async fn a_file_under_output_is_an_artifact() {
 // covers: BI-01, LIM-01
 #[tokio::test]
 async fn sizes_are_limited() {
-    let rig = Rig::new().await;
-    let most = usize::try_from(rig.services.ctx.limits().file_bytes).unwrap();
+    let world = ToolWorld::new().await;
+    let most = usize::try_from(world.ctx.limits().file_bytes).unwrap();
     let large = "x".repeat(most + 1);
-    let result = rig.call("workspace.write", json!({ "path": "a", "content": large })).await;
+    let result = world.call("workspace.write", json!({ "path": "a", "content": large })).await;
     assert_eq!(code(result), Code::TooLarge);
-    rig.content("workspace.write", json!({ "path": "a", "content": "x".repeat(most) })).await;
+    world.content("workspace.write", json!({ "path": "a", "content": "x".repeat(most) })).await;
     let append = json!({ "path": "a", "content": "y", "append": true });
-    assert_eq!(code(rig.call("workspace.write", append).await), Code::TooLarge);
+    assert_eq!(code(world.call("workspace.write", append).await), Code::TooLarge);
     let grow = json!({ "path": "a", "old_text": "x", "new_text": "xxxx", "replace_all": true });
-    assert_eq!(code(rig.call("workspace.edit", grow).await), Code::TooLarge);
-    std::fs::write(rig.dir.path().join("data/workspace/agents/ada/big"), "line\n".repeat(most)).unwrap();
-    let read = rig.call("workspace.read", json!({ "path": "big" })).await.unwrap();
+    assert_eq!(code(world.call("workspace.edit", grow).await), Code::TooLarge);
+    std::fs::write(world.files.path("data/workspace/agents/ada/big"), "line\n".repeat(most)).unwrap();
+    let read = world.call("workspace.read", json!({ "path": "big" })).await.unwrap();
     assert!(read.truncated && read.content["content"].as_str().unwrap().len() == most);
     let next = read.content["next_offset"].as_u64().unwrap();
     assert_eq!(next, most as u64 / 5 + 1);
-    let rest = rig.content("workspace.read", json!({ "path": "big", "offset": next, "limit": 1 })).await;
+    let rest = world.content("workspace.read", json!({ "path": "big", "offset": next, "limit": 1 })).await;
     assert_eq!(rest["content"], "line\n");
-    std::fs::write(rig.dir.path().join("data/workspace/agents/ada/blob"), [0xff, 0xfe, 0]).unwrap();
-    assert_eq!(code(rig.call("workspace.read", json!({ "path": "blob" })).await), Code::InvalidArguments);
+    std::fs::write(world.files.path("data/workspace/agents/ada/blob"), [0xff, 0xfe, 0]).unwrap();
+    assert_eq!(code(world.call("workspace.read", json!({ "path": "blob" })).await), Code::InvalidArguments);
 }
 
 #[tokio::test]
 async fn the_encoding_of_a_text_is_returned_and_kept() {
-    let rig = Rig::new().await;
-    let latin = rig.dir.path().join("data/workspace/agents/ada/latin");
+    let world = ToolWorld::new().await;
+    let latin = world.files.path("data/workspace/agents/ada/latin");
     std::fs::write(&latin, b"Gr\xfc\xdfe: 5\n").unwrap();
-    let read = rig.content("workspace.read", json!({ "path": "latin" })).await;
+    let read = world.content("workspace.read", json!({ "path": "latin" })).await;
     assert_eq!(
         (&read["content"], &read["encoding"], &read["bytes"]),
         (&json!("Gr\u{fc}\u{df}e: 5\n"), &json!("windows-1252"), &json!(9))
     );
     let edit = json!({ "path": "latin", "old_text": "5", "new_text": "6" });
-    assert_eq!(code(rig.call("workspace.edit", edit).await), Code::InvalidArguments);
+    assert_eq!(code(world.call("workspace.edit", edit).await), Code::InvalidArguments);
     let append = json!({ "path": "latin", "content": "6", "append": true });
-    assert_eq!(code(rig.call("workspace.write", append).await), Code::InvalidArguments);
+    assert_eq!(code(world.call("workspace.write", append).await), Code::InvalidArguments);
     assert_eq!(std::fs::read(&latin).unwrap(), b"Gr\xfc\xdfe: 5\n");
 }
 
 #[tokio::test]
 async fn the_next_offset_reaches_the_model_with_a_page_of_any_size() {
-    let rig = Rig::new().await;
-    let mut limits = (*rig.services.ctx.limits()).clone();
-    limits.file_bytes = 4 * 1024 * 1024;
-    rig.services.ctx.set_limits(limits.clone());
+    let world = ToolWorld::new().await;
+    world.limits(|limits| limits.file_bytes = 4 * 1024 * 1024);
     // In JSON a quote takes two bytes, a control character six.
     for (name, line) in [("plain", "a line of text\n"), ("quotes", "\"\"\"\"\"\n"), ("controls", "\u{1}\u{1}\u{1}é\n")]
     {
         let text = line.repeat(1024 * 1024 / line.len());
-        std::fs::write(rig.dir.path().join("data/workspace/agents/ada").join(name), &text).unwrap();
+        std::fs::write(world.files.path("data/workspace/agents/ada").join(name), &text).unwrap();
         let (mut got, mut offset) = (String::new(), 1);
         loop {
-            let page = rig.call("workspace.read", json!({ "path": name, "offset": offset })).await.unwrap();
+            let page = world.call("workspace.read", json!({ "path": name, "offset": offset })).await.unwrap();
             let content = page.content["content"].as_str().unwrap();
-            let view = rig.tools["workspace.read"].view_bytes;
+            let view = world.tools["workspace.read"].view_bytes;
             let outcome = CallOutcome { content: page.content.clone(), refusal: None, truncated: page.truncated };
-            let (shown, _) = model_view(&outcome, view, &limits);
+            let (shown, _) = model_view(&outcome, view, &world.ctx.limits());
             assert!(!shown.contains("[cut: "), "{name}: {}", shown.len());
             if page.content["truncated"] == false {
                 got.push_str(content);
@@ -178,15 +176,15 @@ async fn the_next_offset_reaches_the_model_with_a_page_of_any_size() {
 
 #[tokio::test]
 async fn a_long_line_is_read_in_parts_and_wrong_skips_are_refused() {
-    let rig = Rig::new().await;
-    let most = usize::try_from(rig.services.ctx.limits().file_bytes).unwrap();
+    let world = ToolWorld::new().await;
+    let most = usize::try_from(world.ctx.limits().file_bytes).unwrap();
     let text = format!("{}\nend\n", "é".repeat(most));
-    std::fs::write(rig.dir.path().join("data/workspace/agents/ada/long"), &text).unwrap();
-    let first = rig.content("workspace.read", json!({ "path": "long" })).await;
+    std::fs::write(world.files.path("data/workspace/agents/ada/long"), &text).unwrap();
+    let first = world.content("workspace.read", json!({ "path": "long" })).await;
     assert_eq!((&first["next_offset"], &first["next_skip_bytes"]), (&json!(1), &json!(most)));
-    let more = rig.content("workspace.read", json!({ "path": "long", "offset": 1, "skip_bytes": most })).await;
+    let more = world.content("workspace.read", json!({ "path": "long", "offset": 1, "skip_bytes": most })).await;
     assert_eq!((&more["next_offset"], &more["next_skip_bytes"]), (&json!(1), &json!(2 * most)));
-    let last = rig.content("workspace.read", json!({ "path": "long", "offset": 1, "skip_bytes": 2 * most })).await;
+    let last = world.content("workspace.read", json!({ "path": "long", "offset": 1, "skip_bytes": 2 * most })).await;
     assert_eq!((&last["content"], &last["truncated"]), (&json!("\nend\n"), &json!(false)));
     for (wrong, words) in [
         (json!({ "path": "long", "skip_bytes": 3 }), "next_skip_bytes"),
@@ -194,11 +192,11 @@ async fn a_long_line_is_read_in_parts_and_wrong_skips_are_refused() {
         (json!({ "path": "long", "offset": 2, "skip_bytes": 9 }), "3 bytes"),
         (json!({ "path": "long", "limit": 0 }), "limit"),
     ] {
-        let refusal = rig.call("workspace.read", wrong).await.unwrap_err();
+        let refusal = world.call("workspace.read", wrong).await.unwrap_err();
         assert!(refusal.code == Code::InvalidArguments && refusal.to_string().contains(words), "{refusal}");
     }
     let unchecked = json!({ "path": "long", "limit": 0 });
-    let refusal = rig.run(&rig.ada, &rig.tools["workspace.read"], unchecked).await.unwrap_err();
+    let refusal = world.run(&world.ada, &world.tools["workspace.read"], unchecked).await.unwrap_err();
     assert!(refusal.message.contains("limit"), "{refusal}");
 }
 
@@ -208,18 +206,16 @@ proptest! {
     fn reading_in_parts_gives_the_whole_file(text in "([a-zé€]{0,24}\n?){0,8}", most in 1u32..24, limit in 0u64..4) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
-            let rig = Rig::new().await;
-            std::fs::write(rig.dir.path().join("data/workspace/agents/ada/t"), &text).unwrap();
-            let mut limits = (*rig.services.ctx.limits()).clone();
-            limits.file_bytes = most;
-            rig.services.ctx.set_limits(limits);
+            let world = ToolWorld::new().await;
+            std::fs::write(world.files.path("data/workspace/agents/ada/t"), &text).unwrap();
+            world.limits(|limits| limits.file_bytes = most);
             let mut got = String::new();
             let mut arguments = json!({ "path": "t" });
             if limit > 0 {
                 arguments["limit"] = limit.into();
             }
             for _ in 0..=text.len() {
-                let part = rig.content("workspace.read", arguments.clone()).await;
+                let part = world.content("workspace.read", arguments.clone()).await;
                 let content = part["content"].as_str().unwrap();
                 let whole: usize = content.split_inclusive('\n').filter(|line| line.ends_with('\n')).map(str::len).sum();
                 if part["truncated"] == false {

@@ -1,54 +1,54 @@
-use ghost_domain::{Code, Kind, MailState, Party, Refusal};
+use ghost_domain::{Code, Kind, MailState, Party};
 use serde_json::json;
 
-use super::rig::{Rig, caller, code, id};
+use super::tool_world::{ToolWorld, code, id, read};
 
 // covers: BI-31, TOOL-04
 #[tokio::test]
 async fn a_message_reaches_the_inbox_with_the_caller_as_sender() {
-    let rig = Rig::new().await;
-    let sent = rig.content("syscall.message.send", json!({ "to": "bob", "content": "hi", "subject": "s\ns" })).await;
+    let world = ToolWorld::new().await;
+    let sent = world.content("syscall.message.send", json!({ "to": "bob", "content": "hi", "subject": "s\ns" })).await;
     assert_eq!((&sent["sent_to"], &sent["bytes"]), (&json!("bob"), &json!(2)));
-    let mail = rig.inbox("bob").await;
+    let mail = world.inbox("bob").await;
     assert_eq!((mail[0].from.clone(), mail[0].kind), (Party::Agent(id("ada")), Kind::Message));
-    assert_eq!((mail[0].subject.as_deref(), mail[0].hop), (Some("s s"), rig.ada.hop + 1));
-    let refusal = rig.call("syscall.message.send", json!({ "to": "bop", "content": "x" })).await.unwrap_err();
+    assert_eq!((mail[0].subject.as_deref(), mail[0].hop), (Some("s s"), world.ada.hop + 1));
+    let refusal = world.call("syscall.message.send", json!({ "to": "bop", "content": "x" })).await.unwrap_err();
     assert_eq!(refusal.code, Code::NotFound);
     assert!(refusal.hint.unwrap().contains("`bob`"));
-    let refusal = rig.call("syscall.message.send", json!({ "to": "Bob", "content": "x" })).await.unwrap_err();
+    let refusal = world.call("syscall.message.send", json!({ "to": "Bob", "content": "x" })).await.unwrap_err();
     assert!(refusal.hint.as_deref().unwrap().contains("`bob`"));
     let blank = json!({ "to": "bob", "content": " \n" });
-    assert_eq!(code(rig.call("syscall.message.send", blank).await), Code::InvalidArguments);
+    assert_eq!(code(world.call("syscall.message.send", blank).await), Code::InvalidArguments);
     let large = json!({ "to": "bob", "content": "x".repeat(70_000) });
-    assert_eq!(code(rig.call("syscall.message.send", large).await), Code::TooLarge);
+    assert_eq!(code(world.call("syscall.message.send", large).await), Code::TooLarge);
     let both = json!({ "to": "bob", "content": "x", "filename": "f", "timeout_seconds": 5 });
-    assert_eq!(code(rig.call("syscall.message.send", both).await), Code::InvalidArguments);
+    assert_eq!(code(world.call("syscall.message.send", both).await), Code::InvalidArguments);
 }
 
 // covers: ACL-03, CONF-05, MSG-06
 #[tokio::test]
 async fn a_file_is_written_to_the_receivers_inbox_directory() {
-    let rig = Rig::new().await;
+    let world = ToolWorld::new().await;
     let arguments = json!({ "to": "bob", "content": "figures", "filename": "../to do.md" });
-    let sent = rig.content("syscall.message.send", arguments.clone()).await;
+    let sent = world.content("syscall.message.send", arguments.clone()).await;
     assert_eq!(sent["path"], "agents/bob/inbox/.._to_do.md");
-    let file = rig.dir.path().join("data/workspace/agents/bob/inbox/.._to_do.md");
+    let file = world.files.path("data/workspace/agents/bob/inbox/.._to_do.md");
     assert_eq!(std::fs::read_to_string(file).unwrap(), "figures");
-    let mail = rig.inbox("bob").await;
+    let mail = world.inbox("bob").await;
     assert_eq!(mail[0].attachments, ["agents/bob/inbox/.._to_do.md"]);
     assert!(mail[0].body.contains("figures"));
     let other = json!({ "to": "bob", "content": "other", "filename": "../to do.md" });
-    assert_eq!(code(rig.call("syscall.message.send", other).await), Code::Conflict);
-    assert_eq!(rig.inbox("bob").await.len(), 1);
+    assert_eq!(code(world.call("syscall.message.send", other).await), Code::Conflict);
+    assert_eq!(world.inbox("bob").await.len(), 1);
     let name =
         |length: usize| json!({ "to": "bob", "content": "x", "filename": format!("{}.md", "n".repeat(length - 3)) });
-    let long = rig.call("syscall.message.send", name(129)).await.unwrap_err();
+    let long = world.call("syscall.message.send", name(129)).await.unwrap_err();
     assert!(long.code == Code::TooLarge && long.message.contains("129") && long.message.contains("128"), "{long}");
-    assert_eq!(rig.inbox("bob").await.len(), 1);
-    assert!(rig.content("syscall.message.send", name(128)).await["path"].as_str().unwrap().ends_with("n.md"));
+    assert_eq!(world.inbox("bob").await.len(), 1);
+    assert!(world.content("syscall.message.send", name(128)).await["path"].as_str().unwrap().ends_with("n.md"));
     let nobody = json!({ "to": "nobody", "content": "x", "filename": "x" });
-    assert_eq!(rig.call("syscall.message.send", nobody).await.unwrap_err().code, Code::NotFound);
-    assert!(!rig.dir.path().join("data/workspace/agents/nobody").exists());
+    assert_eq!(world.call("syscall.message.send", nobody).await.unwrap_err().code, Code::NotFound);
+    assert!(!world.files.path("data/workspace/agents/nobody").exists());
 }
 
 /// Changes a limit.
@@ -64,83 +64,78 @@ async fn a_file_whose_mail_would_be_refused_is_not_written() {
         ("hops_max", Code::HopLimit, |limits| limits.hops_max = 0),
     ];
     for (name, expected, change) in bounds {
-        let rig = Rig::new().await;
-        rig.content("syscall.message.send", json!({ "to": "bob", "content": "first" })).await;
-        let mut limits = (*rig.services.ctx.limits()).clone();
-        change(&mut limits);
-        rig.services.ctx.set_limits(limits);
+        let world = ToolWorld::new().await;
+        world.content("syscall.message.send", json!({ "to": "bob", "content": "first" })).await;
+        world.limits(change);
         let send = json!({ "to": "bob", "content": "figures", "filename": "f.md" });
-        assert_eq!(code(rig.call("syscall.message.send", send).await), expected, "{name}");
-        assert!(!rig.dir.path().join("data/workspace/agents/bob/inbox/f.md").exists(), "{name}");
+        assert_eq!(code(world.call("syscall.message.send", send).await), expected, "{name}");
+        assert!(!world.files.path("data/workspace/agents/bob/inbox/f.md").exists(), "{name}");
     }
 }
 
 // covers: BI-30, MSG-04
 #[tokio::test]
 async fn an_ask_opens_and_one_that_cannot_be_answered_is_refused() {
-    let rig = Rig::new().await;
-    let ask = rig.content("syscall.ask", json!({ "agent_id": "bob", "message": "why?", "context": "c" })).await;
+    let world = ToolWorld::new().await;
+    let ask = world.content("syscall.ask", json!({ "agent_id": "bob", "message": "why?", "context": "c" })).await;
     assert_eq!((&ask["target"], &ask["status"]), (&json!("bob"), &json!("open")));
-    let mail = rig.inbox("bob").await;
+    let mail = world.inbox("bob").await;
     assert_eq!((mail[0].kind, mail[0].body.as_str()), (Kind::Ask, "why?\n\nContext:\nc"));
-    assert_eq!(code(rig.call("syscall.ask", json!({ "agent_id": "ada", "message": "x" })).await), Code::Conflict);
-    let bob = caller(&rig.services, "bob").await;
+    assert_eq!(code(world.call("syscall.ask", json!({ "agent_id": "ada", "message": "x" })).await), Code::Conflict);
+    let bob = world.call_by("bob").await;
     let back = json!({ "agent_id": "ada", "message": "x" });
-    assert_eq!(code(rig.call_as(&bob, "syscall.ask", None, back).await), Code::Conflict);
+    assert_eq!(code(world.call_as(&bob, "syscall.ask", None, back).await), Code::Conflict);
     let never = json!({ "agent_id": "bob", "message": "x", "timeout_seconds": 0 });
-    assert_eq!(code(rig.call("syscall.ask", never).await), Code::InvalidArguments);
+    assert_eq!(code(world.call("syscall.ask", never).await), Code::InvalidArguments);
     let waits = json!({ "to": "bob", "content": "x", "timeout_seconds": 5 });
-    assert_eq!(rig.content("syscall.message.send", waits).await["status"], "open");
-    rig.content("syscall.agent.stop", json!({ "agent_id": "bob" })).await;
-    assert_eq!(code(rig.call("syscall.ask", json!({ "agent_id": "bob", "message": "x" })).await), Code::Conflict);
+    assert_eq!(world.content("syscall.message.send", waits).await["status"], "open");
+    world.content("syscall.agent.stop", json!({ "agent_id": "bob" })).await;
+    assert_eq!(code(world.call("syscall.ask", json!({ "agent_id": "bob", "message": "x" })).await), Code::Conflict);
 }
 
 // covers: BI-32, MSG-05
 #[tokio::test]
 async fn a_broadcast_reaches_all_but_the_sender_and_the_excluded() {
-    let rig = Rig::new().await;
-    let all = rig.content("syscall.broadcast", json!({ "message": "hear" })).await;
+    let world = ToolWorld::new().await;
+    let all = world.content("syscall.broadcast", json!({ "message": "hear" })).await;
     assert_eq!(all, json!({ "delivered": 1, "skipped": [] }));
-    let none = rig.content("syscall.broadcast", json!({ "message": "hear", "exclude": ["bob"] })).await;
+    let none = world.content("syscall.broadcast", json!({ "message": "hear", "exclude": ["bob"] })).await;
     assert_eq!(none["delivered"], 0);
-    let none = rig.content("syscall.broadcast", json!({ "message": "hear", "archetype": "painter" })).await;
+    let none = world.content("syscall.broadcast", json!({ "message": "hear", "archetype": "painter" })).await;
     assert!(none["note"].is_string());
     let unknown = json!({ "message": "hear", "exclude": ["bop"] });
-    assert_eq!(code(rig.call("syscall.broadcast", unknown).await), Code::NotFound);
-    assert!(rig.inbox("ada").await.is_empty());
+    assert_eq!(code(world.call("syscall.broadcast", unknown).await), Code::NotFound);
+    assert!(world.inbox("ada").await.is_empty());
 }
 
 // covers: BI-33
 #[tokio::test]
 async fn reading_the_inbox_adds_its_mail_to_the_turn() {
-    let rig = Rig::new().await;
-    rig.mail_to_ada(Kind::Message, "one").await;
-    rig.mail_to_ada(Kind::Conversation, "outside").await;
-    rig.mail_to_ada(Kind::Task, "two").await;
-    let read = rig.content("syscall.inbox.read", json!({})).await;
+    let world = ToolWorld::new().await;
+    world.mail_to_ada(Kind::Message, "one").await;
+    world.mail_to_ada(Kind::Conversation, "outside").await;
+    world.mail_to_ada(Kind::Task, "two").await;
+    let read = world.content("syscall.inbox.read", json!({})).await;
     let bodies: Vec<&str> = read["messages"].as_array().unwrap().iter().map(|m| m["body"].as_str().unwrap()).collect();
     assert_eq!((bodies, &read["remaining"]), (vec!["one", "two"], &json!(1)));
-    let turn_id = rig.ada.turn_id;
-    let read_store = rig.services.store.read(move |r| {
-        Box::pin(async move { Ok::<_, Refusal>((r.messages_of_turn(turn_id).await?, r.journal_of(turn_id).await?)) })
-    });
-    let (mail, journal) = read_store.await.unwrap();
+    let turn_id = world.ada.turn_id;
+    let (mail, journal) = read!(world, |r| (r.messages_of_turn(turn_id).await?, r.journal_of(turn_id).await?));
     assert_eq!(mail.iter().filter(|mail| mail.state == MailState::Taken).count(), 3);
     assert_eq!(journal.iter().filter(|row| row.step.name() == "mail_joined").count(), 1);
-    let again = rig.content("syscall.inbox.read", json!({})).await;
+    let again = world.content("syscall.inbox.read", json!({})).await;
     assert_eq!(again["messages"], json!([]));
-    let shown = rig.content("syscall.inbox.read", json!({ "unread_only": false })).await;
+    let shown = world.content("syscall.inbox.read", json!({ "unread_only": false })).await;
     assert_eq!(shown["messages"].as_array().unwrap().len(), 4);
-    assert_eq!(code(rig.call("syscall.inbox.read", json!({ "limit": 0 })).await), Code::InvalidArguments);
+    assert_eq!(code(world.call("syscall.inbox.read", json!({ "limit": 0 })).await), Code::InvalidArguments);
 }
 
 #[tokio::test]
 async fn only_mail_that_the_result_can_show_is_taken() {
-    let rig = Rig::new().await;
+    let world = ToolWorld::new().await;
     for _ in 0..4 {
-        rig.mail_to_ada(Kind::Message, &"x".repeat(40_000)).await;
+        world.mail_to_ada(Kind::Message, &"x".repeat(40_000)).await;
     }
-    let read = rig.call("syscall.inbox.read", json!({})).await.unwrap();
+    let read = world.call("syscall.inbox.read", json!({})).await.unwrap();
     assert_eq!(read.content["messages"].as_array().unwrap().len(), 2);
     assert_eq!(read.content["remaining"], 2);
     assert!(!read.truncated);

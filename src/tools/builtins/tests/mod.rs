@@ -1,6 +1,6 @@
 //! Tests of every tool against an in-memory store and an inline workspace.
 
-mod rig;
+mod tool_world;
 
 mod agents;
 mod channel;

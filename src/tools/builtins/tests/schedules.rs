@@ -3,18 +3,18 @@
 use ghost_domain::{Code, EventKind};
 use serde_json::json;
 
-use super::rig::{Rig, caller, code};
+use super::tool_world::{ToolWorld, code, read};
 
 // covers: BI-86
 #[tokio::test]
 async fn a_timer_is_set_replaced_and_cancelled() {
-    let rig = Rig::new().await;
-    let set = rig.content("util.timer", json!({ "name": "tea", "duration": "5m", "message": "drink it" })).await;
+    let world = ToolWorld::new().await;
+    let set = world.content("util.timer", json!({ "name": "tea", "duration": "5m", "message": "drink it" })).await;
     assert_eq!(set["fires_at"], "2026-11-21T22:13:00.000Z");
-    let again = rig.content("util.timer", json!({ "name": "tea", "at": "2026-11-22T08:00" })).await;
+    let again = world.content("util.timer", json!({ "name": "tea", "at": "2026-11-22T08:00" })).await;
     assert_eq!(again["message"], "tea", "one that was given none reminds of its name");
     assert_eq!((&again["timer_id"], again["fires_at"].as_str()), (&set["timer_id"], Some("2026-11-22T08:00:00.000Z")));
-    let gone = rig.content("util.timer", json!({ "name": "tea", "cancel": true })).await;
+    let gone = world.content("util.timer", json!({ "name": "tea", "cancel": true })).await;
     assert_eq!(gone["cancelled"], true);
     for (arguments, expected) in [
         (json!({ "name": "tea", "cancel": true }), Code::NotFound),
@@ -25,38 +25,38 @@ async fn a_timer_is_set_replaced_and_cancelled() {
         (json!({ "name": "tea", "at": "2020-01-01" }), Code::InvalidArguments),
         (json!({ "name": "t\u{1b}a", "duration": "5m" }), Code::InvalidArguments),
     ] {
-        assert_eq!(code(rig.call("util.timer", arguments.clone()).await), expected, "{arguments}");
+        assert_eq!(code(world.call("util.timer", arguments.clone()).await), expected, "{arguments}");
     }
 }
 
 // covers: BI-87, SCHED-06
 #[tokio::test]
 async fn a_cron_job_is_added_changed_run_and_removed() {
-    let rig = Rig::new().await;
+    let world = ToolWorld::new().await;
     let schedule = json!({ "cron": "0 9 * * 1-5", "zone": "Europe/Berlin" });
-    let added = rig
+    let added = world
         .content("util.cron", json!({ "action": "add", "name": "mail", "schedule": schedule, "message": "read mail" }))
         .await;
     assert_eq!((added["next_at"].as_str(), added["missed"].as_str()), (Some("2026-11-23T08:00:00.000Z"), Some("skip")));
     let again = json!({ "action": "add", "name": "mail", "schedule": { "every": "1h" }, "message": "x" });
-    assert_eq!(code(rig.call("util.cron", again).await), Code::Conflict);
+    assert_eq!(code(world.call("util.cron", again).await), Code::Conflict);
     let job = json!({ "name": "once", "schedule": { "at": "2026-12-01" }, "message": "x", "missed": "run_once" });
-    rig.content("util.cron", json!({ "action": "add", "job": job })).await;
+    world.content("util.cron", json!({ "action": "add", "job": job })).await;
     let patch = json!({ "schedule": { "every": "90m" }, "enabled": true });
-    let changed = rig.content("util.cron", json!({ "action": "update", "job_id": "mail", "patch": patch })).await;
+    let changed = world.content("util.cron", json!({ "action": "update", "job_id": "mail", "patch": patch })).await;
     assert_eq!((&changed["job_id"], changed["schedule"]["every"].as_str()), (&added["job_id"], Some("1h30m")));
     let off = json!({ "action": "update", "job_id": added["job_id"], "patch": { "enabled": false } });
-    assert_eq!(rig.content("util.cron", off).await["enabled"], false);
-    let run = rig.content("util.cron", json!({ "action": "run", "job_id": "mail" })).await;
+    assert_eq!(world.content("util.cron", off).await["enabled"], false);
+    let run = world.content("util.cron", json!({ "action": "run", "job_id": "mail" })).await;
     assert_eq!(run["status"], "queued");
-    assert_eq!(code(rig.call("util.cron", json!({ "action": "run", "job_id": "mail" })).await), Code::Conflict);
-    let runs = rig.content("util.cron", json!({ "action": "runs", "name": "mail" })).await;
+    assert_eq!(code(world.call("util.cron", json!({ "action": "run", "job_id": "mail" })).await), Code::Conflict);
+    let runs = world.content("util.cron", json!({ "action": "runs", "name": "mail" })).await;
     assert_eq!(runs["runs"][0]["run"], 1);
-    let all = rig.content("util.cron", json!({ "action": "list" })).await;
+    let all = world.content("util.cron", json!({ "action": "list" })).await;
     assert_eq!((all["jobs"].as_array().unwrap().len(), all["next_at"].as_str()), (2, Some("2026-12-01T00:00:00.000Z")));
-    rig.content("util.cron", json!({ "action": "remove", "job_id": added["job_id"] })).await;
+    world.content("util.cron", json!({ "action": "remove", "job_id": added["job_id"] })).await;
     let woken =
-        rig.content("util.cron", json!({ "action": "wake", "message": "go on", "mode": "next-heartbeat" })).await;
+        world.content("util.cron", json!({ "action": "wake", "message": "go on", "mode": "next-heartbeat" })).await;
     assert_eq!(woken["wakes"], false);
     for (arguments, expected) in [
         (json!({ "action": "remove", "job_id": "mail" }), Code::NotFound),
@@ -81,17 +81,17 @@ async fn a_cron_job_is_added_changed_run_and_removed() {
         ),
         (json!({ "action": "wake" }), Code::InvalidArguments),
     ] {
-        assert_eq!(code(rig.call("util.cron", arguments.clone()).await), expected, "{arguments}");
+        assert_eq!(code(world.call("util.cron", arguments.clone()).await), expected, "{arguments}");
     }
 }
 
 // covers: BI-87, SCHED-08
 #[tokio::test]
 async fn a_job_with_its_own_turn_has_options() {
-    let rig = Rig::new().await;
-    rig.content("syscall.chat.create", json!({ "name": "news", "members": ["bob"] })).await;
+    let world = ToolWorld::new().await;
+    world.content("syscall.chat.create", json!({ "name": "news", "members": ["bob"] })).await;
     let job = |options: serde_json::Value| json!({ "action": "add", "name": "digest", "schedule": { "every": "1h" }, "message": "x", "options": options });
-    let set = rig
+    let set = world
         .content("util.cron", job(json!({ "payload": "agentTurn", "to": "news", "timeout": "2m", "max_rounds": 3 })))
         .await;
     assert_eq!((set["payload"].as_str(), set["deliver"].as_str()), (Some("agentTurn"), Some("announce")));
@@ -100,12 +100,12 @@ async fn a_job_with_its_own_turn_has_options() {
         (Some("news"), Some("2m"), &json!(3))
     );
     let patch = json!({ "options": { "deliver": "none" }, "enabled": false });
-    let changed = rig.content("util.cron", json!({ "action": "update", "job_id": "digest", "patch": patch })).await;
+    let changed = world.content("util.cron", json!({ "action": "update", "job_id": "digest", "patch": patch })).await;
     assert_eq!((&changed["to"], &changed["max_rounds"]), (&json!(null), &json!(3)));
-    rig.content("util.cron", json!({ "action": "remove", "job_id": "digest" })).await;
-    let quiet = rig.content("util.cron", job(json!({ "wake": "next-heartbeat" }))).await;
+    world.content("util.cron", json!({ "action": "remove", "job_id": "digest" })).await;
+    let quiet = world.content("util.cron", job(json!({ "wake": "next-heartbeat" }))).await;
     assert_eq!((quiet["wake"].as_str(), &quiet["payload"]), (Some("next-heartbeat"), &json!(null)));
-    rig.content("util.cron", json!({ "action": "remove", "job_id": "digest" })).await;
+    world.content("util.cron", json!({ "action": "remove", "job_id": "digest" })).await;
     for (options, expected) in [
         (json!({ "session": "main", "payload": "agentTurn" }), Code::PayloadMismatch),
         (json!({ "session": "isolated", "payload": "systemEvent" }), Code::PayloadMismatch),
@@ -121,24 +121,24 @@ async fn a_job_with_its_own_turn_has_options() {
         (json!({ "deliver": "none", "wake": "next-heartbeat" }), Code::PayloadMismatch),
         (json!({ "session": "main", "deliver": "none" }), Code::PayloadMismatch),
     ] {
-        assert_eq!(code(rig.call("util.cron", job(options.clone())).await), expected, "{options}");
+        assert_eq!(code(world.call("util.cron", job(options.clone())).await), expected, "{options}");
     }
     for (options, datum) in
         [(json!({ "session": "main", "timeout": "5s" }), "agentTurn"), (json!({ "timeout": "5h" }), "1 to 300")]
     {
-        let refusal = rig.call("util.cron", job(options)).await.unwrap_err();
+        let refusal = world.call("util.cron", job(options)).await.unwrap_err();
         assert!(refusal.message.starts_with("options.timeout") && refusal.message.contains(datum), "{refusal}");
         assert!(!refusal.to_string().contains("timeout_seconds"), "{refusal}");
         assert_eq!(refusal.details, Some(json!({ "field": "options.timeout" })));
     }
-    assert_eq!(rig.content("util.cron", json!({ "action": "list" })).await["jobs"], json!([]));
+    assert_eq!(world.content("util.cron", json!({ "action": "list" })).await["jobs"], json!([]));
 }
 
 #[tokio::test]
 async fn a_job_may_use_only_its_own_thread_of_another_agents_webhook() {
-    let rig = Rig::new().await;
+    let world = ToolWorld::new().await;
     let hook = |agent: &str| {
-        let mut plan = (*rig.services.plan()).clone();
+        let mut plan = (*world.services.plan()).clone();
         let shop = ghost_config::plan::WebhookPlan {
             url: "http://127.0.0.1:9/in".into(),
             secret_env: "SECRET".into(),
@@ -147,7 +147,7 @@ async fn a_job_may_use_only_its_own_thread_of_another_agents_webhook() {
             actions: Vec::new(),
         };
         plan.webhooks.insert("shop".into(), shop);
-        rig.services.set_plan(plan.into());
+        world.services.set_plan(plan.into());
     };
     let job = |to: &str| {
         let options = json!({ "deliver": "webhook", "to": to });
@@ -157,41 +157,41 @@ async fn a_job_may_use_only_its_own_thread_of_another_agents_webhook() {
     };
     hook("bob");
     for foreign in ["shop/customer-17", "shop/cron:bob/digest"] {
-        assert_eq!(code(rig.call("util.cron", job(foreign)).await), Code::AccessDenied, "{foreign}");
+        assert_eq!(code(world.call("util.cron", job(foreign)).await), Code::AccessDenied, "{foreign}");
     }
     for own in ["shop", "shop/cron:ada/digest"] {
-        assert_eq!(rig.content("util.cron", job(own)).await["to"], "shop/cron:ada/digest", "{own}");
-        rig.content("util.cron", json!({ "action": "remove", "job_id": "digest" })).await;
+        assert_eq!(world.content("util.cron", job(own)).await["to"], "shop/cron:ada/digest", "{own}");
+        world.content("util.cron", json!({ "action": "remove", "job_id": "digest" })).await;
     }
-    rig.content("util.cron", job("shop")).await;
+    world.content("util.cron", job("shop")).await;
     let patch = json!({ "options": { "to": "shop/customer-17" } });
     let update = json!({ "action": "update", "job_id": "digest", "patch": patch });
-    assert_eq!(code(rig.call("util.cron", update.clone()).await), Code::AccessDenied);
+    assert_eq!(code(world.call("util.cron", update.clone()).await), Code::AccessDenied);
     hook("ada");
-    assert_eq!(rig.content("util.cron", update).await["to"], "shop/customer-17");
+    assert_eq!(world.content("util.cron", update).await["to"], "shop/customer-17");
     // An unchanged target is not checked again, until the job is enabled without its webhook.
     hook("bob");
     let patch = |patch: serde_json::Value| json!({ "action": "update", "job_id": "digest", "patch": patch });
-    let changed = rig.content("util.cron", patch(json!({ "options": { "max_rounds": 2 } }))).await;
+    let changed = world.content("util.cron", patch(json!({ "options": { "max_rounds": 2 } }))).await;
     assert_eq!((&changed["to"], &changed["max_rounds"]), (&json!("shop/customer-17"), &json!(2)));
-    let mut plan = (*rig.services.plan()).clone();
+    let mut plan = (*world.services.plan()).clone();
     plan.webhooks.clear();
-    rig.services.set_plan(plan.into());
-    assert_eq!(rig.content("util.cron", patch(json!({ "enabled": false }))).await["enabled"], false);
-    assert_eq!(code(rig.call("util.cron", patch(json!({ "enabled": true }))).await), Code::NotFound);
+    world.services.set_plan(plan.into());
+    assert_eq!(world.content("util.cron", patch(json!({ "enabled": false }))).await["enabled"], false);
+    assert_eq!(code(world.call("util.cron", patch(json!({ "enabled": true }))).await), Code::NotFound);
 }
 
 // covers: BI-85, SCHED-03
 #[tokio::test]
 async fn a_watch_starts_from_a_snapshot_and_stays_inside_the_workspace() {
-    let rig = Rig::new().await;
-    let set = rig.content("util.watch", json!({ "path": "notes", "events": ["created"], "recursive": true })).await;
+    let world = ToolWorld::new().await;
+    let set = world.content("util.watch", json!({ "path": "notes", "events": ["created"], "recursive": true })).await;
     assert_eq!((set["path"].as_str(), set["name"].as_str()), (Some("agents/ada/notes"), Some("agents:ada:notes")));
-    let (schedule_id, store) = (set["watch_id"].as_str().unwrap().parse().unwrap(), rig.services.store.clone());
-    let kept = store.read(move |r| Box::pin(async move { r.watch_snapshot_get(schedule_id).await })).await.unwrap();
+    let schedule_id = set["watch_id"].as_str().unwrap().parse().unwrap();
+    let kept = read!(world, |r| r.watch_snapshot_get(schedule_id).await?);
     assert!(kept.is_some());
-    rig.content("util.watch", json!({ "path": "shared", "scope": "world", "name": "box" })).await;
-    rig.content("util.watch", json!({ "path": "notes", "cancel": true })).await;
+    world.content("util.watch", json!({ "path": "shared", "scope": "world", "name": "box" })).await;
+    world.content("util.watch", json!({ "path": "notes", "cancel": true })).await;
     for (arguments, expected) in [
         (json!({ "path": "../bob" }), Code::PathDenied),
         (json!({ "path": "/etc" }), Code::PathDenied),
@@ -201,20 +201,20 @@ async fn a_watch_starts_from_a_snapshot_and_stays_inside_the_workspace() {
         (json!({ "path": "notes", "cancel": true }), Code::NotFound),
         (json!({ "path": "" }), Code::InvalidArguments),
     ] {
-        assert_eq!(code(rig.call("util.watch", arguments.clone()).await), expected, "{arguments}");
+        assert_eq!(code(world.call("util.watch", arguments.clone()).await), expected, "{arguments}");
     }
-    assert_eq!(rig.events().await.iter().filter(|(kind, _)| *kind == EventKind::ScheduleSet).count(), 2);
+    assert_eq!(world.events().await.iter().filter(|event| event.kind == EventKind::ScheduleSet).count(), 2);
 }
 
 #[tokio::test]
 async fn an_agent_cannot_change_another_agents_schedules() {
-    let rig = Rig::new().await;
-    let set = rig
+    let world = ToolWorld::new().await;
+    let set = world
         .content("util.cron", json!({ "action": "add", "name": "a", "schedule": { "every": "1h" }, "message": "x" }))
         .await;
-    let bob = caller(&rig.services, "bob").await;
+    let bob = world.call_by("bob").await;
     for action in ["remove", "run", "runs"] {
-        let result = rig.call_as(&bob, "util.cron", None, json!({ "action": action, "job_id": set["job_id"] })).await;
+        let result = world.call_as(&bob, "util.cron", None, json!({ "action": action, "job_id": set["job_id"] })).await;
         match action {
             "runs" => assert_eq!(result.unwrap().content["runs"], json!([])),
             _ => assert_eq!(code(result), Code::NotFound),

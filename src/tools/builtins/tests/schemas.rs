@@ -8,7 +8,7 @@ use ghost_domain::{Code, Refusal, tool_catalogue};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-use super::rig::{Rig, code};
+use super::tool_world::{ToolWorld, code};
 use crate::builtins::all;
 use crate::registry::Registry;
 use crate::tool::Tool;
@@ -134,11 +134,11 @@ fn every_schema_is_plain_and_strict() {
 // covers: TOOL-06
 #[tokio::test]
 async fn unknown_fields_are_refused_by_the_parser_too() {
-    let rig = Rig::new().await;
-    for tool in rig.tools.values() {
+    let world = ToolWorld::new().await;
+    for tool in world.tools.values() {
         let mut arguments = Value::Object(minimal(tool));
         arguments["actor"] = json!("bob");
-        assert_eq!(code(rig.run(&rig.ada, tool, arguments).await), Code::InvalidArguments, "{}", tool.spec.name);
+        assert_eq!(code(world.run(&world.ada, tool, arguments).await), Code::InvalidArguments, "{}", tool.spec.name);
     }
 }
 
@@ -153,8 +153,8 @@ fn field_of(refusal: Refusal) -> String {
 // covers: TOOL-06
 #[tokio::test]
 async fn every_number_is_accepted_or_refused_with_its_field() {
-    let rig = Rig::new().await;
-    for tool in rig.tools.values() {
+    let world = ToolWorld::new().await;
+    for tool in world.tools.values() {
         let name = &tool.spec.name;
         for (field, schema) in properties(tool) {
             if schema["type"] != "integer" {
@@ -176,13 +176,13 @@ async fn every_number_is_accepted_or_refused_with_its_field() {
             for fits in [&schema["minimum"], &schema["maximum"]] {
                 let arguments = with(fits.clone());
                 tool.validate(&arguments).unwrap();
-                if let Err(refusal) = rig.run(&rig.ada, tool, arguments).await {
+                if let Err(refusal) = world.run(&world.ada, tool, arguments).await {
                     assert!(!refusal.message.contains(", expected "), "{name}.{field}: {refusal}");
                 }
             }
         }
     }
-    let list = &rig.tools["workspace.list"];
+    let list = &world.tools["workspace.list"];
     assert!(list.validate(&list.normalise(None, json!({ "depth": 2.0 }))).is_ok());
     let refusal = list.validate(&json!({ "limit": 5_000_000_000_u64 })).unwrap_err();
     assert!(
@@ -196,11 +196,12 @@ async fn every_number_is_accepted_or_refused_with_its_field() {
 // covers: TOOL-06
 #[tokio::test]
 async fn refusals_of_the_parser_name_the_field_too() {
-    let rig = Rig::new().await;
-    let run = async |arguments: Value| rig.run(&rig.ada, &rig.tools["workspace.list"], arguments).await.unwrap_err();
+    let world = ToolWorld::new().await;
+    let run =
+        async |arguments: Value| world.run(&world.ada, &world.tools["workspace.list"], arguments).await.unwrap_err();
     assert_eq!(field_of(run(json!({ "depth": "deep" })).await), "depth");
     assert_eq!(field_of(run(json!({ "actor": "bob" })).await), "actor");
-    let read = rig.run(&rig.ada, &rig.tools["workspace.read"], json!({})).await.unwrap_err();
+    let read = world.run(&world.ada, &world.tools["workspace.read"], json!({})).await.unwrap_err();
     assert_eq!(field_of(read), "path");
 }
 
@@ -223,21 +224,21 @@ fn arguments_are_normalised() {
 // covers: ACC-11, CONF-10, TOOL-01, TOOL-22
 #[tokio::test]
 async fn a_registry_contains_only_granted_tools() {
-    let rig = Rig::new().await;
-    let table = rig.table();
+    let world = ToolWorld::new().await;
+    let table = world.table();
     let words = BTreeMap::from([("admin".to_owned(), vec!["syscall.agent.create".to_owned()])]);
     let groups = Groups::new(&words, AccessDefault::Public, false, ExtraTools::default());
     let access = resolve(&groups, None, &BTreeSet::new(), None, None);
-    let registry = table.registry((*rig.ada.caller).clone(), &|name| access.can_access(name));
+    let registry = table.registry((*world.ada.caller).clone(), &|name| access.can_access(name));
     assert_eq!(registry.specs().len(), NAMES.len() - 2, "deleting goes with creating");
     assert_eq!(code(registry.find("syscall.agent.create").map(|_| ())), Code::AccessDenied);
     assert_eq!(code(registry.find("workspace.raed").map(|_| ())), Code::UnknownTool);
     let hint = |registry: &Registry| registry.find("syscall.agent.create").map(|_| ()).unwrap_err().hint.unwrap();
     assert!(!hint(&registry).contains("admin"));
-    let plan = Arc::new(Plan { groups, ..(*rig.services.plan()).clone() });
+    let plan = Arc::new(Plan { groups, ..(*world.services.plan()).clone() });
     let registry = registry.of_plan(Arc::clone(&plan));
     assert!(hint(&registry).contains("admin"), "{}", hint(&registry));
-    let mut member = (*rig.ada.caller).clone();
+    let mut member = (*world.ada.caller).clone();
     member.groups.insert("admin".to_owned());
     let narrowed = table.registry(member, &|_| false).of_plan(plan);
     assert!(hint(&narrowed).contains("admin") && hint(&narrowed) != hint(&registry), "{}", hint(&narrowed));
@@ -249,8 +250,8 @@ async fn a_registry_contains_only_granted_tools() {
 // covers: TOOL-22
 #[tokio::test]
 async fn unusual_names_are_resolved_if_only_one_tool_matches() {
-    let rig = Rig::new().await;
-    let registry = rig.table().registry((*rig.ada.caller).clone(), &|name| name != "syscall.agent.create");
+    let world = ToolWorld::new().await;
+    let registry = world.table().registry((*world.ada.caller).clone(), &|name| name != "syscall.agent.create");
     for (written, meant) in [
         ("syscall_ask", "syscall.ask"),
         ("functions.syscall__ask", "syscall.ask"),
@@ -272,9 +273,9 @@ async fn unusual_names_are_resolved_if_only_one_tool_matches() {
 
 #[tokio::test]
 async fn lists_that_no_registry_uses_are_dropped() {
-    let rig = Rig::new().await;
-    let table = rig.table();
-    let registry = |without: &str| table.registry((*rig.ada.caller).clone(), &|name| name != without);
+    let world = ToolWorld::new().await;
+    let table = world.table();
+    let registry = |without: &str| table.registry((*world.ada.caller).clone(), &|name| name != without);
     let (kept, same) = (registry("channel.send"), registry("channel.send"));
     assert!(std::sync::Arc::ptr_eq(&kept.specs(), &same.specs()), "one list for the same access");
     for name in NAMES {
@@ -328,9 +329,9 @@ proptest! {
     )) {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(async {
-            let rig = Rig::new().await;
+            let world = ToolWorld::new().await;
             for (at, leaves, mask, checked) in calls {
-                let tool = &rig.tools[NAMES[at]];
+                let tool = &world.tools[NAMES[at]];
                 let given = properties(tool).into_iter().map(|(field, _)| field).zip(leaves).enumerate();
                 let arguments: Map<String, Value> = given
                     .filter(|(n, (field, _))| mask & (1 << n) != 0 || minimal(tool).contains_key(field))
@@ -339,9 +340,9 @@ proptest! {
                 let arguments = Value::Object(arguments);
                 // A refusal is fine; a panic or a hang is not.
                 let _ = if checked {
-                    rig.call(NAMES[at], arguments).await
+                    world.call(NAMES[at], arguments).await
                 } else {
-                    rig.run(&rig.ada, tool, arguments).await
+                    world.run(&world.ada, tool, arguments).await
                 };
             }
         });

@@ -1,14 +1,14 @@
 use ghost_domain::Code;
 use serde_json::{Value, json};
 
-use super::rig::{Rig, code};
+use super::tool_world::{ToolWorld, code};
 
 // covers: BI-65, BI-66
 #[tokio::test]
 async fn values_are_written_read_listed_and_deleted() {
-    let rig = Rig::new().await;
-    let write = async |arguments: Value| rig.call("syscall.state.write", arguments).await;
-    let read = async |arguments: Value| rig.call("syscall.state.read", arguments).await;
+    let world = ToolWorld::new().await;
+    let write = async |arguments: Value| world.call("syscall.state.write", arguments).await;
+    let read = async |arguments: Value| world.call("syscall.state.read", arguments).await;
     let first = write(json!({ "key": "plan.step", "value": { "n": 1 }, "expected_version": 0 })).await.unwrap();
     assert_eq!(first.content, json!({ "key": "plan.step", "version": 1 }));
     for (key, value) in [("plan.a", json!("x")), ("plan.b", json!(false)), ("other", json!([1, null]))] {
@@ -45,11 +45,11 @@ async fn values_are_written_read_listed_and_deleted() {
 
 #[tokio::test]
 async fn large_values_are_listed_until_the_view_is_full() {
-    let rig = Rig::new().await;
+    let world = ToolWorld::new().await;
     for key in ["a", "b", "c"] {
         let value = "x".repeat(40_000);
-        rig.call("syscall.state.write", json!({ "key": key, "value": value })).await.unwrap();
+        world.call("syscall.state.write", json!({ "key": key, "value": value })).await.unwrap();
     }
-    let listed = rig.call("syscall.state.read", json!({})).await.unwrap();
+    let listed = world.call("syscall.state.read", json!({})).await.unwrap();
     assert!(listed.truncated && listed.content.as_object().unwrap().len() == 1);
 }

@@ -1,34 +1,34 @@
 use ghost_domain::Code;
 use serde_json::json;
 
-use super::rig::{Rig, caller, code, with};
+use super::tool_world::{ToolWorld, code, with};
 
 // covers: BI-50, BI-51, BI-52, BI-53, TASK-04
 #[tokio::test]
 async fn a_task_is_created_listed_read_and_changed() {
-    let rig = Rig::new().await;
+    let world = ToolWorld::new().await;
     let new = json!({
         "title": "Count", "description": "d".repeat(1_000), "owner": "bob", "priority": 3,
         "due_at": "2026-11-30T18:00:00Z",
     });
-    let task = rig.content("syscall.task.create", new).await;
+    let task = world.content("syscall.task.create", new).await;
     assert_eq!((&task["owner"], &task["creator"]), (&json!("bob"), &json!("agent:ada")));
     assert_eq!((&task["status"], &task["due_at"]), (&json!("pending"), &json!("2026-11-30T18:00:00.000Z")));
     assert!(task.get("id").is_none());
-    assert_eq!(rig.inbox("bob").await.len(), 1);
-    rig.content("syscall.task.create", json!({ "title": "Mine" })).await;
-    let all = rig.content("syscall.task.list", json!({})).await;
+    assert_eq!(world.inbox("bob").await.len(), 1);
+    world.content("syscall.task.create", json!({ "title": "Mine" })).await;
+    let all = world.content("syscall.task.list", json!({})).await;
     let titles: Vec<&str> = all.as_array().unwrap().iter().map(|task| task["title"].as_str().unwrap()).collect();
     assert_eq!(titles, ["Count", "Mine"]);
     assert!(all[0]["description"].as_str().unwrap().len() < 400);
-    let bobs = rig.content("syscall.task.list", json!({ "owner": "bob", "status": "pending" })).await;
+    let bobs = world.content("syscall.task.list", json!({ "owner": "bob", "status": "pending" })).await;
     assert_eq!(bobs.as_array().unwrap().len(), 1);
-    let cut = rig.call("syscall.task.list", json!({ "limit": 1 })).await.unwrap();
+    let cut = world.call("syscall.task.list", json!({ "limit": 1 })).await.unwrap();
     assert!(cut.truncated && cut.content.as_array().unwrap().len() == 1);
-    let bob = caller(&rig.services, "bob").await;
+    let bob = world.call_by("bob").await;
     let done = json!({ "task_id": task["task_id"], "status": "done", "result": "7", "note": "n" });
-    assert_eq!(rig.call_as(&bob, "syscall.task.update", None, done).await.unwrap().content["status"], "done");
-    let full = rig.content("syscall.task.get", json!({ "task_id": task["task_id"] })).await;
+    assert_eq!(world.call_as(&bob, "syscall.task.update", None, done).await.unwrap().content["status"], "done");
+    let full = world.content("syscall.task.get", json!({ "task_id": task["task_id"] })).await;
     assert_eq!(full["description"].as_str().unwrap().len(), 1_000);
     assert_eq!(full["history"].as_array().unwrap().len(), 2);
     assert_eq!(full["history"][1]["by"], "agent:bob");
@@ -37,7 +37,7 @@ async fn a_task_is_created_listed_read_and_changed() {
 
 #[tokio::test]
 async fn wrong_calls_are_refused_with_a_reason() {
-    let rig = Rig::new().await;
+    let world = ToolWorld::new().await;
     let create = |extra: serde_json::Value| {
         let mut arguments = json!({ "title": "T" });
         arguments.as_object_mut().unwrap().extend(extra.as_object().unwrap().clone());
@@ -49,45 +49,45 @@ async fn wrong_calls_are_refused_with_a_reason() {
         (json!({ "depends_on": ["x"] }), Code::InvalidArguments),
         (json!({ "parent_id": "00000000-0000-0000-0000-0000000000ff" }), Code::NotFound),
     ] {
-        assert_eq!(code(rig.call("syscall.task.create", create(extra)).await), expected);
+        assert_eq!(code(world.call("syscall.task.create", create(extra)).await), expected);
     }
-    assert_eq!(code(rig.call("syscall.task.get", json!({ "task_id": "x" })).await), Code::InvalidArguments);
+    assert_eq!(code(world.call("syscall.task.get", json!({ "task_id": "x" })).await), Code::InvalidArguments);
     let missing = json!({ "task_id": "00000000-0000-0000-0000-0000000000ff" });
-    assert_eq!(code(rig.call("syscall.task.get", missing).await), Code::NotFound);
-    assert_eq!(code(rig.call("syscall.task.list", json!({ "status": "finished" })).await), Code::InvalidArguments);
-    assert_eq!(code(rig.call("syscall.task.list", json!({ "limit": 5_000 })).await), Code::InvalidArguments);
+    assert_eq!(code(world.call("syscall.task.get", missing).await), Code::NotFound);
+    assert_eq!(code(world.call("syscall.task.list", json!({ "status": "finished" })).await), Code::InvalidArguments);
+    assert_eq!(code(world.call("syscall.task.list", json!({ "limit": 5_000 })).await), Code::InvalidArguments);
 }
 
 // covers: CONF-22, TASK-05
 #[tokio::test]
 async fn without_the_privilege_only_ones_own_tasks_may_be_changed() {
-    let rig = Rig::new().await;
-    let bobs = rig.content("syscall.task.create", json!({ "title": "B", "owner": "bob" })).await["task_id"].clone();
-    let mine = rig.content("syscall.task.create", json!({ "title": "A" })).await["task_id"].clone();
+    let world = ToolWorld::new().await;
+    let bobs = world.content("syscall.task.create", json!({ "title": "B", "owner": "bob" })).await["task_id"].clone();
+    let mine = world.content("syscall.task.create", json!({ "title": "A" })).await["task_id"].clone();
     let status = |task: &serde_json::Value| json!({ "task_id": task, "status": "in_progress" });
-    assert_eq!(code(rig.call("syscall.task.update", status(&bobs)).await), Code::AccessDenied);
-    rig.content("syscall.task.update", status(&mine)).await;
+    assert_eq!(code(world.call("syscall.task.update", status(&bobs)).await), Code::AccessDenied);
+    world.content("syscall.task.update", status(&mine)).await;
     let waits = json!({ "task_id": mine, "depends_on": [bobs] });
-    assert_eq!(code(rig.call("syscall.task.update", waits.clone()).await), Code::AccessDenied);
+    assert_eq!(code(world.call("syscall.task.update", waits.clone()).await), Code::AccessDenied);
     let away = json!({ "task_id": mine, "owner": "bob" });
-    assert_eq!(code(rig.call("syscall.task.update", away.clone()).await), Code::AccessDenied);
-    let manager = with(&rig.ada, |caller| caller.manages_tasks = true);
-    rig.call_as(&manager, "syscall.task.update", None, status(&bobs)).await.unwrap();
-    let held = rig.call_as(&manager, "syscall.task.update", None, waits).await.unwrap().content;
+    assert_eq!(code(world.call("syscall.task.update", away.clone()).await), Code::AccessDenied);
+    let manager = with(&world.ada, |caller| caller.manages_tasks = true);
+    world.call_as(&manager, "syscall.task.update", None, status(&bobs)).await.unwrap();
+    let held = world.call_as(&manager, "syscall.task.update", None, waits).await.unwrap().content;
     assert_eq!((&held["status"], &held["depends_on"]), (&json!("blocked"), &json!([bobs])));
     let round = json!({ "task_id": bobs, "depends_on": [mine] });
-    assert_eq!(code(rig.call_as(&manager, "syscall.task.update", None, round).await), Code::Conflict);
-    let given = rig.call_as(&manager, "syscall.task.update", None, away).await.unwrap();
+    assert_eq!(code(world.call_as(&manager, "syscall.task.update", None, round).await), Code::Conflict);
+    let given = world.call_as(&manager, "syscall.task.update", None, away).await.unwrap();
     assert_eq!(given.content["owner"], "bob");
-    let own = rig.content("syscall.task.create", json!({ "title": "C" })).await["task_id"].clone();
-    let denied = with(&rig.ada, |caller| caller.updates_own_tasks = false);
+    let own = world.content("syscall.task.create", json!({ "title": "C" })).await["task_id"].clone();
+    let denied = with(&world.ada, |caller| caller.updates_own_tasks = false);
     assert_eq!(
-        code(rig.call_as(&denied, "syscall.task.update", None, status(&own)).await),
+        code(world.call_as(&denied, "syscall.task.update", None, status(&own)).await),
         Code::AccessDenied,
         "a denial holds for the owner, too"
     );
-    let mut plan = (*rig.services.plan()).clone();
+    let mut plan = (*world.services.plan()).clone();
     plan.owner_may_update_tasks = false;
-    rig.services.set_plan(plan.into());
-    assert_eq!(code(rig.call("syscall.task.update", status(&own)).await), Code::AccessDenied);
+    world.services.set_plan(plan.into());
+    assert_eq!(code(world.call("syscall.task.update", status(&own)).await), Code::AccessDenied);
 }

@@ -1,108 +1,27 @@
-//! The test environment: three agents in one store, a clock that the test moves, ids that count up,
-//! and a recorder of all signals.
+//! The world of these tests: three agents, and helpers for turns, calls and budgets.
 
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use ghost_domain::Price;
-use ghost_domain::event::EventFilter;
 use ghost_domain::journal::{Effect, JournalRow, Step};
-use ghost_domain::ports::{Ids, Ports, Rng, Signal, Wake};
+use ghost_domain::ports::Signal;
 use ghost_domain::redact::Redactor;
-use ghost_domain::time::BoxFuture;
 use ghost_domain::transcript::{Block, TokenUsage};
 use ghost_domain::{
-    Agent, AgentId, AgentKind, Ask, AskId, CallId, Clock, Code, Desired, Envelope, Event, EventKind, Kind, LedgerRow,
-    Limits, MessageId, Money, Party, Refusal, ReservationId, Timestamp, Turn, TurnId,
+    Agent, Ask, CallId, Code, Envelope, LedgerRow, Limits, MessageId, Money, Party, Refusal, ReservationId, Scope,
+    Turn, TurnId,
 };
 use ghost_store::Store;
 use ghost_store::memory::MemoryStore;
 use serde_json::{Value, json};
-use uuid::Uuid;
 
 use crate::agents::{self, NewAgent};
 use crate::asks::{self, WaitingCall};
 use crate::budgets::{Demand, Reserved};
-use crate::mail::{self, Chain, NewMessage};
-use crate::turns::{self, CallStart, Ending, ModelResult, Taken};
+use crate::mail::{self, Chain};
+pub(crate) use crate::testing::{RuleWorld, SECRET, id, new_agent, operator, read, write};
+use crate::turns::{self, CallStart, Ending, ModelResult};
 use crate::{Result, RuleContext};
-
-/// Runs one write transaction with the rig's context.
-macro_rules! write {
-    ($rig:expr, |$w:ident, $ctx:ident| $body:expr) => {{
-        let $ctx = $rig.ctx.clone();
-        $rig.store
-            .write(move |$w| {
-                Box::pin(async move {
-                    let _ = &$ctx;
-                    $body
-                })
-            })
-            .await
-    }};
-}
-
-/// Runs one read.
-macro_rules! read {
-    ($rig:expr, |$r:ident| $body:expr) => {
-        $rig.store.read(move |$r| Box::pin(async move { Ok::<_, ghost_domain::Refusal>($body) })).await.unwrap()
-    };
-}
-pub(crate) use {read, write};
-
-/// A secret that must not appear in any event, ledger row or dead letter.
-pub(crate) const SECRET: &str = "hunter2-is-my-password";
-
-pub(crate) struct ManualClock(AtomicI64);
-
-impl Clock for ManualClock {
-    fn now(&self) -> Timestamp {
-        Timestamp(self.0.load(Ordering::SeqCst))
-    }
-
-    fn sleep_until(&self, _: Timestamp) -> BoxFuture<'static, ()> {
-        Box::pin(std::future::pending())
-    }
-}
-
-struct CountingIds(AtomicU64);
-
-impl Ids for CountingIds {
-    fn next(&self) -> Uuid {
-        Uuid::from_u128(u128::from(self.0.fetch_add(1, Ordering::SeqCst)))
-    }
-}
-
-impl Rng for CountingIds {
-    fn below(&self, _: u64) -> u64 {
-        0
-    }
-}
-
-#[derive(Default)]
-struct SignalRecorder(Mutex<Vec<Signal>>);
-
-impl Wake for SignalRecorder {
-    fn signal(&self, signals: &[Signal]) {
-        self.0.lock().unwrap().extend_from_slice(signals);
-    }
-}
-
-pub(crate) struct Rig {
-    pub(crate) store: Store,
-    pub(crate) ctx: RuleContext,
-    clock: Arc<ManualClock>,
-    recorded: Arc<SignalRecorder>,
-}
-
-pub(crate) fn id(text: &str) -> AgentId {
-    text.parse().unwrap()
-}
-
-pub(crate) fn operator() -> Party {
-    Party::Operator("test".into())
-}
 
 pub(crate) fn party(name: &str) -> Party {
     Party::Agent(id(name))
@@ -112,22 +31,21 @@ pub(crate) fn code<T: std::fmt::Debug>(result: Result<T>) -> Code {
     result.unwrap_err().code
 }
 
-pub(crate) fn new_agent(ctx: &RuleContext, name: &str) -> NewAgent {
-    NewAgent {
-        agent_id: id(name),
-        archetype: "worker".into(),
-        name: name.into(),
-        team: Some("crew".into()),
-        kind: AgentKind::Dynamic,
-        desired: Desired::Running,
-        overrides: Value::Null,
-        daily_money: None,
-        goal: None,
-        chain: Chain::root(ctx),
-    }
+pub(crate) fn scope(text: &str) -> Scope {
+    text.parse().unwrap()
 }
 
-impl Rig {
+/// Creates an agent in the name of ada.
+pub(crate) async fn create(world: &RuleWorld, new: NewAgent) -> Result<Agent> {
+    write!(world, |w, ctx| agents::create(w, &ctx, &party("ada"), new).await)
+}
+
+pub(crate) async fn delete(world: &RuleWorld, name: &str) {
+    let agent_id = id(name);
+    write!(world, |w, ctx| agents::delete(w, &ctx, &operator(), &agent_id).await).unwrap();
+}
+
+impl RuleWorld {
     /// Runs a turn with one model call that uses `tokens` tokens and as many millionths of a
     /// dollar.
     pub(crate) async fn spend(&self, name: &str, tokens: u64) {
@@ -144,33 +62,17 @@ impl Rig {
 
     /// The same world in a given empty store.
     pub(crate) async fn with_store(store: Store) -> Self {
-        let clock = Arc::new(ManualClock(AtomicI64::new(1_795_298_880_000)));
-        let count = Arc::new(CountingIds(AtomicU64::new(1)));
-        let ports = Ports { clock: clock.clone(), ids: count.clone(), rng: count };
-        let ctx = RuleContext::new(ports, Redactor::new([SECRET.to_owned()]), "node", 1, Limits::default());
-        ctx.set_webhooks([("ops".to_owned(), id("ada"))].into());
-        let rig = Self { store, ctx, clock, recorded: Arc::default() };
-        rig.store.on_signal(rig.recorded.clone());
+        let world = Self::without_agents(store, Limits::default());
+        world.ctx.set_webhooks([("ops".to_owned(), id("ada"))].into());
         for name in ["ada", "bob", "cyd"] {
-            write!(rig, |w, ctx| agents::create(w, &ctx, &operator(), new_agent(&ctx, name)).await).unwrap();
+            world.add_agent(new_agent(&world.ctx, name)).await;
         }
-        rig.signals();
-        rig
-    }
-
-    pub(crate) fn limits(&self, change: impl FnOnce(&mut Limits)) {
-        let mut limits = (*self.ctx.limits()).clone();
-        change(&mut limits);
-        self.ctx.set_limits(limits);
+        world.store.on_signal(world.signals.clone());
+        world
     }
 
     pub(crate) fn pass(&self, time: Duration) {
-        self.clock.0.fetch_add(i64::try_from(time.as_millis()).unwrap(), Ordering::SeqCst);
-    }
-
-    /// Sets the clock back.
-    pub(crate) fn set_back(&self, time: Duration) {
-        self.clock.0.fetch_sub(i64::try_from(time.as_millis()).unwrap(), Ordering::SeqCst);
+        self.clock.advance(time);
     }
 
     /// The same world after a restart, with its store opened again.
@@ -181,38 +83,17 @@ impl Rig {
     /// The same store as seen by a daemon that has lost its agents to a later epoch.
     pub(crate) fn stale(&self) -> Self {
         let ctx = RuleContext::new(self.ctx.ports.clone(), Redactor::default(), "node", 0, Limits::default());
-        Self { store: self.store.clone(), ctx, clock: self.clock.clone(), recorded: self.recorded.clone() }
+        Self { store: self.store.clone(), ctx, clock: self.clock.clone(), signals: self.signals.clone() }
     }
 
     /// The signals since the last call.
     pub(crate) fn signals(&self) -> Vec<Signal> {
-        std::mem::take(&mut self.recorded.0.lock().unwrap())
-    }
-
-    pub(crate) async fn deliver(&self, new_message: NewMessage) -> Result<Envelope> {
-        match write!(self, |w, ctx| mail::deliver(w, &ctx, new_message).await) {
-            Err(refusal) => Err(mail::with_nearest(&self.store, refusal).await),
-            sent => sent,
-        }
+        self.signals.take()
     }
 
     /// The refusal that the caller gets after the command, with a suggestion.
     pub(crate) async fn with_suggestion(&self, refusal: Refusal) -> Refusal {
         mail::with_nearest(&self.store, refusal).await
-    }
-
-    /// Sends a message from the operator.
-    pub(crate) async fn send(&self, to: &str, body: &str) -> Envelope {
-        self.deliver(NewMessage::new(&id(to), operator(), Kind::Message, body, Chain::root(&self.ctx))).await.unwrap()
-    }
-
-    pub(crate) async fn try_take(&self, name: &str) -> Result<Option<Taken>> {
-        let agent_id = id(name);
-        write!(self, |w, ctx| turns::take(w, &ctx, &agent_id, None).await)
-    }
-
-    pub(crate) async fn take(&self, name: &str) -> Taken {
-        self.try_take(name).await.unwrap().unwrap()
     }
 
     /// Opens a turn with a new message.
@@ -234,11 +115,7 @@ impl Rig {
     }
 
     pub(crate) async fn outside_ask(&self, target: &str) -> Result<Ask> {
-        let (target, wait) = (id(target), Duration::from_secs(60));
-        write!(self, |w, ctx| {
-            let chain = Chain::root(&ctx);
-            asks::open(w, &ctx, operator(), None, &target, "how many?".into(), wait, chain).await
-        })
+        self.ask_within(target, Duration::from_secs(60)).await
     }
 
     /// Opens an ask from a turn with the tool `tool`, and records the call.
@@ -259,10 +136,6 @@ impl Rig {
             turns::record_call_start(w, &ctx, &turn, &start).await?;
             Ok((ask, call_id))
         })
-    }
-
-    pub(crate) async fn ask_row(&self, ask_id: AskId) -> Ask {
-        read!(self, |r| r.ask_get(ask_id).await?.unwrap())
     }
 
     pub(crate) async fn agent(&self, name: &str) -> Agent {
@@ -294,19 +167,6 @@ impl Rig {
             }
             _ => None,
         })
-    }
-
-    pub(crate) async fn inbox(&self, name: &str) -> Vec<Envelope> {
-        let agent_id = id(name);
-        read!(self, |r| r.inbox_pending(&agent_id, 1_000).await?)
-    }
-
-    pub(crate) async fn events(&self) -> Vec<Event> {
-        read!(self, |r| r.event_list(0, &EventFilter::default(), 10_000).await?.0)
-    }
-
-    pub(crate) async fn count(&self, kind: EventKind) -> usize {
-        self.events().await.iter().filter(|event| event.kind == kind).count()
     }
 
     /// Starts a model call of at most `output` tokens after `input` tokens. A call that has to wait
