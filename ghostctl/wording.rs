@@ -2,7 +2,7 @@
 //! arguments. The id of each option and argument is the name of the field that it sets.
 
 use clap::{Arg, ArgMatches, Command};
-use ghost_record::names::renamed;
+use ghost_proto::names::renamed;
 use serde_json::Value;
 
 use crate::failure::Failure;

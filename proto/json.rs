@@ -3,9 +3,9 @@
 //! key is the name of its field. A time `x_ms` is written as `x` in RFC 3339, an amount `x_micros`
 //! as `x_usd` in dollars, and JSON text `x_json` as the value `x`. `build.rs` lists the exceptions.
 //!
-//! Must never: leave out a key because it has no value (the value is `null`), or give an id
-//! different names in different records. Exception: events leave out `channel` and `correlation_id`
-//! if they have none.
+//! This module must never leave out a key because it has no value (the value is `null`), or give an
+//! id different names in different records. Exception: events leave out `channel` and
+//! `correlation_id` if they have none.
 
 use serde::{Serialize, Serializer};
 use serde_json::Value;

@@ -5,6 +5,7 @@
 //! domain values.
 
 pub mod json;
+pub mod names;
 
 /// Metadata key of the trailer with a refusal: the JSON object `{error, code, hint?, details?}`.
 pub const REFUSAL_TRAILER: &str = "ghost-refusal-bin";

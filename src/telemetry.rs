@@ -17,7 +17,7 @@ pub fn begin() {
     let filter = EnvFilter::try_new(&*spec).unwrap_or_else(|error| {
         report::tell(&format!(
             "warning: GHOST_LOG `{}` is not understood ({error}); warnings and worse are logged\n  \
-             hint: write off, error, warn, info, debug or trace, or such as ghost_rules=debug",
+             hint: write off, error, warn, info, debug or trace, or such as ghost_operations=debug",
             shown(&spec, 80)
         ));
         EnvFilter::new("warn")

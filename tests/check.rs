@@ -74,7 +74,7 @@ fn near_misses_are_reported_by_check_start_and_reload() {
         .write("scripts/clerk.yaml", "otherwise: [{ say: Here. }]\n")
         .write("laws.md", "")
         .write("law.md", "Be exact.");
-    let warnings = ["archetype/clerk/config.md:3: warning: `local/nobody-knows`", "law.md:1: warning: `laws.md`"];
+    let warnings = ["archetype/clerk/config.md:3: warning: `local/nobody-knows`", "law.md:1: `laws.md`"];
     exactly(&reported(&test_env, &world), &warnings);
     let daemon = test_env.up(world.path(), &[]);
     for words in ["law.md", "`local/nobody-knows`"] {
@@ -195,11 +195,14 @@ fn a_wrong_flag_is_reported_as_a_flag() {
 #[test]
 fn a_fall_back_model_without_provider_is_reported_once_at_its_place() {
     let (test_env, world) = test_env();
-    world.archetype(
-        "clerk",
-        "## Tool Access\nprivilege_groups: everyone\n## LLM\nfallback_models: nowhere/x, scripted/gone\n",
-    );
-    exactly(&reported(&test_env, &world), &["archetype/clerk/config.md:4: `nowhere`", "scripts/gone.yaml:0: error"]);
+    let with = |models: &str| {
+        let config = format!("## Tool Access\nprivilege_groups: everyone\n## LLM\nfallback_models: {models}\n");
+        world.archetype("clerk", &config);
+        reported(&test_env, &world)
+    };
+    exactly(&with("nowhere/x, scripted/gone"), &["archetype/clerk/config.md:4: `nowhere`"]);
+    // Files are compared with each other once the configuration has no error.
+    exactly(&with("scripted/gone"), &["scripts/gone.yaml:0: error"]);
 }
 
 fn worlds_newsroom() -> String {

@@ -14,7 +14,7 @@ pub trait ActivityPort: Send + Sync + 'static {
     /// Marks the beginning of an inbox read and returns the agent's current wake generation. Every
     /// wake-up raises the generation. After this call, the next wake-up is delivered to the actor
     /// again.
-    fn look(&self, agent_id: &AgentId) -> u64;
+    fn begin_read(&self, agent_id: &AgentId) -> u64;
 
     /// Shows the agent as idle, unless a wake-up has arrived since the inbox read that returned
     /// generation `seen`. If this returns false, the actor must read the inbox again.

@@ -99,7 +99,7 @@ impl State {
         }
         self.again = false;
         // Read before the inbox: a wake-up after this point raises the generation.
-        self.seen = self.engine.activity.look(&self.agent_id);
+        self.seen = self.engine.activity.begin_read(&self.agent_id);
         let (engine, agent_id, session) = (Arc::clone(&self.engine), self.agent_id.clone(), Arc::clone(&self.session));
         let myself = myself.clone();
         self.tasks += 1;

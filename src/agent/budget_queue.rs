@@ -1,11 +1,12 @@
-//! The queue of model calls that wait for budget which other calls hold. A call waits for one full
-//! account at a time. When that account has free budget again, the first call that waits for it is
-//! notified; calls that wait for other accounts are not held up. A new call waits behind the calls
-//! that wait for one of its accounts, even if its own demand would fit.
+//! The queue of model calls that wait for budget which other calls have reserved. A call waits for
+//! one account at a time. When that account has free budget again, the first call that waits for it
+//! is notified; calls that wait for other accounts are not held up. A new call waits behind the
+//! calls that wait for one of its accounts, even if its own demand would fit.
 //!
 //! Every waiting call must be notified in the end. So a change between a call's budget check and its
 //! wait makes it check again, and a notified call that does not proceed, for whatever reason,
-//! notifies the next.
+//! notifies the next. Calls whose budget is spent, not reserved, do not wait here: they wait for
+//! [`BudgetQueue::limits_changed`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -103,7 +104,7 @@ impl Ticket {
         accounts.into_iter().cloned().collect()
     }
 
-    /// Waits until `scope`, which was full at the last check, may have free budget. Keeps its ticket
+    /// Waits until `scope`, whose budget was reserved at the last check, may have free budget. Keeps its ticket
     /// over several waits.
     pub(crate) async fn wait(&mut self, scope: Scope) {
         let notify = Arc::new(Notify::new());

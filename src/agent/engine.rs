@@ -43,7 +43,7 @@ pub struct Engine {
     pub queue: Arc<BudgetQueue>,
     providers: RwLock<Arc<Providers>>,
     /// Notified when a reload has made another plan and its providers current.
-    pub(crate) in_force: Notify,
+    pub(crate) plan_changed: Notify,
     /// Sizes of the tool lists that agents share; see [`Engine::tool_bytes`].
     sizes: Mutex<Vec<(Arc<[ToolSpec]>, usize)>>,
     profiles: AgentProfiles,
@@ -69,21 +69,22 @@ impl Engine {
             sizes: Mutex::default(),
             profiles: AgentProfiles::default(),
             reasoners: Mutex::default(),
-            in_force: Notify::new(),
+            plan_changed: Notify::new(),
         }
     }
 
     /// The agent's profile for a turn with this channel context and these skills.
     ///
     /// # Errors
-    /// The errors of [`Engine::outfit_for`].
+    /// The errors of [`Engine::spec_and_tools_for`].
     pub fn profile(
         &self,
         agent: &Agent,
         channel: Option<ChannelContext>,
         held: &[HeldSkill],
     ) -> Result<Arc<AgentProfile>, Refusal> {
-        self.profiles.get_or_build(self.services.plan(), agent, channel, held, || self.outfit_for(agent, channel))
+        self.profiles
+            .get_or_build(self.services.plan(), agent, channel, held, || self.spec_and_tools_for(agent, channel))
     }
 
     /// Bytes of a list of tools as a request carries it. Agents with the same access share one
@@ -151,20 +152,24 @@ impl Engine {
 
     /// Notifies waiting turns that another plan and its providers are current. Turns that wait for
     /// a model then check again.
-    pub fn say_in_force(&self) {
-        self.in_force.notify_waiters();
+    pub fn notify_plan_changed(&self) {
+        self.plan_changed.notify_waiters();
     }
 
     /// The agent's spec and tools under the current plan (ACC-05), for a turn that does not come
     /// from an outside conversation.
-    pub fn outfit(&self, agent: &Agent) -> Result<(AgentSpec, Registry), Refusal> {
-        self.outfit_for(agent, None)
+    pub fn spec_and_tools(&self, agent: &Agent) -> Result<(AgentSpec, Registry), Refusal> {
+        self.spec_and_tools_for(agent, None)
     }
 
     /// The agent's spec and tools for a turn with this channel context. The tools of the outside
     /// channel exist only in such turns: the tools that the context brings, and the tools that the
     /// agent is granted in addition (CONF-03).
-    pub fn outfit_for(&self, agent: &Agent, channel: Option<ChannelContext>) -> Result<(AgentSpec, Registry), Refusal> {
+    pub fn spec_and_tools_for(
+        &self,
+        agent: &Agent,
+        channel: Option<ChannelContext>,
+    ) -> Result<(AgentSpec, Registry), Refusal> {
         let plan = self.services.plan();
         let spec = plan.spec_for(agent)?;
         let caller = Caller {

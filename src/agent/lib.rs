@@ -17,7 +17,7 @@ pub mod truncate;
 pub mod turn;
 
 #[cfg(test)]
-mod rule_tests;
+mod agent_tests;
 
 pub use activity_port::ActivityPort;
 pub use actor::{AgentActor, AgentMsg, Arguments};

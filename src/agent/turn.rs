@@ -30,9 +30,9 @@ use std::sync::Arc;
 
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::{AgentId, Code, Refusal, Turn, TurnId, TurnStatus};
+use ghost_operations::agents;
+use ghost_operations::turns::{self, Ending, FoundMail, Next, Taken};
 use ghost_provider::Pass;
-use ghost_rules::agents;
-use ghost_rules::turns::{self, Ending, Next, Seen, Taken};
 use serde_json::json;
 
 use self::open::OpenError;
@@ -61,7 +61,7 @@ pub async fn work(engine: &Arc<Engine>, agent_id: &AgentId, session: &Arc<AgentS
         let plan = engine.services.plan();
         let (next, sources, room) = match open::read_next(engine, agent_id, session).await? {
             Ok(work) => work,
-            Err(why) => return unfit(engine, agent_id, why).await,
+            Err(why) => return cannot_run(engine, agent_id, why).await,
         };
         let pass = match &next {
             Next::Mail { .. } => match gate::wait_for_model(engine, agent_id, session, &plan, &room.models).await {
@@ -73,7 +73,7 @@ pub async fn work(engine: &Arc<Engine>, agent_id: &AgentId, session: &Arc<AgentS
         let (seen, more) = match next {
             Next::Nothing => return Ok(()),
             Next::Resume => (None, true),
-            Next::Mail { mail, more, unread, .. } => (Some(Seen { mail, unread, room: room.bytes }), more),
+            Next::Mail { mail, more, unread, .. } => (Some(FoundMail { mail, unread, bytes_max: room.bytes }), more),
         };
         let (ctx, id) = (engine.services.ctx.clone(), agent_id.clone());
         let taken = engine
@@ -92,7 +92,7 @@ pub async fn work(engine: &Arc<Engine>, agent_id: &AgentId, session: &Arc<AgentS
                 session.remember(recent, *turn, engine.services.ctx.limits().history_turns)
             }
             Ok(RunOutcome::Ended) => {}
-            Ok(RunOutcome::Unfit(why)) => return unfit(engine, agent_id, why).await,
+            Ok(RunOutcome::CannotRun(why)) => return cannot_run(engine, agent_id, why).await,
             Ok(RunOutcome::Yielded) => return Ok(()),
             Ok(RunOutcome::Reopen) => continue,
             // The turn was ended from outside while the agent worked, so its later writes are
@@ -101,7 +101,7 @@ pub async fn work(engine: &Arc<Engine>, agent_id: &AgentId, session: &Arc<AgentS
             Err(refusal) if refusal.code == Code::Unavailable || refusal.code == Code::Internal => return Err(refusal),
             Err(refusal) => end(engine, turn_id, Ending::Failed(refusal)).await?,
         }
-        session.settle();
+        session.set_no_open_turn();
         if !more {
             return Ok(());
         }
@@ -110,9 +110,13 @@ pub async fn work(engine: &Arc<Engine>, agent_id: &AgentId, session: &Arc<AgentS
 }
 
 /// Records that the agent cannot run under the current plan.
-async fn unfit(engine: &Arc<Engine>, agent_id: &AgentId, why: Refusal) -> Result<(), Refusal> {
+async fn cannot_run(engine: &Arc<Engine>, agent_id: &AgentId, why: Refusal) -> Result<(), Refusal> {
     let (ctx, agent_id) = (engine.services.ctx.clone(), agent_id.clone());
-    engine.services.store.write(move |w| Box::pin(async move { agents::unfit(w, &ctx, &agent_id, &why).await })).await
+    engine
+        .services
+        .store
+        .write(move |w| Box::pin(async move { agents::cannot_run(w, &ctx, &agent_id, &why).await }))
+        .await
 }
 
 /// Writes the event that the agent has reached its limit of turns per minute. The next turn takes
@@ -147,7 +151,7 @@ enum RunOutcome {
     /// The turn ended in another way.
     Ended,
     /// The turn stays open: its agent cannot run now.
-    Unfit(Refusal),
+    CannotRun(Refusal),
     /// The turn stays open: its agent is being restarted.
     Yielded,
     /// The turn stays open: another plan is current, and the turn is opened again under it.
@@ -169,7 +173,7 @@ async fn run(
     let mut runner = match Runner::open(engine, taken, sources, session).await? {
         Ok(runner) => Runner { pass, ..runner },
         // The plan has changed since the agent's next work was read.
-        Err(OpenError::Unfit(why)) => return Ok(RunOutcome::Unfit(why)),
+        Err(OpenError::CannotRun(why)) => return Ok(RunOutcome::CannotRun(why)),
         Err(OpenError::Failed(refusal)) => {
             return end(engine, turn_id, Ending::Failed(refusal)).await.map(|()| RunOutcome::Ended);
         }

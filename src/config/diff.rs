@@ -13,7 +13,7 @@ use serde::Serialize;
 use crate::plan::{AgentPlan, Plan, ProviderKind};
 
 /// The largest number of agents that are listed as no longer able to run.
-const UNFIT_SHOWN_MAX: usize = 200;
+const CANNOT_RUN_SHOWN_MAX: usize = 200;
 
 /// The difference between a running world and a new plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -24,7 +24,7 @@ pub struct ReloadPlan {
     pub returning: BTreeMap<AgentId, Returning>,
     /// Agents that could run before and no longer can, with the reason. Includes agents created at
     /// run time.
-    pub unfit: BTreeMap<AgentId, String>,
+    pub cannot_run: BTreeMap<AgentId, String>,
     /// Agents that could not run before and now can.
     pub repaired: Vec<AgentId>,
     /// Agents that change.
@@ -133,7 +133,7 @@ impl ReloadPlan {
     pub fn is_empty(&self) -> bool {
         self.added.is_empty()
             && self.returning.is_empty()
-            && self.unfit.is_empty()
+            && self.cannot_run.is_empty()
             && self.repaired.is_empty()
             && self.budgets.is_empty()
             && self.changed.is_empty()
@@ -327,11 +327,11 @@ impl fmt::Display for ReloadPlan {
         for id in &self.repaired {
             writeln!(f, "> agent {id}: can run again")?;
         }
-        for (id, why) in self.unfit.iter().take(UNFIT_SHOWN_MAX) {
+        for (id, why) in self.cannot_run.iter().take(CANNOT_RUN_SHOWN_MAX) {
             writeln!(f, "! agent {id}: fails; its mail waits: {why}")?;
         }
-        if self.unfit.len() > UNFIT_SHOWN_MAX {
-            writeln!(f, "! {} more agents fail", self.unfit.len() - UNFIT_SHOWN_MAX)?;
+        if self.cannot_run.len() > CANNOT_RUN_SHOWN_MAX {
+            writeln!(f, "! {} more agents fail", self.cannot_run.len() - CANNOT_RUN_SHOWN_MAX)?;
         }
         write!(f, "{} agent{} unchanged", self.unchanged, if self.unchanged == 1 { "" } else { "s" })
     }

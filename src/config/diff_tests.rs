@@ -102,12 +102,13 @@ fn agents_that_can_no_longer_run_are_listed_with_the_reason() {
     let mut plan = diff(&world.plan(), &world.plan(), &FileChanges::default());
     plan.repaired = vec!["cyd".parse().unwrap()];
     assert!(!plan.is_empty());
-    plan.unfit =
-        (0..=UNFIT_SHOWN_MAX).map(|n| (format!("n{n:03}").parse().unwrap(), "no archetype".to_owned())).collect();
+    plan.cannot_run =
+        (0..=CANNOT_RUN_SHOWN_MAX).map(|n| (format!("n{n:03}").parse().unwrap(), "no archetype".to_owned())).collect();
     let text = plan.to_string();
     let lines: Vec<&str> = text.lines().collect();
     assert!(lines[0].starts_with("> agent cyd"), "{text}");
-    let unfit = lines.iter().filter(|line| line.starts_with("! agent n") && line.ends_with("no archetype")).count();
-    assert_eq!(unfit, UNFIT_SHOWN_MAX, "{text}");
-    assert!(lines[1 + UNFIT_SHOWN_MAX].starts_with("! 1 "), "the number of the others: {text}");
+    let cannot_run =
+        lines.iter().filter(|line| line.starts_with("! agent n") && line.ends_with("no archetype")).count();
+    assert_eq!(cannot_run, CANNOT_RUN_SHOWN_MAX, "{text}");
+    assert!(lines[1 + CANNOT_RUN_SHOWN_MAX].starts_with("! 1 "), "the number of the others: {text}");
 }

@@ -118,7 +118,6 @@ fn every_problem_of_the_world_file_has_a_line_and_a_field() {
         ("tool_privileges: { 'a b': [] }", "tool_privileges.a b", ""),
         ("tool_privileges: { web: [tool.ftch] }", "tool_privileges.web[0]", "`tool.fetch`"),
         ("tool_privileges: { web: [syscall.skill.list] }", "tool_privileges.web[0]", ""),
-        ("access: { default: privat }", "access.default", "public, privileged"),
         // Models.
         ("llm: { providers: { mine: {} } }", "llm.providers.mine", "anthropic"),
         ("llm: { providers: { mine: openai } }", "llm.providers.mine", "{ kind: openai"),
@@ -179,7 +178,6 @@ fn every_problem_of_the_world_file_has_a_line_and_a_field() {
         ("toolboxes: [{ source: a/b.yaml }]", "toolboxes", ""),
         ("skills: { roots: [nowhere] }", "skills.roots[0]", "`nowhere`"),
         ("skills: { roots: [../x] }", "skills.roots[0]", ""),
-        ("access: { default: public }\naccess: { default: privat }", "access.default", "public, privileged"),
         ("inputs: x", "inputs", "`job: { input: … }`"),
         ("limits: { max_tool_rounds: 3 }", "limits.max_tool_rounds", "`turn_rounds_max`"),
         ("hops_max: 3", "hops_max", "`limits: { hops_max: … }`"),

@@ -148,9 +148,7 @@ fn a_repeated_section_is_an_error() {
     let world = World::new();
     world.write("archetype/analyst/config.md", "## LLM\nmodel: a\n## LLM\nmodel: b\n");
     let problems = world.problems();
-    for reported in ["config.md:3: ", "config.md:4: LLM.modle", "config.md:6: ", "config.md:7: Tool Access"] {
-        assert!(problems.contains(reported), "{reported} is not in {problems}");
-    }
+    assert!(problems.contains("config.md:3: ") && problems.contains("`## LLM`"), "{problems}");
 }
 
 #[test]
@@ -270,16 +268,7 @@ fn misplaced_configuration_is_always_reported() {
 #[test]
 fn misspelt_file_names_are_reported() {
     let world = World::new();
-    let config = "## Tool Access\ndeny: tool.cli\n";
-    world.write("archetype/doer/Config.md", config).write("archetype/doer/agents.md", "How.").write("Laws.md", "x");
-    let problems = world.problems();
-    for reported in ["doer/Config.md:1: ", "doer/agents.md:1: ", "error: Laws.md:1: "] {
-        assert!(problems.contains(reported), "{reported} is not in {problems}");
-    }
-    let world = World::new();
-    for name in ["archetype/doer/conf.md", "archetype/doer/config.yaml", "law.md", "tool.md"] {
-        world.write(name, config);
-    }
+    world.write("laws.md", "l").write("archetype/doer/config.md", "");
     for free in ["README.md", "NOTES.md", "archetype/README.md", "archetype/doer/README.md", "archetype/doer/notes.md"]
     {
         world.write(free, "mine");
@@ -293,6 +282,9 @@ fn misspelt_file_names_are_reported() {
     for part in ["doer/conf.md:1: ", "`config.md`", "law.md:1: ", "`laws.md`"] {
         assert!(warnings.contains(part), "{part} is not in {warnings}");
     }
+    // The file that it should be is missing.
+    world.write("archetype/doer/agents.md", "How.");
+    assert!(world.problems().contains("error: archetype/doer/agents.md:1: "), "{}", world.problems());
 }
 
 // covers: ACL-03

@@ -1,6 +1,6 @@
 //! Finds files and directories with misspelt names. Ghost does not read them.
 //!
-//! Must never: report a name with a purpose of its own, such as README.md.
+//! This module must never report a name with a purpose of its own, such as README.md.
 
 use std::path::Path;
 
@@ -30,15 +30,33 @@ pub fn report(dir: &Path, shown: &Path, known: &[&str], others: &[&str], report:
         let (message, hint) = ("it is not read: its name is unknown", format!("did you mean `{meant}`? Rename it"));
         match exists(meant) {
             true => file.warn(line, "", message, hint),
-            false if REQUIRED.contains(meant) => {}
+            // The error about the missing file names this one, unless a file with an older name is used.
+            false if REQUIRED.contains(meant) && !others.iter().any(|other| exists(other) && is_near(other, meant)) => {
+            }
             false => file.error(line, "", message, hint),
         }
     }
 }
 
-/// Whether the names differ in at most one letter, or two if `known` is long. Case makes no difference.
+/// Whether the names differ in at most one letter, or two if `known` is long, or only in the
+/// extension. Case makes no difference.
 fn is_near(name: &str, known: &str) -> bool {
-    nearest_within(name, [known], if known.len() < 9 { 1 } else { 2 }).is_some()
+    nearest_within(name, [known], if known.len() < 9 { 1 } else { 2 }).is_some() || differs_in_extension(name, known)
+}
+
+/// Whether `name` is `known` with another extension of a text file. A configuration that is written
+/// as YAML, or whose name is spelt out, would silently not apply.
+fn differs_in_extension(name: &str, known: &str) -> bool {
+    let (Some((stem, extension)), Some((known_stem, "md"))) = (name.rsplit_once('.'), known.rsplit_once('.')) else {
+        return false;
+    };
+    let (stem, extension) = (stem.to_ascii_lowercase(), extension.to_ascii_lowercase());
+    let is_text = ["markdown", "mdown", "mdx", "txt"].contains(&extension.as_str());
+    if known == "config.md" {
+        let is_yaml = ["yaml", "yml"].contains(&extension.as_str());
+        return ["config", "configuration"].contains(&stem.as_str()) && (is_text || is_yaml || extension == "md");
+    }
+    stem.eq_ignore_ascii_case(known_stem) && is_text
 }
 
 /// The names in a directory, without hidden files and backups of editors. Entries that cannot be
@@ -68,6 +86,10 @@ mod tests {
             ("goals.md", "goal.md"),
             ("heart-beat.md", "HEARTBEAT.md"),
             ("law.md", "laws.md"),
+            ("config.yaml", "config.md"),
+            ("Config.txt", "config.md"),
+            ("configuration.md", "config.md"),
+            ("laws.markdown", "laws.md"),
         ] {
             assert_eq!(known.into_iter().find(|known| is_near(name, known)), Some(meant), "{name}");
         }

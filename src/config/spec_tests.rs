@@ -31,7 +31,7 @@ fn record(id: &str, archetype: &str, kind: AgentKind, overrides: Value) -> Agent
         paid_since: None,
         team_since: None,
         dropped: false,
-        unfit: false,
+        cannot_run: false,
         helps: None,
         let_go: false,
     }

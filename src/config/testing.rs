@@ -1,6 +1,6 @@
 //! The files of a small world, for tests of all crates.
 //!
-//! Must never: be part of a release build.
+//! This module must never be part of a release build.
 
 // A test whose files cannot be written must fail.
 #![allow(clippy::unwrap_used)]

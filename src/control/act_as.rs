@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 
 use ghost_config::plan::Plan;
 use ghost_domain::{Agent, AgentId, Code, Party, Refusal, Viewer};
-use ghost_rules::chat::Speaker;
-use ghost_rules::knowledge::Author;
-use ghost_rules::mail;
+use ghost_operations::chat::Speaker;
+use ghost_operations::knowledge::Author;
+use ghost_operations::mail;
 use ghost_store::Reads;
 use serde_json::json;
 

@@ -2,7 +2,7 @@
 //! and for the end of the daemon. A connection that misses one fails its next read or write, so the
 //! server that drives it ends it.
 //!
-//! Must never: keep a connection open for a peer that sends no request or reads nothing.
+//! This module must never keep a connection open for a peer that sends no request or reads nothing.
 
 use std::io;
 use std::pin::Pin;

@@ -2,7 +2,7 @@
 //! HTTP; and delivery of agents' messages to receivers outside the world.
 //!
 //! This crate must never let invalid input reach an actor, serve an unauthenticated caller except
-//! on the few open routes, or make decisions that belong to `ghost-rules`. [`convert`] converts
+//! on the few open routes, or make decisions that belong to `ghost-operations`. [`convert`] converts
 //! between wire types and domain values. [`refusal`] turns refusals into gRPC statuses.
 
 pub mod act_as;

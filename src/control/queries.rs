@@ -1,4 +1,4 @@
-//! Reads rows from the store for the services. [`commands`] holds the few writes that `ghost-rules` has
+//! Reads rows from the store for the services. [`commands`] holds the few writes that `ghost-operations` has
 //! no rule for.
 //!
 //! A query must never decide anything, or return an unbounded list.
@@ -30,7 +30,7 @@ use ghost_domain::{
     AgentId, CallId, DeadLetter, DeadLetterId, DeadLetterStatus, Envelope, LedgerRow, Refusal, RequestKey, Schedule,
     ScheduleKind, StoredAnswer, Task, TaskId, TaskStatus, TurnId,
 };
-use ghost_rules::tasks;
+use ghost_operations::tasks;
 use ghost_store::tables::{LedgerFilter, SchedulePlace, TaskFilter};
 use ghost_world::World;
 

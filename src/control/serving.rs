@@ -1,6 +1,7 @@
 //! Serves gRPC and REST on bound listeners until the daemon stops.
 //!
-//! Must never: let one peer's handshake, silence or disconnection delay other peers or the shutdown.
+//! This module must never let one peer's handshake, silence or disconnection delay other peers or
+//! the shutdown.
 
 pub(crate) mod grpc;
 mod grpc_errors;

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use ghost_domain::event::{EventFilter, EventKind};
 use ghost_domain::{Event, Refusal};
-use ghost_rules::feed::Subscription;
+use ghost_operations::feed::Subscription;
 use ghost_world::World;
 use serde_json::Value;
 

@@ -63,15 +63,15 @@ pub fn demo(options: &DemoOptions, env: &dyn Fn(&str) -> Option<String>, out: &m
             .hint("add a `job:` section to its world-config.yaml, or give worlds/newsroom")
             .into());
     };
-    let names = lay_out(options, &job)?;
+    let names = create_dirs(options, &job)?;
     let mut show = |line: &str| {
         // The demonstration continues if its terminal is closed.
         let _ = writeln!(out, "{line}").and_then(|()| out.flush());
     };
     show(&options.style.paint("1", &format!("{} files for {}, in {}", names.len(), plan.name, options.dir.display())));
-    let kills = interrupted(options, names.len(), &mut show)?;
+    let kills = run_with_kills(options, names.len(), &mut show)?;
     show(&format!("Proof, read from {}:", options.dir.join(DATA).display()));
-    let proof = proven(options, &job, &names, &mut show)?;
+    let proof = read_proof_at_rest(options, &job, &names, &mut show)?;
     let mut broken = Vec::new();
     for line in proof.lines(kills) {
         let mark = if line.holds { options.style.paint("32", "ok") } else { options.style.paint("31", "NO") };
@@ -94,7 +94,7 @@ pub fn demo(options: &DemoOptions, env: &dyn Fn(&str) -> Option<String>, out: &m
 }
 
 /// Starts the daemon, kills it and starts it again until the job is done. Returns the number of kills.
-fn interrupted(options: &DemoOptions, files: usize, show: &mut dyn FnMut(&str)) -> Result<usize, Refusal> {
+fn run_with_kills(options: &DemoOptions, files: usize, show: &mut dyn FnMut(&str)) -> Result<usize, Refusal> {
     let mut kills = 0;
     loop {
         let mut daemon = start(options)?;
@@ -117,7 +117,7 @@ fn interrupted(options: &DemoOptions, files: usize, show: &mut dyn FnMut(&str)) 
 }
 
 /// Reads the proof. If mail or a turn is left, starts the world again first.
-fn proven(
+fn read_proof_at_rest(
     options: &DemoOptions,
     job: &JobPlan,
     names: &[String],
@@ -152,7 +152,7 @@ fn echo<'a>(options: &DemoOptions, show: &'a mut dyn FnMut(&str)) -> impl FnMut(
 
 /// Creates the directory and the job's input files, which are numbered copies of the world's own input. Returns
 /// their names.
-fn lay_out(options: &DemoOptions, job: &JobPlan) -> Result<Vec<String>, Refusal> {
+fn create_dirs(options: &DemoOptions, job: &JobPlan) -> Result<Vec<String>, Refusal> {
     let mut sources: Vec<PathBuf> = std::fs::read_dir(&job.input)
         .and_then(|entries| entries.map(|entry| entry.map(|entry| entry.path())).collect())
         .map_err(|error| failed("read the input", &job.input, &error))?;

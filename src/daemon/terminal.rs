@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ghost_domain::event::{Event, EventFilter};
 use ghost_domain::usage::Spending;
 use ghost_domain::{Job, Money, Timestamp};
-use ghost_rules::feed::Subscription;
+use ghost_operations::feed::Subscription;
 use ghost_store::Store;
 
 use crate::narration::Narrator;

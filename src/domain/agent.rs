@@ -122,8 +122,8 @@ pub struct Agent {
     pub dropped: bool,
     /// Whether the agent failed because the world's files do not allow it to run, without a later
     /// order. It runs again when the files are corrected.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub unfit: bool,
+    #[serde(default, alias = "unfit", skip_serializing_if = "std::ops::Not::not")]
+    pub cannot_run: bool,
     /// If an agent created this agent: the root of the turn that created it. This agent can end
     /// with that root; see `let_go`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

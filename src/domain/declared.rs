@@ -1,4 +1,4 @@
-//! The chat channels and cron jobs that `world-config.yaml` declares. `ghost-rules` compares them
+//! The chat channels and cron jobs that `world-config.yaml` declares. `ghost-operations` compares them
 //! with the stored records and changes the records.
 //!
 //! A declaration must never contain a value that differs between two readings of the same file,

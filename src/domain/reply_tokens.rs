@@ -39,7 +39,7 @@ pub enum Reply {
     /// Nothing is delivered: the text is a silent token or is empty without its tokens.
     Silent,
     /// The text is delivered.
-    Said {
+    Message {
         /// The text without tags, and without [`HEARTBEAT_OK`] at its start or end. Never empty.
         text: String,
         /// The message that the reply answers, if it has a reply tag. Of several tags, the first is
@@ -67,7 +67,7 @@ pub fn is_silent(text: &str) -> bool {
 ///
 /// ```
 /// # use ghost_domain::reply_tokens::{read_reply, Reply, ReplyTo};
-/// let reply = Reply::Said { text: "Yes.".to_owned(), reply_to: Some(ReplyTo::Current) };
+/// let reply = Reply::Message { text: "Yes.".to_owned(), reply_to: Some(ReplyTo::Current) };
 /// assert_eq!(read_reply("[[reply_to_current]] Yes."), reply);
 /// assert_eq!(read_reply("NO_REPLY"), Reply::Silent);
 /// ```
@@ -78,7 +78,7 @@ pub fn read_reply(text: &str) -> Reply {
     if text.is_empty() || is_silent(text) || ends_exchange(text) {
         Reply::Silent
     } else {
-        Reply::Said { text: text.to_owned(), reply_to }
+        Reply::Message { text: text.to_owned(), reply_to }
     }
 }
 
@@ -93,8 +93,8 @@ pub fn ends_exchange(text: &str) -> bool {
 #[must_use]
 pub fn read_announcement(text: &str) -> Option<String> {
     match read_reply(text) {
-        Reply::Said { text, .. } if text != ANNOUNCE_SKIP => Some(text),
-        Reply::Said { .. } | Reply::Silent => None,
+        Reply::Message { text, .. } if text != ANNOUNCE_SKIP => Some(text),
+        Reply::Message { .. } | Reply::Silent => None,
     }
 }
 
@@ -188,7 +188,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn reply(text: &str, reply_to: Option<ReplyTo>) -> Reply {
-        Reply::Said { text: text.to_owned(), reply_to }
+        Reply::Message { text: text.to_owned(), reply_to }
     }
 
     // covers: CONF-11, HB-05
@@ -257,13 +257,13 @@ mod tests {
     proptest! {
         #[test]
         fn delivered_text_has_no_tag_and_parses_to_itself(text in text()) {
-            if let Reply::Said { text: kept, reply_to } = read_reply(&text) {
+            if let Reply::Message { text: kept, reply_to } = read_reply(&text) {
                 prop_assert!(!kept.is_empty() && kept.trim() == kept);
                 prop_assert!(!kept.contains("[[reply_to_current]]"));
                 prop_assert!(!is_silent(&kept) && !ends_exchange(&kept));
                 prop_assert!(kept.len() <= text.len());
                 prop_assert!(reply_to.is_none() || text.contains("[["));
-                prop_assert_eq!(read_reply(&kept), Reply::Said { text: kept, reply_to: None });
+                prop_assert_eq!(read_reply(&kept), Reply::Message { text: kept, reply_to: None });
             }
         }
 

@@ -42,8 +42,8 @@ pub struct RootTally {
     pub rounds: BTreeMap<AgentId, Rounds>,
     /// The limits that were reported as reached, with their values at that time. The key is the
     /// limit's name; for a limit between two agents also both ids.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub told: BTreeMap<String, u64>,
+    #[serde(default, rename = "told", skip_serializing_if = "BTreeMap::is_empty")]
+    pub reported: BTreeMap<String, u64>,
     /// When a count last changed.
     pub updated_at: Timestamp,
 }
@@ -71,7 +71,7 @@ impl RootTally {
             echoes: BTreeMap::new(),
             loudest: BTreeMap::new(),
             rounds: BTreeMap::new(),
-            told: BTreeMap::new(),
+            reported: BTreeMap::new(),
             updated_at: now,
         }
     }
@@ -116,10 +116,10 @@ impl RootTally {
 
     /// Whether to report that a limit of the root, or a limit `between` two agents, is reached. It
     /// is reported once for each value of the limit. Records that it was reported.
-    pub fn tell(&mut self, limit: &str, between: Option<(&str, &str)>, value: u64) -> bool {
+    pub fn report_once(&mut self, limit: &str, between: Option<(&str, &str)>, value: u64) -> bool {
         let key = between.map_or_else(|| limit.to_owned(), |(from, to)| format!("{limit} {from} {to}"));
-        let room = between.is_none() || self.told.len() < REPORTS_KEPT || self.told.contains_key(&key);
-        room && self.told.insert(key, value) != Some(value)
+        let room = between.is_none() || self.reported.len() < REPORTS_KEPT || self.reported.contains_key(&key);
+        room && self.reported.insert(key, value) != Some(value)
     }
 
     /// Records that `to` has ended the exchange in which `from` asks it.
@@ -211,15 +211,15 @@ mod tests {
     #[test]
     fn a_limit_is_reported_once_for_each_value() {
         let mut tally = tally();
-        let mut tell = |between, value| tally.tell("echoes_max", between, value);
-        assert!(tell(Some(("a", "b")), 3) && tell(Some(("b", "a")), 3) && tell(None, 3));
-        assert!(!tell(Some(("a", "b")), 3) && !tell(None, 3));
-        assert!(tell(None, 4) && !tell(None, 4));
+        let mut report_once = |between, value| tally.report_once("echoes_max", between, value);
+        assert!(report_once(Some(("a", "b")), 3) && report_once(Some(("b", "a")), 3) && report_once(None, 3));
+        assert!(!report_once(Some(("a", "b")), 3) && !report_once(None, 3));
+        assert!(report_once(None, 4) && !report_once(None, 4));
         for n in 0..600 {
-            tally.tell("echoes_max", Some(("a", &format!("n{n}"))), 3);
+            tally.report_once("echoes_max", Some(("a", &format!("n{n}"))), 3);
         }
-        assert!(tally.told.len() <= REPORTS_KEPT);
-        assert!(tally.tell("hops_max", None, 32), "a limit of the root itself is always reported");
+        assert!(tally.reported.len() <= REPORTS_KEPT);
+        assert!(tally.report_once("hops_max", None, 32), "a limit of the root itself is always reported");
     }
 
     proptest! {

@@ -1,7 +1,7 @@
 //! Ports for tests of all crates: a clock that a test moves, counted ids, fixed random numbers, and
 //! a log of signals.
 //!
-//! Must never: read the wall clock, or be part of a release build.
+//! This module must never read the wall clock, or be part of a release build.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -49,14 +49,16 @@ pub enum ParkCause {
 /// Whether a parked turn blocks its agent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Standing {
+pub enum WaitMode {
     /// The agent waits with the turn, because its other work would have to wait for the same cause.
     /// Mail stays in order.
     #[default]
-    InLine,
+    #[serde(rename = "in_line")]
+    Blocking,
     /// Only the budget of the turn's root is spent. The agent continues with other work.
-    Aside,
-    /// The turn was [`Aside`](Self::Aside) and may continue. The agent continues it before it takes
+    #[serde(rename = "aside")]
+    Background,
+    /// The turn was [`Background`](Self::Background) and may continue. The agent continues it before it takes
     /// new mail.
     Ready,
 }
@@ -72,8 +74,8 @@ pub struct Parked {
     /// When the turn was parked.
     pub since: Timestamp,
     /// Whether the turn blocks its agent.
-    #[serde(default)]
-    pub standing: Standing,
+    #[serde(default, rename = "standing")]
+    pub wait_mode: WaitMode,
     /// Failed rounds of attempts while the same model answered other turns. Above a limit, the turn
     /// itself is treated as faulty.
     #[serde(default)]
@@ -164,14 +166,14 @@ fn is_none(count: &u32) -> bool {
 impl Turn {
     /// Whether the agent continues with other work while this turn is parked.
     #[must_use]
-    pub fn is_aside(&self) -> bool {
+    pub fn is_in_background(&self) -> bool {
         self.status == TurnStatus::Open
-            && self.parked.as_ref().is_some_and(|parked| parked.standing != Standing::InLine)
+            && self.parked.as_ref().is_some_and(|parked| parked.wait_mode != WaitMode::Blocking)
     }
 
-    /// Whether the turn was parked as [`Standing::Aside`] and may continue.
+    /// Whether the turn was parked as [`WaitMode::Background`] and may continue.
     #[must_use]
     pub fn is_ready(&self) -> bool {
-        self.is_aside() && self.parked.as_ref().is_some_and(|parked| parked.standing == Standing::Ready)
+        self.is_in_background() && self.parked.as_ref().is_some_and(|parked| parked.wait_mode == WaitMode::Ready)
     }
 }

@@ -90,7 +90,7 @@ pub(crate) fn sent_arguments(arguments: &Value) -> Cow<'_, Value> {
 
 /// Fails if there are too many blocks: the assembly of an answer searches the blocks for each
 /// piece.
-pub(crate) fn count_blocks(blocks: usize) -> Result<(), ProviderError> {
+pub(crate) fn check_block_count(blocks: usize) -> Result<(), ProviderError> {
     if blocks <= BLOCKS_MAX {
         return Ok(());
     }
@@ -98,7 +98,7 @@ pub(crate) fn count_blocks(blocks: usize) -> Result<(), ProviderError> {
 }
 
 /// Fails if there are too many calls. No model makes so many at once, and each would be recorded.
-pub(crate) fn count_calls(calls: usize) -> Result<(), ProviderError> {
+pub(crate) fn check_call_count(calls: usize) -> Result<(), ProviderError> {
     if calls <= CALLS_MAX {
         return Ok(());
     }
@@ -107,7 +107,7 @@ pub(crate) fn count_calls(calls: usize) -> Result<(), ProviderError> {
 
 /// Gives the id `call-<n>` to each call whose id is unusable or already used in the conversation.
 /// `n` counts over the conversation. The same answer to the same conversation gets the same ids.
-pub(crate) fn own_ids(request: &ModelRequest, blocks: &mut [Block]) {
+pub(crate) fn replace_unusable_ids(request: &ModelRequest, blocks: &mut [Block]) {
     let earlier = request.messages.iter().flat_map(|message| message.calls().map(|(id, _, _)| id.to_owned()));
     let mut used: BTreeSet<String> = earlier.collect();
     let mut next = request.calls_so_far();
@@ -124,14 +124,14 @@ pub(crate) fn own_ids(request: &ModelRequest, blocks: &mut [Block]) {
 
 /// The last check of an answer. It makes the stop reason agree with the content and refuses an
 /// empty answer. Exception: after the results of its calls, a model may end with an empty answer.
-pub(crate) fn settle(
+pub(crate) fn finish_answer(
     request: &ModelRequest,
     mut blocks: Vec<Block>,
     usage: Option<TokenUsage>,
     stop: Stop,
 ) -> Result<ModelAnswer, ProviderError> {
     let count = blocks.iter().filter(|block| matches!(block, Block::ToolCall { .. })).count();
-    count_calls(count).and_then(|()| check_text(&blocks)).map_err(|error| error.usage(usage))?;
+    check_call_count(count).and_then(|()| check_text(&blocks)).map_err(|error| error.usage(usage))?;
     let calls = count > 0;
     let says = blocks.iter().any(|block| matches!(block, Block::Text { .. }));
     let stop = match stop {
@@ -197,7 +197,7 @@ mod tests {
     fn unusable_ids_are_replaced_and_names_are_cut() {
         let mut blocks: Vec<Block> =
             ["", "a", "a", "a b", "é", &"x".repeat(200)].map(|id| call(id.to_owned(), "t", json!({}))).into();
-        own_ids(&request("m", "x"), &mut blocks);
+        replace_unusable_ids(&request("m", "x"), &mut blocks);
         let ids: Vec<&str> = blocks
             .iter()
             .map(|block| match block {
@@ -213,7 +213,8 @@ mod tests {
     #[test]
     fn a_cut_last_call_gets_invalid_arguments_and_too_many_calls_are_refused() {
         let calls = |count: usize| (0..count).map(|n| call(n.to_string(), "t", Value::Null)).collect::<Vec<_>>();
-        let arguments = |stop| match settle(&request("m", "x"), calls(2), None, stop).unwrap().blocks.as_slice() {
+        let arguments = |stop| match finish_answer(&request("m", "x"), calls(2), None, stop).unwrap().blocks.as_slice()
+        {
             [Block::ToolCall { arguments: first, .. }, Block::ToolCall { arguments: last, .. }] => {
                 (first.clone(), last.clone())
             }
@@ -222,8 +223,8 @@ mod tests {
         assert_eq!(arguments(Stop::ToolUse), (json!({}), json!({})));
         assert_eq!(arguments(Stop::MaxTokens), (json!({}), json!("")), "it was not called without arguments");
         let usage = Some(TokenUsage { input: 9, ..TokenUsage::default() });
-        assert!(settle(&request("m", "x"), calls(256), usage, Stop::ToolUse).is_ok());
-        let error = settle(&request("m", "x"), calls(1_000), usage, Stop::ToolUse).unwrap_err();
+        assert!(finish_answer(&request("m", "x"), calls(256), usage, Stop::ToolUse).is_ok());
+        let error = finish_answer(&request("m", "x"), calls(1_000), usage, Stop::ToolUse).unwrap_err();
         assert_eq!((error.kind, error.usage), (ErrorKind::BadAnswer, usage));
     }
 

@@ -115,9 +115,9 @@ impl Breaker {
     }
 
     /// Makes the next probe of a model due at once.
-    pub fn hurry(&self, model: &str) {
+    pub fn probe_now(&self, model: &str) {
         let now = self.clock.now();
-        self.change(model, |circuit| circuit.hurry(now));
+        self.change(model, |circuit| circuit.probe_now(now));
     }
 
     /// Completes when a circuit changes after this was first polled or enabled.
@@ -161,7 +161,7 @@ impl Pass {
 impl Drop for Pass {
     fn drop(&mut self) {
         if self.probe {
-            self.breaker.change(&self.model, Circuit::gave_up);
+            self.breaker.change(&self.model, Circuit::end_probe);
         }
     }
 }

@@ -134,12 +134,12 @@ impl Circuit {
     }
 
     /// Ends a probe that has no result: its turn was cancelled, or its budget did not suffice.
-    pub fn gave_up(&mut self) {
+    pub fn end_probe(&mut self) {
         self.probing = false;
     }
 
     /// Makes the next probe due at once, because an operator or the world asked for it.
-    pub fn hurry(&mut self, now: Timestamp) {
+    pub fn probe_now(&mut self, now: Timestamp) {
         if let Some(outage) = &mut self.outage {
             outage.probe_at = outage.probe_at.min(now);
         }
@@ -218,11 +218,11 @@ mod tests {
         circuit.failed(at(1), false, "late", None, BOUNDS);
         assert_eq!(circuit.admit(at(2)), Admit::Wait(None));
         assert_eq!(circuit.outage().unwrap().reason, "down");
-        circuit.gave_up();
+        circuit.end_probe();
         assert_eq!(circuit.admit(at(2)), Admit::Probe);
-        circuit.gave_up();
+        circuit.end_probe();
         circuit.failed(at(2), true, "down", None, BOUNDS);
-        circuit.hurry(at(2));
+        circuit.probe_now(at(2));
         assert_eq!(circuit.admit(at(2)), Admit::Probe);
     }
 
@@ -242,11 +242,11 @@ mod tests {
                     1 => { circuit.answered(); out = false; }
                     2 => { circuit.failed(now, out, "x", None, BOUNDS); out = false; }
                     3 => { circuit.failed(now, false, "x", Some(Duration::from_secs(40)), BOUNDS); }
-                    4 if out => { circuit.gave_up(); out = false; }
-                    _ => circuit.hurry(now),
+                    4 if out => { circuit.end_probe(); out = false; }
+                    _ => circuit.probe_now(now),
                 }
             }
-            if out { circuit.gave_up(); }
+            if out { circuit.end_probe(); }
             let later = now.plus(ASKED_MAX);
             prop_assert!(matches!(circuit.admit(later), Admit::Go | Admit::Probe));
         }

@@ -1,7 +1,7 @@
 //! The store keeps the world's state in relational tables. [`Store::write`] runs a command as one
 //! transaction and returns after COMMIT. [`Store::read`] runs a query on one consistent snapshot.
 //! The traits in [`tables`] write and read rows, one file for each family of tables. World rules
-//! decide what a transaction does; they are in the `ghost-rules` crate and are written once for all
+//! decide what a transaction does; they are in the `ghost-operations` crate and are written once for all
 //! backends.
 //!
 //! The store must never acknowledge a command or publish its events before the commit is durable.

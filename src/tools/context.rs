@@ -8,12 +8,12 @@ use ghost_config::plan::Plan;
 use ghost_domain::event::{Event, EventKind};
 use ghost_domain::write_acl::WriteAcl;
 use ghost_domain::{Activity, AgentId, CallId, ChannelContext, EventId, Party, RootId, Timestamp, TurnId, Viewer};
-use ghost_rules::RuleContext;
-use ghost_rules::mail::Chain;
+use ghost_operations::OperationContext;
+use ghost_operations::mail::Chain;
 use ghost_store::Store;
 use serde_json::json;
 
-use crate::skills::SkillShelf;
+use crate::skills::SkillSet;
 use crate::workspace::Workspace;
 
 /// The world's view of its running agents, for tools. Read only: orders to agents are records in
@@ -29,7 +29,7 @@ pub trait AgentControl: Send + Sync + 'static {
 /// The services that all agents of a world share.
 pub struct WorldServices {
     /// The context of the rules.
-    pub ctx: RuleContext,
+    pub ctx: OperationContext,
     /// The store of the world.
     pub store: Store,
     /// The shared workspace.
@@ -37,7 +37,7 @@ pub struct WorldServices {
     /// The running agents of the world.
     pub control: Arc<dyn AgentControl>,
     plan: RwLock<Arc<Plan>>,
-    skills: RwLock<Arc<SkillShelf>>,
+    skills: RwLock<Arc<SkillSet>>,
     data_dir: Option<PathBuf>,
 }
 
@@ -45,13 +45,13 @@ impl WorldServices {
     /// Builds the services. Reads the skill folders of the plan, which blocks.
     #[must_use]
     pub fn new(
-        ctx: RuleContext,
+        ctx: OperationContext,
         store: Store,
         workspace: Arc<Workspace>,
         control: Arc<dyn AgentControl>,
         plan: Arc<Plan>,
     ) -> Self {
-        let skills = RwLock::new(Arc::new(SkillShelf::read(&plan.skill_roots)));
+        let skills = RwLock::new(Arc::new(SkillSet::read(&plan.skill_roots)));
         Self { ctx, store, workspace, control, plan: RwLock::new(plan), skills, data_dir: None }
     }
 
@@ -72,7 +72,7 @@ impl WorldServices {
 
     /// The skills of the current plan.
     #[must_use]
-    pub fn skills(&self) -> Arc<SkillShelf> {
+    pub fn skills(&self) -> Arc<SkillSet> {
         Arc::clone(&self.skills.read().unwrap_or_else(PoisonError::into_inner))
     }
 
@@ -86,12 +86,12 @@ impl WorldServices {
 
     /// Replaces the plan and reads its skill folders, which blocks.
     pub fn set_plan(&self, plan: Arc<Plan>) {
-        let skills = Arc::new(SkillShelf::read(&plan.skill_roots));
-        self.put_in_force(plan, skills);
+        let skills = Arc::new(SkillSet::read(&plan.skill_roots));
+        self.apply_plan(plan, skills);
     }
 
     /// Replaces the plan and its skills, as a reload does.
-    pub fn put_in_force(&self, plan: Arc<Plan>, skills: Arc<SkillShelf>) {
+    pub fn apply_plan(&self, plan: Arc<Plan>, skills: Arc<SkillSet>) {
         *self.skills.write().unwrap_or_else(PoisonError::into_inner) = skills;
         *self.plan.write().unwrap_or_else(PoisonError::into_inner) = plan;
     }

@@ -52,7 +52,7 @@ pub struct Skill {
 /// The skills of a world by name. A skill in a later root replaces one of the same name in an
 /// earlier root.
 #[derive(Clone, Debug, Default)]
-pub struct SkillShelf {
+pub struct SkillSet {
     skills: BTreeMap<String, Arc<Skill>>,
     problems: Vec<String>,
 }
@@ -67,7 +67,7 @@ struct Front {
     disable_model_invocation: bool,
 }
 
-impl SkillShelf {
+impl SkillSet {
     /// Reads every skill under `roots`, lowest precedence first. Blocks. A skill that cannot be
     /// read becomes a problem, not an error.
     #[must_use]
@@ -259,7 +259,7 @@ mod tests {
         put(high.path(), "1/2/3/4/5/6/7/SKILL.md", "# too deep");
         put(outside.path(), "SKILL.md", "# outside");
         std::os::unix::fs::symlink(outside.path(), high.path().join("escape")).unwrap();
-        let skills = SkillShelf::read(&[low.path().to_owned(), high.path().to_owned()]);
+        let skills = SkillSet::read(&[low.path().to_owned(), high.path().to_owned()]);
         let names: Vec<&str> = skills.visible(None).map(|skill| skill.name.as_str()).collect();
         assert_eq!(names, ["git", "plain"]);
         let git = skills.get("git").unwrap();
@@ -281,7 +281,7 @@ mod tests {
         std::fs::create_dir(root.path().join("pipe")).unwrap();
         let (pipe, mode) = (root.path().join("pipe/SKILL.md"), rustix::fs::Mode::RUSR);
         rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
-        let skills = SkillShelf::read(&[root.path().to_owned(), root.path().join("missing")]);
+        let skills = SkillSet::read(&[root.path().to_owned(), root.path().join("missing")]);
         let long = skills.get("long").unwrap();
         assert!(long.truncated && long.document.chars().count() < DOCUMENT_CHARS + 60);
         assert_eq!(skills.all().len(), 1);

@@ -51,7 +51,7 @@ pub trait WorldTool: Send + Sync + 'static {
 
     /// Reads state outside the store before the transaction begins, and may add it to the arguments
     /// for [`apply`](Self::apply). Changes nothing.
-    async fn look(&self, _call: &CallContext, arguments: Value) -> Result<Value, Refusal> {
+    async fn prepare(&self, _call: &CallContext, arguments: Value) -> Result<Value, Refusal> {
         Ok(arguments)
     }
 
@@ -119,8 +119,8 @@ pub trait ErasedRead: Send + Sync {
 /// A [`WorldTool`] whose parameters are still JSON.
 #[async_trait]
 pub trait ErasedWorld: Send + Sync {
-    /// See [`WorldTool::look`].
-    async fn look(&self, call: &CallContext, arguments: Value) -> Result<Value, Refusal>;
+    /// See [`WorldTool::prepare`].
+    async fn prepare(&self, call: &CallContext, arguments: Value) -> Result<Value, Refusal>;
 
     /// See [`WorldTool::apply`].
     async fn apply(&self, call: &CallContext, arguments: Value, w: &mut dyn Writes) -> Result<Output, Refusal>;
@@ -303,8 +303,8 @@ impl<T: ReadTool> ErasedRead for Typed<T> {
 
 #[async_trait]
 impl<T: WorldTool> ErasedWorld for Typed<T> {
-    async fn look(&self, call: &CallContext, arguments: Value) -> Result<Value, Refusal> {
-        self.0.look(call, arguments).await
+    async fn prepare(&self, call: &CallContext, arguments: Value) -> Result<Value, Refusal> {
+        self.0.prepare(call, arguments).await
     }
 
     async fn apply(&self, call: &CallContext, arguments: Value, w: &mut dyn Writes) -> Result<Output, Refusal> {

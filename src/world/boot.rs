@@ -8,8 +8,8 @@ use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::ports::Ports;
 use ghost_domain::redact::Redactor;
 use ghost_domain::{Code, Party, Refusal};
+use ghost_operations::{OperationContext, agents, jobs, turns};
 use ghost_provider::Providers;
-use ghost_rules::{RuleContext, agents, jobs, turns};
 use ghost_store::Store;
 use ghost_tools::workspace::Workspace;
 use ghost_tools::{AgentControl, Tool, ToolTable, WorldServices};
@@ -67,7 +67,7 @@ pub struct Boot {
 pub async fn boot(boot: Boot) -> Result<Arc<World>, Refusal> {
     let epoch = next_epoch(&boot.store, &boot.plan.world_id).await?;
     let redactor = Redactor::new(boot.secrets);
-    let ctx = RuleContext::new(boot.ports, redactor, &boot.node, epoch, boot.plan.limits.clone());
+    let ctx = OperationContext::new(boot.ports, redactor, &boot.node, epoch, boot.plan.limits.clone());
     ctx.set_chat_wake(boot.plan.chat_wake);
     ctx.set_webhooks(boot.plan.webhook_agents());
     let directory = Arc::new(Directory::new(Arc::clone(&ctx.ports.clock)));

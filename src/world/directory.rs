@@ -229,7 +229,7 @@ impl Directory {
 
     /// Removes the actor or pending call of an agent, because its supervisor died or could not
     /// create an actor.
-    pub(crate) fn given_up(&self, agent_id: &AgentId) {
+    pub(crate) fn remove_actor(&self, agent_id: &AgentId) {
         if let Some(slot) = self.lock().get_mut(agent_id) {
             slot.wake.give_up();
             slot.activity = Activity::Asleep;
@@ -393,7 +393,7 @@ impl ActivityPort for Directory {
         self.lock().get(agent_id).is_some_and(Slot::runs)
     }
 
-    fn look(&self, agent_id: &AgentId) -> u64 {
+    fn begin_read(&self, agent_id: &AgentId) -> u64 {
         self.lock().get_mut(agent_id).map_or(0, |slot| slot.wake.begin_read())
     }
 

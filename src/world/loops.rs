@@ -16,7 +16,7 @@ use ghost_domain::Timestamp;
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::restart::Backoff;
 use ghost_domain::time::BoxFuture;
-use ghost_rules::RuleContext;
+use ghost_operations::OperationContext;
 use ghost_store::Store;
 use serde_json::json;
 
@@ -114,7 +114,7 @@ impl Loops {
 
 /// Runs a loop until it ends by itself, and starts it again after each failure. Dropping this future ends the loop.
 pub(crate) async fn supervise(
-    ctx: RuleContext,
+    ctx: OperationContext,
     store: Store,
     loops: Arc<Loops>,
     name: &'static str,
@@ -142,7 +142,7 @@ pub(crate) async fn supervise(
     }
 }
 
-async fn write_event(ctx: RuleContext, store: Store, name: &'static str, event: NewEvent) {
+async fn write_event(ctx: OperationContext, store: Store, name: &'static str, event: NewEvent) {
     let written = store.write(move |w| Box::pin(async move { ctx.emit(w, event).await })).await;
     if let Err(refusal) = written {
         tracing::error!(name, %refusal, "the failure of a loop could not be recorded");

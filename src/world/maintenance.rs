@@ -8,7 +8,7 @@ use std::time::Duration;
 use ghost_agent::AgentMsg;
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::{AgentId, Limits, Refusal, Timestamp};
-use ghost_rules::{agents, asks, retention};
+use ghost_operations::{agents, asks, retention};
 use serde_json::json;
 
 use crate::loops::MAINTENANCE;

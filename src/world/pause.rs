@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use ghost_domain::{AgentId, Refusal};
-pub(crate) use ghost_rules::PAUSED;
+pub(crate) use ghost_operations::PAUSED;
 use ghost_store::Store;
 
 /// Agents with an open turn or with mail that wakes them.

@@ -6,14 +6,14 @@ use ghost_config::plan::Plan;
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::ports::Signal;
 use ghost_domain::{Agent, AgentId, AgentKind, Desired, Money, Party, Refusal};
-use ghost_rules::agents::{self, NewAgent};
-use ghost_rules::budgets;
-use ghost_rules::declared;
-use ghost_rules::knowledge;
-use ghost_rules::mail::Chain;
-use ghost_rules::schedules;
-use ghost_rules::turns;
-use ghost_rules::{Fitness, RuleContext};
+use ghost_operations::agents::{self, NewAgent};
+use ghost_operations::budgets;
+use ghost_operations::declared;
+use ghost_operations::knowledge;
+use ghost_operations::mail::Chain;
+use ghost_operations::schedules;
+use ghost_operations::turns;
+use ghost_operations::{Fitness, OperationContext};
 use ghost_store::Writes;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -66,7 +66,7 @@ pub(crate) fn log_access(plan: &Plan) {
 /// again. An agent that cannot run under the plan is failed.
 pub(crate) async fn records(
     w: &mut dyn Writes,
-    ctx: &RuleContext,
+    ctx: &OperationContext,
     by: &Party,
     plan: &Plan,
     stage: Stage,
@@ -147,7 +147,7 @@ pub(crate) async fn records(
 /// which lets the turn finish within the grace period.
 pub(crate) async fn apply_fitness(
     w: &mut dyn Writes,
-    ctx: &RuleContext,
+    ctx: &OperationContext,
     by: &Party,
     plan: &Plan,
     stage: Stage,
@@ -157,12 +157,12 @@ pub(crate) async fn apply_fitness(
             continue;
         }
         match plan.may_run(&agent) {
-            Ok(()) if agent.unfit => drop(agents::repaired(w, ctx, by, &agent.agent_id).await?),
+            Ok(()) if agent.cannot_run => drop(agents::repaired(w, ctx, by, &agent.agent_id).await?),
             Ok(()) => {}
             Err(_) if stage == Stage::Reload && w.turn_open_of(&agent.agent_id).await?.is_some() => {
                 w.signal(Signal::Reconcile(agent.agent_id));
             }
-            Err(refusal) => agents::unfit(w, ctx, &agent.agent_id, &refusal).await?,
+            Err(refusal) => agents::cannot_run(w, ctx, &agent.agent_id, &refusal).await?,
         }
     }
     Ok(())

@@ -13,9 +13,9 @@ use ghost_config::plan::Plan;
 use ghost_config::{FileChanges, ReloadPlan};
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::{Agent, AgentId, AgentKind, AgentStatus, Code, Desired, Party, Refusal};
+use ghost_operations::declared;
 use ghost_provider::Providers;
-use ghost_rules::declared;
-use ghost_tools::skills::SkillShelf;
+use ghost_tools::skills::SkillSet;
 use serde_json::json;
 use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
@@ -70,7 +70,7 @@ impl World {
         // archetype.
         let providers_before = self.tree.engine.providers();
         providers.keep_pools(&providers_before);
-        self.put_in_force(&plan, Arc::new(providers), Arc::new(skills)).await;
+        self.apply_plan(&plan, Arc::new(providers), Arc::new(skills)).await;
         let (ctx, by) = (self.ctx().clone(), by.clone());
         let (wanted, text) = (Arc::clone(&plan), words.clone());
         let recorded = self
@@ -91,7 +91,7 @@ impl World {
             Ok(done) => done,
             Err(refusal) => {
                 // The records could not be written, so the old plan becomes current again.
-                self.put_in_force(&before, providers_before, skills_before).await;
+                self.apply_plan(&before, providers_before, skills_before).await;
                 self.reapply_fitness(&before).await;
                 return Err(refusal);
             }
@@ -126,7 +126,7 @@ impl World {
 
     /// Reads the plan, its providers and its skills on a thread of their own, so that a slow disk
     /// stops no agent. `reading` is the unfinished read of an earlier reload.
-    async fn read_anew(&self, reading: &mut Reading) -> Result<(Plan, Providers, SkillShelf), Refusal> {
+    async fn read_anew(&self, reading: &mut Reading) -> Result<(Plan, Providers, SkillSet), Refusal> {
         let stuck = |what: &str| {
             Refusal::new(Code::Unavailable, format!("{what}; the world runs on unchanged"))
                 .hint("make sure that the disk with the world's directory can be read, then reload again")
@@ -139,7 +139,7 @@ impl World {
         // reload.
         let reader = reading.insert(spawn_blocking(move || {
             let (plan, providers) = (*reloader)()?;
-            let skills = SkillShelf::read(&plan.skill_roots);
+            let skills = SkillSet::read(&plan.skill_roots);
             Ok((plan, providers, skills))
         }));
         let read = tokio::select! {
@@ -168,14 +168,14 @@ impl World {
     }
 
     /// Makes a plan current, except its records.
-    async fn put_in_force(&self, plan: &Arc<Plan>, providers: Arc<Providers>, skills: Arc<SkillShelf>) {
-        self.tree.engine.services.put_in_force(Arc::clone(plan), skills);
+    async fn apply_plan(&self, plan: &Arc<Plan>, providers: Arc<Providers>, skills: Arc<SkillSet>) {
+        self.tree.engine.services.apply_plan(Arc::clone(plan), skills);
         self.tree.engine.set_providers(providers);
         self.ctx().set_limits(plan.limits.clone());
         self.ctx().set_chat_wake(plan.chat_wake);
         self.ctx().set_webhooks(plan.webhook_agents());
         self.ctx().set_fitness(reconcile::fitness(plan));
-        self.tree.engine.say_in_force();
+        self.tree.engine.notify_plan_changed();
         self.replan(plan).await;
     }
 
@@ -244,16 +244,16 @@ fn describe_fitness(changes: &mut ReloadPlan, records: &BTreeMap<AgentId, Agent>
             continue;
         }
         match plan.may_run(&planned(agent, plan)) {
-            Ok(()) if agent.unfit => changes.repaired.push(agent.agent_id.clone()),
+            Ok(()) if agent.cannot_run => changes.repaired.push(agent.agent_id.clone()),
             Err(why) if agent.status != AgentStatus::Failed => {
-                changes.unfit.insert(agent.agent_id.clone(), why.in_words());
+                changes.cannot_run.insert(agent.agent_id.clone(), why.in_words());
             }
             Ok(()) | Err(_) => {}
         }
     }
     for named in plan.agents.iter().filter(|named| named.autostart && !records.contains_key(&named.agent_id)) {
         if let Err(why) = plan.may_start(named) {
-            changes.unfit.insert(named.agent_id.clone(), why.in_words());
+            changes.cannot_run.insert(named.agent_id.clone(), why.in_words());
         }
     }
 }

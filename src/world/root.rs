@@ -122,7 +122,7 @@ impl Actor for Root {
         let Some(supervisor) = state.tree.signal_router.supervisor(name.as_ref()) else { return Ok(()) };
         // Its agents' actors died with it. Their journals and inboxes are in the store.
         for agent_id in state.members_of(name.as_ref()).await {
-            state.tree.directory.given_up(&agent_id);
+            state.tree.directory.remove_actor(&agent_id);
             let restarting =
                 state.tree.directory.card(&agent_id).map(|card| card.status) == Some(AgentStatus::Restarting);
             // The dead supervisor's restart timers and unfinished orders are lost. So each agent is restarted or

@@ -10,7 +10,7 @@ use std::time::Duration;
 use ghost_config::plan::Plan;
 use ghost_domain::schedule::slots::minute_of_day;
 use ghost_domain::{AgentId, Refusal, Timestamp};
-use ghost_rules::schedules::{self, Beat};
+use ghost_operations::schedules::{self, Beat};
 
 use crate::loops::SCHEDULES;
 use crate::tree::Tree;

@@ -1,5 +1,5 @@
 //! Supervisors: one actor for the agents without a team and one for each team. A supervisor creates
-//! actors and is notified when they end. Its reads and commits are [`Errand`]s, which run in tasks
+//! actors and is notified when they end. Its reads and commits are [`LifecycleStep`]s, which run in tasks
 //! beside its mailbox, so a slow store delays no activation. `crashes` decides how to continue
 //! after a crash, with pure rules: [`RestartWindow`], the strategy, the back-off.
 //!
@@ -7,8 +7,8 @@
 
 mod crashes;
 mod ends;
-mod errand_runner;
-mod errands;
+mod lifecycle_queue;
+mod lifecycle_runner;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,9 +22,9 @@ use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio::sync::oneshot;
 
 use self::ends::Ends;
-use self::errand_runner::ErrandRunner;
-use self::errands::Errands;
-use crate::team_msg::{Errand, TeamMsg};
+use self::lifecycle_queue::LifecycleQueue;
+use self::lifecycle_runner::LifecycleRunner;
+use crate::team_msg::{LifecycleStep, TeamMsg};
 use crate::tree::Tree;
 use crate::wake_slot::Activation;
 
@@ -42,8 +42,8 @@ pub(crate) struct Start {
 /// A supervisor's state.
 pub(crate) struct State {
     tree: Arc<Tree>,
-    runner: Arc<ErrandRunner>,
-    errands: Errands,
+    runner: Arc<LifecycleRunner>,
+    lifecycle_queue: LifecycleQueue,
     ends: Ends,
     children: BTreeMap<ActorId, AgentId>,
     closing: Option<oneshot::Sender<()>>,
@@ -70,7 +70,7 @@ impl State {
                 drop(actor.cast(if lives { AgentMsg::Wake } else { AgentMsg::Stop { grace: Duration::ZERO } }));
             }
             Err(error) => {
-                self.tree.directory.given_up(&agent_id);
+                self.tree.directory.remove_actor(&agent_id);
                 self.crashed(agent_id, format!("its actor could not start: {error}"));
             }
         }
@@ -79,7 +79,7 @@ impl State {
     /// Handles the crash of an agent. The agent gets no wake-up until its restart is decided.
     fn crashed(&mut self, agent_id: AgentId, reason: String) {
         self.runner.note_crash(&agent_id);
-        self.errands.send(&self.runner, agent_id, Errand::Crashed(reason));
+        self.lifecycle_queue.send(&self.runner, agent_id, LifecycleStep::Crashed(reason));
     }
 
     fn shut_down(&mut self, grace: Duration, done: oneshot::Sender<()>) {
@@ -96,7 +96,7 @@ impl State {
     }
 
     fn close_if_empty(&mut self) {
-        let empty = self.children.is_empty() && self.errands.is_empty() && self.ends.is_empty();
+        let empty = self.children.is_empty() && self.lifecycle_queue.is_empty() && self.ends.is_empty();
         if empty && let Some(done) = self.closing.take() {
             // The receiver may have stopped waiting.
             let _ = done.send(());
@@ -110,10 +110,10 @@ impl Actor for Supervisor {
     type Arguments = Start;
 
     async fn pre_start(&self, myself: ActorRef<TeamMsg>, start: Start) -> Result<State, ActorProcessingErr> {
-        let runner = Arc::new(ErrandRunner::new(Arc::clone(&start.tree), myself, start.team, start.intensity));
+        let runner = Arc::new(LifecycleRunner::new(Arc::clone(&start.tree), myself, start.team, start.intensity));
         Ok(State {
             tree: start.tree,
-            errands: Errands::default(),
+            lifecycle_queue: LifecycleQueue::default(),
             ends: Ends::default(),
             runner,
             children: BTreeMap::new(),
@@ -129,10 +129,12 @@ impl Actor for Supervisor {
     ) -> Result<(), ActorProcessingErr> {
         match message {
             TeamMsg::Activate(agent_id) => state.activate(&myself, agent_id).await,
-            TeamMsg::Reconcile(agent_id) => state.errands.send(&state.runner, agent_id, Errand::Reconcile),
-            TeamMsg::Restart(agent_id) => state.errands.send(&state.runner, agent_id, Errand::Restart),
-            TeamMsg::Run(agent_id, errand) => state.errands.send(&state.runner, agent_id, errand),
-            TeamMsg::ErrandDone(agent_id) => state.errands.done(&state.runner, &agent_id),
+            TeamMsg::Reconcile(agent_id) => {
+                state.lifecycle_queue.send(&state.runner, agent_id, LifecycleStep::Reconcile)
+            }
+            TeamMsg::Restart(agent_id) => state.lifecycle_queue.send(&state.runner, agent_id, LifecycleStep::Restart),
+            TeamMsg::Run(agent_id, step) => state.lifecycle_queue.send(&state.runner, agent_id, step),
+            TeamMsg::StepDone(agent_id) => state.lifecycle_queue.done(&state.runner, &agent_id),
             TeamMsg::EndsRead => state.ends.read_done(&state.runner),
             TeamMsg::Replan(team, intensity) => state.runner.replan(team, intensity),
             TeamMsg::Shutdown { grace, done } => state.shut_down(grace, done),

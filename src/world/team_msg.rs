@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 
 /// A read or commit for one agent that runs beside its supervisor's mailbox.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Errand {
+pub(crate) enum LifecycleStep {
     /// Read the agent's record and start, stop or update the agent as the record requires.
     Reconcile,
     /// Restart the agent after its back-off.
@@ -21,11 +21,11 @@ pub(crate) enum Errand {
     /// Record that the agent has stopped.
     Stopped,
     /// Record that the agent cannot run under the plan.
-    Unfit(Refusal),
+    CannotRun(Refusal),
 }
 
-impl Errand {
-    /// Whether one waiting errand covers an equal one that comes later.
+impl LifecycleStep {
+    /// Whether one waiting step covers an equal one that comes later.
     pub(crate) fn repeats(&self) -> bool {
         matches!(self, Self::Reconcile | Self::Restart | Self::Stopped)
     }
@@ -40,10 +40,10 @@ pub(crate) enum TeamMsg {
     Reconcile(AgentId),
     /// Restart a crashed agent, because its back-off is over.
     Restart(AgentId),
-    /// Run an errand.
-    Run(AgentId, Errand),
-    /// An errand of this agent has ended.
-    ErrandDone(AgentId),
+    /// Run a step.
+    Run(AgentId, LifecycleStep),
+    /// An step of this agent has ended.
+    StepDone(AgentId),
     /// A read of agents that have ended is complete.
     EndsRead,
     /// The team's configuration changed.

@@ -1,7 +1,7 @@
 //! Worlds for tests of this crate and of those above it: their files, disk and clock, from which a test boots
 //! them.
 //!
-//! Must never: be part of a release build.
+//! This module must never be part of a release build.
 
 // A test whose set-up fails must fail.
 #![allow(clippy::unwrap_used)]

@@ -14,7 +14,7 @@ use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::schedule::{RunStatus, When};
 use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{Code, Refusal, Schedule, ScheduleId, ScheduleKind, Timestamp, WatchSnapshot};
-use ghost_rules::schedules;
+use ghost_operations::schedules;
 use notify::RecommendedWatcher;
 use serde_json::json;
 
@@ -36,7 +36,7 @@ struct Watched {
     /// Time of the first and the last notification since the last check.
     notified: Option<(Timestamp, Timestamp)>,
     /// Digest of the last snapshot that was compared.
-    settled: Option<u64>,
+    reported_digest: Option<u64>,
 }
 
 impl Watched {
@@ -48,7 +48,7 @@ impl Watched {
             debounce: Duration::from_millis(u64::from(*debounce_ms)),
             created_at: schedule.created_at,
             notified: None,
-            settled: None,
+            reported_digest: None,
         })
     }
 
@@ -247,7 +247,7 @@ impl Watches {
             Err(refusal) => return Err(refusal),
         };
         let digest = digest(&seen);
-        if watched.settled == Some(digest) {
+        if watched.reported_digest == Some(digest) {
             return Ok(());
         }
         let kept = services
@@ -266,7 +266,7 @@ impl Watches {
                 return Ok(());
             }
         }
-        watched.settled = Some(digest);
+        watched.reported_digest = Some(digest);
         Ok(())
     }
 }
@@ -315,7 +315,7 @@ mod tests {
             debounce: Duration::from_millis(250),
             created_at: at(0),
             notified: None,
-            settled: None,
+            reported_digest: None,
         };
         let checked = |watched: &Watched, ms| {
             [(false, false), (true, false), (true, true)].map(|(all, late)| watched.is_checked(at(ms), all, late))

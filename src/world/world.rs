@@ -10,10 +10,10 @@ use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::journal::CallOutcome;
 use ghost_domain::ports::Signal;
 use ghost_domain::{Agent, AgentId, AgentStatus, Ask, AskId, AskStatus, Limits, Party, Refusal};
+use ghost_operations::{OperationContext, agents};
 use ghost_provider::Providers;
-use ghost_rules::{RuleContext, agents};
 use ghost_store::Store;
-use ghost_tools::skills::SkillShelf;
+use ghost_tools::skills::SkillSet;
 use ractor::ActorRef;
 use serde_json::json;
 use tokio::sync::broadcast::Receiver;
@@ -32,7 +32,7 @@ use crate::tree::Tree;
 pub type Reloader = Box<dyn Fn() -> Result<(Plan, Providers), Refusal> + Send + Sync>;
 
 /// The thread that reads the files of a reload, until a reload has taken its result.
-pub(crate) type Reading = Option<JoinHandle<Result<(Plan, Providers, SkillShelf), Refusal>>>;
+pub(crate) type Reading = Option<JoinHandle<Result<(Plan, Providers, SkillSet), Refusal>>>;
 
 /// A running world.
 pub struct World {
@@ -93,7 +93,7 @@ impl World {
 
     /// The context of the world rules.
     #[must_use]
-    pub fn ctx(&self) -> &RuleContext {
+    pub fn ctx(&self) -> &OperationContext {
         &self.tree.engine.services.ctx
     }
 
@@ -171,7 +171,7 @@ impl World {
                     let ctx = self.ctx().clone();
                     self.store()
                         .write(move |w| {
-                            Box::pin(async move { ghost_rules::asks::expire(w, &ctx, ask_id).await })
+                            Box::pin(async move { ghost_operations::asks::expire(w, &ctx, ask_id).await })
                         })
                         .await?;
                 }

@@ -2,7 +2,7 @@
 
 use crate::order::refusal;
 use crate::support::{runtime, soon, take, test_env, up};
-use crate::wires::{Ask, Heard, Reader, WAYS, Way};
+use crate::wires::{Ask, Reader, Received, WAYS, Way};
 
 #[test]
 fn subscribers_of_all_transports_share_one_limit() {
@@ -30,8 +30,8 @@ fn subscribers_of_all_transports_share_one_limit() {
                 while next.is_none() {
                     let mut reader = Reader::open(&site, Way::Sse, &Ask::default()).await;
                     match reader.next().await {
-                        Heard::Event(_) => next = Some(reader),
-                        Heard::Refused(..) => {}
+                        Received::Event(_) => next = Some(reader),
+                        Received::Refused(..) => {}
                         other => panic!("{other:?}"),
                     }
                 }

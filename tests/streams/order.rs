@@ -7,7 +7,7 @@ use tokio::task::JoinHandle;
 use ghost_testkit::blackbox::Deadline;
 
 use crate::support::{runtime, soon, take, test_env, up};
-use crate::wires::{Ask, Heard, Reader, Site, WAYS, Way};
+use crate::wires::{Ask, Reader, Received, Site, WAYS, Way};
 
 /// Reads until an agent is stopped. Closes its own connection once after `cut` events. After any end it continues
 /// after the last event that it has seen, at the daemon's current address.
@@ -19,7 +19,7 @@ async fn read_all(mut sites: watch::Receiver<Option<Site>>, way: Way, mut cut: O
         let mut reader = Reader::open(&site, way, &Ask { after, ..Ask::default() }).await;
         loop {
             match reader.next().await {
-                Heard::Event(event) => {
+                Received::Event(event) => {
                     let is_last = event["kind"] == "agent.stopped";
                     events.push(event);
                     if is_last {
@@ -30,16 +30,16 @@ async fn read_all(mut sites: watch::Receiver<Option<Site>>, way: Way, mut cut: O
                         break;
                     }
                 }
-                Heard::Lost => {
+                Received::Lost => {
                     // Wait for the next daemon.
                     sites.wait_for(|now| now.as_ref().is_some_and(|now| now.http != site.http)).await.unwrap();
                     break;
                 }
-                Heard::Lagged(last) => {
+                Received::Lagged(last) => {
                     assert!(after.is_none_or(|after| last >= after));
                     break;
                 }
-                Heard::Refused(how, why) => panic!("{way:?}: {how} {why}"),
+                Received::Refused(how, why) => panic!("{way:?}: {how} {why}"),
             }
         }
     }
@@ -122,7 +122,7 @@ fn filters_have_the_same_effect_on_every_transport() {
 /// The refusal in the form of the transport.
 pub async fn refusal(site: &Site, way: Way, ask: &Ask) -> (String, Value) {
     match soon("a refusal", async { Reader::open(site, way, ask).await.next().await }).await {
-        Heard::Refused(how, why) => (how, why),
+        Received::Refused(how, why) => (how, why),
         other => panic!("{way:?} {ask:?}: {other:?}"),
     }
 }

@@ -5,7 +5,7 @@ use ghost_proto::v1::{CreateChannelRequest, PostRequest};
 use serde_json::Value;
 
 use crate::support::{runtime, soon, take, test_env, up};
-use crate::wires::{Ask, Heard, Reader, Site, WAYS};
+use crate::wires::{Ask, Reader, Received, Site, WAYS};
 
 /// Bytes of a chat message, near the limit.
 pub const POST: usize = 16_000;
@@ -77,8 +77,8 @@ fn a_subscriber_that_does_not_read_is_disconnected_and_slows_no_one() {
             let mut seen = Vec::new();
             let last = loop {
                 match soon("the end of a slow reader", reader.next()).await {
-                    Heard::Event(event) => seen.push(event["seq"].as_i64().unwrap()),
-                    Heard::Lagged(last) => break last,
+                    Received::Event(event) => seen.push(event["seq"].as_i64().unwrap()),
+                    Received::Lagged(last) => break last,
                     other => panic!("{way:?}: {other:?} after {}", seen.len()),
                 }
             };

@@ -9,7 +9,7 @@ use tonic::transport::Endpoint;
 
 use crate::slow::{POST, post_many, wait_until_disconnected};
 use crate::support::{runtime, soon, take, test_env, up};
-use crate::wires::{Ask, Heard, Reader, Site, Way};
+use crate::wires::{Ask, Reader, Received, Site, Way};
 
 const LIMITS: &str = "subscriber_buffer: 16, subscribers_max: 1, reader_stall_seconds: 1";
 
@@ -19,8 +19,8 @@ async fn wait_for_room(site: &Site) {
         loop {
             let mut reader = Reader::open(site, Way::Grpc, &Ask::default()).await;
             match reader.next().await {
-                Heard::Event(_) => return,
-                Heard::Refused(..) => {}
+                Received::Event(_) => return,
+                Received::Refused(..) => {}
                 other => panic!("{other:?}"),
             }
         }
@@ -110,12 +110,12 @@ fn a_stalled_reader_of_server_sent_events_is_closed() {
         let rest = async {
             loop {
                 match reader.next().await {
-                    Heard::Event(_) => {}
+                    Received::Event(_) => {}
                     other => return other,
                 }
             }
         };
-        assert!(matches!(soon("the end", rest).await, Heard::Lost), "no status could be sent");
+        assert!(matches!(soon("the end", rest).await, Received::Lost), "no status could be sent");
         let mut next = Reader::open(&site, Way::Sse, &Ask::default()).await;
         assert_eq!(soon("an event", take(&mut next, 1)).await.len(), 1);
     });

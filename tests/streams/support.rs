@@ -7,7 +7,7 @@ use ghost_testkit::blackbox::{Daemon, Deadline, TestEnvironment, ghostd_testing}
 use serde_json::Value;
 use tokio::runtime::Runtime;
 
-use crate::wires::{Heard, Reader, Site};
+use crate::wires::{Reader, Received, Site};
 
 pub fn test_env(limits: &str) -> (TestEnvironment, PathBuf) {
     let test_env = TestEnvironment::new(ghostd_testing());
@@ -50,7 +50,7 @@ pub async fn take(reader: &mut Reader, count: usize) -> Vec<Value> {
     let mut events = Vec::new();
     while events.len() < count {
         match reader.next().await {
-            Heard::Event(event) => events.push(event),
+            Received::Event(event) => events.push(event),
             other => panic!("{other:?} after {} of {count}", events.len()),
         }
     }

@@ -46,7 +46,7 @@ pub struct Ask {
 
 /// An item that a subscriber receives.
 #[derive(Debug)]
-pub enum Heard {
+pub enum Received {
     Event(Value),
     /// Disconnected for slowness. All events up to this one were sent.
     Lagged(i64),
@@ -119,15 +119,15 @@ pub enum Reader {
     Sse(BufReader<TcpStream>),
     WebSocket(Box<WebSocketStream<TcpStream>>),
     /// The stream could not be opened.
-    Ended(Option<Heard>),
+    Ended(Option<Received>),
 }
 
 /// The refusal in a status's trailer, in the form of HTTP.
-fn refused(status: &Status) -> Heard {
-    let Some(trailer) = status.metadata().get_bin(ghost_proto::REFUSAL_TRAILER) else { return Heard::Lost };
+fn refused(status: &Status) -> Received {
+    let Some(trailer) = status.metadata().get_bin(ghost_proto::REFUSAL_TRAILER) else { return Received::Lost };
     let mut refusal: Value = serde_json::from_slice(&trailer.to_bytes().unwrap()).unwrap();
     refusal["message"] = refusal["error"].take();
-    Heard::Refused(format!("{:?}", status.code()), refusal)
+    Received::Refused(format!("{:?}", status.code()), refusal)
 }
 
 impl Reader {
@@ -137,7 +137,7 @@ impl Reader {
             Way::Sse => Self::sse(site, ask).await,
             Way::WebSocket => Self::web_socket(site, ask).await,
         };
-        opened.unwrap_or(Self::Ended(Some(Heard::Lost)))
+        opened.unwrap_or(Self::Ended(Some(Received::Lost)))
     }
 
     async fn grpc(site: &Site, ask: &Ask) -> Self {
@@ -176,9 +176,9 @@ impl Reader {
         }
         let mut body = String::new();
         stream.read_to_string(&mut body).await?;
-        let Ok(body) = serde_json::from_str::<Value>(&body) else { return Ok(Self::Ended(Some(Heard::Lost))) };
+        let Ok(body) = serde_json::from_str::<Value>(&body) else { return Ok(Self::Ended(Some(Received::Lost))) };
         let status = first.split(' ').nth(1).unwrap_or_default().to_owned();
-        Ok(Self::Ended(Some(Heard::Refused(status, body["error"].clone()))))
+        Ok(Self::Ended(Some(Received::Refused(status, body["error"].clone()))))
     }
 
     async fn web_socket(site: &Site, ask: &Ask) -> std::io::Result<Self> {
@@ -188,26 +188,26 @@ impl Reader {
         let stream = site.tcp(ask.narrow).await?;
         match tokio_tungstenite::client_async(request, stream).await {
             Ok((socket, _)) => Ok(Self::WebSocket(Box::new(socket))),
-            Err(_) => Ok(Self::Ended(Some(Heard::Lost))),
+            Err(_) => Ok(Self::Ended(Some(Received::Lost))),
         }
     }
 
     /// The next event, or the end of the stream.
-    pub async fn next(&mut self) -> Heard {
+    pub async fn next(&mut self) -> Received {
         match self {
             Self::Grpc(stream) => loop {
                 match stream.message().await {
                     Ok(Some(message)) => match message.event {
-                        Some(event) => return Heard::Event(ghost_proto::json::event(&event, message.ephemeral)),
+                        Some(event) => return Received::Event(ghost_proto::json::event(&event, message.ephemeral)),
                         None => continue,
                     },
-                    Ok(None) => return Heard::Lost,
+                    Ok(None) => return Received::Lost,
                     Err(status) => {
                         let last = status.metadata().get(ghost_proto::LAST_SEQ_TRAILER);
                         let last = last.map(|last| last.to_str().unwrap().parse().unwrap());
                         return match (status.code(), last) {
-                            (tonic::Code::Aborted, Some(last)) => Heard::Lagged(last),
-                            (tonic::Code::Unavailable, _) => Heard::Lost,
+                            (tonic::Code::Aborted, Some(last)) => Received::Lagged(last),
+                            (tonic::Code::Unavailable, _) => Received::Lost,
                             _ => refused(&status),
                         };
                     }
@@ -218,38 +218,38 @@ impl Reader {
                 match socket.next().await {
                     Some(Ok(Message::Text(text))) => {
                         let object: Value = serde_json::from_str(&text).unwrap();
-                        let Some(error) = object.get("error") else { return Heard::Event(object) };
-                        let Some(Ok(Message::Close(Some(close)))) = socket.next().await else { return Heard::Lost };
+                        let Some(error) = object.get("error") else { return Received::Event(object) };
+                        let Some(Ok(Message::Close(Some(close)))) = socket.next().await else { return Received::Lost };
                         assert!(close.reason.starts_with(error["code"].as_str().unwrap()), "{close:?}");
-                        return Heard::Refused(u16::from(close.code).to_string(), error.clone());
+                        return Received::Refused(u16::from(close.code).to_string(), error.clone());
                     }
                     Some(Ok(Message::Close(Some(close)))) => return closed(&close),
                     Some(Ok(Message::Ping(_) | Message::Pong(_))) => {}
-                    _ => return Heard::Lost,
+                    _ => return Received::Lost,
                 }
             },
-            Self::Ended(heard) => heard.take().unwrap_or(Heard::Lost),
+            Self::Ended(heard) => heard.take().unwrap_or(Received::Lost),
         }
     }
 }
 
-fn closed(close: &CloseFrame) -> Heard {
+fn closed(close: &CloseFrame) -> Received {
     match close.reason.strip_prefix("lagged ") {
         Some(last) => {
             assert_eq!(u16::from(close.code), 1013);
-            Heard::Lagged(last.parse().unwrap())
+            Received::Lagged(last.parse().unwrap())
         }
-        None => Heard::Lost,
+        None => Received::Lost,
     }
 }
 
 /// The next block with data in a stream of server-sent events.
-async fn sse_event(stream: &mut BufReader<TcpStream>) -> Heard {
+async fn sse_event(stream: &mut BufReader<TcpStream>) -> Received {
     let (mut id, mut name, mut data) = (String::new(), String::new(), String::new());
     loop {
         let mut line = String::new();
         match stream.read_line(&mut line).await {
-            Ok(0) | Err(_) => return Heard::Lost,
+            Ok(0) | Err(_) => return Received::Lost,
             Ok(_) => {}
         }
         match line.trim_end_matches(['\r', '\n']).split_once(':') {
@@ -258,13 +258,13 @@ async fn sse_event(stream: &mut BufReader<TcpStream>) -> Heard {
                 let object: Value = serde_json::from_str(&data).unwrap();
                 if name == "lagged" {
                     assert_eq!(object["last_seq"].to_string(), id);
-                    return Heard::Lagged(id.parse().unwrap());
+                    return Received::Lagged(id.parse().unwrap());
                 }
                 if name == "stopping" {
-                    return Heard::Lost;
+                    return Received::Lost;
                 }
                 assert_eq!((object["seq"].to_string(), object["kind"].as_str()), (id, Some(name.as_str())));
-                return Heard::Event(object);
+                return Received::Event(object);
             }
             Some(("id", value)) => value.trim_start().clone_into(&mut id),
             Some(("event", value)) => value.trim_start().clone_into(&mut name),

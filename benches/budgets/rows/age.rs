@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use ghost_domain::Refusal;
 use ghost_domain::limits::Limits;
-use ghost_rules::retention;
+use ghost_operations::retention;
 use ghost_store::tables::Family;
 use ghost_testkit::aged;
 use ghost_world::World;

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use ghost_control::convert;
 use ghost_domain::event::EventFilter;
+use ghost_operations::feed::Subscription;
 use ghost_proto::v1::{Event, SubscribeResponse};
-use ghost_rules::feed::Subscription;
 use ghost_store::Store;
 use prost::Message;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteConnection};

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use ghost_domain::event::{Event, EventKind};
 use ghost_domain::{Activity, AgentId, Kind, Party};
-use ghost_rules::mail::{self, Chain, NewMessage};
+use ghost_operations::mail::{self, Chain, NewMessage};
 use ghost_world::World;
 use tokio::sync::broadcast::Receiver;
 

@@ -4,8 +4,8 @@
 
 use ghost_domain::redact::Redactor;
 use ghost_domain::{AgentId, Code, Kind, Limits, MailState, Party, Refusal};
-use ghost_rules::RuleContext;
-use ghost_rules::mail::{self, Chain, NewMessage};
+use ghost_operations::OperationContext;
+use ghost_operations::mail::{self, Chain, NewMessage};
 use ghost_store::Store;
 use ghost_store::sqlite::{SqliteOptions, open_store};
 
@@ -25,7 +25,7 @@ pub fn measure() -> Outcome<Vec<Line>> {
         let (ours_path, raw_path) = (dir.path().join("ours.db"), dir.path().join("raw.db"));
         let store = open_store(&ours_path, SqliteOptions::default()).await?;
         let limits = Limits { dynamic_agents_max: 2_000, inbox_max: 1, ..Limits::default() };
-        let ctx = RuleContext::new(ghost_daemon::system_ports(), Redactor::default(), "bench", 1, limits);
+        let ctx = OperationContext::new(ghost_daemon::system_ports(), Redactor::default(), "bench", 1, limits);
         gather(&store, &ctx, &"hall".parse()?).await?;
         let full: AgentId = "member-0000".parse()?;
         send(&store, &ctx, &full).await?;
@@ -71,20 +71,20 @@ pub fn measure() -> Outcome<Vec<Line>> {
     })
 }
 
-fn new_message(ctx: &RuleContext, to: &AgentId) -> NewMessage {
+fn new_message(ctx: &OperationContext, to: &AgentId) -> NewMessage {
     let body = "The figures of the third quarter are in output/reports/q3.md; tell me which of the five lines differ by more \
                 than a tenth.";
     NewMessage::new(to, Party::Operator("bench".into()), Kind::Message, body, Chain::root(ctx))
 }
 
-async fn send(store: &Store, ctx: &RuleContext, to: &AgentId) -> Outcome<()> {
+async fn send(store: &Store, ctx: &OperationContext, to: &AgentId) -> Outcome<()> {
     let (ctx, new_message) = (ctx.clone(), new_message(ctx, to));
     store.write(move |w| Box::pin(async move { mail::deliver(w, &ctx, new_message).await.map(drop) })).await?;
     Ok(())
 }
 
 /// Sends one broadcast. Returns the seconds until its commit.
-async fn broadcast(store: &Store, ctx: &RuleContext, full: &AgentId) -> Outcome<f64> {
+async fn broadcast(store: &Store, ctx: &OperationContext, full: &AgentId) -> Outcome<f64> {
     let (ctx, new_message) = (ctx.clone(), new_message(ctx, full));
     let began = now();
     let sent =

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use ghost_domain::transcript::{Block, Message, Role};
 use ghost_domain::{AgentId, Kind, Party};
+use ghost_operations::mail::{Chain, NewMessage};
 use ghost_provider::testing::{StrictServer, Wire};
-use ghost_rules::mail::{Chain, NewMessage};
 use ghost_store::StoreError;
 use ghost_store::tables::UsageFilter;
 use serde_json::json;
@@ -70,7 +70,7 @@ async fn share(wire: Wire) -> Outcome<(u64, u64)> {
         NewMessage::new(&to, Party::Operator("bench".into()), Kind::Message, "Write ten files.", Chain::root(&ctx));
     world
         .store()
-        .write(move |w| Box::pin(async move { ghost_rules::mail::deliver(w, &ctx, new_message).await }))
+        .write(move |w| Box::pin(async move { ghost_operations::mail::deliver(w, &ctx, new_message).await }))
         .await?;
     loop {
         pause(Duration::from_millis(20)).await;

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use ghost_domain::redact::Redactor;
 use ghost_domain::{AgentId, AgentKind, ChannelName, ChatMember, ChatWake, Desired, Limits, MailState, Party, Refusal};
-use ghost_rules::RuleContext;
-use ghost_rules::agents::{self, NewAgent};
-use ghost_rules::chat::{self, NewChannel, NewPost, Speaker};
-use ghost_rules::mail::Chain;
+use ghost_operations::OperationContext;
+use ghost_operations::agents::{self, NewAgent};
+use ghost_operations::chat::{self, NewChannel, NewPost, Speaker};
+use ghost_operations::mail::Chain;
 use ghost_store::Store;
 use ghost_store::sqlite::{SqliteOptions, open_store};
 use serde_json::Value;
@@ -46,7 +46,7 @@ pub fn measure() -> Outcome<Vec<Line>> {
         let (ours_path, raw_path) = (dir.path().join("ours.db"), dir.path().join("raw.db"));
         let store = open_store(&ours_path, SqliteOptions::default()).await?;
         let limits = Limits { dynamic_agents_max: 2_000, ..Limits::default() };
-        let ctx = RuleContext::new(ghost_daemon::system_ports(), Redactor::default(), "bench", 1, limits);
+        let ctx = OperationContext::new(ghost_daemon::system_ports(), Redactor::default(), "bench", 1, limits);
         let hall: ChannelName = "hall".parse()?;
         gather(&store, &ctx, &hall).await?;
         open_store(&raw_path, SqliteOptions::default()).await?.close().await;
@@ -88,7 +88,7 @@ pub fn measure() -> Outcome<Vec<Line>> {
 }
 
 /// Creates a thousand agents and a channel of them all.
-pub(super) async fn gather(store: &Store, ctx: &RuleContext, hall: &ChannelName) -> Outcome<()> {
+pub(super) async fn gather(store: &Store, ctx: &OperationContext, hall: &ChannelName) -> Outcome<()> {
     let mut members: Vec<AgentId> = Vec::with_capacity(MEMBERS);
     for member in 0..MEMBERS {
         members.push(format!("member-{member:04}").parse()?);
@@ -121,7 +121,7 @@ pub(super) async fn gather(store: &Store, ctx: &RuleContext, hall: &ChannelName)
 }
 
 /// Sends one chat message. Returns the seconds until its commit.
-async fn post(store: &Store, ctx: &RuleContext, hall: &ChannelName) -> Outcome<f64> {
+async fn post(store: &Store, ctx: &OperationContext, hall: &ChannelName) -> Outcome<f64> {
     let new = NewPost {
         channel: hall.clone(),
         content: "@all The figures of the third quarter are in output/reports/q3.md; say here which of the five lines \

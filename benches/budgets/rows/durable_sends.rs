@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use ghost_domain::redact::Redactor;
 use ghost_domain::{AgentId, AgentKind, Desired, Kind, Limits, Party, Refusal};
-use ghost_rules::RuleContext;
-use ghost_rules::agents::{self, NewAgent};
-use ghost_rules::mail::{self, Chain, NewMessage};
+use ghost_operations::OperationContext;
+use ghost_operations::agents::{self, NewAgent};
+use ghost_operations::mail::{self, Chain, NewMessage};
 use ghost_store::Store;
 use ghost_store::sqlite::{SqliteOptions, open_store};
 use serde_json::Value;
@@ -44,7 +44,7 @@ pub fn measure() -> Outcome<Vec<Line>> {
         let store = open_store(&ours_path, SqliteOptions::default()).await?;
         // No agent runs, so the messages stay in the inboxes.
         let limits = Limits { world_mail_max: 100_000_000, ..Limits::default() };
-        let ctx = RuleContext::new(ghost_daemon::system_ports(), Redactor::default(), "bench", 1, limits);
+        let ctx = OperationContext::new(ghost_daemon::system_ports(), Redactor::default(), "bench", 1, limits);
         let receivers = Arc::new(population(&store, &ctx).await?);
         // The floor's file has the same schema and the same indexes.
         open_store(&raw_path, SqliteOptions::default()).await?.close().await;
@@ -80,7 +80,7 @@ pub fn measure() -> Outcome<Vec<Line>> {
     })
 }
 
-async fn population(store: &Store, ctx: &RuleContext) -> Outcome<Vec<AgentId>> {
+async fn population(store: &Store, ctx: &OperationContext) -> Outcome<Vec<AgentId>> {
     let mut receivers = Vec::with_capacity(RECEIVERS);
     for receiver in 0..RECEIVERS {
         let agent_id: AgentId = format!("receiver-{receiver}").parse()?;
@@ -106,7 +106,7 @@ async fn population(store: &Store, ctx: &RuleContext) -> Outcome<Vec<AgentId>> {
 }
 
 /// Sends a round from all senders at once. Returns the seconds that it took.
-async fn send_all(store: &Store, ctx: &RuleContext, receivers: &Arc<Vec<AgentId>>) -> Outcome<f64> {
+async fn send_all(store: &Store, ctx: &OperationContext, receivers: &Arc<Vec<AgentId>>) -> Outcome<f64> {
     let began = now();
     let senders: Vec<_> = (0..SENDERS)
         .map(|sender| tokio::spawn(send(store.clone(), ctx.clone(), Arc::clone(receivers), sender)))
@@ -117,7 +117,7 @@ async fn send_all(store: &Store, ctx: &RuleContext, receivers: &Arc<Vec<AgentId>
     Ok(began.elapsed().as_secs_f64())
 }
 
-async fn send(store: Store, ctx: RuleContext, receivers: Arc<Vec<AgentId>>, sender: usize) -> Result<(), Refusal> {
+async fn send(store: Store, ctx: OperationContext, receivers: Arc<Vec<AgentId>>, sender: usize) -> Result<(), Refusal> {
     let from = Party::Agent(receivers[sender].clone());
     let chain = Chain::root(&ctx);
     for turn in 0..ROUND / SENDERS {

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use ghost_domain::event::EventFilter;
 use ghost_domain::{AgentId, ChannelName, ChatWake, EventKind, Party, Refusal};
-use ghost_rules::chat::{self, NewChannel, NewPost, Speaker};
-use ghost_rules::mail::Chain;
+use ghost_operations::chat::{self, NewChannel, NewPost, Speaker};
+use ghost_operations::mail::Chain;
 use ghost_store::StoreError;
 use ghost_store::tables::UsageFilter;
 use ghost_world::World;

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ghost_domain::{AgentId, Code, Kind, Party, Refusal, Timestamp, Turn, TurnStatus};
+use ghost_operations::mail::{self, Chain, NewMessage};
 use ghost_provider::testing::{FakeAnswer, FakeReply, FakeRequest, FakeServer};
-use ghost_rules::mail::{self, Chain, NewMessage};
 use ghost_store::StoreError;
 use ghost_store::tables::TurnFilter;
 use ghost_tools::tool::OutsideTool;

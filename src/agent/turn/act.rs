@@ -8,8 +8,8 @@ use futures_util::future::join_all;
 use ghost_domain::journal::{CallOutcome, Effect, Step};
 use ghost_domain::transcript::{Block, Message, Role};
 use ghost_domain::{Activity, CallId, Code, Limits, Refusal};
-use ghost_rules::mail::with_nearest;
-use ghost_rules::turns::{self, CallStart, Ending};
+use ghost_operations::mail::with_nearest;
+use ghost_operations::turns::{self, CallStart, Ending};
 use ghost_tools::Run;
 use ghost_tools::loop_guard::{Call, Verdict, is_own};
 use ghost_tools::tool::{ErasedOutside, ErasedRead, ErasedWorld};
@@ -225,7 +225,7 @@ impl Runner {
     async fn in_world(&self, checked: &Checked, tool: &Arc<dyn ErasedWorld>) -> Result<CallResult, Refusal> {
         let start = self.call_start(checked, CallId(self.engine.services.ctx.id()), None);
         let call_context = self.call_context(start.call_id, &start.id);
-        let arguments = match self.in_time(checked, tool.look(&call_context, start.arguments.clone())).await {
+        let arguments = match self.in_time(checked, tool.prepare(&call_context, start.arguments.clone())).await {
             Ok(arguments) => arguments,
             Err(refusal) => return Ok(CallResult::Refused(refusal)),
         };

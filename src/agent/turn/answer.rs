@@ -11,8 +11,8 @@ use ghost_domain::journal::Effect;
 use ghost_domain::time::BoxFuture;
 use ghost_domain::transcript::{Message, Role};
 use ghost_domain::{CallId, Code, Refusal, ReservationId, Turn};
+use ghost_operations::turns::{self, Ending, ModelResult};
 use ghost_provider::{ModelAnswer, Stop};
-use ghost_rules::turns::{self, Ending, ModelResult};
 use ghost_store::Writes;
 
 use super::parsed_answer::ParsedAnswer;

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use ghost_domain::journal::{CallOutcome, Step};
 use ghost_domain::{AskId, AskStatus, CallId, Code, Refusal};
-use ghost_rules::asks;
-use ghost_rules::mail::with_nearest;
-use ghost_rules::turns::{self, CallStart};
+use ghost_operations::asks;
+use ghost_operations::mail::with_nearest;
+use ghost_operations::turns::{self, CallStart};
 use ghost_tools::tool::ErasedAsk;
 
 use super::call::{CallResult, Checked};

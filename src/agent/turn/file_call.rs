@@ -6,7 +6,7 @@ use std::sync::Arc;
 use ghost_domain::journal::{CallOutcome, FilePlan};
 use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{CallId, Code, Refusal};
-use ghost_rules::turns;
+use ghost_operations::turns;
 use ghost_tools::tool::ErasedFile;
 
 use super::call::{CallResult, Checked};

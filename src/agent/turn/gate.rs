@@ -9,8 +9,8 @@ use std::sync::Arc;
 use futures_util::future::{FutureExt as _, select_all};
 use ghost_config::plan::Plan;
 use ghost_domain::{Activity, AgentId, Refusal, Scope, Timestamp};
+use ghost_operations::turns;
 use ghost_provider::{Admitted, Entry, Pass};
-use ghost_rules::turns;
 use tokio::sync::futures::Notified;
 
 use super::round::{Choice, Round};
@@ -65,7 +65,7 @@ async fn change(
     notifications: Vec<Notification<'_>>,
     until: Option<Timestamp>,
     retry_now: Notification<'_>,
-    in_force: Notification<'_>,
+    plan_changed: Notification<'_>,
 ) -> Change {
     let clock = &engine.services.ctx.ports.clock;
     let due = async {
@@ -76,7 +76,7 @@ async fn change(
     };
     tokio::select! {
         biased;
-        () = in_force => Change::PlanChanged,
+        () = plan_changed => Change::PlanChanged,
         () = retry_now => Change::RetryRequested,
         _ = select_all(notifications) => Change::Availability,
         () = due => Change::Availability,
@@ -103,7 +103,7 @@ pub(super) async fn wait_for_model(
 ) -> Option<Option<Pass>> {
     let mut waiting = None;
     loop {
-        let in_force = armed(engine.in_force.notified());
+        let plan_changed = registered(engine.plan_changed.notified());
         if !Arc::ptr_eq(plan, &engine.services.plan()) {
             return None;
         }
@@ -114,8 +114,8 @@ pub(super) async fn wait_for_model(
             // If a provider does not exist, the turn itself reports it.
             return Some(None);
         }
-        let retry_now = armed(session.retry_now.notified());
-        let notifications: Vec<_> = entries.iter().map(|(entry, _)| armed(entry.breaker.changed())).collect();
+        let retry_now = registered(session.retry_now.notified());
+        let notifications: Vec<_> = entries.iter().map(|(entry, _)| registered(entry.breaker.changed())).collect();
         let mut until = None;
         for (entry, model) in &entries {
             match entry.breaker.admit(model) {
@@ -131,9 +131,9 @@ pub(super) async fn wait_for_model(
             engine.activity.show(agent_id, Activity::Queued);
             waiting = Some(Waiting::begin(engine, agent_id, session, &down));
         }
-        match change(engine, notifications, until, retry_now, in_force).await {
+        match change(engine, notifications, until, retry_now, plan_changed).await {
             Change::Availability => {}
-            Change::RetryRequested => entries.iter().for_each(|(entry, model)| entry.breaker.hurry(model)),
+            Change::RetryRequested => entries.iter().for_each(|(entry, model)| entry.breaker.probe_now(model)),
             Change::PlanChanged => return None,
         }
     }
@@ -152,7 +152,7 @@ pub(super) enum Gate {
 }
 
 /// Registers the notification at once, so that later notifications are not missed.
-pub(super) fn armed(notification: Notified<'_>) -> Notification<'_> {
+pub(super) fn registered(notification: Notified<'_>) -> Notification<'_> {
     let mut notification = Box::pin(notification);
     notification.as_mut().enable();
     notification
@@ -187,11 +187,11 @@ impl Runner {
         }
         let mut waiting = None;
         loop {
-            let retry_now = armed(session.retry_now.notified());
-            let in_force = armed(engine.in_force.notified());
+            let retry_now = registered(session.retry_now.notified());
+            let plan_changed = registered(engine.plan_changed.notified());
             let mut notifications: Vec<_> =
-                choices.iter().map(|choice| armed(choice.entry.breaker.changed())).collect();
-            notifications.push(armed(engine.queue.limits_changed.notified()));
+                choices.iter().map(|choice| registered(choice.entry.breaker.changed())).collect();
+            notifications.push(registered(engine.queue.limits_changed.notified()));
             round.recheck_budgets(engine.queue.limit_changes());
             let mut until = None;
             for (at, choice) in choices.iter().enumerate().skip(from).filter(|(at, _)| round.may_ask(*at)) {
@@ -219,13 +219,15 @@ impl Runner {
                 waiting = Some(Waiting::begin(&engine, &agent_id, &session, &down));
                 // The state may have changed during these writes, and a retry may have been requested.
                 if retry_now.now_or_never().is_some() {
-                    choices.iter().for_each(|choice| choice.entry.breaker.hurry(&choice.model));
+                    choices.iter().for_each(|choice| choice.entry.breaker.probe_now(&choice.model));
                 }
                 continue;
             }
-            match change(&engine, notifications, until, retry_now, in_force).await {
+            match change(&engine, notifications, until, retry_now, plan_changed).await {
                 Change::Availability => {}
-                Change::RetryRequested => choices.iter().for_each(|choice| choice.entry.breaker.hurry(&choice.model)),
+                Change::RetryRequested => {
+                    choices.iter().for_each(|choice| choice.entry.breaker.probe_now(&choice.model))
+                }
                 Change::PlanChanged => return Ok(Gate::Reopen),
             }
         }
@@ -253,7 +255,7 @@ impl Runner {
     ) -> Result<(), Refusal> {
         let session = Arc::clone(&self.session);
         // Registered before the writes, so that a retry requested during them is not missed.
-        let retry_now = armed(session.retry_now.notified());
+        let retry_now = registered(session.retry_now.notified());
         self.flush().await?;
         self.park(choice, reason).await?;
         self.show(Activity::Queued);
@@ -273,7 +275,7 @@ impl Runner {
         &self,
         scope: &Scope,
         next_day: Timestamp,
-        (limits_changed, retry_now, in_force): (Notification<'_>, Notification<'_>, Notification<'_>),
+        (limits_changed, retry_now, plan_changed): (Notification<'_>, Notification<'_>, Notification<'_>),
     ) -> bool {
         self.show(Activity::Queued);
         let _waiting = Waiting::begin(&self.engine, &self.agent_id, &self.session, &format!("budget {scope} is spent"));
@@ -291,7 +293,7 @@ impl Runner {
         };
         tokio::select! {
             biased;
-            () = in_force => true,
+            () = plan_changed => true,
             () = retry_now => false,
             () = limits_changed => false,
             () = day => false,

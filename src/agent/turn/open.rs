@@ -14,9 +14,9 @@ use ghost_domain::transcript::{Message, Role, ToolSpec};
 use ghost_domain::{
     AgentId, ChannelContext, Code, Envelope, HeldSkill, Kind, MessageId, Party, Refusal, Turn, TurnStatus,
 };
+use ghost_operations::mail::agent_for_operator;
+use ghost_operations::turns::{self, HeldMail, Next, Taken};
 use ghost_provider::{Class, tool_bytes};
-use ghost_rules::mail::agent_for_operator;
-use ghost_rules::turns::{self, HeldMail, Next, Taken};
 use ghost_store::Reads;
 use ghost_store::tables::TurnFilter;
 use ghost_tools::loop_guard::LoopGuard;
@@ -43,7 +43,7 @@ pub(super) struct Sources {
 /// Why the agent's next turn cannot run.
 pub(super) enum OpenError {
     /// The agent cannot run under the current plan. The turn stays open until it can.
-    Unfit(Refusal),
+    CannotRun(Refusal),
     /// This turn cannot run; it fails.
     Failed(Refusal),
 }
@@ -95,7 +95,7 @@ impl Runner {
         let channel = channel(&taken, &sources.journal);
         let profile = match engine.profile(&taken.agent, channel, &sources.held) {
             Ok(profile) => profile,
-            Err(refusal) => return Ok(Err(OpenError::Unfit(refusal))),
+            Err(refusal) => return Ok(Err(OpenError::CannotRun(refusal))),
         };
         let (mut spec, registry) = (Arc::clone(&profile.spec), profile.registry.clone());
         let job = job(engine, &taken).await?;
@@ -271,7 +271,7 @@ pub(super) async fn read_next(
     session: &AgentSession,
 ) -> Result<Result<NextWork, Refusal>, Refusal> {
     let (ctx, id, plan) = (engine.services.ctx.clone(), agent_id.clone(), engine.services.plan());
-    let (settled, recent, room) = (session.is_settled(), session.recall(), session.room(&plan));
+    let (no_open_turn, recent, room) = (session.has_no_open_turn(), session.recall(), session.room(&plan));
     let work = engine
         .services
         .store
@@ -290,7 +290,7 @@ pub(super) async fn read_next(
                         }
                     }
                 };
-                let mut next = turns::next(r, &ctx, &id, settled, room.bytes).await?;
+                let mut next = turns::next(r, &ctx, &id, no_open_turn, room.bytes).await?;
                 let sources = match &mut next {
                     Next::Mail { skills, .. } => {
                         let history = history(r, &id, ctx.limits().history_turns, recent).await?;
@@ -304,7 +304,7 @@ pub(super) async fn read_next(
         .await;
     if work.is_err() {
         // The request to try an open turn again was consumed by this read, so it is restored.
-        session.unsettle();
+        session.forget_no_open_turn();
     }
     work
 }
@@ -375,7 +375,7 @@ pub async fn preview(engine: &Arc<Engine>, agent_id: &AgentId) -> Result<Preview
             })
         })
         .await?;
-    let (spec, registry) = engine.outfit(&agent)?;
+    let (spec, registry) = engine.spec_and_tools(&agent)?;
     let system = prompt::system(&engine.services.plan(), &agent, &spec);
     let briefing = prompt::briefing(&spec, &registry.specs(), &held);
     let history = prompt::recent(&recalled, limits.history_bytes as usize);

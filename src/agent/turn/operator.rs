@@ -10,9 +10,9 @@ use futures_util::FutureExt;
 use ghost_domain::journal::{CallOutcome, JournalRow, Step};
 use ghost_domain::transcript::{Block, Message, Role};
 use ghost_domain::{AgentId, Code, Refusal, TurnId};
+use ghost_operations::mail::agent_for_operator;
+use ghost_operations::turns::{self, Ending};
 use ghost_provider::Class;
-use ghost_rules::mail::agent_for_operator;
-use ghost_rules::turns::{self, Ending};
 use ghost_tools::loop_guard::LoopGuard;
 use serde_json::Value;
 
@@ -98,7 +98,7 @@ pub async fn call_for_operator(
         .store
         .read(move |r| Box::pin(async move { agent_for_operator(r, |agent| ctx.may_run(agent), &id).await }))
         .await?;
-    let (spec, registry) = engine.outfit(&agent)?;
+    let (spec, registry) = engine.spec_and_tools(&agent)?;
     // Checked before a turn is opened, so that a typing error leaves no turn behind.
     let (found, alias) = registry.find(&tool)?;
     found.validate(&found.normalise(alias.as_deref(), arguments.clone()))?;

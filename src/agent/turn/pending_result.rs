@@ -3,8 +3,8 @@
 use ghost_domain::event::NewEvent;
 use ghost_domain::journal::CallOutcome;
 use ghost_domain::{CallId, Refusal, TurnId};
-use ghost_rules::RuleContext;
-use ghost_rules::turns::{self, CallStart};
+use ghost_operations::OperationContext;
+use ghost_operations::turns::{self, CallStart};
 use ghost_store::Writes;
 use ghost_tools::Output;
 use ghost_tools::view::refused;
@@ -38,7 +38,12 @@ impl PendingResult {
     }
 
     /// Records the result, within a transaction of its turn.
-    pub(super) async fn record(&self, w: &mut dyn Writes, ctx: &RuleContext, turn_id: TurnId) -> Result<(), Refusal> {
+    pub(super) async fn record(
+        &self,
+        w: &mut dyn Writes,
+        ctx: &OperationContext,
+        turn_id: TurnId,
+    ) -> Result<(), Refusal> {
         let turn = turns::working_turn(w, ctx, turn_id).await?;
         if let Some(start) = &self.start {
             turns::record_call_start(w, ctx, &turn, start).await?;

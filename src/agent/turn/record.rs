@@ -5,8 +5,8 @@
 
 use ghost_domain::journal::{CallOutcome, Effect};
 use ghost_domain::{CallId, Code, Refusal};
-use ghost_rules::RuleContext;
-use ghost_rules::turns::{self, CallStart};
+use ghost_operations::OperationContext;
+use ghost_operations::turns::{self, CallStart};
 use ghost_store::{StoreError, Writes};
 use ghost_tools::Output;
 use ghost_tools::view::refused;
@@ -146,7 +146,7 @@ impl Runner {
 /// Records a result and the events that belong to it.
 pub(super) async fn record_end(
     w: &mut dyn Writes,
-    ctx: &RuleContext,
+    ctx: &OperationContext,
     turn: &ghost_domain::Turn,
     call_id: CallId,
     id: &str,
@@ -163,7 +163,7 @@ pub(super) async fn record_end(
 
 async fn record_either(
     w: &mut dyn Writes,
-    ctx: &RuleContext,
+    ctx: &OperationContext,
     turn: &ghost_domain::Turn,
     call_id: CallId,
     id: &str,

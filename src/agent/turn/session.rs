@@ -38,7 +38,7 @@ pub struct AgentSession {
     pub bell: Notify,
     current: Mutex<Option<TurnId>>,
     /// Whether the agent certainly has no open turn, because this actor has ended its last one.
-    settled: AtomicBool,
+    no_open_turn: AtomicBool,
     /// Whether an operator or the world has asked for a retry since the last read of the agent's
     /// next work.
     ready: AtomicBool,
@@ -102,9 +102,9 @@ impl AgentSession {
         self.busy.store(matches!(activity, Activity::Thinking | Activity::Acting), Ordering::Release);
     }
 
-    pub(super) fn is_settled(&self) -> bool {
+    pub(super) fn has_no_open_turn(&self) -> bool {
         // A retry that was requested during a turn must not be lost when that turn ends.
-        !self.ready.swap(false, Ordering::AcqRel) && self.settled.load(Ordering::Acquire)
+        !self.ready.swap(false, Ordering::AcqRel) && self.no_open_turn.load(Ordering::Acquire)
     }
 
     /// The mail capacity and the models of the agent's next turn under this plan. `None` until a
@@ -118,8 +118,8 @@ impl AgentSession {
         *self.room.lock().unwrap_or_else(PoisonError::into_inner) = Some((Arc::downgrade(plan), room));
     }
 
-    pub(super) fn settle(&self) {
-        self.settled.store(true, Ordering::Release);
+    pub(super) fn set_no_open_turn(&self) {
+        self.no_open_turn.store(true, Ordering::Release);
     }
 
     /// How long the agent must wait before it may open another turn, if it has opened `limit` turns
@@ -153,7 +153,7 @@ impl AgentSession {
 
     /// Makes all waits check again, and makes the next read ask the store for an open turn.
     pub(crate) fn retry(&self) {
-        self.settled.store(false, Ordering::Release);
+        self.no_open_turn.store(false, Ordering::Release);
         self.ready.store(true, Ordering::Release);
         self.retry_now.notify_waiters();
     }
@@ -172,8 +172,8 @@ impl AgentSession {
     }
 
     /// Makes the next read ask the store for an open turn.
-    pub(super) fn unsettle(&self) {
-        self.settled.store(false, Ordering::Release);
+    pub(super) fn forget_no_open_turn(&self) {
+        self.no_open_turn.store(false, Ordering::Release);
     }
 
     /// Takes the remembered finished turns, newest first. Only a turn that finishes well puts them
@@ -197,7 +197,7 @@ impl AgentSession {
 
     pub(super) fn set(&self, turn_id: Option<TurnId>) {
         if turn_id.is_some() {
-            self.settled.store(false, Ordering::Release);
+            self.no_open_turn.store(false, Ordering::Release);
             self.pace.lock().unwrap_or_else(PoisonError::into_inner).opened += 1;
         }
         *self.current.lock().unwrap_or_else(PoisonError::into_inner) = turn_id;

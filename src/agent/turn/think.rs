@@ -10,11 +10,11 @@ use ghost_domain::admission::is_unpriced;
 use ghost_domain::model_facts::{ModelFacts, Thinking, ThinkingControl};
 use ghost_domain::transcript::{Block, Message};
 use ghost_domain::{Activity, Code, Limits, Refusal, ReservationId, Scope, budget};
+use ghost_operations::budgets::{Demand, Reserved, Settlement, Taken};
+use ghost_operations::turns;
 use ghost_provider::{Charge, ErrorKind, ModelRequest, Next, ProviderError, Rest, decide, estimate_with};
-use ghost_rules::budgets::{Demand, Reserved, Settlement, Taken};
-use ghost_rules::turns;
 
-use super::gate::{Gate, armed};
+use super::gate::{Gate, registered};
 use super::open::model_order;
 use super::parsed_answer::ParsedAnswer;
 use super::round::{Choice, Round, unanswered};
@@ -98,9 +98,9 @@ impl Runner {
             let mut request = self.request(choice);
             let behind = ticket.check();
             let notifications = (
-                armed(engine.queue.limits_changed.notified()),
-                armed(session.retry_now.notified()),
-                armed(engine.in_force.notified()),
+                registered(engine.queue.limits_changed.notified()),
+                registered(session.retry_now.notified()),
+                registered(engine.plan_changed.notified()),
             );
             let limit_changes = engine.queue.limit_changes();
             // If a fall-back does not fit the budget, the turn does not wait for budget while

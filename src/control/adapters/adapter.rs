@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use ghost_domain::{ActionKind, Attachment};
-use ghost_rules::conversations::{Outcome, Parcel};
+use ghost_operations::conversations::{Outcome, OutgoingMessage};
 use ghost_world::World;
 
 /// A file that is attached to a message.
@@ -24,5 +24,5 @@ pub trait Adapter: Send + Sync {
 
     /// Makes one attempt to deliver. The same entry may be delivered again under the same id, because
     /// the daemon may die before it records the outcome.
-    async fn deliver(&self, world: &World, parcel: &Parcel) -> Outcome;
+    async fn deliver(&self, world: &World, outgoing: &OutgoingMessage) -> Outcome;
 }

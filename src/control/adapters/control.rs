@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use ghost_domain::ActionKind;
 use ghost_domain::conversation::CONTROL_ACTIONS;
 use ghost_domain::write_acl::WorkspacePath;
-use ghost_rules::conversations::{Outcome, Parcel};
+use ghost_operations::conversations::{Outcome, OutgoingMessage};
 use ghost_world::World;
 
 use super::adapter::Adapter;
@@ -18,10 +18,10 @@ impl Adapter for Control {
         CONTROL_ACTIONS
     }
 
-    async fn deliver(&self, world: &World, parcel: &Parcel) -> Outcome {
+    async fn deliver(&self, world: &World, outgoing: &OutgoingMessage) -> Outcome {
         let workspace = &world.engine().services.workspace;
         let mut missing = Vec::new();
-        for file in &parcel.entry.attachments {
+        for file in &outgoing.entry.attachments {
             let size = WorkspacePath::parse(&file.path, false).and_then(|path| workspace.size_now(&path));
             if let Err(refusal) = size {
                 missing.push(format!("{}: {}", file.name, refusal.message));

@@ -13,7 +13,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use ghost_agent::panics;
 use ghost_domain::{Action, ConversationId, Refusal, Timestamp};
-use ghost_rules::conversations::{self as rules, Outcome, Parcel};
+use ghost_operations::conversations::{self as rules, Outcome, OutgoingMessage};
 use ghost_store::Reads;
 use ghost_world::World;
 use ghost_world::loops::DELIVERIES;
@@ -168,16 +168,18 @@ async fn deliver(world: &World, entry_key: EntryKey, http: &Http) -> Result<(), 
         .store()
         .write(move |w| Box::pin(async move { rules::attempt(w, &ctx, conversation_id, seq, jitter).await }))
         .await?;
-    let Some(parcel) = begun else { return Ok(()) };
-    let outcome = match adapter_of(world, &parcel.conversation.adapter, http)? {
-        Some(adapter) => match parcel.entry.action.as_ref().map(Action::kind) {
+    let Some(outgoing) = begun else { return Ok(()) };
+    let outcome = match adapter_of(world, &outgoing.conversation.adapter, http)? {
+        Some(adapter) => match outgoing.entry.action.as_ref().map(Action::kind) {
             // A reload may have removed the action since it was recorded.
             Some(kind) if !adapter.actions().contains(&kind) => {
-                Outcome::Gone { error: format!("{} no longer supports {kind}", parcel.conversation.adapter) }
+                Outcome::Gone { error: format!("{} no longer supports {kind}", outgoing.conversation.adapter) }
             }
-            Some(_) | None => attempt_delivery(&*adapter, world, &parcel).await,
+            Some(_) | None => attempt_delivery(&*adapter, world, &outgoing).await,
         },
-        None => Outcome::Gone { error: format!("the world no longer has the channel {}", parcel.conversation.adapter) },
+        None => {
+            Outcome::Gone { error: format!("the world no longer has the channel {}", outgoing.conversation.adapter) }
+        }
     };
     let ctx = world.ctx().clone();
     world
@@ -187,11 +189,11 @@ async fn deliver(world: &World, entry_key: EntryKey, http: &Http) -> Result<(), 
 }
 
 /// Makes one attempt. A panic is a failed attempt and affects no other delivery.
-async fn attempt_delivery(adapter: &dyn Adapter, world: &World, parcel: &Parcel) -> Outcome {
-    let delivered = AssertUnwindSafe(adapter.deliver(world, parcel)).catch_unwind().await;
+async fn attempt_delivery(adapter: &dyn Adapter, world: &World, outgoing: &OutgoingMessage) -> Outcome {
+    let delivered = AssertUnwindSafe(adapter.deliver(world, outgoing)).catch_unwind().await;
     delivered.unwrap_or_else(|panic| {
         let text = world.ctx().redactor.redact(&panics::text(&*panic));
-        tracing::error!(adapter = parcel.conversation.adapter, text, "a delivery panicked");
+        tracing::error!(adapter = outgoing.conversation.adapter, text, "a delivery panicked");
         Outcome::Retry { error: format!("the delivery panicked: {text}"), after: None }
     })
 }
@@ -258,8 +260,8 @@ mod tests {
 
     #[async_trait::async_trait]
     impl Adapter for PanickingAdapter {
-        async fn deliver(&self, _: &World, parcel: &Parcel) -> Outcome {
-            assert_ne!(parcel.entry.seq, 2, "the adapter panics");
+        async fn deliver(&self, _: &World, outgoing: &OutgoingMessage) -> Outcome {
+            assert_ne!(outgoing.entry.seq, 2, "the adapter panics");
             Outcome::Delivered { missing: Vec::new() }
         }
     }
@@ -267,10 +269,11 @@ mod tests {
     #[tokio::test]
     async fn a_delivery_that_panics_counts_as_a_failed_attempt() {
         let test = TestControl::new().await;
-        let parcel = |seq| Parcel { conversation: conversation(1, "webhook:x"), entry: pending_entry(1, seq, 1) };
+        let outgoing =
+            |seq| OutgoingMessage { conversation: conversation(1, "webhook:x"), entry: pending_entry(1, seq, 1) };
         let handed = futures_util::future::join_all([1, 2, 3].map(|seq| {
-            let (test, parcel) = (&test, parcel(seq));
-            async move { attempt_delivery(&PanickingAdapter, &test.world, &parcel).await }
+            let (test, outgoing) = (&test, outgoing(seq));
+            async move { attempt_delivery(&PanickingAdapter, &test.world, &outgoing).await }
         }));
         let outcomes = handed.await;
         let panicked =

@@ -1,5 +1,5 @@
 //! Delivery to receivers outside the world. An adapter makes one attempt to deliver a message or an
-//! action of an agent. Rules in `ghost-rules` decide when to try, how often, and how to treat the
+//! action of an agent. Rules in `ghost-operations` decide when to try, how often, and how to treat the
 //! outcome; [`delivery_worker`] runs the attempts.
 //!
 //! Adapters are in the control layer because it is the layer that faces the outside: incoming messages

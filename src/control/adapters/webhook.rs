@@ -14,7 +14,7 @@ use ghost_config::plan::WebhookPlan;
 use ghost_domain::redact::Redactor;
 use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{Action, ActionKind};
-use ghost_rules::conversations::{Outcome, Parcel};
+use ghost_operations::conversations::{Outcome, OutgoingMessage};
 use ghost_world::World;
 use reqwest::{StatusCode, header};
 use serde_json::{Value, json};
@@ -51,17 +51,17 @@ impl Adapter for Webhook {
         &self.plan.actions
     }
 
-    async fn deliver(&self, world: &World, parcel: &Parcel) -> Outcome {
+    async fn deliver(&self, world: &World, outgoing: &OutgoingMessage) -> Outcome {
         let Some(secret) = secret(&self.plan) else {
             return Outcome::Retry { error: format!("{} is not set", self.plan.secret_env), after: None };
         };
-        let files = files(world, parcel).await;
+        let files = files(world, outgoing).await;
         let missing = files
             .iter()
             .filter_map(|file| file.content.as_ref().err().map(|why| format!("{}: {why}", file.attachment.name)));
         let missing: Vec<String> = missing.collect();
-        let body = body(world, parcel, &files).to_string();
-        let delivery = parcel.entry.message_id.to_string();
+        let body = body(world, outgoing, &files).to_string();
+        let delivery = outgoing.entry.message_id.to_string();
         let timestamp = (world.ctx().now().0 / 1_000).to_string();
         let signature = sign(secret.as_bytes(), &timestamp, &delivery, body.as_bytes());
         let answer = self
@@ -111,10 +111,10 @@ fn error_text(error: &dyn std::error::Error) -> String {
 }
 
 /// Reads the attached files. Together they may have at most `attachment_bytes` bytes.
-async fn files(world: &World, parcel: &Parcel) -> Vec<File> {
+async fn files(world: &World, outgoing: &OutgoingMessage) -> Vec<File> {
     let mut remaining_bytes = u64::from(world.ctx().limits().attachment_bytes);
     let mut files = Vec::new();
-    for attachment in parcel.entry.attachments.iter().cloned() {
+    for attachment in outgoing.entry.attachments.iter().cloned() {
         let read = match WorkspacePath::parse(&attachment.path, false) {
             Ok(path) => world.engine().services.workspace.read(&path, remaining_bytes).await,
             Err(refusal) => Err(refusal),
@@ -127,9 +127,9 @@ async fn files(world: &World, parcel: &Parcel) -> Vec<File> {
     files
 }
 
-fn body(world: &World, parcel: &Parcel, files: &[File]) -> Value {
+fn body(world: &World, outgoing: &OutgoingMessage, files: &[File]) -> Value {
     let redactor = &world.ctx().redactor;
-    let (conversation, entry) = (&parcel.conversation, &parcel.entry);
+    let (conversation, entry) = (&outgoing.conversation, &outgoing.entry);
     let attachments: Vec<Value> = files
         .iter()
         .map(|file| {

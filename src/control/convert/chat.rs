@@ -2,8 +2,8 @@
 
 use ghost_domain::ChatPost;
 use ghost_domain::redact::Redactor;
+use ghost_operations::chat::{ChannelView, Created, Posted, shown_name};
 use ghost_proto::v1;
-use ghost_rules::chat::{ChannelView, Created, Posted, shown_name};
 
 use super::texts::texts;
 

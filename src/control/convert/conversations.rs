@@ -2,8 +2,8 @@
 
 use ghost_domain::redact::Redactor;
 use ghost_domain::{Action, Attachment, Conversation, ConversationEntry};
+use ghost_operations::chat::shown_name;
 use ghost_proto::v1;
-use ghost_rules::chat::shown_name;
 
 /// A conversation.
 #[must_use]

@@ -4,7 +4,7 @@ use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use ghost_domain::{Code, Refusal};
-use ghost_record::names::renamed;
+use ghost_proto::names::renamed;
 use serde_json::{Value, json};
 
 /// A refusal that becomes a response.

@@ -9,7 +9,7 @@ use axum::http::header;
 use axum::response::{IntoResponse, Response};
 use ghost_domain::event::EventFilter;
 use ghost_domain::{Code, Refusal};
-use ghost_rules::feed::Subscription;
+use ghost_operations::feed::Subscription;
 use ghost_world::LoopDown;
 use serde_json::json;
 

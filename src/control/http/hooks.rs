@@ -16,8 +16,8 @@ use ghost_config::plan::WebhookPlan;
 use ghost_domain::conversation::WEBHOOK;
 use ghost_domain::text::{clip, nearest, shown};
 use ghost_domain::{Code, Party, Refusal, RequestId, RequestKey};
-use ghost_rules::conversations::{self as rules, Said, Start};
-use ghost_rules::requests;
+use ghost_operations::conversations::{self as rules, IncomingMessage, Start};
+use ghost_operations::requests;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use sha2::{Digest, Sha256};
@@ -180,7 +180,7 @@ async fn accept(
         bad_json(&text.replace("expected struct Inbound", "expected an object"))
     })?;
     let party = Party::Outside(input::line("from", &inbound.from, NAME_MAX)?);
-    let message = Said {
+    let message = IncomingMessage {
         from: party.clone(),
         content: input::prose("text", &inbound.text, world.ctx().limits().message_bytes)?,
         attachments: Vec::new(),

@@ -3,7 +3,7 @@
 //! A label must never have unbounded values, for example roots or turns.
 
 use ghost_domain::{Activity, AgentStatus, Money, Refusal};
-use ghost_rules::status::{self, Facts};
+use ghost_operations::status::{self, Facts};
 use ghost_tools::AgentControl;
 
 use super::exposition::Page;

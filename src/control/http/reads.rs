@@ -12,8 +12,8 @@ use axum::http::Uri;
 use ghost_domain::text::{clip, one_line};
 use ghost_domain::transcript::ToolSpec;
 use ghost_domain::{AgentId, Code, Party, Refusal};
+use ghost_operations::mail::agent_for_operator;
 use ghost_proto::{json, v1};
-use ghost_rules::mail::agent_for_operator;
 use serde_json::{Value, json};
 
 use super::failed::Failed;
@@ -93,7 +93,7 @@ async fn specs(control: &Control, id: Named) -> Result<Arc<[ToolSpec]>, Failed> 
         .store()
         .read(move |r| Box::pin(async move { agent_for_operator(r, |agent| ctx.may_run(agent), &agent_id).await }))
         .await?;
-    let (_, registry) = world.engine().outfit(&agent)?;
+    let (_, registry) = world.engine().spec_and_tools(&agent)?;
     Ok(registry.specs())
 }
 

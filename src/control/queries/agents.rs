@@ -1,7 +1,7 @@
 //! Queries about agents.
 
 use ghost_domain::{Agent, AgentId, TurnId};
-use ghost_rules::mail;
+use ghost_operations::mail;
 use ghost_world::World;
 
 use super::outcome::{Result, refused};

@@ -4,7 +4,7 @@
 //! An explanation must never contain more than was recorded when the ask ended.
 
 use ghost_domain::{Ask, AskStatus, Code, Refusal, Turn, TurnStatus};
-use ghost_rules::mail::deleted_words;
+use ghost_operations::mail::deleted_words;
 use ghost_world::World;
 
 use super::outcome::Result;

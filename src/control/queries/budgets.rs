@@ -25,7 +25,7 @@ pub async fn budgets(world: &World, sort: Option<ScopeSort>, cursor: &str, limit
 
 /// Usage sums of ended model calls, ordered by agent and model.
 pub async fn usage(world: &World, filter: UsageFilter) -> Result<Vec<UsageSum>> {
-    world.store().read(move |r| Box::pin(async move { ghost_rules::budgets::usage(r, &filter).await })).await
+    world.store().read(move |r| Box::pin(async move { ghost_operations::budgets::usage(r, &filter).await })).await
 }
 
 /// The same, in pages. A `limit` of 0 means no limit.

@@ -1,4 +1,4 @@
-//! The few writes that `ghost-rules` has no rule for. Most combine a rule with one more record.
+//! The few writes that `ghost-operations` has no rule for. Most combine a rule with one more record.
 //!
 //! A command must never change the decision of a rule.
 
@@ -6,7 +6,7 @@ use ghost_domain::text::clip;
 use ghost_domain::{
     Envelope, Limits, Party, RequestKey, StoredAnswer, Task, TaskId, Timestamp, Turn, TurnId, TurnStatus,
 };
-use ghost_rules::{RuleContext, mail, tasks, turns};
+use ghost_operations::{OperationContext, mail, tasks, turns};
 use ghost_store::Writes;
 use ghost_world::World;
 
@@ -16,7 +16,7 @@ use super::turns::no_turn;
 /// Cancels an open turn. A turn that has ended stays as it is; the flag is then false.
 pub async fn cancel_turn(
     w: &mut dyn Writes,
-    ctx: &RuleContext,
+    ctx: &OperationContext,
     by: &Party,
     turn_id: TurnId,
     reason: Option<&str>,
@@ -36,7 +36,7 @@ pub async fn cancel_turn(
 }
 
 /// Delivers messages and returns them as they are stored, with their inbox positions.
-pub async fn deliver(w: &mut dyn Writes, ctx: &RuleContext, new_message: mail::NewMessage) -> Result<Envelope> {
+pub async fn deliver(w: &mut dyn Writes, ctx: &OperationContext, new_message: mail::NewMessage) -> Result<Envelope> {
     let sent = mail::deliver(w, ctx, new_message).await?;
     Ok(w.message_get(sent.message_id).await?.unwrap_or(sent))
 }
@@ -57,7 +57,7 @@ pub struct TaskText {
 /// Changes the fields and the state of a task, with one entry in its history for both.
 pub async fn edit_task(
     w: &mut dyn Writes,
-    ctx: &RuleContext,
+    ctx: &OperationContext,
     by: &Party,
     task_id: TaskId,
     text: TaskText,

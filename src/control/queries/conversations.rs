@@ -4,7 +4,7 @@ use ghost_domain::{
     AgentId, Code, Conversation, ConversationEntry, ConversationId, Direction, MailState, Refusal, Turn, TurnId,
     TurnStatus,
 };
-use ghost_rules::conversations;
+use ghost_operations::conversations;
 use ghost_world::World;
 
 use super::outcome::{Result, refused};
@@ -122,7 +122,7 @@ pub async fn unanswerable(world: &World, agent_id: &AgentId) -> Result<Option<Re
         .read(move |r| {
             Box::pin(async move {
                 Ok::<_, Refusal>(match r.agent_get(&agent_id).await?.filter(|agent| !agent.is_deleted()) {
-                    Some(agent) => ghost_rules::asks::unanswerable(&ctx, &agent),
+                    Some(agent) => ghost_operations::asks::unanswerable(&ctx, &agent),
                     None => Some(
                         Refusal::new(Code::Conflict, format!("{agent_id} was deleted and no longer answers")).hint(
                             "an operator can give the conversation to another agent: `ghostctl conversation handoff`",

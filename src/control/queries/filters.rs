@@ -6,7 +6,7 @@
 use ghost_domain::text::nearest;
 use ghost_domain::tool_catalogue::{canonical, words};
 use ghost_domain::{AgentId, Code, LedgerRow, Refusal, TurnId};
-use ghost_rules::mail;
+use ghost_operations::mail;
 use ghost_store::tables::LedgerFilter;
 use ghost_world::World;
 use serde_json::json;

@@ -1,6 +1,6 @@
 //! Pages of long lists: how many rows fit a response, and where the next page begins.
 //!
-//! Must never: leave a row out between two pages, or return one twice.
+//! This module must never leave a row out between two pages, or return one twice.
 
 /// Largest size of a response's rows in bytes. Rows may be long, and gRPC clients accept 4 MiB by
 /// default.

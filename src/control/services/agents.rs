@@ -9,11 +9,11 @@ use std::time::Duration;
 use ghost_agent::prompt::{self, Part};
 use ghost_config::plan::Plan;
 use ghost_domain::{Agent, AgentId, AgentKind, AgentStatus, Code, Desired, Limits, Party, Refusal};
+use ghost_operations::agents::{self as rules, NewAgent};
+use ghost_operations::mail::Chain;
+use ghost_operations::{OperationContext, requests};
 use ghost_proto::v1;
 use ghost_proto::v1::agents_server::Agents;
-use ghost_rules::agents::{self as rules, NewAgent};
-use ghost_rules::mail::Chain;
-use ghost_rules::{RuleContext, requests};
 use ghost_store::Writes;
 use ghost_tools::AgentControl;
 use ghost_world::AgentCard;
@@ -88,7 +88,13 @@ impl CreateInput {
         })
     }
 
-    async fn create(self, w: &mut dyn Writes, ctx: &RuleContext, by: &Party, plan: &Plan) -> Result<Created, Refusal> {
+    async fn create(
+        self,
+        w: &mut dyn Writes,
+        ctx: &OperationContext,
+        by: &Party,
+        plan: &Plan,
+    ) -> Result<Created, Refusal> {
         plan.check_overrides_of(&self.archetype, &self.overrides)?;
         let agent_id = match self.agent_id {
             Some(agent_id) => agent_id,

@@ -2,10 +2,10 @@
 
 use ghost_domain::text::nearest;
 use ghost_domain::{Money, Refusal, RequestKey, Scope};
+use ghost_operations::budgets::{self as rules, NewLimits};
+use ghost_operations::requests;
 use ghost_proto::v1;
 use ghost_proto::v1::budgets_server::Budgets;
-use ghost_rules::budgets::{self as rules, NewLimits};
-use ghost_rules::requests;
 use ghost_store::tables::UsageFilter;
 use tonic::{Request, Response, Status};
 

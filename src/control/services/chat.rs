@@ -1,11 +1,11 @@
 //! The `Chat` service.
 
 use ghost_domain::{AgentId, ChannelName, Party, Refusal, RequestKey};
+use ghost_operations::chat::{self as rules, HISTORY_DEFAULT, HISTORY_MAX, HistoryQuery, NewChannel, NewPost};
+use ghost_operations::mail::Chain;
+use ghost_operations::requests;
 use ghost_proto::v1;
 use ghost_proto::v1::chat_server::Chat;
-use ghost_rules::chat::{self as rules, HISTORY_DEFAULT, HISTORY_MAX, HistoryQuery, NewChannel, NewPost};
-use ghost_rules::mail::Chain;
-use ghost_rules::requests;
 use prost::Message as _;
 use tonic::{Request, Response, Status};
 

@@ -8,11 +8,11 @@ use std::pin::Pin;
 use ghost_domain::conversation::{CONTROL, mime_of};
 use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{AgentId, Attachment, Code, ConversationId, Refusal};
+use ghost_operations::conversations::{self as rules, Handover, IncomingMessage, Received, Start};
+use ghost_operations::mail::Chain;
+use ghost_operations::requests;
 use ghost_proto::v1;
 use ghost_proto::v1::conversations_server::Conversations;
-use ghost_rules::conversations::{self as rules, Handover, Heard, Said, Start};
-use ghost_rules::mail::Chain;
-use ghost_rules::requests;
 use ghost_world::World;
 use tokio_stream::Stream;
 use tonic::{Request, Response, Status};
@@ -46,7 +46,7 @@ fn attachments(world: &World, paths: &[String]) -> Result<Vec<Attachment>, Refus
 }
 
 impl ConversationsService {
-    async fn say_once(&self, request: Request<v1::SayRequest>) -> Result<Heard, Status> {
+    async fn say_once(&self, request: Request<v1::SayRequest>) -> Result<Received, Status> {
         let by = caller::party(&request)?;
         let key = caller::key(&request, "conversations.say", &request.get_ref().request_id)?;
         let request = request.into_inner();
@@ -59,7 +59,7 @@ impl ConversationsService {
                 return Err(input::bad("agent_id", "or conversation_id is needed, but not both")
                     .hint("name the agent to begin a conversation, or the conversation to continue"));
             }
-            let message = Said {
+            let message = IncomingMessage {
                 from: by.clone(),
                 content: input::prose("content", &request.content, world.ctx().limits().message_bytes)?,
                 attachments: attachments(world, &request.attachments)?,

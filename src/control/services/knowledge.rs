@@ -3,10 +3,10 @@
 use ghost_domain::grantee::grantees;
 use ghost_domain::text::clip;
 use ghost_domain::{Grantee, KnowledgeEntry, Limits, Party, Refusal};
+use ghost_operations::knowledge::{self as rules, Wanted, WithVersions, Writing};
+use ghost_operations::requests;
 use ghost_proto::v1;
 use ghost_proto::v1::knowledge_server::Knowledge;
-use ghost_rules::knowledge::{self as rules, Wanted, WithVersions, Writing};
-use ghost_rules::requests;
 use tonic::{Request, Response, Status};
 
 use crate::control::Control;

@@ -1,10 +1,10 @@
 //! The `Messages` service: messages and asks from operators, and dead letters.
 
 use ghost_domain::{AgentId, Ask, AskStatus, Code, DeadLetter, DeadLetterStatus, Envelope, Kind, Limits, Refusal};
+use ghost_operations::mail::{Chain, NewMessage};
+use ghost_operations::{asks, dead_letters, requests};
 use ghost_proto::v1;
 use ghost_proto::v1::messages_server::Messages;
-use ghost_rules::mail::{Chain, NewMessage};
-use ghost_rules::{asks, dead_letters, requests};
 use tonic::{Request, Response, Status};
 
 use crate::control::Control;

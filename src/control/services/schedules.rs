@@ -6,11 +6,11 @@ use ghost_domain::schedule::words::{AHEAD_MAX_MS, NAME_MAX};
 use ghost_domain::schedule::{Change, JobMode, JobOptions, Missed, When};
 use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{AgentId, Refusal, RequestKey, ScheduleKind};
+use ghost_operations::mail::Chain;
+use ghost_operations::schedules::{self as rules, NewSchedule};
+use ghost_operations::{OperationContext, requests};
 use ghost_proto::v1;
 use ghost_proto::v1::schedules_server::Schedules;
-use ghost_rules::mail::Chain;
-use ghost_rules::schedules::{self as rules, NewSchedule};
-use ghost_rules::{RuleContext, requests};
 use tonic::{Request, Response, Status};
 
 use crate::control::Control;
@@ -25,7 +25,7 @@ const RUNS_DEFAULT: u32 = 50;
 pub struct SchedulesService(pub Control);
 
 /// The time of a schedule. Only the fields of its kind may be set.
-fn when(ctx: &RuleContext, kind: ScheduleKind, request: &v1::SetScheduleRequest) -> Result<When, Refusal> {
+fn when(ctx: &OperationContext, kind: ScheduleKind, request: &v1::SetScheduleRequest) -> Result<When, Refusal> {
     use ScheduleKind::{Cron, Timer, Watch};
     let fields: [(&str, bool, &[ScheduleKind]); 17] = [
         ("after_ms", request.after_ms.is_some(), &[Timer]),
@@ -97,7 +97,7 @@ fn when(ctx: &RuleContext, kind: ScheduleKind, request: &v1::SetScheduleRequest)
     }
 }
 
-fn new_schedule(ctx: &RuleContext, request: &v1::SetScheduleRequest) -> Result<NewSchedule, Refusal> {
+fn new_schedule(ctx: &OperationContext, request: &v1::SetScheduleRequest) -> Result<NewSchedule, Refusal> {
     let kind: ScheduleKind = input::parsed("kind", &request.kind)?;
     // The rule decides whether the message may be empty.
     let message = input::prose_or_none("message", &request.message, ctx.limits().message_bytes)?;

@@ -1,10 +1,10 @@
 //! The `State` service: shared state.
 
 use ghost_domain::{Refusal, StateEntry};
+use ghost_operations::requests;
+use ghost_operations::shared_state::{self as rules, Listed, Setting};
 use ghost_proto::v1;
 use ghost_proto::v1::state_server::State;
-use ghost_rules::requests;
-use ghost_rules::shared_state::{self as rules, Listed, Setting};
 use tonic::{Request, Response, Status};
 
 use crate::control::Control;

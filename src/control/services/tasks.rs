@@ -1,11 +1,11 @@
 //! The `Tasks` service: the task board.
 
 use ghost_domain::{Refusal, TaskId};
+use ghost_operations::mail::Chain;
+use ghost_operations::tasks::{self as rules, NewTask, TaskChange};
+use ghost_operations::{OperationContext, requests};
 use ghost_proto::v1;
 use ghost_proto::v1::tasks_server::Tasks;
-use ghost_rules::mail::Chain;
-use ghost_rules::tasks::{self as rules, NewTask, TaskChange};
-use ghost_rules::{RuleContext, requests};
 use tonic::{Request, Response, Status};
 
 use crate::control::Control;
@@ -22,7 +22,7 @@ const DEPENDS_MAX: usize = 64;
 /// Implements `ghost.v1.Tasks`.
 pub struct TasksService(pub Control);
 
-fn new_task(ctx: &RuleContext, request: &v1::CreateTaskRequest) -> Result<NewTask, Refusal> {
+fn new_task(ctx: &OperationContext, request: &v1::CreateTaskRequest) -> Result<NewTask, Refusal> {
     Ok(NewTask {
         title: input::line("title", &request.title, TITLE_MAX)?,
         description: input::prose_or_none("description", &request.description, ctx.limits().message_bytes)?,
@@ -35,7 +35,7 @@ fn new_task(ctx: &RuleContext, request: &v1::CreateTaskRequest) -> Result<NewTas
     })
 }
 
-fn change(ctx: &RuleContext, request: &v1::UpdateTaskRequest) -> Result<(TaskId, TaskText, TaskChange), Refusal> {
+fn change(ctx: &OperationContext, request: &v1::UpdateTaskRequest) -> Result<(TaskId, TaskText, TaskChange), Refusal> {
     let limit = ctx.limits().message_bytes;
     let prose = |field: &str, text: Option<&str>| text.map(|text| input::prose_or_none(field, text, limit)).transpose();
     let text = TaskText {

@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use ghost_domain::transcript::ToolSpec;
 use ghost_domain::{AgentId, Code, Refusal, RequestKey, TurnId};
+use ghost_operations::{requests, turns};
 use ghost_proto::v1;
 use ghost_proto::v1::tools_server::Tools;
-use ghost_rules::{requests, turns};
 use ghost_world::{OperatorCall, World};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};

@@ -1,9 +1,9 @@
 //! The `Turns` service: turns and their journals.
 
 use ghost_domain::{Code, Refusal, TurnId, TurnStatus};
+use ghost_operations::{requests, turns};
 use ghost_proto::v1;
 use ghost_proto::v1::turns_server::Turns;
-use ghost_rules::{requests, turns};
 use ghost_store::tables::TurnFilter;
 use tonic::{Request, Response, Status};
 

@@ -1,6 +1,6 @@
 //! The `World` service: status of the world, and operations on the whole world.
 //!
-//! The service must never make decisions that belong to `ghost-world` or `ghost-rules`.
+//! The service must never make decisions that belong to `ghost-world` or `ghost-operations`.
 //!
 //! Pause and reload run in transactions of the world. So the service looks for a stored answer before,
 //! and stores the answer after. If the daemon dies in between, a repetition runs the operation again,
@@ -16,14 +16,14 @@ use ghost_domain::text::one_line;
 use ghost_domain::transcript::TokenUsage;
 use ghost_domain::usage::Spending;
 use ghost_domain::{Activity, AgentStatus, Code, Job, Limits, Party, Refusal, RequestKey};
+use ghost_operations::requests::once;
+use ghost_operations::root_limits;
+use ghost_operations::status::{self, Facts};
 use ghost_proto::v1::{
     self, ModelOutage, NamedCount, NearBound, PauseRequest, PauseResponse, ReflectRequest, ReflectResponse,
     ReloadRequest, ReloadResponse, ResolveIdRequest, ResolveIdResponse, ResourcesRequest, ResourcesResponse,
     ResumeRequest, ResumeResponse, ShutdownRequest, ShutdownResponse, StatusRequest, WorldStatus, world_server,
 };
-use ghost_rules::requests::once;
-use ghost_rules::root_limits;
-use ghost_rules::status::{self, Facts};
 use ghost_store::tables::UsageFilter;
 use ghost_tools::AgentControl;
 use ghost_world::World;

@@ -1,7 +1,7 @@
 //! Serves gRPC with tonic's server, and respects the deadlines of clients (`grpc-timeout`).
 //!
-//! Must never: end a stream that has begun because of a deadline. As in tonic, the response head meets
-//! the deadline.
+//! This module must never end a stream that has begun because of a deadline. As in tonic, the
+//! response head meets the deadline.
 
 use std::convert::Infallible;
 use std::sync::Arc;

@@ -2,7 +2,7 @@
 //! message that is too large, an unknown method. They get a refusal code and a hint, like every other
 //! refusal.
 //!
-//! Must never: change an error that already carries a refusal.
+//! This module must never change an error that already carries a refusal.
 
 use axum::http::Response;
 use ghost_domain::{Code, Refusal};

@@ -1,6 +1,6 @@
 //! Accepts the connections of one listener, within the limit of open connections.
 //!
-//! Must never: end because a connection could not be accepted.
+//! This module must never end because a connection could not be accepted.
 
 use std::io;
 use std::sync::Arc;

@@ -3,7 +3,8 @@
 //! an authority, and h2 resets the stream. So on Unix sockets a hyphen replaces each percent sign
 //! before h2 reads it. Nothing reads the authority of a Unix socket.
 //!
-//! Must never: change a length or any other byte, or delay a connection that sends no such authority.
+//! This module must never change a length or any other byte, or delay a connection that sends no
+//! such authority.
 
 use std::io;
 use std::ops::Range;

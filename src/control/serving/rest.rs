@@ -1,7 +1,8 @@
 //! Serves REST: HTTP/1, with upgrades for WebSockets.
 //!
-//! Must never: speak HTTP/2. There a reader that stalls blocks its stream without blocking a write, so
-//! no write timeout could detect it. (`axum::serve` speaks it, and waits for requests without a limit.)
+//! This module must never speak HTTP/2. There a reader that stalls blocks its stream without
+//! blocking a write, so no write timeout could detect it. (`axum::serve` speaks it, and waits for
+//! requests without a limit.)
 
 use std::pin::pin;
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ghost_domain::{Code, Limits, Refusal};
-use ghost_rules::feed::{FeedEvent, Subscription};
+use ghost_operations::feed::{FeedEvent, Subscription};
 use ghost_world::World;
 use tokio::sync::{mpsc, watch};
 

@@ -3,7 +3,7 @@
 use ghost_config::plan::JobPlan;
 use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{Job, Refusal};
-use ghost_rules::jobs::{self, NewJob};
+use ghost_operations::jobs::{self, NewJob};
 use ghost_store::Store;
 use ghost_tools::workspace::Workspace;
 use ghost_world::World;

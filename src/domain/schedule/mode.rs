@@ -1,7 +1,7 @@
 //! How a cron job runs (SCHED-05, SCHED-06, SCHED-08): as mail, or in a turn of its own. The only
 //! place where [`JobOptions`] become a mode, and a mode becomes options.
 //!
-//! Must never: depend on the models, channels or webhooks of a world.
+//! This module must never depend on the models, channels or webhooks of a world.
 
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -230,7 +230,7 @@ impl Target {
     /// # Errors
     /// `InvalidArguments` for an invalid target.
     pub fn of_alerts(text: &str) -> Result<Self, Refusal> {
-        match text {
+        match text.trim() {
             "none" => Ok(Self::Nowhere),
             text => Self::parse(Deliver::Announce, Some(text), ""),
         }

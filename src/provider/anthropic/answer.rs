@@ -11,7 +11,7 @@ use serde_json::{Map, Value};
 
 use crate::answer_bounds::AnswerBytes;
 use crate::attached::{alone, attached};
-use crate::blocks::{call, count_blocks, count_calls, own_ids, settle};
+use crate::blocks::{call, check_block_count, check_call_count, finish_answer, replace_unusable_ids};
 use crate::error::{Charge, ErrorKind, ProviderError};
 use crate::exchange::{Gather, read};
 use crate::http::event_error;
@@ -132,7 +132,7 @@ impl<'r> Gathered<'r> {
         mut fields: Map<String, Value>,
         deltas: &mut dyn Deltas,
     ) -> Result<(), ProviderError> {
-        count_blocks(self.blocks.len() + 1)?;
+        check_block_count(self.blocks.len() + 1)?;
         let kind = take_string(&mut fields, "type").unwrap_or_default();
         let mut count = |text: &str| self.bytes.add_text(text.len());
         let kind = match kind.as_str() {
@@ -156,7 +156,7 @@ impl<'r> Gathered<'r> {
             }
             "tool_use" => {
                 let calls = self.blocks.iter().filter(|open| matches!(open.kind, Kind::Call(..))).count();
-                count_calls(calls + 1)?;
+                check_call_count(calls + 1)?;
                 let lacks = || lacks_a_field();
                 let (id, name) = (
                     take_string(&mut fields, "id").ok_or_else(lacks)?,
@@ -275,8 +275,8 @@ impl<'r> Gathered<'r> {
             }
             blocks.push(block);
         }
-        own_ids(request, &mut blocks);
-        settle(request, blocks, usage, stop)
+        replace_unusable_ids(request, &mut blocks);
+        finish_answer(request, blocks, usage, stop)
     }
 }
 

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 
 use crate::answer_bounds::AnswerBytes;
 use crate::attached::{alone, attached};
-use crate::blocks::{call, count_blocks, count_calls, own_ids, settle};
+use crate::blocks::{call, check_block_count, check_call_count, finish_answer, replace_unusable_ids};
 use crate::error::{Charge, ErrorKind, ProviderError};
 use crate::exchange::{Gather, first, read};
 use crate::http::event_error;
@@ -134,11 +134,11 @@ impl<'r> Gathered<'r> {
     fn part(&mut self, raw: &RawValue, deltas: &mut dyn Deltas) -> Result<(), ProviderError> {
         let PartFields { text, thought, thought_signature: signature, function_call, rest } =
             read(raw.get(), self.redactor)?;
-        count_blocks(self.pieces.len() + 1)?;
+        check_block_count(self.pieces.len() + 1)?;
         self.bytes.add_text(signature.as_ref().map_or(0, String::len))?;
         if let Some(FunctionCall { id, name, args }) = function_call {
             let calls = self.pieces.iter().filter(|piece| matches!(piece, Piece::Call(..))).count();
-            count_calls(calls + 1)?;
+            check_call_count(calls + 1)?;
             let args = args.unwrap_or_default();
             self.bytes.add_arguments(name.len() + args.to_string().len())?;
             self.pieces.push(Piece::Call(id.unwrap_or_default(), name, args, signature));
@@ -214,8 +214,8 @@ impl<'r> Gathered<'r> {
             }
             blocks.push(block);
         }
-        own_ids(request, &mut blocks);
-        settle(request, blocks, usage, stop)
+        replace_unusable_ids(request, &mut blocks);
+        finish_answer(request, blocks, usage, stop)
     }
 }
 

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::answer_bounds::AnswerBytes;
 use crate::attached::attached;
-use crate::blocks::{call, count_calls, own_ids, settle};
+use crate::blocks::{call, check_call_count, finish_answer, replace_unusable_ids};
 use crate::error::{Charge, ErrorKind, ProviderError};
 use crate::estimate::estimate_tokens;
 use crate::exchange::{Gather, read};
@@ -89,7 +89,7 @@ impl<'r> Gathered<'r> {
             deltas.text(&more);
         }
         for call in tool_calls.unwrap_or_default() {
-            count_calls(self.calls.len() + 1)?;
+            check_call_count(self.calls.len() + 1)?;
             let arguments = call.function.arguments.as_ref().map_or(0, |arguments| arguments.to_string().len());
             self.bytes.add_arguments(call.function.name.len() + arguments)?;
             self.calls.push(call);
@@ -122,7 +122,7 @@ impl<'r> Gathered<'r> {
                 one.function.arguments.unwrap_or_default(),
             ));
         }
-        own_ids(request, &mut blocks);
+        replace_unusable_ids(request, &mut blocks);
         let stop = match last.done_reason.as_deref() {
             None | Some("stop") => Stop::EndTurn,
             Some("length") => Stop::MaxTokens,
@@ -136,7 +136,7 @@ impl<'r> Gathered<'r> {
             true => TokenUsage { input: estimate_tokens(request), ..usage },
             false => usage,
         });
-        match settle(request, blocks, usage, stop) {
+        match finish_answer(request, blocks, usage, stop) {
             Ok(answer) => Ok(ModelAnswer { estimated, ..answer }),
             // If the answer is invalid, an estimate is no better than the reservation.
             Err(error) if estimated => Err(error.usage(None)),

@@ -11,7 +11,7 @@ use serde::de::IgnoredAny;
 use serde_json::{Map, Value, json};
 
 use crate::answer_bounds::AnswerBytes;
-use crate::blocks::{call, count_blocks, count_calls, normalise, own_ids, settle};
+use crate::blocks::{call, check_block_count, check_call_count, finish_answer, normalise, replace_unusable_ids};
 use crate::error::{ErrorKind, ProviderError};
 use crate::http::event_error;
 use crate::model::{Deltas, ModelAnswer, ModelRequest, Stop};
@@ -225,7 +225,7 @@ impl<'a> Gathered<'a> {
             piece.get("index").is_some_and(|index| !index.is_null()) && same(last, "index") && same(last, "type")
         });
         let Some(last) = last else {
-            count_blocks(self.details.len() + 1)?;
+            check_block_count(self.details.len() + 1)?;
             self.details.push(piece);
             return Ok(());
         };
@@ -286,7 +286,7 @@ impl<'a> Gathered<'a> {
 
     /// Adds an empty call and returns its position.
     fn new_call(&mut self) -> Result<usize, ProviderError> {
-        count_calls(self.calls.len() + 1)?;
+        check_call_count(self.calls.len() + 1)?;
         self.calls.push(Partial::default());
         Ok(self.calls.len() - 1)
     }
@@ -382,7 +382,7 @@ impl<'a> Gathered<'a> {
             }
             blocks.push(call(partial.id, &partial.name, Value::String(partial.arguments)));
         }
-        own_ids(request, &mut blocks);
+        replace_unusable_ids(request, &mut blocks);
         let stop = match self.reason.as_deref() {
             Some("length") => Stop::MaxTokens,
             Some("content_filter" | "refusal") => Stop::Refused(None),
@@ -390,7 +390,7 @@ impl<'a> Gathered<'a> {
             Some("stop") | None => Stop::EndTurn,
             Some(other) => Stop::Other(clip(other)),
         };
-        settle(request, blocks, usage, stop)
+        finish_answer(request, blocks, usage, stop)
     }
 }
 

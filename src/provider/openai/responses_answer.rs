@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use super::chat_usage::{COUNT_MAX, count};
 use crate::answer_bounds::AnswerBytes;
 use crate::attached::{alone, attached};
-use crate::blocks::{call, count_calls, own_ids, settle};
+use crate::blocks::{call, check_call_count, finish_answer, replace_unusable_ids};
 use crate::error::{Charge, ErrorKind, ProviderError};
 use crate::exchange::{Gather, read};
 use crate::http::event_error;
@@ -162,7 +162,7 @@ impl<'r> Gathered<'r> {
             "reasoning" => self.reasoning(item, &fields, deltas),
             "function_call" => {
                 self.calls += 1;
-                count_calls(self.calls)?;
+                check_call_count(self.calls)?;
                 let (name, arguments): (String, Value) = (field(&fields, "name")?, field(&fields, "arguments")?);
                 let id: String = field(&fields, "call_id").unwrap_or_default();
                 fields.retain(|name, _| !["type", "name", "arguments", "call_id"].contains(&name.as_str()));
@@ -317,8 +317,8 @@ impl<'r> Gathered<'r> {
             return Err(self.broken("the stream ended without its last event, in the middle of the answer"));
         };
         let mut blocks = self.blocks;
-        own_ids(self.request, &mut blocks);
-        settle(self.request, blocks, usage, stop)
+        replace_unusable_ids(self.request, &mut blocks);
+        finish_answer(self.request, blocks, usage, stop)
     }
 }
 

@@ -119,13 +119,13 @@ impl Calls<'_> {
 
 /// The answer assembled so far.
 #[derive(Default)]
-pub(super) struct Said {
+pub(super) struct AnswerBuilder {
     blocks: Vec<Block>,
     text: String,
     output: u64,
 }
 
-impl Said {
+impl AnswerBuilder {
     pub(super) fn think(&mut self, text: String, deltas: &mut dyn Deltas) {
         deltas.thinking(&text);
         self.output += tokens_of_bytes(text.len());

@@ -33,7 +33,7 @@ use ghost_domain::{Clock, Code, Refusal};
 
 use crate::error::{Charge, ErrorKind, ProviderError};
 use crate::model::{Deltas, ModelAnswer, ModelRequest, Provider};
-use answer::{Said, Step, work_out};
+use answer::{AnswerBuilder, Step, work_out};
 use rules::RuleSet;
 
 pub use bounds::{CALLS_MAX, FILES_MAX, TEXT_MAX};
@@ -112,7 +112,7 @@ impl Provider for Scripted {
             let message = format!("a rule of {} panicked: {error}", rules.file.display());
             ProviderError::new(ErrorKind::BadRequest, message).charge(Charge::Nothing)
         })?;
-        let mut said = Said::default();
+        let mut said = AnswerBuilder::default();
         for step in course.steps {
             match step {
                 Step::Wait(duration) => self.clock.sleep(duration).await,

@@ -5,13 +5,12 @@
 
 mod fake_model;
 mod fake_openai;
+mod plan;
 mod server;
 mod strict;
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use ghost_config::plan::{ProviderKind, ProviderPlan};
 use ghost_domain::transcript::{Message, Role};
 use ghost_domain::{AgentId, TurnId};
 
@@ -19,28 +18,9 @@ use crate::model::ModelRequest;
 
 pub use fake_model::{FakeModel, Reply, block, call, calls, fail, results, say};
 pub use fake_openai::{FakeAnswer, FakeCall, FakeOpenAi};
+pub use plan::provider_plan;
 pub use server::{FakeEnd, FakeReply, FakeRequest, FakeServer};
 pub use strict::{Asked, StrictServer, Wire};
-
-/// A plan of `kind` with short pauses, four parallel calls and three attempts.
-#[must_use]
-pub fn provider_plan(kind: ProviderKind, base_url: Option<String>) -> ProviderPlan {
-    ProviderPlan {
-        kind,
-        base_url,
-        api_key_env: None,
-        concurrency: 4,
-        attempts: 3,
-        retry_base: Duration::from_millis(10),
-        retry_cap: Duration::from_secs(1),
-        idle_timeout: Duration::from_secs(60),
-        dir: None,
-        headers: Default::default(),
-        query: Default::default(),
-        extra_body: Default::default(),
-        api: None,
-    }
-}
 
 /// A request of one user message by the agent `tester`.
 #[must_use]

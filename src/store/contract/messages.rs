@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ghost_domain::turn::Standing;
+use ghost_domain::turn::WaitMode;
 use ghost_domain::{Envelope, HeldSkill, Kind, MailState, Party, Turn, TurnStatus};
 
 use super::Medium;
@@ -236,7 +236,7 @@ pub(super) async fn agents_with_waking_mail_of_a_root_are_found(medium: Arc<dyn 
 pub(super) async fn mail_of_a_root_with_a_spent_budget_is_not_ready(medium: Arc<dyn Medium>) {
     let store = open(&medium).await;
     let of = |n, to: &str, root| Envelope { root_id: root_id(root), ..mail(n, to) };
-    let parked = |standing| Turn { parked: Some(waits_for_root(standing)), ..turn(1, "a", TurnStatus::Open) };
+    let parked = |wait_mode| Turn { parked: Some(waits_for_root(wait_mode)), ..turn(1, "a", TurnStatus::Open) };
     let ready = async |r: &mut dyn Reads| {
         let a = id_of("a");
         let looked = r.inbox_state(&a, 9).await?.mail;
@@ -255,7 +255,7 @@ pub(super) async fn mail_of_a_root_with_a_spent_budget_is_not_ready(medium: Arc<
             w.message_append(&of(n, "a", 2)).await?;
         }
         w.message_append(&of(5, "b", 1)).await?;
-        w.turn_put(&parked(Standing::Aside)).await?;
+        w.turn_put(&parked(WaitMode::Background)).await?;
         assert_eq!(w.inbox_ready(&id_of("a"), 1).await?.len(), 1, "the limit counts only ready mail");
         assert_eq!(w.inbox_pending(&id_of("a"), 9).await?.len(), 4);
         assert_eq!(ready(&mut *w).await?, held(), "its own writes");
@@ -263,14 +263,14 @@ pub(super) async fn mail_of_a_root_with_a_spent_budget_is_not_ready(medium: Arc<
     assert_eq!(reading!(&store, |r| { ready(r).await? }), held());
     keep!(&store, |w| { w.message_mark(&[message_id(2), message_id(4)], MailState::Consumed, None, 0).await? });
     assert_eq!(reading!(&store, |r| { ready(r).await? }), (vec![], vec![id_of("b")], vec![id_of("b")]));
-    keep!(&store, |w| { w.turn_put(&parked(Standing::Ready)).await? });
+    keep!(&store, |w| { w.turn_put(&parked(WaitMode::Ready)).await? });
     assert_eq!(reading!(&store, |r| { ready(r).await? }).0, [0; 0], "the turn goes first");
     let all = || (vec![1, 3], vec![id_of("a"), id_of("b")], vec![id_of("a"), id_of("b")]);
     keep!(&store, |w| {
-        w.turn_put(&parked(Standing::InLine)).await?;
+        w.turn_put(&parked(WaitMode::Blocking)).await?;
         assert_eq!(ready(&mut *w).await?, all());
-        w.turn_put(&parked(Standing::Aside)).await?;
-        w.turn_put(&Turn { parked: Some(waits_for_root(Standing::Aside)), ..turn(1, "a", TurnStatus::Cancelled) })
+        w.turn_put(&parked(WaitMode::Background)).await?;
+        w.turn_put(&Turn { parked: Some(waits_for_root(WaitMode::Background)), ..turn(1, "a", TurnStatus::Cancelled) })
             .await?;
         assert_eq!(ready(&mut *w).await?, all());
     });

@@ -184,7 +184,7 @@ pub(super) async fn state_is_paged(medium: Arc<dyn Medium>) {
 fn task_row(n: u64) -> Task {
     Task {
         priority: i32::try_from(n % 3).unwrap() - 1,
-        parent_id: (n % 3 == 0).then(|| task_id(9_000)),
+        parent_id: n.is_multiple_of(3).then(|| task_id(9_000)),
         root_id: root_id(n % 3),
         created_at: moment(n / 3),
         ..task(number(n), owner(n / 2), TaskStatus::Pending)

@@ -3,7 +3,7 @@
 use ghost_domain::ask::Asker;
 use ghost_domain::journal::Step;
 use ghost_domain::transcript::TokenUsage;
-use ghost_domain::turn::{ParkCause, Parked, Standing};
+use ghost_domain::turn::{ParkCause, Parked, WaitMode};
 use ghost_domain::{
     Agent, AgentId, AgentKind, AgentStatus, Ask, AskId, AskStatus, Budget, BudgetLimits, CallId, CallStatus,
     DeadLetter, DeadLetterId, DeadLetterStatus, Desired, Envelope, EventId, HeldSkill, Job, Kind, LedgerRow, MailState,
@@ -92,7 +92,7 @@ pub(super) fn agent(name: &str) -> Agent {
         paid_since: None,
         team_since: None,
         dropped: false,
-        unfit: false,
+        cannot_run: false,
         helps: None,
         let_go: false,
     }
@@ -121,12 +121,12 @@ pub(super) fn mail(n: u64, to: &str) -> Envelope {
 }
 
 /// Why a turn of root 1 is parked when the budget of that root is spent.
-pub(super) fn waits_for_root(standing: Standing) -> Parked {
+pub(super) fn waits_for_root(wait_mode: WaitMode) -> Parked {
     Parked {
         cause: ParkCause::Budget { scope: Scope::Root(root_id(1)) },
         reason: "spent".to_owned(),
         since: at(1),
-        standing,
+        wait_mode,
         alone: 0,
     }
 }

@@ -1,7 +1,7 @@
 //! Random sequences of commands that can run on any store. They depend only on the seed.
 
 use ghost_domain::event::NewEvent;
-use ghost_domain::turn::Standing;
+use ghost_domain::turn::WaitMode;
 use ghost_domain::{
     Agent, AgentKind, AskStatus, CallStatus, Daily, DeadLetter, DeadLetterStatus, EventKind, MailState, Party, Scope,
     ScopeSort, Task, TaskEvent, TaskStatus, Timestamp, Turn, TurnStatus,
@@ -160,9 +160,10 @@ fn scope(random: u64) -> Scope {
 fn turn_of(numbers: OpNumbers) -> Turn {
     let number = numbers.a % 6;
     let status = one_of(TurnStatus::ALL, numbers.c);
-    let standing =
-        [Standing::InLine, Standing::Aside, Standing::Ready].get(usize::try_from(numbers.b % 5).unwrap()).copied();
-    let parked = standing.filter(|_| number < 3 && status == TurnStatus::Open);
+    let wait_mode = [WaitMode::Blocking, WaitMode::Background, WaitMode::Ready]
+        .get(usize::try_from(numbers.b % 5).unwrap())
+        .copied();
+    let parked = wait_mode.filter(|_| number < 3 && status == TurnStatus::Open);
     Turn {
         parked: parked.map(waits_for_root),
         source: if number < 3 { "mail" } else { "operator" }.to_owned(),

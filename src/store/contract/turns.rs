@@ -42,7 +42,7 @@ pub(super) async fn turns_round_trip(medium: Arc<dyn Medium>) {
             cause: ghost_domain::turn::ParkCause::Budget { scope: ghost_domain::Scope::World },
             reason: "spent".to_owned(),
             since: at(9),
-            standing: ghost_domain::turn::Standing::Ready,
+            wait_mode: ghost_domain::turn::WaitMode::Ready,
             alone: 2,
         }),
         ..turn(1, "a", TurnStatus::Split)

@@ -21,7 +21,8 @@ impl Tables {
     /// Whether the message must wait for a turn of its agent that is parked because the budget of
     /// its root is spent.
     fn is_held(&self, mail: &Envelope) -> bool {
-        self.open_turns().any(|turn| turn.is_aside() && turn.agent_id == mail.to && turn.root_id == mail.root_id)
+        self.open_turns()
+            .any(|turn| turn.is_in_background() && turn.agent_id == mail.to && turn.root_id == mail.root_id)
     }
 
     /// Agents with ready mail for which `wanted` is true, in order.
@@ -82,7 +83,7 @@ impl MessageReads for Session<'_> {
         Ok(self.tables.message(message_id).cloned())
     }
 
-    async fn message_standing(&mut self, message_id: MessageId) -> Result<Option<(MailState, Option<TurnId>, u32)>> {
+    async fn message_state(&mut self, message_id: MessageId) -> Result<Option<(MailState, Option<TurnId>, u32)>> {
         Ok(self.tables.message(message_id).map(|envelope| (envelope.state, envelope.turn_id, envelope.crashes)))
     }
 

@@ -141,7 +141,7 @@ impl ScheduleWrites for Session<'_> {
         Ok(())
     }
 
-    async fn schedules_set_aside(&mut self, _: Timestamp, _: u32) -> Result<Vec<(ScheduleId, String)>> {
+    async fn schedules_suspend_unreadable(&mut self, _: Timestamp, _: u32) -> Result<Vec<(ScheduleId, String)>> {
         // Memory stores the values themselves, so they can always be read.
         Ok(Vec::new())
     }

@@ -35,7 +35,7 @@ impl TurnReads for Session<'_> {
 
     async fn turn_open_of(&mut self, agent_id: &AgentId) -> Result<Option<Turn>> {
         let own = |turn: &&Turn| turn.agent_id == *agent_id && turn.source != "operator";
-        let active = self.tables.open_turns().filter(own).find(|turn| !turn.is_aside());
+        let active = self.tables.open_turns().filter(own).find(|turn| !turn.is_in_background());
         Ok(active.or_else(|| self.tables.open_turns().filter(own).find(|turn| turn.is_ready())).cloned())
     }
 

@@ -5,7 +5,7 @@ use ghost_domain::{KnowledgeEntry, KnowledgeVersion};
 
 use crate::error::Result;
 
-/// Reads of knowledge. They check no access rights; `ghost-rules` decides which entries a party may
+/// Reads of knowledge. They check no access rights; `ghost-operations` decides which entries a party may
 /// read.
 #[async_trait]
 pub trait KnowledgeReads {

@@ -24,7 +24,7 @@ pub trait MessageReads {
     async fn message_get(&mut self, message_id: MessageId) -> Result<Option<Envelope>>;
 
     /// The state of a message, its turn, and how often its agent crashed on it.
-    async fn message_standing(&mut self, message_id: MessageId) -> Result<Option<(MailState, Option<TurnId>, u32)>>;
+    async fn message_state(&mut self, message_id: MessageId) -> Result<Option<(MailState, Option<TurnId>, u32)>>;
 
     /// Number of pending messages in an inbox.
     async fn inbox_depth(&mut self, agent_id: &AgentId) -> Result<u32>;

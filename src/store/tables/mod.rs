@@ -8,7 +8,7 @@
 //! page has more than [`PAGE_MAX`]. Each page is read from an index, so its cost does not grow with
 //! the table.
 //!
-//! These traits must never decide anything: the rules are in `ghost-rules`. They only limit how
+//! These traits must never decide anything: the rules are in `ghost-operations`. They only limit how
 //! many rows a read returns.
 
 mod agents;

@@ -55,7 +55,7 @@ pub trait ScheduleWrites {
     /// Finds damaged schedules, whose records cannot be decoded, among the first `limit` due ones.
     /// Clears their due time so that they are not due again; the records stay unchanged. Returns
     /// the id and the problem of each.
-    async fn schedules_set_aside(&mut self, now: Timestamp, limit: u32) -> Result<Vec<(ScheduleId, String)>>;
+    async fn schedules_suspend_unreadable(&mut self, now: Timestamp, limit: u32) -> Result<Vec<(ScheduleId, String)>>;
 
     /// Removes a schedule and its snapshot. Its runs stay until they are pruned.
     async fn schedule_delete(&mut self, schedule_id: ScheduleId) -> Result<()>;

@@ -40,7 +40,7 @@ pub trait TurnReads {
 
     /// The open turn that the agent continues: the only one that is not aside, or else the oldest
     /// of the turns that were aside and may continue. A turn is aside if it is parked and its agent
-    /// continues with other work ([`Turn::is_aside`]). Turns of operators are ignored.
+    /// continues with other work ([`Turn::is_in_background`]). Turns of operators are ignored.
     async fn turn_open_of(&mut self, agent_id: &AgentId) -> Result<Option<Turn>>;
 
     /// All open turns, in order of start.

@@ -10,11 +10,11 @@ use ghost_domain::{
     AgentId, AgentKind, AskId, AskStatus, Clock, DeadLetterStatus, Desired, Kind, MessageId, Party, Refusal, Scope,
     TaskId, TurnId,
 };
-use ghost_rules::agents::{self, NewAgent};
-use ghost_rules::budgets::{self, NewLimits};
-use ghost_rules::mail::{self, Chain, NewMessage};
-use ghost_rules::tasks::{self, NewTask};
-use ghost_rules::{RuleContext, asks, dead_letters, turns};
+use ghost_operations::agents::{self, NewAgent};
+use ghost_operations::budgets::{self, NewLimits};
+use ghost_operations::mail::{self, Chain, NewMessage};
+use ghost_operations::tasks::{self, NewTask};
+use ghost_operations::{OperationContext, asks, dead_letters, turns};
 use ghost_store::memory::MemoryDisk;
 use ghost_store::tables::PAGE_MAX;
 use ghost_store::{StoreError, Writes};
@@ -62,7 +62,7 @@ fn by() -> Party {
 async fn write<T, F>(world: &World, work: F) -> Result<T, Refusal>
 where
     T: Send + 'static,
-    F: for<'t> FnOnce(&'t mut dyn Writes, RuleContext) -> BoxFuture<'t, Result<T, Refusal>> + Send + 'static,
+    F: for<'t> FnOnce(&'t mut dyn Writes, OperationContext) -> BoxFuture<'t, Result<T, Refusal>> + Send + 'static,
 {
     let ctx = world.ctx().clone();
     world.store().write(move |w| work(w, ctx)).await

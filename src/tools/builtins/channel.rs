@@ -7,7 +7,7 @@ use ghost_domain::conversation::{is_file_name, is_mime_type, mime_of};
 use ghost_domain::text::clip;
 use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{Attachment, ChannelContext, Code, Refusal};
-use ghost_rules::conversations::{self as rules, Handover, Post};
+use ghost_operations::conversations::{self as rules, Handover, Post};
 use ghost_store::Writes;
 use schemars::JsonSchema;
 use serde::Deserialize;

@@ -3,7 +3,7 @@
 
 use async_trait::async_trait;
 use ghost_domain::{AgentId, ChannelName, ChatPost, Code, Refusal};
-use ghost_rules::chat::{
+use ghost_operations::chat::{
     self as rules, ChannelView, HISTORY_DEFAULT, HistoryQuery, NewChannel, NewPost, Speaker, shown_name,
 };
 use ghost_store::Writes;

@@ -4,7 +4,7 @@ pub(super) use ghost_domain::refusal::not_blank;
 use ghost_domain::transcript::TokenUsage;
 use ghost_domain::usage::{Spending, UsageSum};
 use ghost_domain::{AgentId, Refusal, TextEnum};
-use ghost_rules::mail::no_agent;
+use ghost_operations::mail::no_agent;
 use ghost_store::Reads;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;

@@ -3,7 +3,7 @@
 
 use async_trait::async_trait;
 use ghost_domain::{Code, Envelope, Refusal, Step};
-use ghost_rules::mail;
+use ghost_operations::mail;
 use ghost_store::Writes;
 use schemars::JsonSchema;
 use serde::Deserialize;

@@ -1,10 +1,10 @@
-//! The tools for knowledge (BI-60..63; KNOW-01..06). `ghost_rules` decides who may read and change
+//! The tools for knowledge (BI-60..63; KNOW-01..06). `ghost_operations` decides who may read and change
 //! an entry.
 
 use async_trait::async_trait;
 use ghost_domain::grantee::grantees;
 use ghost_domain::{Code, Grantee, KnowledgeEntry, Refusal};
-use ghost_rules::knowledge::{self as rules, Author, Wanted, Writing};
+use ghost_operations::knowledge::{self as rules, Author, Wanted, Writing};
 use ghost_store::Writes;
 use schemars::JsonSchema;
 use serde::Deserialize;

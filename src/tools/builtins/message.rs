@@ -7,7 +7,7 @@
 use async_trait::async_trait;
 use ghost_domain::text::clip;
 use ghost_domain::{ActionKind, Code, Conversation, Refusal};
-use ghost_rules::conversations::{self as rules, Deed, Means};
+use ghost_operations::conversations::{self as rules, AllowedActions, ChannelAction};
 use ghost_store::Writes;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -105,19 +105,21 @@ fn check_unused(params: &MessageParams) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn deed(params: MessageParams) -> Result<Deed, Refusal> {
+fn deed(params: MessageParams) -> Result<ChannelAction, Refusal> {
     let kind = params.action.kind();
     let text = params.message.ok_or_else(|| missing("message", kind));
     let id = params.message_id;
     Ok(match params.action {
-        What::Delete => Deed::Delete { message_id: id.ok_or_else(|| missing("message_id", kind))? },
+        What::Delete => ChannelAction::Delete { message_id: id.ok_or_else(|| missing("message_id", kind))? },
         What::React => {
             let emoji = params.emoji.ok_or_else(|| missing("emoji", kind))?;
-            Deed::React { message_id: id, emoji, remove: params.remove }
+            ChannelAction::React { message_id: id, emoji, remove: params.remove }
         }
-        What::Poll => Deed::Poll { question: text?, options: params.options },
-        What::Pin => Deed::Pin { message_id: id.ok_or_else(|| missing("message_id", kind))?, remove: params.remove },
-        What::Thread => Deed::Thread { message_id: id, text: text? },
+        What::Poll => ChannelAction::Poll { question: text?, options: params.options },
+        What::Pin => {
+            ChannelAction::Pin { message_id: id.ok_or_else(|| missing("message_id", kind))?, remove: params.remove }
+        }
+        What::Thread => ChannelAction::Thread { message_id: id, text: text? },
         // The caller handles `send` itself.
         What::Send => return Err(missing("message", kind)),
     })
@@ -155,7 +157,7 @@ impl WorldTool for Message {
         let conversation = rules::get(w, conversation_id).await?;
         check_to(&conversation, params.to.as_deref())?;
         let plan = call.services.plan();
-        let means = Means {
+        let means = AllowedActions {
             actions: plan.channel_actions(&conversation.adapter).to_vec(),
             reactions: plan.reactions_of(&call.caller.archetype),
         };

@@ -1,8 +1,8 @@
 //! The built-in tools, and the table that lists them all. Each file has one family of tools, each
-//! tool one type. A tool is thin: it reads its arguments, calls a rule of `ghost_rules`, and
+//! tool one type. A tool is thin: it reads its arguments, calls a rule of `ghost_operations`, and
 //! returns the result.
 //!
-//! A tool must never contain a rule that belongs in `ghost_rules` or take the actor from an
+//! A tool must never contain a rule that belongs in `ghost_operations` or take the actor from an
 //! argument.
 
 mod agents;

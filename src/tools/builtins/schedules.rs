@@ -7,7 +7,7 @@ use ghost_domain::schedule::{Change, JobMode, Missed, Payload, WakeMode, When};
 use ghost_domain::text::clip;
 use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{Code, Refusal, Schedule, ScheduleKind, Timestamp, WatchSnapshot};
-use ghost_rules::schedules::{self as rules, NewSchedule};
+use ghost_operations::schedules::{self as rules, NewSchedule};
 use ghost_store::Writes;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -175,7 +175,7 @@ impl WorldTool for Watch {
     type Params = WatchParams;
 
     /// Takes the snapshot before the transaction, so that no later change is missed.
-    async fn look(&self, call: &CallContext, mut arguments: Value) -> Result<Value, Refusal> {
+    async fn prepare(&self, call: &CallContext, mut arguments: Value) -> Result<Value, Refusal> {
         let params: WatchParams = serde_json::from_value(arguments.clone())
             .map_err(|error| wrong(&error.to_string(), "nothing was set; correct the arguments and call again"))?;
         if params.cancel {

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use ghost_domain::{Code, Refusal, StateEntry};
-use ghost_rules::shared_state::{self as rules, Setting};
+use ghost_operations::shared_state::{self as rules, Setting};
 use ghost_store::Writes;
 use schemars::JsonSchema;
 use serde::Deserialize;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use ghost_domain::text::nearest;
 use ghost_domain::{Code, Refusal};
-use ghost_rules::skills as rules;
+use ghost_operations::skills as rules;
 use ghost_store::Writes;
 use schemars::JsonSchema;
 use serde::Deserialize;

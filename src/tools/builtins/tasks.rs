@@ -1,11 +1,11 @@
 //! The tools for tasks (BI-50..53; TASK-01..06). They check which changes an agent may make;
-//! `ghost_rules` does the rest.
+//! `ghost_operations` does the rest.
 
 use async_trait::async_trait;
 use ghost_domain::schedule::words::instant;
 use ghost_domain::text::clip;
 use ghost_domain::{AgentId, Code, Refusal, Task, TaskEvent, TaskId, TaskStatus};
-use ghost_rules::tasks::{self as rules, NewTask, TaskChange};
+use ghost_operations::tasks::{self as rules, NewTask, TaskChange};
 use ghost_store::Writes;
 use ghost_store::tables::TaskFilter;
 use schemars::JsonSchema;

@@ -3,8 +3,8 @@
 
 use async_trait::async_trait;
 use ghost_domain::Refusal;
-use ghost_rules::mail::agent_named;
-use ghost_rules::status::Facts;
+use ghost_operations::mail::agent_named;
+use ghost_operations::status::Facts;
 use ghost_store::tables::UsageFilter;
 use schemars::JsonSchema;
 use serde::Deserialize;

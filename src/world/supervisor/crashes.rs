@@ -9,13 +9,13 @@ use ghost_agent::AgentMsg;
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::restart::{Intensity, RestartType, Strategy};
 use ghost_domain::{AgentId, AgentStatus, Desired, Limits, Timestamp};
-use ghost_rules::agents;
+use ghost_operations::agents;
 use serde_json::json;
 
-use super::errand_runner::{ErrandRunner, STORE_PAUSE, is_transient};
-use crate::team_msg::{Errand, TeamMsg};
+use super::lifecycle_runner::{LifecycleRunner, STORE_PAUSE, should_retry};
+use crate::team_msg::{LifecycleStep, TeamMsg};
 
-impl ErrandRunner {
+impl LifecycleRunner {
     /// Handles a crash: records the crash in the agent's turn, then decides about the agent's
     /// restart.
     pub(super) async fn crashed(&self, agent_id: &AgentId, reason: &str) {
@@ -25,7 +25,7 @@ impl ErrandRunner {
         let (id, words) = (agent_id.clone(), reason.to_owned());
         let recorded =
             self.write(move |w, ctx| Box::pin(async move { agents::crashed(w, &ctx, &id, &words).await })).await;
-        self.crash_is_settled(agent_id);
+        self.forget_crash(agent_id);
         match recorded {
             // The mail that caused the crash is now a dead letter, so earlier crashes no longer
             // count (promise 3).
@@ -33,8 +33,8 @@ impl ErrandRunner {
             Ok(false) => {}
             Err(refusal) => {
                 tracing::warn!(%agent_id, %refusal, "a crash could not be recorded");
-                if is_transient(&refusal) {
-                    self.later(STORE_PAUSE, TeamMsg::Restart(agent_id.clone()));
+                if should_retry(&refusal) {
+                    self.send_after(STORE_PAUSE, TeamMsg::Restart(agent_id.clone()));
                 }
                 return;
             }
@@ -42,7 +42,7 @@ impl ErrandRunner {
         let record = match self.refresh(agent_id).await {
             Ok(Some(agent)) if !agent.is_deleted() => agent,
             Ok(_) => return,
-            Err(refusal) => return self.again(TeamMsg::Restart(agent_id.clone()), &refusal),
+            Err(refusal) => return self.retry_later(TeamMsg::Restart(agent_id.clone()), &refusal),
         };
         if record.desired == Desired::Stopped {
             return self.stopped(agent_id).await;
@@ -64,7 +64,7 @@ impl ErrandRunner {
         }
         self.restart_siblings(agent_id);
         let jitter = self.tree.engine.services.ctx.ports.rng.below(1_000);
-        self.later(rules.backoff.delay(attempt, jitter), TeamMsg::Restart(agent_id.clone()));
+        self.send_after(rules.backoff.delay(attempt, jitter), TeamMsg::Restart(agent_id.clone()));
     }
 
     /// Counts a crash for the team. Returns whether the team has now had too many.
@@ -134,9 +134,9 @@ impl ErrandRunner {
                 .card(member)
                 .is_some_and(|card| matches!(card.status, AgentStatus::Running | AgentStatus::Restarting));
             if runs && member != crashed {
-                // Queued behind the member's other errands. If this supervisor has ended, the next
+                // Queued behind the member's other steps. If this supervisor has ended, the next
                 // one reads the records.
-                drop(self.myself.cast(TeamMsg::Run(member.clone(), Errand::Failed(why.clone()))));
+                drop(self.myself.cast(TeamMsg::Run(member.clone(), LifecycleStep::Failed(why.clone()))));
             }
         }
         self.failed(crashed, why).await;

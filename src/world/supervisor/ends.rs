@@ -10,8 +10,8 @@ use ghost_domain::{Agent, AgentId, AgentStatus, Desired, Refusal};
 use ghost_store::StoreError;
 use tokio::task::JoinSet;
 
-use super::errand_runner::{ErrandRunner, STORE_PAUSE};
-use crate::team_msg::{Errand, TeamMsg};
+use super::lifecycle_runner::{LifecycleRunner, STORE_PAUSE};
+use crate::team_msg::{LifecycleStep, TeamMsg};
 
 /// Maximum number of agents in one read.
 const AT_ONCE: usize = 256;
@@ -26,7 +26,7 @@ pub(super) struct Ends {
 
 impl Ends {
     /// Adds an agent whose actor has ended.
-    pub(super) fn ended(&mut self, runner: &Arc<ErrandRunner>, agent_id: AgentId) {
+    pub(super) fn ended(&mut self, runner: &Arc<LifecycleRunner>, agent_id: AgentId) {
         self.ended.insert(agent_id);
         if self.reading.is_empty() {
             self.begin_read(runner);
@@ -34,7 +34,7 @@ impl Ends {
     }
 
     /// Begins the next read after one has ended.
-    pub(super) fn read_done(&mut self, runner: &Arc<ErrandRunner>) {
+    pub(super) fn read_done(&mut self, runner: &Arc<LifecycleRunner>) {
         self.reading = JoinSet::new();
         if !self.ended.is_empty() {
             self.begin_read(runner);
@@ -45,7 +45,7 @@ impl Ends {
         self.ended.is_empty() && self.reading.is_empty()
     }
 
-    fn begin_read(&mut self, runner: &Arc<ErrandRunner>) {
+    fn begin_read(&mut self, runner: &Arc<LifecycleRunner>) {
         let mut batch = BTreeSet::new();
         while batch.len() < AT_ONCE
             && let Some(agent_id) = self.ended.pop_first()
@@ -59,22 +59,22 @@ impl Ends {
             let work = tokio::spawn(check(Arc::clone(&runner), batch.clone()));
             if let Err(error) = work.await {
                 tracing::error!(%error, "checking agents that ended failed; trying again");
-                again(&runner, batch);
+                reconcile_later(&runner, batch);
             }
             drop(runner.myself.cast(TeamMsg::EndsRead));
         });
     }
 }
 
-fn again(runner: &ErrandRunner, batch: Vec<AgentId>) {
+fn reconcile_later(runner: &LifecycleRunner, batch: Vec<AgentId>) {
     for agent_id in batch {
-        runner.later(STORE_PAUSE, TeamMsg::Reconcile(agent_id));
+        runner.send_after(STORE_PAUSE, TeamMsg::Reconcile(agent_id));
     }
 }
 
 /// Reads the records, inboxes and open turns of agents whose actors have ended, and starts the next
 /// step for each agent.
-async fn check(runner: Arc<ErrandRunner>, batch: Vec<AgentId>) {
+async fn check(runner: Arc<LifecycleRunner>, batch: Vec<AgentId>) {
     let ids = batch.clone();
     let read = runner.tree.engine.services.store.read(move |r| {
         Box::pin(async move {
@@ -98,27 +98,27 @@ async fn check(runner: Arc<ErrandRunner>, batch: Vec<AgentId>) {
         Err(error) => {
             let refusal = Refusal::from(error);
             tracing::warn!(%refusal, count = batch.len(), "agents that ended cannot be read; trying again");
-            again(&runner, batch);
+            reconcile_later(&runner, batch);
         }
     }
 }
 
 /// Starts the next step for an agent whose actor has ended. `waits` says that the agent has an open
 /// turn or mail that wakes it.
-fn next(runner: &ErrandRunner, agent: Agent, waits: bool) {
+fn next(runner: &LifecycleRunner, agent: Agent, waits: bool) {
     if agent.is_deleted() {
         return;
     }
-    let errand = if agent.desired == Desired::Stopped && agent.status == AgentStatus::Stopping {
-        Some(Errand::Stopped)
+    let step = if agent.desired == Desired::Stopped && agent.status == AgentStatus::Stopping {
+        Some(LifecycleStep::Stopped)
     } else if agent.desired == Desired::Running {
-        runner.unfit(&agent).map(Errand::Unfit)
+        runner.cannot_run(&agent).map(LifecycleStep::CannotRun)
     } else {
         None
     };
-    match errand {
+    match step {
         // If this supervisor has ended, the next one reads the records.
-        Some(errand) => drop(runner.myself.cast(TeamMsg::Run(agent.agent_id, errand))),
+        Some(step) => drop(runner.myself.cast(TeamMsg::Run(agent.agent_id, step))),
         None if waits && !runner.tree.directory.is_paused() => runner.tree.signal_router.wake(&agent.agent_id),
         None => {}
     }

@@ -53,7 +53,7 @@ async fn turns(world: &World) -> Vec<Turn> {
 }
 
 fn failed_with_a_reason(agent: &Agent) {
-    assert_eq!((agent.status, agent.unfit), (AgentStatus::Failed, true));
+    assert_eq!((agent.status, agent.cannot_run), (AgentStatus::Failed, true));
     let reason = agent.status_reason.as_deref().unwrap();
     assert!(reason.contains("toolbox/nowhere/toolbox.yaml") && reason.contains("reload"), "{reason}");
 }
@@ -74,7 +74,7 @@ async fn a_running_turn_may_finish_and_then_no_mail_is_taken_until_the_files_are
     // A dry run reports the change but does not make it.
     let dry = world.reload(&operator(), true).await.unwrap();
     assert!(dry.plan.contains("! agent ben: "), "{}", dry.plan);
-    assert!(!ben(&world).await.unfit);
+    assert!(!ben(&world).await.cannot_run);
     let done = world.reload(&operator(), false).await.unwrap();
     assert_eq!(done.plan, dry.plan);
     settle().await;
@@ -90,7 +90,7 @@ async fn a_running_turn_may_finish_and_then_no_mail_is_taken_until_the_files_are
 
     // A start is refused with the remedy.
     let refusal =
-        write!(world, |w, ctx| ghost_rules::agents::start(w, &ctx, &operator(), &id("ben")).await).unwrap_err();
+        write!(world, |w, ctx| ghost_operations::agents::start(w, &ctx, &operator(), &id("ben")).await).unwrap_err();
     assert_eq!(refusal.code, Code::Conflict);
     assert!(refusal.message.contains("toolbox/nowhere") && refusal.hint.unwrap().contains("reload"));
     assert_eq!(waiting(&world).await.len(), 2);
@@ -103,7 +103,7 @@ async fn a_running_turn_may_finish_and_then_no_mail_is_taken_until_the_files_are
     let all = turns(&world).await;
     assert!(all.len() == 2 && all.iter().all(|turn| turn.status == TurnStatus::Finished), "{all:?}");
     let ben = ben(&world).await;
-    assert_eq!((ben.status, ben.unfit, ben.status_reason), (AgentStatus::Running, false, None));
+    assert_eq!((ben.status, ben.cannot_run, ben.status_reason), (AgentStatus::Running, false, None));
 }
 
 #[tokio::test]
@@ -169,5 +169,5 @@ async fn a_boot_fails_an_agent_that_cannot_run_and_a_later_boot_repairs_it() {
     settle().await;
     assert!(waiting(&world).await.is_empty());
     // An agent that was stopped in the meantime stays stopped.
-    assert!(!ben(&world).await.unfit);
+    assert!(!ben(&world).await.cannot_run);
 }

@@ -35,7 +35,7 @@ fn agent(n: usize) -> Agent {
         dropped: false,
         helps: None,
         let_go: false,
-        unfit: false,
+        cannot_run: false,
     }
 }
 

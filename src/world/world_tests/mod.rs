@@ -16,9 +16,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ghost_domain::{AgentStatus, AskStatus, DeadLetterStatus, EventKind, Party, Refusal, TurnStatus};
+use ghost_operations::{asks, mail};
 use ghost_provider::testing::Reply;
 use ghost_provider::{ErrorKind, ProviderError};
-use ghost_rules::{asks, mail};
 use ghost_store::tables::TurnFilter;
 use serde_json::json;
 
@@ -154,7 +154,7 @@ async fn a_stopped_agent_refuses_asks_and_deals_with_its_mail_when_started() {
     let ctx = world.ctx().clone();
     world
         .store()
-        .write(move |w| Box::pin(async move { ghost_rules::agents::start(w, &ctx, &by, &id("ada")).await }))
+        .write(move |w| Box::pin(async move { ghost_operations::agents::start(w, &ctx, &by, &id("ada")).await }))
         .await
         .unwrap();
     until(&world, EventKind::TurnFinished, "ada").await;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ghost_domain::envelope::Kind;
 use ghost_domain::{Activity, AgentStatus, EventKind};
-use ghost_rules::{agents, mail};
+use ghost_operations::{agents, mail};
 
 use super::helpers::{TWO, TestWorld, ask, id, operator, read, say, send, settle, soon, until, write};
 

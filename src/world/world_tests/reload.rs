@@ -6,8 +6,8 @@ use ghost_config::plan::Plan;
 use ghost_domain::budget::BudgetLimits;
 use ghost_domain::event::EventFilter;
 use ghost_domain::{Agent, AgentStatus, Code, Desired, Event, EventKind, Money, Scope};
+use ghost_operations::agents;
 use ghost_provider::Class;
-use ghost_rules::agents;
 
 use super::helpers::{
     TestWorld, ask, fake_model, id, operator, read, reloader, say, send, settle, soon, until, while_time_passes,
@@ -212,12 +212,12 @@ async fn agents_created_at_run_time_follow_the_daily_budget_of_their_archetype()
                     overrides: serde_json::Value::Null,
                     daily_money: None,
                     goal: None,
-                    chain: ghost_rules::mail::Chain::root(&ctx),
+                    chain: ghost_operations::mail::Chain::root(&ctx),
                 };
                 agents::create(w, &ctx, &operator(), new).await?;
             }
-            let own = ghost_rules::budgets::NewLimits { tokens: None, money: Some(Some(Money(9))) };
-            ghost_rules::budgets::set(w, &ctx, &operator(), &"agent:own/day".parse()?, own).await.map(drop)
+            let own = ghost_operations::budgets::NewLimits { tokens: None, money: Some(Some(Money(9))) };
+            ghost_operations::budgets::set(w, &ctx, &operator(), &"agent:own/day".parse()?, own).await.map(drop)
         })
     });
     create.await.unwrap();

@@ -7,8 +7,8 @@ use std::time::Duration;
 use ghost_domain::schedule::words::instant;
 use ghost_domain::schedule::{Missed, RunStatus, When};
 use ghost_domain::{Event, EventKind, Party, Schedule, ScheduleKind, ScheduleRun, WatchSnapshot};
-use ghost_rules::mail::Chain;
-use ghost_rules::schedules::{self, NewSchedule};
+use ghost_operations::mail::Chain;
+use ghost_operations::schedules::{self, NewSchedule};
 
 use super::helpers::{TWO, TestWorld, id, mail_of, operator, read, say, settle, until, while_time_passes, write};
 use crate::World;

@@ -8,7 +8,7 @@ use ghost_agent::AgentMsg;
 use ghost_domain::envelope::Kind;
 use ghost_domain::event::EventFilter;
 use ghost_domain::{EventKind, Party, Timestamp};
-use ghost_rules::mail::{self, Chain, NewMessage};
+use ghost_operations::mail::{self, Chain, NewMessage};
 
 use super::helpers::{TestWorld, id, read, say, write};
 use crate::World;

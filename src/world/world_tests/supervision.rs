@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ghost_domain::{AgentKind, AgentStatus, Desired, EventKind};
-use ghost_rules::agents::{self, NewAgent};
-use ghost_rules::mail::Chain;
+use ghost_operations::agents::{self, NewAgent};
+use ghost_operations::mail::Chain;
 
 use super::helpers::{TWO, TestWorld, ask, id, operator, say, send, soon, until, write};
 use crate::World;

@@ -174,7 +174,7 @@ async fn refused_streams_have_their_own_http_statuses() {
     }
     // A position whose events retention has deleted is GONE.
     test.clock.advance(ghost_domain::Limits::days(8));
-    ghost_rules::retention::sweep(test.world.store(), test.world.ctx()).await.unwrap();
+    ghost_operations::retention::sweep(test.world.store(), test.world.ctx()).await.unwrap();
     let gone = get(&routes, "/api/events?after=1").await;
     assert_eq!((gone.status, gone.refusal().code), (StatusCode::GONE, ghost_domain::Code::CursorExpired));
 }

@@ -11,8 +11,8 @@ use ghost_domain::event::{Event, EventFilter, EventKind};
 use ghost_domain::{
     AgentId, AgentStatus, Code, ConversationEntry, ConversationId, Limits, Refusal, TurnId, TurnStatus,
 };
+use ghost_operations::feed::Subscription;
 use ghost_proto::v1::{TurnOver, WatchConversationResponse, watch_conversation_response::What};
-use ghost_rules::feed::Subscription;
 use ghost_world::World;
 use tokio::sync::{mpsc, watch};
 use tonic::Status;

@@ -336,7 +336,7 @@ async fn an_unknown_agent_is_refused_and_a_deleted_one_has_its_events() {
     let gone = test
         .world
         .store()
-        .write(move |w| Box::pin(async move { ghost_rules::agents::delete(w, &ctx, &by, &ben).await }));
+        .write(move |w| Box::pin(async move { ghost_operations::agents::delete(w, &ctx, &by, &ben).await }));
     gone.await.unwrap();
     let mut stream = subscribe(&test, about("ben")).await.unwrap();
     let mut kinds = Vec::new();

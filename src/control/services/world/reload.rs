@@ -133,7 +133,7 @@ mod tests {
         let plan = ReloadPlan {
             added: vec!["new".parse().unwrap()],
             returning: [("back".parse().unwrap(), Returning { how: Return::Starts, fields: vec![] })].into(),
-            unfit: [("nay".parse().unwrap(), "there is no archetype `x` any more".to_owned())].into(),
+            cannot_run: [("nay".parse().unwrap(), "there is no archetype `x` any more".to_owned())].into(),
             repaired: vec!["yea".parse().unwrap()],
             budgets: [("team:desk".to_owned(), "no longer in the world file; the limit that the file set is removed")]
                 .into(),

@@ -84,7 +84,7 @@ async fn status_lists_budgets_near_their_limit() {
             for (scope, deleted) in [("agent:ada", false), ("agent:ben/day", true)] {
                 let scope: ghost_domain::Scope = scope.parse()?;
                 if let Some(agent_id) = scope.agent().filter(|_| deleted) {
-                    ghost_rules::agents::delete(w, &ctx, &ghost_domain::Party::System, agent_id).await?;
+                    ghost_operations::agents::delete(w, &ctx, &ghost_domain::Party::System, agent_id).await?;
                 }
                 let limits = ghost_domain::BudgetLimits { tokens: Some(10), money: None };
                 w.budget_put(&ghost_domain::Budget {

@@ -109,7 +109,7 @@ impl TestDaemon {
 
     /// Waits for the first event of this kind about this agent, from the beginning of the feed.
     pub async fn until(&self, kind: EventKind, agent: &str) {
-        ghost_rules::testing::until(self.world.store(), kind, agent).await;
+        ghost_operations::testing::until(self.world.store(), kind, agent).await;
     }
 }
 

@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Identity};
 use tonic::{Code, Status};
 
-use crate::test_daemon::{boot_world, new_world};
+use crate::test_daemon::{boot_world, new_world, while_time_passes};
 use ghost_world::testing::TestWorld;
 
 /// A CA that signs certificates.

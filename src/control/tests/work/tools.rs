@@ -143,7 +143,8 @@ async fn wait_until_two_started(daemon: &crate::test_daemon::TestDaemon) {
         agent_id: Some("ada".parse().unwrap()),
         channel: None,
     };
-    let mut feed = ghost_rules::feed::Subscription::open(daemon.world.store(), Some(0), filter, true).await.unwrap();
+    let mut feed =
+        ghost_operations::feed::Subscription::open(daemon.world.store(), Some(0), filter, true).await.unwrap();
     for _ in 0..2 {
         feed.next().await.unwrap().unwrap();
     }

@@ -124,7 +124,7 @@ impl BudgetWrites for Session {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sqlite::tests::plans::is_indexed;
+    use crate::sqlite::tests::plans::assert_indexed;
 
     #[tokio::test]
     async fn budgets_are_read_in_order_of_the_key() {
@@ -132,7 +132,7 @@ mod tests {
             for (limited, no_roots) in [(false, false), (true, false), (false, true)] {
                 let filter = BudgetFilter { sort, limited, no_roots, ..BudgetFilter::default() };
                 for range in ranges(&filter) {
-                    let step = is_indexed(list(&filter, *range, 9).unwrap()).await;
+                    let step = assert_indexed(list(&filter, *range, 9).unwrap()).await;
                     assert!(step.ends_with("(scope>? AND scope<?)"), "{filter:?}: {step}");
                 }
             }

@@ -214,14 +214,14 @@ impl ConversationWrites for Session {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sqlite::tests::plans::is_indexed;
+    use crate::sqlite::tests::plans::assert_indexed;
 
     #[tokio::test]
     async fn conversations_are_read_from_indexes() {
         let bob: AgentId = "bob".parse().unwrap();
         for owner in [None, Some(&bob)] {
             for after in [None, Some((Timestamp(1), ConversationId(uuid::Uuid::nil())))] {
-                is_indexed(list(owner, after, 9)).await;
+                assert_indexed(list(owner, after, 9)).await;
             }
         }
     }

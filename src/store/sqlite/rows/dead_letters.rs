@@ -125,7 +125,7 @@ impl DeadLetterWrites for Session {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sqlite::tests::plans::is_indexed;
+    use crate::sqlite::tests::plans::assert_indexed;
 
     #[tokio::test]
     async fn dead_letters_are_read_from_indexes() {
@@ -133,7 +133,7 @@ mod tests {
         for agent_id in [None, Some(&bob)] {
             for status in [None, Some(DeadLetterStatus::Held)] {
                 for after in [None, Some((Timestamp(1), DeadLetterId(uuid::Uuid::nil())))] {
-                    is_indexed(list(agent_id, status, after, 9)).await;
+                    assert_indexed(list(agent_id, status, after, 9)).await;
                 }
             }
         }

@@ -81,12 +81,12 @@ impl JobWrites for Session {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sqlite::tests::plans::{is_indexed, plan};
+    use crate::sqlite::tests::plans::{assert_indexed, plan};
 
     #[tokio::test]
     async fn jobs_are_read_from_indexes() {
         for after in [None, Some((Timestamp(1), "a"))] {
-            is_indexed(list(after, 9)).await;
+            assert_indexed(list(after, 9)).await;
         }
         let mut args = Args::default();
         args.text("x");

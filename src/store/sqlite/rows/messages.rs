@@ -142,7 +142,7 @@ impl MessageReads for Session {
         Ok(Some(envelope))
     }
 
-    async fn message_standing(&mut self, message_id: MessageId) -> Result<Option<(MailState, Option<TurnId>, u32)>> {
+    async fn message_state(&mut self, message_id: MessageId) -> Result<Option<(MailState, Option<TurnId>, u32)>> {
         Ok(self.head(message_id).await?.map(|head| (head.state, head.turn_id, head.crashes)))
     }
 

@@ -223,7 +223,7 @@ impl ScheduleWrites for Session {
         Ok(())
     }
 
-    async fn schedules_set_aside(&mut self, now: Timestamp, limit: u32) -> Result<Vec<(ScheduleId, String)>> {
+    async fn schedules_suspend_unreadable(&mut self, now: Timestamp, limit: u32) -> Result<Vec<(ScheduleId, String)>> {
         self.flush_before_read(table_set::SCHEDULES).await?;
         let mut args = Args::default();
         args.int(now.0).int(i64::from(limit));

@@ -223,7 +223,7 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::sqlite::tests::plans::{is_indexed, plan};
+    use crate::sqlite::tests::plans::{assert_indexed, plan};
 
     #[tokio::test]
     async fn a_page_of_open_tasks_reads_no_ended_ones_and_sorts_nothing() {
@@ -247,7 +247,7 @@ mod tests {
                         let filter =
                             TaskFilter { owner: owner.clone(), status, parent_id, after, ..TaskFilter::default() };
                         for range in ranges(after) {
-                            is_indexed(list(&filter, range, 9)).await;
+                            assert_indexed(list(&filter, range, 9)).await;
                         }
                     }
                 }

@@ -236,8 +236,9 @@ impl TurnReads for Session {
         let sql = "SELECT record FROM turns INDEXED BY turns_open WHERE status = 'open' AND agent_id = ? \
                    AND source <> 'operator' ORDER BY started_at, turn_id";
         let mut open = self.list::<Turn>(sql, args).await?;
-        let any_parked = open.iter().any(Turn::is_aside);
-        let index = open.iter().position(|turn| !turn.is_aside()).or_else(|| open.iter().position(Turn::is_ready));
+        let any_parked = open.iter().any(Turn::is_in_background);
+        let index =
+            open.iter().position(|turn| !turn.is_in_background()).or_else(|| open.iter().position(Turn::is_ready));
         let found = index.map(|index| open.swap_remove(index));
         if let Ok(buffer) = self.buffer_mut() {
             let known = match &found {
@@ -292,7 +293,7 @@ impl TurnWrites for Session {
         if turn.source != OPERATOR {
             let known = buffer.facts.open_turns.get(&turn.agent_id).copied();
             let next = match known {
-                _ if turn.is_aside() => Some(OpenTurn::Unknown),
+                _ if turn.is_in_background() => Some(OpenTurn::Unknown),
                 // Other turns are parked beside this one, so the next one can be read only from the
                 // table.
                 Some(OpenTurn::Unknown) => None,
@@ -335,7 +336,7 @@ mod tests {
     use ghost_domain::RootId;
 
     use super::*;
-    use crate::sqlite::tests::plans::{is_indexed, plan};
+    use crate::sqlite::tests::plans::{assert_indexed, plan};
 
     #[tokio::test]
     async fn turns_of_a_root_are_found_by_it() {
@@ -374,7 +375,7 @@ mod tests {
                         limit: 9,
                         ..TurnFilter::default()
                     };
-                    let plan = is_indexed(list(&filter)).await;
+                    let plan = assert_indexed(list(&filter)).await;
                     let narrowed = agent_id.is_some() || status.is_some() || before.is_some() || after.is_some();
                     assert!(plan.starts_with("SEARCH") || !narrowed, "{filter:?}: {plan}");
                 }

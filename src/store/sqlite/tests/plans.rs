@@ -17,7 +17,7 @@ pub(in crate::sqlite) async fn plan((sql, args): (String, Args)) -> Vec<String> 
 
 /// Checks that a query reads one index in its order and sorts nothing. Returns the only step of its
 /// plan. A query without a condition scans an index, but only as far as its limit.
-pub(in crate::sqlite) async fn is_indexed(query: (String, Args)) -> String {
+pub(in crate::sqlite) async fn assert_indexed(query: (String, Args)) -> String {
     let sql = query.0.clone();
     let plan = plan(query).await;
     let [step] = &plan[..] else { panic!("{sql}: {plan:?}") };

@@ -1,6 +1,6 @@
 use ghost_domain::conversation::CONTROL;
 use ghost_domain::{ChannelContext, Code, ConversationEntry, ConversationId, Delivery, Direction, Kind, Party};
-use ghost_rules::conversations::{self, Said, Start};
+use ghost_operations::conversations::{self, IncomingMessage, Start};
 use serde_json::json;
 
 use super::tool_world::{ToolWorld, code, id, read, with, write};
@@ -10,7 +10,7 @@ use crate::context::CallContext;
 async fn outside(world: &ToolWorld, replies: bool) -> (ConversationId, CallContext) {
     let party = Party::Outside("eve".into());
     let start = Start { adapter: CONTROL.into(), thread: Some("t".into()), owner: id("ada"), party: party.clone() };
-    let said = Said {
+    let said = IncomingMessage {
         from: party,
         content: "hello".into(),
         attachments: vec![],

@@ -9,10 +9,10 @@ use ghost_config::testing::WorldFiles;
 use ghost_domain::testing::START_MS;
 use ghost_domain::write_acl::WriteAcl;
 use ghost_domain::{Activity, AgentId, CallId, Code, Kind, Limits, Party, Refusal, RootId, Timestamp};
-use ghost_rules::agents::NewAgent;
-use ghost_rules::mail::{Chain, NewMessage};
-use ghost_rules::testing::{RuleWorld, new_agent};
-pub(super) use ghost_rules::testing::{SECRET, id, read, write};
+use ghost_operations::agents::NewAgent;
+use ghost_operations::mail::{Chain, NewMessage};
+use ghost_operations::testing::{OperationWorld, new_agent};
+pub(super) use ghost_operations::testing::{SECRET, id, read, write};
 use ghost_store::memory::MemoryStore;
 use serde_json::Value;
 use uuid::Uuid;
@@ -53,7 +53,7 @@ pub(super) fn code<T: std::fmt::Debug>(result: Result<T, Refusal>) -> Code {
 }
 
 pub(super) struct ToolWorld {
-    rules: RuleWorld,
+    rules: OperationWorld,
     pub(super) files: WorldFiles,
     pub(super) services: Arc<WorldServices>,
     pub(super) tools: BTreeMap<String, Tool>,
@@ -62,9 +62,9 @@ pub(super) struct ToolWorld {
 }
 
 impl Deref for ToolWorld {
-    type Target = RuleWorld;
+    type Target = OperationWorld;
 
-    fn deref(&self) -> &RuleWorld {
+    fn deref(&self) -> &OperationWorld {
         &self.rules
     }
 }
@@ -85,7 +85,7 @@ impl ToolWorld {
         }
         let mut plan = files.plan();
         plan.skill_roots = vec![files.path("skills")];
-        let rules = RuleWorld::without_agents(MemoryStore::open(), Limits::default());
+        let rules = OperationWorld::without_agents(MemoryStore::open(), Limits::default());
         let (ctx, store) = (rules.ctx.clone(), rules.store.clone());
         let workspace = Arc::new(Workspace::inline(&files.path("data/workspace")).unwrap());
         let services = WorldServices::new(ctx, store, workspace, Arc::new(FixedActivities), Arc::new(plan));
@@ -134,9 +134,9 @@ impl ToolWorld {
         let output = match tool.run.resolve(&arguments) {
             Run::Read(tool) => tool.run(&ctx, arguments).await,
             Run::World(tool) => {
-                let arguments = tool.look(&ctx, arguments).await?;
+                let arguments = tool.prepare(&ctx, arguments).await?;
                 match write!(self, |w, _c| tool.apply(&ctx, arguments, w).await) {
-                    Err(refusal) => Err(ghost_rules::mail::with_nearest(&self.store, refusal).await),
+                    Err(refusal) => Err(ghost_operations::mail::with_nearest(&self.store, refusal).await),
                     done => done,
                 }
             }
@@ -170,11 +170,11 @@ impl ToolWorld {
     }
 }
 
-async fn mail_to(rules: &RuleWorld, to: &str, kind: Kind, body: &str) {
+async fn mail_to(rules: &OperationWorld, to: &str, kind: Kind, body: &str) {
     rules.deliver(NewMessage::new(&id(to), Party::System, kind, body, Chain::root(&rules.ctx))).await.unwrap();
 }
 
-async fn call_by(services: &Arc<WorldServices>, rules: &RuleWorld, name: &str) -> CallContext {
+async fn call_by(services: &Arc<WorldServices>, rules: &OperationWorld, name: &str) -> CallContext {
     mail_to(rules, name, Kind::Message, "begin").await;
     let turn = rules.take(name).await.turn;
     CallContext {

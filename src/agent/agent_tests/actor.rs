@@ -1,0 +1,125 @@
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use ghost_domain::TurnStatus;
+use ghost_provider::testing::{Reply, call, say};
+use ractor::{Actor, ActorRef};
+use serde_json::json;
+
+use super::agent_world::{AgentWorld, id, operator, write};
+use crate::{AgentActor, AgentMsg, Arguments};
+
+/// An actor of ada's with a running call.
+async fn acting(world: &AgentWorld) -> (ActorRef<AgentMsg>, tokio::task::JoinHandle<()>) {
+    world.tool_state.hangs.store(true, Ordering::SeqCst);
+    world.model.reply_with(|_, n| if n == 0 { call("test.look", json!({ "n": 1 })) } else { say("well") });
+    world.send("ada", "go").await;
+    let arguments = Arguments { agent_id: id("ada"), engine: Arc::clone(&world.engine) };
+    let spawned = Actor::spawn(None, AgentActor, arguments).await.unwrap();
+    spawned.0.cast(AgentMsg::Wake).unwrap();
+    world.tool_state.entered.notified().await;
+    spawned
+}
+
+/// Waits until the newest turn has this status.
+async fn until(world: &AgentWorld, status: TurnStatus) {
+    let has_status = async {
+        while world.turn("ada").await.status != status {
+            tokio::task::yield_now().await;
+        }
+    };
+    world.in_time(has_status).await;
+}
+
+#[tokio::test]
+async fn a_report_of_a_cancelled_task_is_ignored() {
+    let world = AgentWorld::new().await;
+    let (actor, ended) = acting(&world).await;
+    actor.cast(AgentMsg::Worked { task: 0, result: Ok(Ok(())) }).unwrap();
+    until(&world, TurnStatus::Finished).await;
+    actor.cast(AgentMsg::Stop { grace: Duration::ZERO }).unwrap();
+    ended.await.unwrap();
+}
+
+// covers: TOOL-20
+#[tokio::test]
+async fn a_cancelled_turn_is_dropped_and_the_next_mail_is_taken() {
+    let world = AgentWorld::new().await;
+    let (actor, ended) = acting(&world).await;
+    let turn_id = world.turn("ada").await.turn_id;
+    write!(world, |w, ctx| ghost_operations::turns::cancel(w, &ctx, &operator(), turn_id).await).unwrap();
+    world.send("ada", "next").await;
+    actor.cast(AgentMsg::Cancel(turn_id)).unwrap();
+    until(&world, TurnStatus::Finished).await;
+    assert_ne!(world.turn("ada").await.turn_id, turn_id);
+    actor.cast(AgentMsg::Stop { grace: Duration::ZERO }).unwrap();
+    ended.await.unwrap();
+}
+
+// covers: WORLD-15
+#[tokio::test]
+async fn a_stop_waits_for_the_grace_period_and_leaves_the_turn_open() {
+    let world = AgentWorld::new().await;
+    world.limits(|limits| limits.call_seconds = 1_000);
+    let (actor, ended) = acting(&world).await;
+    actor.cast(AgentMsg::Stop { grace: Duration::from_secs(2) }).unwrap();
+    world.in_time(ended).await.unwrap();
+    assert_eq!(world.turn("ada").await.status, TurnStatus::Open);
+}
+
+#[tokio::test]
+async fn a_yielding_actor_repeats_no_model_call() {
+    let world = AgentWorld::new().await;
+    let go = Arc::new(tokio::sync::Notify::new());
+    let release = Arc::clone(&go);
+    world.model.reply_with(move |_, n| match n {
+        0 => call("test.look", json!({ "n": 1 })),
+        1 => Reply::After(Arc::clone(&release), Box::new(say("ok"))),
+        _ => say("well"),
+    });
+    world.send("ada", "go").await;
+    let arguments = || Arguments { agent_id: id("ada"), engine: Arc::clone(&world.engine) };
+    let (actor, ended) = Actor::spawn(None, AgentActor, arguments()).await.unwrap();
+    actor.cast(AgentMsg::Wake).unwrap();
+    world.model.stalled.notified().await;
+    actor.cast(AgentMsg::Yield { grace: Duration::from_secs(60) }).unwrap();
+    tokio::task::yield_now().await;
+    go.notify_one();
+    world.in_time(ended).await.unwrap();
+    // The answer ended the turn, and it counts.
+    assert_eq!(world.turn("ada").await.status, TurnStatus::Finished);
+    assert_eq!(world.model.requests().len(), 2);
+
+    // An answer with a call: the actor exits before the call, and the next actor runs it.
+    let release = Arc::clone(&go);
+    world.model.reply_with(move |_, n| {
+        if n == 0 {
+            Reply::After(Arc::clone(&release), Box::new(call("test.look", json!({ "n": 1 }))))
+        } else {
+            say("well")
+        }
+    });
+    world.send("ada", "again").await;
+    let (actor, ended) = Actor::spawn(None, AgentActor, arguments()).await.unwrap();
+    actor.cast(AgentMsg::Wake).unwrap();
+    world.model.stalled.notified().await;
+    actor.cast(AgentMsg::Yield { grace: Duration::from_secs(60) }).unwrap();
+    tokio::task::yield_now().await;
+    go.notify_one();
+    world.in_time(ended).await.unwrap();
+    let turn = world.turn("ada").await;
+    assert_eq!((turn.status, turn.rounds, turn.calls), (TurnStatus::Open, 1, 0));
+    let (actor, ended) = Actor::spawn(None, AgentActor, arguments()).await.unwrap();
+    actor.cast(AgentMsg::Wake).unwrap();
+    until(&world, TurnStatus::Finished).await;
+    let turn = world.turn("ada").await;
+    assert_eq!(
+        (turn.rounds, turn.calls, world.model.requests().len()),
+        (2, 1, 2),
+        "three calls would be one paid twice"
+    );
+    // An actor without a running call exits at once.
+    actor.cast(AgentMsg::Yield { grace: Duration::from_secs(60) }).unwrap();
+    ended.await.unwrap();
+}

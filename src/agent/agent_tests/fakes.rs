@@ -1,0 +1,182 @@
+//! Fake tools, which do what a test sets, and a log of activities.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use ghost_domain::journal::FilePlan;
+use ghost_domain::write_acl::WorkspacePath;
+use ghost_domain::{Activity, AgentId, Code, Refusal, Timestamp};
+use ghost_store::Writes;
+use ghost_tools::tool::{FileTool, FileWork, WorldTool};
+use ghost_tools::workspace::sha256_hex;
+use ghost_tools::{AgentControl, CallContext, Output, OutsideTool, ReadTool, Run, Tool};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+
+use crate::ActivityPort;
+
+/// An activity port that records the activities it receives.
+#[derive(Default)]
+pub(crate) struct ActivityLog(pub(crate) Mutex<Vec<(AgentId, Activity)>>);
+
+impl ActivityPort for ActivityLog {
+    fn show(&self, agent_id: &AgentId, activity: Activity) {
+        self.0.lock().unwrap().push((agent_id.clone(), activity));
+    }
+
+    fn may_begin(&self, _: &AgentId) -> bool {
+        true
+    }
+
+    fn begin_read(&self, _: &AgentId) -> u64 {
+        0
+    }
+
+    fn try_rest(&self, _: &AgentId, _: u64) -> bool {
+        true
+    }
+
+    fn try_sleep(&self, _: &AgentId, _: u64) -> bool {
+        false
+    }
+}
+
+pub(crate) struct NoAgents;
+
+impl AgentControl for NoAgents {
+    fn activities(&self) -> BTreeMap<AgentId, Activity> {
+        BTreeMap::new()
+    }
+
+    fn started_at(&self) -> Timestamp {
+        Timestamp(0)
+    }
+}
+
+/// The effects of the test tools, and whether the tools hang.
+#[derive(Default)]
+pub(crate) struct ToolState {
+    pub(crate) reads: AtomicU32,
+    pub(crate) outside: AtomicU32,
+    pub(crate) running: AtomicU32,
+    pub(crate) max_running: AtomicU32,
+    pub(crate) hangs: AtomicBool,
+    pub(crate) entered: Notify,
+}
+
+impl ToolState {
+    pub(crate) fn count(&self, counter: fn(&Self) -> &AtomicU32) -> u32 {
+        counter(self).load(Ordering::SeqCst)
+    }
+
+    async fn run(&self) {
+        let now = self.running.fetch_add(1, Ordering::SeqCst) + 1;
+        self.max_running.fetch_max(now, Ordering::SeqCst);
+        self.entered.notify_one();
+        if self.hangs.load(Ordering::SeqCst) {
+            std::future::pending::<()>().await;
+        }
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+        self.running.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// The parameters of the test tools: one number.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Number {
+    /// Any number.
+    n: u32,
+}
+
+struct LookTool(Arc<ToolState>);
+
+#[async_trait]
+impl ReadTool for LookTool {
+    type Params = Number;
+
+    async fn run(&self, _: &CallContext, params: Number) -> Result<Output, Refusal> {
+        self.0.reads.fetch_add(1, Ordering::SeqCst);
+        self.0.run().await;
+        Ok(json!({ "n": params.n }).into())
+    }
+}
+
+struct ActTool(Arc<ToolState>);
+
+#[async_trait]
+impl OutsideTool for ActTool {
+    type Params = Number;
+
+    async fn run(&self, _: &CallContext, params: Number) -> Result<Output, Refusal> {
+        self.0.outside.fetch_add(1, Ordering::SeqCst);
+        assert!(params.n != 666, "the tool panicked");
+        self.0.run().await;
+        Ok(json!({ "n": params.n }).into())
+    }
+}
+
+struct NumberFileTool(Arc<ToolState>);
+
+#[async_trait]
+impl FileTool for NumberFileTool {
+    type Params = Number;
+
+    async fn prepare(&self, call: &CallContext, params: &Number) -> Result<FileWork, Refusal> {
+        self.0.run().await;
+        let path = WorkspacePath::parse(FILE, false)?;
+        let before = call.services.workspace.hash(&path).await?;
+        let bytes = params.n.to_string().into_bytes();
+        Ok(FileWork { plan: FilePlan { path: FILE.into(), before, after: sha256_hex(&bytes) }, bytes })
+    }
+
+    async fn record(
+        &self,
+        _: &CallContext,
+        params: Number,
+        _: &FilePlan,
+        _: &mut dyn Writes,
+    ) -> Result<Output, Refusal> {
+        match params.n {
+            13 => Err(Refusal::new(Code::InboxFull, "no place").hint("wait")),
+            n => Ok(json!({ "n": n }).into()),
+        }
+    }
+}
+
+struct ChangeTool(Arc<ToolState>);
+
+#[async_trait]
+impl WorldTool for ChangeTool {
+    type Params = Number;
+
+    async fn prepare(&self, _: &CallContext, arguments: Value) -> Result<Value, Refusal> {
+        self.0.run().await;
+        Ok(arguments)
+    }
+
+    async fn apply(&self, _: &CallContext, params: Number, _: &mut dyn Writes) -> Result<Output, Refusal> {
+        Ok(json!({ "n": params.n }).into())
+    }
+}
+
+/// The file that `test.file` writes.
+pub(crate) const FILE: &str = "agents/ada/notes/number.md";
+
+/// `test.look` has no effect. `test.act` has an outside effect, and panics with 666. `test.file`
+/// writes [`FILE`], and its record is refused with 13. `test.change` reads something outside the
+/// transaction first.
+pub(crate) fn tools(tool_state: &Arc<ToolState>) -> [Tool; 4] {
+    [
+        Tool::new::<Number>("test.file", "Writes.", Run::file(NumberFileTool(Arc::clone(tool_state)))),
+        Tool::new::<Number>("test.change", "Changes.", Run::world(ChangeTool(Arc::clone(tool_state)))),
+        Tool::new::<Number>("test.look", "Looks.", Run::read(LookTool(Arc::clone(tool_state)))),
+        Tool::new::<Number>("test.act", "Acts.", Run::outside(ActTool(Arc::clone(tool_state)))),
+    ]
+}

@@ -1,0 +1,232 @@
+use std::time::Duration;
+
+use ghost_domain::journal::Step;
+use ghost_domain::turn::{ParkCause, WaitMode};
+use ghost_domain::{AskStatus, Code, EventKind, Scope, TurnStatus};
+use ghost_operations::budgets::{self, NewLimits};
+use ghost_operations::{asks, turns};
+use ghost_provider::testing::{Reply, call, say};
+use ghost_provider::{ErrorKind, ProviderError};
+use ghost_store::tables::TurnFilter;
+use serde_json::json;
+
+use super::agent_world::{AgentWorld, id, operator, read, write};
+
+fn down() -> Reply {
+    Reply::Fail(ProviderError::new(ErrorKind::Overloaded, "no capacity"))
+}
+
+impl AgentWorld {
+    /// Lets `hours` pass while these agents work.
+    async fn run_hours(&self, hours: u64, names: &[&str]) {
+        let until = self.ctx().now().plus(Duration::from_secs(hours * 3_600));
+        while self.ctx().now() < until {
+            // An agent without work reads its inbox again every hour.
+            let piece = self.ctx().now().plus(Duration::from_secs(3_600)).min(until);
+            let work = futures_util::future::join_all(names.iter().map(|name| {
+                let (engine, agent_id) = (self.engine.clone(), id(name));
+                async move { crate::turn::work(&engine, &agent_id, &Default::default()).await }
+            }));
+            let due = async {
+                while self.ctx().now() < piece {
+                    for _ in 0..20 {
+                        tokio::task::yield_now().await;
+                    }
+                    self.clock.advance(Duration::from_secs(2));
+                }
+            };
+            let done = async {
+                work.await;
+                std::future::pending::<()>().await;
+            };
+            tokio::select! {
+                biased;
+                () = done => {}
+                () = due => {}
+            }
+        }
+    }
+}
+
+// covers: LOOP-09
+#[tokio::test]
+async fn an_outage_parks_the_turn_and_it_resumes_where_it_was() {
+    let world = AgentWorld::new().await;
+    world.model.reply_with(|_, n| if n == 0 { call("test.look", json!({ "n": 7 })) } else { down() });
+    world.send("ada", "first").await;
+    let turn = world.work_until_parked("ada").await;
+    assert_eq!((turn.status, turn.rounds), (TurnStatus::Open, 1));
+    let parked = turn.parked.unwrap();
+    assert_eq!(parked.cause, ParkCause::Model { provider: "test".into(), model: "one".into() });
+    assert_eq!(parked.wait_mode, WaitMode::Blocking);
+    assert_eq!((world.count(EventKind::ProviderDown).await, world.count(EventKind::TurnParked).await), (1, 1));
+    world.send("ada", "second").await;
+    world.model.reply_with(|_, _| say("well"));
+    world.work("ada").await.unwrap();
+    let turns =
+        read!(world, |r| r.turn_list(&TurnFilter { agent_id: Some(id("ada")), ..TurnFilter::default() }).await?);
+    assert!(turns.iter().all(|turn| turn.status == TurnStatus::Finished && turn.parked.is_none()), "{turns:?}");
+    assert_eq!(turns.len(), 2, "in order: the second waited for the first");
+    assert_eq!(world.model.requests().len(), 2, "the answered request is not repeated");
+    assert_eq!(world.count(EventKind::ProviderUp).await, 1);
+    assert!(world.inbox("ada").await.is_empty());
+}
+
+#[tokio::test]
+async fn no_turn_opens_on_a_model_that_is_down_and_probes_go_one_at_a_time() {
+    let world = AgentWorld::new().await;
+    world.model.reply_with(|_, _| down());
+    world.send("ada", "go").await;
+    world.work_until_parked("ada").await;
+    for name in ["bob", "cyd"] {
+        world.send(name, "go").await;
+    }
+    world.model.reply_with(|_, _| down());
+    world.run_hours(5, &["ada", "bob", "cyd"]).await;
+    let requests = world.model.requests().len();
+    assert!((200..=320).contains(&requests), "one call a minute at most: {requests}");
+    for name in ["bob", "cyd"] {
+        assert_eq!(world.inbox(name).await.len(), 1, "its mail waits");
+    }
+    let turns = read!(world, |r| r.turn_list(&TurnFilter::default()).await?);
+    assert!(turns.len() <= 3 && turns.iter().all(|turn| turn.status == TurnStatus::Open), "{turns:?}");
+    assert_eq!(world.count(EventKind::ProviderDown).await, 1, "one event for one outage");
+    assert_eq!(world.count(EventKind::TurnFinished).await, 0);
+    world.model.reply_with(|_, _| say("well"));
+    world.run_hours(1, &["ada", "bob", "cyd"]).await;
+    let finished = TurnFilter { status: Some(TurnStatus::Finished), ..TurnFilter::default() };
+    assert_eq!(read!(world, |r| r.turn_list(&finished).await?).len(), 3);
+}
+
+// covers: LOOP-09
+#[tokio::test]
+async fn a_fall_back_is_asked_at_once_while_the_first_model_is_down() {
+    let world = AgentWorld::with(|plan| {
+        for agent in &mut plan.agents {
+            agent.model.fallback_models = vec!["two".into()];
+        }
+    })
+    .await;
+    world.model.reply_with(|request, _| if request.model == "one" { down() } else { say("second best") });
+    world.send("ada", "go").await;
+    world.work("ada").await.unwrap();
+    world.send("ada", "again").await;
+    world.model.reply_with(|request, _| if request.model == "one" { down() } else { say("second best") });
+    world.work("ada").await.unwrap();
+    let models: Vec<String> = world.model.requests().into_iter().map(|request| request.model).collect();
+    assert!(models.len() <= 2 && models.last().is_some_and(|model| model == "two"), "{models:?}");
+    assert_eq!(world.turn("ada").await.status, TurnStatus::Finished);
+}
+
+#[tokio::test]
+async fn a_turn_that_fails_while_others_are_answered_becomes_a_dead_letter() {
+    let world = AgentWorld::new().await;
+    world.model.reply_with(|request, _| {
+        let poison = request.messages.iter().any(|message| message.visible_text().contains("poison"));
+        if poison { Reply::Fail(ProviderError::new(ErrorKind::Server, "it broke")) } else { say("well") }
+    });
+    world.send("ada", "poison").await;
+    let mut mail = 0;
+    let healthy = async {
+        loop {
+            mail += 1;
+            world.send("bob", "hello").await;
+            crate::turn::work(&world.engine, &id("bob"), &Default::default()).await.unwrap();
+            world.ctx().ports.clock.sleep(Duration::from_millis(250)).await;
+        }
+    };
+    let (agent, session) = (id("ada"), Default::default());
+    world
+        .in_time(async {
+            tokio::select! {
+                biased;
+                done = crate::turn::work(&world.engine, &agent, &session) => done.unwrap(),
+                () = healthy => {}
+            }
+        })
+        .await;
+    assert_eq!(world.turn("ada").await.status, TurnStatus::Dead);
+    assert_eq!(world.count(EventKind::DeadLetterHeld).await, 1);
+    assert!(mail > 1);
+}
+
+#[tokio::test]
+async fn a_turn_with_a_spent_root_is_set_aside_until_the_limit_is_raised() {
+    let world = AgentWorld::new().await;
+    world.model.reply_with(|_, _| say("well"));
+    let spent = world.send("ada", "too dear").await;
+    let root = Scope::Root(spent.root_id);
+    let limit = |tokens| NewLimits { tokens: Some(Some(tokens)), money: None };
+    let scope = root.clone();
+    write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &scope, limit(20)).await).unwrap();
+    world.work("ada").await.unwrap();
+    let parked = world.turn("ada").await;
+    assert!(parked.is_in_background(), "{parked:?}");
+    world.send("ada", "something else").await;
+    world.work("ada").await.unwrap();
+    assert_eq!(world.turn("ada").await.status, TurnStatus::Finished, "the agent goes on with other work");
+    let turn_id = parked.turn_id;
+    let taken = read!(world, |r| r.messages_of_turn(turn_id).await?);
+    assert_eq!(taken.len(), 1, "its mail is kept");
+    write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &root, limit(1_000_000)).await).unwrap();
+    world.work("ada").await.unwrap();
+    let turn = read!(world, |r| r.turn_get(turn_id).await?.unwrap());
+    assert_eq!((turn.status, turn.parked), (TurnStatus::Finished, None));
+}
+
+#[tokio::test]
+async fn an_ask_that_waits_for_a_model_times_out_with_the_outage_as_reason() {
+    let world = AgentWorld::new().await;
+    world.model.reply_with(|_, _| down());
+    let ask = world.ask("ada").await;
+    world.work_until_parked("ada").await;
+    let other = world.ask("bob").await;
+    world.run_hours(1, &["ada", "bob"]).await;
+    for ask_id in [ask.ask_id, other.ask_id] {
+        // As maintenance does while both wait.
+        world.ctx().set_waiting(&id("bob"), Some("one at test is down: overloaded"));
+        write!(world, |w, ctx| asks::expire(w, &ctx, ask_id).await).unwrap();
+        let row = world.ask_row(ask_id).await;
+        assert_eq!(row.status, AskStatus::TimedOut);
+        assert!(row.error.unwrap().contains("one at test is down: overloaded"));
+    }
+}
+
+#[tokio::test]
+async fn a_parked_turn_can_be_retried_at_once() {
+    let world = AgentWorld::new().await;
+    world.model.reply_with(|_, _| down());
+    world.send("ada", "go").await;
+    let turn = world.work_until_parked("ada").await;
+    let turn_id = turn.turn_id;
+    world.run_hours(1, &["ada"]).await;
+    world.model.reply_with(|_, _| say("well"));
+    // The next probe is a minute away; a retry request makes the actor try now.
+    let session = std::sync::Arc::default();
+    let agent_id = id("ada");
+    let mut work = Box::pin(crate::turn::work(&world.engine, &agent_id, &session));
+    for _ in 0..1_000 {
+        assert!(futures_util::future::poll_immediate(&mut work).await.is_none());
+        tokio::task::yield_now().await;
+    }
+    write!(world, |w, _cx| turns::retry(w, &operator(), turn_id).await).unwrap();
+    session.retry();
+    world.in_time(work).await.unwrap();
+    assert_eq!(world.turn("ada").await.status, TurnStatus::Finished);
+    let again = write!(world, |w, _cx| turns::retry(w, &operator(), turn_id).await);
+    assert_eq!(again.unwrap_err().code, Code::Conflict);
+}
+
+#[tokio::test]
+async fn failed_attempts_park_the_turn_within_its_time_and_do_not_use_that_time() {
+    let world = AgentWorld::with(|plan| plan.limits.turn_seconds = 60).await;
+    world.model.reply_with(|_, _| Reply::Hang);
+    world.send("ada", "go").await;
+    let began = world.ctx().now();
+    world.work_until_parked("ada").await;
+    assert!(world.ctx().now().since(began) < Duration::from_secs(75), "three attempts of 300 s would be 900 s");
+    world.model.reply_with(|_, _| say("well"));
+    world.work("ada").await.unwrap();
+    assert_eq!(world.turn("ada").await.status, TurnStatus::Finished);
+    assert!(world.steps("ada").await.iter().any(|step| matches!(step, Step::Parked { .. })));
+}

@@ -1,0 +1,98 @@
+//! Finds the records of agents by name, writes them, and builds the refusals about agents that are
+//! missing, deleted or stopped.
+//!
+//! This module must never give or execute an order. [`crate::agents`] does that.
+
+use ghost_domain::{Agent, AgentId, AgentKind, Code, Party, Refusal};
+use ghost_store::{Reads, Writes};
+
+use crate::suggestion::{self, Unknown};
+use crate::{OperationContext, Result};
+
+/// The hint of a refusal about an unknown agent for which no similar name is found.
+const LIST: &str = "list the agents to see which there are";
+
+/// Returns the record of a living agent. The refusal says that the agent was deleted, or suggests a
+/// similar name. Its text is meant for agents too; [`agent_for`] adds hints for operators.
+///
+/// # Errors
+/// `NotFound`.
+pub async fn agent_named(r: &mut dyn Reads, agent_id: &AgentId) -> Result<Agent> {
+    agent_or(r, agent_id, |_| LIST).await
+}
+
+/// Like [`agent_named`], with hints for `by`: an operator learns how to create again a deleted
+/// agent that `world-config.yaml` declares.
+///
+/// # Errors
+/// `NotFound`.
+pub async fn agent_for(r: &mut dyn Reads, ctx: &OperationContext, by: &Party, agent_id: &AgentId) -> Result<Agent> {
+    match by {
+        Party::Operator(_) => agent_for_operator(r, |agent| ctx.may_run(agent), agent_id).await,
+        Party::Agent(_) | Party::Outside(_) | Party::System => agent_named(r, agent_id).await,
+    }
+}
+
+/// Like [`agent_named`], for an operator. `may_run` checks the world's files, like
+/// [`OperationContext::may_run`].
+///
+/// # Errors
+/// `NotFound`.
+pub async fn agent_for_operator(
+    r: &mut dyn Reads,
+    may_run: impl Fn(&Agent) -> Result<()> + Send,
+    agent_id: &AgentId,
+) -> Result<Agent> {
+    agent_or(r, agent_id, move |deleted| {
+        // If the file no longer declares the agent, no reload creates it again.
+        let comes_back = deleted.kind == AgentKind::Persistent && may_run(deleted).is_ok();
+        if comes_back {
+            "the world file names it: reload the world to have that agent back, with `ghostctl reload`"
+        } else {
+            LIST
+        }
+    })
+    .await
+}
+
+/// Returns the record of a living agent. If it was deleted, `deleted_hint` gives the refusal's
+/// hint.
+async fn agent_or(
+    r: &mut dyn Reads,
+    agent_id: &AgentId,
+    deleted_hint: impl FnOnce(&Agent) -> &'static str + Send,
+) -> Result<Agent> {
+    match r.agent_get(agent_id).await? {
+        Some(agent) if !agent.is_deleted() => Ok(agent),
+        Some(deleted) => Err(Refusal::new(Code::NotFound, deleted_words(agent_id)).hint(deleted_hint(&deleted))),
+        None => {
+            let refusal = Refusal::not_found("agent", agent_id.as_str(), None).hint(LIST);
+            Err(suggestion::unknown_name(r, refusal, Unknown::Agent(agent_id.to_string())).await?)
+        }
+    }
+}
+
+/// The message about a deleted agent, with code `NotFound`. Callers that waited for the agent and
+/// later callers get the same message.
+#[must_use]
+pub fn deleted_words(agent_id: &AgentId) -> String {
+    format!("there is no agent `{agent_id}` any more: it was deleted")
+}
+
+/// The refusal for callers that wait for an agent which is being deleted.
+pub(crate) fn deleted(agent_id: &AgentId) -> Refusal {
+    Refusal::new(Code::NotFound, deleted_words(agent_id)).hint("ask someone else")
+}
+
+/// Writes the changed record of an agent and sets its `updated_at`.
+pub(crate) async fn put(w: &mut dyn Writes, ctx: &OperationContext, agent: &mut Agent) -> Result<()> {
+    agent.updated_at = ctx.now();
+    w.agent_put(agent).await?;
+    Ok(())
+}
+
+/// The refusal for callers that wait for an agent which is no longer available. `how` is the
+/// reason, for example "was stopped".
+pub(crate) fn gone(agent: &Agent, how: &str) -> Refusal {
+    Refusal::new(Code::Unavailable, format!("{} {how}", agent.agent_id)).hint("ask someone else, or try later")
+}

@@ -1,0 +1,208 @@
+//! Agents as records: create, start, stop, change and delete. The supervisor works towards these
+//! records, so an order survives any crash before it is executed. [`life`] holds the records that
+//! the supervisor itself writes.
+
+mod end;
+mod ids;
+mod life;
+pub(crate) mod orders;
+
+use ghost_domain::event::{EventKind, NewEvent};
+use ghost_domain::ports::Signal;
+use ghost_domain::text::{is_strange, shown};
+use ghost_domain::{Agent, AgentId, AgentKind, AgentStatus, Code, Desired, Kind, Money, Party, Refusal};
+use ghost_store::Writes;
+use serde_json::{Value, json};
+
+use crate::agent_lookup::{agent_named, put};
+use crate::budgets::Since;
+use crate::chain::Chain;
+use crate::mail::{self, NewMessage};
+use crate::{OperationContext, Result, budgets, tasks};
+
+pub use end::{Deleted, Left, delete, delete_because, delete_own, end_helpers};
+pub use ids::{free_id, reserved};
+pub use life::{cannot_run, claim_all, crashed, failed, repaired, restarted, stopped};
+pub use orders::{drop_unnamed, named_again, start, stop};
+
+/// The parameters of a new agent.
+#[derive(Clone, Debug)]
+pub struct NewAgent {
+    /// Id of the new agent.
+    pub agent_id: AgentId,
+    /// Name of its archetype. The caller checks that it exists.
+    pub archetype: String,
+    /// Display name.
+    pub name: String,
+    /// Name of its team, if it has one.
+    pub team: Option<String>,
+    /// Whether `world-config.yaml` declares the agent or a party creates it at run time.
+    pub kind: AgentKind,
+    /// Whether it is to run or to stay stopped.
+    pub desired: Desired,
+    /// Overrides that narrow its archetype. The caller checks them.
+    pub overrides: Value,
+    /// The money that it may spend in one day, if that is limited.
+    pub daily_money: Option<Money>,
+    /// The text of its first message. Without it, the agent waits for mail.
+    pub goal: Option<String>,
+    /// The chain that the first message belongs to.
+    pub chain: Chain,
+}
+
+/// Creates an agent, or returns the existing one if it is the same: same archetype, overrides, kind
+/// and name, and created by `by` if `by` is an agent. Also returns whether the agent is new. An
+/// agent with a goal must always be new, so that its goal is delivered.
+pub async fn create_once(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    by: &Party,
+    new: NewAgent,
+) -> Result<(Agent, bool)> {
+    let existing = w.agent_get(&new.agent_id).await?.filter(|agent| !agent.is_deleted());
+    let bare = |overrides: &Value| overrides.as_object().is_none_or(serde_json::Map::is_empty);
+    let same = |existing: &Agent| {
+        let own = by.agent().is_none() || existing.owner == Some(by.to_string());
+        // An agent without a given name has its id as name.
+        let called = existing.name == new.name || new.name == new.agent_id.as_str();
+        let overrides = existing.overrides == new.overrides || (bare(&existing.overrides) && bare(&new.overrides));
+        own && overrides
+            && called
+            && existing.kind == new.kind
+            && existing.archetype == new.archetype
+            && new.goal.is_none()
+    };
+    match existing {
+        Some(existing) if same(&existing) => Ok((existing, false)),
+        _ => create(w, ctx, by, new).await.map(|agent| (agent, true)),
+    }
+}
+
+/// Creates an agent. The incarnation number continues after a deleted agent of the same id, even if
+/// its tombstone was pruned. So turns and dead letters of the earlier agent are never mistaken for
+/// those of the new one.
+///
+/// # Errors
+/// `Conflict` if a living agent has the id; `RateLimited` if a limit of the world, of the root or
+/// of the creator is reached; `InvalidArguments` for an unusable name.
+pub async fn create(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, new: NewAgent) -> Result<Agent> {
+    let before = w.agent_get(&new.agent_id).await?;
+    if let Some(existing) = before.as_ref().filter(|agent| !agent.is_deleted()) {
+        return Err(ids::id_taken(ctx, by, existing));
+    }
+    new.agent_id.check_new()?;
+    if new.kind == AgentKind::Dynamic && new.name.contains(is_strange) {
+        let what = format!("the name `{}` contains characters that names must not contain", shown(&new.name, 80));
+        return Err(Refusal::new(Code::InvalidArguments, what)
+            .hint("give a name of one line, without control characters and characters that change the text direction")
+            .details(json!({ "field": "name" })));
+    }
+    if new.kind == AgentKind::Dynamic {
+        ids::check_former_owner(w, by, before.as_ref()).await?;
+        crate::root_limits::spawned(w, ctx, by, new.chain).await?;
+        budgets::may_create(w, by).await?;
+        let (count, limit) = (w.agent_count_dynamic().await?, ctx.limits().dynamic_agents_max);
+        if count >= limit {
+            return Err(Refusal::new(
+                Code::RateLimited,
+                format!("the world has {count} dynamic agents, which is the limit"),
+            )
+            .hint("delete some that you created (syscall.agent.delete), or raise limits.dynamic_agents_max"));
+        }
+        crate::root_limits::filled(w, ctx, "dynamic_agents_max", None, count.into(), limit.into()).await?;
+    }
+    let now = ctx.now();
+    let owner = (new.kind == AgentKind::Dynamic).then(|| by.to_string());
+    let first = before.is_none();
+    let (last, since) = match before {
+        Some(old) => (old.incarnation, Since::after(&old, new.team.as_deref(), owner.as_deref(), now)),
+        None => {
+            let floor = w.agent_incarnation_floor().await?;
+            (floor, Since::of_new(floor > 0, now))
+        }
+    };
+    let running = new.desired == Desired::Running;
+    let agent = Agent {
+        agent_id: new.agent_id,
+        incarnation: last.saturating_add(1),
+        archetype: new.archetype,
+        name: new.name,
+        team: new.team,
+        owner,
+        kind: new.kind,
+        desired: new.desired,
+        status: if running { AgentStatus::Running } else { AgentStatus::Stopped },
+        status_reason: (!running).then(|| "not started yet".to_owned()),
+        restarts: 0,
+        overrides: new.overrides,
+        node: ctx.node.to_string(),
+        epoch: ctx.epoch,
+        created_at: now,
+        started_at: running.then_some(now),
+        updated_at: now,
+        last_active_at: None,
+        deleted_at: None,
+        paid_since: since.creator,
+        team_since: since.team,
+        dropped: false,
+        cannot_run: false,
+        helps: (new.kind == AgentKind::Dynamic && by.agent().is_some()).then_some(new.chain.root_id),
+        let_go: false,
+    };
+    w.agent_put(&agent).await?;
+    if first {
+        budgets::of_first_archetype(w, ctx, by, &agent.agent_id, new.daily_money).await?;
+    } else {
+        // An agent that is created again under its id keeps today's spending.
+        budgets::of_archetype(w, ctx, by, &agent.agent_id, new.daily_money).await?;
+    }
+    let payload = json!({
+        "archetype": agent.archetype, "kind": agent.kind, "by": by, "incarnation": agent.incarnation,
+    });
+    ctx.emit(w, NewEvent::new(EventKind::AgentCreated, payload).agent(&agent.agent_id)).await?;
+    if running {
+        ctx.emit(w, NewEvent::new(EventKind::AgentStarted, json!({ "by": by })).agent(&agent.agent_id)).await?;
+    }
+    if let Some(goal) = new.goal {
+        let new_message = NewMessage {
+            subject: Some("Your first goal".into()),
+            ..NewMessage::new(&agent.agent_id, by.clone(), Kind::System, goal, new.chain)
+        };
+        mail::deliver(w, ctx, new_message).await?;
+    }
+    if last > 0 {
+        tasks::handed_on(w, ctx, &agent.agent_id).await?;
+    }
+    w.signal(Signal::Reconcile(agent.agent_id.clone()));
+    Ok(agent)
+}
+
+/// Applies an agent's entry in `world-config.yaml` to its record. Returns whether anything changed.
+pub async fn update(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    agent_id: &AgentId,
+    archetype: &str,
+    name: &str,
+    team: Option<&str>,
+) -> Result<bool> {
+    let mut agent = agent_named(w, agent_id).await?;
+    let same = agent.archetype == archetype
+        && agent.name == name
+        && agent.team.as_deref() == team
+        && agent.kind == AgentKind::Persistent;
+    if same {
+        return Ok(false);
+    }
+    let since = Since::after(&agent, team, agent.owner.as_deref(), ctx.now());
+    (agent.paid_since, agent.team_since) = (since.creator, since.team);
+    agent.archetype = archetype.to_owned();
+    agent.name = name.to_owned();
+    agent.team = team.map(str::to_owned);
+    agent.kind = AgentKind::Persistent;
+    put(w, ctx, &mut agent).await?;
+    let payload = json!({ "archetype": archetype, "name": name, "team": team });
+    ctx.emit(w, NewEvent::new(EventKind::AgentUpdated, payload).agent(agent_id)).await?;
+    w.signal(Signal::Reconcile(agent_id.clone()));
+    Ok(true)
+}

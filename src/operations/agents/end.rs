@@ -1,0 +1,178 @@
+//! Deletes agents: fails all asks that wait for the agent, releases its resources, and reports its
+//! unread mail and open tasks.
+//!
+//! After a deletion, nothing must wait for the deleted agent.
+
+use ghost_domain::event::{EventKind, NewEvent};
+use ghost_domain::ports::Signal;
+use ghost_domain::{
+    Agent, AgentId, AgentKind, AgentStatus, Code, Desired, MailState, MessageId, Party, Refusal, RootId, Turn,
+};
+use ghost_store::{Reads, Store, Writes};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::agent_lookup::{agent_for, deleted, put};
+use crate::turns::{self, Ending};
+use crate::{OperationContext, Result, asks, budgets, chat, conversations, jobs, schedules, tasks};
+
+/// Maximum messages, and maximum tasks, that a deletion event lists by id. It always gives the full
+/// counts.
+const NAMED: usize = 100;
+
+/// The unfinished work of a deleted agent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Left {
+    /// Number of unread messages that are dropped.
+    pub mail_dropped: u64,
+    /// Number of open tasks that it owned. They stay open.
+    pub tasks_left: u64,
+}
+
+/// The result of a deletion.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Deleted {
+    /// The agent's tombstone.
+    pub agent: Agent,
+    /// The unfinished work of the agent.
+    pub left: Left,
+}
+
+/// Deletes an agent. A tombstone with its incarnation stays, and all asks and turns that wait for
+/// the agent fail. Its tasks stay open and their creators are notified. The event lists the unread
+/// mail. The daily limit of its archetype is removed; a limit that an operator set for its id
+/// stays.
+pub async fn delete(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, agent_id: &AgentId) -> Result<Deleted> {
+    delete_because(w, ctx, by, agent_id, None).await
+}
+
+/// Like [`delete`], with a reason that the tombstone and the event keep.
+pub async fn delete_because(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    by: &Party,
+    agent_id: &AgentId,
+    reason: Option<&str>,
+) -> Result<Deleted> {
+    let mut agent = agent_for(w, ctx, by, agent_id).await?;
+    let ending = format!("{agent_id} was deleted by {by}");
+    // Done before the agent's turns end. Otherwise an asker would learn that the turn was
+    // cancelled, and not that the agent was deleted.
+    asks::fail_all_to(w, ctx, agent_id, &deleted(agent_id)).await?;
+    // These include turns that run an operator's tool calls for the agent.
+    for turn in w.turns_open().await?.into_iter().filter(|turn| turn.agent_id == *agent_id) {
+        turns::finish(w, ctx, turn.turn_id, Ending::Cancelled(ending.clone())).await?;
+        w.signal(Signal::TurnCancelled { agent_id: agent_id.clone(), turn_id: turn.turn_id });
+    }
+    let mut dropped = Vec::new();
+    loop {
+        // A later agent with the same id must not receive this mail.
+        let mail = w.inbox_pending(agent_id, 500).await?;
+        if mail.is_empty() {
+            break;
+        }
+        conversations::dropped(w, ctx, &mail, &format!("{ending}: nobody answers until an operator hands this over"))
+            .await?;
+        for mail in &mail {
+            schedules::lost(w, ctx, mail.message_id, mail.kind, &ending).await?;
+        }
+        dropped.extend(mail.iter().filter(|mail| !mail.is_chat_wake()).map(|mail| mail.message_id));
+        let pending: Vec<MessageId> = mail.into_iter().map(|mail| mail.message_id).collect();
+        w.message_mark(&pending, MailState::Consumed, None, 0).await?;
+    }
+    chat::leave_all(w, ctx, by, agent_id).await?;
+    schedules::cancel_all(w, ctx, by, agent_id).await?;
+    let left = tasks::left_behind(w, ctx, agent_id).await?;
+    for held in w.skills_held(agent_id).await? {
+        w.skill_remove(agent_id, &held.skill).await?;
+    }
+    budgets::of_archetype(w, ctx, by, agent_id, None).await?;
+    agent.desired = Desired::Stopped;
+    agent.status = AgentStatus::Stopped;
+    let reason = reason.map(|reason| ctx.excerpt(reason, 300)).filter(|reason| !reason.is_empty());
+    agent.status_reason = Some(match &reason {
+        Some(reason) => format!("deleted by {by}: {reason}"),
+        None => format!("deleted by {by}"),
+    });
+    agent.deleted_at = Some(ctx.now());
+    put(w, ctx, &mut agent).await?;
+    let payload = json!({
+        "by": by, "incarnation": agent.incarnation, "reason": reason,
+        "mail_dropped": dropped.len(), "messages": &dropped[..dropped.len().min(NAMED)],
+        "tasks_left": left.len(), "tasks": &left[..left.len().min(NAMED)],
+    });
+    ctx.emit(w, NewEvent::new(EventKind::AgentDeleted, payload).agent(agent_id)).await?;
+    w.signal(Signal::Reconcile(agent_id.clone()));
+    let count = |length: usize| u64::try_from(length).unwrap_or(u64::MAX);
+    Ok(Deleted { agent, left: Left { mail_dropped: count(dropped.len()), tasks_left: count(left.len()) } })
+}
+
+/// Deletes an agent on behalf of the agent that created it.
+///
+/// # Errors
+/// `AccessDenied` if `by` did not create it, or if `world-config.yaml` declares it.
+pub async fn delete_own(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    by: &Party,
+    agent_id: &AgentId,
+    reason: Option<&str>,
+) -> Result<Deleted> {
+    let agent = agent_for(w, ctx, by, agent_id).await?;
+    if agent.kind != AgentKind::Dynamic || agent.owner != Some(by.to_string()) {
+        return Err(Refusal::new(Code::AccessDenied, format!("{by} did not create {agent_id}"))
+            .hint("only the creator of an agent can delete it; anyone else can ask an operator"));
+    }
+    delete_because(w, ctx, by, agent_id, reason).await
+}
+
+/// Deletes helpers: agents of `stopped` that another agent created and stopped. It deletes them
+/// when the work of the root for which they were created has ended. Returns the number of deleted
+/// agents. An agent with mail, open tasks or dead letters is kept, and so is an agent that an
+/// operator stopped.
+pub async fn end_helpers(store: &Store, ctx: &OperationContext, stopped: Vec<AgentId>) -> Result<usize> {
+    let mut ended = 0;
+    for agent_id in stopped {
+        let id = agent_id.clone();
+        // Checked outside the writer first, because most agents are still needed in each sweep.
+        if !store.read_latest(move |r| Box::pin(async move { is_not_needed(r, &id).await })).await? {
+            continue;
+        }
+        let ctx = ctx.clone();
+        let gone = store.write(move |w| {
+            Box::pin(async move {
+                if !is_not_needed(w, &agent_id).await? {
+                    return Ok(false);
+                }
+                let why = "the work that it was created for is over";
+                delete_because(w, &ctx, &Party::System, &agent_id, Some(why)).await.map(|_| true)
+            })
+        });
+        ended += usize::from(gone.await?);
+    }
+    Ok(ended)
+}
+
+/// Whether this agent is no longer needed, by the rules of [`end_helpers`].
+async fn is_not_needed(r: &mut dyn Reads, agent_id: &AgentId) -> Result<bool> {
+    let Some(agent) = r.agent_get(agent_id).await?.filter(|agent| !agent.is_deleted()) else { return Ok(false) };
+    let Some(root_id) = agent.helps else { return Ok(false) };
+    if !agent.let_go || agent.status != AgentStatus::Stopped || agent.desired != Desired::Stopped {
+        return Ok(false);
+    }
+    let busy = r.inbox_depth(agent_id).await? > 0
+        || !r.tasks_open(Some(agent_id), None, 1).await?.is_empty()
+        || r.dead_letter_count_held(Some(agent_id)).await? > 0
+        || has_work_left(r, agent_id, root_id).await?;
+    Ok(!busy)
+}
+
+/// Whether any work of a root is running or waiting, or the agent has an open turn.
+async fn has_work_left(r: &mut dyn Reads, agent_id: &AgentId, root_id: RootId) -> Result<bool> {
+    let open = r.turns_open().await?;
+    let at_work =
+        |turn: &Turn| turn.agent_id == *agent_id || turn.root_id == root_id || turn.other_roots.contains(&root_id);
+    Ok(open.iter().any(at_work)
+        || !r.inbox_waiting_of(root_id).await?.is_empty()
+        || !jobs::due(r, root_id).await?.is_empty())
+}

@@ -1,0 +1,153 @@
+//! The supervisor's records about an agent: stopped, crashed, restarted, failed, and claimed by a
+//! new daemon.
+//!
+//! This module must never give an agent an order. [`super::orders`] does that.
+
+use ghost_domain::event::{EventKind, NewEvent};
+use ghost_domain::ports::Signal;
+use ghost_domain::{Agent, AgentId, AgentStatus, Desired, Party, Refusal, TurnStatus};
+use ghost_store::Writes;
+use serde_json::json;
+
+use super::orders::set_going;
+use crate::agent_lookup::{gone, put};
+use crate::{OperationContext, Result, asks, budgets, turns};
+
+/// Records that an agent has stopped. An open turn stays open and continues when the agent is
+/// started again.
+pub async fn stopped(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &AgentId) -> Result<()> {
+    let mut agent = turns::owned(w, ctx, agent_id).await?;
+    if agent.desired != Desired::Stopped || agent.status == AgentStatus::Stopped {
+        return Ok(());
+    }
+    agent.status = AgentStatus::Stopped;
+    put(w, ctx, &mut agent).await?;
+    forfeit_open_turn(w, ctx, agent_id).await?;
+    asks::fail_all_to(w, ctx, agent_id, &gone(&agent, "was stopped")).await?;
+    let payload = json!({ "reason": agent.status_reason });
+    ctx.emit(w, NewEvent::new(EventKind::AgentStopped, payload).agent(agent_id)).await
+}
+
+/// Records a crash of an agent and of its open turn, and that a restart follows. Returns whether
+/// its mail became a dead letter. The cause of the crash is then removed.
+pub async fn crashed(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &AgentId, reason: &str) -> Result<bool> {
+    turns::owned(w, ctx, agent_id).await?;
+    let turn_id = w.turn_open_of(agent_id).await?.map(|turn| turn.turn_id);
+    turns::crashed(w, ctx, agent_id, reason).await?;
+    // A new dead letter may have stopped the agent, so its record is read again.
+    let mut agent = turns::owned(w, ctx, agent_id).await?;
+    let dead_lettered = match turn_id {
+        Some(turn_id) => w.turn_get(turn_id).await?.is_some_and(|turn| turn.status == TurnStatus::Dead),
+        None => false,
+    };
+    let reason = ctx.excerpt(reason, 500);
+    if agent.desired == Desired::Running && agent.status == AgentStatus::Running {
+        agent.status = AgentStatus::Restarting;
+        agent.status_reason = Some(reason.clone());
+        put(w, ctx, &mut agent).await?;
+    }
+    ctx.emit(w, NewEvent::new(EventKind::AgentCrashed, json!({ "reason": reason })).agent(agent_id)).await?;
+    Ok(dead_lettered)
+}
+
+/// Records that a crashed agent runs again.
+pub async fn restarted(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &AgentId) -> Result<()> {
+    let mut agent = turns::owned(w, ctx, agent_id).await?;
+    if agent.status != AgentStatus::Restarting {
+        return Ok(());
+    }
+    agent.status = AgentStatus::Running;
+    agent.status_reason = None;
+    agent.restarts = agent.restarts.saturating_add(1);
+    agent.started_at = Some(ctx.now());
+    put(w, ctx, &mut agent).await?;
+    let payload = json!({ "restarts": agent.restarts });
+    ctx.emit(w, NewEvent::new(EventKind::AgentRestarted, payload).agent(agent_id)).await?;
+    ctx.wake(w, agent_id);
+    Ok(())
+}
+
+/// Records that an agent has failed and is not restarted any more.
+pub async fn failed(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &AgentId, reason: &str) -> Result<()> {
+    let agent = turns::owned(w, ctx, agent_id).await?;
+    fail(w, ctx, agent, false, reason).await
+}
+
+/// Records that an agent cannot run with the world's files as they are. Its status is `failed`
+/// until the files are repaired and [`repaired`] is called. Meanwhile it takes no mail and its open
+/// turn stays open, so nothing is lost.
+pub async fn cannot_run(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &AgentId, why: &Refusal) -> Result<()> {
+    let agent = turns::owned(w, ctx, agent_id).await?;
+    let runs = matches!(agent.status, AgentStatus::Running | AgentStatus::Restarting);
+    if agent.desired != Desired::Running || !runs {
+        return Ok(());
+    }
+    if ctx.may_run(&agent).is_ok() {
+        // The caller used a plan that is no longer current, or not yet. The agent checks again.
+        ctx.wake(w, agent_id);
+        return Ok(());
+    }
+    fail(w, ctx, agent, true, &why.in_words()).await?;
+    w.signal(Signal::Reconcile(agent_id.clone()));
+    Ok(())
+}
+
+/// Starts an agent again that was marked by [`cannot_run`], because it can run with the world's files
+/// now. Returns whether it was started. An agent that failed for another reason, or that was
+/// stopped by an order, stays as it is.
+pub async fn repaired(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, agent_id: &AgentId) -> Result<bool> {
+    let mut agent = turns::owned(w, ctx, agent_id).await?;
+    if !agent.cannot_run || agent.desired != Desired::Running {
+        return Ok(false);
+    }
+    set_going(w, ctx, by, &mut agent).await?;
+    Ok(true)
+}
+
+async fn fail(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    mut agent: Agent,
+    cannot_run: bool,
+    reason: &str,
+) -> Result<()> {
+    let agent_id = &agent.agent_id.clone();
+    let reason = ctx.excerpt(reason, 1_000);
+    agent.cannot_run = cannot_run;
+    agent.status = AgentStatus::Failed;
+    agent.status_reason = Some(reason.clone());
+    put(w, ctx, &mut agent).await?;
+    forfeit_open_turn(w, ctx, agent_id).await?;
+    asks::fail_all_to(w, ctx, agent_id, &gone(&agent, "has failed")).await?;
+    ctx.emit(w, NewEvent::new(EventKind::AgentFailed, json!({ "reason": reason })).agent(agent_id)).await
+}
+
+/// Takes ownership of every agent for this daemon's epoch. Completes the stops that an earlier
+/// daemon had begun. Returns the agents.
+pub async fn claim_all(w: &mut dyn Writes, ctx: &OperationContext) -> Result<Vec<Agent>> {
+    let mut agents = w.agent_list(false).await?;
+    for agent in &mut agents {
+        agent.node = ctx.node.to_string();
+        agent.epoch = ctx.epoch;
+        if agent.status == AgentStatus::Restarting {
+            agent.status = AgentStatus::Running;
+        }
+        w.agent_put(agent).await?;
+        if agent.status == AgentStatus::Stopping {
+            // The daemon died before it could record the stop. Callers that wait for the agent are
+            // notified now.
+            stopped(w, ctx, &agent.agent_id).await?;
+            agent.status = AgentStatus::Stopped;
+        }
+    }
+    Ok(agents)
+}
+
+/// Books the reservation of a stopped agent's open turn as spent. Its model call was interrupted,
+/// and it may take long until the turn continues.
+async fn forfeit_open_turn(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &AgentId) -> Result<()> {
+    if let Some(mut turn) = w.turn_open_of(agent_id).await? {
+        budgets::forfeit_held(w, ctx, &mut turn).await?;
+    }
+    Ok(())
+}

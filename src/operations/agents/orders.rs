@@ -1,0 +1,129 @@
+//! The orders to start and stop agents: from operators, agents, `world-config.yaml` and the rules
+//! themselves.
+//!
+//! This module must never execute an order. The supervisor does, and lets an open turn finish.
+
+use ghost_domain::event::{EventKind, NewEvent};
+use ghost_domain::ports::Signal;
+use ghost_domain::{Agent, AgentId, AgentStatus, Code, Desired, MailState, Party, Refusal};
+use ghost_store::Writes;
+use serde_json::json;
+
+use crate::agent_lookup::{agent_for, agent_named, gone, put};
+use crate::{OperationContext, Result, asks};
+
+/// Orders an agent to run. Also returns whether that changed anything.
+///
+/// # Errors
+/// `Conflict` if the agent cannot run with the world's files, because its turns would fail and lose
+/// its mail.
+pub async fn start(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    by: &Party,
+    agent_id: &AgentId,
+) -> Result<(Agent, bool)> {
+    let mut agent = agent_for(w, ctx, by, agent_id).await?;
+    let runs = matches!(agent.status, AgentStatus::Running | AgentStatus::Restarting);
+    if agent.desired == Desired::Running && runs {
+        return Ok((agent, false));
+    }
+    if let Err(refusal) = ctx.may_run(&agent) {
+        let details = json!({ "agent_id": agent_id, "status": agent.status });
+        return Err(Refusal { code: Code::Conflict, ..refusal }.details(details));
+    }
+    set_going(w, ctx, by, &mut agent).await?;
+    Ok((agent, true))
+}
+
+/// Sets an agent to running, without checks.
+pub(super) async fn set_going(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, agent: &mut Agent) -> Result<()> {
+    agent.desired = Desired::Running;
+    agent.status = AgentStatus::Running;
+    agent.status_reason = None;
+    agent.started_at = Some(ctx.now());
+    agent.dropped = false;
+    agent.cannot_run = false;
+    agent.let_go = false;
+    put(w, ctx, agent).await?;
+    ctx.emit(w, NewEvent::new(EventKind::AgentStarted, json!({ "by": by })).agent(&agent.agent_id)).await?;
+    w.signal(Signal::Reconcile(agent.agent_id.clone()));
+    Ok(())
+}
+
+/// Orders an agent to stop. The supervisor lets its turn finish and then records
+/// [`super::stopped`]. Asks to the agent that are not yet in a turn fail at once. Also returns
+/// whether the order is new.
+pub async fn stop(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    by: &Party,
+    agent_id: &AgentId,
+    reason: Option<&str>,
+) -> Result<(Agent, bool)> {
+    let mut agent = agent_for(w, ctx, by, agent_id).await?;
+    if agent.desired == Desired::Stopped && agent.status == AgentStatus::Stopped {
+        let let_go = by.agent().is_some();
+        let (dropped, before) = (std::mem::take(&mut agent.dropped), std::mem::replace(&mut agent.let_go, let_go));
+        if dropped || before != let_go {
+            // From now on, the stop is recorded as ordered by `by`.
+            put(w, ctx, &mut agent).await?;
+        }
+        return Ok((agent, false));
+    }
+    let changed = agent.desired != Desired::Stopped;
+    agent.dropped = false;
+    agent.cannot_run = false;
+    agent.let_go = by.agent().is_some();
+    agent.desired = Desired::Stopped;
+    if agent.status != AgentStatus::Stopped {
+        agent.status = AgentStatus::Stopping;
+    }
+    agent.status_reason = Some(match reason {
+        Some(reason) => format!("by {by}: {}", ctx.excerpt(reason, 300)),
+        None => format!("by {by}"),
+    });
+    put(w, ctx, &mut agent).await?;
+    let refusal = gone(&agent, "was stopped");
+    for ask in w.asks_open_to(agent_id).await? {
+        let waits = w.message_get(ask.message_id).await?.is_some_and(|mail| mail.state == MailState::Pending);
+        if waits {
+            asks::fail(w, ctx, ask.ask_id, &refusal).await?;
+        }
+    }
+    w.signal(Signal::Reconcile(agent_id.clone()));
+    Ok((agent, changed))
+}
+
+/// Stops an agent that `world-config.yaml` no longer declares. The agent is kept, and
+/// [`named_again`] can start it again.
+pub async fn drop_unnamed(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, agent_id: &AgentId) -> Result<()> {
+    let (mut agent, _) = stop(w, ctx, by, agent_id, Some("the world file no longer names it")).await?;
+    agent.dropped = true;
+    put(w, ctx, &mut agent).await
+}
+
+/// Handles an agent that `world-config.yaml` declares again. If [`drop_unnamed`] had stopped it, it
+/// starts if `autostart` is set. Returns whether it was started. An agent that another order
+/// stopped stays stopped.
+pub async fn named_again(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    by: &Party,
+    agent_id: &AgentId,
+    autostart: bool,
+) -> Result<bool> {
+    let mut agent = agent_named(w, agent_id).await?;
+    if !agent.dropped {
+        return Ok(false);
+    }
+    if autostart {
+        // Whether it can run is checked for all agents together, after the whole file was applied.
+        set_going(w, ctx, by, &mut agent).await?;
+        return Ok(true);
+    }
+    agent.dropped = false;
+    agent.status_reason = Some("not started yet".to_owned());
+    put(w, ctx, &mut agent).await?;
+    Ok(false)
+}

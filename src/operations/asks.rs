@@ -1,0 +1,282 @@
+//! Asks: questions whose sender waits for the answer (docs/design.md, "What a tool call records";
+//! MSG-02..04). The answer does not pass through the asker's inbox. The transaction that ends the
+//! target's turn also completes the waiting step.
+
+use std::time::Duration;
+
+use ghost_domain::ask::{Ask, AskStatus, Asker, cycle};
+use ghost_domain::envelope::Kind;
+use ghost_domain::event::{EventKind, NewEvent};
+use ghost_domain::journal::CallOutcome;
+use ghost_domain::ports::Signal;
+use ghost_domain::reply_tokens::ends_exchange;
+use ghost_domain::{AgentId, AgentStatus, AskId, CallId, Code, Desired, Party, Refusal, TurnId, TurnStatus};
+use ghost_store::Writes;
+use serde_json::json;
+
+use crate::chain::Chain;
+use crate::mail::{self, NewMessage};
+use crate::turns::calls::record_call_end;
+use crate::turns::parking::holds_up;
+use crate::{OperationContext, PAUSED, Result, agent_lookup};
+
+/// The tool call of an agent that waits for the answer.
+#[derive(Clone, Debug)]
+pub struct WaitingCall {
+    /// Id of the asking agent.
+    pub agent_id: AgentId,
+    /// Id of its turn.
+    pub turn_id: TurnId,
+    /// Id of the waiting call.
+    pub call_id: CallId,
+    /// The call's id from the provider.
+    pub provider_call_id: String,
+}
+
+/// Opens an ask and delivers the question.
+///
+/// # Errors
+/// `Conflict` if it can never be answered: a cycle of waiting agents, the asker itself, or a target
+/// that is stopped or failed. `RateLimited` if too many asks are open.
+// A struct would only repeat the names of the parameters.
+#[allow(clippy::too_many_arguments)]
+pub async fn open(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    from: Party,
+    waiting: Option<WaitingCall>,
+    target: &AgentId,
+    body: String,
+    timeout: Duration,
+    chain: Chain,
+) -> Result<Ask> {
+    let agent = agent_lookup::agent_for(w, ctx, &from, target).await?;
+    if let Some(refusal) = unanswerable(ctx, &agent) {
+        return Err(refusal);
+    }
+    if let Some(call) = &waiting {
+        if call.agent_id == *target {
+            return Err(Refusal::new(Code::Conflict, format!("{target} cannot ask itself"))
+                .hint("think it through in this turn, or send yourself a message"));
+        }
+        let mut edges = Vec::new();
+        for ask in w.asks_open().await? {
+            // Only asks of an agent's own turns make it wait. An operator's tool call in its name
+            // does not.
+            if let (Some(asker), Some(turn_id)) = (ask.asker.party.agent(), ask.asker.turn_id)
+                && w.turn_get(turn_id).await?.is_some_and(|turn| turn.source != "operator")
+            {
+                edges.push((asker.clone(), ask.target));
+            }
+        }
+        if let Some(path) = cycle(&call.agent_id, target, &edges) {
+            let names: Vec<String> = path.iter().map(ToString::to_string).collect();
+            return Err(Refusal::new(
+                Code::Conflict,
+                format!("asking {target} would wait for ever: {}", names.join(" → ")),
+            )
+            .hint("send it a message instead, and let it answer when it can")
+            .details(json!({ "cycle": names })));
+        }
+    }
+    let open = w.ask_count_open().await?;
+    if open >= ctx.limits().asks_open_max {
+        return Err(Refusal::new(Code::RateLimited, format!("{open} asks are open in this world, which is the limit"))
+            .hint("wait for some to be answered"));
+    }
+    crate::root_limits::filled(w, ctx, "asks_open_max", None, open.into(), ctx.limits().asks_open_max.into()).await?;
+    if waiting.is_some() {
+        crate::root_limits::asked(w, ctx, &from, target, chain).await?;
+    }
+    let ask_id = AskId(ctx.id());
+    let envelope = mail::deliver(
+        w,
+        ctx,
+        NewMessage { ask_id: Some(ask_id), ..NewMessage::new(target, from.clone(), Kind::Ask, body, chain) },
+    )
+    .await?;
+    let now = ctx.now();
+    let ask = Ask {
+        ask_id,
+        asker: Asker {
+            party: from,
+            turn_id: waiting.as_ref().map(|call| call.turn_id),
+            call_id: waiting.as_ref().map(|call| call.call_id),
+            provider_call_id: waiting.map(|call| call.provider_call_id),
+        },
+        target: target.clone(),
+        message_id: envelope.message_id,
+        deadline_at: now.plus(timeout),
+        status: AskStatus::Open,
+        reply: None,
+        truncated: false,
+        error: None,
+        created_at: now,
+        closed_at: None,
+    };
+    w.ask_put(&ask).await?;
+    Ok(ask)
+}
+
+/// Returns the refusal if an agent cannot answer now. Its hint says how to start the agent, or what
+/// to repair first.
+#[must_use]
+pub fn unanswerable(ctx: &OperationContext, agent: &ghost_domain::Agent) -> Option<Refusal> {
+    let why = match (agent.desired, agent.status) {
+        (_, AgentStatus::Failed) => "has failed",
+        (Desired::Stopped, _) | (_, AgentStatus::Stopped | AgentStatus::Stopping) => "is stopped",
+        _ => return None,
+    };
+    let refusal = Refusal::new(Code::Conflict, format!("{} {why} and cannot answer", agent.agent_id));
+    Some(match ctx.may_run(agent) {
+        Err(why) => refusal.hint(why.in_words()),
+        Ok(()) => refusal.hint(format!("start it with `ghostctl agent start {}`, or ask someone else", agent.agent_id)),
+    })
+}
+
+/// Answers an ask. The answer `REPLY_SKIP` means an empty reply and ends the exchange (HB-07). An
+/// answer after the deadline is stored but wakes nobody. `truncated` is true if the reply was
+/// truncated; the text says so too.
+pub async fn answer(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    ask_id: AskId,
+    reply: &str,
+    truncated: bool,
+) -> Result<()> {
+    let Some(mut ask) = w.ask_get(ask_id).await? else { return Ok(()) };
+    if ask.status != AskStatus::Open {
+        if ask.reply.is_none() {
+            ask.reply = Some(reply.to_owned());
+            ask.truncated = truncated;
+            w.ask_put(&ask).await?;
+            let event = NewEvent::new(
+                EventKind::AskLate,
+                json!({
+                    "ask_id": ask_id, "status": ask.status, "message_id": ask.message_id,
+                    "reply": ctx.excerpt(reply, 2_000),
+                    "truncated": truncated,
+                }),
+            )
+            .agent(&ask.target)
+            .correlation(ask_id);
+            ctx.emit(w, event).await?;
+        }
+        return Ok(());
+    }
+    let mut content = json!({ "status": "ok", "reply": reply, "message_id": ask.message_id });
+    if ends_exchange(reply) {
+        content["reply"] = json!("");
+        content["ended"] = json!(true);
+        ask.reply = Some(String::new());
+        if let (Some(asker), Some(question)) = (ask.asker.party.agent(), w.message_get(ask.message_id).await?) {
+            crate::root_limits::exchange_over(w, ctx, question.root_id, asker, &ask.target).await?;
+        }
+    } else {
+        ask.reply = Some(reply.to_owned());
+        ask.truncated = truncated;
+        if truncated {
+            content["truncated"] = json!(true);
+        }
+    }
+    let outcome = CallOutcome { content, refusal: None, truncated: ask.truncated };
+    close(w, ctx, ask, AskStatus::Answered, outcome).await
+}
+
+/// Ends an open ask with an error.
+pub async fn fail(w: &mut dyn Writes, ctx: &OperationContext, ask_id: AskId, refusal: &Refusal) -> Result<()> {
+    let Some(mut ask) = w.ask_get(ask_id).await? else { return Ok(()) };
+    if ask.status != AskStatus::Open {
+        return Ok(());
+    }
+    let timed_out = refusal.code == Code::Timeout;
+    ask.error = Some(refusal.message.clone());
+    let mut content = refusal.to_json();
+    if let Some(object) = content.as_object_mut() {
+        object.insert("status".into(), if timed_out { "timeout" } else { "error" }.into());
+        object.insert("message_id".into(), json!(ask.message_id));
+    }
+    let outcome = CallOutcome { content, refusal: Some(refusal.clone()), truncated: false };
+    let status = if timed_out { AskStatus::TimedOut } else { AskStatus::Failed };
+    close(w, ctx, ask, status, outcome).await
+}
+
+/// Ends an ask whose deadline has passed. Does nothing if it is not open or not yet due.
+pub async fn expire(w: &mut dyn Writes, ctx: &OperationContext, ask_id: AskId) -> Result<()> {
+    let Some(ask) = w.ask_get(ask_id).await? else { return Ok(()) };
+    if ask.status == AskStatus::Open && ask.deadline_at <= ctx.now() {
+        let waited = ask.deadline_at.since(ask.created_at).as_secs();
+        let mut text = format!("{} did not answer within {waited} s", ask.target);
+        if w.meta_get(PAUSED).await?.as_deref() == Some("1") {
+            text.push_str(": the world is paused, and no turn begins before `ghostctl resume`");
+        } else if let Some(reason) = holds_up(w, ctx, &ask).await? {
+            text = format!("{text}: it waits ({reason})");
+        }
+        let refusal = Refusal::new(Code::Timeout, text)
+            .hint("a late answer is stored but wakes nobody; send a message if you need no answer now");
+        fail(w, ctx, ask_id, &refusal).await?;
+    }
+    Ok(())
+}
+
+/// Fails every ask to an agent, because it was stopped, failed or deleted.
+pub async fn fail_all_to(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    target: &AgentId,
+    refusal: &Refusal,
+) -> Result<()> {
+    for ask in w.asks_open_to(target).await? {
+        fail(w, ctx, ask.ask_id, refusal).await?;
+    }
+    Ok(())
+}
+
+/// Closes the asks that a turn still waits for when it ends, because nobody will read the answers.
+pub async fn abandon(w: &mut dyn Writes, ctx: &OperationContext, turn_id: TurnId) -> Result<()> {
+    for mut ask in w.asks_open_of_turn(turn_id).await? {
+        ask.status = AskStatus::Failed;
+        ask.error = Some("the asker's turn ended".into());
+        ask.closed_at = Some(ctx.now());
+        w.ask_put(&ask).await?;
+        closed(w, ctx, &ask).await?;
+    }
+    Ok(())
+}
+
+async fn close(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    mut ask: Ask,
+    status: AskStatus,
+    outcome: CallOutcome,
+) -> Result<()> {
+    let now = ctx.now();
+    ask.status = status;
+    ask.closed_at = Some(now);
+    w.ask_put(&ask).await?;
+    if let (Some(turn_id), Some(call_id)) = (ask.asker.turn_id, ask.asker.call_id)
+        && let Some(turn) = w.turn_get(turn_id).await?
+        && turn.status == TurnStatus::Open
+    {
+        let id = ask.asker.provider_call_id.clone().unwrap_or_default();
+        // Several tools can ask, so the ledger row gives the tool's name.
+        let tool = w.call_get(call_id).await?.map_or_else(|| "syscall.ask".to_owned(), |row| row.tool);
+        record_call_end(w, ctx, &turn, call_id, &id, &tool, &outcome).await?;
+    }
+    closed(w, ctx, &ask).await
+}
+
+/// Emits the event that an ask is closed, and signals it to the waiting asker.
+async fn closed(w: &mut dyn Writes, ctx: &OperationContext, ask: &Ask) -> Result<()> {
+    let (kind, payload) = match ask.status {
+        AskStatus::Answered => (EventKind::AskAnswered, json!({ "ask_id": ask.ask_id, "asker": ask.asker.party })),
+        _ => (
+            EventKind::AskFailed,
+            json!({ "ask_id": ask.ask_id, "asker": ask.asker.party, "status": ask.status, "error": ask.error }),
+        ),
+    };
+    ctx.emit(w, NewEvent::new(kind, payload).agent(&ask.target).correlation(ask.ask_id)).await?;
+    w.signal(Signal::AskClosed { ask_id: ask.ask_id, asker: ask.asker.party.agent().cloned() });
+    Ok(())
+}

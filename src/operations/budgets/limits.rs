@@ -1,0 +1,317 @@
+//! Limits of budgets: set by hand, by `world-config.yaml` and by archetypes. Opens the accounts
+//! that they need.
+//!
+//! A change of a limit must never reset the spending.
+
+use std::collections::BTreeSet;
+
+use ghost_domain::budget::{Budget, BudgetLimits};
+use ghost_domain::event::{EventKind, NewEvent};
+use ghost_domain::ports::Signal;
+use ghost_domain::text::nearest;
+use ghost_domain::{Agent, AgentId, Code, Money, Party, Refusal, Scope};
+use ghost_store::tables::{BudgetFilter, PAGE_MAX};
+use ghost_store::{Reads, Writes};
+use serde_json::json;
+
+use super::late::opened_late;
+use crate::{OperationContext, Result};
+
+/// New limits for a scope. `None` leaves a limit as it is, `Some(None)` removes it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct NewLimits {
+    /// The limit of tokens.
+    pub tokens: Option<Option<u64>>,
+    /// The limit of money.
+    pub money: Option<Option<Money>>,
+}
+
+/// The origin of a limit: the `origin` in [`EventKind::BudgetSet`].
+#[derive(Clone, Copy)]
+enum Origin {
+    Hand,
+    File,
+    Archetype,
+}
+
+impl Origin {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Hand => "hand",
+            Self::File => "file",
+            Self::Archetype => "archetype",
+        }
+    }
+}
+
+/// Sets limits by hand and returns the account. A new account starts with the spending of its
+/// scope, as far back as the usage rows go. The limit of an agent belongs to its id: it outlives
+/// the agent and applies to the next agent with that id. It can be set while no such agent exists,
+/// if the last one still has a record.
+///
+/// # Errors
+/// `NotFound` for an agent or a team that never existed and has no account; `InvalidArguments` if
+/// no limit is given.
+pub async fn set(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    by: &Party,
+    scope: &Scope,
+    limits: NewLimits,
+) -> Result<Budget> {
+    let account = match w.budget_get(scope).await? {
+        Some(account) => Some(account),
+        None => {
+            names_something(w, scope).await?;
+            None
+        }
+    };
+    if limits == NewLimits::default() {
+        return Err(
+            Refusal::new(Code::InvalidArguments, "no limit was given").hint("give limit_tokens, limit_micros or both")
+        );
+    }
+    let account = match account {
+        Some(account) => account,
+        None => opened(w, ctx, scope).await?,
+    };
+    let mut budget = put_limits(w, ctx, by, account, limits, Origin::Hand).await?;
+    if budget.money_lifted
+        && let Some(agent_id) = scope.agent()
+        && w.agent_get(agent_id).await?.is_none_or(|agent: Agent| agent.is_deleted())
+    {
+        // The removal of a limit ends with its agent, and this scope has no living agent.
+        budget.money_lifted = false;
+        w.budget_put(&budget).await?;
+    }
+    Ok(budget)
+}
+
+/// Refuses a scope that names an unknown agent or team, for example because of a typing mistake.
+async fn names_something(w: &mut dyn Writes, scope: &Scope) -> Result<()> {
+    let whole = match scope {
+        Scope::Day(daily) => &daily.whole(),
+        whole => whole,
+    };
+    match whole {
+        Scope::Agent(agent_id) if w.agent_get(agent_id).await?.is_none() => {
+            crate::mail::agent_named(w, agent_id).await.map(drop)
+        }
+        Scope::Team(team) => {
+            let agents = w.agent_list(false).await?;
+            if agents.iter().any(|agent| agent.team.as_ref() == Some(team)) {
+                return Ok(());
+            }
+            let mut names: BTreeSet<String> = agents.into_iter().filter_map(|agent| agent.team).collect();
+            if team.contains('/') {
+                // The mistake may be in the `/day` after a name.
+                names.extend(names.iter().map(|name| format!("{name}/day")).collect::<Vec<_>>());
+            }
+            let near = nearest(team, names.iter().map(String::as_str));
+            let refusal = Refusal::not_found("team", team, near);
+            Err(if near.is_some() { refusal } else { refusal.hint("`teams:` in the world file lists the teams") })
+        }
+        Scope::World | Scope::Agent(_) | Scope::Root(_) | Scope::Day(_) => Ok(()),
+    }
+}
+
+/// Opens a new account with the spending of its scope.
+async fn opened(w: &mut dyn Writes, ctx: &OperationContext, scope: &Scope) -> Result<Budget> {
+    let opened = opened_late(w, ctx, &BTreeSet::from([scope.clone()])).await?.remove(scope);
+    Ok(opened.unwrap_or_else(|| Budget::open(scope.clone(), ctx.now())))
+}
+
+/// Applies limits to an account and writes it. Limits of `world-config.yaml` or of an archetype are
+/// replaced.
+async fn put_limits(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    by: &Party,
+    account: Budget,
+    limits: NewLimits,
+    origin: Origin,
+) -> Result<Budget> {
+    let mut budget = account.at(ctx.now());
+    budget.limits = BudgetLimits {
+        tokens: limits.tokens.unwrap_or(budget.limits.tokens),
+        money: limits.money.unwrap_or(budget.limits.money),
+    };
+    budget.of_file = BudgetLimits {
+        tokens: budget.of_file.tokens.filter(|_| limits.tokens.is_none()),
+        money: budget.of_file.money.filter(|_| limits.money.is_none()),
+    };
+    budget.of_archetype = budget.of_archetype.filter(|_| limits.money.is_none());
+    match origin {
+        Origin::Hand => {
+            budget = budget.set_right(ctx.now());
+            budget.money_lifted = limits.money.map_or(budget.money_lifted, |money| money.is_none());
+            if matches!(budget.scope, Scope::Root(_)) {
+                budget.tokens_lifted = limits.tokens.map_or(budget.tokens_lifted, |tokens| tokens.is_none());
+            }
+        }
+        Origin::File => {
+            budget.of_file = BudgetLimits {
+                tokens: limits.tokens.unwrap_or(budget.of_file.tokens),
+                money: limits.money.unwrap_or(budget.of_file.money),
+            }
+        }
+        Origin::Archetype => budget.of_archetype = limits.money.flatten(),
+    }
+    budget.updated_at = ctx.now();
+    w.budget_put(&budget).await?;
+    w.signal(Signal::BudgetsFreed(vec![budget.scope.clone()]));
+    w.signal(Signal::LimitsSet);
+    if let Scope::Root(root_id) = budget.scope {
+        crate::turns::parking::root_changed(w, root_id).await?;
+    }
+    let payload = json!({
+        "scope": budget.scope, "tokens": budget.limits.tokens, "usd": budget.limits.money.map(Money::usd), "by": by,
+        "origin": origin.as_str(),
+    });
+    ctx.emit(w, NewEvent::new(EventKind::BudgetSet, payload)).await?;
+    Ok(budget)
+}
+
+/// Sets the daily money limit that an archetype gives to one of its agents. `None` removes the
+/// limit that an archetype set for an earlier agent of the id. A limit set by hand or by
+/// `world-config.yaml` takes precedence and stays.
+pub async fn of_archetype(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    by: &Party,
+    agent_id: &AgentId,
+    money: Option<Money>,
+) -> Result<()> {
+    of_archetypes(w, ctx, by, &[(agent_id.clone(), money)]).await
+}
+
+/// Like [`of_archetype`], for many agents. New accounts are opened together.
+pub async fn of_archetypes(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    by: &Party,
+    wanted: &[(AgentId, Option<Money>)],
+) -> Result<()> {
+    let day = |agent_id: &AgentId| Scope::Agent(agent_id.clone()).daily();
+    let mut fresh = BTreeSet::new();
+    for scope in wanted.iter().filter(|(_, money)| money.is_some()).filter_map(|(agent_id, _)| day(agent_id)) {
+        if w.budget_get(&scope).await?.is_none() {
+            fresh.insert(scope);
+        }
+    }
+    let mut fresh = opened_late(w, ctx, &fresh).await?;
+    for (agent_id, money) in wanted {
+        let Some(day) = day(agent_id) else { continue };
+        let account = match fresh.remove(&day) {
+            Some(account) => account,
+            None => match w.budget_get(&day).await? {
+                Some(account) => account,
+                None => continue,
+            },
+        };
+        one_of_archetype(w, ctx, by, account, *money).await?;
+    }
+    Ok(())
+}
+
+/// Like [`of_archetype`], for a new agent whose id has no record. Nothing was spent under it today,
+/// so no usage is read.
+pub(crate) async fn of_first_archetype(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    by: &Party,
+    agent_id: &AgentId,
+    money: Option<Money>,
+) -> Result<()> {
+    let Some(day) = Scope::Agent(agent_id.clone()).daily() else { return Ok(()) };
+    let account = match (w.budget_get(&day).await?, money) {
+        (Some(account), _) => account,
+        (None, Some(_)) => Budget::open(day, ctx.now()),
+        (None, None) => return Ok(()),
+    };
+    one_of_archetype(w, ctx, by, account, money).await
+}
+
+async fn one_of_archetype(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    by: &Party,
+    account: Budget,
+    money: Option<Money>,
+) -> Result<()> {
+    if account.money_lifted {
+        // The limit was removed by hand. That removal ends with the agent.
+        if money.is_none() {
+            w.budget_put(&Budget { money_lifted: false, ..account }).await?;
+        }
+        return Ok(());
+    }
+    let (limit, given) = (account.limits.money, account.of_archetype);
+    if given == money || (limit.is_some() && given.is_none()) {
+        return Ok(());
+    }
+    let limits = NewLimits { tokens: None, money: Some(money) };
+    put_limits(w, ctx, by, account, limits, Origin::Archetype).await.map(drop)
+}
+
+/// Sets the limits in `world-config.yaml`, and removes limits that the file set earlier and no
+/// longer has. A limit that an operator has set in the meantime stays. Team names are not checked,
+/// because a team of the file may have no member yet.
+pub async fn follow_file(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    by: &Party,
+    named: &[(Scope, BudgetLimits)],
+) -> Result<()> {
+    let mut fresh = BTreeSet::new();
+    for (scope, _) in named {
+        if let Some(agent_id) = scope.agent() {
+            crate::mail::agent_named(w, agent_id).await?;
+        }
+        if w.budget_get(scope).await?.is_none() {
+            fresh.insert(scope.clone());
+        }
+    }
+    let mut fresh = opened_late(w, ctx, &fresh).await?;
+    for (scope, limits) in named {
+        match w.budget_get(scope).await? {
+            Some(budget) if budget.limits == *limits => {
+                // Only the origin of the limit may have changed.
+                if budget.of_file != *limits || budget.of_archetype.is_some() {
+                    w.budget_put(&Budget { of_file: *limits, of_archetype: None, ..budget }).await?;
+                }
+            }
+            before => {
+                let account = before.or_else(|| fresh.remove(scope));
+                let account = account.unwrap_or_else(|| Budget::open(scope.clone(), ctx.now()));
+                let limits = NewLimits { tokens: Some(limits.tokens), money: Some(limits.money) };
+                put_limits(w, ctx, by, account, limits, Origin::File).await?;
+            }
+        }
+    }
+    let named: BTreeSet<&Scope> = named.iter().map(|(scope, _)| scope).collect();
+    let mut unnamed = Vec::new();
+    each(w, BudgetFilter { limited: true, no_roots: true, ..BudgetFilter::default() }, |budget| {
+        if !budget.of_file.is_none() && !named.contains(&budget.scope) {
+            unnamed.push(budget);
+        }
+    })
+    .await?;
+    for budget in unnamed {
+        let of_file = budget.of_file;
+        let limits = NewLimits { tokens: of_file.tokens.map(|_| None), money: of_file.money.map(|_| None) };
+        put_limits(w, ctx, by, budget, limits, Origin::File).await?;
+    }
+    Ok(())
+}
+
+/// Passes every account that `filter` finds to `take`, page by page, ordered by scope text.
+pub async fn each(r: &mut dyn Reads, mut filter: BudgetFilter, mut take: impl FnMut(Budget) + Send) -> Result<()> {
+    filter.limit = PAGE_MAX;
+    loop {
+        let page = r.budget_list(&filter).await?;
+        let Some(last) = page.last() else { return Ok(()) };
+        filter.after = Some(last.scope.clone());
+        page.into_iter().for_each(&mut take);
+    }
+}

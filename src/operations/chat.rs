@@ -1,0 +1,404 @@
+//! Chat channels (CHAT-01..15): their members and their chat messages. A channel is one log. Each
+//! member has a read cursor and at most one pending wake-up, so a busy channel fills no inbox.
+//!
+//! These rules must never read or write a row for each member where one query for all of them is
+//! enough.
+
+mod channel;
+mod digest;
+mod history;
+mod post;
+mod speaker;
+
+use channel::CROWD;
+pub use channel::channel_named;
+pub(crate) use digest::{ReadOn, read_on};
+pub use history::{HISTORY_DEFAULT, HISTORY_MAX, HistoryQuery, history};
+pub(crate) use post::post_last_text;
+pub use post::{NewPost, Posted, Skipped, post};
+pub use speaker::{Speaker, shown_name};
+
+use std::collections::BTreeSet;
+
+pub use ghost_domain::chat::TOPIC_MAX;
+use ghost_domain::chat::check_topic;
+use ghost_domain::event::{EventKind, NewEvent};
+use ghost_domain::text::nearest;
+use ghost_domain::{AgentId, ChannelName, ChatChannel, ChatMember, Code, MailState, Party, Refusal};
+use ghost_store::{Reads, Writes};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::agent_lookup::agent_for;
+use crate::{OperationContext, Result, root_limits};
+
+/// Maximum members that an answer about one channel lists.
+pub const MEMBERS_SHOWN: usize = 1_000;
+/// Maximum members that a list of channels shows for each channel.
+pub const MEMBERS_LISTED: usize = 100;
+/// Up to this number, agents are looked up one by one. For a larger number, the list of all agents
+/// is read.
+const LOOKUPS_MAX: usize = 32;
+
+/// The parameters of a new channel.
+#[derive(Clone, Debug)]
+pub struct NewChannel {
+    /// Name of the channel.
+    pub channel: ChannelName,
+    /// Its members. Duplicates are ignored.
+    pub members: Vec<AgentId>,
+    /// Whether the channel is gated: chat messages wake nobody.
+    pub gated: bool,
+    /// Whether the creating agent is no member (CHAT-02).
+    pub skip_creator: bool,
+    /// Its topic.
+    pub topic: Option<String>,
+}
+
+/// A channel with the first of its members.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ChannelView {
+    /// The channel.
+    pub channel: ChatChannel,
+    /// Its members ordered by id, truncated to the number that an answer lists. `channel.members`
+    /// is the full number.
+    pub members: Vec<AgentId>,
+}
+
+/// The result of creating a channel.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Created {
+    /// The channel.
+    pub view: ChannelView,
+    /// A warning about an ungated channel with many members (CHAT-10).
+    pub advisory: Option<String>,
+}
+
+/// Creates a channel. Its name must be free and its members must exist. With `skip_creator`, the
+/// creating agent must not be among them.
+pub async fn create(w: &mut dyn Writes, ctx: &OperationContext, by: &Speaker, new: NewChannel) -> Result<Created> {
+    let limits = ctx.limits();
+    if w.chat_channel_get(&new.channel).await?.is_some() {
+        return Err(Refusal::new(Code::Conflict, format!("there is a channel `{}` already", new.channel))
+            .hint("choose another name, or ask its creator to invite you"));
+    }
+    let topic = new.topic.as_deref().map(check_topic).transpose()?;
+    let mut members: BTreeSet<AgentId> = new.members.into_iter().collect();
+    if let Party::Agent(creator) = &by.party {
+        if !new.skip_creator {
+            members.insert(creator.clone());
+        } else if members.contains(creator) {
+            return Err(Refusal::new(
+                Code::InvalidArguments,
+                format!("members names {creator}, who creates the channel and is to stay out of it (skip_creator)"),
+            )
+            .hint(format!("leave {creator} out of members, or leave out skip_creator"))
+            .details(json!({ "field": "members" })));
+        }
+    }
+    if members.is_empty() {
+        return Err(Refusal::new(Code::InvalidArguments, "the channel would have no members")
+            .hint("name at least one agent in members")
+            .details(json!({ "field": "members" })));
+    }
+    let count = u32::try_from(members.len()).unwrap_or(u32::MAX);
+    if count > limits.chat_members_max {
+        return Err(too_many_members(&new.channel, limits.chat_members_max));
+    }
+    let channels = w.chat_channel_count().await?;
+    if channels >= limits.chat_channels_max {
+        return Err(Refusal::new(
+            Code::RateLimited,
+            format!("the world has {channels} channels, which is the limit (limits.chat_channels_max)"),
+        )
+        .hint("post in an existing channel"));
+    }
+    root_limits::filled(w, ctx, "chat_channels_max", None, channels.into(), limits.chat_channels_max.into()).await?;
+    all_exist(w, ctx, by, &members).await?;
+    let channel = ChatChannel {
+        channel: new.channel,
+        creator: by.party.clone(),
+        gated: new.gated,
+        topic,
+        members: count,
+        last_seq: 0,
+        created_at: ctx.now(),
+    };
+    w.chat_channel_put(&channel).await?;
+    for agent_id in &members {
+        join(w, ctx, &channel, agent_id).await?;
+    }
+    let members: Vec<AgentId> = members.into_iter().take(MEMBERS_SHOWN).collect();
+    let facts = json!({
+        "creator": shown_name(&channel.creator), "gated": channel.gated, "topic": channel.topic,
+        "members": members, "member_count": count,
+    });
+    emit(w, ctx, EventKind::ChatCreated, &channel.channel, by, by.party.agent(), facts).await?;
+    let advisory = (!channel.gated && count >= CROWD).then(|| {
+        format!(
+            "#{} is ungated and has {count} members: a post can start turns of several of them at once, each unaware of \
+             the others' answers. For a discussion, create it with `gated: true` and give the floor to one member at a \
+             time; the skill moderator-open-mic shows how.",
+            channel.channel
+        )
+    });
+    Ok(Created { view: ChannelView { channel, members }, advisory })
+}
+
+fn too_many_members(channel: &ChannelName, limit: u32) -> Refusal {
+    Refusal::new(
+        Code::RateLimited,
+        format!("#{channel} would have more than {limit} members, which is the limit (limits.chat_members_max)"),
+    )
+    .hint("distribute them over several channels")
+}
+
+async fn all_exist(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    by: &Speaker,
+    members: &BTreeSet<AgentId>,
+) -> Result<()> {
+    if members.len() <= LOOKUPS_MAX {
+        for agent_id in members {
+            agent_for(w, ctx, by.reader(), agent_id).await?;
+        }
+        return Ok(());
+    }
+    let agents = w.agent_list(false).await?;
+    let known: BTreeSet<&AgentId> = agents.iter().map(|agent| &agent.agent_id).collect();
+    match members.iter().find(|agent_id| !known.contains(agent_id)) {
+        Some(unknown) => agent_for(w, ctx, by.reader(), unknown).await.map(drop),
+        None => Ok(()),
+    }
+}
+
+/// Adds an agent. Its turns show chat messages from now on, and it may read earlier ones.
+async fn join(w: &mut dyn Writes, ctx: &OperationContext, channel: &ChatChannel, agent_id: &AgentId) -> Result<()> {
+    let member = ChatMember {
+        channel: channel.channel.clone(),
+        agent_id: agent_id.clone(),
+        read_seq: channel.last_seq,
+        wake_id: None,
+        joined_at: ctx.now(),
+    };
+    Ok(w.chat_member_put(&member).await?)
+}
+
+/// Adds a member on behalf of the creator or an operator (CHAT-07). An agent that is a member
+/// already is not changed.
+pub async fn invite(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    by: &Speaker,
+    channel: &ChannelName,
+    agent_id: &AgentId,
+) -> Result<ChannelView> {
+    let mut channel = channel_named(w, channel).await?;
+    if !channel.is_run_by(&by.party) {
+        return Err(not_in_charge(&channel, by, "invite"));
+    }
+    agent_for(w, ctx, by.reader(), agent_id).await?;
+    if w.chat_member_get(&channel.channel, agent_id).await?.is_none() {
+        let limit = ctx.limits().chat_members_max;
+        if channel.members >= limit {
+            return Err(too_many_members(&channel.channel, limit));
+        }
+        join(w, ctx, &channel, agent_id).await?;
+        channel.members = channel.members.saturating_add(1);
+        w.chat_channel_put(&channel).await?;
+        let facts = json!({ "agent_id": agent_id, "members": channel.members });
+        emit(w, ctx, EventKind::ChatMemberAdded, &channel.channel, by, Some(agent_id), facts).await?;
+    }
+    view(w, channel, MEMBERS_SHOWN).await
+}
+
+/// Checks whether all of `joining` can be [invited](invite) after all of `leaving` have left.
+/// Writes nothing. A caller that invites several agents checks this first, so that either all of
+/// them are added or none.
+pub(crate) async fn has_room(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    by: &Speaker,
+    channel: &ChannelName,
+    joining: &BTreeSet<AgentId>,
+    leaving: &BTreeSet<AgentId>,
+) -> Result<()> {
+    let channel = channel_named(w, channel).await?;
+    if !channel.is_run_by(&by.party) {
+        return Err(not_in_charge(&channel, by, "invite"));
+    }
+    all_exist(w, ctx, by, joining).await?;
+    let (mut new, mut left) = (0_u32, channel.members);
+    for agent_id in joining {
+        new = new.saturating_add(u32::from(w.chat_member_get(&channel.channel, agent_id).await?.is_none()));
+    }
+    for agent_id in leaving {
+        left = left.saturating_sub(u32::from(w.chat_member_get(&channel.channel, agent_id).await?.is_some()));
+    }
+    let limit = ctx.limits().chat_members_max;
+    if new > 0 && left.saturating_add(new) > limit {
+        return Err(too_many_members(&channel.channel, limit));
+    }
+    Ok(())
+}
+
+/// Removes a member on behalf of the creator, an operator or itself. It loses all access (CHAT-13).
+pub async fn remove(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    by: &Speaker,
+    channel: &ChannelName,
+    agent_id: &AgentId,
+) -> Result<ChannelView> {
+    let mut channel = channel_named(w, channel).await?;
+    if !channel.is_run_by(&by.party) && by.party.agent() != Some(agent_id) {
+        return Err(not_in_charge(&channel, by, "remove others"));
+    }
+    let Some(member) = w.chat_member_get(&channel.channel, agent_id).await? else {
+        let members = w.chat_members(&channel.channel).await?;
+        let near = nearest(agent_id.as_str(), members.iter().map(|member| member.agent_id.as_str()));
+        let refusal = Refusal::not_found(&format!("member of #{}", channel.channel), agent_id.as_str(), near);
+        return Err(if near.is_some() { refusal } else { refusal.hint("the list of channels shows their members") });
+    };
+    leave(w, ctx, by, &mut channel, member, "removed").await?;
+    view(w, channel, MEMBERS_SHOWN).await
+}
+
+/// Changes whether a channel is gated, and its topic, on behalf of its creator or an operator.
+pub async fn change(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    by: &Speaker,
+    channel: &ChannelName,
+    gated: bool,
+    topic: Option<&str>,
+) -> Result<()> {
+    let mut channel = channel_named(w, channel).await?;
+    if !channel.is_run_by(&by.party) {
+        return Err(not_in_charge(&channel, by, "change its settings"));
+    }
+    let topic = topic.map(check_topic).transpose()?;
+    if channel.gated == gated && channel.topic == topic {
+        return Ok(());
+    }
+    channel.gated = gated;
+    channel.topic = topic;
+    w.chat_channel_put(&channel).await?;
+    let facts = json!({ "gated": channel.gated, "topic": channel.topic });
+    emit(w, ctx, EventKind::ChatChanged, &channel.channel, by, None, facts).await
+}
+
+async fn leave(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    by: &Speaker,
+    channel: &mut ChatChannel,
+    member: ChatMember,
+    reason: &str,
+) -> Result<()> {
+    // A pending wake-up for a channel that the agent may no longer read would open an empty turn.
+    if let Some(wake_id) = member.wake_id
+        && matches!(w.message_state(wake_id).await?, Some((MailState::Pending, ..)))
+    {
+        w.message_mark(&[wake_id], MailState::Consumed, None, 0).await?;
+    }
+    w.chat_member_delete(&channel.channel, &member.agent_id).await?;
+    channel.members = channel.members.saturating_sub(1);
+    w.chat_channel_put(channel).await?;
+    let facts = json!({ "agent_id": member.agent_id, "members": channel.members, "reason": reason });
+    emit(w, ctx, EventKind::ChatMemberRemoved, &channel.channel, by, Some(&member.agent_id), facts).await
+}
+
+/// Removes a deleted agent from every channel. Channels that it created belong to the operators
+/// from then on, so that a later agent with the same id does not inherit its rights.
+pub(crate) async fn leave_all(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    by: &Party,
+    agent_id: &AgentId,
+) -> Result<()> {
+    let by = Speaker::from(by.clone());
+    for member in w.chat_memberships(agent_id).await? {
+        if let Some(mut channel) = w.chat_channel_get(&member.channel).await? {
+            leave(w, ctx, &by, &mut channel, member, "deleted").await?;
+        }
+    }
+    for mut channel in w.chat_channel_list().await? {
+        if channel.creator.agent() == Some(agent_id) {
+            channel.creator = Party::System;
+            w.chat_channel_put(&channel).await?;
+        }
+    }
+    Ok(())
+}
+
+fn not_in_charge(channel: &ChatChannel, by: &Speaker, what: &str) -> Refusal {
+    Refusal::new(Code::AccessDenied, format!("{} may not {what} in #{}", shown_name(&by.party), channel.channel)).hint(
+        match channel.creator.agent() {
+            Some(creator) => format!("its creator {creator} may, and operators; ask {creator}"),
+            None => "operators may".to_owned(),
+        },
+    )
+}
+
+/// Lists channels ordered by name: all, or the channels that an agent is in or has created.
+pub async fn list(r: &mut dyn Reads, of: Option<&AgentId>) -> Result<Vec<ChannelView>> {
+    Ok(list_after(r, of, "", usize::MAX).await?.0)
+}
+
+/// Like [`list`], at most `limit` channels whose names come after `after`. Also returns whether
+/// more follow. Members are read only for these channels.
+pub async fn list_after(
+    r: &mut dyn Reads,
+    of: Option<&AgentId>,
+    after: &str,
+    limit: usize,
+) -> Result<(Vec<ChannelView>, bool)> {
+    let mut channels = r.chat_channel_list().await?;
+    if let Some(agent_id) = of {
+        let joined: BTreeSet<ChannelName> =
+            r.chat_memberships(agent_id).await?.into_iter().map(|member| member.channel).collect();
+        channels.retain(|channel| joined.contains(&channel.channel) || channel.creator.agent() == Some(agent_id));
+    }
+    channels.retain(|channel| channel.channel.as_str() > after);
+    let more = channels.len() > limit;
+    channels.truncate(limit);
+    let mut views = Vec::with_capacity(channels.len());
+    for channel in channels {
+        views.push(view(r, channel, MEMBERS_LISTED).await?);
+    }
+    Ok((views, more))
+}
+
+async fn view(r: &mut dyn Reads, channel: ChatChannel, limit: usize) -> Result<ChannelView> {
+    let members = r.chat_members(&channel.channel).await?;
+    let members = members.into_iter().take(limit).map(|member| member.agent_id).collect();
+    Ok(ChannelView { channel, members })
+}
+
+async fn emit(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    kind: EventKind,
+    channel: &ChannelName,
+    by: &Speaker,
+    about: Option<&AgentId>,
+    mut facts: Value,
+) -> Result<()> {
+    if let Some(facts) = facts.as_object_mut() {
+        facts.insert("by".into(), by.party.to_string().into());
+        if let Some(via) = &by.via {
+            facts.insert("via".into(), via.to_string().into());
+        }
+    }
+    let event = NewEvent::new(kind, facts).channel(channel);
+    ctx.emit(
+        w,
+        match about {
+            Some(agent_id) => event.agent(agent_id),
+            None => event,
+        },
+    )
+    .await
+}

@@ -1,0 +1,400 @@
+//! Posts a chat message: one row in the log of its channel, one event, and a wake-up for the
+//! members that the message addresses (CHAT-03, CHAT-04, CHAT-11).
+
+use ghost_domain::chat::{EVERYONE, check_content, mentions};
+use ghost_domain::event::{EventKind, NewEvent};
+use ghost_domain::text::nearest;
+use ghost_domain::{
+    AgentId, ChannelName, ChatChannel, ChatMember, ChatPost, ChatWake, Code, Envelope, Kind, MailState, MessageId,
+    Party, Refusal,
+};
+use ghost_store::Writes;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::channel::{channel_named, not_a_member};
+use super::speaker::{Speaker, shown_name};
+use crate::chain::Chain;
+use crate::mail::hop_limit;
+use crate::{OperationContext, Result, root_limits};
+
+/// Maximum mentioned non-members that the result of a post reports.
+const NON_MEMBERS_MAX: usize = 32;
+
+/// The parameters of a new chat message.
+#[derive(Clone, Debug)]
+pub struct NewPost {
+    /// Name of the channel.
+    pub channel: ChannelName,
+    /// Text of the chat message.
+    pub content: String,
+    /// Sequence of the chat message that this one answers.
+    pub reply_to: Option<i64>,
+    /// Whether an operator's message in a gated channel is delivered to its members (CHAT-15).
+    pub deliver: bool,
+    /// The chain of work that the message belongs to.
+    pub chain: Chain,
+}
+
+/// The result of posting a chat message.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Posted {
+    /// The stored chat message.
+    pub post: ChatPost,
+    /// Number of members whose next turn shows the message.
+    pub delivered: u32,
+    /// Number of members whose inbox received a wake-up. A member with a pending wake-up for this
+    /// channel gets no other.
+    pub woken: u32,
+    /// The agents that the message did not reach, with reasons. It is stored nevertheless.
+    pub skipped: Vec<Skipped>,
+    /// Whether the message was only stored, because the channel is gated and the message was not
+    /// delivered.
+    #[serde(default)]
+    pub held: bool,
+}
+
+/// An agent that a chat message did not reach.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Skipped {
+    /// Id of the agent.
+    pub agent_id: AgentId,
+    /// The reason as a code, for programs.
+    pub error_code: Code,
+    /// The reason as text.
+    pub reason: String,
+}
+
+/// Posts a chat message in a channel. In a gated channel it is only stored, unless an operator has
+/// it delivered. In an ungated channel the next turn of every other member shows it, and `wake`
+/// decides who also gets a wake-up. A mention of an unknown agent is refused.
+pub async fn post(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    by: &Speaker,
+    wake: ChatWake,
+    new: NewPost,
+) -> Result<Posted> {
+    post_with(w, ctx, by, wake, new, UnknownMention::Refused).await
+}
+
+/// Like [`post`], for the last text of a turn. The agent can no longer correct the text, so a
+/// mention of an unknown agent is treated as text.
+pub(crate) async fn post_last_text(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    by: &Speaker,
+    wake: ChatWake,
+    new: NewPost,
+) -> Result<Posted> {
+    post_with(w, ctx, by, wake, new, UnknownMention::Text).await
+}
+
+/// How a mention of an unknown agent is treated.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum UnknownMention {
+    Refused,
+    Text,
+}
+
+async fn post_with(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    by: &Speaker,
+    wake: ChatWake,
+    new: NewPost,
+    unknown: UnknownMention,
+) -> Result<Posted> {
+    let limits = ctx.limits();
+    check_content(&new.content, limits.chat_post_bytes)?;
+    let mut channel = channel_named(w, &new.channel).await?;
+    let members = w.chat_members(&channel.channel).await?;
+    let own = by.party.agent().and_then(|agent_id| position(&members, agent_id));
+    if !channel.admits(&by.party, own.is_some()) {
+        return Err(not_a_member(&channel, &by.party, "post in it"));
+    }
+    if new.deliver && !matches!(by.party, Party::Operator(_) | Party::System) {
+        return Err(Refusal::new(Code::AccessDenied, "only an operator may have a gated post delivered")
+            .hint("post without deliver, and ask whom you want to speak next with syscall.ask"));
+    }
+    if new.chain.hop > limits.hops_max && by.party != Party::System {
+        return Err(hop_limit(new.chain.hop, limits.hops_max));
+    }
+    if let Some(reply_to) = new.reply_to
+        && !(1..=channel.last_seq).contains(&reply_to)
+    {
+        return Err(Refusal::not_found(&format!("post in #{}", channel.channel), &reply_to.to_string(), None)
+            .hint(format!("the newest post is {}", channel.last_seq))
+            .details(json!({ "field": "reply_to", "last_seq": channel.last_seq })));
+    }
+    let (named, mut skipped) = addressed(w, by, &channel, &members, &new.content, unknown).await?;
+    channel.last_seq += 1;
+    let post = ChatPost {
+        channel: channel.channel.clone(),
+        seq: channel.last_seq,
+        message_id: MessageId(ctx.id()),
+        from: by.party.clone(),
+        content: new.content,
+        mentions: named.names,
+        reply_to: new.reply_to,
+        root_id: new.chain.root_id,
+        hop: new.chain.hop,
+        ts: ctx.now(),
+    };
+    let mine = own.map(|at| members[at].clone());
+    let others: Vec<ChatMember> =
+        members.into_iter().enumerate().filter(|(at, _)| Some(*at) != own).map(|(_, member)| member).collect();
+    let between_two = channel.is_between_two();
+    let wakes = |member: &ChatMember| {
+        between_two
+            || match wake {
+                ChatWake::All => true,
+                ChatWake::Mentions => named.all || post.mentions.binary_search(&member.agent_id).is_ok(),
+                ChatWake::None => false,
+            }
+    };
+    // All checks come before the first write, because the caller may continue after a refusal.
+    let chain = new.chain;
+    if between_two {
+        for member in &others {
+            root_limits::echoed(w, ctx, &by.party, &member.agent_id, &post.content, chain).await?;
+        }
+    }
+    let handed_out = !channel.gated || new.deliver;
+    let woken_count = others.iter().filter(|member| handed_out && member.wake_id.is_none() && wakes(member)).count();
+    root_limits::sent(w, ctx, &by.party, chain, 1 + u64::try_from(woken_count).unwrap_or(u64::MAX)).await?;
+    w.chat_post_append(&post).await?;
+    w.chat_channel_put(&channel).await?;
+    if let Some(own) = mine
+        && own.read_seq == post.seq - 1
+    {
+        // The author's own message need not be shown to it.
+        w.chat_member_put(&ChatMember { read_seq: post.seq, ..own }).await?;
+    }
+    let reached = if !channel.gated {
+        wake_up(w, ctx, &post, &others, wakes, &mut skipped).await?
+    } else if new.deliver {
+        hand_out(w, ctx, &post, &others, wakes, &mut skipped).await?
+    } else {
+        Reached::default()
+    };
+    if let Some(member) = others.first().filter(|_| reached.woken > 0) {
+        root_limits::last_hop(w, ctx, &by.party, &member.agent_id, chain).await?;
+    }
+    let event = NewEvent::new(
+        EventKind::ChatMessage,
+        json!({
+            "seq": post.seq, "message_id": post.message_id, "from": shown_name(&post.from), "content": post.content,
+            "mentions": post.mentioned().collect::<Vec<_>>(), "mentions_all": named.all, "reply_to": post.reply_to,
+            "gated": channel.gated,
+            "hop": post.hop, "delivered": reached.delivered, "woken": reached.woken, "waiting": reached.waiting,
+            "skipped": skipped.len(), "via": by.via,
+        }),
+    )
+    .channel(&channel.channel)
+    .correlation(post.root_id);
+    ctx.emit_at(
+        w,
+        post.ts,
+        match by.party.agent() {
+            Some(agent_id) => event.agent(agent_id),
+            None => event,
+        },
+    )
+    .await?;
+    Ok(Posted { post, delivered: reached.delivered, woken: reached.woken, skipped, held: !handed_out })
+}
+
+/// The index of an agent in a list of members ordered by id.
+fn position(members: &[ChatMember], agent_id: &AgentId) -> Option<usize> {
+    members.binary_search_by(|member| member.agent_id.cmp(agent_id)).ok()
+}
+
+/// The agents that a chat message mentions.
+struct Named {
+    /// Members, ordered by id, without the author.
+    names: Vec<AgentId>,
+    /// Whether the message mentions all members.
+    all: bool,
+}
+
+/// Splits the mentioned names into members and agents that are no members. Unknown names are
+/// refused or treated as text.
+async fn addressed(
+    w: &mut dyn Writes,
+    by: &Speaker,
+    channel: &ChatChannel,
+    members: &[ChatMember],
+    content: &str,
+    unknown: UnknownMention,
+) -> Result<(Named, Vec<Skipped>)> {
+    let found = mentions(content);
+    let others = found.names.into_iter().filter(|agent_id| by.party.agent() != Some(agent_id));
+    let (names, non_members): (Vec<AgentId>, Vec<AgentId>) =
+        others.partition(|agent_id| position(members, agent_id).is_some());
+    let mut skipped = Vec::new();
+    if !non_members.is_empty() {
+        // One query for all mentioned names, which may be thousands.
+        let agents = w.agents_among(&non_members).await?;
+        for agent_id in non_members {
+            if agents.binary_search(&agent_id).is_err() {
+                match unknown {
+                    UnknownMention::Refused => return Err(unknown_agent(&agent_id)),
+                    UnknownMention::Text => continue,
+                }
+            }
+            if skipped.len() < NON_MEMBERS_MAX {
+                let reason = format!("{agent_id} is no member of #{} and does not see the post", channel.channel);
+                skipped.push(Skipped { agent_id, error_code: Code::NotFound, reason });
+            }
+        }
+    }
+    Ok((Named { names, all: found.all }, skipped))
+}
+
+/// A similar agent is searched after the command; see [`with_nearest`](crate::mail::with_nearest).
+fn unknown_agent(name: &AgentId) -> Refusal {
+    let near = nearest(name.as_str(), [EVERYONE]);
+    let suggestion = near.map(|near| format!("did you mean `@{near}`? ")).unwrap_or_default();
+    Refusal::new(Code::InvalidArguments, format!("content mentions @{name}, and there is no agent of that id"))
+        .hint(format!("{suggestion}if you mean no agent, write the name without the @; put code between backticks"))
+        .details(json!({ "field": "content", "mention": name }))
+}
+
+/// Number of members that a message reached.
+#[derive(Default)]
+struct Reached {
+    delivered: u32,
+    woken: u32,
+    /// Members that already had a pending wake-up for this channel.
+    waiting: u32,
+}
+
+/// Puts a wake-up into the inboxes of the members that `wakes` selects, unless one is pending. The
+/// chat messages are read by cursor when the turn opens.
+async fn wake_up(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    post: &ChatPost,
+    others: &[ChatMember],
+    wakes: impl Fn(&ChatMember) -> bool + Send,
+    skipped: &mut Vec<Skipped>,
+) -> Result<Reached> {
+    let mut reached = Reached { delivered: count(others), ..Reached::default() };
+    let (waiting, fresh): (Vec<&ChatMember>, Vec<&ChatMember>) =
+        others.iter().filter(|member| wakes(member)).partition(|member| member.wake_id.is_some());
+    reached.waiting = count(&waiting);
+    let mut free = FreeSpace::read(w, ctx, fresh.iter().map(|member| &member.agent_id)).await?;
+    for member in fresh {
+        if let Some(full) = free.take() {
+            let reason = format!("{full}: {} is not woken, and sees the post in its next turn", member.agent_id);
+            skipped.push(skipped_for(&member.agent_id, reason));
+            reached.delivered -= 1;
+            continue;
+        }
+        let envelope = envelope(ctx, post, &member.agent_id, String::new(), true);
+        w.message_append(&envelope).await?;
+        w.chat_member_put(&ChatMember { wake_id: Some(envelope.message_id), ..member.clone() }).await?;
+        ctx.wake(w, &member.agent_id);
+        reached.woken += 1;
+    }
+    Ok(reached)
+}
+
+/// Puts an operator's message itself into every inbox, because members read gated messages only on
+/// request.
+async fn hand_out(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    post: &ChatPost,
+    others: &[ChatMember],
+    wakes: impl Fn(&ChatMember) -> bool + Send,
+    skipped: &mut Vec<Skipped>,
+) -> Result<Reached> {
+    let mut reached = Reached::default();
+    let mut free = FreeSpace::read(w, ctx, others.iter().map(|member| &member.agent_id)).await?;
+    for member in others {
+        if let Some(full) = free.take() {
+            skipped.push(skipped_for(&member.agent_id, format!("{full}: {} does not get the post", member.agent_id)));
+            continue;
+        }
+        let wake = wakes(member);
+        w.message_append(&envelope(ctx, post, &member.agent_id, post.content.clone(), wake)).await?;
+        reached.delivered += 1;
+        if wake {
+            ctx.wake(w, &member.agent_id);
+            reached.woken += 1;
+        }
+    }
+    Ok(reached)
+}
+
+/// The free space of inboxes, read before the first of them changes.
+struct FreeSpace {
+    depths: std::vec::IntoIter<u32>,
+    inbox_max: u32,
+    /// Messages that the world still accepts.
+    world: u64,
+}
+
+impl FreeSpace {
+    async fn read<'m>(
+        w: &mut dyn Writes,
+        ctx: &OperationContext,
+        agents: impl Iterator<Item = &'m AgentId>,
+    ) -> Result<Self> {
+        let agents: Vec<AgentId> = agents.cloned().collect();
+        let limits = ctx.limits();
+        let (depths, world) = match agents.is_empty() {
+            true => (Vec::new(), 0),
+            false => {
+                let waiting = w.inbox_total().await?;
+                (w.inbox_depths(&agents).await?, u64::from(limits.world_mail_max).saturating_sub(waiting))
+            }
+        };
+        Ok(Self { depths: depths.into_iter(), inbox_max: limits.inbox_max, world })
+    }
+
+    /// Reserves capacity in the next inbox, or returns the reason why there is none.
+    fn take(&mut self) -> Option<String> {
+        let depth = self.depths.next().unwrap_or(0);
+        if depth >= self.inbox_max {
+            return Some(format!("the inbox holds {depth} messages, which is the limit"));
+        }
+        if self.world == 0 {
+            return Some("the world holds limits.world_mail_max waiting messages, which is the limit".to_owned());
+        }
+        self.world -= 1;
+        None
+    }
+}
+
+fn skipped_for(agent_id: &AgentId, reason: String) -> Skipped {
+    Skipped { agent_id: agent_id.clone(), error_code: Code::InboxFull, reason }
+}
+
+fn count<T>(items: &[T]) -> u32 {
+    u32::try_from(items.len()).unwrap_or(u32::MAX)
+}
+
+fn envelope(ctx: &OperationContext, post: &ChatPost, to: &AgentId, body: String, wake: bool) -> Envelope {
+    Envelope {
+        message_id: MessageId(ctx.id()),
+        seq: 0,
+        to: to.clone(),
+        from: post.from.clone(),
+        kind: Kind::Chat,
+        subject: Some(format!("#{}", post.channel)),
+        body,
+        attachments: Vec::new(),
+        ask_id: None,
+        conversation_id: None,
+        root_id: post.root_id,
+        hop: post.hop,
+        wake,
+        created_at: post.ts,
+        state: MailState::Pending,
+        turn_id: None,
+        crashes: 0,
+    }
+}

@@ -1,0 +1,208 @@
+//! The context that every rule receives besides its transaction: clock, ids, limits, redaction and
+//! the identity of this daemon.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, PoisonError, RwLock};
+
+use ghost_domain::event::NewEvent;
+use ghost_domain::ports::{Ports, Signal};
+use ghost_domain::redact::Redactor;
+use ghost_domain::text::{clip, prefix_bytes, shown};
+use ghost_domain::{Agent, AgentId, ChatWake, EventId, Limits, RootId, Timestamp};
+use ghost_store::Writes;
+use uuid::Uuid;
+
+use crate::result::Result;
+
+/// The world fact (a row of the `meta` table) that records whether the world is paused: `1` if it
+/// is.
+pub const PAUSED: &str = "paused";
+
+/// The longest secret, in bytes, that is still recognised where an excerpt was truncated.
+const SECRET_BYTES: usize = 4_096;
+
+/// Maximum characters of an unknown name that a record keeps.
+const LABEL_MAX: usize = 200;
+
+/// Checks whether an agent can run with the world's files as they are. The refusal says why not.
+pub type Fitness = Arc<dyn Fn(&Agent) -> Result<()> + Send + Sync>;
+
+/// The context of a world's rules. Cloning is cheap. All clones share the same settings, so a
+/// reload changes the limits, the chat setting, the webhooks and the check of which agents can run
+/// for all of them at once.
+#[derive(Clone)]
+pub struct OperationContext {
+    /// The ports for the clock, ids and jitter.
+    pub ports: Ports,
+    /// Removes secrets from text that is stored for people to read.
+    pub redactor: Arc<Redactor>,
+    /// The name of this daemon's node.
+    pub node: Arc<str>,
+    /// The fencing epoch under which this daemon owns its agents.
+    pub epoch: i64,
+    limits: Arc<RwLock<Arc<Limits>>>,
+    chat_wake: Arc<RwLock<ChatWake>>,
+    webhooks: Arc<RwLock<BTreeMap<String, AgentId>>>,
+    jobs: Arc<RwLock<Arc<BTreeSet<RootId>>>>,
+    waiting: Arc<RwLock<BTreeMap<AgentId, Arc<str>>>>,
+    fitness: Arc<RwLock<Fitness>>,
+}
+
+impl OperationContext {
+    /// Creates a context with these defaults: chat wakes the mentioned members
+    /// ([`OperationContext::set_chat_wake`]), there are no webhooks ([`OperationContext::set_webhooks`]), and
+    /// every agent can run ([`OperationContext::set_fitness`]).
+    #[must_use]
+    pub fn new(ports: Ports, redactor: Redactor, node: &str, epoch: i64, limits: Limits) -> Self {
+        Self {
+            ports,
+            redactor: Arc::new(redactor),
+            node: node.into(),
+            epoch,
+            limits: Arc::new(RwLock::new(Arc::new(limits))),
+            chat_wake: Arc::new(RwLock::new(ChatWake::Mentions)),
+            webhooks: Arc::default(),
+            jobs: Arc::default(),
+            waiting: Arc::default(),
+            fitness: Arc::new(RwLock::new(Arc::new(|_| Ok(())))),
+        }
+    }
+
+    /// The current time.
+    #[must_use]
+    pub fn now(&self) -> Timestamp {
+        self.ports.clock.now()
+    }
+
+    /// Records why an agent opens no turn although it has mail: the models that it uses are down.
+    /// `None` removes the entry. This is kept in memory only; after a restart it is determined
+    /// again.
+    pub fn set_waiting(&self, agent_id: &AgentId, reason: Option<&str>) {
+        let mut waiting = self.waiting.write().unwrap_or_else(PoisonError::into_inner);
+        match reason {
+            Some(reason) => waiting.insert(agent_id.clone(), reason.into()),
+            None => waiting.remove(agent_id),
+        };
+    }
+
+    /// The reason why an agent opens no turn, if there is one; see [`OperationContext::set_waiting`].
+    #[must_use]
+    pub fn waiting(&self, agent_id: &AgentId) -> Option<Arc<str>> {
+        self.waiting.read().unwrap_or_else(PoisonError::into_inner).get(agent_id).cloned()
+    }
+
+    /// The number of agents that wait for a model; see [`OperationContext::set_waiting`].
+    #[must_use]
+    pub fn waiting_agents(&self) -> usize {
+        self.waiting.read().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// Creates a new identifier.
+    #[must_use]
+    pub fn id(&self) -> Uuid {
+        self.ports.ids.next()
+    }
+
+    /// The current limits.
+    #[must_use]
+    pub fn limits(&self) -> Arc<Limits> {
+        // The lock is only held to copy a pointer, so a poisoned lock still holds a complete value.
+        Arc::clone(&self.limits.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Replaces the limits.
+    pub fn set_limits(&self, limits: Limits) {
+        *self.limits.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(limits);
+    }
+
+    /// Which members a chat message wakes if the rules themselves write it, for example the result
+    /// of a cron job.
+    #[must_use]
+    pub fn chat_wake(&self) -> ChatWake {
+        *self.chat_wake.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sets which members chat messages wake.
+    pub fn set_chat_wake(&self, wake: ChatWake) {
+        *self.chat_wake.write().unwrap_or_else(PoisonError::into_inner) = wake;
+    }
+
+    /// The agent that receives the conversations of a webhook, if the webhook exists.
+    #[must_use]
+    pub fn webhook_agent(&self, webhook: &str) -> Option<AgentId> {
+        self.webhooks.read().unwrap_or_else(PoisonError::into_inner).get(webhook).cloned()
+    }
+
+    /// Replaces the webhooks: a map from webhook name to the agent that receives its conversations.
+    pub fn set_webhooks(&self, webhooks: BTreeMap<String, AgentId>) {
+        *self.webhooks.write().unwrap_or_else(PoisonError::into_inner) = webhooks;
+    }
+
+    /// The roots of main jobs. Work of such a root shares no turn with work of other roots, so that
+    /// the cost of the job is known.
+    #[must_use]
+    pub fn jobs(&self) -> Arc<BTreeSet<RootId>> {
+        Arc::clone(&self.jobs.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Adds roots of main jobs.
+    pub fn add_jobs(&self, roots: impl IntoIterator<Item = RootId>) {
+        Arc::make_mut(&mut self.jobs.write().unwrap_or_else(PoisonError::into_inner)).extend(roots);
+    }
+
+    /// Checks whether an agent can run with the world's files as they are.
+    ///
+    /// # Errors
+    /// A refusal that says why not and what to repair.
+    pub fn may_run(&self, agent: &Agent) -> Result<()> {
+        let fitness = Arc::clone(&self.fitness.read().unwrap_or_else(PoisonError::into_inner));
+        fitness(agent)
+    }
+
+    /// Replaces the check that decides which agents can run.
+    pub fn set_fitness(&self, fitness: Fitness) {
+        *self.fitness.write().unwrap_or_else(PoisonError::into_inner) = fitness;
+    }
+
+    /// Appends an event, redacted, in the transaction that makes the change it reports.
+    pub async fn emit(&self, w: &mut dyn Writes, event: NewEvent) -> Result<()> {
+        self.emit_at(w, self.now(), event).await
+    }
+
+    /// Like [`OperationContext::emit`], with a given time, for an event whose record carries the same
+    /// time.
+    pub async fn emit_at(&self, w: &mut dyn Writes, at: Timestamp, event: NewEvent) -> Result<()> {
+        let event = NewEvent { payload: self.redactor.clean_json(event.payload), ..event };
+        w.event_append(EventId(self.id()), at, event).await?;
+        Ok(())
+    }
+
+    /// Returns at most `max` characters of `text`, for people to read. The text is redacted before
+    /// it is truncated, because half a secret is not recognised but still reveals too much.
+    #[must_use]
+    pub fn excerpt(&self, text: &str, max: usize) -> String {
+        // Redacting all of a long text is expensive, and only its beginning is needed.
+        let head = prefix_bytes(text, max.saturating_mul(4).saturating_add(SECRET_BYTES));
+        let clean = self.redactor.redact(head);
+        if head.len() == text.len() {
+            return clip(&clean, max);
+        }
+        // The end of the head may be half a secret, and redaction may have moved it towards the
+        // beginning.
+        let whole = prefix_bytes(&clean, clean.len().saturating_sub(SECRET_BYTES));
+        let excerpt = clip(whole, max);
+        if excerpt.len() == whole.len() { format!("{excerpt}…") } else { excerpt }
+    }
+
+    /// A name that is unknown here, made safe for a record: redacted, truncated to a maximum
+    /// length, on one line.
+    #[must_use]
+    pub fn label(&self, name: &str) -> String {
+        shown(&self.excerpt(name, LABEL_MAX), LABEL_MAX + 1)
+    }
+
+    /// Wakes an agent after commit, so that it reads its inbox.
+    pub fn wake(&self, w: &mut dyn Writes, agent_id: &AgentId) {
+        w.signal(Signal::Wake(agent_id.clone()));
+    }
+}

@@ -1,0 +1,255 @@
+//! Conversations with people outside (BI-34..38, MSG-11..14). Each has an owner, the agent that
+//! answers. A message from outside becomes mail of the owner. The last text of the turn that takes
+//! it is sent to the outside. Both are entries in the conversation's log with a gapless sequence.
+//!
+//! These rules must never deliver a message themselves. Outgoing entries are rows; the adapters in
+//! the control layer deliver them.
+
+mod actions;
+mod bounds;
+mod delivery;
+mod handoff;
+mod log;
+mod out;
+
+pub use actions::{AllowedActions, ChannelAction, act, check_supported};
+use bounds::{check_count, check_room};
+pub use delivery::{Outcome, OutgoingMessage, attempt, due, redeliver, settle};
+pub(crate) use handoff::taken_over;
+pub use handoff::{Handover, handoff};
+use log::{NewEntry, append, emit};
+pub use log::{entry, get};
+pub use out::{Post, attach, check_speaker, post};
+pub(crate) use out::{answer, check_length, owed, restore_drafts, unanswered};
+
+use ghost_domain::conversation::CONTROL;
+use ghost_domain::event::EventKind;
+use ghost_domain::refusal::not_blank;
+use ghost_domain::schedule::threads::OWN_THREADS;
+use ghost_domain::text::{is_strange, shown};
+use ghost_domain::{
+    AgentId, Attachment, Code, Conversation, ConversationEntry, ConversationId, Direction, Envelope, Kind, Party,
+    Refusal,
+};
+use ghost_store::Writes;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::chain::Chain;
+use crate::mail::{self, NewMessage};
+use crate::{OperationContext, Result, agent_lookup, asks};
+
+/// The longest thread name, in characters.
+const THREAD_MAX: usize = 200;
+/// The parameters of a new conversation.
+#[derive(Clone, Debug)]
+pub struct Start {
+    /// Name of the adapter that carries it; see [`Conversation::adapter`].
+    pub adapter: String,
+    /// The thread name that the outside uses. `None` uses the conversation's id.
+    pub thread: Option<String>,
+    /// The agent that answers in the conversation.
+    pub owner: AgentId,
+    /// The party outside.
+    pub party: Party,
+}
+
+/// A message from outside.
+#[derive(Clone, Debug)]
+pub struct IncomingMessage {
+    /// The party that sends it.
+    pub from: Party,
+    /// Text of the message.
+    pub content: String,
+    /// Attached workspace files, checked by the caller.
+    pub attachments: Vec<Attachment>,
+    /// Id of the message that this one answers.
+    pub reply_to: Option<String>,
+    /// The outside's own id of the message.
+    pub external_id: Option<String>,
+}
+
+/// A conversation with the entry that was just added to it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Received {
+    /// The conversation, with the new entry counted.
+    pub conversation: Conversation,
+    /// The entry that was just added.
+    pub entry: ConversationEntry,
+}
+
+/// Begins a conversation.
+///
+/// # Errors
+/// `Conflict` if the adapter already has a conversation with this thread name; `RateLimited` if the
+/// world has too many.
+pub async fn begin(w: &mut dyn Writes, ctx: &OperationContext, start: Start) -> Result<Conversation> {
+    let (count, limit) = (w.conversation_count().await?, ctx.limits().conversations_max);
+    if count >= limit {
+        return Err(Refusal::new(
+            Code::RateLimited,
+            format!("the world has {count} conversations, which is the limit"),
+        )
+        .hint("continue one of them, or raise limits.conversations_max")
+        .details(json!({ "limit": "conversations_max" })));
+    }
+    let owner = agent_lookup::agent_for(w, ctx, &start.party, &start.owner).await?.agent_id;
+    let conversation_id = ConversationId(ctx.id());
+    let thread = match start.thread {
+        Some(thread) => named_thread(&thread)?,
+        None => conversation_id.to_string(),
+    };
+    if let Some(other) = w.conversation_find(&start.adapter, &thread).await? {
+        let what = format!("{} has a conversation of that name already: {}", start.adapter, other.conversation_id);
+        return Err(Refusal::new(Code::Conflict, what).hint("continue that one"));
+    }
+    let now = ctx.now();
+    let conversation = Conversation {
+        conversation_id,
+        adapter: start.adapter,
+        thread,
+        owner,
+        party: start.party,
+        last_seq: 0,
+        created_at: now,
+        updated_at: now,
+        heard: 0,
+        heard_at: None,
+        reacted: None,
+        passed_on: Vec::new(),
+    };
+    w.conversation_put(&conversation).await?;
+    let payload = json!({
+        "conversation_id": conversation_id, "adapter": conversation.adapter, "thread": conversation.thread,
+        "owner": conversation.owner, "party": conversation.party,
+    });
+    emit(w, ctx, EventKind::ConversationStarted, &conversation, payload).await?;
+    Ok(conversation)
+}
+
+/// Checks a thread name from the outside.
+fn named_thread(thread: &str) -> Result<String> {
+    let length = thread.chars().count();
+    if length == 0 || length > THREAD_MAX || thread.contains(is_strange) || thread.trim() != thread {
+        let code = if length > THREAD_MAX { Code::TooLarge } else { Code::InvalidArguments };
+        return Err(Refusal::new(
+            code,
+            format!("thread must have 1 to {THREAD_MAX} characters, no control characters and no space at its ends"),
+        )
+        .hint("name the thread by the id that it has outside")
+        .details(json!({ "field": "thread" })));
+    }
+    Ok(thread.to_owned())
+}
+
+/// Adds a message to the conversation that the adapter has under this thread name. If there is
+/// none, begins it with `start`. Only the cron job itself may begin a thread whose name is reserved
+/// for cron jobs; otherwise another agent would receive the answers to the job.
+pub async fn arrive(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    start: Start,
+    said: IncomingMessage,
+) -> Result<Received> {
+    let found = match &start.thread {
+        Some(thread) => w.conversation_find(&start.adapter, thread).await?,
+        None => None,
+    };
+    let conversation = match found {
+        Some(conversation) => conversation,
+        None => {
+            if let Some(thread) = start.thread.as_deref().filter(|thread| thread.starts_with(OWN_THREADS)) {
+                let what = format!("thread `{}` belongs to a cron job that has not started it yet", shown(thread, 80));
+                return Err(Refusal::new(Code::AccessDenied, what)
+                    .hint(format!("choose a name that does not begin with {OWN_THREADS}"))
+                    .details(json!({ "field": "thread" })));
+            }
+            begin(w, ctx, start).await?
+        }
+    };
+    hear(w, ctx, conversation, said).await
+}
+
+/// Adds a message over the control plane to a conversation that is held over it. Conversations of
+/// other adapters are refused, so that nobody can impersonate the party outside.
+pub async fn say(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    conversation_id: ConversationId,
+    said: IncomingMessage,
+) -> Result<Received> {
+    let conversation = get(w, conversation_id).await?;
+    if conversation.adapter != CONTROL {
+        return Err(Refusal::new(
+            Code::Conflict,
+            format!("conversation {conversation_id} is held over {}, not over the control plane", conversation.adapter),
+        )
+        .hint(format!("send {} a message, or begin a conversation of your own with it", conversation.owner)));
+    }
+    hear(w, ctx, conversation, said).await
+}
+
+async fn hear(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    mut conversation: Conversation,
+    said: IncomingMessage,
+) -> Result<Received> {
+    not_blank("content", &said.content)?;
+    check_count(ctx, said.attachments.len())?;
+    check_room(w, ctx, &conversation).await?;
+    let Some(owner) = w.agent_get(&conversation.owner).await?.filter(|agent| !agent.is_deleted()) else {
+        let (id, owner) = (conversation.conversation_id, &conversation.owner);
+        return Err(Refusal::new(
+            Code::Conflict,
+            format!("conversation {id} belongs to {owner}, which was deleted: nobody would answer"),
+        )
+        .hint(format!("an operator can give it to another agent: `ghostctl conversation handoff {id} <agent-id>`")));
+    };
+    let paths = said.attachments.iter().map(|file| file.path.clone()).collect();
+    let new_message = NewMessage {
+        attachments: paths,
+        conversation_id: Some(conversation.conversation_id.to_string()),
+        ..NewMessage::new(
+            &owner.agent_id,
+            said.from.clone(),
+            Kind::Conversation,
+            said.content.clone(),
+            Chain::root(ctx),
+        )
+    };
+    let envelope = mail::deliver(w, ctx, new_message).await?;
+    conversation.heard += 1;
+    conversation.passed_on.clear();
+    conversation.heard_at = Some(ctx.now());
+    let entry = NewEntry {
+        message_id: Some(envelope.message_id),
+        attachments: said.attachments,
+        reply_to: said.reply_to,
+        external_id: said.external_id,
+        ..NewEntry::new(Direction::In, said.from, said.content)
+    };
+    let entry = append(w, ctx, &mut conversation, entry).await?;
+    if let Some(refusal) = asks::unanswerable(ctx, &owner) {
+        // The party is notified now, because the answer may take long.
+        let text = format!("{}: this waits until it is started again", refusal.message);
+        append(w, ctx, &mut conversation, NewEntry::new(Direction::Note, Party::System, text)).await?;
+    }
+    Ok(Received { conversation, entry })
+}
+
+/// Adds a note to the conversations of mail that will not be processed.
+pub(crate) async fn dropped(w: &mut dyn Writes, ctx: &OperationContext, mail: &[Envelope], why: &str) -> Result<()> {
+    let mut notified = std::collections::BTreeSet::new();
+    for envelope in mail.iter().filter(|envelope| envelope.kind == Kind::Conversation) {
+        let Some(id) = envelope.conversation_id.as_deref().and_then(|id| id.parse::<ConversationId>().ok()) else {
+            continue;
+        };
+        if notified.insert(id)
+            && let Some(mut conversation) = w.conversation_get(id).await?
+        {
+            append(w, ctx, &mut conversation, NewEntry::new(Direction::Note, Party::System, why.to_owned())).await?;
+        }
+    }
+    Ok(())
+}

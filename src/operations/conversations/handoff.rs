@@ -1,0 +1,198 @@
+//! Hands a conversation over to another agent (BI-36). Later messages from outside go to the new
+//! owner. Mail of the conversation that the old owner has not taken is moved to the new owner.
+
+use ghost_domain::event::EventKind;
+use ghost_domain::text::clip;
+use ghost_domain::{
+    AgentId, Code, Conversation, ConversationEntry, ConversationId, Direction, Kind, MailState, MessageId, Party,
+    Refusal, Turn,
+};
+use ghost_store::Writes;
+use serde_json::json;
+
+use super::bounds::check_room;
+use super::log::{NewEntry, append, emit, get, recent};
+use super::out::check_speaker;
+use crate::chain::Chain;
+use crate::mail::{self, NewMessage};
+use crate::turns::ending::Ending;
+use crate::{OperationContext, Result, agent_lookup, asks};
+
+/// The longest reason, in characters.
+const REASON_MAX: usize = 1_000;
+/// The longest summary, in characters.
+const SUMMARY_MAX: usize = 8_000;
+/// The number of entries that the new owner is shown, and the characters of each.
+const SHOWN: usize = 12;
+const SHOWN_CHARS: usize = 600;
+
+/// The parameters of a handoff.
+#[derive(Clone, Debug)]
+pub struct Handover {
+    /// Id of the new owner.
+    pub to: AgentId,
+    /// The reason.
+    pub reason: Option<String>,
+    /// A summary for the new owner.
+    pub summary: Option<String>,
+    /// The chain that the mail to the new owner belongs to.
+    pub chain: Chain,
+}
+
+/// Hands a conversation over to another agent, notifies it, and moves waiting mail of the
+/// conversation to it. An agent can hand over only a conversation that it owns.
+pub async fn handoff(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    by: &Party,
+    conversation_id: ConversationId,
+    handover: Handover,
+) -> Result<Conversation> {
+    let mut conversation = get(w, conversation_id).await?;
+    if let Some(agent_id) = by.agent() {
+        check_speaker(&conversation, agent_id)?;
+        check_room(w, ctx, &conversation).await?;
+    }
+    for (field, text, most) in [("reason", &handover.reason, REASON_MAX), ("summary", &handover.summary, SUMMARY_MAX)] {
+        if text.as_ref().is_some_and(|text| text.chars().count() > most) {
+            return Err(Refusal::new(Code::TooLarge, format!("{field} has more than {most} characters"))
+                .hint("write the long part to a workspace file and name its path"));
+        }
+    }
+    let to = agent_lookup::agent_for(w, ctx, by, &handover.to).await?;
+    if to.agent_id == conversation.owner {
+        return Err(Refusal::new(Code::Conflict, format!("{} has this conversation already", to.agent_id))
+            .hint("name another agent, or answer yourself"));
+    }
+    if let Some(refusal) = asks::unanswerable(ctx, &to) {
+        return Err(refusal);
+    }
+    if by.agent().is_some() && conversation.passed_on.contains(&to.agent_id) {
+        let what =
+            format!("{} handed this conversation over, and no message from outside has arrived since", to.agent_id);
+        return Err(Refusal::new(Code::Conflict, what).hint(
+            "answer as well as you can, hand it over to an agent that has not had it yet, or ask in the conversation \
+             for what you need",
+        ));
+    }
+    let old = std::mem::replace(&mut conversation.owner, to.agent_id.clone());
+    match by.agent() {
+        Some(_) => conversation.passed_on.push(old.clone()),
+        // After a handoff by an operator, the record of earlier handoffs starts again.
+        None => conversation.passed_on.clear(),
+    }
+    let reason = handover.reason.as_deref().map(str::trim).filter(|reason| !reason.is_empty());
+    let summary_line = match reason {
+        Some(reason) => format!("{by} gives this conversation from {old} to {}: {reason}", to.agent_id),
+        None => format!("{by} gives this conversation from {old} to {}", to.agent_id),
+    };
+    let history = recent(w, &conversation).await?;
+    append(w, ctx, &mut conversation, NewEntry::new(Direction::Note, by.clone(), summary_line.clone())).await?;
+    let body = handoff_text(&conversation, &summary_line, handover.summary.as_deref(), &history);
+    let new_message = NewMessage {
+        subject: Some("A conversation is yours now".into()),
+        conversation_id: Some(conversation_id.to_string()),
+        ..NewMessage::new(&to.agent_id, by.clone(), Kind::Handoff, body, handover.chain)
+    };
+    mail::deliver(w, ctx, new_message).await?;
+    let moved = move_waiting(w, ctx, &old, &to.agent_id, conversation_id).await?;
+    let payload = json!({
+        "conversation_id": conversation_id, "from": old, "to": to.agent_id, "by": by, "moved": moved,
+        "reason": reason.map(|reason| ctx.excerpt(reason, 300)),
+    });
+    emit(w, ctx, EventKind::ConversationHandedOver, &conversation, payload).await?;
+    Ok(conversation)
+}
+
+/// Adds a note if the turn that took over a conversation has ended without a message in it, because
+/// no agent works on it any more.
+pub(crate) async fn taken_over(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    turn: &Turn,
+    conversation_id: ConversationId,
+    ending: &Ending,
+) -> Result<()> {
+    let Some(mut conversation) = w.conversation_get(conversation_id).await? else { return Ok(()) };
+    let owner = turn.agent_id.clone();
+    if conversation.owner != owner || conversation.passed_on.is_empty() {
+        return Ok(());
+    }
+    let entries = recent(w, &conversation).await?;
+    let mut since = entries.iter().rev().take_while(|entry| entry.direction != Direction::In);
+    let spoke = since.any(|entry| entry.direction == Direction::Out && entry.from == Party::Agent(owner.clone()));
+    // Mail that the old owner had not processed is answered by a turn of its own.
+    let id = conversation_id.to_string();
+    let waiting = w.inbox_pending(&owner, ctx.limits().inbox_max).await?;
+    let waits =
+        waiting.iter().any(|mail| mail.kind == Kind::Conversation && mail.conversation_id.as_ref() == Some(&id));
+    if spoke || waits {
+        return Ok(());
+    }
+    let why = match ending {
+        Ending::Finished(_) | Ending::Cut(_) => {
+            "has the conversation now and sent no message: write again to get an answer".to_owned()
+        }
+        Ending::Failed(refusal) => format!("has the conversation now, and its turn failed: {}", refusal.message),
+        Ending::Cancelled(why) => format!("has the conversation now, and its turn was cancelled: {why}"),
+    };
+    let text = ctx.excerpt(&format!("{owner} {why}"), 1_000);
+    let line = NewEntry { turn_id: Some(turn.turn_id), ..NewEntry::new(Direction::Note, Party::System, text) };
+    append(w, ctx, &mut conversation, line).await?;
+    Ok(())
+}
+
+/// Moves the waiting mail of a conversation from one inbox to another. Returns the number of
+/// messages.
+async fn move_waiting(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    old: &AgentId,
+    new: &AgentId,
+    conversation_id: ConversationId,
+) -> Result<usize> {
+    let id = conversation_id.to_string();
+    // Mail from the system may exceed the limit of an inbox.
+    let window = ctx.limits().inbox_max.saturating_mul(2);
+    let mut waiting = w.inbox_pending(old, window).await?;
+    waiting.retain(|mail| mail.kind == Kind::Conversation && mail.conversation_id.as_deref() == Some(id.as_str()));
+    let ids: Vec<MessageId> = waiting.iter().map(|mail| mail.message_id).collect();
+    w.message_mark(&ids, MailState::Consumed, None, 0).await?;
+    for mail in waiting {
+        let new_message = NewMessage {
+            attachments: mail.attachments,
+            conversation_id: mail.conversation_id,
+            ..NewMessage::new(new, mail.from, mail.kind, mail.body, Chain { root_id: mail.root_id, hop: mail.hop })
+        };
+        mail::deliver(w, ctx, new_message).await?;
+    }
+    Ok(ids.len())
+}
+
+/// The text of the mail to the new owner.
+fn handoff_text(
+    conversation: &Conversation,
+    summary_line: &str,
+    summary: Option<&str>,
+    history: &[ConversationEntry],
+) -> String {
+    let mut text = format!(
+        "{summary_line}.\nIt is held with {} over {} (conversation {}). Messages from there come to you from now \
+         on, and the last text of such a turn is the answer. The last text of this turn goes nowhere: to send a message \
+         there \
+         now, use syscall.channel.send.\n",
+        conversation.party, conversation.adapter, conversation.conversation_id,
+    );
+    if let Some(summary) = summary.map(str::trim).filter(|summary| !summary.is_empty()) {
+        text.push_str(&format!("\nSummary:\n{summary}\n"));
+    }
+    let messages: Vec<&ConversationEntry> =
+        history.iter().filter(|entry| entry.direction != Direction::Note && !entry.deleted).collect();
+    if !messages.is_empty() {
+        text.push_str("\nThe last messages:\n");
+    }
+    for entry in messages.iter().skip(messages.len().saturating_sub(SHOWN)) {
+        text.push_str(&format!("- {}: {}\n", entry.from, clip(&entry.content, SHOWN_CHARS)));
+    }
+    text
+}

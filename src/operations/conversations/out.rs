@@ -1,0 +1,251 @@
+//! Outgoing messages of agents in a conversation: the reply at the end of a turn, separate
+//! messages, and files attached to the reply.
+
+use ghost_domain::conversation::CONTROL;
+use ghost_domain::refusal::not_blank;
+use ghost_domain::reply_tokens::{Reply, ReplyTo, read_reply};
+use ghost_domain::{
+    Action, AgentId, Attachment, Code, Conversation, ConversationEntry, ConversationId, Delivery, Direction, Kind,
+    MessageId, Party, Refusal, Turn, TurnId,
+};
+use ghost_store::Writes;
+use serde_json::json;
+
+use super::bounds::{check_count, check_room};
+use super::log::{NewEntry, append, get, recent};
+use crate::turns::ending::HeldMail;
+use crate::{OperationContext, Result};
+
+/// A message that an agent sends besides its reply.
+#[derive(Clone, Debug)]
+pub struct Post {
+    /// Text of the message.
+    pub content: String,
+    /// Attached files, checked by the caller.
+    pub attachments: Vec<Attachment>,
+    /// Id of the message that this one answers: an id that the agent was shown, or the outside's
+    /// own.
+    pub reply_to: Option<String>,
+}
+
+/// The first delivery state of a message. In a conversation of the control plane it is delivered
+/// when it is committed. With files it is pending, because the files must still be checked.
+pub(super) fn first_delivery(conversation: &Conversation, files: &[Attachment]) -> Delivery {
+    if conversation.adapter == CONTROL && files.is_empty() { Delivery::Delivered } else { Delivery::Pending }
+}
+
+/// Refuses an agent that does not own the conversation.
+///
+/// # Errors
+/// `Conflict`.
+pub fn check_speaker(conversation: &Conversation, agent_id: &AgentId) -> Result<()> {
+    if conversation.owner == *agent_id {
+        return Ok(());
+    }
+    Err(Refusal::new(
+        Code::Conflict,
+        format!("conversation {} belongs to {} now", conversation.conversation_id, conversation.owner),
+    )
+    .hint("the last text of this turn still goes there; the new owner sends everything else"))
+}
+
+/// Sends a message at once, separate from the reply at the end of the turn (BI-34, BI-37).
+pub async fn post(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    agent_id: &AgentId,
+    turn_id: TurnId,
+    conversation_id: ConversationId,
+    post: Post,
+) -> Result<ConversationEntry> {
+    let mut conversation = get(w, conversation_id).await?;
+    check_speaker(&conversation, agent_id)?;
+    check_length(ctx, &post.content)?;
+    check_count(ctx, post.attachments.len())?;
+    check_room(w, ctx, &conversation).await?;
+    let reply_to = match post.reply_to {
+        None => None,
+        Some(id) => Some(outside_id_of(&recent(w, &conversation).await?, &id).ok_or_else(|| {
+            Refusal::new(
+                Code::NotFound,
+                format!("no message `{}` is in this conversation", ghost_domain::text::clip(&id, 80)),
+            )
+            .hint("give the message_id of a message that you were shown, or leave reply_to out")
+        })?),
+    };
+    let line = NewEntry {
+        delivery: first_delivery(&conversation, &post.attachments),
+        attachments: post.attachments,
+        reply_to,
+        turn_id: Some(turn_id),
+        ..NewEntry::new(Direction::Out, Party::Agent(agent_id.clone()), post.content)
+    };
+    append(w, ctx, &mut conversation, line).await
+}
+
+/// The outside's id of the message with this id.
+fn outside_id_of(entries: &[ConversationEntry], id: &str) -> Option<String> {
+    let matches_id = |entry: &&ConversationEntry| {
+        is_message(entry) && (entry.message_id.to_string() == id || entry.external_id.as_deref() == Some(id))
+    };
+    entries.iter().rev().find(matches_id).map(outside_id)
+}
+
+/// Whether an entry is a message that can be referred to: not a note, not an action such as a
+/// reaction, and not deleted.
+pub(super) fn is_message(entry: &ConversationEntry) -> bool {
+    let says = match &entry.action {
+        None | Some(Action::Poll { .. } | Action::Thread { .. }) => true,
+        Some(Action::Delete { .. } | Action::React { .. } | Action::Pin { .. }) => false,
+    };
+    entry.direction != Direction::Note && !entry.deleted && says
+}
+
+/// Refuses a text that is empty or too long.
+pub(crate) fn check_length(ctx: &OperationContext, content: &str) -> Result<()> {
+    let limit = ctx.limits().message_bytes;
+    if content.len() > limit as usize {
+        return Err(Refusal::new(
+            Code::TooLarge,
+            format!("the message has {} bytes; the limit is {limit}", content.len()),
+        )
+        .hint("write the long part to a workspace file and attach it")
+        .details(json!({ "limit": "message_bytes" })));
+    }
+    not_blank("text", content)
+}
+
+pub(super) fn outside_id(entry: &ConversationEntry) -> String {
+    entry.external_id.clone().unwrap_or_else(|| entry.message_id.to_string())
+}
+
+/// Attaches a workspace file to the reply at the end of the turn (BI-35). Until then the
+/// conversation holds it as a note in state draft.
+pub async fn attach(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    agent_id: &AgentId,
+    turn_id: TurnId,
+    conversation_id: ConversationId,
+    file: Attachment,
+) -> Result<ConversationEntry> {
+    let mut conversation = get(w, conversation_id).await?;
+    let limit = ctx.limits().attachment_bytes;
+    if file.bytes > u64::from(limit) {
+        return Err(Refusal::new(
+            Code::TooLarge,
+            format!("`{}` has {} bytes; the limit is {limit}", file.path, file.bytes),
+        )
+        .hint("attach a smaller file, or a part of it")
+        .details(json!({ "limit": "attachment_bytes" })));
+    }
+    check_room(w, ctx, &conversation).await?;
+    let party = Party::Agent(agent_id.clone());
+    let drafts = drafts(&recent(w, &conversation).await?, &party);
+    check_count(ctx, drafts.len() + 1)?;
+    if drafts.iter().any(|new_message| new_message.attachments.iter().any(|other| other.name == file.name)) {
+        return Err(Refusal::new(Code::Conflict, format!("a file named `{}` is attached already", file.name))
+            .hint("give this one another name"));
+    }
+    let line = NewEntry {
+        turn_id: Some(turn_id),
+        delivery: Delivery::Draft,
+        ..NewEntry::new(Direction::Note, party, format!("{agent_id} attaches {} to its reply", file.name))
+    };
+    append(w, ctx, &mut conversation, NewEntry { attachments: vec![file], ..line }).await
+}
+
+/// The files that an agent has attached and not sent. Its turns are serial, so all of them belong
+/// to the current turn, or to an interrupted one over the same mail.
+fn drafts(entries: &[ConversationEntry], party: &Party) -> Vec<ConversationEntry> {
+    entries.iter().filter(|entry| entry.delivery == Delivery::Draft && entry.from == *party).cloned().collect()
+}
+
+/// Ends the draft state of these entries, because they are sent now or never. Returns their files.
+async fn settle_drafts(w: &mut dyn Writes, drafts: Vec<ConversationEntry>) -> Result<Vec<Attachment>> {
+    let mut files = Vec::new();
+    for mut new_message in drafts {
+        new_message.delivery = Delivery::None;
+        w.conversation_entry_put(&new_message).await?;
+        files.extend(new_message.attachments);
+    }
+    Ok(files)
+}
+
+/// Turns a dead turn's attachments back into drafts when the turn continues, because its journal
+/// says that they are attached.
+pub(crate) async fn restore_drafts(w: &mut dyn Writes, turn_id: TurnId) -> Result<()> {
+    for mut entry in w.conversation_entries_of_turn(turn_id).await? {
+        let was_draft = entry.direction == Direction::Note && !entry.attachments.is_empty();
+        if was_draft && entry.delivery == Delivery::None {
+            entry.delivery = Delivery::Draft;
+            w.conversation_entry_put(&entry).await?;
+        }
+    }
+    Ok(())
+}
+
+/// The conversation that a turn with this mail must answer.
+pub(crate) fn owed(held: &[HeldMail]) -> Option<ConversationId> {
+    held.iter().find(|mail| mail.kind == Kind::Conversation).and_then(|mail| mail.conversation_id)
+}
+
+/// Sends the last text of a turn to the conversation that the turn answers, unless it is silent
+/// (HB-05, MSG-13). Runs in the transaction that ends the turn.
+pub(crate) async fn answer(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    turn: &Turn,
+    conversation_id: ConversationId,
+    mail: &[MessageId],
+    text: &str,
+) -> Result<()> {
+    // A conversation that retention deleted cannot be answered any more.
+    let Some(mut conversation) = w.conversation_get(conversation_id).await? else { return Ok(()) };
+    let entries = recent(w, &conversation).await?;
+    let party = Party::Agent(turn.agent_id.clone());
+    let files = settle_drafts(w, drafts(&entries, &party)).await?;
+    let (text, reply_to) = match read_reply(text) {
+        Reply::Message { text, reply_to } => (text, reply_to),
+        // Files without text are a reply too. A silent token is not a reply, even with files.
+        Reply::Silent if text.trim().is_empty() && !files.is_empty() => (String::new(), None),
+        Reply::Silent => return Ok(()),
+    };
+    let reply_to = match reply_to {
+        None => None,
+        // An unknown message id is not passed to the outside.
+        Some(ReplyTo::Message(id)) => outside_id_of(&entries, &id),
+        Some(ReplyTo::Current) => {
+            let heard = || entries.iter().rev().filter(|entry| entry.direction == Direction::In);
+            let held = heard().find(|entry| mail.contains(&entry.message_id));
+            // Mail from a handoff has a new id.
+            held.or_else(|| heard().next()).map(outside_id)
+        }
+    };
+    let line = NewEntry {
+        delivery: first_delivery(&conversation, &files),
+        attachments: files,
+        reply_to,
+        turn_id: Some(turn.turn_id),
+        ..NewEntry::new(Direction::Out, party, text)
+    };
+    append(w, ctx, &mut conversation, line).await?;
+    Ok(())
+}
+
+/// Adds a note that a turn ended without an answer, and why. Attached files are not sent.
+pub(crate) async fn unanswered(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    turn: &Turn,
+    conversation_id: ConversationId,
+    why: &str,
+) -> Result<()> {
+    let Some(mut conversation) = w.conversation_get(conversation_id).await? else { return Ok(()) };
+    let entries = recent(w, &conversation).await?;
+    settle_drafts(w, drafts(&entries, &Party::Agent(turn.agent_id.clone()))).await?;
+    let text = ctx.excerpt(&format!("{}'s turn {why}", turn.agent_id), 1_000);
+    let line = NewEntry { turn_id: Some(turn.turn_id), ..NewEntry::new(Direction::Note, Party::System, text) };
+    append(w, ctx, &mut conversation, line).await?;
+    Ok(())
+}

@@ -1,0 +1,177 @@
+//! Dead letters: mail that its agent could not process, kept for an operator (promise 3).
+
+use ghost_domain::event::{EventKind, NewEvent};
+use ghost_domain::{
+    Code, DeadLetter, DeadLetterId, DeadLetterStatus, MailState, MessageId, Party, Refusal, Turn, TurnStatus,
+};
+use ghost_store::Writes;
+use serde_json::{Value, json};
+
+use crate::agent_lookup::agent_for;
+use crate::agents::orders::stop;
+use crate::turns::calls::close_open_calls;
+use crate::turns::ending::HeldMail;
+use crate::{OperationContext, Result, asks, budgets, conversations, schedules};
+
+/// Turns a turn's mail into a dead letter and ends the turn. Askers are notified at once.
+pub async fn end_turn(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    mut turn: Turn,
+    messages: &[MessageId],
+    reason: &str,
+    crashes: u32,
+) -> Result<DeadLetter> {
+    let dead_letter = create(w, ctx, &turn, messages, reason, crashes).await?;
+    asks::abandon(w, ctx, turn.turn_id).await?;
+    budgets::forfeit_held(w, ctx, &mut turn).await?;
+    close_open_calls(w, ctx, &turn).await?;
+    turn.status = TurnStatus::Dead;
+    turn.parked = None;
+    turn.reason = Some(dead_letter.reason.clone());
+    turn.ended_at = Some(ctx.now());
+    w.turn_put(&turn).await?;
+    ctx.wake(w, &turn.agent_id);
+    Ok(dead_letter)
+}
+
+/// Turns mail of a turn into a dead letter, without ending the turn. Askers are notified at once.
+pub(crate) async fn create(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    turn: &Turn,
+    messages: &[MessageId],
+    reason: &str,
+    crashes: u32,
+) -> Result<DeadLetter> {
+    let reason = ctx.excerpt(reason, 500);
+    w.message_mark(messages, MailState::Dead, Some(turn.turn_id), 0).await?;
+    let happened = if crashes == 0 { "could not process" } else { "crashed on" };
+    let refusal = Refusal::new(
+        Code::Unavailable,
+        format!("{} {happened} this message, which is a dead letter now: {reason}", turn.agent_id),
+    )
+    .hint("an operator can see it with `ghostctl dead list`");
+    for message_id in messages {
+        let Some(envelope) = w.message_get(*message_id).await? else { continue };
+        schedules::lost(w, ctx, envelope.message_id, envelope.kind, &refusal.message).await?;
+        if let Some(ask_id) = envelope.ask_id {
+            asks::fail(w, ctx, ask_id, &refusal).await?;
+        }
+        if let Some(conversation_id) = conversations::owed(&[HeldMail::of(&envelope)]) {
+            let why = format!("{happened} this message, which is a dead letter now: {reason}");
+            conversations::unanswered(w, ctx, turn, conversation_id, &why).await?;
+        }
+    }
+    let dead_letter = DeadLetter {
+        dead_letter_id: DeadLetterId(ctx.id()),
+        agent_id: turn.agent_id.clone(),
+        turn_id: turn.turn_id,
+        messages: messages.to_vec(),
+        reason,
+        crashes,
+        status: DeadLetterStatus::Held,
+        created_at: ctx.now(),
+        resolved_at: None,
+    };
+    w.dead_letter_put(&dead_letter).await?;
+    emit(w, ctx, EventKind::DeadLetterHeld, &dead_letter, json!({ "root_id": turn.root_id })).await?;
+    let held = w.dead_letter_count_held(Some(&turn.agent_id)).await?;
+    if held >= ctx.limits().dead_letters_max {
+        // A dead letter is kept with its mail and journal until an operator decides. An agent that
+        // produces one after another is stopped before they fill the disk.
+        let why = format!(
+            "it has {held} dead letters (limits.dead_letters_max): retry or drop them with `ghostctl dead`, then \
+             start it again"
+        );
+        stop(w, ctx, &Party::System, &turn.agent_id, Some(&why)).await?;
+    }
+    Ok(dead_letter)
+}
+
+/// Retries a dead letter: from its journal, or in a new turn if `fresh` is set.
+///
+/// # Errors
+/// `NotFound`; `Conflict` if it is not held, or if its agent was deleted and created again.
+pub async fn retry(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    by: &Party,
+    id: DeadLetterId,
+    fresh: bool,
+) -> Result<DeadLetter> {
+    let mut dead_letter = held(w, id).await?;
+    let agent = agent_for(w, ctx, by, &dead_letter.agent_id).await?;
+    if let Some(mut turn) = w.turn_get(dead_letter.turn_id).await? {
+        if turn.incarnation != agent.incarnation {
+            return Err(Refusal::new(
+                Code::Conflict,
+                format!("dead letter {id} belongs to an earlier agent {}, which was deleted", agent.agent_id),
+            )
+            .hint(format!("read it with `ghostctl dead show {id}`, and drop it")));
+        }
+        turn.crashes = 0;
+        turn.stalled_boots = 0;
+        w.turn_put(&turn).await?;
+    }
+    w.message_forgive(&dead_letter.messages).await?;
+    let turn_id = (!fresh).then_some(dead_letter.turn_id);
+    w.message_mark(&dead_letter.messages, MailState::Pending, turn_id, 0).await?;
+    // A retried message wakes the agent even if it was quiet mail, because mail of an earlier turn
+    // joins no other turn.
+    w.message_rouse(&dead_letter.messages).await?;
+    resolve(w, ctx, by, &mut dead_letter, DeadLetterStatus::Retried, EventKind::DeadLetterRetried).await?;
+    ctx.wake(w, &dead_letter.agent_id);
+    Ok(dead_letter)
+}
+
+/// Drops a dead letter. It stays readable until retention deletes it.
+pub async fn discard(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, id: DeadLetterId) -> Result<DeadLetter> {
+    let mut dead_letter = held(w, id).await?;
+    w.message_mark(&dead_letter.messages, MailState::Consumed, Some(dead_letter.turn_id), 0).await?;
+    resolve(w, ctx, by, &mut dead_letter, DeadLetterStatus::Dropped, EventKind::DeadLetterDropped).await?;
+    Ok(dead_letter)
+}
+
+async fn held(w: &mut dyn Writes, id: DeadLetterId) -> Result<DeadLetter> {
+    match w.dead_letter_get(id).await? {
+        None => Err(Refusal::not_found("dead letter", &id.to_string(), None).hint("see `ghostctl dead list`")),
+        Some(dead_letter) if dead_letter.status != DeadLetterStatus::Held => {
+            Err(Refusal::new(Code::Conflict, format!("dead letter {id} was already {}", dead_letter.status))
+                .hint("only a held dead letter can be retried or dropped; the turns of its agent show what it did"))
+        }
+        Some(dead_letter) => Ok(dead_letter),
+    }
+}
+
+async fn resolve(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    by: &Party,
+    dead_letter: &mut DeadLetter,
+    status: DeadLetterStatus,
+    kind: EventKind,
+) -> Result<()> {
+    dead_letter.status = status;
+    dead_letter.resolved_at = Some(ctx.now());
+    w.dead_letter_put(dead_letter).await?;
+    emit(w, ctx, kind, dead_letter, json!({ "by": by })).await
+}
+
+async fn emit(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    kind: EventKind,
+    dead_letter: &DeadLetter,
+    more: Value,
+) -> Result<()> {
+    let mut payload = json!({
+        "dead_letter_id": dead_letter.dead_letter_id, "turn_id": dead_letter.turn_id, "messages": dead_letter.messages,
+        "reason": dead_letter.reason, "crashes": dead_letter.crashes, "by": null,
+    });
+    if let (Some(payload), Value::Object(more)) = (payload.as_object_mut(), more) {
+        payload.extend(more);
+    }
+    let event = NewEvent::new(kind, payload).agent(&dead_letter.agent_id).correlation(dead_letter.turn_id);
+    ctx.emit(w, event).await
+}

@@ -1,0 +1,51 @@
+//! The end of a main job: its lead closes the job's task and names the file with the result.
+//!
+//! A job without a named result must never be recorded as finished successfully.
+
+use ghost_domain::event::{EventKind, NewEvent};
+use ghost_domain::write_acl::WorkspacePath;
+use ghost_domain::{Code, Job, Refusal, Task, TaskStatus};
+use ghost_store::{Reads, Writes};
+use serde_json::json;
+
+use crate::{OperationContext, Result};
+
+/// The job whose task this is.
+async fn job_of(r: &mut dyn Reads, ctx: &OperationContext, task: &Task) -> Result<Option<Job>> {
+    if !ctx.jobs().contains(&task.root_id) {
+        return Ok(None);
+    }
+    Ok(r.job_of_task(task.task_id).await?)
+}
+
+/// Refuses to set the task of a job to done unless its result is a file in the job's directory for results.
+///
+/// # Errors
+/// `InvalidArguments` with the directory in the hint.
+pub async fn check(r: &mut dyn Reads, ctx: &OperationContext, task: &Task) -> Result<()> {
+    let Some(job) = job_of(r, ctx, task).await? else { return Ok(()) };
+    let path = WorkspacePath::parse(task.result.as_deref().unwrap_or_default().trim(), false);
+    let dir = format!("{}/", job.result_dir.trim_end_matches('/'));
+    if path.is_ok_and(|path| path.as_str().starts_with(&dir)) {
+        return Ok(());
+    }
+    Err(Refusal::new(Code::InvalidArguments, format!("the result of job {} is not a path under {dir}", job.job_id))
+        .hint("set `result` to the path of the file that you wrote, in the same call that sets the status to done"))
+}
+
+/// Records the end of a job when its task ends, and that the job runs again when its task is reopened.
+pub async fn follow(w: &mut dyn Writes, ctx: &OperationContext, task: &Task) -> Result<()> {
+    let Some(mut job) = job_of(w, ctx, task).await? else { return Ok(()) };
+    if task.status.is_terminal() == job.finished_at.is_some() {
+        return Ok(());
+    }
+    job.finished_at = task.status.is_terminal().then(|| ctx.now());
+    job.result_path =
+        task.result.clone().filter(|_| task.status == TaskStatus::Done).map(|path| path.trim().to_owned());
+    w.job_put(&job).await?;
+    if job.finished_at.is_none() {
+        return Ok(());
+    }
+    let facts = json!({ "job_id": job.job_id, "status": task.status, "result_path": job.result_path });
+    ctx.emit(w, NewEvent::new(EventKind::JobFinished, facts).correlation(job.root_id)).await
+}

@@ -1,0 +1,111 @@
+//! Main jobs: a set of input files is accepted once, and its lead gets a task for it.
+
+use ghost_domain::event::{EventKind, NewEvent};
+use ghost_domain::{AgentId, Job, Party, RootId, Schedule, ScheduleKind};
+use ghost_store::tables::PAGE_MAX;
+use ghost_store::{Reads, Writes};
+use serde_json::json;
+
+use crate::chain::Chain;
+use crate::tasks::{self, NewTask};
+use crate::{OperationContext, Result, schedules};
+
+/// A job to be started.
+#[derive(Clone, Debug)]
+pub struct NewJob {
+    /// Identifies the input by its content.
+    pub job_id: String,
+    /// The number of input files.
+    pub files: u32,
+    /// The agent that gets the job's task.
+    pub lead: AgentId,
+    /// The description of the task.
+    pub brief: String,
+    /// The directory in the workspace for the result.
+    pub result_dir: String,
+}
+
+/// Starts a job, or continues a job with the same input. An unfinished job without any running or
+/// waiting work is started again: the owners of its open tasks get them once more.
+pub async fn begin(w: &mut dyn Writes, ctx: &OperationContext, new: NewJob) -> Result<Job> {
+    let known = w.job_get(&new.job_id).await?;
+    if let Some(job) = &known {
+        if job.finished_at.is_some() {
+            return Ok(job.clone());
+        }
+        if job.task_id.is_some() {
+            if !is_at_work(w, job.root_id).await? {
+                tasks::remind(w, ctx, job.root_id).await?;
+            }
+            return Ok(job.clone());
+        }
+    }
+    // A job that an older version began has no task.
+    let chain = known.as_ref().map_or_else(|| Chain::root(ctx), |job| Chain { root_id: job.root_id, hop: 0 });
+    ctx.add_jobs([chain.root_id]);
+    let task = NewTask {
+        title: format!("Job {}: {} input {}", new.job_id, new.files, if new.files == 1 { "file" } else { "files" }),
+        description: format!(
+            "{}\n\nWhen the result is written to a file in {}/, set this task to done and give the path of that file as its \
+             result.",
+            new.brief.trim_end(),
+            new.result_dir.trim_end_matches('/')
+        ),
+        owner: new.lead.clone(),
+        priority: 0,
+        depends_on: Vec::new(),
+        parent_id: None,
+        due_at: None,
+        chain,
+    };
+    let task = tasks::create(w, ctx, &Party::System, task).await?;
+    let job = Job {
+        job_id: new.job_id,
+        task_id: Some(task.task_id),
+        root_id: chain.root_id,
+        files: new.files,
+        started_at: known.map_or_else(|| ctx.now(), |job| job.started_at),
+        finished_at: None,
+        result_dir: new.result_dir,
+        result_path: None,
+    };
+    w.job_put(&job).await?;
+    let facts = json!({ "job_id": job.job_id, "files": job.files, "lead": new.lead, "task_id": task.task_id });
+    ctx.emit(w, NewEvent::new(EventKind::JobStarted, facts).correlation(job.root_id)).await?;
+    Ok(job)
+}
+
+/// All jobs, newest first.
+pub async fn all(r: &mut dyn Reads) -> Result<Vec<Job>> {
+    let mut jobs: Vec<Job> = Vec::new();
+    loop {
+        let after = jobs.last().map(|job| (job.started_at, job.job_id.as_str()));
+        let page = r.job_list(after, PAGE_MAX).await?;
+        if page.is_empty() {
+            return Ok(jobs);
+        }
+        jobs.extend(page);
+    }
+}
+
+/// Makes the jobs of earlier daemons known to the rules.
+pub async fn recall(r: &mut dyn Reads, ctx: &OperationContext) -> Result<()> {
+    ctx.add_jobs(all(r).await?.into_iter().map(|job| job.root_id));
+    Ok(())
+}
+
+/// Whether a turn of this root is open, mail of it waits, or a timer or watch of it is set.
+async fn is_at_work(r: &mut dyn Reads, root_id: RootId) -> Result<bool> {
+    let open = r.turns_open().await?;
+    Ok(open.iter().any(|turn| turn.root_id == root_id || turn.other_roots.contains(&root_id))
+        || !r.inbox_waiting_of(root_id).await?.is_empty()
+        || !due(r, root_id).await?.is_empty())
+}
+
+/// The enabled timers and watches of this root, of all agents.
+pub async fn due(r: &mut dyn Reads, root_id: RootId) -> Result<Vec<Schedule>> {
+    let mut due = schedules::all_of_kind(r, ScheduleKind::Timer).await?;
+    due.extend(schedules::all_of_kind(r, ScheduleKind::Watch).await?);
+    due.retain(|schedule| schedule.enabled && schedule.root_id == root_id);
+    Ok(due)
+}

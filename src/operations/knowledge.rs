@@ -1,0 +1,382 @@
+//! Knowledge (KNOW-01..06): versioned entries, each with its own readers and writers.
+//!
+//! These rules must never reveal an entry to an agent that may not read it. Such an entry is
+//! refused with the same text as an entry that does not exist, and suggestions only name entries
+//! that the caller may read.
+
+use ghost_domain::event::{EventKind, NewEvent};
+use ghost_domain::grantee::GRANTEES_MAX;
+use ghost_domain::knowledge::{check_content, check_entry_id, check_tags, check_title};
+use ghost_domain::text::{nearest, one_line};
+use ghost_domain::{Code, Grantee, KnowledgeEntry, KnowledgeSeed, KnowledgeVersion, Party, Refusal, Viewer};
+use ghost_store::{Reads, Writes};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::{OperationContext, Result, agent_lookup};
+
+/// The number of entries that one step of a list reads. Their texts are large.
+const STEP: u32 = 64;
+/// Maximum readable entries that are compared for a suggestion.
+const NEAR_MAX: usize = 200;
+
+/// The author of a change.
+#[derive(Clone, Debug)]
+pub struct Author {
+    /// The party that is recorded as author.
+    pub by: Party,
+    /// Decides what the author may read and write.
+    pub viewer: Viewer,
+    /// The operator that acts as the agent `by`, if there is one.
+    pub through: Option<Party>,
+}
+
+/// A query for entries.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// Only entries with this tag.
+    pub tag: Option<String>,
+    /// Only entries that contain this text in id, title, tags or content, ignoring case.
+    pub query: Option<String>,
+    /// Only entries after this id.
+    pub after: String,
+    /// Maximum entries to return.
+    pub limit: usize,
+}
+
+/// A page of entries, ordered by id.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Listed {
+    /// The entries.
+    pub entries: Vec<KnowledgeEntry>,
+    /// Whether more entries follow.
+    pub more: bool,
+}
+
+/// An entry, with its earlier versions if they were requested.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct WithVersions {
+    /// The entry.
+    pub entry: KnowledgeEntry,
+    /// Earlier versions, newest first.
+    pub versions: Vec<KnowledgeVersion>,
+}
+
+/// The parameters of a write. `None` leaves a field of an existing entry as it is.
+#[derive(Clone, Debug, Default)]
+pub struct Writing {
+    /// Id of the entry.
+    pub entry_id: String,
+    /// Content of the entry.
+    pub content: String,
+    /// Title, one line. A new entry without one uses its id.
+    pub title: Option<String>,
+    /// Tags. A new entry without a value has none.
+    pub tags: Option<Vec<String>>,
+    /// Who may read it besides its creator. A new entry without a value has no other readers.
+    pub readers: Option<Vec<Grantee>>,
+    /// Who may change it besides its creator. A new entry without a value has no other writers.
+    pub writers: Option<Vec<Grantee>>,
+    /// The version that the author has read. 0 means that the entry must not exist. `None` skips
+    /// the check.
+    pub expected_version: Option<i64>,
+    /// Whether to create the entry if it does not exist.
+    pub create: bool,
+}
+
+/// Lists the entries that `viewer` may read and that match `wanted`.
+pub async fn list(r: &mut dyn Reads, viewer: &Viewer, wanted: &Wanted) -> Result<Listed> {
+    let query = wanted.query.as_ref().map(|query| query.trim().to_lowercase()).filter(|query| !query.is_empty());
+    let matches = |entry: &KnowledgeEntry| {
+        let has = |text: &str, query: &str| text.to_lowercase().contains(query);
+        entry.may_read(viewer)
+            && wanted.tag.as_ref().is_none_or(|tag| entry.tags.contains(tag))
+            && query.as_ref().is_none_or(|query| {
+                has(&entry.entry_id, query)
+                    || has(&entry.title, query)
+                    || entry.tags.iter().any(|tag| has(tag, query))
+                    || has(&entry.content, query)
+            })
+    };
+    let mut listed = Listed::default();
+    let mut after = wanted.after.clone();
+    loop {
+        let step = r.knowledge_list(&after, STEP).await?;
+        let last = step.len() < STEP as usize;
+        match step.last() {
+            Some(entry) => after.clone_from(&entry.entry_id),
+            None => return Ok(listed),
+        }
+        for entry in step.into_iter().filter(&matches) {
+            if listed.entries.len() == wanted.limit {
+                listed.more = true;
+                return Ok(listed);
+            }
+            listed.entries.push(entry);
+        }
+        if last {
+            return Ok(listed);
+        }
+    }
+}
+
+/// Returns one entry, if `viewer` may read it.
+pub async fn read(r: &mut dyn Reads, viewer: &Viewer, entry_id: &str, versions: bool) -> Result<WithVersions> {
+    let entry = readable(r, viewer, entry_id).await?;
+    let versions = if versions { r.knowledge_versions(entry_id).await? } else { Vec::new() };
+    Ok(WithVersions { entry, versions })
+}
+
+/// Creates or replaces an entry.
+pub async fn write(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    author: &Author,
+    new: Writing,
+) -> Result<KnowledgeEntry> {
+    check_entry_id(&new.entry_id)?;
+    let limits = ctx.limits();
+    check_content(&new.content, limits.knowledge_bytes)?;
+    let title = new.title.as_deref().map(one_line);
+    title.as_deref().map_or(Ok(()), check_title)?;
+    new.tags.as_deref().map_or(Ok(()), check_tags)?;
+    for (field, list) in [("readers", &new.readers), ("writers", &new.writers)] {
+        check_named(w, ctx, author, field, list.as_deref().unwrap_or_default()).await?;
+    }
+    check_expected(new.expected_version)?;
+    let stored = w.knowledge_get(&new.entry_id).await?;
+    let before = match stored.as_ref().filter(|entry| !entry.deleted) {
+        Some(entry) if entry.may_read(&author.viewer) => {
+            Some(check_change(entry, author, new.expected_version)?.clone())
+        }
+        // The refusal unavoidably reveals that the id is in use, but has the same text as for a
+        // missing entry.
+        Some(_) => return Err(missing(w, &author.viewer, &new.entry_id).await?),
+        None if !new.create || new.expected_version.is_some_and(|version| version > 0) => {
+            return Err(missing(w, &author.viewer, &new.entry_id).await?);
+        }
+        None => None,
+    };
+    let now = ctx.now();
+    let entry = match before {
+        Some(before) => {
+            let entry = KnowledgeEntry {
+                title: title.unwrap_or_else(|| before.title.clone()),
+                content: new.content,
+                tags: new.tags.map_or_else(|| before.tags.clone(), sorted),
+                readers: new.readers.unwrap_or_else(|| before.readers.clone()),
+                writers: new.writers.unwrap_or_else(|| before.writers.clone()),
+                version: before.version + 1,
+                updated_by: author.by.clone(),
+                updated_at: now,
+                ..before.clone()
+            };
+            keep_version(w, before, entry.version, limits.knowledge_versions).await?;
+            entry
+        }
+        None => {
+            let count = w.knowledge_count().await?;
+            if count >= limits.knowledge_entries_max {
+                return Err(Refusal::new(
+                    Code::RateLimited,
+                    format!(
+                        "this world has {count} knowledge entries, which is the limit (limits.knowledge_entries_max)"
+                    ),
+                )
+                .hint("extend an existing entry, or delete one that is no longer needed"));
+            }
+            KnowledgeEntry {
+                title: title.unwrap_or_else(|| new.entry_id.clone()),
+                entry_id: new.entry_id,
+                content: new.content,
+                tags: new.tags.map(sorted).unwrap_or_default(),
+                readers: new.readers.unwrap_or_default(),
+                writers: new.writers.unwrap_or_default(),
+                version: stored.map_or(1, |gone| gone.version + 1),
+                creator: author.by.clone(),
+                updated_by: author.by.clone(),
+                created_at: now,
+                updated_at: now,
+                deleted: false,
+            }
+        }
+    };
+    w.knowledge_put(&entry).await?;
+    emit(w, ctx, author, &entry).await?;
+    Ok(entry)
+}
+
+/// Deletes an entry. Its id and version stay; its content and earlier versions are deleted, so that
+/// a later user of the id does not see them.
+pub async fn delete(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    author: &Author,
+    entry_id: &str,
+    expected_version: Option<i64>,
+) -> Result<KnowledgeEntry> {
+    check_expected(expected_version)?;
+    let before = readable(w, &author.viewer, entry_id).await?;
+    check_change(&before, author, expected_version)?;
+    let entry = KnowledgeEntry {
+        title: String::new(),
+        content: String::new(),
+        tags: Vec::new(),
+        readers: Vec::new(),
+        writers: Vec::new(),
+        version: before.version + 1,
+        updated_by: author.by.clone(),
+        updated_at: ctx.now(),
+        deleted: true,
+        ..before
+    };
+    w.knowledge_versions_prune(entry_id, entry.version).await?;
+    w.knowledge_put(&entry).await?;
+    emit(w, ctx, author, &entry).await?;
+    Ok(entry)
+}
+
+/// Creates the entries in the world's files, unless they exist or existed before. Changed and
+/// deleted entries stay as they are. Returns the ids of new entries.
+pub async fn seed(w: &mut dyn Writes, ctx: &OperationContext, seeds: &[KnowledgeSeed]) -> Result<Vec<String>> {
+    let system = Author { by: Party::System, viewer: Viewer::Everything, through: None };
+    let mut new = Vec::new();
+    for seed in seeds {
+        if w.knowledge_get(&seed.entry_id).await?.is_some() {
+            continue;
+        }
+        let now = ctx.now();
+        let entry = KnowledgeEntry {
+            entry_id: seed.entry_id.clone(),
+            title: seed.title.clone(),
+            content: seed.content.clone(),
+            tags: sorted(seed.tags.clone()),
+            readers: seed.readers.clone(),
+            writers: seed.writers.clone(),
+            version: 1,
+            creator: Party::System,
+            updated_by: Party::System,
+            created_at: now,
+            updated_at: now,
+            deleted: false,
+        };
+        w.knowledge_put(&entry).await?;
+        emit(w, ctx, &system, &entry).await?;
+        new.push(entry.entry_id);
+    }
+    Ok(new)
+}
+
+/// Returns an entry that `viewer` may read. All other cases get the same refusal.
+async fn readable(r: &mut dyn Reads, viewer: &Viewer, entry_id: &str) -> Result<KnowledgeEntry> {
+    check_entry_id(entry_id)?;
+    match r.knowledge_get(entry_id).await? {
+        Some(entry) if !entry.deleted && entry.may_read(viewer) => Ok(entry),
+        _ => Err(missing(r, viewer, entry_id).await?),
+    }
+}
+
+/// Builds the refusal for an entry that does not exist for `viewer`, with a suggestion among those
+/// that do.
+async fn missing(r: &mut dyn Reads, viewer: &Viewer, entry_id: &str) -> Result<Refusal> {
+    let open = list(r, viewer, &Wanted { limit: NEAR_MAX, ..Wanted::default() }).await?.entries;
+    let near = nearest(entry_id, open.iter().map(|entry| entry.entry_id.as_str()).filter(|near| *near != entry_id));
+    let refusal = Refusal::not_found("knowledge entry", entry_id, near);
+    Ok(match near {
+        Some(_) => refusal,
+        None => refusal.hint("list the entries to see those that you may read; a new entry needs an unused id"),
+    })
+}
+
+/// Returns `entry` if the author may change it and has read its current version.
+fn check_change<'e>(entry: &'e KnowledgeEntry, author: &Author, expected: Option<i64>) -> Result<&'e KnowledgeEntry> {
+    if !entry.may_write(&author.viewer) {
+        return Err(Refusal::new(
+            Code::AccessDenied,
+            format!("{} may read the knowledge entry `{}`, but not change it", author.by, entry.entry_id),
+        )
+        .hint(format!("ask its creator, {}, or create your own entry", entry.creator)));
+    }
+    match expected {
+        Some(expected) if expected != entry.version => Err(Refusal::new(
+            Code::Conflict,
+            format!("the knowledge entry `{}` is at version {}, not at {expected}", entry.entry_id, entry.version),
+        )
+        .hint("read it again, and write the new content with that version")
+        .details(json!({ "entry_id": entry.entry_id, "version": entry.version }))),
+        _ => Ok(entry),
+    }
+}
+
+fn check_expected(expected: Option<i64>) -> Result<()> {
+    match expected {
+        Some(version) if version < 0 => {
+            Err(Refusal::new(Code::InvalidArguments, format!("expected_version is {version}"))
+                .hint("give the version that you have read, or 0 if the entry must not exist yet"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Checks that agents with access exist, because a typing mistake would silently exclude them.
+async fn check_named(
+    r: &mut dyn Reads,
+    ctx: &OperationContext,
+    author: &Author,
+    field: &str,
+    list: &[Grantee],
+) -> Result<()> {
+    if list.len() > GRANTEES_MAX {
+        return Err(Refusal::new(
+            Code::InvalidArguments,
+            format!("{field} has {} entries; the limit is {GRANTEES_MAX}", list.len()),
+        )
+        .hint("name an archetype or a privilege group instead of its agents"));
+    }
+    for grantee in list {
+        if let Grantee::Agent(agent_id) = grantee {
+            agent_lookup::agent_for(r, ctx, author.through.as_ref().unwrap_or(&author.by), agent_id)
+                .await
+                .map_err(|refusal| Refusal { message: format!("{field}: {}", refusal.message), ..refusal })?;
+        }
+    }
+    Ok(())
+}
+
+/// Stores the previous version, and deletes versions beyond the limit.
+async fn keep_version(w: &mut dyn Writes, before: KnowledgeEntry, version: i64, versions_max: u32) -> Result<()> {
+    let entry_id = before.entry_id.clone();
+    if versions_max > 0 {
+        let kept = KnowledgeVersion {
+            entry_id: before.entry_id,
+            version: before.version,
+            title: before.title,
+            content: before.content,
+            by: before.updated_by,
+            at: before.updated_at,
+        };
+        w.knowledge_version_put(&kept).await?;
+    }
+    w.knowledge_versions_prune(&entry_id, version - i64::from(versions_max)).await?;
+    Ok(())
+}
+
+fn sorted(mut tags: Vec<String>) -> Vec<String> {
+    tags.sort_unstable();
+    tags.dedup();
+    tags
+}
+
+async fn emit(w: &mut dyn Writes, ctx: &OperationContext, author: &Author, entry: &KnowledgeEntry) -> Result<()> {
+    let mut payload = json!({
+        "entry_id": entry.entry_id, "version": entry.version, "by": author.by, "deleted": entry.deleted,
+    });
+    if let Some(through) = &author.through {
+        payload["through"] = json!(through);
+    }
+    let mut event = NewEvent::new(EventKind::KnowledgeChanged, payload);
+    if let Some(agent_id) = author.by.agent() {
+        event = event.agent(agent_id);
+    }
+    ctx.emit(w, event).await
+}

@@ -1,0 +1,46 @@
+//! The rules of the world: mail, turns, asks, tasks, chat, budgets, schedules, skills, the ledger,
+//! dead letters, jobs and the event feed. Each rule is a domain rule, a store transaction and a
+//! wake-up. It is written once and works on every storage backend.
+//!
+//! All durable state is in the store. [`OperationContext`] also holds some state in memory: the limits,
+//! the chat setting, the webhooks and the check that decides which agents can run, which a reload
+//! replaces; the roots of main jobs; and the agents that wait for a model. This state may be lost:
+//! the daemon rebuilds it at start.
+//!
+//! A rule must never call a model or run a tool. Inside a transaction it must never wait for
+//! anything but the store.
+
+mod agent_lookup;
+pub mod agents;
+pub mod asks;
+pub mod budgets;
+mod chain;
+pub mod chat;
+mod context;
+pub mod conversations;
+pub mod dead_letters;
+pub mod declared;
+pub mod feed;
+mod job_result;
+pub mod jobs;
+pub mod knowledge;
+pub mod mail;
+pub mod requests;
+mod result;
+pub mod retention;
+pub mod root_limits;
+pub mod schedules;
+pub mod shared_state;
+pub mod skills;
+pub mod status;
+mod suggestion;
+pub mod tasks;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+pub mod turns;
+
+#[cfg(test)]
+mod operation_tests;
+
+pub use context::{Fitness, OperationContext, PAUSED};
+pub use result::Result;

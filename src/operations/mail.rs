@@ -1,0 +1,303 @@
+//! Mailboxes. All mail to agents is delivered by this module (MSG-01, MSG-05, MSG-08..10).
+
+use ghost_domain::envelope::{Envelope, Kind, MailState};
+use ghost_domain::event::{EventKind, NewEvent};
+use ghost_domain::{Agent, AgentId, AskId, Code, MessageId, Party, Refusal, RootId, TurnId};
+use ghost_store::{Reads, Writes};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+pub use crate::agent_lookup::{agent_for, agent_for_operator, agent_named, deleted_words};
+pub use crate::chain::Chain;
+pub use crate::suggestion::{no_agent, with_nearest};
+
+use crate::turns::ownership::open_turn;
+use crate::{OperationContext, Result, root_limits};
+
+/// A message to be delivered.
+#[derive(Clone, Debug)]
+pub struct NewMessage {
+    /// Id of the receiving agent.
+    pub to: AgentId,
+    /// The sending party.
+    pub from: Party,
+    /// Kind of the message.
+    pub kind: Kind,
+    /// An optional subject line.
+    pub subject: Option<String>,
+    /// Text of the message.
+    pub body: String,
+    /// Workspace paths of the attachments.
+    pub attachments: Vec<String>,
+    /// The ask that the message carries, if any.
+    pub ask_id: Option<AskId>,
+    /// The conversation that the message belongs to, if any.
+    pub conversation_id: Option<String>,
+    /// Whether the message wakes its receiver.
+    pub wake: bool,
+    /// The chain of work that the message belongs to.
+    pub chain: Chain,
+}
+
+impl NewMessage {
+    /// Creates a message that wakes its receiver, without subject, attachments, ask or
+    /// conversation.
+    #[must_use]
+    pub fn new(to: &AgentId, from: Party, kind: Kind, body: impl Into<String>, chain: Chain) -> Self {
+        Self {
+            to: to.clone(),
+            from,
+            kind,
+            subject: None,
+            body: body.into(),
+            attachments: Vec::new(),
+            ask_id: None,
+            conversation_id: None,
+            wake: true,
+            chain,
+        }
+    }
+}
+
+/// Puts a message into its receiver's inbox. Mail from the system ignores the limits on inboxes and
+/// hops (MSG-09).
+///
+/// # Errors
+/// An unknown receiver, a full inbox, a chain that is too long, a body that is too large, or a
+/// limit of the chain ([`crate::root_limits`]).
+pub async fn deliver(w: &mut dyn Writes, ctx: &OperationContext, new_message: NewMessage) -> Result<Envelope> {
+    let receiver = check(w, ctx, &new_message).await?;
+    // Counted last, because the caller may continue after a refusal and a refused message must not
+    // be counted.
+    if new_message.kind == Kind::Message {
+        root_limits::echoed(w, ctx, &new_message.from, &new_message.to, &new_message.body, new_message.chain).await?;
+    }
+    root_limits::sent(w, ctx, &new_message.from, new_message.chain, 1).await?;
+    insert(w, ctx, new_message, receiver).await
+}
+
+/// Checks whether [`deliver`] would accept this message now, without writing anything. Used before
+/// an effect outside the store that must not happen if the message is refused.
+pub async fn would_deliver(r: &mut dyn Reads, ctx: &OperationContext, new_message: &NewMessage) -> Result<()> {
+    check(r, ctx, new_message).await?;
+    if new_message.kind == Kind::Message {
+        root_limits::would_echo(r, ctx, &new_message.from, &new_message.to, &new_message.body, new_message.chain)
+            .await?;
+    }
+    root_limits::would_send(r, ctx, &new_message.from, new_message.chain, 1).await
+}
+
+/// Checks the message and its receiver. Returns the receiver.
+async fn check(w: &mut dyn Reads, ctx: &OperationContext, new_message: &NewMessage) -> Result<Agent> {
+    let limits = ctx.limits();
+    let control = new_message.from == Party::System;
+    if new_message.body.len() > limits.message_bytes as usize {
+        return Err(Refusal::new(
+            Code::TooLarge,
+            format!("the message has {} bytes; the limit is {}", new_message.body.len(), limits.message_bytes),
+        )
+        .hint("write the long part to a workspace file and send its path"));
+    }
+    if new_message.chain.hop > limits.hops_max && !control {
+        return Err(hop_limit(new_message.chain.hop, limits.hops_max));
+    }
+    let receiver = agent_for(w, ctx, &new_message.from, &new_message.to).await?;
+    if !control {
+        let waiting = w.inbox_total().await?;
+        if waiting >= u64::from(limits.world_mail_max) {
+            return Err(Refusal::new(
+                Code::InboxFull,
+                format!("{waiting} messages wait in this world, which is the limit (limits.world_mail_max)"),
+            )
+            .hint("try again when the agents have processed some of them")
+            .details(json!({ "limit": "world_mail_max", "value": limits.world_mail_max })));
+        }
+        let depth = w.inbox_depth(&new_message.to).await?;
+        if depth >= limits.inbox_max {
+            return Err(Refusal::new(
+                Code::InboxFull,
+                format!("the inbox of {} holds {depth} messages, which is the limit", new_message.to),
+            )
+            .hint("try again when it has processed some of them"));
+        }
+    }
+    Ok(receiver)
+}
+
+/// Puts a message that was checked and counted into its receiver's inbox.
+async fn insert(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    new_message: NewMessage,
+    receiver: Agent,
+) -> Result<Envelope> {
+    // Mail from the system may exceed these limits. It is counted against the limits of all other
+    // senders.
+    let limits = ctx.limits();
+    let (depth, waiting) = (w.inbox_depth(&new_message.to).await?, w.inbox_total().await?);
+    root_limits::filled(w, ctx, "inbox_max", Some(&new_message.to), depth.into(), limits.inbox_max.into()).await?;
+    root_limits::filled(w, ctx, "world_mail_max", None, waiting, limits.world_mail_max.into()).await?;
+    let envelope = Envelope {
+        message_id: MessageId(ctx.id()),
+        seq: 0,
+        to: receiver.agent_id,
+        from: new_message.from,
+        kind: new_message.kind,
+        subject: new_message.subject,
+        body: new_message.body,
+        attachments: new_message.attachments,
+        ask_id: new_message.ask_id,
+        conversation_id: new_message.conversation_id,
+        root_id: new_message.chain.root_id,
+        hop: new_message.chain.hop,
+        wake: new_message.wake,
+        created_at: ctx.now(),
+        state: MailState::Pending,
+        turn_id: None,
+        crashes: 0,
+    };
+    w.message_append(&envelope).await?;
+    root_limits::last_hop(w, ctx, &envelope.from, &envelope.to, new_message.chain).await?;
+    let event = NewEvent::new(
+        EventKind::MessageDelivered,
+        json!({
+            "message_id": envelope.message_id,
+            "from": envelope.from,
+            "kind": envelope.kind,
+            "subject": envelope.subject,
+            "preview": ctx.excerpt(&envelope.body, 200),
+            "hop": envelope.hop,
+        }),
+    )
+    .agent(&envelope.to)
+    .correlation(envelope.root_id);
+    ctx.emit(w, event).await?;
+    if envelope.wake {
+        ctx.wake(w, &envelope.to);
+    }
+    Ok(envelope)
+}
+
+/// Builds the refusal for a chain of work that is too long.
+pub(crate) fn hop_limit(hop: u32, limit: u32) -> Refusal {
+    Refusal::new(Code::HopLimit, format!("this would be hop {hop} of its chain; the limit is {limit}"))
+        .hint("end the exchange here; new work from outside starts a new chain")
+        .details(json!({ "limit": "hops_max", "value": limit }))
+}
+
+/// The result of a broadcast.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Broadcast {
+    /// Number of inboxes that received it.
+    pub delivered: u32,
+    /// The receivers that did not get the message, with reasons.
+    pub skipped: Vec<Skipped>,
+}
+
+/// A receiver that did not get a broadcast.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Skipped {
+    /// Id of the agent.
+    pub agent_id: AgentId,
+    /// The reason as a code, for programs.
+    pub error_code: Code,
+    /// The reason as text.
+    pub reason: String,
+}
+
+/// Delivers one message to every other agent (MSG-05). A receiver with a full inbox is reported and
+/// does not affect the others.
+pub async fn broadcast(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    new_message: &NewMessage,
+    exclude: &[AgentId],
+    archetype: Option<&str>,
+) -> Result<Broadcast> {
+    let mut result = Broadcast { delivered: 0, skipped: Vec::new() };
+    let agents = w.agent_list(false).await?;
+    for name in exclude {
+        if !agents.iter().any(|agent| agent.agent_id == *name) {
+            agent_for(w, ctx, &new_message.from, name).await?;
+        }
+    }
+    let receivers: Vec<Agent> = agents
+        .into_iter()
+        .filter(|agent| {
+            let wanted = archetype.is_none_or(|archetype| agent.archetype == archetype);
+            wanted && new_message.from.agent() != Some(&agent.agent_id) && !exclude.contains(&agent.agent_id)
+        })
+        .collect();
+    root_limits::sent(w, ctx, &new_message.from, new_message.chain, u64::try_from(receivers.len()).unwrap_or(u64::MAX))
+        .await?;
+    for agent in receivers {
+        let copy = NewMessage { to: agent.agent_id.clone(), ..new_message.clone() };
+        match check(w, ctx, &copy).await {
+            Ok(receiver) => {
+                insert(w, ctx, copy, receiver).await?;
+                result.delivered += 1;
+            }
+            // A full inbox concerns one receiver only. Any other refusal would be the same for all
+            // receivers, so it ends the broadcast.
+            Err(refusal) if refusal.code == Code::InboxFull => {
+                let (error_code, reason) = (refusal.code, refusal.message);
+                result.skipped.push(Skipped { agent_id: agent.agent_id, error_code, reason });
+            }
+            Err(refusal) => return Err(refusal),
+        }
+    }
+    Ok(result)
+}
+
+/// The result of `syscall.inbox.read`: the mail that joined the turn.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Joined {
+    /// The mail, in order.
+    pub mail: Vec<Envelope>,
+    /// Number of messages that are still pending.
+    pub remaining: u32,
+}
+
+/// Whether pending mail may join an open turn. A chat wake-up may not, because only the turn that
+/// it opens reads the posts. Waking mail of another root may not join if either root belongs to a
+/// main job, so that the job's cost is known.
+#[must_use]
+pub fn joinable(ctx: &OperationContext, root_id: RootId, envelope: &Envelope) -> bool {
+    let jobs = ctx.jobs();
+    let separate =
+        envelope.wake && envelope.root_id != root_id && (jobs.contains(&envelope.root_id) || jobs.contains(&root_id));
+    envelope.kind.merges()
+        && envelope.crashes == 0
+        && envelope.turn_id.is_none()
+        && !envelope.is_chat_wake()
+        && !separate
+}
+
+/// Adds pending mail to an open turn. Mail that expects a reply or must run alone is never taken
+/// this way (BI-33 as corrected). The turn's hop rises to that of its mail, so that reading mail in
+/// an open turn does not evade the limit on hops.
+pub async fn join(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    agent_id: &AgentId,
+    turn_id: TurnId,
+    limit: u32,
+) -> Result<Joined> {
+    let root_id = open_turn(w, turn_id).await?.root_id;
+    let window = limit.saturating_mul(4).max(64);
+    let pending = w.inbox_pending(agent_id, window).await?;
+    let mail: Vec<Envelope> =
+        pending.into_iter().filter(|mail| joinable(ctx, root_id, mail)).take(limit as usize).collect();
+    let ids: Vec<MessageId> = mail.iter().map(|e| e.message_id).collect();
+    w.message_mark(&ids, MailState::Taken, Some(turn_id), 0).await?;
+    if !mail.is_empty() {
+        let mut turn = open_turn(w, turn_id).await?;
+        turn.hop = mail.iter().map(|e| e.hop).fold(turn.hop, u32::max);
+        turn.other_roots.extend(mail.iter().map(|e| e.root_id).filter(|root_id| *root_id != turn.root_id));
+        turn.other_roots.sort_unstable();
+        turn.other_roots.dedup();
+        w.turn_put(&turn).await?;
+    }
+    let remaining = w.inbox_depth(agent_id).await?;
+    Ok(Joined { mail, remaining })
+}

@@ -1,0 +1,100 @@
+//! Tests of chat channels: membership, posts, wake-ups, digests in turns, and history.
+
+mod channels;
+mod history;
+mod posts;
+mod random;
+mod turns;
+
+use ghost_domain::{AgentId, ChannelName, ChatMember, ChatWake, Code, Envelope};
+
+use super::operation_world::{OperationWorld, id, operator, party, read, write};
+use crate::Result;
+use crate::chat::{self, ChannelView, Created, HistoryQuery, NewChannel, NewPost, Posted, Speaker};
+use crate::mail::Chain;
+
+fn name(channel: &str) -> ChannelName {
+    channel.parse().unwrap()
+}
+
+/// The speaker of this name: an agent, or the operator if the name is empty.
+fn speaker(who: &str) -> Speaker {
+    if who.is_empty() { operator().into() } else { party(who).into() }
+}
+
+impl OperationWorld {
+    async fn open_channel(&self, by: &str, channel: &str, members: &[&str], gated: bool) -> Result<Created> {
+        let new = NewChannel {
+            channel: name(channel),
+            members: members.iter().map(|member| id(member)).collect(),
+            gated,
+            skip_creator: false,
+            topic: None,
+        };
+        self.create(by, new).await
+    }
+
+    async fn create(&self, by: &str, new: NewChannel) -> Result<Created> {
+        let by = speaker(by);
+        write!(self, |w, ctx| chat::create(w, &ctx, &by, new).await)
+    }
+
+    async fn post_in(&self, by: &str, channel: &str, content: &str) -> Result<Posted> {
+        self.post_with(by, ChatWake::Mentions, self.new_post(channel, content)).await
+    }
+
+    fn new_post(&self, channel: &str, content: &str) -> NewPost {
+        NewPost {
+            channel: name(channel),
+            content: content.to_owned(),
+            reply_to: None,
+            deliver: false,
+            chain: Chain::root(&self.ctx),
+        }
+    }
+
+    async fn post_with(&self, by: &str, wake: ChatWake, new: NewPost) -> Result<Posted> {
+        let by = speaker(by);
+        match write!(self, |w, ctx| chat::post(w, &ctx, &by, wake, new).await) {
+            Err(refusal) => Err(crate::mail::with_nearest(&self.store, refusal).await),
+            posted => posted,
+        }
+    }
+
+    async fn invite(&self, by: &str, channel: &str, agent: &str) -> Result<ChannelView> {
+        let (by, channel, agent) = (speaker(by), name(channel), id(agent));
+        write!(self, |w, ctx| chat::invite(w, &ctx, &by, &channel, &agent).await)
+    }
+
+    async fn expel(&self, by: &str, channel: &str, agent: &str) -> Result<ChannelView> {
+        let (by, channel, agent) = (speaker(by), name(channel), id(agent));
+        write!(self, |w, ctx| chat::remove(w, &ctx, &by, &channel, &agent).await)
+    }
+
+    async fn history(&self, by: &str, query: HistoryQuery) -> Result<Vec<i64>> {
+        let party = speaker(by).party;
+        let posts = self.store.read(move |r| Box::pin(async move { chat::history(r, &party, &query).await })).await?;
+        Ok(posts.into_iter().map(|post| post.seq).collect())
+    }
+
+    async fn member(&self, channel: &str, agent: &str) -> Option<ChatMember> {
+        let (channel, agent) = (name(channel), id(agent));
+        read!(self, |r| r.chat_member_get(&channel, &agent).await?)
+    }
+}
+
+fn ids(members: &[AgentId]) -> Vec<&str> {
+    members.iter().map(AgentId::as_str).collect()
+}
+
+fn codes(posted: &Posted) -> Vec<(&str, Code)> {
+    posted.skipped.iter().map(|skipped| (skipped.agent_id.as_str(), skipped.error_code)).collect()
+}
+
+/// The texts of the digests, without wake-ups.
+fn digests(mail: &[Envelope]) -> Vec<&str> {
+    mail.iter()
+        .filter(|envelope| envelope.kind == ghost_domain::Kind::Chat && !envelope.is_chat_wake())
+        .map(|envelope| envelope.body.as_str())
+        .collect()
+}

@@ -1,0 +1,221 @@
+//! The actions of agents in conversations, and retention of conversations that always stay active.
+
+use ghost_domain::conversation::{CONTROL, CONTROL_ACTIONS, WEBHOOK_ACTIONS};
+use ghost_domain::{
+    Action, Attachment, Code, ConversationEntry, ConversationId, DeadLetterStatus, Delivery, Direction, Limits, Party,
+    Reactions, Turn,
+};
+use serde_json::json;
+
+use super::operation_world::{OperationWorld, code, id, operator, party, read, write};
+use crate::conversations::{
+    self as rules, AllowedActions, ChannelAction, IncomingMessage, Outcome, Post, Received, Start,
+};
+use crate::{Result, dead_letters, retention};
+
+async fn arrive(world: &OperationWorld, adapter: &str, text: &str) -> Received {
+    let from = Party::Outside("eve".into());
+    let start = Start { adapter: adapter.into(), thread: Some("t".into()), owner: id("ada"), party: from.clone() };
+    let external_id = Some(format!("ext-{text}"));
+    let said = IncomingMessage { from, content: text.into(), attachments: vec![], reply_to: None, external_id };
+    write!(world, |w, ctx| rules::arrive(w, &ctx, start, said).await).unwrap()
+}
+
+fn means(reactions: Reactions) -> AllowedActions {
+    AllowedActions { actions: CONTROL_ACTIONS.to_vec(), reactions }
+}
+
+async fn act(
+    world: &OperationWorld,
+    turn: &Turn,
+    conversation: ConversationId,
+    means: AllowedActions,
+    deed: ChannelAction,
+) -> Result<ConversationEntry> {
+    let (agent, turn_id) = (turn.agent_id.clone(), turn.turn_id);
+    write!(world, |w, ctx| rules::act(w, &ctx, &agent, turn_id, conversation, &means, deed).await)
+}
+
+async fn post(world: &OperationWorld, turn: &Turn, conversation: ConversationId) -> ConversationEntry {
+    let (agent, turn_id) = (turn.agent_id.clone(), turn.turn_id);
+    let post = Post { content: "oops".into(), attachments: vec![], reply_to: None };
+    write!(world, |w, ctx| rules::post(w, &ctx, &agent, turn_id, conversation, post).await).unwrap()
+}
+
+async fn entries(world: &OperationWorld, id: ConversationId) -> Vec<ConversationEntry> {
+    read!(world, |r| r.conversation_entries(id, 0, 10_000).await?)
+}
+
+fn react(to: Option<&str>) -> ChannelAction {
+    ChannelAction::React { message_id: to.map(str::to_owned), emoji: "👍".into(), remove: false }
+}
+
+/// One message from outside that ada has processed.
+async fn exchange(world: &OperationWorld, text: &str) -> ConversationId {
+    let id = arrive(world, CONTROL, text).await.conversation.conversation_id;
+    let turn = world.take("ada").await.turn;
+    world.finish(turn.turn_id, "Yes.").await.unwrap();
+    id
+}
+
+// covers: LIM-19, MSG-14
+#[tokio::test]
+async fn reactions_are_rare_where_they_are_minimal() {
+    let world = OperationWorld::new().await;
+    let id = arrive(&world, CONTROL, "0").await.conversation.conversation_id;
+    let turn = world.take("ada").await.turn;
+    let first = act(&world, &turn, id, means(Reactions::Minimal), react(Some("ext-0"))).await.unwrap();
+    let expected = Action::React { message_id: "ext-0".into(), seq: 1, emoji: "👍".into(), remove: false };
+    assert_eq!((first.action, first.delivery), (Some(expected), Delivery::Delivered));
+    let refusal = act(&world, &turn, id, means(Reactions::Minimal), react(None)).await.unwrap_err();
+    assert_eq!((refusal.code, &refusal.details.unwrap()["limit"]), (Code::RateLimited, &json!("reaction_gap")));
+    act(&world, &turn, id, means(Reactions::Extensive), react(None)).await.unwrap();
+    world.finish(turn.turn_id, "Yes.").await.unwrap();
+    for number in 1..5 {
+        exchange(&world, &number.to_string()).await;
+    }
+    let id = arrive(&world, CONTROL, "5").await.conversation.conversation_id;
+    let turn = world.take("ada").await.turn;
+    let reacted = act(&world, &turn, id, means(Reactions::Minimal), react(None)).await.unwrap();
+    assert_eq!(reacted.action.unwrap().message_id(), Some("ext-5"), "the newest from outside");
+    world.limits(|limits| limits.reaction_gap = 1);
+    assert_eq!(code(act(&world, &turn, id, means(Reactions::Minimal), react(None)).await), Code::RateLimited);
+}
+
+#[tokio::test]
+async fn a_message_deleted_before_delivery_is_never_delivered() {
+    let world = OperationWorld::new().await;
+    let id = arrive(&world, "webhook:shop", "hello").await.conversation.conversation_id;
+    let turn = world.take("ada").await.turn;
+    let can = || AllowedActions { actions: WEBHOOK_ACTIONS.to_vec(), reactions: Reactions::Minimal };
+    let delete = |entry: &ConversationEntry| ChannelAction::Delete { message_id: entry.message_id.to_string() };
+    let early = post(&world, &turn, id).await;
+    let gone = act(&world, &turn, id, can(), delete(&early)).await.unwrap();
+    assert_eq!(gone.delivery, Delivery::None, "there is nothing to take back outside");
+    let all = entries(&world, id).await;
+    let was = all.iter().find(|entry| entry.seq == early.seq).unwrap();
+    assert!(was.deleted && was.content.is_empty() && was.delivery == Delivery::None, "{was:?}");
+    // A message that may have been delivered is deleted outside, too.
+    let late = post(&world, &turn, id).await;
+    let seq = late.seq;
+    let outgoing = write!(world, |w, ctx| rules::attempt(w, &ctx, id, seq, 0).await).unwrap().unwrap();
+    assert_eq!(outgoing.entry.message_id, late.message_id);
+    let told = act(&world, &turn, id, can(), delete(&late)).await.unwrap();
+    assert_eq!(told.delivery, Delivery::Pending);
+    assert_eq!(told.action.unwrap().message_id(), Some(late.message_id.to_string().as_str()));
+    let outcome = Outcome::Retry { error: "busy".into(), after: None };
+    write!(world, |w, ctx| rules::settle(w, &ctx, id, seq, outcome).await).unwrap();
+    let again = write!(world, |w, ctx| rules::redeliver(w, &ctx, &operator(), id, seq).await);
+    assert_eq!(code(again), Code::Conflict);
+    assert_eq!(code(act(&world, &turn, id, can(), delete(&late)).await), Code::Conflict, "once");
+    // A message of another party cannot be deleted, and an unsupported action is refused.
+    let foreign = ChannelAction::Delete { message_id: "ext-hello".into() };
+    assert_eq!(code(act(&world, &turn, id, can(), foreign).await), Code::AccessDenied);
+    let before = entries(&world, id).await;
+    let pin = ChannelAction::Pin { message_id: "ext-hello".into(), remove: false };
+    let refusal = act(&world, &turn, id, can(), pin).await.unwrap_err();
+    assert_eq!(refusal.code, Code::Unsupported);
+    assert!(refusal.message.contains("webhook:shop") && refusal.message.contains("pin"), "{}", refusal.message);
+    assert!(refusal.hint.unwrap().contains("send, delete, react"));
+    let nothing = AllowedActions { actions: vec![], reactions: Reactions::Extensive };
+    assert_eq!(code(act(&world, &turn, id, nothing, react(None)).await), Code::Unsupported);
+    assert_eq!(entries(&world, id).await, before, "a refusal leaves nothing");
+    // An agent that handed the conversation over can do nothing there.
+    world.send("bob", "x").await;
+    let other = world.take("bob").await.turn;
+    assert_eq!(code(act(&world, &other, id, can(), react(None)).await), Code::Conflict);
+}
+
+#[tokio::test]
+async fn an_always_active_conversation_loses_its_oldest_entries() {
+    let world = OperationWorld::new().await;
+    world.limits(|limits| (limits.conversation_days, limits.conversation_entries_max) = (2, 1_000));
+    let mut id = exchange(&world, "first").await;
+    for day in 0..3 {
+        world.pass(Limits::days(1));
+        id = exchange(&world, &day.to_string()).await;
+        retention::sweep(&world.store, &world.ctx).await.unwrap();
+    }
+    let seqs: Vec<i64> = entries(&world, id).await.iter().map(|entry| entry.seq).collect();
+    assert_eq!(seqs, [3, 4, 5, 6, 7, 8], "what is older is gone, and what is left has no gap");
+    assert_eq!(read!(world, |r| rules::get(r, id).await?).last_seq, 8, "the sequence goes on");
+    // By count: no entry is old, but there are too many.
+    for number in 0..520 {
+        exchange(&world, &format!("more {number}")).await;
+    }
+    retention::sweep(&world.store, &world.ctx).await.unwrap();
+    let all = entries(&world, id).await;
+    assert_eq!((all.len(), all[0].seq), (1_000, 49));
+    // An entry whose mail waits is kept, however old it is.
+    let waits = arrive(&world, CONTROL, "waits").await.entry;
+    world.pass(Limits::days(3));
+    retention::sweep(&world.store, &world.ctx).await.unwrap();
+    assert_eq!(entries(&world, id).await.iter().map(|entry| entry.seq).collect::<Vec<_>>(), [waits.seq]);
+    let turn = world.take("ada").await.turn;
+    world.finish(turn.turn_id, "[[reply_to_current]] At last.").await.unwrap();
+    assert_eq!(entries(&world, id).await.last().unwrap().reply_to.as_deref(), Some("ext-waits"));
+}
+
+#[tokio::test]
+async fn a_retried_dead_letter_still_has_its_attachments() {
+    for fresh in [false, true] {
+        let world = OperationWorld::new().await;
+        world.limits(|limits| limits.crashes_max = 1);
+        let conversation = arrive(&world, CONTROL, "files please").await.conversation.conversation_id;
+        let turn = world.take("ada").await.turn;
+        let (agent, turn_id) = (turn.agent_id.clone(), turn.turn_id);
+        let file = Attachment { path: "output/a".into(), name: "a".into(), mime_type: "text/plain".into(), bytes: 3 };
+        write!(world, |w, ctx| rules::attach(w, &ctx, &agent, turn_id, conversation, file).await).unwrap();
+        world.crash("ada", "it fell over").await;
+        assert!(entries(&world, conversation).await.iter().all(|entry| entry.delivery != Delivery::Draft));
+        let held =
+            read!(world, |r| r.dead_letter_list(None, Some(DeadLetterStatus::Held), None, 1_000).await?).remove(0);
+        write!(world, |w, ctx| dead_letters::retry(w, &ctx, &operator(), held.dead_letter_id, fresh).await).unwrap();
+        let again = world.take("ada").await;
+        assert_eq!(again.resumed, !fresh);
+        world.finish(again.turn.turn_id, "Here it is.").await.unwrap();
+        let reply = entries(&world, conversation).await.pop().unwrap();
+        assert_eq!((reply.direction, &reply.from), (Direction::Out, &party("ada")));
+        // A new turn attaches its files itself.
+        assert_eq!(reply.attachments.len(), usize::from(!fresh));
+    }
+}
+
+#[tokio::test]
+async fn a_conversation_with_a_dead_letter_grows_to_twice_its_limit_at_most() {
+    let world = OperationWorld::new().await;
+    world.limits(|limits| (limits.crashes_max, limits.conversation_entries_max) = (1, 4));
+    arrive(&world, CONTROL, "poison").await;
+    world.take("ada").await;
+    world.crash("ada", "it fell over").await;
+    let mut id = exchange(&world, "one").await;
+    id = exchange(&world, "two").await.max(id);
+    arrive(&world, CONTROL, "three").await;
+    let turn = world.take("ada").await.turn;
+    post(&world, &turn, id).await;
+    retention::sweep(&world.store, &world.ctx).await.unwrap();
+    assert_eq!(entries(&world, id).await.len(), 8, "nothing can go");
+    let full = |refusal: ghost_domain::Refusal| {
+        assert_eq!(
+            (refusal.code, &refusal.details.unwrap()["limit"]),
+            (Code::RateLimited, &json!("conversation_entries_max"))
+        );
+        assert!(refusal.hint.unwrap().contains("ghostctl dead list"));
+    };
+    let (agent, turn_id) = (turn.agent_id.clone(), turn.turn_id);
+    let more = Post { content: "more".into(), attachments: vec![], reply_to: None };
+    full(write!(world, |w, ctx| rules::post(w, &ctx, &agent, turn_id, id, more).await).unwrap_err());
+    full(act(&world, &turn, id, means(Reactions::Extensive), react(None)).await.unwrap_err());
+    let from = Party::Outside("eve".into());
+    let said = IncomingMessage { from, content: "more".into(), attachments: vec![], reply_to: None, external_id: None };
+    let again = said.clone();
+    full(write!(world, |w, ctx| rules::say(w, &ctx, id, said).await).unwrap_err());
+    // The last text of the turn is still accepted.
+    world.finish(turn.turn_id, "Yes.").await.unwrap();
+    assert_eq!(entries(&world, id).await.len(), 9);
+    let held = read!(world, |r| r.dead_letter_list(None, Some(DeadLetterStatus::Held), None, 1_000).await?).remove(0);
+    write!(world, |w, ctx| dead_letters::discard(w, &ctx, &operator(), held.dead_letter_id).await).unwrap();
+    retention::sweep(&world.store, &world.ctx).await.unwrap();
+    assert_eq!(entries(&world, id).await.len(), 4);
+    write!(world, |w, ctx| rules::say(w, &ctx, id, again).await).unwrap();
+}

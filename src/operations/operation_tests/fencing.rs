@@ -1,0 +1,111 @@
+//! A daemon that has lost an agent to another daemon cannot write for it any more.
+
+use ghost_domain::journal::{CallOutcome, Effect};
+use ghost_domain::{CallId, Code, Refusal, TurnStatus};
+use serde_json::{Value, json};
+
+use super::operation_world::{OperationWorld, call_start, code, demand, id, used, write};
+use crate::agents;
+use crate::turns::{self, Ending};
+
+#[tokio::test]
+async fn an_older_epoch_is_refused_everywhere() {
+    let world = OperationWorld::new().await;
+    let turn = world.busy("ada").await;
+    let turn_id = turn.turn_id;
+    let (held, _) = world.model_start(turn_id, demand(10, 16)).await.unwrap();
+    let before = (world.journal(turn_id).await, world.events().await.len());
+    let old = world.stale();
+    let failed = || Ending::Failed(Refusal::new(Code::Internal, "x"));
+    let refusals = [
+        code(old.try_take("ada").await),
+        code(old.model_start(turn_id, demand(1, 16)).await),
+        code(old.model_answer(turn_id, held, used(1, 1)).await),
+        code(write!(old, |w, ctx| turns::model_failed(
+            w,
+            &ctx,
+            turn_id,
+            held,
+            "m",
+            "x",
+            crate::budgets::Settlement::Forfeited
+        )
+        .await)),
+        code(write!(old, |w, ctx| turns::note(w, &ctx, turn_id, "x").await)),
+        code(write!(old, |w, ctx| {
+            turns::brief(w, &ctx, turn_id, ("a", "a"), ("b", "b"), String::new(), String::new()).await
+        })),
+        code(write!(old, |w, ctx| turns::working_turn(w, &ctx, turn_id).await)),
+        code(old.finish(turn_id, "mine").await),
+        code(write!(old, |w, ctx| turns::finish(w, &ctx, turn_id, failed()).await)),
+        code(write!(old, |w, ctx| turns::open_for_operator(w, &ctx, &id("ada")).await)),
+        code(write!(old, |w, ctx| agents::crashed(w, &ctx, &id("ada"), "x").await)),
+        code(write!(old, |w, ctx| agents::restarted(w, &ctx, &id("ada")).await)),
+        code(write!(old, |w, ctx| agents::stopped(w, &ctx, &id("ada")).await)),
+        code(write!(old, |w, ctx| agents::failed(w, &ctx, &id("ada"), "x").await)),
+    ];
+    assert_eq!(refusals, [Code::Conflict; 14]);
+    assert_eq!((world.journal(turn_id).await, world.events().await.len()), before, "nothing was written");
+    assert_eq!(world.turn(turn_id).await.status, TurnStatus::Open);
+    assert_eq!(world.agent("ada").await.status, ghost_domain::AgentStatus::Running);
+    // The owner can still write.
+    world.model_answer(turn_id, held, used(1, 1)).await.unwrap();
+    world.finish(turn_id, "done").await.unwrap();
+}
+
+#[tokio::test]
+async fn the_end_of_a_turn_completes_an_ask_of_another_owners_agent() {
+    // The end of the target's turn writes the asker's record. That needs no ownership of the asker.
+    let world = OperationWorld::new().await;
+    let turn = world.busy("ada").await;
+    let (_, call_id) = world.ask_by(&turn, "bob", "syscall.ask").await.unwrap();
+    let mut ada = world.agent("ada").await;
+    ada.epoch = 2;
+    write!(world, |w, _cx| Ok::<_, Refusal>(w.agent_put(&ada).await?)).unwrap();
+    let asked = world.take("bob").await.turn.turn_id;
+    world.finish(asked, "seven").await.unwrap();
+    assert!(world.outcome(turn.turn_id, call_id).await.is_some());
+}
+
+// covers: TOOL-09, TOOL-16
+#[tokio::test]
+async fn the_records_of_a_call_are_consistent() {
+    let world = OperationWorld::new().await;
+    let turn = world.busy("ada").await;
+    let (call_id, began) = (CallId(world.ctx.id()), turn.clone());
+    let start = call_start(call_id, "t", Effect::World);
+    write!(world, |w, ctx| turns::record_call_start(w, &ctx, &began, &start).await).unwrap();
+    assert!(world.journal(turn.turn_id).await.is_empty(), "the store holds the effect itself");
+    world.pass(std::time::Duration::from_millis(40));
+    world.limits(|limits| limits.ledger_result_bytes = 5);
+    let outcome = CallOutcome { content: Value::from("ééééé"), refusal: None, truncated: false };
+    let began = turn.clone();
+    write!(world, |w, ctx| turns::record_call_end(w, &ctx, &began, call_id, "c1", "t", &outcome).await).unwrap();
+    let row = world.call(call_id).await;
+    let result = Some("éé\n[cut: 4 of 10 bytes shown]");
+    assert_eq!((row.duration_ms, row.result.as_deref(), row.truncated), (Some(40), result, true));
+    assert_eq!(world.turn(turn.turn_id).await.calls, 1);
+    assert_eq!(world.journal(turn.turn_id).await.len(), 1);
+}
+
+// covers: TOOL-14
+#[tokio::test]
+async fn cut_arguments_stay_json_and_are_marked() {
+    let world = OperationWorld::new().await;
+    world.limits(|limits| limits.ledger_result_bytes = 600);
+    let turn = world.busy("ada").await;
+    for (text, cut) in [("x".repeat(300), false), ("é".repeat(3_000), true)] {
+        let (call_id, began) = (CallId(world.ctx.id()), turn.clone());
+        let arguments = json!({ "path": "notes/a.md", "content": text });
+        let start = turns::CallStart { arguments: arguments.clone(), ..call_start(call_id, "t", Effect::World) };
+        write!(world, |w, ctx| turns::record_call_start(w, &ctx, &began, &start).await).unwrap();
+        let outcome = CallOutcome { content: Value::from("short"), refusal: None, truncated: false };
+        let began = turn.clone();
+        write!(world, |w, ctx| turns::record_call_end(w, &ctx, &began, call_id, "c1", "t", &outcome).await).unwrap();
+        let row = world.call(call_id).await;
+        let kept: Value = serde_json::from_str(&row.arguments).unwrap();
+        assert_eq!((row.truncated, kept == arguments, &kept["path"]), (cut, !cut, &json!("notes/a.md")));
+        assert_eq!(kept["content"].as_str().unwrap().contains("bytes shown]"), cut);
+        assert!(row.arguments.len() <= 600, "{}", row.arguments.len());
+    }
+}

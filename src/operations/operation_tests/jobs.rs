@@ -1,0 +1,163 @@
+//! Main jobs: their task, their end, and the conditions under which they start again.
+
+use ghost_domain::event::EventKind;
+use ghost_domain::{Code, Job, Refusal, RootId, Task, TaskStatus};
+
+use super::operation_world::{OperationWorld, id, operator, party, read, write};
+use crate::chain::Chain;
+use crate::jobs::{self, NewJob};
+use crate::tasks::{self, NewTask, TaskChange};
+use crate::turns::{self, Ending};
+
+const JOB: &str = "0123456789abcdef";
+
+fn new_job() -> NewJob {
+    NewJob {
+        job_id: JOB.into(),
+        files: 2,
+        lead: id("ada"),
+        brief: "Report on both files.\n".into(),
+        result_dir: "output/reports".into(),
+    }
+}
+
+async fn begin(world: &OperationWorld) -> Job {
+    write!(world, |w, ctx| jobs::begin(w, &ctx, new_job()).await).unwrap()
+}
+
+async fn recorded(world: &OperationWorld) -> Job {
+    read!(world, |r| r.job_get(JOB).await?.unwrap())
+}
+
+async fn set(world: &OperationWorld, job: &Job, change: TaskChange) -> Result<Task, Refusal> {
+    let (task_id, chain) = (job.task_id.unwrap(), Chain { root_id: job.root_id, hop: 1 });
+    write!(world, |w, ctx| tasks::update(w, &ctx, &party("ada"), task_id, change, chain).await)
+}
+
+fn done(result: Option<&str>) -> TaskChange {
+    TaskChange { status: Some(TaskStatus::Done), result: result.map(str::to_owned), ..TaskChange::default() }
+}
+
+#[tokio::test]
+async fn a_job_is_a_task_of_its_lead_and_begins_once() {
+    let world = OperationWorld::new().await;
+    let job = begin(&world).await;
+    assert_eq!(begin(&world).await, job);
+    let inbox = world.inbox("ada").await;
+    assert_eq!((inbox.len(), inbox[0].root_id), (1, job.root_id));
+    assert!(inbox[0].body.contains(JOB) && inbox[0].body.contains("Report on both files."), "{}", inbox[0].body);
+    let task_id = job.task_id.unwrap();
+    let task = read!(world, |r| r.task_get(task_id).await?.unwrap());
+    assert_eq!((task.owner, task.status, task.root_id), (id("ada"), TaskStatus::Pending, job.root_id));
+    assert_eq!(world.count(EventKind::JobStarted).await, 1);
+}
+
+#[tokio::test]
+async fn a_job_is_done_when_its_lead_closes_the_task_with_the_path_of_the_result() {
+    let world = OperationWorld::new().await;
+    let job = begin(&world).await;
+    for wrong in [None, Some(""), Some("It is done."), Some("output/report.md"), Some("output/reports/../x.md")] {
+        assert_eq!(set(&world, &job, done(wrong)).await.unwrap_err().code, Code::InvalidArguments, "{wrong:?}");
+        assert_eq!(recorded(&world).await, job, "{wrong:?}");
+    }
+    set(&world, &job, done(Some("output/reports/a.md"))).await.unwrap();
+    let ended = recorded(&world).await;
+    assert!(ended.finished_at.is_some());
+    assert_eq!(ended.result_path.as_deref(), Some("output/reports/a.md"));
+    assert_eq!(world.count(EventKind::JobFinished).await, 1);
+    assert_eq!(begin(&world).await, ended, "the same input does not begin it again");
+
+    // Reopened, it runs again.
+    let note = Some("a figure is wrong".to_owned());
+    let reopen = TaskChange { status: Some(TaskStatus::InProgress), note, reopen: true, ..TaskChange::default() };
+    set(&world, &job, reopen).await.unwrap();
+    assert_eq!((recorded(&world).await.finished_at, recorded(&world).await.result_path), (None, None));
+}
+
+#[tokio::test]
+async fn a_job_ends_also_after_very_many_later_ones() {
+    let world = OperationWorld::new().await;
+    let job = begin(&world).await;
+    let other = Job { task_id: None, root_id: RootId(uuid::Uuid::max()), started_at: world.ctx.now(), ..job.clone() };
+    write!(world, |w, _ctx| {
+        for n in 0..1_001 {
+            w.job_put(&Job { job_id: format!("f{n}"), ..other.clone() }).await?;
+        }
+        Ok::<_, Refusal>(())
+    })
+    .unwrap();
+    set(&world, &job, done(Some("output/reports/a.md"))).await.unwrap();
+    assert!(recorded(&world).await.finished_at.is_some());
+    assert_eq!(read!(world, |r| jobs::all(r).await.unwrap().len()), 1_002);
+}
+
+#[tokio::test]
+async fn a_job_whose_task_is_given_up_ends_without_a_result() {
+    for status in [TaskStatus::Failed, TaskStatus::Cancelled] {
+        let world = OperationWorld::new().await;
+        let job = begin(&world).await;
+        set(&world, &job, TaskChange { status: Some(status), ..TaskChange::default() }).await.unwrap();
+        let ended = recorded(&world).await;
+        assert!(ended.finished_at.is_some() && ended.result_path.is_none());
+        let events = world.events().await;
+        let event = events.iter().find(|event| event.kind == EventKind::JobFinished).unwrap();
+        assert_eq!(event.payload["status"], status.as_str());
+    }
+}
+
+#[tokio::test]
+async fn a_job_on_which_nothing_works_is_started_again_with_its_open_tasks() {
+    let world = OperationWorld::new().await;
+    let job = begin(&world).await;
+    let lead = world.take("ada").await.turn;
+    begin(&world).await;
+    assert_eq!(world.inbox("ada").await.len(), 0, "its lead is at work");
+    let part = NewTask {
+        title: "read a.md".into(),
+        description: String::new(),
+        owner: id("bob"),
+        priority: 0,
+        depends_on: Vec::new(),
+        parent_id: job.task_id,
+        due_at: None,
+        chain: Chain { root_id: job.root_id, hop: 1 },
+    };
+    write!(world, |w, ctx| tasks::create(w, &ctx, &party("ada"), part).await).unwrap();
+    world.finish(lead.turn_id, "shared out").await.unwrap();
+    begin(&world).await;
+    assert_eq!(world.inbox("ada").await.len(), 0, "mail waits for bob");
+    let failed = world.take("bob").await.turn;
+    let ending = Ending::Failed(Refusal::new(Code::Internal, "it broke"));
+    write!(world, |w, ctx| turns::finish(w, &ctx, failed.turn_id, ending).await).unwrap();
+
+    begin(&world).await;
+    for owner in ["ada", "bob"] {
+        let inbox = world.inbox(owner).await;
+        assert_eq!((inbox.len(), inbox[0].root_id), (1, job.root_id), "{owner}");
+    }
+    begin(&world).await;
+    assert_eq!(world.inbox("ada").await.len(), 1, "once");
+    write!(world, |w, ctx| tasks::update(
+        w,
+        &ctx,
+        &operator(),
+        job.task_id.unwrap(),
+        TaskChange { status: Some(TaskStatus::Cancelled), ..TaskChange::default() },
+        Chain::root(&ctx)
+    )
+    .await)
+    .unwrap();
+    begin(&world).await;
+    assert_eq!(world.inbox("ada").await.len(), 1, "a job that has ended is not started again");
+}
+
+#[tokio::test]
+async fn a_job_of_an_older_version_gets_its_task() {
+    let world = OperationWorld::new().await;
+    let job = begin(&world).await;
+    let old = Job { task_id: None, result_dir: String::new(), ..job.clone() };
+    write!(world, |w, _ctx| Ok::<_, Refusal>(w.job_put(&old).await?)).unwrap();
+    let again = begin(&world).await;
+    assert!(again.task_id.is_some() && again.task_id != job.task_id);
+    assert_eq!((again.root_id, again.started_at), (job.root_id, job.started_at));
+}

@@ -1,0 +1,147 @@
+use ghost_domain::{Code, EventKind, Kind, MailState, Party, RootId};
+use uuid::Uuid;
+
+use super::operation_world::{OperationWorld, code, id, operator, party, read, write};
+use crate::mail::{self, Chain, NewMessage};
+
+fn new_message(world: &OperationWorld, to: &str, from: Party) -> NewMessage {
+    NewMessage::new(&id(to), from, Kind::Message, "hello", Chain::root(&world.ctx))
+}
+
+// covers: MSG-01, MSG-08, STORE-03
+#[tokio::test]
+async fn delivery_is_one_row_one_event_and_one_wake() {
+    let world = OperationWorld::new().await;
+    let sent = world.deliver(new_message(&world, "bob", party("ada"))).await.unwrap();
+    let inbox = world.inbox("bob").await;
+    assert_eq!(inbox.len(), 1);
+    assert!(inbox[0].seq > 0 && inbox[0].message_id == sent.message_id && inbox[0].state == MailState::Pending);
+    assert_eq!(world.count(EventKind::MessageDelivered).await, 1);
+    assert_eq!(world.signals(), [ghost_domain::ports::Signal::Wake(id("bob"))]);
+    world.deliver(NewMessage { wake: false, ..new_message(&world, "bob", party("ada")) }).await.unwrap();
+    assert!(world.signals().is_empty(), "quiet mail wakes nobody");
+}
+
+// covers: LIM-40, MSG-09
+#[tokio::test]
+async fn every_exceeded_limit_is_refused_and_leaves_nothing_behind() {
+    let world = OperationWorld::new().await;
+    world.limits(|limits| {
+        limits.inbox_max = 1;
+        limits.hops_max = 3;
+        limits.message_bytes = 8;
+    });
+    let long = NewMessage { body: "é".repeat(5), ..new_message(&world, "bob", party("ada")) };
+    assert_eq!(code(world.deliver(long).await), Code::TooLarge);
+    let root_id = RootId(Uuid::nil());
+    let far = |hop| NewMessage { chain: Chain { root_id, hop }, ..new_message(&world, "bob", party("ada")) };
+    assert_eq!(code(world.deliver(far(4)).await), Code::HopLimit);
+    assert!(world.inbox("bob").await.is_empty());
+    assert_eq!(world.count(EventKind::MessageDelivered).await, 0);
+    world.deliver(far(3)).await.unwrap();
+    assert_eq!(code(world.deliver(far(0)).await), Code::InboxFull);
+    // Mail from the system ignores the limits on inboxes and hops, but not the one on size
+    // (MSG-09).
+    let chain = Chain { root_id, hop: 99 };
+    world.deliver(NewMessage { chain, ..new_message(&world, "bob", Party::System) }).await.unwrap();
+    let long = NewMessage { body: "x".repeat(9), ..new_message(&world, "bob", Party::System) };
+    assert_eq!(code(world.deliver(long).await), Code::TooLarge);
+    assert_eq!(world.inbox("bob").await.len(), 2);
+}
+
+#[tokio::test]
+async fn an_unknown_receiver_gets_a_suggestion() {
+    let world = OperationWorld::new().await;
+    let refusal = world.deliver(new_message(&world, "bop", operator())).await.unwrap_err();
+    assert_eq!(refusal.code, Code::NotFound);
+    assert!(refusal.hint.unwrap().contains("`bob`"));
+    write!(world, |w, ctx| crate::agents::delete(w, &ctx, &operator(), &id("bob")).await).unwrap();
+    assert_eq!(code(world.deliver(new_message(&world, "bob", operator())).await), Code::NotFound);
+}
+
+#[tokio::test]
+async fn the_suggestion_is_searched_after_the_command() {
+    let world = OperationWorld::new().await;
+    let new_message = new_message(&world, "bop", operator());
+    let refused: ghost_domain::Refusal = write!(world, |w, ctx| mail::deliver(w, &ctx, new_message).await).unwrap_err();
+    assert_eq!(
+        refused.details,
+        Some(serde_json::json!({ "unknown": { "agent": "bop" } })),
+        "within it nothing is looked for"
+    );
+    let offered = mail::with_nearest(&world.store, refused).await;
+    assert_eq!((offered.code, offered.details), (Code::NotFound, None));
+    assert!(offered.hint.unwrap().contains("`bob`"));
+    // A refusal without an unknown name stays as it is.
+    let other = ghost_domain::Refusal::new(Code::NotFound, "no").details(serde_json::json!({ "field": "to" }));
+    assert_eq!(mail::with_nearest(&world.store, other.clone()).await, other);
+}
+
+// covers: MSG-05
+#[tokio::test]
+async fn a_broadcast_reaches_all_others_and_reports_skipped_receivers() {
+    let world = OperationWorld::new().await;
+    world.limits(|limits| limits.inbox_max = 1);
+    world.send("bob", "fills the inbox").await;
+    let all = new_message(&world, "ada", party("ada"));
+    let copy = all.clone();
+    let sent = write!(world, |w, ctx| mail::broadcast(w, &ctx, &copy, &[], None).await).unwrap();
+    assert_eq!(sent.delivered, 1);
+    assert_eq!(sent.skipped.iter().map(|skipped| skipped.agent_id.as_str()).collect::<Vec<_>>(), ["bob"]);
+    assert_eq!(world.inbox("cyd").await.len(), 1);
+    assert!(world.inbox("ada").await.is_empty(), "never the sender (MSG-05)");
+    let copy = all.clone();
+    let none = write!(world, |w, ctx| mail::broadcast(w, &ctx, &copy, &[id("cyd"), id("bob")], None).await).unwrap();
+    assert_eq!((none.delivered, none.skipped.len()), (0, 0));
+    let copy = all.clone();
+    let other = write!(world, |w, ctx| mail::broadcast(w, &ctx, &copy, &[], Some("king")).await).unwrap();
+    assert_eq!(other.delivered, 0);
+    let unknown = write!(world, |w, ctx| mail::broadcast(w, &ctx, &all, &[id("cid")], None).await);
+    assert_eq!(code(unknown), Code::NotFound);
+}
+
+// covers: BI-33
+#[tokio::test]
+async fn reading_the_inbox_joins_what_may_merge_and_raises_the_hop() {
+    let world = OperationWorld::new().await;
+    let turn = world.busy("ada").await;
+    let ask = world.outside_ask("ada").await.unwrap();
+    world.deliver(NewMessage { kind: Kind::Heartbeat, ..new_message(&world, "ada", Party::System) }).await.unwrap();
+    let root_id = RootId(Uuid::from_u128(77));
+    let near =
+        NewMessage { chain: Chain { root_id: turn.root_id, hop: 2 }, ..new_message(&world, "ada", party("bob")) };
+    let far = NewMessage { chain: Chain { root_id, hop: 9 }, ..new_message(&world, "ada", party("bob")) };
+    let (near, far) = (world.deliver(near).await.unwrap(), world.deliver(far).await.unwrap());
+    let last = world.send("ada", "the next read takes this").await;
+    let (agent_id, turn_id) = (id("ada"), turn.turn_id);
+    let joined = write!(world, |w, ctx| mail::join(w, &ctx, &agent_id, turn_id, 2).await).unwrap();
+    let ids: Vec<_> = joined.mail.iter().map(|mail| mail.message_id).collect();
+    assert_eq!(ids, [near.message_id, far.message_id]);
+    assert_eq!(joined.remaining, 3, "the ask, the heartbeat and what was beyond the limit");
+    let after = world.turn(turn_id).await;
+    assert_eq!((after.hop, after.other_roots), (9, vec![root_id]));
+    assert_eq!(world.message(ask.message_id).await.state, MailState::Pending);
+    world.finish(turn_id, "done").await.unwrap();
+    assert_eq!(world.message(far.message_id).await.state, MailState::Consumed);
+    assert_eq!(world.message(last.message_id).await.state, MailState::Pending);
+    let agent_id = id("ada");
+    let ended = write!(world, |w, ctx| mail::join(w, &ctx, &agent_id, turn_id, 1).await);
+    assert_eq!(code(ended), Code::Cancelled, "an ended turn takes nothing");
+    assert_eq!(read!(world, |r| r.inbox_depth(&id("ada")).await?), 3);
+}
+
+#[tokio::test]
+async fn the_mail_of_a_main_job_joins_no_turn_of_another_root() {
+    let world = OperationWorld::new().await;
+    let turn = world.busy("ada").await;
+    let job = RootId(Uuid::from_u128(77));
+    let of_job = NewMessage { chain: Chain { root_id: job, hop: 1 }, ..new_message(&world, "ada", party("bob")) };
+    let of_job = world.deliver(of_job).await.unwrap();
+    let other = world.send("ada", "plain").await;
+    world.ctx.add_jobs([job]);
+    let (agent_id, turn_id) = (id("ada"), turn.turn_id);
+    let joined = write!(world, |w, ctx| mail::join(w, &ctx, &agent_id, turn_id, 9).await).unwrap();
+    let ids: Vec<_> = joined.mail.iter().map(|mail| mail.message_id).collect();
+    assert_eq!((ids, joined.remaining), (vec![other.message_id], 1));
+    assert_eq!(world.message(of_job.message_id).await.state, MailState::Pending);
+}

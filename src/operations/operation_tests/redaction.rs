@@ -1,0 +1,104 @@
+//! A secret from any input appears in no record that people read.
+
+use ghost_domain::journal::{CallOutcome, Effect};
+use ghost_domain::{CallId, Code, Kind, Refusal};
+use ghost_store::tables::LedgerFilter;
+use serde_json::json;
+
+use super::operation_world::{OperationWorld, SECRET, call_start, demand, id, operator, party, read, write};
+use crate::mail::{Chain, NewMessage};
+use crate::tasks::{self, NewTask, TaskChange};
+use crate::turns::{self, CallStart, Ending};
+use crate::{agents, skills};
+
+/// A text with the secret after `before` bytes, so that a cut falls into it.
+fn text_with_secret(before: usize) -> String {
+    format!("{} {SECRET} and more {}", "w".repeat(before), "x".repeat(600))
+}
+
+// covers: TOOL-24
+#[tokio::test]
+async fn no_event_ledger_row_or_dead_letter_shows_a_secret_or_part_of_one() {
+    let world = OperationWorld::new().await;
+    world.limits(|limits| limits.crashes_max = 1);
+    // Texts are truncated at 160, 200, 300, 400, 500 and 1,000 characters; the secret crosses each
+    // of these positions.
+    for before in [0, 150, 190, 290, 390, 490, 990, 1_990] {
+        let text = text_with_secret(before);
+        let new_message = NewMessage::new(&id("ada"), operator(), Kind::Message, text.clone(), Chain::root(&world.ctx));
+        world.deliver(NewMessage { subject: Some(text.clone()), ..new_message }).await.unwrap();
+        let turn = world.take("ada").await.turn;
+        let (held, _) = world.model_start(turn.turn_id, demand(1, 16)).await.unwrap();
+        let (began, said) = (turn.clone(), text.clone());
+        write!(world, |w, ctx| {
+            let call_id = CallId(ctx.id());
+            let arguments = json!({ "said": said, (said.clone()): [said] });
+            let start = CallStart { arguments, ..call_start(call_id, "t", Effect::Outside) };
+            turns::record_call_start(w, &ctx, &began, &start).await?;
+            let refusal = Refusal::new(Code::ExecFailed, said.clone()).details(json!({ "x": said }));
+            let outcome = CallOutcome { content: json!({ "a": said }), refusal: Some(refusal), truncated: false };
+            turns::record_call_end(w, &ctx, &began, call_id, "c1", "t", &outcome).await?;
+            let call_id = CallId(ctx.id());
+            let outcome = CallOutcome { content: json!(said), refusal: None, truncated: false };
+            turns::record_call_end(w, &ctx, &began, call_id, "c2", "t", &outcome).await?;
+            turns::malformed(w, &ctx, &began, &said).await?;
+            turns::model_failed(w, &ctx, began.turn_id, held, "m", &said, crate::budgets::Settlement::Released).await?;
+            skills::acquire(w, &ctx, &began.agent_id, &said).await?;
+            let new = NewTask {
+                title: said.chars().take(150).collect(),
+                description: said.clone(),
+                owner: id("bob"),
+                priority: 0,
+                depends_on: vec![],
+                parent_id: None,
+                due_at: None,
+                chain: Chain::root(&ctx),
+            };
+            let task = tasks::create(w, &ctx, &party("ada"), new).await?;
+            let change = TaskChange { note: Some(said.clone()), result: Some(said.clone()), ..TaskChange::default() };
+            tasks::update(w, &ctx, &party("bob"), task.task_id, change, Chain::root(&ctx)).await
+        })
+        .unwrap();
+        world.crash("ada", &format!("panic: {text}")).await;
+        let (finished, failed) = (world.busy("cyd").await.turn_id, text.clone());
+        world.finish(finished, &text).await.unwrap();
+        let turn_id = world.busy("cyd").await.turn_id;
+        let ending = Ending::Failed(Refusal::new(Code::BudgetExhausted, failed).details(json!({ "x": text })));
+        write!(world, |w, ctx| turns::finish(w, &ctx, turn_id, ending).await).unwrap();
+        let why = text_with_secret(before);
+        write!(world, |w, ctx| agents::failed(w, &ctx, &id("cyd"), &why).await).unwrap();
+        let shown = format!("{:?}", world.agent("cyd").await);
+        assert!(!shown.contains("hunter2"), "{before}: {shown}");
+        let why = text_with_secret(before);
+        write!(world, |w, ctx| agents::stop(w, &ctx, &operator(), &id("cyd"), Some(&why)).await).unwrap();
+        write!(world, |w, ctx| agents::stopped(w, &ctx, &id("cyd")).await).unwrap();
+        let shown = format!("{:?} {:?}", world.agent("cyd").await.status_reason, world.turn(turn_id).await.reason);
+        assert!(!shown.contains("hunter2"), "{before}: {shown}");
+        write!(world, |w, ctx| agents::start(w, &ctx, &operator(), &id("cyd")).await).unwrap();
+    }
+    for event in world.events().await {
+        assert!(!format!("{event:?}").contains("hunter2"), "{event:?}");
+    }
+    let rows = read!(world, |r| r.call_list(&LedgerFilter { limit: 1_000, ..LedgerFilter::default() }).await?);
+    assert_eq!(rows.len(), 8 * 3);
+    for row in rows {
+        assert!(!format!("{row:?}").contains("hunter2"), "{row:?}");
+    }
+    let dead = read!(world, |r| r.dead_letter_list(None, None, None, 1_000).await?);
+    assert_eq!(dead.len(), 8);
+    assert!(!format!("{dead:?}").contains("hunter2"));
+    // The journal and the mail keep the raw text, because work goes on with it.
+    assert!(read!(world, |r| r.messages_recent(&id("ada"), 1).await?)[0].body.contains(SECRET));
+}
+
+#[tokio::test]
+async fn an_excerpt_has_a_maximum_length_and_marks_a_cut() {
+    let world = OperationWorld::new().await;
+    assert_eq!(world.ctx.excerpt("short", 10), "short");
+    assert_eq!(world.ctx.excerpt("ééééé", 3), "ééé…");
+    assert_eq!(world.ctx.excerpt(&format!("my {SECRET}"), 100), "my [redacted]");
+    // So many secrets that redaction moves the end of the head near its beginning.
+    let many = SECRET.repeat(1_000);
+    let excerpt = world.ctx.excerpt(&many, 400);
+    assert!(!excerpt.contains("hunter2") && excerpt.ends_with('…') && excerpt.chars().count() <= 401, "{excerpt}");
+}

@@ -1,0 +1,385 @@
+//! Schedules: setting them, their limits, going off once, and the records and ends of their runs
+//! (SCHED-02..09).
+
+use std::time::Duration;
+
+use ghost_domain::schedule::{Change, FileStamp, RunStatus, When};
+use ghost_domain::{ChatWake, Code, EventKind, Kind, ScheduleKind, Timestamp, WatchSnapshot};
+
+use super::operation_world::{OperationWorld, code, id, operator, party, read, write};
+use super::schedule_helpers::{answered_conversation, cron, due, find, new, runs, set, timer};
+use crate::mail::Chain;
+use crate::schedules::{self, NewSchedule};
+use crate::turns::{self, Ending};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+// covers: SCHED-02, SCHED-09
+#[tokio::test]
+async fn a_timer_goes_off_once_in_its_chain_and_its_run_ends_with_the_turn() {
+    let world = OperationWorld::new().await;
+    let tea = timer(&world, "tea", MINUTE).await;
+    due(&world).await;
+    assert!(world.inbox("ada").await.is_empty());
+    world.pass(MINUTE);
+    due(&world).await;
+    due(&world).await;
+    let mail = world.inbox("ada").await;
+    assert_eq!(mail.len(), 1);
+    assert_eq!((mail[0].kind, mail[0].root_id, mail[0].hop, mail[0].wake), (Kind::Timer, tea.root_id, 3, true));
+    for part in ["tea", "Set by you", "look at the mail", "1m ago"] {
+        assert!(mail[0].body.contains(part), "{part}: {}", mail[0].body);
+    }
+    assert!(find(&world, &tea).await.is_none());
+    assert_eq!(runs(&world, &tea).await[0].status, RunStatus::Queued);
+    let turn = world.take("ada").await.turn;
+    world.finish(turn.turn_id, "done").await.unwrap();
+    let run = &runs(&world, &tea).await[0];
+    assert_eq!((run.run, run.status, run.late), (1, RunStatus::Done, false));
+    assert_eq!(world.count(EventKind::ScheduleFired).await, 1);
+}
+
+// covers: SCHED-06
+#[tokio::test]
+async fn a_cron_job_starts_new_roots_and_has_one_run_at_a_time() {
+    let world = OperationWorld::new().await;
+    let job = set(&world, party("ada"), new(&world, ScheduleKind::Cron, "mail", cron("* * * * *"))).await.unwrap();
+    for _ in 0..3 {
+        world.pass(MINUTE);
+        due(&world).await;
+    }
+    let mail = world.inbox("ada").await;
+    assert_eq!(mail.len(), 1);
+    assert!(mail[0].root_id != job.root_id && mail[0].hop == 0);
+    let record = runs(&world, &job).await;
+    assert_eq!(record.len(), 2);
+    assert_eq!((record[0].status, record[0].missed), (RunStatus::Skipped, 2));
+    let turn = world.take("ada").await.turn;
+    let ending = Ending::Failed(ghost_domain::Refusal::new(Code::Timeout, "too slow"));
+    write!(world, |w, ctx| turns::finish(w, &ctx, turn.turn_id, ending).await).unwrap();
+    let failed = &runs(&world, &job).await[1];
+    assert_eq!(failed.status, RunStatus::Failed);
+    assert!(failed.note.as_ref().unwrap().contains("too slow"));
+    world.pass(MINUTE);
+    due(&world).await;
+    assert_eq!(world.inbox("ada").await.len(), 1);
+    let job = find(&world, &job).await.unwrap();
+    assert_eq!((job.runs, job.last_status), (3, Some(RunStatus::Queued)));
+}
+
+#[tokio::test]
+async fn setting_again_replaces_an_own_schedule_but_not_one_of_another_party() {
+    let world = OperationWorld::new().await;
+    let first = timer(&world, "tea", MINUTE).await;
+    let again = timer(&world, "tea", MINUTE * 5).await;
+    assert_eq!(first.schedule_id, again.schedule_id);
+    assert_eq!(find(&world, &first).await.unwrap().next_at, Some(world.ctx.now().plus(MINUTE * 5)));
+    let job = set(&world, operator(), new(&world, ScheduleKind::Cron, "report", cron("0 9 * * *"))).await.unwrap();
+    let mine = set(&world, party("ada"), new(&world, ScheduleKind::Cron, "report", cron("0 8 * * *"))).await;
+    assert_eq!(code(mine), Code::AccessDenied);
+    let (schedule_id, ada) = (job.schedule_id, party("ada"));
+    assert_eq!(code(write!(world, |w, ctx| schedules::cancel(w, &ctx, &ada, schedule_id).await)), Code::AccessDenied);
+    let off = write!(world, |w, ctx| schedules::enable(w, &ctx, &operator(), schedule_id, false).await).unwrap();
+    assert_eq!((off.enabled, off.next_at), (false, None));
+    let on = write!(world, |w, ctx| schedules::enable(w, &ctx, &operator(), schedule_id, true).await).unwrap();
+    assert_eq!(on.next_at, job.next_at);
+    write!(world, |w, ctx| schedules::cancel(w, &ctx, &operator(), schedule_id).await).unwrap();
+    assert_eq!(
+        code(write!(world, |w, ctx| schedules::cancel(w, &ctx, &operator(), schedule_id).await)),
+        Code::NotFound
+    );
+    let near = read!(world, |r| schedules::named(r, &id("ada"), ScheduleKind::Timer, "tee").await.unwrap_err());
+    assert_eq!(near.hint.unwrap(), "did you mean `tea`?");
+}
+
+// covers: SCHED-04
+#[tokio::test]
+async fn exceeded_limits_and_bad_input_are_refused_without_effect() {
+    let world = OperationWorld::new().await;
+    world.limits(|limits| (limits.timers_max, limits.message_bytes) = (1, 100));
+    timer(&world, "one", MINUTE).await;
+    let at = When::At { at: world.ctx.now().plus(MINUTE) };
+    let try_with = async |change: &dyn Fn(&mut NewSchedule)| {
+        let mut wanted = new(&world, ScheduleKind::Timer, "one", at.clone());
+        change(&mut wanted);
+        code(set(&world, party("ada"), wanted).await)
+    };
+    assert_eq!(try_with(&|new| new.name = "two".into()).await, Code::RateLimited);
+    for name in ["", "a\u{7}b", "a/b", "a\nb"] {
+        assert_eq!(try_with(&|new| new.name = name.to_owned()).await, Code::InvalidArguments, "{name:?}");
+    }
+    assert_eq!(try_with(&|new| new.name = "x".repeat(65)).await, Code::TooLarge);
+    assert_eq!(try_with(&|new| new.message = "x".repeat(51)).await, Code::TooLarge);
+    assert_eq!(try_with(&|new| new.chain.hop = 33).await, Code::HopLimit);
+    assert_eq!(try_with(&|new| new.agent_id = id("nobody")).await, Code::NotFound);
+    assert_eq!(try_with(&|new| new.when = cron("* * * * *")).await, Code::InvalidArguments);
+    assert_eq!(try_with(&|new| new.when = When::At { at: Timestamp(5) }).await, Code::InvalidArguments);
+    assert_eq!(world.count(EventKind::ScheduleSet).await, 1);
+}
+
+// covers: SCHED-09
+#[tokio::test]
+async fn a_full_inbox_is_a_refused_run_and_the_next_slot_runs() {
+    let world = OperationWorld::new().await;
+    world.limits(|limits| limits.inbox_max = 1);
+    world.send("ada", "work").await;
+    let job = set(&world, party("ada"), new(&world, ScheduleKind::Cron, "mail", cron("* * * * *"))).await.unwrap();
+    world.pass(MINUTE);
+    due(&world).await;
+    let refused = &runs(&world, &job).await[0];
+    assert_eq!(refused.status, RunStatus::Refused);
+    assert!(refused.note.as_ref().unwrap().contains("inbox_full"));
+    let turn = world.take("ada").await.turn;
+    world.finish(turn.turn_id, "").await.unwrap();
+    world.pass(MINUTE);
+    due(&world).await;
+    assert_eq!(world.inbox("ada").await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_one_shot_waits_for_a_free_inbox_and_goes_off_once() {
+    let world = OperationWorld::new().await;
+    world.limits(|limits| limits.inbox_max = 1);
+    world.send("ada", "work").await;
+    let tea = timer(&world, "tea", MINUTE).await;
+    let when = When::At { at: world.ctx.now().plus(MINUTE) };
+    let job = set(&world, party("ada"), new(&world, ScheduleKind::Cron, "once", when)).await.unwrap();
+    world.pass(MINUTE);
+    due(&world).await;
+    let again = find(&world, &tea).await.unwrap();
+    assert_eq!(again.next_at, Some(world.ctx.now().plus(MINUTE / 2)));
+    due(&world).await;
+    for _ in 0..3 {
+        world.pass(MINUTE / 2);
+        due(&world).await;
+    }
+    for schedule in [&tea, &job] {
+        let record = runs(&world, schedule).await;
+        assert_eq!((record.len(), record[0].status, record[0].late), (1, RunStatus::Refused, false));
+        assert!(find(&world, schedule).await.unwrap().next_at > Some(world.ctx.now()));
+    }
+    assert_eq!(world.count(EventKind::ScheduleSkipped).await, 2, "recorded at the first refusal only");
+    world.limits(|limits| limits.inbox_max = 9);
+    for _ in 0..3 {
+        world.pass(MINUTE / 2);
+        due(&world).await;
+    }
+    assert!(find(&world, &tea).await.is_none());
+    assert_eq!(find(&world, &job).await.unwrap().next_at, None, "it stays until its run has ended well");
+    for schedule in [&tea, &job] {
+        let record = runs(&world, schedule).await;
+        assert_eq!((record.len(), record[0].status, record[0].late), (2, RunStatus::Queued, true));
+        assert_eq!(record[0].slot_at, schedule.next_at.unwrap());
+    }
+    let mail = world.inbox("ada").await;
+    assert_eq!(mail.len(), 3);
+    assert!(mail[1].body.contains("late by 2m: its mail was refused until now (inbox_full"), "{}", mail[1].body);
+}
+
+#[tokio::test]
+async fn a_timer_whose_chain_is_too_long_ends_with_a_refused_run() {
+    let world = OperationWorld::new().await;
+    let tea = timer(&world, "tea", MINUTE).await;
+    world.limits(|limits| limits.hops_max = 2);
+    world.pass(MINUTE);
+    due(&world).await;
+    assert!(find(&world, &tea).await.is_none());
+    assert!(runs(&world, &tea).await[0].note.as_ref().unwrap().contains("hop_limit"));
+}
+
+// covers: SCHED-06
+#[tokio::test]
+async fn a_schedule_set_off_by_hand_has_one_run_at_a_time() {
+    let world = OperationWorld::new().await;
+    let job = set(&world, operator(), new(&world, ScheduleKind::Cron, "mail", cron("0 9 * * *"))).await.unwrap();
+    let schedule_id = job.schedule_id;
+    let run = async || {
+        write!(world, |w, ctx| {
+            let chain = Chain::root(&ctx);
+            schedules::run_now(w, &ctx, &operator(), schedule_id, chain).await
+        })
+    };
+    assert_eq!(run().await.unwrap().status, RunStatus::Queued);
+    assert_eq!(code(run().await), Code::Conflict);
+    assert_eq!(find(&world, &job).await.unwrap().next_at, job.next_at);
+    assert!(world.inbox("ada").await[0].body.contains("by hand by operator:test"));
+}
+
+#[tokio::test]
+async fn schedules_of_a_deleted_agent_are_cancelled_and_a_stopped_agent_gets_its_mail() {
+    let world = OperationWorld::new().await;
+    let one = timer(&world, "one", MINUTE).await;
+    let two = timer(&world, "two", MINUTE * 9).await;
+    let ada = id("ada");
+    write!(world, |w, ctx| crate::agents::stop(w, &ctx, &operator(), &ada, None).await).unwrap();
+    world.pass(MINUTE);
+    due(&world).await;
+    assert_eq!(world.inbox("ada").await.len(), 1);
+    let ada = id("ada");
+    write!(world, |w, ctx| crate::agents::delete(w, &ctx, &operator(), &ada).await).unwrap();
+    assert!(find(&world, &two).await.is_none());
+    assert_eq!(runs(&world, &one).await[0].status, RunStatus::Failed);
+    assert_eq!(world.count(EventKind::ScheduleCancelled).await, 1);
+}
+
+// covers: SCHED-03
+#[tokio::test]
+async fn a_watch_reports_each_change_once_and_repeats_changes_that_a_limit_refused() {
+    let world = OperationWorld::new().await;
+    let seen = |names: &[&str]| WatchSnapshot {
+        files: names
+            .iter()
+            .map(|name| ((*name).to_owned(), FileStamp { bytes: 1, changed_ns: 1, inode: name.len() as u64 }))
+            .collect(),
+    };
+    let when =
+        When::Change { path: "shared".into(), recursive: true, changes: vec![Change::Created], debounce_ms: 250 };
+    let wanted = NewSchedule { baseline: Some(seen(&["a"])), ..new(&world, ScheduleKind::Watch, "box", when) };
+    let watch = set(&world, party("ada"), wanted).await.unwrap();
+    let (schedule_id, made) = (watch.schedule_id, watch.created_at);
+    let check = async |names: &[&str]| {
+        let now = seen(names);
+        write!(world, |w, ctx| schedules::changed(w, &ctx, schedule_id, made, &now, false).await).unwrap()
+    };
+    assert!(check(&["a"]).await.is_none());
+    world.limits(|limits| limits.inbox_max = 1);
+    world.send("ada", "work").await;
+    assert_eq!(check(&["a", "bb"]).await.unwrap().status, RunStatus::Refused);
+    assert_eq!(check(&["a", "bb"]).await.unwrap().run, 1);
+    world.limits(|limits| limits.inbox_max = 9);
+    assert_eq!(check(&["a", "bb"]).await.unwrap().status, RunStatus::Queued);
+    assert!(check(&["a", "bb"]).await.is_none());
+    // Changes of other kinds are noted and not reported.
+    assert!(check(&["a"]).await.is_none());
+    let mail = world.inbox("ada").await;
+    assert!(mail[1].body.contains("- created bb"), "{}", mail[1].body);
+    assert_eq!((mail[1].kind, mail[1].hop, mail[1].root_id), (Kind::Watch, 3, watch.root_id));
+}
+
+#[tokio::test]
+async fn a_check_of_a_replaced_watch_does_not_affect_the_new_watch() {
+    let world = OperationWorld::new().await;
+    let seen = |name: &str| WatchSnapshot {
+        files: [(name.to_owned(), FileStamp { bytes: 1, changed_ns: 1, inode: name.len() as u64 })]
+            .into_iter()
+            .collect(),
+    };
+    let watch = async |path: &str, holds: &str| {
+        let changes = vec![Change::Created, Change::Removed];
+        let when = When::Change { path: path.into(), recursive: true, changes, debounce_ms: 250 };
+        let wanted = NewSchedule { baseline: Some(seen(holds)), ..new(&world, ScheduleKind::Watch, "box", when) };
+        set(&world, party("ada"), wanted).await.unwrap()
+    };
+    let old = watch("here", "here.md").await;
+    world.pass(MINUTE);
+    let new = watch("there", "there.md").await;
+    assert_eq!(old.schedule_id, new.schedule_id);
+    let (schedule_id, made, now) = (old.schedule_id, old.created_at, seen("new.md"));
+    assert!(
+        write!(world, |w, ctx| schedules::changed(w, &ctx, schedule_id, made, &now, false).await).unwrap().is_none()
+    );
+    let refusal = ghost_domain::Refusal::new(Code::TooLarge, "too many files");
+    write!(world, |w, ctx| schedules::watch_refused(w, &ctx, schedule_id, made, &refusal).await).unwrap();
+    assert!(world.inbox("ada").await.is_empty() && runs(&world, &new).await.is_empty());
+    assert_eq!(read!(world, |r| r.watch_snapshot_get(schedule_id).await?), Some(seen("there.md")));
+    let (made, now) = (new.created_at, seen("new.md"));
+    assert!(
+        write!(world, |w, ctx| schedules::changed(w, &ctx, schedule_id, made, &now, false).await).unwrap().is_some()
+    );
+}
+
+// covers: HB-04
+#[tokio::test]
+async fn an_alert_in_a_channel_wakes_members_by_the_chat_setting() {
+    let world = OperationWorld::new().await;
+    let channel = crate::chat::NewChannel {
+        channel: "alerts".parse().unwrap(),
+        members: vec![id("ada"), id("bob"), id("cyd")],
+        gated: false,
+        skip_creator: false,
+        topic: None,
+    };
+    let by = crate::chat::Speaker::from(party("ada"));
+    write!(world, |w, ctx| crate::chat::create(w, &ctx, &by, channel).await).unwrap();
+    let wanted = [(id("ada"), schedules::Wanted { every_ms: 1_800_000, target: "alerts".into() })];
+    let wanted = wanted.into_iter().collect();
+    write!(world, |w, ctx| schedules::heartbeats(w, &ctx, &wanted).await).unwrap();
+    for (wake, woken) in [(ChatWake::None, 0), (ChatWake::Mentions, 0), (ChatWake::All, 1)] {
+        world.ctx.set_chat_wake(wake);
+        world.pass(MINUTE * 30);
+        due(&world).await;
+        let turn = world.take("ada").await.turn;
+        world.finish(turn.turn_id, "The mail for @nobody is late.").await.unwrap();
+        let wakes = world.inbox("bob").await.iter().filter(|mail| mail.is_chat_wake()).count();
+        assert_eq!(wakes, woken, "{wake:?}");
+    }
+    let posts = read!(world, |r| r.chat_posts(&"alerts".parse().unwrap(), 0, 0, 9).await?);
+    assert_eq!(posts.len(), 3);
+}
+
+#[tokio::test]
+async fn heartbeats_removed_from_the_file_are_removed_however_many_there_are() {
+    let world = OperationWorld::new().await;
+    let wanted = async |agents: &[&str]| {
+        let heartbeat = schedules::Wanted { every_ms: 1_800_000, target: "none".into() };
+        let wanted = agents.iter().map(|name| (id(name), heartbeat.clone())).collect();
+        write!(world, |w, ctx| schedules::heartbeats(w, &ctx, &wanted).await).unwrap();
+    };
+    wanted(&["ada", "cyd"]).await;
+    write!(world, |w, ctx| {
+        let model = w.schedule_find(&id("ada"), ScheduleKind::Heartbeat, "heartbeat").await?.unwrap();
+        for n in 0..2_300 {
+            let (schedule_id, agent_id) = (ghost_domain::ScheduleId(ctx.id()), id(&format!("b{n:04}")));
+            w.schedule_put(&ghost_domain::Schedule { schedule_id, agent_id, ..model.clone() }).await?;
+        }
+        Ok::<_, ghost_domain::Refusal>(())
+    })
+    .unwrap();
+    wanted(&["cyd"]).await;
+    let left = read!(world, |r| r.schedule_list(None, Some(ScheduleKind::Heartbeat), None).await?);
+    assert_eq!(left.iter().map(|left| left.agent_id.as_str()).collect::<Vec<_>>(), ["cyd"]);
+}
+
+// covers: HB-01, HB-02, HB-04
+#[tokio::test]
+async fn heartbeats_follow_the_configuration_and_are_skipped_when_there_is_nothing_to_ask() {
+    let world = OperationWorld::new().await;
+    let want = async |every_ms: Option<u64>| {
+        let wanted = every_ms.map(|every_ms| schedules::Wanted { every_ms, target: "last".into() });
+        let wanted = wanted.into_iter().map(|wanted| (id("ada"), wanted)).collect();
+        write!(world, |w, ctx| schedules::heartbeats(w, &ctx, &wanted).await).unwrap();
+    };
+    want(Some(1_800_000)).await;
+    want(Some(1_800_000)).await;
+    assert_eq!(world.count(EventKind::ScheduleSet).await, 1);
+    let beat = async |text: &str| {
+        world.pass(MINUTE * 30);
+        due(&world).await;
+        let taken = world.take("ada").await;
+        let (kind, body) = (taken.mail[0].kind, taken.mail[0].body.as_str());
+        assert!(kind == Kind::Heartbeat && body.starts_with("Look.\n") && body.contains("HEARTBEAT_OK"), "{body}");
+        world.finish(taken.turn.turn_id, text).await.unwrap();
+    };
+    beat("HEARTBEAT_OK all well").await;
+    beat("The mail is late.").await;
+    // Nobody outside has written to ada yet.
+    let alert = world.events().await.into_iter().find(|event| event.kind == EventKind::HeartbeatAlert).unwrap();
+    assert_eq!(
+        (alert.payload["text"].as_str(), alert.payload["target"].as_str()),
+        (Some("The mail is late."), Some("last"))
+    );
+    assert_eq!(world.count(EventKind::HeartbeatQuiet).await, 1);
+    assert!(alert.payload["not_delivered"].as_str().unwrap().contains("no conversation"));
+    let talk = answered_conversation(&world, "t").await;
+    beat("It is still late.").await;
+    let entries = read!(world, |r| r.conversation_entries(talk.conversation_id, 0, 10).await?);
+    assert_eq!(entries.last().unwrap().content, "It is still late.");
+    world.busy("ada").await;
+    world.pass(MINUTE * 30);
+    due(&world).await;
+    assert_eq!(world.count(EventKind::HeartbeatSkipped).await, 1);
+    want(None).await;
+    world.pass(MINUTE * 60);
+    due(&world).await;
+    assert_eq!(world.count(EventKind::HeartbeatSkipped).await, 1);
+}

@@ -1,0 +1,120 @@
+use ghost_domain::journal::Effect;
+use ghost_domain::{CallId, Code, EventKind, Kind, MailState, Party, RootId, TurnStatus};
+use uuid::Uuid;
+
+use super::operation_world::{OperationWorld, call_start, code, id, operator, read, write};
+use crate::jobs::{self, NewJob};
+use crate::mail::{Chain, NewMessage};
+use crate::{agents, turns};
+
+// covers: LOOP-06
+#[tokio::test]
+async fn a_turn_takes_mail_that_belongs_together() {
+    let world = OperationWorld::new().await;
+    assert!(world.try_take("ada").await.unwrap().is_none(), "nothing to do");
+    let first = world.outside_ask("ada").await.unwrap();
+    let chain = Chain { root_id: RootId(Uuid::from_u128(9)), hop: 5 };
+    let merged = world.deliver(NewMessage::new(&id("ada"), operator(), Kind::Task, "too", chain)).await.unwrap();
+    let second = world.outside_ask("ada").await.unwrap();
+    let taken = world.take("ada").await;
+    let ids: Vec<_> = taken.mail.iter().map(|mail| mail.message_id).collect();
+    assert_eq!(ids, [first.message_id, merged.message_id]);
+    assert!(!taken.resumed && taken.earlier.is_empty());
+    assert_eq!((taken.turn.hop, taken.turn.other_roots.as_slice()), (5, &[chain.root_id][..]));
+    assert!(taken.turn.about.contains("how many?"));
+    assert_eq!(world.message(merged.message_id).await.state, MailState::Taken);
+    assert_eq!(world.message(second.message_id).await.state, MailState::Pending);
+    // Turns of one agent are serial: until this one ends, no other opens.
+    let again = world.take("ada").await;
+    assert!(again.resumed && again.turn.turn_id == taken.turn.turn_id && again.mail.len() == 2);
+    assert_eq!(world.count(EventKind::TurnStarted).await, 1);
+    world.finish(taken.turn.turn_id, "done").await.unwrap();
+    assert_eq!(world.take("ada").await.mail[0].message_id, second.message_id);
+}
+
+#[tokio::test]
+async fn jobs_that_start_together_are_charged_separately() {
+    let world = OperationWorld::new().await;
+    let begun = async |name: &'static str| {
+        let (job_id, brief, result_dir) = (name.to_owned(), "brief".to_owned(), "output".to_owned());
+        let new = NewJob { job_id, files: 1, lead: id("ada"), brief, result_dir };
+        write!(world, |w, ctx| jobs::begin(w, &ctx, new).await)
+    };
+    let one = begun("0000000000000001").await.unwrap();
+    let two = begun("0000000000000002").await.unwrap();
+    let chain = |root_id| Chain { root_id, hop: 1 };
+    world.deliver(NewMessage::new(&id("ada"), operator(), Kind::Task, "done", chain(one.root_id))).await.unwrap();
+    for (job, letters) in [(one, 2), (two, 1)] {
+        let turn = world.take("ada").await;
+        assert_eq!((turn.turn.root_id, turn.mail.len()), (job.root_id, letters));
+        assert!(turn.turn.other_roots.is_empty());
+        world.finish(turn.turn.turn_id, "done").await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn quiet_mail_opens_no_turn_and_does_not_hide_waking_mail() {
+    let world = OperationWorld::new().await;
+    world.limits(|limits| limits.turn_mail_max = 2);
+    for _ in 0..5 {
+        let new_message = NewMessage::new(&id("ada"), operator(), Kind::Chat, "psst", Chain::root(&world.ctx));
+        world.deliver(NewMessage { wake: false, ..new_message }).await.unwrap();
+    }
+    assert!(world.try_take("ada").await.unwrap().is_none());
+    let loud = world.send("ada", "hello").await;
+    let taken = world.take("ada").await;
+    assert_eq!(taken.mail.len(), 2);
+    assert!(taken.mail.iter().any(|mail| mail.message_id == loud.message_id));
+}
+
+#[tokio::test]
+async fn a_stopped_agent_takes_no_mail_and_keeps_its_turn() {
+    let world = OperationWorld::new().await;
+    let turn = world.busy("ada").await;
+    write!(world, |w, ctx| agents::stop(w, &ctx, &operator(), &id("ada"), None).await).unwrap();
+    write!(world, |w, ctx| agents::stopped(w, &ctx, &id("ada")).await).unwrap();
+    world.send("ada", "later").await;
+    assert!(world.try_take("ada").await.unwrap().is_none());
+    assert_eq!(world.turn(turn.turn_id).await.status, TurnStatus::Open);
+    write!(world, |w, ctx| agents::start(w, &ctx, &operator(), &id("ada")).await).unwrap();
+    assert_eq!(world.take("ada").await.turn.turn_id, turn.turn_id);
+}
+
+#[tokio::test]
+async fn an_ended_turn_accepts_no_more_steps() {
+    let world = OperationWorld::new().await;
+    let turn = world.busy("ada").await;
+    let turn_id = turn.turn_id;
+    let call_id = CallId(world.ctx.id());
+    let (began, start) = (turn.clone(), call_start(call_id, "t", Effect::Outside));
+    write!(world, |w, ctx| turns::record_call_start(w, &ctx, &began, &start).await).unwrap();
+    world.signals();
+    write!(world, |w, ctx| turns::cancel(w, &ctx, &operator(), turn_id).await).unwrap();
+    assert!(world.signals().iter().any(|signal| matches!(
+        signal, ghost_domain::ports::Signal::TurnCancelled { turn_id: ended, .. } if *ended == turn_id
+    )));
+    let ended = world.turn(turn_id).await;
+    assert_eq!((ended.status, ended.reason.as_deref()), (TurnStatus::Cancelled, Some("by operator:test")));
+    let row = world.call(call_id).await;
+    assert_eq!((row.status, row.error_code), (ghost_domain::CallStatus::Unknown, Some(Code::OutcomeUnknown)));
+    assert_eq!(code(world.finish(turn_id, "but").await), Code::Cancelled);
+    assert_eq!(code(write!(world, |w, ctx| turns::note(w, &ctx, turn_id, "but").await)), Code::Cancelled);
+    assert_eq!(code(world.model_start(turn_id, super::operation_world::demand(1, 16)).await), Code::Cancelled);
+    assert!(world.inbox("ada").await.is_empty(), "its mail is not tried again");
+    let nobody = ghost_domain::TurnId(Uuid::nil());
+    assert_eq!(code(write!(world, |w, ctx| turns::cancel(w, &ctx, &Party::System, nobody).await)), Code::NotFound);
+}
+
+#[tokio::test]
+async fn an_operators_turn_is_independent_of_the_agents_own() {
+    let world = OperationWorld::new().await;
+    let own = world.busy("ada").await.turn_id;
+    let beside = write!(world, |w, ctx| turns::open_for_operator(w, &ctx, &id("ada")).await).unwrap();
+    assert_eq!(read!(world, |r| r.turn_open_of(&id("ada")).await?).unwrap().turn_id, own);
+    world.finish(own, "done").await.unwrap();
+    assert!(world.try_take("ada").await.unwrap().is_none(), "it is not the agent's to go on with");
+    write!(world, |w, ctx| turns::review_at_boot(w, &ctx).await).unwrap();
+    let ended = world.turn(beside.turn_id).await;
+    assert_eq!(ended.status, TurnStatus::Failed, "nobody waits for it any more");
+    assert!(ended.reason.unwrap().contains("outcome_unknown"));
+}

@@ -1,0 +1,54 @@
+//! Idempotent requests: the effect of a request and its stored answer commit in one transaction
+//! (docs/design.md, "The way of a message").
+
+use ghost_domain::time::BoxFuture;
+use ghost_domain::{Code, Refusal, RequestKey, StoredAnswer};
+use ghost_store::{Store, Writes};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::json;
+
+use crate::mail::with_nearest;
+use crate::{OperationContext, Result};
+
+/// Runs `work` once for `key`. A repeated request gets the first answer and runs nothing. The same
+/// request id with another method or other content is a conflict. Refusals are not stored, so a
+/// refused request can be tried again.
+pub async fn once<T, F>(store: &Store, ctx: &OperationContext, key: RequestKey, work: F) -> Result<T>
+where
+    T: Serialize + DeserializeOwned + Send + 'static,
+    F: for<'t> FnOnce(&'t mut dyn Writes) -> BoxFuture<'t, Result<T>> + Send + 'static,
+{
+    let at = ctx.now();
+    let done = store
+        .write(move |w| {
+            Box::pin(async move {
+                if let Some(stored) = w.request_get(&key.principal, &key.request_id).await? {
+                    return replay(&key, &stored);
+                }
+                let value = work(w).await?;
+                let answer = serde_json::to_string(&value)
+                    .map_err(|error| Refusal::new(Code::Internal, format!("the answer cannot be stored: {error}")))?;
+                w.request_put(&StoredAnswer { key, answer, at }).await?;
+                Ok(value)
+            })
+        })
+        .await;
+    match done {
+        Err(refusal) => Err(with_nearest(store, refusal).await),
+        done => done,
+    }
+}
+
+fn replay<T: DeserializeOwned>(key: &RequestKey, stored: &StoredAnswer) -> Result<T> {
+    if stored.key.method != key.method || stored.key.digest != key.digest {
+        return Err(Refusal::new(
+            Code::Conflict,
+            format!("request_id {} was used for another request ({})", key.request_id.as_str(), stored.key.method),
+        )
+        .hint("use a fresh request_id for each request, and the same one only to repeat it")
+        .details(json!({ "field": "request_id" })));
+    }
+    serde_json::from_str(&stored.answer)
+        .map_err(|error| Refusal::new(Code::Internal, format!("the stored answer cannot be read: {error}")))
+}

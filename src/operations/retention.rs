@@ -1,0 +1,157 @@
+//! Retention: deletes old rows in small transactions, so that a world can run for months.
+
+use std::time::Duration;
+
+use ghost_domain::{Limits, Refusal, Timestamp};
+use ghost_store::Store;
+use ghost_store::tables::Family;
+
+use crate::{OperationContext, Result};
+
+/// Rows deleted in one transaction. It is small, so that pruning does not delay the agents.
+const SLICE: u32 = 500;
+/// Ledger rows deleted in one transaction. These are cheap to delete. The rows of an agent share
+/// index pages, and a commit writes whole pages however many of their rows are deleted.
+const LEDGER_SLICE: u32 = 1_000;
+
+/// The number of rows of a family that one transaction deletes.
+#[must_use]
+pub fn slice_of(family: Family) -> u32 {
+    if family == Family::Ledger { LEDGER_SLICE } else { SLICE }
+}
+
+/// Returns how long rows of a family are kept.
+fn kept(family: Family, limits: &Limits) -> Duration {
+    Limits::days(match family {
+        Family::CronTurns => return Duration::from_secs(u64::from(limits.cron_turn_hours) * 3_600),
+        Family::Events => limits.events_days,
+        Family::Turns
+        | Family::Messages
+        | Family::Asks
+        | Family::DeadLetters
+        | Family::Tasks
+        | Family::RootBudgets
+        | Family::AgentBudgets => limits.journal_days,
+        // A deleted entry is kept as long as a writer may still refer to a version that it has
+        // read.
+        Family::Knowledge => limits.journal_days,
+        Family::Ledger => limits.ledger_days,
+        Family::Usage => limits.usage_days,
+        Family::Requests => limits.requests_days,
+        Family::ChatPosts => limits.chat_days,
+        Family::Conversations => limits.conversation_days,
+        Family::ScheduleRuns => limits.schedule_run_days,
+        Family::Roots => limits.journal_days,
+        // A tombstone is kept as long as any record may name the agent.
+        Family::Agents => limits.events_days.max(limits.journal_days).max(limits.ledger_days).max(limits.usage_days),
+    })
+}
+
+/// Prunes every family once, slice by slice. Returns the number of deleted rows. If one family
+/// fails, the others are still pruned.
+///
+/// # Errors
+/// The first refusal, after all families were tried.
+pub async fn sweep(store: &Store, ctx: &OperationContext) -> Result<u64> {
+    let (mut gone, mut first) = (0, Ok(()));
+    let before = |family| ctx.now().minus(kept(family, &ctx.limits()));
+    let families = Family::ALL.into_iter().map(|family| Slice::Family(family, before(family)));
+    let entries = Slice::Entries(before(Family::Conversations), ctx.limits().conversation_entries_max);
+    for slice in families.chain([entries, Slice::TaskEvents(ctx.limits().task_history_max)]) {
+        match slice.prune_all(store).await {
+            Ok(rows) => gone += rows,
+            Err(refusal) => first = first.and(Err(refusal)),
+        }
+    }
+    first.map(|()| gone)
+}
+
+/// The history families that use the largest amount of storage. No running work needs these rows.
+const HISTORY: [Family; 6] =
+    [Family::Events, Family::CronTurns, Family::Turns, Family::Messages, Family::Ledger, Family::ScheduleRuns];
+
+/// History younger than this is never deleted to free storage.
+const HISTORY_MIN: Duration = Duration::from_secs(3_600);
+
+/// The size of the storage compared with its limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stored {
+    /// Bytes that the data use.
+    pub bytes: u64,
+    /// Whether the size is over `limits.store_bytes_warn`.
+    pub warns: bool,
+    /// Whether the size is over `limits.store_bytes_max`.
+    pub over: bool,
+}
+
+/// Reads the size of the storage.
+pub async fn stored(store: &Store, ctx: &OperationContext) -> Result<Stored> {
+    let bytes = store.read_latest(|r| Box::pin(async move { r.store_bytes().await })).await.map_err(Refusal::from)?;
+    let limits = ctx.limits();
+    let over = |bound: u64| bound > 0 && bytes > bound;
+    Ok(Stored { bytes, warns: over(limits.store_bytes_warn), over: over(limits.store_bytes_max) })
+}
+
+/// Prunes history earlier than its retention says, until the data are no larger than
+/// `limits.store_bytes_max`. Each round halves the retention time. Rows younger than an hour are
+/// kept. Returns the number of deleted rows.
+pub async fn sweep_bytes(store: &Store, ctx: &OperationContext) -> Result<u64> {
+    let (mut gone, mut halves) = (0, 0);
+    while stored(store, ctx).await?.over {
+        halves += 1;
+        let mut shortened = false;
+        for family in HISTORY {
+            let full = kept(family, &ctx.limits());
+            let short = full.checked_div(1 << halves).unwrap_or_default().max(HISTORY_MIN);
+            shortened |= short > HISTORY_MIN;
+            gone += Slice::Family(family, ctx.now().minus(short)).prune_all(store).await?;
+            if !stored(store, ctx).await?.over {
+                return Ok(gone);
+            }
+        }
+        if !shortened {
+            break;
+        }
+    }
+    Ok(gone)
+}
+
+/// A kind of row that one prune command deletes.
+#[derive(Clone, Copy)]
+enum Slice {
+    Family(Family, Timestamp),
+    Entries(Timestamp, u32),
+    TaskEvents(u32),
+}
+
+impl Slice {
+    /// The number of rows that one command deletes.
+    fn rows(self) -> u32 {
+        match self {
+            Self::Family(family, _) => slice_of(family),
+            Self::Entries(..) | Self::TaskEvents(_) => SLICE,
+        }
+    }
+
+    async fn prune_all(self, store: &Store) -> Result<u64> {
+        let (mut gone, rows) = (0, self.rows());
+        loop {
+            let slice: u64 = store
+                .write(move |w| {
+                    Box::pin(async move {
+                        match self {
+                            Self::Family(family, before) => w.prune(family, before, rows).await,
+                            Self::Entries(before, keep) => w.prune_conversation_entries(before, keep, rows).await,
+                            Self::TaskEvents(keep) => w.prune_task_events(keep, rows).await,
+                        }
+                    })
+                })
+                .await
+                .map_err(Refusal::from)?;
+            gone += slice;
+            if slice < u64::from(rows) {
+                return Ok(gone);
+            }
+        }
+    }
+}

@@ -1,0 +1,401 @@
+//! The limits of a root and of exchanges between agents: how much work one root may cause, and how
+//! often two agents may repeat the same text. Counting begins when an agent acts on another agent.
+//! Input from outside has other limits.
+//!
+//! These rules must never refuse actions of an operator or of the system, or count a repeated
+//! request twice.
+
+use ghost_domain::event::{EventKind, NewEvent};
+use ghost_domain::root_tally::RootTally;
+use ghost_domain::{AgentId, Code, Party, Refusal, RootId};
+use ghost_store::{Reads, Writes};
+use serde_json::{Value, json};
+
+use crate::chain::Chain;
+use crate::{OperationContext, Result};
+
+/// The names of the limits that are counted for each root.
+const ROOT_LIMITS: [&str; 6] =
+    ["root_messages_max", "root_turns_max", "root_spawns_max", "hops_max", "echoes_max", "reply_rounds_max"];
+
+async fn tally(r: &mut dyn Reads, ctx: &OperationContext, root_id: RootId) -> Result<RootTally> {
+    Ok(match r.root_get(root_id).await? {
+        Some(tally) => tally,
+        None => RootTally::new(root_id, ctx.now()),
+    })
+}
+
+async fn save(w: &mut dyn Writes, ctx: &OperationContext, mut tally: RootTally) -> Result<()> {
+    tally.updated_at = ctx.now();
+    w.root_put(&tally).await?;
+    Ok(())
+}
+
+/// Counts `count` messages that an agent sends to agents or chat channels in a chain. Refuses over
+/// `limits.root_messages_max`.
+pub async fn sent(w: &mut dyn Writes, ctx: &OperationContext, from: &Party, chain: Chain, count: u64) -> Result<()> {
+    let (Some(agent_id), true) = (from.agent(), chain.hop > 0) else { return Ok(()) };
+    let most = u64::from(ctx.limits().root_messages_max);
+    let mut tally = match with_sent(w, ctx, chain, count).await {
+        Ok(tally) => tally,
+        Err(refusal) => return refuse(w, ctx, agent_id, chain, refusal).await,
+    };
+    if tally.messages >= most {
+        limit_reached(w, ctx, agent_id, "root_messages_max", most, &mut tally, json!({ "hop": chain.hop })).await?;
+    }
+    save(w, ctx, tally).await
+}
+
+/// Returns the tally with `count` more messages, or the refusal.
+async fn with_sent(r: &mut dyn Reads, ctx: &OperationContext, chain: Chain, count: u64) -> Result<RootTally> {
+    let most = u64::from(ctx.limits().root_messages_max);
+    let mut tally = tally(r, ctx, chain.root_id).await?;
+    let before = tally.messages;
+    tally.messages = before.saturating_add(count);
+    if tally.messages > most {
+        let what = format!("what began with root {} has caused {before} messages", chain.root_id);
+        return Err(over("root_messages_max", most, &what, count));
+    }
+    Ok(tally)
+}
+
+/// Checks whether [`sent`] would refuse, without counting.
+pub async fn would_send(
+    r: &mut dyn Reads,
+    ctx: &OperationContext,
+    from: &Party,
+    chain: Chain,
+    count: u64,
+) -> Result<()> {
+    if from.agent().is_some() && chain.hop > 0 {
+        with_sent(r, ctx, chain, count).await?;
+    }
+    Ok(())
+}
+
+/// Counts repetitions: messages with the same text from one agent to the same other agent. Refuses
+/// over `limits.echoes_max`.
+pub async fn echoed(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    from: &Party,
+    to: &AgentId,
+    text: &str,
+    chain: Chain,
+) -> Result<()> {
+    let (Some(agent_id), true) = (from.agent(), chain.hop > 0) else { return Ok(()) };
+    let most = ctx.limits().echoes_max;
+    let (mut tally, count) = match with_echo(w, ctx, agent_id, to, text, chain).await {
+        Ok(echo) => echo,
+        Err(refusal) => return refuse(w, ctx, agent_id, chain, refusal).await,
+    };
+    if count == 0 {
+        return Ok(());
+    }
+    if count == most {
+        let more = json!({ "to": to, "hop": chain.hop });
+        limit_reached(w, ctx, agent_id, "echoes_max", u64::from(most), &mut tally, more).await?;
+    }
+    save(w, ctx, tally).await
+}
+
+/// Returns the tally with this text counted, and the number of repetitions, or the refusal.
+async fn with_echo(
+    r: &mut dyn Reads,
+    ctx: &OperationContext,
+    from: &AgentId,
+    to: &AgentId,
+    text: &str,
+    chain: Chain,
+) -> Result<(RootTally, u32)> {
+    let most = ctx.limits().echoes_max;
+    let mut tally = tally(r, ctx, chain.root_id).await?;
+    let count = tally.echo(from, to, text);
+    if count > most {
+        return Err(Refusal::new(
+            Code::LoopGuard,
+            format!("you have sent {to} the same words {most} times in this exchange"),
+        )
+        .hint("it needs no further answer: end your turn, or write something that is new")
+        .details(json!({ "limit": "echoes_max", "value": most, "to": to })));
+    }
+    Ok((tally, count))
+}
+
+/// Checks whether [`echoed`] would refuse, without counting.
+pub async fn would_echo(
+    r: &mut dyn Reads,
+    ctx: &OperationContext,
+    from: &Party,
+    to: &AgentId,
+    text: &str,
+    chain: Chain,
+) -> Result<()> {
+    if let (Some(agent_id), true) = (from.agent(), chain.hop > 0) {
+        with_echo(r, ctx, agent_id, to, text, chain).await?;
+    }
+    Ok(())
+}
+
+/// Counts an ask of one agent to another in a chain. Refuses over `limits.reply_rounds_max` in a
+/// row, and after the other agent has ended the exchange (HB-07).
+pub async fn asked(w: &mut dyn Writes, ctx: &OperationContext, from: &Party, to: &AgentId, chain: Chain) -> Result<()> {
+    let (Some(agent_id), true) = (from.agent(), chain.hop > 0) else { return Ok(()) };
+    let most = ctx.limits().reply_rounds_max;
+    let mut tally = tally(w, ctx, chain.root_id).await?;
+    let rounds = tally.asked(agent_id, to).clone();
+    let refusal = |what: String| {
+        let hint =
+            "continue with the answers that you have; ask it again after you have asked another, or send it a message";
+        Refusal::new(Code::LoopGuard, what).hint(hint)
+    };
+    if rounds.over {
+        // This is not a limit: the other agent has ended the exchange.
+        return Err(refusal(format!("{to} has ended this exchange")));
+    }
+    if rounds.count > most {
+        let refusal = refusal(format!("you have asked {to} {most} times in a row (limits.reply_rounds_max)"))
+            .details(json!({ "limit": "reply_rounds_max", "value": most, "to": to }));
+        return refuse(w, ctx, agent_id, chain, refusal).await;
+    }
+    if rounds.count == most {
+        let more = json!({ "to": to, "hop": chain.hop });
+        limit_reached(w, ctx, agent_id, "reply_rounds_max", most.into(), &mut tally, more).await?;
+    }
+    save(w, ctx, tally).await
+}
+
+/// Records that `to` has ended the exchange in which `from` asks it.
+pub async fn exchange_over(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    root_id: RootId,
+    from: &AgentId,
+    to: &AgentId,
+) -> Result<()> {
+    let Some(mut tally) = w.root_get(root_id).await? else { return Ok(()) };
+    tally.ended(from, to);
+    save(w, ctx, tally).await
+}
+
+/// Emits an event when a chain reaches the last allowed hop.
+pub async fn last_hop(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    from: &Party,
+    to: &AgentId,
+    chain: Chain,
+) -> Result<()> {
+    let most = ctx.limits().hops_max;
+    let (Some(agent_id), true) = (from.agent(), chain.hop == most) else { return Ok(()) };
+    let mut tally = tally(w, ctx, chain.root_id).await?;
+    let more = json!({ "to": to, "hop": chain.hop });
+    if limit_reached(w, ctx, agent_id, "hops_max", u64::from(most), &mut tally, more).await? {
+        save(w, ctx, tally).await?;
+    }
+    Ok(())
+}
+
+/// Counts an agent that a chain creates. Refuses over `limits.root_spawns_max`.
+pub async fn spawned(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, chain: Chain) -> Result<()> {
+    let (Some(agent_id), true) = (by.agent(), chain.hop > 0) else { return Ok(()) };
+    let most = ctx.limits().root_spawns_max;
+    let mut tally = tally(w, ctx, chain.root_id).await?;
+    if tally.spawns >= most {
+        let what = format!("what began with root {} has created {} agents", chain.root_id, tally.spawns);
+        let refusal = over("root_spawns_max", u64::from(most), &what, 1);
+        return refuse(w, ctx, agent_id, chain, refusal).await;
+    }
+    tally.spawns += 1;
+    if tally.spawns == most {
+        limit_reached(w, ctx, agent_id, "root_spawns_max", u64::from(most), &mut tally, json!({ "hop": chain.hop }))
+            .await?;
+    }
+    save(w, ctx, tally).await
+}
+
+/// Returns why a turn of this chain must end at once, if its root has already opened
+/// `limits.root_turns_max` turns, not counting this one. The turn's mail is consumed, so that it
+/// does not wake the agent again.
+pub async fn turns_spent(w: &mut dyn Writes, ctx: &OperationContext, chain: Chain) -> Result<Option<Refusal>> {
+    if chain.hop == 0 {
+        return Ok(None);
+    }
+    let most = u64::from(ctx.limits().root_turns_max);
+    let turns = w.root_get(chain.root_id).await?.map_or(0, |tally| tally.turns);
+    let what = || format!("what began with root {} has opened {turns} turns", chain.root_id);
+    Ok((turns >= most).then(|| over("root_turns_max", most, &what(), 1)))
+}
+
+/// Counts a turn that a chain opens.
+pub async fn turn_opened(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &AgentId, chain: Chain) -> Result<()> {
+    if chain.hop == 0 {
+        return Ok(());
+    }
+    let most = u64::from(ctx.limits().root_turns_max);
+    let mut tally = tally(w, ctx, chain.root_id).await?;
+    tally.turns = tally.turns.saturating_add(1);
+    if tally.turns >= most {
+        limit_reached(w, ctx, agent_id, "root_turns_max", most, &mut tally, json!({ "hop": chain.hop })).await?;
+    }
+    save(w, ctx, tally).await
+}
+
+/// Emits an event when the next addition reaches a limit of the world or of one agent; `before` is
+/// the count before it. It is emitted when the limit fills, because a refusal rolls its transaction
+/// back and could leave no event.
+pub async fn filled(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    limit: &str,
+    about: Option<&AgentId>,
+    before: u64,
+    most: u64,
+) -> Result<()> {
+    if before.saturating_add(1) != most {
+        return Ok(());
+    }
+    let event = NewEvent::new(EventKind::LimitReached, json!({ "limit": limit, "value": most }));
+    let event = match about {
+        Some(agent_id) => event.agent(agent_id),
+        None => event,
+    };
+    ctx.emit(w, event).await
+}
+
+/// Builds the refusal for `more` that would exceed a limit of a root; `so_far` describes the
+/// current count.
+fn over(limit: &str, most: u64, so_far: &str, more: u64) -> Refusal {
+    Refusal::new(Code::RateLimited, format!("{so_far}; {more} more would exceed the limit of {most} (limits.{limit})"))
+        .hint("end the work here and report its state; new work from outside starts a new root")
+        .details(json!({ "limit": limit, "value": most, "more": more }))
+}
+
+/// Returns the refusal and emits its event, for a caller that continues after the refusal. If the
+/// caller rolls back, the record of the refused call emits the event ([`refused`]).
+async fn refuse<T>(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    agent_id: &AgentId,
+    chain: Chain,
+    refusal: Refusal,
+) -> Result<T> {
+    refused(w, ctx, agent_id, chain, &refusal).await?;
+    Err(refusal)
+}
+
+/// Emits the event for a refusal over a limit of a root, unless it was emitted when the limit was
+/// reached. A step of more than one can exceed a limit without reaching it exactly, and so can a
+/// lowered limit.
+pub async fn refused(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    agent_id: &AgentId,
+    chain: Chain,
+    refusal: &Refusal,
+) -> Result<()> {
+    let Some(Value::Object(details)) = &refusal.details else { return Ok(()) };
+    let limit = details.get("limit").and_then(Value::as_str).filter(|limit| ROOT_LIMITS.contains(limit));
+    let (Some(limit), Some(most)) = (limit, details.get("value").and_then(Value::as_u64)) else { return Ok(()) };
+    let mut more = json!({ "hop": chain.hop });
+    for name in ["to", "more"] {
+        if let Some(value) = details.get(name) {
+            more[name] = value.clone();
+        }
+    }
+    let mut tally = tally(w, ctx, chain.root_id).await?;
+    if limit_reached(w, ctx, agent_id, limit, most, &mut tally, more).await? {
+        save(w, ctx, tally).await?;
+    }
+    Ok(())
+}
+
+/// Emits the event that a limit is reached, unless it was emitted before. Returns whether it was
+/// emitted now; the caller then has to save the tally.
+async fn limit_reached(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    agent_id: &AgentId,
+    limit: &str,
+    most: u64,
+    tally: &mut RootTally,
+    more: Value,
+) -> Result<bool> {
+    // Repetitions and asks in a row are counted for each pair of agents.
+    let between = match more.get("to").and_then(Value::as_str) {
+        Some(to) if limit != "hops_max" => Some((agent_id.as_str(), to)),
+        _ => None,
+    };
+    if !tally.report_once(limit, between, most) {
+        return Ok(false);
+    }
+    let mut payload = json!({
+        "limit": limit, "value": most, "root_id": tally.root_id, "messages": tally.messages, "turns": tally.turns,
+        "spawns": tally.spawns,
+    });
+    if let (Some(payload), Value::Object(more)) = (payload.as_object_mut(), more) {
+        payload.extend(more);
+    }
+    let event = NewEvent::new(EventKind::LimitReached, payload).agent(agent_id).correlation(tally.root_id);
+    ctx.emit(w, event).await?;
+    Ok(true)
+}
+
+/// A limit that is nearly or fully used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NearBound {
+    /// Name of the setting under `limits`.
+    pub limit: String,
+    /// The agent or root that it applies to; empty for the world.
+    pub about: String,
+    /// The current value.
+    pub value: u64,
+    /// The limit.
+    pub most: u64,
+}
+
+/// Returns the limits of which at least four fifths are used, the fullest first, at most 50.
+pub async fn near(r: &mut dyn Reads, ctx: &OperationContext) -> Result<Vec<NearBound>> {
+    let limits = ctx.limits();
+    let mut found = Vec::new();
+    let mut check = |limit: &str, about: String, value: u64, most: u64| {
+        let near = most > 0 && u128::from(value) * 5 >= u128::from(most) * 4;
+        if near {
+            found.push(NearBound { limit: limit.to_owned(), about, value, most });
+        }
+    };
+    let world = String::new;
+    check("dynamic_agents_max", world(), r.agent_count_dynamic().await?.into(), limits.dynamic_agents_max.into());
+    check("tasks_open_max", world(), r.task_count_open().await?.into(), limits.tasks_open_max.into());
+    check("asks_open_max", world(), r.ask_count_open().await?.into(), limits.asks_open_max.into());
+    check("chat_channels_max", world(), r.chat_channel_count().await?.into(), limits.chat_channels_max.into());
+    check("knowledge_entries_max", world(), r.knowledge_count().await?.into(), limits.knowledge_entries_max.into());
+    check("state_keys_max", world(), r.state_count().await?.into(), limits.state_keys_max.into());
+    let stored = r.store_bytes().await?;
+    check("store_bytes_max", world(), stored, limits.store_bytes_max);
+    check("store_bytes_warn", world(), stored, limits.store_bytes_warn);
+    check("world_mail_max", world(), r.inbox_total().await?, limits.world_mail_max.into());
+    let waiting = r.inbox_waiting().await?;
+    for agent_id in waiting {
+        let depth = r.inbox_depth(&agent_id).await?;
+        check("inbox_max", agent_id.to_string(), depth.into(), limits.inbox_max.into());
+    }
+    // Only roots that were active within the last hour are checked.
+    let since = ghost_domain::Timestamp(ctx.now().0.saturating_sub(3_600_000));
+    for tally in r.root_list(100).await? {
+        if tally.updated_at < since {
+            continue;
+        }
+        let root = || tally.root_id.to_string();
+        check("root_messages_max", root(), tally.messages, limits.root_messages_max.into());
+        check("root_turns_max", root(), tally.turns, limits.root_turns_max.into());
+        check("root_spawns_max", root(), tally.spawns.into(), limits.root_spawns_max.into());
+    }
+    found.sort_by(|a, b| {
+        // Compares the shares without a division: a.value / a.most against b.value / b.most.
+        let share = |near: &NearBound, other: &NearBound| u128::from(near.value) * u128::from(other.most);
+        share(b, a).cmp(&share(a, b)).then_with(|| (&a.limit, &a.about).cmp(&(&b.limit, &b.about)))
+    });
+    found.truncate(50);
+    Ok(found)
+}

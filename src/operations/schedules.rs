@@ -1,0 +1,309 @@
+//! Timers, cron jobs, watches and heartbeats (SCHED-01..09, HB-01..07). They are set, changed and
+//! cancelled here. A schedule goes off in the transaction that delivers its mail, so a crash
+//! neither repeats nor loses a run.
+//!
+//! Timers and watches continue the chain of the turn that set them. A cron slot and a heartbeat
+//! start a new chain. A slot is one planned time of a schedule. Each slot of a timer or a cron job
+//! is covered by a recorded run, whether it ran, was refused by a limit, or was skipped.
+
+mod context;
+mod fire;
+mod heartbeat;
+mod outlet;
+mod rows;
+mod run_end;
+mod runs;
+mod target;
+mod text;
+
+pub use fire::{Beat, Beats, changed, due, run_now, watch_refused};
+pub use heartbeat::{Wanted, heartbeats};
+pub use rows::{all_of_kind, get};
+use rows::{may_change, remove, save};
+pub use run_end::{lost, turn_ended};
+
+use ghost_domain::refusal::not_blank;
+use ghost_domain::schedule::slots::first_slot;
+use ghost_domain::schedule::words::{NAME_MAX, checked_name};
+use ghost_domain::schedule::{Change, JobMode, Missed, When};
+use ghost_domain::text::clip;
+use ghost_domain::{AgentId, Code, Party, Refusal, Schedule, ScheduleId, ScheduleKind, ScheduleRun, WatchSnapshot};
+use ghost_store::{Reads, Writes};
+
+use crate::chain::Chain;
+use crate::suggestion::{self, Unknown};
+use crate::{OperationContext, Result, agent_lookup, mail};
+
+/// The longest watched path, in bytes.
+const PATH_MAX: usize = 1_024;
+/// The most runs that a list shows.
+pub const RUNS_MAX: u32 = 1_000;
+
+/// The parameters of a schedule.
+#[derive(Clone, Debug)]
+pub struct NewSchedule {
+    /// Kind of the schedule.
+    pub kind: ScheduleKind,
+    /// Id of the agent that it wakes.
+    pub agent_id: AgentId,
+    /// Name of the schedule. An existing one of the same kind and name is replaced.
+    pub name: String,
+    /// The rule that decides when it goes off.
+    pub when: When,
+    /// The text of its mail. A timer or a cron job needs one; a timer without text uses its name.
+    pub message: String,
+    /// What happens to missed slots.
+    pub missed: Missed,
+    /// How a cron job runs; its model and webhook must exist in the world. Other kinds use the
+    /// default.
+    pub mode: JobMode,
+    /// Whether it is switched on.
+    pub enabled: bool,
+    /// The chain of the party that sets it.
+    pub chain: Chain,
+    /// The files that a watch sees when it is set. Without it, the first check is the baseline.
+    pub baseline: Option<WatchSnapshot>,
+}
+
+/// Sets a schedule, or replaces the agent's schedule of the same kind and name.
+///
+/// # Errors
+/// `NotFound` for the agent, and for a channel or conversation that its last text goes to;
+/// `InvalidArguments` for a blank message or an impossible rule (see [`first_slot`]); `RateLimited`
+/// for a limit on the number of schedules or on their frequency; `AccessDenied` if an agent would
+/// replace a schedule that someone else set; `HopLimit`; `TooLarge`; `PayloadMismatch` for options
+/// of a cron job on another kind.
+pub async fn set(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, mut new: NewSchedule) -> Result<Schedule> {
+    let limits = ctx.limits();
+    let agent = agent_lookup::agent_for(w, ctx, by, &new.agent_id).await?;
+    let name = checked_name(&new.name)?;
+    if new.kind == ScheduleKind::Timer && new.message.is_empty() {
+        new.message.clone_from(&name);
+    }
+    if matches!(new.kind, ScheduleKind::Timer | ScheduleKind::Cron) {
+        not_blank("message", &new.message)?;
+    }
+    let max_bytes = limits.message_bytes as usize / 2;
+    if new.message.len() > max_bytes {
+        return Err(Refusal::new(
+            Code::TooLarge,
+            format!("the message has {} bytes; the limit is {max_bytes}", new.message.len()),
+        )
+        .hint("write the long part to a workspace file and name its path"));
+    }
+    if new.chain.hop > limits.hops_max && *by != Party::System {
+        return Err(mail::hop_limit(new.chain.hop, limits.hops_max));
+    }
+    if new.kind != ScheduleKind::Cron && new.mode != JobMode::default() {
+        return Err(Refusal::new(
+            Code::PayloadMismatch,
+            format!("the options of a cron job cannot be used with a {}", new.kind),
+        )
+        .hint("set a cron job for that time instead; it can run once, in a turn of its own"));
+    }
+    let now = ctx.now();
+    let when = checked_when(new.kind, new.when)?;
+    let before = w.schedule_find(&agent.agent_id, new.kind, &name).await?;
+    // A failed one-shot is off and its time has passed. Its other fields can still be changed.
+    let stays_off = !new.enabled && before.as_ref().is_some_and(|before| before.when == when);
+    let first = match new.kind {
+        ScheduleKind::Watch => None,
+        _ if stays_off => None,
+        _ => Some(first_slot(&when, now, limits.cron_gap_seconds)?),
+    };
+    match &before {
+        Some(before) => may_change(by, before)?,
+        None => check_count(w, ctx, &agent.agent_id, new.kind).await?,
+    }
+    // A schedule that is being switched off may keep a target that no longer exists; otherwise it
+    // could not be switched off.
+    let kept = before.as_ref().is_some_and(|before| before.mode == new.mode);
+    if new.enabled || !kept {
+        target::check(w, &new.mode).await?;
+    }
+    let schedule = Schedule {
+        schedule_id: before.as_ref().map_or_else(|| ScheduleId(ctx.id()), |before| before.schedule_id),
+        kind: new.kind,
+        agent_id: agent.agent_id,
+        name,
+        when,
+        message: new.message,
+        missed: new.missed,
+        mode: new.mode,
+        enabled: new.enabled,
+        root_id: new.chain.root_id,
+        hop: new.chain.hop,
+        next_at: first.filter(|_| new.enabled),
+        last_at: before.as_ref().and_then(|before| before.last_at),
+        last_status: before.as_ref().and_then(|before| before.last_status),
+        runs: before.as_ref().map_or(0, |before| before.runs),
+        creator: by.clone(),
+        created_at: now,
+    };
+    save(w, ctx, by, &schedule).await?;
+    if let Some(baseline) = &new.baseline {
+        w.watch_snapshot_put(schedule.schedule_id, baseline).await?;
+    }
+    Ok(schedule)
+}
+
+/// Switches a schedule on or off. Slots that passed while it was off are not made up for. File
+/// changes that happened below a watch meanwhile are reported.
+///
+/// # Errors
+/// `NotFound`, also for a channel or conversation that the last text of a cron job goes to;
+/// `AccessDenied`; `InvalidArguments` if its only time has passed.
+pub async fn enable(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    by: &Party,
+    schedule_id: ScheduleId,
+    enabled: bool,
+) -> Result<Schedule> {
+    let mut schedule = get(w, schedule_id).await?;
+    may_change(by, &schedule)?;
+    if schedule.enabled == enabled {
+        return Ok(schedule);
+    }
+    if enabled {
+        target::check(w, &schedule.mode).await?;
+    }
+    schedule.enabled = enabled;
+    schedule.next_at = match schedule.kind {
+        ScheduleKind::Watch => None,
+        _ if !enabled => None,
+        _ => Some(first_slot(&schedule.when, ctx.now(), ctx.limits().cron_gap_seconds)?),
+    };
+    save(w, ctx, by, &schedule).await?;
+    if schedule.kind == ScheduleKind::Heartbeat {
+        heartbeat::release_waiting_mail(w, ctx, &schedule.agent_id).await?;
+    }
+    Ok(schedule)
+}
+
+/// Deletes a schedule. Its runs stay.
+///
+/// # Errors
+/// `NotFound`, `AccessDenied`, `PolicyDenied` for a heartbeat.
+pub async fn cancel(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    by: &Party,
+    schedule_id: ScheduleId,
+) -> Result<Schedule> {
+    let mut schedule = get(w, schedule_id).await?;
+    may_change(by, &schedule)?;
+    if schedule.kind == ScheduleKind::Heartbeat && *by != Party::System {
+        return Err(Refusal::new(Code::PolicyDenied, "a heartbeat is set by the world file and cannot be cancelled")
+            .hint("change `heartbeat:` there and reload, or disable it until the next reload"));
+    }
+    remove(w, ctx, by, &schedule, None).await?;
+    if schedule.kind == ScheduleKind::Heartbeat {
+        heartbeat::release_waiting_mail(w, ctx, &schedule.agent_id).await?;
+    }
+    schedule.enabled = false;
+    schedule.next_at = None;
+    Ok(schedule)
+}
+
+/// Cancels all schedules of an agent that is being deleted.
+pub(crate) async fn cancel_all(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    by: &Party,
+    agent_id: &AgentId,
+) -> Result<()> {
+    loop {
+        let schedules = w.schedule_list(Some(agent_id), None, None).await?;
+        if schedules.is_empty() {
+            return Ok(());
+        }
+        for schedule in &schedules {
+            remove(w, ctx, by, schedule, Some("its agent was deleted")).await?;
+        }
+    }
+}
+
+/// Returns the schedule with this name. The refusal gets a suggestion; see
+/// [`with_nearest`](crate::mail::with_nearest).
+pub async fn named(r: &mut dyn Reads, agent_id: &AgentId, kind: ScheduleKind, name: &str) -> Result<Schedule> {
+    if let Some(found) = r.schedule_find(agent_id, kind, name.trim()).await? {
+        return Ok(found);
+    }
+    agent_lookup::agent_named(r, agent_id).await?;
+    let name = clip(name, NAME_MAX);
+    let refusal = Refusal::not_found(kind.as_str(), &format!("{agent_id}/{name}"), None)
+        .hint("a schedule that is over is deleted; list the schedules to see which exist");
+    let unknown = Unknown::Schedule { agent_id: agent_id.clone(), kind, name };
+    Err(suggestion::unknown_name(r, refusal, unknown).await?)
+}
+
+/// Returns the runs of a schedule, newest first, even if the schedule is deleted.
+///
+/// # Errors
+/// `NotFound` if neither the schedule nor a run of it exists.
+pub async fn runs(r: &mut dyn Reads, schedule_id: ScheduleId, limit: u32) -> Result<Vec<ScheduleRun>> {
+    let runs = r.schedule_runs(schedule_id, limit.clamp(1, RUNS_MAX)).await?;
+    if runs.is_empty() {
+        get(r, schedule_id).await?;
+    }
+    Ok(runs)
+}
+
+/// Checks that a rule fits its kind.
+fn checked_when(kind: ScheduleKind, when: When) -> Result<When> {
+    match (kind, when) {
+        (ScheduleKind::Watch, When::Change { path, recursive, changes, debounce_ms }) => {
+            if path.len() > PATH_MAX {
+                return Err(Refusal::new(Code::TooLarge, format!("path is longer than {PATH_MAX} bytes"))
+                    .hint("watch a directory nearer to the root"));
+            }
+            if !(50..=60_000).contains(&debounce_ms) {
+                return Err(Refusal::new(
+                    Code::InvalidArguments,
+                    format!("debounce_ms is {debounce_ms}; it must be 50 to 60000"),
+                )
+                .hint("changes within this time are reported together; 250 is usual"));
+            }
+            let mut wanted: Vec<Change> = if changes.is_empty() { Change::ALL.to_vec() } else { changes };
+            wanted.sort_unstable();
+            wanted.dedup();
+            Ok(When::Change { path, recursive, changes: wanted, debounce_ms })
+        }
+        (ScheduleKind::Timer, when @ When::At { .. })
+        | (ScheduleKind::Cron, when @ (When::At { .. } | When::Every { .. } | When::Cron { .. }))
+        | (ScheduleKind::Heartbeat, when @ When::Every { .. }) => Ok(when),
+        (kind, _) => Err(Refusal::new(Code::InvalidArguments, format!("this rule does not fit a {kind}"))
+            .hint("a timer needs a time, a cron job a time, an interval or an expression, a watch a path")),
+    }
+}
+
+/// Checks the limits on the number of schedules of a kind.
+async fn check_count(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &AgentId, kind: ScheduleKind) -> Result<()> {
+    let limits = ctx.limits();
+    let (limit, setting) = match kind {
+        ScheduleKind::Timer => (limits.timers_max, "limits.timers_max"),
+        ScheduleKind::Cron => (limits.crons_max, "limits.crons_max"),
+        ScheduleKind::Watch => (limits.watches_max, "limits.watches_max"),
+        ScheduleKind::Heartbeat => return Ok(()),
+    };
+    let count = w.schedule_count(agent_id, kind).await?;
+    if count >= limit {
+        return Err(Refusal::new(
+            Code::RateLimited,
+            format!("{agent_id} has {count} schedules of kind {kind}, which is the limit ({setting})"),
+        )
+        .hint("cancel one that you no longer need, or replace one by using its name"));
+    }
+    if kind == ScheduleKind::Watch {
+        let all = w.schedule_list(None, Some(kind), None).await?.len();
+        if all >= limits.world_watches_max as usize {
+            return Err(Refusal::new(
+                Code::RateLimited,
+                format!("the world has {all} watches, which is the limit (limits.world_watches_max)"),
+            )
+            .hint("cancel one that is no longer needed"));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,383 @@
+//! Sets schedules off: mail, run and next time in one transaction (SCHED-02, SCHED-09).
+
+use std::time::Duration;
+
+use ghost_domain::event::{EventKind, NewEvent};
+use ghost_domain::mail::waits_for_heartbeat;
+use ghost_domain::schedule::changes::{FileChange, report};
+use ghost_domain::schedule::slots::{MISSED_MAX, Slots};
+use ghost_domain::schedule::{JobMode, Missed, RunStatus, WakeMode, When};
+use ghost_domain::text::prefix_bytes;
+use ghost_domain::{
+    AgentId, AgentStatus, Code, Kind, Party, Refusal, Schedule, ScheduleId, ScheduleKind, ScheduleRun, Timestamp,
+    WatchSnapshot,
+};
+use ghost_store::{StoreError, Writes};
+use serde_json::json;
+
+use super::context;
+use super::heartbeat::has_heartbeat;
+use super::rows::{emit, get, may_change};
+use super::runs::{NOTE_MAX, Run, WAITS, blank, held, record, refused, row, skipped, under_way, write};
+use super::text::{self, Moment};
+use crate::chain::Chain;
+use crate::mail::{self, NewMessage};
+use crate::{OperationContext, Result};
+
+/// The most schedules that one transaction sets off.
+const BATCH: u32 = 32;
+/// A run counts as late from this delay on.
+const LATE: Duration = Duration::from_secs(5);
+/// The wait until a one-shot whose mail a limit refused is tried again.
+const TRY_AGAIN: Duration = Duration::from_secs(30);
+/// Why a slot is skipped.
+const STILL_RUNS: &str = "the last run has not ended";
+const WAS_DOWN: &str = "the world was not running or was paused, or its clock was moved";
+
+/// What the configuration says about a heartbeat (HB-04).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Beat {
+    /// The agent gets this prompt; `None` is a usual one.
+    Prompt(Option<String>),
+    /// The prompt is empty.
+    Empty,
+    /// It is outside the agent's active hours.
+    Resting,
+}
+
+/// Returns what the configuration says about an agent's heartbeat at a time.
+pub type Beats = dyn Fn(&AgentId, Timestamp) -> Beat + Send + Sync;
+
+/// Sets off the due schedules, a limited number of them. `since` is when this daemon started to
+/// check; a slot before it was missed. Returns whether there may be more.
+pub async fn due(w: &mut dyn Writes, ctx: &OperationContext, since: Timestamp, beats: &Beats) -> Result<bool> {
+    let now = ctx.now();
+    let schedules = match w.schedules_due(now, BATCH).await {
+        // A row that cannot be read must not block the others.
+        Err(StoreError::Row { .. }) => return suspend_unreadable(w, ctx, now).await,
+        found => found?,
+    };
+    let more = schedules.len() >= BATCH as usize;
+    for mut schedule in schedules {
+        let slot = match schedule.when {
+            // A one-shot that is tried again keeps its original slot.
+            When::At { at } => at,
+            _ => schedule.next_at.unwrap_or(now),
+        };
+        let slots = match Slots::of(&schedule.when) {
+            Ok(slots) => slots,
+            // The rule was valid when it was set but no longer is. It must not block the other
+            // schedules.
+            Err(refusal) => {
+                schedule.enabled = false;
+                schedule.next_at = None;
+                record(w, ctx, &mut schedule, blank(slot, now), RunStatus::Refused, Some(refusal.to_string())).await?;
+                continue;
+            }
+        };
+        let passed = slots.passed(slot, now);
+        // Strictly after both times, so that a clock that goes back sets nothing off twice.
+        schedule.next_at = slots.next_after(passed.last.max(now));
+        let lag = now.since(passed.last);
+        let on_time = passed.last >= since && lag < LATE;
+        let once = matches!(schedule.when, When::At { .. });
+        let run = Run { slot_at: passed.last, now, late: !on_time, missed: passed.count - 1, once };
+        match schedule.kind {
+            ScheduleKind::Heartbeat => beat(w, ctx, &mut schedule, run, beats).await?,
+            ScheduleKind::Cron if !on_time && !once && schedule.missed == Missed::Skip => {
+                let words = if passed.count >= MISSED_MAX { "at least " } else { "" };
+                let note = format!("{words}{} slots passed: {WAS_DOWN}", passed.count);
+                let run = Run { missed: passed.count, ..run };
+                record(w, ctx, &mut schedule, run, RunStatus::Skipped, Some(note)).await?;
+            }
+            ScheduleKind::Cron if under_way(w, &schedule).await?.is_some() => match once {
+                // Its time came during a run set off by hand.
+                true => {
+                    postpone(w, ctx, &mut schedule, run, RunStatus::Skipped, WAITS.to_owned()).await?;
+                }
+                false => skip(w, ctx, &mut schedule, run).await?,
+            },
+            ScheduleKind::Cron | ScheduleKind::Timer | ScheduleKind::Watch => {
+                let chain = match schedule.kind {
+                    ScheduleKind::Cron => Chain::root(ctx),
+                    _ => Chain { root_id: schedule.root_id, hop: schedule.hop },
+                };
+                fire(w, ctx, &mut schedule, run, chain, None, None).await?;
+            }
+        }
+        if once && schedule.next_at.is_none() {
+            // Its only time has passed. The run stays. A cron job stays until its run has ended
+            // well.
+            match (schedule.kind, schedule.last_status) {
+                (ScheduleKind::Cron, Some(RunStatus::Queued)) => {}
+                (ScheduleKind::Cron, _) => {
+                    schedule.enabled = false;
+                    w.schedule_put(&schedule).await?;
+                }
+                _ => w.schedule_delete(schedule.schedule_id).await?,
+            }
+        }
+    }
+    Ok(more)
+}
+
+/// Disables due schedules whose rows cannot be read, and emits an event for each. Returns whether
+/// there may be more.
+async fn suspend_unreadable(w: &mut dyn Writes, ctx: &OperationContext, now: Timestamp) -> Result<bool> {
+    let aside = w.schedules_suspend_unreadable(now, BATCH).await?;
+    if aside.is_empty() {
+        // Another row caused the error, and a repetition does not help.
+        return w.schedules_due(now, BATCH).await.map(|_| true).map_err(Refusal::from);
+    }
+    for (schedule_id, what) in aside {
+        tracing::error!(%schedule_id, what, "a due schedule cannot be read and was set aside");
+        let payload = json!({ "schedule_id": schedule_id, "error": ctx.excerpt(&what, 500) });
+        ctx.emit(w, NewEvent::new(EventKind::ScheduleSetAside, payload)).await?;
+    }
+    Ok(true)
+}
+
+/// Sets a schedule off now, in addition to its own times.
+///
+/// # Errors
+/// `NotFound`; `AccessDenied`; `Conflict` while a run of it is in progress. A refusal of the
+/// receiver's limits is recorded in the run.
+pub async fn run_now(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    by: &Party,
+    schedule_id: ScheduleId,
+    chain: Chain,
+) -> Result<ScheduleRun> {
+    let mut schedule = get(w, schedule_id).await?;
+    may_change(by, &schedule)?;
+    if let Some(run) = under_way(w, &schedule).await? {
+        return Err(Refusal::new(
+            Code::Conflict,
+            format!("run {} of {} `{}` has not ended", run.run, schedule.kind, schedule.name),
+        )
+        .hint("wait until it has ended, or cancel its turn"));
+    }
+    let now = ctx.now();
+    fire(w, ctx, &mut schedule, blank(now, now), chain, Some(by), None).await
+}
+
+/// Reports the file changes since the last check of a watch. `late` says that there was no check
+/// for a while. Returns `None` if there is nothing to report. If a limit refuses the mail, the next
+/// check finds the same changes again.
+///
+/// `made` is the `created_at` of the watch that was checked. If the watch was replaced meanwhile,
+/// the result is discarded.
+pub async fn changed(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    schedule_id: ScheduleId,
+    made: Timestamp,
+    seen: &WatchSnapshot,
+    late: bool,
+) -> Result<Option<ScheduleRun>> {
+    let Some(mut schedule) = watch(w, schedule_id, made).await? else { return Ok(None) };
+    let When::Change { changes: wanted, .. } = &schedule.when else { return Ok(None) };
+    let before = w.watch_snapshot_get(schedule_id).await?;
+    let changes: Vec<FileChange> = match &before {
+        Some(before) => before.changes_to(seen).into_iter().filter(|change| wanted.contains(&change.change)).collect(),
+        None => Vec::new(),
+    };
+    if changes.is_empty() {
+        if before.as_ref() != Some(seen) {
+            w.watch_snapshot_put(schedule_id, seen).await?;
+        }
+        return Ok(None);
+    }
+    let now = ctx.now();
+    let chain = Chain { root_id: schedule.root_id, hop: schedule.hop };
+    let run = Run { late, ..blank(now, now) };
+    let run = fire(w, ctx, &mut schedule, run, chain, None, Some(&report(&changes))).await?;
+    if run.status != RunStatus::Refused {
+        w.watch_snapshot_put(schedule_id, seen).await?;
+    }
+    Ok(Some(run))
+}
+
+/// Records that a watch cannot check its files, for example because there are too many. `made` is
+/// as in [`changed`].
+pub async fn watch_refused(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    schedule_id: ScheduleId,
+    made: Timestamp,
+    refusal: &Refusal,
+) -> Result<()> {
+    let Some(mut schedule) = watch(w, schedule_id, made).await? else { return Ok(()) };
+    let now = ctx.now();
+    refused(w, ctx, &mut schedule, blank(now, now), refusal).await?;
+    Ok(())
+}
+
+/// Returns the watch, if it was not replaced meanwhile.
+async fn watch(w: &mut dyn Writes, schedule_id: ScheduleId, made: Timestamp) -> Result<Option<Schedule>> {
+    let found = w.schedule_get(schedule_id).await?;
+    Ok(found.filter(|schedule| schedule.enabled && schedule.created_at == made))
+}
+
+/// Delivers the mail of a run and records it. If a slot is tried several times, only the first
+/// refusal is recorded as a run.
+async fn fire(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    schedule: &mut Schedule,
+    run: Run,
+    chain: Chain,
+    by_hand: Option<&Party>,
+    report: Option<&str>,
+) -> Result<ScheduleRun> {
+    let held = if run.once { held(w, schedule, run.slot_at).await? } else { None };
+    let why = held.as_ref().map(|held| match (held.status, held.note.as_deref()) {
+        (RunStatus::Refused, Some(refusal)) => format!("its mail was refused until now ({refusal})"),
+        _ => "another run of it had not ended".to_owned(),
+    });
+    let limits = ctx.limits();
+    let own_turn = schedule.mode.own_turn().is_some();
+    let reminds = match schedule.kind {
+        ScheduleKind::Timer => true,
+        ScheduleKind::Cron => !own_turn,
+        ScheduleKind::Watch | ScheduleKind::Heartbeat => false,
+    };
+    let lately = if reminds { context::lately(w, &limits, &schedule.agent_id).await? } else { String::new() };
+    let moment = Moment {
+        slot_at: run.slot_at,
+        now: run.now,
+        late: run.late,
+        held: why.as_deref(),
+        missed: run.missed,
+        by_hand,
+        report,
+        lately: &lately,
+        old: Duration::from_secs(limits.reminder_old_seconds.into()),
+    };
+    let (subject, body) = text::mail(schedule, &moment);
+    let body = prefix_bytes(&body, limits.message_bytes as usize).to_owned();
+    let kind = match schedule.kind {
+        ScheduleKind::Timer => Kind::Timer,
+        ScheduleKind::Cron if own_turn => Kind::CronTurn,
+        ScheduleKind::Cron => Kind::Cron,
+        ScheduleKind::Watch => Kind::Watch,
+        ScheduleKind::Heartbeat => Kind::Heartbeat,
+    };
+    let waits = schedule.mode == JobMode::Mail { wake: WakeMode::NextHeartbeat } && by_hand.is_none();
+    let new_message = NewMessage {
+        subject: Some(subject),
+        // Without a heartbeat, this mail would wait for ever.
+        wake: !waits || !has_heartbeat(w, &schedule.agent_id).await?,
+        ..NewMessage::new(&schedule.agent_id, schedule.creator.clone(), kind, body, chain)
+    };
+    match mail::deliver(w, ctx, new_message).await {
+        Ok(envelope) => {
+            let row =
+                ScheduleRun { message_id: Some(envelope.message_id), ..row(schedule, run, RunStatus::Queued, None) };
+            write(w, ctx, schedule, &row).await?;
+            let event = NewEvent::new(
+                EventKind::ScheduleFired,
+                json!({
+                    "schedule_id": schedule.schedule_id, "kind": schedule.kind, "name": schedule.name, "run": row.run,
+                    "slot_at": row.slot_at.rfc3339(), "late": row.late, "missed": row.missed,
+                    "message_id": envelope.message_id, "next_at": schedule.next_at.map(Timestamp::rfc3339),
+                    "by": by_hand,
+                }),
+            );
+            emit(w, ctx, schedule, event).await?;
+            Ok(row)
+        }
+        // An error of the store fails the whole batch, which is tried again. A limit only concerns
+        // this run.
+        Err(refusal) if matches!(refusal.code, Code::Internal | Code::Unavailable) => Err(refusal),
+        Err(refusal) => {
+            if run.once && refusal.code.retryable() {
+                let note = ctx.excerpt(&refusal.to_string(), NOTE_MAX);
+                return postpone(w, ctx, schedule, run, RunStatus::Refused, note).await;
+            }
+            refused(w, ctx, schedule, run, &refusal).await
+        }
+    }
+}
+
+/// Tries a one-shot again later. Only the first attempt is recorded as a run.
+async fn postpone(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    schedule: &mut Schedule,
+    run: Run,
+    status: RunStatus,
+    note: String,
+) -> Result<ScheduleRun> {
+    schedule.next_at = Some(run.now.plus(TRY_AGAIN));
+    if let Some(held) = held(w, schedule, run.slot_at).await? {
+        w.schedule_put(schedule).await?;
+        return Ok(held);
+    }
+    record(w, ctx, schedule, run, status, Some(note)).await
+}
+
+/// Skips a slot because the last run has not ended. Consecutive skipped slots share one record.
+async fn skip(w: &mut dyn Writes, ctx: &OperationContext, schedule: &mut Schedule, run: Run) -> Result<()> {
+    let last = w.schedule_runs(schedule.schedule_id, 1).await?.into_iter().next();
+    match last {
+        Some(last) if last.status == RunStatus::Skipped && last.note.as_deref() == Some(STILL_RUNS) => {
+            let missed = last.missed.saturating_add(run.missed).saturating_add(1);
+            let row = ScheduleRun { slot_at: run.slot_at, fired_at: run.now, missed, ..last };
+            w.schedule_run_put(&row).await?;
+            w.schedule_put(schedule).await?;
+            skipped(w, ctx, schedule, &row).await
+        }
+        _ => {
+            let run = Run { missed: run.missed + 1, ..run };
+            record(w, ctx, schedule, run, RunStatus::Skipped, Some(STILL_RUNS.to_owned())).await?;
+            Ok(())
+        }
+    }
+}
+
+/// Sends a heartbeat if the agent has no other work and there is something to ask (HB-04).
+async fn beat(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    schedule: &mut Schedule,
+    run: Run,
+    beats: &Beats,
+) -> Result<()> {
+    let beat = beats(&schedule.agent_id, run.now);
+    let why = match beat {
+        // Outside active hours nothing is recorded.
+        Beat::Resting => return w.schedule_put(schedule).await.map_err(Refusal::from),
+        Beat::Empty if !has_waiting_mail(w, &schedule.agent_id).await? => "there is nothing to look at",
+        _ if busy(w, &schedule.agent_id).await? => "the agent is busy",
+        // Without a prompt, it is for the mail that waits for it.
+        Beat::Empty | Beat::Prompt(_) => {
+            let run = Run { late: false, missed: 0, ..run };
+            let prompt = if let Beat::Prompt(prompt) = beat { prompt } else { None };
+            fire(w, ctx, schedule, run, Chain::root(ctx), None, prompt.as_deref()).await?;
+            return Ok(());
+        }
+    };
+    schedule.last_at = Some(run.now);
+    schedule.last_status = Some(RunStatus::Skipped);
+    w.schedule_put(schedule).await?;
+    let event = NewEvent::new(
+        EventKind::HeartbeatSkipped,
+        json!({ "schedule_id": schedule.schedule_id, "why": why, "next_at": schedule.next_at.map(Timestamp::rfc3339) }),
+    );
+    emit(w, ctx, schedule, event).await
+}
+
+/// Whether mail waits for an agent's next heartbeat.
+async fn has_waiting_mail(w: &mut dyn Writes, agent_id: &AgentId) -> Result<bool> {
+    Ok(w.inbox_pending(agent_id, 100).await?.iter().any(waits_for_heartbeat))
+}
+
+/// Whether an agent has something to do, or does not run.
+async fn busy(w: &mut dyn Writes, agent_id: &AgentId) -> Result<bool> {
+    let runs = w.agent_get(agent_id).await?.is_some_and(|agent| agent.status == AgentStatus::Running);
+    Ok(!runs
+        || w.turn_open_of(agent_id).await?.is_some()
+        || w.inbox_ready(agent_id, 100).await?.iter().any(|envelope| envelope.wake))
+}

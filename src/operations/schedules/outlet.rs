@@ -1,0 +1,156 @@
+//! Delivers the last text of a turn: a heartbeat's alert (HB-04) and the result of a cron job's own
+//! turn (SCHED-05, HB-07). A missing target is recorded and does not fail the turn.
+
+use ghost_domain::conversation::WEBHOOK;
+use ghost_domain::event::{EventKind, NewEvent};
+use ghost_domain::reply_tokens::read_announcement;
+use ghost_domain::schedule::Target;
+use ghost_domain::schedule::threads::{check_own_thread, check_thread};
+use ghost_domain::{ChannelName, Code, ConversationId, MessageId, Party, Refusal, ScheduleRun, Turn};
+use ghost_store::Writes;
+use serde_json::json;
+
+use crate::chain::Chain;
+use crate::chat::{self, NewPost, Speaker};
+use crate::{OperationContext, Result, conversations};
+
+/// The longest text in an event, in characters.
+const TEXT_MAX: usize = 400;
+
+/// The turn of a schedule's run.
+pub(super) struct Source<'t> {
+    pub(super) turn: &'t Turn,
+    /// The mail of the run.
+    pub(super) message_id: MessageId,
+    /// The name of the schedule, if it still exists.
+    pub(super) name: Option<&'t str>,
+}
+
+/// Delivers the last text of a cron job's own turn. Returns why the delivery failed, if it did.
+pub(super) async fn deliver(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    source: &Source<'_>,
+    run: &ScheduleRun,
+    target: &Target,
+    text: &str,
+) -> Result<Option<String>> {
+    if *target == Target::Nowhere {
+        return Ok(None);
+    }
+    let spoken = read_announcement(text);
+    let not_delivered = match &spoken {
+        None => None,
+        Some(spoken) => reason(deliver_text(w, ctx, source, target, spoken).await)?,
+    };
+    let turn = source.turn;
+    let event = NewEvent::new(
+        EventKind::ScheduleDelivered,
+        json!({
+            "schedule_id": run.schedule_id, "run": run.run, "turn_id": turn.turn_id, "deliver": target.deliver(),
+            "to": target.to(), "silent": spoken.is_none(), "not_delivered": not_delivered,
+            "text": spoken.map(|spoken| ctx.excerpt(&spoken, TEXT_MAX)),
+        }),
+    );
+    ctx.emit(w, event.agent(&turn.agent_id).correlation(run.schedule_id)).await?;
+    Ok(not_delivered)
+}
+
+/// Returns why a delivery failed. An error of the store is passed on and fails the turn.
+pub(super) fn reason(delivered: Result<()>) -> Result<Option<String>> {
+    match delivered {
+        Ok(()) => Ok(None),
+        Err(refusal) if matches!(refusal.code, Code::Internal | Code::Unavailable) => Err(refusal),
+        Err(refusal) => Ok(Some(refusal.to_string())),
+    }
+}
+
+/// Delivers a text to its target.
+pub(super) async fn deliver_text(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    source: &Source<'_>,
+    target: &Target,
+    text: &str,
+) -> Result<()> {
+    let turn = source.turn;
+    let conversation_id = match target {
+        Target::Nowhere => return Ok(()),
+        Target::Channel(channel) => return post_in_channel(w, ctx, turn, channel, text).await,
+        Target::Conversation(conversation_id) => *conversation_id,
+        Target::Last => {
+            let all = w.conversation_list(Some(&turn.agent_id), None, ghost_store::tables::PAGE_MAX).await?;
+            // A conversation in which nobody outside has written yet does not count.
+            let heard = all.into_iter().filter(|conversation| conversation.heard_at.is_some());
+            let last = heard.max_by_key(|conversation| (conversation.heard_at, conversation.conversation_id));
+            let last = last.ok_or_else(|| {
+                Refusal::new(Code::NotFound, format!("{} has no conversation with anyone outside", turn.agent_id))
+                    .hint("nobody outside has written to this agent yet; name another target")
+            })?;
+            last.conversation_id
+        }
+        Target::Webhook { webhook, thread } => thread_of_webhook(w, ctx, source, webhook, thread, text).await?,
+    };
+    let post = conversations::Post { content: text.to_owned(), attachments: Vec::new(), reply_to: None };
+    conversations::post(w, ctx, &turn.agent_id, turn.turn_id, conversation_id, post).await?;
+    Ok(())
+}
+
+async fn post_in_channel(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    turn: &Turn,
+    channel: &ChannelName,
+    text: &str,
+) -> Result<()> {
+    let new = NewPost {
+        channel: channel.clone(),
+        content: text.to_owned(),
+        reply_to: None,
+        deliver: false,
+        chain: Chain { root_id: turn.root_id, hop: turn.hop.saturating_add(1) },
+    };
+    let speaker = Speaker::from(Party::Agent(turn.agent_id.clone()));
+    chat::post_last_text(w, ctx, &speaker, ctx.chat_wake(), new).await?;
+    Ok(())
+}
+
+/// Returns the conversation of a webhook's thread, and begins it if needed.
+///
+/// Answers from outside go to the agent. So the party that set the job must still be allowed to use
+/// the thread: the world file may have removed the webhook or given it to another agent. Jobs set
+/// before this check existed may also name another job's own thread.
+async fn thread_of_webhook(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    source: &Source<'_>,
+    webhook: &str,
+    thread: &str,
+    text: &str,
+) -> Result<ConversationId> {
+    let agent_id = &source.turn.agent_id;
+    let answers = ctx.webhook_agent(webhook).ok_or_else(|| {
+        Refusal::not_found("webhook", webhook, None)
+            .hint("the world file no longer has it under channels.webhooks; give the job another target")
+    })?;
+    check_own_thread(agent_id, source.name, webhook, thread)?;
+    // The sender of the run's mail is the party that had set the job when it went off, even if the
+    // job has changed since.
+    let mail = w.message_get(source.message_id).await?;
+    if !mail.is_some_and(|mail| matches!(mail.from, Party::Operator(_))) {
+        check_thread(agent_id, webhook, thread, &answers)?;
+    }
+    let adapter = format!("{WEBHOOK}{webhook}");
+    if let Some(conversation) = w.conversation_find(&adapter, thread).await? {
+        return Ok(conversation.conversation_id);
+    }
+    // No conversation is begun for a text that would be refused.
+    conversations::check_length(ctx, text)?;
+    let start = conversations::Start {
+        adapter,
+        thread: Some(thread.to_owned()),
+        owner: agent_id.clone(),
+        party: Party::Outside(webhook.to_owned()),
+    };
+    Ok(conversations::begin(w, ctx, start).await?.conversation_id)
+}

@@ -1,0 +1,95 @@
+//! Reads, writes and deletes schedules, emits their events, and checks who may change one.
+//!
+//! This module must never check a schedule's rule, or set one off.
+
+use ghost_domain::event::{EventKind, NewEvent};
+use ghost_domain::ports::Signal;
+use ghost_domain::{Code, Party, Refusal, Schedule, ScheduleId, ScheduleKind, Timestamp};
+use ghost_store::{Reads, Writes};
+use serde_json::json;
+
+use crate::{OperationContext, Result};
+
+/// Returns a schedule.
+///
+/// # Errors
+/// `NotFound`.
+pub async fn get(r: &mut dyn Reads, schedule_id: ScheduleId) -> Result<Schedule> {
+    let found = r.schedule_get(schedule_id).await?;
+    found.ok_or_else(|| {
+        Refusal::not_found("schedule", &schedule_id.to_string(), None)
+            .hint("a schedule that is over is deleted; list the schedules to see which exist")
+    })
+}
+
+/// Returns all schedules of a kind, of all agents.
+pub async fn all_of_kind(r: &mut dyn Reads, kind: ScheduleKind) -> Result<Vec<Schedule>> {
+    let mut found: Vec<Schedule> = Vec::new();
+    loop {
+        let after = found.last().map(|last| (last.agent_id.clone(), last.kind, last.name.clone()));
+        let page = r.schedule_list(None, Some(kind), after.as_ref()).await?;
+        if page.is_empty() {
+            return Ok(found);
+        }
+        found.extend(page);
+    }
+}
+
+/// Checks that `by` may change a schedule. An agent may change the schedules that it set for
+/// itself, an operator all of them.
+pub(super) fn may_change(by: &Party, schedule: &Schedule) -> Result<()> {
+    match by.agent() {
+        Some(agent_id) if *by != schedule.creator || *agent_id != schedule.agent_id => Err(Refusal::new(
+            Code::AccessDenied,
+            format!("{} `{}` was set by {}", schedule.kind, schedule.name, schedule.creator),
+        )
+        .hint("choose another name for your own schedule, or ask the operator to change this one")),
+        _ => Ok(()),
+    }
+}
+
+/// Writes a new or changed schedule and emits its event.
+pub(super) async fn save(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, schedule: &Schedule) -> Result<()> {
+    w.schedule_put(schedule).await?;
+    let event = NewEvent::new(
+        EventKind::ScheduleSet,
+        json!({
+            "schedule_id": schedule.schedule_id, "kind": schedule.kind, "name": schedule.name,
+            "when": schedule.when.shown(), "options": (schedule.kind == ScheduleKind::Cron).then_some(&schedule.mode),
+            "enabled": schedule.enabled, "next_at": schedule.next_at.map(Timestamp::rfc3339), "by": by,
+        }),
+    );
+    emit(w, ctx, schedule, event).await?;
+    w.signal(Signal::Schedules);
+    Ok(())
+}
+
+/// Deletes a schedule and emits its event.
+pub(super) async fn remove(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    by: &Party,
+    schedule: &Schedule,
+    why: Option<&str>,
+) -> Result<()> {
+    w.schedule_delete(schedule.schedule_id).await?;
+    let event = NewEvent::new(
+        EventKind::ScheduleCancelled,
+        json!({
+            "schedule_id": schedule.schedule_id, "kind": schedule.kind, "name": schedule.name, "by": by, "why": why,
+        }),
+    );
+    emit(w, ctx, schedule, event).await?;
+    w.signal(Signal::Schedules);
+    Ok(())
+}
+
+/// Emits an event about a schedule.
+pub(super) async fn emit(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    schedule: &Schedule,
+    event: NewEvent,
+) -> Result<()> {
+    ctx.emit(w, event.agent(&schedule.agent_id).correlation(schedule.schedule_id)).await
+}

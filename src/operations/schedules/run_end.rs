@@ -1,0 +1,132 @@
+//! The end of a run: the turn that took its mail ends it (SCHED-09). Also handles the last text of
+//! a heartbeat (HB-02..06) and the end of a one-shot job (SCHED-06).
+
+use ghost_domain::event::{EventKind, NewEvent};
+use ghost_domain::ports::Signal;
+use ghost_domain::reply_tokens::{HeartbeatReply, read_heartbeat};
+use ghost_domain::schedule::{RunStatus, Target, When};
+use ghost_domain::{Kind, MessageId, Schedule, ScheduleKind, ScheduleRun, Turn};
+use ghost_store::Writes;
+use serde_json::json;
+
+use super::outlet::{self, Source};
+use super::runs::NOTE_MAX;
+use crate::turns::ending::Ending;
+use crate::{OperationContext, Result};
+
+/// The longest alert text in an event, in characters.
+const ALERT_MAX: usize = 4_000;
+
+/// Whether mail of this kind comes from a schedule.
+#[must_use]
+pub(crate) fn is_of_schedule(kind: Kind) -> bool {
+    matches!(kind, Kind::Timer | Kind::Cron | Kind::CronTurn | Kind::Watch | Kind::Heartbeat)
+}
+
+/// Records the end of the run whose mail the turn held. Does nothing for other mail.
+pub async fn turn_ended(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    turn: &Turn,
+    message_id: MessageId,
+    kind: Kind,
+    ending: &Ending,
+) -> Result<()> {
+    if !is_of_schedule(kind) {
+        return Ok(());
+    }
+    let (status, note) = match ending {
+        Ending::Finished(_) => (RunStatus::Done, None),
+        Ending::Cut(_) => (
+            RunStatus::Done,
+            Some("its answer was cut at the model's token limit, or paused by its provider".to_owned()),
+        ),
+        Ending::Failed(refusal) => (RunStatus::Failed, Some(ctx.excerpt(&refusal.to_string(), NOTE_MAX))),
+        Ending::Cancelled(why) => (RunStatus::Failed, Some(format!("cancelled: {}", ctx.excerpt(why, NOTE_MAX)))),
+    };
+    let (run, schedule) = end_run(w, ctx, message_id, status, note).await?.unzip();
+    let (schedule, Some(text)) = (schedule.flatten(), ending.answer_text()) else { return Ok(()) };
+    let source = Source { turn, message_id, name: schedule.as_ref().map(|schedule| schedule.name.as_str()) };
+    if let Some(mut run) = run
+        && let Some(own_turn) = &run.own_turn
+        && let Some(why) = outlet::deliver(w, ctx, &source, &run, &own_turn.target, &text).await?
+    {
+        run.note = Some(ctx.excerpt(&format!("not delivered: {why}"), NOTE_MAX));
+        w.schedule_run_put(&run).await?;
+    }
+    if kind == Kind::Heartbeat {
+        // The `message` field of a heartbeat holds its target.
+        let target = schedule.as_ref().map_or("none", |heartbeat| heartbeat.message.as_str());
+        let event = match read_heartbeat(&text, ctx.limits().heartbeat_ack_chars as usize) {
+            HeartbeatReply::Quiet => NewEvent::new(EventKind::HeartbeatQuiet, json!({ "turn_id": turn.turn_id })),
+            HeartbeatReply::Alert(alert) => {
+                let delivered = match Target::of_alerts(target) {
+                    Ok(target) => outlet::deliver_text(w, ctx, &source, &target, &alert).await,
+                    Err(refusal) => Err(refusal),
+                };
+                NewEvent::new(
+                    EventKind::HeartbeatAlert,
+                    json!({
+                        "turn_id": turn.turn_id, "target": target, "text": ctx.excerpt(&alert, ALERT_MAX),
+                        "not_delivered": outlet::reason(delivered)?,
+                    }),
+                )
+            }
+        };
+        ctx.emit(w, event.agent(&turn.agent_id).correlation(turn.turn_id)).await?;
+    }
+    Ok(())
+}
+
+/// Records that mail of a schedule will not be processed, because it became a dead letter or its
+/// agent was deleted.
+pub async fn lost(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    message_id: MessageId,
+    kind: Kind,
+    why: &str,
+) -> Result<()> {
+    if is_of_schedule(kind) {
+        end_run(w, ctx, message_id, RunStatus::Failed, Some(ctx.excerpt(why, NOTE_MAX))).await?;
+    }
+    Ok(())
+}
+
+/// Records the end of a run. Returns the run, and its schedule if that still exists.
+async fn end_run(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    message_id: MessageId,
+    status: RunStatus,
+    note: Option<String>,
+) -> Result<Option<(ScheduleRun, Option<Schedule>)>> {
+    let Some(mut run) = w.schedule_run_of(message_id).await? else { return Ok(None) };
+    run.status = status;
+    run.note = note;
+    w.schedule_run_put(&run).await?;
+    let Some(mut schedule) = w.schedule_get(run.schedule_id).await? else { return Ok(Some((run, None))) };
+    if schedule.runs == run.run {
+        schedule.last_status = Some(status);
+    }
+    if let (ScheduleKind::Cron, When::At { at }) = (schedule.kind, &schedule.when)
+        && *at <= ctx.now()
+    {
+        match schedule.next_at {
+            // Its only time came during this run, so it can go off now.
+            Some(_) if schedule.enabled => {
+                schedule.next_at = Some(ctx.now());
+                w.signal(Signal::Schedules);
+            }
+            Some(_) => {}
+            None if status == RunStatus::Done => {
+                w.schedule_delete(schedule.schedule_id).await?;
+                return Ok(Some((run, Some(schedule))));
+            }
+            // A failed job is kept, so that it can be read, changed and run again.
+            None => schedule.enabled = false,
+        }
+    }
+    w.schedule_put(&schedule).await?;
+    Ok(Some((run, Some(schedule))))
+}

@@ -1,0 +1,149 @@
+//! The records of runs (SCHED-06, SCHED-09).
+
+use ghost_domain::event::{EventKind, NewEvent};
+use ghost_domain::schedule::RunStatus;
+use ghost_domain::{MailState, Refusal, Schedule, ScheduleKind, ScheduleRun, Timestamp};
+use ghost_store::Writes;
+use serde_json::json;
+
+use super::rows::emit;
+use crate::{OperationContext, Result};
+
+/// The longest note in a run, in characters.
+pub(super) const NOTE_MAX: usize = 300;
+/// The number of the newest runs that are searched for one that is running or was refused.
+const LOOK_BACK: u32 = 32;
+/// The note of a one-shot job that waits for another run of it.
+pub(super) const WAITS: &str = "a run of it has not ended; it goes off when that has";
+
+/// A slot that is due.
+#[derive(Clone, Copy)]
+pub(super) struct Run {
+    pub(super) slot_at: Timestamp,
+    pub(super) now: Timestamp,
+    pub(super) late: bool,
+    pub(super) missed: u32,
+    /// Whether it is the only slot. Then a run that a temporary limit refused is tried again,
+    /// because no other slot follows.
+    pub(super) once: bool,
+}
+
+pub(super) fn blank(slot_at: Timestamp, now: Timestamp) -> Run {
+    Run { slot_at, now, late: false, missed: 0, once: false }
+}
+
+/// Returns the run that records that this slot could not go off earlier, because a limit refused
+/// its mail or another run was in progress.
+pub(super) async fn held(w: &mut dyn Writes, schedule: &Schedule, slot_at: Timestamp) -> Result<Option<ScheduleRun>> {
+    let runs = w.schedule_runs(schedule.schedule_id, LOOK_BACK).await?;
+    Ok(runs.into_iter().find(|run| {
+        let kept_back = match run.status {
+            RunStatus::Refused => true,
+            RunStatus::Skipped => run.note.as_deref() == Some(WAITS),
+            RunStatus::Queued | RunStatus::Done | RunStatus::Failed => false,
+        };
+        kept_back && run.slot_at == slot_at
+    }))
+}
+
+/// Records a run that a limit refused. A watch that is refused again for the same reason adds no
+/// run.
+pub(super) async fn refused(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    schedule: &mut Schedule,
+    run: Run,
+    refusal: &Refusal,
+) -> Result<ScheduleRun> {
+    let note = ctx.excerpt(&refusal.to_string(), NOTE_MAX);
+    if schedule.kind == ScheduleKind::Watch
+        && let Some(last) = w.schedule_runs(schedule.schedule_id, 1).await?.into_iter().next()
+        && last.status == RunStatus::Refused
+        && last.note.as_deref() == Some(note.as_str())
+    {
+        return Ok(last);
+    }
+    record(w, ctx, schedule, run, RunStatus::Refused, Some(note)).await
+}
+
+/// Returns the run of a cron job whose mail still waits or is being processed. There is at most
+/// one.
+pub(super) async fn under_way(w: &mut dyn Writes, schedule: &Schedule) -> Result<Option<ScheduleRun>> {
+    let runs = w.schedule_runs(schedule.schedule_id, LOOK_BACK).await?;
+    let Some(last) = runs.into_iter().find(|run| run.status != RunStatus::Skipped) else { return Ok(None) };
+    let (RunStatus::Queued, Some(message_id)) = (last.status, last.message_id) else { return Ok(None) };
+    let message_state = w.message_state(message_id).await?;
+    let waits = message_state.is_some_and(|(state, ..)| matches!(state, MailState::Pending | MailState::Taken));
+    Ok(waits.then_some(last))
+}
+
+pub(super) fn row(schedule: &Schedule, run: Run, status: RunStatus, note: Option<String>) -> ScheduleRun {
+    ScheduleRun {
+        schedule_id: schedule.schedule_id,
+        run: schedule.runs + 1,
+        agent_id: schedule.agent_id.clone(),
+        slot_at: run.slot_at,
+        fired_at: run.now,
+        late: run.late,
+        missed: run.missed,
+        status,
+        message_id: None,
+        note,
+        own_turn: schedule.mode.own_turn().cloned(),
+    }
+}
+
+/// Writes a run and the summary of it in the schedule, and deletes runs beyond the limits
+/// (SCHED-06).
+pub(super) async fn write(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    schedule: &mut Schedule,
+    row: &ScheduleRun,
+) -> Result<()> {
+    schedule.runs = row.run;
+    schedule.last_at = Some(row.fired_at);
+    schedule.last_status = Some(row.status);
+    w.schedule_run_put(row).await?;
+    w.schedule_put(schedule).await?;
+    let limits = ctx.limits();
+    let (lines, bytes) = (limits.schedule_run_lines, limits.schedule_run_bytes);
+    // Trims only sometimes, but then by more, so that the limits hold until the next time.
+    let step = (lines / 32).clamp(1, 64);
+    if row.run % i64::from(step) == 0 {
+        w.schedule_runs_trim(schedule.schedule_id, lines - step, u64::from(bytes - bytes / 16)).await?;
+    }
+    Ok(())
+}
+
+/// Records a slot that led to no mail.
+pub(super) async fn record(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    schedule: &mut Schedule,
+    run: Run,
+    status: RunStatus,
+    note: Option<String>,
+) -> Result<ScheduleRun> {
+    let row = row(schedule, run, status, note);
+    write(w, ctx, schedule, &row).await?;
+    skipped(w, ctx, schedule, &row).await?;
+    Ok(row)
+}
+
+pub(super) async fn skipped(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    schedule: &Schedule,
+    row: &ScheduleRun,
+) -> Result<()> {
+    let event = NewEvent::new(
+        EventKind::ScheduleSkipped,
+        json!({
+            "schedule_id": schedule.schedule_id, "kind": schedule.kind, "name": schedule.name, "run": row.run,
+            "slot_at": row.slot_at.rfc3339(), "missed": row.missed, "status": row.status, "why": row.note,
+            "next_at": schedule.next_at.map(Timestamp::rfc3339),
+        }),
+    );
+    emit(w, ctx, schedule, event).await
+}

@@ -1,0 +1,159 @@
+//! Shared state (STATE-01..04): versioned JSON values under dotted keys, always written whole, with
+//! compare-and-set.
+//!
+//! A version of a key must never be used twice. A deleted key leaves no row, so the highest version
+//! of any deleted key is stored, and new keys start above it.
+
+use ghost_domain::event::{EventKind, NewEvent};
+use ghost_domain::shared_state::{JsonText, check_key, check_prefix, is_system};
+use ghost_domain::text::nearest;
+use ghost_domain::{Code, Party, Refusal, StateEntry};
+use ghost_store::{Reads, Writes};
+use serde_json::json;
+
+use crate::{OperationContext, Result};
+
+/// The world fact that stores the highest version of any deleted key.
+const FLOOR: &str = "state_version_floor";
+/// Maximum keys that are compared for a suggestion.
+const NEAR_MAX: u32 = 200;
+
+/// The parameters of a write.
+#[derive(Clone, Debug)]
+pub struct Setting {
+    /// The key.
+    pub key: String,
+    /// The value. Null deletes the key.
+    pub value: JsonText,
+    /// The version that the writer has read. 0 means that the key must not exist. `None` skips the
+    /// check.
+    pub expected_version: Option<i64>,
+}
+
+/// A page of entries, ordered by key.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Listed {
+    /// The entries.
+    pub entries: Vec<StateEntry>,
+    /// Whether more entries follow.
+    pub more: bool,
+}
+
+/// Returns one entry.
+///
+/// # Errors
+/// `NotFound`; `InvalidArguments` for a malformed key.
+pub async fn get(r: &mut dyn Reads, key: &str) -> Result<StateEntry> {
+    check_key(key)?;
+    match r.state_get(key).await? {
+        Some(entry) => Ok(entry),
+        None => Err(missing(r, key).await?),
+    }
+}
+
+/// Returns at most `limit` entries whose key begins with `prefix` and comes after `after`.
+pub async fn list(r: &mut dyn Reads, prefix: &str, after: &str, limit: u32) -> Result<Listed> {
+    check_prefix(prefix)?;
+    let mut entries = r.state_list(prefix, after, limit.saturating_add(1)).await?;
+    let more = entries.len() > limit as usize;
+    entries.truncate(limit as usize);
+    Ok(Listed { entries, more })
+}
+
+/// Writes one value, or deletes it if the value is null. A deletion returns the entry with a null
+/// value and the next version. `through` is the operator that acts as the agent `by`, if there is
+/// one.
+pub async fn set(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    by: &Party,
+    through: Option<&Party>,
+    new: Setting,
+) -> Result<StateEntry> {
+    check_key(&new.key)?;
+    if by.agent().is_some() && is_system(&new.key) {
+        return Err(Refusal::new(
+            Code::AccessDenied,
+            format!("`{}` is read-only: agents cannot write keys under `system.`", new.key),
+        )
+        .hint("use another key"));
+    }
+    if let Some(version) = new.expected_version.filter(|version| *version < 0) {
+        return Err(Refusal::new(Code::InvalidArguments, format!("expected_version is {version}"))
+            .hint("give the version that you have read, or 0 if the key must not exist yet"));
+    }
+    let limits = ctx.limits();
+    let bytes = new.value.as_str().len();
+    if bytes > limits.state_bytes as usize {
+        return Err(Refusal::new(
+            Code::TooLarge,
+            format!("the value has {bytes} bytes as JSON; the limit is {} (limits.state_bytes)", limits.state_bytes),
+        )
+        .hint("split it over several keys, or write a workspace file and store its path"));
+    }
+    let before = w.state_get(&new.key).await?;
+    let current = before.as_ref().map_or(0, |entry| entry.version);
+    if let Some(expected) = new.expected_version.filter(|expected| *expected != current) {
+        let what = match &before {
+            Some(_) => format!("`{}` is at version {current}, not at {expected}", new.key),
+            None => format!("`{}` does not exist, so it is not at version {expected}", new.key),
+        };
+        return Err(Refusal::new(Code::Conflict, what)
+            .hint("read it again, and write the new value with that version")
+            .details(json!({ "key": new.key, "version": current })));
+    }
+    let deletes = new.value.is_null();
+    let version = match &before {
+        Some(entry) => entry.version + 1,
+        None if deletes => return Err(missing(w, &new.key).await?),
+        None => {
+            let count = w.state_count().await?;
+            if count >= limits.state_keys_max {
+                return Err(Refusal::new(
+                    Code::RateLimited,
+                    format!("the shared state has {count} keys, which is the limit (limits.state_keys_max)"),
+                )
+                .hint("delete a key by writing null to it, or combine several values in one key"));
+            }
+            floor(w).await? + 1
+        }
+    };
+    let entry = StateEntry { key: new.key, value: new.value, version, writer: by.clone(), updated_at: ctx.now() };
+    if deletes {
+        w.state_remove(&entry.key).await?;
+        if version > floor(w).await? {
+            w.meta_put(FLOOR, &version.to_string()).await?;
+        }
+    } else {
+        w.state_put(&entry).await?;
+    }
+    let mut payload = json!({ "key": entry.key, "version": entry.version, "writer": by, "deleted": deletes });
+    if let Some(through) = through {
+        payload["through"] = json!(through);
+    }
+    let mut event = NewEvent::new(EventKind::StateChanged, payload);
+    if let Some(agent_id) = by.agent() {
+        event = event.agent(agent_id);
+    }
+    ctx.emit(w, event).await?;
+    Ok(entry)
+}
+
+async fn floor(r: &mut dyn Reads) -> Result<i64> {
+    let Some(text) = r.meta_get(FLOOR).await? else { return Ok(0) };
+    text.parse().map_err(|_| {
+        Refusal::new(
+            Code::Internal,
+            format!("`{text}` is stored as a version of the shared state, but is not a number"),
+        )
+    })
+}
+
+async fn missing(r: &mut dyn Reads, key: &str) -> Result<Refusal> {
+    // A typing mistake is rarely in the first letter, and a world may have very many keys.
+    let first: String = key.chars().take(1).collect();
+    let near = r.state_list(&first, "", NEAR_MAX).await?;
+    let near = nearest(key, near.iter().map(|entry| entry.key.as_str()));
+    let refusal = Refusal::not_found("state key", key, near);
+    Ok(if near.is_some() { refusal } else { refusal.hint("list the keys to see which there are") })
+}

@@ -1,0 +1,65 @@
+//! The skills that agents hold (SKILL-41). They survive restarts.
+
+use ghost_domain::event::{EventKind, NewEvent};
+use ghost_domain::{AgentId, Code, HeldSkill, Refusal};
+use ghost_store::Writes;
+use serde_json::json;
+
+use crate::{OperationContext, Result};
+
+/// Maximum skills that one agent may hold.
+pub const HELD_MAX: usize = 64;
+
+/// Acquires a skill. Returns whether the agent did not hold it yet.
+///
+/// # Errors
+/// `RateLimited` if the agent holds [`HELD_MAX`] skills.
+pub async fn acquire(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &AgentId, skill: &str) -> Result<bool> {
+    let held = w.skills_held(agent_id).await?;
+    if held.iter().any(|held| held.skill == skill) {
+        return Ok(false);
+    }
+    if held.len() >= HELD_MAX {
+        return Err(Refusal::new(Code::RateLimited, format!("you hold {HELD_MAX} skills, which is the bound"))
+            .hint("drop one with syscall.skill.drop"));
+    }
+    let hold = HeldSkill { agent_id: agent_id.clone(), skill: skill.to_owned(), active: false, acquired_at: ctx.now() };
+    w.skill_put(&hold).await?;
+    emit(w, ctx, EventKind::SkillAcquired, agent_id, skill).await?;
+    Ok(true)
+}
+
+/// Marks a skill as active because its document was read. Acquires the skill first if needed.
+pub async fn activate(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &AgentId, skill: &str) -> Result<()> {
+    acquire(w, ctx, agent_id, skill).await?;
+    for mut held in w.skills_held(agent_id).await? {
+        if held.skill == skill && !held.active {
+            held.active = true;
+            w.skill_put(&held).await?;
+            emit(w, ctx, EventKind::SkillActivated, agent_id, skill).await?;
+        }
+    }
+    Ok(())
+}
+
+/// Drops a skill.
+///
+/// # Errors
+/// `NotFound` if the agent does not hold it.
+pub async fn drop_skill(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &AgentId, skill: &str) -> Result<()> {
+    if !w.skill_remove(agent_id, skill).await? {
+        return Err(Refusal::new(Code::NotFound, format!("you do not hold the skill `{skill}`"))
+            .hint("syscall.skill.list shows what you hold"));
+    }
+    emit(w, ctx, EventKind::SkillDropped, agent_id, skill).await
+}
+
+async fn emit(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    kind: EventKind,
+    agent_id: &AgentId,
+    skill: &str,
+) -> Result<()> {
+    ctx.emit(w, NewEvent::new(kind, json!({ "skill": skill })).agent(agent_id)).await
+}

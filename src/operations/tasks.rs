@@ -1,0 +1,252 @@
+//! The task board (TASK-01..06). An assignment wakes the owner, the creator is notified of changes,
+//! dependencies block and unblock tasks, and every change is in the task's history.
+
+mod depends;
+mod notify;
+mod open;
+mod owners;
+mod read;
+
+use depends::{depend, dependencies, unfinished};
+use notify::{assign, notify_creator, save};
+pub use owners::{handed_on, left_behind, remind};
+pub use read::{TaskWithHistory, get, get_with_history};
+
+use ghost_domain::event::EventKind;
+use ghost_domain::text::one_line;
+use ghost_domain::{AgentId, Code, Party, Refusal, Task, TaskId, TaskStatus, Timestamp};
+use ghost_store::Writes;
+
+use crate::chain::Chain;
+use crate::{OperationContext, Result, agent_lookup, job_result, mail};
+
+/// The longest title, in characters.
+const TITLE_MAX: usize = 200;
+
+/// The parameters of a new task.
+#[derive(Clone, Debug)]
+pub struct NewTask {
+    /// Title, one line.
+    pub title: String,
+    /// Full description.
+    pub description: String,
+    /// Id of the agent that is to do the task.
+    pub owner: AgentId,
+    /// Priority; a higher number comes first.
+    pub priority: i32,
+    /// Tasks that must be done first.
+    pub depends_on: Vec<TaskId>,
+    /// The task that it is a part of.
+    pub parent_id: Option<TaskId>,
+    /// When it should be done.
+    pub due_at: Option<Timestamp>,
+    /// The chain of work that it belongs to.
+    pub chain: Chain,
+}
+
+/// Creates a task and notifies its owner.
+pub async fn create(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, new: NewTask) -> Result<Task> {
+    let limits = ctx.limits();
+    let title = one_line(&new.title);
+    if title.is_empty() || title.chars().count() > TITLE_MAX {
+        let code = if title.is_empty() { Code::InvalidArguments } else { Code::TooLarge };
+        return Err(Refusal::new(code, format!("title must have 1 to {TITLE_MAX} characters"))
+            .hint("say in one line what to do, and the rest in description"));
+    }
+    if new.description.len() > limits.message_bytes as usize {
+        return Err(Refusal::new(
+            Code::TooLarge,
+            format!("description has {} bytes; the limit is {}", new.description.len(), limits.message_bytes),
+        )
+        .hint("write the long part to a workspace file and name its path"));
+    }
+    // Checked here and not only when the owner is notified. A blocked task, or a task that an agent
+    // gives itself, sends no mail now. Its later notice comes from the system, which ignores the
+    // limit on hops, so a chain could continue for ever.
+    if new.chain.hop > limits.hops_max && *by != Party::System {
+        return Err(mail::hop_limit(new.chain.hop, limits.hops_max));
+    }
+    agent_lookup::agent_for(w, ctx, by, &new.owner).await?;
+    let open = w.task_count_open().await?;
+    if open >= limits.tasks_open_max {
+        return Err(Refusal::new(
+            Code::RateLimited,
+            format!("{open} tasks are open in this world, which is the limit"),
+        )
+        .hint("finish or cancel some first"));
+    }
+    crate::root_limits::filled(w, ctx, "tasks_open_max", None, open.into(), limits.tasks_open_max.into()).await?;
+    if let Some(parent) = new.parent_id {
+        get(w, parent).await?;
+    }
+    // Nothing can depend on a new task yet, so there can be no cycle.
+    let depends_on: Vec<TaskId> = dependencies(w, new.depends_on).await?.into_iter().collect();
+    let blocked = unfinished(w, &depends_on).await?.is_some();
+    let now = ctx.now();
+    let task = Task {
+        task_id: TaskId(ctx.id()),
+        title,
+        description: new.description,
+        owner: new.owner,
+        creator: by.clone(),
+        status: if blocked { TaskStatus::Blocked } else { TaskStatus::Pending },
+        priority: new.priority,
+        depends_on,
+        parent_id: new.parent_id,
+        due_at: new.due_at,
+        result: None,
+        root_id: new.chain.root_id,
+        created_at: now,
+        updated_at: now,
+    };
+    save(w, ctx, by, &task, None, EventKind::TaskCreated).await?;
+    if !blocked {
+        assign(w, ctx, by, &task, new.chain).await?;
+    }
+    Ok(task)
+}
+
+/// A change of a task; `None` leaves a field as it is.
+#[derive(Clone, Debug, Default)]
+pub struct TaskChange {
+    /// The new status.
+    pub status: Option<TaskStatus>,
+    /// The new owner.
+    pub owner: Option<AgentId>,
+    /// The reason for the change.
+    pub note: Option<String>,
+    /// The result of the work.
+    pub result: Option<String>,
+    /// The complete list of tasks that must be done first.
+    pub depends_on: Option<Vec<TaskId>>,
+    /// Whether an ended task may be reopened. That needs a note (TASK-02).
+    pub reopen: bool,
+}
+
+/// Changes a task and notifies its owner and its creator.
+pub async fn update(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    by: &Party,
+    task_id: TaskId,
+    change: TaskChange,
+    chain: Chain,
+) -> Result<Task> {
+    let mut task = get(w, task_id).await?;
+    let limit = ctx.limits().message_bytes as usize;
+    for (field, text) in [("note", &change.note), ("result", &change.result)] {
+        if text.as_ref().is_some_and(|text| text.len() > limit) {
+            return Err(Refusal::new(Code::TooLarge, format!("{field} is longer than {limit} bytes"))
+                .hint("write it to a workspace file and name its path"));
+        }
+    }
+    let says_nothing = change.status.is_none() && change.note.is_none() && change.result.is_none();
+    if says_nothing && change.owner.is_none() && change.depends_on.is_none() {
+        return Err(Refusal::new(Code::InvalidArguments, "nothing to change")
+            .hint("give status, owner, note, result or depends_on"));
+    }
+    let before = task.status;
+    let mut note = change.note.clone();
+    if let Some(depends_on) = change.depends_on {
+        let description = depend(w, &mut task, depends_on, change.status.is_none()).await?;
+        note.get_or_insert(description);
+    }
+    // Naming the same owner again reminds it, because the first notice may have been lost with a
+    // failed turn.
+    let given = change.owner.is_some();
+    if let Some(status) = change.status {
+        let noted = change.reopen && change.note.as_ref().is_some_and(|note| !note.trim().is_empty());
+        task.status.check_change(status, noted)?;
+        if matches!(status, TaskStatus::Pending | TaskStatus::InProgress | TaskStatus::Done)
+            && let Some(dependency) = unfinished(w, &task.depends_on).await?
+        {
+            return Err(Refusal::new(Code::Conflict, format!("task {task_id} waits for task {dependency}"))
+                .hint("finish that one first"));
+        }
+        task.status = status;
+    }
+    if let Some(owner) = change.owner {
+        agent_lookup::agent_for(w, ctx, by, &owner).await?;
+        task.owner = owner;
+    }
+    if let Some(result) = change.result {
+        task.result = Some(result);
+    }
+    if task.status == TaskStatus::Done && before != TaskStatus::Done {
+        job_result::check(w, ctx, &task).await?;
+    }
+    task.updated_at = ctx.now();
+    save(w, ctx, by, &task, note.as_deref(), EventKind::TaskUpdated).await?;
+    job_result::follow(w, ctx, &task).await?;
+    // The owner is notified of work that was reopened or unblocked (TASK-03).
+    let freed = before.is_terminal() || before == TaskStatus::Blocked;
+    let ready = matches!(task.status, TaskStatus::Pending | TaskStatus::InProgress);
+    if (given && !task.status.is_terminal()) || (freed && ready) {
+        assign(w, ctx, by, &task, chain).await?;
+    }
+    if task.status != before {
+        notify_creator(w, ctx, by, &task, note.as_deref(), chain).await?;
+        if task.status == TaskStatus::Done {
+            unblock(w, ctx, &task, chain).await?;
+        } else if before == TaskStatus::Done {
+            block(w, ctx, &task, chain).await?;
+        }
+    }
+    Ok(task)
+}
+
+/// Unblocks the tasks that waited only for `done` (TASK-06).
+async fn unblock(w: &mut dyn Writes, ctx: &OperationContext, done: &Task, chain: Chain) -> Result<()> {
+    for mut task in w.task_dependants(done.task_id).await? {
+        if task.status != TaskStatus::Blocked {
+            continue;
+        }
+        if unfinished(w, &task.depends_on).await?.is_some() {
+            continue;
+        }
+        task.status = TaskStatus::Pending;
+        task.updated_at = ctx.now();
+        let note = format!("task {} is done", done.task_id);
+        save(w, ctx, &Party::System, &task, Some(&note), EventKind::TaskUpdated).await?;
+        match assign(w, ctx, &Party::System, &task, chain).await {
+            Ok(()) => {}
+            // If an owner cannot be notified, the agent that finished the other task must not be
+            // stopped. Lists of tasks show the change.
+            Err(refusal) if matches!(refusal.code, Code::InboxFull | Code::NotFound | Code::HopLimit) => {}
+            Err(refusal) => return Err(refusal),
+        }
+        notify_of_change(w, ctx, &task, &note, chain).await?;
+    }
+    Ok(())
+}
+
+/// Blocks the pending tasks that depend on `reopened`. Tasks in progress continue, because their
+/// owner decides which part of the work is still valid.
+async fn block(w: &mut dyn Writes, ctx: &OperationContext, reopened: &Task, chain: Chain) -> Result<()> {
+    for mut task in w.task_dependants(reopened.task_id).await? {
+        if task.status != TaskStatus::Pending {
+            continue;
+        }
+        task.status = TaskStatus::Blocked;
+        task.updated_at = ctx.now();
+        let note = format!("task {} is open again", reopened.task_id);
+        save(w, ctx, &Party::System, &task, Some(&note), EventKind::TaskUpdated).await?;
+        notify_of_change(w, ctx, &task, &note, chain).await?;
+    }
+    Ok(())
+}
+
+/// Notifies the creator of a change that followed from another task. A creator that is also the
+/// owner was notified already.
+async fn notify_of_change(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    task: &Task,
+    note: &str,
+    chain: Chain,
+) -> Result<()> {
+    if task.creator.agent() == Some(&task.owner) {
+        return Ok(());
+    }
+    notify_creator(w, ctx, &Party::System, task, Some(note), chain).await
+}

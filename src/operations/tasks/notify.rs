@@ -1,0 +1,119 @@
+//! Saves a changed task with its history and event, and notifies its owner and its creator.
+//!
+//! This module must never decide about a task.
+
+use ghost_domain::event::{EventKind, NewEvent};
+use ghost_domain::text::clip;
+use ghost_domain::{Code, Kind, Party, Task, TaskEvent};
+use ghost_store::Writes;
+use serde_json::json;
+
+use crate::chain::Chain;
+use crate::mail::{self, NewMessage};
+use crate::{OperationContext, Result, root_limits};
+
+/// Writes a changed task, its history entry and its event.
+pub(super) async fn save(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    by: &Party,
+    task: &Task,
+    note: Option<&str>,
+    kind: EventKind,
+) -> Result<()> {
+    w.task_put(task).await?;
+    w.task_event_append(&TaskEvent {
+        task_id: task.task_id,
+        by: by.clone(),
+        at: ctx.now(),
+        status: task.status,
+        owner: task.owner.clone(),
+        note: note.map(str::to_owned),
+    })
+    .await?;
+    let event = NewEvent::new(
+        kind,
+        json!({
+            "task_id": task.task_id, "title": task.title, "owner": task.owner, "status": task.status, "by": by,
+            "note": note.map(|note| ctx.excerpt(note, 200)),
+            "result": task.result.as_deref().map(|text| ctx.excerpt(text, 200)),
+        }),
+    )
+    .agent(&task.owner)
+    .correlation(task.root_id);
+    ctx.emit(w, event).await
+}
+
+/// Sends the task to its owner (TASK-03). An agent that assigns a task to itself gets no mail.
+pub(super) async fn assign(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    by: &Party,
+    task: &Task,
+    chain: Chain,
+) -> Result<()> {
+    if by.agent() == Some(&task.owner) {
+        return Ok(());
+    }
+    let body = format!("task_id: {}\ntitle: {}\n\n{}", task.task_id, task.title, task.description);
+    let new_message = NewMessage {
+        subject: Some(format!("Task for you: {}", clip(&task.title, 120))),
+        ..NewMessage::new(&task.owner, by.clone(), Kind::Task, bounded(ctx, body), chain)
+    };
+    mail::deliver(w, ctx, new_message).await?;
+    Ok(())
+}
+
+/// Notifies the creator of a task's new state, if possible.
+pub(super) async fn notify_creator(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    by: &Party,
+    task: &Task,
+    note: Option<&str>,
+    chain: Chain,
+) -> Result<()> {
+    let Some(creator) = task.creator.agent() else { return Ok(()) };
+    if by.agent() == Some(creator) {
+        return Ok(());
+    }
+    let mut body =
+        format!("task_id: {}\ntitle: {}\nstatus: {}\nowner: {}", task.task_id, task.title, task.status, task.owner);
+    for (field, text) in [("note", note), ("result", task.result.as_deref())] {
+        if let Some(text) = text {
+            body.push_str(&format!("\n{field}: {text}"));
+        }
+    }
+    let new_message = NewMessage {
+        subject: Some(format!("Task {}: {}", task.status, clip(&task.title, 120))),
+        ..NewMessage::new(creator, by.clone(), Kind::Task, bounded(ctx, body), chain)
+    };
+    try_to_notify(w, ctx, new_message).await
+}
+
+/// Delivers a notice about a task, if possible. A full inbox or a deleted receiver must not prevent
+/// the change; lists of tasks and the feed show it.
+pub(super) async fn try_to_notify(w: &mut dyn Writes, ctx: &OperationContext, new_message: NewMessage) -> Result<()> {
+    let (from, chain) = (new_message.from.clone(), new_message.chain);
+    match mail::deliver(w, ctx, new_message).await {
+        Err(refusal)
+            if !matches!(
+                refusal.code,
+                Code::InboxFull | Code::NotFound | Code::HopLimit | Code::RateLimited | Code::LoopGuard
+            ) =>
+        {
+            Err(refusal)
+        }
+        Err(refusal) => match from.agent() {
+            Some(agent_id) => root_limits::refused(w, ctx, agent_id, chain, &refusal).await,
+            None => Ok(()),
+        },
+        Ok(_) => Ok(()),
+    }
+}
+
+/// Truncates a body to the maximum size of a message.
+pub(super) fn bounded(ctx: &OperationContext, body: String) -> String {
+    let limit = ctx.limits().message_bytes as usize;
+    if body.len() <= limit { body } else { ghost_domain::text::prefix_bytes(&body, limit).to_owned() }
+}

@@ -1,0 +1,178 @@
+//! The owners of open tasks: handles the tasks of a deleted agent, gives them to a new agent with
+//! the same id, and reminds owners.
+//!
+//! This module must never end a task (its creator decides about that) or omit a task because there
+//! are many. `limits.tasks_open_max` limits their number.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+use ghost_domain::event::EventKind;
+use ghost_domain::text::clip;
+use ghost_domain::{AgentId, Code, Kind, Party, RootId, Task, TaskId, TaskStatus, Timestamp};
+use ghost_store::Writes;
+
+use super::notify::{assign, bounded, save, try_to_notify};
+use super::open::Open;
+use crate::chain::Chain;
+use crate::mail::NewMessage;
+use crate::{OperationContext, Result};
+
+/// Maximum tasks that one message lists.
+const NAMED: usize = 20;
+
+/// Maximum tasks that one transaction sends in full; the others are sent in lists. Each may be as
+/// large as a message.
+const SENT_IN_FULL: usize = 200;
+
+/// The fields of a task that a list shows. Complete tasks may be large, and there may be many.
+struct Entry {
+    task_id: TaskId,
+    root_id: RootId,
+    status: TaskStatus,
+    title: String,
+    rank: (Reverse<i32>, Timestamp, TaskId),
+}
+
+impl Entry {
+    fn of(task: &Task) -> Self {
+        Self {
+            task_id: task.task_id,
+            root_id: task.root_id,
+            status: task.status,
+            title: task.title.clone(),
+            rank: (Reverse(task.priority), task.created_at, task.task_id),
+        }
+    }
+}
+
+/// Records the deletion of an owner in its open tasks, and notifies each creator once for each
+/// chain of work. The tasks stay open, for another owner or for a later agent with the same id.
+/// Returns their ids.
+pub async fn left_behind(w: &mut dyn Writes, ctx: &OperationContext, owner: &AgentId) -> Result<Vec<TaskId>> {
+    let mut creators: BTreeMap<(AgentId, RootId), Vec<Entry>> = BTreeMap::new();
+    let mut left = Vec::new();
+    let mut open = Open::of(owner);
+    while let Some(page) = open.page(w).await? {
+        for mut task in page {
+            task.updated_at = ctx.now();
+            let note = format!("its owner {owner} was deleted");
+            save(w, ctx, &Party::System, &task, Some(&note), EventKind::TaskUpdated).await?;
+            left.push(task.task_id);
+            if let Some(creator) = task.creator.agent().filter(|creator| *creator != owner) {
+                creators.entry((creator.clone(), task.root_id)).or_default().push(Entry::of(&task));
+            }
+        }
+    }
+    for ((creator, root_id), mut tasks) in creators {
+        let what = format!(
+            "{owner} was deleted. Nobody works on these tasks, which you gave it, until you give them to another \
+             agent; you can also cancel them. A new agent with the id {owner} receives them.\n"
+        );
+        let subject = format!("{owner} was deleted with {} of yours", tasks_of(tasks.len()));
+        let chain = Chain { root_id, hop: 0 };
+        let new_message = NewMessage {
+            subject: Some(clip(&subject, 200)),
+            ..NewMessage::new(&creator, Party::System, Kind::Task, bounded(ctx, what + &list(&mut tasks)), chain)
+        };
+        try_to_notify(w, ctx, new_message).await?;
+    }
+    Ok(left)
+}
+
+/// Sends a new agent the tasks that an earlier agent with its id owned, except blocked ones: the
+/// first ones in full, as if they were assigned now, the rest in a list for each chain of work.
+pub async fn handed_on(w: &mut dyn Writes, ctx: &OperationContext, owner: &AgentId) -> Result<()> {
+    let mut ready = Vec::new();
+    let mut open = Open::of(owner);
+    while let Some(page) = open.page(w).await? {
+        ready.extend(page.iter().filter(|task| task.status != TaskStatus::Blocked).map(Entry::of));
+    }
+    give(
+        w,
+        ctx,
+        owner,
+        ready,
+        SENT_IN_FULL,
+        "An earlier agent with your id also owned these tasks; they are yours now.",
+    )
+    .await
+}
+
+/// Sends the owners of a root's open tasks these tasks again: the first ones in full, in equal
+/// shares for each owner, the rest in a list. Used when work has stopped, because mail of a failed
+/// turn is not tried again by itself. Returns the number of tasks.
+pub async fn remind(w: &mut dyn Writes, ctx: &OperationContext, root_id: RootId) -> Result<usize> {
+    let mut due: BTreeMap<AgentId, Vec<Entry>> = BTreeMap::new();
+    let mut open = Open::all();
+    while let Some(page) = open.page(w).await? {
+        let wanted = page.iter().filter(|task| task.status != TaskStatus::Blocked && task.root_id == root_id);
+        for task in wanted {
+            due.entry(task.owner.clone()).or_default().push(Entry::of(task));
+        }
+    }
+    let in_full = (SENT_IN_FULL / due.len().max(1)).max(1);
+    let mut count_sent = 0;
+    for (owner, tasks) in due {
+        let count = tasks.len();
+        match give(w, ctx, &owner, tasks, in_full, "You also own these tasks, which wait for you.").await {
+            Ok(()) => count_sent += count,
+            // The owner is deleted. Its tasks wait for a new owner and must not stop the other
+            // reminders.
+            Err(refusal) if refusal.code == Code::NotFound => {}
+            Err(refusal) => return Err(refusal),
+        }
+    }
+    Ok(count_sent)
+}
+
+/// Sends an agent tasks that it owns: the first `in_full` of them in full, the rest after the text
+/// `rest_intro` in a list for each chain of work.
+async fn give(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    owner: &AgentId,
+    mut tasks: Vec<Entry>,
+    in_full: usize,
+    rest_intro: &str,
+) -> Result<()> {
+    tasks.sort_unstable_by_key(|entry| entry.rank);
+    let rest = tasks.split_off(tasks.len().min(in_full));
+    for entry in tasks {
+        if let Some(task) = w.task_get(entry.task_id).await? {
+            assign(w, ctx, &Party::System, &task, Chain { root_id: task.root_id, hop: 0 }).await?;
+        }
+    }
+    let mut roots: BTreeMap<RootId, Vec<Entry>> = BTreeMap::new();
+    for entry in rest {
+        roots.entry(entry.root_id).or_default().push(entry);
+    }
+    for (root_id, mut tasks) in roots {
+        let what = format!("{rest_intro} The task board shows them in full.\n{}", list(&mut tasks));
+        let subject = format!("{} more for you", tasks_of(tasks.len()));
+        let chain = Chain { root_id, hop: 0 };
+        let new_message = NewMessage {
+            subject: Some(subject),
+            ..NewMessage::new(owner, Party::System, Kind::Task, bounded(ctx, what), chain)
+        };
+        crate::mail::deliver(w, ctx, new_message).await?;
+    }
+    Ok(())
+}
+
+/// Lists the first of these tasks and the number of the others.
+fn list(tasks: &mut [Entry]) -> String {
+    tasks.sort_unstable_by_key(|entry| entry.rank);
+    let mut text = String::new();
+    for task in tasks.iter().take(NAMED) {
+        text.push_str(&format!("\ntask_id: {}\nstatus: {}\ntitle: {}\n", task.task_id, task.status, task.title));
+    }
+    if tasks.len() > NAMED {
+        text.push_str(&format!("\n{} more are on the task board.\n", tasks.len() - NAMED));
+    }
+    text
+}
+
+fn tasks_of(count: usize) -> String {
+    if count == 1 { "1 task".to_owned() } else { format!("{count} tasks") }
+}

@@ -1,0 +1,343 @@
+//! Turns: taking mail, calling models and tools, and ending. Each step is one transaction, so a
+//! crash can only happen between steps (docs/design.md, "The way of a message").
+
+pub(crate) mod calls;
+mod crash;
+mod end;
+pub(crate) mod ending;
+mod model;
+mod next;
+pub(crate) mod ownership;
+pub(crate) mod parking;
+
+pub use calls::{CallStart, ledger_status, malformed, record_call_end, record_call_start};
+pub use crash::{crashed, review_at_boot, too_long};
+pub use end::{cancel, finish, finish_held};
+pub use ending::{Ending, Held, HeldMail};
+pub use model::{
+    ModelResult, answer_waits, brief, model_answered, model_failed, model_started, note, passed_over, shortened,
+    state_dropped,
+};
+pub use next::{FoundMail, Next, mail_room, next};
+use next::{choose, refresh_if_pending, window};
+pub use ownership::{open_turn, owned, working_turn};
+pub use parking::{follow_root_default, park_for_model, retry};
+
+use ghost_domain::event::{EventKind, NewEvent};
+use ghost_domain::mail::{Room, bytes_of, channel_of, runs_alone};
+use ghost_domain::{
+    Agent, AgentId, AgentStatus, Code, ConversationId, Desired, Envelope, Kind, MailState, MessageId, Refusal, Turn,
+    TurnId, TurnStatus,
+};
+use ghost_store::Writes;
+use serde_json::json;
+
+use crate::chain::Chain;
+use crate::chat::{ReadOn, read_on};
+use crate::{OperationContext, Result};
+
+/// The `source` of a turn that runs an operator's tool call.
+const OPERATOR: &str = "operator";
+
+/// A turn with the mail that it took.
+#[derive(Clone, Debug)]
+pub struct Taken {
+    /// The agent's record as it was when the turn was taken.
+    pub agent: Agent,
+    /// The turn's row.
+    pub turn: Turn,
+    /// The mail of the turn, in order.
+    pub mail: Vec<Envelope>,
+    /// Whether the turn was open already. Its journal then contains the steps so far.
+    pub resumed: bool,
+    /// Earlier turns that took the same mail and did not end well. The prompt tells the model what
+    /// they did.
+    pub earlier: Vec<TurnId>,
+    /// If set, the turn must end at once, because its root has opened too many turns.
+    pub over: Option<Refusal>,
+}
+
+/// Opens the agent's next turn, or resumes the one that is open. Returns `None` if there is nothing
+/// to do.
+///
+/// `seen` is the mail that [`next`] found; without it, the inbox is read here. Unread chat of the
+/// agent is added to the mail. A chat message that is committed after that read stays unread. If it
+/// must wake the agent, it has its own wake-up.
+pub async fn take(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    agent_id: &AgentId,
+    seen: Option<FoundMail>,
+) -> Result<Option<Taken>> {
+    let agent = owned(w, ctx, agent_id).await?;
+    if agent.desired != Desired::Running || agent.status != AgentStatus::Running {
+        return Ok(None);
+    }
+    if let Some(turn) = w.turn_open_of(agent_id).await? {
+        return resume(w, ctx, agent, turn).await.map(Some);
+    }
+    let (mut waiting, unread, room) = match seen {
+        Some(seen) => (refresh_if_pending(w, seen.mail).await?, seen.unread, seen.bytes_max),
+        None => (None, true, mail_room(ctx.limits().context_bytes)),
+    };
+    loop {
+        let mail = match waiting.take() {
+            Some(mail) => mail,
+            None => {
+                let pending = w.inbox_ready(agent_id, window(ctx)).await?;
+                choose(w, ctx, agent_id, pending, room).await?.0
+            }
+        };
+        if !mail.iter().any(|envelope| envelope.wake) {
+            return Ok(None);
+        }
+        let earlier: Vec<TurnId> = mail.iter().filter_map(|envelope| envelope.turn_id).collect();
+        // Mail that an operator retried together with its dead turn continues that turn's journal.
+        if let [turn_id] = earlier.as_slice()
+            && let Some(mut turn) = w.turn_get(*turn_id).await?
+            && turn.status == TurnStatus::Dead
+        {
+            turn.status = TurnStatus::Open;
+            turn.reason = None;
+            turn.ended_at = None;
+            w.turn_put(&turn).await?;
+            w.message_mark(&ids(&mail), MailState::Taken, Some(turn.turn_id), 0).await?;
+            // Done only here, where the agent has no other open turn that would send these files
+            // with its own reply.
+            crate::conversations::restore_drafts(w, turn.turn_id).await?;
+            return resume(w, ctx, agent, turn).await.map(Some);
+        }
+        let turn_id = TurnId(ctx.id());
+        let (mail, over) = within_its_root(w, ctx, agent_id, mail).await?;
+        let chat = match over {
+            // A turn that ends at once shows the chat messages to nobody, so they stay unread.
+            Some(_) => ReadOn::default(),
+            None => with_chat(w, ctx, agent_id, turn_id, &mail, unread, room).await?,
+        };
+        if over.is_none() && chat.digests.is_empty() && mail.iter().all(Envelope::is_chat_wake) {
+            // The chat messages behind the wake-ups were deleted. A turn without content would cost
+            // a model call.
+            w.message_mark(&ids(&mail), MailState::Consumed, None, 0).await?;
+            continue;
+        }
+        return open(w, ctx, agent, Opening { turn_id, mail, chat, earlier, over }).await.map(Some);
+    }
+}
+
+fn ids(mail: &[Envelope]) -> Vec<MessageId> {
+    mail.iter().map(|envelope| envelope.message_id).collect()
+}
+
+/// Returns all mail if its root may still open turns. Otherwise returns only the mail of that root,
+/// and the reason why the turn must end at once. Mail of other roots stays for another turn.
+async fn within_its_root(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    agent_id: &AgentId,
+    mut mail: Vec<Envelope>,
+) -> Result<(Vec<Envelope>, Option<Refusal>)> {
+    let Some(root_id) = mail.iter().find(|envelope| envelope.wake).map(|first| first.root_id) else {
+        return Ok((mail, None));
+    };
+    let hop = mail.iter().map(|envelope| envelope.hop).max().unwrap_or(0);
+    let over = crate::root_limits::turns_spent(w, ctx, Chain { root_id, hop }).await?;
+    if over.is_some() && mail.iter().any(|envelope| envelope.root_id != root_id) {
+        mail.retain(|envelope| envelope.root_id == root_id);
+        // The actor treats the rest of the mail as taken and would not read the inbox again by
+        // itself.
+        ctx.wake(w, agent_id);
+    }
+    Ok((mail, over))
+}
+
+/// Returns the unread chat that joins a turn with this mail. Mail that must run alone gets none.
+async fn with_chat(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    agent_id: &AgentId,
+    turn_id: TurnId,
+    mail: &[Envelope],
+    unread: bool,
+    room: usize,
+) -> Result<ReadOn> {
+    let woken: Vec<MessageId> =
+        mail.iter().filter(|envelope| envelope.is_chat_wake()).map(|envelope| envelope.message_id).collect();
+    let alone = mail.iter().any(|envelope| runs_alone(envelope) && !envelope.is_chat_wake());
+    if alone || (woken.is_empty() && !unread) {
+        return Ok(ReadOn::default());
+    }
+    let shown = mail.len().saturating_sub(woken.len());
+    let bytes = room.saturating_sub(mail.iter().map(bytes_of).sum());
+    let room = Room { envelopes: (ctx.limits().turn_mail_max as usize).saturating_sub(shown), bytes };
+    read_on(w, ctx, agent_id, turn_id, &woken, room).await
+}
+
+/// The parameters of [`open`].
+struct Opening {
+    turn_id: TurnId,
+    /// At least one envelope wakes the agent.
+    mail: Vec<Envelope>,
+    chat: ReadOn,
+    earlier: Vec<TurnId>,
+    over: Option<Refusal>,
+}
+
+/// Opens a turn: writes its row, marks its mail as taken and emits `turn.started`.
+async fn open(w: &mut dyn Writes, ctx: &OperationContext, agent: Agent, opening: Opening) -> Result<Taken> {
+    let Opening { turn_id, mut mail, chat, earlier, over } = opening;
+    let Some(first) = mail.iter().find(|envelope| envelope.wake).cloned() else {
+        return Err(Refusal::new(Code::Internal, "mail that does not wake its agent cannot open a turn"));
+    };
+    // A chat wake-up has no text, so the turn's description comes from its digest.
+    let subject = match first.is_chat_wake() {
+        true => chat.digests.iter().find(|digest| digest.subject == first.subject).or_else(|| chat.digests.first()),
+        false => None,
+    };
+    let about = about(subject.unwrap_or(&first));
+    for message_id in chat.spent {
+        mail.extend(w.message_get(message_id).await?);
+    }
+    w.message_mark(&ids(&mail), MailState::Taken, Some(turn_id), 0).await?;
+    mail.extend(chat.digests);
+    let mut other_roots: Vec<_> = mail.iter().map(|e| e.root_id).filter(|root| *root != first.root_id).collect();
+    other_roots.sort_unstable();
+    other_roots.dedup();
+    let turn = Turn {
+        turn_id,
+        agent_id: agent.agent_id.clone(),
+        incarnation: agent.incarnation,
+        root_id: first.root_id,
+        other_roots,
+        hop: mail.iter().map(|envelope| envelope.hop).max().unwrap_or(0),
+        source: if first.kind == Kind::CronTurn { "cron" } else { "mail" }.into(),
+        about,
+        ..blank(ctx, &agent.agent_id)
+    };
+    w.turn_put(&turn).await?;
+    let kinds: Vec<&str> = mail.iter().map(|envelope| envelope.kind.as_str()).collect();
+    let event = NewEvent::new(
+        EventKind::TurnStarted,
+        json!({
+            "turn_id": turn.turn_id, "messages": ids(&mail), "kinds": kinds, "root_id": turn.root_id, "hop": turn.hop,
+            "conversation_id": answered(&mail),
+        }),
+    )
+    .agent(&agent.agent_id)
+    .correlation(turn.turn_id);
+    ctx.emit(w, event).await?;
+    let chain = Chain { root_id: turn.root_id, hop: turn.hop };
+    crate::root_limits::turn_opened(w, ctx, &agent.agent_id, chain).await?;
+    Ok(Taken { agent, turn, mail, resumed: false, earlier, over })
+}
+
+async fn resume(w: &mut dyn Writes, ctx: &OperationContext, agent: Agent, mut turn: Turn) -> Result<Taken> {
+    crate::budgets::forfeit_held(w, ctx, &mut turn).await?;
+    if turn.is_in_background() {
+        turn.parked = None;
+        w.turn_put(&turn).await?;
+    }
+    let mut mail = w.messages_of_turn(turn.turn_id).await?;
+    mail.retain(|envelope| envelope.state == MailState::Taken);
+    let payload = json!({ "turn_id": turn.turn_id, "crashes": turn.crashes, "conversation_id": answered(&mail) });
+    let event = NewEvent::new(EventKind::TurnResumed, payload).agent(&turn.agent_id).correlation(turn.turn_id);
+    ctx.emit(w, event).await?;
+    // A turn that was opened only to be ended, when the daemon died before it could end it.
+    let over = match turn.rounds.saturating_add(turn.calls) {
+        0 => {
+            let chain = Chain { root_id: turn.root_id, hop: turn.hop };
+            let turns_max = u64::from(ctx.limits().root_turns_max);
+            let tally = w.root_get(turn.root_id).await?;
+            let spent = tally.is_some_and(|tally| tally.turns > turns_max);
+            if spent { crate::root_limits::turns_spent(w, ctx, chain).await? } else { None }
+        }
+        _ => None,
+    };
+    Ok(Taken { agent, turn, mail, resumed: true, earlier: Vec::new(), over })
+}
+
+/// Opens a turn for an operator's tool call. It takes no mail and is independent of the agent's own
+/// turns.
+pub async fn open_for_operator(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &AgentId) -> Result<Turn> {
+    operator_turn(w, ctx, agent_id, TurnId(ctx.id())).await
+}
+
+/// Like [`open_for_operator`], with an id that the caller chooses. So a repeated request finds the
+/// turn that the daemon's death interrupted and opens it again with its journal.
+pub async fn operator_turn(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    agent_id: &AgentId,
+    turn_id: TurnId,
+) -> Result<Turn> {
+    let agent = owned(w, ctx, agent_id).await?;
+    let (turn, kind) = match w.turn_get(turn_id).await? {
+        Some(turn) if turn.source != OPERATOR || turn.agent_id != *agent_id => {
+            return Err(Refusal::new(
+                Code::Conflict,
+                format!("turn {turn_id} is not an operator's call of {agent_id}"),
+            ));
+        }
+        Some(turn) => (Turn { status: TurnStatus::Open, reason: None, ended_at: None, ..turn }, EventKind::TurnResumed),
+        None => {
+            let new = Turn {
+                turn_id,
+                incarnation: agent.incarnation,
+                root_id: ghost_domain::RootId(ctx.id()),
+                source: OPERATOR.into(),
+                ..blank(ctx, agent_id)
+            };
+            (new, EventKind::TurnStarted)
+        }
+    };
+    w.turn_put(&turn).await?;
+    let event = NewEvent::new(kind, json!({ "turn_id": turn.turn_id, "source": OPERATOR }))
+        .agent(agent_id)
+        .correlation(turn.turn_id);
+    ctx.emit(w, event).await?;
+    Ok(turn)
+}
+
+/// The conversation that the turn's last text is sent to, if any.
+fn answered(mail: &[Envelope]) -> Option<ConversationId> {
+    channel_of(mail).filter(|channel| channel.replies).map(|channel| channel.conversation_id)
+}
+
+/// The subject and the beginning of an envelope, on one line.
+fn about(envelope: &Envelope) -> String {
+    let words = match &envelope.subject {
+        Some(subject) => format!("{subject}: {}", envelope.body),
+        None => envelope.body.clone(),
+    };
+    ghost_domain::text::clip(&ghost_domain::text::one_line(ghost_domain::text::prefix_bytes(&words, 2_000)), 300)
+}
+
+fn blank(ctx: &OperationContext, agent_id: &AgentId) -> Turn {
+    Turn {
+        turn_id: TurnId(uuid::Uuid::nil()),
+        agent_id: agent_id.clone(),
+        incarnation: 0,
+        root_id: ghost_domain::RootId(uuid::Uuid::nil()),
+        other_roots: Vec::new(),
+        hop: 0,
+        source: String::new(),
+        about: String::new(),
+        status: TurnStatus::Open,
+        reason: None,
+        model: None,
+        rounds: 0,
+        calls: 0,
+        input_tokens: 0,
+        output_tokens: 0,
+        cost: ghost_domain::Money(0),
+        unpriced_tokens: 0,
+        held: None,
+        text: None,
+        truncated: false,
+        started_at: ctx.now(),
+        ended_at: None,
+        crashes: 0,
+        boot_mark: 0,
+        stalled_boots: 0,
+        parked: None,
+    }
+}

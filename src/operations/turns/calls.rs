@@ -1,0 +1,226 @@
+//! The records of tool calls: the journal to resume from, the ledger to read, and the feed to
+//! watch.
+
+use std::collections::BTreeSet;
+
+use ghost_domain::event::{EventKind, NewEvent};
+use ghost_domain::journal::{CallOutcome, Effect, FilePlan, Step};
+use ghost_domain::text::{clip, cut_json, cut_marked};
+use ghost_domain::{AskId, CallId, CallStatus, Code, LedgerRow, Refusal, Timestamp, Turn};
+use ghost_store::Writes;
+use ghost_store::tables::LedgerFilter;
+use serde_json::{Value, json};
+
+use crate::chain::Chain;
+use crate::{OperationContext, Result, root_limits};
+
+/// A tool call that is about to run.
+#[derive(Clone, Debug)]
+pub struct CallStart {
+    /// The call's id in Ghost.
+    pub call_id: CallId,
+    /// The call's id from the provider.
+    pub id: String,
+    /// Canonical name of the tool.
+    pub tool: String,
+    /// The name that the model used, if it is not the canonical one.
+    pub alias: Option<String>,
+    /// The arguments, as JSON.
+    pub arguments: Value,
+    /// The kind of effect that the tool has.
+    pub effect: Effect,
+    /// For a file write: the file's hashes before and after.
+    pub file: Option<FilePlan>,
+    /// For an ask: its id.
+    pub ask_id: Option<AskId>,
+    /// The start time, if the call began before it is recorded.
+    pub begun_at: Option<Timestamp>,
+}
+
+/// Records the start of a call. The journal only records starts of calls whose effects are not in
+/// the store: outside effects, file writes and asks.
+pub async fn record_call_start(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    turn: &Turn,
+    call: &CallStart,
+) -> Result<()> {
+    let now = ctx.now();
+    if matches!(call.effect, Effect::Outside | Effect::File | Effect::Wait) {
+        let step = Step::CallStarted {
+            call_id: call.call_id,
+            id: call.id.clone(),
+            tool: call.tool.clone(),
+            effect: call.effect,
+            file: call.file.clone(),
+            ask_id: call.ask_id,
+        };
+        w.journal_append(turn.turn_id, &step, now).await?;
+    }
+    let arguments = ctx.redactor.redact_json(&call.arguments);
+    let (arguments, truncated) = cut_json(&arguments, ctx.limits().ledger_result_bytes as usize);
+    let summary = clip(&arguments, 160);
+    w.call_put(&LedgerRow {
+        call_id: call.call_id,
+        agent_id: turn.agent_id.clone(),
+        turn_id: turn.turn_id,
+        tool: call.tool.clone(),
+        alias: call.alias.clone(),
+        arguments,
+        result: None,
+        status: CallStatus::Started,
+        error_code: None,
+        started_at: call.begun_at.unwrap_or(now),
+        duration_ms: None,
+        truncated,
+    })
+    .await?;
+    let event = NewEvent::new(
+        EventKind::ToolStarted,
+        json!({
+            "turn_id": turn.turn_id, "call_id": call.call_id, "tool": call.tool, "summary": summary,
+        }),
+    )
+    .agent(&turn.agent_id)
+    .correlation(turn.turn_id);
+    ctx.emit(w, event).await
+}
+
+/// Records the result of a call. The turn must be open.
+pub async fn record_call_end(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    turn: &Turn,
+    call_id: CallId,
+    id: &str,
+    tool: &str,
+    outcome: &CallOutcome,
+) -> Result<()> {
+    let now = ctx.now();
+    let step = Step::CallFinished { call_id, id: id.to_owned(), tool: tool.to_owned(), outcome: outcome.clone() };
+    w.journal_append(turn.turn_id, &step, now).await?;
+    let kept = ctx.limits().ledger_result_bytes as usize;
+    let text = match (&outcome.content, &outcome.refusal) {
+        // The call left no result but its refusal.
+        (Value::Null, Some(refusal)) => ctx.redactor.redact(&refusal.message),
+        (Value::String(text), _) => ctx.redactor.redact(text),
+        (other, _) => ctx.redactor.redact_json(other).to_string(),
+    };
+    let started = w.call_get(call_id).await?;
+    let mut row = started.unwrap_or_else(|| LedgerRow {
+        call_id,
+        agent_id: turn.agent_id.clone(),
+        turn_id: turn.turn_id,
+        tool: tool.to_owned(),
+        alias: None,
+        arguments: "{}".into(),
+        result: None,
+        status: CallStatus::Started,
+        error_code: None,
+        started_at: now,
+        duration_ms: None,
+        truncated: false,
+    });
+    let duration_ms = u64::try_from(now.since(row.started_at).as_millis()).unwrap_or(u64::MAX);
+    row.status = ledger_status(outcome);
+    row.error_code = outcome.refusal.as_ref().map(|refusal| refusal.code);
+    let (result, cut) = cut_marked(&text, kept);
+    row.truncated = row.truncated || outcome.truncated || cut;
+    row.result = Some(result);
+    row.duration_ms = Some(duration_ms);
+    w.call_put(&row).await?;
+    let mut counted = w.turn_get(turn.turn_id).await?.unwrap_or_else(|| turn.clone());
+    counted.calls = counted.calls.saturating_add(1);
+    w.turn_put(&counted).await?;
+    let event = NewEvent::new(
+        EventKind::ToolFinished,
+        json!({
+            "turn_id": turn.turn_id, "call_id": call_id, "tool": tool, "status": row.status,
+            "error_code": row.error_code, "error": outcome.refusal.as_ref().map(|r| ctx.excerpt(&r.message, 200)),
+            "duration_ms": duration_ms,
+        }),
+    )
+    .agent(&turn.agent_id)
+    .correlation(turn.turn_id);
+    ctx.emit(w, event).await?;
+    // The writes of a refused call are undone, so the limit that refused it can only be reported
+    // here.
+    match &outcome.refusal {
+        Some(refusal) => {
+            let chain = Chain { root_id: turn.root_id, hop: turn.hop.saturating_add(1) };
+            root_limits::refused(w, ctx, &turn.agent_id, chain, refusal).await
+        }
+        None => Ok(()),
+    }
+}
+
+/// The ledger status for an outcome.
+#[must_use]
+pub fn ledger_status(outcome: &CallOutcome) -> CallStatus {
+    match &outcome.refusal {
+        None => CallStatus::Ok,
+        Some(refusal) if refusal.code == Code::OutcomeUnknown => CallStatus::Unknown,
+        Some(_) => CallStatus::Failed,
+    }
+}
+
+/// Records a tool call that a model wrote as text. It never ran, but it stays visible in the ledger
+/// (TOOL-13).
+pub async fn malformed(w: &mut dyn Writes, ctx: &OperationContext, turn: &Turn, fragment: &str) -> Result<()> {
+    let refusal = Refusal::new(Code::InvalidArguments, "a tool call written as text was not run");
+    let arguments = ctx.excerpt(fragment, 500);
+    // An ellipsis marks a truncation. Redaction may shorten the text but does not change its end.
+    let truncated = fragment.chars().count() > 500 && arguments.ends_with('…');
+    w.call_put(&LedgerRow {
+        call_id: CallId(ctx.id()),
+        agent_id: turn.agent_id.clone(),
+        turn_id: turn.turn_id,
+        tool: "malformed".into(),
+        alias: None,
+        arguments,
+        result: Some(refusal.message),
+        status: CallStatus::Failed,
+        error_code: Some(refusal.code),
+        started_at: ctx.now(),
+        duration_ms: Some(0),
+        truncated,
+    })
+    .await?;
+    Ok(())
+}
+
+/// Closes the ledger rows of calls that a turn started and will never finish. The outcome is
+/// unknown only for calls with outside effects or file writes. An ask has its own record, and other
+/// calls leave no partial effect.
+pub(crate) async fn close_open_calls(w: &mut dyn Writes, ctx: &OperationContext, turn: &Turn) -> Result<()> {
+    let filter = LedgerFilter {
+        turn_id: Some(turn.turn_id),
+        status: Some(CallStatus::Started),
+        limit: 1_000,
+        ..LedgerFilter::default()
+    };
+    let rows = w.call_list(&filter).await?;
+    if rows.is_empty() {
+        return Ok(());
+    }
+    let outside: BTreeSet<CallId> =
+        w.journal_of(turn.turn_id).await?.iter().filter_map(|row| acts_outside(&row.step)).collect();
+    for mut row in rows {
+        (row.status, row.error_code) = if outside.contains(&row.call_id) {
+            (CallStatus::Unknown, Some(Code::OutcomeUnknown))
+        } else {
+            (CallStatus::Failed, Some(Code::Cancelled))
+        };
+        row.duration_ms = Some(u64::try_from(ctx.now().since(row.started_at).as_millis()).unwrap_or(u64::MAX));
+        w.call_put(&row).await?;
+    }
+    Ok(())
+}
+
+/// The id of the call that this step started, if its effect is outside the store.
+fn acts_outside(step: &Step) -> Option<CallId> {
+    match step {
+        Step::CallStarted { call_id, effect: Effect::Outside | Effect::File, .. } => Some(*call_id),
+        _ => None,
+    }
+}

@@ -1,0 +1,182 @@
+//! Handles a turn that cannot continue (docs/design.md, "Supervision and restart"). If it has
+//! several messages, each is tried again alone. A turn with a single message continues from its
+//! journal after a crash. The message becomes a dead letter if its turn keeps crashing or fits no
+//! model.
+
+use ghost_domain::event::{EventKind, NewEvent};
+use ghost_domain::{
+    AgentId, AgentStatus, Code, Desired, Envelope, Kind, MailState, MessageId, Refusal, Turn, TurnId, TurnStatus,
+};
+use ghost_store::Writes;
+use serde_json::json;
+
+use super::calls::close_open_calls;
+use super::end::finish;
+use super::ending::Ending;
+use super::ownership::working_turn;
+use crate::{OperationContext, Result, asks, budgets, dead_letters};
+
+/// Records a crash inside the process. The death of the daemon is not counted here.
+pub async fn crashed(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &AgentId, reason: &str) -> Result<()> {
+    let Some(mut turn) = w.turn_open_of(agent_id).await? else { return Ok(()) };
+    turn.crashes = turn.crashes.saturating_add(1);
+    w.turn_put(&turn).await?;
+    let mail = taken_mail(w, &turn).await?;
+    let Some(mail) = single(w, &turn, &mail).await? else {
+        return split(w, ctx, turn, &mail, reason, 1).await;
+    };
+    let ids: Vec<MessageId> = mail.iter().map(|envelope| envelope.message_id).collect();
+    budgets::forfeit_held(w, ctx, &mut turn).await?;
+    w.message_mark(&ids, MailState::Taken, Some(turn.turn_id), 1).await?;
+    let crashes = mail.first().map_or(turn.crashes, |envelope| envelope.crashes + 1);
+    if crashes >= ctx.limits().crashes_max {
+        dead_letters::end_turn(w, ctx, turn, &ids, reason, crashes).await?;
+    }
+    Ok(())
+}
+
+/// Checks every open turn when the daemon starts. A turn that makes no progress over several starts
+/// becomes a dead letter, or is split. An operator's turn ends as failed, because its caller no
+/// longer waits.
+pub async fn review_at_boot(w: &mut dyn Writes, ctx: &OperationContext) -> Result<()> {
+    for mut turn in w.turns_open().await? {
+        if turn.source == "operator" {
+            let refusal = Refusal::new(Code::OutcomeUnknown, "the daemon stopped while this call was running")
+                .hint("check what it changed before you try again");
+            finish(w, ctx, turn.turn_id, Ending::Failed(refusal)).await?;
+            continue;
+        }
+        // The daemon's death interrupted the model call of this turn, whether or not its agent runs
+        // again.
+        budgets::forfeit_held(w, ctx, &mut turn).await?;
+        if turn.parked.is_some() {
+            // A parked turn waits for an outside cause, so it may wait over any number of starts.
+            continue;
+        }
+        let mark = turn.rounds.saturating_add(turn.calls).saturating_add(1);
+        if !runs(w, &turn.agent_id).await? {
+            // A stopped agent makes no progress, so this turn is not stalled.
+            continue;
+        }
+        let waiting = !w.asks_open_of_turn(turn.turn_id).await?.is_empty();
+        if turn.boot_mark == mark && !waiting {
+            turn.stalled_boots = turn.stalled_boots.saturating_add(1);
+        } else {
+            turn.stalled_boots = 0;
+        }
+        turn.boot_mark = mark;
+        w.turn_put(&turn).await?;
+        if turn.stalled_boots >= ctx.limits().stalled_boots_max {
+            let reason = format!("no progress over {} starts of the daemon", turn.stalled_boots);
+            let mail = taken_mail(w, &turn).await?;
+            match single(w, &turn, &mail).await? {
+                None => split(w, ctx, turn, &mail, &reason, 1).await?,
+                Some(mail) => {
+                    let ids: Vec<MessageId> = mail.iter().map(|envelope| envelope.message_id).collect();
+                    let boots = turn.stalled_boots;
+                    dead_letters::end_turn(w, ctx, turn, &ids, &reason, boots).await?;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Ends a turn whose conversation fits no model. If it has several messages, each is tried again
+/// alone. A single message becomes a dead letter, which can be retried with another model.
+/// Heartbeats, cron turns and chat wake-ups are dropped, because the world creates them again.
+pub async fn too_long(w: &mut dyn Writes, ctx: &OperationContext, turn_id: TurnId, refusal: Refusal) -> Result<Turn> {
+    let turn = working_turn(w, ctx, turn_id).await?;
+    let mail = taken_mail(w, &turn).await?;
+    let reason = refusal.to_string();
+    match single(w, &turn, &mail).await? {
+        None => split(w, ctx, turn, &mail, &reason, 0).await?,
+        Some(mail) if mail.iter().all(|envelope| envelope.is_chat_wake() || recurs(envelope.kind)) => {
+            return finish(w, ctx, turn_id, Ending::Failed(refusal)).await;
+        }
+        Some(mail) => {
+            let ids: Vec<MessageId> = mail.iter().map(|envelope| envelope.message_id).collect();
+            dead_letters::end_turn(w, ctx, turn, &ids, &reason, 0).await?;
+        }
+    }
+    w.turn_get(turn_id).await?.ok_or_else(|| Refusal::not_found("turn", &turn_id.to_string(), None))
+}
+
+/// Whether the next time slot of a schedule creates such mail again.
+fn recurs(kind: Kind) -> bool {
+    matches!(kind, Kind::Heartbeat | Kind::CronTurn)
+}
+
+async fn runs(w: &mut dyn Writes, agent_id: &AgentId) -> Result<bool> {
+    let agent = w.agent_get(agent_id).await?;
+    Ok(agent.is_some_and(|agent| agent.desired == Desired::Running && agent.status != AgentStatus::Failed))
+}
+
+/// Returns a turn's mail if it holds at most one message besides chat wake-ups. Returns `None` if
+/// there are several messages, to be tried separately. Chat wake-ups that came with a single message
+/// are consumed.
+async fn single(w: &mut dyn Writes, turn: &Turn, mail: &[Envelope]) -> Result<Option<Vec<Envelope>>> {
+    let (wakes, rest): (Vec<Envelope>, Vec<Envelope>) = mail.iter().cloned().partition(Envelope::is_chat_wake);
+    match rest.len() {
+        0 => Ok((wakes.len() < 2).then_some(wakes)),
+        1 => {
+            let ids: Vec<MessageId> = wakes.iter().map(|envelope| envelope.message_id).collect();
+            w.message_mark(&ids, MailState::Consumed, Some(turn.turn_id), 0).await?;
+            Ok(Some(rest))
+        }
+        _ => Ok(None),
+    }
+}
+
+async fn taken_mail(w: &mut dyn Writes, turn: &Turn) -> Result<Vec<Envelope>> {
+    let mut mail = w.messages_of_turn(turn.turn_id).await?;
+    mail.retain(|envelope| envelope.state == MailState::Taken);
+    Ok(mail)
+}
+
+/// Returns a turn's mail to the inbox, so that each message is tried alone. The envelopes keep the
+/// turn's id, so that later turns can tell the model what this one did. A message that has crashed
+/// too often becomes a dead letter instead. Otherwise mail that joins later could keep a poisoned
+/// message alive for ever.
+async fn split(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    mut turn: Turn,
+    mail: &[Envelope],
+    reason: &str,
+    crashes: u32,
+) -> Result<()> {
+    let crashes_max = ctx.limits().crashes_max;
+    // A chat wake-up has no text of its own to try again; the turn's digests hold the chat
+    // messages.
+    let (wakes, mail): (Vec<&Envelope>, Vec<&Envelope>) = mail.iter().partition(|envelope| envelope.is_chat_wake());
+    let wakes: Vec<MessageId> = wakes.iter().map(|envelope| envelope.message_id).collect();
+    w.message_mark(&wakes, MailState::Consumed, Some(turn.turn_id), 0).await?;
+    let (poisoned, retried): (Vec<&Envelope>, Vec<&Envelope>) =
+        mail.into_iter().partition(|envelope| envelope.crashes.saturating_add(crashes) >= crashes_max);
+    let ids: Vec<MessageId> = retried.iter().map(|envelope| envelope.message_id).collect();
+    w.message_mark(&ids, MailState::Pending, Some(turn.turn_id), crashes).await?;
+    // Each message runs alone now, so quiet mail would not join a turn of waking mail.
+    w.message_rouse(&ids).await?;
+    for envelope in poisoned {
+        let times = envelope.crashes.saturating_add(crashes);
+        dead_letters::create(w, ctx, &turn, &[envelope.message_id], reason, times).await?;
+    }
+    asks::abandon(w, ctx, turn.turn_id).await?;
+    budgets::forfeit_held(w, ctx, &mut turn).await?;
+    close_open_calls(w, ctx, &turn).await?;
+    turn.status = TurnStatus::Split;
+    turn.parked = None;
+    turn.reason = Some(ctx.excerpt(reason, 500));
+    turn.ended_at = Some(ctx.now());
+    w.turn_put(&turn).await?;
+    let event = NewEvent::new(
+        EventKind::TurnFinished,
+        json!({ "turn_id": turn.turn_id, "status": turn.status, "reason": turn.reason, "messages": ids }),
+    )
+    .agent(&turn.agent_id)
+    .correlation(turn.turn_id);
+    ctx.emit(w, event).await?;
+    ctx.wake(w, &turn.agent_id);
+    Ok(())
+}

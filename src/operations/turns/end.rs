@@ -1,0 +1,160 @@
+//! The end of a turn. One transaction records its status, consumes its mail and sends the replies
+//! that its mail expects.
+
+use std::time::Duration;
+
+use ghost_domain::event::{EventKind, NewEvent};
+use ghost_domain::ports::Signal;
+use ghost_domain::{Code, Kind, MailState, MessageId, Party, Refusal, Turn, TurnId, TurnStatus};
+use ghost_store::Writes;
+use serde_json::json;
+
+use super::calls::close_open_calls;
+use super::ending::{Ending, Held, HeldMail};
+use super::ownership::{open_turn, owned};
+use crate::{OperationContext, Result, asks, budgets, conversations, schedules};
+
+/// The longest reason, in characters, that is stored for a turn that did not finish.
+const REASON_MAX: usize = 2_000;
+
+/// The precision of an agent's `last_active_at`. It saves a write of the agent's row for every turn
+/// of a busy agent.
+const ACTIVE_EXACT: Duration = Duration::from_secs(60);
+
+/// Ends an open turn: consumes its mail and sends the replies that its mail expects. Anyone may
+/// cancel a turn. Any other ending needs the daemon that owns the agent.
+pub async fn finish(w: &mut dyn Writes, ctx: &OperationContext, turn_id: TurnId, ending: Ending) -> Result<Turn> {
+    finish_held(w, ctx, turn_id, ending, None).await
+}
+
+/// Like [`finish`], for a caller that knows the mail of the turn. A lookup inside the transaction
+/// would force the write buffer into SQL for every turn.
+pub async fn finish_held(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    turn_id: TurnId,
+    ending: Ending,
+    held: Option<Held>,
+) -> Result<Turn> {
+    let mut turn = open_turn(w, turn_id).await?;
+    if !matches!(ending, Ending::Cancelled(_)) {
+        owned(w, ctx, &turn.agent_id).await?;
+    }
+    let (status, reason, text) = match &ending {
+        Ending::Finished(text) | Ending::Cut(text) => (TurnStatus::Finished, None, Some(text.clone())),
+        Ending::Failed(refusal) => (TurnStatus::Failed, Some(ctx.excerpt(&refusal.to_string(), REASON_MAX)), None),
+        Ending::Cancelled(why) => (TurnStatus::Cancelled, Some(ctx.excerpt(why, REASON_MAX)), None),
+    };
+    let truncated = matches!(ending, Ending::Cut(_));
+    let answer_text = ending.answer_text().unwrap_or_default();
+    let held: Held = match held {
+        Some(held) => held,
+        None => {
+            let mail = w.messages_of_turn(turn_id).await?;
+            let taken = mail.into_iter().filter(|envelope| envelope.state == MailState::Taken);
+            taken.map(|envelope| HeldMail::of(&envelope)).collect()
+        }
+    };
+    let ids: Vec<MessageId> = held.iter().map(|mail| mail.message_id).collect();
+    w.message_mark(&ids, MailState::Consumed, Some(turn_id), 0).await?;
+    if let Some(conversation_id) = conversations::owed(&held) {
+        match &ending {
+            Ending::Finished(_) | Ending::Cut(_) => {
+                conversations::answer(w, ctx, &turn, conversation_id, &ids, &answer_text).await?;
+            }
+            Ending::Failed(refusal) => {
+                conversations::unanswered(w, ctx, &turn, conversation_id, &format!("failed: {}", refusal.message))
+                    .await?;
+            }
+            Ending::Cancelled(why) => {
+                conversations::unanswered(w, ctx, &turn, conversation_id, &format!("was cancelled: {why}")).await?;
+            }
+        }
+    }
+    let answered = conversations::owed(&held);
+    for mail in held.iter().filter(|mail| mail.kind == Kind::Handoff) {
+        if let Some(conversation_id) = mail.conversation_id.filter(|id| answered != Some(*id)) {
+            conversations::taken_over(w, ctx, &turn, conversation_id, &ending).await?;
+        }
+    }
+    for mail in &held {
+        schedules::turn_ended(w, ctx, &turn, mail.message_id, mail.kind, &ending).await?;
+    }
+    for ask_id in held.into_iter().filter_map(|mail| mail.ask_id) {
+        match &ending {
+            Ending::Finished(_) | Ending::Cut(_) => asks::answer(w, ctx, ask_id, &answer_text, truncated).await?,
+            Ending::Failed(refusal) => asks::fail(w, ctx, ask_id, refusal).await?,
+            Ending::Cancelled(why) => {
+                let refusal = Refusal::new(Code::Cancelled, format!("{}'s turn was cancelled: {why}", turn.agent_id));
+                asks::fail(w, ctx, ask_id, &refusal).await?;
+            }
+        }
+    }
+    // A turn finishes only after all its calls have ended. So it waits for no ask and holds no
+    // reservation. A check would force the write buffer into SQL for every turn.
+    if status != TurnStatus::Finished {
+        asks::abandon(w, ctx, turn_id).await?;
+        budgets::forfeit_held(w, ctx, &mut turn).await?;
+        close_open_calls(w, ctx, &turn).await?;
+    }
+    if turn.is_in_background() {
+        // Mail of its root waited for this turn.
+        ctx.wake(w, &turn.agent_id);
+    }
+    let now = ctx.now();
+    turn.status = status;
+    turn.parked = None;
+    turn.reason.clone_from(&reason);
+    turn.text.clone_from(&text);
+    turn.truncated = truncated;
+    turn.ended_at = Some(now);
+    w.turn_put(&turn).await?;
+    if let Some(mut agent) = w.agent_get(&turn.agent_id).await?
+        && agent.last_active_at.is_none_or(|last| now >= last.plus(ACTIVE_EXACT) || now < last)
+    {
+        agent.last_active_at = Some(now);
+        w.agent_put(&agent).await?;
+    }
+    if let Ending::Failed(refusal) = &ending
+        && refusal.code == Code::BudgetExhausted
+    {
+        let event = NewEvent::new(
+            EventKind::BudgetExhausted,
+            json!({
+                "turn_id": turn_id, "reason": refusal.message, "details": refusal.details, "root_id": turn.root_id,
+            }),
+        )
+        .agent(&turn.agent_id)
+        .correlation(turn_id);
+        ctx.emit(w, event).await?;
+    }
+    let event = NewEvent::new(
+        EventKind::TurnFinished,
+        json!({
+            "turn_id": turn_id, "status": status, "reason": reason, "rounds": turn.rounds, "calls": turn.calls,
+            "input_tokens": turn.input_tokens, "output_tokens": turn.output_tokens, "cost_usd": turn.cost.usd(),
+            "unpriced_tokens": turn.unpriced_tokens,
+            "text": text.as_deref().map(|text| ctx.excerpt(text, 400)), "truncated": truncated,
+            "root_id": turn.root_id,
+        }),
+    )
+    .agent(&turn.agent_id)
+    .correlation(turn_id);
+    ctx.emit(w, event).await?;
+    Ok(turn)
+}
+
+/// Cancels an open turn on behalf of `by`. Its mail is consumed and is not tried again.
+pub async fn cancel(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, turn_id: TurnId) -> Result<Turn> {
+    match w.turn_get(turn_id).await? {
+        None => return Err(Refusal::not_found("turn", &turn_id.to_string(), None)),
+        Some(turn) if turn.status != TurnStatus::Open => {
+            return Err(Refusal::new(Code::Conflict, format!("turn {turn_id} is already {}", turn.status))
+                .hint("only an open turn can be cancelled"));
+        }
+        Some(_) => {}
+    }
+    let turn = finish(w, ctx, turn_id, Ending::Cancelled(format!("by {by}"))).await?;
+    w.signal(Signal::TurnCancelled { agent_id: turn.agent_id.clone(), turn_id });
+    Ok(turn)
+}

@@ -1,0 +1,263 @@
+//! Model calls. The transaction that journals the start of a call also reserves its budget. The
+//! transaction that journals the end charges the call and releases the reservation.
+
+use ghost_domain::Price;
+use ghost_domain::admission::is_unpriced;
+use ghost_domain::event::{EventKind, NewEvent};
+use ghost_domain::journal::Step;
+use ghost_domain::transcript::{Block, TokenUsage};
+use ghost_domain::turn::ParkCause;
+use ghost_domain::{Code, Money, Refusal, ReservationId, Scope, Turn, TurnId};
+use ghost_store::Writes;
+use serde_json::json;
+
+use super::ownership::{open_turn, owned, working_turn};
+use super::parking::park_for_budget;
+use crate::budgets::{self, Charged, Demand, Reserved, Settlement, Taken};
+use crate::{OperationContext, Result};
+
+/// Journals the prompt of a turn. Its stable parts are stored once under their hashes; the rest is
+/// stored in the step.
+pub async fn brief(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    turn_id: TurnId,
+    system: (&str, &str),
+    briefing: (&str, &str),
+    recent: String,
+    mail: String,
+) -> Result<()> {
+    working_turn(w, ctx, turn_id).await?;
+    let now = ctx.now();
+    w.prompt_put(system.0, system.1, now).await?;
+    w.prompt_put(briefing.0, briefing.1, now).await?;
+    let step = Step::Briefed { system: system.0.to_owned(), briefing: briefing.0.to_owned(), recent, mail };
+    w.journal_append(turn_id, &step, now).await?;
+    Ok(())
+}
+
+/// Journals that a model is about to be called, and reserves the budget for it. If a budget is
+/// spent, the turn is parked, unless it has another model to wait for. Nothing is journaled for a
+/// call that must wait for reservations of other calls.
+pub async fn model_started(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    turn_id: TurnId,
+    demand: &Demand,
+) -> Result<Reserved> {
+    let mut turn = open_turn(w, turn_id).await?;
+    let agent = owned(w, ctx, &turn.agent_id).await?;
+    let reserved = match budgets::reserve(w, ctx, &agent, &mut turn, demand).await {
+        Ok(reserved) => reserved,
+        Err(refusal) => {
+            let Some(scope) = spent_scope(&refusal) else { return Err(refusal) };
+            if demand.another {
+                return Ok(Reserved::Spent(scope));
+            }
+            park_for_budget(w, ctx, turn, &scope, &refusal).await?;
+            return Ok(Reserved::Spent(scope));
+        }
+    };
+    let Reserved::Granted(reservation_id, allowance) = &reserved else { return Ok(reserved) };
+    let reservation_id = *reservation_id;
+    if turn.parked.take_if(|parked| matches!(parked.cause, ParkCause::Budget { .. })).is_some() {
+        // The budget is available now. A turn parked for a model stays parked until the model
+        // answers.
+        w.turn_put(&turn).await?;
+    }
+    let step = Step::ModelStarted { model: demand.model.clone(), reservation_id };
+    w.journal_append(turn_id, &step, ctx.now()).await?;
+    let event = NewEvent::new(
+        EventKind::ModelStarted,
+        json!({ "turn_id": turn_id, "model": demand.model, "max_tokens": allowance.max_tokens }),
+    )
+    .agent(&turn.agent_id)
+    .correlation(turn_id);
+    ctx.emit(w, event).await?;
+    Ok(reserved)
+}
+
+/// Returns the spent account that a refusal names. A model without a price is refused permanently,
+/// because no higher limit helps.
+fn spent_scope(refusal: &Refusal) -> Option<Scope> {
+    if refusal.code != Code::BudgetExhausted || is_unpriced(refusal) {
+        return None;
+    }
+    serde_json::from_value(refusal.details.as_ref()?.get("scope")?.clone()).ok()
+}
+
+/// The result of an answered model call.
+#[derive(Clone, Debug)]
+pub struct ModelResult {
+    /// Id of the reservation for the call.
+    pub reservation_id: ReservationId,
+    /// Name of the provider.
+    pub provider: String,
+    /// Name of the model that answered.
+    pub model: String,
+    /// The content of the answer.
+    pub blocks: Vec<Block>,
+    /// The reason why the model stopped; see [`Step::ModelAnswered`].
+    pub stop: Option<String>,
+    /// The tokens used. `None` if the provider did not report them; then the whole reservation is
+    /// charged.
+    pub usage: Option<TokenUsage>,
+    /// Whether any number in `usage` is an estimate.
+    pub estimated: bool,
+    /// The model's price, if it is known.
+    pub price: Option<Price>,
+    /// Duration of the call in milliseconds.
+    pub duration_ms: u64,
+}
+
+/// Journals an answer and settles its budget. Returns the updated turn.
+pub async fn model_answered(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    turn_id: TurnId,
+    result: ModelResult,
+) -> Result<Turn> {
+    let mut turn = working_turn(w, ctx, turn_id).await?;
+    let settlement = match result.usage {
+        Some(tokens) => {
+            let (model, price, duration_ms) = (result.model.clone(), result.price, result.duration_ms);
+            let taken = Taken { model, tokens, price, duration_ms };
+            if result.estimated { Settlement::Estimated(taken) } else { Settlement::Used(taken) }
+        }
+        None => Settlement::Forfeited,
+    };
+    let settled = budgets::settle(w, ctx, &mut turn, result.reservation_id, settlement).await?;
+    // If the reservation was forfeited in the meantime, it has been charged already, so the answer
+    // is not charged again.
+    let reported =
+        |tokens| Charged { tokens, cost: result.price.map(|price| price.of(tokens)), estimated: result.estimated };
+    let charged = settled.or_else(|| result.usage.map(reported)).unwrap_or(Charged::NOTHING);
+    let tokens = charged.tokens;
+    let calls = result.blocks.iter().filter(|block| matches!(block, Block::ToolCall { .. })).count();
+    let (model, blocks, stop) = (result.model.clone(), result.blocks, result.stop);
+    let step = Step::ModelAnswered { model, blocks, usage: tokens, stop };
+    w.journal_append(turn_id, &step, ctx.now()).await?;
+    turn.rounds = turn.rounds.saturating_add(1);
+    turn.parked = None;
+    turn.model = Some(result.model.clone());
+    w.turn_put(&turn).await?;
+    let event = NewEvent::new(
+        EventKind::ModelFinished,
+        json!({
+            "turn_id": turn_id, "model": result.model, "input_tokens": tokens.input, "output_tokens": tokens.output,
+            "cache_read": tokens.cache_read, "cache_write": tokens.cache_write,
+            "cost_usd": charged.cost.map(Money::usd), "estimated": charged.estimated,
+            "duration_ms": result.duration_ms, "tool_calls": calls,
+        }),
+    )
+    .agent(&turn.agent_id)
+    .correlation(turn_id);
+    ctx.emit(w, event).await?;
+    Ok(turn)
+}
+
+/// Journals a model call that failed, and settles its budget as `settlement` says.
+pub async fn model_failed(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    turn_id: TurnId,
+    reservation_id: ReservationId,
+    model: &str,
+    error: &str,
+    settlement: Settlement,
+) -> Result<()> {
+    let mut turn = working_turn(w, ctx, turn_id).await?;
+    let charged = budgets::settle(w, ctx, &mut turn, reservation_id, settlement).await?.unwrap_or(Charged::NOTHING);
+    let error = ctx.excerpt(error, 1_000);
+    let step = Step::ModelFailed { model: model.to_owned(), error: error.clone() };
+    w.journal_append(turn_id, &step, ctx.now()).await?;
+    let payload = json!({
+        "turn_id": turn_id, "model": model, "error": error,
+        "input_tokens": charged.tokens.input, "output_tokens": charged.tokens.output,
+        "cost_usd": charged.cost.map(Money::usd), "estimated": charged.estimated,
+    });
+    let event = NewEvent::new(EventKind::ModelFailed, payload).agent(&turn.agent_id).correlation(turn_id);
+    ctx.emit(w, event).await
+}
+
+/// Journals that the conversation is limited to `context` bytes from here on, because the model
+/// refused it as too long. It must run in the transaction of that failure, or of the last fall-back
+/// model that is skipped for it, so that a resumed turn sees both or neither.
+pub async fn shortened(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    turn_id: TurnId,
+    model: &str,
+    context: u64,
+) -> Result<()> {
+    working_turn(w, ctx, turn_id).await?;
+    w.journal_append(turn_id, &Step::Shortened { model: model.to_owned(), context }, ctx.now()).await?;
+    Ok(())
+}
+
+/// Journals that the opaque state of the provider's earlier answers is omitted from here on,
+/// because the provider refuses it. It must run in the transaction of that failure.
+pub async fn state_dropped(w: &mut dyn Writes, ctx: &OperationContext, turn_id: TurnId, model: &str) -> Result<()> {
+    let turn = working_turn(w, ctx, turn_id).await?;
+    w.journal_append(turn_id, &Step::StateDropped { model: model.to_owned() }, ctx.now()).await?;
+    let event = NewEvent::new(EventKind::ModelStateDropped, json!({ "turn_id": turn_id, "model": model }))
+        .agent(&turn.agent_id)
+        .correlation(turn_id);
+    ctx.emit(w, event).await
+}
+
+/// Journals that the store does not accept an answer, so that the attempt is counted if the daemon
+/// dies. The reservation stays until the answer or a restart settles it.
+pub async fn answer_waits(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    turn_id: TurnId,
+    model: &str,
+    why: &str,
+) -> Result<()> {
+    let error = format!("its answer is kept in memory until the store accepts it: {why}");
+    unsettled(w, ctx, turn_id, model, &error, true, |error| Step::ModelFailed { model: model.to_owned(), error }).await
+}
+
+/// Journals that a fall-back model was skipped because its call cannot be paid for. The event
+/// reports a failure without cost.
+pub async fn passed_over(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    turn_id: TurnId,
+    model: &str,
+    why: &str,
+) -> Result<()> {
+    let error = format!("not asked: {why}");
+    unsettled(w, ctx, turn_id, model, &error, false, |why| Step::PassedOver { model: model.to_owned(), why }).await
+}
+
+/// Journals a failure that settles no reservation. `kept` is true if an answer exists, so that a
+/// reader keeps the text streamed so far.
+async fn unsettled(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    turn_id: TurnId,
+    model: &str,
+    error: &str,
+    kept: bool,
+    step: impl FnOnce(String) -> Step + Send,
+) -> Result<()> {
+    let turn = working_turn(w, ctx, turn_id).await?;
+    let error = ctx.excerpt(error, 300);
+    w.journal_append(turn_id, &step(error.clone()), ctx.now()).await?;
+    let event = NewEvent::new(
+        EventKind::ModelFailed,
+        json!({ "turn_id": turn_id, "model": model, "error": error, "kept": kept }),
+    )
+    .agent(&turn.agent_id)
+    .correlation(turn_id);
+    ctx.emit(w, event).await
+}
+
+/// Journals a note of Ghost's own to the model.
+pub async fn note(w: &mut dyn Writes, ctx: &OperationContext, turn_id: TurnId, text: &str) -> Result<()> {
+    working_turn(w, ctx, turn_id).await?;
+    w.journal_append(turn_id, &Step::Note { text: text.to_owned() }, ctx.now()).await?;
+    Ok(())
+}

@@ -1,0 +1,43 @@
+//! Checks that this daemon may write for a turn: the turn is open and the daemon owns the agent.
+//!
+//! This module must never change the store.
+
+use ghost_domain::{Agent, AgentId, Code, Refusal, Turn, TurnId, TurnStatus};
+use ghost_store::Writes;
+
+use crate::agent_lookup::agent_named;
+use crate::{OperationContext, Result};
+
+/// Returns the record of an agent that this daemon may act for: the agent exists and carries this
+/// daemon's fencing epoch.
+///
+/// # Errors
+/// `NotFound`; `Conflict` if another daemon owns the agent.
+pub async fn owned(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &AgentId) -> Result<Agent> {
+    let agent = agent_named(w, agent_id).await?;
+    if agent.epoch != ctx.epoch || agent.node != *ctx.node {
+        return Err(Refusal::new(
+            Code::Conflict,
+            format!("{agent_id} belongs to node {} (epoch {}) now", agent.node, agent.epoch),
+        )
+        .hint("another daemon has taken the agent over; this daemon must stop working for it"));
+    }
+    Ok(agent)
+}
+
+/// Returns an open turn. A refusal means that the turn was ended while its agent worked.
+pub async fn open_turn(w: &mut dyn Writes, turn_id: TurnId) -> Result<Turn> {
+    match w.turn_get(turn_id).await? {
+        Some(turn) if turn.status == TurnStatus::Open => Ok(turn),
+        Some(turn) => Err(Refusal::new(Code::Cancelled, format!("turn {turn_id} is {}", turn.status))),
+        None => Err(Refusal::not_found("turn", &turn_id.to_string(), None)),
+    }
+}
+
+/// Returns an open turn of an agent that this daemon owns. Every write of a turn's own work begins
+/// with this check, so that a daemon which has lost an agent cannot write for it.
+pub async fn working_turn(w: &mut dyn Writes, ctx: &OperationContext, turn_id: TurnId) -> Result<Turn> {
+    let turn = open_turn(w, turn_id).await?;
+    owned(w, ctx, &turn.agent_id).await?;
+    Ok(turn)
+}
