@@ -241,6 +241,14 @@ fn tool_access(section: &Section, known: &Known<'_>, file: &FileReport<'_>) -> A
             file.error(item.line, &path(key), message, hint);
             continue;
         }
+        // A list below the key is a list of tools that the agent gets. Below `deny:` it would grant
+        // what it was meant to deny.
+        if matches!(key, "privilege_groups" | "deny") && value.trim().is_empty() {
+            let message = format!("`{key}` has no value; the list items of this section are tools that the agent gets");
+            let hint = "write the names behind the colon, with commas between, or remove the key";
+            file.error(item.line, &path(key), message, hint);
+            continue;
+        }
         match key {
             "privilege_groups" => {
                 for group in comma_list(value) {

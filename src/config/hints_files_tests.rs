@@ -27,6 +27,8 @@ fn every_problem_of_an_archetype_has_a_line_and_a_hint() {
         ("## Limits\nmax_tool_rounds: '5'\n", 2, "`5` is not a whole number", "write it without quotes"),
         ("## Limits\ndaily_cost_usd: \"5\"\n", 2, "`5` is not a number", "write it without quotes"),
         ("## LLM\nmodel: a\ntemperature: '0.5'\n", 3, "`0.5` is not a number", "write it without quotes"),
+        ("## Tool Access\ndeny:\n- bash\n", 2, "`deny` has no value", "behind the colon"),
+        ("## Tool Access\nprivilege_groups:\n- admin\n", 2, "`privilege_groups` has no value", "behind the colon"),
         ("## Limits\nmax_tool_rounds:\n", 2, "nothing is not a whole number", "omit the key"),
         ("## Limits\ndaily_cost_usd: $5\n", 2, "`$5` is not a number", "write US dollars such as 2.50"),
         ("## Limits\nusd_per_day: 5\n", 2, "there is no key `usd_per_day`", "write `daily_cost_usd`"),

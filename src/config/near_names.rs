@@ -44,18 +44,16 @@ fn is_near(name: &str, known: &str) -> bool {
     nearest_within(name, [known], if known.len() < 9 { 1 } else { 2 }).is_some() || differs_in_extension(name, known)
 }
 
-/// Whether `name` is `known` with another extension of a text file. A configuration that is written
-/// as YAML, or whose name is spelt out, would silently not apply.
+/// Whether `name` is `known` with another extension, a second one or none. A configuration that is
+/// written as YAML, or whose name is spelt out, would silently not apply.
 fn differs_in_extension(name: &str, known: &str) -> bool {
-    let (Some((stem, extension)), Some((known_stem, "md"))) = (name.rsplit_once('.'), known.rsplit_once('.')) else {
-        return false;
-    };
-    let (stem, extension) = (stem.to_ascii_lowercase(), extension.to_ascii_lowercase());
-    let is_text = ["markdown", "mdown", "mdx", "txt"].contains(&extension.as_str());
+    let Some(known_stem) = known.strip_suffix(".md") else { return false };
+    let name = name.to_ascii_lowercase();
+    let (stem, extension) = name.split_once('.').unwrap_or((&name, ""));
     if known == "config.md" {
-        let is_yaml = ["yaml", "yml"].contains(&extension.as_str());
-        return ["config", "configuration"].contains(&stem.as_str()) && (is_text || is_yaml || extension == "md");
+        return ["config", "configuration"].contains(&stem);
     }
+    let is_text = ["", "markdown", "mdown", "mdx", "txt"].contains(&extension) || extension.starts_with("md.");
     stem.eq_ignore_ascii_case(known_stem) && is_text
 }
 
@@ -90,6 +88,10 @@ mod tests {
             ("Config.txt", "config.md"),
             ("configuration.md", "config.md"),
             ("laws.markdown", "laws.md"),
+            ("laws", "laws.md"),
+            ("config.md.txt", "config.md"),
+            ("config.md.bak", "config.md"),
+            ("config", "config.md"),
         ] {
             assert_eq!(known.into_iter().find(|known| is_near(name, known)), Some(meant), "{name}");
         }
@@ -107,7 +109,6 @@ mod tests {
             "usermanual.md",
             "lawsuit.md",
             "tools.yaml",
-            "config.md.bak",
             "x",
             "a.md",
         ] {
