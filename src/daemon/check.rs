@@ -67,6 +67,13 @@ pub fn check(world_dir: &Path, overrides: &Overrides, env: Env<'_>, tools: &[Str
     Problems::sorted(found.into_iter().map(|problem| as_shown(problem, &plan.dir, &shown, world_dir)).collect())
 }
 
+/// The errors in the rule files of a world. A start reads these files, but does not compile their templates and
+/// regular expressions.
+pub(crate) fn rule_file_errors(plan: &Plan) -> Vec<Problem> {
+    let problems = script_dirs(plan).into_iter().flat_map(|dir| scripted::survey(&dir, &plan.dir).problems);
+    problems.filter(|problem| problem.severity == Severity::Error).collect()
+}
+
 /// The rule directories of all scripted providers, each once.
 fn script_dirs(plan: &Plan) -> BTreeSet<PathBuf> {
     let scripted = plan.llm.providers.values().filter(|provider| provider.kind == ProviderKind::Scripted);

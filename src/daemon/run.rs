@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use ghost_config::Problems;
 use ghost_control::{ControlOptions, ListenAddress};
 use ghost_domain::ports::Ports;
 use ghost_domain::redact::Redactor;
@@ -17,6 +18,7 @@ use ghost_world::Boot;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use crate::check::rule_file_errors;
 use crate::data_dir::{DataDir, WORKSPACE};
 use crate::environment::{SharedEnv, node_name, secrets_of, tls_files};
 use crate::failure::Failure;
@@ -219,6 +221,10 @@ async fn boot_and_serve(
     let reloader = Box::new(move || {
         let loaded = load(&files.world_dir, &files.overrides, &*files.env, Arc::clone(&clock))
             .map_err(|first| problems_refusal(&files.problems(first)))?;
+        let errors = rule_file_errors(&loaded.plan);
+        if !errors.is_empty() {
+            return Err(problems_refusal(&files.problems(Problems::sorted(errors))));
+        }
         if loaded.providers.recorded().next().is_some() {
             recordings::here(recordings::go_on(&journal, &loaded.providers)).flatten()?;
         }
@@ -265,6 +271,13 @@ async fn boot_and_serve(
         let _ = closed.wait_for(|closed| *closed).await;
     }));
     terminal.ready(&world_name, &endpoints, data_dir.path());
+    // The start did not wait for this check. A rule with an error fails the turns that reach it.
+    let plan = world.plan();
+    tokio::task::spawn_blocking(move || {
+        for problem in rule_file_errors(&plan) {
+            tracing::error!("{problem}");
+        }
+    });
     let watching = tokio::spawn(terminal.clone().watch(store.clone(), watch_clock.now()));
     let health = tokio::spawn(Arc::clone(&world).watch_health());
     let main_job = main_job::begin(&world, job_plan, &input, &terminal, data_dir).await;

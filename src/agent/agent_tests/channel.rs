@@ -59,7 +59,7 @@ fn names(list: &[&str]) -> BTreeSet<String> {
 async fn each_turn_has_the_channel_tools_of_the_matrix() {
     let seed = "tool_privileges: { communicator: [channel, message, syscall.channel.send, syscall.channel.handoff] }\n";
     let member = "## Tool Access\nprivilege_groups: communicator\n";
-    let outsider = "## Tool Access\nprivilege_groups:\n";
+    let outsider = "";
     let denied = "## Tool Access\nprivilege_groups: communicator\ndeny: syscall.channel.send, channel.handoff\n";
     let minimal = "## Tool Access\nprivilege_groups: communicator\nprofile: minimal\n";
     let messaging = "## Tool Access\nprivilege_groups: communicator\nprofile: messaging\n";

@@ -67,8 +67,8 @@ impl Course {
             match action {
                 Action::Wait(duration) => self.steps.push(Step::Wait(*duration)),
                 Action::Fail(fail) => self.steps.push(Step::Fail(at, fail.clone())),
-                Action::Think(text) => self.steps.push(Step::Think(rules.templates.text(text, &context)?)),
-                Action::Say(text) => self.steps.push(Step::Say(rules.templates.text(text, &context)?)),
+                Action::Think(text) => self.steps.push(Step::Think(rules.templates.render(text, &context)?)),
+                Action::Say(text) => self.steps.push(Step::Say(rules.templates.render(text, &context)?)),
                 Action::Call(call) => calls.all(call, &names, &context, &mut self.steps)?,
             }
         }
@@ -109,7 +109,7 @@ impl Calls<'_> {
         if self.made >= CALLS_MAX {
             return Err(format!("more than {CALLS_MAX} calls in one answer"));
         }
-        let name = self.rules.templates.text(&call.tool, context)?;
+        let name = self.rules.templates.render(&call.tool, context)?;
         let arguments = self.rules.templates.tree(&call.with, context)?;
         let arguments = if arguments.is_null() { Value::Object(serde_json::Map::new()) } else { arguments };
         self.made += 1;

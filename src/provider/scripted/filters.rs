@@ -86,20 +86,20 @@ fn caught(captures: &Captures<'_>) -> Value {
 }
 
 fn regex_find(patterns: &Patterns, text: &str, pattern: &str) -> Result<Value, Error> {
-    let pattern = patterns.get(pattern).map_err(bad)?;
+    let pattern = patterns.get(pattern);
     let found = pattern.compile().map_err(bad)?.captures(text);
     Ok(found.map_or(Value::from(()), |captures| caught(&captures)))
 }
 
 fn regex_findall(patterns: &Patterns, text: &str, pattern: &str) -> Result<Value, Error> {
-    let pattern = patterns.get(pattern).map_err(bad)?;
+    let pattern = patterns.get(pattern);
     let found = pattern.compile().map_err(bad)?.captures_iter(text);
     Ok(Value::from(found.map(|captures| caught(&captures)).collect::<Vec<_>>()))
 }
 
 fn regex_replace(patterns: &Patterns, text: &str, pattern: &str, with: &str) -> Result<String, Error> {
     let too_long = || bad(format!("`regex_replace` gives more than {REPLACED_MAX} bytes"));
-    let pattern = patterns.get(pattern).map_err(bad)?;
+    let pattern = patterns.get(pattern);
     let (mut replaced, mut done) = (String::new(), 0);
     for captures in pattern.compile().map_err(bad)?.captures_iter(text) {
         let Some(found) = captures.get(0) else { continue };

@@ -63,9 +63,8 @@ pub struct ToolName {
     pub agents: Vec<String>,
 }
 
-/// Reads the rules of `model` from the text of the file at `path`. With `compile`, every regular
-/// expression of a condition is compiled too. A start does not do that; it compiles an expression
-/// when a rule is reached.
+/// Reads the rules of `model` from the text of the file at `path`. With `compile`, every template and every regular
+/// expression of a condition is compiled too. A start does not do that: both are compiled when a rule is reached.
 pub(super) fn read(text: &str, path: &Path, model: &str, compile: bool) -> ReadFile {
     let report = Report::default();
     let file = report.file(path);
@@ -76,7 +75,7 @@ pub(super) fn read(text: &str, path: &Path, model: &str, compile: bool) -> ReadF
             text,
             file: &file,
             compile,
-            templates: Templates::new(),
+            templates: Templates::new(compile),
             tools: Vec::new(),
             patterns: BTreeMap::new(),
             shared: Lets::new(),
@@ -244,13 +243,10 @@ impl<'r> Reader<'r> {
         if let Some(known) = self.patterns.get(source) {
             return Some(Arc::clone(known));
         }
-        let pattern = Pattern::new(source).and_then(|pattern| {
-            if self.compile {
-                pattern.compile()?;
-            }
-            Ok(pattern)
-        });
-        let pattern = pattern.map_err(|error| field.error(not_a_regex(source, &error), REGEX_HINT)).ok()?;
+        let pattern = Pattern::new(source);
+        if self.compile {
+            pattern.compile().map_err(|error| field.error(not_a_regex(source, &error), REGEX_HINT)).ok()?;
+        }
         Some(Arc::clone(self.patterns.entry(source).or_insert(Arc::new(pattern))))
     }
 
@@ -366,7 +362,7 @@ impl<'r> Reader<'r> {
     }
 
     fn checked_text(&mut self, source: &str, field: &Field<'r>) -> Text {
-        let checked = self.templates.add(source).map_err(|faults| self.report(field, faults));
+        let checked = self.templates.text(source).map_err(|faults| self.report(field, faults));
         checked.unwrap_or_else(|()| Text::Plain(String::new()))
     }
 

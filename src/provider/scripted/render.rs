@@ -24,12 +24,12 @@ impl Templates {
         self.value(expression, context).map(|value| value.is_true())
     }
 
-    pub(super) fn text(&self, text: &Text, context: &Jinja) -> Result<String, String> {
-        let name = match text {
+    pub(super) fn render(&self, text: &Text, context: &Jinja) -> Result<String, String> {
+        let source = match text {
             Text::Plain(text) => return Ok(text.clone()),
-            Text::Template(name) => name,
+            Text::Template(source) => source,
         };
-        let template = self.environment.get_template(name).map_err(|error| words(&error))?;
+        let template = self.environment.template_from_str(source).map_err(|error| words(&error))?;
         let mut out = Bounded::default();
         template.render_captured_to(context.clone(), &mut out).map_err(|error| {
             // The error of the library says only that writing failed.
@@ -41,7 +41,7 @@ impl Templates {
     pub(super) fn tree(&self, tree: &Tree, context: &Jinja) -> Result<Value, String> {
         match tree {
             Tree::Plain(value) => Ok(value.clone()),
-            Tree::Text(text) => self.text(text, context).map(Value::String),
+            Tree::Text(text) => self.render(text, context).map(Value::String),
             Tree::Value(expression) => {
                 let value = self.value(expression, context)?;
                 serde_json::to_value(&value).map_err(|error| error.to_string())

@@ -1,8 +1,9 @@
-//! The templates of one rule file: checked when the file is read, run by `render.rs`.
+//! The templates of one rule file. `ghostd check` and a reload check them when they read the file; a start does not,
+//! because that takes longer than all else in a start. `render.rs` runs them.
 //!
 //! A template must never run without a limit of steps.
 
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashSet};
 
 use minijinja::syntax::SyntaxConfig;
 use minijinja::{Environment, UndefinedBehavior};
@@ -35,7 +36,7 @@ const SYNTAX_HINT: &str = "close every `{{`, `{%`, quote and bracket, and end ev
 pub(super) const REGEX_HINT: &str =
     "write `\\` before a special character to match it literally; look-around and back-references are not supported";
 
-/// An expression that compiles.
+/// The source of an expression.
 #[derive(Clone, Debug)]
 pub(super) struct Expr(pub(super) String);
 
@@ -66,7 +67,7 @@ impl Fault {
 pub(super) enum Text {
     /// Without a template in it.
     Plain(String),
-    /// Key of a template in the environment.
+    /// The source of a template.
     Template(String),
 }
 
@@ -91,14 +92,14 @@ pub(super) struct Templates {
     pub(super) environment: Environment<'static>,
     /// The names of the template language itself.
     globals: BTreeSet<String>,
-    /// Texts with the keys of their templates.
-    texts: BTreeMap<String, String>,
+    /// Whether to check each template when it is read.
+    checks: bool,
     /// The names that the current `let` defines.
     lets: BTreeSet<String>,
 }
 
 impl Templates {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(checks: bool) -> Self {
         let mut environment = Environment::new();
         environment.set_undefined_behavior(UndefinedBehavior::Strict);
         environment.set_fuel(Some(FUEL));
@@ -110,35 +111,30 @@ impl Templates {
         Self {
             globals: environment.globals().map(|(name, _)| name.to_owned()).collect(),
             environment,
-            texts: BTreeMap::new(),
+            checks,
             lets: BTreeSet::new(),
         }
     }
 
-    /// Checks an expression.
+    /// Reads an expression.
     pub(super) fn expression(&self, source: &str) -> Result<Expr, Vec<Fault>> {
-        let names = self.environment.compile_expression(source).map_err(Fault::syntax)?.undeclared_variables(false);
-        self.check(source, names)?;
+        if self.checks {
+            let names = self.environment.compile_expression(source).map_err(Fault::syntax)?.undeclared_variables(false);
+            self.check(source, names)?;
+        }
         Ok(Expr(source.to_owned()))
     }
 
-    /// Checks and keeps a text.
-    pub(super) fn add(&mut self, source: &str) -> Result<Text, Vec<Fault>> {
+    /// Reads a text.
+    pub(super) fn text(&self, source: &str) -> Result<Text, Vec<Fault>> {
         if !source.contains("{{") && !source.contains("{%") && !source.contains("{#") {
             return Ok(Text::Plain(source.to_owned()));
         }
-        let key = match self.texts.get(source) {
-            Some(key) => key.clone(),
-            None => {
-                let key = format!("t{}", self.texts.len());
-                self.environment.add_template_owned(key.clone(), source.to_owned()).map_err(Fault::syntax)?;
-                self.texts.insert(source.to_owned(), key.clone());
-                key
-            }
-        };
-        let template = self.environment.get_template(&key).map_err(Fault::syntax)?;
-        self.check(source, template.undeclared_variables(false))?;
-        Ok(Text::Template(key))
+        if self.checks {
+            let template = self.environment.template_from_str(source).map_err(Fault::syntax)?;
+            self.check(source, template.undeclared_variables(false))?;
+        }
+        Ok(Text::Template(source.to_owned()))
     }
 
     /// Whether a name has a meaning without any `let`.
@@ -146,15 +142,17 @@ impl Templates {
         NAMES.contains(&name) || self.globals.contains(name)
     }
 
-    /// Checks a definition of `let`, which may use all other definitions.
+    /// Reads a definition of `let`, which may use all other definitions.
     pub(super) fn definition(&self, source: &str) -> Result<Expr, Vec<Fault>> {
-        let names = self.environment.compile_expression(source).map_err(Fault::syntax)?.undeclared_variables(false);
-        if let Some(item) = names.iter().find(|name| matches!(name.as_str(), "item" | "index")) {
-            let message = format!("`{item}` is known only under `for_each`");
-            let hint = "use it in the `call` that has `for_each`".to_owned();
-            return Err(vec![Fault { message, hint, line: line_of(source, item), word: item.clone() }]);
+        if self.checks {
+            let names = self.environment.compile_expression(source).map_err(Fault::syntax)?.undeclared_variables(false);
+            if let Some(item) = names.iter().find(|name| matches!(name.as_str(), "item" | "index")) {
+                let message = format!("`{item}` is known only under `for_each`");
+                let hint = "use it in the `call` that has `for_each`".to_owned();
+                return Err(vec![Fault { message, hint, line: line_of(source, item), word: item.clone() }]);
+            }
+            self.check(source, names)?;
         }
-        self.check(source, names)?;
         Ok(Expr(source.to_owned()))
     }
 
@@ -170,8 +168,7 @@ impl Templates {
         }
     }
 
-    /// Checks the undeclared names of a template, so that a typing error is found when the file is
-    /// read.
+    /// Checks the undeclared names of a template.
     fn check(&self, source: &str, names: HashSet<String>) -> Result<(), Vec<Fault>> {
         let unknown: BTreeSet<String> =
             names.into_iter().filter(|name| !self.lets.contains(name) && !self.is_taken(name)).collect();
