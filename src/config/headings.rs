@@ -66,15 +66,15 @@ pub fn no_section(line: usize, text: &str, key: &str, file: &FileReport<'_>) {
     file.error(line, "", format!("`{}` does not begin a section", clip(text, 60)), hint);
 }
 
-/// Reports an unknown section.
+/// Reports an unknown section. A misspelt section is an error, because its settings would be lost; any other
+/// unknown section is a warning.
 pub fn unread(section: &Section, file: &FileReport<'_>) {
     let suggestion = section_of(&section.key).or_else(|| nearest(&section.key, SECTIONS));
-    let hint = match suggestion {
-        Some(suggestion) => format!("did you mean `{}`?", titled(suggestion)),
-        None => format!("known: {}", SECTIONS.map(titled).join(", ")),
-    };
     let message = format!("the section `## {}` is not read", clip(&section.heading, 60));
-    file.warn(section.line, "", message, hint);
+    match suggestion {
+        Some(suggestion) => file.error(section.line, "", message, format!("did you mean `{}`?", titled(suggestion))),
+        None => file.warn(section.line, "", message, format!("known: {}", SECTIONS.map(titled).join(", "))),
+    }
     // A heading of the wrong level may begin a known section within it.
     for Item { line, kind } in &section.items {
         if let ItemKind::Prose(text) = kind

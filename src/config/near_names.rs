@@ -20,7 +20,7 @@ pub fn misspelt(dir: &Path, wanted: &str) -> Option<String> {
 
 /// Reports each name in `dir` that is probably a misspelling of one of `known`. It is an error if
 /// that file is missing: its rules would silently not apply. Else it is a warning. Names in `others`
-/// are left out. `shown` is `dir` as messages name it.
+/// are omitted. `shown` is `dir` as messages name it.
 pub fn report(dir: &Path, shown: &Path, known: &[&str], others: &[&str], report: &Report) {
     let names = names_in(dir);
     let exists = |wanted: &str| names.iter().any(|name| name == wanted);
@@ -58,7 +58,7 @@ fn differs_in_extension(name: &str, known: &str) -> bool {
 }
 
 /// The names in a directory, without hidden files and backups of editors. Entries that cannot be
-/// listed and names that are not UTF-8 are left out: they cannot be misspelt names.
+/// listed and names that are not UTF-8 are omitted: they cannot be misspelt names.
 fn names_in(dir: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(dir).into_iter().flatten().take(DIR_ENTRIES_MAX);
     let mut names: Vec<String> = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();

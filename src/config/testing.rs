@@ -2,7 +2,7 @@
 //!
 //! This module must never be part of a release build.
 
-// A test whose files cannot be written must fail.
+// Only the feature `testing` builds this. A failed set-up must end the test.
 #![allow(clippy::unwrap_used)]
 
 use std::path::{Path, PathBuf};

@@ -207,6 +207,12 @@ impl Builder<'_, '_> {
         matches!(self.open.last(), Some(Open { partial: Partial::Map { key: None, .. }, .. }))
     }
 
+    /// Whether `key` is the next key of the open map, and already in the map.
+    fn is_repeated(&self, key: &str) -> bool {
+        let map = self.open.last().map(|open| &open.partial);
+        matches!(map, Some(Partial::Map { key: None, lines, .. }) if lines.contains_key(key))
+    }
+
     fn end(&mut self) -> Option<()> {
         let Open { line, anchor, partial } = self.open.pop()?;
         let value = match partial {
@@ -244,7 +250,7 @@ impl Builder<'_, '_> {
             self.report.error(line, "", message, "put long text into a file of its own");
             return None;
         }
-        let field = if self.wants_key() { self.field(text) } else { String::new() };
+        let field = if self.is_repeated(text) { self.field(text) } else { String::new() };
         if let Some(Open { partial: Partial::Map { key: key @ None, lines, skip, .. }, .. }) = self.open.last_mut() {
             if text == "<<" {
                 let message = "merge keys (`<<`) are not read";

@@ -6,10 +6,11 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use ghost_config::Problems;
+use ghost_config::plan::Plan;
 use ghost_control::{ControlOptions, ListenAddress};
 use ghost_domain::ports::Ports;
 use ghost_domain::redact::Redactor;
-use ghost_domain::{Code, Refusal};
+use ghost_domain::{Clock, Code, Refusal};
 use ghost_store::Store;
 use ghost_store::sqlite::SqliteOptions;
 use ghost_tools::Tool;
@@ -30,6 +31,8 @@ use crate::{database, job, main_job, reading, recordings};
 
 /// Maximum time to stop if the store can no longer write.
 const GONE_GRACE: Duration = Duration::from_secs(5);
+/// Time from ready to the check of the rule files.
+const CHECK_DELAY: Duration = Duration::from_secs(1);
 
 /// The options of a daemon.
 pub struct Options {
@@ -271,13 +274,7 @@ async fn boot_and_serve(
         let _ = closed.wait_for(|closed| *closed).await;
     }));
     terminal.ready(&world_name, &endpoints, data_dir.path());
-    // The start did not wait for this check. A rule with an error fails the turns that reach it.
-    let plan = world.plan();
-    tokio::task::spawn_blocking(move || {
-        for problem in rule_file_errors(&plan) {
-            tracing::error!("{problem}");
-        }
-    });
+    let checking = tokio::spawn(check_rule_files(world.plan(), Arc::clone(&watch_clock)));
     let watching = tokio::spawn(terminal.clone().watch(store.clone(), watch_clock.now()));
     let health = tokio::spawn(Arc::clone(&world).watch_health());
     let main_job = main_job::begin(&world, job_plan, &input, &terminal, data_dir).await;
@@ -305,6 +302,7 @@ async fn boot_and_serve(
     };
     terminal.stopping(reason);
     health.abort();
+    checking.abort();
     data_dir.ending();
     tokio::select! {
         biased;
@@ -334,4 +332,15 @@ async fn boot_and_serve(
         None => {}
     }
     failed.map_or(Ok(()), |refusal| Err(refusal.into()))
+}
+
+/// Logs the errors of rule files that a start does not look for. A rule with an error fails the turns that reach it.
+async fn check_rule_files(plan: Arc<Plan>, clock: Arc<dyn Clock>) {
+    // The check takes as long as the whole start, so the first clients come first.
+    clock.sleep(CHECK_DELAY).await;
+    let checked = tokio::task::spawn_blocking(move || rule_file_errors(&plan)).await;
+    match checked {
+        Ok(errors) => errors.iter().for_each(|problem| tracing::error!("{problem}")),
+        Err(error) => tracing::error!(%error, "the check of the rule files panicked"),
+    }
 }

@@ -106,6 +106,10 @@ pub fn shown(text: &str, max: usize) -> String {
 /// characters are escaped.
 #[must_use]
 pub fn one_line(text: &str) -> String {
+    // Most texts are names.
+    if text.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return text.to_owned();
+    }
     let mut spaced = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

@@ -3,7 +3,7 @@
 //!
 //! This module must never be part of a release build.
 
-// A test whose set-up fails must fail.
+// Only the feature `testing` builds this. A failed set-up must end the test.
 #![allow(clippy::unwrap_used)]
 
 use std::path::PathBuf;

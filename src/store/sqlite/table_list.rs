@@ -33,6 +33,7 @@ macro_rules! tables {
     ) => {
         /// Sets of tables, one bit for each. They say which tables must be flushed before a query.
         pub(in crate::sqlite) mod table_set {
+            // The variants have the names of the constants, from which this macro makes them.
             #[allow(non_camel_case_types, clippy::upper_case_acronyms)]
             enum Bit { $($set,)+ $($log_set,)+ EVENTS, COUNT }
             $(pub(in crate::sqlite) const $set: u64 = 1 << Bit::$set as u64;)+
