@@ -171,9 +171,25 @@ fn a_rule_file_that_was_changed_for_the_worse_keeps_a_world_from_starting() {
     let (test_env, world) = world_with_mail();
     let script = world.join("scripts/clerk.yaml");
     let good = std::fs::read_to_string(&script).unwrap();
-    std::fs::write(&script, "otherwise: [{ say: '{{ nobody }}' }]\n").unwrap();
-    up(&test_env, &world, &[]).exits(2).says(&["clerk.yaml:1", "nobody"]);
+    std::fs::write(&script, "otherwize: [{ say: no }]\n").unwrap();
+    up(&test_env, &world, &[]).exits(2).says(&["clerk.yaml:1", "otherwize"]);
     std::fs::write(&script, good).unwrap();
+    assert_nothing_is_lost(&test_env, &world);
+}
+
+#[test]
+fn a_wrong_template_is_logged_after_the_start_and_refused_by_a_reload() {
+    let (test_env, world) = world_with_mail();
+    let script = world.join("scripts/clerk.yaml");
+    let good = std::fs::read_to_string(&script).unwrap();
+    std::fs::write(&script, "otherwise: [{ say: '{{ nobody }}' }]\n").unwrap();
+    let daemon = test_env.up(&world, &[]);
+    let logged = daemon.err.find(0, Deadline::seconds(30), |line| line.contains("clerk.yaml:1"));
+    assert!(logged.is_some(), "{}", daemon.err.text());
+    test_env.ctl(&["reload"]).exits(2).says(&["clerk.yaml:1", "nobody"]);
+    std::fs::write(&script, good).unwrap();
+    test_env.ctl(&["reload"]).ok();
+    daemon.stop();
     assert_nothing_is_lost(&test_env, &world);
 }
 

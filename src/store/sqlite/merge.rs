@@ -12,9 +12,8 @@ use super::table_list::CachedRow;
 use crate::tables::Result;
 
 impl Session {
-    /// Runs a query. Flushes the table first only if a pending row satisfies `wanted`. Use it only
-    /// for queries whose `wanted` depends on the key alone: then a pending row can replace a found
-    /// row, but never exclude it.
+    /// Runs a query. Flushes the table first only if a pending row satisfies `wanted`. `wanted` must depend on the key
+    /// alone. Then a pending row can replace a found row, but never exclude it.
     pub(super) async fn list_flushed<R: CachedRow>(
         &mut self,
         sql: &'static str,
