@@ -1,7 +1,6 @@
-//! Opaque state that a provider attached to its earlier answers, and how it is sent back to that
-//! provider.
+//! Opaque state that a provider attached to its earlier answers. Later calls send it back.
 //!
-//! This module must never change the state or send it to a provider or model other than its author.
+//! This module must never change the state. It must never send it to any provider or model but its author.
 
 use ghost_domain::transcript::{Block, Message, Opaque};
 use serde_json::value::RawValue;

@@ -1,8 +1,6 @@
-//! Reads that merge rows in SQL with rows that wait in the write buffer, usually without flushing
-//! them.
+//! Reads that merge rows in SQL with rows that wait in the write buffer. Most of them flush nothing.
 //!
-//! A read must never return the version of a row in SQL while a newer version waits in the write
-//! buffer.
+//! A read must never return an old version of a row while a newer one waits in the write buffer.
 
 use sqlx::sqlite::SqliteRow;
 
