@@ -8,8 +8,8 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use serde_json::json;
 
 use crate::commands::{
-    agent, budget, chat, conversation, cron, dead, events, knowledge, ledger, message, state, talk, task, timer, tool,
-    turn, watch, world,
+    agent, budget, chat, conversation, cron, dead, events, knowledge, ledger, message, session, state, talk, task,
+    timer, tool, turn, watch, world,
 };
 use crate::complete;
 use crate::connection::Client;
@@ -85,6 +85,9 @@ enum Command {
     /// Manage conversations with people outside the world: list, show, handoff, redeliver
     #[command(subcommand)]
     Conversation(conversation::Conversation),
+    /// Show and reset the sessions of an agent: list, show, reset
+    #[command(subcommand)]
+    Session(session::Session),
     /// Manage turns: list, show, retry, cancel
     #[command(subcommand)]
     Turn(turn::Turn),
@@ -247,6 +250,7 @@ async fn execute(cli: Cli, environment: &Environment, out: &mut Output) -> Resul
         Command::Ask(verb) => verb.run(&client).await,
         Command::Talk(verb) => verb.run(&client, cli.json, out).await,
         Command::Conversation(verb) => verb.run(&client).await,
+        Command::Session(verb) => verb.run(&client).await,
         Command::Turn(verb) => verb.run(&client).await,
         Command::Task(verb) => verb.run(&client).await,
         Command::Timer(verb) => verb.run(&client).await,

@@ -8,7 +8,7 @@ use clap::{Arg, Command};
 pub const GROUPS: &[(&str, &[&str])] = &[
     ("The world", &["status", "pause", "resume", "reload", "shutdown"]),
     ("Agents and work", &["agent", "turn", "task", "tool"]),
-    ("Messages and conversations", &["ask", "send", "talk", "conversation", "chat"]),
+    ("Messages and conversations", &["ask", "send", "talk", "conversation", "session", "chat"]),
     ("Knowledge and shared state", &["knowledge", "state"]),
     ("Schedules", &["timer", "cron", "watch"]),
     ("Events, costs and failures", &["events", "ledger", "usage", "budget", "dead"]),

@@ -26,6 +26,9 @@ pub const TASK: IdKind = IdKind("task");
 /// Id of a turn.
 pub const TURN: IdKind = IdKind("turn");
 
+/// The name of the session of an agent's own work.
+const OWN_WORK: &str = "own";
+
 /// The full id for a prefix. Text that is not a prefix of an id is returned unchanged; the daemon then refuses the
 /// request that uses it.
 pub async fn full_id(client: &Client, kind: IdKind, typed: String) -> Result<String, Failure> {
@@ -38,6 +41,11 @@ pub async fn full_id(client: &Client, kind: IdKind, typed: String) -> Result<Str
         Err(failure) if failure.code == "not_found" => Ok(typed),
         Err(failure) => Err(failure),
     }
+}
+
+/// The full name of a session: `own`, or the id of a conversation.
+pub async fn session(client: &Client, typed: String) -> Result<String, Failure> {
+    if typed == OWN_WORK { Ok(typed) } else { full_id(client, CONVERSATION, typed).await }
 }
 
 /// Like [`full_id`] for an optional id.

@@ -24,7 +24,7 @@ fn messages() -> BTreeMap<String, DescriptorProto> {
 }
 
 /// Methods that change nothing. Each new method that only reads must be added here.
-const READS: [&str; 33] = [
+const READS: [&str; 35] = [
     "World.Status",
     "World.ResolveId",
     "World.Reflect",
@@ -56,6 +56,8 @@ const READS: [&str; 33] = [
     "Schedules.List",
     "Schedules.Get",
     "Schedules.Runs",
+    "Sessions.List",
+    "Sessions.Get",
     "State.Get",
     "State.List",
 ];
@@ -74,6 +76,7 @@ fn the_contract_has_exactly_these_services() {
         "Ledger",
         "Messages",
         "Schedules",
+        "Sessions",
         "State",
         "Tasks",
         "Tools",

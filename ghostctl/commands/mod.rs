@@ -14,6 +14,7 @@ pub mod knowledge;
 pub mod ledger;
 pub mod message;
 pub mod schedule;
+pub mod session;
 mod since;
 pub mod state;
 pub mod talk;

@@ -60,7 +60,7 @@ impl Live {
             "turn_id" => Self::Turn,
             "task_id" | "depends_on" | "parent_id" => Self::Task,
             "dead_letter_id" => Self::DeadLetter,
-            "conversation_id" => Self::Conversation,
+            "conversation_id" | "session" => Self::Conversation,
             "channel" if path != ["chat", "create"] => Self::Channel,
             "key" | "prefix" => Self::Key,
             "schedule_id" => Self::Schedule((*path.first()?).to_owned()),

@@ -2,6 +2,7 @@
 //! share.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 use ghost_config::spec::AgentSpec;
@@ -44,6 +45,8 @@ pub struct Engine {
     providers: RwLock<Arc<Providers>>,
     /// Notified when a reload has made another plan and its providers current.
     pub(crate) plan_changed: Notify,
+    /// Number of times that [`Engine::forget_logs`] was called.
+    logs_forgotten: AtomicU64,
     /// Sizes of the tool lists that agents share; see [`Engine::tool_bytes`].
     sizes: Mutex<Vec<(Arc<[ToolSpec]>, usize)>>,
     profiles: AgentProfiles,
@@ -70,6 +73,7 @@ impl Engine {
             profiles: AgentProfiles::default(),
             reasoners: Mutex::default(),
             plan_changed: Notify::new(),
+            logs_forgotten: AtomicU64::new(0),
         }
     }
 
@@ -85,6 +89,16 @@ impl Engine {
     ) -> Result<Arc<AgentProfile>, Refusal> {
         self.profiles
             .get_or_build(self.services.plan(), agent, channel, held, || self.spec_and_tools_for(agent, channel))
+    }
+
+    /// Makes all agents read the logs of their sessions anew, because a session was reset.
+    pub fn forget_logs(&self) {
+        self.logs_forgotten.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Changes when logs in memory must be read anew.
+    pub(crate) fn log_version(&self) -> u64 {
+        self.logs_forgotten.load(Ordering::Acquire)
     }
 
     /// Bytes of a list of tools as a request carries it. Agents with the same access share one

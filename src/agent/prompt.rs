@@ -1,5 +1,5 @@
 //! Builds the prompt of a turn. The stable parts come first and are byte-identical between turns
-//! until their sources change; then come the recalled turns and the mail (ARCH-08..12, 14). A
+//! until their sources change; then come the log of the session and the mail (ARCH-08..12, 14). A
 //! prompt is built once for each turn; a resumed turn reads it from its journal.
 //!
 //! A prompt must never contain the time of day, a secret, or machine configuration (ARCH-02,
@@ -7,12 +7,14 @@
 
 mod briefing;
 mod escape;
+mod log_text;
 mod mail;
 mod part;
 mod system;
 
 pub use briefing::briefing;
 pub use escape::{escape, escape_attribute};
-pub use mail::{ChannelOptions, channel, earlier_note, inbox, recent};
+pub use log_text::log_text;
+pub use mail::{ChannelOptions, ENDED_CONVERSATION, channel, earlier_note, inbox, jobs};
 pub use part::{Part, Section, Size, join, sizes};
 pub use system::system;

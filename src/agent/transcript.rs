@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ghost_domain::journal::{CallOutcome, Effect, FilePlan, JournalRow, Step};
 use ghost_domain::transcript::{Block, Message, Role};
-use ghost_domain::{AskId, CallId};
+use ghost_domain::{AskId, CallId, LogRange};
 use ghost_provider::ErrorKind;
 use serde_json::Value;
 
@@ -58,8 +58,8 @@ impl Failure {
 pub struct Transcript {
     /// Hashes of the system part and the briefing, if the prompt was journaled.
     pub prompt: Option<(String, String)>,
-    /// The recalled turns and the mail, if the prompt was journaled.
-    pub opening: Option<(String, String)>,
+    /// The part of the session's log in the prompt, and the mail, if the prompt was journaled.
+    pub opening: Option<(Option<LogRange>, String)>,
     /// The messages after the opening: answers, results and notes.
     pub messages: Vec<Message>,
     /// Calls of the last answer without a result, in the model's order.
@@ -72,6 +72,8 @@ pub struct Transcript {
     pub failures: Vec<Failure>,
     /// The limit of the conversation in bytes, if a model has refused it as too long.
     pub context: Option<usize>,
+    /// Whether a provider has refused opaque state of earlier answers.
+    pub state_dropped: bool,
     /// Number of corrections of malformed answers so far.
     pub corrections: u32,
 }
@@ -95,9 +97,9 @@ impl Transcript {
         let mut last_calls: Vec<(String, String, Value)> = Vec::new();
         for row in rows {
             match &row.step {
-                Step::Briefed { system, briefing, recent, mail } => {
+                Step::Briefed { system, briefing, log, mail } => {
                     transcript.prompt = Some((system.clone(), briefing.clone()));
-                    transcript.opening = Some((recent.clone(), mail.clone()));
+                    transcript.opening = Some((*log, mail.clone()));
                 }
                 Step::ModelAnswered { blocks, .. } => {
                     transcript.close_round(&last_calls, view);
@@ -120,6 +122,7 @@ impl Transcript {
                 Step::StateDropped { model } => {
                     transcript.failures.retain(|failed| failed.model != *model);
                     drop_state(&mut transcript.messages);
+                    transcript.state_dropped = true;
                 }
                 Step::CallStarted { call_id, id, effect, file, ask_id, .. } => {
                     begun.insert(

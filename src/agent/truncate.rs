@@ -1,10 +1,14 @@
-//! Shortens a conversation to a number of bytes. Old content is shortened first, the last round
-//! last (TOOL-14).
+//! Shortens a conversation to a number of bytes. The session's log goes first, then old content of the turn is shortened,
+//! the last round last (TOOL-14).
 //!
-//! Truncation must never change the opening or remove the result of a call.
+//! Truncation must never change the briefing or the mail, or remove the result of a call.
 
-use ghost_domain::transcript::{Block, Message};
+use ghost_domain::transcript::{Block, Message, Role};
 use serde_json::Value;
+
+/// Stands where the older part of a log was left out.
+pub const CUT_MARK: &str =
+    "[The older part of this session is left out here. To read it, call syscall.session.history.]";
 
 /// Minimum bytes that each result of the last round keeps, and bytes of the mark that replaces
 /// truncated text.
@@ -17,12 +21,44 @@ pub fn bytes_of(messages: &[Message]) -> usize {
     messages.iter().map(message_bytes).sum()
 }
 
-/// Shortens a conversation to `limit` bytes, as far as possible. The first `keep_first` messages,
-/// which are the opening, stay unchanged. From the oldest round on, results are replaced with a
-/// note, and long texts and arguments are truncated. If that is not enough, opaque blocks of old
-/// answers are dropped; then the results of the last round are truncated, each in proportion to its
-/// size; then its arguments. No call loses its result.
-pub fn truncate(messages: &mut [Message], keep_first: usize, limit: usize) {
+/// Shortens a conversation to `limit` bytes, as far as possible. `past` is the number of messages before the turn's
+/// mail: the briefing and the session's log. The log loses its older half first, then the rest. The briefing and the
+/// mail stay unchanged. Then, from the turn's oldest round on, results are replaced with a note, and long texts and
+/// arguments are truncated. If that is not enough, opaque blocks of old answers are dropped; then the results of the
+/// last round are truncated, each in proportion to its size; then its arguments. No call loses its result.
+///
+/// Returns the number of messages that are now before the mail.
+pub fn truncate(messages: &mut Vec<Message>, past: usize, limit: usize) -> usize {
+    let mut past = past;
+    for part in [2, 1] {
+        if bytes_of(messages) > limit {
+            past = drop_log(messages, past, part);
+        }
+    }
+    truncate_turn(messages, past + 1, limit);
+    past
+}
+
+/// Removes the oldest `1 / part` of the log, up to a round's edge, and leaves a mark. Returns the number of messages
+/// that are now before the mail.
+fn drop_log(messages: &mut Vec<Message>, past: usize, part: usize) -> usize {
+    let log = messages.get(1..past).unwrap_or_default();
+    let mark = Message::text(Role::User, CUT_MARK);
+    if log.is_empty() || *log == [mark.clone()] {
+        return past;
+    }
+    let (all, mut gone) = (bytes_of(log), 0);
+    let end = log.iter().position(|message| {
+        let is_edge = gone * part >= all && message.role != Role::Tool;
+        gone += message_bytes(message);
+        is_edge
+    });
+    let end = end.map_or(past, |end| end + 1);
+    messages.splice(1..end, [mark]);
+    past + 2 - end
+}
+
+fn truncate_turn(messages: &mut [Message], keep_first: usize, limit: usize) {
     let mut total = bytes_of(messages);
     let last = messages.len().saturating_sub(2);
     for message in messages.iter_mut().take(last).skip(keep_first) {
@@ -130,10 +166,35 @@ fn json_bytes(value: &Value) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use ghost_domain::transcript::{Opaque, Role};
+    use ghost_domain::transcript::Opaque;
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn the_log_goes_first_at_a_rounds_edge() {
+        let text = |role, bytes| Message::text(role, "x".repeat(bytes));
+        let result = Block::ToolResult { id: "1".into(), name: "t".into(), content: "z".repeat(300), is_error: false };
+        let round = [
+            text(Role::User, 100),
+            text(Role::Assistant, 10),
+            Message { role: Role::Tool, blocks: vec![result] },
+            text(Role::Assistant, 50),
+        ];
+        let turn = [text(Role::User, 500), text(Role::Assistant, 500)];
+        let whole: Vec<Message> =
+            [vec![text(Role::User, 500)], [round.clone(), round].concat(), turn.to_vec()].concat();
+        let cut = |limit| {
+            let mut messages = whole.clone();
+            let past = truncate(&mut messages, 9, limit);
+            let sizes: Vec<usize> = messages.iter().map(message_bytes).collect();
+            (past, sizes)
+        };
+        let mark = CUT_MARK.len();
+        assert_eq!(cut(2_420), (9, vec![500, 100, 10, 300, 50, 100, 10, 300, 50, 500, 500]));
+        assert_eq!(cut(2_419), (6, vec![500, mark, 100, 10, 300, 50, 500, 500]));
+        assert_eq!(cut(1_900), (2, vec![500, mark, 500, 500]));
+    }
 
     #[test]
     fn reasoning_without_proof_does_not_count() {
@@ -155,7 +216,7 @@ mod tests {
         let answer =
             || Message { role: Role::Assistant, blocks: vec![attached(), Block::Thinking { text: "t".repeat(90) }] };
         let mut messages = vec![answer(), answer(), answer(), answer()];
-        truncate(&mut messages, 1, 16_000);
+        truncate(&mut messages, 0, 16_000);
         let kept: Vec<bool> =
             messages.iter().map(|message| matches!(message.blocks.first(), Some(Block::Opaque(_)))).collect();
         assert_eq!(kept, [true, false, true, true], "the opening and the last round keep theirs");
@@ -166,7 +227,7 @@ mod tests {
         let arguments = json!({ "path": "a.md", "content": "y".repeat(5_000) });
         let big = Block::ToolCall { id: "x".into(), name: "t".into(), arguments };
         let mut messages = vec![Message { role: Role::Assistant, blocks: vec![big] }; 4];
-        truncate(&mut messages, 1, 15_500);
+        truncate(&mut messages, 0, 15_500);
         let sizes: Vec<usize> = messages.iter().map(message_bytes).collect();
         assert!(sizes[0] > 5_000 && sizes[1] < 400 && sizes[3] > 5_000, "{sizes:?}");
         assert_eq!(messages[1].calls().next().unwrap().2["path"], "a.md");
@@ -191,7 +252,7 @@ mod tests {
         };
         let sizes = |limit| {
             let mut messages = messages();
-            truncate(&mut messages, 1, limit);
+            truncate(&mut messages, 0, limit);
             messages.iter().map(message_bytes).collect::<Vec<_>>()
         };
         let results = sizes(12_100);
@@ -209,7 +270,7 @@ mod tests {
             blocks: vec![Block::ToolResult { id: id.into(), name: "t".into(), content: long.clone(), is_error: false }],
         };
         let mut messages = vec![Message::text(Role::User, long.clone()), result("1"), result("2"), result("3")];
-        truncate(&mut messages, 1, 3_100);
+        truncate(&mut messages, 0, 3_100);
         assert_eq!(messages[0].visible_text().len(), 1_000);
         let sizes: Vec<usize> = messages.iter().map(message_bytes).collect();
         assert!(sizes[1] < 100 && sizes[3] == 1_000, "{sizes:?}");

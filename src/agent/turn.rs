@@ -8,6 +8,7 @@ mod ask;
 mod call;
 mod file_call;
 mod gate;
+mod load_log;
 mod open;
 mod operator;
 mod parsed_answer;
@@ -29,7 +30,7 @@ pub use session::AgentSession;
 use std::sync::Arc;
 
 use ghost_domain::event::{EventKind, NewEvent};
-use ghost_domain::{AgentId, Code, Refusal, Turn, TurnId, TurnStatus};
+use ghost_domain::{AgentId, Code, Refusal, TurnId, TurnStatus};
 use ghost_operations::agents;
 use ghost_operations::turns::{self, Ending, FoundMail, Next, Taken};
 use ghost_provider::Pass;
@@ -38,6 +39,7 @@ use serde_json::json;
 use self::open::OpenError;
 use self::runner::{Runner, limit_reached};
 use crate::engine::Engine;
+use crate::log::LoggedTurn;
 
 /// Processes an agent's mail, turn by turn, until there is none or new turns may not begin. If the
 /// agent cannot run under the current plan, that is recorded and its mail and its open turn wait.
@@ -84,13 +86,9 @@ pub async fn work(engine: &Arc<Engine>, agent_id: &AgentId, session: &Arc<AgentS
         let Some(taken) = taken else { return Ok(()) };
         let turn_id = taken.turn.turn_id;
         session.set(Some(turn_id));
-        let recent = sources.as_ref().map(|sources| sources.history.clone());
         let outcome = run(engine, taken, sources, session, pass).await;
         session.set(None);
         match outcome {
-            Ok(RunOutcome::Finished(turn)) => {
-                session.remember(recent, *turn, engine.services.ctx.limits().history_turns)
-            }
             Ok(RunOutcome::Ended) => {}
             Ok(RunOutcome::CannotRun(why)) => return cannot_run(engine, agent_id, why).await,
             Ok(RunOutcome::Yielded) => return Ok(()),
@@ -146,9 +144,7 @@ async fn end(engine: &Arc<Engine>, turn_id: TurnId, ending: Ending) -> Result<()
 
 /// How a run of a turn ended.
 enum RunOutcome {
-    /// The turn finished with the model's last answer.
-    Finished(Box<Turn>),
-    /// The turn ended in another way.
+    /// The turn ended.
     Ended,
     /// The turn stays open: its agent cannot run now.
     CannotRun(Refusal),
@@ -182,13 +178,25 @@ async fn run(
         None if session.has_yielded() => Ok(RunOutcome::Yielded),
         None if runner.reopen => Ok(RunOutcome::Reopen),
         Some(ending) => end(engine, turn_id, ending).await.map(|()| RunOutcome::Ended),
-        None if runner.turn.status == TurnStatus::Finished => Ok(RunOutcome::Finished(Box::new(runner.turn))),
-        // If the last answer was a refusal, later prompts do not recall the turn.
-        None => Ok(RunOutcome::Ended),
+        None => {
+            runner.keep_log();
+            Ok(RunOutcome::Ended)
+        }
     }
 }
 
 impl Runner {
+    /// Leaves the log with this turn to the agent's next turn, if the turn is in the log and its messages are those of
+    /// the journal.
+    fn keep_log(mut self) {
+        if !self.whole || self.turn.status != TurnStatus::Finished || self.turn.source == load_log::CRON {
+            return;
+        }
+        let messages = self.messages.split_off(self.past + 1);
+        self.log.push(LoggedTurn::new(&self.turn, self.mail, messages));
+        self.session.keep_log(self.turn.conversation_id, &self.plan, self.log_version, self.log);
+    }
+
     /// Runs the turn until it has an ending. `None` if no ending is to be written: the last
     /// answer's transaction wrote it, or the turn stays open.
     async fn run_to_end(&mut self) -> Result<Option<Ending>, Refusal> {

@@ -162,7 +162,7 @@ pub fn envelope(envelope: &Envelope, redactor: &Redactor) -> v1::Envelope {
         body: redactor.redact(&envelope.body),
         attachments: envelope.attachments.clone(),
         ask_id: envelope.ask_id.map(|id| id.to_string()),
-        conversation_id: envelope.conversation_id.clone(),
+        conversation_id: envelope.conversation_id.map(|id| id.to_string()),
         root_id: envelope.root_id.to_string(),
         hop: envelope.hop,
         wake: envelope.wake,

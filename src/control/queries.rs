@@ -193,6 +193,7 @@ mod tests {
                         enabled: true,
                         root_id: RootId(Uuid::nil()),
                         hop: 0,
+                        conversation_id: None,
                         next_at: None,
                         last_at: None,
                         last_status: None,
@@ -285,6 +286,7 @@ mod tests {
                         due_at: None,
                         result: None,
                         root_id: RootId(Uuid::nil()),
+                        conversation_id: None,
                         created_at: Timestamp(5),
                         updated_at: Timestamp(5),
                     };

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{AgentId, AskId, MessageId, RootId, TurnId};
+use crate::ids::{AgentId, AskId, ConversationId, MessageId, RootId, TurnId};
 use crate::party::Party;
 use crate::time::Timestamp;
 
@@ -152,9 +152,10 @@ pub struct Envelope {
     /// Id of the ask, if the message is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ask_id: Option<AskId>,
-    /// Id of the conversation that the message belongs to, if there is one.
+    /// The conversation that started the chain of work, if one did. It is the session of the turn that takes the
+    /// message (LOOP-01).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub conversation_id: Option<String>,
+    pub conversation_id: Option<ConversationId>,
     /// Root of the chain of work that the message belongs to.
     pub root_id: RootId,
     /// Number of turns between the root and this message.

@@ -106,6 +106,8 @@ text_enum! {
         ConversationDelivered = "conversation.delivered",
         /// The delivery of an agent's message failed permanently.
         ConversationFailed = "conversation.failed",
+        /// An operator began a session anew.
+        SessionReset = "session.reset",
         /// An entry of knowledge was written or deleted.
         KnowledgeChanged = "knowledge.changed",
         /// A value of the shared state was written.

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::ids::{AskId, CallId, MessageId, ReservationId, TurnId};
 use crate::refusal::Refusal;
+use crate::session::LogRange;
 use crate::time::Timestamp;
 use crate::transcript::{Block, TokenUsage};
 
@@ -54,17 +55,16 @@ pub struct CallOutcome {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "step", rename_all = "snake_case")]
 pub enum Step {
-    /// The prompt was assembled. The step contains the hashes of its parts; the parts are in the
-    /// prompt table.
+    /// The prompt was assembled. The texts of the system part and of the briefing are in the prompt table.
     Briefed {
         /// Hash of the system prompt.
         system: String,
         /// Hash of the stable briefing (goal, agent, tools, skills).
         briefing: String,
-        /// Hash of the text about earlier turns that the turn recalls; may be empty.
-        #[serde(default)]
-        recent: String,
-        /// Hash of the mail.
+        /// The part of the session's log that the prompt holds; `None` for an empty log.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        log: Option<LogRange>,
+        /// The mail as the model reads it.
         mail: String,
     },
     /// Mail joined the turn after it was opened (`syscall.inbox.read`). The mail's text is in the

@@ -66,10 +66,9 @@ limits! {
     /// Bytes of the transcript that is sent to the model. Above it, older tool results are
     /// truncated first, then the results of the last round. A turn takes mail up to half of it.
     context_bytes: u32 = 600_000, 4_096, 16_777_216;
-    /// Finished turns that an agent's next prompt recalls.
-    history_turns: u32 = 6, 0, 100;
-    /// Bytes of the recalled turns in a prompt.
-    history_bytes: u32 = 12_000, 0, 1_048_576;
+    /// Tokens of its session's log in a prompt, estimated at four bytes each; never more than a quarter of
+    /// `context_bytes`. A full log is cut to half, so that the next prompts have the same beginning (LOOP-01).
+    session_tokens: u32 = 16_000, 0, 1_000_000;
     /// Seconds that an ask waits, unless the caller sets another time.
     ask_seconds: u32 = 120, 1, 86_400;
     /// Open asks in the world.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use crate::conversation::ChannelContext;
 use crate::envelope::{Envelope, Kind};
-use crate::ids::RootId;
+use crate::ids::{ConversationId, RootId};
 
 /// Bytes that an envelope needs in a prompt besides its own text (an estimate).
 const ENVELOPE_BYTES: usize = 200;
@@ -36,6 +36,7 @@ pub fn bytes_of(envelope: &Envelope) -> usize {
 /// - The mail of a cron job with a turn of its own runs alone.
 /// - Mail that a turn crashed on, or that an operator retried, runs alone. So a poisoned message
 ///   does not affect other messages.
+/// - All mail of a turn belongs to one session (LOOP-01).
 /// - `jobs` are the roots of main jobs. Waking mail of such a root does not share a turn with
 ///   waking mail of another root: a turn is charged to one root, and the cost of a job must be
 ///   known.
@@ -52,7 +53,12 @@ pub fn plan_turn<'m>(pending: &'m [Envelope], room: Room, jobs: &BTreeSet<RootId
         return Vec::new();
     };
     if runs_alone(first) {
-        let waited = |e: &&Envelope| first.kind == Kind::Heartbeat && is_fresh(first) && waits_for_heartbeat(e);
+        let waited = |e: &&Envelope| {
+            first.kind == Kind::Heartbeat
+                && is_fresh(first)
+                && waits_for_heartbeat(e)
+                && session_of(e) == session_of(first)
+        };
         let mut used = bytes_of(first);
         let fits = |envelope: &&Envelope| {
             used += bytes_of(envelope);
@@ -78,6 +84,9 @@ pub fn plan_turn<'m>(pending: &'m [Envelope], room: Room, jobs: &BTreeSet<RootId
         }
         let first_is_in = taken.iter().any(|e: &&Envelope| e.message_id == first.message_id);
         if !first_is_in && taken.len() + 2 > max.max(1) {
+            continue;
+        }
+        if session_of(envelope) != session_of(first) {
             continue;
         }
         let other = envelope.root_id != first.root_id;
@@ -108,10 +117,7 @@ pub fn plan_turn<'m>(pending: &'m [Envelope], room: Room, jobs: &BTreeSet<RootId
 pub fn channel_of<'m>(mail: impl IntoIterator<Item = &'m Envelope>) -> Option<ChannelContext> {
     let mut handed = None;
     for envelope in mail {
-        let named = |replies| {
-            let conversation_id = envelope.conversation_id.as_deref()?.parse().ok()?;
-            Some(ChannelContext { conversation_id, replies })
-        };
+        let named = |replies| Some(ChannelContext { conversation_id: envelope.conversation_id?, replies });
         match envelope.kind {
             Kind::Conversation => return named(true),
             Kind::Handoff if handed.is_none() => handed = named(false),
@@ -119,6 +125,13 @@ pub fn channel_of<'m>(mail: impl IntoIterator<Item = &'m Envelope>) -> Option<Ch
         }
     }
     handed
+}
+
+/// The session that an envelope belongs to: the conversation that started its chain; `None` is the agent's own
+/// work. Chat belongs to the agent's own work: a digest holds the posts of all chains.
+#[must_use]
+pub fn session_of(envelope: &Envelope) -> Option<ConversationId> {
+    envelope.conversation_id.filter(|_| envelope.kind != Kind::Chat)
 }
 
 /// Whether an envelope must have a turn of its own. Pending mail that has a turn id was in a turn
@@ -174,7 +187,8 @@ mod tests {
             body: String::new(),
             attachments: vec![],
             ask_id: None,
-            conversation_id: (kind == Kind::Conversation).then(|| format!("c{}", seq % 2)),
+            conversation_id: (kind == Kind::Conversation)
+                .then(|| crate::ids::ConversationId(Uuid::from_u128((seq % 2).unsigned_abs().into()))),
             root_id: RootId(Uuid::nil()),
             hop: 0,
             wake: true,
@@ -243,7 +257,7 @@ mod tests {
             let mail: Vec<Envelope> = kinds
                 .iter()
                 .map(|(kind, id)| Envelope {
-                    conversation_id: Some(crate::ids::ConversationId(Uuid::from_u128(*id)).to_string()),
+                    conversation_id: Some(crate::ids::ConversationId(Uuid::from_u128(*id))),
                     ..mail(1, *kind)
                 })
                 .collect();
@@ -330,7 +344,7 @@ mod tests {
             prop_assert!(taken.is_empty() || taken.iter().any(|e| e.wake));
             prop_assert!(taken.iter().filter(|e| e.kind == Kind::Ask).count() <= 1);
             let owed: std::collections::BTreeSet<_> = taken.iter().filter(|e| e.kind.expects_reply())
-                .map(|e| (e.kind, e.conversation_id.clone())).collect();
+                .map(|e| (e.kind, e.conversation_id)).collect();
             prop_assert!(owed.len() <= 1);
             prop_assert!(taken.len() == 1 || taken.iter().all(|e| e.crashes == 0 && e.kind != Kind::CronTurn));
             let beats = taken.iter().any(|e| e.kind == Kind::Heartbeat);

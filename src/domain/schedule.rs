@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 pub use self::mode::{JobMode, OwnTurn, Target};
 pub use self::options::{Deliver, JobOptions, Payload, Session, WakeMode};
 use crate::envelope::text_enum;
-use crate::ids::{AgentId, MessageId, RootId, ScheduleId};
+use crate::ids::{AgentId, ConversationId, MessageId, RootId, ScheduleId};
 use crate::party::Party;
 use crate::time::Timestamp;
 
@@ -154,6 +154,9 @@ pub struct Schedule {
     pub root_id: RootId,
     /// Hop of its mail.
     pub hop: u32,
+    /// The conversation in which the schedule was made, if there is one (MSG-12).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub conversation_id: Option<ConversationId>,
     /// Time of the next run; `None` for a watch and for a schedule that is disabled or over.
     pub next_at: Option<Timestamp>,
     /// Time of the last run.

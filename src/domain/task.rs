@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::envelope::text_enum;
-use crate::ids::{AgentId, RootId, TaskId};
+use crate::ids::{AgentId, ConversationId, RootId, TaskId};
 use crate::party::Party;
 use crate::refusal::{Code, Refusal};
 use crate::time::Timestamp;
@@ -80,6 +80,9 @@ pub struct Task {
     pub result: Option<String>,
     /// Root that the task belongs to.
     pub root_id: RootId,
+    /// The conversation in which the task was created, if there is one (MSG-12).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub conversation_id: Option<ConversationId>,
     /// When the task was created.
     pub created_at: Timestamp,
     /// When the task last changed.

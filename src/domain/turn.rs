@@ -5,9 +5,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::budget::{Reservation, no_tokens};
 use crate::envelope::text_enum;
-use crate::ids::{AgentId, RootId, TurnId};
+use crate::ids::{AgentId, ConversationId, RootId, TurnId};
 use crate::money::Money;
 use crate::scope::Scope;
+use crate::session::LogPlace;
 use crate::time::Timestamp;
 
 text_enum! {
@@ -96,6 +97,13 @@ pub struct Turn {
     pub incarnation: u32,
     /// The root that the turn is charged to.
     pub root_id: RootId,
+    /// The conversation whose session the turn belongs to; `None` for the agent's own work (LOOP-01).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub conversation_id: Option<ConversationId>,
+    /// When the oldest turn ended that the prompt of this turn quotes from its session's log. Retention keeps it and
+    /// all later ones while this turn is open.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log_from: Option<Timestamp>,
     /// Other roots whose mail the turn took.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub other_roots: Vec<RootId>,
@@ -164,6 +172,20 @@ fn is_none(count: &u32) -> bool {
 }
 
 impl Turn {
+    /// The turn's place in the log of its session, once it has ended.
+    #[must_use]
+    pub fn log_place(&self) -> LogPlace {
+        LogPlace { ended_at: self.ended_at.unwrap_or(self.started_at), turn_id: self.turn_id }
+    }
+
+    /// Whether an ended turn is in the log of its session. It is not if no model has answered it, or if its mail was
+    /// tried again or became a dead letter: such mail must not reach later prompts.
+    #[must_use]
+    pub fn is_in_log(&self) -> bool {
+        let ended = matches!(self.status, TurnStatus::Finished | TurnStatus::Failed | TurnStatus::Cancelled);
+        ended && self.rounds > 0
+    }
+
     /// Whether the agent continues with other work while this turn is parked.
     #[must_use]
     pub fn is_in_background(&self) -> bool {

@@ -206,17 +206,11 @@ async fn hear(
         )
         .hint(format!("an operator can give it to another agent: `ghostctl conversation handoff {id} <agent-id>`")));
     };
+    let chain = Chain { conversation_id: Some(conversation.conversation_id), ..Chain::root(ctx) };
     let paths = said.attachments.iter().map(|file| file.path.clone()).collect();
     let new_message = NewMessage {
         attachments: paths,
-        conversation_id: Some(conversation.conversation_id.to_string()),
-        ..NewMessage::new(
-            &owner.agent_id,
-            said.from.clone(),
-            Kind::Conversation,
-            said.content.clone(),
-            Chain::root(ctx),
-        )
+        ..NewMessage::new(&owner.agent_id, said.from.clone(), Kind::Conversation, said.content.clone(), chain)
     };
     let envelope = mail::deliver(w, ctx, new_message).await?;
     conversation.heard += 1;
@@ -242,7 +236,7 @@ async fn hear(
 pub(crate) async fn dropped(w: &mut dyn Writes, ctx: &OperationContext, mail: &[Envelope], why: &str) -> Result<()> {
     let mut notified = std::collections::BTreeSet::new();
     for envelope in mail.iter().filter(|envelope| envelope.kind == Kind::Conversation) {
-        let Some(id) = envelope.conversation_id.as_deref().and_then(|id| id.parse::<ConversationId>().ok()) else {
+        let Some(id) = envelope.conversation_id else {
             continue;
         };
         if notified.insert(id)

@@ -41,7 +41,9 @@ pub async fn begin(w: &mut dyn Writes, ctx: &OperationContext, new: NewJob) -> R
         }
     }
     // A job that an older version began has no task.
-    let chain = known.as_ref().map_or_else(|| Chain::root(ctx), |job| Chain { root_id: job.root_id, hop: 0 });
+    let chain = known
+        .as_ref()
+        .map_or_else(|| Chain::root(ctx), |job| Chain { root_id: job.root_id, hop: 0, conversation_id: None });
     ctx.add_jobs([chain.root_id]);
     let task = NewTask {
         title: format!("Job {}: {} input {}", new.job_id, new.files, if new.files == 1 { "file" } else { "files" }),

@@ -30,6 +30,7 @@ mod result;
 pub mod retention;
 pub mod root_limits;
 pub mod schedules;
+pub mod sessions;
 pub mod shared_state;
 pub mod skills;
 pub mod status;

@@ -2,7 +2,8 @@
 
 use ghost_domain::envelope::{Envelope, Kind, MailState};
 use ghost_domain::event::{EventKind, NewEvent};
-use ghost_domain::{Agent, AgentId, AskId, Code, MessageId, Party, Refusal, RootId, TurnId};
+use ghost_domain::mail::session_of;
+use ghost_domain::{Agent, AgentId, AskId, Code, MessageId, Party, Refusal, TurnId};
 use ghost_store::{Reads, Writes};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -31,8 +32,6 @@ pub struct NewMessage {
     pub attachments: Vec<String>,
     /// The ask that the message carries, if any.
     pub ask_id: Option<AskId>,
-    /// The conversation that the message belongs to, if any.
-    pub conversation_id: Option<String>,
     /// Whether the message wakes its receiver.
     pub wake: bool,
     /// The chain of work that the message belongs to.
@@ -40,8 +39,7 @@ pub struct NewMessage {
 }
 
 impl NewMessage {
-    /// Creates a message that wakes its receiver, without subject, attachments, ask or
-    /// conversation.
+    /// Creates a message that wakes its receiver, without subject, attachments or ask.
     #[must_use]
     pub fn new(to: &AgentId, from: Party, kind: Kind, body: impl Into<String>, chain: Chain) -> Self {
         Self {
@@ -52,7 +50,6 @@ impl NewMessage {
             body: body.into(),
             attachments: Vec::new(),
             ask_id: None,
-            conversation_id: None,
             wake: true,
             chain,
         }
@@ -147,7 +144,7 @@ async fn insert(
         body: new_message.body,
         attachments: new_message.attachments,
         ask_id: new_message.ask_id,
-        conversation_id: new_message.conversation_id,
+        conversation_id: new_message.chain.conversation_id,
         root_id: new_message.chain.root_id,
         hop: new_message.chain.hop,
         wake: new_message.wake,
@@ -262,7 +259,8 @@ pub struct Joined {
 /// it opens reads the posts. Waking mail of another root may not join if either root belongs to a
 /// main job, so that the job's cost is known.
 #[must_use]
-pub fn joinable(ctx: &OperationContext, root_id: RootId, envelope: &Envelope) -> bool {
+pub fn joinable(ctx: &OperationContext, turn: Chain, envelope: &Envelope) -> bool {
+    let root_id = turn.root_id;
     let jobs = ctx.jobs();
     let separate =
         envelope.wake && envelope.root_id != root_id && (jobs.contains(&envelope.root_id) || jobs.contains(&root_id));
@@ -270,6 +268,7 @@ pub fn joinable(ctx: &OperationContext, root_id: RootId, envelope: &Envelope) ->
         && envelope.crashes == 0
         && envelope.turn_id.is_none()
         && !envelope.is_chat_wake()
+        && session_of(envelope) == turn.conversation_id
         && !separate
 }
 
@@ -283,15 +282,14 @@ pub async fn join(
     turn_id: TurnId,
     limit: u32,
 ) -> Result<Joined> {
-    let root_id = open_turn(w, turn_id).await?.root_id;
+    let mut turn = open_turn(w, turn_id).await?;
     let window = limit.saturating_mul(4).max(64);
     let pending = w.inbox_pending(agent_id, window).await?;
     let mail: Vec<Envelope> =
-        pending.into_iter().filter(|mail| joinable(ctx, root_id, mail)).take(limit as usize).collect();
+        pending.into_iter().filter(|mail| joinable(ctx, Chain::of(&turn), mail)).take(limit as usize).collect();
     let ids: Vec<MessageId> = mail.iter().map(|e| e.message_id).collect();
     w.message_mark(&ids, MailState::Taken, Some(turn_id), 0).await?;
     if !mail.is_empty() {
-        let mut turn = open_turn(w, turn_id).await?;
         turn.hop = mail.iter().map(|e| e.hop).fold(turn.hop, u32::max);
         turn.other_roots.extend(mail.iter().map(|e| e.root_id).filter(|root_id| *root_id != turn.root_id));
         turn.other_roots.sort_unstable();

@@ -217,13 +217,18 @@ pub async fn spawned(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, cha
 /// Returns why a turn of this chain must end at once, if its root has already opened
 /// `limits.root_turns_max` turns, not counting this one. The turn's mail is consumed, so that it
 /// does not wake the agent again.
-pub async fn turns_spent(w: &mut dyn Writes, ctx: &OperationContext, chain: Chain) -> Result<Option<Refusal>> {
-    if chain.hop == 0 {
+pub async fn turns_spent(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    root_id: RootId,
+    hop: u32,
+) -> Result<Option<Refusal>> {
+    if hop == 0 {
         return Ok(None);
     }
     let most = u64::from(ctx.limits().root_turns_max);
-    let turns = w.root_get(chain.root_id).await?.map_or(0, |tally| tally.turns);
-    let what = || format!("what began with root {} has opened {turns} turns", chain.root_id);
+    let turns = w.root_get(root_id).await?.map_or(0, |tally| tally.turns);
+    let what = || format!("what began with root {root_id} has opened {turns} turns");
     Ok((turns >= most).then(|| over("root_turns_max", most, &what(), 1)))
 }
 

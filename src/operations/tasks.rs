@@ -96,6 +96,7 @@ pub async fn create(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, new:
         due_at: new.due_at,
         result: None,
         root_id: new.chain.root_id,
+        conversation_id: new.chain.conversation_id,
         created_at: now,
         updated_at: now,
     };

@@ -15,8 +15,8 @@ pub use crash::{crashed, review_at_boot, too_long};
 pub use end::{cancel, finish, finish_held};
 pub use ending::{Ending, Held, HeldMail};
 pub use model::{
-    ModelResult, answer_waits, brief, model_answered, model_failed, model_started, note, passed_over, shortened,
-    state_dropped,
+    BriefedLog, ModelResult, answer_waits, brief, model_answered, model_failed, model_started, note, passed_over,
+    shortened, state_dropped,
 };
 pub use next::{FoundMail, Next, mail_room, next};
 use next::{choose, refresh_if_pending, window};
@@ -24,7 +24,7 @@ pub use ownership::{open_turn, owned, working_turn};
 pub use parking::{follow_root_default, park_for_model, retry};
 
 use ghost_domain::event::{EventKind, NewEvent};
-use ghost_domain::mail::{Room, bytes_of, channel_of, runs_alone};
+use ghost_domain::mail::{Room, bytes_of, channel_of, runs_alone, session_of};
 use ghost_domain::{
     Agent, AgentId, AgentStatus, Code, ConversationId, Desired, Envelope, Kind, MailState, MessageId, Refusal, Turn,
     TurnId, TurnStatus,
@@ -140,7 +140,7 @@ async fn within_its_root(
         return Ok((mail, None));
     };
     let hop = mail.iter().map(|envelope| envelope.hop).max().unwrap_or(0);
-    let over = crate::root_limits::turns_spent(w, ctx, Chain { root_id, hop }).await?;
+    let over = crate::root_limits::turns_spent(w, ctx, root_id, hop).await?;
     if over.is_some() && mail.iter().any(|envelope| envelope.root_id != root_id) {
         mail.retain(|envelope| envelope.root_id == root_id);
         // The actor treats the rest of the mail as taken and would not read the inbox again by
@@ -163,7 +163,8 @@ async fn with_chat(
     let woken: Vec<MessageId> =
         mail.iter().filter(|envelope| envelope.is_chat_wake()).map(|envelope| envelope.message_id).collect();
     let alone = mail.iter().any(|envelope| runs_alone(envelope) && !envelope.is_chat_wake());
-    if alone || (woken.is_empty() && !unread) {
+    let in_conversation = mail.iter().any(|envelope| session_of(envelope).is_some());
+    if alone || in_conversation || (woken.is_empty() && !unread) {
         return Ok(ReadOn::default());
     }
     let shown = mail.len().saturating_sub(woken.len());
@@ -209,6 +210,7 @@ async fn open(w: &mut dyn Writes, ctx: &OperationContext, agent: Agent, opening:
         root_id: first.root_id,
         other_roots,
         hop: mail.iter().map(|envelope| envelope.hop).max().unwrap_or(0),
+        conversation_id: session_of(&first),
         source: if first.kind == Kind::CronTurn { "cron" } else { "mail" }.into(),
         about,
         ..blank(ctx, &agent.agent_id)
@@ -225,7 +227,7 @@ async fn open(w: &mut dyn Writes, ctx: &OperationContext, agent: Agent, opening:
     .agent(&agent.agent_id)
     .correlation(turn.turn_id);
     ctx.emit(w, event).await?;
-    let chain = Chain { root_id: turn.root_id, hop: turn.hop };
+    let chain = Chain::of(&turn);
     crate::root_limits::turn_opened(w, ctx, &agent.agent_id, chain).await?;
     Ok(Taken { agent, turn, mail, resumed: false, earlier, over })
 }
@@ -244,11 +246,10 @@ async fn resume(w: &mut dyn Writes, ctx: &OperationContext, agent: Agent, mut tu
     // A turn that was opened only to be ended, when the daemon died before it could end it.
     let over = match turn.rounds.saturating_add(turn.calls) {
         0 => {
-            let chain = Chain { root_id: turn.root_id, hop: turn.hop };
             let turns_max = u64::from(ctx.limits().root_turns_max);
             let tally = w.root_get(turn.root_id).await?;
             let spent = tally.is_some_and(|tally| tally.turns > turns_max);
-            if spent { crate::root_limits::turns_spent(w, ctx, chain).await? } else { None }
+            if spent { crate::root_limits::turns_spent(w, ctx, turn.root_id, turn.hop).await? } else { None }
         }
         _ => None,
     };
@@ -318,6 +319,8 @@ fn blank(ctx: &OperationContext, agent_id: &AgentId) -> Turn {
         incarnation: 0,
         root_id: ghost_domain::RootId(uuid::Uuid::nil()),
         other_roots: Vec::new(),
+        conversation_id: None,
+        log_from: None,
         hop: 0,
         source: String::new(),
         about: String::new(),

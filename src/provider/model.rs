@@ -30,6 +30,8 @@ pub struct ModelRequest {
     /// The conversation, oldest first. The first user message is the stable briefing and is marked cacheable where the
     /// provider has a prompt cache.
     pub messages: Vec<Message>,
+    /// Number of messages before those of the turn itself: the briefing and the log of earlier turns.
+    pub past: usize,
     /// The tools the model may call, by canonical name.
     pub tools: Arc<[ToolSpec]>,
     /// Limit of the answer's tokens.

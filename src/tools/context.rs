@@ -7,7 +7,9 @@ use std::sync::{Arc, PoisonError, RwLock};
 use ghost_config::plan::Plan;
 use ghost_domain::event::{Event, EventKind};
 use ghost_domain::write_acl::WriteAcl;
-use ghost_domain::{Activity, AgentId, CallId, ChannelContext, EventId, Party, RootId, Timestamp, TurnId, Viewer};
+use ghost_domain::{
+    Activity, AgentId, CallId, ChannelContext, ConversationId, EventId, Party, RootId, Timestamp, TurnId, Viewer,
+};
 use ghost_operations::OperationContext;
 use ghost_operations::mail::Chain;
 use ghost_store::Store;
@@ -142,6 +144,8 @@ pub struct CallContext {
     pub root_id: RootId,
     /// The hop of the turn. Messages and events of the call have one more.
     pub hop: u32,
+    /// The conversation whose session the turn belongs to; see [`ghost_domain::Turn::conversation_id`].
+    pub conversation_id: Option<ConversationId>,
     /// Ghost's id of the call.
     pub call_id: CallId,
     /// The provider's id of the call.
@@ -158,7 +162,7 @@ impl CallContext {
     /// The chain of all messages and events that this call emits.
     #[must_use]
     pub fn chain(&self) -> Chain {
-        Chain { root_id: self.root_id, hop: self.hop.saturating_add(1) }
+        Chain { root_id: self.root_id, hop: self.hop.saturating_add(1), conversation_id: self.conversation_id }
     }
 
     /// Streams the progress of a long call. It is not stored and not shown to the model (TOOL-19).

@@ -167,6 +167,7 @@ fn what_happened(event: &Event, view: &View) -> String {
                 f.with(": ", "reason")
             )
         }
+        "session.reset" => format!("session {} begins anew, by {}", f.get("session"), f.party("by")),
         "knowledge.changed" | "state.changed" => {
             let what = if event.kind == "state.changed" { f.get("key") } else { f.get("entry_id") };
             let by = if event.kind == "state.changed" { f.party("writer") } else { f.party("by") };

@@ -1,4 +1,4 @@
-//! A cron job's own turn: the earlier turns that it recalls, how it is recalled, and its limits and
+//! A cron job's own turn: it has no past, later turns mention it in one line, and it has its own limits and
 //! model (SCHED-05, SCHED-08).
 
 use std::time::Duration;
@@ -64,11 +64,11 @@ async fn a_job_turn_recalls_nothing_and_is_recalled_as_one_line() {
     assert_eq!(run(&world, &job).await.status, RunStatus::Done);
     let own = shown(&world);
     assert!(own.contains("write the digest") && own.contains("a turn of its own"), "{own}");
-    assert!(!own.contains("plum") && !own.contains("<recent>"), "{own}");
+    assert!(!own.contains("plum"), "{own}");
     world.send("ada", "and now?").await;
     world.work("ada").await.unwrap();
     let later = shown(&world);
-    assert!(later.contains("plum") && later.contains("<said>I know"), "{later}");
+    assert!(later.contains("I know the secret word: plum."), "{later}");
     let lines: Vec<&str> = later.lines().filter(|line| line.contains("First line.")).collect();
     assert_eq!(lines.len(), 1, "{later}");
     assert!(
@@ -77,8 +77,8 @@ async fn a_job_turn_recalls_nothing_and_is_recalled_as_one_line() {
 }
 
 #[tokio::test]
-async fn job_turns_do_not_displace_other_turns() {
-    let world = AgentWorld::with(|plan| plan.limits.history_turns = 2).await;
+async fn each_job_turn_is_mentioned_once() {
+    let world = AgentWorld::new().await;
     world.model.reply_with(|_, n| say(if n == 0 { "The word is plum." } else { "Done." }));
     world.send("ada", "what is the word?").await;
     world.work("ada").await.unwrap();
@@ -87,13 +87,13 @@ async fn job_turns_do_not_displace_other_turns() {
     for _ in 0..4 {
         run(&world, &job).await;
     }
-    // A session that stays recalls the same as one that reads from the store.
-    for _ in 0..2 {
+    // A session that stays shows the same as one that reads from the store.
+    for jobs in [4, 5] {
         world.send("ada", "and now?").await;
         world.in_time(crate::turn::work(&world.engine, &id("ada"), &session)).await.unwrap();
         let later = shown(&world);
         assert!(later.contains("The word is plum."), "{later}");
-        assert_eq!(later.matches("<job>").count(), 2, "{later}");
+        assert_eq!(later.matches("<job>").count(), jobs, "{later}");
         let schedule_id = job.schedule_id;
         write!(world, |w, ctx| {
             let chain = Chain::root(&ctx);

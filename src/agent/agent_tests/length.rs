@@ -16,8 +16,8 @@ use crate::truncate::bytes_of;
 
 /// The messages in a request's inbox block.
 fn mail_of(request: &ModelRequest) -> Vec<String> {
-    let mail = request.messages.iter().map(|message| message.visible_text()).find(|text| text.contains("<inbox>"));
-    mail.unwrap().split("<message ").skip(1).map(str::to_owned).collect()
+    let mail = request.messages[request.past].visible_text();
+    mail.split("<message ").skip(1).map(str::to_owned).collect()
 }
 
 fn too_long() -> Reply {

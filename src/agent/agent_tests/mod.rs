@@ -16,6 +16,7 @@ mod parking_choices;
 mod prompt;
 mod resume;
 mod resume_file;
+mod sessions;
 mod store_failures;
 mod streaming;
 mod think;

@@ -4,7 +4,7 @@ use ghost_domain::journal::{Effect, FilePlan};
 use ghost_domain::transcript::TokenUsage;
 use ghost_domain::{CallId, CallStatus, TurnStatus};
 use ghost_operations::budgets::{Demand, Reserved};
-use ghost_operations::turns::{self, CallStart, ModelResult};
+use ghost_operations::turns::{self, BriefedLog, CallStart, ModelResult};
 use ghost_provider::testing::{block, say};
 use ghost_tools::workspace::sha256_hex;
 use serde_json::{Value, json};
@@ -25,7 +25,8 @@ async fn resumed(old: Option<&str>, found: Option<&str>) -> (AgentWorld, Value) 
         FilePlan { path: PATH.into(), before: old.map(|old| sha256_hex(old.as_bytes())), after: sha256_hex(b"new") };
     write!(world, |w, ctx| {
         let turn = turns::take(w, &ctx, &id("ada"), None).await?.unwrap().turn;
-        turns::brief(w, &ctx, turn.turn_id, ("s", "system"), ("b", "briefing"), String::new(), "mail".into()).await?;
+        turns::brief(w, &ctx, turn.turn_id, ("s", "system"), ("b", "briefing"), BriefedLog::default(), "mail".into())
+            .await?;
         let demand = Demand {
             provider: "test".into(),
             model: "one".into(),

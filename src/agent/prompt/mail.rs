@@ -1,6 +1,4 @@
-//! The part of the prompt that changes from turn to turn: recalled turns and the mail.
-
-use std::sync::Arc;
+//! The part of the prompt that changes from turn to turn: the mail, and notes about it.
 
 use ghost_domain::journal::{JournalRow, Step};
 use ghost_domain::reply_tokens::SILENT;
@@ -73,8 +71,8 @@ pub fn channel(channel: ChannelContext, options: &ChannelOptions) -> String {
     let (id, options) = (channel.conversation_id, options.text());
     if !channel.replies {
         return format!(
-            "<channel conversation_id=\"{id}\">\nA conversation with someone outside was handed to you. The last words of this \
-             turn are not sent there: to say something now, use a channel tool. {options}\n</channel>"
+            "<channel conversation_id=\"{id}\">\nThis work belongs to your conversation with someone outside. The last words of \
+             this turn are not sent there. To say something there, use a channel tool. {options}\n</channel>"
         );
     }
     format!(
@@ -85,44 +83,28 @@ pub fn channel(channel: ChannelContext, options: &ChannelOptions) -> String {
     )
 }
 
-/// The `<recent>` block: the agent's finished turns. `turns` is newest first; the block is oldest
-/// first. It holds the newest turns that fit in `limit` bytes; empty if there are none.
+/// Follows mail whose conversation was deleted, so that nothing can be said there (MSG-12).
+pub const ENDED_CONVERSATION: &str = "<note>\nThe conversation with someone outside that this work belongs to has ended. \
+     Nothing can be said there any more.\n</note>";
+
+/// The `<jobs>` block: turns that cron jobs of the session had to themselves, newest first. The block is oldest first;
+/// empty if there are none (SCHED-05).
 #[must_use]
-pub fn recent(turns: &[Arc<Turn>], limit: usize) -> String {
-    let mut kept = Vec::new();
-    let mut size = 0;
-    for turn in turns {
-        let text = turn.text.as_deref().unwrap_or_default().trim();
-        if turn.about.is_empty() && text.is_empty() {
-            continue;
-        }
-        let entry = match turn.source.as_str() {
-            // A cron job's own turn is recalled as one line only (SCHED-05).
-            "cron" => {
-                let line = one_line(prefix_bytes(text, SUMMARY_CHARS * 8));
-                let about = clip(&turn.about, SUMMARY_CHARS);
-                format!("<job>{} → {}</job>", escape(&about), escape(&clip(&line, SUMMARY_CHARS)))
-            }
-            _ => format!(
-                "<turn>\n<about>{}</about>\n<said>{}</said>\n</turn>",
-                escape(&turn.about),
-                escape(&clip(text, 1_500)),
-            ),
-        };
-        size += entry.len();
-        if size > limit {
-            break;
-        }
-        kept.push(entry);
+pub fn jobs(turns: &[Turn]) -> String {
+    let lines: Vec<String> = turns
+        .iter()
+        .rev()
+        .map(|turn| {
+            let text = turn.text.as_deref().unwrap_or_default().trim();
+            let line = one_line(prefix_bytes(text, SUMMARY_CHARS * 8));
+            let about = clip(&turn.about, SUMMARY_CHARS);
+            format!("<job>{} → {}</job>", escape(&about), escape(&clip(&line, SUMMARY_CHARS)))
+        })
+        .collect();
+    match lines.is_empty() {
+        true => String::new(),
+        false => format!("<jobs>\nCron jobs that have run since.\n{}\n</jobs>", lines.join("\n")),
     }
-    if kept.is_empty() {
-        return String::new();
-    }
-    kept.reverse();
-    format!(
-        "<recent>\nYour last turns, oldest first. They are over: this is for your memory only.\n{}\n</recent>",
-        kept.join("\n")
-    )
 }
 
 /// The `<note>` block about an earlier turn over the same mail that crashed: it lists the calls of

@@ -114,12 +114,12 @@ impl Runner {
             })
         });
         self.turn = journaled.await?;
+        self.messages.push(message);
         if ended {
             return Ok(Thought::Ended);
         }
         self.rounds += 1;
         self.failures.clear();
-        self.messages.push(message);
         if let Some((_, note)) = flaw {
             self.corrections += 1;
             self.messages.push(Message::text(Role::User, note));

@@ -11,30 +11,24 @@ use ghost_domain::journal::{JournalRow, Step};
 use ghost_domain::mail::channel_of;
 use ghost_domain::schedule::OwnTurn;
 use ghost_domain::transcript::{Message, Role, ToolSpec};
-use ghost_domain::{
-    AgentId, ChannelContext, Code, Envelope, HeldSkill, Kind, MessageId, Party, Refusal, Turn, TurnStatus,
-};
+use ghost_domain::{AgentId, ChannelContext, Code, Envelope, HeldSkill, Kind, MessageId, Party, Refusal, Turn};
 use ghost_operations::mail::agent_for_operator;
-use ghost_operations::turns::{self, HeldMail, Next, Taken};
+use ghost_operations::turns::{self, BriefedLog, HeldMail, Next, Taken};
 use ghost_provider::{Class, tool_bytes};
-use ghost_store::Reads;
-use ghost_store::tables::TurnFilter;
 use ghost_tools::loop_guard::LoopGuard;
 
+use super::load_log::{self, CRON, SessionLog, log_room};
 use super::runner::{Runner, view};
 use super::session::{AgentSession, Room};
 use crate::engine::Engine;
+use crate::log::Log;
 use crate::prompt::{self, Part, Section, Size};
-use crate::transcript::Transcript;
-
-/// Source of a cron job's own turn.
-const CRON: &str = "cron";
+use crate::transcript::{Transcript, drop_state};
 
 /// The data from the store that a prompt needs.
 #[derive(Default)]
 pub(super) struct Sources {
     held: Vec<HeldSkill>,
-    pub(super) history: Vec<Arc<Turn>>,
     earlier: Vec<Vec<JournalRow>>,
     journal: Vec<JournalRow>,
     stored: Option<(String, String)>,
@@ -92,7 +86,10 @@ impl Runner {
             Some(sources) if !taken.resumed && taken.earlier.is_empty() => sources,
             _ => read_sources(engine, &taken).await?,
         };
-        let channel = channel(&taken, &sources.journal);
+        let (channel, has_ended) = match channel(&taken, &sources.journal) {
+            Some(channel) => (Some(channel), false),
+            None => own_conversation(engine, &taken.turn).await?,
+        };
         let profile = match engine.profile(&taken.agent, channel, &sources.held) {
             Ok(profile) => profile,
             Err(refusal) => return Ok(Err(OpenError::CannotRun(refusal))),
@@ -114,11 +111,26 @@ impl Runner {
         let transcript =
             Transcript::unfold(&sources.journal, &|tool, outcome| view(&registry, &limits, own_view, tool, outcome));
         let briefed = transcript.opening.is_some();
-        let (system, briefing, opening) = match (transcript.prompt, transcript.opening, sources.stored) {
-            (Some((system_hash, briefing_hash)), Some(opening), Some((system, briefing))) => {
+        let session_log = SessionLog {
+            engine,
+            registry: &registry,
+            agent_id: &taken.turn.agent_id,
+            conversation_id: taken.turn.conversation_id,
+            view_bytes: own_view,
+        };
+        let mut briefed_log = BriefedLog::default();
+        // Taken by every turn, because every turn makes it stale.
+        let log_version = engine.log_version();
+        let last_log = session.take_log(taken.turn.conversation_id, &profile.plan, log_version);
+        let (system, briefing, log, mail) = match (transcript.prompt, transcript.opening, sources.stored) {
+            (Some((system_hash, briefing_hash)), Some((range, mail)), Some((system, briefing))) => {
                 let system = Part { hash: system_hash, text: system };
                 let briefing = Part { hash: briefing_hash, text: briefing };
-                (Arc::new(system), Arc::new(briefing), opening)
+                let log = match range {
+                    Some(range) => session_log.range(range).await?,
+                    None => Log::default(),
+                };
+                (Arc::new(system), Arc::new(briefing), log, mail)
             }
             (Some(_), ..) => {
                 return Err(Refusal::new(
@@ -128,6 +140,9 @@ impl Runner {
             }
             (None, ..) => {
                 let mut mail = prompt::inbox(&taken.mail);
+                if has_ended {
+                    mail = format!("{mail}\n{}", prompt::ENDED_CONVERSATION);
+                }
                 if let Some(channel) = channel {
                     let channel_options = channel_options(engine, channel, &spec.archetype.name).await?;
                     mail = format!("{mail}\n{}", prompt::channel(channel, &channel_options));
@@ -137,11 +152,24 @@ impl Runner {
                         mail = format!("{note}\n{mail}");
                     }
                 }
-                // A cron job's own turn recalls no other turns (SCHED-05).
-                let recent = match taken.turn.source == CRON {
-                    true => String::new(),
-                    false => prompt::recent(&sources.history, limits.history_bytes as usize),
-                };
+                // A cron job's own turn has no past, and no other turn quotes it (SCHED-05).
+                let mut log = Log::default();
+                if taken.turn.source != CRON {
+                    let room = log_room(&limits, spec.limits.context_bytes);
+                    log = match last_log {
+                        // No job of this agent has run since the log was remembered.
+                        Some(log) => log,
+                        None => {
+                            let log = session_log.newest(room).await?;
+                            let jobs = prompt::jobs(&session_log.jobs_since(&log).await?);
+                            if !jobs.is_empty() {
+                                mail = format!("{jobs}\n{mail}");
+                            }
+                            log
+                        }
+                    };
+                    briefed_log = load_log::briefed(&mut log, room);
+                }
                 // A job may set a model of its own, which the system part names.
                 let system = match job {
                     Some(_) => {
@@ -150,15 +178,16 @@ impl Runner {
                     }
                     None => Arc::clone(&profile.system),
                 };
-                (system, Arc::clone(&profile.briefing), (recent, mail))
+                (system, Arc::clone(&profile.briefing), log, mail)
             }
         };
         let mut messages = vec![Message::text(Role::User, briefing.text.clone())];
-        if !opening.0.is_empty() {
-            messages.push(Message::text(Role::User, opening.0.clone()));
+        messages.extend(log.messages());
+        if transcript.state_dropped {
+            drop_state(&mut messages);
         }
-        messages.push(Message::text(Role::User, opening.1.clone()));
-        let opening_messages = messages.len();
+        let past = messages.len();
+        messages.push(Message::text(Role::User, mail.clone()));
         messages.extend(transcript.messages);
         let guard = LoopGuard::replay(&limits, &sources.journal, &|name, arguments| registry.nature(name, arguments));
         let context = spec.limits.context_bytes as usize;
@@ -174,10 +203,14 @@ impl Runner {
             registry,
             system,
             briefing,
-            opening,
+            log,
+            briefed_log,
+            log_version,
+            mail,
             briefed,
             messages,
-            opening_messages,
+            past,
+            whole: !taken.resumed,
             context,
             open: transcript.open,
             prepared: None,
@@ -262,6 +295,16 @@ fn channel(taken: &Taken, journal: &[JournalRow]) -> Option<ChannelContext> {
     channel_of(taken.mail.iter().filter(|envelope| !joined.contains(&envelope.message_id)))
 }
 
+/// The conversation of the turn's session, if the turn's agent answers in it (MSG-12). The turn may speak there without
+/// owing a reply. Any other agent of the chain may not. The flag says whether the conversation no longer exists.
+async fn own_conversation(engine: &Arc<Engine>, turn: &Turn) -> Result<(Option<ChannelContext>, bool), Refusal> {
+    let Some(conversation_id) = turn.conversation_id else { return Ok((None, false)) };
+    let store = &engine.services.store;
+    let found = store.read(move |r| Box::pin(async move { r.conversation_get(conversation_id).await })).await?;
+    let own = found.as_ref().is_some_and(|conversation| conversation.owner == turn.agent_id);
+    Ok((own.then_some(ChannelContext { conversation_id, replies: false }), found.is_none()))
+}
+
 /// Reads the agent's next work and, in the same read, the sources for the prompt of a new turn. It
 /// takes no snapshot: only the agent's own turns change these rows, and none is running. The inner
 /// refusal says why the agent cannot run at all.
@@ -271,7 +314,7 @@ pub(super) async fn read_next(
     session: &AgentSession,
 ) -> Result<Result<NextWork, Refusal>, Refusal> {
     let (ctx, id, plan) = (engine.services.ctx.clone(), agent_id.clone(), engine.services.plan());
-    let (no_open_turn, recent, room) = (session.has_no_open_turn(), session.recall(), session.room(&plan));
+    let (no_open_turn, room) = (session.has_no_open_turn(), session.room(&plan));
     let work = engine
         .services
         .store
@@ -292,10 +335,7 @@ pub(super) async fn read_next(
                 };
                 let mut next = turns::next(r, &ctx, &id, no_open_turn, room.bytes).await?;
                 let sources = match &mut next {
-                    Next::Mail { skills, .. } => {
-                        let history = history(r, &id, ctx.limits().history_turns, recent).await?;
-                        Some(Sources { held: std::mem::take(skills), history, ..Sources::default() })
-                    }
+                    Next::Mail { skills, .. } => Some(Sources { held: std::mem::take(skills), ..Sources::default() }),
                     Next::Nothing | Next::Resume => None,
                 };
                 Ok(Ok((next, sources, room)))
@@ -311,7 +351,6 @@ pub(super) async fn read_next(
 
 async fn read_sources(engine: &Arc<Engine>, taken: &Taken) -> Result<Sources, Refusal> {
     let (turn, resumed, earlier) = (taken.turn.clone(), taken.resumed, taken.earlier.clone());
-    let history_turns = engine.services.ctx.limits().history_turns;
     engine
         .services
         .store
@@ -323,9 +362,8 @@ async fn read_sources(engine: &Arc<Engine>, taken: &Taken) -> Result<Sources, Re
                     let stored = r.prompt_get(&system).await?.zip(r.prompt_get(&briefing).await?);
                     return Ok(Sources { journal, stored, ..Sources::default() });
                 }
-                let history = history(r, &turn.agent_id, history_turns, None).await?;
                 let held = r.skills_held(&turn.agent_id).await?;
-                let mut sources = Sources { held, history, journal, ..Sources::default() };
+                let mut sources = Sources { held, journal, ..Sources::default() };
                 for turn_id in earlier {
                     sources.earlier.push(r.journal_of(turn_id).await?);
                 }
@@ -335,50 +373,30 @@ async fn read_sources(engine: &Arc<Engine>, taken: &Taken) -> Result<Sources, Re
         .await
 }
 
-/// The agent's finished turns, newest first. `recent` holds the turns that its actor remembers.
-async fn history(
-    r: &mut dyn Reads,
-    agent_id: &AgentId,
-    history_turns: u32,
-    recent: Option<Vec<Arc<Turn>>>,
-) -> Result<Vec<Arc<Turn>>, Refusal> {
-    match (recent, history_turns) {
-        (_, 0) => Ok(Vec::new()),
-        (Some(recent), _) => Ok(recent),
-        (None, limit) => {
-            let mut turns = Vec::new();
-            // Read separately, so that a frequent job does not displace turns with mail.
-            for source in ["mail", CRON] {
-                let (agent_id, status) = (Some(agent_id.clone()), Some(TurnStatus::Finished));
-                let filter = TurnFilter { agent_id, status, source: Some(source), limit, ..TurnFilter::default() };
-                turns.extend(r.turn_list(&filter).await?);
-            }
-            turns.sort_by_key(|turn| std::cmp::Reverse((turn.started_at, turn.turn_id)));
-            Ok(turns.into_iter().map(Arc::new).collect())
-        }
-    }
-}
-
 /// The prompt that the agent would get now, without mail, section by section (ARCH-15).
 pub async fn preview(engine: &Arc<Engine>, agent_id: &AgentId) -> Result<Preview, Refusal> {
     let (ctx, id) = (engine.services.ctx.clone(), agent_id.clone());
-    let limits = ctx.limits();
-    let history_turns = limits.history_turns;
-    let (agent, held, recalled) = engine
+    let (agent, held) = engine
         .services
         .store
         .read(move |r| {
             Box::pin(async move {
                 let agent = agent_for_operator(r, |agent| ctx.may_run(agent), &id).await?;
                 let held = r.skills_held(&id).await?;
-                Ok::<_, Refusal>((agent, held, history(r, &id, history_turns, None).await?))
+                Ok::<_, Refusal>((agent, held))
             })
         })
         .await?;
     let (spec, registry) = engine.spec_and_tools(&agent)?;
     let system = prompt::system(&engine.services.plan(), &agent, &spec);
     let briefing = prompt::briefing(&spec, &registry.specs(), &held);
-    let history = prompt::recent(&recalled, limits.history_bytes as usize);
+    let (limits, view_bytes) = (engine.services.ctx.limits(), spec.limits.result_view_bytes);
+    let session_log =
+        SessionLog { engine, registry: &registry, agent_id: &agent.agent_id, conversation_id: None, view_bytes };
+    let room = log_room(&limits, spec.limits.context_bytes);
+    let mut log = session_log.newest(room).await?;
+    log.fit(room);
+    let history = prompt::log_text(&log.messages());
     Ok(Preview { system, briefing, history, tools: registry.specs(), spec })
 }
 
@@ -388,7 +406,7 @@ pub struct Preview {
     pub system: Vec<Section>,
     /// The briefing.
     pub briefing: Vec<Section>,
-    /// The recalled turns, which follow the briefing; empty if there are none.
+    /// The log of the agent's own work as text, which follows the briefing; empty if there is none.
     pub history: String,
     /// The tools of the request.
     pub tools: Arc<[ToolSpec]>,

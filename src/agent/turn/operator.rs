@@ -11,7 +11,7 @@ use ghost_domain::journal::{CallOutcome, JournalRow, Step};
 use ghost_domain::transcript::{Block, Message, Role};
 use ghost_domain::{AgentId, Code, Refusal, TurnId};
 use ghost_operations::mail::agent_for_operator;
-use ghost_operations::turns::{self, Ending};
+use ghost_operations::turns::{self, BriefedLog, Ending};
 use ghost_provider::Class;
 use ghost_tools::loop_guard::LoopGuard;
 use serde_json::Value;
@@ -19,6 +19,7 @@ use serde_json::Value;
 use super::runner::Runner;
 use super::session::AgentSession;
 use crate::engine::Engine;
+use crate::log::Log;
 use crate::prompt::Part;
 use crate::transcript::{Begun, OpenCall};
 
@@ -121,10 +122,14 @@ pub async fn call_for_operator(
         registry,
         system: Arc::clone(&empty),
         briefing: empty,
-        opening: (String::new(), String::new()),
+        log: Log::default(),
+        log_version: 0,
+        briefed_log: BriefedLog::default(),
+        mail: String::new(),
         briefed: true,
         messages: vec![Message { role: Role::Assistant, blocks: vec![call] }],
-        opening_messages: 0,
+        past: 0,
+        whole: false,
         context: engine.services.ctx.limits().context_bytes as usize,
         open: vec![OpenCall { id: CALL.into(), name: tool.clone(), arguments, begun }],
         prepared: None,

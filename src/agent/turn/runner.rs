@@ -10,7 +10,7 @@ use ghost_domain::journal::CallOutcome;
 use ghost_domain::time::Clock;
 use ghost_domain::transcript::Message;
 use ghost_domain::{Activity, AgentId, CallId, Code, Limits, Refusal, Turn};
-use ghost_operations::turns::Held;
+use ghost_operations::turns::{BriefedLog, Held};
 use ghost_provider::{Class, Pass};
 use ghost_tools::loop_guard::LoopGuard;
 use ghost_tools::view::model_view;
@@ -21,6 +21,7 @@ use super::call::Checking;
 use super::pending_result::PendingResult;
 use super::session::AgentSession;
 use crate::engine::Engine;
+use crate::log::Log;
 use crate::prompt::Part;
 use crate::transcript::{Failure, OpenCall};
 
@@ -35,14 +36,23 @@ pub(super) struct Runner {
     pub(super) system: Arc<Part>,
     /// The briefing part of the prompt.
     pub(super) briefing: Arc<Part>,
-    /// The recalled turns, and the mail.
-    pub(super) opening: (String, String),
+    /// The session's log without this turn.
+    pub(super) log: Log,
+    /// The [`Engine::log_version`] under which the log was read.
+    pub(super) log_version: u64,
+    /// What is journaled of the log.
+    pub(super) briefed_log: BriefedLog,
+    /// The mail as the model reads it.
+    pub(super) mail: String,
     /// Whether the prompt is in the journal.
     pub(super) briefed: bool,
     /// The whole conversation.
     pub(super) messages: Vec<Message>,
-    /// Number of messages that belong to the opening.
-    pub(super) opening_messages: usize,
+    /// Number of messages before the mail: the briefing and the log.
+    pub(super) past: usize,
+    /// Whether the messages after the mail are those of the journal, so that they may become part of the log in
+    /// memory.
+    pub(super) whole: bool,
     /// Limit of the conversation in bytes; smaller than the agent's setting once a model has
     /// refused it as too long.
     pub(super) context: usize,
@@ -152,6 +162,7 @@ pub(super) fn call_context(
         turn_id: turn.turn_id,
         root_id: turn.root_id,
         hop: turn.hop,
+        conversation_id: turn.conversation_id,
         call_id,
         provider_call_id: provider_call_id.to_owned(),
     }

@@ -8,8 +8,10 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use ghost_config::plan::Plan;
-use ghost_domain::{Activity, Timestamp, Turn, TurnId};
+use ghost_domain::{Activity, ConversationId, Timestamp, TurnId};
 use tokio::sync::Notify;
+
+use crate::log::Log;
 
 const MINUTE: Duration = Duration::from_secs(60);
 
@@ -29,6 +31,16 @@ pub(super) struct Room {
     pub(super) bytes: usize,
     /// The models that it may ask, in order: provider and model.
     pub(super) models: Arc<[(String, String)]>,
+}
+
+/// The log of the session of the agent's last turn.
+struct LastLog {
+    conversation_id: Option<ConversationId>,
+    /// The plan under which the log was read: it decides how results are shown.
+    plan: Weak<Plan>,
+    /// See [`Engine::log_version`](crate::Engine::log_version).
+    version: u64,
+    log: Log,
 }
 
 /// State that an actor shares with the task that runs its agent's turns.
@@ -60,9 +72,8 @@ pub struct AgentSession {
     /// Whether a model or tool call is running. A cancelled call would have to be paid for or done
     /// again.
     busy: AtomicBool,
-    /// Finished turns that the next prompt recalls, so that a busy agent need not read them for
-    /// every turn.
-    recent: Mutex<Option<Vec<Arc<Turn>>>>,
+    /// See [`AgentSession::take_log`].
+    log: Mutex<Option<LastLog>>,
 }
 
 impl AgentSession {
@@ -176,23 +187,23 @@ impl AgentSession {
         self.no_open_turn.store(false, Ordering::Release);
     }
 
-    /// Takes the remembered finished turns, newest first. Only a turn that finishes well puts them
-    /// back; after any other end they are read from the store.
-    pub(super) fn recall(&self) -> Option<Vec<Arc<Turn>>> {
-        self.recent.lock().unwrap_or_else(PoisonError::into_inner).take()
+    /// Takes the log that the agent's last turn left, if it is of this session and this plan. Any other turn drops it, so
+    /// that a log in memory is never older than the store.
+    pub(super) fn take_log(
+        &self,
+        conversation_id: Option<ConversationId>,
+        plan: &Arc<Plan>,
+        version: u64,
+    ) -> Option<Log> {
+        let last = self.log.lock().unwrap_or_else(PoisonError::into_inner).take()?;
+        let known = std::ptr::eq(last.plan.as_ptr(), Arc::as_ptr(plan)) && last.version == version;
+        (known && last.conversation_id == conversation_id).then_some(last.log)
     }
 
-    pub(super) fn remember(&self, recent: Option<Vec<Arc<Turn>>>, turn: Turn, limit: u32) {
-        let Some(mut recent) = recent else { return };
-        recent.insert(0, Arc::new(turn));
-        // Counted for each source, as they are read from the store.
-        let mut kept = std::collections::BTreeMap::<String, u32>::new();
-        recent.retain(|turn| {
-            let count = kept.entry(turn.source.clone()).or_insert(0);
-            *count += 1;
-            *count <= limit
-        });
-        *self.recent.lock().unwrap_or_else(PoisonError::into_inner) = Some(recent);
+    /// Remembers the log for the agent's next turn, so that a busy agent need not read it for every turn.
+    pub(super) fn keep_log(&self, conversation_id: Option<ConversationId>, plan: &Arc<Plan>, version: u64, log: Log) {
+        let last = LastLog { conversation_id, plan: Arc::downgrade(plan), version, log };
+        *self.log.lock().unwrap_or_else(PoisonError::into_inner) = Some(last);
     }
 
     pub(super) fn set(&self, turn_id: Option<TurnId>) {

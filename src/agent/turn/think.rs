@@ -240,7 +240,11 @@ impl Runner {
             if let Some(remedy) = remedy {
                 match remedy {
                     Remedy::Shorten(context) => self.context = context,
-                    Remedy::DropState => drop_state(&mut self.messages),
+                    Remedy::DropState => {
+                        drop_state(&mut self.messages);
+                        // The journal's order decides what the log keeps.
+                        self.whole = false;
+                    }
                 }
                 // The remedy covers all failures so far.
                 failed = 0;
@@ -324,7 +328,7 @@ impl Runner {
 
     fn request(&self, choice: &Choice) -> ModelRequest {
         let mut messages = self.messages.clone();
-        truncate(&mut messages, self.opening_messages, self.context);
+        let past = truncate(&mut messages, self.past, self.context);
         ModelRequest {
             agent_id: self.agent_id.clone(),
             turn_id: self.turn.turn_id,
@@ -333,6 +337,7 @@ impl Runner {
             facts: Arc::clone(&choice.facts),
             system: self.system.text.clone(),
             messages,
+            past,
             tools: self.registry.specs(),
             max_tokens: self.answer_room(&choice.facts),
             calls_bytes: self.limits().calls_bytes(),
@@ -346,7 +351,7 @@ impl Runner {
     fn shortened(&self, sent: &[Message]) -> Option<usize> {
         let (whole, half) = (bytes_of(sent), bytes_of(sent) / 2);
         let mut messages = self.messages.clone();
-        truncate(&mut messages, self.opening_messages, half);
+        truncate(&mut messages, self.past, half);
         (whole > 0 && bytes_of(&messages) <= whole - whole / 10).then_some(half)
     }
 
@@ -373,8 +378,8 @@ impl Runner {
         };
         let (ctx, turn_id) = (self.engine.services.ctx.clone(), self.turn.turn_id);
         let pending_result = self.pending_result.clone();
-        let prompt =
-            (!self.briefed).then(|| (Arc::clone(&self.system), Arc::clone(&self.briefing), self.opening.clone()));
+        let prompt = (!self.briefed).then(|| (Arc::clone(&self.system), Arc::clone(&self.briefing), self.mail.clone()));
+        let log = self.briefed_log;
         let started = self
             .engine
             .services
@@ -384,9 +389,9 @@ impl Runner {
                     if let Some(pending_result) = pending_result {
                         pending_result.record(w, &ctx, turn_id).await?;
                     }
-                    if let Some((system, briefing, (recent, mail))) = prompt {
+                    if let Some((system, briefing, mail)) = prompt {
                         let (system, briefing) = ((&*system.hash, &*system.text), (&*briefing.hash, &*briefing.text));
-                        turns::brief(w, &ctx, turn_id, system, briefing, recent, mail).await?;
+                        turns::brief(w, &ctx, turn_id, system, briefing, log, mail).await?;
                     }
                     turns::model_started(w, &ctx, turn_id, &demand).await
                 })

@@ -21,7 +21,7 @@ use super::params::Params;
 use super::rest::Shared;
 use crate::control::Control;
 use crate::convert::input::PAGE_MAX;
-use crate::services::{ChatService, LedgerService, TasksService};
+use crate::services::{ChatService, LedgerService, SessionsService, TasksService};
 
 /// A name or id from the path.
 pub(super) type Named = Result<Path<String>, PathRejection>;
@@ -35,6 +35,18 @@ pub(super) fn named(id: Named) -> Result<String, Refusal> {
             .hint("write a valid name or id into the path")
     })?;
     Ok(id)
+}
+
+/// An agent and one of its sessions from the path.
+pub(super) type NamedSession = Result<Path<(String, String)>, PathRejection>;
+
+/// Extracts an agent and one of its sessions from the path.
+pub(super) fn named_session(path: NamedSession) -> Result<(String, String), Refusal> {
+    let Path(both) = path.map_err(|rejection| {
+        Refusal::new(Code::InvalidArguments, clip(&rejection.body_text(), 200))
+            .hint("write the id of an agent and the name of a session into the path")
+    })?;
+    Ok(both)
 }
 
 /// An empty cursor becomes null.
@@ -116,6 +128,24 @@ pub(super) async fn messages(State(rest): Shared, channel: Named, uri: Uri) -> A
     let before = history.messages.first().is_some_and(|first| first.seq > after.saturating_add(1));
     let truncated = history.cut || (full && before);
     Ok(Json(json!({ "messages": history.messages, "truncated": truncated })))
+}
+
+pub(super) async fn sessions(State(rest): Shared, id: Named, uri: Uri) -> Answer {
+    let params = Params::read(&uri, &["since", "limit"], &[])?;
+    let request = v1::ListSessionsRequest {
+        agent_id: named(id)?,
+        since_at_ms: params.since("since", rest.control.world.ctx().now().0)?,
+        limit: params.limit()?,
+    };
+    Ok(Json(json::value(&SessionsService(rest.control.clone()).rows(request).await?)))
+}
+
+pub(super) async fn session(State(rest): Shared, path: NamedSession, uri: Uri) -> Answer {
+    let params = Params::read(&uri, &["before", "limit"], &[])?;
+    let (agent_id, session) = named_session(path)?;
+    let (before_turn_id, limit) = (params.text("before"), params.limit()?);
+    let request = v1::GetSessionRequest { agent_id, session, before_turn_id, limit };
+    Ok(Json(json::value(&SessionsService(rest.control.clone()).one(request).await?)))
 }
 
 pub(super) async fn tasks(State(rest): Shared, uri: Uri) -> Answer {

@@ -39,6 +39,13 @@ const TASK_WITH_HISTORY: Record = record("GetTaskResponse", || {
     json::value(&v1::GetTaskResponse { task: Some(v1::Task::default()), ..Default::default() })
 });
 const CALL: Record = record("LedgerRow", || json::value(&v1::LedgerRow::default()));
+const SESSIONS: Record = record("ListSessionsResponse", || {
+    json::value(&v1::ListSessionsResponse { sessions: vec![v1::Session::default()] })
+});
+const SESSION: Record = record("GetSessionResponse", || {
+    json::value(&v1::GetSessionResponse { entries: vec![v1::SessionEntry::default()], ..Default::default() })
+});
+const SESSION_RESET: Record = record("ResetSessionResponse", || json::value(&v1::ResetSessionResponse::default()));
 const SENT: Record = record("SendResponse", || writes::sent(&v1::SendResponse::default(), ""));
 const ASKED: Record = record("AskResponse", || writes::asked(&v1::AskResponse::default(), ""));
 const POSTED: Record = record("PostResponse", || {
@@ -136,6 +143,44 @@ pub(super) const ROUTES: &[Route] = &[
     Route {
         serve: || get(reads::brief),
         ..read("/api/agents/{id}/tools/brief", "The same, a line for each tool.", &[], Answer::Text("text/plain"))
+    },
+    Route {
+        serve: || get(reads::sessions),
+        ..read(
+            "/api/agents/{id}/sessions",
+            "The sessions of an agent, the last active first.",
+            &[
+                param(
+                    "since",
+                    ParamType::Text,
+                    "Only sessions that were active since then: a duration such as 24h, or milliseconds since 1970.",
+                ),
+                param("limit", ParamType::Number, "Maximum number of sessions, 1 to 500; 100 by default."),
+            ],
+            Answer::One(SESSIONS),
+        )
+    },
+    Route {
+        serve: || get(reads::session),
+        ..read(
+            "/api/agents/{id}/sessions/{session}",
+            "What was said and done in a session, oldest first. `own` is the session of the agent's own work.",
+            &[
+                param("before", ParamType::Text, "Only turns before this one: `earlier_turn_id` of the page before."),
+                param("limit", ParamType::Number, "Maximum number of turns, 1 to 100; 20 by default."),
+            ],
+            Answer::One(SESSION),
+        )
+    },
+    Route {
+        serve: || post(writes::reset_session),
+        ..write(
+            Verb::Post,
+            "/api/agents/{id}/sessions/{session}/reset",
+            "Begins a session anew: later prompts hold nothing of what was before.",
+            Body { message: "ResetSessionRequest", fields: &[] },
+            SESSION_RESET,
+        )
     },
     Route {
         serve: || post(writes::send),

@@ -13,6 +13,7 @@ use ghost_domain::text::{clip, nearest};
 use ghost_domain::{Code, Refusal, RequestId};
 use ghost_proto::v1::chat_server::Chat as _;
 use ghost_proto::v1::messages_server::Messages as _;
+use ghost_proto::v1::sessions_server::Sessions as _;
 use ghost_proto::v1::tasks_server::Tasks as _;
 use ghost_proto::{REFUSAL_TRAILER, json, v1};
 use serde_json::{Map, Value, json};
@@ -20,11 +21,11 @@ use tonic::{Request, Response, Status};
 
 use super::failed::Failed;
 use super::params::Params;
-use super::reads::{Named, named};
+use super::reads::{Named, NamedSession, named, named_session};
 use super::rest::Shared;
 use crate::caller::Principal;
 use crate::convert::input::{bad, strict_json};
-use crate::services::{ChatService, MessagesService, TasksService};
+use crate::services::{ChatService, MessagesService, SessionsService, TasksService};
 
 type Answer = Result<Json<Value>, Failed>;
 type RawBody = Result<Bytes, BytesRejection>;
@@ -178,6 +179,21 @@ pub(super) async fn ask(State(rest): Shared, id: Named, uri: Uri, headers: Heade
     let agent_id = request.agent_id.clone();
     let answer = into_result(MessagesService(rest.control.clone()).ask(as_token_holder(request)).await)?;
     Ok(Json(asked(&answer, &agent_id)))
+}
+
+/// `POST /api/agents/{id}/sessions/{session}/reset`
+pub(super) async fn reset_session(
+    State(rest): Shared,
+    path: NamedSession,
+    uri: Uri,
+    headers: HeaderMap,
+    body: RawBody,
+) -> Answer {
+    let Write { request_id, .. } = Write::read(&uri, &headers, body, &[])?;
+    let (agent_id, session) = named_session(path)?;
+    let request = v1::ResetSessionRequest { request_id, agent_id, session };
+    let answer = into_result(SessionsService(rest.control.clone()).reset(as_token_holder(request)).await)?;
+    Ok(Json(json::value(&answer)))
 }
 
 /// `POST /api/channels/{name}/messages`

@@ -81,7 +81,7 @@ pub async fn edit_task(
         task.due_at = Some(due_at);
         rewritten.push("due time");
     }
-    let chain = mail::Chain { root_id: task.root_id, hop: 0 };
+    let chain = mail::Chain::of_task(&task);
     if !rewritten.is_empty() {
         w.task_put(&task).await?;
         if change.note.is_none() {

@@ -83,6 +83,8 @@ mod tests {
             root_id,
             other_roots: Vec::new(),
             hop: 0,
+            conversation_id: None,
+            log_from: None,
             source: "operator".into(),
             about: String::new(),
             status: TurnStatus::Finished,

@@ -118,9 +118,9 @@ pub const CATALOGUE: &[Entry] = &[
     entry("syscall.resource.usage", "See the host's load", "agents", &[], &[])
         .description("Shows the load of the host and of the daemon's process."),
     entry("syscall.session.history", "Read a session", "sessions", &["sessions_history"], &[COD, MSG])
-        .description("Reads what was said in another agent's session."),
+        .description("Reads what was said in one of the agent's own sessions."),
     entry("syscall.session.list", "List sessions", "sessions", &["sessions_list"], &[COD, MSG])
-        .description("Lists the sessions of the world's agents."),
+        .description("Lists the agent's own sessions."),
     entry("syscall.session.status", "See an agent's status", "sessions", &["session_status"], &[MIN, COD, MSG])
         .description("Shows an agent's status, model, pending mail and usage."),
     entry("syscall.skill.acquire", "Acquire a skill", "automation", &[], &[MIN, COD, MSG])

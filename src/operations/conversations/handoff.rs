@@ -22,9 +22,8 @@ use crate::{OperationContext, Result, agent_lookup, asks};
 const REASON_MAX: usize = 1_000;
 /// The longest summary, in characters.
 const SUMMARY_MAX: usize = 8_000;
-/// The number of entries that the new owner is shown, and the characters of each.
-const SHOWN: usize = 12;
-const SHOWN_CHARS: usize = 600;
+/// The longest entry that the new owner is shown, in characters.
+const SHOWN_CHARS: usize = 8_000;
 
 /// The parameters of a handoff.
 #[derive(Clone, Debug)]
@@ -88,11 +87,13 @@ pub async fn handoff(
     };
     let history = recent(w, &conversation).await?;
     append(w, ctx, &mut conversation, NewEntry::new(Direction::Note, by.clone(), summary_line.clone())).await?;
-    let body = handoff_text(&conversation, &summary_line, handover.summary.as_deref(), &history);
+    // The rest of a message's room is for the summary and the frame.
+    let room = (ctx.limits().session_tokens as usize * 2).min(ctx.limits().message_bytes as usize / 2);
+    let body = handoff_text(&conversation, &summary_line, handover.summary.as_deref(), &history, room);
+    let chain = Chain { conversation_id: Some(conversation_id), ..handover.chain };
     let new_message = NewMessage {
         subject: Some("A conversation is yours now".into()),
-        conversation_id: Some(conversation_id.to_string()),
-        ..NewMessage::new(&to.agent_id, by.clone(), Kind::Handoff, body, handover.chain)
+        ..NewMessage::new(&to.agent_id, by.clone(), Kind::Handoff, body, chain)
     };
     mail::deliver(w, ctx, new_message).await?;
     let moved = move_waiting(w, ctx, &old, &to.agent_id, conversation_id).await?;
@@ -122,10 +123,9 @@ pub(crate) async fn taken_over(
     let mut since = entries.iter().rev().take_while(|entry| entry.direction != Direction::In);
     let spoke = since.any(|entry| entry.direction == Direction::Out && entry.from == Party::Agent(owner.clone()));
     // Mail that the old owner had not processed is answered by a turn of its own.
-    let id = conversation_id.to_string();
     let waiting = w.inbox_pending(&owner, ctx.limits().inbox_max).await?;
     let waits =
-        waiting.iter().any(|mail| mail.kind == Kind::Conversation && mail.conversation_id.as_ref() == Some(&id));
+        waiting.iter().any(|mail| mail.kind == Kind::Conversation && mail.conversation_id == Some(conversation_id));
     if spoke || waits {
         return Ok(());
     }
@@ -151,30 +151,30 @@ async fn move_waiting(
     new: &AgentId,
     conversation_id: ConversationId,
 ) -> Result<usize> {
-    let id = conversation_id.to_string();
     // Mail from the system may exceed the limit of an inbox.
     let window = ctx.limits().inbox_max.saturating_mul(2);
     let mut waiting = w.inbox_pending(old, window).await?;
-    waiting.retain(|mail| mail.kind == Kind::Conversation && mail.conversation_id.as_deref() == Some(id.as_str()));
+    waiting.retain(|mail| mail.kind == Kind::Conversation && mail.conversation_id == Some(conversation_id));
     let ids: Vec<MessageId> = waiting.iter().map(|mail| mail.message_id).collect();
     w.message_mark(&ids, MailState::Consumed, None, 0).await?;
     for mail in waiting {
+        let chain = Chain { root_id: mail.root_id, hop: mail.hop, conversation_id: mail.conversation_id };
         let new_message = NewMessage {
             attachments: mail.attachments,
-            conversation_id: mail.conversation_id,
-            ..NewMessage::new(new, mail.from, mail.kind, mail.body, Chain { root_id: mail.root_id, hop: mail.hop })
+            ..NewMessage::new(new, mail.from, mail.kind, mail.body, chain)
         };
         mail::deliver(w, ctx, new_message).await?;
     }
     Ok(ids.len())
 }
 
-/// The text of the mail to the new owner.
+/// The text of the mail to the new owner. It quotes the newest messages of the conversation, `room` bytes at most.
 fn handoff_text(
     conversation: &Conversation,
     summary_line: &str,
     summary: Option<&str>,
     history: &[ConversationEntry],
+    room: usize,
 ) -> String {
     let mut text = format!(
         "{summary_line}.\nIt is held with {} over {} (conversation {}). Messages from there come to you from now \
@@ -186,13 +186,20 @@ fn handoff_text(
     if let Some(summary) = summary.map(str::trim).filter(|summary| !summary.is_empty()) {
         text.push_str(&format!("\nSummary:\n{summary}\n"));
     }
-    let messages: Vec<&ConversationEntry> =
-        history.iter().filter(|entry| entry.direction != Direction::Note && !entry.deleted).collect();
-    if !messages.is_empty() {
+    let messages = history.iter().rev().filter(|entry| entry.direction != Direction::Note && !entry.deleted);
+    let lines = messages.map(|entry| format!("- {}: {}\n", entry.from, clip(&entry.content, SHOWN_CHARS)));
+    let mut left = room;
+    let mut shown: Vec<String> = lines
+        .take_while(|line| {
+            let fits = left.checked_sub(line.len());
+            left = fits.unwrap_or(0);
+            fits.is_some()
+        })
+        .collect();
+    shown.reverse();
+    if !shown.is_empty() {
         text.push_str("\nThe last messages:\n");
-    }
-    for entry in messages.iter().skip(messages.len().saturating_sub(SHOWN)) {
-        text.push_str(&format!("- {}: {}\n", entry.from, clip(&entry.content, SHOWN_CHARS)));
+        text.push_str(&shown.concat());
     }
     text
 }

@@ -197,7 +197,7 @@ async fn a_record_holds_the_time_of_the_last_start() {
 /// An agent that ada creates in one of its turns.
 async fn helper(world: &OperationWorld, name: &str) -> ghost_domain::Turn {
     let turn = world.busy("ada").await;
-    let chain = Chain { root_id: turn.root_id, hop: 1 };
+    let chain = Chain { root_id: turn.root_id, hop: 1, conversation_id: None };
     create(world, NewAgent { chain, ..new_agent(&world.ctx, name) }).await.unwrap();
     turn
 }

@@ -210,7 +210,7 @@ async fn mail_of_a_spent_root_waits_for_the_parked_turn_of_that_root() {
     world.limits(|limits| limits.root_tokens_max = 100);
     let turn = world.busy("ada").await;
     aside(&world, &turn).await;
-    let chain = Chain { root_id: turn.root_id, hop: 1 };
+    let chain = Chain { root_id: turn.root_id, hop: 1, conversation_id: None };
     let more =
         world.deliver(NewMessage::new(&id("ada"), operator(), Kind::Message, "more of it", chain)).await.unwrap();
     let opened = world.count(EventKind::TurnStarted).await;

@@ -30,7 +30,7 @@ async fn recorded(world: &OperationWorld) -> Job {
 }
 
 async fn set(world: &OperationWorld, job: &Job, change: TaskChange) -> Result<Task, Refusal> {
-    let (task_id, chain) = (job.task_id.unwrap(), Chain { root_id: job.root_id, hop: 1 });
+    let (task_id, chain) = (job.task_id.unwrap(), Chain { root_id: job.root_id, hop: 1, conversation_id: None });
     write!(world, |w, ctx| tasks::update(w, &ctx, &party("ada"), task_id, change, chain).await)
 }
 
@@ -120,7 +120,7 @@ async fn a_job_on_which_nothing_works_is_started_again_with_its_open_tasks() {
         depends_on: Vec::new(),
         parent_id: job.task_id,
         due_at: None,
-        chain: Chain { root_id: job.root_id, hop: 1 },
+        chain: Chain { root_id: job.root_id, hop: 1, conversation_id: None },
     };
     write!(world, |w, ctx| tasks::create(w, &ctx, &party("ada"), part).await).unwrap();
     world.finish(lead.turn_id, "shared out").await.unwrap();

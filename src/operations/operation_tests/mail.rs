@@ -34,7 +34,10 @@ async fn every_exceeded_limit_is_refused_and_leaves_nothing_behind() {
     let long = NewMessage { body: "é".repeat(5), ..new_message(&world, "bob", party("ada")) };
     assert_eq!(code(world.deliver(long).await), Code::TooLarge);
     let root_id = RootId(Uuid::nil());
-    let far = |hop| NewMessage { chain: Chain { root_id, hop }, ..new_message(&world, "bob", party("ada")) };
+    let far = |hop| NewMessage {
+        chain: Chain { root_id, hop, conversation_id: None },
+        ..new_message(&world, "bob", party("ada"))
+    };
     assert_eq!(code(world.deliver(far(4)).await), Code::HopLimit);
     assert!(world.inbox("bob").await.is_empty());
     assert_eq!(world.count(EventKind::MessageDelivered).await, 0);
@@ -42,7 +45,7 @@ async fn every_exceeded_limit_is_refused_and_leaves_nothing_behind() {
     assert_eq!(code(world.deliver(far(0)).await), Code::InboxFull);
     // Mail from the system ignores the limits on inboxes and hops, but not the one on size
     // (MSG-09).
-    let chain = Chain { root_id, hop: 99 };
+    let chain = Chain { root_id, hop: 99, conversation_id: None };
     world.deliver(NewMessage { chain, ..new_message(&world, "bob", Party::System) }).await.unwrap();
     let long = NewMessage { body: "x".repeat(9), ..new_message(&world, "bob", Party::System) };
     assert_eq!(code(world.deliver(long).await), Code::TooLarge);
@@ -108,9 +111,14 @@ async fn reading_the_inbox_joins_what_may_merge_and_raises_the_hop() {
     let ask = world.outside_ask("ada").await.unwrap();
     world.deliver(NewMessage { kind: Kind::Heartbeat, ..new_message(&world, "ada", Party::System) }).await.unwrap();
     let root_id = RootId(Uuid::from_u128(77));
-    let near =
-        NewMessage { chain: Chain { root_id: turn.root_id, hop: 2 }, ..new_message(&world, "ada", party("bob")) };
-    let far = NewMessage { chain: Chain { root_id, hop: 9 }, ..new_message(&world, "ada", party("bob")) };
+    let near = NewMessage {
+        chain: Chain { root_id: turn.root_id, hop: 2, conversation_id: None },
+        ..new_message(&world, "ada", party("bob"))
+    };
+    let far = NewMessage {
+        chain: Chain { root_id, hop: 9, conversation_id: None },
+        ..new_message(&world, "ada", party("bob"))
+    };
     let (near, far) = (world.deliver(near).await.unwrap(), world.deliver(far).await.unwrap());
     let last = world.send("ada", "the next read takes this").await;
     let (agent_id, turn_id) = (id("ada"), turn.turn_id);
@@ -135,7 +143,10 @@ async fn the_mail_of_a_main_job_joins_no_turn_of_another_root() {
     let world = OperationWorld::new().await;
     let turn = world.busy("ada").await;
     let job = RootId(Uuid::from_u128(77));
-    let of_job = NewMessage { chain: Chain { root_id: job, hop: 1 }, ..new_message(&world, "ada", party("bob")) };
+    let of_job = NewMessage {
+        chain: Chain { root_id: job, hop: 1, conversation_id: None },
+        ..new_message(&world, "ada", party("bob"))
+    };
     let of_job = world.deliver(of_job).await.unwrap();
     let other = world.send("ada", "plain").await;
     world.ctx.add_jobs([job]);

@@ -32,6 +32,7 @@ mod schedules_jobs;
 mod schedules_missed;
 mod schedules_quiet;
 mod schedules_targets;
+mod sessions;
 mod shared_state;
 mod store_faults;
 mod suggestion;

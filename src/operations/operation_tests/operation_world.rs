@@ -129,7 +129,7 @@ impl OperationWorld {
                 call_id,
                 provider_call_id: "c1".into(),
             };
-            let chain = Chain { root_id: turn.root_id, hop: turn.hop + 1 };
+            let chain = Chain::after(&turn);
             let (by, wait) = (Party::Agent(turn.agent_id.clone()), Duration::from_secs(60));
             let ask = asks::open(w, &ctx, by, Some(waiting), &target, "how many?".into(), wait, chain).await?;
             let start = CallStart { ask_id: Some(ask.ask_id), ..call_start(call_id, &tool, Effect::Wait) };

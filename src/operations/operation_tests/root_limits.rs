@@ -15,7 +15,7 @@ use crate::turns;
 const ROOT: RootId = RootId(Uuid::from_u128(77));
 
 fn chain(hop: u32) -> Chain {
-    Chain { root_id: ROOT, hop }
+    Chain { root_id: ROOT, hop, conversation_id: None }
 }
 
 fn message(from: &str, to: &str, text: &str, hop: u32) -> NewMessage {
@@ -34,7 +34,7 @@ async fn the_messages_of_a_root_are_limited() {
     assert!(refusal.message.contains("root_messages_max") && refusal.hint.is_some(), "{refusal}");
     assert_eq!(world.count(EventKind::LimitReached).await, 1, "reported once, when the limit is reached");
     // Another root and senders from outside are not affected.
-    let other = Chain { root_id: RootId(Uuid::from_u128(78)), hop: 1 };
+    let other = Chain { root_id: RootId(Uuid::from_u128(78)), hop: 1, conversation_id: None };
     world.deliver(NewMessage { chain: other, ..message("ada", "bob", "else", 1) }).await.unwrap();
     world.deliver(NewMessage { from: operator(), ..message("ada", "bob", "go on", 1) }).await.unwrap();
     let tally = read!(world, |r| r.root_get(ROOT).await?.unwrap());
@@ -75,7 +75,7 @@ async fn a_limit_exceeded_in_one_step_is_reported_with_the_record_of_the_refused
     let world = OperationWorld::new().await;
     world.limits(|limits| limits.root_messages_max = 3);
     let turn = world.busy("ada").await;
-    let chain = Chain { root_id: turn.root_id, hop: turn.hop + 1 };
+    let chain = Chain::after(&turn);
     let new_message = NewMessage { kind: Kind::Broadcast, chain, ..message("ada", "ada", "all hands", 1) };
     let first = new_message.clone();
     write!(world, |w, ctx| mail::broadcast(w, &ctx, &first, &[], None).await).unwrap();
@@ -105,7 +105,7 @@ async fn every_limit_of_a_root_is_reported_even_if_lowered_below_the_current_cou
     let world = OperationWorld::new().await;
     let turn = world.busy("ada").await;
     let root_id = turn.root_id;
-    let chain = move |hop| Chain { root_id, hop };
+    let chain = move |hop| Chain { root_id, hop, conversation_id: None };
     let mut tally = RootTally { messages: 9, turns: 9, spawns: 9, ..RootTally::new(root_id, world.ctx.now()) };
     for _ in 0..9 {
         tally.asked(&id("ada"), &id("bob"));
@@ -122,7 +122,7 @@ async fn every_limit_of_a_root_is_reported_even_if_lowered_below_the_current_cou
         limits.hops_max = 4;
     });
     let new_message = |text: &str, hop| NewMessage { chain: chain(hop), ..message("ada", "bob", text, 1) };
-    let over_turns = write!(world, |w, ctx| root_limits::turns_spent(w, &ctx, chain(1)).await).unwrap().unwrap();
+    let over_turns = write!(world, |w, ctx| root_limits::turns_spent(w, &ctx, root_id, 1).await).unwrap().unwrap();
     assert!(over_turns.message.contains("limits.root_turns_max"), "{over_turns}");
     let spawn = NewAgent { chain: chain(1), kind: AgentKind::Dynamic, ..new_agent(&world.ctx, "x1") };
     let refusals = [

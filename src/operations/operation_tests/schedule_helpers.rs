@@ -25,7 +25,7 @@ pub(super) fn new(world: &OperationWorld, kind: ScheduleKind, name: &str, when: 
         missed: Missed::Skip,
         mode: JobMode::default(),
         enabled: true,
-        chain: Chain { root_id: RootId(world.ctx.id()), hop: 3 },
+        chain: Chain { root_id: RootId(world.ctx.id()), hop: 3, conversation_id: None },
         baseline: None,
     }
 }

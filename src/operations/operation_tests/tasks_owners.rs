@@ -18,7 +18,7 @@ async fn task(world: &OperationWorld, by: Party, title: &str, depends_on: &[Task
             depends_on,
             parent_id: None,
             due_at: None,
-            chain: Chain { root_id: ghost_domain::RootId(uuid::Uuid::from_u128(7)), hop: 1 },
+            chain: Chain { root_id: ghost_domain::RootId(uuid::Uuid::from_u128(7)), hop: 1, conversation_id: None },
         };
         tasks::create(w, &ctx, &by, new).await
     })

@@ -13,7 +13,7 @@ async fn a_turn_takes_mail_that_belongs_together() {
     let world = OperationWorld::new().await;
     assert!(world.try_take("ada").await.unwrap().is_none(), "nothing to do");
     let first = world.outside_ask("ada").await.unwrap();
-    let chain = Chain { root_id: RootId(Uuid::from_u128(9)), hop: 5 };
+    let chain = Chain { root_id: RootId(Uuid::from_u128(9)), hop: 5, conversation_id: None };
     let merged = world.deliver(NewMessage::new(&id("ada"), operator(), Kind::Task, "too", chain)).await.unwrap();
     let second = world.outside_ask("ada").await.unwrap();
     let taken = world.take("ada").await;
@@ -42,7 +42,7 @@ async fn jobs_that_start_together_are_charged_separately() {
     };
     let one = begun("0000000000000001").await.unwrap();
     let two = begun("0000000000000002").await.unwrap();
-    let chain = |root_id| Chain { root_id, hop: 1 };
+    let chain = |root_id| Chain { root_id, hop: 1, conversation_id: None };
     world.deliver(NewMessage::new(&id("ada"), operator(), Kind::Task, "done", chain(one.root_id))).await.unwrap();
     for (job, letters) in [(one, 2), (two, 1)] {
         let turn = world.take("ada").await;

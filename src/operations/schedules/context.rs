@@ -3,30 +3,32 @@
 
 use ghost_domain::reply_tokens::read_announcement;
 use ghost_domain::text::{clip, one_line, prefix_bytes};
-use ghost_domain::{AgentId, Limits, TurnStatus};
+use ghost_domain::{AgentId, ConversationId, Limits, TurnStatus};
 use ghost_store::Writes;
-use ghost_store::tables::TurnFilter;
+use ghost_store::tables::SessionTurns;
 
 use crate::Result;
 
-/// Returns what the agent last heard and said in turns over mail, one line each, oldest first,
-/// within `limits.reminder_messages`, `reminder_message_chars` and `reminder_chars`. Empty if there
-/// is nothing.
-pub(super) async fn lately(w: &mut dyn Writes, limits: &Limits, agent_id: &AgentId) -> Result<String> {
+/// Returns what the agent last heard and said in the session of the reminder, in turns over mail, one line each, oldest
+/// first, within `limits.reminder_messages`, `reminder_message_chars` and `reminder_chars`. Empty if there is nothing.
+pub(super) async fn lately(
+    w: &mut dyn Writes,
+    limits: &Limits,
+    agent_id: &AgentId,
+    conversation_id: Option<ConversationId>,
+) -> Result<String> {
     let lines_max = limits.reminder_messages;
     if lines_max == 0 {
         return Ok(String::new());
     }
-    let filter = TurnFilter {
-        agent_id: Some(agent_id.clone()),
-        status: Some(TurnStatus::Finished),
-        source: Some("mail"),
-        limit: lines_max,
-        ..TurnFilter::default()
-    };
+    let agent_id = agent_id.clone();
+    let query = SessionTurns { agent_id, conversation_id, source: "mail", from: None, before: None, limit: lines_max };
     let mut lines = Vec::new();
     let mut left = limits.reminder_chars as usize;
-    'all: for turn in w.turn_list(&filter).await? {
+    'all: for turn in w.session_turns(&query).await? {
+        if turn.status != TurnStatus::Finished {
+            continue;
+        }
         let last_text = turn.text.as_deref().and_then(read_announcement).unwrap_or_default();
         for (who, text) in [("you said", last_text.as_str()), ("you heard", turn.about.as_str())] {
             // Only the beginning of a long text is processed.

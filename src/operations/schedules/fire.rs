@@ -99,8 +99,8 @@ pub async fn due(w: &mut dyn Writes, ctx: &OperationContext, since: Timestamp, b
             },
             ScheduleKind::Cron | ScheduleKind::Timer | ScheduleKind::Watch => {
                 let chain = match schedule.kind {
-                    ScheduleKind::Cron => Chain::root(ctx),
-                    _ => Chain { root_id: schedule.root_id, hop: schedule.hop },
+                    ScheduleKind::Cron => Chain { conversation_id: schedule.conversation_id, ..Chain::root(ctx) },
+                    _ => chain_of(&schedule),
                 };
                 fire(w, ctx, &mut schedule, run, chain, None, None).await?;
             }
@@ -190,7 +190,7 @@ pub async fn changed(
         return Ok(None);
     }
     let now = ctx.now();
-    let chain = Chain { root_id: schedule.root_id, hop: schedule.hop };
+    let chain = chain_of(&schedule);
     let run = Run { late, ..blank(now, now) };
     let run = fire(w, ctx, &mut schedule, run, chain, None, Some(&report(&changes))).await?;
     if run.status != RunStatus::Refused {
@@ -220,6 +220,11 @@ async fn watch(w: &mut dyn Writes, schedule_id: ScheduleId, made: Timestamp) -> 
     Ok(found.filter(|schedule| schedule.enabled && schedule.created_at == made))
 }
 
+/// The chain of the schedule's own mail.
+fn chain_of(schedule: &Schedule) -> Chain {
+    Chain { root_id: schedule.root_id, hop: schedule.hop, conversation_id: schedule.conversation_id }
+}
+
 /// Delivers the mail of a run and records it. If a slot is tried several times, only the first
 /// refusal is recorded as a run.
 async fn fire(
@@ -243,7 +248,10 @@ async fn fire(
         ScheduleKind::Cron => !own_turn,
         ScheduleKind::Watch | ScheduleKind::Heartbeat => false,
     };
-    let lately = if reminds { context::lately(w, &limits, &schedule.agent_id).await? } else { String::new() };
+    let lately = match reminds {
+        true => context::lately(w, &limits, &schedule.agent_id, schedule.conversation_id).await?,
+        false => String::new(),
+    };
     let moment = Moment {
         slot_at: run.slot_at,
         now: run.now,

@@ -85,6 +85,7 @@ pub async fn heartbeats(w: &mut dyn Writes, ctx: &OperationContext, wanted: &BTr
             enabled: true,
             // Each slot starts a root of its own.
             root_id: RootId(uuid::Uuid::nil()),
+            conversation_id: None,
             hop: 0,
             next_at,
             last_at: before.as_ref().and_then(|before| before.last_at),

@@ -108,7 +108,7 @@ async fn post_in_channel(
         content: text.to_owned(),
         reply_to: None,
         deliver: false,
-        chain: Chain { root_id: turn.root_id, hop: turn.hop.saturating_add(1) },
+        chain: Chain::after(turn),
     };
     let speaker = Speaker::from(Party::Agent(turn.agent_id.clone()));
     chat::post_last_text(w, ctx, &speaker, ctx.chat_wake(), new).await?;

@@ -28,7 +28,7 @@ const SENT_IN_FULL: usize = 200;
 /// The fields of a task that a list shows. Complete tasks may be large, and there may be many.
 struct Entry {
     task_id: TaskId,
-    root_id: RootId,
+    chain: Chain,
     status: TaskStatus,
     title: String,
     rank: (Reverse<i32>, Timestamp, TaskId),
@@ -38,7 +38,7 @@ impl Entry {
     fn of(task: &Task) -> Self {
         Self {
             task_id: task.task_id,
-            root_id: task.root_id,
+            chain: Chain::of_task(task),
             status: task.status,
             title: task.title.clone(),
             rank: (Reverse(task.priority), task.created_at, task.task_id),
@@ -50,7 +50,7 @@ impl Entry {
 /// chain of work. The tasks stay open, for another owner or for a later agent with the same id.
 /// Returns their ids.
 pub async fn left_behind(w: &mut dyn Writes, ctx: &OperationContext, owner: &AgentId) -> Result<Vec<TaskId>> {
-    let mut creators: BTreeMap<(AgentId, RootId), Vec<Entry>> = BTreeMap::new();
+    let mut creators: BTreeMap<(AgentId, Chain), Vec<Entry>> = BTreeMap::new();
     let mut left = Vec::new();
     let mut open = Open::of(owner);
     while let Some(page) = open.page(w).await? {
@@ -60,17 +60,16 @@ pub async fn left_behind(w: &mut dyn Writes, ctx: &OperationContext, owner: &Age
             save(w, ctx, &Party::System, &task, Some(&note), EventKind::TaskUpdated).await?;
             left.push(task.task_id);
             if let Some(creator) = task.creator.agent().filter(|creator| *creator != owner) {
-                creators.entry((creator.clone(), task.root_id)).or_default().push(Entry::of(&task));
+                creators.entry((creator.clone(), Chain::of_task(&task))).or_default().push(Entry::of(&task));
             }
         }
     }
-    for ((creator, root_id), mut tasks) in creators {
+    for ((creator, chain), mut tasks) in creators {
         let what = format!(
             "{owner} was deleted. Nobody works on these tasks, which you gave it, until you give them to another \
              agent; you can also cancel them. A new agent with the id {owner} receives them.\n"
         );
         let subject = format!("{owner} was deleted with {} of yours", tasks_of(tasks.len()));
-        let chain = Chain { root_id, hop: 0 };
         let new_message = NewMessage {
             subject: Some(clip(&subject, 200)),
             ..NewMessage::new(&creator, Party::System, Kind::Task, bounded(ctx, what + &list(&mut tasks)), chain)
@@ -140,17 +139,16 @@ async fn give(
     let rest = tasks.split_off(tasks.len().min(in_full));
     for entry in tasks {
         if let Some(task) = w.task_get(entry.task_id).await? {
-            assign(w, ctx, &Party::System, &task, Chain { root_id: task.root_id, hop: 0 }).await?;
+            assign(w, ctx, &Party::System, &task, Chain::of_task(&task)).await?;
         }
     }
-    let mut roots: BTreeMap<RootId, Vec<Entry>> = BTreeMap::new();
+    let mut chains: BTreeMap<Chain, Vec<Entry>> = BTreeMap::new();
     for entry in rest {
-        roots.entry(entry.root_id).or_default().push(entry);
+        chains.entry(entry.chain).or_default().push(entry);
     }
-    for (root_id, mut tasks) in roots {
+    for (chain, mut tasks) in chains {
         let what = format!("{rest_intro} The task board shows them in full.\n{}", list(&mut tasks));
         let subject = format!("{} more for you", tasks_of(tasks.len()));
-        let chain = Chain { root_id, hop: 0 };
         let new_message = NewMessage {
             subject: Some(subject),
             ..NewMessage::new(owner, Party::System, Kind::Task, bounded(ctx, what), chain)

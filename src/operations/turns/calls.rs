@@ -147,7 +147,7 @@ pub async fn record_call_end(
     // here.
     match &outcome.refusal {
         Some(refusal) => {
-            let chain = Chain { root_id: turn.root_id, hop: turn.hop.saturating_add(1) };
+            let chain = Chain::after(turn);
             root_limits::refused(w, ctx, &turn.agent_id, chain, refusal).await
         }
         None => Ok(()),

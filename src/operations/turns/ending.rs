@@ -58,7 +58,7 @@ impl HeldMail {
             message_id: envelope.message_id,
             kind: envelope.kind,
             ask_id: envelope.ask_id,
-            conversation_id: envelope.conversation_id.as_deref().and_then(|id| id.parse().ok()),
+            conversation_id: envelope.conversation_id,
         }
     }
 }

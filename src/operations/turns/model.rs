@@ -7,7 +7,9 @@ use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::journal::Step;
 use ghost_domain::transcript::{Block, TokenUsage};
 use ghost_domain::turn::ParkCause;
-use ghost_domain::{Code, Money, Refusal, ReservationId, Scope, Turn, TurnId};
+use ghost_domain::{
+    Code, LogRange, LogStart, Money, Refusal, ReservationId, Scope, SessionStart, Timestamp, Turn, TurnId,
+};
 use ghost_store::Writes;
 use serde_json::json;
 
@@ -15,6 +17,17 @@ use super::ownership::{open_turn, owned, working_turn};
 use super::parking::park_for_budget;
 use crate::budgets::{self, Charged, Demand, Reserved, Settlement, Taken};
 use crate::{OperationContext, Result};
+
+/// The log of a turn's session, as its prompt holds it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BriefedLog {
+    /// The part of the log in the prompt; `None` if it is empty.
+    pub range: Option<LogRange>,
+    /// When the first turn of it ended.
+    pub first: Option<Timestamp>,
+    /// The new start of the session's log, if the log was full.
+    pub new_start: Option<LogStart>,
+}
 
 /// Journals the prompt of a turn. Its stable parts are stored once under their hashes; the rest is
 /// stored in the step.
@@ -24,14 +37,22 @@ pub async fn brief(
     turn_id: TurnId,
     system: (&str, &str),
     briefing: (&str, &str),
-    recent: String,
+    log: BriefedLog,
     mail: String,
 ) -> Result<()> {
-    working_turn(w, ctx, turn_id).await?;
+    let mut turn = working_turn(w, ctx, turn_id).await?;
     let now = ctx.now();
+    if log.first.is_some() {
+        turn.log_from = log.first;
+        w.turn_put(&turn).await?;
+    }
+    if let Some(start) = log.new_start {
+        let (agent_id, conversation_id) = (turn.agent_id.clone(), turn.conversation_id);
+        w.session_start_put(&SessionStart { agent_id, conversation_id, start }).await?;
+    }
     w.prompt_put(system.0, system.1, now).await?;
     w.prompt_put(briefing.0, briefing.1, now).await?;
-    let step = Step::Briefed { system: system.0.to_owned(), briefing: briefing.0.to_owned(), recent, mail };
+    let step = Step::Briefed { system: system.0.to_owned(), briefing: briefing.0.to_owned(), log: log.range, mail };
     w.journal_append(turn_id, &step, now).await?;
     Ok(())
 }

@@ -56,8 +56,10 @@ pub(super) struct Conversation<'a> {
 impl<'a> Conversation<'a> {
     /// The facts of `request`.
     pub(super) fn of(request: &'a ModelRequest) -> Self {
-        let first_answer = request.messages.iter().position(|message| message.role == Role::Assistant);
-        let before = &request.messages[..first_answer.unwrap_or(request.messages.len())];
+        // The log of earlier turns is not part of the turn that the rules drive.
+        let own = request.messages.get(request.past..).unwrap_or_default();
+        let first_answer = own.iter().position(|message| message.role == Role::Assistant);
+        let before = &own[..first_answer.unwrap_or(own.len())];
         let mail = before.iter().rev().find(|message| message.role == Role::User).map(Message::visible_text);
         let mut conversation = Self {
             request,
@@ -72,7 +74,7 @@ impl<'a> Conversation<'a> {
             facts: OnceCell::new(),
         };
         let mut open: BTreeMap<&str, (&str, &Value)> = BTreeMap::new();
-        for message in &request.messages {
+        for message in own {
             if message.role == Role::Assistant {
                 conversation.round += 1;
                 conversation.fresh = conversation.results.len();

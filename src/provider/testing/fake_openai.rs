@@ -166,10 +166,13 @@ impl FakeRequest {
         last.and_then(|message| message.get("content")).and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// The number of the model's answers in the conversation.
+    /// The number of the model's answers in this turn: after the last mail, or in the whole conversation if it has none.
     #[must_use]
     pub fn rounds(&self) -> usize {
-        self.messages().iter().filter(|message| message["role"] == "assistant").count()
+        let is_mail = |message: &Value| message["role"] == "user" && message.to_string().contains("<inbox>");
+        let messages = self.messages();
+        let mail = messages.iter().rposition(is_mail).unwrap_or(0);
+        messages[mail..].iter().filter(|message| message["role"] == "assistant").count()
     }
 
     /// Canonical names of the tools in the request.

@@ -33,6 +33,7 @@ pub fn request(model: &str, text: &str) -> ModelRequest {
         facts: Arc::default(),
         system: String::new(),
         messages: vec![Message::text(Role::User, text)],
+        past: 0,
         tools: Arc::from([]),
         max_tokens: 1_024,
         calls_bytes: 1 << 20,

@@ -7,6 +7,7 @@ use ghost_domain::{Envelope, HeldSkill, Kind, MailState, Party, Turn, TurnStatus
 
 use super::Medium;
 use super::rows::{AWKWARD, ask_id, at, id_of, mail, message_id, root_id, turn, turn_id, waits_for_root};
+use super::rows_shared::conversation_id;
 use super::rows_shared::{channel, member};
 use super::tools::{keep, map_rows, open, reading, refuse};
 use crate::tables::{InboxState, Reads};
@@ -32,7 +33,7 @@ pub(super) async fn mail_round_trips(medium: Arc<dyn Medium>) {
         body: AWKWARD.to_owned(),
         attachments: vec!["output/a.md".to_owned(), AWKWARD.to_owned()],
         ask_id: Some(ask_id(5)),
-        conversation_id: Some("c-1".to_owned()),
+        conversation_id: Some(conversation_id(3)),
         hop: 31,
         wake: false,
         ..mail(1, "a")

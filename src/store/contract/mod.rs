@@ -31,6 +31,7 @@ mod rows_shared;
 mod schedules;
 mod script;
 mod script_shared;
+mod sessions;
 mod shared_state;
 mod signals;
 mod tasks;
@@ -99,6 +100,8 @@ macro_rules! for_each_check {
             roots: tallies_are_kept_and_pruned;
             schedules: schedules_round_trip, schedules_are_listed_and_counted, schedules_are_removed, schedules_fall_due,
                 runs_are_newest_first, runs_are_trimmed, snapshots_are_replaced;
+            sessions: a_session_has_its_own_ended_turns, the_start_of_a_session_round_trips,
+                turns_that_an_open_turn_quotes_are_kept;
             shared_state: values_round_trip, values_are_removed, keys_are_listed_by_prefix;
             signals: signals_follow_commits_in_order, signals_of_undone_commands_are_dropped;
             unique_names: a_taken_name_fails_its_command_only, released_names_are_free;

@@ -6,9 +6,9 @@ use ghost_domain::transcript::TokenUsage;
 use ghost_domain::turn::{ParkCause, Parked, WaitMode};
 use ghost_domain::{
     Agent, AgentId, AgentKind, AgentStatus, Ask, AskId, AskStatus, Budget, BudgetLimits, CallId, CallStatus,
-    DeadLetter, DeadLetterId, DeadLetterStatus, Desired, Envelope, EventId, HeldSkill, Job, Kind, LedgerRow, MailState,
-    MessageId, Money, Party, RequestKey, Reservation, ReservationId, RootId, Scope, StoredAnswer, Task, TaskId,
-    TaskStatus, Timestamp, Turn, TurnId, TurnStatus, UsageRow,
+    DeadLetter, DeadLetterId, DeadLetterStatus, Desired, Envelope, EventId, HeldSkill, Job, Kind, LedgerRow, LogPlace,
+    LogRange, LogStart, MailState, MessageId, Money, Party, RequestKey, Reservation, ReservationId, RootId, Scope,
+    StoredAnswer, Task, TaskId, TaskStatus, Timestamp, Turn, TurnId, TurnStatus, UsageRow,
 };
 use serde_json::json;
 use uuid::Uuid;
@@ -140,6 +140,8 @@ pub(super) fn turn(n: u64, agent: &str, status: TurnStatus) -> Turn {
         root_id: root_id(1),
         other_roots: Vec::new(),
         hop: 0,
+        conversation_id: None,
+        log_from: None,
         about: String::new(),
         source: "mail".to_owned(),
         status,
@@ -163,6 +165,11 @@ pub(super) fn turn(n: u64, agent: &str, status: TurnStatus) -> Turn {
     }
 }
 
+/// The place of turn `n`, which ended at second `n`.
+pub(super) fn log_place(n: u64) -> LogPlace {
+    LogPlace { ended_at: at(n), turn_id: turn_id(n) }
+}
+
 pub(super) fn note(text: &str) -> Step {
     Step::Note { text: text.to_owned() }
 }
@@ -171,7 +178,7 @@ pub(super) fn briefed(system: &str, briefing: &str) -> Step {
     Step::Briefed {
         system: system.to_owned(),
         briefing: briefing.to_owned(),
-        recent: String::new(),
+        log: Some(LogRange { start: Some(LogStart { place: log_place(3), round: 2, cut: true }), end: log_place(9) }),
         mail: "mail".to_owned(),
     }
 }
@@ -277,6 +284,7 @@ pub(super) fn task(n: u64, owner: &str, status: TaskStatus) -> Task {
         due_at: None,
         result: None,
         root_id: root_id(1),
+        conversation_id: None,
         created_at: at(n),
         updated_at: at(n + 1),
     }

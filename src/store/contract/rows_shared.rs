@@ -153,6 +153,7 @@ pub(super) fn schedule(n: u64, agent: &str, kind: ScheduleKind, name: &str) -> S
         enabled: true,
         root_id: root_id(1),
         hop: 0,
+        conversation_id: Some(conversation_id(3)),
         next_at: (kind != ScheduleKind::Watch).then(|| at(n)),
         last_at: None,
         last_status: None,

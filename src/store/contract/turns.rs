@@ -128,8 +128,6 @@ pub(super) async fn turn_lists_are_filtered(medium: Arc<dyn Medium>) {
     assert_eq!(found(&store, TurnFilter { agent_id: Some(id_of("a")), ..any() }).await, ids(&[3, 2, 1]));
     assert_eq!(found(&store, TurnFilter { status: Some(TurnStatus::Failed), ..any() }).await, ids(&[1]));
     assert_eq!(found(&store, TurnFilter { before: Some(at(3)), ..any() }).await, ids(&[2, 1]));
-    assert_eq!(found(&store, TurnFilter { source: Some("mail"), ..any() }).await, ids(&[4, 3, 2, 1]));
-    assert_eq!(found(&store, TurnFilter { source: Some("cron"), ..any() }).await, ids(&[]));
     let narrow = TurnFilter {
         agent_id: Some(id_of("a")),
         status: Some(TurnStatus::Finished),

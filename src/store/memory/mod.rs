@@ -26,6 +26,7 @@ mod requests;
 mod roots;
 mod schedules;
 mod session;
+mod sessions;
 mod shared_state;
 mod skills;
 mod table;

@@ -1,7 +1,7 @@
 //! Retention in memory. Each family is scanned completely: a simulated world is small and prunes
 //! seldom.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -33,7 +33,8 @@ impl Tables {
 
     fn prune_turns(&mut self, before: Timestamp, limit: usize) -> usize {
         let old = self.prune_ended_turns(before, limit, |_| true);
-        old.len() + self.prune_prompts(before, limit - old.len())
+        let prompts = self.prune_prompts(before, limit - old.len());
+        old.len() + prompts + self.prune_session_starts(before, limit - old.len() - prompts)
     }
 
     fn prune_cron_turns(&mut self, before: Timestamp, limit: usize) -> usize {
@@ -56,10 +57,17 @@ impl Tables {
         let waits = |mail: &&Envelope| matches!(mail.state, MailState::Pending | MailState::Taken);
         let waiting = self.messages.values().filter(waits).filter_map(|mail| mail.turn_id);
         let needed: BTreeSet<TurnId> = self.held_letters().map(|letter| letter.turn_id).chain(waiting).collect();
+        let mut quoted: BTreeMap<AgentId, Timestamp> = BTreeMap::new();
+        for turn in self.open_turns() {
+            let Some(from) = turn.log_from else { continue };
+            quoted.entry(turn.agent_id.clone()).and_modify(|first| *first = from.min(*first)).or_insert(from);
+        }
+        let is_quoted = |turn: &Turn| quoted.get(&turn.agent_id).is_some_and(|from| turn.log_place().ended_at >= *from);
         let ended = self
             .turns
             .values()
             .filter(|turn| turn.status != TurnStatus::Open && !needed.contains(&turn.turn_id) && wanted(turn))
+            .filter(|turn| turn.source == "cron" || !is_quoted(turn))
             .map(|turn| (turn.ended_at.unwrap_or(turn.started_at), turn.turn_id));
         let old = oldest(ended, before, limit);
         for turn_id in &old {

@@ -7,7 +7,8 @@ use ghost_domain::{
     Agent, AgentId, Ask, AskId, Budget, CallId, ChannelName, ChatChannel, ChatMember, ChatPost, Conversation,
     ConversationEntry, ConversationId, DeadLetter, DeadLetterId, Envelope, Event, HeldSkill, Job, JournalRow,
     KnowledgeEntry, KnowledgeVersion, LedgerRow, MessageId, Party, RequestId, RootId, Schedule, ScheduleId,
-    ScheduleRun, StateEntry, StoredAnswer, Task, TaskEvent, TaskId, Timestamp, Turn, TurnId, UsageRow, WatchSnapshot,
+    ScheduleRun, SessionStart, StateEntry, StoredAnswer, Task, TaskEvent, TaskId, Timestamp, Turn, TurnId, UsageRow,
+    WatchSnapshot,
 };
 
 use super::table::{Journaled, Table};
@@ -62,6 +63,7 @@ pub(super) struct Tables {
     pub(super) turns_by_open: Table<(Timestamp, TurnId), ()>,
     pub(super) journal: Table<(TurnId, i64), JournalRow>,
     pub(super) prompts: Table<String, Prompt>,
+    pub(super) sessions: Table<(AgentId, Option<ConversationId>), SessionStart>,
     pub(super) chat_channels: Table<ChannelName, ChatChannel>,
     /// By channel and member.
     pub(super) chat_members: Table<Pair, ChatMember>,
@@ -87,7 +89,7 @@ pub(super) struct Tables {
 }
 
 impl Tables {
-    fn each(&mut self) -> [&mut dyn Journaled; 43] {
+    fn each(&mut self) -> [&mut dyn Journaled; 44] {
         [
             &mut self.agents,
             &mut self.meta,
@@ -113,6 +115,7 @@ impl Tables {
             &mut self.turns_by_open,
             &mut self.journal,
             &mut self.prompts,
+            &mut self.sessions,
             &mut self.chat_channels,
             &mut self.chat_members,
             &mut self.chat_members_by_agent,

@@ -15,7 +15,6 @@ fn matches(filter: &TurnFilter, turn: &Turn) -> bool {
         && filter.status.is_none_or(|status| turn.status == status)
         && filter.parked.is_none_or(|parked| turn.parked.is_some() == parked)
         && filter.root_id.is_none_or(|root_id| turn.root_id == root_id || turn.other_roots.contains(&root_id))
-        && filter.source.is_none_or(|source| turn.source == source)
         && filter.before.is_none_or(|before| turn.started_at < before)
         && filter.after.is_none_or(|after| (turn.started_at, turn.turn_id) < after)
 }

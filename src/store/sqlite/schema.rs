@@ -19,6 +19,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0006_age.sql"),
     include_str!("migrations/0007_names.sql"),
     include_str!("migrations/0008_lists.sql"),
+    include_str!("migrations/0009_sessions.sql"),
 ];
 
 /// The schema version of this program.

@@ -7,8 +7,8 @@ use ghost_domain::root_tally::RootTally;
 use ghost_domain::usage::UsageRow;
 use ghost_domain::{
     Agent, Ask, Budget, ChatChannel, ChatMember, ChatPost, Conversation, ConversationEntry, DeadLetter, Envelope,
-    HeldSkill, Job, JournalRow, KnowledgeEntry, KnowledgeVersion, LedgerRow, Schedule, ScheduleRun, StateEntry,
-    StoredAnswer, Task, Turn,
+    HeldSkill, Job, JournalRow, KnowledgeEntry, KnowledgeVersion, LedgerRow, Schedule, ScheduleRun, SessionStart,
+    StateEntry, StoredAnswer, Task, Turn,
 };
 
 use super::flush::{FlushError, FlushTarget, write_log, write_table};
@@ -123,6 +123,8 @@ tables! {
         TURNS turns: Turn [4_096, 0],
         // A text has tens of kilobytes. 64 are enough for the archetypes of a world.
         PROMPTS prompts: Prompt [64, 0],
+        // Read when an agent has forgotten its log, written when the log is cut.
+        SESSIONS sessions: SessionStart [0, 0],
         // A root without a paid call has no account. A root without a limit looks for its account at each
         // call.
         BUDGETS budgets: Budget [8_192, 4_096],

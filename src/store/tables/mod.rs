@@ -27,6 +27,7 @@ mod prune;
 mod requests;
 mod roots;
 mod schedules;
+mod sessions;
 mod shared_state;
 mod skills;
 mod tasks;
@@ -48,6 +49,7 @@ pub use prune::{Family, PruneWrites};
 pub use requests::{RequestReads, RequestWrites};
 pub use roots::{RootReads, RootWrites};
 pub use schedules::{SchedulePlace, ScheduleReads, ScheduleWrites};
+pub use sessions::{SessionReads, SessionTurns, SessionWrites};
 pub use shared_state::{StateReads, StateWrites};
 pub use skills::{SkillReads, SkillWrites};
 pub use tasks::{TaskFilter, TaskPlace, TaskReads, TaskWrites};
@@ -81,6 +83,7 @@ pub trait Reads:
     + RequestReads
     + RootReads
     + ScheduleReads
+    + SessionReads
     + SkillReads
     + StateReads
     + TaskReads
@@ -107,6 +110,7 @@ pub trait Writes:
     + RequestWrites
     + RootWrites
     + ScheduleWrites
+    + SessionWrites
     + SkillWrites
     + StateWrites
     + TaskWrites

@@ -10,7 +10,8 @@ use crate::error::Result;
 pub enum Family {
     /// The event feed. Its sequence continues.
     Events,
-    /// Ended turns with their journals, and prompt parts that no journal names.
+    /// Ended turns with their journals, prompt parts that no journal names, and starts of sessions at such turns. Turns
+    /// that the prompt of an open turn quotes stay ([`Turn::log_from`](ghost_domain::Turn::log_from)).
     Turns,
     /// Ended turns of cron jobs that have a turn of their own
     /// ([`Turn::source`](ghost_domain::Turn::source) is `cron`), with their journals and the mail

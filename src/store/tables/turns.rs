@@ -19,8 +19,6 @@ pub struct TurnFilter {
     pub parked: Option<bool>,
     /// Only turns that are charged to this root or took mail of it.
     pub root_id: Option<RootId>,
-    /// The source of the turn; see [`Turn::source`].
-    pub source: Option<&'static str>,
     /// Started before this.
     pub before: Option<Timestamp>,
     /// Only turns after this start time and id: older ones, or equally old ones with a lower id.

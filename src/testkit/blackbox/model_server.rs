@@ -133,9 +133,8 @@ pub struct Mail {
 #[must_use]
 pub fn mail_of(request: &FakeRequest) -> Vec<Mail> {
     let messages = request.messages();
-    let first = messages.iter().position(|m| m["role"] == "assistant").unwrap_or(messages.len());
-    let opening: Vec<String> = messages[..first].iter().filter(|m| m["role"] == "user").map(text_of).collect();
-    let Some(text) = opening.iter().rev().find(|text| text.contains("<inbox>")) else { return Vec::new() };
+    let texts: Vec<String> = messages.iter().filter(|m| m["role"] == "user").map(text_of).collect();
+    let Some(text) = texts.iter().rev().find(|text| text.contains("<inbox>")) else { return Vec::new() };
     let inbox = text.rsplit_once("<inbox>").map_or("", |(_, inbox)| inbox);
     let mut mail = Vec::new();
     for part in inbox.split("<message ").skip(1) {

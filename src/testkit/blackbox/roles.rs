@@ -117,6 +117,9 @@ impl ScriptedRoles {
     }
 
     fn complete(&self, agent: &str, system: String, messages: Vec<Message>) -> Result<Vec<Block>, String> {
+        // The wire does not say where the turn begins: at its mail.
+        let is_mail = |message: &Message| message.role == Role::User && message.visible_text().contains("<inbox>");
+        let past = messages.iter().rposition(is_mail).unwrap_or(0);
         let request = ModelRequest {
             provider: "scripted".to_owned(),
             model: agent.to_owned(),
@@ -125,6 +128,7 @@ impl ScriptedRoles {
             turn_id: TurnId(Default::default()),
             system,
             messages,
+            past,
             tools: Arc::from([]),
             max_tokens: 100_000,
             calls_bytes: 1 << 20,

@@ -139,7 +139,7 @@ impl SimModel {
 #[async_trait]
 impl Provider for SimModel {
     async fn complete(&self, request: &ModelRequest, deltas: &mut dyn Deltas) -> Result<ModelAnswer, ProviderError> {
-        let round = request.messages.iter().filter(|message| message.role == Role::Assistant).count();
+        let round = request.messages[request.past..].iter().filter(|message| message.role == Role::Assistant).count();
         let (index, mut dice, _under_way) = self.begin(request, round);
         self.clock.sleep(Duration::from_millis(dice.between(20, 1_500))).await;
         let now = self.clock.now();

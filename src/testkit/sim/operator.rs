@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use ghost_domain::time::BoxFuture;
 use ghost_domain::{
-    AgentId, AgentKind, AskId, AskStatus, Clock, DeadLetterStatus, Desired, Kind, MessageId, Party, Refusal, Scope,
-    TaskId, TurnId,
+    AgentId, AgentKind, AskId, AskStatus, Clock, ConversationId, DeadLetterStatus, Desired, Kind, MessageId, Party,
+    Refusal, Scope, TaskId, TurnId,
 };
 use ghost_operations::agents::{self, NewAgent};
 use ghost_operations::budgets::{self, NewLimits};
@@ -21,6 +21,7 @@ use ghost_store::{StoreError, Writes};
 use ghost_world::{OperatorCall, World};
 use serde_json::json;
 use tokio::task::JoinHandle;
+use uuid::Uuid;
 
 use super::chance::Dice;
 use super::clock::SimClock;
@@ -177,14 +178,13 @@ impl Operator {
         let poisoned = self.poison_left > 0 && self.dice.chance(12);
         let word = if poisoned { POISON_WORD } else { "hello" };
         let body = format!("{word} from outside, {}", self.count);
-        let conversation = (!poisoned && self.dice.chance(15)).then(|| format!("talk-{}", self.dice.below(3)));
-        let kind = if conversation.is_some() { Kind::Conversation } else { Kind::Message };
+        let conversation_id =
+            (!poisoned && self.dice.chance(15)).then(|| ConversationId(Uuid::from_u128(self.dice.below(3).into())));
+        let kind = if conversation_id.is_some() { Kind::Conversation } else { Kind::Message };
         let envelope = write(world, move |w, ctx| {
             Box::pin(async move {
-                let new_message = NewMessage {
-                    conversation_id: conversation,
-                    ..NewMessage::new(&to, by(), kind, body, Chain::root(&ctx))
-                };
+                let chain = Chain { conversation_id, ..Chain::root(&ctx) };
+                let new_message = NewMessage::new(&to, by(), kind, body, chain);
                 mail::deliver(w, &ctx, new_message).await
             })
         })

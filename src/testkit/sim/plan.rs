@@ -172,7 +172,7 @@ fn limits() -> Limits {
         calls_per_answer: 3,
         calls_parallel: 2,
         answer_tokens: 1_000,
-        history_turns: 2,
+        session_tokens: 400,
         dynamic_agents_max: 3,
         sleep_after_seconds: 10,
         sweep_seconds: 20,

@@ -2,7 +2,7 @@
 //!
 //! The actions must never depend on anything but the conversation and the random numbers.
 
-use ghost_domain::transcript::{Block, Message, Role};
+use ghost_domain::transcript::{Block, Message};
 use ghost_provider::{ModelRequest, Stop};
 use serde_json::{Value, json};
 
@@ -21,7 +21,7 @@ pub(crate) fn answer(
     mark: u64,
     dice: &mut Dice,
 ) -> (Vec<Block>, Stop) {
-    let mail = mail_of(&request.messages);
+    let mail = mail_of(request);
     if mail.contains(POISON_WORD) {
         return (vec![call(mark, 0, POISON, json!({}))], Stop::ToolUse);
     }
@@ -114,10 +114,9 @@ fn manner(dice: &mut Dice) -> &'static str {
     }
 }
 
-/// The mail of the turn: the last user message before the model's first answer.
-fn mail_of(messages: &[Message]) -> String {
-    let opening = messages.iter().take_while(|message| message.role == Role::User);
-    opening.last().map(Message::visible_text).unwrap_or_default()
+/// The mail of the turn.
+fn mail_of(request: &ModelRequest) -> String {
+    request.messages.get(request.past).map(Message::visible_text).unwrap_or_default()
 }
 
 /// The id of a task that the mail names.

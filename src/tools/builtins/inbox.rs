@@ -64,7 +64,7 @@ impl WorldTool for Read {
         // more than the result can show. The window is longer, because some mail in it may not
         // join.
         let window = w.inbox_pending(own, limit.saturating_mul(4).max(64)).await?;
-        let joinable = window.iter().filter(|envelope| mail::joinable(&call.services.ctx, call.root_id, envelope));
+        let joinable = window.iter().filter(|envelope| mail::joinable(&call.services.ctx, call.chain(), envelope));
         let (taken, _) = fitting(joinable.take(limit as usize).map(envelope_json), TAKE_BYTES);
         let count = u32::try_from(taken.len()).unwrap_or(limit);
         let joined = mail::join(w, &call.services.ctx, own, call.turn_id, count).await?;

@@ -17,6 +17,7 @@ mod message;
 mod messages;
 mod resources;
 mod schedules;
+mod sessions;
 mod shared_state;
 mod skills;
 mod tasks;
@@ -80,7 +81,7 @@ fn files() -> [Tool; 4] {
     ]
 }
 
-fn agents_and_world() -> [Tool; 9] {
+fn agents_and_world() -> [Tool; 11] {
     use common::Nothing;
     [
         Tool::new::<Nothing>(
@@ -135,6 +136,19 @@ fn agents_and_world() -> [Tool; 9] {
             Run::read(world::Status),
         )
         .passing(&["time", "uptime_seconds", "usage", "activity"]),
+        Tool::new::<sessions::ListParams>(
+            "syscall.session.list",
+            "List your sessions: your own work, and each conversation that you have answered in.",
+            Run::read(sessions::List),
+        )
+        .view(LIST_VIEW)
+        .passing(&["last_at"]),
+        Tool::new::<sessions::HistoryParams>(
+            "syscall.session.history",
+            "Read what was said in one of your sessions, newest turns first page by page, such as the part that your prompt leaves out.",
+            Run::read(sessions::History),
+        )
+        .view(WIDE_VIEW),
     ]
 }
 

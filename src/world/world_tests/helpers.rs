@@ -6,7 +6,6 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ghost_config::plan::Plan;
 pub(super) use ghost_config::testing::TWO_AGENTS as TWO;
-use ghost_domain::transcript::Role;
 use ghost_domain::{Ask, Code, EventKind, Refusal};
 use ghost_operations::testing;
 pub(super) use ghost_operations::testing::{id, operator, read, write};
@@ -91,8 +90,7 @@ impl OutsideTool for Panics {
 }
 
 pub(super) fn mail_of(request: &ModelRequest) -> String {
-    let user = request.messages.iter().filter(|message| message.role == Role::User);
-    user.map(|message| message.visible_text()).filter(|text| text.contains("<inbox>")).collect()
+    request.messages[request.past].visible_text()
 }
 
 pub(super) async fn ask(world: &World, target: &str, text: &str) -> Ask {

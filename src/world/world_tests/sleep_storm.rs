@@ -25,7 +25,7 @@ fn config() -> String {
     format!(
         "world: {{ id: test, name: Test }}\nagents:\n{agents}llm:\n  default_provider: test\n  default_model: test\n  \
          providers: {{ test: {{ kind: openai, base_url: 'http://127.0.0.1:1' }} }}\n\
-         limits: {{ sweep_seconds: 86400, history_turns: 0, inbox_max: 100000, agent_turns_per_minute: 1000000 }}\n"
+         limits: {{ sweep_seconds: 86400, session_tokens: 0, inbox_max: 100000, agent_turns_per_minute: 1000000 }}\n"
     )
 }
 

@@ -240,6 +240,7 @@ async fn an_id_is_found_by_its_prefix_and_ambiguous_ones_are_listed() {
                     due_at: None,
                     result: None,
                     root_id: ghost_domain::RootId(id),
+                    conversation_id: None,
                     created_at: ctx.now(),
                     updated_at: ctx.now(),
                 })

@@ -112,7 +112,10 @@ async fn a_refused_post_uses_no_sequence() {
     assert_eq!(code(world.post_in("ada", "room", "é, é, é, é").await), Code::TooLarge);
     assert_eq!(code(world.post_in("ada", "room", " \n").await), Code::InvalidArguments);
     assert_eq!(code(world.post_in("ada", "room", "a\u{1b}[2J").await), Code::InvalidArguments);
-    let far = NewPost { chain: Chain { root_id: RootId(Uuid::nil()), hop: 4 }, ..world.new_post("room", "far") };
+    let far = NewPost {
+        chain: Chain { root_id: RootId(Uuid::nil()), hop: 4, conversation_id: None },
+        ..world.new_post("room", "far")
+    };
     assert_eq!(code(world.post_with("ada", ChatWake::All, far).await), Code::HopLimit);
     for reply_to in [0, 1, -1] {
         let reply = NewPost { reply_to: Some(reply_to), ..world.new_post("room", "re") };

@@ -89,7 +89,7 @@ async fn a_turn_has_the_largest_hop_of_what_it_is_shown() {
     let world = OperationWorld::new().await;
     room(&world).await;
     let root_id = RootId(Uuid::from_u128(77));
-    let far = NewPost { chain: Chain { root_id, hop: 9 }, ..world.new_post("room", "far") };
+    let far = NewPost { chain: Chain { root_id, hop: 9, conversation_id: None }, ..world.new_post("room", "far") };
     world.post_with("ada", ghost_domain::ChatWake::Mentions, far).await.unwrap();
     world.post_in("", "room", "near").await.unwrap();
     let turn = world.busy("bob").await;
@@ -289,7 +289,7 @@ async fn two_agents_that_answer_each_other_are_stopped_by_a_limit() {
         for (agent, words) in [("ada", "thank you"), ("bob", "no, thank you")] {
             let Some(taken) = world.try_take(agent).await.unwrap() else { break 'talk };
             turns += 1;
-            let chain = Chain { root_id: taken.turn.root_id, hop: taken.turn.hop + 1 };
+            let chain = Chain { root_id: taken.turn.root_id, hop: taken.turn.hop + 1, conversation_id: None };
             let new = NewPost { chain, ..world.new_post("duo", words) };
             let posted = world.post_with(agent, ghost_domain::ChatWake::Mentions, new).await;
             refusals.extend(posted.err().map(|refusal| refusal.code));

@@ -2,7 +2,7 @@
 //! separately: the message itself once, its head (state, turn, crashes, wake flag) each time it
 //! changes.
 
-use ghost_domain::{AskId, Envelope, MailState, MessageId, RootId, Timestamp, TurnId};
+use ghost_domain::{AskId, ConversationId, Envelope, MailState, MessageId, RootId, Timestamp, TurnId};
 use sqlx::sqlite::SqliteRow;
 
 use crate::sqlite::internal_rows::Head;
@@ -39,7 +39,7 @@ impl Row for Envelope {
             .text(&self.body)
             .put(attachments)
             .maybe_id(self.ask_id.map(|id| id.0))
-            .maybe_text(self.conversation_id.as_deref())
+            .maybe_text(self.conversation_id.map(|id| id.to_string()).as_deref())
             .id(self.root_id.0)
             .int(i64::from(self.hop))
             .put(self.wake)
@@ -80,7 +80,7 @@ impl Keyed for Envelope {
             body: get(TABLE, row, 6)?,
             attachments,
             ask_id: get_maybe_id(TABLE, row, 8)?.map(AskId),
-            conversation_id: get(TABLE, row, 9)?,
+            conversation_id: conversation(row)?,
             root_id: RootId(get_id(TABLE, row, 10)?),
             hop: get_count(TABLE, row, 11)?,
             wake: get(TABLE, row, 12)?,
@@ -90,6 +90,13 @@ impl Keyed for Envelope {
             crashes: get_count(TABLE, row, 16)?,
         })
     }
+}
+
+/// The conversation of a message. The column holds its id as text.
+fn conversation(row: &SqliteRow) -> Result<Option<ConversationId>> {
+    const TABLE: &str = Envelope::TABLE;
+    let text: Option<&str> = get(TABLE, row, 9)?;
+    text.map(|text| text.parse().map_err(|error| unreadable(TABLE, text, error))).transpose()
 }
 
 impl Row for Head {

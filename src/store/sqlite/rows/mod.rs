@@ -20,6 +20,7 @@ mod prune;
 mod requests;
 mod roots;
 mod schedules;
+mod sessions;
 mod shared_state;
 mod skills;
 mod tasks;

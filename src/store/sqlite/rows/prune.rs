@@ -99,6 +99,8 @@ const KNOWLEDGE: &str = "DELETE FROM knowledge WHERE entry_id IN (SELECT entry_i
 const SCHEDULE_RUNS: &str = "DELETE FROM schedule_runs WHERE (schedule_id, run) IN (SELECT schedule_id, run \
     FROM schedule_runs WHERE fired_at < ?1 ORDER BY fired_at, schedule_id, run LIMIT ?2+0)";
 
+const SESSIONS: &str = "DELETE FROM sessions WHERE (agent_id, conversation_id) IN (SELECT agent_id, conversation_id \
+    FROM sessions WHERE ended_at < ?1 ORDER BY ended_at, agent_id, conversation_id LIMIT ?2+0)";
 const ROOTS: &str = "DELETE FROM roots WHERE root_id IN (SELECT root_id FROM roots WHERE updated_at < ?1 \
     ORDER BY updated_at, root_id LIMIT ?2+0)";
 
@@ -107,6 +109,8 @@ const ROOTS: &str = "DELETE FROM roots WHERE root_id IN (SELECT root_id FROM roo
 const TURN_IDS: &str = "SELECT hex(turn_id) FROM turns AS t WHERE status <> 'open' AND ended_at < ?1 \
     AND NOT EXISTS (SELECT 1 FROM dead_letters AS d WHERE d.status = 'held' AND d.turn_id = t.turn_id) \
     AND NOT EXISTS (SELECT 1 FROM messages AS m WHERE m.turn_id = t.turn_id AND m.state IN ('pending', 'taken')) \
+    AND (source = 'cron' OR NOT EXISTS (SELECT 1 FROM turns AS o INDEXED BY turns_open WHERE o.status = 'open' \
+    AND o.agent_id = t.agent_id AND o.record ->> '$.log_from' <= t.ended_at)) \
     ORDER BY ended_at, turn_id LIMIT ?2+0";
 /// Turns of cron jobs only, by their partial index.
 const CRON_TURN_IDS: &str = "SELECT hex(turn_id) FROM turns AS t WHERE source = 'cron' AND status <> 'open' \
@@ -320,7 +324,9 @@ impl PruneWrites for Session {
             Family::Turns => {
                 let deleted = self.delete_families(TURN_IDS, &TURNS_OUT, before, limit).await?;
                 let room = limit - u32::try_from(deleted).unwrap_or(limit).min(limit);
-                let deleted = deleted + self.delete_prompts(before, room).await?;
+                let prompts = self.delete_prompts(before, room).await?;
+                let room = room - u32::try_from(prompts).unwrap_or(room).min(room);
+                let deleted = deleted + prompts + self.delete_old(SESSIONS, before, room).await?;
                 self.keep_counter("journal", counters.journal).await?;
                 deleted
             }

@@ -164,18 +164,17 @@ const OPEN: &str = "SELECT record FROM turns INDEXED BY turns_open WHERE status 
 /// The query and index for a list, such that no unwanted turn is read. The index is named, because
 /// SQLite does not know how many turns an agent has had or how few have failed.
 fn list_source(filter: &TurnFilter) -> &'static str {
-    match (&filter.agent_id, filter.status, filter.source) {
+    match (&filter.agent_id, filter.status) {
         // A root has few turns (`limits.root_turns_max`), so sorting them is cheap.
         _ if filter.root_id.is_some() => "SELECT record FROM turn_roots CROSS JOIN turns USING (turn_id)",
-        (_, Some(TurnStatus::Open), _) => "SELECT record FROM turns INDEXED BY turns_open",
+        (_, Some(TurnStatus::Open)) => "SELECT record FROM turns INDEXED BY turns_open",
         // Only open turns are parked.
         _ if filter.parked == Some(true) => "SELECT record FROM turns INDEXED BY turns_open",
-        (Some(_), Some(TurnStatus::Finished), Some(_)) => "SELECT record FROM turns INDEXED BY turns_said",
         // Most turns finish, so few others lie between them.
-        (Some(_), None | Some(TurnStatus::Finished), _) => "SELECT record FROM turns INDEXED BY turns_agent",
-        (Some(_), Some(_), _) => "SELECT record FROM turns INDEXED BY turns_unfinished",
-        (None, Some(_), _) => "SELECT record FROM turns INDEXED BY turns_status",
-        (None, None, _) => "SELECT record FROM turns INDEXED BY turns_started",
+        (Some(_), None | Some(TurnStatus::Finished)) => "SELECT record FROM turns INDEXED BY turns_agent",
+        (Some(_), Some(_)) => "SELECT record FROM turns INDEXED BY turns_unfinished",
+        (None, Some(_)) => "SELECT record FROM turns INDEXED BY turns_status",
+        (None, None) => "SELECT record FROM turns INDEXED BY turns_started",
     }
 }
 
@@ -197,9 +196,6 @@ fn list(filter: &TurnFilter) -> (String, Args) {
         })
         .when(filter.status, filter.status.map_or("", with_status), |_, _| {})
         .when(filter.parked, filter.parked.map_or("", with_parked), |_, _| {})
-        .when(filter.source, "source = ?", |source, args| {
-            args.text(source);
-        })
         .when(filter.before, "started_at < ?", |at, args| {
             args.int(at.0);
         })
@@ -359,17 +355,11 @@ mod tests {
         for agent_id in [None, Some("bob".parse::<AgentId>().unwrap())] {
             for status in statuses.map(Some).into_iter().chain([None]) {
                 let after = Some((Timestamp(9), TurnId(uuid::Uuid::nil())));
-                let narrowings = [
-                    (None, None, None),
-                    (Some("mail"), None, None),
-                    (None, Some(Timestamp(9)), None),
-                    (None, None, after),
-                ];
-                for (source, before, after) in narrowings {
+                let narrowings = [(None, None), (Some(Timestamp(9)), None), (None, after)];
+                for (before, after) in narrowings {
                     let filter = TurnFilter {
                         agent_id: agent_id.clone(),
                         status,
-                        source,
                         before,
                         after,
                         limit: 9,

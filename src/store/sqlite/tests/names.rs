@@ -39,6 +39,7 @@ fn schedule(n: u128, name: &str) -> Schedule {
         enabled: true,
         root_id: RootId(Uuid::from_u128(7)),
         hop: 0,
+        conversation_id: None,
         next_at: Some(Timestamp(9)),
         last_at: None,
         last_status: None,

@@ -10,6 +10,7 @@ mod knowledge;
 mod mail;
 mod schedules;
 mod schemas;
+mod sessions;
 mod shared_state;
 mod skills;
 mod tasks;

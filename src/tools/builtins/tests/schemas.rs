@@ -13,7 +13,7 @@ use crate::builtins::all;
 use crate::registry::Registry;
 use crate::tool::Tool;
 
-const NAMES: [&str; 47] = [
+const NAMES: [&str; 49] = [
     "channel.file_attach",
     "channel.handoff",
     "channel.send",
@@ -42,6 +42,8 @@ const NAMES: [&str; 47] = [
     "syscall.message.send",
     "syscall.reflect",
     "syscall.resource.usage",
+    "syscall.session.history",
+    "syscall.session.list",
     "syscall.session.status",
     "syscall.skill.acquire",
     "syscall.skill.activate",

@@ -192,6 +192,7 @@ async fn call_by(services: &Arc<WorldServices>, rules: &OperationWorld, name: &s
         turn_id: turn.turn_id,
         root_id: RootId(Uuid::nil()),
         hop: turn.hop,
+        conversation_id: turn.conversation_id,
         call_id: CallId(Uuid::nil()),
         provider_call_id: "c".into(),
     }

@@ -1,0 +1,332 @@
+//! The log of a session, as prompts hold it: the messages of earlier turns, word for word (LOOP-01). A full log is cut to
+//! half at a round's edge, so that the beginning of the next prompts stays the same and providers can cache it.
+//!
+//! This module must never read the store, and a log must never hold turns of two sessions.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use ghost_domain::journal::JournalRow;
+use ghost_domain::transcript::{Block, Message, Role};
+use ghost_domain::{LogPlace, LogRange, LogStart, Turn, TurnStatus};
+
+use crate::transcript::{Transcript, View, drop_state};
+use crate::truncate::{CUT_MARK, bytes_of};
+
+/// Stands for a result that no model has read, because its turn ended before.
+const UNREAD: &str = "[The turn ended before this result was read.]";
+
+/// The mail of a turn, or one answer with the results of its calls.
+#[derive(Clone, Debug)]
+struct Round {
+    messages: Vec<Message>,
+    bytes: usize,
+}
+
+/// One turn of a log.
+#[derive(Clone, Debug)]
+pub struct LoggedTurn {
+    place: LogPlace,
+    /// Whether a provider refused opaque state in this turn: that of all earlier rounds is of no use.
+    state_dropped: bool,
+    rounds: Vec<Round>,
+}
+
+impl LoggedTurn {
+    /// An ended turn by its journal. `None` if the turn is not in the log.
+    #[must_use]
+    pub fn read(turn: &Turn, journal: &[JournalRow], view: View<'_>) -> Option<Self> {
+        if !turn.is_in_log() {
+            return None;
+        }
+        let mut transcript = Transcript::unfold(journal, view);
+        if !transcript.open.is_empty() {
+            let last = transcript.messages.last().into_iter().flat_map(Message::calls);
+            let calls: Vec<_> =
+                last.map(|(id, name, arguments)| (id.to_owned(), name.to_owned(), arguments.clone())).collect();
+            transcript.close_round(&calls, view);
+        }
+        let (_, mail) = transcript.opening?;
+        let state_dropped = transcript.state_dropped;
+        Some(Self { state_dropped, ..Self::new(turn, mail, transcript.messages) })
+    }
+
+    /// Size in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.rounds.iter().map(|round| round.bytes).sum()
+    }
+
+    /// A turn that has just ended, by its mail and the messages after it.
+    #[must_use]
+    pub fn new(turn: &Turn, mail: String, messages: Vec<Message>) -> Self {
+        let mut rounds: Vec<Vec<Message>> = vec![vec![Message::text(Role::User, mail)]];
+        for message in messages {
+            match rounds.last_mut() {
+                Some(round) if message.role != Role::Assistant => round.push(message),
+                _ => rounds.push(vec![message]),
+            }
+        }
+        if turn.status != TurnStatus::Finished
+            && let Some(last) = rounds.last_mut()
+        {
+            // No model has accepted what came after the last answer. If that is why the turn ended, it would end every
+            // later turn of the session, too.
+            last.retain(|message| message.role != Role::User);
+            for block in last.iter_mut().flat_map(|message| &mut message.blocks) {
+                if let Block::ToolResult { content, .. } = block {
+                    UNREAD.clone_into(content);
+                }
+            }
+            let text = format!("[This turn ended here without an answer: {}.]", turn.status.as_str());
+            last.push(Message::text(Role::User, text));
+        }
+        let rounds = rounds.into_iter().map(|messages| Round { bytes: bytes_of(&messages), messages }).collect();
+        Self { place: turn.log_place(), state_dropped: false, rounds }
+    }
+}
+
+/// The log of one session, or its newest part.
+#[derive(Clone, Debug, Default)]
+pub struct Log {
+    start: Option<LogStart>,
+    /// Oldest first.
+    turns: Vec<LoggedTurn>,
+}
+
+impl Log {
+    /// The log that begins at `start`. `turns` are the newest turns of the session, oldest first.
+    #[must_use]
+    pub fn new(start: Option<LogStart>, mut turns: Vec<LoggedTurn>) -> Self {
+        if let Some(refused) = turns.iter().rposition(|turn| turn.state_dropped) {
+            for round in turns[..refused].iter_mut().flat_map(|turn| &mut turn.rounds) {
+                drop_state(&mut round.messages);
+                round.bytes = bytes_of(&round.messages);
+            }
+        }
+        if let (Some(start), Some(first)) = (start, turns.first_mut())
+            && first.place == start.place
+        {
+            first.rounds.drain(..first.rounds.len().min(start.round as usize));
+        }
+        turns.retain(|turn| !turn.rounds.is_empty());
+        Self { start, turns }
+    }
+
+    /// Size in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.turns.iter().map(LoggedTurn::bytes).sum()
+    }
+
+    /// Adds a turn that has ended after all others.
+    pub fn push(&mut self, turn: LoggedTurn) {
+        self.turns.push(turn);
+    }
+
+    /// Cuts the log to half of `limit` if it is larger than `limit`. Returns the new start, if it was cut.
+    pub fn fit(&mut self, limit: usize) -> Option<LogStart> {
+        if self.bytes() <= limit {
+            return None;
+        }
+        let last = self.turns.last()?.place;
+        let mut left = limit / 2;
+        let (mut turn_index, mut round_index) = (self.turns.len(), 0);
+        'all: for (index, turn) in self.turns.iter().enumerate().rev() {
+            for (number, round) in turn.rounds.iter().enumerate().rev() {
+                let Some(rest) = left.checked_sub(round.bytes) else { break 'all };
+                (left, turn_index, round_index) = (rest, index, number);
+            }
+        }
+        let start = match self.turns.get(turn_index) {
+            Some(turn) => LogStart { place: turn.place, round: self.rounds_before(turn, round_index), cut: true },
+            None => LogStart { place: last, round: u32::MAX, cut: true },
+        };
+        self.turns.drain(..turn_index);
+        if let Some(first) = self.turns.first_mut() {
+            first.rounds.drain(..round_index);
+        }
+        self.start = Some(start);
+        Some(start)
+    }
+
+    /// How many rounds of `turn` lie before its round `index` in this log. Earlier ones may already be left out.
+    fn rounds_before(&self, turn: &LoggedTurn, index: usize) -> u32 {
+        let gone = self.start.filter(|start| start.place == turn.place).map_or(0, |start| start.round);
+        gone.saturating_add(u32::try_from(index).unwrap_or(u32::MAX))
+    }
+
+    /// The messages, oldest first. Ids of calls are unique, because some providers refuse a conversation in which two
+    /// calls have the same.
+    #[must_use]
+    pub fn messages(&self) -> Vec<Message> {
+        let mark = self.start.filter(|start| start.cut).map(|_| Message::text(Role::User, CUT_MARK));
+        let mut messages: Vec<Message> = mark.into_iter().collect();
+        let (mut used, mut renamed) = (BTreeSet::new(), BTreeMap::new());
+        for round in self.rounds() {
+            renamed.clear();
+            for message in &round.messages {
+                let mut message = message.clone();
+                for block in &mut message.blocks {
+                    match block {
+                        Block::ToolCall { id, .. } if !used.insert(id.clone()) => {
+                            let free = (2..).map(|n| format!("{id}-{n}")).find(|own| !used.contains(own));
+                            let own = free.unwrap_or_default();
+                            used.insert(own.clone());
+                            renamed.insert(std::mem::replace(id, own.clone()), own);
+                        }
+                        Block::ToolResult { id, .. } => {
+                            if let Some(own) = renamed.get(id) {
+                                id.clone_from(own);
+                            }
+                        }
+                        _ => {}
+                    }
+                }
+                messages.push(message);
+            }
+        }
+        messages
+    }
+
+    /// The part of the session's log that [`Self::messages`] shows; `None` if it shows nothing.
+    #[must_use]
+    pub fn range(&self) -> Option<LogRange> {
+        let mark = self.start.filter(|start| start.cut).map(|start| start.place);
+        let end = self.turns.last().map(|turn| turn.place).or(mark)?;
+        Some(LogRange { start: self.start, end })
+    }
+
+    /// The first turn that the log quotes.
+    #[must_use]
+    pub fn first(&self) -> Option<LogPlace> {
+        self.turns.first().map(|turn| turn.place)
+    }
+
+    /// The place after which the next turn's log continues.
+    #[must_use]
+    pub fn end(&self) -> Option<LogPlace> {
+        self.turns.last().map(|turn| turn.place).or(self.start.map(|start| start.place))
+    }
+
+    fn rounds(&self) -> impl Iterator<Item = &Round> {
+        self.turns.iter().flat_map(|turn| &turn.rounds)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ghost_domain::Timestamp;
+    use ghost_domain::transcript::Opaque;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn turn(n: u64, status: TurnStatus) -> Turn {
+        serde_json::from_value(serde_json::json!({
+            "turn_id": uuid::Uuid::from_u128(n.into()), "agent_id": "a", "incarnation": 1,
+            "root_id": uuid::Uuid::nil(), "source": "mail", "status": status, "model": null, "rounds": 1, "calls": 0,
+            "input_tokens": 0, "output_tokens": 0, "cost": 0, "text": null, "started_at": n, "ended_at": n,
+        }))
+        .unwrap()
+    }
+
+    fn logged(n: u64, rounds: &[usize]) -> LoggedTurn {
+        let answers = rounds.iter().map(|bytes| Message::text(Role::Assistant, "x".repeat(*bytes))).collect();
+        LoggedTurn::new(&turn(n, TurnStatus::Finished), format!("mail {n}"), answers)
+    }
+
+    fn texts(log: &Log) -> Vec<String> {
+        log.messages().iter().map(Message::visible_text).collect()
+    }
+
+    #[test]
+    fn a_turn_without_an_answer_says_so() {
+        let messages = vec![Message::text(Role::Assistant, "so")];
+        let log = Log::new(None, vec![LoggedTurn::new(&turn(1, TurnStatus::Failed), "mail".into(), messages)]);
+        let texts = texts(&log);
+        assert_eq!(texts[..2], ["mail", "so"]);
+        assert_eq!((texts.len(), texts[2].contains("failed")), (3, true));
+    }
+
+    #[test]
+    fn ids_of_calls_are_unique_over_the_log() {
+        let call = Block::ToolCall { id: "x".into(), name: "t".into(), arguments: serde_json::json!({}) };
+        let result = Block::ToolResult { id: "x".into(), name: "t".into(), content: "r".into(), is_error: false };
+        let round =
+            [Message { role: Role::Assistant, blocks: vec![call] }, Message { role: Role::Tool, blocks: vec![result] }];
+        let of = |n| LoggedTurn::new(&turn(n, TurnStatus::Finished), "mail".into(), round.to_vec());
+        let messages = Log::new(None, vec![of(1), of(2), of(3)]).messages();
+        let ids: Vec<&str> = messages
+            .iter()
+            .flat_map(|message| &message.blocks)
+            .filter_map(|block| match block {
+                Block::ToolCall { id, .. } | Block::ToolResult { id, .. } => Some(id.as_str()),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(ids, ["x", "x", "x-2", "x-2", "x-3", "x-3"]);
+    }
+
+    #[test]
+    fn refused_state_is_left_out_of_all_earlier_turns() {
+        let opaque = |n: u64| {
+            let state = Block::Opaque(Opaque { author: "p/m".into(), json: n.to_string(), attached: false });
+            let message = Message { role: Role::Assistant, blocks: vec![state, Block::Text { text: "so".into() }] };
+            LoggedTurn::new(&turn(n, TurnStatus::Finished), "mail".into(), vec![message])
+        };
+        let log = Log::new(None, vec![opaque(1), LoggedTurn { state_dropped: true, ..opaque(2) }, opaque(3)]);
+        let state = log.messages().into_iter().flat_map(|message| message.blocks).filter_map(|block| match block {
+            Block::Opaque(opaque) => Some(opaque.json),
+            _ => None,
+        });
+        assert_eq!(state.collect::<Vec<_>>(), ["2", "3"]);
+        assert!(log.bytes() < Log::new(None, vec![opaque(1), opaque(2), opaque(3)]).bytes());
+    }
+
+    #[test]
+    fn an_empty_log_has_no_range() {
+        assert_eq!((Log::default().range(), Log::default().messages()), (None, vec![]));
+        let reset = LogStart { place: turn(1, TurnStatus::Finished).log_place(), round: u32::MAX, cut: false };
+        let log = Log::new(Some(reset), vec![logged(1, &[5])]);
+        assert_eq!((log.range(), log.messages()), (None, vec![]));
+    }
+
+    #[test]
+    fn a_log_without_room_for_one_round_is_only_a_mark() {
+        let mut log = Log::new(None, vec![logged(1, &[500])]);
+        let start = log.fit(100).unwrap();
+        assert_eq!(texts(&log), [CUT_MARK]);
+        let again = Log::new(Some(start), vec![logged(1, &[500])]);
+        assert_eq!((again.messages(), again.range()), (log.messages(), log.range()));
+    }
+
+    proptest! {
+        /// Whatever is cut and whenever, a log that is read again from its range has the same messages.
+        #[test]
+        fn a_log_read_from_its_range_is_the_same(
+            turns in prop::collection::vec(prop::collection::vec(0_usize..200, 0..5), 1..12),
+            limit in 40_usize..900,
+        ) {
+            let all: Vec<LoggedTurn> = turns.iter().zip(1..).map(|(rounds, n)| logged(n, rounds)).collect();
+            let mut log = Log::default();
+            for (index, turn) in all.iter().enumerate() {
+                let before = log.range();
+                log.push(turn.clone());
+                let whole = log.bytes();
+                match log.fit(limit) {
+                    Some(_) => prop_assert!(log.bytes() <= limit / 2),
+                    None => prop_assert!(whole <= limit && log.range().unwrap().start == before.and_then(|range| range.start)),
+                }
+                let range = log.range().unwrap();
+                let kept = all[..=index].iter().filter(|turn| {
+                    turn.place <= range.end && range.start.is_none_or(|start| turn.place >= start.place)
+                });
+                let again = Log::new(range.start, kept.cloned().collect());
+                prop_assert_eq!(again.messages(), log.messages());
+                prop_assert_eq!(again.range(), log.range());
+                prop_assert!(log.messages().iter().all(|message| message.role != Role::Tool));
+            }
+            prop_assert_eq!(Timestamp(i64::try_from(turns.len()).unwrap()), log.end().unwrap().ended_at);
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Reads the log of a session from the store: the journals of its turns.
+//!
+//! This module must never read the log of a session other than the one that it is asked for.
+
+use std::sync::Arc;
+
+use ghost_domain::journal::JournalRow;
+use ghost_domain::{AgentId, ConversationId, Limits, LogRange, Refusal, Turn, TurnStatus};
+use ghost_operations::turns::BriefedLog;
+use ghost_store::tables::SessionTurns;
+use ghost_tools::Registry;
+
+use super::runner::view;
+use crate::engine::Engine;
+use crate::log::{Log, LoggedTurn};
+
+/// Source of a cron job's own turn.
+pub(super) const CRON: &str = "cron";
+/// Turns that are read at a time.
+const PAGE: u32 = 16;
+/// Bytes of text that count as one token.
+const TOKEN_BYTES: usize = 4;
+/// Turns of cron jobs that a prompt mentions.
+const JOBS_MAX: u32 = 6;
+
+/// A session, and how its results are shown.
+pub(super) struct SessionLog<'e> {
+    pub(super) engine: &'e Arc<Engine>,
+    pub(super) registry: &'e Registry,
+    pub(super) agent_id: &'e AgentId,
+    pub(super) conversation_id: Option<ConversationId>,
+    /// Bytes of a result that the agent sees.
+    pub(super) view_bytes: u32,
+}
+
+/// Maximum bytes of a log in a prompt of an agent whose conversation may have `context_bytes`.
+pub(super) fn log_room(limits: &Limits, context_bytes: u32) -> usize {
+    (limits.session_tokens as usize).saturating_mul(TOKEN_BYTES).min(context_bytes as usize / 4)
+}
+
+impl SessionLog<'_> {
+    /// The log for a new turn, at least up to `room` bytes.
+    pub(super) async fn newest(&self, room: usize) -> Result<Log, Refusal> {
+        if room == 0 {
+            return Ok(Log::default());
+        }
+        let (agent_id, conversation_id) = (self.agent_id.clone(), self.conversation_id);
+        let store = &self.engine.services.store;
+        let start = store
+            .read_latest(move |r| Box::pin(async move { r.session_start(&agent_id, conversation_id).await }))
+            .await?
+            .map(|start| start.start);
+        self.read(start.map(|start| LogRange { start: Some(start), end: start.place }), None, room).await
+    }
+
+    /// The log that the prompt of a turn held.
+    pub(super) async fn range(&self, range: LogRange) -> Result<Log, Refusal> {
+        self.read(Some(range), Some(range), usize::MAX).await
+    }
+
+    async fn read(&self, from: Option<LogRange>, through: Option<LogRange>, room: usize) -> Result<Log, Refusal> {
+        let start = from.and_then(|range| range.start);
+        let limits = self.engine.services.ctx.limits();
+        let shown = |tool: &str, outcome: &_| view(self.registry, &limits, self.view_bytes, tool, outcome);
+        let mut before = through.map(|range| range.end.next());
+        let (mut turns, mut bytes) = (Vec::new(), 0);
+        loop {
+            let query = SessionTurns {
+                agent_id: self.agent_id.clone(),
+                conversation_id: self.conversation_id,
+                source: "mail",
+                from: start.map(|start| start.place),
+                before,
+                limit: PAGE,
+            };
+            let page = self.page(query).await?;
+            let last = page.len() < PAGE as usize;
+            for (turn, journal) in page {
+                before = Some(turn.log_place());
+                if let Some(turn) = LoggedTurn::read(&turn, &journal, &shown) {
+                    bytes += turn.bytes();
+                    turns.push(turn);
+                }
+                if bytes > room {
+                    break;
+                }
+            }
+            if last || bytes > room {
+                break;
+            }
+        }
+        turns.reverse();
+        Ok(Log::new(start, turns))
+    }
+
+    async fn page(&self, query: SessionTurns) -> Result<Vec<(Turn, Vec<JournalRow>)>, Refusal> {
+        let read = self.engine.services.store.read_latest(move |r| {
+            Box::pin(async move {
+                let mut page = Vec::new();
+                for turn in r.session_turns(&query).await? {
+                    let journal = if turn.is_in_log() { r.journal_of(turn.turn_id).await? } else { Vec::new() };
+                    page.push((turn, journal));
+                }
+                Ok::<_, Refusal>(page)
+            })
+        });
+        read.await
+    }
+
+    /// Finished turns of the session's cron jobs since the end of `log`, newest first.
+    pub(super) async fn jobs_since(&self, log: &Log) -> Result<Vec<Turn>, Refusal> {
+        let query = SessionTurns {
+            agent_id: self.agent_id.clone(),
+            conversation_id: self.conversation_id,
+            source: CRON,
+            from: log.end(),
+            before: None,
+            limit: JOBS_MAX,
+        };
+        let store = &self.engine.services.store;
+        let mut turns = store.read_latest(move |r| Box::pin(async move { r.session_turns(&query).await })).await?;
+        turns.retain(|turn| turn.status == TurnStatus::Finished);
+        Ok(turns)
+    }
+}
+
+/// What a new turn journals of its log, once the log has room.
+pub(super) fn briefed(log: &mut Log, room: usize) -> BriefedLog {
+    let new_start = log.fit(room);
+    BriefedLog { range: log.range(), first: log.first().map(|place| place.ended_at), new_start }
+}

@@ -1,0 +1,88 @@
+use ghost_domain::{Code, ConversationId, EventKind, Kind, Timestamp, Turn};
+use uuid::Uuid;
+
+use super::operation_world::{OperationWorld, code, id, operator, read, write};
+use crate::mail::{Chain, NewMessage};
+use crate::sessions::{self, Author, History};
+use crate::turns::BriefedLog;
+use crate::{Result, turns};
+
+const TALK: Option<ConversationId> = Some(ConversationId(Uuid::from_u128(1)));
+
+/// A finished turn of ada's in this session, whose mail is `text`.
+async fn turn(world: &OperationWorld, conversation_id: Option<ConversationId>, text: &'static str) -> Turn {
+    let chain = Chain { conversation_id, ..Chain::root(&world.ctx) };
+    world.deliver(NewMessage::new(&id("ada"), operator(), Kind::Message, text, chain)).await.unwrap();
+    let turn_id = world.take("ada").await.turn.turn_id;
+    write!(world, |w, ctx| {
+        let log = BriefedLog::default();
+        turns::brief(w, &ctx, turn_id, ("a", "a"), ("b", "b"), log, text.to_owned()).await
+    })
+    .unwrap();
+    let (reservation_id, _) = world.model_start(turn_id, super::operation_world::demand(1, 16)).await.unwrap();
+    world.model_answer(turn_id, reservation_id, None).await.unwrap();
+    world.pass(std::time::Duration::from_secs(1));
+    world.finish(turn_id, "done").await.unwrap()
+}
+
+async fn history(
+    world: &OperationWorld,
+    session: Option<ConversationId>,
+    before: Option<&Turn>,
+    turns: u32,
+) -> Result<History> {
+    let before = before.map(|turn| turn.turn_id);
+    world
+        .store
+        .read(move |r| Box::pin(async move { sessions::history(r, &id("ada"), session, before, turns).await }))
+        .await
+}
+
+fn mail_in(history: &History) -> Vec<&str> {
+    history.entries.iter().filter(|entry| entry.author == Author::User).map(|entry| entry.text.as_str()).collect()
+}
+
+// covers: BI-78
+#[tokio::test]
+async fn a_session_is_read_in_pages_of_its_own_turns() {
+    let world = OperationWorld::new().await;
+    let one = turn(&world, None, "one").await;
+    turn(&world, TALK, "aside").await;
+    let two = turn(&world, None, "two").await;
+    let three = turn(&world, None, "three").await;
+    let newest = history(&world, None, None, 2).await.unwrap();
+    assert_eq!((mail_in(&newest), newest.earlier), (vec!["two", "three"], Some(two.turn_id)));
+    let rest = history(&world, None, Some(&two), 2).await.unwrap();
+    assert_eq!((mail_in(&rest), rest.earlier), (vec!["one"], None));
+    assert_eq!(mail_in(&history(&world, TALK, None, 9).await.unwrap()), ["aside"]);
+    assert_eq!(code(history(&world, TALK, Some(&one), 9).await), Code::NotFound);
+    let since = three.started_at;
+    let list = read!(world, |r| sessions::list(r, &id("ada"), Timestamp(0), 9).await.unwrap());
+    assert_eq!(list.iter().map(|row| (row.conversation_id, row.turns)).collect::<Vec<_>>(), [(None, 3), (TALK, 1)]);
+    assert_eq!(read!(world, |r| sessions::list(r, &id("ada"), since, 9).await.unwrap()).len(), 1);
+}
+
+// covers: LOOP-01
+#[tokio::test]
+async fn a_reset_leaves_the_past_of_one_session_behind() {
+    let world = OperationWorld::new().await;
+    let reset =
+        async |session| write!(world, |w, ctx| sessions::reset(w, &ctx, &operator(), &id("ada"), session).await);
+    assert!(!reset(None).await.unwrap(), "there is nothing to leave behind");
+    turn(&world, None, "one").await;
+    turn(&world, TALK, "aside").await;
+    assert!(reset(None).await.unwrap());
+    assert!(!reset(None).await.unwrap());
+    assert_eq!(world.count(EventKind::SessionReset).await, 1);
+    assert_eq!(mail_in(&history(&world, None, None, 9).await.unwrap()), [""; 0]);
+    assert_eq!(mail_in(&history(&world, TALK, None, 9).await.unwrap()), ["aside"]);
+    turn(&world, None, "two").await;
+    assert_eq!(mail_in(&history(&world, None, None, 9).await.unwrap()), ["two"]);
+}
+
+#[test]
+fn a_session_has_a_name() {
+    assert_eq!(sessions::session_named(" own ").unwrap(), None);
+    assert_eq!(sessions::session_named("00000000-0000-0000-0000-000000000001").unwrap(), TALK);
+    assert_eq!(code(sessions::session_named("owm")), Code::InvalidArguments);
+}

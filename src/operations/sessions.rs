@@ -1,0 +1,198 @@
+//! The sessions of an agent: lists them, reads their logs and resets them (LOOP-01, BI-78).
+//!
+//! This module must never return entries of another session than the one that it is asked for.
+
+use ghost_domain::event::{EventKind, NewEvent};
+use ghost_domain::session::{name_of, named};
+use ghost_domain::transcript::{Block, visible_text};
+use ghost_domain::{
+    AgentId, Code, ConversationId, JournalRow, LogPlace, LogStart, Party, Refusal, SessionStart, SessionSummary, Step,
+    Timestamp, Turn, TurnId,
+};
+use ghost_store::tables::SessionTurns;
+use ghost_store::{Reads, Writes};
+use serde_json::json;
+
+use crate::{OperationContext, Result};
+
+/// The largest number of turns in one page of a session's history.
+pub const HISTORY_MAX: u32 = 100;
+
+/// Who wrote an entry of a session's log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Author {
+    /// The daemon: mail and notes.
+    User,
+    /// The agent's model.
+    Assistant,
+    /// A tool.
+    Tool,
+}
+
+impl Author {
+    /// The name of the author in lists.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::User => "user",
+            Self::Assistant => "assistant",
+            Self::Tool => "tool",
+        }
+    }
+}
+
+/// One entry of a session's log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionEntry {
+    /// The turn that the entry belongs to.
+    pub turn_id: TurnId,
+    /// When it was recorded.
+    pub at: Timestamp,
+    /// Who wrote it.
+    pub author: Author,
+    /// Name of the tool that was called or answered.
+    pub tool: Option<String>,
+    /// The text: of a call its arguments as JSON, of a result the result.
+    pub text: String,
+}
+
+/// A page of a session's log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct History {
+    /// The entries, oldest first.
+    pub entries: Vec<SessionEntry>,
+    /// The turn before which the session continues, if there are older ones.
+    pub earlier: Option<TurnId>,
+}
+
+/// The session that `name` means.
+///
+/// # Errors
+/// `InvalidArguments` if it is neither `own` nor the id of a conversation.
+pub fn session_named(name: &str) -> Result<Option<ConversationId>> {
+    named(name.trim()).ok_or_else(|| {
+        Refusal::new(Code::InvalidArguments, format!("`{}` is no session", ghost_domain::text::clip(name, 80)))
+            .hint("use `own` for the agent's own work, or the id of a conversation; syscall.session.list and `ghostctl session list` show them")
+    })
+}
+
+/// The sessions of an agent, the last active first.
+///
+/// # Errors
+/// When the store fails.
+pub async fn list(r: &mut dyn Reads, agent_id: &AgentId, since: Timestamp, limit: u32) -> Result<Vec<SessionSummary>> {
+    Ok(r.session_list(agent_id, since, limit).await?)
+}
+
+/// The newest `turns` turns of a session before the turn `before`. A reset session begins after its reset.
+///
+/// # Errors
+/// `NotFound` if `before` is not an ended turn of the session, or if the session has no turns.
+pub async fn history(
+    r: &mut dyn Reads,
+    agent_id: &AgentId,
+    conversation_id: Option<ConversationId>,
+    before: Option<TurnId>,
+    turns: u32,
+) -> Result<History> {
+    let limit = turns.clamp(1, HISTORY_MAX);
+    let before = match before {
+        Some(turn_id) => Some(place_in(r, agent_id, conversation_id, turn_id).await?),
+        None => None,
+    };
+    let reset = r.session_start(agent_id, conversation_id).await?.filter(|found| !found.start.cut);
+    let query = SessionTurns {
+        agent_id: agent_id.clone(),
+        conversation_id,
+        source: "mail",
+        from: reset.map(|found| found.start.place.next()),
+        before,
+        limit: limit + 1,
+    };
+    let mut found = r.session_turns(&query).await?;
+    let more = found.len() > limit as usize;
+    found.truncate(limit as usize);
+    let earlier = found.last().filter(|_| more).map(|turn| turn.turn_id);
+    let mut entries = Vec::new();
+    for turn in found.iter().rev().filter(|turn| turn.is_in_log()) {
+        entries_of(turn, r.journal_of(turn.turn_id).await?, &mut entries);
+    }
+    Ok(History { entries, earlier })
+}
+
+/// Begins a session anew: later prompts hold nothing of what was before. An open turn of the session ends in the new
+/// one. Returns whether there was anything to leave behind.
+///
+/// # Errors
+/// When the store fails.
+pub async fn reset(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    by: &Party,
+    agent_id: &AgentId,
+    conversation_id: Option<ConversationId>,
+) -> Result<bool> {
+    let query = SessionTurns {
+        agent_id: agent_id.clone(),
+        conversation_id,
+        source: "mail",
+        from: None,
+        before: None,
+        limit: 1,
+    };
+    let Some(last) = w.session_turns(&query).await?.pop() else { return Ok(false) };
+    let start = LogStart { place: last.log_place(), round: u32::MAX, cut: false };
+    if w.session_start(agent_id, conversation_id).await?.is_some_and(|found| found.start == start) {
+        return Ok(false);
+    }
+    w.session_start_put(&SessionStart { agent_id: agent_id.clone(), conversation_id, start }).await?;
+    let payload = json!({ "session": name_of(conversation_id), "by": by });
+    ctx.emit(w, NewEvent::new(EventKind::SessionReset, payload).agent(agent_id)).await?;
+    Ok(true)
+}
+
+async fn place_in(
+    r: &mut dyn Reads,
+    agent_id: &AgentId,
+    conversation_id: Option<ConversationId>,
+    turn_id: TurnId,
+) -> Result<LogPlace> {
+    let turn = r.turn_get(turn_id).await?;
+    let own = turn.filter(|turn| turn.agent_id == *agent_id && turn.conversation_id == conversation_id);
+    own.map(|turn| turn.log_place()).ok_or_else(|| {
+        Refusal::new(Code::NotFound, format!("session `{}` has no turn {turn_id}", name_of(conversation_id)))
+            .hint("use the value of `earlier` from the page before, for the same session")
+    })
+}
+
+fn entries_of(turn: &Turn, journal: Vec<JournalRow>, entries: &mut Vec<SessionEntry>) {
+    for row in journal {
+        let mut add = |author, tool: Option<String>, text: String| {
+            entries.push(SessionEntry { turn_id: turn.turn_id, at: row.at, author, tool, text });
+        };
+        match row.step {
+            Step::Briefed { mail, .. } => add(Author::User, None, mail),
+            Step::Note { text } => add(Author::User, None, text),
+            Step::ModelAnswered { blocks, .. } => {
+                let text = visible_text(&blocks);
+                if !text.is_empty() {
+                    add(Author::Assistant, None, text);
+                }
+                for block in blocks {
+                    if let Block::ToolCall { name, arguments, .. } = block {
+                        add(Author::Assistant, Some(name), arguments.to_string());
+                    }
+                }
+            }
+            Step::CallFinished { tool, outcome, .. } => add(Author::Tool, Some(tool), outcome.content.to_string()),
+            Step::MailJoined { .. }
+            | Step::ModelStarted { .. }
+            | Step::ModelFailed { .. }
+            | Step::PassedOver { .. }
+            | Step::Shortened { .. }
+            | Step::StateDropped { .. }
+            | Step::Parked { .. }
+            | Step::CallStarted { .. } => {}
+        }
+    }
+}

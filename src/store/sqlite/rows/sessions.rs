@@ -1,0 +1,156 @@
+//! Rows and queries of sessions and their logs.
+
+use async_trait::async_trait;
+use ghost_domain::{AgentId, ConversationId, SessionStart, SessionSummary, Timestamp, Turn};
+use sqlx::AssertSqlSafe;
+use sqlx::sqlite::SqliteRow;
+
+use crate::sqlite::query::{Conditions, list_limit};
+use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, get, get_count, to_json, unreadable};
+use crate::sqlite::session::Session;
+use crate::sqlite::table_list::table_set;
+use crate::tables::{Result, SessionReads, SessionTurns, SessionWrites};
+
+/// The key of a session. The text is empty for the agent's own work.
+fn conversation_key(conversation_id: Option<ConversationId>) -> String {
+    conversation_id.map(|id| id.to_string()).unwrap_or_default()
+}
+
+impl Row for SessionStart {
+    const TABLE: &'static str = "sessions";
+    const SHAPE: Shape = Shape {
+        head: "INSERT INTO sessions (agent_id, conversation_id, ended_at, record) VALUES ",
+        columns: 4,
+        tail: " ON CONFLICT (agent_id, conversation_id) DO UPDATE SET ended_at = excluded.ended_at, \
+               record = excluded.record",
+    };
+
+    fn bind(&self, args: &mut Args) -> Result<()> {
+        let record = to_json(Self::TABLE, &self.agent_id, self)?;
+        args.text(self.agent_id.as_str())
+            .text(&conversation_key(self.conversation_id))
+            .int(self.start.place.ended_at.0)
+            .put(record);
+        Ok(())
+    }
+}
+
+impl Keyed for SessionStart {
+    type Key = (AgentId, Option<ConversationId>);
+    const SELECT: &'static str = "SELECT record FROM sessions WHERE agent_id = ? AND conversation_id = ?";
+
+    fn key(&self) -> Self::Key {
+        (self.agent_id.clone(), self.conversation_id)
+    }
+
+    fn bind_key(key: &Self::Key, args: &mut Args) {
+        args.text(key.0.as_str()).text(&conversation_key(key.1));
+    }
+
+    fn read(row: &SqliteRow) -> Result<Self> {
+        from_record(Self::TABLE, row)
+    }
+}
+
+/// The condition and the expression are those of the index.
+const LOGGED: &str = "SELECT record FROM turns INDEXED BY turns_session";
+
+fn turns(query: &SessionTurns) -> (String, Args) {
+    Conditions::new(LOGGED)
+        .when(Some(()), "status IN ('finished', 'failed', 'cancelled')", |(), _| {})
+        .when(Some(&query.agent_id), "agent_id = ?", |id, args| {
+            args.text(id.as_str());
+        })
+        .when(Some(query.source), "source = ?", |source, args| {
+            args.text(source);
+        })
+        .when(Some(query.conversation_id), "coalesce(record ->> '$.conversation_id', '') = ?", |id, args| {
+            args.text(&conversation_key(id));
+        })
+        .when(query.from, "(ended_at, turn_id) >= (?, ?)", |from, args| {
+            args.int(from.ended_at.0).id(from.turn_id.0);
+        })
+        .when(query.before, "(ended_at, turn_id) < (?, ?)", |before, args| {
+            args.int(before.ended_at.0).id(before.turn_id.0);
+        })
+        .order("ended_at DESC, turn_id DESC", list_limit(query.limit))
+}
+
+/// The sessions of an agent. The recursive part jumps from one session to the next in the index.
+const LIST: &str = "WITH RECURSIVE names (name) AS (\
+    SELECT min(coalesce(record ->> '$.conversation_id', '')) FROM turns INDEXED BY turns_session \
+    WHERE status IN ('finished', 'failed', 'cancelled') AND agent_id = ?1 AND source = 'mail' \
+    UNION ALL SELECT (SELECT min(coalesce(record ->> '$.conversation_id', '')) FROM turns INDEXED BY turns_session \
+    WHERE status IN ('finished', 'failed', 'cancelled') AND agent_id = ?1 AND source = 'mail' \
+    AND coalesce(record ->> '$.conversation_id', '') > names.name) FROM names WHERE names.name IS NOT NULL), \
+    ends (name, last_at) AS (SELECT name, (SELECT max(ended_at) FROM turns INDEXED BY turns_session \
+    WHERE status IN ('finished', 'failed', 'cancelled') AND agent_id = ?1 AND source = 'mail' \
+    AND coalesce(record ->> '$.conversation_id', '') = names.name) FROM names WHERE name IS NOT NULL) \
+    SELECT name, last_at, (SELECT count(*) FROM turns INDEXED BY turns_session \
+    WHERE status IN ('finished', 'failed', 'cancelled') AND agent_id = ?1 AND source = 'mail' \
+    AND coalesce(record ->> '$.conversation_id', '') = top.name) \
+    FROM (SELECT name, last_at FROM ends WHERE last_at > ?2 ORDER BY last_at DESC, name LIMIT ?3+0) AS top";
+
+fn summary(row: &SqliteRow) -> Result<SessionSummary> {
+    let name: &str = get(SessionStart::TABLE, row, 0)?;
+    let conversation_id = match name {
+        "" => None,
+        id => Some(id.parse().map_err(|error| unreadable(SessionStart::TABLE, id, error))?),
+    };
+    let last_at = Timestamp(get(SessionStart::TABLE, row, 1)?);
+    Ok(SessionSummary { conversation_id, turns: get_count(SessionStart::TABLE, row, 2)?, last_at })
+}
+
+#[async_trait]
+impl SessionReads for Session {
+    async fn session_start(
+        &mut self,
+        agent_id: &AgentId,
+        conversation_id: Option<ConversationId>,
+    ) -> Result<Option<SessionStart>> {
+        self.get(&(agent_id.clone(), conversation_id)).await
+    }
+
+    async fn session_turns(&mut self, query: &SessionTurns) -> Result<Vec<Turn>> {
+        let (sql, args) = turns(query);
+        self.list(AssertSqlSafe(sql), args).await
+    }
+
+    async fn session_list(&mut self, agent_id: &AgentId, since: Timestamp, limit: u32) -> Result<Vec<SessionSummary>> {
+        self.flush_before_read(table_set::TURNS).await?;
+        let mut args = Args::default();
+        args.text(agent_id.as_str()).int(since.0).int(list_limit(limit));
+        self.rows(LIST, args).await?.iter().map(summary).collect()
+    }
+}
+
+#[async_trait]
+impl SessionWrites for Session {
+    async fn session_start_put(&mut self, start: &SessionStart) -> Result<()> {
+        self.put(start.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ghost_domain::{LogPlace, TurnId};
+    use uuid::Uuid;
+
+    use super::*;
+    use crate::sqlite::tests::plans::{assert_indexed, plan};
+
+    #[tokio::test]
+    async fn logs_are_read_from_their_index() {
+        let place = LogPlace { ended_at: Timestamp(1), turn_id: TurnId(Uuid::nil()) };
+        for (from, before) in [(None, None), (Some(place), None), (None, Some(place)), (Some(place), Some(place))] {
+            let agent_id = "a".parse().unwrap();
+            let query = SessionTurns { agent_id, conversation_id: None, source: "mail", from, before, limit: 9 };
+            assert_indexed(turns(&query)).await;
+        }
+        let mut args = Args::default();
+        args.text("a").int(0).int(9);
+        let steps = plan((LIST.to_owned(), args)).await;
+        let reads = steps.iter().filter(|step| step.contains(" turns ")).collect::<Vec<_>>();
+        assert!(reads.len() >= 4 && reads.iter().all(|step| step.contains("turns_session (agent_id=?")), "{steps:?}");
+    }
+}

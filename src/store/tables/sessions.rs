@@ -1,0 +1,48 @@
+//! The logs of sessions: the ended turns of a session, and the `sessions` table, which says where a log starts.
+
+use async_trait::async_trait;
+use ghost_domain::{AgentId, ConversationId, LogPlace, SessionStart, SessionSummary, Timestamp, Turn};
+
+use crate::error::Result;
+
+/// Which ended turns of a session a list contains.
+#[derive(Clone, Debug)]
+pub struct SessionTurns {
+    /// The agent.
+    pub agent_id: AgentId,
+    /// The conversation; `None` for the agent's own work.
+    pub conversation_id: Option<ConversationId>,
+    /// The source of the turns; see [`Turn::source`].
+    pub source: &'static str,
+    /// Only this turn and later ones.
+    pub from: Option<LogPlace>,
+    /// Only turns before this place.
+    pub before: Option<LogPlace>,
+    /// At most this many turns.
+    pub limit: u32,
+}
+
+/// Reads of sessions.
+#[async_trait]
+pub trait SessionReads {
+    /// Where the log of a session starts; `None` if at its first turn.
+    async fn session_start(
+        &mut self,
+        agent_id: &AgentId,
+        conversation_id: Option<ConversationId>,
+    ) -> Result<Option<SessionStart>>;
+
+    /// Finished, failed and cancelled turns of a session, in reverse order of their ends.
+    async fn session_turns(&mut self, query: &SessionTurns) -> Result<Vec<Turn>>;
+
+    /// The sessions of an agent that have turns opened by mail which finished, failed or were cancelled, at most `limit`.
+    /// The one whose last turn ended last is first. `since` leaves out sessions without a turn that ended later.
+    async fn session_list(&mut self, agent_id: &AgentId, since: Timestamp, limit: u32) -> Result<Vec<SessionSummary>>;
+}
+
+/// Writes of sessions.
+#[async_trait]
+pub trait SessionWrites {
+    /// Inserts or replaces the start of a session's log.
+    async fn session_start_put(&mut self, start: &SessionStart) -> Result<()>;
+}

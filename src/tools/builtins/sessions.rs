@@ -1,0 +1,125 @@
+//! `syscall.session.list` and `syscall.session.history`: the agent's own sessions (BI-78).
+//!
+//! An agent must never read a session of another agent: conversations are private.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ghost_domain::session::name_of;
+use ghost_domain::{Code, Refusal, Timestamp, TurnId};
+use ghost_operations::sessions::{self, Author, session_named};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::json;
+
+use super::common::{LIST_BYTES, fitting, without_nulls};
+use crate::context::CallContext;
+use crate::tool::{Output, ReadTool};
+
+/// The default and the largest number of sessions.
+const SESSIONS: u32 = 50;
+const SESSIONS_MAX: u32 = 500;
+/// The default and the largest number of turns.
+const TURNS: u32 = 10;
+const TURNS_MAX: u32 = 50;
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ListParams {
+    /// Only sessions that were active in the last so many minutes.
+    #[serde(default)]
+    active_minutes: Option<u32>,
+    /// The largest number of sessions, up to 500; 50 if absent.
+    #[serde(default)]
+    limit: Option<u32>,
+}
+
+pub(super) struct List;
+
+#[async_trait]
+impl ReadTool for List {
+    type Params = ListParams;
+
+    async fn run(&self, call: &CallContext, params: ListParams) -> Result<Output, Refusal> {
+        let limit = within("limit", params.limit, SESSIONS, SESSIONS_MAX)?;
+        let now = call.services.ctx.now();
+        let since = params.active_minutes.map_or(Timestamp(i64::MIN), |minutes| {
+            let span = Duration::from_secs(u64::from(minutes) * 60);
+            Timestamp(now.0.saturating_sub(i64::try_from(span.as_millis()).unwrap_or(i64::MAX)))
+        });
+        let agent_id = call.caller.agent_id.clone();
+        let read = call
+            .services
+            .store
+            .read(move |r| Box::pin(async move { sessions::list(r, &agent_id, since, limit).await }));
+        let rows = read.await?.into_iter().map(|row| {
+            let current = (row.conversation_id == call.conversation_id).then_some(true);
+            without_nulls(json!({
+                "session": name_of(row.conversation_id), "turns": row.turns, "last_at": row.last_at.rfc3339(),
+                "current": current,
+            }))
+        });
+        let (rows, all) = fitting(rows, LIST_BYTES);
+        Ok(Output { content: json!({ "sessions": rows }), truncated: !all, events: Vec::new() })
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct HistoryParams {
+    /// `own` for your own work, or the id of a conversation; the session of this turn if absent.
+    #[serde(default)]
+    session: Option<String>,
+    /// The largest number of turns, up to 50; 10 if absent.
+    #[serde(default)]
+    limit: Option<u32>,
+    /// Only turns before this one: `earlier` of the page before.
+    #[serde(default)]
+    before: Option<String>,
+    /// Also show calls and their results.
+    #[serde(default)]
+    include_tools: bool,
+}
+
+pub(super) struct History;
+
+#[async_trait]
+impl ReadTool for History {
+    type Params = HistoryParams;
+
+    async fn run(&self, call: &CallContext, params: HistoryParams) -> Result<Output, Refusal> {
+        let turns = within("limit", params.limit, TURNS, TURNS_MAX)?;
+        let session = params.session.as_deref().map_or(Ok(call.conversation_id), session_named)?;
+        let before: Option<TurnId> = params.before.as_deref().map(str::parse).transpose()?;
+        let agent_id = call.caller.agent_id.clone();
+        let read = call
+            .services
+            .store
+            .read(move |r| Box::pin(async move { sessions::history(r, &agent_id, session, before, turns).await }));
+        let history = read.await?;
+        let wanted = history
+            .entries
+            .iter()
+            .filter(|entry| params.include_tools || (entry.tool.is_none() && entry.author != Author::Tool));
+        // The newest entries matter most, so they are fitted first.
+        let rows = wanted.rev().map(|entry| {
+            without_nulls(json!({
+                "at": entry.at.rfc3339(), "author": entry.author.as_str(), "tool": entry.tool, "text": entry.text,
+            }))
+        });
+        let (mut rows, all) = fitting(rows, LIST_BYTES);
+        rows.reverse();
+        let content =
+            without_nulls(json!({ "session": name_of(session), "entries": rows, "earlier": history.earlier }));
+        Ok(Output { content, truncated: !all, events: Vec::new() })
+    }
+}
+
+fn within(name: &str, value: Option<u32>, default: u32, max: u32) -> Result<u32, Refusal> {
+    let value = value.unwrap_or(default);
+    if (1..=max).contains(&value) {
+        return Ok(value);
+    }
+    Err(Refusal::new(Code::InvalidArguments, format!("{name} is {value}; it must be 1 to {max}"))
+        .hint("ask again in pages"))
+}
