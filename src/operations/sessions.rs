@@ -114,7 +114,7 @@ pub async fn history(
     found.truncate(limit as usize);
     let earlier = found.last().filter(|_| more).map(|turn| turn.turn_id);
     let mut entries = Vec::new();
-    for turn in found.iter().rev().filter(|turn| turn.is_in_log()) {
+    for turn in found.iter().rev() {
         entries_of(turn, r.journal_of(turn.turn_id).await?, &mut entries);
     }
     Ok(History { entries, earlier })

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use ghost_domain::journal::JournalRow;
-use ghost_domain::{AgentId, ConversationId, Limits, LogRange, Refusal, Turn, TurnStatus};
+use ghost_domain::{AgentId, ConversationId, Limits, LogPlace, LogRange, LogStart, Refusal, Turn, TurnStatus};
 use ghost_operations::turns::BriefedLog;
 use ghost_store::tables::SessionTurns;
 use ghost_tools::Registry;
@@ -50,19 +50,18 @@ impl SessionLog<'_> {
             .read_latest(move |r| Box::pin(async move { r.session_start(&agent_id, conversation_id).await }))
             .await?
             .map(|start| start.start);
-        self.read(start.map(|start| LogRange { start: Some(start), end: start.place }), None, room).await
+        self.read(start, None, room).await
     }
 
     /// The log that the prompt of a turn held.
     pub(super) async fn range(&self, range: LogRange) -> Result<Log, Refusal> {
-        self.read(Some(range), Some(range), usize::MAX).await
+        self.read(range.start, Some(range.end.next()), usize::MAX).await
     }
 
-    async fn read(&self, from: Option<LogRange>, through: Option<LogRange>, room: usize) -> Result<Log, Refusal> {
-        let start = from.and_then(|range| range.start);
+    /// The log from `start` to `before`, or its newest part if it is larger than `room` bytes.
+    async fn read(&self, start: Option<LogStart>, mut before: Option<LogPlace>, room: usize) -> Result<Log, Refusal> {
         let limits = self.engine.services.ctx.limits();
         let shown = |tool: &str, outcome: &_| view(self.registry, &limits, self.view_bytes, tool, outcome);
-        let mut before = through.map(|range| range.end.next());
         let (mut turns, mut bytes) = (Vec::new(), 0);
         loop {
             let query = SessionTurns {
@@ -98,7 +97,7 @@ impl SessionLog<'_> {
             Box::pin(async move {
                 let mut page = Vec::new();
                 for turn in r.session_turns(&query).await? {
-                    let journal = if turn.is_in_log() { r.journal_of(turn.turn_id).await? } else { Vec::new() };
+                    let journal = r.journal_of(turn.turn_id).await?;
                     page.push((turn, journal));
                 }
                 Ok::<_, Refusal>(page)

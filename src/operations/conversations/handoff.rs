@@ -87,8 +87,8 @@ pub async fn handoff(
     };
     let history = recent(w, &conversation).await?;
     append(w, ctx, &mut conversation, NewEntry::new(Direction::Note, by.clone(), summary_line.clone())).await?;
-    // The rest of a message's room is for the summary and the frame.
-    let room = (ctx.limits().session_tokens as usize * 2).min(ctx.limits().message_bytes as usize / 2);
+    // The rest of a message's room is for the summary, whose characters may have several bytes, and the frame.
+    let room = ctx.limits().message_bytes as usize / 4;
     let body = handoff_text(&conversation, &summary_line, handover.summary.as_deref(), &history, room);
     let chain = Chain { conversation_id: Some(conversation_id), ..handover.chain };
     let new_message = NewMessage {

@@ -12,7 +12,12 @@ use crate::tables::{Family, SessionTurns};
 
 /// Turn `n` of agent a, which ended at second `n`, in a conversation or in its own work.
 fn ended(n: u64, conversation: Option<u64>, status: TurnStatus) -> Turn {
-    Turn { conversation_id: conversation.map(conversation_id), ended_at: Some(at(n)), ..turn(n, "a", status) }
+    Turn {
+        conversation_id: conversation.map(conversation_id),
+        ended_at: Some(at(n)),
+        rounds: 1,
+        ..turn(n, "a", status)
+    }
 }
 
 fn query(conversation: Option<u64>) -> SessionTurns {
@@ -49,6 +54,7 @@ pub(super) async fn a_session_has_its_own_ended_turns(medium: Arc<dyn Medium>) {
         }
         w.turn_put(&Turn { source: "cron".to_owned(), ..ended(8, Some(1), TurnStatus::Finished) }).await?;
         w.turn_put(&Turn { agent_id: id_of("b"), ..ended(10, Some(1), TurnStatus::Finished) }).await?;
+        w.turn_put(&Turn { rounds: 0, ..ended(12, Some(1), TurnStatus::Failed) }).await?;
         // It started first and ended last.
         let late = Turn { ended_at: Some(at(20)), started_at: at(1), ..ended(11, Some(1), TurnStatus::Finished) };
         w.turn_put(&late).await?;

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use async_trait::async_trait;
-use ghost_domain::{AgentId, ConversationId, SessionStart, SessionSummary, Timestamp, Turn, TurnStatus};
+use ghost_domain::{AgentId, ConversationId, SessionStart, SessionSummary, Timestamp, Turn};
 
 use super::prune::oldest;
 use super::session::{Session, page};
@@ -13,9 +13,8 @@ use crate::tables::{Result, SessionReads, SessionTurns, SessionWrites};
 
 impl Tables {
     fn logged<'t>(&'t self, agent_id: &'t AgentId, source: &'t str) -> impl Iterator<Item = &'t Turn> {
-        let ended =
-            |turn: &Turn| matches!(turn.status, TurnStatus::Finished | TurnStatus::Failed | TurnStatus::Cancelled);
-        self.turns.values().filter(move |turn| ended(turn) && turn.source == source && turn.agent_id == *agent_id)
+        let turns = self.turns.values();
+        turns.filter(move |turn| turn.is_in_log() && turn.source == source && turn.agent_id == *agent_id)
     }
 
     pub(super) fn prune_session_starts(&mut self, before: Timestamp, limit: usize) -> usize {

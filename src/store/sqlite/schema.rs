@@ -20,6 +20,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0007_names.sql"),
     include_str!("migrations/0008_lists.sql"),
     include_str!("migrations/0009_sessions.sql"),
+    include_str!("migrations/0010_logs.sql"),
 ];
 
 /// The schema version of this program.

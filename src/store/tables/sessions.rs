@@ -32,10 +32,10 @@ pub trait SessionReads {
         conversation_id: Option<ConversationId>,
     ) -> Result<Option<SessionStart>>;
 
-    /// Finished, failed and cancelled turns of a session, in reverse order of their ends.
+    /// The turns in the log of a session ([`Turn::is_in_log`]), in reverse order of their ends.
     async fn session_turns(&mut self, query: &SessionTurns) -> Result<Vec<Turn>>;
 
-    /// The sessions of an agent that have turns opened by mail which finished, failed or were cancelled, at most `limit`.
+    /// The sessions of an agent whose logs have turns opened by mail, at most `limit`.
     /// The one whose last turn ended last is first. `since` leaves out sessions without a turn that ended later.
     async fn session_list(&mut self, agent_id: &AgentId, since: Timestamp, limit: u32) -> Result<Vec<SessionSummary>>;
 }
