@@ -8,7 +8,7 @@ use ghost_domain::schedule::{JobMode, RunStatus, Target, WakeMode, When};
 use ghost_domain::{Code, Delivery, EventKind, Kind, Refusal, ScheduleKind, Timestamp};
 use serde_json::{Value, json};
 
-use super::operation_world::{OperationWorld, code, id, operator, party, read, write};
+use super::operation_world::{OperationWorld, code, demand, id, operator, party, read, used, write};
 use super::schedule_helpers::{
     announce, answered_conversation, conversations_of_ada, due, every, find, new, ops, own_turn, run_next_hour, runs,
     set, timer,
@@ -153,6 +153,8 @@ async fn a_reminder_shows_recent_messages_within_its_limits() {
         world.send("ada", &format!("question {n} {}", "x".repeat(300))).await;
         let turn = world.take("ada").await.turn;
         world.pass(Duration::from_secs(1));
+        let (held, _) = world.model_start(turn.turn_id, demand(1, 1)).await.unwrap();
+        world.model_answer(turn.turn_id, held, used(1, 1)).await.unwrap();
         world.finish(turn.turn_id, if n == 6 { "NO_REPLY" } else { "short" }).await.unwrap();
     }
     own_turn(&world, Target::Nowhere).await;
