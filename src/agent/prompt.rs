@@ -10,6 +10,7 @@ mod escape;
 mod log_text;
 mod mail;
 mod part;
+mod skills;
 mod system;
 
 pub use briefing::briefing;

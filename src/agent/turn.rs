@@ -75,7 +75,9 @@ pub async fn work(engine: &Arc<Engine>, agent_id: &AgentId, session: &Arc<AgentS
         let (seen, more) = match next {
             Next::Nothing => return Ok(()),
             Next::Resume => (None, true),
-            Next::Mail { mail, more, unread, .. } => (Some(FoundMail { mail, unread, bytes_max: room.bytes }), more),
+            Next::Mail { mail, more, behind, unread, .. } => {
+                (Some(FoundMail { mail, behind, unread, bytes_max: room.bytes }), more)
+            }
         };
         let (ctx, id) = (engine.services.ctx.clone(), agent_id.clone());
         let taken = engine

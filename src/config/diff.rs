@@ -279,7 +279,7 @@ fn world(old: &Plan, new: &Plan) -> Vec<String> {
         ("chat", old.chat_wake != new.chat_wake),
         ("tasks", old.owner_may_update_tasks != new.owner_may_update_tasks),
         ("knowledge", old.knowledge != new.knowledge),
-        ("skills", old.skill_roots != new.skill_roots),
+        ("skills", old.skills.roots() != new.skills.roots()),
         ("secrets_env", old.secret_env != new.secret_env),
         ("job", old.job != new.job),
         ("channels", old.webhooks != new.webhooks || old.reactions != new.reactions),

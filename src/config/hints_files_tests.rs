@@ -237,7 +237,7 @@ fn every_file_that_is_missing_misnamed_or_unreadable_has_a_hint() {
         (
             "matter",
             &|w| done(w.write("skills/a/SKILL.md", "---\nname: [\n---\n")),
-            &[("skills/a/SKILL.md", 2, "the frontmatter cannot be read", "not YAML")],
+            &[("skills/a/SKILL.md", 2, "is read as it is written", "not YAML")],
         ),
         (
             "box",

@@ -44,6 +44,8 @@ mod providers_page_tests;
 pub mod reader;
 pub mod report;
 mod scalars;
+mod skill_roots;
+pub mod skills;
 pub mod spec;
 mod substitute;
 #[cfg(any(test, feature = "testing"))]

@@ -28,6 +28,7 @@ use crate::problem::{Hint, Problems, Severity};
 use crate::providers::{fallback_problems, llm, model_problem};
 use crate::reader::{Field, no_such};
 use crate::report::{FileReport, Report};
+use crate::skill_roots::{SkillSources, read_skills};
 use crate::substitute::Env;
 use crate::toolbox::{self, Bases};
 use crate::world_file::{self, Named, WorldFile};
@@ -85,14 +86,16 @@ fn resolve(paths: &WorldPaths, node: &Node, file: &FileReport<'_>, env: Env<'_>)
     for toolbox in toolboxes.values() {
         toolbox.allowed.iter().for_each(|tool| extra.insert(&toolbox.name, tool));
     }
-    let skills = toolbox::skills(world.skill_roots.as_deref(), &toolboxes, &bases, &mut extra, (report, env));
+    let sources = SkillSources { named: world.skill_roots.as_deref(), bundled: &world.bundled_skills };
+    let skills = read_skills(&sources, &toolboxes, &bases, &mut extra, (report, env));
+    let skill_names = skills.all().keys().cloned().collect();
     let groups = groups(&world, extra);
 
     let known = Known {
         groups: groups.names().collect(),
         extra: groups.extra(),
         toolboxes: &toolboxes,
-        skills: &skills.names,
+        skills: &skill_names,
         whole: true,
     };
     let loaded = archetype::load_all(&paths.dir, &paths.shown, &known, report);
@@ -165,7 +168,7 @@ fn resolve(paths: &WorldPaths, node: &Node, file: &FileReport<'_>, env: Env<'_>)
         chat_wake: world.chat_wake,
         owner_may_update_tasks: world.owner_may_update,
         knowledge: seeds,
-        skill_roots: skills.roots,
+        skills: Arc::new(skills),
         secret_env,
         job,
         metrics_open: world.metrics_open,
@@ -199,9 +202,11 @@ fn check_job_lead(world: &WorldFile<'_>, plan: &Plan) {
 /// found.
 fn check_other_files(paths: &WorldPaths, report: &Report, env: Env<'_>) {
     let (toolboxes, mut extra) = (BTreeMap::new(), ExtraTools::default());
-    let skills = toolbox::skills(None, &toolboxes, &Bases::of(&paths.dir), &mut extra, (report, env));
+    let bases = Bases::of(&paths.dir);
+    let skills = read_skills(&SkillSources::default(), &toolboxes, &bases, &mut extra, (report, env));
+    let skill_names = skills.all().keys().cloned().collect();
     let known =
-        Known { groups: BTreeSet::new(), extra: &extra, toolboxes: &toolboxes, skills: &skills.names, whole: false };
+        Known { groups: BTreeSet::new(), extra: &extra, toolboxes: &toolboxes, skills: &skill_names, whole: false };
     let loaded = archetype::load_all(&paths.dir, &paths.shown, &known, report);
     let archetypes = loaded.into_iter().map(|(name, loaded)| (name, loaded.archetype)).collect();
     let people = People { archetypes: &archetypes, groups: None, agents: None };

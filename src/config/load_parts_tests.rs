@@ -100,7 +100,7 @@ fn skills_are_found_and_named() {
     world.write("skills/gh/box/toolbox.yaml", "name: hub\ntools: [{ name: open-pr }]\n");
     world.write("archetype/doer/config.md", "## Skills\n- python\n- github\n## Tool Access\n- hub.open-pr\n");
     let plan = world.plan();
-    assert_eq!(plan.skill_roots.len(), 1);
+    assert_eq!(plan.skills.roots().len(), 1);
     assert_eq!(plan.archetypes["doer"].config.skills.as_ref().unwrap().len(), 2);
     world.write("archetype/doer/config.md", "## Skills\n- pyhton\n");
     let problems = world.problems();
@@ -111,7 +111,7 @@ fn skills_are_found_and_named() {
 fn problems_of_a_skills_frontmatter_have_lines() {
     let world = World::new();
     for (text, reported) in [
-        ("---\nname: a\ndescription: b\nlicense: MIT\nx-own: 1\n---\nText\n", &[][..]),
+        ("---\nname: one\ndescription: b\nlicense: MIT\nx-own: 1\n---\nText\n", &[][..]),
         ("# Text\n", &["SKILL.md:1: "]),
         ("---\nname: a\n", &["SKILL.md:1: "]),
         ("---\nname: a\ndescription: [\n---\n", &["SKILL.md:"]),
@@ -120,7 +120,7 @@ fn problems_of_a_skills_frontmatter_have_lines() {
         ("---\nname: a\n---\n", &["SKILL.md:1: description: "]),
         ("---\ndescription: ''\nname: a b\n---\n", &["SKILL.md:2: description: ", "SKILL.md:3: name: "]),
         (
-            "---\nname: a\ndescription: b\ndisable-model-invocaton: true\nmood: 1\n---\n",
+            "---\nname: one\ndescription: b\ndisable-model-invocaton: true\nmood: 1\n---\n",
             &["SKILL.md:4: disable-model-invocaton: ", "`disable-model-invocation`", "SKILL.md:5: mood"],
         ),
     ] {

@@ -27,6 +27,7 @@ pub use self::origins::{Origin, Origins, ProviderOrigin};
 use crate::access::{Groups, TASK_UPDATE, ToolAccess};
 use crate::problem::Problem;
 pub use crate::provider_kind::ProviderKind;
+use crate::skills::SkillSet;
 
 /// A checked world.
 #[derive(Clone, Debug)]
@@ -72,8 +73,8 @@ pub struct Plan {
     pub owner_may_update_tasks: bool,
     /// The knowledge entries that the world brings, sorted by id.
     pub knowledge: Vec<KnowledgeSeed>,
-    /// Directories with skills, lowest precedence first. All of them exist.
-    pub skill_roots: Vec<PathBuf>,
+    /// The skills of the world, as they were when the plan was read.
+    pub skills: Arc<SkillSet>,
     /// Names of environment variables whose values are secrets. Includes the variables that
     /// providers and webhooks name.
     pub secret_env: BTreeSet<String>,

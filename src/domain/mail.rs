@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use crate::conversation::ChannelContext;
 use crate::envelope::{Envelope, Kind};
-use crate::ids::{ConversationId, RootId};
+use crate::ids::{ConversationId, MessageId, RootId};
 
 /// Bytes that an envelope needs in a prompt besides its own text (an estimate).
 const ENVELOPE_BYTES: usize = 200;
@@ -146,6 +146,18 @@ fn is_fresh(envelope: &Envelope) -> bool {
     envelope.crashes == 0 && envelope.turn_id.is_none()
 }
 
+/// The quiet mail that stays behind when an agent takes `taken` from `pending`, and that no turn of another session would
+/// ever take along. It must be roused, or it would wait for waking mail of its own session, perhaps for ever. Mail that
+/// waits for a heartbeat waits on, unless `taken` is a heartbeat.
+#[must_use]
+pub fn left_behind(pending: &[Envelope], taken: &[&Envelope]) -> Vec<MessageId> {
+    let Some(first) = taken.first() else { return Vec::new() };
+    let beats = taken.iter().any(|envelope| envelope.kind == Kind::Heartbeat && is_fresh(envelope));
+    let quiet = pending.iter().filter(|envelope| !envelope.wake && session_of(envelope) != session_of(first));
+    let released = quiet.filter(|envelope| beats || !waits_for_heartbeat(envelope));
+    released.map(|envelope| envelope.message_id).collect()
+}
+
 /// Whether this is quiet mail of a cron job, which the next heartbeat takes too (SCHED-06).
 #[must_use]
 pub fn waits_for_heartbeat(envelope: &Envelope) -> bool {
@@ -234,6 +246,29 @@ mod tests {
         assert_eq!(taken(&pending[1..], &[1]), [2, 4, 5]);
         assert_eq!(taken(&pending, &[2, 9]), [1, 3, 4, 5]);
         assert_eq!(taken(&pending, &[]), [1, 2, 3, 4, 5]);
+    }
+
+    // covers: LOOP-01
+    #[test]
+    fn quiet_mail_of_another_session_is_roused() {
+        let talk = Some(ConversationId(Uuid::from_u128(7)));
+        let quiet = |seq, kind| Envelope { wake: false, ..mail(seq, kind) };
+        let there = |envelope| Envelope { conversation_id: talk, ..envelope };
+        let pending = [
+            quiet(1, Kind::Message),
+            there(quiet(2, Kind::Message)),
+            there(quiet(3, Kind::Cron)),
+            there(mail(4, Kind::Message)),
+            mail(5, Kind::Message),
+        ];
+        let behind = |pending: &[Envelope]| {
+            let behind = left_behind(pending, &plan_turn(pending, room(16)));
+            pending.iter().filter(|e| behind.contains(&e.message_id)).map(|e| e.seq).collect::<Vec<_>>()
+        };
+        assert_eq!(behind(&pending), [1], "the turn belongs to the conversation");
+        assert_eq!(behind(&[&pending[..3], &pending[4..]].concat()), [2], "quiet mail of a job waits for a heartbeat");
+        assert_eq!(behind(&[&pending[1..3], &[mail(6, Kind::Heartbeat)]].concat()), [2, 3]);
+        assert_eq!(behind(&pending[..3]), [0; 0], "nothing opens a turn");
     }
 
     #[test]

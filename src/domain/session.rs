@@ -36,12 +36,18 @@ pub struct LogPlace {
 }
 
 impl LogPlace {
+    /// The first place at an instant.
+    #[must_use]
+    pub fn first_at(at: Timestamp) -> Self {
+        Self { ended_at: at, turn_id: TurnId(Uuid::nil()) }
+    }
+
     /// The next place: no turn lies between the two.
     #[must_use]
     pub fn next(self) -> Self {
         match self.turn_id.0.as_u128().checked_add(1) {
             Some(id) => Self { turn_id: TurnId(Uuid::from_u128(id)), ..self },
-            None => Self { ended_at: Timestamp(self.ended_at.0.saturating_add(1)), turn_id: TurnId(Uuid::nil()) },
+            None => Self::first_at(Timestamp(self.ended_at.0.saturating_add(1))),
         }
     }
 }

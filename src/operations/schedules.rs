@@ -132,7 +132,8 @@ pub async fn set(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, mut new
         mode: new.mode,
         enabled: new.enabled,
         root_id: new.chain.root_id,
-        conversation_id: new.chain.conversation_id,
+        // Whoever changes a schedule, it stays in the session in which it was made.
+        conversation_id: before.as_ref().map_or(new.chain.conversation_id, |before| before.conversation_id),
         hop: new.chain.hop,
         next_at: first.filter(|_| new.enabled),
         last_at: before.as_ref().and_then(|before| before.last_at),

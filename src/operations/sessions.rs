@@ -17,6 +17,8 @@ use crate::{OperationContext, Result};
 
 /// The largest number of turns in one page of a session's history.
 pub const HISTORY_MAX: u32 = 100;
+/// A page of a history ends after the turn with which its texts have more bytes than this.
+const HISTORY_BYTES: usize = 1024 * 1024;
 
 /// Who wrote an entry of a session's log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,6 +67,22 @@ pub struct History {
     pub earlier: Option<TurnId>,
 }
 
+/// How many of a page's entries, newest first, are shown if only `fits` of them fit, and the turn before which the next page
+/// begins. A turn is shown whole, unless it alone does not fit.
+#[must_use]
+pub fn cut_page(turns: &[TurnId], fits: usize, earlier: Option<TurnId>) -> (usize, Option<TurnId>) {
+    let Some(cut) = turns.get(fits).copied() else { return (turns.len(), earlier) };
+    let whole = turns.iter().position(|turn| *turn == cut).unwrap_or(fits);
+    match whole.checked_sub(1) {
+        Some(last) => (whole, Some(turns[last])),
+        None => (fits, Some(cut)),
+    }
+}
+
+async fn born(r: &mut dyn Reads, agent_id: &AgentId) -> Result<Timestamp> {
+    Ok(r.agent_get(agent_id).await?.map_or(Timestamp(i64::MIN), |agent| agent.created_at))
+}
+
 /// The session that `name` means.
 ///
 /// # Errors
@@ -81,6 +99,8 @@ pub fn session_named(name: &str) -> Result<Option<ConversationId>> {
 /// # Errors
 /// When the store fails.
 pub async fn list(r: &mut dyn Reads, agent_id: &AgentId, since: Timestamp, limit: u32) -> Result<Vec<SessionSummary>> {
+    // An earlier agent with this id had sessions of its own.
+    let since = since.max(Timestamp(born(r, agent_id).await?.0.saturating_sub(1)));
     Ok(r.session_list(agent_id, since, limit).await?)
 }
 
@@ -105,19 +125,25 @@ pub async fn history(
         agent_id: agent_id.clone(),
         conversation_id,
         source: "mail",
-        from: reset.map(|found| found.start.place.next()),
+        from: reset.map(|found| found.start.place.next()).max(Some(LogPlace::first_at(born(r, agent_id).await?))),
         before,
         limit: limit + 1,
     };
-    let mut found = r.session_turns(&query).await?;
-    let more = found.len() > limit as usize;
-    found.truncate(limit as usize);
-    let earlier = found.last().filter(|_| more).map(|turn| turn.turn_id);
-    let mut entries = Vec::new();
-    for turn in found.iter().rev() {
+    let found = r.session_turns(&query).await?;
+    let mut turns = Vec::new();
+    let mut bytes = 0;
+    for turn in found.iter().take(limit as usize) {
+        if bytes > HISTORY_BYTES {
+            break;
+        }
+        let mut entries = Vec::new();
         entries_of(turn, r.journal_of(turn.turn_id).await?, &mut entries);
+        bytes += entries.iter().map(|entry| entry.text.len()).sum::<usize>();
+        turns.push(entries);
     }
-    Ok(History { entries, earlier })
+    let earlier = found.get(turns.len().saturating_sub(1)).filter(|_| turns.len() < found.len());
+    let earlier = earlier.map(|turn| turn.turn_id);
+    Ok(History { entries: turns.into_iter().rev().flatten().collect(), earlier })
 }
 
 /// Begins a session anew: later prompts hold nothing of what was before. An open turn of the session ends in the new

@@ -77,19 +77,26 @@ pub async fn take(
         return resume(w, ctx, agent, turn).await.map(Some);
     }
     let (mut waiting, unread, room) = match seen {
-        Some(seen) => (refresh_if_pending(w, seen.mail).await?, seen.unread, seen.bytes_max),
+        Some(seen) => {
+            let mail = refresh_if_pending(w, seen.mail).await?;
+            (mail.map(|mail| (mail, seen.behind)), seen.unread, seen.bytes_max)
+        }
         None => (None, true, mail_room(ctx.limits().context_bytes)),
     };
     loop {
-        let mail = match waiting.take() {
-            Some(mail) => mail,
+        let (mail, behind) = match waiting.take() {
+            Some(found) => found,
             None => {
                 let pending = w.inbox_ready(agent_id, window(ctx)).await?;
-                choose(w, ctx, agent_id, pending, room).await?.0
+                let (mail, behind, _) = choose(w, ctx, agent_id, pending, room).await?;
+                (mail, behind)
             }
         };
         if !mail.iter().any(|envelope| envelope.wake) {
             return Ok(None);
+        }
+        if !behind.is_empty() {
+            w.message_rouse(&behind).await?;
         }
         let earlier: Vec<TurnId> = mail.iter().filter_map(|envelope| envelope.turn_id).collect();
         // Mail that an operator retried together with its dead turn continues that turn's journal.

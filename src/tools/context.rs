@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 
 use ghost_config::plan::Plan;
+use ghost_config::skills::SkillSet;
 use ghost_domain::event::{Event, EventKind};
 use ghost_domain::write_acl::WriteAcl;
 use ghost_domain::{
@@ -15,7 +16,6 @@ use ghost_operations::mail::Chain;
 use ghost_store::Store;
 use serde_json::json;
 
-use crate::skills::SkillSet;
 use crate::workspace::Workspace;
 
 /// The world's view of its running agents, for tools. Read only: orders to agents are records in
@@ -39,12 +39,11 @@ pub struct WorldServices {
     /// The running agents of the world.
     pub control: Arc<dyn AgentControl>,
     plan: RwLock<Arc<Plan>>,
-    skills: RwLock<Arc<SkillSet>>,
     data_dir: Option<PathBuf>,
 }
 
 impl WorldServices {
-    /// Builds the services. Reads the skill folders of the plan, which blocks.
+    /// Builds the services.
     #[must_use]
     pub fn new(
         ctx: OperationContext,
@@ -53,8 +52,7 @@ impl WorldServices {
         control: Arc<dyn AgentControl>,
         plan: Arc<Plan>,
     ) -> Self {
-        let skills = RwLock::new(Arc::new(SkillSet::read(&plan.skill_roots)));
-        Self { ctx, store, workspace, control, plan: RwLock::new(plan), skills, data_dir: None }
+        Self { ctx, store, workspace, control, plan: RwLock::new(plan), data_dir: None }
     }
 
     /// Sets the world's data directory. It contains agents' memory in `<data>/agents/<id>/memory`,
@@ -75,7 +73,7 @@ impl WorldServices {
     /// The skills of the current plan.
     #[must_use]
     pub fn skills(&self) -> Arc<SkillSet> {
-        Arc::clone(&self.skills.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.plan().skills)
     }
 
     /// The current plan.
@@ -86,15 +84,8 @@ impl WorldServices {
         Arc::clone(&self.plan.read().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Replaces the plan and reads its skill folders, which blocks.
+    /// Replaces the plan.
     pub fn set_plan(&self, plan: Arc<Plan>) {
-        let skills = Arc::new(SkillSet::read(&plan.skill_roots));
-        self.apply_plan(plan, skills);
-    }
-
-    /// Replaces the plan and its skills, as a reload does.
-    pub fn apply_plan(&self, plan: Arc<Plan>, skills: Arc<SkillSet>) {
-        *self.skills.write().unwrap_or_else(PoisonError::into_inner) = skills;
         *self.plan.write().unwrap_or_else(PoisonError::into_inner) = plan;
     }
 }

@@ -11,7 +11,6 @@ pub mod loop_guard;
 mod parameters;
 pub mod registry;
 mod schema;
-pub mod skills;
 pub mod tool;
 pub mod view;
 pub mod workspace;

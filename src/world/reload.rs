@@ -15,7 +15,6 @@ use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::{Agent, AgentId, AgentKind, AgentStatus, Code, Desired, Party, Refusal};
 use ghost_operations::declared;
 use ghost_provider::Providers;
-use ghost_tools::skills::SkillSet;
 use serde_json::json;
 use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
@@ -32,7 +31,7 @@ impl World {
     /// Reads the configuration again and applies it. With `dry_run` it only describes the changes.
     pub async fn reload(&self, by: &Party, dry_run: bool) -> Result<Reconciled, Refusal> {
         let mut reading = self.reloading.lock().await;
-        let (plan, mut providers, skills) = self.read_anew(&mut reading).await?;
+        let (plan, mut providers) = self.read_anew(&mut reading).await?;
         let before = self.plan();
         if plan.world_id != before.world_id {
             return Err(Refusal::new(
@@ -41,10 +40,9 @@ impl World {
             )
             .hint("a world's id cannot change while it runs"));
         }
-        let skills_before = self.tree.engine.services.skills();
         let files = FileChanges {
             scripts: FileChanges::of(self.tree.engine.providers().scripts(), providers.scripts()),
-            skills: FileChanges::of(skills_before.all(), skills.all()),
+            skills: FileChanges::of(before.skills.all(), plan.skills.all()),
         };
         let mut changes = ghost_config::diff(&before, &plan, &files);
         let records = self.records().await?;
@@ -70,7 +68,7 @@ impl World {
         // archetype.
         let providers_before = self.tree.engine.providers();
         providers.keep_pools(&providers_before);
-        self.apply_plan(&plan, Arc::new(providers), Arc::new(skills)).await;
+        self.apply_plan(&plan, Arc::new(providers)).await;
         let (ctx, by) = (self.ctx().clone(), by.clone());
         let (wanted, text) = (Arc::clone(&plan), words.clone());
         let recorded = self
@@ -91,7 +89,7 @@ impl World {
             Ok(done) => done,
             Err(refusal) => {
                 // The records could not be written, so the old plan becomes current again.
-                self.apply_plan(&before, providers_before, skills_before).await;
+                self.apply_plan(&before, providers_before).await;
                 self.reapply_fitness(&before).await;
                 return Err(refusal);
             }
@@ -124,9 +122,9 @@ impl World {
         }
     }
 
-    /// Reads the plan, its providers and its skills on a thread of their own, so that a slow disk
+    /// Reads the plan and its providers on a thread of their own, so that a slow disk
     /// stops no agent. `reading` is the unfinished read of an earlier reload.
-    async fn read_anew(&self, reading: &mut Reading) -> Result<(Plan, Providers, SkillSet), Refusal> {
+    async fn read_anew(&self, reading: &mut Reading) -> Result<(Plan, Providers), Refusal> {
         let stuck = |what: &str| {
             Refusal::new(Code::Unavailable, format!("{what}; the world runs on unchanged"))
                 .hint("make sure that the disk with the world's directory can be read, then reload again")
@@ -137,11 +135,7 @@ impl World {
         let reloader = Arc::clone(&self.reloader);
         // Stored in `reading`, where the next reload finds it, because the caller may cancel this
         // reload.
-        let reader = reading.insert(spawn_blocking(move || {
-            let (plan, providers) = (*reloader)()?;
-            let skills = SkillSet::read(&plan.skill_roots);
-            Ok((plan, providers, skills))
-        }));
+        let reader = reading.insert(spawn_blocking(move || (*reloader)()));
         let read = tokio::select! {
             biased;
             read = reader => read,
@@ -168,8 +162,8 @@ impl World {
     }
 
     /// Makes a plan current, except its records.
-    async fn apply_plan(&self, plan: &Arc<Plan>, providers: Arc<Providers>, skills: Arc<SkillSet>) {
-        self.tree.engine.services.apply_plan(Arc::clone(plan), skills);
+    async fn apply_plan(&self, plan: &Arc<Plan>, providers: Arc<Providers>) {
+        self.tree.engine.services.set_plan(Arc::clone(plan));
         self.tree.engine.set_providers(providers);
         self.ctx().set_limits(plan.limits.clone());
         self.ctx().set_chat_wake(plan.chat_wake);

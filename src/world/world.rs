@@ -13,7 +13,6 @@ use ghost_domain::{Agent, AgentId, AgentStatus, Ask, AskId, AskStatus, Limits, P
 use ghost_operations::{OperationContext, agents};
 use ghost_provider::Providers;
 use ghost_store::Store;
-use ghost_tools::skills::SkillSet;
 use ractor::ActorRef;
 use serde_json::json;
 use tokio::sync::broadcast::Receiver;
@@ -32,7 +31,7 @@ use crate::tree::Tree;
 pub type Reloader = Box<dyn Fn() -> Result<(Plan, Providers), Refusal> + Send + Sync>;
 
 /// The thread that reads the files of a reload, until a reload has taken its result.
-pub(crate) type Reading = Option<JoinHandle<Result<(Plan, Providers, SkillSet), Refusal>>>;
+pub(crate) type Reading = Option<JoinHandle<Result<(Plan, Providers), Refusal>>>;
 
 /// A running world.
 pub struct World {

@@ -1,26 +1,24 @@
 //! The briefing: goal, way of working, tools and skills, as tagged blocks in the order of ARCH-09.
 
+use ghost_config::skills::SkillSet;
 use ghost_config::spec::AgentSpec;
 use ghost_domain::HeldSkill;
 use ghost_domain::transcript::ToolSpec;
 
 use super::part::Section;
+use super::skills::skills;
 
 /// The sections of the briefing, in order.
 #[must_use]
-pub fn briefing(spec: &AgentSpec, tools: &[ToolSpec], held: &[HeldSkill]) -> Vec<Section> {
+pub fn briefing(spec: &AgentSpec, tools: &[ToolSpec], all: &SkillSet, held: &[HeldSkill]) -> Vec<Section> {
     let archetype = &spec.archetype;
     let lines: Vec<String> = tools.iter().map(|tool| format!("- {}: {}", tool.name, tool.description)).collect();
-    let skills: Vec<String> = held
-        .iter()
-        .map(|held| format!("- {}{}", held.skill, if held.active { " [active]" } else { " [held]" }))
-        .collect();
     vec![
         tagged("goal", &archetype.goal),
         tagged("agent", &archetype.agent),
         tagged("tools", &lines.join("\n")),
         tagged("user", &archetype.user),
-        tagged("skills", &skills.join("\n")),
+        tagged("skills", &skills(spec, all, held)),
     ]
 }
 

@@ -5,7 +5,9 @@
 use std::sync::Arc;
 
 use ghost_domain::journal::JournalRow;
-use ghost_domain::{AgentId, ConversationId, Limits, LogPlace, LogRange, LogStart, Refusal, Turn, TurnStatus};
+use ghost_domain::{
+    AgentId, ConversationId, Limits, LogPlace, LogRange, LogStart, Refusal, Timestamp, Turn, TurnStatus,
+};
 use ghost_operations::turns::BriefedLog;
 use ghost_store::tables::SessionTurns;
 use ghost_tools::Registry;
@@ -29,6 +31,8 @@ pub(super) struct SessionLog<'e> {
     pub(super) registry: &'e Registry,
     pub(super) agent_id: &'e AgentId,
     pub(super) conversation_id: Option<ConversationId>,
+    /// When the agent was created. Turns of an earlier agent with this id are not in its logs.
+    pub(super) born: Timestamp,
     /// Bytes of a result that the agent sees.
     pub(super) view_bytes: u32,
 }
@@ -49,7 +53,8 @@ impl SessionLog<'_> {
         let start = store
             .read_latest(move |r| Box::pin(async move { r.session_start(&agent_id, conversation_id).await }))
             .await?
-            .map(|start| start.start);
+            .map(|start| start.start)
+            .filter(|start| start.place.ended_at >= self.born);
         self.read(start, None, room).await
     }
 
@@ -62,13 +67,14 @@ impl SessionLog<'_> {
     async fn read(&self, start: Option<LogStart>, mut before: Option<LogPlace>, room: usize) -> Result<Log, Refusal> {
         let limits = self.engine.services.ctx.limits();
         let shown = |tool: &str, outcome: &_| view(self.registry, &limits, self.view_bytes, tool, outcome);
+        let first = LogPlace::first_at(self.born);
         let (mut turns, mut bytes) = (Vec::new(), 0);
         loop {
             let query = SessionTurns {
                 agent_id: self.agent_id.clone(),
                 conversation_id: self.conversation_id,
                 source: "mail",
-                from: start.map(|start| start.place),
+                from: Some(start.map_or(first, |start| start.place)),
                 before,
                 limit: PAGE,
             };
@@ -112,7 +118,7 @@ impl SessionLog<'_> {
             agent_id: self.agent_id.clone(),
             conversation_id: self.conversation_id,
             source: CRON,
-            from: log.end(),
+            from: Some(log.end().unwrap_or(LogPlace::first_at(self.born))),
             before: None,
             limit: JOBS_MAX,
         };

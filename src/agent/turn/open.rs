@@ -116,6 +116,7 @@ impl Runner {
             registry: &registry,
             agent_id: &taken.turn.agent_id,
             conversation_id: taken.turn.conversation_id,
+            born: taken.agent.created_at,
             view_bytes: own_view,
         };
         let mut briefed_log = BriefedLog::default();
@@ -389,10 +390,16 @@ pub async fn preview(engine: &Arc<Engine>, agent_id: &AgentId) -> Result<Preview
         .await?;
     let (spec, registry) = engine.spec_and_tools(&agent)?;
     let system = prompt::system(&engine.services.plan(), &agent, &spec);
-    let briefing = prompt::briefing(&spec, &registry.specs(), &held);
+    let briefing = prompt::briefing(&spec, &registry.specs(), &engine.services.plan().skills, &held);
     let (limits, view_bytes) = (engine.services.ctx.limits(), spec.limits.result_view_bytes);
-    let session_log =
-        SessionLog { engine, registry: &registry, agent_id: &agent.agent_id, conversation_id: None, view_bytes };
+    let session_log = SessionLog {
+        engine,
+        registry: &registry,
+        agent_id: &agent.agent_id,
+        conversation_id: None,
+        born: agent.created_at,
+        view_bytes,
+    };
     let room = log_room(&limits, spec.limits.context_bytes);
     let mut log = session_log.newest(room).await?;
     log.fit(room);

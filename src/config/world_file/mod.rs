@@ -73,6 +73,8 @@ pub struct WorldFile<'n> {
     pub owner_may_update: bool,
     /// `skills.roots`; `None` if absent.
     pub skill_roots: Option<Vec<Named<'n>>>,
+    /// `skills.bundled`.
+    pub bundled_skills: Vec<Named<'n>>,
     /// `secrets_env`.
     pub secret_env: Vec<String>,
     /// `job`.
@@ -144,7 +146,7 @@ const LIMITS_ELSEWHERE: [(&str, &str); 5] = [
 ];
 
 /// Keys that people write at the top of the file, with the section that they belong to.
-const WITHIN: [(&str, &str); 23] = [
+const WITHIN: [(&str, &str); 24] = [
     ("allowed_hosts", "http"),
     ("allowed_origins", "http"),
     ("brief", "job"),
@@ -157,6 +159,7 @@ const WITHIN: [(&str, &str); 23] = [
     ("model", "llm"),
     ("models_file", "llm"),
     ("name", "world"),
+    ("bundled", "skills"),
     ("open", "metrics"),
     ("owner_may_update", "tasks"),
     ("prices", "llm"),
@@ -204,6 +207,11 @@ pub fn read<'n>(root: &Field<'n>) -> Option<WorldFile<'n>> {
     if let Some(chars) = ack_chars {
         limits.heartbeat_ack_chars = chars;
     }
+    let (skill_roots, bundled_skills) = section(&map, "skills", |skills| {
+        let bundled = skills.get("bundled").map(|names| names.texts(64)).unwrap_or_default();
+        Some((skills.get("roots").map(|roots| roots.texts(1_024)), bundled))
+    })
+    .unwrap_or_default();
     let file = WorldFile {
         id,
         id_line,
@@ -222,7 +230,8 @@ pub fn read<'n>(root: &Field<'n>) -> Option<WorldFile<'n>> {
         write_acls: write_acls(&map),
         chat_wake: chat_wake(&map),
         owner_may_update: section(&map, "tasks", |tasks| tasks.get("owner_may_update")?.flag()).unwrap_or(true),
-        skill_roots: section(&map, "skills", |skills| skills.get("roots").map(|roots| roots.texts(1_024))),
+        skill_roots,
+        bundled_skills,
         secret_env: map.get("secrets_env").map(|field| variables(&field)).unwrap_or_default(),
         job: section(&map, "job", job),
         metrics_open: section(&map, "metrics", |metrics| metrics.get("open")?.flag()).unwrap_or(false),

@@ -1,8 +1,8 @@
 //! The `Sessions` service: lists, reads and resets the sessions of an agent.
 
 use ghost_domain::session::name_of;
-use ghost_domain::{AgentId, ConversationId, Refusal, Timestamp};
-use ghost_operations::sessions::{self, HISTORY_MAX, SessionEntry, session_named};
+use ghost_domain::{AgentId, ConversationId, Refusal, Timestamp, TurnId};
+use ghost_operations::sessions::{self, HISTORY_MAX, SessionEntry, cut_page, session_named};
 use ghost_operations::{mail, requests};
 use ghost_proto::v1;
 use ghost_proto::v1::sessions_server::Sessions;
@@ -63,12 +63,11 @@ impl SessionsService {
         };
         // The newest entries are kept; a client that asks for fewer turns gets the rest.
         let (mut entries, truncated) = queries::within_bytes(history.entries.iter().rev().map(entry), false);
+        let turns: Vec<TurnId> = history.entries.iter().rev().map(|entry| entry.turn_id).collect();
+        let (shown, earlier) = cut_page(&turns, entries.len(), history.earlier);
+        entries.truncate(shown);
         entries.reverse();
-        Ok(v1::GetSessionResponse {
-            entries,
-            truncated,
-            earlier_turn_id: history.earlier.map(|turn_id| turn_id.to_string()),
-        })
+        Ok(v1::GetSessionResponse { entries, truncated, earlier_turn_id: earlier.map(|turn_id| turn_id.to_string()) })
     }
 
     async fn reset_once(&self, request: Request<v1::ResetSessionRequest>) -> Result<bool, Status> {

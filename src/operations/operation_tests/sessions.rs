@@ -1,9 +1,14 @@
-use ghost_domain::{Code, ConversationId, EventKind, Kind, Timestamp, Turn};
+use ghost_domain::{
+    Code, ConversationId, EventKind, Kind, LogStart, ScheduleKind, TaskStatus, Timestamp, Turn, TurnId,
+};
 use uuid::Uuid;
 
-use super::operation_world::{OperationWorld, code, id, operator, read, write};
+use super::operation_world::{OperationWorld, code, delete, id, new_agent, operator, party, read, write};
+use super::schedule_helpers::{cron, new, set};
 use crate::mail::{Chain, NewMessage};
+use crate::schedules::{self, NewSchedule};
 use crate::sessions::{self, Author, History};
+use crate::tasks::{self, NewTask};
 use crate::turns::BriefedLog;
 use crate::{Result, turns};
 
@@ -85,4 +90,85 @@ fn a_session_has_a_name() {
     assert_eq!(sessions::session_named(" own ").unwrap(), None);
     assert_eq!(sessions::session_named("00000000-0000-0000-0000-000000000001").unwrap(), TALK);
     assert_eq!(code(sessions::session_named("owm")), Code::InvalidArguments);
+}
+
+#[tokio::test]
+async fn a_new_agent_has_no_session_of_an_earlier_one_with_its_id() {
+    let world = OperationWorld::new().await;
+    turn(&world, None, "one").await;
+    turn(&world, TALK, "aside").await;
+    delete(&world, "ada").await;
+    world.pass(std::time::Duration::from_secs(1));
+    world.add_agent(new_agent(&world.ctx, "ada")).await;
+    for session in [None, TALK] {
+        assert_eq!(mail_in(&history(&world, session, None, 9).await.unwrap()), [""; 0]);
+    }
+    assert_eq!(read!(world, |r| sessions::list(r, &id("ada"), Timestamp(0), 9).await.unwrap()), []);
+    turn(&world, TALK, "two").await;
+    assert_eq!(mail_in(&history(&world, TALK, None, 9).await.unwrap()), ["two"]);
+}
+
+#[tokio::test]
+async fn a_cut_from_before_a_reset_does_not_undo_it() {
+    let world = OperationWorld::new().await;
+    let one = turn(&world, None, "one").await.log_place();
+    turn(&world, None, "two").await;
+    world.send("ada", "three").await;
+    let turn_id = world.take("ada").await.turn.turn_id;
+    write!(world, |w, ctx| sessions::reset(w, &ctx, &operator(), &id("ada"), None).await).unwrap();
+    write!(world, |w, ctx| {
+        let start = LogStart { place: one, round: 1, cut: true };
+        let log = BriefedLog { new_start: Some(start), ..BriefedLog::default() };
+        turns::brief(w, &ctx, turn_id, ("a", "a"), ("b", "b"), log, "three".to_owned()).await
+    })
+    .unwrap();
+    let start = read!(world, |r| r.session_start(&id("ada"), None).await?.unwrap().start);
+    assert!(!start.cut && start.place > one);
+}
+
+// covers: MSG-12
+#[tokio::test]
+async fn a_task_and_a_schedule_stay_in_their_session_whoever_changes_them() {
+    let world = OperationWorld::new().await;
+    let task = write!(world, |w, ctx| {
+        let new = NewTask {
+            title: "count".into(),
+            description: "all".into(),
+            owner: id("bob"),
+            priority: 0,
+            depends_on: vec![],
+            parent_id: None,
+            due_at: None,
+            chain: Chain { conversation_id: TALK, ..Chain::root(&ctx) },
+        };
+        tasks::create(w, &ctx, &party("ada"), new).await
+    })
+    .unwrap();
+    super::tasks::set(&world, "bob", &task, TaskStatus::Done).await.unwrap();
+    let sessions: Vec<_> = world.inbox("ada").await.into_iter().map(|mail| mail.conversation_id).collect();
+    assert_eq!(sessions, [TALK], "the news of a task that is done in another session");
+
+    let wanted = |conversation_id| NewSchedule {
+        chain: Chain { conversation_id, ..Chain::root(&world.ctx) },
+        ..new(&world, ScheduleKind::Cron, "tea", cron("0 9 * * *"))
+    };
+    let job = set(&world, party("ada"), wanted(TALK)).await.unwrap();
+    let again = set(&world, operator(), wanted(None)).await.unwrap();
+    assert_eq!((again.schedule_id, again.conversation_id), (job.schedule_id, TALK));
+    let schedule_id = job.schedule_id;
+    write!(world, |w, ctx| {
+        let chain = Chain::root(&ctx);
+        schedules::run_now(w, &ctx, &operator(), schedule_id, chain).await
+    })
+    .unwrap();
+    assert_eq!(world.inbox("ada").await.last().unwrap().conversation_id, TALK);
+}
+
+#[test]
+fn a_page_of_a_history_ends_between_turns() {
+    let turn = |n: u128| TurnId(Uuid::from_u128(n));
+    let entries = [3, 3, 2, 2, 1].map(turn);
+    for (fits, page) in [(5, (5, None)), (4, (4, Some(2))), (3, (2, Some(3))), (2, (2, Some(3))), (1, (1, Some(3)))] {
+        assert_eq!(sessions::cut_page(&entries, fits, None), (page.0, page.1.map(turn)), "{fits}");
+    }
 }

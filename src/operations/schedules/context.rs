@@ -21,8 +21,10 @@ pub(super) async fn lately(
     if lines_max == 0 {
         return Ok(String::new());
     }
+    let reset = w.session_start(agent_id, conversation_id).await?.filter(|found| !found.start.cut);
+    let from = reset.map(|found| found.start.place.next());
     let agent_id = agent_id.clone();
-    let query = SessionTurns { agent_id, conversation_id, source: "mail", from: None, before: None, limit: lines_max };
+    let query = SessionTurns { agent_id, conversation_id, source: "mail", from, before: None, limit: lines_max };
     let mut lines = Vec::new();
     let mut left = limits.reminder_chars as usize;
     'all: for turn in w.session_turns(&query).await? {

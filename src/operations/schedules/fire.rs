@@ -159,6 +159,8 @@ pub async fn run_now(
         .hint("wait until it has ended, or cancel its turn"));
     }
     let now = ctx.now();
+    // The run belongs to the session of the schedule, whoever asks for it.
+    let chain = Chain { conversation_id: schedule.conversation_id, ..chain };
     fire(w, ctx, &mut schedule, blank(now, now), chain, Some(by), None).await
 }
 

@@ -44,6 +44,11 @@ pub(super) async fn save(
     ctx.emit(w, event).await
 }
 
+/// A task's mail belongs to the session in which it was created, whoever changes it from where.
+fn in_session_of(task: &Task, chain: Chain) -> Chain {
+    Chain { conversation_id: task.conversation_id, ..chain }
+}
+
 /// Sends the task to its owner (TASK-03). An agent that assigns a task to itself gets no mail.
 pub(super) async fn assign(
     w: &mut dyn Writes,
@@ -58,7 +63,7 @@ pub(super) async fn assign(
     let body = format!("task_id: {}\ntitle: {}\n\n{}", task.task_id, task.title, task.description);
     let new_message = NewMessage {
         subject: Some(format!("Task for you: {}", clip(&task.title, 120))),
-        ..NewMessage::new(&task.owner, by.clone(), Kind::Task, bounded(ctx, body), chain)
+        ..NewMessage::new(&task.owner, by.clone(), Kind::Task, bounded(ctx, body), in_session_of(task, chain))
     };
     mail::deliver(w, ctx, new_message).await?;
     Ok(())
@@ -86,7 +91,7 @@ pub(super) async fn notify_creator(
     }
     let new_message = NewMessage {
         subject: Some(format!("Task {}: {}", task.status, clip(&task.title, 120))),
-        ..NewMessage::new(creator, by.clone(), Kind::Task, bounded(ctx, body), chain)
+        ..NewMessage::new(creator, by.clone(), Kind::Task, bounded(ctx, body), in_session_of(task, chain))
     };
     try_to_notify(w, ctx, new_message).await
 }

@@ -48,7 +48,11 @@ pub async fn brief(
     }
     if let Some(start) = log.new_start {
         let (agent_id, conversation_id) = (turn.agent_id.clone(), turn.conversation_id);
-        w.session_start_put(&SessionStart { agent_id, conversation_id, start }).await?;
+        // The session may have been reset since its log was read.
+        let known = w.session_start(&agent_id, conversation_id).await?.map(|known| known.start.place);
+        if known.is_none_or(|known| known <= start.place) {
+            w.session_start_put(&SessionStart { agent_id, conversation_id, start }).await?;
+        }
     }
     w.prompt_put(system.0, system.1, now).await?;
     w.prompt_put(briefing.0, briefing.1, now).await?;

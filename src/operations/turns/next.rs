@@ -3,8 +3,8 @@
 //! This module must never change the store. [`super::take`] checks the result again when it takes
 //! the mail.
 
-use ghost_domain::mail::{Room, plan_turn};
-use ghost_domain::{AgentId, Envelope, HeldSkill, MailState};
+use ghost_domain::mail::{Room, left_behind, plan_turn};
+use ghost_domain::{AgentId, Envelope, HeldSkill, MailState, MessageId};
 use ghost_store::{Reads, Writes};
 
 use crate::{OperationContext, Result};
@@ -23,6 +23,8 @@ pub enum Next {
         /// Whether waking mail is left for a later turn. If not, the agent need not check again
         /// after this turn: later mail brings its own wake-up.
         more: bool,
+        /// Quiet mail of other sessions, which must be roused; see [`left_behind`].
+        behind: Vec<MessageId>,
         /// Whether the agent's chat channels have unread messages.
         unread: bool,
         /// The skills that the agent holds.
@@ -35,6 +37,8 @@ pub enum Next {
 pub struct FoundMail {
     /// The mail, in order; see [`Next::Mail`].
     pub mail: Vec<Envelope>,
+    /// Quiet mail that must be roused; see [`Next::Mail`].
+    pub behind: Vec<MessageId>,
     /// Whether the agent's chat channels have unread messages; see [`Next::Mail`].
     pub unread: bool,
     /// Maximum bytes of mail and chat in the turn.
@@ -60,11 +64,11 @@ pub async fn next(
         return Ok(Next::Resume);
     }
     let state = r.inbox_state(agent_id, window(ctx)).await?;
-    let (mail, more) = choose(r, ctx, agent_id, state.mail, bytes_max).await?;
+    let (mail, behind, more) = choose(r, ctx, agent_id, state.mail, bytes_max).await?;
     if mail.is_empty() {
         return Ok(Next::Nothing);
     }
-    Ok(Next::Mail { mail, more, unread: state.unread, skills: state.skills })
+    Ok(Next::Mail { mail, more, behind, unread: state.unread, skills: state.skills })
 }
 
 /// The maximum bytes of mail in a turn whose conversation may have `context_bytes`. It is half, so
@@ -79,15 +83,15 @@ pub(super) fn window(ctx: &OperationContext) -> u32 {
     ctx.limits().turn_mail_max.saturating_mul(2)
 }
 
-/// Chooses the mail of an agent's next turn from the beginning of its inbox. Also returns whether
-/// waking mail is left.
+/// Chooses the mail of an agent's next turn from the beginning of its inbox. Also returns the mail that must be roused, and
+/// whether waking mail is left then.
 pub(super) async fn choose(
     r: &mut dyn Reads,
     ctx: &OperationContext,
     agent_id: &AgentId,
     mut pending: Vec<Envelope>,
     bytes: usize,
-) -> Result<(Vec<Envelope>, bool)> {
+) -> Result<(Vec<Envelope>, Vec<MessageId>, bool)> {
     let (limits, window) = (ctx.limits(), window(ctx));
     let full = pending.len() >= window as usize;
     if full && !pending.iter().any(|envelope| envelope.wake) {
@@ -95,10 +99,12 @@ pub(super) async fn choose(
         pending = r.inbox_ready(agent_id, limits.inbox_max.saturating_mul(2)).await?;
     }
     let room = Room { envelopes: limits.turn_mail_max as usize, bytes };
-    let taken: Vec<Envelope> = plan_turn(&pending, room, &ctx.jobs()).into_iter().cloned().collect();
+    let taken = plan_turn(&pending, room, &ctx.jobs());
+    let behind = left_behind(&pending, &taken);
+    let taken: Vec<Envelope> = taken.into_iter().cloned().collect();
     let waking = |mail: &[Envelope]| mail.iter().filter(|envelope| envelope.wake).count();
-    let more = full || waking(&pending) > waking(&taken);
-    Ok((taken, more))
+    let more = full || !behind.is_empty() || waking(&pending) > waking(&taken);
+    Ok((taken, behind, more))
 }
 
 /// Returns the mail that [`next`] found, with fresh turn ids and crash counts, if all of it still

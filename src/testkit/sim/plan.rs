@@ -136,7 +136,7 @@ pub(crate) fn plan(seed: u64, dir: &Path) -> Result<Plan, Refusal> {
         chat_wake: ghost_domain::ChatWake::Mentions,
         owner_may_update_tasks: true,
         knowledge: Vec::new(),
-        skill_roots: Vec::new(),
+        skills: Arc::default(),
         secret_env: BTreeSet::new(),
         job: None,
         metrics_open: false,

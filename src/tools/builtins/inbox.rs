@@ -2,6 +2,7 @@
 //! is consumed when the turn ends.
 
 use async_trait::async_trait;
+use ghost_domain::mail::session_of;
 use ghost_domain::{Code, Envelope, Refusal, Step};
 use ghost_operations::mail;
 use ghost_store::Writes;
@@ -50,7 +51,9 @@ impl WorldTool for Read {
         if !params.unread_only {
             let recent = w.messages_recent(own, limit).await?;
             let remaining = w.inbox_depth(own).await?;
-            return Ok(shown(recent.iter(), remaining));
+            // Mail of other sessions is not for this turn (LOOP-01).
+            let session = recent.iter().filter(|envelope| session_of(envelope) == call.conversation_id);
+            return Ok(shown(session, remaining));
         }
         // A call by an operator takes no mail. The mail would be consumed at the end of the
         // operator's turn, unseen by the agent.

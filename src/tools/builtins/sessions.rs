@@ -7,7 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ghost_domain::session::name_of;
 use ghost_domain::{Code, Refusal, Timestamp, TurnId};
-use ghost_operations::sessions::{self, Author, session_named};
+use ghost_operations::sessions::{self, Author, cut_page, session_named};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -102,15 +102,18 @@ impl ReadTool for History {
             .iter()
             .filter(|entry| params.include_tools || (entry.tool.is_none() && entry.author != Author::Tool));
         // The newest entries matter most, so they are fitted first.
-        let rows = wanted.rev().map(|entry| {
+        let wanted: Vec<_> = wanted.rev().collect();
+        let rows = wanted.iter().map(|entry| {
             without_nulls(json!({
                 "at": entry.at.rfc3339(), "author": entry.author.as_str(), "tool": entry.tool, "text": entry.text,
             }))
         });
         let (mut rows, all) = fitting(rows, LIST_BYTES);
+        let turns: Vec<TurnId> = wanted.iter().map(|entry| entry.turn_id).collect();
+        let (shown, earlier) = cut_page(&turns, rows.len(), history.earlier);
+        rows.truncate(shown);
         rows.reverse();
-        let content =
-            without_nulls(json!({ "session": name_of(session), "entries": rows, "earlier": history.earlier }));
+        let content = without_nulls(json!({ "session": name_of(session), "entries": rows, "earlier": earlier }));
         Ok(Output { content, truncated: !all, events: Vec::new() })
     }
 }

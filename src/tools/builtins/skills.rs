@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use ghost_config::skills::{ACTIVE_CHARS, Skill};
 use ghost_domain::text::nearest;
 use ghost_domain::{Code, Refusal};
 use ghost_operations::skills as rules;
@@ -14,7 +15,6 @@ use serde_json::{Value, json};
 
 use super::common::{LIST_BYTES, fitting, without_nulls};
 use crate::context::CallContext;
-use crate::skills::Skill;
 use crate::tool::{Output, ReadTool, WorldTool};
 
 #[derive(Deserialize, JsonSchema)]
@@ -33,7 +33,7 @@ pub(super) struct NameParams {
 }
 
 /// The skill with that name, if the caller may hold it.
-fn allowed(call: &CallContext, name: &str) -> Result<Arc<Skill>, Refusal> {
+pub(super) fn allowed(call: &CallContext, name: &str) -> Result<Arc<Skill>, Refusal> {
     let skills = call.services.skills();
     let name = name.trim();
     let filter = call.caller.skills.as_ref();
@@ -52,9 +52,20 @@ fn allowed(call: &CallContext, name: &str) -> Result<Arc<Skill>, Refusal> {
     Err(if near.is_none() { refusal.hint("syscall.skill.list shows the skills that there are") } else { refusal })
 }
 
+/// The skill with that name, if the caller may hold it and this machine has what it needs.
+fn usable(call: &CallContext, name: &str) -> Result<Arc<Skill>, Refusal> {
+    let skill = allowed(call, name)?;
+    if skill.missing.is_empty() {
+        return Ok(skill);
+    }
+    let message = format!("the skill `{}` needs {}, which is not here", skill.name, skill.missing.join(", "));
+    Err(Refusal::new(Code::Unavailable, message)
+        .hint("work without it, or say what is missing; it is checked again when the world's files are reloaded"))
+}
+
 /// The note for a skill whose tools are not loaded.
 fn tools_note(skill: &Skill) -> Option<&'static str> {
-    skill.has_schema.then_some("this skill describes tools of its own, which are not available here")
+    skill.has_tools.then_some("this skill describes tools of its own, which are not available here")
 }
 
 pub(super) struct List;
@@ -79,7 +90,8 @@ impl ReadTool for List {
             let hold = held.iter().find(|hold| hold.skill == skill.name);
             without_nulls(json!({
                 "name": skill.name, "description": skill.description, "held": hold.is_some(),
-                "active": hold.is_some_and(|hold| hold.active), "eligible": true, "tools": [],
+                "active": hold.is_some_and(|hold| hold.active), "eligible": skill.missing.is_empty(),
+                "missing": (!skill.missing.is_empty()).then_some(&skill.missing), "tools": [],
                 "note": tools_note(skill),
             }))
         });
@@ -95,7 +107,7 @@ impl WorldTool for Acquire {
     type Params = NameParams;
 
     async fn apply(&self, call: &CallContext, params: NameParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
-        let skill = allowed(call, &params.name)?;
+        let skill = usable(call, &params.name)?;
         let new = rules::acquire(w, &call.services.ctx, &call.caller.agent_id, &skill.name).await?;
         let content = json!({ "name": skill.name, "tools": [], "already_held": !new, "note": tools_note(&skill) });
         Ok(without_nulls(content).into())
@@ -113,11 +125,24 @@ impl WorldTool for Activate {
     type Params = NameParams;
 
     async fn apply(&self, call: &CallContext, params: NameParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
-        let skill = allowed(call, &params.name)?;
+        let skill = usable(call, &params.name)?;
         let own = &call.caller.agent_id;
-        let loaded = w.skills_held(own).await?.iter().any(|held| held.skill == skill.name && held.active);
+        let held = w.skills_held(own).await?;
+        let active: Vec<&str> = held.iter().filter(|held| held.active).map(|held| held.skill.as_str()).collect();
+        let loaded = active.contains(&skill.name.as_str());
+        let document = skill.text();
+        if !loaded {
+            let skills = call.services.skills();
+            let sizes = active.iter().filter_map(|name| skills.get(name)).map(|skill| skill.document.chars().count());
+            if sizes.sum::<usize>() + skill.document.chars().count() > ACTIVE_CHARS {
+                let message =
+                    format!("with `{}` your active skills would have over {ACTIVE_CHARS} characters", skill.name);
+                let hint = format!("drop one of these with syscall.skill.drop: {}", active.join(", "));
+                return Err(Refusal::new(Code::RateLimited, message).hint(hint));
+            }
+        }
         rules::activate(w, &call.services.ctx, own, &skill.name).await?;
-        let mut content = json!({ "name": skill.name, "document": skill.document, "already_active": loaded });
+        let mut content = json!({ "name": skill.name, "document": document, "already_active": loaded });
         if self.load {
             content["tools"] = json!([]);
             content["tools_count"] = json!(0);
@@ -125,7 +150,7 @@ impl WorldTool for Activate {
         if let Some(note) = tools_note(&skill) {
             content["note"] = note.into();
         }
-        Ok(Output { content, truncated: skill.truncated, events: Vec::new() })
+        Ok(Output { content, truncated: skill.continues_at.is_some(), events: Vec::new() })
     }
 }
 

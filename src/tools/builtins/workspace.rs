@@ -1,7 +1,13 @@
 //! The tools for workspace files: read, write, edit, list (BI-01..03, BI-05; ACL-01..03, ART-01,
 //! ART-02). Every agent may read all files; its write rules say where it may write.
 
+use std::io;
+use std::sync::Arc;
+
 use async_trait::async_trait;
+use cap_std::ambient_authority;
+use cap_std::fs::Dir;
+use ghost_config::skills::Skill;
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::journal::FilePlan;
 use ghost_domain::write_acl::WorkspacePath;
@@ -14,7 +20,7 @@ use serde_json::{Value, json};
 use super::common::{LIST_BYTES, fitting, without_nulls};
 use crate::context::CallContext;
 use crate::tool::{FileTool, FileWork, Output, ReadTool};
-use crate::workspace::{DEPTH_MAX, ENTRIES_MAX, FileText, Lines, sha256_hex};
+use crate::workspace::{DEPTH_MAX, ENTRIES_MAX, FileText, Lines, io_refusal, list_dir, read_text, sha256_hex};
 
 /// The default number of entries in a listing.
 const LIST_DEFAULT: u32 = 500;
@@ -34,6 +40,16 @@ pub(super) enum Scope {
     World,
 }
 
+/// Where to read. Unlike [`Scope`] it includes the files of skills, which nobody writes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum ReadScope {
+    #[default]
+    Agent,
+    World,
+    Skill,
+}
+
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ReadParams {
@@ -49,9 +65,10 @@ pub(super) struct ReadParams {
     #[serde(default)]
     #[schemars(range(min = 1))]
     limit: Option<u64>,
-    /// `agent`: relative to your own directory; `world`: relative to the shared root.
+    /// `agent`: relative to your own directory; `world`: relative to the shared root; `skill`: a skill's name, then the
+    /// path in its directory.
     #[serde(default)]
-    scope: Scope,
+    scope: ReadScope,
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -101,9 +118,10 @@ pub(super) struct ListParams {
     /// The largest number of entries, up to 2,000.
     #[serde(default)]
     limit: Option<u32>,
-    /// `agent`: relative to your own directory; `world`: relative to the shared root.
+    /// `agent`: relative to your own directory; `world`: relative to the shared root; `skill`: a skill's name, then the
+    /// path in its directory.
     #[serde(default)]
-    scope: Scope,
+    scope: ReadScope,
 }
 
 /// The path relative to the workspace's root.
@@ -120,6 +138,49 @@ pub(super) fn resolve(
     };
     // The prefix may have made the path too long.
     WorkspacePath::parse(full.as_str(), allow_root)
+}
+
+/// What a read or a listing opens.
+enum Place {
+    Workspace(WorkspacePath, Scope),
+    /// A path in the directory of a skill that the caller may hold.
+    Skill(Arc<Skill>, WorkspacePath),
+}
+
+impl Place {
+    fn of(call: &CallContext, path: &str, scope: ReadScope, allow_root: bool) -> Result<Self, Refusal> {
+        let scope = match scope {
+            ReadScope::Agent => Scope::Agent,
+            ReadScope::World => Scope::World,
+            ReadScope::Skill => {
+                let parsed = WorkspacePath::parse(path, true)?;
+                let (name, inner) = parsed.as_str().split_once('/').unwrap_or((parsed.as_str(), ""));
+                if name.is_empty() || (inner.is_empty() && !allow_root) {
+                    return Err(Refusal::new(Code::InvalidArguments, format!("`{}` names no file of a skill", path))
+                        .hint("give a skill's name and a path, such as git/SKILL.md; workspace.list shows its files"));
+                }
+                let skill = super::skills::allowed(call, name)?;
+                return Ok(Self::Skill(skill, WorkspacePath::parse(inner, allow_root)?));
+            }
+        };
+        Ok(Self::Workspace(resolve(call, path, scope, allow_root)?, scope))
+    }
+
+    /// The path for results.
+    fn shown(&self) -> String {
+        match self {
+            Self::Workspace(path, _) => path.as_str().to_owned(),
+            Self::Skill(skill, path) if path.as_str().is_empty() => skill.name.clone(),
+            Self::Skill(skill, path) => format!("{}/{}", skill.name, path.as_str()),
+        }
+    }
+}
+
+/// The directory of a skill. Nothing outside it can be opened through it.
+fn skill_dir(skill: &Skill) -> Result<Dir, Refusal> {
+    let failed = |error: io::Error| io_refusal("open", &skill.name, &error);
+    let root = Dir::open_ambient_dir(&skill.root, ambient_authority()).map_err(failed)?;
+    if skill.path.as_os_str().is_empty() { Ok(root) } else { root.open_dir(&skill.path).map_err(failed) }
 }
 
 /// Whether a path in the scope `agent` was probably meant to be in the shared root.
@@ -217,7 +278,7 @@ impl ReadTool for Read {
     type Params = ReadParams;
 
     async fn run(&self, call: &CallContext, params: ReadParams) -> Result<Output, Refusal> {
-        let path = resolve(call, &params.path, params.scope, false)?;
+        let place = Place::of(call, &params.path, params.scope, false)?;
         if params.limit == Some(0) {
             return Err(Refusal::new(Code::InvalidArguments, "limit is 0; it must be 1 or more")
                 .hint("leave it out to read as much as one result holds"));
@@ -226,13 +287,18 @@ impl ReadTool for Read {
         // The limit is at least one character of four bytes, so that reading always advances.
         let max_bytes = (call.services.ctx.limits().file_bytes as usize).max(4);
         let lines = Lines { first, skip, count: params.limit, max_bytes };
-        let mut text = call
-            .services
-            .workspace
-            .read_text(&path, lines)
-            .await
-            .map_err(|refusal| with_scope_hint(refusal, &params.path, params.scope))?;
-        let other_fields = PAGE_FIELDS + 2 * path.as_str().len();
+        let shown = place.shown();
+        let workspace = &call.services.workspace;
+        let mut text = match place {
+            Place::Workspace(path, scope) => {
+                let read = workspace.read_text(&path, lines).await;
+                read.map_err(|refusal| with_scope_hint(refusal, &params.path, scope))?
+            }
+            Place::Skill(skill, path) => {
+                workspace.offload(move || read_text(&skill_dir(&skill)?, &path, lines)).await?
+            }
+        };
+        let other_fields = PAGE_FIELDS + 2 * shown.len();
         shorten(&mut text, (super::common::WIDE_VIEW as usize).saturating_sub(other_fields));
         // The next read repeats a truncated last line. If that line alone is longer than a result,
         // the next read continues inside it.
@@ -241,7 +307,7 @@ impl ReadTool for Read {
         let next = text.truncated.then(|| first.saturating_add(whole));
         let next_skip = (text.truncated && cut && whole == 0).then(|| skip.saturating_add(text.content.len() as u64));
         let content = without_nulls(json!({
-            "path": path.as_str(), "content": text.content, "encoding": text.encoding.name(), "bytes": text.bytes,
+            "path": shown, "content": text.content, "encoding": text.encoding.name(), "bytes": text.bytes,
             "lines": text.lines, "truncated": text.truncated, "next_offset": next, "next_skip_bytes": next_skip,
         }));
         Ok(Output { content, truncated: text.truncated, events: Vec::new() })
@@ -346,22 +412,28 @@ impl ReadTool for List {
 
     async fn run(&self, call: &CallContext, params: ListParams) -> Result<Output, Refusal> {
         let given = params.path.as_deref().unwrap_or("");
-        let path = resolve(call, given, params.scope, true)?;
+        let place = Place::of(call, given, params.scope, true)?;
         let depth = params.depth.unwrap_or(1);
         if !(1..=DEPTH_MAX).contains(&depth) {
             return Err(Refusal::new(Code::InvalidArguments, format!("depth is {depth}; it must be 1 to {DEPTH_MAX}"))
                 .hint("list a directory further down instead"));
         }
         let limit = usize::try_from(params.limit.unwrap_or(LIST_DEFAULT)).unwrap_or(ENTRIES_MAX);
-        let listing = call
-            .services
-            .workspace
-            .list(&path, depth, params.glob.as_deref(), limit)
-            .await
-            .map_err(|refusal| with_scope_hint(refusal, given, params.scope))?;
+        let shown = place.shown();
+        let workspace = &call.services.workspace;
+        let listing = match place {
+            Place::Workspace(path, scope) => {
+                let listing = workspace.list(&path, depth, params.glob.as_deref(), limit).await;
+                listing.map_err(|refusal| with_scope_hint(refusal, given, scope))?
+            }
+            Place::Skill(skill, path) => {
+                let work = move || list_dir(&skill_dir(&skill)?, &path, depth, params.glob.as_deref(), limit);
+                workspace.offload(work).await?
+            }
+        };
         let (entries, all) = fitting(listing.entries.iter().map(|entry| json!(entry)), LIST_BYTES);
         let truncated = listing.truncated || !all;
-        let shown = if path.as_str().is_empty() { "." } else { path.as_str() };
+        let shown = if shown.is_empty() { "." } else { &shown };
         let content = json!({ "path": shown, "entries": entries, "truncated": truncated });
         Ok(Output { content, truncated, events: Vec::new() })
     }

@@ -217,7 +217,7 @@ async fn posts_between_the_read_and_the_turn_are_not_lost() {
         let next =
             world.store.read(move |r| Box::pin(async move { turns::next(r, &ctx, &agent_id, true, ROOM).await }));
         match next.await.unwrap() {
-            Next::Mail { mail, unread, .. } => FoundMail { mail, unread, bytes_max: ROOM },
+            Next::Mail { mail, behind, unread, .. } => FoundMail { mail, behind, unread, bytes_max: ROOM },
             other => panic!("{other:?}"),
         }
     };

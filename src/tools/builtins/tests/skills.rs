@@ -1,5 +1,8 @@
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
+use ghost_config::Plan;
+use ghost_config::skills::SkillSet;
 use ghost_domain::{Code, EventKind};
 use serde_json::json;
 
@@ -16,13 +19,14 @@ async fn skills_are_listed_held_read_and_dropped() {
             "name": "git", "description": "work with git", "held": false, "active": false, "eligible": true, "tools": [],
         })
     );
-    assert!(list[1]["note"].is_string(), "{list}");
+    assert_eq!((&list[1]["eligible"], list[1]["missing"].as_array().map(Vec::len)), (&json!(false), Some(1)));
+    assert!(list[2]["note"].is_string(), "{list}");
     assert_eq!(world.content("syscall.skill.list", json!({ "query": "GIT" })).await.as_array().unwrap().len(), 1);
     let name = json!({ "name": "git" });
     assert_eq!(world.content("syscall.skill.acquire", name.clone()).await["already_held"], false);
     assert_eq!(world.content("syscall.skill.acquire", name.clone()).await["already_held"], true);
     let read = world.content("syscall.skill.activate", name.clone()).await;
-    assert_eq!((&read["document"], &read["already_active"]), (&json!("# Git\nCommit often.\n"), &json!(false)));
+    assert_eq!((&read["document"], &read["already_active"]), (&json!("# Git\nCommit often."), &json!(false)));
     assert_eq!(world.content("syscall.skill.load", name.clone()).await["already_active"], true);
     assert_eq!(world.content("syscall.skill.list", json!({ "query": "git" })).await[0]["active"], true);
     assert_eq!(world.content("syscall.skill.drop", name.clone()).await, json!({ "name": "git", "removed": [] }));
@@ -51,7 +55,69 @@ async fn skills_outside_the_filter_are_not_available() {
     // A skill whose folder is gone can still be dropped.
     world.content("syscall.skill.acquire", json!({ "name": "git" })).await;
     std::fs::remove_dir_all(world.files.path("skills/git")).unwrap();
-    world.services.set_plan(world.services.plan());
+    let mut plan = Plan::clone(&world.services.plan());
+    plan.skills = Arc::new(SkillSet::read(plan.skills.roots(), &|_| None));
+    world.services.set_plan(Arc::new(plan));
     assert_eq!(code(world.call("syscall.skill.acquire", json!({ "name": "git" })).await), Code::NotFound);
     world.content("syscall.skill.drop", json!({ "name": "git" })).await;
+}
+
+// covers: SKILL-21
+#[tokio::test]
+async fn a_skill_whose_program_is_missing_cannot_be_held() {
+    let world = ToolWorld::new().await;
+    for tool in ["syscall.skill.acquire", "syscall.skill.activate", "syscall.skill.load"] {
+        assert_eq!(code(world.call(tool, json!({ "name": "needy" })).await), Code::Unavailable);
+    }
+}
+
+// covers: BI-72
+#[tokio::test]
+async fn the_files_of_a_skill_can_be_read_but_not_written() {
+    let world = ToolWorld::new().await;
+    let read = async |path: &str| world.call("workspace.read", json!({ "scope": "skill", "path": path })).await;
+    let page = world.content("workspace.read", json!({ "scope": "skill", "path": "git/more/FORMS.md", "offset": 2 }));
+    let page = page.await;
+    assert_eq!((&page["content"], &page["path"]), (&json!("two\n"), &json!("git/more/FORMS.md")));
+    let list = world.content("workspace.list", json!({ "scope": "skill", "path": "git", "depth": 2 })).await;
+    let paths: Vec<_> = list["entries"].as_array().unwrap().iter().map(|entry| entry["path"].clone()).collect();
+    assert!(paths.iter().any(|path| path == "more/FORMS.md"), "{list}");
+    let outside = world.files.path("skills/git/link");
+    std::os::unix::fs::symlink(world.files.path("skills/tooled/SKILL.md"), outside).unwrap();
+    for (path, wanted) in [
+        ("git/link", Code::PathDenied),
+        ("git/../tooled/SKILL.md", Code::PathDenied),
+        ("git/none.md", Code::NotFound),
+        ("git", Code::InvalidArguments),
+        ("", Code::InvalidArguments),
+        ("painting/SKILL.md", Code::NotFound),
+    ] {
+        assert_eq!(code(read(path).await), wanted, "{path}");
+    }
+    let narrow = with(&world.ada, |caller| caller.skills = Some(BTreeSet::new()));
+    let arguments = json!({ "scope": "skill", "path": "git/SKILL.md" });
+    assert_eq!(code(world.call_as(&narrow, "workspace.read", None, arguments).await), Code::AccessDenied);
+    let arguments = json!({ "scope": "skill", "path": "git/SKILL.md", "content": "x" });
+    assert_eq!(code(world.call("workspace.write", arguments).await), Code::InvalidArguments);
+}
+
+// covers: SKILL-46
+#[tokio::test]
+async fn the_documents_of_active_skills_are_bounded_together() {
+    let world = ToolWorld::new().await;
+    for n in 0..4 {
+        world.files.write(&format!("../skills/long{n}/SKILL.md"), &format!("# Long\n{}", "words\n".repeat(4_000)));
+    }
+    let mut plan = Plan::clone(&world.services.plan());
+    plan.skills = Arc::new(SkillSet::read(plan.skills.roots(), &|_| None));
+    world.services.set_plan(Arc::new(plan));
+    for n in 0..3 {
+        let loaded = world.content("syscall.skill.load", json!({ "name": format!("long{n}") })).await;
+        assert!(loaded["document"].as_str().unwrap().contains("offset"));
+    }
+    let over = world.call("syscall.skill.load", json!({ "name": "long3" })).await;
+    assert_eq!(code(over), Code::RateLimited);
+    world.content("syscall.skill.load", json!({ "name": "long1" })).await;
+    world.content("syscall.skill.drop", json!({ "name": "long0" })).await;
+    world.content("syscall.skill.load", json!({ "name": "long3" })).await;
 }

@@ -5,6 +5,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use ghost_config::skills::SkillSet;
 use ghost_config::testing::WorldFiles;
 use ghost_domain::testing::START_MS;
 use ghost_domain::write_acl::WriteAcl;
@@ -78,13 +79,15 @@ impl ToolWorld {
         for (path, text) in [
             ("../skills/git/SKILL.md", "---\nname: git\ndescription: work with git\n---\n# Git\nCommit often.\n"),
             ("../skills/tooled/SKILL.md", "# Tooled\n"),
+            ("../skills/git/more/FORMS.md", "one\ntwo\n"),
+            ("../skills/needy/SKILL.md", "---\nmetadata: { ghost: { requires: { bins: [no-such] } } }\n---\n# Needy\n"),
             ("../skills/tooled/schema.json", "[]"),
             ("../data/agents/bob/memory/days/1.md", "one\ntwo\n"),
         ] {
             files.write(path, text);
         }
         let mut plan = files.plan();
-        plan.skill_roots = vec![files.path("skills")];
+        plan.skills = Arc::new(SkillSet::read(&[files.path("skills")], &|_| None));
         let rules = OperationWorld::without_agents(MemoryStore::open(), Limits::default());
         let (ctx, store) = (rules.ctx.clone(), rules.store.clone());
         let workspace = Arc::new(Workspace::inline(&files.path("data/workspace")).unwrap());

@@ -1,0 +1,145 @@
+//! The skill roots of a world: the skills that Ghost brings, the directories of `skills.roots` or those beside the toolboxes,
+//! and the world's own `skills/`, in this order of precedence (SKILL-11, 12, 18).
+//!
+//! This module must never stop a world because a skill is faulty.
+
+mod bundled;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use crate::extra_tools::ExtraTools;
+use crate::files::{directory_within, first_line, is_plain_relative};
+use crate::near_names;
+use crate::reader::no_such;
+use crate::report::Report;
+use crate::skills::SkillSet;
+use crate::substitute::Env;
+use crate::toolbox::{Bases, Toolbox, manifest};
+use crate::world_file::Named;
+
+/// Where a world gets its skills from.
+#[derive(Default)]
+pub(crate) struct SkillSources<'w, 'n> {
+    /// `skills.roots`; `None` if absent.
+    pub(crate) named: Option<&'w [Named<'n>]>,
+    /// `skills.bundled`: the names of skills that Ghost brings.
+    pub(crate) bundled: &'w [Named<'n>],
+}
+
+/// Reads the skills of a world. Tools of toolboxes that skills declare are added to `extra`.
+pub(crate) fn read_skills(
+    sources: &SkillSources<'_, '_>,
+    toolboxes: &BTreeMap<String, Toolbox>,
+    bases: &Bases,
+    extra: &mut ExtraTools,
+    (report, env): (&Report, Env<'_>),
+) -> SkillSet {
+    let mut skills = SkillSet::default();
+    read_bundled(sources.bundled, &mut skills, env);
+    for root in roots(sources.named, toolboxes, bases, report) {
+        skills.read_root(&root, None, env);
+    }
+    for skipped in skills.skipped() {
+        let hint = "repair or remove it; agents do not get it";
+        report.file(&skipped.path).warn(0, "", skipped.reason.clone(), hint);
+    }
+    for skill in skills.all().values() {
+        let directory = skill.root.join(&skill.path);
+        let file = report.file(directory.join("SKILL.md"));
+        for fault in &skill.faults {
+            file.warn(fault.line, &fault.field, fault.message.clone(), fault.hint.clone());
+        }
+        let Some(source) = &skill.toolbox else { continue };
+        let path = Some(directory.join(source)).filter(|path| is_plain_relative(source) && path.exists());
+        match path {
+            Some(path) => {
+                if let Some((name, tools)) = manifest(&path, &skill.root, report, env) {
+                    tools.iter().for_each(|tool| extra.insert(&name, tool));
+                }
+            }
+            None => {
+                let message = "there is no such file: its tools will be absent";
+                let hint = "name a manifest in the skill's own directory, such as toolbox.yaml";
+                file.warn(1, "metadata.ghost.toolbox", message, hint);
+            }
+        }
+    }
+    skills
+}
+
+fn read_bundled(names: &[Named<'_>], skills: &mut SkillSet, env: Env<'_>) {
+    let Some((first, _)) = names.first() else { return };
+    let program = std::env::current_exe().ok();
+    let Some(root) = bundled::directory(env, program.as_deref()) else {
+        let hint = format!("set {} to the directory, or remove the key", bundled::VARIABLE);
+        first.error("the skills that Ghost brings are not beside this program", hint);
+        return;
+    };
+    let only: BTreeSet<String> = names.iter().map(|(_, name)| (*name).to_owned()).collect();
+    let mut all = SkillSet::default();
+    all.read_root(&root, None, env);
+    for (field, _) in names.iter().filter(|(_, name)| all.get(name).is_none()) {
+        let known = all.all().keys().map(String::as_str);
+        no_such(field, "bundled skill called", known, "remove it, or put the skill into the world's `skills/`");
+    }
+    skills.read_root(&root, Some(&only), env);
+}
+
+fn roots(
+    named: Option<&[Named<'_>]>,
+    toolboxes: &BTreeMap<String, Toolbox>,
+    bases: &Bases,
+    report: &Report,
+) -> Vec<PathBuf> {
+    let mut roots: Vec<PathBuf> = Vec::new();
+    match named {
+        Some(list) => {
+            for (field, root) in list {
+                let found = is_plain_relative(root).then(|| bases.find(root)).flatten();
+                match found.and_then(|(base, path)| directory_within(&path, base)) {
+                    Some(dir) => roots.push(dir),
+                    None if !is_plain_relative(root) => field.error(
+                        format!("`{}` is not relative, or holds `..`", field.shown()),
+                        "the path starts at the world's directory or up to two levels above it, such as toolbox/core/skills",
+                    ),
+                    None => {
+                        let near = bases.iter().find_map(|base| near_names::misspelt(base, root));
+                        let hint = match near {
+                            Some(near) => format!("did you mean `{near}`? Name it here, or rename it"),
+                            None => format!(
+                                "copy the directory to `{root}` in the world's directory or up to two levels \
+                                 above it; or remove the entry"
+                            ),
+                        };
+                        field.error(format!("there is no directory `{}`", field.shown()), hint);
+                    }
+                }
+            }
+        }
+        None => {
+            let dirs = toolboxes.values().filter_map(|toolbox| toolbox.dir.as_ref());
+            roots.extend(dirs.filter_map(|dir| directory_within(&dir.join("skills"), dir)));
+        }
+    }
+    if let Some(world) = bases.world()
+        && let path = world.join("skills")
+        && path.symlink_metadata().is_ok()
+        && directory_within(&path, world).is_none()
+    {
+        let message = "it is not a directory within the world: nothing in it is read";
+        report.file(&path).warn(
+            first_line(&path),
+            "",
+            message,
+            "make it one, or name where the skills are under `skills: { roots: [...] }`",
+        );
+    }
+    if let Some(world) = bases.world()
+        && let Some(own) = directory_within(&world.join("skills"), world)
+        && !roots.contains(&own)
+    {
+        roots.push(own);
+    }
+    roots
+}

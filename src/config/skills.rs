@@ -1,0 +1,11 @@
+//! The skills of a world: directories with a SKILL.md, read when a plan is made (SKILL-01..03, 20, 24).
+//!
+//! Reading must never follow a link out of a skill root. A broken skill must never hide the others.
+
+mod discover;
+mod eligible;
+mod head;
+mod skill;
+
+pub use head::Fault;
+pub use skill::{ACTIVE_CHARS, DOCUMENT_CHARS, Skill, SkillSet, Skipped};

@@ -1,0 +1,223 @@
+//! Finds the skills below a root and reads their files (SKILL-02, 11, 17).
+//!
+//! This module must never open anything outside the root.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use cap_std::ambient_authority;
+use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
+use rustix::fs::OFlags;
+
+use super::head::{self, Fault};
+use super::skill::{DOCUMENT_CHARS, Skill, SkillSet, Skipped};
+use crate::substitute::Env;
+
+/// Maximum skills in one root (SKILL-17).
+const CANDIDATES_MAX: usize = 300;
+/// Maximum bytes of a SKILL.md (SKILL-17).
+const FILE_BYTES: u64 = 256_000;
+/// Maximum levels below a root that are searched (SKILL-17).
+const DEPTH_MAX: usize = 6;
+/// Maximum directory entries that are read in one root.
+const SCAN_MAX: usize = 20_000;
+/// Maximum entries that are remembered as skipped.
+const SKIPPED_MAX: usize = 100;
+const FILE: &str = "SKILL.md";
+
+impl SkillSet {
+    fn skip(&mut self, path: PathBuf, reason: impl std::fmt::Display) {
+        if self.skipped.len() < SKIPPED_MAX {
+            self.skipped.push(Skipped { path, reason: reason.to_string() });
+        }
+    }
+
+    /// Reads a root; of its skills only those in `only`, if given.
+    pub(crate) fn read_root(&mut self, root: &Path, only: Option<&BTreeSet<String>>, env: Env<'_>) {
+        self.roots.push(root.to_owned());
+        let dir = match Dir::open_ambient_dir(root, ambient_authority()) {
+            Ok(dir) => dir,
+            Err(error) => return self.skip(root.to_owned(), error),
+        };
+        let mut queue = VecDeque::from([(PathBuf::new(), 0_usize)]);
+        let (mut scanned, mut found) = (0, 0);
+        while let Some((path, depth)) = queue.pop_front() {
+            if dir.symlink_metadata(path.join(FILE)).is_ok() {
+                found += 1;
+                if found > CANDIDATES_MAX {
+                    let reason = format!("a root may hold {CANDIDATES_MAX} skills; the rest is ignored");
+                    return self.skip(root.join(&path), reason);
+                }
+                match read_skill(&dir, root, &path, env) {
+                    Ok(skill) if only.is_some_and(|only| !only.contains(&skill.name)) => {}
+                    Ok(skill) => drop(self.skills.insert(skill.name.clone(), Arc::new(skill))),
+                    Err(reason) => self.skip(root.join(&path).join(FILE), reason),
+                }
+                continue;
+            }
+            if depth == DEPTH_MAX {
+                continue;
+            }
+            let entries = match dir.read_dir(if path.as_os_str().is_empty() { Path::new(".") } else { &path }) {
+                Ok(entries) => entries,
+                Err(error) => {
+                    self.skip(root.join(&path), error);
+                    continue;
+                }
+            };
+            let mut names: Vec<String> = Vec::new();
+            for entry in entries.flatten() {
+                scanned += 1;
+                if scanned > SCAN_MAX {
+                    let reason = format!("more than {SCAN_MAX} entries; the rest is ignored");
+                    return self.skip(root.join(&path), reason);
+                }
+                names.extend(entry.file_name().into_string());
+            }
+            // The order decides which of two skills with the same name is used.
+            names.sort();
+            for name in names.into_iter().filter(|name| !name.starts_with('.') && name != "node_modules") {
+                let inner = path.join(&name);
+                match dir.metadata(&inner) {
+                    Ok(facts) if facts.is_dir() => queue.push_back((inner, depth + 1)),
+                    Ok(_) if name.eq_ignore_ascii_case(FILE) => {
+                        self.skip(root.join(&inner), format!("it must be called {FILE}, in these letters"));
+                    }
+                    Ok(_) => {}
+                    Err(error) => self.skip(root.join(&inner), error),
+                }
+            }
+        }
+    }
+}
+
+fn read_skill(dir: &Dir, root: &Path, path: &Path, env: Env<'_>) -> Result<Skill, String> {
+    let file = path.join(FILE);
+    let facts = dir.metadata(&file).map_err(|error| error.to_string())?;
+    if !facts.is_file() || facts.len() > FILE_BYTES {
+        return Err(format!("it must be a file of at most {FILE_BYTES} bytes"));
+    }
+    // Opening must not block, even if a pipe replaces the file meanwhile.
+    let mut options = OpenOptions::new();
+    options.read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed());
+    let opened = dir.open_with(&file, &options).map_err(|error| error.to_string())?;
+    if !opened.metadata().map_err(|error| error.to_string())?.is_file() {
+        return Err("it must be a file".to_owned());
+    }
+    let mut bytes = Vec::new();
+    opened.take(FILE_BYTES).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+    if bytes.contains(&0) {
+        return Err("it holds a NUL byte".to_owned());
+    }
+    let text = String::from_utf8_lossy(&bytes);
+    let folder = if path.as_os_str().is_empty() { root.file_name() } else { path.file_name() };
+    let mut head = head::read(&text, &folder.unwrap_or_default().to_string_lossy());
+    if matches!(text, std::borrow::Cow::Owned(_)) {
+        head.faults.push(Fault {
+            line: 1,
+            field: String::new(),
+            message: "it is not UTF-8; what is not is shown as U+FFFD".to_owned(),
+            hint: "save it as UTF-8".to_owned(),
+        });
+    }
+    let (document, continues_at) = first_part(&head.body, head.body_line);
+    if let Some(line) = continues_at {
+        head.faults.push(Fault {
+            line,
+            field: String::new(),
+            message: format!("a prompt holds {DOCUMENT_CHARS} characters of the text; agents must read on from here"),
+            hint: "move details into other files of the skill, and say when to read which".to_owned(),
+        });
+    }
+    Ok(Skill {
+        document,
+        continues_at,
+        has_tools: head.toolbox.is_some() || dir.symlink_metadata(path.join("schema.json")).is_ok(),
+        for_models: head.for_models,
+        missing: head.requirements.missing(env),
+        toolbox: head.toolbox,
+        root: root.to_owned(),
+        path: path.to_owned(),
+        faults: head.faults,
+        name: head.name,
+        description: head.description,
+    })
+}
+
+/// The first [`DOCUMENT_CHARS`] characters of a text that begins at `line`, and the line at which the rest begins.
+fn first_part(text: &str, line: usize) -> (String, Option<usize>) {
+    let Some((end, _)) = text.char_indices().nth(DOCUMENT_CHARS) else { return (text.to_owned(), None) };
+    let part = &text[..end];
+    let part = part.rfind('\n').map_or(part, |at| &part[..=at]);
+    (part.to_owned(), Some(line + part.matches('\n').count()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn put(root: &Path, path: &str, text: impl AsRef<[u8]>) {
+        let file = root.join(path);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, text).unwrap();
+    }
+
+    fn read(roots: &[&Path]) -> SkillSet {
+        let roots: Vec<PathBuf> = roots.iter().map(|root| (*root).to_owned()).collect();
+        SkillSet::read(&roots, &|_| None)
+    }
+
+    // covers: CONF-18, SKILL-02, SKILL-11, TEST-06
+    #[test]
+    fn later_roots_win_and_broken_skills_do_not_hide_others() {
+        let (low, high, outside) =
+            (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        put(low.path(), "git/SKILL.md", "---\nname: git\ndescription: old words\n---\n# Old\n");
+        put(high.path(), "deep/er/git/SKILL.md", "---\nname: git\ndescription: new words\n---\n\n# New\n");
+        put(high.path(), "plain/SKILL.md", "# A plain one\n\ntext\n");
+        put(high.path(), "plain/schema.json", "[]");
+        put(high.path(), "bad/SKILL.md", "---\nname: [\n---\n# Bad\n");
+        put(high.path(), "latin/SKILL.md", b"# caf\xe9\n");
+        put(high.path(), "quiet/SKILL.md", "---\nname: quiet\ndisable-model-invocation: true\n---\nx");
+        put(high.path(), "needy/SKILL.md", "---\nmetadata: { openclaw: { requires: { bins: [no-such] } } }\n---\nx");
+        put(high.path(), ".hidden/SKILL.md", "# hidden");
+        put(high.path(), "1/2/3/4/5/6/7/SKILL.md", "# too deep");
+        put(high.path(), "lower/skill.md", "# lower");
+        put(outside.path(), "SKILL.md", "# outside");
+        std::os::unix::fs::symlink(outside.path(), high.path().join("escape")).unwrap();
+        let skills = read(&[low.path(), high.path()]);
+        let names: Vec<&str> = skills.visible(None).map(|skill| skill.name.as_str()).collect();
+        assert_eq!(names, ["bad", "git", "latin", "needy", "plain"]);
+        let git = skills.get("git").unwrap();
+        assert_eq!((git.description.as_str(), git.document.as_str()), ("new words", "# New\n"));
+        let plain = skills.get("plain").unwrap();
+        assert!(plain.has_tools && plain.description == "A plain one" && plain.missing.is_empty());
+        assert_eq!(skills.get("needy").unwrap().missing.len(), 1);
+        let skipped: Vec<_> = skills.skipped().iter().map(|skipped| skipped.path.clone()).collect();
+        assert_eq!(skipped, [high.path().join("escape"), high.path().join("lower/skill.md")]);
+        assert_eq!(skills.visible(Some(&BTreeSet::from(["git".to_owned()]))).count(), 1);
+        assert_eq!(skills.visible(Some(&BTreeSet::new())).count(), 0);
+    }
+
+    // covers: LIM-33, SKILL-17, SKILL-46
+    #[test]
+    fn limits_are_enforced() {
+        let root = tempfile::tempdir().unwrap();
+        put(root.path(), "long/SKILL.md", format!("---\nname: long\n---\n# long\n{}", "éé\n".repeat(30_000)));
+        put(root.path(), "wide/SKILL.md", format!("# wide {}", "x".repeat(30_000)));
+        put(root.path(), "huge/SKILL.md", "x".repeat(300_000));
+        put(root.path(), "nul/SKILL.md", "# nul\n\0");
+        std::fs::create_dir(root.path().join("pipe")).unwrap();
+        let (pipe, mode) = (root.path().join("pipe/SKILL.md"), rustix::fs::Mode::RUSR);
+        rustix::fs::mknodat(rustix::fs::CWD, &pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        let skills = read(&[root.path(), &root.path().join("missing")]);
+        let long = skills.get("long").unwrap();
+        // 20,000 characters are the heading, 6,664 whole lines and a part of the next.
+        assert_eq!((long.document.chars().count(), long.continues_at), (19_999, Some(4 + 1 + 6_664)));
+        let wide = skills.get("wide").unwrap();
+        assert_eq!((wide.document.chars().count(), wide.continues_at), (DOCUMENT_CHARS, Some(1)));
+        assert_eq!((skills.all().len(), skills.skipped().len()), (2, 4));
+    }
+}
