@@ -33,6 +33,18 @@ fn wait_for_a_parked_turn(test_env: &TestEnvironment) {
     });
 }
 
+/// Waits until every open turn is parked. A turn at work would take a clock that jumps ahead for its own time.
+fn wait_until_all_are_parked(test_env: &TestEnvironment) {
+    let mut seen = 0;
+    Deadline::seconds(60).until("a world whose turns are all parked", || {
+        let parked = test_env.json(&["turn", "list", "--status", "parked"]).as_array().map_or(0, Vec::len);
+        let open = test_env.json(&["status"])["open_turns"].as_u64().unwrap();
+        // Between two turns an agent has none, so one look is not enough.
+        seen = if open == parked as u64 { seen + 1 } else { 0 };
+        if seen > 2 { Ok(()) } else { Err(format!("{parked} of {open} turns are parked")) }
+    });
+}
+
 /// The files of a folder: relative name and text.
 fn files(dir: &Path) -> Vec<(String, String)> {
     let mut found = Vec::new();
@@ -416,6 +428,7 @@ fn a_job_that_waits_for_a_daily_budget_continues_the_next_day() {
             break;
         }
         assert!(line.contains("world/day"), "{line}");
+        wait_until_all_are_parked(&test_env);
         days += 1;
         assert!(days < 60, "a day brings it no further");
         // Written by a rename, because the daemon would read an empty file as 0 ms.

@@ -50,6 +50,21 @@ impl LoggedTurn {
         Some(Self { state_dropped, ..Self::new(turn, mail, transcript.messages) })
     }
 
+    /// Whether a provider refused opaque state in this turn or in a later one.
+    #[must_use]
+    pub fn state_is_refused(&self) -> bool {
+        self.state_dropped
+    }
+
+    /// Leaves out all opaque state, because a provider refused it in a later turn.
+    pub fn refuse_state(&mut self) {
+        for round in &mut self.rounds {
+            drop_state(&mut round.messages);
+            round.bytes = bytes_of(&round.messages);
+        }
+        self.state_dropped = true;
+    }
+
     /// Size in bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
@@ -98,10 +113,7 @@ impl Log {
     #[must_use]
     pub fn new(start: Option<LogStart>, mut turns: Vec<LoggedTurn>) -> Self {
         if let Some(refused) = turns.iter().rposition(|turn| turn.state_dropped) {
-            for round in turns[..refused].iter_mut().flat_map(|turn| &mut turn.rounds) {
-                drop_state(&mut round.messages);
-                round.bytes = bytes_of(&round.messages);
-            }
+            turns[..refused].iter_mut().for_each(LoggedTurn::refuse_state);
         }
         if let (Some(start), Some(first)) = (start, turns.first_mut())
             && first.place == start.place

@@ -16,6 +16,6 @@ mod system;
 pub use briefing::briefing;
 pub use escape::{escape, escape_attribute};
 pub use log_text::log_text;
-pub use mail::{ChannelOptions, ENDED_CONVERSATION, channel, earlier_note, inbox, jobs};
+pub use mail::{ChannelOptions, ENDED_CONVERSATION, channel, earlier_note, inbox, jobs, said};
 pub use part::{Part, Section, Size, join, sizes};
 pub use system::system;

@@ -18,7 +18,7 @@ pub use delivery::{Outcome, OutgoingMessage, attempt, due, redeliver, settle};
 pub(crate) use handoff::taken_over;
 pub use handoff::{Handover, handoff};
 use log::{NewEntry, append, emit};
-pub use log::{entry, get};
+pub use log::{entry, get, said_elsewhere};
 pub use out::{Post, attach, check_speaker, post};
 pub(crate) use out::{answer, check_length, owed, restore_drafts, unanswered};
 

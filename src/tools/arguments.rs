@@ -21,7 +21,7 @@ impl Tool {
             return if arguments.is_null() { Value::Object(serde_json::Map::new()) } else { arguments };
         };
         let required = |name: &str| {
-            let list = self.spec.parameters.get("required").and_then(Value::as_array);
+            let list = self.schema.get("required").and_then(Value::as_array);
             list.is_some_and(|list| list.iter().any(|item| item == name))
         };
         object.retain(|name, value| !value.is_null() || required(name));
@@ -34,7 +34,7 @@ impl Tool {
         {
             object.insert("to".into(), target);
         }
-        crate::schema::integers(&self.spec.parameters, &mut arguments);
+        crate::schema::integers(&self.schema, &mut arguments);
         arguments
     }
 
@@ -57,7 +57,7 @@ impl Tool {
             )
             .hint("call the tool again with an object that matches its schema"));
         }
-        let compiled = self.validator.get_or_init(|| jsonschema::validator_for(&self.spec.parameters).ok());
+        let compiled = self.validator.get_or_init(|| jsonschema::validator_for(&self.schema).ok());
         let Some(validator) = compiled else {
             return Err(Refusal::new(Code::Internal, format!("the schema of {} is not valid", self.spec.name)));
         };
@@ -81,7 +81,7 @@ impl Tool {
                 problems.push((inside(property.as_str().unwrap_or_default()), "it is required".to_owned()));
             }
             ValidationErrorKind::AdditionalProperties { unexpected } => {
-                let own = self.spec.parameters.get("properties").and_then(Value::as_object);
+                let own = self.schema.get("properties").and_then(Value::as_object);
                 let known: Vec<&str> = own.into_iter().flatten().map(|(name, _)| name.as_str()).collect();
                 for name in unexpected.iter().take(PROBLEMS_MAX) {
                     let near = nearest(name, known.iter().copied()).filter(|_| at.is_empty());

@@ -23,6 +23,43 @@ pub(crate) fn of<P: JsonSchema>() -> Value {
     schema
 }
 
+/// The schema as a model gets it: without the bounds of number types and without the rule against unknown members, which a
+/// model needs only when it breaks them. A refusal then names them.
+pub(crate) fn terse(schema: &Value) -> Value {
+    let mut terse = schema.clone();
+    strip(&mut terse);
+    terse
+}
+
+fn strip(schema: &mut Value) {
+    let Some(object) = schema.as_object_mut() else { return };
+    if object.get("additionalProperties") == Some(&Value::Bool(false)) {
+        object.remove("additionalProperties");
+    }
+    let of_type = |value: &Value| {
+        let types = ["uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64"];
+        types.iter().filter_map(|name| range(name)).any(|(min, max)| *value == min || (max > 255 && *value == max))
+    };
+    for bound in ["minimum", "maximum"] {
+        if object.get(bound).is_some_and(of_type) {
+            object.remove(bound);
+        }
+    }
+    if object.get("required") == Some(&json!([])) {
+        object.remove("required");
+    }
+    for inner in ["items", "anyOf", "oneOf"] {
+        match object.get_mut(inner) {
+            Some(Value::Array(choices)) => choices.iter_mut().for_each(strip),
+            Some(items) => strip(items),
+            None => {}
+        }
+    }
+    if let Some(Value::Object(members)) = object.get_mut("properties") {
+        members.values_mut().for_each(strip);
+    }
+}
+
 /// The largest integer that every JSON reader represents exactly.
 const EXACT_MAX: i64 = (1 << 53) - 1;
 

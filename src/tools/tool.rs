@@ -225,6 +225,8 @@ impl Run {
 pub struct Tool {
     /// The name, description and schema that the model gets.
     pub spec: ToolSpec,
+    /// The schema that arguments must match. The model's is the same without what only costs tokens.
+    pub schema: Value,
     /// The kind of the tool.
     pub run: Run,
     /// The largest view of a result for the model, in bytes; `None` means the world's limit
@@ -252,8 +254,9 @@ impl Tool {
             spec: ToolSpec {
                 name: name.to_owned(),
                 description: ghost_domain::text::one_line(description),
-                parameters,
+                parameters: crate::schema::terse(&parameters),
             },
+            schema: parameters,
             run,
             view_bytes: None,
             seconds: None,

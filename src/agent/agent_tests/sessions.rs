@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use ghost_domain::conversation::CONTROL;
 use ghost_domain::transcript::{Block, Role};
 use ghost_domain::{ConversationId, Party, TurnStatus};
-use ghost_operations::conversations::{self, IncomingMessage, Start};
+use ghost_operations::conversations::{self, IncomingMessage, Post, Start};
 use ghost_operations::turns;
 use ghost_provider::ModelRequest;
 use ghost_provider::testing::{Reply, call, say};
@@ -248,5 +249,30 @@ fn nothing_of_one_session_enters_the_prompt_of_another() {
     });
     if let Err(error) = ran {
         panic!("{error}");
+    }
+}
+
+/// Heartbeats and jobs of other work speak in a conversation. The person answers, and the agent must know what it said.
+#[tokio::test]
+async fn what_the_agent_said_here_in_other_work_is_in_the_next_prompt() {
+    let world = AgentWorld::new().await;
+    let eve = says(&world, "eve", "hello").await;
+    work(&world, &world.session).await;
+    world.clock.advance(Duration::from_secs(1));
+    world.send("ada", "look after the disk").await;
+    work(&world, &world.session).await;
+    let turn_id = world.turn("ada").await.turn_id;
+    let post = Post { content: "The <disk> is full.".into(), attachments: vec![], reply_to: None };
+    write!(world, |w, ctx| conversations::post(w, &ctx, &id("ada"), turn_id, eve, post).await).unwrap();
+    world.clock.advance(Duration::from_secs(1));
+    says(&world, "eve", "then clean it").await;
+    work(&world, &world.session).await;
+    let text = text_of(&last_request(&world));
+    assert!(text.contains("<said>") && text.contains("<text>The &lt;disk&gt; is full.</text>"), "{text}");
+    world.clock.advance(Duration::from_secs(1));
+    for (person, said) in [("eve", 1), ("bob", 0)] {
+        says(&world, person, "and now?").await;
+        work(&world, &world.session).await;
+        assert_eq!(text_of(&last_request(&world)).matches("<said>").count(), said, "{person}");
     }
 }

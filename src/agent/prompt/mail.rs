@@ -3,7 +3,7 @@
 use ghost_domain::journal::{JournalRow, Step};
 use ghost_domain::reply_tokens::SILENT;
 use ghost_domain::text::{clip, one_line, prefix_bytes};
-use ghost_domain::{ActionKind, ChannelContext, Envelope, Reactions, Turn};
+use ghost_domain::{ActionKind, ChannelContext, ConversationEntry, Envelope, Reactions, Turn};
 
 use super::escape::{escape, escape_attribute};
 
@@ -12,6 +12,8 @@ const NOTED_CALLS: usize = 50;
 
 /// Maximum characters of each half of the line that recalls a cron job's own turn.
 const SUMMARY_CHARS: usize = 160;
+/// Maximum characters of a text that the agent has said elsewhere.
+const SAID_CHARS: usize = 2_000;
 
 /// The `<inbox>` block: the mail of a turn.
 #[must_use]
@@ -104,6 +106,20 @@ pub fn jobs(turns: &[Turn]) -> String {
     match lines.is_empty() {
         true => String::new(),
         false => format!("<jobs>\nCron jobs that have run since.\n{}\n</jobs>", lines.join("\n")),
+    }
+}
+
+/// The `<said>` block: what the agent has said in this conversation in other work, oldest first; empty if nothing.
+#[must_use]
+pub fn said(entries: &[ConversationEntry]) -> String {
+    let line = |entry: &ConversationEntry| {
+        let text = one_line(prefix_bytes(&entry.content, SAID_CHARS * 8));
+        format!("<text>{}</text>", escape(&clip(&text, SAID_CHARS)))
+    };
+    let lines: Vec<String> = entries.iter().map(line).collect();
+    match lines.is_empty() {
+        true => String::new(),
+        false => format!("<said>\nYou have said this here since, in other work.\n{}\n</said>", lines.join("\n")),
     }
 }
 

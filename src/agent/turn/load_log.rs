@@ -6,8 +6,10 @@ use std::sync::Arc;
 
 use ghost_domain::journal::JournalRow;
 use ghost_domain::{
-    AgentId, ConversationId, Limits, LogPlace, LogRange, LogStart, Refusal, Timestamp, Turn, TurnStatus,
+    AgentId, ConversationEntry, ConversationId, Limits, LogPlace, LogRange, LogStart, Refusal, Timestamp, Turn,
+    TurnStatus,
 };
+use ghost_operations::conversations::said_elsewhere;
 use ghost_operations::turns::BriefedLog;
 use ghost_store::tables::SessionTurns;
 use ghost_tools::Registry;
@@ -18,8 +20,8 @@ use crate::log::{Log, LoggedTurn};
 
 /// Source of a cron job's own turn.
 pub(super) const CRON: &str = "cron";
-/// Turns that are read at a time.
-const PAGE: u32 = 16;
+/// Turns that are read at a time. A turn may have large results, and all of its journal is read.
+const PAGE: u32 = 4;
 /// Bytes of text that count as one token.
 const TOKEN_BYTES: usize = 4;
 /// Turns of cron jobs that a prompt mentions.
@@ -82,7 +84,10 @@ impl SessionLog<'_> {
             let last = page.len() < PAGE as usize;
             for (turn, journal) in page {
                 before = Some(turn.log_place());
-                if let Some(turn) = LoggedTurn::read(&turn, &journal, &shown) {
+                if let Some(mut turn) = LoggedTurn::read(&turn, &journal, &shown) {
+                    if turns.last().is_some_and(|later: &LoggedTurn| later.state_is_refused()) {
+                        turn.refuse_state();
+                    }
                     bytes += turn.bytes();
                     turns.push(turn);
                 }
@@ -109,6 +114,16 @@ impl SessionLog<'_> {
                 Ok::<_, Refusal>(page)
             })
         });
+        read.await
+    }
+
+    /// What the agent has said in the session's conversation since the end of `log`, in other sessions.
+    pub(super) async fn said_since(&self, log: &Log) -> Result<Vec<ConversationEntry>, Refusal> {
+        let Some(conversation_id) = self.conversation_id else { return Ok(Vec::new()) };
+        let (agent_id, since) = (self.agent_id.clone(), log.end().map_or(self.born, |end| end.ended_at));
+        let store = &self.engine.services.store;
+        let read = store
+            .read_latest(move |r| Box::pin(async move { said_elsewhere(r, &agent_id, conversation_id, since).await }));
         read.await
     }
 

@@ -144,7 +144,8 @@ impl Runner {
                 if has_ended {
                     mail = format!("{mail}\n{}", prompt::ENDED_CONVERSATION);
                 }
-                if let Some(channel) = channel {
+                // The mail of a job says where the last text of its own turn goes.
+                if let Some(channel) = channel.filter(|channel| channel.replies || taken.turn.source != CRON) {
                     let channel_options = channel_options(engine, channel, &spec.archetype.name).await?;
                     mail = format!("{mail}\n{}", prompt::channel(channel, &channel_options));
                 }
@@ -163,8 +164,11 @@ impl Runner {
                         None => {
                             let log = session_log.newest(room).await?;
                             let jobs = prompt::jobs(&session_log.jobs_since(&log).await?);
-                            if !jobs.is_empty() {
-                                mail = format!("{jobs}\n{mail}");
+                            let said = prompt::said(&session_log.said_since(&log).await?);
+                            for block in [jobs, said] {
+                                if !block.is_empty() {
+                                    mail = format!("{block}\n{mail}");
+                                }
                             }
                             log
                         }

@@ -5,8 +5,8 @@
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::ports::Signal;
 use ghost_domain::{
-    Action, Attachment, Conversation, ConversationEntry, ConversationId, Delivery, Direction, MessageId, Party,
-    Refusal, TurnId,
+    Action, AgentId, Attachment, Conversation, ConversationEntry, ConversationId, Delivery, Direction, MessageId,
+    Party, Refusal, Timestamp, TurnId,
 };
 use ghost_store::{Reads, Writes};
 use serde_json::json;
@@ -17,6 +17,8 @@ use crate::{OperationContext, Result};
 /// Number of the newest entries that are searched for attached files and for a message that a reply
 /// refers to.
 const LOOK_BACK: i64 = 256;
+/// Number of the newest entries that are searched for what the agent has said in other sessions.
+const SAID_BACK: i64 = 16;
 
 /// Returns a conversation.
 ///
@@ -131,6 +133,34 @@ pub(super) async fn emit(
 }
 
 /// The last entries of a conversation, oldest first.
+/// What an agent has said in a conversation since `since` in turns of other sessions, oldest first. No log of this session
+/// shows it. Only the newest entries of the conversation are searched.
+///
+/// # Errors
+/// When the store fails.
+pub async fn said_elsewhere(
+    r: &mut dyn Reads,
+    agent_id: &AgentId,
+    conversation_id: ConversationId,
+    since: Timestamp,
+) -> Result<Vec<ConversationEntry>> {
+    let Some(conversation) = r.conversation_get(conversation_id).await? else { return Ok(Vec::new()) };
+    let mut said = Vec::new();
+    let after = conversation.last_seq.saturating_sub(SAID_BACK);
+    for entry in r.conversation_entries(conversation_id, after, u32::MAX).await? {
+        let own = entry.direction == Direction::Out && entry.from.agent() == Some(agent_id);
+        if !own || entry.at < since || entry.deleted || entry.action.is_some() {
+            continue;
+        }
+        let Some(turn_id) = entry.turn_id else { continue };
+        let turn = r.turn_get(turn_id).await?;
+        if turn.is_some_and(|turn| turn.conversation_id != Some(conversation_id)) {
+            said.push(entry);
+        }
+    }
+    Ok(said)
+}
+
 pub(super) async fn recent(r: &mut dyn Reads, conversation: &Conversation) -> Result<Vec<ConversationEntry>> {
     let after = conversation.last_seq.saturating_sub(LOOK_BACK);
     Ok(r.conversation_entries(conversation.conversation_id, after, u32::MAX).await?)

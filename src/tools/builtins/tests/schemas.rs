@@ -66,12 +66,12 @@ const NAMES: [&str; 49] = [
 ];
 
 fn properties(tool: &Tool) -> Map<String, Value> {
-    tool.spec.parameters["properties"].as_object().unwrap().clone()
+    tool.schema["properties"].as_object().unwrap().clone()
 }
 
 /// The smallest arguments that the schema accepts.
 fn minimal(tool: &Tool) -> Map<String, Value> {
-    let required = tool.spec.parameters["required"].as_array().cloned().unwrap_or_default();
+    let required = tool.schema["required"].as_array().cloned().unwrap_or_default();
     required
         .iter()
         .map(|name| {
@@ -95,13 +95,37 @@ fn the_table_holds_exactly_these_tools() {
     assert!(names.iter().all(|name| tool_catalogue::entry(name).is_some()));
 }
 
+/// The model's schema has all parameters with their words, types and choices, and none of the bounds of number types.
+#[test]
+fn the_schema_of_the_model_leaves_out_what_only_costs_tokens() {
+    let (mut sent, mut whole) = (0, 0);
+    for tool in all() {
+        let name = &tool.spec.name;
+        let shown = tool.spec.parameters["properties"].as_object().unwrap();
+        let own = properties(&tool);
+        assert_eq!(shown.keys().collect::<Vec<_>>(), own.keys().collect::<Vec<_>>(), "{name}");
+        for (field, schema) in shown {
+            for key in ["type", "description", "enum", "default"] {
+                assert_eq!(schema.get(key), own[field].get(key), "{name}.{field}");
+            }
+        }
+        let text = tool.spec.parameters.to_string();
+        for costly in ["additionalProperties\":false", "4294967295", "9007199254740991", "\"minimum\":0"] {
+            assert!(!text.contains(costly), "{name}: {text}");
+        }
+        sent += text.len();
+        whole += tool.schema.to_string().len();
+    }
+    assert!(sent * 100 < whole * 91, "{sent} of {whole} bytes");
+}
+
 #[test]
 fn every_schema_is_plain_and_strict() {
     for tool in all() {
         let name = &tool.spec.name;
         assert!(!tool.spec.description.contains('\n') && tool.spec.description.len() > 20, "{name}");
-        assert!(jsonschema::validator_for(&tool.spec.parameters).is_ok(), "{name}");
-        let text = tool.spec.parameters.to_string();
+        assert!(jsonschema::validator_for(&tool.schema).is_ok(), "{name}");
+        let text = tool.schema.to_string();
         for costly in ["$ref", "$defs", "anyOf", "null", "\"format\"", "$schema"] {
             assert!(!text.contains(costly), "{name}: {text}");
         }
