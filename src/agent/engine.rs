@@ -197,7 +197,8 @@ impl Engine {
             channel,
         };
         let outside = channel.is_some();
-        let registry = self.tools.registry(caller, &|name| plan.grants(&spec.access, name, outside)).of_plan(plan);
+        let bytes = self.services.ctx.limits().tools_bytes as usize;
+        let registry = self.tools.registry(caller, bytes, &|name| plan.grants(&spec.access, name, outside)).of_plan(plan);
         Ok((spec, registry))
     }
 }

@@ -8,6 +8,7 @@ use ghost_domain::journal::{CallOutcome, Effect, FilePlan, JournalRow, Step};
 use ghost_domain::transcript::{Block, Message, Role};
 use ghost_domain::{AskId, CallId, LogRange};
 use ghost_provider::ErrorKind;
+use ghost_tools::offer::unwrapped;
 use serde_json::Value;
 
 /// A call that was started and has not ended.
@@ -28,12 +29,22 @@ pub struct Begun {
 pub struct OpenCall {
     /// The provider's id, unique within the answer.
     pub id: String,
-    /// The tool name that the model used.
+    /// The name of the tool, as the model wrote it. For a call of `syscall.tool.call`, the tool that it names.
     pub name: String,
-    /// The arguments of the call.
+    /// The arguments for that tool.
     pub arguments: Value,
     /// The start of the call, if it was started before a crash.
     pub begun: Option<Begun>,
+}
+
+impl OpenCall {
+    /// A call of an answer. A call of a deferred tool is that tool's from here on: it is judged, journaled and recorded
+    /// under the tool's own name.
+    #[must_use]
+    pub fn new(id: &str, name: &str, arguments: &Value, begun: Option<Begun>) -> Self {
+        let (name, arguments) = unwrapped(name, arguments).unwrap_or_else(|| (name.to_owned(), arguments.clone()));
+        Self { id: id.to_owned(), name, arguments, begun }
+    }
 }
 
 /// A failed model call.
@@ -148,12 +159,7 @@ impl Transcript {
         let open: Vec<OpenCall> = last_calls
             .iter()
             .filter(|(id, ..)| !transcript.results.contains_key(id))
-            .map(|(id, name, arguments)| OpenCall {
-                id: id.clone(),
-                name: name.clone(),
-                arguments: arguments.clone(),
-                begun: begun.remove(id),
-            })
+            .map(|(id, name, arguments)| OpenCall::new(id, name, arguments, begun.remove(id)))
             .collect();
         if open.is_empty() {
             transcript.close_round(&last_calls, view);

@@ -66,6 +66,9 @@ limits! {
     /// Bytes of the transcript that is sent to the model. Above it, older tool results are
     /// truncated first, then the results of the last round. A turn takes mail up to half of it.
     context_bytes: u32 = 600_000, 4_096, 16_777_216;
+    /// Bytes of tools in a request: schemas, and lines of tools whose schemas are left out. A budget counts three bytes as
+    /// a token. If an agent's tools need more, those that are seldom used are deferred.
+    tools_bytes: u32 = 9_000, 4_096, 16_777_216;
     /// Tokens of its session's log in a prompt, estimated at four bytes each; never more than a quarter of
     /// `context_bytes`. A full log is cut to half, so that the next prompts have the same beginning (LOOP-01).
     session_tokens: u32 = 16_000, 0, 1_000_000;

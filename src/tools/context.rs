@@ -7,6 +7,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use ghost_config::plan::Plan;
 use ghost_config::skills::SkillSet;
 use ghost_domain::event::{Event, EventKind};
+use ghost_domain::transcript::ToolSpec;
 use ghost_domain::write_acl::WriteAcl;
 use ghost_domain::{
     Activity, AgentId, CallId, ChannelContext, ConversationId, EventId, Party, RootId, Timestamp, TurnId, Viewer,
@@ -129,6 +130,8 @@ pub struct CallContext {
     pub services: Arc<WorldServices>,
     /// The agent that makes the call.
     pub caller: Arc<Caller>,
+    /// The tools that the caller may use.
+    pub tools: Arc<[ToolSpec]>,
     /// The turn of the call.
     pub turn_id: TurnId,
     /// The root of the turn.

@@ -8,6 +8,7 @@ mod arguments;
 pub mod builtins;
 pub mod context;
 pub mod loop_guard;
+pub mod offer;
 mod parameters;
 pub mod registry;
 mod schema;
@@ -16,5 +17,6 @@ pub mod view;
 pub mod workspace;
 
 pub use context::{AgentControl, CallContext, Caller, WorldServices};
+pub use offer::Offer;
 pub use registry::{Registry, ToolTable};
 pub use tool::{AskTool, FileTool, FileWork, Output, OutsideTool, ReadTool, Run, Tool, WorldTool};

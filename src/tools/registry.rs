@@ -14,20 +14,22 @@ use serde_json::Value;
 
 use crate::context::Caller;
 use crate::loop_guard::Nature;
+use crate::offer::Offer;
 use crate::tool::Tool;
 
 /// Every tool, by canonical name.
 pub struct ToolTable {
     tools: BTreeMap<String, Arc<Tool>>,
-    /// Tool lists by the names in them. Lists that no registry uses are dropped: overrides can
+    /// Tool lists by the names in them and the bound of the offer. Lists that no registry uses are dropped: overrides can
     /// select many different sets, and a list takes more than a hundred kilobytes.
-    granted: Mutex<BTreeMap<Vec<String>, Weak<Granted>>>,
+    granted: Mutex<BTreeMap<(Vec<String>, usize), Weak<Granted>>>,
 }
 
 /// The tools and specs for one set of granted names.
 struct Granted {
     tools: Vec<Arc<Tool>>,
     specs: Arc<[ToolSpec]>,
+    offer: Offer,
 }
 
 impl ToolTable {
@@ -54,19 +56,25 @@ impl ToolTable {
         self.tools.keys().map(String::as_str)
     }
 
-    /// Builds the registry of an agent: the tools for which `granted` returns true (TOOL-02).
+    /// Builds the registry of an agent: the tools for which `granted` returns true (TOOL-02). Its requests carry at most
+    /// `bytes` of tools; see [`Offer`].
     #[must_use]
-    pub fn registry(self: &Arc<Self>, caller: Caller, granted: &dyn Fn(&str) -> bool) -> Registry {
+    pub fn registry(self: &Arc<Self>, caller: Caller, bytes: usize, granted: &dyn Fn(&str) -> bool) -> Registry {
         let names: Vec<String> = self.tools.keys().filter(|name| granted(name)).cloned().collect();
         let mut cache = self.granted.lock().unwrap_or_else(PoisonError::into_inner);
-        let granted = match cache.get(&names).and_then(Weak::upgrade) {
+        let key = (names, bytes);
+        let granted = match cache.get(&key).and_then(Weak::upgrade) {
             Some(granted) => granted,
             None => {
-                let tools: Vec<Arc<Tool>> = names.iter().filter_map(|name| self.tools.get(name)).cloned().collect();
-                let specs = tools.iter().map(|tool| tool.spec.clone()).collect();
-                let granted = Arc::new(Granted { tools, specs });
+                let tools: Vec<Arc<Tool>> = key.0.iter().filter_map(|name| self.tools.get(name)).cloned().collect();
+                let offer = Offer::of(&tools, bytes);
+                let specs = match offer.deferred.is_empty() {
+                    true => Arc::clone(&offer.sent),
+                    false => tools.iter().map(|tool| tool.spec.clone()).collect(),
+                };
+                let granted = Arc::new(Granted { tools, specs, offer });
                 cache.retain(|_, list| list.strong_count() > 0);
-                cache.insert(names, Arc::downgrade(&granted));
+                cache.insert(key, Arc::downgrade(&granted));
                 granted
             }
         };
@@ -76,6 +84,12 @@ impl ToolTable {
 
 /// Prefixes that models add to tool names.
 const PREFIXES: [&str; 5] = ["api.", "default.api.", "function.", "functions.", "tools."];
+
+/// [`plain`] without a prefix that models add.
+pub(crate) fn plain_name(name: &str) -> String {
+    let plain = plain(name);
+    PREFIXES.iter().find_map(|word| plain.strip_prefix(word)).map(str::to_owned).unwrap_or(plain)
+}
 
 /// A name in lower case, with a dot for every separator that models use.
 fn plain(name: &str) -> String {
@@ -108,11 +122,22 @@ impl Registry {
         &self.caller
     }
 
-    /// Names, descriptions and schemas, sorted by name. The briefing and the request share the
-    /// value (ARCH-11).
+    /// Names, descriptions and schemas of all tools that the agent may use, sorted by name.
     #[must_use]
     pub fn specs(&self) -> Arc<[ToolSpec]> {
         Arc::clone(&self.granted.specs)
+    }
+
+    /// The tools as prompts have them. The briefing and the request share the value (ARCH-11).
+    #[must_use]
+    pub fn offer(&self) -> &Offer {
+        &self.granted.offer
+    }
+
+    /// Whether a request leaves out the tool with this canonical name.
+    #[must_use]
+    pub fn is_deferred(&self, tool: &str) -> bool {
+        self.granted.offer.deferred.iter().any(|spec| spec.name == tool)
     }
 
     /// Finds the tool of a call, and the alias if one was used. An existing tool that is not

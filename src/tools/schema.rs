@@ -23,12 +23,33 @@ pub(crate) fn of<P: JsonSchema>() -> Value {
     schema
 }
 
-/// The schema as a model gets it: without the bounds of number types and without the rule against unknown members, which a
-/// model needs only when it breaks them. A refusal then names them.
+/// The schema as a model gets it: without the bounds of number types and the rule against unknown members, which a model
+/// needs only when it breaks them (a refusal then names them), without defaults that are as good as absent, and with each
+/// object's members once.
 pub(crate) fn terse(schema: &Value) -> Value {
     let mut terse = schema.clone();
     strip(&mut terse);
+    refer("", &mut terse, &mut Vec::new());
     terse
+}
+
+/// The smallest schema of members that is not repeated, in bytes.
+const REPEATED_MIN: usize = 200;
+
+/// Replaces the members of an object that occurred before in the same schema by a word that says where.
+fn refer(path: &str, schema: &mut Value, seen: &mut Vec<(Value, String)>) {
+    let Some(Value::Object(members)) = schema.get_mut("properties") else { return };
+    if let Some((_, first)) = seen.iter().find(|(before, _)| before.as_object() == Some(members)) {
+        let words = schema.get("description").and_then(Value::as_str).unwrap_or_default();
+        *schema = json!({ "type": "object", "description": format!("{words} Members as in `{first}`.").trim_start() });
+        return;
+    }
+    for (name, member) in members.iter_mut() {
+        let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+        let whole = member.get("properties").filter(|own| own.to_string().len() >= REPEATED_MIN).cloned();
+        refer(&path, member, seen);
+        seen.extend(whole.map(|whole| (whole, path)));
+    }
 }
 
 fn strip(schema: &mut Value) {
@@ -45,8 +66,11 @@ fn strip(schema: &mut Value) {
             object.remove(bound);
         }
     }
-    if object.get("required") == Some(&json!([])) {
-        object.remove("required");
+    let absent = [Value::Bool(false), json!([]), json!("")];
+    for (key, says_nothing) in [("required", &absent[1..2]), ("default", &absent[..])] {
+        if object.get(key).is_some_and(|value| says_nothing.contains(value)) {
+            object.remove(key);
+        }
     }
     for inner in ["items", "anyOf", "oneOf"] {
         match object.get_mut(inner) {

@@ -221,6 +221,18 @@ impl Run {
     }
 }
 
+/// How often agents use a tool. If an agent's tools are too large for a request, those that are used least are deferred
+/// first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Use {
+    /// In most turns.
+    Often,
+    /// In many turns.
+    Sometimes,
+    /// In few turns.
+    Seldom,
+}
+
 /// A tool with its description, an entry in the table of all tools.
 pub struct Tool {
     /// The name, description and schema that the model gets.
@@ -239,6 +251,8 @@ pub struct Tool {
     /// Whether the loop guard treats a call as reading although it has an effect, because its
     /// result shows everything that it takes.
     pub looks: bool,
+    /// How often agents use the tool.
+    pub used: Use,
     pub(crate) validator: OnceLock<Option<jsonschema::Validator>>,
 }
 
@@ -262,6 +276,7 @@ impl Tool {
             seconds: None,
             passing: &[],
             looks: false,
+            used: Use::Seldom,
             validator: OnceLock::new(),
         }
     }
@@ -277,6 +292,13 @@ impl Tool {
     #[must_use]
     pub fn passing(mut self, members: &'static [&'static str]) -> Self {
         self.passing = members;
+        self
+    }
+
+    /// Sets how often agents use the tool.
+    #[must_use]
+    pub fn used(mut self, used: Use) -> Self {
+        self.used = used;
         self
     }
 

@@ -8,7 +8,7 @@ use ghost_config::plan::Plan;
 use ghost_config::testing::WorldFiles;
 use ghost_domain::journal::Step;
 use ghost_domain::ports::{Signal, Wake};
-use ghost_domain::{AgentKind, Ask, LedgerRow, Refusal, Turn};
+use ghost_domain::{Agent, AgentKind, Ask, LedgerRow, Refusal, Turn};
 use ghost_operations::agents::NewAgent;
 use ghost_operations::testing::{OperationWorld, new_agent};
 pub(crate) use ghost_operations::testing::{SECRET, id, operator, read, write};
@@ -156,6 +156,11 @@ impl AgentWorld {
     /// Advances the clock until `done` completes.
     pub(crate) async fn in_time<T>(&self, done: impl Future<Output = T>) -> T {
         self.clock.advance_until(Duration::from_millis(250), done).await
+    }
+
+    pub(crate) async fn agent(&self, name: &str) -> Agent {
+        let agent_id = id(name);
+        read!(self, |r| r.agent_get(&agent_id).await?).unwrap()
     }
 
     /// The newest turn of an agent.

@@ -6,6 +6,7 @@ mod actor;
 mod agent_world;
 mod budget_waits;
 mod channel;
+mod deferred;
 mod fakes;
 mod jobs;
 mod length;

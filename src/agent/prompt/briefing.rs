@@ -4,22 +4,36 @@ use ghost_config::skills::SkillSet;
 use ghost_config::spec::AgentSpec;
 use ghost_domain::HeldSkill;
 use ghost_domain::transcript::ToolSpec;
+use ghost_tools::offer::{CALL, DESCRIBE, line};
 
 use super::part::Section;
 use super::skills::skills;
 
-/// The sections of the briefing, in order.
+/// The sections of the briefing, in order. `deferred` are the tools that requests leave out; a request describes the
+/// others itself.
 #[must_use]
-pub fn briefing(spec: &AgentSpec, tools: &[ToolSpec], all: &SkillSet, held: &[HeldSkill]) -> Vec<Section> {
+pub fn briefing(spec: &AgentSpec, deferred: &[ToolSpec], all: &SkillSet, held: &[HeldSkill]) -> Vec<Section> {
     let archetype = &spec.archetype;
-    let lines: Vec<String> = tools.iter().map(|tool| format!("- {}: {}", tool.name, tool.description)).collect();
     vec![
         tagged("goal", &archetype.goal),
         tagged("agent", &archetype.agent),
-        tagged("tools", &lines.join("\n")),
+        tagged("tools", &more_tools(deferred)),
         tagged("user", &archetype.user),
         tagged("skills", &skills(spec, all, held)),
     ]
+}
+
+/// The lines of the deferred tools, and how to use them (ARCH-10).
+fn more_tools(deferred: &[ToolSpec]) -> String {
+    if deferred.is_empty() {
+        return String::new();
+    }
+    let lines: Vec<String> = deferred.iter().map(line).collect();
+    format!(
+        "You also have these tools. Run one with {CALL}, given its name and its arguments; {DESCRIBE} shows its \
+         parameters, if its line is not enough.\n{}",
+        lines.join("\n")
+    )
 }
 
 /// A section whose text is in the tags `<name>` and `</name>`; empty if the text is empty.

@@ -12,6 +12,7 @@ use ghost_operations::mail::with_nearest;
 use ghost_operations::turns::{self, CallStart, Ending};
 use ghost_tools::Run;
 use ghost_tools::loop_guard::{Call, Verdict, is_own};
+use ghost_tools::offer::DESCRIBE;
 use ghost_tools::tool::{ErasedOutside, ErasedRead, ErasedWorld};
 use tokio::sync::Semaphore;
 
@@ -107,6 +108,10 @@ impl Runner {
         // arguments as the model wrote them, the ledger the arguments that ran.
         let arguments = tool.normalise(alias.as_deref(), call.arguments.clone());
         if let Err(refusal) = tool.validate(&arguments) {
+            let refusal = match self.registry.is_deferred(&tool.spec.name) {
+                true => refusal.hint(format!("nothing was run; {DESCRIBE} shows the parameters of {}", tool.spec.name)),
+                false => refusal,
+            };
             return Err(Box::new((call, refusal)));
         }
         let raw = call.arguments.clone();

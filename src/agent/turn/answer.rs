@@ -40,12 +40,7 @@ impl Runner {
         let message = Message { role: Role::Assistant, blocks: blocks.clone() };
         let calls: Vec<OpenCall> = message
             .calls()
-            .map(|(id, name, arguments)| OpenCall {
-                id: id.to_owned(),
-                name: name.to_owned(),
-                arguments: arguments.clone(),
-                begun: None,
-            })
+            .map(|(id, name, arguments)| OpenCall::new(id, name, arguments, None))
             .collect();
         let ParsedAnswer { text, malformed, .. } = parsed;
         let refused = matches!(answer.stop, Stop::Refused(_));

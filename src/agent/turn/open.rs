@@ -394,7 +394,7 @@ pub async fn preview(engine: &Arc<Engine>, agent_id: &AgentId) -> Result<Preview
         .await?;
     let (spec, registry) = engine.spec_and_tools(&agent)?;
     let system = prompt::system(&engine.services.plan(), &agent, &spec);
-    let briefing = prompt::briefing(&spec, &registry.specs(), &engine.services.plan().skills, &held);
+    let briefing = prompt::briefing(&spec, &registry.offer().deferred, &engine.services.plan().skills, &held);
     let (limits, view_bytes) = (engine.services.ctx.limits(), spec.limits.result_view_bytes);
     let session_log = SessionLog {
         engine,
@@ -408,7 +408,7 @@ pub async fn preview(engine: &Arc<Engine>, agent_id: &AgentId) -> Result<Preview
     let mut log = session_log.newest(room).await?;
     log.fit(room);
     let history = prompt::log_text(&log.messages());
-    Ok(Preview { system, briefing, history, tools: registry.specs(), spec })
+    Ok(Preview { system, briefing, history, tools: Arc::clone(&registry.offer().sent), spec })
 }
 
 /// A prompt without mail.

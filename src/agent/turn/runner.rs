@@ -159,6 +159,7 @@ pub(super) fn call_context(
     CallContext {
         services: Arc::clone(&engine.services),
         caller: Arc::clone(registry.caller()),
+        tools: registry.specs(),
         turn_id: turn.turn_id,
         root_id: turn.root_id,
         hop: turn.hop,

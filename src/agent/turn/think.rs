@@ -338,7 +338,7 @@ impl Runner {
             system: self.system.text.clone(),
             messages,
             past,
-            tools: self.registry.specs(),
+            tools: Arc::clone(&self.registry.offer().sent),
             max_tokens: self.answer_room(&choice.facts),
             calls_bytes: self.limits().calls_bytes(),
             temperature: self.spec.model.temperature,

@@ -148,6 +148,12 @@ pub const CATALOGUE: &[Entry] = &[
     entry("syscall.task.list", "List tasks", "automation", &[], &[]).description("Lists tasks, by owner and status."),
     entry("syscall.task.update", "Update a task", "automation", &[], &[])
         .description("Changes a task, such as its status, owner or result."),
+    entry("syscall.tool.call", "Call a listed tool", "automation", &[], &[MIN, COD, MSG])
+        .description("Calls a tool that a prompt lists without its parameters.")
+        .always_on(),
+    entry("syscall.tool.describe", "Describe a listed tool", "automation", &[], &[MIN, COD, MSG])
+        .description("Shows the parameters of a tool that a prompt only lists.")
+        .always_on(),
     entry("tool.browser", "Use a browser", "ui", &["browser"], &[])
         .description("Opens pages in a browser and works with them."),
     entry("tool.cli", "Run a command", "runtime", &["bash", "exec"], &[COD])

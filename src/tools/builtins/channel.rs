@@ -52,7 +52,7 @@ pub(super) struct AttachParams {
     /// The media type, such as text/markdown; derived from the name if absent.
     #[serde(default)]
     mime_type: Option<String>,
-    /// `agent`: relative to your own directory; `world`: relative to the shared root.
+    /// `agent`: your own directory (the default); `world`: the shared root.
     #[serde(default)]
     scope: Scope,
 }

@@ -39,16 +39,16 @@ pub(super) struct SendParams {
     to: String,
     /// The text of the message, or the content of the file.
     content: String,
-    /// Put the content into a file of this name in the receiver's inbox directory, and notify the receiver.
+    /// Put the content into a file of this name in the receiver's inbox directory instead.
     #[serde(default)]
     filename: Option<String>,
     /// A short line above the text.
     #[serde(default)]
     subject: Option<String>,
-    /// Whether the message wakes the receiver if it is asleep.
+    /// Whether it wakes the receiver.
     #[serde(default = "default_true")]
     wake: bool,
-    /// If more than 0: wait this many seconds for an answer, as syscall.ask does.
+    /// Wait so many seconds for an answer, as syscall.ask does.
     #[serde(default)]
     timeout_seconds: Option<u32>,
 }

@@ -21,11 +21,13 @@ mod sessions;
 mod shared_state;
 mod skills;
 mod tasks;
+mod tools;
 mod workspace;
 mod world;
 
 use self::common::WIDE_VIEW;
-use crate::tool::{Run, Tool};
+use crate::offer::{CALL, DESCRIBE};
+use crate::tool::{Run, Tool, Use};
 
 /// The view limit of lists, in bytes. Lists end before it, so that the model gets whole JSON.
 const LIST_VIEW: u32 = 64 * 1024;
@@ -49,6 +51,7 @@ pub fn with(extra: Vec<Tool>) -> Vec<Tool> {
     tools.extend(knowledge_and_state());
     tools.extend(skills());
     tools.extend(schedules());
+    tools.extend(deferred());
     tools.extend(extra);
     tools
 }
@@ -58,25 +61,29 @@ fn files() -> [Tool; 4] {
     [
         Tool::new::<ReadParams>(
             "workspace.read",
-            "Read a text file of the workspace, whole or from a line on; the result names its encoding. Every agent may read every file.",
+            "Read a text file of the workspace, whole or from a line on. Every agent may read every file.",
             Run::read(Read),
         )
+        .used(Use::Often)
         .view(WIDE_VIEW),
         Tool::new::<WriteParams>(
             "workspace.write",
             "Create or replace a file, or append to it; files under output/ become published artifacts.",
             Run::file(Write),
-        ),
+        )
+        .used(Use::Often),
         Tool::new::<EditParams>(
             "workspace.edit",
-            "Replace an exact piece of text in a file; use it for small changes instead of writing the file again.",
+            "Replace an exact piece of text in a file, for small changes.",
             Run::file(Edit),
-        ),
+        )
+        .used(Use::Often),
         Tool::new::<ListParams>(
             "workspace.list",
-            "List the content of a workspace directory, with sizes; use it to find a path before reading.",
+            "List a directory of the workspace, with sizes; use it to find a path before reading.",
             Run::read(List),
         )
+        .used(Use::Often)
         .view(LIST_VIEW),
     ]
 }
@@ -156,14 +163,16 @@ fn messages() -> [Tool; 4] {
     [
         Tool::new::<messages::SendParams>(
             "syscall.message.send",
-            "Put a message or a file into another agent's inbox without waiting for an answer; by default the agent wakes up.",
+            "Put a message or a file into another agent's inbox, without waiting for an answer.",
             messages::send(),
-        ),
+        )
+        .used(Use::Often),
         Tool::new::<messages::AskParams>(
             "syscall.ask",
             "Ask another agent and wait for its answer; use it only if you cannot continue without the answer.",
             Run::ask(messages::Question),
         )
+        .used(Use::Often)
         .view(LIST_VIEW),
         Tool::new::<messages::BroadcastParams>(
             "syscall.broadcast",
@@ -175,6 +184,7 @@ fn messages() -> [Tool; 4] {
             "Take mail that arrived since this turn began; mail that expects an answer waits for its own turn.",
             Run::world(inbox::Read),
         )
+        .used(Use::Sometimes)
         .view(WIDE_VIEW)
         .looking(),
     ]
@@ -194,7 +204,8 @@ fn channel() -> [Tool; 6] {
             "channel.send",
             "Send a message now in the conversation that this turn comes from, separately from your final reply.",
             Run::world(Send),
-        ),
+        )
+        .used(Use::Often),
         Tool::new::<AttachParams>(
             "channel.file_attach",
             "Attach a workspace file to the reply that this turn will end with.",
@@ -205,7 +216,8 @@ fn channel() -> [Tool; 6] {
             "syscall.channel.send",
             "Send a message, optionally with files, to the person outside in the conversation that this turn comes from.",
             Run::world(SendOut),
-        ),
+        )
+        .used(Use::Often),
         Tool::new::<HandoffParams>("syscall.channel.handoff", handoff, Run::world(Handoff)),
     ]
 }
@@ -222,6 +234,7 @@ fn chat() -> [Tool; 6] {
             "Read the messages of a channel; by default the newest 50.",
             Run::read(chat::History),
         )
+        .used(Use::Sometimes)
         .view(WIDE_VIEW),
         Tool::new::<chat::MemberParams>(
             "syscall.chat.invite",
@@ -243,7 +256,8 @@ fn chat() -> [Tool; 6] {
             "syscall.chat.send",
             "Post in a channel. In an ungated one, members see it in their next turn, and the members that you mention wake up.",
             Run::world(chat::Send),
-        ),
+        )
+        .used(Use::Sometimes),
     ]
 }
 
@@ -268,18 +282,30 @@ fn schedules() -> [Tool; 3] {
     ]
 }
 
+/// The tools that reach deferred tools.
+fn deferred() -> [Tool; 2] {
+    use tools::{Call, CallParams, Describe, DescribeParams};
+    [
+        Tool::new::<DescribeParams>(DESCRIBE, "Show the parameters of a tool of the briefing's list.", Run::read(Describe))
+            .view(WIDE_VIEW),
+        Tool::new::<CallParams>(CALL, "Run a tool of the briefing's list.", Run::read(Call)),
+    ]
+}
+
 fn tasks() -> [Tool; 4] {
     [
         Tool::new::<tasks::CreateParams>(
             "syscall.task.create",
             "Create a task for yourself or another agent; its owner is notified and wakes up.",
             Run::world(tasks::Create),
-        ),
+        )
+        .used(Use::Sometimes),
         Tool::new::<tasks::ListParams>(
             "syscall.task.list",
             "List tasks, most urgent first, by owner or status; long descriptions are shortened.",
             Run::read(tasks::List),
         )
+        .used(Use::Sometimes)
         .view(LIST_VIEW),
         Tool::new::<tasks::GetParams>(
             "syscall.task.get",
@@ -291,7 +317,8 @@ fn tasks() -> [Tool; 4] {
             "syscall.task.update",
             "Change a task's status, result or owner; its creator is notified when the status changes.",
             Run::world(tasks::Update),
-        ),
+        )
+        .used(Use::Sometimes),
     ]
 }
 
@@ -302,12 +329,14 @@ fn knowledge_and_state() -> [Tool; 6] {
             "List the knowledge entries that you may read; use it before you ask or search.",
             Run::read(knowledge::List),
         )
+        .used(Use::Sometimes)
         .view(LIST_VIEW),
         Tool::new::<knowledge::ReadParams>(
             "syscall.knowledge.read",
             "Read one knowledge entry, with its version for a later change.",
             Run::read(knowledge::Read),
         )
+        .used(Use::Sometimes)
         .view(WIDE_VIEW),
         Tool::new::<knowledge::WriteParams>(
             "syscall.knowledge.write",
@@ -359,6 +388,7 @@ fn skills() -> [Tool; 5] {
             "Acquire a skill and read its document in one step.",
             Run::world(Activate { load: true }),
         )
+        .used(Use::Sometimes)
         .view(WIDE_VIEW),
     ]
 }

@@ -61,7 +61,7 @@ pub(super) struct WatchParams {
     /// The text of the reminder when something changes.
     #[serde(default)]
     message: Option<String>,
-    /// `agent`: relative to your own directory; `world`: relative to the shared root.
+    /// `agent`: your own directory (the default); `world`: the shared root.
     #[serde(default)]
     scope: Scope,
     /// Cancel the watch with this name instead.

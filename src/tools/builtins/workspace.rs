@@ -55,18 +55,17 @@ pub(super) enum ReadScope {
 pub(super) struct ReadParams {
     /// The file, relative to the scope.
     path: String,
-    /// First line to read, counted from 1.
+    /// First line to read, from 1.
     #[serde(default)]
     offset: Option<u64>,
-    /// The number of bytes to skip in that first line: the `next_skip_bytes` of a result that ended inside a long line.
+    /// Bytes of that line to skip: `next_skip_bytes` of a result that ended inside a long line.
     #[serde(default)]
     skip_bytes: Option<u64>,
-    /// The largest number of lines to read.
+    /// Most lines to read.
     #[serde(default)]
     #[schemars(range(min = 1))]
     limit: Option<u64>,
-    /// `agent`: relative to your own directory; `world`: relative to the shared root; `skill`: a skill's name, then the
-    /// path in its directory.
+    /// `agent`: your own directory (the default); `world`: the shared root; `skill`: the path begins with its name.
     #[serde(default)]
     scope: ReadScope,
 }
@@ -81,7 +80,7 @@ pub(super) struct WriteParams {
     /// Add to the end of the file instead of replacing it.
     #[serde(default)]
     append: bool,
-    /// `agent`: relative to your own directory; `world`: relative to the shared root.
+    /// `agent`: your own directory (the default); `world`: the shared root.
     #[serde(default)]
     scope: Scope,
 }
@@ -91,14 +90,14 @@ pub(super) struct WriteParams {
 pub(super) struct EditParams {
     /// The file, relative to the scope.
     path: String,
-    /// The text to replace, exactly as it is in the file. It must occur once unless replace_all is set.
+    /// The text to replace, exactly as in the file, where it occurs once unless replace_all is set.
     old_text: String,
     /// The text that replaces it.
     new_text: String,
     /// Replace every occurrence.
     #[serde(default)]
     replace_all: bool,
-    /// `agent`: relative to your own directory; `world`: relative to the shared root.
+    /// `agent`: your own directory (the default); `world`: the shared root.
     #[serde(default)]
     scope: Scope,
 }
@@ -106,20 +105,19 @@ pub(super) struct EditParams {
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ListParams {
-    /// The directory, relative to the scope; the root of the scope if absent.
+    /// The directory, relative to the scope; its root if absent.
     #[serde(default)]
     path: Option<String>,
-    /// The number of levels to list, 1 to 8.
+    /// Levels to list, 1 to 8.
     #[serde(default)]
     depth: Option<u32>,
-    /// Only entries whose path or name matches; `*` stands for any run of characters.
+    /// Only entries whose path or name matches; `*` matches any characters.
     #[serde(default)]
     glob: Option<String>,
-    /// The largest number of entries, up to 2,000.
+    /// Most entries, up to 2,000.
     #[serde(default)]
     limit: Option<u32>,
-    /// `agent`: relative to your own directory; `world`: relative to the shared root; `skill`: a skill's name, then the
-    /// path in its directory.
+    /// `agent`: your own directory (the default); `world`: the shared root; `skill`: the path begins with its name.
     #[serde(default)]
     scope: ReadScope,
 }

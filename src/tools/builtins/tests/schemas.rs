@@ -13,7 +13,10 @@ use crate::builtins::all;
 use crate::registry::Registry;
 use crate::tool::Tool;
 
-const NAMES: [&str; 49] = [
+/// A bound that fits every tool.
+const ALL_BYTES: usize = 1 << 20;
+
+const NAMES: [&str; 51] = [
     "channel.file_attach",
     "channel.handoff",
     "channel.send",
@@ -56,6 +59,8 @@ const NAMES: [&str; 49] = [
     "syscall.task.get",
     "syscall.task.list",
     "syscall.task.update",
+    "syscall.tool.call",
+    "syscall.tool.describe",
     "util.cron",
     "util.timer",
     "util.watch",
@@ -105,9 +110,11 @@ fn the_schema_of_the_model_leaves_out_what_only_costs_tokens() {
         let own = properties(&tool);
         assert_eq!(shown.keys().collect::<Vec<_>>(), own.keys().collect::<Vec<_>>(), "{name}");
         for (field, schema) in shown {
-            for key in ["type", "description", "enum", "default"] {
+            for key in ["type", "enum"] {
                 assert_eq!(schema.get(key), own[field].get(key), "{name}.{field}");
             }
+            let words = |schema: &Value| schema["description"].as_str().unwrap().to_owned();
+            assert!(words(schema).starts_with(&words(&own[field])), "{name}.{field}");
         }
         let text = tool.spec.parameters.to_string();
         for costly in ["additionalProperties\":false", "4294967295", "9007199254740991", "\"minimum\":0"] {
@@ -116,7 +123,11 @@ fn the_schema_of_the_model_leaves_out_what_only_costs_tokens() {
         sent += text.len();
         whole += tool.schema.to_string().len();
     }
-    assert!(sent * 100 < whole * 91, "{sent} of {whole} bytes");
+    assert!(sent * 100 < whole * 80, "{sent} of {whole} bytes");
+    let cron = all().into_iter().find(|tool| tool.spec.name == "util.cron").unwrap().spec.parameters;
+    let words = |member: &Value| member["description"].as_str().unwrap().contains("`job.options`");
+    assert!(words(&cron["properties"]["options"]) && words(&cron["properties"]["patch"]["properties"]["options"]));
+    assert!(cron["properties"]["job"]["properties"]["options"]["properties"].is_object());
 }
 
 #[test]
@@ -255,8 +266,8 @@ async fn a_registry_contains_only_granted_tools() {
     let words = BTreeMap::from([("admin".to_owned(), vec!["syscall.agent.create".to_owned()])]);
     let groups = Groups::new(&words, AccessDefault::Public, false, ExtraTools::default());
     let access = resolve(&groups, None, &BTreeSet::new(), None, None);
-    let registry = table.registry((*world.ada.caller).clone(), &|name| access.can_access(name));
-    assert_eq!(registry.specs().len(), NAMES.len() - 2, "deleting goes with creating");
+    let registry = table.registry((*world.ada.caller).clone(), ALL_BYTES, &|name| access.can_access(name));
+    assert_eq!(registry.specs().len(), NAMES.len() - 4, "deleting goes with creating, and nothing is deferred");
     assert_eq!(code(registry.find("syscall.agent.create").map(|_| ())), Code::AccessDenied);
     assert_eq!(code(registry.find("workspace.raed").map(|_| ())), Code::UnknownTool);
     let hint = |registry: &Registry| registry.find("syscall.agent.create").map(|_| ()).unwrap_err().hint.unwrap();
@@ -266,7 +277,7 @@ async fn a_registry_contains_only_granted_tools() {
     assert!(hint(&registry).contains("admin"), "{}", hint(&registry));
     let mut member = (*world.ada.caller).clone();
     member.groups.insert("admin".to_owned());
-    let narrowed = table.registry(member, &|_| false).of_plan(plan);
+    let narrowed = table.registry(member, ALL_BYTES, &|_| false).of_plan(plan);
     assert!(hint(&narrowed).contains("admin") && hint(&narrowed) != hint(&registry), "{}", hint(&narrowed));
     let (tool, alias) = registry.find("file_read").unwrap();
     assert_eq!((tool.spec.name.as_str(), alias.as_deref()), ("workspace.read", Some("file_read")));
@@ -277,7 +288,7 @@ async fn a_registry_contains_only_granted_tools() {
 #[tokio::test]
 async fn unusual_names_are_resolved_if_only_one_tool_matches() {
     let world = ToolWorld::new().await;
-    let registry = world.table().registry((*world.ada.caller).clone(), &|name| name != "syscall.agent.create");
+    let registry = world.table().registry((*world.ada.caller).clone(), ALL_BYTES, &|name| name != "syscall.agent.create");
     for (written, meant) in [
         ("syscall_ask", "syscall.ask"),
         ("functions.syscall__ask", "syscall.ask"),
@@ -301,7 +312,7 @@ async fn unusual_names_are_resolved_if_only_one_tool_matches() {
 async fn lists_that_no_registry_uses_are_dropped() {
     let world = ToolWorld::new().await;
     let table = world.table();
-    let registry = |without: &str| table.registry((*world.ada.caller).clone(), &|name| name != without);
+    let registry = |without: &str| table.registry((*world.ada.caller).clone(), ALL_BYTES, &|name| name != without);
     let (kept, same) = (registry("channel.send"), registry("channel.send"));
     assert!(std::sync::Arc::ptr_eq(&kept.specs(), &same.specs()), "one list for the same access");
     for name in NAMES {

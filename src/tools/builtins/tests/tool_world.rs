@@ -192,6 +192,7 @@ async fn call_by(services: &Arc<WorldServices>, rules: &OperationWorld, name: &s
             skills: None,
             channel: None,
         }),
+        tools: builtins::all().into_iter().map(|tool| tool.spec).collect(),
         turn_id: turn.turn_id,
         root_id: RootId(Uuid::nil()),
         hop: turn.hop,

@@ -1,0 +1,175 @@
+//! Chooses which of an agent's tools a request describes whole, and which are *deferred*: the briefing has a line for
+//! each, [`DESCRIBE`] gives its description, and [`CALL`] runs it. Schemas are the largest part of a prompt, so an agent
+//! with many tools would pay for all of them in every call.
+//!
+//! The choice must depend on nothing but the tools and the bound: a request's tools are the front of the cached prefix,
+//! and a resumed turn must send the same. Deferring must never change what an agent may do.
+
+use std::sync::Arc;
+
+use ghost_domain::text::clip;
+use ghost_domain::tool_catalogue::{self, from_wire};
+use ghost_domain::transcript::ToolSpec;
+use serde_json::Value;
+
+use crate::registry::plain_name;
+use crate::tool::Tool;
+
+/// The tool that shows the parameters of a deferred tool.
+pub const DESCRIBE: &str = "syscall.tool.describe";
+/// The tool that calls a deferred tool.
+pub const CALL: &str = "syscall.tool.call";
+
+/// Bytes that a tool costs in a request besides its name, description and schema.
+const FRAME_BYTES: usize = 48;
+/// Characters of the description in the line of a tool that the catalogue does not have.
+const LINE_CHARS: usize = 80;
+
+/// An agent's tools, as its prompts have them. Both lists are sorted by name.
+#[derive(Clone, Debug)]
+pub struct Offer {
+    /// The tools that a request describes.
+    pub sent: Arc<[ToolSpec]>,
+    /// The tools that have only a line in the briefing.
+    pub deferred: Arc<[ToolSpec]>,
+}
+
+impl Offer {
+    /// The offer for `tools`, sorted by name, in at most `bytes` if that can be: names, descriptions and schemas of
+    /// those that are sent, and the lines of the others. Tools that are used often go first. Nothing is deferred if
+    /// everything fits.
+    #[must_use]
+    pub(crate) fn of(tools: &[Arc<Tool>], bytes: usize) -> Self {
+        let is_means = |tool: &Arc<Tool>| [DESCRIBE, CALL].contains(&tool.spec.name.as_str());
+        let (means, mut tools): (Vec<Arc<Tool>>, Vec<Arc<Tool>>) = tools.iter().cloned().partition(is_means);
+        let whole = |tools: &[Arc<Tool>]| tools.iter().map(|tool| size(&tool.spec)).sum::<usize>();
+        let list = |tools: &[Arc<Tool>]| tools.iter().map(|tool| tool.spec.clone()).collect::<Arc<[ToolSpec]>>();
+        if means.len() < 2 || whole(&tools) <= bytes {
+            return Self { sent: list(&tools), deferred: Arc::default() };
+        }
+        let lines: usize = tools.iter().map(|tool| line(&tool.spec).len() + 1).sum();
+        let mut left = bytes.saturating_sub(whole(&means) + lines);
+        tools.sort_by_key(|tool| tool.used);
+        let (mut sent, mut deferred): (Vec<_>, Vec<_>) = tools.into_iter().partition(|tool| {
+            let cost = size(&tool.spec).saturating_sub(line(&tool.spec).len() + 1);
+            let fits = cost <= left;
+            left -= if fits { cost } else { 0 };
+            fits
+        });
+        sent.extend(means);
+        for tools in [&mut sent, &mut deferred] {
+            tools.sort_by(|one, other| one.spec.name.cmp(&other.spec.name));
+        }
+        Self { sent: list(&sent), deferred: list(&deferred) }
+    }
+}
+
+/// Bytes of a tool in a request.
+fn size(spec: &ToolSpec) -> usize {
+    spec.name.len() + spec.description.len() + spec.parameters.to_string().len() + FRAME_BYTES
+}
+
+/// The line of a deferred tool in the briefing: its name, the parameters that it requires, and what it does, in the
+/// catalogue's short words. `…` stands for optional parameters.
+#[must_use]
+pub fn line(spec: &ToolSpec) -> String {
+    let names = |key: &str| spec.parameters.get(key).and_then(Value::as_array).map_or(&[] as &[Value], Vec::as_slice);
+    let mut words: Vec<&str> = names("required").iter().filter_map(Value::as_str).collect();
+    let all = spec.parameters.get("properties").and_then(Value::as_object).map_or(0, serde_json::Map::len);
+    if all > words.len() {
+        words.push("…");
+    }
+    let does = tool_catalogue::entry(&spec.name).map_or_else(|| clip(&spec.description, LINE_CHARS), |e| e.description.into());
+    format!("- {}({}): {does}", spec.name, words.join(", "))
+}
+
+/// The call inside a call of [`CALL`]: the name and the arguments of the tool that is meant. `None` if `name` is another
+/// tool's, or if the call names no tool: then it is judged, and refused, as a call of [`CALL`] itself.
+#[must_use]
+pub fn unwrapped(name: &str, arguments: &Value) -> Option<(String, Value)> {
+    if plain_name(&from_wire(name)) != CALL {
+        return None;
+    }
+    let tool = arguments.get("name")?.as_str().filter(|tool| plain_name(&from_wire(tool)) != CALL)?;
+    let inner = match arguments.get("arguments") {
+        None | Some(Value::Null) => Value::Object(serde_json::Map::new()),
+        // Some models write the arguments as text.
+        Some(Value::String(text)) => serde_json::from_str(text).unwrap_or_else(|_| Value::String(text.clone())),
+        Some(inner) => inner.clone(),
+    };
+    Some((tool.to_owned(), inner))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::builtins;
+    use serde_json::json;
+
+    fn all() -> Vec<Arc<Tool>> {
+        let mut tools: Vec<Arc<Tool>> = builtins::all().into_iter().map(Arc::new).collect();
+        tools.sort_by(|one, other| one.spec.name.cmp(&other.spec.name));
+        tools
+    }
+
+    fn names(specs: &[ToolSpec]) -> Vec<&str> {
+        specs.iter().map(|spec| spec.name.as_str()).collect()
+    }
+
+    #[test]
+    fn what_is_sent_and_the_lines_of_the_rest_fit_the_bound() {
+        let tools = all();
+        for bytes in [7_000, 9_000, 15_000, 25_000] {
+            let offer = Offer::of(&tools, bytes);
+            let cost = offer.sent.iter().map(size).sum::<usize>()
+                + offer.deferred.iter().map(|spec| line(spec).len() + 1).sum::<usize>();
+            assert!(cost <= bytes, "{cost} of {bytes}");
+            assert!(offer.sent.len() + offer.deferred.len() == tools.len());
+            assert!(names(&offer.sent).is_sorted() && names(&offer.deferred).is_sorted());
+            assert!([DESCRIBE, CALL].iter().all(|name| names(&offer.sent).contains(name)));
+            assert_eq!(names(&Offer::of(&tools, bytes).sent), names(&offer.sent));
+        }
+        let offer = Offer::of(&tools, 9_000);
+        for often in ["workspace.read", "workspace.write", "syscall.message.send", "syscall.ask"] {
+            assert!(names(&offer.sent).contains(&often), "{often}");
+        }
+        assert!(names(&offer.deferred).contains(&"util.cron"));
+    }
+
+    #[test]
+    fn if_everything_fits_nothing_is_deferred() {
+        let tools = all();
+        let offer = Offer::of(&tools, 100_000);
+        assert!(offer.deferred.is_empty());
+        assert_eq!(offer.sent.len(), tools.len() - 2, "and nothing is needed to reach the deferred");
+        assert!(Offer::of(&[], 10).sent.is_empty());
+    }
+
+    #[test]
+    fn a_line_names_what_must_be_given() {
+        let spec = |parameters| ToolSpec { name: "a.b".into(), description: "Does b.".into(), parameters };
+        let both = json!({ "properties": { "x": {}, "y": {} }, "required": ["x"] });
+        assert_eq!(line(&spec(both)), "- a.b(x, …): Does b.");
+        assert_eq!(line(&spec(json!({ "properties": {} }))), "- a.b(): Does b.");
+    }
+
+    #[test]
+    fn a_call_is_unwrapped_however_a_model_writes_it() {
+        let inner = || json!({ "path": "a" });
+        for (name, arguments, meant) in [
+            (CALL, json!({ "name": "workspace.read", "arguments": inner() }), Some(inner())),
+            ("syscall__tool__call", json!({ "name": "workspace.read", "arguments": inner() }), Some(inner())),
+            ("syscall_tool_call", json!({ "name": "workspace.read", "arguments": "{\"path\":\"a\"}" }), Some(inner())),
+            ("functions.syscall__tool__call", json!({ "name": "workspace.read" }), Some(json!({}))),
+            (CALL, json!({ "name": "workspace.read", "arguments": "a" }), Some(json!("a"))),
+            (CALL, json!({ "name": CALL, "arguments": { "name": "workspace.read" } }), None),
+            (CALL, json!({ "arguments": inner() }), None),
+            (CALL, json!({ "name": 7 }), None),
+            (CALL, json!("workspace.read"), None),
+            ("workspace.read", json!({ "name": "x" }), None),
+        ] {
+            let found = unwrapped(name, &arguments);
+            assert_eq!(found, meant.map(|meant| ("workspace.read".to_owned(), meant)), "{name} {arguments}");
+        }
+    }
+}
