@@ -9,6 +9,7 @@
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};
 
+use ghost_domain::tool_catalogue::DESCRIBE;
 use ghost_domain::transcript::{Block, Message, Role};
 use ghost_provider::testing::{Asked, StrictServer, Wire};
 use ghost_testkit::blackbox::{Daemon, Deadline, ScriptedRoles, TestEnvironment, python};
@@ -87,6 +88,11 @@ fn script(gate: &Gate, asked: &Asked) -> Vec<Block> {
         blocks.push(text(format!("round {round}")));
     }
     blocks.push(call());
+    if round == 2 {
+        // A deferred tool, which some providers load in a form of their own.
+        let arguments = json!({ "name": "util.timer" });
+        blocks.push(Block::ToolCall { id: String::new(), name: DESCRIBE.into(), arguments });
+    }
     if round % 2 == 1 {
         blocks.push(call());
     }
@@ -119,10 +125,12 @@ fn attached_state_comes_back_over_twenty_rounds_and_two_kills() {
         let world = test_env.world("rounds");
         world.config(&format!(
             "world: {{ name: Rounds, id: rounds }}\nagents: [{{ id: a, archetype: worker, overrides: {{ thinking: high }} }}]\nlimits: {{ turn_rounds_max: 40, loop_warn: 900, loop_block: 950, loop_stop: 990 }}\n\
-             llm: {{ default_provider: p, default_model: model-x, providers: {{ {} }} }}\n",
+             llm: {{ models_file: models.yaml, default_provider: p, default_model: model-x, providers: {{ {} }} }}\n",
             provider(wire, &server.base_url())
         ));
         world.archetype("worker", "## Tool Access\n- workspace.list\n");
+        std::fs::write(world.path().join("models.yaml"), "as_of: 2026-07-02\np: { model-x: { loads_tools: true } }\n")
+            .unwrap();
         let mut daemon: Daemon = test_env.up(world.path(), &[]);
         test_env.json(&["send", "a", "begin"]);
         for round in [7, 14] {
@@ -140,6 +148,11 @@ fn attached_state_comes_back_over_twenty_rounds_and_two_kills() {
             "{wire:?}: {turns}"
         );
         assert_eq!(turns.as_array().unwrap().len(), 1);
+        if matches!(wire, Wire::Anthropic | Wire::Responses) {
+            let (first, last) = (&server.requests()[0].body, &server.requests().pop().unwrap().body);
+            assert_eq!(first["tools"], last["tools"], "{wire:?}: the front of the cached prefix");
+            assert!(["tool_reference", "tool_search_output"].iter().any(|form| last.to_string().contains(form)));
+        }
         for request in server.requests() {
             requests.push_str(&format!("{}\n", json!({ "wire": format!("{wire:?}"), "body": request.body })));
         }

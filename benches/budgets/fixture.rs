@@ -73,7 +73,8 @@ pub fn idle_newsroom(to: &Path) -> Outcome<()> {
     Ok(())
 }
 
-fn copy(from: &Path, to: &Path) -> Outcome<()> {
+/// Copies a directory.
+pub fn copy(from: &Path, to: &Path) -> Outcome<()> {
     std::fs::create_dir_all(to)?;
     for entry in std::fs::read_dir(from)? {
         let entry = entry?;

@@ -46,7 +46,7 @@ async fn a_reply_that_was_cut_says_so() {
 async fn a_prompt_ends_with_what_its_sections_take() {
     let client = TestClient::new(Fake::default());
     let ran = client.run(&["agent", "prompt", "a"]).await;
-    let table = "PART      SECTION  BYTES  TOKENS AT MOST\nsystem    laws     4      2\nbriefing  goal     6      2\n\
+    let table = "PART      SECTION  BYTES  TOKENS AT 3 BYTES\nsystem    laws     4      2\nbriefing  goal     6      2\n\
                 total              10     4\n";
     let history = "## History\n\n<recent>\n\n## Tools of the request\n\nt\n  Does it.\n  - n (integer, required)\n\n";
     let whole = format!("## System prompt\n\nLaws\n\n## Briefing\n\n<goal>\n\n{history}## Sizes\n\n{table}");

@@ -198,7 +198,8 @@ impl Engine {
         };
         let outside = channel.is_some();
         let bytes = self.services.ctx.limits().tools_bytes as usize;
-        let registry = self.tools.registry(caller, bytes, &|name| plan.grants(&spec.access, name, outside)).of_plan(plan);
+        let registry =
+            self.tools.registry(caller, bytes, &|name| plan.grants(&spec.access, name, outside)).of_plan(plan);
         Ok((spec, registry))
     }
 }

@@ -77,7 +77,8 @@ impl AgentProfiles {
         }
         let (spec, registry) = build()?;
         let system = Part::new(prompt::join(&prompt::system(&plan, agent, &spec)));
-        let briefing = Part::new(prompt::join(&prompt::briefing(&spec, &registry.offer().deferred, &plan.skills, held)));
+        let briefing =
+            Part::new(prompt::join(&prompt::briefing(&spec, &registry.offer().deferred, &plan.skills, held)));
         let profile = Arc::new(AgentProfile {
             plan,
             agent: agent.clone(),

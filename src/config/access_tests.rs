@@ -79,6 +79,8 @@ fn a_legacy_list_is_reduced_by_groups_and_replaced_by_a_section() {
         "syscall.skill.drop",
         "syscall.skill.list",
         "syscall.skill.load",
+        "syscall.tool.call",
+        "syscall.tool.describe",
         "tool.cli",
         "workspace.read",
     ]);

@@ -129,13 +129,13 @@ impl ModelList {
 
     /// Finds a model served by a gateway. Gateways often use names like `vendor/model:variant`,
     /// with dots where the vendor has dashes. The capabilities are those of the vendor's model, if
-    /// the part after the last `/` matches one model of exactly one kind. The price and the API are
-    /// the gateway's, so they stay unknown.
+    /// the part after the last `/` matches one model of exactly one kind. The price, the API and its own
+    /// forms are the gateway's, so they stay unknown.
     pub(crate) fn find_anywhere(&self, model: &str) -> Option<ModelFacts> {
         let model = model.rsplit('/').next().unwrap_or(model);
         let mut found = kinds().filter_map(|kind| self.find(kind, model, |name| name.replace('.', "-")));
         match (found.next(), found.next()) {
-            (Some(known), None) => Some(ModelFacts { api: None, ..known.facts.clone() }),
+            (Some(known), None) => Some(ModelFacts { api: None, loads_tools: false, ..known.facts.clone() }),
             _ => None,
         }
     }
@@ -179,6 +179,7 @@ fn known(map: &Map<'_>) -> Known {
         context_tokens: tokens("context"),
         output_tokens: tokens("output"),
         api: map.get("api").and_then(|field| api(&field)),
+        loads_tools: map.get("loads_tools").and_then(|field| field.flag()).unwrap_or(false),
     };
     Known { price: map.get("price").and_then(|field| price(&field)), facts }
 }

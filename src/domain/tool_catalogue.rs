@@ -46,6 +46,12 @@ pub const WHOLE_PRODUCT: &str = "group:ghost";
 /// Families: a short name for several tools. It is accepted wherever a tool name is (ACC-06).
 pub const FAMILIES: &[(&str, &[&str])] = &[("channel", &["channel.file_attach", "channel.handoff", "channel.send"])];
 
+/// The tool that shows the parameters of a deferred tool: one that a prompt lists without them. Providers that can load
+/// a tool in the middle of a conversation get its result in a form of their own.
+pub const DESCRIBE: &str = "syscall.tool.describe";
+/// The tool that calls a deferred tool.
+pub const CALL: &str = "syscall.tool.call";
+
 /// The entry of a canonical name.
 #[must_use]
 pub fn entry(name: &str) -> Option<&'static Entry> {

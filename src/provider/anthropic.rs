@@ -36,7 +36,10 @@ impl Anthropic {
 #[async_trait]
 impl Provider for Anthropic {
     async fn complete(&self, request: &ModelRequest, deltas: &mut dyn Deltas) -> Result<ModelAnswer, ProviderError> {
-        let tools = self.lists.json(&request.tools, request::tools);
+        let tools = match request.loads_tools() {
+            true => self.lists.json(&request.deferred, |deferred| request::tools(&request.tools, deferred)),
+            false => self.lists.json(&request.tools, |tools| request::tools(tools, &[])),
+        };
         let tools = tools.map_err(|error| ProviderError::new(ErrorKind::BadRequest, error.to_string()))?;
         let body = request::Body::of(request, tools.as_deref());
         let mut gather = answer::Gathered::new(request, self.exchange.redactor());

@@ -6,8 +6,8 @@ use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use ghost_domain::text::prefix_bytes;
-use ghost_domain::tool_catalogue::{from_wire, to_wire};
-use ghost_domain::transcript::{Block, Role, TokenUsage};
+use ghost_domain::tool_catalogue::{DESCRIBE, from_wire, to_wire};
+use ghost_domain::transcript::{Block, Role, TokenUsage, ToolSpec};
 use serde_json::{Value, json};
 
 use crate::answer_bounds::check_text;
@@ -24,6 +24,16 @@ const ID_MAX: usize = 128;
 const NAME_MAX: usize = 256;
 /// The longest tool name that any of the providers accepts, in bytes; some accept less.
 const WIRE_NAME_MAX: usize = 128;
+
+/// The tool that a result of [`DESCRIBE`] describes; `None` for another result, and for a refusal.
+pub(crate) fn described(block: &Block) -> Option<ToolSpec> {
+    match block {
+        Block::ToolResult { name, content, is_error: false, .. } if name == DESCRIBE => {
+            serde_json::from_str(content).ok()
+        }
+        _ => None,
+    }
+}
 
 /// Converts a raw block. A block is a call if its `type` is a spelling of `toolCall`, `toolUse` or
 /// `functionCall` and its `id` is not empty; its arguments are under `arguments`, `input` or

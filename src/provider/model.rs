@@ -7,6 +7,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use ghost_domain::model_facts::{ModelFacts, Thinking};
 use ghost_domain::text::clip;
+#[cfg(doc)]
+use ghost_domain::tool_catalogue::DESCRIBE;
 use ghost_domain::transcript::{Block, Message, TokenUsage, ToolSpec};
 use ghost_domain::{AgentId, TurnId};
 
@@ -34,6 +36,8 @@ pub struct ModelRequest {
     pub past: usize,
     /// The tools the model may call, by canonical name.
     pub tools: Arc<[ToolSpec]>,
+    /// Tools that the briefing lists without their parameters. Each value belongs to one value of `tools`.
+    pub deferred: Arc<[ToolSpec]>,
     /// Limit of the answer's tokens.
     pub max_tokens: u64,
     /// Limit of the bytes of all call arguments together. An answer with more is refused. Values
@@ -60,6 +64,12 @@ impl ModelRequest {
     #[must_use]
     pub fn author(&self) -> String {
         format!("{}/{}", self.provider, self.model)
+    }
+
+    /// Whether deferred tools are loaded in the provider's own form: the result of [`DESCRIBE`] adds the tool.
+    #[must_use]
+    pub fn loads_tools(&self) -> bool {
+        self.facts.loads_tools && !self.deferred.is_empty()
     }
 
     /// How much the model is asked to reason in this call: not at all if the conversation has

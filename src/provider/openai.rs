@@ -75,8 +75,13 @@ impl Provider for OpenAi {
         let redactor = self.exchange.redactor();
         match self.api(&request.facts) {
             Api::Responses => {
-                let tools =
-                    self.responses_lists.json(&request.tools, responses_request::tools).map_err(serialisation_error)?;
+                let tools = match request.loads_tools() {
+                    true => {
+                        self.responses_lists.json(&request.deferred, |_| responses_request::searched(&request.tools))
+                    }
+                    false => self.responses_lists.json(&request.tools, |tools| responses_request::tools(tools)),
+                };
+                let tools = tools.map_err(serialisation_error)?;
                 let body = responses_request::Body::of(request, tools.as_deref(), self.dialect);
                 let mut gather = responses_answer::Gathered::new(request, redactor);
                 self.exchange.call("responses", &body, Framing::Events, &mut gather, deltas).await?;

@@ -8,17 +8,12 @@
 use std::sync::Arc;
 
 use ghost_domain::text::clip;
-use ghost_domain::tool_catalogue::{self, from_wire};
+use ghost_domain::tool_catalogue::{self, CALL, DESCRIBE, from_wire};
 use ghost_domain::transcript::ToolSpec;
 use serde_json::Value;
 
 use crate::registry::plain_name;
 use crate::tool::Tool;
-
-/// The tool that shows the parameters of a deferred tool.
-pub const DESCRIBE: &str = "syscall.tool.describe";
-/// The tool that calls a deferred tool.
-pub const CALL: &str = "syscall.tool.call";
 
 /// Bytes that a tool costs in a request besides its name, description and schema.
 const FRAME_BYTES: usize = 48;
@@ -79,7 +74,8 @@ pub fn line(spec: &ToolSpec) -> String {
     if all > words.len() {
         words.push("…");
     }
-    let does = tool_catalogue::entry(&spec.name).map_or_else(|| clip(&spec.description, LINE_CHARS), |e| e.description.into());
+    let does =
+        tool_catalogue::entry(&spec.name).map_or_else(|| clip(&spec.description, LINE_CHARS), |e| e.description.into());
     format!("- {}({}): {does}", spec.name, words.join(", "))
 }
 

@@ -14,3 +14,4 @@ pub mod idle_memory;
 pub mod journaled_turn;
 pub mod ready;
 pub mod streams;
+pub mod tokens;

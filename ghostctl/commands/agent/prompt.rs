@@ -54,7 +54,7 @@ impl Prompt {
 
 /// A table of the size of each section, with the total.
 fn table(sections: &[PromptSection], screen: Option<usize>) -> String {
-    let mut table = Table::new(&["PART", "SECTION", "BYTES", "TOKENS AT MOST"]);
+    let mut table = Table::new(&["PART", "SECTION", "BYTES", "TOKENS AT 3 BYTES"]);
     let (mut bytes, mut tokens) = (0_u64, 0_u64);
     for section in sections {
         bytes = bytes.saturating_add(section.bytes);

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use ghost_domain::CallStatus;
 use ghost_domain::journal::Step;
+use ghost_domain::tool_catalogue::{CALL, DESCRIBE};
 use ghost_provider::testing::{Reply, call, say};
 use ghost_provider::{ModelRequest, estimate_tokens, tool_bytes};
-use ghost_tools::offer::{CALL, DESCRIBE};
 use serde_json::{Value, json};
 
 use super::agent_world::{AgentWorld, read, results, write};
@@ -101,7 +101,8 @@ async fn a_crash_between_description_and_call_changes_nothing_in_the_next_reques
     world.work("ada").await.unwrap();
     assert_eq!(last(&world.model.requests()[0])["code"], "outcome_unknown");
     assert_eq!(world.tool_state.count(|state| &state.outside), 1, "it does not run twice");
-    let rows = read!(world, |r| r.call_list(&ghost_store::tables::LedgerFilter { limit: 10, ..Default::default() }).await?);
+    let rows =
+        read!(world, |r| r.call_list(&ghost_store::tables::LedgerFilter { limit: 10, ..Default::default() }).await?);
     let act: Vec<CallStatus> = rows.iter().filter(|row| row.tool == "test.act").map(|row| row.status).collect();
     assert_eq!(act, [CallStatus::Unknown]);
 }

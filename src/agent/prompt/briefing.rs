@@ -3,8 +3,9 @@
 use ghost_config::skills::SkillSet;
 use ghost_config::spec::AgentSpec;
 use ghost_domain::HeldSkill;
+use ghost_domain::tool_catalogue::{CALL, DESCRIBE};
 use ghost_domain::transcript::ToolSpec;
-use ghost_tools::offer::{CALL, DESCRIBE, line};
+use ghost_tools::offer::line;
 
 use super::part::Section;
 use super::skills::skills;

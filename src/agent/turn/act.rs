@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use ghost_domain::journal::{CallOutcome, Effect, Step};
+use ghost_domain::tool_catalogue::DESCRIBE;
 use ghost_domain::transcript::{Block, Message, Role};
 use ghost_domain::{Activity, CallId, Code, Limits, Refusal};
 use ghost_operations::mail::with_nearest;
 use ghost_operations::turns::{self, CallStart, Ending};
 use ghost_tools::Run;
 use ghost_tools::loop_guard::{Call, Verdict, is_own};
-use ghost_tools::offer::DESCRIBE;
 use ghost_tools::tool::{ErasedOutside, ErasedRead, ErasedWorld};
 use tokio::sync::Semaphore;
 

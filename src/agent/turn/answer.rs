@@ -38,10 +38,8 @@ impl Runner {
         self.guard.answered();
         let blocks = with_unique_ids(answer.blocks);
         let message = Message { role: Role::Assistant, blocks: blocks.clone() };
-        let calls: Vec<OpenCall> = message
-            .calls()
-            .map(|(id, name, arguments)| OpenCall::new(id, name, arguments, None))
-            .collect();
+        let calls: Vec<OpenCall> =
+            message.calls().map(|(id, name, arguments)| OpenCall::new(id, name, arguments, None)).collect();
         let ParsedAnswer { text, malformed, .. } = parsed;
         let refused = matches!(answer.stop, Stop::Refused(_));
         let flaw = if calls.is_empty() && !refused { flaw(malformed, &text, &answer.stop) } else { None };

@@ -339,6 +339,7 @@ impl Runner {
             messages,
             past,
             tools: Arc::clone(&self.registry.offer().sent),
+            deferred: Arc::clone(&self.registry.offer().deferred),
             max_tokens: self.answer_room(&choice.facts),
             calls_bytes: self.limits().calls_bytes(),
             temperature: self.spec.model.temperature,

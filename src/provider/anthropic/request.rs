@@ -12,7 +12,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::attached::{Part, parts};
-use crate::blocks::{sent_arguments, wire_name};
+use crate::blocks::{described, sent_arguments, wire_name};
 use crate::model::ModelRequest;
 
 /// The smallest reasoning budget that Anthropic accepts, in tokens.
@@ -118,8 +118,9 @@ fn thought_before(request: &ModelRequest) -> bool {
     !is_running || last.is_none_or(|message| parts(request, message).first().is_some_and(thought))
 }
 
-/// The tools; the last one has a cache mark.
-pub(super) fn tools(specs: &std::sync::Arc<[ToolSpec]>) -> impl Serialize + use<> {
+/// The tools; the last one that is not deferred has a cache mark. A deferred tool is outside of the cached prefix and of
+/// the input until a `tool_reference` names it.
+pub(super) fn tools(specs: &[ToolSpec], deferred: &[ToolSpec]) -> impl Serialize + use<> {
     #[derive(Serialize)]
     struct Tool {
         name: String,
@@ -127,15 +128,18 @@ pub(super) fn tools(specs: &std::sync::Arc<[ToolSpec]>) -> impl Serialize + use<
         input_schema: Value,
         #[serde(skip_serializing_if = "Option::is_none")]
         cache_control: Option<Mark>,
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        defer_loading: bool,
     }
-    let last = specs.len().saturating_sub(1);
+    let (sent, last) = (specs.len(), specs.len().saturating_sub(1));
     let tool = |(at, spec): (usize, &ToolSpec)| Tool {
         name: to_wire(&spec.name),
         description: spec.description.clone(),
         input_schema: spec.parameters.clone(),
         cache_control: (at == last).then_some(Mark {}),
+        defer_loading: at >= sent,
     };
-    specs.iter().enumerate().map(tool).collect::<Vec<_>>()
+    specs.iter().chain(deferred).enumerate().map(tool).collect::<Vec<_>>()
 }
 
 struct Messages<'a>(&'a ModelRequest);
@@ -221,7 +225,8 @@ impl Serialize for Content<'_> {
                         sent.clone().all(|(_, part)| picture(part).is_some() && self.message.role == Role::Tool);
                     // Reasoning cannot have a cache mark.
                     let marked = self.marked && is_last && !matches!(block, Block::Thinking { .. });
-                    list.serialize_element(&Wire { block, attached: *attached, pictures, marked })?;
+                    let loaded = loaded(self.request, block);
+                    list.serialize_element(&Wire { block, attached: *attached, pictures, loaded, marked })?;
                 }
             }
         }
@@ -242,7 +247,22 @@ struct Wire<'a> {
     attached: Option<&'a RawValue>,
     /// For a result: media type and data of each picture.
     pictures: Vec<(&'a str, &'a str)>,
+    /// For a description of a deferred tool: its name.
+    loaded: Option<&'a str>,
     marked: bool,
+}
+
+/// The deferred tool that a result describes.
+fn loaded<'a>(request: &'a ModelRequest, block: &Block) -> Option<&'a str> {
+    let spec = described(block).filter(|_| request.loads_tools())?;
+    // A reference to a tool that the request does not have is refused.
+    request.deferred.iter().map(|known| known.name.as_str()).find(|name| *name == spec.name)
+}
+
+#[derive(Serialize)]
+#[serde(tag = "type", rename = "tool_reference")]
+struct Reference {
+    tool_name: String,
 }
 
 #[derive(Serialize)]
@@ -283,7 +303,9 @@ impl Serialize for Wire<'_> {
             Block::ToolResult { id, content, is_error, .. } => {
                 map.serialize_entry("type", "tool_result")?;
                 map.serialize_entry("tool_use_id", &wire_id(id))?;
-                if self.pictures.is_empty() {
+                if let Some(name) = self.loaded {
+                    map.serialize_entry("content", &[Reference { tool_name: to_wire(name) }])?;
+                } else if self.pictures.is_empty() {
                     map.serialize_entry("content", content)?;
                 } else {
                     let text = Text { text: content, cache_control: None };

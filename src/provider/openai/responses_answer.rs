@@ -7,6 +7,7 @@ use std::mem;
 
 use ghost_domain::redact::Redactor;
 use ghost_domain::text::clip;
+use ghost_domain::tool_catalogue::DESCRIBE;
 use ghost_domain::transcript::{Block, TokenUsage};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -170,6 +171,15 @@ impl<'r> Gathered<'r> {
                 self.bytes.add_arguments(id.len() + name.len() + length)?;
                 self.attach(&fields)?;
                 self.blocks.push(call(id, &name, arguments));
+                Ok(())
+            }
+            // A search that the server itself carries out is kept like any other item.
+            "tool_search_call" if field::<String>(&fields, "execution").is_ok_and(|by| by == "client") => {
+                self.calls += 1;
+                check_call_count(self.calls)?;
+                let (id, arguments): (String, Value) = (field(&fields, "call_id")?, field(&fields, "arguments")?);
+                self.bytes.add_arguments(id.len() + crate::estimate::json_len(&arguments))?;
+                self.blocks.push(call(id, DESCRIBE, arguments));
                 Ok(())
             }
             _ => self.keep(item),

@@ -5,10 +5,9 @@
 
 use std::borrow::Cow;
 use std::fmt::Write as _;
-use std::sync::Arc;
 
 use ghost_domain::model_facts::ThinkingControl;
-use ghost_domain::tool_catalogue::to_wire;
+use ghost_domain::tool_catalogue::{DESCRIBE, to_wire};
 use ghost_domain::transcript::{Block, Message, Role, ToolSpec, visible_text};
 use serde::ser::{SerializeMap, SerializeSeq, Serializer};
 use serde::{Deserialize, Serialize};
@@ -19,7 +18,7 @@ use sha2::{Digest, Sha256};
 use super::chat_request::{GOOGLE_STATE, effort, fields};
 use super::dialect::Dialect;
 use crate::attached::{Part, parts};
-use crate::blocks::{sent_arguments, wire_name};
+use crate::blocks::{described, sent_arguments, wire_name};
 use crate::model::ModelRequest;
 
 /// The smallest output limit that OpenAI accepts, in tokens.
@@ -79,22 +78,40 @@ impl<'a> Body<'a> {
     }
 }
 
-pub(super) fn tools(specs: &Arc<[ToolSpec]>) -> impl Serialize + use<> {
-    #[derive(Serialize)]
-    struct Tool {
-        r#type: &'static str,
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+enum Tool {
+    Function {
         name: String,
         description: String,
         parameters: Value,
         /// A strict schema has no optional fields, but Ghost's schemas do.
         strict: bool,
-    }
-    let tool = |tool: &ToolSpec| Tool {
-        r#type: "function",
-        name: to_wire(&tool.name),
-        description: tool.description.clone(),
-        parameters: tool.parameters.clone(),
-        strict: false,
+        #[serde(skip_serializing_if = "std::ops::Not::not")]
+        defer_loading: bool,
+    },
+    /// The search for deferred tools, which Ghost answers.
+    ToolSearch { execution: &'static str, description: String, parameters: Value },
+}
+
+fn function(spec: &ToolSpec, defer_loading: bool) -> Tool {
+    let (name, description, parameters) = (to_wire(&spec.name), spec.description.clone(), spec.parameters.clone());
+    Tool::Function { name, description, parameters, strict: false, defer_loading }
+}
+
+pub(super) fn tools(specs: &[ToolSpec]) -> impl Serialize + use<> {
+    specs.iter().map(|spec| function(spec, false)).collect::<Vec<_>>()
+}
+
+/// The tools of a request that has deferred ones: [`DESCRIBE`] is the search for them, and its results add them.
+pub(super) fn searched(specs: &[ToolSpec]) -> impl Serialize + use<> {
+    let tool = |spec: &ToolSpec| match spec.name == DESCRIBE {
+        true => Tool::ToolSearch {
+            execution: "client",
+            description: spec.description.clone(),
+            parameters: spec.parameters.clone(),
+        },
+        false => function(spec, false),
     };
     specs.iter().map(tool).collect::<Vec<_>>()
 }
@@ -113,6 +130,16 @@ struct Plain<'a> {
 struct Output<'a> {
     call_id: Cow<'a, str>,
     output: Content<'a>,
+}
+
+/// The result of a search for deferred tools.
+#[derive(Serialize)]
+#[serde(tag = "type", rename = "tool_search_output")]
+struct Found<'a> {
+    call_id: Cow<'a, str>,
+    execution: &'static str,
+    status: &'static str,
+    tools: Vec<Tool>,
 }
 
 #[derive(Serialize)]
@@ -143,7 +170,14 @@ impl Serialize for Input<'_> {
                 // A picture after a result is part of the result.
                 Role::Tool => {
                     for group in message.blocks.chunk_by(|_, next| matches!(next, Block::Image { .. })) {
-                        if let [Block::ToolResult { id, .. }, ..] = group {
+                        if let [block @ Block::ToolResult { id, name, .. }] = group
+                            && name == DESCRIBE
+                            && self.0.loads_tools()
+                        {
+                            let tools = described(block).iter().map(|spec| function(spec, true)).collect();
+                            let (execution, status) = ("client", "completed");
+                            list.serialize_element(&Found { call_id: wire_id(id), execution, status, tools })?;
+                        } else if let [Block::ToolResult { id, .. }, ..] = group {
                             list.serialize_element(&Output { call_id: wire_id(id), output: content(group) })?;
                         }
                     }
@@ -179,7 +213,11 @@ fn part(block: &Block) -> Option<ContentPart<'_>> {
 }
 
 /// An item of an earlier answer.
-struct Item<'a>(Part<'a>);
+struct Item<'a> {
+    part: Part<'a>,
+    /// Whether a call of [`DESCRIBE`] is a search for deferred tools.
+    searches: bool,
+}
 
 /// The items of an earlier answer, in order.
 fn items<'a>(request: &ModelRequest, message: &'a Message) -> Vec<Item<'a>> {
@@ -191,9 +229,12 @@ fn items<'a>(request: &ModelRequest, message: &'a Message) -> Vec<Item<'a>> {
         // Reasoning is sent as the item that it came in.
         Part::Block(..) => false,
     };
-    let mut items: Vec<Item<'_>> = parts(request, message).into_iter().filter(sent).map(Item).collect();
+    let searches = request.loads_tools();
+    let item = |part| Item { part, searches };
+    let mut items: Vec<Item<'_>> = parts(request, message).into_iter().filter(sent).map(item).collect();
     // OpenAI refuses reasoning without the item after it.
-    let reasons = |item: &Item<'_>| matches!(item.0, Part::Alone(json) if kind(json).as_deref() == Some("reasoning"));
+    let reasons =
+        |item: &Item<'_>| matches!(item.part, Part::Alone(json) if kind(json).as_deref() == Some("reasoning"));
     let used = items.iter().rposition(|item| !reasons(item)).map_or(0, |last| last + 1);
     items.truncate(used);
     items
@@ -210,7 +251,7 @@ fn kind(item: &RawValue) -> Option<Cow<'_, str>> {
 
 impl Serialize for Item<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let (block, attached) = match &self.0 {
+        let (block, attached) = match &self.part {
             Part::Alone(json) => return json.serialize(serializer),
             Part::Block(block, attached) => (block, attached.map(fields).unwrap_or_default()),
         };
@@ -227,6 +268,15 @@ impl Serialize for Item<'_> {
                 if !attached.contains_key("content") {
                     map.serialize_entry("content", &[OutputText { text, annotations: [] }])?;
                 }
+            }
+            Block::ToolCall { id, name, arguments } if self.searches && name == DESCRIBE => {
+                map.serialize_entry("type", "tool_search_call")?;
+                map.serialize_entry("call_id", &wire_id(id))?;
+                map.serialize_entry("execution", "client")?;
+                map.serialize_entry("status", "completed")?;
+                map.serialize_entry("arguments", &sent_arguments(arguments))?;
+                // What was attached to the call of a function is not part of a search.
+                return map.end();
             }
             Block::ToolCall { id, name, arguments } => {
                 map.serialize_entry("type", "function_call")?;

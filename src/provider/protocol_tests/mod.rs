@@ -3,6 +3,7 @@
 //! These tests must never connect to an address other than 127.0.0.1.
 
 mod anthropic;
+mod deferred;
 mod failures;
 mod fuzz;
 mod gemini;

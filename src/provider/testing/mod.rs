@@ -35,6 +35,7 @@ pub fn request(model: &str, text: &str) -> ModelRequest {
         messages: vec![Message::text(Role::User, text)],
         past: 0,
         tools: Arc::from([]),
+        deferred: Arc::from([]),
         max_tokens: 1_024,
         calls_bytes: 1 << 20,
         temperature: None,

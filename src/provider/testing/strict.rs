@@ -146,6 +146,6 @@ impl State {
                 _ => {}
             }
         }
-        StrictAnswer { model: asked.model.clone(), number, text, calls, input }
+        StrictAnswer { model: asked.model.clone(), number, text, calls, searches: asked.searches, input }
     }
 }

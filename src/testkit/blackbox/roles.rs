@@ -130,6 +130,7 @@ impl ScriptedRoles {
             messages,
             past,
             tools: Arc::from([]),
+            deferred: Arc::default(),
             max_tokens: 100_000,
             calls_bytes: 1 << 20,
             temperature: None,

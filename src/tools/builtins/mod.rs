@@ -25,8 +25,9 @@ mod tools;
 mod workspace;
 mod world;
 
+use ghost_domain::tool_catalogue::{CALL, DESCRIBE};
+
 use self::common::WIDE_VIEW;
-use crate::offer::{CALL, DESCRIBE};
 use crate::tool::{Run, Tool, Use};
 
 /// The view limit of lists, in bytes. Lists end before it, so that the model gets whole JSON.
@@ -286,8 +287,12 @@ fn schedules() -> [Tool; 3] {
 fn deferred() -> [Tool; 2] {
     use tools::{Call, CallParams, Describe, DescribeParams};
     [
-        Tool::new::<DescribeParams>(DESCRIBE, "Show the parameters of a tool of the briefing's list.", Run::read(Describe))
-            .view(WIDE_VIEW),
+        Tool::new::<DescribeParams>(
+            DESCRIBE,
+            "Show the parameters of a tool of the briefing's list.",
+            Run::read(Describe),
+        )
+        .view(WIDE_VIEW),
         Tool::new::<CallParams>(CALL, "Run a tool of the briefing's list.", Run::read(Call)),
     ]
 }

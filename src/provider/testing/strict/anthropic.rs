@@ -43,14 +43,25 @@ pub(super) fn read(request: &FakeRequest) -> Result<Asked, String> {
     }
     let mut asked = Asked { model: text(body, "model").into(), ..Asked::default() };
     asked.system = list(body, "system").iter().map(|block| text(block, "text")).collect();
+    let mut deferred = Vec::new();
     for tool in list(body, "tools") {
-        check_fields(tool, "tools", &["name", "description", "input_schema", "cache_control"])?;
+        check_fields(tool, "tools", &["name", "description", "input_schema", "cache_control", "defer_loading"])?;
         check_name(text(tool, "name"))?;
-        asked.tools.push(from_wire(text(tool, "name")));
+        if tool["defer_loading"] == true {
+            if tool.get("cache_control").is_some() {
+                return Err("tools: a tool with defer_loading cannot have cache_control".into());
+            }
+            deferred.push(text(tool, "name").to_owned());
+        } else {
+            asked.tools.push(from_wire(text(tool, "name")));
+        }
+    }
+    if asked.tools.is_empty() && !deferred.is_empty() {
+        return Err("At least one tool must have defer_loading=false.".into());
     }
     for message in list(body, "messages") {
         check_fields(message, "messages", &["role", "content"])?;
-        read_message(message, &mut asked)?;
+        read_message(message, &deferred, &mut asked)?;
     }
     check_calls(&asked.messages)?;
     let ends_with_results =
@@ -65,7 +76,7 @@ pub(super) fn read(request: &FakeRequest) -> Result<Asked, String> {
     Ok(asked)
 }
 
-fn read_message(message: &Value, asked: &mut Asked) -> Result<(), String> {
+fn read_message(message: &Value, deferred: &[String], asked: &mut Asked) -> Result<(), String> {
     let is_answer = message["role"] == "assistant";
     if list(message, "content").is_empty() {
         return Err("messages.content: all messages must have non-empty content".into());
@@ -91,6 +102,14 @@ fn read_message(message: &Value, asked: &mut Asked) -> Result<(), String> {
             "tool_result" if !is_answer => {
                 check_fields(block, "tool_result", &["type", "tool_use_id", "content", "is_error", "cache_control"])?;
                 let id = text(block, "tool_use_id");
+                for reference in list(block, "content").iter().filter(|part| part["type"] == "tool_reference") {
+                    check_fields(reference, "tool_reference", &["type", "tool_name"])?;
+                    let name = text(reference, "tool_name");
+                    if !deferred.iter().any(|known| known == name) {
+                        return Err(format!("Tool reference '{name}' has no corresponding tool definition"));
+                    }
+                    asked.tools.push(from_wire(name));
+                }
                 blocks.push(result(id, &name_of(&asked.messages, id), text(block, "content")));
             }
             "image" if !is_answer => {}

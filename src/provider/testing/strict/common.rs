@@ -77,6 +77,8 @@ pub struct Asked {
     pub messages: Vec<Message>,
     /// Canonical names of the tools in the request.
     pub tools: Vec<String>,
+    /// Whether the model may search for deferred tools.
+    pub(super) searches: bool,
     /// The opaque state of each earlier answer, in order.
     pub(super) attached: Vec<Vec<String>>,
 }
@@ -89,6 +91,8 @@ pub(super) struct StrictAnswer {
     pub(super) text: String,
     /// Id, name on the wire, arguments.
     pub(super) calls: Vec<(String, String, Value)>,
+    /// Whether a call of the tool that describes deferred tools is a search for them.
+    pub(super) searches: bool,
     /// Tokens of the request.
     pub(super) input: InputTokens,
 }

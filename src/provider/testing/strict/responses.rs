@@ -1,6 +1,6 @@
 //! OpenAI's Responses API without stored items.
 
-use ghost_domain::tool_catalogue::from_wire;
+use ghost_domain::tool_catalogue::{DESCRIBE, from_wire};
 use ghost_domain::transcript::{Block, Message, Role};
 use serde_json::{Value, json};
 
@@ -39,6 +39,11 @@ pub(super) fn read(request: &FakeRequest) -> Result<Asked, String> {
     let mut asked = Asked { model: text(body, "model").into(), ..Asked::default() };
     asked.system = text(body, "instructions").into();
     for tool in list(body, "tools") {
+        if tool["type"] == "tool_search" {
+            check_fields(tool, "tools", &["type", "execution", "description", "parameters"])?;
+            asked.searches = true;
+            continue;
+        }
         check_fields(tool, "tools", &["type", "name", "description", "parameters", "strict"])?;
         check_name(text(tool, "name"))?;
         asked.tools.push(from_wire(text(tool, "name")));
@@ -58,7 +63,8 @@ pub(super) fn read(request: &FakeRequest) -> Result<Asked, String> {
 /// follow.
 fn read_item(item: &Value, after_reasoning: bool, asked: &mut Asked) -> Result<bool, String> {
     let kind = if item.get("type").is_none() { "message" } else { text(item, "type") };
-    let is_answer = matches!(kind, "reasoning" | "function_call") || kind == "message" && item["role"] == "assistant";
+    let is_answer = matches!(kind, "reasoning" | "function_call" | "tool_search_call")
+        || kind == "message" && item["role"] == "assistant";
     if after_reasoning && !is_answer {
         return Err("Item of type 'reasoning' was provided without its required following item".into());
     }
@@ -85,6 +91,19 @@ fn read_item(item: &Value, after_reasoning: bool, asked: &mut Asked) -> Result<b
             attach(asked, text(item, "id").to_owned());
             let arguments = serde_json::from_str(text(item, "arguments")).map_err(|_| "arguments: invalid JSON")?;
             push(asked, call_block(text(item, "call_id"), text(item, "name"), arguments));
+        }
+        "tool_search_call" => {
+            check_fields(item, "input", &["type", "call_id", "execution", "status", "arguments"])?;
+            push(asked, call_block(text(item, "call_id"), DESCRIBE, item["arguments"].clone()));
+        }
+        "tool_search_output" => {
+            check_fields(item, "input", &["type", "call_id", "execution", "status", "tools"])?;
+            for tool in list(item, "tools") {
+                check_fields(tool, "tools", &["type", "name", "description", "parameters", "strict", "defer_loading"])?;
+                check_name(text(tool, "name"))?;
+                asked.tools.push(from_wire(text(tool, "name")));
+            }
+            push_result(&mut asked.messages, result(text(item, "call_id"), DESCRIBE, ""));
         }
         "message" if is_answer => {
             attach(asked, format!("{}|{}", text(item, "id"), text(item, "phase")));
@@ -147,6 +166,14 @@ pub(super) fn write(answer: &StrictAnswer) -> (String, &'static str, Vec<String>
         add_reasoning("b", &mut out, &mut items, &mut attached);
     }
     for (at, (id, name, arguments)) in answer.calls.iter().enumerate() {
+        if answer.searches && from_wire(name) == DESCRIBE {
+            let item = json!({ "type": "tool_search_call", "id": format!("tsc_{n}_{at}"), "call_id": id,
+                "execution": "client", "arguments": arguments, "status": "completed" });
+            out.push(json!({ "type": "response.output_item.added", "output_index": items.len(), "item": item }));
+            out.push(json!({ "type": "response.output_item.done", "output_index": items.len(), "item": item }));
+            items.push(item);
+            continue;
+        }
         let item = json!({ "type": "function_call", "id": format!("fc_{n}_{at}"), "call_id": id, "name": name,
             "arguments": arguments.to_string(), "status": "completed" });
         let mut begun = item.clone();

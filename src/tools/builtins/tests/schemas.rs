@@ -288,7 +288,8 @@ async fn a_registry_contains_only_granted_tools() {
 #[tokio::test]
 async fn unusual_names_are_resolved_if_only_one_tool_matches() {
     let world = ToolWorld::new().await;
-    let registry = world.table().registry((*world.ada.caller).clone(), ALL_BYTES, &|name| name != "syscall.agent.create");
+    let registry =
+        world.table().registry((*world.ada.caller).clone(), ALL_BYTES, &|name| name != "syscall.agent.create");
     for (written, meant) in [
         ("syscall_ask", "syscall.ask"),
         ("functions.syscall__ask", "syscall.ask"),
