@@ -12,6 +12,7 @@ pub mod offer;
 mod parameters;
 pub mod registry;
 mod schema;
+mod spelling;
 pub mod tool;
 pub mod view;
 pub mod workspace;

@@ -12,7 +12,7 @@ use ghost_domain::tool_catalogue::{self, CALL, DESCRIBE, from_wire};
 use ghost_domain::transcript::ToolSpec;
 use serde_json::Value;
 
-use crate::registry::plain_name;
+use crate::spelling::{plain, without_prefix};
 use crate::tool::Tool;
 
 /// Bytes that a tool costs in a request besides its name, description and schema.
@@ -79,14 +79,20 @@ pub fn line(spec: &ToolSpec) -> String {
     format!("- {}({}): {does}", spec.name, words.join(", "))
 }
 
+/// Whether a model means [`CALL`] by `name`.
+fn is_call(name: &str) -> bool {
+    let plain = plain(&from_wire(name));
+    without_prefix(&plain).unwrap_or(&plain) == CALL
+}
+
 /// The call inside a call of [`CALL`]: the name and the arguments of the tool that is meant. `None` if `name` is another
 /// tool's, or if the call names no tool: then it is judged, and refused, as a call of [`CALL`] itself.
 #[must_use]
 pub fn unwrapped(name: &str, arguments: &Value) -> Option<(String, Value)> {
-    if plain_name(&from_wire(name)) != CALL {
+    if !is_call(name) {
         return None;
     }
-    let tool = arguments.get("name")?.as_str().filter(|tool| plain_name(&from_wire(tool)) != CALL)?;
+    let tool = arguments.get("name")?.as_str().filter(|tool| !is_call(tool))?;
     let inner = match arguments.get("arguments") {
         None | Some(Value::Null) => Value::Object(serde_json::Map::new()),
         // Some models write the arguments as text.

@@ -15,15 +15,19 @@ use serde_json::Value;
 use crate::context::Caller;
 use crate::loop_guard::Nature;
 use crate::offer::Offer;
+use crate::spelling::{self, plain, without_prefix};
 use crate::tool::Tool;
 
 /// Every tool, by canonical name.
 pub struct ToolTable {
     tools: BTreeMap<String, Arc<Tool>>,
-    /// Tool lists by the names in them and the bound of the offer. Lists that no registry uses are dropped: overrides can
+    /// Tool lists by their keys. Lists that no registry uses are dropped: overrides can
     /// select many different sets, and a list takes more than a hundred kilobytes.
-    granted: Mutex<BTreeMap<(Vec<String>, usize), Weak<Granted>>>,
+    granted: Mutex<BTreeMap<ListKey, Weak<Granted>>>,
 }
+
+/// The names in a tool list, and the bound of its offer in bytes.
+type ListKey = (Vec<String>, usize);
 
 /// The tools and specs for one set of granted names.
 struct Granted {
@@ -80,24 +84,6 @@ impl ToolTable {
         };
         Registry { table: Arc::clone(self), caller: Arc::new(caller), granted, plan: None }
     }
-}
-
-/// Prefixes that models add to tool names.
-const PREFIXES: [&str; 5] = ["api.", "default.api.", "function.", "functions.", "tools."];
-
-/// [`plain`] without a prefix that models add.
-pub(crate) fn plain_name(name: &str) -> String {
-    let plain = plain(name);
-    PREFIXES.iter().find_map(|word| plain.strip_prefix(word)).map(str::to_owned).unwrap_or(plain)
-}
-
-/// A name in lower case, with a dot for every separator that models use.
-fn plain(name: &str) -> String {
-    name.to_ascii_lowercase()
-        .split(['.', '_', '-', '/', ':'])
-        .filter(|word| !word.is_empty())
-        .collect::<Vec<_>>()
-        .join(".")
 }
 
 /// The tools of one agent.
@@ -192,9 +178,9 @@ impl Registry {
             return dotted;
         }
         let plain = plain(dotted);
-        let without_prefix = PREFIXES.iter().find_map(|word| plain.strip_prefix(word));
+        let without_prefix = without_prefix(&plain);
         let only_match = |wanted: &str| {
-            let mut found = self.table.tools.keys().filter(|name| self::plain(name) == wanted);
+            let mut found = self.table.tools.keys().filter(|name| spelling::plain(name) == wanted);
             found.next().filter(|_| found.next().is_none())
         };
         only_match(&plain).or_else(|| without_prefix.and_then(only_match)).map_or(dotted, String::as_str)

@@ -228,6 +228,8 @@ pub enum Use {
     /// In most turns.
     Often,
     /// In many turns.
+    Regularly,
+    /// In some turns.
     Sometimes,
     /// In few turns.
     Seldom,

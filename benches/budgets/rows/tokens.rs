@@ -79,8 +79,7 @@ fn spent(name: &str, question: Option<(&str, &str)>, limit: Option<&str>) -> Out
     let text = std::fs::read_to_string(&file)?;
     let scripted = "scripted: { kind: scripted, dir: scripts }";
     let ours = format!("scripted: {{ kind: anthropic, base_url: '{}' }}", server.base_url());
-    let mut text =
-        text.replace(scripted, &ours).replace("[toolbox/core/skills]", "[], bundled: [moderator-open-mic]");
+    let mut text = text.replace(scripted, &ours).replace("[toolbox/core/skills]", "[], bundled: [moderator-open-mic]");
     if let Some(limit) = limit {
         text = match text.contains("\nlimits:\n") {
             true => text.replace("\nlimits:\n", &format!("\nlimits:\n  {limit}\n")),

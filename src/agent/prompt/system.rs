@@ -15,7 +15,7 @@ const HOW_YOU_OPERATE: &str = "\
 You work in turns. Each turn begins with mail in your inbox; it is shown to you in an <inbox> block. Deal with all of it, \
 then stop. You are woken again when there is something new, so never wait, poll or repeat yourself to stay awake.
 
-- Act through tools. Their names are case-sensitive; <tools> lists all that you have, and there are no others.
+- Act through tools. Their names are case-sensitive. You have those of the request and those that <tools> lists, and no others.
 - A refusal tells you what was wrong and what to do. Change something before you try again.
 - A result marked outcome_unknown may or may not have happened: look before you repeat it.
 - Only questions put to you with an ask, and conversations from outside, are answered with your last words. In any other \

@@ -11,8 +11,7 @@ use axum::extract::{Path, State};
 use axum::http::Uri;
 use ghost_domain::text::{clip, one_line};
 use ghost_domain::transcript::ToolSpec;
-use ghost_domain::{AgentId, Code, Party, Refusal};
-use ghost_operations::mail::agent_for_operator;
+use ghost_domain::{Code, Party, Refusal};
 use ghost_proto::{json, v1};
 use serde_json::{Value, json};
 
@@ -21,6 +20,7 @@ use super::params::Params;
 use super::rest::Shared;
 use crate::control::Control;
 use crate::convert::input::PAGE_MAX;
+use crate::services::tools::listed;
 use crate::services::{ChatService, LedgerService, SessionsService, TasksService};
 
 /// A name or id from the path.
@@ -98,15 +98,7 @@ pub(super) async fn brief(State(rest): Shared, id: Named, uri: Uri) -> Result<St
 }
 
 async fn specs(control: &Control, id: Named) -> Result<Arc<[ToolSpec]>, Failed> {
-    let agent_id: AgentId = named(id)?.parse()?;
-    let world = &control.world;
-    let ctx = world.ctx().clone();
-    let agent = world
-        .store()
-        .read(move |r| Box::pin(async move { agent_for_operator(r, |agent| ctx.may_run(agent), &agent_id).await }))
-        .await?;
-    let (_, registry) = world.engine().spec_and_tools(&agent)?;
-    Ok(registry.specs())
+    Ok(listed(&control.world, &named(id)?.parse()?).await?)
 }
 
 /// Default number of chat messages in a page (CHAT-08).

@@ -12,7 +12,7 @@ mod schedules;
 mod sessions;
 mod state;
 mod tasks;
-mod tools;
+pub(crate) mod tools;
 mod turns;
 mod world;
 

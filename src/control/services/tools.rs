@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use ghost_domain::transcript::ToolSpec;
 use ghost_domain::{AgentId, Code, Refusal, RequestKey, TurnId};
+use ghost_operations::mail::agent_for_operator;
 use ghost_operations::{requests, turns};
 use ghost_proto::v1;
 use ghost_proto::v1::tools_server::Tools;
@@ -86,9 +87,14 @@ impl Answer {
     }
 }
 
-/// The tools of an agent, in the order of its briefing.
+/// All tools of an agent, whether its requests carry them or not.
 pub(crate) async fn listed(world: &World, agent_id: &AgentId) -> Result<Arc<[ToolSpec]>, Refusal> {
-    Ok(world.preview(agent_id).await?.tools)
+    let (ctx, agent_id) = (world.ctx().clone(), agent_id.clone());
+    let agent = world
+        .store()
+        .read(move |r| Box::pin(async move { agent_for_operator(r, |agent| ctx.may_run(agent), &agent_id).await }))
+        .await?;
+    Ok(world.engine().spec_and_tools(&agent)?.1.specs())
 }
 
 /// The tools as text, one line `- name: description` each.

@@ -206,7 +206,7 @@ fn channel() -> [Tool; 6] {
             "Send a message now in the conversation that this turn comes from, separately from your final reply.",
             Run::world(Send),
         )
-        .used(Use::Often),
+        .used(Use::Sometimes),
         Tool::new::<AttachParams>(
             "channel.file_attach",
             "Attach a workspace file to the reply that this turn will end with.",
@@ -218,7 +218,7 @@ fn channel() -> [Tool; 6] {
             "Send a message, optionally with files, to the person outside in the conversation that this turn comes from.",
             Run::world(SendOut),
         )
-        .used(Use::Often),
+        .used(Use::Sometimes),
         Tool::new::<HandoffParams>("syscall.channel.handoff", handoff, Run::world(Handoff)),
     ]
 }
@@ -304,13 +304,13 @@ fn tasks() -> [Tool; 4] {
             "Create a task for yourself or another agent; its owner is notified and wakes up.",
             Run::world(tasks::Create),
         )
-        .used(Use::Sometimes),
+        .used(Use::Regularly),
         Tool::new::<tasks::ListParams>(
             "syscall.task.list",
             "List tasks, most urgent first, by owner or status; long descriptions are shortened.",
             Run::read(tasks::List),
         )
-        .used(Use::Sometimes)
+        .used(Use::Regularly)
         .view(LIST_VIEW),
         Tool::new::<tasks::GetParams>(
             "syscall.task.get",
@@ -323,7 +323,7 @@ fn tasks() -> [Tool; 4] {
             "Change a task's status, result or owner; its creator is notified when the status changes.",
             Run::world(tasks::Update),
         )
-        .used(Use::Sometimes),
+        .used(Use::Regularly),
     ]
 }
 

@@ -135,6 +135,17 @@ fn task_json(task: &Task, brief: bool) -> Value {
     }))
 }
 
+/// A task that the caller has just created or changed: without its description, which the caller knows or can read.
+fn changed_json(task: &Task) -> Value {
+    let mut content = task_json(task, true);
+    if let Some(members) = content.as_object_mut() {
+        for known in ["description", "creator", "created_at", "updated_at"] {
+            members.remove(known);
+        }
+    }
+    content
+}
+
 fn event_json(event: &TaskEvent) -> Value {
     without_nulls(json!({
         "at": event.at.rfc3339(), "by": event.by, "status": event.status, "owner": event.owner, "note": event.note,
@@ -164,7 +175,7 @@ impl WorldTool for Create {
             chain: call.chain(),
         };
         let task = rules::create(w, &call.services.ctx, &call.party(), new).await?;
-        Ok(task_json(&task, true).into())
+        Ok(changed_json(&task).into())
     }
 }
 
@@ -258,7 +269,7 @@ impl WorldTool for Update {
             reopen: params.reopen,
         };
         let task = rules::update(w, &call.services.ctx, &call.party(), task_id, change, call.chain()).await?;
-        Ok(task_json(&task, true).into())
+        Ok(changed_json(&task).into())
     }
 }
 
