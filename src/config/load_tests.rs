@@ -340,3 +340,39 @@ fn a_wrong_group_and_a_wrong_archetype_of_one_agent_are_both_reported() {
         assert!(reported.contains(words), "{reported}");
     }
 }
+
+#[test]
+fn a_count_makes_numbered_agents_that_keep_their_own_directory() {
+    let world = World::new();
+    let agents = |entries: &str| {
+        world.write(
+            "world-config.yaml",
+            &format!("tool_privileges: {{ communicator: [syscall.ask] }}\nagents:\n{entries}"),
+        );
+        world.load().unwrap().agents
+    };
+    let two = agents(
+        "  - { id: w, archetype: doer, name: Worker, count: 12, write_acl: [shared/] }\n  - { id: x, archetype: doer }\n",
+    );
+    let ids: Vec<&str> = two.iter().map(|agent| agent.agent_id.as_str()).collect();
+    assert_eq!((ids.len(), ids[0], ids[11], ids[12]), (13, "w-1", "w-12", "x"));
+    assert_eq!((two[11].name.as_str(), two[12].name.as_str()), ("Worker 12", "x"));
+    assert_eq!(two[11].write_acl.prefixes(), ["agents/w-12/", "shared/"]);
+    let one = agents("  - { id: w, archetype: doer, count: 1 }\n");
+    assert_eq!(one[0].agent_id.as_str(), "w-1");
+    for (entries, words) in [
+        ("  - { id: w, archetype: doer, count: 0 }\n", "count"),
+        ("  - { id: w, archetype: doer, count: 100001 }\n", "count"),
+        ("  - { id: w, archetype: doer, count: 100000 }\n  - { id: x, archetype: doer }\n", "100000"),
+        ("  - { id: w, archetype: doer, count: 3 }\n  - { id: w-2, archetype: doer }\n", "`w-2`"),
+        ("  - { id: w, archetype: doer, count: 3, write_acl: [agents/w-2/] }\n", "agents/w-2/"),
+    ] {
+        world.write(
+            "world-config.yaml",
+            &format!("tool_privileges: {{ communicator: [syscall.ask] }}\nagents:\n{entries}"),
+        );
+        let reported = world.problems();
+        assert!(reported.contains(words), "{entries}: {reported}");
+        assert!(reported.matches("error:").count() <= 2, "{reported}");
+    }
+}

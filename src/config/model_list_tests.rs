@@ -132,7 +132,7 @@ fn a_gateways_model_has_the_capabilities_of_the_vendors_model() {
         );
     }
     let at_gateway = facts(ProviderKind::OpenAi, "openai/gpt-5.4");
-    assert_eq!(at_gateway, ModelFacts { api: None, ..facts(ProviderKind::OpenAi, "gpt-5.4") });
+    assert_eq!(at_gateway, ModelFacts { api: None, loads_tools: false, ..facts(ProviderKind::OpenAi, "gpt-5.4") });
     assert_eq!(facts(ProviderKind::OpenAi, "anthropic/claude-opus-4.9"), ModelFacts::default());
     // If two kinds have the name, the model is ambiguous.
     let other = ModelList::parse("gemini: { claude-opus-4-8: { context: 5 } }").unwrap();

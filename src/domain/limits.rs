@@ -87,6 +87,9 @@ limits! {
     tasks_open_max: u32 = 10_000, 1, 1_000_000;
     /// Seconds without work before an agent is put to sleep.
     sleep_after_seconds: u32 = 30, 1, 86_400;
+    /// Agents that are awake at once. Other agents that were woken wait for a place; their mail is in the store. An agent
+    /// that waits for another's answer holds no place.
+    awake_max: u32 = 2_000, 1, 1_000_000;
     /// Seconds between sweeps, which search for mail without a wake-up.
     sweep_seconds: u32 = 60, 1, 86_400;
     /// Seconds that the turn of a stopping agent may still run (WORLD-15).

@@ -71,6 +71,7 @@ pub async fn boot(boot: Boot) -> Result<Arc<World>, Refusal> {
     ctx.set_chat_wake(boot.plan.chat_wake);
     ctx.set_webhooks(boot.plan.webhook_agents());
     let directory = Arc::new(Directory::new(Arc::clone(&ctx.ports.clock)));
+    directory.set_awake_max(boot.plan.limits.awake_max);
     let plan = Arc::new(boot.plan);
     ctx.set_fitness(reconcile::fitness(&plan));
     let mut services = WorldServices::new(

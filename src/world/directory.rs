@@ -16,8 +16,9 @@ use ghost_domain::{Activity, Agent, AgentId, AgentKind, AgentStatus, Desired, Ti
 use ghost_tools::AgentControl;
 use ractor::{ActorId, ActorRef};
 use serde::{Deserialize, Serialize};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
+use crate::places::Places;
 use crate::wake_slot::{Activation, Call, WakeSlot};
 
 /// The fields of an agent that lists and lookups show. Read from memory.
@@ -82,6 +83,10 @@ pub(crate) const AT_ONCE: usize = 256;
 pub struct Directory {
     slots: Mutex<BTreeMap<AgentId, Slot>>,
     strings: Mutex<BTreeMap<String, Arc<str>>>,
+    /// Locked alone, or while the slots are locked.
+    places: Mutex<Places>,
+    /// Notified when an agent waits for a place, or when a place is free for one.
+    places_changed: Notify,
     clock: Arc<dyn Clock>,
     started_at: Timestamp,
     paused: AtomicBool,
@@ -100,6 +105,8 @@ impl Directory {
         Self {
             slots: Mutex::default(),
             strings: Mutex::default(),
+            places: Mutex::new(Places::new(usize::MAX)),
+            places_changed: Notify::new(),
             started_at: clock.now(),
             clock,
             paused: AtomicBool::new(false),
@@ -114,6 +121,65 @@ impl Directory {
         // Every change under the lock is a plain assignment, so a poisoned lock still guards
         // complete entries.
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn places(&self) -> MutexGuard<'_, Places> {
+        // A set and a queue of its members: a poisoned lock can at worst hold an agent that waits twice.
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sets how many agents may be awake at once.
+    pub(crate) fn set_awake_max(&self, max: u32) {
+        self.places().set_max(usize::try_from(max).unwrap_or(usize::MAX));
+        self.places_changed.notify_one();
+    }
+
+    /// Takes a place for an agent, or lets it wait for one.
+    fn enter(&self, agent_id: &AgentId) -> bool {
+        let mut places = self.places();
+        let may = places.enter(agent_id);
+        // The first one who waits may find idle agents that can sleep.
+        if !may && places.waiting() == 1 {
+            self.places_changed.notify_one();
+        }
+        may
+    }
+
+    /// Frees an agent's place.
+    fn leave(&self, agent_id: &AgentId) {
+        let mut places = self.places();
+        places.leave(agent_id);
+        if places.waiting() > 0 {
+            self.places_changed.notify_one();
+        }
+    }
+
+    /// Returns when [`next_awake`](Self::next_awake) may have an agent, or when one has begun to wait.
+    pub(crate) async fn places_changed(&self) {
+        self.places_changed.notified().await;
+    }
+
+    /// Gives a free place to the agent that has waited longest. The caller must let its supervisor create the actor.
+    pub(crate) fn next_awake(&self) -> Option<(AgentId, Option<Arc<str>>)> {
+        loop {
+            let agent_id = self.places().next()?;
+            match self.lock().get(&agent_id).map(|slot| slot.team.clone()) {
+                Some(team) => return Some((agent_id, team)),
+                // It was deleted while it waited.
+                None => self.places().leave(&agent_id),
+            }
+        }
+    }
+
+    /// Number of agents that wait for a place.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.places().waiting()
+    }
+
+    /// Takes a place for an agent, or lets it wait for one. Returns whether its supervisor may create its actor.
+    pub(crate) fn may_wake(&self, agent_id: &AgentId) -> bool {
+        self.lock().contains_key(agent_id) && self.enter(agent_id)
     }
 
     /// Returns one shared copy of a string that many agents have in common, such as an archetype's name.
@@ -143,6 +209,7 @@ impl Directory {
 
     fn take_over(&self, agent: &Agent) -> Option<ActorRef<AgentMsg>> {
         if agent.is_deleted() {
+            self.leave(&agent.agent_id);
             return self.lock().remove(&agent.agent_id).and_then(|slot| slot.wake.into_actor()).map(|actor| *actor);
         }
         let (archetype, team) = (self.shared(&agent.archetype), agent.team.as_deref().map(|team| self.shared(team)));
@@ -192,6 +259,8 @@ impl Directory {
         let runs = slot.runs();
         match slot.wake.wake(runs) {
             Call::Actor(actor) => Route::Actor(*actor),
+            // Without a place the call stays pending, and `next_awake` answers it.
+            Call::Supervisor if !self.enter(agent_id) => Route::Nowhere,
             Call::Supervisor => Route::Supervisor(slot.team.clone()),
             Call::Nobody => Route::Nowhere,
         }
@@ -202,7 +271,11 @@ impl Directory {
         let mut slots = self.lock();
         let Some(slot) = slots.get_mut(agent_id) else { return Activation::Nothing };
         let runs = slot.runs();
-        slot.wake.activation(runs)
+        let activation = slot.wake.activation(runs);
+        if activation == Activation::Nothing {
+            self.leave(agent_id);
+        }
+        activation
     }
 
     /// Puts a new actor into its agent's slot. The caller must then send it a wake-up. Returns false if the agent
@@ -224,6 +297,7 @@ impl Directory {
             && slot.wake.release(|actor| actor.get_id() == ended)
         {
             slot.activity = Activity::Asleep;
+            self.leave(agent_id);
         }
     }
 
@@ -233,6 +307,7 @@ impl Directory {
         if let Some(slot) = self.lock().get_mut(agent_id) {
             slot.wake.give_up();
             slot.activity = Activity::Asleep;
+            self.leave(agent_id);
         }
     }
 
@@ -382,6 +457,13 @@ impl Slot {
 impl ActivityPort for Directory {
     fn show(&self, agent_id: &AgentId, activity: Activity) {
         if let Some(slot) = self.lock().get_mut(agent_id) {
+            // An agent that waits for another's answer holds no place: the other one may need it to answer.
+            match (slot.activity, activity) {
+                (Activity::Asking, Activity::Asking) => {}
+                (_, Activity::Asking) => self.leave(agent_id),
+                (Activity::Asking, _) if slot.wake.actor().is_some() => self.places().force(agent_id),
+                _ => {}
+            }
             slot.show(activity, &*self.clock);
         }
     }
@@ -403,6 +485,12 @@ impl ActivityPort for Directory {
         let may_rest = slot.wake.is_answered(seen);
         if may_rest {
             slot.show(Activity::Idle, &*self.clock);
+            if self.places().waiting() > 0
+                && let Some(actor) = slot.wake.actor()
+            {
+                // Another agent waits for this place. An actor that has just ended needs no sleep.
+                drop(actor.cast(AgentMsg::TrySleep));
+            }
         }
         may_rest
     }
@@ -413,6 +501,7 @@ impl ActivityPort for Directory {
         let sleeps = slot.wake.sleep(seen);
         if sleeps {
             slot.activity = Activity::Asleep;
+            self.leave(agent_id);
         }
         sleeps
     }

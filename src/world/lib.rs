@@ -11,6 +11,7 @@ mod health;
 pub mod loops;
 mod maintenance;
 mod pause;
+mod places;
 pub mod reconcile;
 mod reload;
 mod root;

@@ -166,6 +166,7 @@ impl World {
         self.tree.engine.services.set_plan(Arc::clone(plan));
         self.tree.engine.set_providers(providers);
         self.ctx().set_limits(plan.limits.clone());
+        self.tree.directory.set_awake_max(plan.limits.awake_max);
         self.ctx().set_chat_wake(plan.chat_wake);
         self.ctx().set_webhooks(plan.webhook_agents());
         self.ctx().set_fitness(reconcile::fitness(plan));

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use ghost_agent::{AgentMsg, BudgetQueue, panics};
 use ghost_domain::ports::{Signal, Wake};
-use ghost_domain::{AgentId, AskId};
+use ghost_domain::{AgentId, AskId, Timestamp};
 use ractor::ActorRef;
 use tokio::sync::{Notify, broadcast, watch};
 
@@ -128,11 +128,29 @@ impl SignalRouter {
     /// Wakes an agent even if an earlier wake-up was lost on its way. A superfluous wake-up does no harm.
     pub(crate) fn force_wake(&self, agent_id: &AgentId) {
         self.wake(agent_id);
+        if !self.directory.may_wake(agent_id) {
+            return;
+        }
         let team = self.directory.card(agent_id).and_then(|card| card.team);
         if let Some(supervisor) = self.supervisor(team.as_ref()) {
             // The supervisor sends the wake-up to the actor, if there is one. If the supervisor is
             // dead, the next one wakes all agents.
             drop(supervisor.cast(TeamMsg::Activate(agent_id.clone())));
+        }
+    }
+
+    /// Wakes the agents that wait for a place, as many as there are places. If some have to wait on, idle agents are
+    /// put to sleep for them.
+    pub(crate) fn wake_waiting(&self) {
+        while let Some((agent_id, team)) = self.directory.next_awake() {
+            if let Some(supervisor) = self.supervisor(team.as_ref()) {
+                drop(supervisor.cast(TeamMsg::Activate(agent_id)));
+            }
+        }
+        if self.directory.waiting() > 0 {
+            for actor in self.directory.idle_actors(Timestamp(i64::MAX)) {
+                drop(actor.cast(AgentMsg::TrySleep));
+            }
         }
     }
 

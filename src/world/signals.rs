@@ -13,13 +13,20 @@ use crate::pause::{PAUSED, agents_with_work};
 use crate::team_msg::TeamMsg;
 use crate::tree::Tree;
 
-/// Waits for the next failure of the signal router and returns it. If this is a restart (`again`), repairs first.
+/// Wakes agents that wait for a place. Returns the next failure of the signal router. If this is a restart (`again`),
+/// repairs first.
 pub(crate) async fn rounds(tree: Arc<Tree>, again: bool) -> Result<(), String> {
     if again {
         repair(&tree).await.map_err(|refusal| refusal.to_string())?;
         tree.loops.round(SIGNAL_ROUTER);
     }
-    Err(tree.signal_router.failure().await)
+    loop {
+        tokio::select! {
+            biased;
+            why = tree.signal_router.failure() => return Err(why),
+            () = tree.directory.places_changed() => tree.signal_router.wake_waiting(),
+        }
+    }
 }
 
 /// Repairs the effects of every possible lost signal.

@@ -12,6 +12,7 @@ pub mod gating;
 pub mod grpc_read;
 pub mod idle_memory;
 pub mod journaled_turn;
+pub mod many_agents;
 pub mod ready;
 pub mod streams;
 pub mod tokens;

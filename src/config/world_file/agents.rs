@@ -17,7 +17,11 @@ use crate::plan::{AgentLimits, RestartPlan};
 use crate::problem::Hint;
 use crate::reader::{Field, Map};
 
-/// One entry of `agents`. The comment of each field is its key in the file.
+/// The largest `count` of one entry, and of all agents of a world file together.
+pub const AGENTS_MAX: u64 = 100_000;
+
+/// One agent of `agents`. The comment of each field is its key in the file.
+#[derive(Clone)]
 pub struct AgentEntry<'n> {
     /// The position of the entry.
     pub field: Field<'n>,
@@ -72,7 +76,44 @@ pub fn agents<'n>(map: &Map<'n>) -> Vec<AgentEntry<'n>> {
         let hint = "name at least one: `- { id: lead, archetype: lead }`";
         field.error("a world needs at least one agent", hint);
     }
-    list.iter().filter_map(agent).collect()
+    let mut agents = Vec::new();
+    for field in &list {
+        let Some((entry, count)) = agent(field) else { continue };
+        let room = AGENTS_MAX - u64::try_from(agents.len()).unwrap_or(AGENTS_MAX);
+        if count.unwrap_or(1) > room {
+            let hint = "use several worlds, or lower `count`";
+            field.error(format!("a world file may have at most {AGENTS_MAX} agents"), hint);
+            break;
+        }
+        match count {
+            None => agents.push(entry),
+            Some(count) => agents.extend(numbered(&entry, count)),
+        }
+    }
+    agents
+}
+
+/// The agents of an entry with `count`: `worker-1`, `worker-2` and so on. So more of them can be added without a change
+/// of the others. Each may also write to its own directory.
+fn numbered<'n>(entry: &AgentEntry<'n>, count: u64) -> Vec<AgentEntry<'n>> {
+    let refused = |refusal: ghost_domain::Refusal| {
+        entry.field.error(refusal.message, Hint::of(refusal.hint, "choose a shorter id"));
+    };
+    let one = |n: u64| -> Result<AgentEntry<'n>, ghost_domain::Refusal> {
+        let agent_id: AgentId = format!("{}-{n}", entry.agent_id).parse()?;
+        let write_acl = match &entry.write_acl {
+            Some((field, acl)) => {
+                let own = WriteAcl::own_directory(&agent_id);
+                let prefixes = [acl.prefixes(), own.prefixes()].concat();
+                Some((field.clone(), WriteAcl::of(&agent_id, &prefixes)?))
+            }
+            None => None,
+        };
+        let name = entry.name.as_ref().map(|name| format!("{name} {n}"));
+        Ok(AgentEntry { agent_id, name, write_acl, ..entry.clone() })
+    };
+    // What is wrong with one is wrong with all, so it is reported once.
+    (1..=count).map(one).collect::<Result<_, _>>().map_err(refused).unwrap_or_default()
 }
 
 fn new_id(field: &Field<'_>) -> Option<AgentId> {
@@ -86,9 +127,11 @@ fn new_id(field: &Field<'_>) -> Option<AgentId> {
     }
 }
 
-fn agent<'n>(field: &Field<'n>) -> Option<AgentEntry<'n>> {
+/// Reads one entry, and its `count`.
+fn agent<'n>(field: &Field<'n>) -> Option<(AgentEntry<'n>, Option<u64>)> {
     let map = field.map_of("{ id: lead, archetype: lead }")?;
     let agent_id = map.need("id", "lead").and_then(|field| new_id(&field));
+    let count = map.get("count").and_then(|field| field.count(1..=AGENTS_MAX));
     let archetype = map.need("archetype", "lead").and_then(|field| field.text(200).map(|text| (field.clone(), text)));
     let name = map.get("name").and_then(|field| field.text(200).map(str::to_owned));
     let team = map.get("team").and_then(|field| field.name().map(|name| (field.clone(), name)));
@@ -106,7 +149,7 @@ fn agent<'n>(field: &Field<'n>) -> Option<AgentEntry<'n>> {
         section(&map, "overrides", |inner| Some((read_model(inner), agent_limits(inner)))).unwrap_or_default();
     let heartbeat = map.get("heartbeat").and_then(|field| heartbeat::block(&field));
     map.finish(&[("overides", "did you mean `overrides`?")]);
-    Some(AgentEntry {
+    let entry = AgentEntry {
         field: field.clone(),
         agent_id: agent_id?,
         archetype,
@@ -121,7 +164,8 @@ fn agent<'n>(field: &Field<'n>) -> Option<AgentEntry<'n>> {
         model,
         limits,
         heartbeat,
-    })
+    };
+    Some((entry, count))
 }
 
 fn restart(map: &Map<'_>) -> RestartPlan {

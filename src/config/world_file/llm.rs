@@ -65,7 +65,7 @@ pub struct ProviderEntry<'n> {
 }
 
 /// A model choice with the fields that later checks may report.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub struct ModelEntry<'n> {
     /// The choice as written.
     pub choice: ModelChoice,

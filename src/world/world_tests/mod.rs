@@ -5,6 +5,7 @@ mod helpers;
 mod listing;
 mod loops;
 mod orders;
+mod places;
 mod reload;
 mod schedules;
 mod sleep_storm;

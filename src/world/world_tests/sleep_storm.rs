@@ -20,12 +20,13 @@ const AGENTS: usize = 16;
 /// Number of checks without progress after which the test fails.
 const PATIENCE: usize = 200_000;
 
-fn config() -> String {
+fn config(awake_max: usize) -> String {
     let agents: String = (0..AGENTS).map(|n| format!("  - {{ id: a{n}, archetype: worker }}\n")).collect();
     format!(
         "world: {{ id: test, name: Test }}\nagents:\n{agents}llm:\n  default_provider: test\n  default_model: test\n  \
          providers: {{ test: {{ kind: openai, base_url: 'http://127.0.0.1:1' }} }}\n\
-         limits: {{ sweep_seconds: 86400, session_tokens: 0, inbox_max: 100000, agent_turns_per_minute: 1000000 }}\n"
+         limits: {{ sweep_seconds: 86400, session_tokens: 0, inbox_max: 100000, agent_turns_per_minute: 1000000, \
+         awake_max: {awake_max} }}\n"
     )
 }
 
@@ -37,8 +38,17 @@ async fn found(world: &World) -> usize {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn agents_that_fall_asleep_at_any_time_miss_no_message() {
-    let messages = std::env::var("GHOST_SLEEP_STORM").map_or(20_000, |count| count.parse().unwrap());
-    let test_world = TestWorld::new(&config());
+    storm(20_000, AGENTS).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn agents_that_wait_for_a_place_miss_no_message() {
+    storm(6_000, 3).await;
+}
+
+async fn storm(messages: usize, awake_max: usize) {
+    let messages = std::env::var("GHOST_SLEEP_STORM").map_or(messages, |count| count.parse().unwrap());
+    let test_world = TestWorld::new(&config(awake_max));
     let (world, _) = test_world.boot(|_| say("read")).await;
     let over = Arc::new(AtomicBool::new(false));
     let (maintenance, done) = (Arc::clone(&world), Arc::clone(&over));
