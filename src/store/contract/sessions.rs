@@ -33,7 +33,12 @@ fn query(conversation: Option<u64>) -> SessionTurns {
 
 fn start(conversation: Option<u64>, n: u64) -> SessionStart {
     let start = LogStart { place: log_place(n), round: 4, cut: true };
-    SessionStart { agent_id: id_of("a"), conversation_id: conversation.map(conversation_id), start }
+    SessionStart {
+        agent_id: id_of("a"),
+        conversation_id: conversation.map(conversation_id),
+        start,
+        reset: conversation.map(log_place),
+    }
 }
 
 // covers: LOOP-01
