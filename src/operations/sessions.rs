@@ -83,6 +83,18 @@ async fn born(r: &mut dyn Reads, agent_id: &AgentId) -> Result<Timestamp> {
     Ok(r.agent_get(agent_id).await?.map_or(Timestamp(i64::MIN), |agent| agent.created_at))
 }
 
+/// The first place of a session's history: after its last reset, and not before the agent was created. An earlier agent
+/// with this id had a session of its own.
+pub(crate) async fn beginning(
+    r: &mut dyn Reads,
+    agent_id: &AgentId,
+    conversation_id: Option<ConversationId>,
+) -> Result<LogPlace> {
+    let first = LogPlace::first_at(born(r, agent_id).await?);
+    let reset = r.session_start(agent_id, conversation_id).await?.and_then(|found| found.reset_place());
+    Ok(reset.map_or(first, |reset| reset.next().max(first)))
+}
+
 /// The session that `name` means.
 ///
 /// # Errors
@@ -99,9 +111,8 @@ pub fn session_named(name: &str) -> Result<Option<ConversationId>> {
 /// # Errors
 /// When the store fails.
 pub async fn list(r: &mut dyn Reads, agent_id: &AgentId, since: Timestamp, limit: u32) -> Result<Vec<SessionSummary>> {
-    // An earlier agent with this id had sessions of its own.
-    let since = since.max(Timestamp(born(r, agent_id).await?.0.saturating_sub(1)));
-    Ok(r.session_list(agent_id, since, limit).await?)
+    let born = born(r, agent_id).await?;
+    Ok(r.session_list(agent_id, born, since, limit).await?)
 }
 
 /// The newest `turns` turns of a session before the turn `before`. A reset session begins after its reset.
@@ -120,12 +131,11 @@ pub async fn history(
         Some(turn_id) => Some(place_in(r, agent_id, conversation_id, turn_id).await?),
         None => None,
     };
-    let reset = r.session_start(agent_id, conversation_id).await?.and_then(|found| found.reset_place());
     let query = SessionTurns {
         agent_id: agent_id.clone(),
         conversation_id,
         source: "mail",
-        from: reset.map(LogPlace::next).max(Some(LogPlace::first_at(born(r, agent_id).await?))),
+        from: Some(beginning(r, agent_id, conversation_id).await?),
         before,
         limit: limit + 1,
     };

@@ -5,7 +5,7 @@ use ghost_domain::{
 use uuid::Uuid;
 
 use super::operation_world::{OperationWorld, code, delete, id, new_agent, operator, party, read, write};
-use super::schedule_helpers::{cron, new, set};
+use super::schedule_helpers::{cron, due, new, set, timer};
 use crate::mail::{Chain, NewMessage};
 use crate::schedules::{self, NewSchedule};
 use crate::sessions::{self, Author, History};
@@ -104,9 +104,16 @@ async fn a_new_agent_has_no_session_of_an_earlier_one_with_its_id() {
     for session in [None, TALK] {
         assert_eq!(mail_in(&history(&world, session, None, 9).await.unwrap()), [""; 0]);
     }
-    assert_eq!(read!(world, |r| sessions::list(r, &id("ada"), Timestamp(0), 9).await.unwrap()), []);
+    let list = async || read!(world, |r| sessions::list(r, &id("ada"), Timestamp(0), 9).await.unwrap());
+    assert_eq!(list().await, []);
     turn(&world, TALK, "two").await;
     assert_eq!(mail_in(&history(&world, TALK, None, 9).await.unwrap()), ["two"]);
+    assert_eq!(list().await.iter().map(|row| (row.conversation_id, row.turns)).collect::<Vec<_>>(), [(TALK, 1)]);
+    timer(&world, "tea", std::time::Duration::from_secs(60)).await;
+    world.pass(std::time::Duration::from_secs(60));
+    due(&world).await;
+    let reminder = world.inbox("ada").await.remove(0).body;
+    assert!(!reminder.contains("you heard"), "{reminder}");
 }
 
 #[tokio::test]
