@@ -42,6 +42,12 @@ impl LogPlace {
         Self { ended_at: at, turn_id: TurnId(Uuid::nil()) }
     }
 
+    /// The last place at an instant.
+    #[must_use]
+    pub fn last_at(at: Timestamp) -> Self {
+        Self { ended_at: at, turn_id: TurnId(Uuid::max()) }
+    }
+
     /// The next place: no turn lies between the two.
     #[must_use]
     pub fn next(self) -> Self {
@@ -85,6 +91,24 @@ pub struct SessionStart {
     /// The first round.
     #[serde(flatten)]
     pub start: LogStart,
+    /// The last reset, if the log was cut after it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reset: Option<LogPlace>,
+}
+
+impl SessionStart {
+    /// The place of the last reset. What the session held up to it is left behind, also for reads of its history. A cut
+    /// leaves only prompts.
+    #[must_use]
+    pub fn reset_place(&self) -> Option<LogPlace> {
+        self.reset.or((!self.start.cut).then_some(self.start.place))
+    }
+
+    /// Whether a cut to `start` moves this start onward. A cut of a log that was read before a reset does not.
+    #[must_use]
+    pub fn may_move_to(&self, start: &LogStart) -> bool {
+        self.start.place < start.place || (self.start.place == start.place && self.start.cut)
+    }
 }
 
 /// A session in a list.

@@ -71,7 +71,8 @@ pub struct NewSchedule {
 /// `NotFound` for the agent, and for a channel or conversation that its last text goes to;
 /// `InvalidArguments` for a blank message or an impossible rule (see [`first_slot`]); `RateLimited`
 /// for a limit on the number of schedules or on their frequency; `AccessDenied` if an agent would
-/// replace a schedule that someone else set; `HopLimit`; `TooLarge`; `PayloadMismatch` for options
+/// replace a schedule that someone else set; `Conflict` if an agent would give a schedule of another
+/// session a new text or new options; `HopLimit`; `TooLarge`; `PayloadMismatch` for options
 /// of a cron job on another kind.
 pub async fn set(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, mut new: NewSchedule) -> Result<Schedule> {
     let limits = ctx.limits();
@@ -102,7 +103,7 @@ pub async fn set(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, mut new
         .hint("set a cron job for that time instead; it can run once, in a turn of its own"));
     }
     let now = ctx.now();
-    let when = checked_when(new.kind, new.when)?;
+    let when = checked_when(new.kind, new.when.clone())?;
     let before = w.schedule_find(&agent.agent_id, new.kind, &name).await?;
     // A failed one-shot is off and its time has passed. Its other fields can still be changed.
     let stays_off = !new.enabled && before.as_ref().is_some_and(|before| before.when == when);
@@ -112,7 +113,10 @@ pub async fn set(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, mut new
         _ => Some(first_slot(&when, now, limits.cron_gap_seconds)?),
     };
     match &before {
-        Some(before) => may_change(by, before)?,
+        Some(before) => {
+            may_change(by, before)?;
+            keeps_session(by, before, &new)?;
+        }
         None => check_count(w, ctx, &agent.agent_id, new.kind).await?,
     }
     // A schedule that is being switched off may keep a target that no longer exists; otherwise it
@@ -250,6 +254,20 @@ pub async fn runs(r: &mut dyn Reads, schedule_id: ScheduleId, limit: u32) -> Res
         get(r, schedule_id).await?;
     }
     Ok(runs)
+}
+
+/// Checks that an agent puts no words of one session into a schedule of another: the mail of a schedule
+/// goes to the session in which it was made. A timer or a watch that is set again has new contents. Of
+/// a cron job, its times and its switch can be changed from any session.
+fn keeps_session(by: &Party, before: &Schedule, new: &NewSchedule) -> Result<()> {
+    let same = new.kind == ScheduleKind::Cron && before.message == new.message && before.mode == new.mode;
+    if by.agent().is_none() || before.conversation_id == new.chain.conversation_id || same {
+        return Ok(());
+    }
+    // The other conversation is not named here, because this text is for another person's session.
+    let other = before.conversation_id.map_or("your own work", |_| "another conversation");
+    Err(Refusal::new(Code::Conflict, format!("the {} `{}` belongs to {other}", before.kind, before.name))
+        .hint("choose another name, or cancel that one first"))
 }
 
 /// Checks that a rule fits its kind.

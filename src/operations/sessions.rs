@@ -83,6 +83,18 @@ async fn born(r: &mut dyn Reads, agent_id: &AgentId) -> Result<Timestamp> {
     Ok(r.agent_get(agent_id).await?.map_or(Timestamp(i64::MIN), |agent| agent.created_at))
 }
 
+/// The first place of a session's history: after its last reset, and not before the agent was created. An earlier agent
+/// with this id had a session of its own.
+pub(crate) async fn beginning(
+    r: &mut dyn Reads,
+    agent_id: &AgentId,
+    conversation_id: Option<ConversationId>,
+) -> Result<LogPlace> {
+    let first = LogPlace::first_at(born(r, agent_id).await?);
+    let reset = r.session_start(agent_id, conversation_id).await?.and_then(|found| found.reset_place());
+    Ok(reset.map_or(first, |reset| reset.next().max(first)))
+}
+
 /// The session that `name` means.
 ///
 /// # Errors
@@ -99,9 +111,8 @@ pub fn session_named(name: &str) -> Result<Option<ConversationId>> {
 /// # Errors
 /// When the store fails.
 pub async fn list(r: &mut dyn Reads, agent_id: &AgentId, since: Timestamp, limit: u32) -> Result<Vec<SessionSummary>> {
-    // An earlier agent with this id had sessions of its own.
-    let since = since.max(Timestamp(born(r, agent_id).await?.0.saturating_sub(1)));
-    Ok(r.session_list(agent_id, since, limit).await?)
+    let born = born(r, agent_id).await?;
+    Ok(r.session_list(agent_id, born, since, limit).await?)
 }
 
 /// The newest `turns` turns of a session before the turn `before`. A reset session begins after its reset.
@@ -120,12 +131,11 @@ pub async fn history(
         Some(turn_id) => Some(place_in(r, agent_id, conversation_id, turn_id).await?),
         None => None,
     };
-    let reset = r.session_start(agent_id, conversation_id).await?.filter(|found| !found.start.cut);
     let query = SessionTurns {
         agent_id: agent_id.clone(),
         conversation_id,
         source: "mail",
-        from: reset.map(|found| found.start.place.next()).max(Some(LogPlace::first_at(born(r, agent_id).await?))),
+        from: Some(beginning(r, agent_id, conversation_id).await?),
         before,
         limit: limit + 1,
     };
@@ -146,8 +156,8 @@ pub async fn history(
     Ok(History { entries: turns.into_iter().rev().flatten().collect(), earlier })
 }
 
-/// Begins a session anew: later prompts hold nothing of what was before. An open turn of the session ends in the new
-/// one. Returns whether there was anything to leave behind.
+/// Begins a session anew: later prompts hold nothing of what was before, whether in the log, said from other work or by a
+/// cron job. An open turn of the session ends in the new one. Returns whether there was anything to leave behind.
 ///
 /// # Errors
 /// When the store fails.
@@ -158,20 +168,22 @@ pub async fn reset(
     agent_id: &AgentId,
     conversation_id: Option<ConversationId>,
 ) -> Result<bool> {
-    let query = SessionTurns {
-        agent_id: agent_id.clone(),
-        conversation_id,
-        source: "mail",
-        from: None,
-        before: None,
-        limit: 1,
-    };
-    let Some(last) = w.session_turns(&query).await?.pop() else { return Ok(false) };
-    let start = LogStart { place: last.log_place(), round: u32::MAX, cut: false };
-    if w.session_start(agent_id, conversation_id).await?.is_some_and(|found| found.start == start) {
-        return Ok(false);
+    let known = w.session_start(agent_id, conversation_id).await?.and_then(|found| found.reset_place());
+    let mut ends = Vec::new();
+    for source in ["mail", "cron"] {
+        let (agent_id, from) = (agent_id.clone(), known.map(LogPlace::next));
+        let query = SessionTurns { agent_id, conversation_id, source, from, before: None, limit: 1 };
+        ends.extend(w.session_turns(&query).await?.iter().map(|turn| turn.log_place().ended_at));
     }
-    w.session_start_put(&SessionStart { agent_id: agent_id.clone(), conversation_id, start }).await?;
+    if let Some(conversation_id) = conversation_id {
+        let talk = w.conversation_get(conversation_id).await?.map(|talk| talk.updated_at);
+        ends.extend(talk.filter(|at| known.is_none_or(|known| *at > known.ended_at)));
+    }
+    // A clock that moved back leaves turns that end later than now.
+    let Some(last) = ends.into_iter().max() else { return Ok(false) };
+    let start = LogStart { place: LogPlace::last_at(ctx.now().max(last)), round: u32::MAX, cut: false };
+    let start = SessionStart { agent_id: agent_id.clone(), conversation_id, start, reset: None };
+    w.session_start_put(&start).await?;
     let payload = json!({ "session": name_of(conversation_id), "by": by });
     ctx.emit(w, NewEvent::new(EventKind::SessionReset, payload).agent(agent_id)).await?;
     Ok(true)

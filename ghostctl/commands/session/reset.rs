@@ -27,7 +27,7 @@ impl Reset {
         let text = format!("session {session} of {} begins anew", self.agent_id);
         let request = ResetSessionRequest { request_id: new_request_id(), agent_id: self.agent_id, session };
         let done = rpc!(client, SessionsClient::reset, request).await?;
-        let text = if done.changed { text } else { "the session has no turns to leave behind".to_owned() };
+        let text = if done.changed { text } else { "the session has nothing to leave behind".to_owned() };
         Ok(Answer::object(json::value(&done), text))
     }
 }

@@ -5,10 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ghost_domain::conversation::CONTROL;
+use ghost_domain::schedule::{JobMode, Missed, OwnTurn, Target, When};
 use ghost_domain::transcript::{Block, Role};
-use ghost_domain::{ConversationId, Party, TurnStatus};
+use ghost_domain::{ConversationId, Party, ScheduleKind, TurnStatus};
 use ghost_operations::conversations::{self, IncomingMessage, Post, Start};
-use ghost_operations::turns;
+use ghost_operations::mail::Chain;
+use ghost_operations::schedules::{self, NewSchedule};
+use ghost_operations::{sessions, turns};
 use ghost_provider::ModelRequest;
 use ghost_provider::testing::{Reply, call, say};
 use proptest::prelude::*;
@@ -275,4 +278,70 @@ async fn what_the_agent_said_here_in_other_work_is_in_the_next_prompt() {
         work(&world, &world.session).await;
         assert_eq!(text_of(&last_request(&world)).matches("<said>").count(), said, "{person}");
     }
+}
+
+#[tokio::test]
+async fn a_reset_leaves_behind_what_was_said_after_the_last_turn() {
+    let world = AgentWorld::new().await;
+    let eve = says(&world, "eve", "hello").await;
+    work(&world, &world.session).await;
+    world.clock.advance(Duration::from_secs(1));
+    world.send("ada", "look after the disk").await;
+    work(&world, &world.session).await;
+    let turn_id = world.turn("ada").await.turn_id;
+    let post = Post { content: "The disk is full.".into(), attachments: vec![], reply_to: None };
+    write!(world, |w, ctx| conversations::post(w, &ctx, &id("ada"), turn_id, eve, post).await).unwrap();
+    // No turn of bob's session has ended yet.
+    let bob = says(&world, "bob", "hello").await;
+    for conversation in [eve, bob] {
+        let reset = write!(world, |w, ctx| sessions::reset(w, &ctx, &operator(), &id("ada"), Some(conversation)).await);
+        assert!(reset.unwrap());
+    }
+    world.clock.advance(Duration::from_secs(1));
+    work(&world, &world.session).await;
+    says(&world, "eve", "hello again").await;
+    work(&world, &world.session).await;
+    let text = text_of(&last_request(&world));
+    assert!(text.contains("hello again") && !text.contains("disk"), "{text}");
+}
+
+/// A job of a conversation has a turn of its own, which no log holds.
+#[tokio::test]
+async fn what_a_job_of_this_conversation_said_here_is_in_the_next_prompt() {
+    let world = AgentWorld::new().await;
+    let eve = says(&world, "eve", "hello").await;
+    work(&world, &world.session).await;
+    world.clock.advance(Duration::from_secs(1));
+    let wanted = NewSchedule {
+        kind: ScheduleKind::Cron,
+        agent_id: id("ada"),
+        name: "digest".into(),
+        when: When::Cron { expression: "0 9 * * *".into(), zone: None },
+        message: "write".into(),
+        missed: Missed::Skip,
+        mode: JobMode::OwnTurn(OwnTurn {
+            target: Target::Nowhere,
+            timeout_seconds: None,
+            max_rounds: None,
+            model: None,
+        }),
+        enabled: true,
+        chain: Chain { conversation_id: Some(eve), ..Chain::root(world.ctx()) },
+        baseline: None,
+    };
+    let job = write!(world, |w, ctx| schedules::set(w, &ctx, &Party::Agent(id("ada")), wanted).await).unwrap();
+    write!(world, |w, ctx| {
+        let chain = Chain::root(&ctx);
+        schedules::run_now(w, &ctx, &operator(), job.schedule_id, chain).await
+    })
+    .unwrap();
+    work(&world, &world.session).await;
+    let turn = world.turn("ada").await;
+    assert_eq!((turn.source.as_str(), turn.conversation_id), ("cron", Some(eve)));
+    let post = Post { content: "The disk is full.".into(), attachments: vec![], reply_to: None };
+    write!(world, |w, ctx| conversations::post(w, &ctx, &id("ada"), turn.turn_id, eve, post).await).unwrap();
+    says(&world, "eve", "then clean it").await;
+    work(&world, &world.session).await;
+    let text = text_of(&last_request(&world));
+    assert!(text.contains("<text>The disk is full.</text>"), "{text}");
 }

@@ -120,7 +120,7 @@ impl SessionLog<'_> {
     /// What the agent has said in the session's conversation since the end of `log`, in other sessions.
     pub(super) async fn said_since(&self, log: &Log) -> Result<Vec<ConversationEntry>, Refusal> {
         let Some(conversation_id) = self.conversation_id else { return Ok(Vec::new()) };
-        let (agent_id, since) = (self.agent_id.clone(), log.end().map_or(self.born, |end| end.ended_at));
+        let (agent_id, since) = (self.agent_id.clone(), log.end().map_or(self.born, |end| end.next().ended_at));
         let store = &self.engine.services.store;
         let read = store
             .read_latest(move |r| Box::pin(async move { said_elsewhere(r, &agent_id, conversation_id, since).await }));

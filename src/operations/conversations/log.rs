@@ -6,7 +6,7 @@ use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::ports::Signal;
 use ghost_domain::{
     Action, AgentId, Attachment, Conversation, ConversationEntry, ConversationId, Delivery, Direction, MessageId,
-    Party, Refusal, Timestamp, TurnId,
+    Party, Refusal, Timestamp, Turn, TurnId,
 };
 use ghost_store::{Reads, Writes};
 use serde_json::json;
@@ -132,9 +132,8 @@ pub(super) async fn emit(
     ctx.emit(w, event).await
 }
 
-/// The last entries of a conversation, oldest first.
-/// What an agent has said in a conversation since `since` in turns of other sessions, oldest first. No log of this session
-/// shows it. Only the newest entries of the conversation are searched.
+/// What an agent has said in a conversation since `since` in turns that are not in the log of its session, oldest first: in
+/// other sessions, in cron jobs' own turns, and in turns that no model answered. Only the newest entries of the conversation are searched.
 ///
 /// # Errors
 /// When the store fails.
@@ -154,13 +153,16 @@ pub async fn said_elsewhere(
         }
         let Some(turn_id) = entry.turn_id else { continue };
         let turn = r.turn_get(turn_id).await?;
-        if turn.is_some_and(|turn| turn.conversation_id != Some(conversation_id)) {
+        let in_log =
+            |turn: &Turn| turn.source == "mail" && turn.conversation_id == Some(conversation_id) && turn.is_in_log();
+        if turn.is_some_and(|turn| !in_log(&turn)) {
             said.push(entry);
         }
     }
     Ok(said)
 }
 
+/// The last entries of a conversation, oldest first.
 pub(super) async fn recent(r: &mut dyn Reads, conversation: &Conversation) -> Result<Vec<ConversationEntry>> {
     let after = conversation.last_seq.saturating_sub(LOOK_BACK);
     Ok(r.conversation_entries(conversation.conversation_id, after, u32::MAX).await?)

@@ -1,10 +1,11 @@
+use ghost_domain::schedule::When;
 use ghost_domain::{
-    Code, ConversationId, EventKind, Kind, LogStart, ScheduleKind, TaskStatus, Timestamp, Turn, TurnId,
+    Code, ConversationId, EventKind, Kind, LogPlace, LogStart, ScheduleKind, TaskStatus, Timestamp, Turn, TurnId,
 };
 use uuid::Uuid;
 
 use super::operation_world::{OperationWorld, code, delete, id, new_agent, operator, party, read, write};
-use super::schedule_helpers::{cron, new, set};
+use super::schedule_helpers::{cron, due, new, set, timer};
 use crate::mail::{Chain, NewMessage};
 use crate::schedules::{self, NewSchedule};
 use crate::sessions::{self, Author, History};
@@ -103,27 +104,59 @@ async fn a_new_agent_has_no_session_of_an_earlier_one_with_its_id() {
     for session in [None, TALK] {
         assert_eq!(mail_in(&history(&world, session, None, 9).await.unwrap()), [""; 0]);
     }
-    assert_eq!(read!(world, |r| sessions::list(r, &id("ada"), Timestamp(0), 9).await.unwrap()), []);
+    let list = async || read!(world, |r| sessions::list(r, &id("ada"), Timestamp(0), 9).await.unwrap());
+    assert_eq!(list().await, []);
     turn(&world, TALK, "two").await;
     assert_eq!(mail_in(&history(&world, TALK, None, 9).await.unwrap()), ["two"]);
+    assert_eq!(list().await.iter().map(|row| (row.conversation_id, row.turns)).collect::<Vec<_>>(), [(TALK, 1)]);
+    timer(&world, "tea", std::time::Duration::from_secs(60)).await;
+    world.pass(std::time::Duration::from_secs(60));
+    due(&world).await;
+    let reminder = world.inbox("ada").await.remove(0).body;
+    assert!(!reminder.contains("you heard"), "{reminder}");
 }
 
 #[tokio::test]
 async fn a_cut_from_before_a_reset_does_not_undo_it() {
     let world = OperationWorld::new().await;
     let one = turn(&world, None, "one").await.log_place();
-    turn(&world, None, "two").await;
+    let two = turn(&world, None, "two").await.log_place();
     world.send("ada", "three").await;
     let turn_id = world.take("ada").await.turn.turn_id;
     write!(world, |w, ctx| sessions::reset(w, &ctx, &operator(), &id("ada"), None).await).unwrap();
+    for place in [one, two] {
+        brief_with_cut(&world, turn_id, place).await;
+        let start = read!(world, |r| r.session_start(&id("ada"), None).await?.unwrap().start);
+        assert!(!start.cut && start.place > two, "{start:?}");
+    }
+}
+
+/// Journals the prompt of ada's open turn, whose log was cut at `place`.
+async fn brief_with_cut(world: &OperationWorld, turn_id: TurnId, place: LogPlace) {
     write!(world, |w, ctx| {
-        let start = LogStart { place: one, round: 1, cut: true };
+        let start = LogStart { place, round: 1, cut: true };
         let log = BriefedLog { new_start: Some(start), ..BriefedLog::default() };
         turns::brief(w, &ctx, turn_id, ("a", "a"), ("b", "b"), log, "three".to_owned()).await
     })
     .unwrap();
-    let start = read!(world, |r| r.session_start(&id("ada"), None).await?.unwrap().start);
-    assert!(!start.cut && start.place > one);
+}
+
+#[tokio::test]
+async fn a_cut_after_a_reset_does_not_bring_back_the_history_before_it() {
+    let world = OperationWorld::new().await;
+    turn(&world, None, "one").await;
+    write!(world, |w, ctx| sessions::reset(w, &ctx, &operator(), &id("ada"), None).await).unwrap();
+    world.pass(std::time::Duration::from_secs(1));
+    turn(&world, None, "two").await;
+    let three = turn(&world, None, "three").await.log_place();
+    for _ in 0..2 {
+        world.send("ada", "four").await;
+        let turn_id = world.take("ada").await.turn.turn_id;
+        brief_with_cut(&world, turn_id, three).await;
+        world.finish(turn_id, "done").await.unwrap();
+        assert_eq!(read!(world, |r| r.session_start(&id("ada"), None).await?.unwrap().start.place), three);
+        assert_eq!(mail_in(&history(&world, None, None, 9).await.unwrap()), ["two", "three"]);
+    }
 }
 
 // covers: MSG-12
@@ -162,6 +195,37 @@ async fn a_task_and_a_schedule_stay_in_their_session_whoever_changes_them() {
     })
     .unwrap();
     assert_eq!(world.inbox("ada").await.last().unwrap().conversation_id, TALK);
+}
+
+// covers: MSG-12
+#[tokio::test]
+async fn no_session_puts_its_words_into_a_schedule_of_another() {
+    let world = OperationWorld::new().await;
+    let at = When::At { at: world.ctx.now().plus(std::time::Duration::from_secs(60)) };
+    let wanted = |kind, conversation_id, message: &str| {
+        let when = if kind == ScheduleKind::Timer { at.clone() } else { cron("0 9 * * *") };
+        let chain = Chain { conversation_id, ..Chain::root(&world.ctx) };
+        NewSchedule { chain, message: message.to_owned(), ..new(&world, kind, "tea", when) }
+    };
+    let other = Some(ConversationId(Uuid::from_u128(2)));
+    for kind in [ScheduleKind::Timer, ScheduleKind::Cron] {
+        let first = set(&world, party("ada"), wanted(kind, TALK, "for one")).await.unwrap();
+        for session in [other, None] {
+            let refused = set(&world, party("ada"), wanted(kind, session, "for another")).await;
+            assert_eq!(code(refused), Code::Conflict, "{kind} {session:?}");
+        }
+        assert_eq!(super::schedule_helpers::find(&world, &first).await, Some(first.clone()));
+        let again = set(&world, party("ada"), wanted(kind, TALK, "for one, later")).await.unwrap();
+        assert_eq!(again.schedule_id, first.schedule_id);
+    }
+    let mut off = wanted(ScheduleKind::Cron, other, "for one, later");
+    off.enabled = false;
+    let off = set(&world, party("ada"), off).await.unwrap();
+    assert_eq!(
+        (off.enabled, off.conversation_id),
+        (false, TALK),
+        "only the text and the options belong to the session"
+    );
 }
 
 #[test]

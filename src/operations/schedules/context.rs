@@ -7,7 +7,7 @@ use ghost_domain::{AgentId, ConversationId, Limits, TurnStatus};
 use ghost_store::Writes;
 use ghost_store::tables::SessionTurns;
 
-use crate::Result;
+use crate::{Result, sessions};
 
 /// Returns what the agent last heard and said in the session of the reminder, in turns over mail, one line each, oldest
 /// first, within `limits.reminder_messages`, `reminder_message_chars` and `reminder_chars`. Empty if there is nothing.
@@ -21,8 +21,7 @@ pub(super) async fn lately(
     if lines_max == 0 {
         return Ok(String::new());
     }
-    let reset = w.session_start(agent_id, conversation_id).await?.filter(|found| !found.start.cut);
-    let from = reset.map(|found| found.start.place.next());
+    let from = Some(sessions::beginning(w, agent_id, conversation_id).await?);
     let agent_id = agent_id.clone();
     let query = SessionTurns { agent_id, conversation_id, source: "mail", from, before: None, limit: lines_max };
     let mut lines = Vec::new();

@@ -49,9 +49,10 @@ pub async fn brief(
     if let Some(start) = log.new_start {
         let (agent_id, conversation_id) = (turn.agent_id.clone(), turn.conversation_id);
         // The session may have been reset since its log was read.
-        let known = w.session_start(&agent_id, conversation_id).await?.map(|known| known.start.place);
-        if known.is_none_or(|known| known <= start.place) {
-            w.session_start_put(&SessionStart { agent_id, conversation_id, start }).await?;
+        let known = w.session_start(&agent_id, conversation_id).await?;
+        if known.as_ref().is_none_or(|known| known.may_move_to(&start)) {
+            let reset = known.and_then(|known| known.reset_place());
+            w.session_start_put(&SessionStart { agent_id, conversation_id, start, reset }).await?;
         }
     }
     w.prompt_put(system.0, system.1, now).await?;

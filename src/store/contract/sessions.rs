@@ -33,7 +33,12 @@ fn query(conversation: Option<u64>) -> SessionTurns {
 
 fn start(conversation: Option<u64>, n: u64) -> SessionStart {
     let start = LogStart { place: log_place(n), round: 4, cut: true };
-    SessionStart { agent_id: id_of("a"), conversation_id: conversation.map(conversation_id), start }
+    SessionStart {
+        agent_id: id_of("a"),
+        conversation_id: conversation.map(conversation_id),
+        start,
+        reset: conversation.map(log_place),
+    }
 }
 
 // covers: LOOP-01
@@ -71,12 +76,14 @@ pub(super) async fn a_session_has_its_own_ended_turns(medium: Arc<dyn Medium>) {
     assert_eq!(found(SessionTurns { before: Some(log_place(9)), ..query(Some(1)) }).await, ids(&[4, 2]));
     let next = Some(log_place(9).next());
     assert_eq!(found(SessionTurns { before: next, limit: 2, ..query(Some(1)) }).await, ids(&[9, 4]));
-    let list = async |since, limit| {
-        let rows = reading!(&store, |r| { r.session_list(&id_of("a"), at(since), limit).await? });
+    let list_from = async |from, since, limit| {
+        let rows = reading!(&store, |r| { r.session_list(&id_of("a"), at(from), at(since), limit).await? });
         map_rows(&rows, |row| (row.conversation_id, row.turns, row.last_at))
     };
     let rows = [(Some(conversation_id(1)), 4, at(20)), (Some(conversation_id(2)), 1, at(3)), (None, 1, at(1))];
+    let list = async |since, limit| list_from(0, since, limit).await;
     assert_eq!(list(0, 9).await, rows);
+    assert_eq!(list_from(9, 0, 9).await, [(Some(conversation_id(1)), 2, at(20))], "turns 9 and 11");
     assert_eq!(list(0, 2).await, rows[..2]);
     assert_eq!(list(3, 9).await, rows[..1]);
 }

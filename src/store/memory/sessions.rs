@@ -46,9 +46,16 @@ impl SessionReads for Session<'_> {
         Ok(page(found, query.limit))
     }
 
-    async fn session_list(&mut self, agent_id: &AgentId, since: Timestamp, limit: u32) -> Result<Vec<SessionSummary>> {
+    async fn session_list(
+        &mut self,
+        agent_id: &AgentId,
+        from: Timestamp,
+        since: Timestamp,
+        limit: u32,
+    ) -> Result<Vec<SessionSummary>> {
         let mut found: BTreeMap<Option<ConversationId>, (u64, Timestamp)> = BTreeMap::new();
-        for turn in self.tables.logged(agent_id, "mail") {
+        let counted = |turn: &&Turn| turn.log_place().ended_at >= from;
+        for turn in self.tables.logged(agent_id, "mail").filter(counted) {
             let (turns, last_at) = found.entry(turn.conversation_id).or_default();
             *turns += 1;
             *last_at = (*last_at).max(turn.log_place().ended_at);

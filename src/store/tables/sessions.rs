@@ -36,8 +36,15 @@ pub trait SessionReads {
     async fn session_turns(&mut self, query: &SessionTurns) -> Result<Vec<Turn>>;
 
     /// The sessions of an agent whose logs have turns opened by mail, at most `limit`.
-    /// The one whose last turn ended last is first. `since` leaves out sessions without a turn that ended later.
-    async fn session_list(&mut self, agent_id: &AgentId, since: Timestamp, limit: u32) -> Result<Vec<SessionSummary>>;
+    /// The one whose last turn ended last is first. Turns that ended before `from` do not count. `since` leaves out
+    /// sessions without a turn that ended later.
+    async fn session_list(
+        &mut self,
+        agent_id: &AgentId,
+        from: Timestamp,
+        since: Timestamp,
+        limit: u32,
+    ) -> Result<Vec<SessionSummary>>;
 }
 
 /// Writes of sessions.

@@ -88,8 +88,8 @@ const LIST: &str = "WITH RECURSIVE names (name) AS (\
     AND coalesce(record ->> '$.conversation_id', '') = names.name) FROM names WHERE name IS NOT NULL) \
     SELECT name, last_at, (SELECT count(*) FROM turns INDEXED BY turns_session \
     WHERE status IN ('finished', 'failed', 'cancelled') AND record ->> '$.rounds' > 0 AND agent_id = ?1 AND source = 'mail' \
-    AND coalesce(record ->> '$.conversation_id', '') = top.name) \
-    FROM (SELECT name, last_at FROM ends WHERE last_at > ?2 ORDER BY last_at DESC, name LIMIT ?3+0) AS top";
+    AND coalesce(record ->> '$.conversation_id', '') = top.name AND ended_at >= ?4) \
+    FROM (SELECT name, last_at FROM ends WHERE last_at > ?2 AND last_at >= ?4 ORDER BY last_at DESC, name LIMIT ?3+0) AS top";
 
 fn summary(row: &SqliteRow) -> Result<SessionSummary> {
     let name: &str = get(SessionStart::TABLE, row, 0)?;
@@ -116,10 +116,16 @@ impl SessionReads for Session {
         self.list(AssertSqlSafe(sql), args).await
     }
 
-    async fn session_list(&mut self, agent_id: &AgentId, since: Timestamp, limit: u32) -> Result<Vec<SessionSummary>> {
+    async fn session_list(
+        &mut self,
+        agent_id: &AgentId,
+        from: Timestamp,
+        since: Timestamp,
+        limit: u32,
+    ) -> Result<Vec<SessionSummary>> {
         self.flush_before_read(table_set::TURNS).await?;
         let mut args = Args::default();
-        args.text(agent_id.as_str()).int(since.0).int(list_limit(limit));
+        args.text(agent_id.as_str()).int(since.0).int(list_limit(limit)).int(from.0);
         self.rows(LIST, args).await?.iter().map(summary).collect()
     }
 }
@@ -148,7 +154,7 @@ mod tests {
             assert_indexed(turns(&query)).await;
         }
         let mut args = Args::default();
-        args.text("a").int(0).int(9);
+        args.text("a").int(0).int(9).int(0);
         let steps = plan((LIST.to_owned(), args)).await;
         let reads = steps.iter().filter(|step| step.contains(" turns ")).collect::<Vec<_>>();
         assert!(reads.len() >= 4 && reads.iter().all(|step| step.contains("turns_session (agent_id=?")), "{steps:?}");
