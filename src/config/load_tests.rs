@@ -347,7 +347,7 @@ fn a_count_makes_numbered_agents_that_keep_their_own_directory() {
     let agents = |entries: &str| {
         world.write(
             "world-config.yaml",
-            &format!("tool_privileges: {{ communicator: [syscall.ask] }}\nagents:\n{entries}"),
+            format!("tool_privileges: {{ communicator: [syscall.ask] }}\nagents:\n{entries}"),
         );
         world.load().unwrap().agents
     };
@@ -369,7 +369,7 @@ fn a_count_makes_numbered_agents_that_keep_their_own_directory() {
     ] {
         world.write(
             "world-config.yaml",
-            &format!("tool_privileges: {{ communicator: [syscall.ask] }}\nagents:\n{entries}"),
+            format!("tool_privileges: {{ communicator: [syscall.ask] }}\nagents:\n{entries}"),
         );
         let reported = world.problems();
         assert!(reported.contains(words), "{entries}: {reported}");

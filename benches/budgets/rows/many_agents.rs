@@ -44,7 +44,7 @@ pub fn measure() -> Outcome<Vec<Line>> {
     let runtime = runtime()?;
     runtime.block_on(answer(&socket))?;
     let started = daemon.peak_rss()? as f64;
-    runtime.block_on(async {
+    let answered: Outcome<()> = runtime.block_on(async {
         let channel = Endpoint::from_shared(format!("unix://{}", socket.display()))?.connect().await?;
         let call = CallToolRequest {
             request_id: "bench".into(),
@@ -65,7 +65,8 @@ pub fn measure() -> Outcome<Vec<Line>> {
             }
             pause(Duration::from_millis(200)).await;
         }
-    })?;
+    });
+    answered?;
     let worked = daemon.peak_rss()? as f64;
     daemon.terminate()?;
     let line = |what, bytes: f64| Line {
