@@ -8,8 +8,8 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use serde_json::json;
 
 use crate::commands::{
-    agent, budget, chat, conversation, cron, dead, events, knowledge, ledger, message, session, state, talk, task,
-    timer, tool, turn, watch, world,
+    agent, budget, chat, config, conversation, cron, dead, events, knowledge, ledger, message, session, state, talk,
+    task, timer, tool, turn, watch, world,
 };
 use crate::complete;
 use crate::connection::Client;
@@ -73,6 +73,9 @@ enum Command {
     Resume(world::resume::Resume),
     Reload(world::reload::Reload),
     Shutdown(world::shutdown::Shutdown),
+    /// Show the limits of the running world: show
+    #[command(subcommand)]
+    Config(config::Config),
     /// Manage agents: list, get, create, start, stop, delete, prompt
     #[command(subcommand)]
     Agent(agent::Agent),
@@ -82,7 +85,7 @@ enum Command {
     Send(message::send::Send),
     Ask(message::ask::Ask),
     Talk(talk::Talk),
-    /// Manage conversations with people outside the world: list, show, handoff, redeliver
+    /// Manage conversations with people outside the world: list, show, handoff, end, redeliver
     #[command(subcommand)]
     Conversation(conversation::Conversation),
     /// Show and reset the sessions of an agent: list, show, reset
@@ -244,6 +247,7 @@ async fn execute(cli: Cli, environment: &Environment, out: &mut Output) -> Resul
         Command::Resume(verb) => verb.run(&client).await,
         Command::Reload(verb) => verb.run(&client).await,
         Command::Shutdown(verb) => verb.run(&client).await,
+        Command::Config(verb) => verb.run(&client).await,
         Command::Agent(verb) => verb.run(&client).await,
         Command::Tool(verb) => verb.run(&client).await,
         Command::Send(verb) => verb.run(&client).await,

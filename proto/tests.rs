@@ -24,11 +24,12 @@ fn messages() -> BTreeMap<String, DescriptorProto> {
 }
 
 /// Methods that change nothing. Each new method that only reads must be added here.
-const READS: [&str; 35] = [
+const READS: [&str; 36] = [
     "World.Status",
     "World.ResolveId",
     "World.Reflect",
     "World.Resources",
+    "World.Limits",
     "Agents.List",
     "Agents.Get",
     "Agents.Prompt",

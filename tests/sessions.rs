@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 
 const WORLD: &str = "\
 world: { name: Desk }
-agents: [{ id: lead, archetype: clerk }]
+agents: [{ id: lead, archetype: clerk }, { id: helper, archetype: clerk }]
 llm: { default_provider: local, default_model: m, providers: { local: { kind: openai, base_url: 'BASE' } } }
 ";
 
@@ -155,9 +155,64 @@ fn a_reminder_reaches_the_person_who_asked_for_it() {
     desk.test_env.wait_until_quiet(Deadline::seconds(60));
     let said = texts(&id).iter().filter(|text| *text == "Your tea is ready.").count();
     assert_eq!((said, texts(&other).len()), (1, 2), "once, and only to the one who asked");
+    // In a conversation that has ended, a reminder says nothing, and the agent learns why.
+    desk.say(Some(&other), "remind me of my tea in 5 seconds");
+    assert!(desk.test_env.json(&["conversation", "end", &other])["ended_at_ms"].is_number());
+    let refused = || {
+        let calls = desk.test_env.json(&["ledger"]);
+        calls
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|call| call["tool"] == "syscall.channel.send" && call["error_code"] == "conflict")
+    };
+    Deadline::seconds(60).until("the refusal", || if refused() { Ok(()) } else { Err("not yet".to_owned()) });
+    assert!(!texts(&other).iter().any(|text| text == "Your tea is ready."));
+    assert_eq!(desk.test_env.ctl(&["conversation", "end", &other]).code, Some(7));
+    let (_, said) = desk.say(Some(&other), "are you there?");
+    assert_eq!(said, ["Gladly."], "the person opens it again");
     // The reminder is part of the session.
     desk.say(Some(&id), "thank you");
     let request = desk.last_request();
     assert!(request.contains("The tea is ready.") && !request.contains("good morning"), "{request}");
+    daemon.stop();
+}
+
+// covers: MSG-12
+#[test]
+fn the_result_of_a_delegated_task_reaches_the_person_who_asked() {
+    let desk = Desk::new(|request| {
+        let mail = mail_of(request).pop().unwrap();
+        let is_helper = request.messages()[0].to_string().contains("You are helper");
+        let done = !fresh_outcomes(request).is_empty();
+        match (is_helper, mail.kind.as_str()) {
+            (true, _) if !done => {
+                let task_id = mail.body.split_once("task_id: ").unwrap().1.lines().next().unwrap();
+                call("syscall.task.update", json!({ "task_id": task_id, "status": "done", "result": "7" }))
+            }
+            (false, "conversation") if !done && mail.body.contains("count") => {
+                call("syscall.task.create", json!({ "title": "Count the boats", "owner": "helper" }))
+            }
+            (false, "task") if !done => call("syscall.channel.send", json!({ "content": "There are 7 boats." })),
+            _ => FakeAnswer::say("Well."),
+        }
+    });
+    let daemon = desk.test_env.up(&desk.world, &[]);
+    let (id, _) = desk.say(None, "count the boats and tell me");
+    let (other, _) = desk.say(None, "good morning");
+    let said = |id: &str| {
+        let shown = desk.test_env.json(&["conversation", "show", id]);
+        let entries = shown["entries"].as_array().unwrap().clone();
+        entries.iter().filter(|entry| entry["content"] == "There are 7 boats.").count()
+    };
+    Deadline::seconds(60).until("the result", || if said(&id) > 0 { Ok(()) } else { Err("not yet".to_owned()) });
+    desk.test_env.wait_until_quiet(Deadline::seconds(60));
+    assert_eq!((said(&id), said(&other)), (1, 0));
+    // The person's next request has the news of the task, and the helper's has nothing of the conversation.
+    desk.say(Some(&id), "thank you");
+    assert!(desk.last_request().contains("There are 7 boats."));
+    let requests = desk.requests.lock().unwrap();
+    assert!(requests.iter().filter(|sent| sent.contains("You are helper")).all(|sent| !sent.contains("and tell me")));
+    drop(requests);
     daemon.stop();
 }

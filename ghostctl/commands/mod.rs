@@ -6,6 +6,7 @@
 pub mod agent;
 pub mod budget;
 pub mod chat;
+pub mod config;
 pub mod conversation;
 pub mod cron;
 pub mod dead;

@@ -171,6 +171,21 @@ async fn the_fixed_shapes_are_kept() {
     assert_eq!((&status["job"]["cost_usd"], &status["agents_by_status"]["running"]), (&json!(1.5), &json!(6)));
 }
 
+// covers: LIM-50
+#[tokio::test]
+async fn limits_are_shown_and_filtered() {
+    let client = TestClient::new(Fake::default());
+    let all = client.run(&["--json", "config", "show"]).await.json();
+    assert_eq!(
+        (&all[0]["name"], &all[1]["value"], &all[1]["default_value"]),
+        (&json!("hops_max"), &json!(7), &json!(5))
+    );
+    let changed = client.run(&["--json", "config", "show", "--changed"]).await.json();
+    assert_eq!((changed.as_array().unwrap().len(), &changed[0]["name"]), (1, &json!("inbox_max")));
+    let named = client.run(&["--json", "config", "show", "limits.hops"]).await.json();
+    assert_eq!((named.as_array().unwrap().len(), &named[0]["most"]), (1, &json!(9)));
+}
+
 #[tokio::test]
 async fn a_turn_is_shown_with_its_whole_journal() {
     let client = TestClient::new(Fake::default().rows(450));

@@ -63,6 +63,17 @@ unary!(World {
     };
     reflect(ReflectRequest) -> ReflectResponse = |_fake, _asked| ReflectResponse::default();
     resources(ResourcesRequest) -> ResourcesResponse = |_fake, _asked| ResourcesResponse::default();
+    limits(LimitsRequest) -> LimitsResponse = |_fake, _asked| {
+        let limit = |name: &str, value| Limit {
+            name: name.into(),
+            value,
+            default_value: 5,
+            least: 1,
+            most: 9,
+            meaning: "What it bounds.".into(),
+        };
+        LimitsResponse { limits: vec![limit("hops_max", 5), limit("inbox_max", 7)] }
+    };
     // A prefix of at least four digits is resolved.
     resolve_id(ResolveIdRequest) -> ResolveIdResponse = |_fake, asked| ResolveIdResponse {
         full_id: if asked.prefix.len() < 4 { asked.prefix } else { format!("{}-whole", asked.prefix) },

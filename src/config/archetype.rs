@@ -30,7 +30,14 @@ const CONFIGURATION: [&str; 4] = ["limits", "llm", "tool access", "toolbox"];
 const OLDER: [(&str, &str); 3] = [("agent.md", "AGENTS.md"), ("soul.md", "SOUL.md"), ("user.md", "USER.md")];
 
 /// The files of an archetype.
-const FILES: [&str; 6] = ["soul.md", "goal.md", "user.md", "agent.md", "config.md", "HEARTBEAT.md"];
+const FILES: [&str; 8] =
+    ["soul.md", "goal.md", "user.md", "agent.md", "config.md", "HEARTBEAT.md", "IDENTITY.md", "TOOLS.md"];
+
+/// Files of other programs that are not read, and the place for what they say (CONF-19).
+const NOT_READ: [(&str, &str); 2] = [
+    ("MEMORY.md", "put what every agent of this archetype must know into agent.md"),
+    ("BOOTSTRAP.md", "put what is to be done first into goal.md, or into the brief of a job"),
+];
 
 /// An archetype, with the line numbers that later checks report.
 pub struct Loaded {
@@ -124,8 +131,14 @@ impl Directory<'_> {
         let soul = need("soul.md");
         let goal = need("goal.md");
         near_names::report(&self.dir, &self.shown, &FILES, &OLDER.map(|(_, older)| older), self.report);
+        for (file, hint) in NOT_READ.iter().filter(|(file, _)| names.contains(*file)) {
+            self.at(file).warn(0, "", "the file is not read", *hint);
+        }
+        let own = |file: &str| names.contains(file).then(|| self.read(file));
+        let soul = join([Some(soul), own("IDENTITY.md")]).unwrap_or_default();
         let user = self.text("user.md", &names).unwrap_or_default();
         let [mut agent, more] = self.parts("agent.md", &names);
+        let more = join([more, own("TOOLS.md")]);
         let mut config_file = "config.md";
         let text = names.contains(config_file).then(|| self.read(config_file));
         let read = match text {

@@ -376,3 +376,18 @@ fn a_count_makes_numbered_agents_that_keep_their_own_directory() {
         assert!(reported.matches("error:").count() <= 2, "{reported}");
     }
 }
+
+// covers: CONF-19, PROMPT-08
+#[test]
+fn identity_and_tools_files_are_read_and_others_get_a_warning() {
+    let world = World::new();
+    world.write("archetype/doer/IDENTITY.md", "I am the doer.").write("archetype/doer/TOOLS.md", "Prefer lists.");
+    let plan = world.load().unwrap();
+    let doer = &plan.archetypes["doer"];
+    assert!(doer.soul.ends_with("\n\nI am the doer.") && doer.agent.ends_with("Prefer lists."), "{doer:?}");
+    world.write("archetype/doer/MEMORY.md", "x").write("archetype/doer/BOOTSTRAP.md", "x");
+    let warnings = world.load().unwrap().warnings;
+    for file in ["doer/MEMORY.md", "doer/BOOTSTRAP.md"] {
+        assert_eq!(warnings.iter().filter(|warning| warning.file.ends_with(file)).count(), 1, "{file}: {warnings:?}");
+    }
+}

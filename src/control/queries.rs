@@ -215,6 +215,7 @@ mod tests {
                         heard_at: None,
                         reacted: None,
                         passed_on: Vec::new(),
+                        ended_at: None,
                     };
                     w.conversation_put(&conversation).await?;
                 }

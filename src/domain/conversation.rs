@@ -183,6 +183,9 @@ pub struct Conversation {
     /// message from outside, it cannot be handed back to them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub passed_on: Vec<AgentId>,
+    /// When an operator ended it. The next message from outside opens it again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended_at: Option<Timestamp>,
 }
 
 /// The conversation that a turn belongs to (CONF-03).

@@ -7,11 +7,11 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 macro_rules! limits {
-    ($($(#[$doc:meta])* $name:ident: $ty:ty = $default:expr, $min:expr, $max:expr;)+) => {
+    ($($(#[doc = $doc:literal])+ $name:ident: $ty:ty = $default:expr, $min:expr, $max:expr;)+) => {
         /// The limits of a world.
         #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
         #[serde(default, deny_unknown_fields)]
-        pub struct Limits { $($(#[$doc])* pub $name: $ty,)+ }
+        pub struct Limits { $($(#[doc = $doc])+ pub $name: $ty,)+ }
 
         impl Default for Limits {
             fn default() -> Self {
@@ -24,6 +24,12 @@ macro_rules! limits {
             #[must_use]
             pub fn table(&self) -> Vec<(&'static str, u64, u64, u64)> {
                 vec![$((stringify!($name), u64::from(self.$name), $min, $max),)+]
+            }
+
+            /// What each limit bounds, in the order of [`table`](Self::table).
+            #[must_use]
+            pub fn meanings() -> Vec<&'static str> {
+                vec![$(concat!($($doc),+).trim_ascii(),)+]
             }
         }
     };

@@ -8,6 +8,7 @@
 mod actions;
 mod bounds;
 mod delivery;
+mod end;
 mod handoff;
 mod log;
 mod out;
@@ -15,6 +16,7 @@ mod out;
 pub use actions::{AllowedActions, ChannelAction, act, check_supported};
 use bounds::{check_count, check_room};
 pub use delivery::{Outcome, OutgoingMessage, attempt, due, redeliver, settle};
+pub use end::end;
 pub(crate) use handoff::taken_over;
 pub use handoff::{Handover, handoff};
 use log::{NewEntry, append, emit};
@@ -117,6 +119,7 @@ pub async fn begin(w: &mut dyn Writes, ctx: &OperationContext, start: Start) -> 
         heard_at: None,
         reacted: None,
         passed_on: Vec::new(),
+        ended_at: None,
     };
     w.conversation_put(&conversation).await?;
     let payload = json!({
@@ -215,6 +218,7 @@ async fn hear(
     let envelope = mail::deliver(w, ctx, new_message).await?;
     conversation.heard += 1;
     conversation.passed_on.clear();
+    conversation.ended_at = None;
     conversation.heard_at = Some(ctx.now());
     let entry = NewEntry {
         message_id: Some(envelope.message_id),

@@ -64,6 +64,12 @@ rules:
   - name: acted
     when: { tool: message, round: 4 }
     do: [{ say: "Done, and {{ last.code | default('more') }}." }]
+  - name: reminded
+    when: { mail: 'time for tea', round: 0 }
+    do: [{ call: syscall.channel.send, with: { content: Your tea is ready. } }]
+  - name: remind
+    when: { mail: 'remind me', round: 0 }
+    do: [{ call: util.timer, with: { name: tea, duration: 3s, message: It is time for tea. } }]
   - name: broken
     when: { mail: 'fall over', round: 0 }
     do: [{ fail: { kind: bad_request, message: No such thing. } }]

@@ -140,6 +140,35 @@ fn a_delivery_is_retried_under_its_id_over_a_kill_until_it_succeeds_or_fails() {
     daemon.stop();
 }
 
+// covers: MSG-12
+#[test]
+fn a_reminder_goes_out_by_webhook_with_a_delivery_id_after_a_kill() {
+    let receiver = Receiver::start();
+    let (test_env, world) = hooked(&receiver);
+    let daemon = test_env.up(&world, &["--http", "127.0.0.1:0"]);
+    let body = json!({ "thread": "order 7", "from": "eve", "text": "remind me of my tea" }).to_string();
+    assert_eq!(deliver(&http_of(&daemon), "d-1", now(), &body).0, 202);
+    receiver.wait_for(1);
+    let conversation = test_env.json(&["conversation", "list"])[0]["conversation_id"].clone();
+    assert_eq!(test_env.json(&["timer", "list"])[0]["conversation_id"], conversation, "it belongs to the conversation");
+    daemon.kill();
+    // The first delivery is refused: the second has the same id.
+    receiver.answer(&[500]);
+    let daemon = test_env.up(&world, &["--http", "127.0.0.1:0"]);
+    let got = receiver.wait_for(3);
+    for delivery in &got[1..] {
+        check(delivery);
+        assert_eq!(
+            (&delivery.json()["thread"], &delivery.json()["text"]),
+            (&json!("order 7"), &json!("Your tea is ready."))
+        );
+    }
+    assert_eq!(got[1].header("x-ghost-delivery"), got[2].header("x-ghost-delivery"));
+    test_env.wait_until_quiet(Deadline::seconds(60));
+    assert_eq!(receiver.wait_for(3).len(), 3, "once");
+    daemon.stop();
+}
+
 #[test]
 fn without_a_secret_requests_are_refused_and_a_reload_reads_a_new_one() {
     let receiver = Receiver::start();

@@ -1,5 +1,6 @@
 //! `ghostctl conversation`
 
+mod end;
 mod handoff;
 mod list;
 mod redeliver;
@@ -15,6 +16,7 @@ pub enum Conversation {
     List(list::List),
     Show(show::Show),
     Handoff(handoff::Handoff),
+    End(end::End),
     Redeliver(redeliver::Redeliver),
 }
 
@@ -24,6 +26,7 @@ impl Conversation {
             Self::List(verb) => verb.run(client).await,
             Self::Show(verb) => verb.run(client).await,
             Self::Handoff(verb) => verb.run(client).await,
+            Self::End(verb) => verb.run(client).await,
             Self::Redeliver(verb) => verb.run(client).await,
         }
     }

@@ -24,10 +24,21 @@ impl List {
         let jobs = kind == "cron";
         let mut table = match jobs {
             true => Table::new(&[
-                "AGENT", "NAME", "WHEN", "NEXT", "LAST", "LAST RUN", "SESSION", "TO", "TIMEOUT", "ROUNDS", "MODEL",
+                "AGENT",
+                "NAME",
+                "WHEN",
+                "NEXT",
+                "LAST",
+                "LAST RUN",
+                "SESSION",
+                "TO",
+                "TIMEOUT",
+                "ROUNDS",
+                "MODEL",
+                "CONVERSATION",
                 "ID",
             ]),
-            false => Table::new(&["AGENT", "NAME", "WHEN", "NEXT", "LAST", "LAST RUN", "ID"]),
+            false => Table::new(&["AGENT", "NAME", "WHEN", "NEXT", "LAST", "LAST RUN", "CONVERSATION", "ID"]),
         };
         for schedule in &schedules {
             let none = || "-".to_owned();
@@ -40,8 +51,9 @@ impl List {
             let last = schedule.last_at_ms.map_or_else(none, |at| client.view.when(at));
             let status = schedule.last_status.clone().unwrap_or_else(none);
             let id = schedule.schedule_id.clone();
+            let conversation = schedule.conversation_id.clone().unwrap_or_else(none);
             if !jobs {
-                table.row([agent, name, when, next, last, status, id]);
+                table.row([agent, name, when, next, last, status, conversation, id]);
                 continue;
             }
             let options = schedule.options.clone().unwrap_or_default();
@@ -49,7 +61,8 @@ impl List {
             let timeout = options.timeout_seconds.map_or_else(none, |seconds| format!("{seconds} s"));
             let rounds = options.max_rounds.map_or_else(none, |rounds| rounds.to_string());
             let model = options.model.unwrap_or_else(none);
-            table.row([agent, name, when, next, last, status, options.session, to, timeout, rounds, model, id]);
+            let session = options.session;
+            table.row([agent, name, when, next, last, status, session, to, timeout, rounds, model, conversation, id]);
         }
         let json = schedules.iter().map(json::value).collect();
         Ok(Body::List { json, table }.into())

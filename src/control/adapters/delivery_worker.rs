@@ -220,6 +220,7 @@ mod tests {
             heard_at: None,
             reacted: None,
             passed_on: Vec::new(),
+            ended_at: None,
         }
     }
 

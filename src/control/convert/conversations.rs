@@ -17,6 +17,7 @@ pub fn conversation(conversation: &Conversation) -> v1::Conversation {
         last_seq: conversation.last_seq,
         created_at_ms: conversation.created_at.0,
         updated_at_ms: conversation.updated_at.0,
+        ended_at_ms: conversation.ended_at.map(|at| at.0),
     }
 }
 

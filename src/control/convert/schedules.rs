@@ -24,6 +24,7 @@ pub fn schedule(schedule: &Schedule, redactor: &Redactor) -> v1::Schedule {
         runs: schedule.runs,
         creator: schedule.creator.to_string(),
         created_at_ms: schedule.created_at.0,
+        conversation_id: schedule.conversation_id.map(|id| id.to_string()),
         options: (schedule.kind == ScheduleKind::Cron).then(|| options(&schedule.mode, redactor)),
     }
 }

@@ -193,6 +193,20 @@ impl Conversations for ConversationsService {
         Ok(Response::new(convert::conversation(&conversation)))
     }
 
+    async fn end(&self, request: Request<v1::EndConversationRequest>) -> Result<Response<v1::Conversation>, Status> {
+        let by = caller::party(&request)?;
+        let key = caller::key(&request, "conversations.end", &request.get_ref().request_id)?;
+        let ctx = self.0.world.ctx().clone();
+        let request = request.get_ref();
+        let id = input::parsed("conversation_id", &request.conversation_id).map_err(to_status)?;
+        let reason = input::line_if("reason", request.reason.as_deref(), REASON_MAX).map_err(to_status)?;
+        let result = requests::once(self.0.world.store(), self.0.world.ctx(), key, move |w| {
+            Box::pin(async move { rules::end(w, &ctx, &by, id, reason.as_deref()).await })
+        })
+        .await;
+        Ok(Response::new(convert::conversation(&result.map_err(to_status)?)))
+    }
+
     async fn redeliver(
         &self,
         request: Request<v1::RedeliverRequest>,

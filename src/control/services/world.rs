@@ -20,9 +20,10 @@ use ghost_operations::requests::once;
 use ghost_operations::root_limits;
 use ghost_operations::status::{self, Facts};
 use ghost_proto::v1::{
-    self, ModelOutage, NamedCount, NearBound, PauseRequest, PauseResponse, ReflectRequest, ReflectResponse,
-    ReloadRequest, ReloadResponse, ResolveIdRequest, ResolveIdResponse, ResourcesRequest, ResourcesResponse,
-    ResumeRequest, ResumeResponse, ShutdownRequest, ShutdownResponse, StatusRequest, WorldStatus, world_server,
+    self, LimitsRequest, LimitsResponse, ModelOutage, NamedCount, NearBound, PauseRequest, PauseResponse,
+    ReflectRequest, ReflectResponse, ReloadRequest, ReloadResponse, ResolveIdRequest, ResolveIdResponse,
+    ResourcesRequest, ResourcesResponse, ResumeRequest, ResumeResponse, ShutdownRequest, ShutdownResponse,
+    StatusRequest, WorldStatus, world_server,
 };
 use ghost_store::tables::UsageFilter;
 use ghost_tools::AgentControl;
@@ -99,6 +100,18 @@ impl world_server::World for WorldService {
     async fn resources(&self, request: Request<ResourcesRequest>) -> Result<Response<ResourcesResponse>, Status> {
         caller::party(&request)?;
         self.usage().await.map(Response::new).map_err(to_status)
+    }
+
+    async fn limits(&self, request: Request<LimitsRequest>) -> Result<Response<LimitsResponse>, Status> {
+        caller::party(&request)?;
+        let (current, defaults) = (self.0.world.ctx().limits().table(), Limits::default().table());
+        let rows = current.into_iter().zip(defaults).zip(Limits::meanings());
+        let mut limits = Vec::new();
+        for (((name, value, least, most), (_, default_value, ..)), meaning) in rows {
+            let (name, meaning) = (name.to_owned(), one_line(&meaning.replace('`', "")));
+            limits.push(v1::Limit { name, value, default_value, least, most, meaning });
+        }
+        Ok(Response::new(LimitsResponse { limits }))
     }
 
     async fn resolve_id(&self, request: Request<ResolveIdRequest>) -> Result<Response<ResolveIdResponse>, Status> {

@@ -34,11 +34,17 @@ pub(super) fn first_delivery(conversation: &Conversation, files: &[Attachment]) 
     if conversation.adapter == CONTROL && files.is_empty() { Delivery::Delivered } else { Delivery::Pending }
 }
 
-/// Refuses an agent that does not own the conversation.
+/// Refuses an agent that does not own the conversation, and everyone if the conversation has ended.
 ///
 /// # Errors
 /// `Conflict`.
 pub fn check_speaker(conversation: &Conversation, agent_id: &AgentId) -> Result<()> {
+    if let Some(at) = conversation.ended_at {
+        let what = format!("conversation {} ended at {}", conversation.conversation_id, at.rfc3339());
+        return Err(Refusal::new(Code::Conflict, what)
+            .hint("nothing can be said there until a message from outside opens it again")
+            .details(json!({ "ended_at": at.rfc3339() })));
+    }
     if conversation.owner == *agent_id {
         return Ok(());
     }

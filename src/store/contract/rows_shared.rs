@@ -81,6 +81,7 @@ pub(super) fn conversation(n: u64, owner: &str) -> Conversation {
         heard_at: (n > 1).then(|| at(n)),
         reacted: None,
         passed_on: Vec::new(),
+        ended_at: None,
     }
 }
 

@@ -129,6 +129,7 @@ pub(super) fn resolve(
     scope: Scope,
     allow_root: bool,
 ) -> Result<WorkspacePath, Refusal> {
+    let (path, scope) = mounted(path).map_or((path, scope), |path| (path, Scope::World));
     let parsed = WorkspacePath::parse(path, allow_root).map_err(|refusal| with_scope_hint(refusal, path, scope))?;
     let full = match scope {
         Scope::World => parsed,
@@ -136,6 +137,13 @@ pub(super) fn resolve(
     };
     // The prefix may have made the path too long.
     WorkspacePath::parse(full.as_str(), allow_root)
+}
+
+/// The path below the shared root of a path that begins with `/workspace`. Archetypes written for containers name files
+/// by the place where the workspace is mounted there.
+fn mounted(path: &str) -> Option<&str> {
+    let rest = path.strip_prefix("/workspace")?;
+    (rest.is_empty() || rest.starts_with('/')).then(|| rest.trim_start_matches('/'))
 }
 
 /// What a read or a listing opens.
@@ -148,6 +156,7 @@ enum Place {
 impl Place {
     fn of(call: &CallContext, path: &str, scope: ReadScope, allow_root: bool) -> Result<Self, Refusal> {
         let scope = match scope {
+            _ if mounted(path).is_some() => Scope::World,
             ReadScope::Agent => Scope::Agent,
             ReadScope::World => Scope::World,
             ReadScope::Skill => {

@@ -23,6 +23,7 @@ fn conversation(n: u128, thread: &str) -> Conversation {
         heard_at: None,
         reacted: None,
         passed_on: Vec::new(),
+        ended_at: None,
     }
 }
 

@@ -233,3 +233,20 @@ proptest! {
         });
     }
 }
+
+#[tokio::test]
+async fn a_path_that_names_the_mounted_workspace_is_in_the_shared_root() {
+    let world = ToolWorld::new().await;
+    world.content("workspace.write", json!({ "path": "/workspace/output/reports/a.md", "content": "one\n" })).await;
+    for path in ["/workspace/output/reports/a.md", "/workspace//output/reports/a.md"] {
+        let read = world.content("workspace.read", json!({ "path": path, "scope": "agent" })).await;
+        assert_eq!((&read["path"], &read["content"]), (&json!("output/reports/a.md"), &json!("one\n")));
+    }
+    let root = world.content("workspace.list", json!({ "path": "/workspace" })).await;
+    assert!(root["entries"].as_array().unwrap().iter().any(|entry| entry["path"] == "output"));
+    for path in ["/workspaces/a.md", "/workspace/../a.md", "/workspace/", "/etc/passwd"] {
+        assert_eq!(code(world.call("workspace.read", json!({ "path": path })).await), Code::PathDenied, "{path}");
+    }
+    let foreign = world.call("workspace.write", json!({ "path": "/workspace/agents/bob/a.md", "content": "x" })).await;
+    assert_eq!(code(foreign), Code::PathDenied);
+}

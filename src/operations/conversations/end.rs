@@ -1,0 +1,32 @@
+//! Ends a conversation for an operator: no agent can speak in it until a message from outside opens it again (MSG-12).
+
+use ghost_domain::{Code, Conversation, ConversationId, Direction, Party, Refusal};
+use ghost_store::Writes;
+
+use super::log::{NewEntry, append, get};
+use crate::{OperationContext, Result};
+
+/// Ends a conversation, with a note in it. The reply of an open turn is still delivered.
+///
+/// # Errors
+/// `NotFound`; `Conflict` if it has ended already.
+pub async fn end(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    by: &Party,
+    conversation_id: ConversationId,
+    reason: Option<&str>,
+) -> Result<Conversation> {
+    let mut conversation = get(w, conversation_id).await?;
+    if let Some(at) = conversation.ended_at {
+        return Err(Refusal::new(Code::Conflict, format!("conversation {conversation_id} ended at {}", at.rfc3339()))
+            .hint("a message from outside opens it again"));
+    }
+    conversation.ended_at = Some(ctx.now());
+    let text = match reason.map(str::trim).filter(|reason| !reason.is_empty()) {
+        Some(reason) => format!("{by} ends this conversation: {reason}"),
+        None => format!("{by} ends this conversation"),
+    };
+    append(w, ctx, &mut conversation, NewEntry::new(Direction::Note, by.clone(), text)).await?;
+    Ok(conversation)
+}
