@@ -157,7 +157,7 @@ fn a_reminder_reaches_the_person_who_asked_for_it() {
     assert_eq!((said, texts(&other).len()), (1, 2), "once, and only to the one who asked");
     // In a conversation that has ended, a reminder says nothing, and the agent learns why.
     desk.say(Some(&other), "remind me of my tea in 5 seconds");
-    assert!(desk.test_env.json(&["conversation", "end", &other])["ended_at_ms"].is_number());
+    assert!(desk.test_env.json(&["conversation", "end", &other])["ended_at"].is_string());
     let refused = || {
         let calls = desk.test_env.json(&["ledger"]);
         calls
