@@ -92,7 +92,13 @@ impl LoggedTurn {
                     UNREAD.clone_into(content);
                 }
             }
-            let text = format!("[This turn ended here without an answer: {}.]", turn.status.as_str());
+            let status = turn.status.as_str();
+            let text = match &turn.text {
+                Some(text) => {
+                    format!("[This turn ended here at a bound: {status}. Its reader got, as cut off: {text}]")
+                }
+                None => format!("[This turn ended here without an answer: {status}.]"),
+            };
             last.push(Message::text(Role::User, text));
         }
         let rounds = rounds.into_iter().map(|messages| Round { bytes: bytes_of(&messages), messages }).collect();

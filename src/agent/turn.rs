@@ -5,6 +5,7 @@
 mod act;
 mod answer;
 mod ask;
+mod bound;
 mod call;
 mod file_call;
 mod gate;
@@ -221,13 +222,11 @@ impl Runner {
                 return Ok(None);
             }
             if self.rounds >= self.spec.limits.turn_rounds_max {
-                return Ok(Some(Ending::Failed(limit_reached(
-                    format!("the turn made {} model calls, which is its limit", self.rounds),
-                    "turn_rounds_max",
-                ))));
+                let what = format!("the turn made {} model calls, which is its limit", self.rounds);
+                return Ok(Some(self.at_bound(limit_reached(what, "turn_rounds_max"), true, None)));
             }
             if let Some(refusal) = self.out_of_time() {
-                return Ok(Some(Ending::Failed(refusal)));
+                return Ok(Some(self.at_bound(refusal, true, None)));
             }
             match self.think().await? {
                 think::Thought::Calls => {
@@ -245,6 +244,10 @@ impl Runner {
                 think::Thought::Corrected => {}
                 think::Thought::Ended => return Ok(None),
                 think::Thought::Failed(refusal) => return Ok(Some(Ending::Failed(refusal))),
+                think::Thought::OutOfTime(refusal, partial) => {
+                    return Ok(Some(self.at_bound(refusal, true, partial)));
+                }
+                think::Thought::Unaffordable(refusal) => return Ok(Some(self.at_bound(refusal, false, None))),
                 think::Thought::TooLong(refusal) | think::Thought::Poisoned(refusal) => {
                     self.end_without_model(refusal).await?;
                     return Ok(None);

@@ -145,7 +145,7 @@ impl Narrator {
             EventKind::TurnFinished => {
                 let answered = self.answers.remove(&own).unwrap_or_default();
                 match text("status") {
-                    "failed" => bad(format!("turn failed: {}", text("reason"))),
+                    "failed" | "timed_out" => bad(format!("turn failed: {}", text("reason"))),
                     "finished" if !answered.is_empty() => {
                         sentence(own, format!("answers {}:", answered.join(", ")), Some(text("text")), Tone::Speech)
                     }

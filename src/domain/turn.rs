@@ -20,12 +20,23 @@ text_enum! {
         Finished = "finished",
         /// It ended early; `reason` says why, for example a provider error or a limit.
         Failed = "failed",
+        /// It ended at its bound of time or of model calls (LOOP-03); `reason` names the bound, `text` is what it said
+        /// last.
+        TimedOut = "timed_out",
         /// It was cancelled, or its agent was stopped.
         Cancelled = "cancelled",
         /// It crashed. Its mail went back to the inbox; each message is tried alone.
         Split = "split",
         /// It crashed too often. Its mail is in a dead letter.
         Dead = "dead",
+    }
+}
+
+impl TurnStatus {
+    /// Whether a turn with this status has processed its mail, so that it never changes again.
+    #[must_use]
+    pub fn is_final(self) -> bool {
+        matches!(self, Self::Finished | Self::Failed | Self::TimedOut | Self::Cancelled)
     }
 }
 
@@ -86,6 +97,12 @@ pub struct Parked {
 /// Mark at the end of a truncated answer, for the asker.
 pub const CUT_MARK: &str = "[cut: the answer reached its token limit, or its provider paused it]";
 
+/// Mark at the end of what a turn said last before it ended at a bound; `what` says which bound (LOOP-03).
+#[must_use]
+pub fn bound_mark(what: &str) -> String {
+    format!("[cut off: {what}]")
+}
+
 /// The durable record of a turn. Its steps are in the journal.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Turn {
@@ -141,8 +158,8 @@ pub struct Turn {
     pub held: Option<Reservation>,
     /// The turn's last text, once it has ended.
     pub text: Option<String>,
-    /// Whether that text was truncated: the model reached its token limit, or the provider paused
-    /// it.
+    /// Whether that text was cut off: the model reached its token limit, the provider paused it, or the turn ended at
+    /// a bound.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
     /// When the turn was opened.
@@ -182,8 +199,7 @@ impl Turn {
     /// tried again or became a dead letter: such mail must not reach later prompts.
     #[must_use]
     pub fn is_in_log(&self) -> bool {
-        let ended = matches!(self.status, TurnStatus::Finished | TurnStatus::Failed | TurnStatus::Cancelled);
-        ended && self.rounds > 0
+        self.status.is_final() && self.rounds > 0
     }
 
     /// Whether the agent continues with other work while this turn is parked.

@@ -400,6 +400,7 @@ impl Session {
 fn worded(status: &str) -> &str {
     match status {
         "cancelled" => "was cancelled",
+        "timed_out" => "timed out",
         "dead" => "became a dead letter",
         other => other,
     }

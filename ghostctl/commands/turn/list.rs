@@ -18,7 +18,7 @@ pub struct List {
     /// Show only turns of this agent
     #[arg(long = "agent", id = "agent_id", value_name = "A")]
     agent: Option<String>,
-    /// Show only this status: open, parked, finished, failed, cancelled, split or dead
+    /// Show only this status: open, parked, finished, failed, timed_out, cancelled, split or dead
     #[arg(long, value_name = "S")]
     status: Option<String>,
     /// Show only turns of this root: the event that started a chain of work

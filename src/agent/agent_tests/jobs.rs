@@ -135,13 +135,19 @@ async fn a_jobs_timeout_interrupts_a_hanging_model_and_a_hanging_tool() {
         run(&world, &job).await;
     }
     assert!(world.engine.models_down().is_empty(), "a timeout of seven seconds does not count as an outage");
+    // What had arrived of the answer is kept (LOOP-03).
+    world.model.reply_with(|_, _| Reply::Begin(vec!["<think>I wonder.</think>", "There are ", "at least 4"]));
+    assert_eq!(run(&world, &job).await.status, RunStatus::Failed);
+    let turn = world.turn("ada").await;
+    assert_eq!((turn.status, turn.text.as_deref()), (TurnStatus::TimedOut, Some("There are at least 4")));
+    assert!(turn.truncated);
     world.tool_state.hangs.store(true, std::sync::atomic::Ordering::SeqCst);
     world.model.reply_with(|_, n| call("test.look", json!({ "n": n })));
     let began = world.ctx().now();
     let ended = run(&world, &job).await;
     let took = world.ctx().now().since(began);
     assert!((Duration::from_secs(7)..Duration::from_secs(12)).contains(&took), "{took:?}");
-    assert_eq!((ended.status, world.turn("ada").await.status), (RunStatus::Failed, TurnStatus::Failed));
+    assert_eq!((ended.status, world.turn("ada").await.status), (RunStatus::Failed, TurnStatus::TimedOut));
 }
 
 // covers: SCHED-08

@@ -111,7 +111,7 @@ async fn a_turn_without_an_answer_is_shown_as_such_and_mail_that_no_model_saw_is
     world.model.reply_with(|_, _| call("test.look", json!({ "n": 1 })));
     world.send("ada", "loop").await;
     world.work("ada").await.unwrap();
-    assert_eq!(world.turn("ada").await.status, TurnStatus::Failed);
+    assert_eq!(world.turn("ada").await.status, TurnStatus::TimedOut);
     world.model.reply_with(|_, _| {
         Reply::Fail(ghost_provider::ProviderError::new(ghost_provider::ErrorKind::BadRequest, "no"))
     });
@@ -121,7 +121,7 @@ async fn a_turn_without_an_answer_is_shown_as_such_and_mail_that_no_model_saw_is
     world.send("ada", "go on").await;
     world.work("ada").await.unwrap();
     let text = text_of(&last_request(&world));
-    assert!(text.contains("loop") && text.contains("ended here without an answer: failed"), "{text}");
+    assert!(text.contains("loop") && text.contains("ended here without an answer: timed_out"), "{text}");
     assert!(!text.contains("unseen"), "{text}");
     // Two calls with these arguments, and the one result that a model has read.
     assert_eq!(

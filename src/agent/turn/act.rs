@@ -394,7 +394,7 @@ impl Runner {
         }
         self.messages.push(Message { role: Role::Tool, blocks });
         if let Some(refusal) = stop {
-            return Ok(Some(Ending::Failed(refusal)));
+            return Ok(Some(self.at_bound(refusal, false, None)));
         }
         if !warnings.is_empty() {
             let text = warnings.join("\n");

@@ -14,6 +14,7 @@ use ghost_operations::budgets::{Demand, Reserved, Settlement, Taken};
 use ghost_operations::turns;
 use ghost_provider::{Charge, ErrorKind, ModelRequest, Next, ProviderError, Rest, decide, estimate_with};
 
+use super::bound::Partial;
 use super::gate::{Gate, registered};
 use super::open::model_order;
 use super::parsed_answer::ParsedAnswer;
@@ -35,6 +36,10 @@ pub(super) enum Thought {
     Ended,
     /// No model can answer.
     Failed(Refusal),
+    /// The turn's time is used up; with the text of the answer that this interrupted.
+    OutOfTime(Refusal, Option<String>),
+    /// The budget refuses the call, and waiting would not help.
+    Unaffordable(Refusal),
     /// No model accepts a conversation of this length, and it cannot be made shorter.
     TooLong(Refusal),
     /// The model fails this turn repeatedly while it answers others.
@@ -164,22 +169,23 @@ impl Runner {
                     }
                     return Ok(refused(&choices, round));
                 }
-                Err(refusal) => return Ok(Thought::Failed(refusal)),
+                Err(refusal) => return Ok(Thought::Unaffordable(refusal)),
             };
             ticket.leave();
             self.show(Activity::Thinking);
             request.max_tokens = allowance.max_tokens;
             let clock = self.clock();
             let began = clock.now();
-            let mut deltas = Streamer::new(self, &choice.model);
             let whole = Limits::seconds(self.limits().model_seconds);
             let limit = whole.min(self.time_left());
+            let streamer = Streamer::new(self, &choice.model);
+            let mut deltas = Partial::new(streamer, limit < whole, self.engine.reasons_first(&choice.model));
             let answered = within(&*clock, limit, choice.entry.provider.complete(&request, &mut deltas)).await;
             // If the turn had little time left for the call, a timeout says nothing about the
             // model.
             let fair_limit = whole.min(Limits::seconds(self.limits().turn_seconds)) / 2;
             let out_of_own_time = answered.is_none() && limit < fair_limit;
-            deltas.end();
+            let partial = deltas.end();
             drop(slot);
             let took = clock.now().since(began);
             self.worked += took;
@@ -235,7 +241,7 @@ impl Runner {
                 self.is_up(choice, pass.answered()).await?;
             }
             if let Some(refusal) = timeout_refusal.filter(|_| used_own_time || !transient) {
-                return Ok(Thought::Failed(refusal));
+                return Ok(Thought::OutOfTime(refusal, partial));
             }
             if let Some(remedy) = remedy {
                 match remedy {

@@ -48,7 +48,7 @@ pub async fn why_unanswered(world: &World, ask: &Ask) -> Result<Option<Refusal>>
 fn refusal_of_turn(status: TurnStatus, reason: &str, text: &str) -> Option<Refusal> {
     let (code, rest) = why_ended(status, Some(reason))?;
     match status {
-        TurnStatus::Failed => {
+        TurnStatus::Failed | TurnStatus::TimedOut => {
             if let Some(hint) = rest.strip_prefix(text) {
                 let hint = hint.strip_prefix(" (").and_then(|hint| hint.strip_suffix(')'));
                 let refusal = Refusal::new(code, text);

@@ -47,10 +47,10 @@ pub(super) fn no_turn(turn_id: TurnId) -> Refusal {
 }
 
 /// The code and text of the refusal that a turn ended with, if it did not finish. The reason of a
-/// failed turn has the form `code: text (hint)`, truncated if it is very long.
+/// failed turn, or of one at its bound, has the form `code: text (hint)`, truncated if it is very long.
 pub fn why_ended(status: TurnStatus, reason: Option<&str>) -> Option<(Code, &str)> {
     match status {
-        TurnStatus::Failed => {
+        TurnStatus::Failed | TurnStatus::TimedOut => {
             let (code, words) = reason?.split_once(": ")?;
             Some((code.parse().ok()?, words))
         }

@@ -133,7 +133,9 @@ pub(crate) async fn taken_over(
         Ending::Finished(_) | Ending::Cut(_) => {
             "has the conversation now and sent no message: write again to get an answer".to_owned()
         }
-        Ending::Failed(refusal) => format!("has the conversation now, and its turn failed: {}", refusal.message),
+        Ending::Failed(refusal) | Ending::AtBound { refusal, .. } => {
+            format!("has the conversation now, and its turn failed: {}", refusal.message)
+        }
         Ending::Cancelled(why) => format!("has the conversation now, and its turn was cancelled: {why}"),
     };
     let text = ctx.excerpt(&format!("{owner} {why}"), 1_000);

@@ -41,7 +41,9 @@ pub async fn turn_ended(
             RunStatus::Done,
             Some("its answer was cut at the model's token limit, or paused by its provider".to_owned()),
         ),
-        Ending::Failed(refusal) => (RunStatus::Failed, Some(ctx.excerpt(&refusal.to_string(), NOTE_MAX))),
+        Ending::Failed(refusal) | Ending::AtBound { refusal, .. } => {
+            (RunStatus::Failed, Some(ctx.excerpt(&refusal.to_string(), NOTE_MAX)))
+        }
         Ending::Cancelled(why) => (RunStatus::Failed, Some(format!("cancelled: {}", ctx.excerpt(why, NOTE_MAX)))),
     };
     let (run, schedule) = end_run(w, ctx, message_id, status, note).await?.unzip();
@@ -51,7 +53,8 @@ pub async fn turn_ended(
         && let Some(own_turn) = &run.own_turn
         && let Some(why) = outlet::deliver(w, ctx, &source, &run, &own_turn.target, &text).await?
     {
-        run.note = Some(ctx.excerpt(&format!("not delivered: {why}"), NOTE_MAX));
+        let before = run.note.filter(|_| status == RunStatus::Failed).map(|note| note + "; ").unwrap_or_default();
+        run.note = Some(ctx.excerpt(&format!("{before}not delivered: {why}"), NOTE_MAX));
         w.schedule_run_put(&run).await?;
     }
     if kind == Kind::Heartbeat {

@@ -40,13 +40,12 @@ pub async fn finish_held(
     if !matches!(ending, Ending::Cancelled(_)) {
         owned(w, ctx, &turn.agent_id).await?;
     }
-    let (status, reason, text) = match &ending {
-        Ending::Finished(text) | Ending::Cut(text) => (TurnStatus::Finished, None, Some(text.clone())),
-        Ending::Failed(refusal) => (TurnStatus::Failed, Some(ctx.excerpt(&refusal.to_string(), REASON_MAX)), None),
-        Ending::Cancelled(why) => (TurnStatus::Cancelled, Some(ctx.excerpt(why, REASON_MAX)), None),
+    let (status, text, truncated) = (ending.status(), ending.text().map(str::to_owned), ending.is_cut());
+    let reason = match (&ending, ending.refusal()) {
+        (Ending::Cancelled(why), _) => Some(ctx.excerpt(why, REASON_MAX)),
+        (_, refusal) => refusal.map(|refusal| ctx.excerpt(&refusal.to_string(), REASON_MAX)),
     };
-    let truncated = matches!(ending, Ending::Cut(_));
-    let answer_text = ending.answer_text().unwrap_or_default();
+    let answer_text = ending.answer_text();
     let held: Held = match held {
         Some(held) => held,
         None => {
@@ -58,17 +57,9 @@ pub async fn finish_held(
     let ids: Vec<MessageId> = held.iter().map(|mail| mail.message_id).collect();
     w.message_mark(&ids, MailState::Consumed, Some(turn_id), 0).await?;
     if let Some(conversation_id) = conversations::owed(&held) {
-        match &ending {
-            Ending::Finished(_) | Ending::Cut(_) => {
-                conversations::answer(w, ctx, &turn, conversation_id, &ids, &answer_text).await?;
-            }
-            Ending::Failed(refusal) => {
-                conversations::unanswered(w, ctx, &turn, conversation_id, &format!("failed: {}", refusal.message))
-                    .await?;
-            }
-            Ending::Cancelled(why) => {
-                conversations::unanswered(w, ctx, &turn, conversation_id, &format!("was cancelled: {why}")).await?;
-            }
+        match &answer_text {
+            Some(text) => conversations::answer(w, ctx, &turn, conversation_id, &ids, text).await?,
+            None => conversations::unanswered(w, ctx, &turn, conversation_id, &no_answer(&ending)).await?,
         }
     }
     let answered = conversations::owed(&held);
@@ -81,12 +72,11 @@ pub async fn finish_held(
         schedules::turn_ended(w, ctx, &turn, mail.message_id, mail.kind, &ending).await?;
     }
     for ask_id in held.into_iter().filter_map(|mail| mail.ask_id) {
-        match &ending {
-            Ending::Finished(_) | Ending::Cut(_) => asks::answer(w, ctx, ask_id, &answer_text, truncated).await?,
-            Ending::Failed(refusal) => asks::fail(w, ctx, ask_id, refusal).await?,
-            Ending::Cancelled(why) => {
-                let refusal = Refusal::new(Code::Cancelled, format!("{}'s turn was cancelled: {why}", turn.agent_id));
-                asks::fail(w, ctx, ask_id, &refusal).await?;
+        match &answer_text {
+            Some(text) => asks::answer(w, ctx, ask_id, text, truncated).await?,
+            None => {
+                let why = || Refusal::new(Code::Cancelled, format!("{}'s turn {}", turn.agent_id, no_answer(&ending)));
+                asks::fail(w, ctx, ask_id, &ending.refusal().cloned().unwrap_or_else(why)).await?;
             }
         }
     }
@@ -115,7 +105,7 @@ pub async fn finish_held(
         agent.last_active_at = Some(now);
         w.agent_put(&agent).await?;
     }
-    if let Ending::Failed(refusal) = &ending
+    if let Some(refusal) = ending.refusal()
         && refusal.code == Code::BudgetExhausted
     {
         let event = NewEvent::new(
@@ -142,6 +132,15 @@ pub async fn finish_held(
     .correlation(turn_id);
     ctx.emit(w, event).await?;
     Ok(turn)
+}
+
+/// Why a turn gave no answer, as the predicate of a sentence about it.
+fn no_answer(ending: &Ending) -> String {
+    match ending {
+        Ending::Cancelled(why) => format!("was cancelled: {why}"),
+        Ending::Failed(refusal) | Ending::AtBound { refusal, .. } => format!("failed: {}", refusal.message),
+        Ending::Finished(_) | Ending::Cut(_) => "ended".to_owned(),
+    }
 }
 
 /// Cancels an open turn on behalf of `by`. Its mail is consumed and is not tried again.

@@ -21,6 +21,8 @@ pub enum Reply {
     Answer(Vec<Block>, Stop),
     /// A text that is streamed in pieces.
     Stream(Vec<&'static str>),
+    /// A text that is streamed in pieces, and never ends.
+    Begin(Vec<&'static str>),
     /// A failure.
     Fail(ProviderError),
     /// No reply.
@@ -154,6 +156,11 @@ impl Provider for FakeModel {
             Reply::Stream(pieces) => {
                 pieces.iter().for_each(|piece| deltas.text(piece));
                 (vec![Block::Text { text: pieces.concat() }], Stop::EndTurn)
+            }
+            Reply::Begin(pieces) => {
+                pieces.iter().for_each(|piece| deltas.text(piece));
+                self.stalled.notify_one();
+                std::future::pending().await
             }
             Reply::Fail(error) => return Err(error),
             Reply::Hang | Reply::After(..) => {

@@ -21,6 +21,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0008_lists.sql"),
     include_str!("migrations/0009_sessions.sql"),
     include_str!("migrations/0010_logs.sql"),
+    include_str!("migrations/0011_bounds.sql"),
 ];
 
 /// The schema version of this program.

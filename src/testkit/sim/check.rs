@@ -12,7 +12,7 @@ use ghost_domain::{
 };
 
 use super::facts::{Facts, argument, token_of};
-use super::log_check::{self, is_final};
+use super::log_check;
 use super::model::{Asked, mark_of};
 use super::operator::Acknowledged;
 use super::random_actions::POISON_WORD;
@@ -75,7 +75,8 @@ fn mail(facts: &Facts, acknowledged: &Acknowledged, wrongs: &mut Vec<String>) {
     let mut dealt_with: BTreeMap<&str, TurnId> = BTreeMap::new();
     for event in facts.events.iter().filter(|event| event.kind == ghost_domain::EventKind::TurnStarted) {
         let turn = event.payload.get("turn_id").and_then(|id| id.as_str()?.parse().ok()).map(TurnId);
-        let Some(turn) = turn.and_then(|turn_id| facts.turns.get(&turn_id)).filter(|turn| is_final(turn.status)) else {
+        let Some(turn) = turn.and_then(|turn_id| facts.turns.get(&turn_id)).filter(|turn| turn.status.is_final())
+        else {
             continue;
         };
         for message_id in event.payload.get("messages").and_then(|ids| ids.as_array()).into_iter().flatten() {
@@ -101,7 +102,7 @@ fn misplaced(facts: &Facts, mail: &Envelope) -> Option<String> {
             other => Some(format!("is taken by {:?}", other.map(|turn| turn.status))),
         },
         MailState::Consumed => match turn {
-            Some(turn) if is_final(turn.status) => None,
+            Some(turn) if turn.status.is_final() => None,
             _ if letters().any(|dead_letter| dead_letter.status == DeadLetterStatus::Dropped) => None,
             // Its receiver was deleted before it read the message.
             _ if facts.agents.get(&mail.to).is_some_and(|agent| agent.is_deleted() || agent.incarnation > 1) => None,
@@ -257,8 +258,12 @@ fn asks(facts: &Facts, acknowledged: &Acknowledged, wrongs: &mut Vec<String>) {
     }
     for ask in facts.asks.values().filter(|ask| ask.status == AskStatus::Answered) {
         let answered = facts.messages.get(&ask.message_id).and_then(|mail| facts.turns.get(&mail.turn_id?));
-        if answered.is_none_or(|turn| turn.status != TurnStatus::Finished || turn.text != ask.reply) {
-            wrongs.push(format!("ask {} has an answer that no finished turn gave", ask.ask_id));
+        let gave = |turn: &ghost_domain::Turn| match (&turn.text, &ask.reply) {
+            (Some(text), Some(reply)) if turn.truncated => reply.starts_with(text.as_str()),
+            (text, reply) => turn.status == TurnStatus::Finished && text == reply,
+        };
+        if !answered.is_some_and(gave) {
+            wrongs.push(format!("ask {} has an answer that no turn gave", ask.ask_id));
         }
     }
     // Only asks have a correlation; other mail has none.

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use ghost_domain::AgentId;
 use ghost_domain::event::{Event, EventKind};
-use ghost_domain::{AgentId, TurnStatus};
 
 use super::tools::OutsideEvents;
 
@@ -78,9 +78,4 @@ fn turns(events: &[Event], wrongs: &mut Vec<String>) {
             _ => {}
         }
     }
-}
-
-/// Whether a turn with this status has processed its mail, so that it never changes again.
-pub(crate) fn is_final(status: TurnStatus) -> bool {
-    matches!(status, TurnStatus::Finished | TurnStatus::Failed | TurnStatus::Cancelled)
 }

@@ -57,7 +57,11 @@ const LOGGED: &str = "SELECT record FROM turns INDEXED BY turns_session";
 
 fn turns(query: &SessionTurns) -> (String, Args) {
     Conditions::new(LOGGED)
-        .when(Some(()), "status IN ('finished', 'failed', 'cancelled') AND record ->> '$.rounds' > 0", |(), _| {})
+        .when(
+            Some(()),
+            "status IN ('finished', 'failed', 'timed_out', 'cancelled') AND record ->> '$.rounds' > 0",
+            |(), _| {},
+        )
         .when(Some(&query.agent_id), "agent_id = ?", |id, args| {
             args.text(id.as_str());
         })
@@ -79,15 +83,15 @@ fn turns(query: &SessionTurns) -> (String, Args) {
 /// The sessions of an agent. The recursive part jumps from one session to the next in the index.
 const LIST: &str = "WITH RECURSIVE names (name) AS (\
     SELECT min(coalesce(record ->> '$.conversation_id', '')) FROM turns INDEXED BY turns_session \
-    WHERE status IN ('finished', 'failed', 'cancelled') AND record ->> '$.rounds' > 0 AND agent_id = ?1 AND source = 'mail' \
+    WHERE status IN ('finished', 'failed', 'timed_out', 'cancelled') AND record ->> '$.rounds' > 0 AND agent_id = ?1 AND source = 'mail' \
     UNION ALL SELECT (SELECT min(coalesce(record ->> '$.conversation_id', '')) FROM turns INDEXED BY turns_session \
-    WHERE status IN ('finished', 'failed', 'cancelled') AND record ->> '$.rounds' > 0 AND agent_id = ?1 AND source = 'mail' \
+    WHERE status IN ('finished', 'failed', 'timed_out', 'cancelled') AND record ->> '$.rounds' > 0 AND agent_id = ?1 AND source = 'mail' \
     AND coalesce(record ->> '$.conversation_id', '') > names.name) FROM names WHERE names.name IS NOT NULL), \
     ends (name, last_at) AS (SELECT name, (SELECT max(ended_at) FROM turns INDEXED BY turns_session \
-    WHERE status IN ('finished', 'failed', 'cancelled') AND record ->> '$.rounds' > 0 AND agent_id = ?1 AND source = 'mail' \
+    WHERE status IN ('finished', 'failed', 'timed_out', 'cancelled') AND record ->> '$.rounds' > 0 AND agent_id = ?1 AND source = 'mail' \
     AND coalesce(record ->> '$.conversation_id', '') = names.name) FROM names WHERE name IS NOT NULL) \
     SELECT name, last_at, (SELECT count(*) FROM turns INDEXED BY turns_session \
-    WHERE status IN ('finished', 'failed', 'cancelled') AND record ->> '$.rounds' > 0 AND agent_id = ?1 AND source = 'mail' \
+    WHERE status IN ('finished', 'failed', 'timed_out', 'cancelled') AND record ->> '$.rounds' > 0 AND agent_id = ?1 AND source = 'mail' \
     AND coalesce(record ->> '$.conversation_id', '') = top.name AND ended_at >= ?4) \
     FROM (SELECT name, last_at FROM ends WHERE last_at > ?2 AND last_at >= ?4 ORDER BY last_at DESC, name LIMIT ?3+0) AS top";
 

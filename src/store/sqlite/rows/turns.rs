@@ -151,6 +151,7 @@ fn with_status(status: TurnStatus) -> &'static str {
         TurnStatus::Open => "status = 'open'",
         TurnStatus::Finished => "status = 'finished' AND status <> 'open'",
         TurnStatus::Failed => "status = 'failed' AND status <> 'open' AND status <> 'finished'",
+        TurnStatus::TimedOut => "status = 'timed_out' AND status <> 'open' AND status <> 'finished'",
         TurnStatus::Cancelled => "status = 'cancelled' AND status <> 'open' AND status <> 'finished'",
         TurnStatus::Split => "status = 'split' AND status <> 'open' AND status <> 'finished'",
         TurnStatus::Dead => "status = 'dead' AND status <> 'open' AND status <> 'finished'",
@@ -350,10 +351,9 @@ mod tests {
     /// Every filter uses an index that has the order of the list.
     #[tokio::test]
     async fn lists_of_turns_sort_nothing() {
-        let statuses =
-            [TurnStatus::Finished, TurnStatus::Failed, TurnStatus::Cancelled, TurnStatus::Split, TurnStatus::Dead];
+        let statuses = TurnStatus::ALL.iter().copied().filter(|status| *status != TurnStatus::Open);
         for agent_id in [None, Some("bob".parse::<AgentId>().unwrap())] {
-            for status in statuses.map(Some).into_iter().chain([None]) {
+            for status in statuses.clone().map(Some).chain([None]) {
                 let after = Some((Timestamp(9), TurnId(uuid::Uuid::nil())));
                 let narrowings = [(None, None), (Some(Timestamp(9)), None), (None, after)];
                 for (before, after) in narrowings {
