@@ -194,6 +194,7 @@ impl Engine {
             archetype: spec.archetype.name.clone(),
             groups: spec.access.groups().clone(),
             skills: spec.skills.clone(),
+            context_bytes: spec.limits.context_bytes,
             channel,
         };
         let outside = channel.is_some();

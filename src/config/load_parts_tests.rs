@@ -107,6 +107,28 @@ fn skills_are_found_and_named() {
     assert!(problems.contains("config.md:2: Skills: ") && problems.contains("`python`"), "{problems}");
 }
 
+// covers: SKILL-07
+#[test]
+fn the_manifest_of_a_skill_cannot_stop_a_world_or_read_its_environment() {
+    let world = World::new();
+    world.write(
+        "skills/gh/SKILL.md",
+        "---\nname: gh\ndescription: d\nmetadata: { ghost: { toolbox: box.yaml } }\n---\nText\n",
+    );
+    let bad = "  - { name: A }\n".repeat(50);
+    for manifest in ["name: [\n", "tools: []\n", "name: Tool\n", "name: hub\ntools: x\n", "name: \"${PATH}\"\n", "\0"]
+        .map(str::to_owned)
+        .into_iter()
+        .chain([format!("name: hub\ntools:\n{bad}")])
+    {
+        world.write("skills/gh/box.yaml", &manifest);
+        let warnings = world.warnings();
+        let count = warnings.matches("box.yaml:").count();
+        assert!((1..=21).contains(&count), "{manifest}: {warnings}");
+        assert_eq!(world.plan().skills.all().len(), 1);
+    }
+}
+
 #[test]
 fn problems_of_a_skills_frontmatter_have_lines() {
     let world = World::new();

@@ -21,7 +21,8 @@ const SECRET_MIN: usize = 4;
 #[derive(Debug, Default)]
 pub struct Report {
     found: RefCell<Vec<Problem>>,
-    dropped: RefCell<usize>,
+    /// The number of problems that are not kept, and the highest severity among them.
+    dropped: RefCell<(usize, Option<Severity>)>,
     substituted: RefCell<Vec<(String, String)>>,
 }
 
@@ -32,7 +33,7 @@ impl Report {
         let mut substituted = self.substituted.into_inner();
         substituted.sort_by_key(|(value, _)| std::cmp::Reverse(value.len()));
         let mut found = self.found.into_inner();
-        let dropped = self.dropped.into_inner();
+        let (dropped, severity) = self.dropped.into_inner();
         for problem in &mut found {
             for (value, reference) in &substituted {
                 hide(&mut problem.message, value, reference);
@@ -41,9 +42,9 @@ impl Report {
             }
         }
         let mut problems = Problems::sorted(found);
-        if let (Some(last), true) = (problems.0.last().cloned(), dropped > 0) {
+        if let (Some(last), Some(severity)) = (problems.0.last().cloned(), severity) {
             problems.0.push(Problem {
-                severity: Severity::Error,
+                severity,
                 line: last.line,
                 field: String::new(),
                 message: format!("{dropped} more problems are not shown"),
@@ -73,7 +74,10 @@ impl Report {
         if found.len() < PROBLEMS_MAX {
             found.push(problem);
         } else {
-            *self.dropped.borrow_mut() += 1;
+            let mut dropped = self.dropped.borrow_mut();
+            // An error is less than a warning: the worst comes first.
+            let worst = dropped.1.map_or(problem.severity, |worst| worst.min(problem.severity));
+            *dropped = (dropped.0 + 1, Some(worst));
         }
     }
 }
@@ -178,5 +182,20 @@ mod tests {
         let problems = report.finish();
         assert_eq!(problems.0.len(), PROBLEMS_MAX + 1);
         assert!(problems.to_string().contains('7'));
+    }
+
+    #[test]
+    fn warnings_that_are_not_shown_do_not_stop_a_world() {
+        for (also_error, last) in [(false, Severity::Warning), (true, Severity::Error)] {
+            let report = Report::default();
+            for line in 1..=PROBLEMS_MAX + 7 {
+                report.file("a.yaml").warn(line, "", "odd", "look");
+            }
+            if also_error {
+                report.file("a.yaml").error(1, "", "wrong", "right it");
+            }
+            report.file("a.yaml").warn(1, "", "odd", "look");
+            assert_eq!(report.finish().0.last().unwrap().severity, last);
+        }
     }
 }

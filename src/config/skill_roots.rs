@@ -15,7 +15,7 @@ use crate::reader::no_such;
 use crate::report::Report;
 use crate::skills::SkillSet;
 use crate::substitute::Env;
-use crate::toolbox::{Bases, Toolbox, manifest};
+use crate::toolbox::{Bases, Toolbox, untrusted_manifest};
 use crate::world_file::Named;
 
 /// Where a world gets its skills from.
@@ -54,7 +54,7 @@ pub(crate) fn read_skills(
         let path = Some(directory.join(source)).filter(|path| is_plain_relative(source) && path.exists());
         match path {
             Some(path) => {
-                if let Some((name, tools)) = manifest(&path, &skill.root, report, env) {
+                if let Some((name, tools)) = untrusted_manifest(&path, &skill.root, report) {
                     tools.iter().for_each(|tool| extra.insert(&name, tool));
                 }
             }
@@ -71,7 +71,7 @@ pub(crate) fn read_skills(
 fn read_bundled(names: &[Named<'_>], skills: &mut SkillSet, env: Env<'_>) {
     let Some((first, _)) = names.first() else { return };
     let program = std::env::current_exe().ok();
-    let Some(root) = bundled::directory(env, program.as_deref()) else {
+    let Some(root) = bundled::directory(env, program.as_deref(), rustix::process::geteuid().as_raw()) else {
         let hint = format!("set {} to the directory, or remove the key", bundled::VARIABLE);
         first.error("the skills that Ghost brings are not beside this program", hint);
         return;

@@ -8,4 +8,4 @@ mod head;
 mod skill;
 
 pub use head::Fault;
-pub use skill::{ACTIVE_CHARS, DOCUMENT_CHARS, Skill, SkillSet, Skipped};
+pub use skill::{DOCUMENT_CHARS, Skill, SkillSet, Skipped, active_room};

@@ -12,11 +12,14 @@ use crate::reader::{is_name, no_such};
 use crate::report::{FileReport, Report};
 use crate::substitute::Env;
 use crate::world_file::ToolboxEntry;
-use crate::yaml::{self, Node, Value};
+use crate::yaml::{self, Bounds, Node, Value};
 
 /// First parts of built-in tool names. A toolbox with such a name could be mistaken for built-in
 /// tools.
 const RESERVED: [&str; 7] = ["channel", "group", "memory", "syscall", "tool", "util", "workspace"];
+
+/// Maximum problems of a skill's manifest that are reported.
+const UNTRUSTED_PROBLEMS: usize = 20;
 
 /// The directories in which relative paths of toolboxes and skill roots are looked up: the world's
 /// directory and the two above it. Usually a world is in `worlds/<world>`, beside `toolbox/`.
@@ -120,6 +123,26 @@ pub(crate) fn manifest(path: &Path, root: &Path, report: &Report, env: Env<'_>) 
     let text = read_text(path, root, yaml::FILE_MAX as u64, &file)?;
     let node = yaml::parse(&text, &file, env)?;
     tools_of(&node, &file)
+}
+
+/// Reads the manifest of a skill, which may have been fetched from elsewhere: every problem is a warning, and `$` has no
+/// meaning, so that no value of the environment gets into it.
+pub(crate) fn untrusted_manifest(path: &Path, root: &Path, report: &Report) -> Option<(String, BTreeSet<String>)> {
+    let own = Report::default();
+    let file = own.file(path);
+    let tools = read_text(path, root, yaml::FILE_MAX as u64, &file)
+        .and_then(|text| yaml::parse_within(&text, &file, None, Bounds::CONFIGURATION))
+        .and_then(|node| tools_of(&node, &file));
+    let problems = own.finish().0;
+    let more = problems.len().saturating_sub(UNTRUSTED_PROBLEMS);
+    let file = report.file(path);
+    for problem in problems.into_iter().take(UNTRUSTED_PROBLEMS) {
+        file.warn(problem.line, &problem.field, problem.message, problem.hint);
+    }
+    if more > 0 {
+        file.warn(0, "", format!("{more} more problems are not shown"), "correct those above first");
+    }
+    tools
 }
 
 /// The name and the tools of a parsed manifest.

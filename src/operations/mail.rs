@@ -251,7 +251,7 @@ pub async fn broadcast(
 pub struct Joined {
     /// The mail, in order.
     pub mail: Vec<Envelope>,
-    /// Number of messages that are still pending.
+    /// Number of messages of the turn's session that are still pending among those that were looked at.
     pub remaining: u32,
 }
 
@@ -272,6 +272,12 @@ pub fn joinable(ctx: &OperationContext, turn: Chain, envelope: &Envelope) -> boo
         && !separate
 }
 
+/// How many pending messages are looked at to find `limit` that may join a turn. It is more, because some may not join.
+#[must_use]
+pub fn join_window(limit: u32) -> u32 {
+    limit.saturating_mul(4).max(64)
+}
+
 /// Adds pending mail to an open turn. Mail that expects a reply or must run alone is never taken
 /// this way (BI-33 as corrected). The turn's hop rises to that of its mail, so that reading mail in
 /// an open turn does not evade the limit on hops.
@@ -283,8 +289,8 @@ pub async fn join(
     limit: u32,
 ) -> Result<Joined> {
     let mut turn = open_turn(w, turn_id).await?;
-    let window = limit.saturating_mul(4).max(64);
-    let pending = w.inbox_pending(agent_id, window).await?;
+    let pending = w.inbox_pending(agent_id, join_window(limit)).await?;
+    let of_session = pending.iter().filter(|mail| session_of(mail) == turn.conversation_id).count();
     let mail: Vec<Envelope> =
         pending.into_iter().filter(|mail| joinable(ctx, Chain::of(&turn), mail)).take(limit as usize).collect();
     let ids: Vec<MessageId> = mail.iter().map(|e| e.message_id).collect();
@@ -296,6 +302,6 @@ pub async fn join(
         turn.other_roots.dedup();
         w.turn_put(&turn).await?;
     }
-    let remaining = w.inbox_depth(agent_id).await?;
+    let remaining = u32::try_from(of_session.saturating_sub(mail.len())).unwrap_or(u32::MAX);
     Ok(Joined { mail, remaining })
 }

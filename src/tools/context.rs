@@ -110,6 +110,8 @@ pub struct Caller {
     pub groups: BTreeSet<String>,
     /// The skills that the agent may hold; `None` means all.
     pub skills: Option<std::collections::BTreeSet<String>>,
+    /// Maximum bytes of its conversation; see [`ghost_domain::Limits::context_bytes`].
+    pub context_bytes: u32,
     /// The outside conversation that the turn came from, if any.
     pub channel: Option<ChannelContext>,
 }

@@ -280,6 +280,26 @@ async fn what_the_agent_said_here_in_other_work_is_in_the_next_prompt() {
     }
 }
 
+/// The mail may have half of the context, and what was said is part of it.
+#[tokio::test]
+async fn what_was_said_in_other_work_leaves_room_in_a_small_context() {
+    let world = AgentWorld::with(|plan| plan.limits.context_bytes = 16_000).await;
+    let eve = says(&world, "eve", "hello").await;
+    work(&world, &world.session).await;
+    world.send("ada", "look after the disk").await;
+    work(&world, &world.session).await;
+    let turn_id = world.turn("ada").await.turn_id;
+    for n in 0..10 {
+        world.clock.advance(Duration::from_secs(1));
+        let post = Post { content: format!("post {n} {}", "x".repeat(1_500)), attachments: vec![], reply_to: None };
+        write!(world, |w, ctx| conversations::post(w, &ctx, &id("ada"), turn_id, eve, post).await).unwrap();
+    }
+    says(&world, "eve", "and?").await;
+    work(&world, &world.session).await;
+    let text = last_request(&world).messages.last().unwrap().visible_text();
+    assert!(text.contains("post 9 ") && !text.contains("post 0 ") && text.len() <= 8_000, "{}", text.len());
+}
+
 #[tokio::test]
 async fn a_reset_leaves_behind_what_was_said_after_the_last_turn() {
     let world = AgentWorld::new().await;

@@ -6,6 +6,19 @@ pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 
+/// Keeps Markdown readable inside a tag: only what closes the tag, or one whose name begins like it, is escaped.
+#[must_use]
+pub fn within(tag: &str, text: &str) -> String {
+    let (mut inside, mut done) = (String::with_capacity(text.len()), 0);
+    for (at, _) in text.to_ascii_lowercase().match_indices(&format!("</{tag}")) {
+        inside.push_str(&text[done..at]);
+        inside.push_str("&lt;");
+        done = at + 1;
+    }
+    inside.push_str(&text[done..]);
+    inside
+}
+
 /// Escapes text inside an attribute, and puts it on one line.
 #[must_use]
 pub fn escape_attribute(text: &str) -> String {

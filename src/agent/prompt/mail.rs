@@ -109,14 +109,22 @@ pub fn jobs(turns: &[Turn]) -> String {
     }
 }
 
-/// The `<said>` block: what the agent has said in this conversation in other work, oldest first; empty if nothing.
+/// The `<said>` block: what the agent has said in this conversation in other work, oldest first; empty if nothing. Older
+/// texts are left out if it would have more than `room` bytes.
 #[must_use]
-pub fn said(entries: &[ConversationEntry]) -> String {
+pub fn said(entries: &[ConversationEntry], room: usize) -> String {
     let line = |entry: &ConversationEntry| {
         let text = one_line(prefix_bytes(&entry.content, SAID_CHARS * 8));
         format!("<text>{}</text>", escape(&clip(&text, SAID_CHARS)))
     };
-    let lines: Vec<String> = entries.iter().map(line).collect();
+    let mut left = room;
+    let fits = |line: &String| {
+        let rest = left.checked_sub(line.len() + 1);
+        left = rest.unwrap_or_default();
+        rest.is_some()
+    };
+    let mut lines: Vec<String> = entries.iter().rev().map(line).take_while(fits).collect();
+    lines.reverse();
     match lines.is_empty() {
         true => String::new(),
         false => format!("<said>\nYou have said this here since, in other work.\n{}\n</said>", lines.join("\n")),

@@ -1,14 +1,14 @@
 //! The skills section: which skills there are, how to choose one, and the documents of active skills (SKILL-35, 36, 38, 41,
-//! 46). Names and descriptions are those of files that the operator has placed in the world.
+//! 46). Skills may be fetched from elsewhere, so their descriptions and documents are not trusted.
 //!
-//! This module must never show a skill that the agent may not hold.
+//! This module must never show a skill that the agent may not hold, or let the text of one leave its tag.
 
-use ghost_config::skills::{ACTIVE_CHARS, Skill, SkillSet};
+use ghost_config::skills::{Skill, SkillSet, active_room};
 use ghost_config::spec::AgentSpec;
 use ghost_domain::HeldSkill;
 use ghost_domain::text::clip;
 
-use super::escape::escape_attribute;
+use super::escape::{escape, escape_attribute, within};
 
 const HOW: &str = "\
 Look through these descriptions before you begin. If exactly one skill clearly fits the work, load it with \
@@ -38,14 +38,15 @@ pub fn skills(spec: &AgentSpec, all: &SkillSet, held: &[HeldSkill]) -> String {
     for held in gone {
         text.push_str(&format!("\n- {} [held, not available]", held.skill));
     }
-    let mut chars = 0;
+    let room = active_room(spec.limits.context_bytes);
+    let mut bytes = 0;
     for held in held.iter().filter(|held| held.active) {
         let Some(skill) = usable.iter().find(|skill| skill.name == held.skill) else { continue };
-        chars += skill.document.chars().count();
-        let document = if chars > ACTIVE_CHARS {
-            format!("[Left out: the active skills have more than {ACTIVE_CHARS} characters. Drop one.]")
+        bytes += skill.document.len();
+        let document = if bytes > room {
+            format!("[Left out: the active skills have more than {room} bytes. Drop one.]")
         } else {
-            skill.text()
+            within("skill", &skill.text())
         };
         text.push_str(&format!("\n<skill name=\"{}\">\n{document}\n</skill>", escape_attribute(&skill.name)));
     }
@@ -63,7 +64,7 @@ fn list<'h>(skills: &[&Skill], hold: impl Fn(&str) -> Option<&'h HeldSkill>) -> 
             Some(_) => " [held]",
             None => "",
         };
-        format!("- {}{colon}{description}{mark}", skill.name)
+        format!("- {}{colon}{}{mark}", skill.name, escape(description))
     };
     let listed = &skills[..skills.len().min(LISTED_MAX)];
     let all = |chars: usize| listed.iter().map(|skill| line(skill, chars)).collect::<Vec<_>>().join("\n");

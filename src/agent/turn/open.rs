@@ -164,7 +164,9 @@ impl Runner {
                         None => {
                             let log = session_log.newest(room).await?;
                             let jobs = prompt::jobs(&session_log.jobs_since(&log).await?);
-                            let said = prompt::said(&session_log.said_since(&log).await?);
+                            // The mail of a turn leaves half of the context to its log and its work.
+                            let left = turns::mail_room(spec.limits.context_bytes).saturating_sub(mail.len());
+                            let said = prompt::said(&session_log.said_since(&log).await?, left);
                             for block in [jobs, said] {
                                 if !block.is_empty() {
                                     mail = format!("{block}\n{mail}");

@@ -36,11 +36,19 @@ impl SkillSet {
 
     /// Reads a root; of its skills only those in `only`, if given.
     pub(crate) fn read_root(&mut self, root: &Path, only: Option<&BTreeSet<String>>, env: Env<'_>) {
-        self.roots.push(root.to_owned());
-        let dir = match Dir::open_ambient_dir(root, ambient_authority()) {
-            Ok(dir) => dir,
-            Err(error) => return self.skip(root.to_owned(), error),
+        let opened = root.canonicalize().and_then(|real| {
+            let dir = Dir::open_ambient_dir(&real, ambient_authority())?;
+            Ok((real, dir))
+        });
+        let (root, dir) = match opened {
+            Ok(opened) => opened,
+            Err(error) => {
+                self.roots.push(root.to_owned());
+                return self.skip(root.to_owned(), error);
+            }
         };
+        self.roots.push(root.clone());
+        let mut own = BTreeSet::new();
         let mut queue = VecDeque::from([(PathBuf::new(), 0_usize)]);
         let (mut scanned, mut found) = (0, 0);
         while let Some((path, depth)) = queue.pop_front() {
@@ -50,8 +58,13 @@ impl SkillSet {
                     let reason = format!("a root may hold {CANDIDATES_MAX} skills; the rest is ignored");
                     return self.skip(root.join(&path), reason);
                 }
-                match read_skill(&dir, root, &path, env) {
+                match read_skill(&dir, &root, &path, env) {
                     Ok(skill) if only.is_some_and(|only| !only.contains(&skill.name)) => {}
+                    // Skills from elsewhere lie beside the operator's own, and must not replace them.
+                    Ok(skill) if !own.insert(skill.name.clone()) => {
+                        let reason = format!("another skill here has the name `{}`, which counts", skill.name);
+                        self.skip(root.join(&path).join(FILE), reason);
+                    }
                     Ok(skill) => drop(self.skills.insert(skill.name.clone(), Arc::new(skill))),
                     Err(reason) => self.skip(root.join(&path).join(FILE), reason),
                 }
@@ -76,7 +89,7 @@ impl SkillSet {
                 }
                 names.extend(entry.file_name().into_string());
             }
-            // The order decides which of two skills with the same name is used.
+            // The order decides which of two skills with the same name counts: the first.
             names.sort();
             for name in names.into_iter().filter(|name| !name.starts_with('.') && name != "node_modules") {
                 let inner = path.join(&name);
@@ -199,6 +212,18 @@ mod tests {
         assert_eq!(skipped, [high.path().join("escape"), high.path().join("lower/skill.md")]);
         assert_eq!(skills.visible(Some(&BTreeSet::from(["git".to_owned()]))).count(), 1);
         assert_eq!(skills.visible(Some(&BTreeSet::new())).count(), 0);
+    }
+
+    // covers: SKILL-11
+    #[test]
+    fn within_a_root_no_skill_replaces_another() {
+        let root = tempfile::tempdir().unwrap();
+        put(root.path(), "git/SKILL.md", "---\nname: git\n---\n# Own\n");
+        put(root.path(), "zzz/SKILL.md", "---\nname: git\n---\n# Fetched\n");
+        let skills = read(&[root.path()]);
+        assert_eq!(skills.get("git").unwrap().document, "# Own\n");
+        let skipped: Vec<_> = skills.skipped().iter().map(|skipped| skipped.path.clone()).collect();
+        assert_eq!(skipped, [root.path().canonicalize().unwrap().join("zzz/SKILL.md")]);
     }
 
     // covers: LIM-33, SKILL-17, SKILL-46

@@ -16,6 +16,8 @@ use crate::yaml::{self, Bounds};
 
 /// Maximum characters of a description (SKILL-06).
 pub const DESCRIPTION_MAX: usize = 1_024;
+/// Maximum faults of a SKILL.md. One more says that there are others.
+const FAULTS_MAX: usize = 20;
 /// Maximum bytes of a head.
 const HEAD_BYTES: usize = 32_768;
 /// Keys that Ghost reads, and keys of the common format.
@@ -97,6 +99,22 @@ impl Faults {
     }
 }
 
+impl Faults {
+    /// The first faults by line, so that one skill does not hide the problems of a world.
+    fn first(self) -> Vec<Fault> {
+        let mut faults = self.0;
+        faults.sort_by_key(|fault| fault.line);
+        if let Some(next) = faults.get(FAULTS_MAX) {
+            let message = format!("{} more faults are not shown", faults.len() - FAULTS_MAX);
+            let hint = "correct those above first".to_owned();
+            let more = Fault { line: next.line, field: String::new(), message, hint };
+            faults.truncate(FAULTS_MAX);
+            faults.push(more);
+        }
+        faults
+    }
+}
+
 /// Reads a SKILL.md in the directory `folder`.
 #[must_use]
 pub fn read(text: &str, folder: &str) -> Head {
@@ -118,8 +136,7 @@ pub fn read(text: &str, folder: &str) -> Head {
     let description = description(find("description"), heading, has_head, &mut faults);
     let for_models = !find("disable-model-invocation").is_some_and(|key| flag(key, &mut faults));
     let (requirements, toolbox) = find("metadata").map(|key| metadata(key, &mut faults)).unwrap_or_default();
-    let mut faults = faults.0;
-    faults.sort_by_key(|fault| fault.line);
+    let faults = faults.first();
     Head { name, description, for_models, requirements, toolbox, body, body_line: body_at + 1, faults }
 }
 
@@ -199,6 +216,11 @@ fn read_keys(lines: &[(usize, &str)], faults: &mut Faults) -> Vec<Entry> {
     entries
 }
 
+/// Whether a line could be a key with a value, in YAML.
+fn has_colon(line: &str) -> bool {
+    line.trim_end().ends_with(':') || line.contains(": ") || line.contains(":\t")
+}
+
 /// The key at the beginning of a line.
 fn key_of(line: &str) -> Option<&str> {
     let (key, rest) = line.split_once(':')?;
@@ -215,6 +237,17 @@ fn value_of(name: &str, line: usize, block: &[&str], faults: &mut Faults) -> Nod
         Ok(value) => return value,
         Err(reason) => reason,
     };
+    // A key that is written in another way does not cost the key before it.
+    let other = |line: &&str| !line.starts_with([' ', '\t', '#', '-']) && has_colon(line);
+    if let Some(at) = block.iter().skip(1).position(other) {
+        faults.add(
+            line + 1 + at,
+            "",
+            "this line and what belongs to it is ignored",
+            "a key has letters, digits, `.`, `_` and `-`",
+        );
+        return value_of(name, line, &block[..=at], faults);
+    }
     faults.add(line, name, "the value is read as it is written", reason);
     if text.contains('\t')
         && let Ok(value) = parse(name, &text.replace('\t', "  "))
@@ -256,9 +289,22 @@ fn slug(text: &str) -> Option<String> {
     is_name(&name).then_some(name)
 }
 
+/// A name for a folder without a letter or digit that a name may hold, so that two such folders have two names.
+fn by_code_points(folder: &str) -> String {
+    let mut name = "skill".to_owned();
+    for c in folder.chars() {
+        let next = format!("-{:x}", u32::from(c));
+        if name.len() + next.len() > 64 {
+            break;
+        }
+        name.push_str(&next);
+    }
+    name
+}
+
 fn name(key: Option<&Entry>, folder: &str, has_head: bool, faults: &mut Faults) -> String {
     let by_folder = || {
-        if is_name(folder) { folder.to_owned() } else { slug(folder).unwrap_or_else(|| "skill".to_owned()) }
+        if is_name(folder) { folder.to_owned() } else { slug(folder).unwrap_or_else(|| by_code_points(folder)) }
     };
     let Some(key) = key else {
         if has_head {
@@ -306,7 +352,9 @@ fn description(key: Option<&Entry>, heading: &str, has_head: bool, faults: &mut 
 }
 
 fn flag(key: &Entry, faults: &mut Faults) -> bool {
-    match key.value.text().unwrap_or_default().trim().to_ascii_lowercase().as_str() {
+    let text = key.value.text().unwrap_or_default().trim().to_ascii_lowercase();
+    // More words come from an indented line below, which has its own fault.
+    match text.split_whitespace().next().unwrap_or_default() {
         "true" | "yes" | "on" | "1" => true,
         "false" | "no" | "off" | "0" | "" => false,
         other => {
@@ -412,9 +460,40 @@ mod tests {
             assert_eq!(fields(&head), faults, "{text}: {:?}", head.faults);
             assert!(head.faults.iter().all(|fault| !fault.hint.is_empty()), "{text}");
         }
+        let many = format!("---\nname: one\ndescription: d\n{}---\nText\n", "a: 1\n".repeat(50));
+        let faults = read(&many, "one").faults;
+        let last = faults.last().unwrap();
+        assert_eq!((faults.len(), faults[FAULTS_MAX - 1].line, last.line), (FAULTS_MAX + 1, 23, 24));
+        assert!(last.message.contains("30"), "{}", last.message);
         let long = format!("---\nname: one\ndescription: {}\n---\nText\n", "x".repeat(2_000));
         let head = read(&long, "one");
         assert_eq!((head.description.chars().count(), fields(&head)), (DESCRIPTION_MAX, vec![(3, "description")]));
+    }
+
+    #[test]
+    fn a_line_that_is_no_key_does_not_cost_the_key_before_it() {
+        for (line, for_models, faults) in [
+            ("Trigger Words: x", false, &[(5, "")][..]),
+            ("Trigger Words: x: y", false, &[(5, "")]),
+            ("Schlüssel: x\n  - y\nOther Words:", false, &[(5, "")]),
+            ("  trigger: x", false, &[(4, "disable-model-invocation")]),
+            ("# a note: yes", false, &[]),
+        ] {
+            let head = read(
+                &format!("---\nname: one\ndescription: d\ndisable-model-invocation: true\n{line}\n---\nText\n"),
+                "one",
+            );
+            assert_eq!((head.for_models, fields(&head).as_slice()), (for_models, faults), "{line}: {:?}", head.faults);
+        }
+        let head = read("---\nname: one\ndescription: \"a\n  My note: b\"\n---\nText\n", "one");
+        assert_eq!((head.description.as_str(), head.faults), ("a My note: b", vec![]));
+    }
+
+    #[test]
+    fn folders_without_a_letter_have_names_of_their_own() {
+        let names = ["技能", "天気", "!"].map(|folder| read("# Text\n", folder).name);
+        assert_eq!(names, ["skill-6280-80fd", "skill-5929-6c17", "skill-21"]);
+        assert!(is_name(&read("# Text\n", &"技".repeat(200)).name));
     }
 
     #[test]

@@ -12,8 +12,15 @@ use crate::substitute::Env;
 /// Maximum characters of a document in a prompt (SKILL-46).
 pub const DOCUMENT_CHARS: usize = 20_000;
 
-/// Maximum characters of all documents in one prompt.
-pub const ACTIVE_CHARS: usize = 3 * DOCUMENT_CHARS;
+/// Maximum bytes of all documents in one prompt.
+const ACTIVE_BYTES: usize = 3 * DOCUMENT_CHARS;
+
+/// Maximum bytes of all documents in a prompt of an agent whose conversation may have `context_bytes`. Nothing truncates
+/// documents, so they must leave room for the mail, the log and the work.
+#[must_use]
+pub fn active_room(context_bytes: u32) -> usize {
+    ACTIVE_BYTES.min(context_bytes as usize / 8)
+}
 
 /// A skill.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -48,26 +48,28 @@ impl WorldTool for Read {
                 .hint("read again for more"));
         }
         let own = &call.caller.agent_id;
-        if !params.unread_only {
-            let recent = w.messages_recent(own, limit).await?;
-            let remaining = w.inbox_depth(own).await?;
-            // Mail of other sessions is not for this turn (LOOP-01).
-            let session = recent.iter().filter(|envelope| session_of(envelope) == call.conversation_id);
-            return Ok(shown(session, remaining));
-        }
         // A call by an operator takes no mail. The mail would be consumed at the end of the
-        // operator's turn, unseen by the agent.
+        // operator's turn, unseen by the agent. An operator sees the mail of all sessions.
         let operator = w.turn_get(call.turn_id).await?.is_some_and(|turn| turn.source == "operator");
-        let pending = w.inbox_pending(own, limit).await?;
         if operator {
+            let mail = match params.unread_only {
+                true => w.inbox_pending(own, limit).await?,
+                false => w.messages_recent(own, limit).await?,
+            };
             let remaining = w.inbox_depth(own).await?;
-            return Ok(shown(pending.iter(), remaining));
+            return Ok(shown(mail.iter(), remaining));
+        }
+        // Mail of other sessions is not for this turn (LOOP-01).
+        let of_session = |envelope: &&Envelope| session_of(envelope) == call.conversation_id;
+        let pending = w.inbox_pending(own, mail::join_window(limit)).await?;
+        if !params.unread_only {
+            let recent = w.messages_recent(own, mail::join_window(limit)).await?;
+            let remaining = u32::try_from(pending.iter().filter(of_session).count()).unwrap_or(u32::MAX);
+            return Ok(shown(recent.iter().filter(of_session).take(limit as usize), remaining));
         }
         // Messages are counted in the order in which `join` takes them, so that `join` takes no
-        // more than the result can show. The window is longer, because some mail in it may not
-        // join.
-        let window = w.inbox_pending(own, limit.saturating_mul(4).max(64)).await?;
-        let joinable = window.iter().filter(|envelope| mail::joinable(&call.services.ctx, call.chain(), envelope));
+        // more than the result can show.
+        let joinable = pending.iter().filter(|envelope| mail::joinable(&call.services.ctx, call.chain(), envelope));
         let (taken, _) = fitting(joinable.take(limit as usize).map(envelope_json), TAKE_BYTES);
         let count = u32::try_from(taken.len()).unwrap_or(limit);
         let joined = mail::join(w, &call.services.ctx, own, call.turn_id, count).await?;

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use ghost_config::skills::{ACTIVE_CHARS, Skill};
+use ghost_config::skills::{Skill, active_room};
 use ghost_domain::text::nearest;
 use ghost_domain::{Code, Refusal};
 use ghost_operations::skills as rules;
@@ -133,10 +133,18 @@ impl WorldTool for Activate {
         let document = skill.text();
         if !loaded {
             let skills = call.services.skills();
-            let sizes = active.iter().filter_map(|name| skills.get(name)).map(|skill| skill.document.chars().count());
-            if sizes.sum::<usize>() + skill.document.chars().count() > ACTIVE_CHARS {
-                let message =
-                    format!("with `{}` your active skills would have over {ACTIVE_CHARS} characters", skill.name);
+            let room = active_room(call.caller.context_bytes);
+            let sizes = active.iter().filter_map(|name| skills.get(name)).map(|skill| skill.document.len());
+            if skill.document.len() > room {
+                let message = format!("the text of `{}` has more than the {room} bytes of your prompt", skill.name);
+                let hint = format!(
+                    "read it in parts: workspace.read {{\"scope\": \"skill\", \"path\": \"{}/SKILL.md\"}}",
+                    skill.name
+                );
+                return Err(Refusal::new(Code::TooLarge, message).hint(hint));
+            }
+            if sizes.sum::<usize>() + skill.document.len() > room {
+                let message = format!("with `{}` your active skills would have over {room} bytes", skill.name);
                 let hint = format!("drop one of these with syscall.skill.drop: {}", active.join(", "));
                 return Err(Refusal::new(Code::RateLimited, message).hint(hint));
             }

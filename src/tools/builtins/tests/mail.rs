@@ -1,7 +1,9 @@
-use ghost_domain::{Code, Kind, MailState, Party};
+use ghost_domain::{Code, ConversationId, Kind, MailState, Party, Refusal, Turn};
+use ghost_operations::mail::{Chain, NewMessage};
 use serde_json::json;
+use uuid::Uuid;
 
-use super::tool_world::{ToolWorld, code, id, read};
+use super::tool_world::{ToolWorld, code, id, read, write};
 
 // covers: BI-31, TOOL-04
 #[tokio::test]
@@ -139,4 +141,33 @@ async fn only_mail_that_the_result_can_show_is_taken() {
     assert_eq!(read.content["messages"].as_array().unwrap().len(), 2);
     assert_eq!(read.content["remaining"], 2);
     assert!(!read.truncated);
+}
+
+// covers: BI-33, LOOP-01
+#[tokio::test]
+async fn the_mail_of_busier_sessions_does_not_hide_that_of_this_one() {
+    let world = ToolWorld::new().await;
+    let talk = Some(ConversationId(Uuid::from_u128(1)));
+    world.mail_to_ada(Kind::Message, "own").await;
+    for n in 0..30 {
+        let chain = Chain { conversation_id: talk, ..Chain::root(&world.ctx) };
+        let mail = NewMessage::new(&id("ada"), Party::System, Kind::Message, format!("aside {n}"), chain);
+        world.deliver(mail).await.unwrap();
+    }
+    let again = json!({ "unread_only": false });
+    let shown = world.content("syscall.inbox.read", again.clone()).await;
+    let bodies: Vec<&str> = shown["messages"].as_array().unwrap().iter().map(|m| m["body"].as_str().unwrap()).collect();
+    assert_eq!((bodies, &shown["remaining"]), (vec!["own", "begin"], &json!(1)));
+    let read = world.content("syscall.inbox.read", json!({})).await;
+    assert_eq!((read["messages"].as_array().unwrap().len(), &read["remaining"]), (1, &json!(0)));
+    // An operator's turn belongs to no session.
+    let turn_id = world.ada.turn_id;
+    write!(world, |w, _ctx| {
+        let turn = w.turn_get(turn_id).await?.unwrap();
+        w.turn_put(&Turn { source: "operator".into(), ..turn }).await?;
+        Ok::<_, Refusal>(())
+    })
+    .unwrap();
+    let shown = world.content("syscall.inbox.read", again).await;
+    assert_eq!((shown["messages"].as_array().unwrap().len(), &shown["remaining"]), (20, &json!(30)));
 }

@@ -120,4 +120,10 @@ async fn the_documents_of_active_skills_are_bounded_together() {
     world.content("syscall.skill.load", json!({ "name": "long1" })).await;
     world.content("syscall.skill.drop", json!({ "name": "long0" })).await;
     world.content("syscall.skill.load", json!({ "name": "long3" })).await;
+    // An agent with a small context has room for an eighth of it.
+    let small = with(&world.ada, |caller| caller.context_bytes = 64_000);
+    let too_long = world.call_as(&small, "syscall.skill.load", None, json!({ "name": "long0" })).await;
+    assert_eq!(code(too_long), Code::TooLarge);
+    let over = world.call_as(&small, "syscall.skill.load", None, json!({ "name": "git" })).await;
+    assert_eq!(code(over), Code::RateLimited);
 }

@@ -190,6 +190,7 @@ async fn call_by(services: &Arc<WorldServices>, rules: &OperationWorld, name: &s
             archetype: "writer".into(),
             groups: BTreeSet::new(),
             skills: None,
+            context_bytes: 600_000,
             channel: None,
         }),
         tools: builtins::all().into_iter().map(|tool| tool.spec).collect(),
