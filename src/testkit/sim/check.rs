@@ -408,7 +408,7 @@ mod tests {
         found(&|e| e.facts.budgets.iter_mut().for_each(|budget| budget.limits.tokens = Some(1)), "over its limit");
         found(
             &|e| e.facts.asks.values_mut().for_each(|ask| ask.reply = Some("forged".into())),
-            "no finished turn gave",
+            "no turn gave",
         );
         found(&|e| e.outside.panicked.clear(), "an innocent agent crashed");
         found(&|e| e.facts.dead_letters.iter_mut().for_each(|dead| dead.messages.clear()), "innocent mail");
