@@ -406,10 +406,7 @@ mod tests {
         found(&|e| e.facts.budgets.iter_mut().for_each(|budget| budget.spent_tokens += 1), "its usage rows say");
         found(&|e| e.facts.budgets.iter_mut().for_each(|budget| budget.reserved_tokens = 5), "holds 5 tokens");
         found(&|e| e.facts.budgets.iter_mut().for_each(|budget| budget.limits.tokens = Some(1)), "over its limit");
-        found(
-            &|e| e.facts.asks.values_mut().for_each(|ask| ask.reply = Some("forged".into())),
-            "no turn gave",
-        );
+        found(&|e| e.facts.asks.values_mut().for_each(|ask| ask.reply = Some("forged".into())), "no turn gave");
         found(&|e| e.outside.panicked.clear(), "an innocent agent crashed");
         found(&|e| e.facts.dead_letters.iter_mut().for_each(|dead| dead.messages.clear()), "innocent mail");
         found(&|e| e.facts.turns.values_mut().for_each(|turn| turn.status = TurnStatus::Open), "is open at rest");
