@@ -417,7 +417,7 @@ fn a_job_that_waits_for_a_daily_budget_continues_the_next_day() {
     let world = test_env.copy_of(Path::new(NEWSROOM), "newsroom");
     let file = world.join("world-config.yaml");
     let text = std::fs::read_to_string(&file).unwrap();
-    std::fs::write(&file, costly(&text, ("tokens: 200_000_000", "tokens_per_day: 400_000"))).unwrap();
+    std::fs::write(&file, costly(&text, ("tokens: 200_000_000", "tokens_per_day: 200_000"))).unwrap();
     let daemon = test_env.up(&world, &[]);
     // How many turns fit into a day is not checked. Only the time of day changes.
     let (mut days, mut from) = (0_u64, 0);
