@@ -145,6 +145,9 @@ pub fn ledger_row(row: &LedgerRow) -> v1::LedgerRow {
         error_code: row.error_code.map(|code| code.as_str().to_owned()),
         started_at_ms: row.started_at.0,
         duration_ms: row.duration_ms,
+        bytes_in: row.bytes_in,
+        bytes_out: row.bytes_out,
+        tokens: row.tokens,
         truncated: row.truncated,
     }
 }

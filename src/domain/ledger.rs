@@ -8,6 +8,10 @@ use crate::ids::{AgentId, CallId, TurnId};
 use crate::refusal::Code;
 use crate::time::Timestamp;
 
+/// Bytes of one token in the estimates of the ledger: English has about four, most other scripts
+/// three.
+pub const BYTES_PER_TOKEN: u64 = 3;
+
 text_enum! {
     /// State of a call in the ledger.
     CallStatus, "call status" {
@@ -49,6 +53,14 @@ pub struct LedgerRow {
     pub started_at: Timestamp,
     /// Duration in milliseconds.
     pub duration_ms: Option<u64>,
+    /// Bytes of the arguments, before any truncation. `None` in rows of earlier versions, and for a
+    /// call that never ran.
+    pub bytes_in: Option<u64>,
+    /// Bytes of the result, before any truncation. `None` while the call runs.
+    pub bytes_out: Option<u64>,
+    /// Estimated tokens of the arguments and of the part of the result that a model sees, at
+    /// [`BYTES_PER_TOKEN`]. `None` while the call runs.
+    pub tokens: Option<u64>,
     /// Whether a size limit truncated the arguments or the result. The truncated text contains a
     /// mark.
     pub truncated: bool,

@@ -8,7 +8,7 @@ mod owners;
 mod read;
 
 use depends::{depend, dependencies, unfinished};
-use notify::{assign, notify_creator, save};
+use notify::{assign, notify_creator, notify_owner, save};
 pub use owners::{handed_on, left_behind, remind};
 pub use read::{TaskWithHistory, get, get_with_history};
 
@@ -192,6 +192,9 @@ pub async fn update(
         } else if before == TaskStatus::Done {
             block(w, ctx, &task, chain).await?;
         }
+        if matches!(task.status, TaskStatus::Failed | TaskStatus::Cancelled) {
+            warn_dependants(w, ctx, &task, chain).await?;
+        }
     }
     Ok(task)
 }
@@ -232,6 +235,25 @@ async fn block(w: &mut dyn Writes, ctx: &OperationContext, reopened: &Task, chai
         task.updated_at = ctx.now();
         let note = format!("task {} is open again", reopened.task_id);
         save(w, ctx, &Party::System, &task, Some(&note), EventKind::TaskUpdated).await?;
+        notify_of_change(w, ctx, &task, &note, chain).await?;
+    }
+    Ok(())
+}
+
+/// Tells the owners and creators of the tasks that wait for `ended` that it will not be done (TASK-06). The tasks stay
+/// blocked: whether they make sense without it, only their people know. A new list `depends_on` without `ended` releases
+/// them.
+async fn warn_dependants(w: &mut dyn Writes, ctx: &OperationContext, ended: &Task, chain: Chain) -> Result<()> {
+    for task in w.task_dependants(ended.task_id).await? {
+        if task.status != TaskStatus::Blocked {
+            continue;
+        }
+        let note = format!(
+            "task {} is {} and will not be done; set depends_on without it to release this task, or cancel this one",
+            ended.task_id, ended.status
+        );
+        save(w, ctx, &Party::System, &task, Some(&note), EventKind::TaskUpdated).await?;
+        notify_owner(w, ctx, &task, &note, chain).await?;
         notify_of_change(w, ctx, &task, &note, chain).await?;
     }
     Ok(())

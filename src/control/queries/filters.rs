@@ -133,6 +133,9 @@ mod tests {
             error_code: None,
             started_at: Timestamp(1),
             duration_ms: None,
+            bytes_in: None,
+            bytes_out: None,
+            tokens: None,
             truncated: false,
         };
         let write = test.world.store().write(move |w| Box::pin(async move { w.call_put(&call).await }));

@@ -74,6 +74,7 @@ async fn the_records_of_a_call_are_consistent() {
     let turn = world.busy("ada").await;
     let (call_id, began) = (CallId(world.ctx.id()), turn.clone());
     let start = call_start(call_id, "t", Effect::World);
+    let start_bytes = u64::try_from(start.arguments.to_string().len()).unwrap();
     write!(world, |w, ctx| turns::record_call_start(w, &ctx, &began, &start).await).unwrap();
     assert!(world.journal(turn.turn_id).await.is_empty(), "the store holds the effect itself");
     world.pass(std::time::Duration::from_millis(40));
@@ -84,6 +85,9 @@ async fn the_records_of_a_call_are_consistent() {
     let row = world.call(call_id).await;
     let result = Some("éé\n[cut: 4 of 10 bytes shown]");
     assert_eq!((row.duration_ms, row.result.as_deref(), row.truncated), (Some(40), result, true));
+    let bytes_in = start_bytes;
+    assert_eq!((row.bytes_in, row.bytes_out), (Some(bytes_in), Some(10)), "sizes are those before any truncation");
+    assert_eq!(row.tokens, Some((bytes_in + 10).div_ceil(3)));
     assert_eq!(world.turn(turn.turn_id).await.calls, 1);
     assert_eq!(world.journal(turn.turn_id).await.len(), 1);
 }

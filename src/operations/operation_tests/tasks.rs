@@ -125,6 +125,18 @@ async fn dependencies_block_and_the_last_one_done_unblocks() {
     let stuck = create(&world, party("ada"), "cyd", &[gone.task_id], 1).await.unwrap();
     set(&world, "ada", &gone, TaskStatus::Failed).await.unwrap();
     assert_eq!(status(&world, &stuck).await, TaskStatus::Blocked);
+    // Its owner and its creator are told, and a new list of dependencies releases it.
+    assert_eq!(task_subjects(&world, "cyd").await, ["Task blocked: count the sheep"]);
+    assert!(task_subjects(&world, "ada").await.contains(&"Task blocked: count the sheep".to_owned()));
+    let without = TaskChange { depends_on: Some(vec![]), ..TaskChange::default() };
+    let released = change(&world, party("ada"), &stuck, without).await.unwrap();
+    assert_eq!((released.status, task_subjects(&world, "cyd").await.len()), (TaskStatus::Pending, 2));
+    // A task that no longer waits hears nothing of later ends.
+    let (gone, task) = (create(&world, party("ada"), "ada", &[], 1).await.unwrap(), party("ada"));
+    create(&world, task, "bob", &[gone.task_id, first.task_id], 1).await.unwrap();
+    let before = task_subjects(&world, "bob").await.len();
+    set(&world, "ada", &gone, TaskStatus::Cancelled).await.unwrap();
+    assert_eq!(task_subjects(&world, "bob").await.len(), before + 1, "a cancelled dependency is told, too");
 }
 
 // covers: TASK-02

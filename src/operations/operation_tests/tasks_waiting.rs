@@ -46,12 +46,12 @@ async fn changed_dependencies_block_and_unblock() {
     assert_eq!((blocked.status, blocked.depends_on.len()), (TaskStatus::Blocked, 2));
     set(&world, &first, TaskStatus::Done).await.unwrap();
     assert_eq!(status(&world, &task).await, TaskStatus::Blocked);
-    // The remaining dependency was cancelled; without it the task can start.
+    // The remaining dependency failed; without it the task can start.
     set(&world, &second, TaskStatus::Failed).await.unwrap();
     assert_eq!(status(&world, &task).await, TaskStatus::Blocked);
     let free = change(&world, &task, on(&[&first])).await.unwrap();
     assert_eq!(free.status, TaskStatus::Pending);
-    assert_eq!(world.inbox("bob").await.len(), 2, "its owner is notified that it can start");
+    assert_eq!(world.inbox("bob").await.len(), 3, "its owner is told of the failed dependency, then that it can start");
     let task_id = task.task_id;
     let history: Vec<_> = read!(world, |r| r.task_events(task_id, 100).await?);
     assert!(history.last().unwrap().note.as_ref().unwrap().contains(&first.task_id.to_string()));

@@ -4,7 +4,7 @@
 
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::text::clip;
-use ghost_domain::{Code, Kind, Party, Task, TaskEvent};
+use ghost_domain::{AgentId, Code, Kind, Party, Task, TaskEvent};
 use ghost_store::Writes;
 use serde_json::json;
 
@@ -82,6 +82,30 @@ pub(super) async fn notify_creator(
     if by.agent() == Some(creator) {
         return Ok(());
     }
+    tell(w, ctx, by, creator, task, note, chain).await
+}
+
+/// Notifies the owner of a task that something happened to what it waits for, if possible.
+pub(super) async fn notify_owner(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    task: &Task,
+    note: &str,
+    chain: Chain,
+) -> Result<()> {
+    tell(w, ctx, &Party::System, &task.owner, task, Some(note), chain).await
+}
+
+/// Sends a task's state to one agent, if possible.
+async fn tell(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    by: &Party,
+    to: &AgentId,
+    task: &Task,
+    note: Option<&str>,
+    chain: Chain,
+) -> Result<()> {
     let mut body =
         format!("task_id: {}\ntitle: {}\nstatus: {}\nowner: {}", task.task_id, task.title, task.status, task.owner);
     for (field, text) in [("note", note), ("result", task.result.as_deref())] {
@@ -91,7 +115,7 @@ pub(super) async fn notify_creator(
     }
     let new_message = NewMessage {
         subject: Some(format!("Task {}: {}", task.status, clip(&task.title, 120))),
-        ..NewMessage::new(creator, by.clone(), Kind::Task, bounded(ctx, body), in_session_of(task, chain))
+        ..NewMessage::new(to, by.clone(), Kind::Task, bounded(ctx, body), in_session_of(task, chain))
     };
     try_to_notify(w, ctx, new_message).await
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::journal::{CallOutcome, Effect, FilePlan, Step};
+use ghost_domain::ledger::BYTES_PER_TOKEN;
 use ghost_domain::text::{clip, cut_json, cut_marked};
 use ghost_domain::{AskId, CallId, CallStatus, Code, LedgerRow, Refusal, Timestamp, Turn};
 use ghost_store::Writes;
@@ -57,6 +58,7 @@ pub async fn record_call_start(
         };
         w.journal_append(turn.turn_id, &step, now).await?;
     }
+    let bytes_in = length(&call.arguments.to_string());
     let arguments = ctx.redactor.redact_json(&call.arguments);
     let (arguments, truncated) = cut_json(&arguments, ctx.limits().ledger_result_bytes as usize);
     let summary = clip(&arguments, 160);
@@ -72,6 +74,9 @@ pub async fn record_call_start(
         error_code: None,
         started_at: call.begun_at.unwrap_or(now),
         duration_ms: None,
+        bytes_in: Some(bytes_in),
+        bytes_out: None,
+        tokens: None,
         truncated,
     })
     .await?;
@@ -119,11 +124,17 @@ pub async fn record_call_end(
         error_code: None,
         started_at: now,
         duration_ms: None,
+        bytes_in: None,
+        bytes_out: None,
+        tokens: None,
         truncated: false,
     });
     let duration_ms = u64::try_from(now.since(row.started_at).as_millis()).unwrap_or(u64::MAX);
     row.status = ledger_status(outcome);
     row.error_code = outcome.refusal.as_ref().map(|refusal| refusal.code);
+    let (bytes_out, shown) = (length(&text), u64::from(ctx.limits().result_view_bytes));
+    row.bytes_out = Some(bytes_out);
+    row.tokens = Some((row.bytes_in.unwrap_or_default() + bytes_out.min(shown)).div_ceil(BYTES_PER_TOKEN));
     let (result, cut) = cut_marked(&text, kept);
     row.truncated = row.truncated || outcome.truncated || cut;
     row.result = Some(result);
@@ -152,6 +163,11 @@ pub async fn record_call_end(
         }
         None => Ok(()),
     }
+}
+
+/// Bytes of a text.
+fn length(text: &str) -> u64 {
+    u64::try_from(text.len()).unwrap_or(u64::MAX)
 }
 
 /// The ledger status for an outcome.
@@ -183,6 +199,9 @@ pub async fn malformed(w: &mut dyn Writes, ctx: &OperationContext, turn: &Turn, 
         error_code: Some(refusal.code),
         started_at: ctx.now(),
         duration_ms: Some(0),
+        bytes_in: None,
+        bytes_out: None,
+        tokens: None,
         truncated,
     })
     .await?;

@@ -18,6 +18,9 @@ pub(super) async fn calls_round_trip(medium: Arc<dyn Medium>) {
         result: Some(AWKWARD.to_owned()),
         error_code: Some(Code::OutcomeUnknown),
         duration_ms: Some(1 << 40),
+        bytes_in: Some(1 << 41),
+        bytes_out: Some(1 << 42),
+        tokens: Some(1 << 43),
         truncated: true,
         ..call(1, "a", CallStatus::Unknown)
     };

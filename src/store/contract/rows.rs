@@ -265,6 +265,9 @@ pub(super) fn call(n: u64, agent: &str, status: CallStatus) -> LedgerRow {
         error_code: None,
         started_at: at(n),
         duration_ms: (status != CallStatus::Started).then_some(5),
+        bytes_in: None,
+        bytes_out: None,
+        tokens: None,
         truncated: false,
     }
 }

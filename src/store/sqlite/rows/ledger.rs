@@ -26,6 +26,12 @@ struct RecordFields<'a> {
     error_code: Option<Code>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     duration_ms: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    bytes_in: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    bytes_out: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tokens: Option<u64>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     truncated: bool,
 }
@@ -38,6 +44,9 @@ impl<'a> RecordFields<'a> {
             result: row.result.as_deref().map(Cow::Borrowed),
             error_code: row.error_code,
             duration_ms: row.duration_ms,
+            bytes_in: row.bytes_in,
+            bytes_out: row.bytes_out,
+            tokens: row.tokens,
             truncated: row.truncated,
         }
     }
@@ -101,6 +110,9 @@ impl Keyed for LedgerRow {
             error_code: rest.error_code,
             started_at: Timestamp(get(TABLE, row, 6)?),
             duration_ms: rest.duration_ms,
+            bytes_in: rest.bytes_in,
+            bytes_out: rest.bytes_out,
+            tokens: rest.tokens,
             truncated: rest.truncated,
         })
     }
