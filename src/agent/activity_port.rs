@@ -7,6 +7,10 @@ pub trait ActivityPort: Send + Sync + 'static {
     /// Publishes the agent's current activity.
     fn show(&self, agent_id: &AgentId, activity: Activity);
 
+    /// Gives the agent's place among the awake ones (`limits.awake_max`) to others while it waits for something that
+    /// may take long, such as a model that is down. With `waits` false it takes a place again, even if there is none.
+    fn set_waits(&self, agent_id: &AgentId, waits: bool);
+
     /// Whether new turns may begin. False while the world is paused or shutting down, and for an
     /// agent that is stopping.
     fn may_begin(&self, agent_id: &AgentId) -> bool;

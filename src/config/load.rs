@@ -157,7 +157,7 @@ fn resolve(paths: &WorldPaths, node: &Node, file: &FileReport<'_>, env: Env<'_>)
         archetypes,
         archetype_access,
         creatable,
-        agents: members.agents,
+        agents: members.agents.into(),
         teams: members.teams,
         root_intensity: world.root_intensity,
         groups,

@@ -10,7 +10,8 @@ pub mod http;
 pub mod models;
 pub mod origins;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::ops::Deref;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,7 +51,7 @@ pub struct Plan {
     /// Archetypes that agents may create agents from (`agents_may_create:`).
     pub creatable: BTreeSet<String>,
     /// The agents of the world file, in its order.
-    pub agents: Vec<AgentPlan>,
+    pub agents: NamedAgents,
     /// The teams, in the order of the world file. Agents without a team are supervised
     /// `one_for_one`.
     pub teams: Vec<TeamPlan>,
@@ -94,6 +95,59 @@ pub struct Plan {
     pub heartbeats: BTreeMap<AgentId, HeartbeatPlan>,
     /// Warnings found while loading.
     pub warnings: Vec<Problem>,
+}
+
+/// The agents of a world file, in its order, with an index of their ids: a world may name 100,000.
+#[derive(Clone, Debug, Default)]
+pub struct NamedAgents {
+    agents: Vec<AgentPlan>,
+    index: HashMap<AgentId, usize>,
+}
+
+impl NamedAgents {
+    /// The entry of an agent.
+    #[must_use]
+    pub fn get(&self, agent_id: &AgentId) -> Option<&AgentPlan> {
+        self.index.get(agent_id).and_then(|at| self.agents.get(*at))
+    }
+
+    /// The entries, to change them in place. Their ids must stay.
+    pub fn iter_mut(&mut self) -> std::slice::IterMut<'_, AgentPlan> {
+        self.agents.iter_mut()
+    }
+}
+
+impl From<Vec<AgentPlan>> for NamedAgents {
+    fn from(agents: Vec<AgentPlan>) -> Self {
+        let index = agents.iter().enumerate().map(|(at, agent)| (agent.agent_id.clone(), at)).collect();
+        Self { agents, index }
+    }
+}
+
+impl Deref for NamedAgents {
+    type Target = [AgentPlan];
+
+    fn deref(&self) -> &[AgentPlan] {
+        &self.agents
+    }
+}
+
+impl<'a> IntoIterator for &'a NamedAgents {
+    type Item = &'a AgentPlan;
+    type IntoIter = std::slice::Iter<'a, AgentPlan>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.agents.iter()
+    }
+}
+
+impl<'a> IntoIterator for &'a mut NamedAgents {
+    type Item = &'a mut AgentPlan;
+    type IntoIter = std::slice::IterMut<'a, AgentPlan>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.agents.iter_mut()
+    }
 }
 
 impl Plan {

@@ -94,7 +94,7 @@ impl Plan {
     /// The entry of the world file for an agent.
     #[must_use]
     pub fn agent(&self, agent_id: &AgentId) -> Option<&AgentPlan> {
-        self.agents.iter().find(|plan| plan.agent_id == *agent_id)
+        self.agents.get(agent_id)
     }
 
     /// The spec of `agent`.

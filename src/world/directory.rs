@@ -64,6 +64,8 @@ struct Slot {
     desired: Desired,
     status: AgentStatus,
     activity: Activity,
+    /// Whether it works without a place, because it waits for another agent, a model or a budget.
+    waits: bool,
 }
 
 /// The receiver of a wake-up.
@@ -139,7 +141,7 @@ impl Directory {
         let mut places = self.places();
         let may = places.enter(agent_id);
         // The first one who waits may find idle agents that can sleep.
-        if !may && places.waiting() == 1 {
+        if places.has_begun() {
             self.places_changed.notify_one();
         }
         may
@@ -151,6 +153,19 @@ impl Directory {
         places.leave(agent_id);
         if places.waiting() > 0 {
             self.places_changed.notify_one();
+        }
+    }
+
+    /// Frees the place of an agent that begins to wait, or takes one when the wait ends.
+    fn set_slot_waits(&self, slot: &mut Slot, agent_id: &AgentId, waits: bool) {
+        if std::mem::replace(&mut slot.waits, waits) == waits {
+            return;
+        }
+        match waits {
+            true => self.leave(agent_id),
+            // An actor that has ended holds no place.
+            false if slot.wake.actor().is_some() => self.places().force(agent_id),
+            false => {}
         }
     }
 
@@ -169,6 +184,11 @@ impl Directory {
                 None => self.places().leave(&agent_id),
             }
         }
+    }
+
+    /// Whether an agent waits that was the first one to wait. Returns it once.
+    pub(crate) fn take_begun(&self) -> bool {
+        self.places().take_begun()
     }
 
     /// Number of agents that wait for a place.
@@ -209,8 +229,11 @@ impl Directory {
 
     fn take_over(&self, agent: &Agent) -> Option<ActorRef<AgentMsg>> {
         if agent.is_deleted() {
+            let mut slots = self.lock();
+            let removed = slots.remove(&agent.agent_id);
+            // Under the slots' lock, so that no one enters for the removed slot afterwards.
             self.leave(&agent.agent_id);
-            return self.lock().remove(&agent.agent_id).and_then(|slot| slot.wake.into_actor()).map(|actor| *actor);
+            return removed.and_then(|slot| slot.wake.into_actor()).map(|actor| *actor);
         }
         let (archetype, team) = (self.shared(&agent.archetype), agent.team.as_deref().map(|team| self.shared(team)));
         let name: Option<Arc<str>> = (agent.name != agent.agent_id.as_str()).then(|| agent.name.as_str().into());
@@ -245,6 +268,7 @@ impl Directory {
                         desired: agent.desired,
                         status: agent.status,
                         activity: Activity::Asleep,
+                        waits: false,
                     },
                 );
             }
@@ -296,7 +320,7 @@ impl Directory {
         if let Some(slot) = self.lock().get_mut(agent_id)
             && slot.wake.release(|actor| actor.get_id() == ended)
         {
-            slot.activity = Activity::Asleep;
+            slot.fall_asleep();
             self.leave(agent_id);
         }
     }
@@ -306,7 +330,7 @@ impl Directory {
     pub(crate) fn remove_actor(&self, agent_id: &AgentId) {
         if let Some(slot) = self.lock().get_mut(agent_id) {
             slot.wake.give_up();
-            slot.activity = Activity::Asleep;
+            slot.fall_asleep();
             self.leave(agent_id);
         }
     }
@@ -432,6 +456,11 @@ impl Slot {
         self.activity = activity;
     }
 
+    fn fall_asleep(&mut self) {
+        self.activity = Activity::Asleep;
+        self.waits = false;
+    }
+
     /// Whether the agent may take turns.
     fn runs(&self) -> bool {
         self.desired == Desired::Running && self.status == AgentStatus::Running
@@ -458,13 +487,16 @@ impl ActivityPort for Directory {
     fn show(&self, agent_id: &AgentId, activity: Activity) {
         if let Some(slot) = self.lock().get_mut(agent_id) {
             // An agent that waits for another's answer holds no place: the other one may need it to answer.
-            match (slot.activity, activity) {
-                (Activity::Asking, Activity::Asking) => {}
-                (_, Activity::Asking) => self.leave(agent_id),
-                (Activity::Asking, _) if slot.wake.actor().is_some() => self.places().force(agent_id),
-                _ => {}
+            if activity == Activity::Asking || slot.activity == Activity::Asking {
+                self.set_slot_waits(slot, agent_id, activity == Activity::Asking);
             }
             slot.show(activity, &*self.clock);
+        }
+    }
+
+    fn set_waits(&self, agent_id: &AgentId, waits: bool) {
+        if let Some(slot) = self.lock().get_mut(agent_id) {
+            self.set_slot_waits(slot, agent_id, waits);
         }
     }
 
@@ -484,6 +516,8 @@ impl ActivityPort for Directory {
         let Some(slot) = slots.get_mut(agent_id) else { return true };
         let may_rest = slot.wake.is_answered(seen);
         if may_rest {
+            // A cancelled turn may have ended in a wait.
+            self.set_slot_waits(slot, agent_id, false);
             slot.show(Activity::Idle, &*self.clock);
             if self.places().waiting() > 0
                 && let Some(actor) = slot.wake.actor()
@@ -500,7 +534,7 @@ impl ActivityPort for Directory {
         let Some(slot) = slots.get_mut(agent_id) else { return true };
         let sleeps = slot.wake.sleep(seen);
         if sleeps {
-            slot.activity = Activity::Asleep;
+            slot.fall_asleep();
             self.leave(agent_id);
         }
         sleeps

@@ -14,11 +14,13 @@ pub(crate) struct Places {
     taken: BTreeSet<AgentId>,
     queue: VecDeque<AgentId>,
     waiting: BTreeSet<AgentId>,
+    /// Whether the queue has had its first member since [`take_begun`](Self::take_begun).
+    begun: bool,
 }
 
 impl Places {
     pub(crate) fn new(max: usize) -> Self {
-        Self { max, taken: BTreeSet::new(), queue: VecDeque::new(), waiting: BTreeSet::new() }
+        Self { max, taken: BTreeSet::new(), queue: VecDeque::new(), waiting: BTreeSet::new(), begun: false }
     }
 
     /// Sets the number of places. Agents that are awake stay so.
@@ -36,6 +38,7 @@ impl Places {
             return true;
         }
         if self.waiting.insert(agent_id.clone()) {
+            self.begun |= self.queue.is_empty();
             self.queue.push_back(agent_id.clone());
         }
         false
@@ -60,6 +63,16 @@ impl Places {
         self.waiting.remove(&agent_id);
         self.taken.insert(agent_id.clone());
         Some(agent_id)
+    }
+
+    /// Whether agents have begun to wait since the last [`take_begun`](Self::take_begun).
+    pub(crate) fn has_begun(&self) -> bool {
+        self.begun
+    }
+
+    /// Returns [`has_begun`](Self::has_begun) and resets it.
+    pub(crate) fn take_begun(&mut self) -> bool {
+        std::mem::take(&mut self.begun)
     }
 
     /// Number of agents that wait.

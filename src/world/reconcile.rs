@@ -105,7 +105,7 @@ pub(crate) async fn records(
         }
     }
     for agent in w.agent_list(false).await? {
-        let named = plan.agents.iter().any(|named| named.agent_id == agent.agent_id);
+        let named = plan.agent(&agent.agent_id).is_some();
         if agent.kind == AgentKind::Persistent && !named && agent.desired == Desired::Running {
             agents::drop_unnamed(w, ctx, by, &agent.agent_id).await?;
             done.stopped.push(agent.agent_id);

@@ -4,7 +4,7 @@
 //! A plan whose records were not written must never stay current. Two reloads must never run at
 //! once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +26,8 @@ use crate::world::{Reading, World};
 
 /// Maximum time for reading the files.
 const READ_MAX: Duration = Duration::from_secs(20);
+/// Largest number of changes that a reload lists. A world may have 100,000 agents.
+const LISTED_MAX: usize = 1_000;
 
 impl World {
     /// Reads the configuration again and applies it. With `dry_run` it only describes the changes.
@@ -60,6 +62,7 @@ impl World {
             .map(|named| format!("+ agent {}\n", named.agent_id))
             .collect();
         let words = if changes.is_empty() && !again.is_empty() { again } else { format!("{again}{changes}") };
+        let words = listed(&words);
         if dry_run {
             return Ok(Reconciled { plan: words, ..Reconciled::default() });
         }
@@ -77,8 +80,8 @@ impl World {
                 Box::pin(async move {
                     let done = reconcile::records(w, &ctx, &by, &wanted, Stage::Reload).await?;
                     let payload = json!({
-                        "by": by, "created": done.created, "updated": done.updated, "started": done.started,
-                        "stopped": done.stopped, "plan": text,
+                        "by": by, "created": first(&done.created), "updated": first(&done.updated),
+                        "started": first(&done.started), "stopped": first(&done.stopped), "plan": text,
                     });
                     ctx.emit(w, NewEvent::new(EventKind::WorldReloaded, payload)).await?;
                     Ok::<_, Refusal>(done)
@@ -197,6 +200,20 @@ impl World {
     }
 }
 
+/// The lines of a plan that are shown: at most [`LISTED_MAX`], and the number of the others.
+fn listed(plan: &str) -> String {
+    let lines = plan.lines().count();
+    if lines <= LISTED_MAX {
+        return plan.to_owned();
+    }
+    let shown: String = plan.lines().take(LISTED_MAX).flat_map(|line| [line, "\n"]).collect();
+    format!("{shown}= {} more changes, which are not listed\n", lines - LISTED_MAX)
+}
+
+fn first(agents: &[AgentId]) -> &[AgentId] {
+    agents.get(..LISTED_MAX).unwrap_or(agents)
+}
+
 /// Describes how each agent of `added` that already has a record returns.
 fn returning(
     added: &[AgentId],
@@ -230,10 +247,11 @@ fn planned(agent: &Agent, plan: &Plan) -> Agent {
 
 /// Adds to `changes` the agents that cannot run under the plan, and the agents that can run again.
 fn describe_fitness(changes: &mut ReloadPlan, records: &BTreeMap<AgentId, Agent>, plan: &Plan) {
+    let dropped: BTreeSet<AgentId> = changes.dropped.iter().cloned().collect();
     for agent in records.values() {
         let stays = match changes.returning.get(&agent.agent_id) {
             Some(returning) => returning.how != Return::StaysStopped,
-            None => agent.desired == Desired::Running && !changes.dropped.contains(&agent.agent_id),
+            None => agent.desired == Desired::Running && !dropped.contains(&agent.agent_id),
         };
         if !stays {
             continue;

@@ -139,15 +139,15 @@ impl SignalRouter {
         }
     }
 
-    /// Wakes the agents that wait for a place, as many as there are places. If some have to wait on, idle agents are
-    /// put to sleep for them.
+    /// Wakes the agents that wait for a place, as many as there are places. When agents begin to wait, idle ones are put
+    /// to sleep for them; who becomes idle later does so by itself.
     pub(crate) fn wake_waiting(&self) {
         while let Some((agent_id, team)) = self.directory.next_awake() {
             if let Some(supervisor) = self.supervisor(team.as_ref()) {
                 drop(supervisor.cast(TeamMsg::Activate(agent_id)));
             }
         }
-        if self.directory.waiting() > 0 {
+        if self.directory.take_begun() && self.directory.waiting() > 0 {
             for actor in self.directory.idle_actors(Timestamp(i64::MAX)) {
                 drop(actor.cast(AgentMsg::TrySleep));
             }

@@ -33,6 +33,9 @@ pub struct Add {
     /// Run at this interval, such as 15m or 1h30m
     #[arg(long = "every", id = "every_ms", value_name = "TIME", value_parser = parse_span_ms, allow_hyphen_values = true)]
     every_ms: Option<i64>,
+    /// Count the intervals of --every from this time (ISO 8601; default: now)
+    #[arg(long = "anchor", id = "anchor_ms", value_name = "T", requires = "every_ms", value_parser = parse_instant, allow_hyphen_values = true)]
+    anchor: Option<i64>,
     /// Run once at this time (ISO 8601); the job is removed afterwards
     #[arg(long = "at", id = "at_ms", value_name = "T", value_parser = parse_instant, allow_hyphen_values = true)]
     at: Option<i64>,
@@ -89,6 +92,7 @@ impl Add {
             at_ms: self.at,
             // The parser refuses negative values.
             every_ms: self.every_ms.map(i64::unsigned_abs),
+            anchor_ms: self.anchor,
             cron: self.cron,
             zone: self.zone,
             session: self.session,

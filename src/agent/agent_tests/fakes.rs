@@ -28,6 +28,8 @@ impl ActivityPort for ActivityLog {
         self.0.lock().unwrap().push((agent_id.clone(), activity));
     }
 
+    fn set_waits(&self, _: &AgentId, _: bool) {}
+
     fn may_begin(&self, _: &AgentId) -> bool {
         true
     }

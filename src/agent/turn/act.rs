@@ -2,6 +2,7 @@
 //! order. Neighbouring reads, outside calls and asks run in parallel.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
@@ -137,7 +138,9 @@ impl Runner {
         let name = self.recorded_name(&call.name);
         let refusal = match &call.begun {
             Some(Begun { call_id, ask_id: Some(ask_id), .. }) => {
+                self.show(Activity::Asking);
                 let outcome = self.wait_for(*call_id, *ask_id, &call.id, &name).await?;
+                self.show(Activity::Acting);
                 return Ok((call.id.clone(), outcome));
             }
             Some(_) => outcome_unknown(&name),
@@ -155,9 +158,12 @@ impl Runner {
             return Ok(Vec::new());
         }
         let asking = group.iter().all(|checked| checked.run.effect() == Effect::Wait);
+        let has_asks = group.iter().any(|checked| checked.run.effect() == Effect::Wait);
         self.show(if asking { Activity::Asking } else { Activity::Acting });
         let clock = self.clock();
         let permits = Semaphore::new(self.limits().calls_parallel as usize);
+        // When the last call that works has ended, the agent only waits for answers.
+        let working = AtomicUsize::new(group.iter().filter(|checked| checked.run.effect() != Effect::Wait).count());
         let this: &Self = self;
         let runs = group.iter().map(|checked| async {
             let (began, paused) = (clock.now(), this.paused());
@@ -180,6 +186,9 @@ impl Runner {
             };
             // The turn's work time excludes waiting for an answer or for an unavailable store.
             let waited = checked.run.effect() == Effect::Wait;
+            if !waited && working.fetch_sub(1, Ordering::Relaxed) == 1 && has_asks {
+                this.show(Activity::Asking);
+            }
             let worked = clock.now().since(began).saturating_sub(this.paused().saturating_sub(paused));
             let worked = if waited { Duration::ZERO } else { worked };
             this.recorded(checked, outcome).await.map(|outcome| (outcome, worked))

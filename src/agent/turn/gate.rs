@@ -34,6 +34,8 @@ struct Waiting<'a> {
 impl<'a> Waiting<'a> {
     fn begin(engine: &'a Engine, agent_id: &'a AgentId, session: &'a AgentSession, reason: &str) -> Self {
         engine.services.ctx.set_waiting(agent_id, Some(reason));
+        // Agents that cannot work must not keep others from it.
+        engine.activity.set_waits(agent_id, true);
         Self { engine, agent_id, session, wait: session.begin_wait() }
     }
 }
@@ -41,6 +43,7 @@ impl<'a> Waiting<'a> {
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
         if self.session.end_wait(self.wait) {
+            self.engine.activity.set_waits(self.agent_id, false);
             self.engine.services.ctx.set_waiting(self.agent_id, None);
         }
     }

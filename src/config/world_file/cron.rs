@@ -96,6 +96,10 @@ fn when<'n>(map: &Map<'n>) -> Option<(Field<'n>, When)> {
     if let (Some(zone), None) = (&zone, &cron) {
         zone.error("`zone` can be used only with `cron`", "remove it; `at` takes an offset, such as 18:00:00+01:00");
     }
+    let anchor = map.get("anchor");
+    if let (Some(anchor), None) = (&anchor, &every) {
+        anchor.error("`anchor` can be used only with `every`", "remove it, or write `every: 6h` beside it");
+    }
     match (cron, every, at) {
         (Some(field), None, None) => {
             let expression = field.text(1_024)?.trim().to_owned();
@@ -108,7 +112,15 @@ fn when<'n>(map: &Map<'n>) -> Option<(Field<'n>, When)> {
         (None, Some(field), None) => {
             let every = field.duration(Duration::from_millis(1)..=Duration::from_millis(AHEAD_MAX_MS))?;
             let every_ms = u64::try_from(every.as_millis()).unwrap_or(u64::MAX);
-            Some((field, When::Every { every_ms, anchor: Timestamp(0) }))
+            let anchor = match anchor.map(|anchor| (instant("anchor", anchor.text(1_024).unwrap_or_default()), anchor)) {
+                None => Timestamp(0),
+                Some((Ok(at), _)) => at,
+                Some((Err(refusal), anchor)) => {
+                    anchor.refused(refusal, "write it like 2027-01-31T18:00:00Z");
+                    return None;
+                }
+            };
+            Some((field, When::Every { every_ms, anchor }))
         }
         (None, None, Some(field)) => match instant("at", field.text(1_024)?) {
             Ok(at) => Some((field, When::At { at })),

@@ -27,10 +27,11 @@ pub struct SchedulesService(pub Control);
 /// The time of a schedule. Only the fields of its kind may be set.
 fn when(ctx: &OperationContext, kind: ScheduleKind, request: &v1::SetScheduleRequest) -> Result<When, Refusal> {
     use ScheduleKind::{Cron, Timer, Watch};
-    let fields: [(&str, bool, &[ScheduleKind]); 17] = [
+    let fields: [(&str, bool, &[ScheduleKind]); 18] = [
         ("after_ms", request.after_ms.is_some(), &[Timer]),
         ("at_ms", request.at_ms.is_some(), &[Timer, Cron]),
         ("every_ms", request.every_ms.is_some(), &[Cron]),
+        ("anchor_ms", request.anchor_ms.is_some(), &[Cron]),
         ("cron", request.cron.is_some(), &[Cron]),
         ("zone", request.zone.is_some(), &[Cron]),
         ("path", request.path.is_some(), &[Watch]),
@@ -62,6 +63,10 @@ fn when(ctx: &OperationContext, kind: ScheduleKind, request: &v1::SetScheduleReq
         return Err(input::bad("zone", "goes with a cron expression only")
             .hint("an interval has no zone; write the offset of an instant into it, such as 18:00:00+01:00"));
     }
+    if request.anchor_ms.is_some() && request.every_ms.is_none() {
+        return Err(input::bad("anchor_ms", "goes with an interval only").hint("give every_ms, too"));
+    }
+    let anchor = input::instant("anchor_ms", request.anchor_ms)?;
     let one_of = || input::bad("kind", format!("{kind} lacks its time, or has two")).hint(hint);
     match kind {
         ScheduleKind::Timer => match (request.after_ms, at) {
@@ -75,7 +80,7 @@ fn when(ctx: &OperationContext, kind: ScheduleKind, request: &v1::SetScheduleReq
         },
         ScheduleKind::Cron => match (at, request.every_ms, &request.cron) {
             (Some(at), None, None) => Ok(When::At { at }),
-            (None, Some(every_ms), None) => Ok(When::Every { every_ms, anchor: ctx.now() }),
+            (None, Some(every_ms), None) => Ok(When::Every { every_ms, anchor: anchor.unwrap_or_else(|| ctx.now()) }),
             (None, None, Some(expression)) => {
                 Ok(When::Cron { expression: expression.trim().to_owned(), zone: request.zone.clone() })
             }

@@ -6,7 +6,8 @@ use ghost_store::Writes;
 use super::log::{NewEntry, append, get};
 use crate::{OperationContext, Result};
 
-/// Ends a conversation, with a note in it. The reply of an open turn is still delivered.
+/// Ends a conversation, with a note in it. Replies of open turns and to pending mail are not sent: a note stands there
+/// instead.
 ///
 /// # Errors
 /// `NotFound`; `Conflict` if it has ended already.

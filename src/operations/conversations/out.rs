@@ -208,6 +208,10 @@ pub(crate) async fn answer(
 ) -> Result<()> {
     // A conversation that retention deleted cannot be answered any more.
     let Some(mut conversation) = w.conversation_get(conversation_id).await? else { return Ok(()) };
+    if let Some(at) = conversation.ended_at {
+        let why = format!("has an answer that is not sent: the conversation ended at {}", at.rfc3339());
+        return unanswered(w, ctx, turn, conversation_id, &why).await;
+    }
     let entries = recent(w, &conversation).await?;
     let party = Party::Agent(turn.agent_id.clone());
     let files = settle_drafts(w, drafts(&entries, &party)).await?;

@@ -22,6 +22,9 @@ use super::write_buffer::WriteBuffer;
 use crate::StoreError;
 use crate::tables::{Reads, Result, Writes};
 
+/// Rows that a command keeps in memory before they go to SQL. Few in tests, so that all of them spill.
+const SPILL_ROWS: usize = if cfg!(test) { 8 } else { 4_096 };
+
 /// A connection with its transaction state.
 pub(super) struct Session {
     conn: SqliteConnection,
@@ -113,8 +116,23 @@ impl Session {
         self.rows(sql, args).await?.iter().map(R::read).collect()
     }
 
+    /// Writes the rows of a running command that has many, such as a broadcast to a whole world, to SQL, and
+    /// drops them from memory.
+    async fn spill(&mut self) -> Result<()> {
+        if self.buffer().is_none_or(|buffer| buffer.command_rows < SPILL_ROWS) {
+            return Ok(());
+        }
+        self.open_savepoint().await?;
+        self.flush(table_set::ALL, Owner::Command).await?;
+        let buffer = self.buffer_mut()?;
+        buffer.command_rows = 0;
+        buffer.tables.spill();
+        Ok(())
+    }
+
     /// Reads one row by its key, in the lookup order of the [`table_cache`](super::table_cache).
     pub(super) async fn get<R: CachedRow>(&mut self, key: &R::Key) -> Result<Option<R>> {
+        self.spill().await?;
         if let Some(found) = self.buffer().and_then(|buffer| R::table(&buffer.tables).get(key)) {
             return Ok(Some(found.clone()));
         }
@@ -143,7 +161,9 @@ impl Session {
 
     /// Writes a row. It is flushed to SQL later.
     pub(super) fn put<R: CachedRow>(&mut self, row: R) -> Result<()> {
-        R::table_mut(&mut self.buffer_mut()?.tables).put(row);
+        let buffer = self.buffer_mut()?;
+        buffer.command_rows += 1;
+        R::table_mut(&mut buffer.tables).put(row);
         Ok(())
     }
 

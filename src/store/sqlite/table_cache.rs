@@ -141,6 +141,13 @@ impl<R: Keyed> TableCache<R> {
         self.absent.clear();
     }
 
+    /// Drops rows of the running command that SQL has. Older versions of them may be cached, so these go too.
+    pub(super) fn spill(&mut self) {
+        for (key, _) in self.command_clean.drain() {
+            self.cache.remove(&key);
+        }
+    }
+
     /// Moves the rows of the accepted command to the batch.
     pub(super) fn accept(&mut self) {
         // Draining an empty map costs time in proportion to its capacity, and most are empty.
@@ -309,6 +316,16 @@ mod tests {
         assert!(!table.has_pending(&key));
         table.clear_cache();
         assert!(value(&table, "k").is_none() && !table.known_absent(&key));
+    }
+
+    #[test]
+    fn a_spilled_row_leaves_no_older_version_behind() {
+        let mut table = TableCache::new(8, 8);
+        table.cache_row(meta("k", "old"), false);
+        table.put(meta("k", "new"));
+        table.mark_flushed(Owner::Command);
+        table.spill();
+        assert_eq!(value(&table, "k"), None);
     }
 
     #[test]

@@ -61,6 +61,11 @@ macro_rules! tables {
                 $(self.$log.accept();)+
             }
 
+            /// Drops rows of the running command that SQL has.
+            pub(super) fn spill(&mut self) {
+                $(self.$table.spill();)+
+            }
+
             /// Drops the rows of the refused command.
             pub(super) fn reject(&mut self) {
                 $(self.$table.reject();)+

@@ -32,6 +32,8 @@ type CommandEvent = (EventId, Timestamp, NewEvent);
 pub(super) struct WriteBuffer {
     pub(super) tables: Tables,
     pub(super) facts: Facts,
+    /// Rows that the running command has written since its last spill.
+    pub(super) command_rows: usize,
     /// Events of accepted commands, with sequence numbers. A flush keeps them, because they are
     /// published after COMMIT.
     events: Vec<Event>,
@@ -56,6 +58,7 @@ impl WriteBuffer {
         Self {
             tables: Tables::new(),
             facts: Facts::new(mail_ids),
+            command_rows: 0,
             events: Vec::new(),
             events_written: 0,
             command_events: Vec::new(),
@@ -69,6 +72,7 @@ impl WriteBuffer {
 
     /// Moves the rows of the accepted command to the batch, and numbers its events.
     pub(super) fn accept(&mut self) {
+        self.command_rows = 0;
         self.tables.accept();
         self.facts.accept();
         self.signals.append(&mut self.command_signals);
@@ -90,6 +94,7 @@ impl WriteBuffer {
 
     /// Drops the rows, events and signals of the refused command.
     pub(super) fn reject(&mut self) {
+        self.command_rows = 0;
         self.tables.reject();
         self.facts.reject();
         self.command_events.clear();

@@ -115,7 +115,7 @@ pub(crate) fn plan(seed: u64, dir: &Path) -> Result<Plan, Refusal> {
         archetypes: BTreeMap::from([(WORKER.to_owned(), archetype())]),
         archetype_access: BTreeMap::from([(WORKER.to_owned(), tools)]),
         creatable: BTreeSet::from([WORKER.to_owned()]),
-        agents,
+        agents: agents.into(),
         teams: vec![team("alpha", Strategy::OneForOne, alpha), team("beta", strategy, beta)],
         root_intensity: wide,
         groups: Groups::default(),

@@ -47,6 +47,9 @@ struct Rule {
     /// An interval, such as 10m or 1h.
     #[serde(default)]
     every: Option<String>,
+    /// For `every`: an instant at which an interval begins; now if absent.
+    #[serde(default)]
+    anchor: Option<String>,
     /// One instant; the job is removed after it.
     #[serde(default)]
     at: Option<String>,
@@ -148,7 +151,7 @@ impl WorldTool for Cron {
             Action::Remove => {
                 let job = job(call, &params, w).await?;
                 let job = rules::cancel(w, &call.services.ctx, &call.party(), job.schedule_id).await?;
-                let mut content = shown(&job);
+                let mut content = shown(call, &job);
                 content["removed"] = json!(true);
                 Ok(content.into())
             }
@@ -179,7 +182,7 @@ impl WorldTool for Cron {
 /// Everything that the agent has scheduled, and the next time.
 async fn overview(call: &CallContext, w: &mut dyn Writes) -> Result<Output, Refusal> {
     let all = w.schedule_list(Some(&call.caller.agent_id), None, None).await?;
-    let of_kind = |kind: ScheduleKind| all.iter().filter(move |schedule| schedule.kind == kind).map(shown);
+    let of_kind = |kind: ScheduleKind| all.iter().filter(move |schedule| schedule.kind == kind).map(|schedule| shown(call, schedule));
     let (jobs, all_jobs) = fitting(of_kind(ScheduleKind::Cron), LIST_BYTES / 3);
     let (timers, all_timers) = fitting(of_kind(ScheduleKind::Timer), LIST_BYTES / 3);
     let (watches, all_watches) = fitting(of_kind(ScheduleKind::Watch), LIST_BYTES / 3);
@@ -213,6 +216,9 @@ fn rule(call: &CallContext, rule: &Rule) -> Result<When, Refusal> {
             "write the offset into `at`, for example 18:00:00+01:00",
         ));
     }
+    if rule.anchor.is_some() && rule.every.is_none() {
+        return Err(wrong("schedule: anchor can be used only with every", "for example {\"every\": \"6h\"}"));
+    }
     match (&rule.cron, &rule.every, &rule.at) {
         (Some(expression), None, None) => {
             Ok(When::Cron { expression: expression.trim().to_owned(), zone: rule.zone.clone() })
@@ -220,7 +226,8 @@ fn rule(call: &CallContext, rule: &Rule) -> Result<When, Refusal> {
         (None, Some(text), None) => {
             let every = duration("schedule.every", text)?;
             let every_ms = u64::try_from(every.as_millis()).unwrap_or(u64::MAX);
-            Ok(When::Every { every_ms, anchor: call.services.ctx.now() })
+            let anchor = rule.anchor.as_deref().map(|text| instant("schedule.anchor", text)).transpose()?;
+            Ok(When::Every { every_ms, anchor: anchor.unwrap_or_else(|| call.services.ctx.now()) })
         }
         (None, None, Some(text)) => Ok(When::At { at: instant("schedule.at", text)? }),
         _ => Err(wrong("schedule: give one of cron, every and at", "for example {\"cron\": \"0 9 * * 1-5\"}")),
@@ -257,7 +264,7 @@ async fn add(call: &CallContext, params: CronParams, w: &mut dyn Writes) -> Resu
         baseline: None,
     };
     let schedule = rules::set(w, &call.services.ctx, &call.party(), new).await?;
-    Ok(shown(&schedule).into())
+    Ok(shown(call, &schedule).into())
 }
 
 async fn update(call: &CallContext, params: CronParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
@@ -285,7 +292,7 @@ async fn update(call: &CallContext, params: CronParams, w: &mut dyn Writes) -> R
         baseline: None,
     };
     let schedule = rules::set(w, &call.services.ctx, &call.party(), new).await?;
-    Ok(shown(&schedule).into())
+    Ok(shown(call, &schedule).into())
 }
 
 /// Sends a message to the agent itself, now or with its next heartbeat.

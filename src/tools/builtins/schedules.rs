@@ -77,8 +77,21 @@ pub(super) fn wrong(what: &str, hint: &str) -> Refusal {
     Refusal::new(Code::InvalidArguments, what).hint(hint)
 }
 
-/// A schedule as results show it. The key of its id names its kind.
-pub(super) fn shown(schedule: &Schedule) -> Value {
+/// A schedule as results show it. The key of its id names its kind. What a schedule of another session says, and
+/// where it goes, are not shown: those are another person's words.
+pub(super) fn shown(call: &CallContext, schedule: &Schedule) -> Value {
+    let mut value = whole(schedule);
+    if schedule.conversation_id != call.conversation_id
+        && let Some(fields) = value.as_object_mut()
+    {
+        fields.remove("message");
+        fields.remove("to");
+        fields.insert("other_session".to_owned(), true.into());
+    }
+    value
+}
+
+fn whole(schedule: &Schedule) -> Value {
     let id = match schedule.kind {
         ScheduleKind::Timer => "timer_id",
         ScheduleKind::Watch => "watch_id",
@@ -103,8 +116,9 @@ pub(super) fn shown(schedule: &Schedule) -> Value {
             value["debounce_ms"] = json!(debounce_ms);
         }
         When::At { at } => value["schedule"] = json!({ "at": at.rfc3339() }),
-        When::Every { every_ms, .. } => {
-            value["schedule"] = json!({ "every": duration_text(std::time::Duration::from_millis(*every_ms)) });
+        When::Every { every_ms, anchor } => {
+            let every = duration_text(std::time::Duration::from_millis(*every_ms));
+            value["schedule"] = json!({ "every": every, "anchor": anchor.rfc3339() });
         }
         When::Cron { expression, zone } => {
             value["schedule"] = json!({ "cron": expression, "zone": zone.as_deref().unwrap_or("UTC") });
@@ -164,7 +178,7 @@ impl WorldTool for Timer {
             baseline: None,
         };
         let schedule = rules::set(w, ctx, &call.party(), new).await?;
-        Ok(shown(&schedule).into())
+        Ok(shown(call, &schedule).into())
     }
 }
 
@@ -220,7 +234,7 @@ impl WorldTool for Watch {
             baseline: params.baseline,
         };
         let schedule = rules::set(w, &call.services.ctx, &call.party(), new).await?;
-        Ok(shown(&schedule).into())
+        Ok(shown(call, &schedule).into())
     }
 }
 
@@ -245,7 +259,7 @@ async fn baseline(call: &CallContext, path: &WorkspacePath, recursive: bool) -> 
 async fn cancelled(call: &CallContext, w: &mut dyn Writes, kind: ScheduleKind, name: &str) -> Result<Output, Refusal> {
     let schedule = rules::named(w, &call.caller.agent_id, kind, name).await?;
     let schedule = rules::cancel(w, &call.services.ctx, &call.party(), schedule.schedule_id).await?;
-    let mut content = shown(&schedule);
+    let mut content = shown(call, &schedule);
     content["cancelled"] = json!(true);
     Ok(content.into())
 }
