@@ -28,6 +28,8 @@ pub trait Rng: Send + Sync + 'static {
 pub enum Signal {
     /// The agent has new mail or a new control order.
     Wake(AgentId),
+    /// As `Wake`, for a person: in the queue for a place among the awake agents, people go first.
+    WakeFirst(AgentId),
     /// An ask ended: answered, failed or timed out.
     AskClosed {
         /// Id of the ask.

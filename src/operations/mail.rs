@@ -3,6 +3,7 @@
 use ghost_domain::envelope::{Envelope, Kind, MailState};
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::mail::session_of;
+use ghost_domain::ports::Signal;
 use ghost_domain::{Agent, AgentId, AskId, Code, MessageId, Party, Refusal, TurnId};
 use ghost_store::{Reads, Writes};
 use serde::{Deserialize, Serialize};
@@ -170,7 +171,11 @@ async fn insert(
     .correlation(envelope.root_id);
     ctx.emit(w, event).await?;
     if envelope.wake {
-        ctx.wake(w, &envelope.to);
+        let for_person = envelope.from.agent().is_none() && envelope.from != Party::System;
+        w.signal(match for_person || envelope.kind == Kind::Conversation {
+            true => Signal::WakeFirst(envelope.to.clone()),
+            false => Signal::Wake(envelope.to.clone()),
+        });
     }
     Ok(envelope)
 }

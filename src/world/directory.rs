@@ -18,7 +18,7 @@ use ractor::{ActorId, ActorRef};
 use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, watch};
 
-use crate::places::Places;
+use crate::places::{Places, Rank};
 use crate::wake_slot::{Activation, Call, WakeSlot};
 
 /// The fields of an agent that lists and lookups show. Read from memory.
@@ -137,9 +137,9 @@ impl Directory {
     }
 
     /// Takes a place for an agent, or lets it wait for one.
-    fn enter(&self, agent_id: &AgentId) -> bool {
+    fn enter(&self, agent_id: &AgentId, rank: Rank) -> bool {
         let mut places = self.places();
-        let may = places.enter(agent_id);
+        let may = places.enter(agent_id, rank);
         // The first one who waits may find idle agents that can sleep.
         if places.has_begun() {
             self.places_changed.notify_one();
@@ -191,6 +191,12 @@ impl Directory {
         self.places().take_begun()
     }
 
+    /// Number of agents that hold a place, and of places.
+    #[must_use]
+    pub fn held_places(&self) -> (usize, usize) {
+        self.places().held()
+    }
+
     /// Number of agents that wait for a place.
     #[must_use]
     pub fn waiting(&self) -> usize {
@@ -199,7 +205,7 @@ impl Directory {
 
     /// Takes a place for an agent, or lets it wait for one. Returns whether its supervisor may create its actor.
     pub(crate) fn may_wake(&self, agent_id: &AgentId) -> bool {
-        self.lock().contains_key(agent_id) && self.enter(agent_id)
+        self.lock().contains_key(agent_id) && self.enter(agent_id, Rank::Machine)
     }
 
     /// Returns one shared copy of a string that many agents have in common, such as an archetype's name.
@@ -277,16 +283,22 @@ impl Directory {
     }
 
     /// Raises the wake generation. Returns the receiver of the wake-up.
-    pub(crate) fn wake(&self, agent_id: &AgentId) -> Route {
+    pub(crate) fn wake(&self, agent_id: &AgentId, rank: Rank) -> Route {
         let mut slots = self.lock();
         let Some(slot) = slots.get_mut(agent_id) else { return Route::Nowhere };
         let runs = slot.runs();
         match slot.wake.wake(runs) {
             Call::Actor(actor) => Route::Actor(*actor),
             // Without a place the call stays pending, and `next_awake` answers it.
-            Call::Supervisor if !self.enter(agent_id) => Route::Nowhere,
+            Call::Supervisor if !self.enter(agent_id, rank) => Route::Nowhere,
             Call::Supervisor => Route::Supervisor(slot.team.clone()),
-            Call::Nobody => Route::Nowhere,
+            Call::Nobody => {
+                // A person's mail may come while the agent waits in the machines' queue.
+                if rank == Rank::Person {
+                    self.places().promote(agent_id);
+                }
+                Route::Nowhere
+            }
         }
     }
 

@@ -1,26 +1,50 @@
-//! Places: how many agents may be awake at once (`limits.awake_max`), and who waits for one, in order. A pure type; the
-//! directory holds it under a lock.
+//! Places: how many agents may be awake at once (`limits.awake_max`), and who waits for one, in order. People go before
+//! machines, within a share. A pure type; the directory holds it under a lock.
 //!
 //! Mail never depends on it: an agent that waits here has its mail in the store, and after a restart it is woken again.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use ghost_domain::AgentId;
+
+/// Of this many places that become free, one goes to the machines' queue although people wait.
+const MACHINES_SHARE: u8 = 4;
+
+/// For whom an agent is woken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Rank {
+    /// For other agents, schedules and the system.
+    Machine,
+    /// For an operator or a conversation.
+    Person,
+}
 
 /// The agents that are awake, and those that wait.
 #[derive(Debug)]
 pub(crate) struct Places {
     max: usize,
     taken: BTreeSet<AgentId>,
-    queue: VecDeque<AgentId>,
-    waiting: BTreeSet<AgentId>,
+    people: VecDeque<AgentId>,
+    machines: VecDeque<AgentId>,
+    /// Who waits, and in which queue. An entry of the other queue is out of date.
+    waiting: BTreeMap<AgentId, Rank>,
+    /// Places that people got since the machines' last one.
+    people_in_row: u8,
     /// Whether the queue has had its first member since [`take_begun`](Self::take_begun).
     begun: bool,
 }
 
 impl Places {
     pub(crate) fn new(max: usize) -> Self {
-        Self { max, taken: BTreeSet::new(), queue: VecDeque::new(), waiting: BTreeSet::new(), begun: false }
+        Self {
+            max,
+            taken: BTreeSet::new(),
+            people: VecDeque::new(),
+            machines: VecDeque::new(),
+            waiting: BTreeMap::new(),
+            people_in_row: 0,
+            begun: false,
+        }
     }
 
     /// Sets the number of places. Agents that are awake stay so.
@@ -28,20 +52,34 @@ impl Places {
         self.max = max;
     }
 
-    /// Takes a place for the agent, or puts it at the end of the queue. Returns whether it may be woken now.
-    pub(crate) fn enter(&mut self, agent_id: &AgentId) -> bool {
+    /// Takes a place for the agent, or puts it at the end of its queue. Returns whether it may be woken now.
+    pub(crate) fn enter(&mut self, agent_id: &AgentId, rank: Rank) -> bool {
         if self.taken.contains(agent_id) {
             return true;
         }
-        if self.queue.is_empty() && self.taken.len() < self.max {
+        if self.waiting.is_empty() && self.taken.len() < self.max {
             self.taken.insert(agent_id.clone());
             return true;
         }
-        if self.waiting.insert(agent_id.clone()) {
-            self.begun |= self.queue.is_empty();
-            self.queue.push_back(agent_id.clone());
+        if !self.waiting.contains_key(agent_id) {
+            self.begun |= self.waiting.is_empty();
+            self.waiting.insert(agent_id.clone(), rank);
+            match rank {
+                Rank::Person => self.people.push_back(agent_id.clone()),
+                Rank::Machine => self.machines.push_back(agent_id.clone()),
+            }
+        } else if rank == Rank::Person {
+            self.promote(agent_id);
         }
         false
+    }
+
+    /// Lets an agent that waits in the machines' queue wait in that of people.
+    pub(crate) fn promote(&mut self, agent_id: &AgentId) {
+        if let Some(rank) = self.waiting.get_mut(agent_id).filter(|rank| **rank == Rank::Machine) {
+            *rank = Rank::Person;
+            self.people.push_back(agent_id.clone());
+        }
     }
 
     /// Takes a place even if there is none: the agent works already.
@@ -54,15 +92,29 @@ impl Places {
         self.taken.remove(agent_id);
     }
 
-    /// Gives a free place to the agent that has waited longest.
+    /// Gives a free place to the agent whose turn it is.
     pub(crate) fn next(&mut self) -> Option<AgentId> {
         if self.taken.len() >= self.max {
             return None;
         }
-        let agent_id = self.queue.pop_front()?;
+        let machines_first = self.people_in_row + 1 >= MACHINES_SHARE;
+        let order = if machines_first { [Rank::Machine, Rank::Person] } else { [Rank::Person, Rank::Machine] };
+        let (rank, agent_id) = order.into_iter().find_map(|rank| Some((rank, self.first_of(rank)?)))?;
+        self.people_in_row = if rank == Rank::Person { self.people_in_row.saturating_add(1) } else { 0 };
         self.waiting.remove(&agent_id);
         self.taken.insert(agent_id.clone());
         Some(agent_id)
+    }
+
+    /// Removes the first agent of a queue that still waits in it.
+    fn first_of(&mut self, rank: Rank) -> Option<AgentId> {
+        let queue = if rank == Rank::Person { &mut self.people } else { &mut self.machines };
+        while let Some(agent_id) = queue.pop_front() {
+            if self.waiting.get(&agent_id) == Some(&rank) {
+                return Some(agent_id);
+            }
+        }
+        None
     }
 
     /// Whether agents have begun to wait since the last [`take_begun`](Self::take_begun).
@@ -75,14 +127,20 @@ impl Places {
         std::mem::take(&mut self.begun)
     }
 
+    /// Number of agents that hold a place, and of places.
+    pub(crate) fn held(&self) -> (usize, usize) {
+        (self.taken.len(), self.max)
+    }
+
     /// Number of agents that wait.
     pub(crate) fn waiting(&self) -> usize {
-        self.queue.len()
+        self.waiting.len()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::Rank::{Machine, Person};
     use super::*;
     use proptest::prelude::*;
 
@@ -93,10 +151,10 @@ mod tests {
     #[test]
     fn those_who_wait_come_in_their_order_and_nobody_overtakes_them() {
         let mut places = Places::new(2);
-        assert!(places.enter(&id(1)) && places.enter(&id(2)) && places.enter(&id(2)));
-        assert!(!places.enter(&id(3)) && !places.enter(&id(4)) && !places.enter(&id(3)));
+        assert!(places.enter(&id(1), Machine) && places.enter(&id(2), Machine) && places.enter(&id(2), Machine));
+        assert!(!places.enter(&id(3), Machine) && !places.enter(&id(4), Machine) && !places.enter(&id(3), Machine));
         places.leave(&id(1));
-        assert!(!places.enter(&id(5)), "a place is free, but others wait for it");
+        assert!(!places.enter(&id(5), Machine), "a place is free, but others wait for it");
         assert_eq!((places.next(), places.next()), (Some(id(3)), None));
         places.force(&id(6));
         places.leave(&id(2));
@@ -106,22 +164,44 @@ mod tests {
         assert_eq!(places.waiting(), 0);
     }
 
+    #[test]
+    fn people_go_first_within_their_share() {
+        let mut places = Places::new(1);
+        assert!(places.enter(&id(0), Machine));
+        for n in 1..5 {
+            places.enter(&id(n), Machine);
+        }
+        for n in 10..14 {
+            places.enter(&id(n), Person);
+        }
+        // A person writes to one of those that wait for machines.
+        places.enter(&id(4), Person);
+        places.leave(&id(0));
+        let mut order = Vec::new();
+        while let Some(next) = places.next() {
+            places.leave(&next);
+            order.push(next);
+        }
+        assert_eq!(order, [10, 11, 12, 1, 13, 4, 2, 3].map(id));
+        assert_eq!(places.waiting(), 0);
+    }
+
     proptest! {
         #[test]
-        fn whoever_enters_gets_a_place_in_the_end(steps in prop::collection::vec((0_u8..3, 0_u8..12), 1..200)) {
+        fn whoever_enters_gets_a_place_in_the_end(steps in prop::collection::vec((0_u8..4, 0_u8..12), 1..200)) {
             let mut places = Places::new(3);
             let mut asked = BTreeSet::new();
             for (what, n) in steps {
                 match what {
-                    0 => {
+                    0 | 1 => {
                         asked.insert(id(n));
-                        if places.enter(&id(n)) { asked.remove(&id(n)); }
+                        if places.enter(&id(n), if what == 0 { Machine } else { Person }) { asked.remove(&id(n)); }
                     }
-                    1 => places.leave(&id(n)),
+                    2 => places.leave(&id(n)),
                     _ => { if let Some(next) = places.next() { prop_assert!(asked.remove(&next)); } }
                 }
                 prop_assert!(places.taken.len() <= 3);
-                prop_assert_eq!(places.queue.iter().cloned().collect::<BTreeSet<_>>(), places.waiting.clone());
+                prop_assert_eq!(places.waiting.keys().cloned().collect::<BTreeSet<_>>(), asked.clone());
             }
             for n in 0..12 { places.leave(&id(n)); }
             while places.waiting() > 0 {
@@ -129,7 +209,7 @@ mod tests {
                 asked.remove(&next);
                 places.leave(&next);
             }
-            prop_assert!(asked.is_empty());
+            prop_assert!(asked.is_empty() && places.people.is_empty());
         }
     }
 }

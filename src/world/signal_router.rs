@@ -16,6 +16,7 @@ use tokio::sync::{Notify, broadcast, watch};
 
 use crate::directory::{Directory, Route};
 use crate::loops::{Loops, SIGNAL_ROUTER};
+use crate::places::Rank;
 use crate::team_msg::TeamMsg;
 
 /// Capacity of the channel of closed asks. A receiver that misses a message reads its ask from the
@@ -155,7 +156,11 @@ impl SignalRouter {
     }
 
     pub(crate) fn wake(&self, agent_id: &AgentId) {
-        match self.directory.wake(agent_id) {
+        self.wake_for(agent_id, Rank::Machine);
+    }
+
+    fn wake_for(&self, agent_id: &AgentId, rank: Rank) {
+        match self.directory.wake(agent_id, rank) {
             // If the actor or supervisor ends now, the inbox is read again after its end.
             Route::Actor(actor) => drop(actor.cast(AgentMsg::Wake)),
             Route::Supervisor(team) => {
@@ -173,6 +178,7 @@ impl SignalRouter {
         self.loops.may_fail(SIGNAL_ROUTER);
         match signal {
             Signal::Wake(agent_id) => self.wake(agent_id),
+            Signal::WakeFirst(agent_id) => self.wake_for(agent_id, Rank::Person),
             Signal::AskClosed { ask_id, asker } => {
                 // An error means that no caller outside waits.
                 drop(self.asks.send(Some(*ask_id)));

@@ -112,7 +112,8 @@ fn when<'n>(map: &Map<'n>) -> Option<(Field<'n>, When)> {
         (None, Some(field), None) => {
             let every = field.duration(Duration::from_millis(1)..=Duration::from_millis(AHEAD_MAX_MS))?;
             let every_ms = u64::try_from(every.as_millis()).unwrap_or(u64::MAX);
-            let anchor = match anchor.map(|anchor| (instant("anchor", anchor.text(1_024).unwrap_or_default()), anchor)) {
+            let anchor = match anchor.map(|anchor| (instant("anchor", anchor.text(1_024).unwrap_or_default()), anchor))
+            {
                 None => Timestamp(0),
                 Some((Ok(at), _)) => at,
                 Some((Err(refusal), anchor)) => {

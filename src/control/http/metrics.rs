@@ -36,6 +36,8 @@ pub(super) async fn text(control: &Control) -> Result<String, Refusal> {
         let count = activities.get(activity).copied().unwrap_or(0);
         page.row("ghost_agents_running", &[("activity", activity.as_str())], count);
     }
+    let waiting = world.directory().waiting();
+    page.single("ghost_agents_waiting", "gauge", "Agents with mail that wait for a place (limits.awake_max).", waiting);
     page.single("ghost_open_turns", "gauge", "Turns under way.", facts.open_turns);
     page.single(
         "ghost_parked_turns",

@@ -27,7 +27,7 @@ use ghost_proto::v1::{
 };
 use ghost_store::tables::UsageFilter;
 use ghost_tools::AgentControl;
-use ghost_world::World;
+use ghost_world::{Directory, World};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tonic::{Request, Response, Status};
@@ -181,8 +181,10 @@ impl WorldService {
             dead_letters_held: facts.dead_letters.into(),
             last_seq: world.store().last_seq(),
             budgets_near_bound: budgets.iter().map(convert::budget).collect(),
-            bounds_near: bounds
+            bounds_near: (directory.waiting() > 0)
+                .then(|| awake(directory))
                 .into_iter()
+                .chain(bounds)
                 .map(|near| NearBound { limit: near.limit, about: near.about, value: near.value, most: near.most })
                 .collect(),
             warnings: problems
@@ -388,6 +390,13 @@ pub(crate) fn population(control: &Control) -> (BTreeMap<AgentStatus, u64>, BTre
 
 fn named<T: Copy>(counts: &BTreeMap<T, u64>, name: impl Fn(T) -> &'static str) -> Vec<NamedCount> {
     counts.iter().map(|(what, count)| NamedCount { name: name(*what).into(), count: *count }).collect()
+}
+
+/// The bound on awake agents while some wait for a place: how many are awake or wait, and how many may be awake.
+fn awake(directory: &Directory) -> root_limits::NearBound {
+    let (held, places) = directory.held_places();
+    let value = held.saturating_add(directory.waiting()) as u64;
+    root_limits::NearBound { limit: "awake_max".into(), about: String::new(), value, most: places as u64 }
 }
 
 fn job(job: Job, spent: Spending) -> v1::Job {

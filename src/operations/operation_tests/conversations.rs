@@ -86,7 +86,7 @@ async fn a_message_from_outside_is_mail_and_the_last_text_goes_out_with_the_turn
     let id = first.conversation.conversation_id;
     let second = arrive(&world, CONTROL, "t", "two").await.unwrap();
     assert_eq!(second.conversation.conversation_id, id, "a thread is one conversation");
-    assert!(world.signals().contains(&Signal::Wake(super::operation_world::id("ada"))));
+    assert!(world.signals().contains(&Signal::WakeFirst(super::operation_world::id("ada"))));
     let taken = world.take("ada").await;
     assert_eq!(taken.mail.len(), 2, "parts of one conversation are taken together");
     assert!(taken.mail.iter().all(|mail| mail.kind == Kind::Conversation && mail.hop == 0));
@@ -105,6 +105,26 @@ async fn a_message_from_outside_is_mail_and_the_last_text_goes_out_with_the_turn
     assert!(at(EventKind::ConversationMessage) < at(EventKind::TurnFinished), "first the words, then the end");
     let began = events.iter().find(|event| event.kind == EventKind::TurnStarted).unwrap();
     assert_eq!(began.payload["conversation_id"], id.to_string());
+}
+
+// covers: MSG-12
+#[tokio::test]
+async fn mail_that_was_pending_when_a_conversation_ended_gets_no_reply_in_it() {
+    let world = OperationWorld::new().await;
+    let heard = arrive(&world, CONTROL, "t", "one").await.unwrap();
+    let id = heard.conversation.conversation_id;
+    write!(world, |w, ctx| rules::end(w, &ctx, &operator(), id, None).await).unwrap();
+    let taken = world.take("ada").await;
+    world.finish(taken.turn.turn_id, "Heard.").await.unwrap();
+    let all = entries(&world, id).await;
+    assert!(all.iter().all(|entry| entry.direction != Direction::Out), "{all:?}");
+    let last = all.last().unwrap();
+    assert_eq!((last.direction, last.turn_id), (Direction::Note, Some(taken.turn.turn_id)));
+    // A message from outside opens it again.
+    arrive(&world, CONTROL, "t", "two").await.unwrap();
+    let taken = world.take("ada").await;
+    world.finish(taken.turn.turn_id, "Heard.").await.unwrap();
+    assert_eq!(entries(&world, id).await.last().unwrap().direction, Direction::Out);
 }
 
 // covers: HB-05

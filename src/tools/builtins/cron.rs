@@ -182,7 +182,9 @@ impl WorldTool for Cron {
 /// Everything that the agent has scheduled, and the next time.
 async fn overview(call: &CallContext, w: &mut dyn Writes) -> Result<Output, Refusal> {
     let all = w.schedule_list(Some(&call.caller.agent_id), None, None).await?;
-    let of_kind = |kind: ScheduleKind| all.iter().filter(move |schedule| schedule.kind == kind).map(|schedule| shown(call, schedule));
+    let of_kind = |kind: ScheduleKind| {
+        all.iter().filter(move |schedule| schedule.kind == kind).map(|schedule| shown(call, schedule))
+    };
     let (jobs, all_jobs) = fitting(of_kind(ScheduleKind::Cron), LIST_BYTES / 3);
     let (timers, all_timers) = fitting(of_kind(ScheduleKind::Timer), LIST_BYTES / 3);
     let (watches, all_watches) = fitting(of_kind(ScheduleKind::Watch), LIST_BYTES / 3);

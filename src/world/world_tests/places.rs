@@ -3,7 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use ghost_domain::Activity;
-use ghost_provider::testing::Reply;
+use ghost_provider::ErrorKind;
+use ghost_provider::testing::{Reply, block, calls, fail};
 use serde_json::json;
 
 use super::helpers::{TestWorld, ask, call, id, results, say, send, settle, soon, while_time_passes};
@@ -93,4 +94,42 @@ async fn a_restart_wakes_those_who_waited_and_a_reload_gives_more_places() {
         }
     })
     .await;
+}
+
+// covers: LIM-50
+#[tokio::test]
+async fn agents_that_wait_for_a_model_that_is_down_keep_no_place_from_others() {
+    let test_world = TestWorld::new(
+        &config(4, 2)
+            .replace("{ id: a3, archetype: worker }", "{ id: a3, archetype: worker, overrides: { model: other } }"),
+    );
+    let (world, model) = test_world
+        .boot(|request| match request.agent_id.as_str() {
+            "a3" => say("done"),
+            _ => fail(ErrorKind::Network),
+        })
+        .await;
+    for n in 0..3 {
+        send(&world, &format!("a{n}"), "go").await;
+    }
+    let asked = while_time_passes(&test_world, ask(&world, "a3", "go")).await;
+    assert_eq!(asked.reply.as_deref(), Some("done"));
+    assert!(model.requests().iter().any(|request| request.agent_id.as_str() == "a0"));
+}
+
+#[tokio::test]
+async fn an_ask_beside_another_call_leaves_its_place_when_that_one_has_ended() {
+    let test_world = TestWorld::new(&config(2, 1));
+    let (world, _) = test_world
+        .boot(|request| match (request.agent_id.as_str(), results(request).len()) {
+            ("a0", 0) => calls(vec![
+                block("c1", "syscall.ask", json!({ "agent_id": "a1", "message": "how many?" })),
+                block("c2", "syscall.agent.list", json!({})),
+            ]),
+            ("a1", _) => say("seven"),
+            (_, _) => say(if results(request)[0].contains("seven") { "it is seven" } else { "nobody answered" }),
+        })
+        .await;
+    let ask = while_time_passes(&test_world, ask(&world, "a0", "ask around")).await;
+    assert_eq!(ask.reply.as_deref(), Some("it is seven"));
 }

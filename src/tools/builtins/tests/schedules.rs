@@ -1,9 +1,11 @@
 //! Timers, cron jobs and watches as an agent sets them (BI-85..87).
 
-use ghost_domain::{Code, EventKind};
+use ghost_domain::{Code, ConversationId, EventKind};
 use serde_json::json;
+use uuid::Uuid;
 
 use super::tool_world::{ToolWorld, code, read};
+use crate::context::CallContext;
 
 // covers: BI-86
 #[tokio::test]
@@ -219,5 +221,43 @@ async fn an_agent_cannot_change_another_agents_schedules() {
             "runs" => assert_eq!(result.unwrap().content["runs"], json!([])),
             _ => assert_eq!(code(result), Code::NotFound),
         }
+    }
+}
+
+// covers: MSG-12
+#[tokio::test]
+async fn the_words_of_a_schedule_are_shown_in_its_own_session_only() {
+    let world = ToolWorld::new().await;
+    let alice = CallContext { conversation_id: Some(ConversationId(Uuid::from_u128(1))), ..world.ada.clone() };
+    let bob = CallContext { conversation_id: Some(ConversationId(Uuid::from_u128(2))), ..world.ada.clone() };
+    let set = json!({ "name": "gift", "duration": "5m", "message": "buy a ring" });
+    assert_eq!(world.call_as(&alice, "util.timer", None, set).await.unwrap().content["message"], "buy a ring");
+    let job = json!({ "action": "add", "name": "j", "schedule": { "every": "1h" }, "message": "a ring" });
+    world.call_as(&alice, "util.cron", None, job).await.unwrap();
+    let list = json!({ "action": "list" });
+    let own = world.call_as(&alice, "util.cron", None, list.clone()).await.unwrap().content;
+    assert_eq!((&own["timers"][0]["message"], &own["jobs"][0]["message"]), (&json!("buy a ring"), &json!("a ring")));
+    let other = world.call_as(&bob, "util.cron", None, list).await.unwrap().content;
+    assert_eq!(other["timers"][0]["other_session"], true);
+    let off = json!({ "action": "update", "job_id": "j", "patch": { "enabled": false } });
+    let changed = world.call_as(&bob, "util.cron", None, off).await.unwrap().content;
+    let gone =
+        world.call_as(&bob, "util.timer", None, json!({ "name": "gift", "cancel": true })).await.unwrap().content;
+    for shown in [&other, &changed, &gone] {
+        assert!(!shown.to_string().contains("ring"), "{shown}");
+    }
+}
+
+// covers: SCHED-04
+#[tokio::test]
+async fn an_interval_counts_from_its_anchor() {
+    let world = ToolWorld::new().await;
+    let add = |name: &str, schedule| json!({ "action": "add", "name": name, "schedule": schedule, "message": "x" });
+    let schedule = json!({ "every": "6h", "anchor": "2026-01-01T01:30:00Z" });
+    let added = world.content("util.cron", add("a", schedule)).await;
+    assert_eq!(added["next_at"], "2026-11-22T01:30:00.000Z");
+    assert_eq!(added["schedule"], json!({ "every": "6h", "anchor": "2026-01-01T01:30:00.000Z" }));
+    for wrong in [json!({ "cron": "0 9 * * *", "anchor": "2026-01-01" }), json!({ "every": "6h", "anchor": "noon" })] {
+        assert_eq!(code(world.call("util.cron", add("b", wrong)).await), Code::InvalidArguments);
     }
 }
