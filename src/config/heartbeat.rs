@@ -113,8 +113,6 @@ fn hours(text: &str) -> Option<(u32, u32)> {
 
 /// The inputs for one agent's heartbeat.
 pub struct Source<'s> {
-    /// The id of the agent.
-    pub agent_id: &'s AgentId,
     /// The block of the agent in the world file.
     pub own: Option<&'s HeartbeatBlock>,
     /// The block of its archetype.
@@ -123,41 +121,54 @@ pub struct Source<'s> {
     pub text: Option<&'s str>,
 }
 
+/// Whether an agent of the world file has a block of its own. Then only such agents have heartbeats.
+pub fn only_own(agents: &[(&AgentId, Source<'_>)]) -> bool {
+    agents.iter().any(|(_, source)| source.has_own())
+}
+
 /// Computes the heartbeat of each agent that has one.
-pub fn heartbeats(world: Option<&HeartbeatBlock>, agents: &[Source<'_>]) -> BTreeMap<AgentId, HeartbeatPlan> {
-    let only_own = agents.iter().any(|agent| agent.own.is_some() || agent.archetype.is_some());
-    let nothing = HeartbeatBlock::default();
-    let mut found = BTreeMap::new();
-    for agent in agents {
-        let has_own = agent.own.is_some() || agent.archetype.is_some();
-        if !has_own && (only_own || world.is_none()) {
-            continue;
+pub fn heartbeats(
+    world: Option<&HeartbeatBlock>,
+    agents: &[(&AgentId, Source<'_>)],
+) -> BTreeMap<AgentId, HeartbeatPlan> {
+    let only_own = only_own(agents);
+    agents.iter().filter_map(|(id, source)| Some(((*id).clone(), source.heartbeat(world, only_own)?))).collect()
+}
+
+impl Source<'_> {
+    fn has_own(&self) -> bool {
+        self.own.is_some() || self.archetype.is_some()
+    }
+
+    /// The heartbeat of this agent, if it has one.
+    pub fn heartbeat(&self, world: Option<&HeartbeatBlock>, only_own: bool) -> Option<HeartbeatPlan> {
+        if !self.has_own() && (only_own || world.is_none()) {
+            return None;
         }
-        let [own, archetype, world] = [agent.own, agent.archetype, world].map(|block| block.unwrap_or(&nothing));
+        let nothing = HeartbeatBlock::default();
+        let [own, archetype, world] = [self.own, self.archetype, world].map(|block| block.unwrap_or(&nothing));
         let block = own.over(&archetype.over(world));
         let every = block.every.unwrap_or(EVERY);
         if every.is_zero() {
-            continue;
+            return None;
         }
         let active = block.active.map(|(from, to)| ActiveHours {
             from,
             to,
             timezone: block.timezone.clone().unwrap_or_else(|| "UTC".to_owned()),
         });
-        let plan = HeartbeatPlan {
+        Some(HeartbeatPlan {
             every,
             active,
             target: block.target.unwrap_or_else(|| "none".to_owned()),
-            empty: agent.text.is_some_and(is_blank),
-            prompt: agent.text.map(str::to_owned).or(block.prompt),
-        };
-        found.insert(agent.agent_id.clone(), plan);
+            empty: self.text.is_some_and(is_blank),
+            prompt: self.text.map(str::to_owned).or(block.prompt),
+        })
     }
-    found
 }
 
 /// Whether a HEARTBEAT.md has no content: only headings, comments and empty list items (HB-04).
-fn is_blank(text: &str) -> bool {
+pub fn is_blank(text: &str) -> bool {
     let mut rest = text.to_owned();
     while let Some(start) = rest.find("<!--") {
         let end = rest[start..].find("-->").map_or(rest.len(), |end| start + end + 3);
@@ -173,8 +184,12 @@ fn is_blank(text: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn source<'s>(agent_id: &'s AgentId, own: Option<&'s HeartbeatBlock>, text: Option<&'s str>) -> Source<'s> {
-        Source { agent_id, own, archetype: None, text }
+    fn source<'s>(
+        agent_id: &'s AgentId,
+        own: Option<&'s HeartbeatBlock>,
+        text: Option<&'s str>,
+    ) -> (&'s AgentId, Source<'s>) {
+        (agent_id, Source { own, archetype: None, text })
     }
 
     // covers: HB-04

@@ -20,10 +20,10 @@ use crate::extra_tools::ExtraTools;
 pub use crate::files::WORLD_FILE;
 use crate::files::read_text;
 use crate::grantees::People;
-use crate::heartbeat;
+use crate::heartbeat::{self, HeartbeatBlock};
 use crate::knowledge;
 use crate::node::Node;
-use crate::plan::{Archetype, LlmPlan, Plan, WebhookPlan};
+use crate::plan::{AgentPlan, Archetype, ArchetypeConfig, HeartbeatPlan, LlmPlan, Plan, WebhookPlan};
 use crate::problem::{Hint, Problems, Severity};
 use crate::providers::{fallback_problems, llm, model_problem};
 use crate::reader::{Field, no_such};
@@ -70,6 +70,34 @@ fn build(paths: &WorldPaths, report: &Report, env: Env<'_>) -> Option<Plan> {
         return None;
     };
     resolve(paths, &node, &file, env)
+}
+
+fn heartbeat_source<'s>(own: Option<&'s HeartbeatBlock>, config: &'s ArchetypeConfig) -> heartbeat::Source<'s> {
+    heartbeat::Source { own, archetype: config.heartbeat.as_ref(), text: config.heartbeat_text.as_deref() }
+}
+
+/// Warns of each HEARTBEAT.md that no agent reads, because none of its archetype has a heartbeat (HB-04).
+fn warn_of_unread_heartbeats(
+    loaded: &BTreeMap<String, Loaded>,
+    agents: &[AgentPlan],
+    (of_agents, of_archetypes): (&BTreeMap<AgentId, HeartbeatPlan>, &BTreeMap<String, HeartbeatPlan>),
+    report: &Report,
+) {
+    for (name, archetype) in loaded {
+        let has_text =
+            archetype.archetype.config.heartbeat_text.as_deref().is_some_and(|text| !heartbeat::is_blank(text));
+        let has_heartbeat = of_archetypes.contains_key(name)
+            || agents.iter().any(|agent| agent.archetype == *name && of_agents.contains_key(&agent.agent_id));
+        if has_text && !has_heartbeat {
+            let file = archetype.config_path.with_file_name("HEARTBEAT.md");
+            report.file(&file).warn(
+                0,
+                "",
+                format!("no agent of archetype `{name}` has a heartbeat, so this text is not used"),
+                "write `heartbeat: { every: 30m }` in the world file, or remove this file",
+            );
+        }
+    }
 }
 
 /// Reads everything that the world file, parsed as `node`, refers to.
@@ -128,20 +156,26 @@ fn resolve(paths: &WorldPaths, node: &Node, file: &FileReport<'_>, env: Env<'_>)
     let webhooks = webhooks(&world, &ids, env);
     let people = People { archetypes: &archetypes, groups: Some(&groups), agents: Some(ids) };
     let seeds = knowledge::seeds(&paths.dir, &paths.shown, &people, &world.limits, report);
-    let sources: Vec<heartbeat::Source<'_>> = world
+    let sources: Vec<(&AgentId, heartbeat::Source<'_>)> = world
         .agents
         .iter()
         .filter_map(|entry| {
-            let config = &archetypes.get(entry.archetype.as_ref()?.1)?.config;
-            Some(heartbeat::Source {
-                agent_id: &entry.agent_id,
-                own: entry.heartbeat.as_ref(),
-                archetype: config.heartbeat.as_ref(),
-                text: config.heartbeat_text.as_deref(),
-            })
+            let archetype = archetypes.get(entry.archetype.as_ref()?.1)?;
+            Some((&entry.agent_id, heartbeat_source(entry.heartbeat.as_ref(), &archetype.config)))
         })
         .collect();
     let heartbeats = heartbeat::heartbeats(world.heartbeat.as_ref(), &sources);
+    let only_own = heartbeat::only_own(&sources);
+    let archetype_heartbeats: BTreeMap<String, HeartbeatPlan> = archetypes
+        .iter()
+        .filter_map(|(name, archetype)| {
+            Some((
+                name.clone(),
+                heartbeat_source(None, &archetype.config).heartbeat(world.heartbeat.as_ref(), only_own)?,
+            ))
+        })
+        .collect();
+    warn_of_unread_heartbeats(&loaded, &members.agents, (&heartbeats, &archetype_heartbeats), report);
     let (laws, tools_md) = paths.markdowns(report);
     let (id, name) = paths.identity(&world, file)?;
     let mut secret_env: BTreeSet<String> = world.secret_env.iter().cloned().collect();
@@ -177,6 +211,7 @@ fn resolve(paths: &WorldPaths, node: &Node, file: &FileReport<'_>, env: Env<'_>)
         reactions: world.reactions,
         declared: Declared::default(),
         heartbeats,
+        archetype_heartbeats,
         warnings: Vec::new(),
     };
     // Checking jobs needs the plan, to look up models and webhooks.

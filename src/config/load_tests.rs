@@ -391,3 +391,25 @@ fn identity_and_tools_files_are_read_and_others_get_a_warning() {
         assert_eq!(warnings.iter().filter(|warning| warning.file.ends_with(file)).count(), 1, "{file}: {warnings:?}");
     }
 }
+
+// covers: HB-04
+#[test]
+fn a_heartbeat_text_without_a_heartbeat_gets_a_warning() {
+    let world = World::new();
+    let warned = || {
+        let warnings = world.load().unwrap().warnings;
+        warnings.iter().filter(|warning| warning.file.ends_with("doer/HEARTBEAT.md")).count()
+    };
+    world.write("archetype/doer/HEARTBEAT.md", "# Only a heading\n");
+    assert_eq!(warned(), 0);
+    world.write("archetype/doer/HEARTBEAT.md", "Look at the desk.\n");
+    assert_eq!(warned(), 1);
+    let file = "tool_privileges: { communicator: [syscall.ask] }\nheartbeat: { every: 5m }\nagents:\n  - { id: x, archetype: doer }\n";
+    world.write("world-config.yaml", file.to_owned());
+    assert_eq!(warned(), 0);
+    let plan = world.load().unwrap();
+    let of =
+        |id: &str, archetype: &str| plan.heartbeat(&id.parse().unwrap(), archetype).map(|found| found.every.as_secs());
+    assert_eq!((of("x", "doer"), of("made-later", "doer"), of("x", "none")), (Some(300), Some(300), Some(300)));
+    assert_eq!(of("made-later", "none"), None);
+}

@@ -93,6 +93,8 @@ pub struct Plan {
     pub declared: Declared,
     /// The heartbeat of each agent that has one (HB-04).
     pub heartbeats: BTreeMap<AgentId, HeartbeatPlan>,
+    /// The heartbeat of agents that are created at run time, by archetype (HB-04).
+    pub archetype_heartbeats: BTreeMap<String, HeartbeatPlan>,
     /// Warnings found while loading.
     pub warnings: Vec<Problem>,
 }
@@ -151,6 +153,15 @@ impl<'a> IntoIterator for &'a mut NamedAgents {
 }
 
 impl Plan {
+    /// The heartbeat of an agent with this archetype, if it has one.
+    #[must_use]
+    pub fn heartbeat(&self, agent_id: &AgentId, archetype: &str) -> Option<&HeartbeatPlan> {
+        match self.agents.get(agent_id) {
+            Some(_) => self.heartbeats.get(agent_id),
+            None => self.archetype_heartbeats.get(archetype),
+        }
+    }
+
     /// Whether an agent with this access has `tool` (a canonical name) in its registry. `outside`
     /// says whether the turn came from an outside conversation: only such a turn has the channel
     /// tools (CONF-03).

@@ -34,6 +34,7 @@ fn record(id: &str, archetype: &str, kind: AgentKind, overrides: Value) -> Agent
         cannot_run: false,
         helps: None,
         let_go: false,
+        stop_grace_seconds: None,
     }
 }
 

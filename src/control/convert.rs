@@ -173,6 +173,7 @@ pub fn envelope(envelope: &Envelope, redactor: &Redactor) -> v1::Envelope {
         state: envelope.state.as_str().to_owned(),
         turn_id: envelope.turn_id.map(|id| id.to_string()),
         crashes: envelope.crashes,
+        read_at_ms: envelope.read_at.map(|at| at.0),
     }
 }
 

@@ -132,6 +132,9 @@ pub struct Agent {
     /// the root in `helps` ends.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub let_go: bool,
+    /// Seconds that its turn may still run, if the order to stop it said so (BI-24); else the world's setting.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop_grace_seconds: Option<u32>,
 }
 
 impl Agent {

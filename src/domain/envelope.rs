@@ -164,6 +164,9 @@ pub struct Envelope {
     pub wake: bool,
     /// When the message was accepted.
     pub created_at: Timestamp,
+    /// When a turn last took the message (MSG-08); `None` if none has, or if an older version did not record it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub read_at: Option<Timestamp>,
     /// State of the message.
     pub state: MailState,
     /// The last turn that took the message.

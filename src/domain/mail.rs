@@ -205,6 +205,7 @@ mod tests {
             hop: 0,
             wake: true,
             created_at: Timestamp(0),
+            read_at: None,
             state: MailState::Pending,
             turn_id: None,
             crashes: 0,

@@ -36,6 +36,13 @@ impl Timestamp {
         Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
 
+    /// RFC 3339 in UTC with seconds, such as `2026-11-21T22:08:00Z`.
+    #[must_use]
+    pub fn rfc3339_seconds(self) -> String {
+        let whole = self.rfc3339();
+        whole.split_once('.').map_or_else(|| whole.clone(), |(seconds, _)| format!("{seconds}Z"))
+    }
+
     /// RFC 3339 in UTC with milliseconds, such as `2026-11-21T22:08:00.000Z`.
     #[must_use]
     pub fn rfc3339(self) -> String {

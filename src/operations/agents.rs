@@ -11,19 +11,23 @@ use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::ports::Signal;
 use ghost_domain::text::{is_strange, shown};
 use ghost_domain::{Agent, AgentId, AgentKind, AgentStatus, Code, Desired, Kind, Money, Party, Refusal};
-use ghost_store::Writes;
+use ghost_store::{Reads, Writes};
 use serde_json::{Value, json};
 
 use crate::agent_lookup::{agent_named, put};
 use crate::budgets::Since;
 use crate::chain::Chain;
 use crate::mail::{self, NewMessage};
+use crate::schedules::{self, Wanted};
 use crate::{OperationContext, Result, budgets, tasks};
 
 pub use end::{Deleted, Left, delete, delete_because, delete_own, end_helpers};
 pub use ids::{free_id, reserved};
 pub use life::{cannot_run, claim_all, crashed, failed, repaired, restarted, stopped};
-pub use orders::{drop_unnamed, named_again, start, stop};
+pub use orders::{drop_unnamed, named_again, start, stop, stop_within};
+
+/// Longest chain of creators that is followed.
+const OWNERS_MAX: usize = 32;
 
 /// The parameters of a new agent.
 #[derive(Clone, Debug)]
@@ -44,10 +48,38 @@ pub struct NewAgent {
     pub overrides: Value,
     /// The money that it may spend in one day, if that is limited.
     pub daily_money: Option<Money>,
+    /// The heartbeat of its archetype, if it is created at run time and has one (HB-04).
+    pub heartbeat: Option<Wanted>,
+    /// The agent that owns it: it may delete it and pays for it. `None` is the party that creates it.
+    pub owner: Option<AgentId>,
     /// The text of its first message. Without it, the agent waits for mail.
     pub goal: Option<String>,
     /// The chain that the first message belongs to.
     pub chain: Chain,
+}
+
+fn owner_of(by: &Party, new: &NewAgent) -> String {
+    new.owner.clone().map_or_else(|| by.clone(), Party::Agent).to_string()
+}
+
+/// Checks that an agent may make `owner` the owner of a new agent: itself, or one that it created, directly or
+/// through others. So whoever pays is still paid for by the same account.
+///
+/// # Errors
+/// `NotFound` for an unknown agent, `AccessDenied` otherwise.
+pub async fn may_own(r: &mut dyn Reads, creator: &AgentId, owner: &AgentId) -> Result<()> {
+    let mut agent = agent_named(r, owner).await?;
+    // A chain of creators is as long as the hops of a root at most; a longer one is refused.
+    for _ in 0..OWNERS_MAX {
+        if agent.agent_id == *creator {
+            return Ok(());
+        }
+        let Some(above) = agent.creator() else { break };
+        let Some(found) = r.agent_get(&above).await? else { break };
+        agent = found;
+    }
+    Err(Refusal::new(Code::AccessDenied, format!("{creator} did not create {owner}"))
+        .hint("the owner is you, or an agent that you created"))
 }
 
 /// Creates an agent, or returns the existing one if it is the same: same archetype, overrides, kind
@@ -62,7 +94,7 @@ pub async fn create_once(
     let existing = w.agent_get(&new.agent_id).await?.filter(|agent| !agent.is_deleted());
     let bare = |overrides: &Value| overrides.as_object().is_none_or(serde_json::Map::is_empty);
     let same = |existing: &Agent| {
-        let own = by.agent().is_none() || existing.owner == Some(by.to_string());
+        let own = by.agent().is_none() || existing.owner == Some(owner_of(by, &new));
         // An agent without a given name has its id as name.
         let called = existing.name == new.name || new.name == new.agent_id.as_str();
         let overrides = existing.overrides == new.overrides || (bare(&existing.overrides) && bare(&new.overrides));
@@ -112,7 +144,7 @@ pub async fn create(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, new:
         crate::root_limits::filled(w, ctx, "dynamic_agents_max", None, count.into(), limit.into()).await?;
     }
     let now = ctx.now();
-    let owner = (new.kind == AgentKind::Dynamic).then(|| by.to_string());
+    let owner = (new.kind == AgentKind::Dynamic).then(|| owner_of(by, &new));
     let first = before.is_none();
     let (last, since) = match before {
         Some(old) => (old.incarnation, Since::after(&old, new.team.as_deref(), owner.as_deref(), now)),
@@ -148,6 +180,7 @@ pub async fn create(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, new:
         cannot_run: false,
         helps: (new.kind == AgentKind::Dynamic && by.agent().is_some()).then_some(new.chain.root_id),
         let_go: false,
+        stop_grace_seconds: None,
     };
     w.agent_put(&agent).await?;
     if first {
@@ -169,6 +202,9 @@ pub async fn create(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, new:
             ..NewMessage::new(&agent.agent_id, by.clone(), Kind::System, goal, new.chain)
         };
         mail::deliver(w, ctx, new_message).await?;
+    }
+    if let Some(heartbeat) = &new.heartbeat {
+        schedules::set_heartbeat(w, ctx, &agent.agent_id, heartbeat).await?;
     }
     if last > 0 {
         tasks::handed_on(w, ctx, &agent.agent_id).await?;

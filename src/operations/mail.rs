@@ -150,6 +150,7 @@ async fn insert(
         hop: new_message.chain.hop,
         wake: new_message.wake,
         created_at: ctx.now(),
+        read_at: None,
         state: MailState::Pending,
         turn_id: None,
         crashes: 0,
@@ -300,6 +301,7 @@ pub async fn join(
         pending.into_iter().filter(|mail| joinable(ctx, Chain::of(&turn), mail)).take(limit as usize).collect();
     let ids: Vec<MessageId> = mail.iter().map(|e| e.message_id).collect();
     w.message_mark(&ids, MailState::Taken, Some(turn_id), 0).await?;
+    w.message_read(&ids, ctx.now()).await?;
     if !mail.is_empty() {
         turn.hop = mail.iter().map(|e| e.hop).fold(turn.hop, u32::max);
         turn.other_roots.extend(mail.iter().map(|e| e.root_id).filter(|root_id| *root_id != turn.root_id));

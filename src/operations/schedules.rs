@@ -17,6 +17,7 @@ mod target;
 mod text;
 
 pub use fire::{Beat, Beats, changed, due, run_now, watch_refused};
+pub(crate) use heartbeat::set_heartbeat;
 pub use heartbeat::{Wanted, heartbeats};
 pub use rows::{all_of_kind, get};
 use rows::{may_change, remove, save};

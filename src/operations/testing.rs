@@ -75,6 +75,8 @@ pub fn new_agent(ctx: &OperationContext, name: &str) -> NewAgent {
         desired: Desired::Running,
         overrides: Value::Null,
         daily_money: None,
+        heartbeat: None,
+        owner: None,
         goal: None,
         chain: Chain::root(ctx),
     }

@@ -206,6 +206,7 @@ async fn open(w: &mut dyn Writes, ctx: &OperationContext, agent: Agent, opening:
         mail.extend(w.message_get(message_id).await?);
     }
     w.message_mark(&ids(&mail), MailState::Taken, Some(turn_id), 0).await?;
+    w.message_read(&ids(&mail), ctx.now()).await?;
     mail.extend(chat.digests);
     let mut other_roots: Vec<_> = mail.iter().map(|e| e.root_id).filter(|root| *root != first.root_id).collect();
     other_roots.sort_unstable();

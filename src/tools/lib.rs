@@ -7,6 +7,7 @@
 mod arguments;
 pub mod builtins;
 pub mod context;
+pub mod heartbeats;
 pub mod loop_guard;
 pub mod offer;
 mod parameters;

@@ -1,5 +1,6 @@
 //! Makes a world's records agree with `world-config.yaml`, at boot and at every reload.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ghost_config::plan::Plan;
@@ -15,6 +16,7 @@ use ghost_operations::schedules;
 use ghost_operations::turns;
 use ghost_operations::{Fitness, OperationContext};
 use ghost_store::Writes;
+use ghost_tools::heartbeats::wanted;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
@@ -61,6 +63,15 @@ pub(crate) fn log_access(plan: &Plan) {
     }
 }
 
+/// Adds the heartbeats of agents that were created at run time.
+fn of_dynamic_agents(heartbeats: &mut BTreeMap<AgentId, schedules::Wanted>, agents: Vec<Agent>, plan: &Plan) {
+    for agent in agents.into_iter().filter(|agent| agent.kind == AgentKind::Dynamic) {
+        if let Some(heartbeat) = plan.heartbeat(&agent.agent_id, &agent.archetype) {
+            heartbeats.insert(agent.agent_id, wanted(heartbeat));
+        }
+    }
+}
+
 /// Makes the records agree with `plan`. An agent that an operator stopped stays stopped. An agent
 /// that the file no longer names is stopped and kept, and starts again when the file names it
 /// again. An agent that cannot run under the plan is failed.
@@ -85,6 +96,8 @@ pub(crate) async fn records(
                     desired: if named.autostart { Desired::Running } else { Desired::Stopped },
                     overrides: serde_json::Value::Null,
                     daily_money: None,
+                    heartbeat: None,
+                    owner: None,
                     goal: None,
                     chain: Chain::root(ctx),
                 };
@@ -130,11 +143,12 @@ pub(crate) async fn records(
     for line in &done.refused {
         tracing::warn!("{line}");
     }
-    let heartbeats = plan.heartbeats.iter().map(|(agent_id, heartbeat)| {
-        let every_ms = u64::try_from(heartbeat.every.as_millis()).unwrap_or(u64::MAX);
-        (agent_id.clone(), schedules::Wanted { every_ms, target: heartbeat.target.clone() })
-    });
-    schedules::heartbeats(w, ctx, &heartbeats.collect()).await?;
+    let mut heartbeats: BTreeMap<_, _> =
+        plan.heartbeats.iter().map(|(id, heartbeat)| (id.clone(), wanted(heartbeat))).collect();
+    if !plan.archetype_heartbeats.is_empty() {
+        of_dynamic_agents(&mut heartbeats, w.agent_list(false).await?, plan);
+    }
+    schedules::heartbeats(w, ctx, &heartbeats).await?;
     for warning in &plan.warnings {
         let event = NewEvent::new(EventKind::WorldWarning, json!({ "warning": warning.bare().to_string() }));
         ctx.emit(w, event).await?;

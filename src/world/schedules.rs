@@ -76,11 +76,14 @@ async fn round(tree: &Tree, since: Timestamp) -> Result<Option<Timestamp>, Refus
         if next.is_none_or(|next| next > ctx.now()) || tree.directory.is_paused() {
             return Ok(next);
         }
-        let (ctx, plan) = (ctx.clone(), tree.engine.services.plan());
+        let (ctx, plan, directory) = (ctx.clone(), tree.engine.services.plan(), Arc::clone(&tree.directory));
         store
             .write(move |w| {
                 Box::pin(async move {
-                    let beats = move |agent_id: &AgentId, at: Timestamp| beat(&plan, agent_id, at);
+                    let beats = move |agent_id: &AgentId, at: Timestamp| {
+                        let card = directory.card(agent_id);
+                        beat(&plan, agent_id, card.as_ref().map_or("", |card| &*card.archetype), at)
+                    };
                     schedules::due(w, &ctx, since, &beats).await
                 })
             })
@@ -89,8 +92,8 @@ async fn round(tree: &Tree, since: Timestamp) -> Result<Option<Timestamp>, Refus
 }
 
 /// The plan's settings for an agent's heartbeat now.
-fn beat(plan: &Plan, agent_id: &AgentId, at: Timestamp) -> Beat {
-    let Some(heartbeat) = plan.heartbeats.get(agent_id) else { return Beat::Resting };
+fn beat(plan: &Plan, agent_id: &AgentId, archetype: &str, at: Timestamp) -> Beat {
+    let Some(heartbeat) = plan.heartbeat(agent_id, archetype) else { return Beat::Resting };
     let awake = heartbeat.active.as_ref().is_none_or(|hours| {
         // The configuration was checked to have a valid time zone. If the zone fails anyway, the heartbeat fires.
         minute_of_day(at, &hours.timezone).map_or(true, |minute| hours.covers(minute))

@@ -4,6 +4,7 @@ mod change;
 mod create;
 mod delete;
 mod get;
+mod inspect;
 mod list;
 mod prompt;
 mod start;
@@ -19,6 +20,7 @@ pub enum Agent {
     List(list::List),
     Create(create::Create),
     Get(get::Get),
+    Inspect(inspect::Inspect),
     Start(start::Start),
     Stop(stop::Stop),
     Delete(delete::Delete),
@@ -31,6 +33,7 @@ impl Agent {
             Self::List(verb) => verb.run(client).await,
             Self::Create(verb) => verb.run(client).await,
             Self::Get(verb) => verb.run(client).await,
+            Self::Inspect(verb) => verb.run(client).await,
             Self::Start(verb) => verb.run(client).await,
             Self::Stop(verb) => verb.run(client).await,
             Self::Delete(verb) => verb.run(client).await,

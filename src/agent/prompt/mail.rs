@@ -22,10 +22,11 @@ pub fn inbox(mail: &[Envelope]) -> String {
     // A chat wake-up has no text: the chat messages come as mail of their own.
     for envelope in mail.iter().filter(|envelope| !envelope.is_chat_wake()) {
         text.push_str(&format!(
-            "<message message_id=\"{}\" kind=\"{}\" from=\"{}\"",
+            "<message message_id=\"{}\" kind=\"{}\" from=\"{}\" at=\"{}\"",
             envelope.message_id,
             envelope.kind,
             escape_attribute(&envelope.from.to_string()),
+            envelope.created_at.rfc3339_seconds(),
         ));
         if let Some(subject) = &envelope.subject {
             text.push_str(&format!(" subject=\"{}\"", escape_attribute(subject)));
@@ -192,6 +193,7 @@ mod tests {
             hop: 0,
             wake: true,
             created_at: Timestamp(0),
+            read_at: None,
             state: MailState::Taken,
             turn_id: None,
             crashes: 0,

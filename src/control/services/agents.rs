@@ -16,6 +16,7 @@ use ghost_proto::v1;
 use ghost_proto::v1::agents_server::Agents;
 use ghost_store::Writes;
 use ghost_tools::AgentControl;
+use ghost_tools::heartbeats::wanted;
 use ghost_world::AgentCard;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -114,6 +115,8 @@ impl CreateInput {
             desired: Desired::Running,
             overrides: self.overrides,
             daily_money,
+            heartbeat: plan.archetype_heartbeats.get(&self.archetype).map(wanted),
+            owner: None,
             goal: self.goal,
             chain: Chain::root(ctx),
         };

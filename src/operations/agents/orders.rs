@@ -45,6 +45,7 @@ pub(super) async fn set_going(w: &mut dyn Writes, ctx: &OperationContext, by: &P
     agent.dropped = false;
     agent.cannot_run = false;
     agent.let_go = false;
+    agent.stop_grace_seconds = None;
     put(w, ctx, agent).await?;
     ctx.emit(w, NewEvent::new(EventKind::AgentStarted, json!({ "by": by })).agent(&agent.agent_id)).await?;
     w.signal(Signal::Reconcile(agent.agent_id.clone()));
@@ -92,6 +93,23 @@ pub async fn stop(
         }
     }
     w.signal(Signal::Reconcile(agent_id.clone()));
+    Ok((agent, changed))
+}
+
+/// Like [`stop`]; the agent's turn may still run for `grace_seconds`.
+pub async fn stop_within(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    by: &Party,
+    agent_id: &AgentId,
+    reason: Option<&str>,
+    grace_seconds: u32,
+) -> Result<(Agent, bool)> {
+    let (mut agent, changed) = stop(w, ctx, by, agent_id, reason).await?;
+    if agent.status == AgentStatus::Stopping {
+        agent.stop_grace_seconds = Some(grace_seconds);
+        put(w, ctx, &mut agent).await?;
+    }
     Ok((agent, changed))
 }
 

@@ -88,6 +88,7 @@ fn digest(
         // tried like the turn's other mail.
         wake: true,
         created_at: ctx.now(),
+        read_at: Some(ctx.now()),
         state: MailState::Taken,
         turn_id: Some(turn_id),
         crashes: 0,

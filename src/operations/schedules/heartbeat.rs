@@ -61,40 +61,50 @@ pub async fn heartbeats(w: &mut dyn Writes, ctx: &OperationContext, wanted: &BTr
         if w.agent_get(agent_id).await?.is_none_or(|agent| agent.is_deleted()) {
             continue;
         }
-        let before = w.schedule_find(agent_id, ScheduleKind::Heartbeat, NAME).await?;
-        let same = before.as_ref().is_some_and(|before| {
-            let every = matches!(before.when, When::Every { every_ms, .. } if every_ms == heartbeat.every_ms);
-            every && before.message == heartbeat.target
-        });
-        if same {
-            continue;
-        }
-        let now = ctx.now();
-        let when = When::Every { every_ms: heartbeat.every_ms, anchor: now };
-        // The anchor is not a slot: the first heartbeat is one interval from now.
-        let next_at = Some(first_slot(&when, now, 0)?);
-        let schedule = Schedule {
-            schedule_id: before.as_ref().map_or_else(|| ScheduleId(ctx.id()), |before| before.schedule_id),
-            kind: ScheduleKind::Heartbeat,
-            agent_id: agent_id.clone(),
-            name: NAME.to_owned(),
-            when,
-            message: heartbeat.target.clone(),
-            missed: Missed::Skip,
-            mode: JobMode::default(),
-            enabled: true,
-            // Each slot starts a root of its own.
-            root_id: RootId(uuid::Uuid::nil()),
-            conversation_id: None,
-            hop: 0,
-            next_at,
-            last_at: before.as_ref().and_then(|before| before.last_at),
-            last_status: before.as_ref().and_then(|before| before.last_status),
-            runs: before.as_ref().map_or(0, |before| before.runs),
-            creator: Party::System,
-            created_at: now,
-        };
-        save(w, ctx, &Party::System, &schedule).await?;
+        set_heartbeat(w, ctx, agent_id, heartbeat).await?;
     }
     Ok(())
+}
+
+/// Gives an agent a heartbeat, unless it has the same one already.
+pub(crate) async fn set_heartbeat(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    agent_id: &AgentId,
+    heartbeat: &Wanted,
+) -> Result<()> {
+    let before = w.schedule_find(agent_id, ScheduleKind::Heartbeat, NAME).await?;
+    let same = before.as_ref().is_some_and(|before| {
+        let every = matches!(before.when, When::Every { every_ms, .. } if every_ms == heartbeat.every_ms);
+        every && before.message == heartbeat.target
+    });
+    if same {
+        return Ok(());
+    }
+    let now = ctx.now();
+    let when = When::Every { every_ms: heartbeat.every_ms, anchor: now };
+    // The anchor is not a slot: the first heartbeat is one interval from now.
+    let next_at = Some(first_slot(&when, now, 0)?);
+    let schedule = Schedule {
+        schedule_id: before.as_ref().map_or_else(|| ScheduleId(ctx.id()), |before| before.schedule_id),
+        kind: ScheduleKind::Heartbeat,
+        agent_id: agent_id.clone(),
+        name: NAME.to_owned(),
+        when,
+        message: heartbeat.target.clone(),
+        missed: Missed::Skip,
+        mode: JobMode::default(),
+        enabled: true,
+        // Each slot starts a root of its own.
+        root_id: RootId(uuid::Uuid::nil()),
+        conversation_id: None,
+        hop: 0,
+        next_at,
+        last_at: before.as_ref().and_then(|before| before.last_at),
+        last_status: before.as_ref().and_then(|before| before.last_status),
+        runs: before.as_ref().map_or(0, |before| before.runs),
+        creator: Party::System,
+        created_at: now,
+    };
+    save(w, ctx, &Party::System, &schedule).await
 }

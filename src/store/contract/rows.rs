@@ -95,6 +95,7 @@ pub(super) fn agent(name: &str) -> Agent {
         cannot_run: false,
         helps: None,
         let_go: false,
+        stop_grace_seconds: None,
     }
 }
 
@@ -114,6 +115,7 @@ pub(super) fn mail(n: u64, to: &str) -> Envelope {
         hop: 0,
         wake: true,
         created_at: at(n),
+        read_at: None,
         state: MailState::Pending,
         turn_id: None,
         crashes: 0,

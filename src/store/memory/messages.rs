@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use async_trait::async_trait;
-use ghost_domain::{AgentId, Envelope, MailState, MessageId, RootId, TurnId};
+use ghost_domain::{AgentId, Envelope, MailState, MessageId, RootId, Timestamp, TurnId};
 
 use super::session::{Session, bound, count};
 use super::tables::{Tables, next};
@@ -183,6 +183,16 @@ impl MessageWrites for Session<'_> {
                 mail.state = state;
                 mail.turn_id = turn_id;
                 mail.crashes = mail.crashes.saturating_add(add_crashes);
+                self.tables.message_write(mail);
+            }
+        }
+        Ok(())
+    }
+
+    async fn message_read(&mut self, message_ids: &[MessageId], at: Timestamp) -> Result<()> {
+        for message_id in message_ids {
+            if let Some(mut mail) = self.tables.message(*message_id).cloned() {
+                mail.read_at = Some(at);
                 self.tables.message_write(mail);
             }
         }

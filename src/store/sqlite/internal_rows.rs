@@ -25,6 +25,7 @@ pub(super) struct Head {
     pub(super) turn_id: Option<TurnId>,
     pub(super) crashes: u32,
     pub(super) wake: bool,
+    pub(super) read_at: Option<Timestamp>,
 }
 
 impl Head {
@@ -36,6 +37,7 @@ impl Head {
             turn_id: envelope.turn_id,
             crashes: envelope.crashes,
             wake: envelope.wake,
+            read_at: envelope.read_at,
         }
     }
 
@@ -44,6 +46,7 @@ impl Head {
         envelope.turn_id = self.turn_id;
         envelope.crashes = self.crashes;
         envelope.wake = self.wake;
+        envelope.read_at = self.read_at;
     }
 }
 

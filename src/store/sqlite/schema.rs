@@ -22,6 +22,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0009_sessions.sql"),
     include_str!("migrations/0010_logs.sql"),
     include_str!("migrations/0011_bounds.sql"),
+    include_str!("migrations/0012_read_mail.sql"),
 ];
 
 /// The schema version of this program.

@@ -1,7 +1,7 @@
 //! The `messages` table: durable inboxes.
 
 use async_trait::async_trait;
-use ghost_domain::{AgentId, Envelope, HeldSkill, MailState, MessageId, RootId, TurnId};
+use ghost_domain::{AgentId, Envelope, HeldSkill, MailState, MessageId, RootId, Timestamp, TurnId};
 
 use crate::error::Result;
 
@@ -74,8 +74,8 @@ pub trait MessageWrites {
     async fn message_append(&mut self, envelope: &Envelope) -> Result<()>;
 
     /// Sets state and turn of messages and adds `add_crashes` to their crash counts. Besides these,
-    /// only the wake flag of an envelope ever changes ([`MessageWrites::message_rouse`]). Ids that
-    /// do not exist are ignored.
+    /// only the wake flag ([`MessageWrites::message_rouse`]) and the time of the last reading
+    /// ([`MessageWrites::message_read`]) of an envelope ever change. Ids that do not exist are ignored.
     async fn message_mark(
         &mut self,
         message_ids: &[MessageId],
@@ -83,6 +83,9 @@ pub trait MessageWrites {
         turn_id: Option<TurnId>,
         add_crashes: u32,
     ) -> Result<()>;
+
+    /// Sets the time at which a turn took messages.
+    async fn message_read(&mut self, message_ids: &[MessageId], at: Timestamp) -> Result<()>;
 
     /// Sets the crash count of messages to 0, for an operator who retries them.
     async fn message_forgive(&mut self, message_ids: &[MessageId]) -> Result<()>;

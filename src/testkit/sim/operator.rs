@@ -278,6 +278,8 @@ impl Operator {
                     desired: Desired::Running,
                     overrides: serde_json::Value::Null,
                     daily_money: None,
+                    heartbeat: None,
+                    owner: None,
                     goal,
                     chain: Chain::root(&ctx),
                 };

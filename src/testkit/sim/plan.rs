@@ -144,6 +144,7 @@ pub(crate) fn plan(seed: u64, dir: &Path) -> Result<Plan, Refusal> {
         reactions: ghost_domain::Reactions::Minimal,
         webhooks: BTreeMap::new(),
         heartbeats: BTreeMap::new(),
+        archetype_heartbeats: BTreeMap::new(),
         declared: ghost_domain::Declared::default(),
         warnings: Vec::new(),
     })

@@ -18,6 +18,7 @@ use serde_json::{Map, Value, json};
 
 use super::common::{LIST_BYTES, agent_id, fitting, not_blank, without_nulls};
 use crate::context::CallContext;
+use crate::heartbeats::wanted;
 use crate::tool::{Output, ReadTool, WorldTool};
 use crate::workspace::{Lines, io_refusal, list_dir, read_text};
 
@@ -26,6 +27,8 @@ const NAME_MAX: usize = 100;
 /// The largest number of memory files in a list, and of directory levels.
 const MEMORY_FILES: usize = 500;
 const MEMORY_DEPTH: u32 = 4;
+/// The longest grace period of a stop, in seconds, as for `limits.stop_grace_seconds`.
+const GRACE_MAX: u32 = 3_600;
 /// The hint for a path that is not a memory file.
 const MEMORY_HINT: &str = "give the path of a text file of its memory; without a path the call lists them";
 
@@ -73,6 +76,9 @@ pub(super) struct CreateParams {
     /// The name of the new agent for display.
     #[serde(default)]
     name: Option<String>,
+    /// The agent that owns the new one, pays for it and may delete it: you if absent, or an agent that you created.
+    #[serde(default)]
+    owner: Option<String>,
     /// Settings that narrow its archetype: model, max_tokens, turn_rounds_max, tools. Nothing can be widened.
     #[serde(default)]
     overrides: Option<Map<String, Value>>,
@@ -96,6 +102,10 @@ pub(super) struct StopParams {
     /// The reason, shown to everyone who asks for it.
     #[serde(default)]
     reason: Option<String>,
+    /// Seconds that its turn may still run, at most 3600; the world's setting if absent.
+    #[serde(default)]
+    #[schemars(range(max = 3600))]
+    grace_seconds: Option<u32>,
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -183,6 +193,15 @@ impl WorldTool for Create {
             return Err(rules::reserved(&call.services.ctx, &call.party(), &new_id, existing.as_ref()));
         }
         let daily_money = plan.archetypes.get(&params.archetype).and_then(|archetype| archetype.config.daily_money);
+        let heartbeat = plan.archetype_heartbeats.get(&params.archetype).map(wanted);
+        let owner = match &params.owner {
+            None => None,
+            Some(named) => {
+                let owner = agent_id(w, named).await?;
+                rules::may_own(w, &call.caller.agent_id, &owner).await?;
+                Some(owner)
+            }
+        };
         // Line breaks become spaces. The creation rule refuses other invalid characters.
         let plain = |name: &str| name.split_whitespace().collect::<Vec<_>>().join(" ");
         let name = params.name.as_deref().map(plain).filter(|name| !name.is_empty());
@@ -195,6 +214,8 @@ impl WorldTool for Create {
             desired: Desired::Running,
             overrides,
             daily_money,
+            heartbeat,
+            owner,
             goal: params.goal,
             chain: call.chain(),
         };
@@ -229,7 +250,11 @@ impl WorldTool for Stop {
     async fn apply(&self, call: &CallContext, params: StopParams, w: &mut dyn Writes) -> Result<Output, Refusal> {
         let target = agent_id(w, &params.agent_id).await?;
         let reason = params.reason.as_deref().map(one_line).filter(|reason| !reason.is_empty());
-        let (agent, changed) = rules::stop(w, &call.services.ctx, &call.party(), &target, reason.as_deref()).await?;
+        let (ctx, by, reason) = (&call.services.ctx, call.party(), reason.as_deref());
+        let (agent, changed) = match params.grace_seconds {
+            None => rules::stop(w, ctx, &by, &target, reason).await?,
+            Some(seconds) => rules::stop_within(w, ctx, &by, &target, reason, seconds.min(GRACE_MAX)).await?,
+        };
         Ok(json!({ "agent_id": agent.agent_id, "status": agent.status, "changed": changed }).into())
     }
 }

@@ -2,18 +2,22 @@
 //! BI-27).
 
 use async_trait::async_trait;
-use ghost_domain::Refusal;
+use ghost_config::plan::LlmPlan;
+use ghost_domain::{Code, Refusal};
 use ghost_operations::mail::agent_named;
 use ghost_operations::status::Facts;
 use ghost_store::tables::UsageFilter;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::agents::{shown, uptime};
 use super::common::{LIST_BYTES, Nothing, agent_id, fitting, usage_json, without_nulls};
 use crate::context::CallContext;
 use crate::tool::{Output, ReadTool};
+
+/// Longest name of a model.
+const MODEL_MAX: usize = 200;
 
 pub(super) struct Reflect;
 
@@ -58,6 +62,25 @@ pub(super) struct StatusParams {
     /// The agent; you if absent.
     #[serde(default)]
     agent_id: Option<String>,
+    /// The model whose card is shown, as `model` or `provider/model`; the agent's own if absent.
+    #[serde(default)]
+    model: Option<String>,
+}
+
+/// What is known of a model. Facts that are unknown are left out. Prices are dollars for a million tokens.
+fn card(llm: &LlmPlan, provider: &str, model: &str) -> Result<Value, Refusal> {
+    // An agent whose archetype no longer exists has no model.
+    let Some(entry) = llm.providers.get(provider) else { return Ok(Value::Null) };
+    if model.is_empty() || model.len() > MODEL_MAX {
+        return Err(Refusal::new(Code::InvalidArguments, "model is not the name of a model")
+            .hint("write `model` or `provider/model`; without it you get the card of the agent's own model"));
+    }
+    let (facts, price) = (llm.facts(entry.kind, provider, model), llm.price(entry.kind, provider, model));
+    Ok(without_nulls(json!({
+        "provider": provider, "model": model, "context_tokens": facts.context_tokens,
+        "output_tokens": facts.output_tokens, "input_usd": price.map(|price| price.input.usd()),
+        "output_usd": price.map(|price| price.output.usd()),
+    })))
 }
 
 pub(super) struct Status;
@@ -87,8 +110,15 @@ impl ReadTool for Status {
         let timezone = spec.as_ref().and_then(|spec| spec.archetype.config.timezone.clone());
         let model = spec.map(|spec| spec.model).unwrap_or_default();
         let activity = shown(&agent, &call.services.control.activities());
+        let plan = call.services.plan();
+        let own = model.provider.clone().unwrap_or_default();
+        let (provider, name) = match params.model.as_deref() {
+            Some(named) => plan.llm.fallback_target(&own, named),
+            None => (own.as_str(), model.model.as_deref().unwrap_or_default()),
+        };
+        let card = card(&plan.llm, provider, name)?;
         let content = without_nulls(json!({
-            "agent_id": agent.agent_id, "status": agent.status, "activity": activity,
+            "agent_id": agent.agent_id, "status": agent.status, "activity": activity, "model_card": card,
             "time": call.services.ctx.now().rfc3339(), "timezone": timezone.unwrap_or_else(|| "UTC".into()),
             "provider": model.provider, "model": model.model, "usage": usage_json(&sums), "queue": queue,
             "uptime_seconds": uptime(call, &agent),

@@ -143,7 +143,7 @@ impl LifecycleRunner {
         };
         match record.desired {
             Desired::Stopped => match self.tree.directory.actor(agent_id) {
-                Some(actor) => drop(actor.cast(AgentMsg::Stop { grace: self.grace() })),
+                Some(actor) => drop(actor.cast(AgentMsg::Stop { grace: self.grace(&record) })),
                 None => self.stopped(agent_id).await,
             },
             Desired::Running => {
@@ -153,14 +153,15 @@ impl LifecycleRunner {
                     (None, _) => self.tree.signal_router.wake(agent_id),
                     (Some(why), None) => self.record_cannot_run(agent_id, why).await,
                     // The agent may finish its turn. Then it is checked again.
-                    (Some(_), Some(actor)) => drop(actor.cast(AgentMsg::Stop { grace: self.grace() })),
+                    (Some(_), Some(actor)) => drop(actor.cast(AgentMsg::Stop { grace: self.grace(&record) })),
                 }
             }
         }
     }
 
-    fn grace(&self) -> Duration {
-        Limits::seconds(self.tree.engine.services.ctx.limits().stop_grace_seconds)
+    fn grace(&self, record: &Agent) -> Duration {
+        let seconds = record.stop_grace_seconds;
+        Limits::seconds(seconds.unwrap_or_else(|| self.tree.engine.services.ctx.limits().stop_grace_seconds))
     }
 
     /// Why an agent that runs according to its record cannot run under the current plan; `None` if it can.

@@ -35,6 +35,7 @@ fn agent(n: usize) -> Agent {
         dropped: false,
         helps: None,
         let_go: false,
+        stop_grace_seconds: None,
         cannot_run: false,
     }
 }

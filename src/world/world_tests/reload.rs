@@ -211,6 +211,8 @@ async fn agents_created_at_run_time_follow_the_daily_budget_of_their_archetype()
                     desired: Desired::Running,
                     overrides: serde_json::Value::Null,
                     daily_money: None,
+                    heartbeat: None,
+                    owner: None,
                     goal: None,
                     chain: ghost_operations::mail::Chain::root(&ctx),
                 };

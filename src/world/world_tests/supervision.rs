@@ -92,6 +92,8 @@ async fn orders_that_a_dead_supervisor_never_read_are_executed() {
             desired: Desired::Running,
             overrides: serde_json::Value::Null,
             daily_money: None,
+            heartbeat: None,
+            owner: None,
             goal: Some("begin".into()),
             chain: Chain::root(&ctx),
         };

@@ -15,7 +15,7 @@ use crate::tables::Result;
 macro_rules! columns {
     () => {
         "seq, message_id, to_agent, from_party, kind, subject, body, attachments, ask_id, conversation_id, root_id, \
-         hop, wake, created_at, state, turn_id, crashes"
+         hop, wake, created_at, state, turn_id, crashes, read_at"
     };
 }
 pub(super) use columns;
@@ -23,7 +23,7 @@ pub(super) use columns;
 impl Row for Envelope {
     const TABLE: &'static str = "messages";
     const SHAPE: Shape =
-        Shape { head: concat!("INSERT INTO messages (", columns!(), ") VALUES "), columns: 17, tail: "" };
+        Shape { head: concat!("INSERT INTO messages (", columns!(), ") VALUES "), columns: 18, tail: "" };
 
     fn bind(&self, args: &mut Args) -> Result<()> {
         let attachments = match self.attachments.is_empty() {
@@ -46,7 +46,8 @@ impl Row for Envelope {
             .int(self.created_at.0)
             .text(self.state.as_str())
             .maybe_id(self.turn_id.map(|id| id.0))
-            .int(i64::from(self.crashes));
+            .int(i64::from(self.crashes))
+            .maybe_at(self.read_at);
         Ok(())
     }
 }
@@ -88,6 +89,7 @@ impl Keyed for Envelope {
             state: get_parsed(TABLE, row, 14)?,
             turn_id: get_maybe_id(TABLE, row, 15)?.map(TurnId),
             crashes: get_count(TABLE, row, 16)?,
+            read_at: get::<Option<i64>>(TABLE, row, 17)?.map(Timestamp),
         })
     }
 }
@@ -102,9 +104,9 @@ fn conversation(row: &SqliteRow) -> Result<Option<ConversationId>> {
 impl Row for Head {
     const TABLE: &'static str = "messages";
     const SHAPE: Shape = Shape {
-        head: "UPDATE messages SET state = v.column2, turn_id = v.column3, crashes = v.column4, wake = v.column5 \
-               FROM (VALUES ",
-        columns: 5,
+        head: "UPDATE messages SET state = v.column2, turn_id = v.column3, crashes = v.column4, wake = v.column5, \
+               read_at = v.column6 FROM (VALUES ",
+        columns: 6,
         tail: ") AS v WHERE messages.message_id = v.column1",
     };
 
@@ -113,7 +115,8 @@ impl Row for Head {
             .text(self.state.as_str())
             .maybe_id(self.turn_id.map(|id| id.0))
             .int(i64::from(self.crashes))
-            .put(self.wake);
+            .put(self.wake)
+            .maybe_at(self.read_at);
         Ok(())
     }
 }
@@ -121,7 +124,7 @@ impl Row for Head {
 impl Keyed for Head {
     type Key = MessageId;
     const SELECT: &'static str =
-        "SELECT message_id, to_agent, state, turn_id, crashes, wake FROM messages WHERE message_id = ?";
+        "SELECT message_id, to_agent, state, turn_id, crashes, wake, read_at FROM messages WHERE message_id = ?";
 
     fn key(&self) -> MessageId {
         self.message_id
@@ -139,6 +142,7 @@ impl Keyed for Head {
             turn_id: get_maybe_id(Self::TABLE, row, 3)?.map(TurnId),
             crashes: get_count(Self::TABLE, row, 4)?,
             wake: get(Self::TABLE, row, 5)?,
+            read_at: get::<Option<i64>>(Self::TABLE, row, 6)?.map(Timestamp),
         })
     }
 

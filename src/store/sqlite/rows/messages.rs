@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use async_trait::async_trait;
-use ghost_domain::{AgentId, Envelope, MailState, MessageId, RootId, TurnId};
+use ghost_domain::{AgentId, Envelope, MailState, MessageId, RootId, Timestamp, TurnId};
 
 use super::mail::columns;
 use crate::StoreError;
@@ -104,7 +104,7 @@ impl Session {
         }
         let mut args = Args::default();
         args.put(to_json(Head::TABLE, "ids", &unknown)?);
-        let sql = "SELECT message_id, to_agent, state, turn_id, crashes, wake FROM messages \
+        let sql = "SELECT message_id, to_agent, state, turn_id, crashes, wake, read_at FROM messages \
                    WHERE message_id IN (SELECT unhex(value) FROM json_each(?))";
         self.flush_before_read(TABLES).await?;
         let found = self.rows(sql, args).await?.iter().map(Head::read).collect::<Result<Vec<_>>>()?;
@@ -240,7 +240,7 @@ impl MessageReads for Session {
         );
         let rows = self.rows(sql, args).await?;
         let Some(first) = rows.first() else { return Ok(InboxState::default()) };
-        let (unread, skills) = (get(Envelope::TABLE, first, 17)?, get::<&str>(Envelope::TABLE, first, 18)?);
+        let (unread, skills) = (get(Envelope::TABLE, first, 18)?, get::<&str>(Envelope::TABLE, first, 19)?);
         let skills = serde_json::from_str(skills).map_err(|error| unreadable("agent_skills", skills, error))?;
         let mail = rows.iter().map(Envelope::read).collect::<Result<_>>()?;
         Ok(InboxState { mail, unread, skills })
@@ -357,6 +357,10 @@ impl MessageWrites for Session {
             head.crashes = head.crashes.saturating_add(add_crashes);
         })
         .await
+    }
+
+    async fn message_read(&mut self, message_ids: &[MessageId], at: Timestamp) -> Result<()> {
+        self.change_heads(message_ids, |head| head.read_at = Some(at)).await
     }
 
     async fn message_forgive(&mut self, message_ids: &[MessageId]) -> Result<()> {

@@ -59,6 +59,7 @@ pub(super) fn mail(n: u64, to: &str, body: &str) -> Envelope {
         hop: 1,
         wake: true,
         created_at: Timestamp(1),
+        read_at: None,
         state: MailState::Pending,
         turn_id: None,
         crashes: 0,

@@ -1,5 +1,5 @@
 use ghost_domain::testing::START_MS;
-use ghost_domain::{Agent, AgentKind, Code, Refusal, Timestamp};
+use ghost_domain::{Agent, AgentKind, AgentStatus, Code, Refusal, Timestamp};
 use serde_json::json;
 
 use super::tool_world::{SECRET, ToolWorld, code, id, read, write};
@@ -26,6 +26,11 @@ async fn agents_and_the_state_of_the_world_are_shown() {
     assert_eq!((&status["timezone"], &status["queue"]), (&json!("Europe/Berlin"), &json!(0)));
     assert_eq!(status["time"], "2026-11-21T22:08:00.000Z");
     assert_eq!(code(world.call("syscall.session.status", json!({ "agent_id": "bop" })).await), Code::NotFound);
+    let own = &status["model_card"];
+    assert_eq!((&own["model"], own["provider"].is_string()), (&json!("m"), true));
+    let other = world.content("syscall.session.status", json!({ "model": "gpt-5-mini" })).await;
+    assert_eq!((&other["model"], &other["model_card"]["model"]), (&json!("m"), &json!("gpt-5-mini")));
+    assert_eq!(code(world.call("syscall.session.status", json!({ "model": "" })).await), Code::InvalidArguments);
     let usage = world.content("syscall.resource.usage", json!({})).await;
     assert!(usage["disk"]["total_bytes"].as_u64().unwrap() > 0 && usage["runtime"]["actors"] == 1);
 }
@@ -64,6 +69,38 @@ async fn only_what_the_world_allows_is_created() {
     ] {
         assert_eq!(code(world.call("syscall.agent.create", arguments).await), expected);
     }
+}
+
+// covers: BI-22
+#[tokio::test]
+async fn the_owner_of_a_new_agent_is_its_creator_or_one_below() {
+    let world = ToolWorld::new().await;
+    let first = world.content("syscall.agent.create", json!({ "archetype": "writer" })).await["agent_id"].clone();
+    let created = json!({ "archetype": "writer", "agent_id": "helper", "owner": first });
+    world.content("syscall.agent.create", created).await;
+    let record = read!(world, |r| r.agent_get(&id("helper")).await?).unwrap();
+    assert_eq!(record.owner.as_deref(), Some("agent:writer-1"));
+    // The owner may delete it, its creator may not.
+    assert_eq!(code(world.call("syscall.agent.delete", json!({ "agent_id": "helper" })).await), Code::AccessDenied);
+    for (owner, expected) in [("bob", Code::AccessDenied), ("nobody", Code::NotFound)] {
+        let other = json!({ "archetype": "writer", "owner": owner });
+        assert_eq!(code(world.call("syscall.agent.create", other).await), expected, "{owner}");
+    }
+}
+
+// covers: BI-24
+#[tokio::test]
+async fn an_order_to_stop_may_have_its_own_grace_period() {
+    let world = ToolWorld::new().await;
+    let made = world.content("syscall.agent.create", json!({ "archetype": "writer" })).await["agent_id"].clone();
+    world.content("syscall.agent.stop", json!({ "agent_id": made, "grace_seconds": 3 })).await;
+    let record = read!(world, |r| r.agent_get(&id("writer-1")).await?).unwrap();
+    assert_eq!((record.status, record.stop_grace_seconds), (AgentStatus::Stopping, Some(3)));
+    world.content("syscall.agent.start", json!({ "agent_id": made })).await;
+    let record = read!(world, |r| r.agent_get(&id("writer-1")).await?).unwrap();
+    assert_eq!(record.stop_grace_seconds, None);
+    let refused = json!({ "agent_id": made, "grace_seconds": 3_601 });
+    assert_eq!(code(world.call("syscall.agent.stop", refused).await), Code::InvalidArguments);
 }
 
 // covers: BI-23, BI-24
