@@ -153,8 +153,9 @@ unary!(Turns {
 });
 
 unary!(Tools {
-    list(ListToolsRequest) -> ListToolsResponse = |_fake, _asked| ListToolsResponse {
+    list(ListToolsRequest) -> ListToolsResponse = |_fake, asked| ListToolsResponse {
         next_cursor: String::new(),
+        absent: asked.include_absent.then(|| AbsentTool { name: "tts".into(), reason: "no adapter".into() }).into_iter().collect(),
         tools: vec![ToolSummary {
             name: "workspace.read".into(),
             description: "Reads a file".into(),

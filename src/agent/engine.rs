@@ -9,7 +9,7 @@ use ghost_config::spec::AgentSpec;
 use ghost_domain::transcript::ToolSpec;
 use ghost_domain::{Agent, ChannelContext, HeldSkill, Refusal};
 use ghost_provider::{Entry, Outage, Providers};
-use ghost_tools::{Caller, Registry, ToolTable, WorldServices};
+use ghost_tools::{Caller, Offering, Registry, ToolTable, WorldServices};
 use tokio::sync::Notify;
 
 use crate::activity_port::ActivityPort;
@@ -198,9 +198,9 @@ impl Engine {
             channel,
         };
         let outside = channel.is_some();
-        let bytes = self.services.ctx.limits().tools_bytes as usize;
+        let offering = Offering { bytes: self.services.ctx.limits().tools_bytes as usize, receivers: plan.receivers() };
         let registry =
-            self.tools.registry(caller, bytes, &|name| plan.grants(&spec.access, name, outside)).of_plan(plan);
+            self.tools.registry(caller, offering, &|name| plan.grants(&spec.access, name, outside)).of_plan(plan);
         Ok((spec, registry))
     }
 }

@@ -15,6 +15,7 @@ use crate::near_names;
 use crate::plan::{Archetype, Origin};
 use crate::reader::{self, Field, is_name};
 use crate::report::{FileReport, Report};
+use crate::snippets::expanded;
 
 /// The largest number of archetypes in a world.
 pub const ARCHETYPES_MAX: usize = 200;
@@ -186,8 +187,13 @@ impl Directory<'_> {
 
     /// The text of a file that exists.
     fn read(&self, name: &str) -> String {
-        let text = read_text(&self.dir.join(name), self.root, MARKDOWN_MAX, &self.at(name));
-        text.unwrap_or_else(unread)
+        let file = self.at(name);
+        match read_text(&self.dir.join(name), self.root, MARKDOWN_MAX, &file) {
+            // Problems of the configuration are reported by line, so it has no snippets.
+            Some(text) if name == "config.md" => text,
+            Some(text) => expanded(text, self.root, &file),
+            None => unread(),
+        }
     }
 }
 

@@ -46,6 +46,7 @@ pub mod report;
 mod scalars;
 mod skill_roots;
 pub mod skills;
+mod snippets;
 pub mod spec;
 mod substitute;
 #[cfg(any(test, feature = "testing"))]

@@ -413,3 +413,21 @@ fn a_heartbeat_text_without_a_heartbeat_gets_a_warning() {
     assert_eq!((of("x", "doer"), of("made-later", "doer"), of("x", "none")), (Some(300), Some(300), Some(300)));
     assert_eq!(of("made-later", "none"), None);
 }
+
+// covers: WORLD-05
+#[test]
+fn a_line_of_a_prompt_may_be_a_snippet() {
+    let world = World::new();
+    world.write("snippets/tone.md", "Be kind.\n@snippets/other.md\n").write("laws.md", "One\n@snippets/tone.md\nTwo");
+    world.write("archetype/doer/soul.md", "@snippets/tone.md\n");
+    let plan = world.load().unwrap();
+    // A snippet is not read for further ones.
+    assert_eq!(plan.laws, "One\nBe kind.\n@snippets/other.md\nTwo\n");
+    assert!(plan.archetypes["doer"].soul.starts_with("Be kind."));
+    world.write("laws.md", "One\n@snippets/ton.md\n@snippets/../x.md");
+    let reported = world.problems();
+    assert!(
+        reported.contains("laws.md:2: ") && reported.contains("tone.md") && reported.contains("laws.md:3: "),
+        "{reported}"
+    );
+}

@@ -30,6 +30,9 @@ use crate::problem::Problem;
 pub use crate::provider_kind::ProviderKind;
 use crate::skills::SkillSet;
 
+/// Largest number of agents that the descriptions of tools name.
+const RECEIVERS_MAX: usize = 12;
+
 /// A checked world.
 #[derive(Clone, Debug)]
 pub struct Plan {
@@ -153,6 +156,15 @@ impl<'a> IntoIterator for &'a mut NamedAgents {
 }
 
 impl Plan {
+    /// The agents of the world file, if they are few enough to be named in the descriptions of tools (CONF-28).
+    #[must_use]
+    pub fn receivers(&self) -> Vec<String> {
+        match self.agents.len() {
+            0..=RECEIVERS_MAX => self.agents.iter().map(|agent| agent.agent_id.to_string()).collect(),
+            _ => Vec::new(),
+        }
+    }
+
     /// The heartbeat of an agent with this archetype, if it has one.
     #[must_use]
     pub fn heartbeat(&self, agent_id: &AgentId, archetype: &str) -> Option<&HeartbeatPlan> {

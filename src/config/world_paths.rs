@@ -8,6 +8,7 @@ use crate::files::{ARCHETYPES, MARKDOWN_MAX, WORLD_FILE, read_text};
 use crate::near_names;
 use crate::reader::is_name;
 use crate::report::{FileReport, Report};
+use crate::snippets::{SNIPPETS, expanded};
 use crate::world_file::WorldFile;
 
 /// The markdown files that a world's directory may contain.
@@ -79,7 +80,7 @@ impl WorldPaths {
     pub fn markdowns(&self, report: &Report) -> (String, String) {
         // The command line may name a world file with another name.
         let file = self.file.file_name().and_then(|name| name.to_str()).unwrap_or(WORLD_FILE);
-        let known = [WORLD_FILE, ARCHETYPES, MARKDOWN[0], MARKDOWN[1], "knowledge", "skills"];
+        let known = [WORLD_FILE, ARCHETYPES, MARKDOWN[0], MARKDOWN[1], "knowledge", "skills", SNIPPETS];
         near_names::report(&self.dir, &self.shown, &known, &[file], report);
         let [laws, tools] = MARKDOWN.map(|name| self.markdown(name, report));
         (laws, tools)
@@ -87,7 +88,10 @@ impl WorldPaths {
 
     fn markdown(&self, name: &str, report: &Report) -> String {
         let path = self.dir.join(name);
-        let read = || read_text(&path, &self.dir, MARKDOWN_MAX, &report.file(self.shown.join(name)));
+        let read = || {
+            let file = report.file(self.shown.join(name));
+            read_text(&path, &self.dir, MARKDOWN_MAX, &file).map(|text| expanded(text, &self.dir, &file))
+        };
         // A dangling link is a mistake, not an absent file. So the check does not follow links.
         if path.symlink_metadata().is_ok() { read().unwrap_or_default() } else { String::new() }
     }

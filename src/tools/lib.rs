@@ -20,5 +20,5 @@ pub mod workspace;
 
 pub use context::{AgentControl, CallContext, Caller, WorldServices};
 pub use offer::Offer;
-pub use registry::{Registry, ToolTable};
+pub use registry::{Offering, Registry, ToolTable};
 pub use tool::{AskTool, FileTool, FileWork, Output, OutsideTool, ReadTool, Run, Tool, WorldTool};

@@ -59,6 +59,37 @@ impl Offer {
     }
 }
 
+impl Offer {
+    /// The same offer, whose descriptions of receivers name these agents.
+    #[must_use]
+    pub(crate) fn naming(self, agents: &[String]) -> Self {
+        if agents.is_empty() {
+            return self;
+        }
+        let named = |specs: &[ToolSpec]| specs.iter().map(|spec| naming(spec, agents)).collect();
+        Self { sent: named(&self.sent), deferred: named(&self.deferred) }
+    }
+}
+
+/// Tools with the parameter that names a receiver.
+const RECEIVERS: [(&str, &str); 3] =
+    [("syscall.ask", "agent_id"), ("syscall.message.send", "to"), ("syscall.task.create", "owner")];
+
+/// A spec whose description of the receiver names these agents. They are not an `enum`: agents that are created later
+/// can be receivers, too.
+#[must_use]
+pub(crate) fn naming(spec: &ToolSpec, agents: &[String]) -> ToolSpec {
+    let mut spec = spec.clone();
+    if let Some((_, parameter)) = RECEIVERS.iter().find(|(tool, _)| *tool == spec.name)
+        && !agents.is_empty()
+        && let Some(description) = spec.parameters.pointer_mut(&format!("/properties/{parameter}/description"))
+        && let Some(text) = description.as_str()
+    {
+        *description = Value::String(format!("{text} Agents: {}.", agents.join(", ")));
+    }
+    spec
+}
+
 /// Bytes of a tool in a request.
 fn size(spec: &ToolSpec) -> usize {
     spec.name.len() + spec.description.len() + spec.parameters.to_string().len() + FRAME_BYTES

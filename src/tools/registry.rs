@@ -7,27 +7,47 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use ghost_config::Plan;
 use ghost_config::plan::is_of_channel;
 use ghost_domain::text::{nearest, shown};
-use ghost_domain::tool_catalogue::{canonical, from_wire};
+use ghost_domain::tool_catalogue::{CATALOGUE, canonical, from_wire};
 use ghost_domain::transcript::ToolSpec;
 use ghost_domain::{Code, Refusal};
 use serde_json::Value;
 
 use crate::context::Caller;
 use crate::loop_guard::Nature;
-use crate::offer::Offer;
+use crate::offer::{Offer, naming};
 use crate::spelling::{self, plain, without_prefix};
 use crate::tool::Tool;
+
+/// Why this version has no tool of this name.
+fn without_tool(name: &str) -> &'static str {
+    match name {
+        "image" | "tts" | "canvas" | "nodes" => "it needs an adapter for a device or a provider, and there is none",
+        "syscall.control" => "only operators reload, pause and resume a world",
+        _ => "this version does not have it yet",
+    }
+}
 
 /// Every tool, by canonical name.
 pub struct ToolTable {
     tools: BTreeMap<String, Arc<Tool>>,
+    /// Why tools of the catalogue are not in the table, by canonical name (TOOL-05).
+    absent: BTreeMap<&'static str, String>,
     /// Tool lists by their keys. Lists that no registry uses are dropped: overrides can
     /// select many different sets, and a list takes more than a hundred kilobytes.
     granted: Mutex<BTreeMap<ListKey, Weak<Granted>>>,
 }
 
-/// The names in a tool list, and the bound of its offer in bytes.
-type ListKey = (Vec<String>, usize);
+/// The names in a tool list, and what its offer depends on.
+type ListKey = (Vec<String>, Offering);
+
+/// What an offer depends on besides the tools.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Offering {
+    /// A request carries at most so many bytes of tools; see [`Offer`].
+    pub bytes: usize,
+    /// Agents that the descriptions of receivers name (CONF-28).
+    pub receivers: Vec<String>,
+}
 
 /// The tools and specs for one set of granted names.
 struct Granted {
@@ -46,7 +66,9 @@ impl ToolTable {
                 return Err(Refusal::new(Code::Conflict, format!("two tools are named {name}")));
             }
         }
-        Ok(Self { tools: table, granted: Mutex::new(BTreeMap::new()) })
+        let absent = CATALOGUE.iter().filter(|entry| !table.contains_key(entry.name));
+        let absent = absent.map(|entry| (entry.name, without_tool(entry.name).to_owned())).collect();
+        Ok(Self { tools: table, absent, granted: Mutex::new(BTreeMap::new()) })
     }
 
     /// The number of lists in the cache.
@@ -60,21 +82,20 @@ impl ToolTable {
         self.tools.keys().map(String::as_str)
     }
 
-    /// Builds the registry of an agent: the tools for which `granted` returns true (TOOL-02). Its requests carry at most
-    /// `bytes` of tools; see [`Offer`].
+    /// Builds the registry of an agent: the tools for which `granted` returns true (TOOL-02).
     #[must_use]
-    pub fn registry(self: &Arc<Self>, caller: Caller, bytes: usize, granted: &dyn Fn(&str) -> bool) -> Registry {
+    pub fn registry(self: &Arc<Self>, caller: Caller, offering: Offering, granted: &dyn Fn(&str) -> bool) -> Registry {
         let names: Vec<String> = self.tools.keys().filter(|name| granted(name)).cloned().collect();
         let mut cache = self.granted.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = (names, bytes);
+        let key = (names, offering);
         let granted = match cache.get(&key).and_then(Weak::upgrade) {
             Some(granted) => granted,
             None => {
                 let tools: Vec<Arc<Tool>> = key.0.iter().filter_map(|name| self.tools.get(name)).cloned().collect();
-                let offer = Offer::of(&tools, bytes);
+                let offer = Offer::of(&tools, key.1.bytes).naming(&key.1.receivers);
                 let specs = match offer.deferred.is_empty() {
                     true => Arc::clone(&offer.sent),
-                    false => tools.iter().map(|tool| tool.spec.clone()).collect(),
+                    false => tools.iter().map(|tool| naming(&tool.spec, &key.1.receivers)).collect(),
                 };
                 let granted = Arc::new(Granted { tools, specs, offer });
                 cache.retain(|_, list| list.strong_count() > 0);
@@ -145,12 +166,33 @@ impl Registry {
             return Err(Refusal::new(Code::AccessDenied, format!("{} may not use {resolved}", self.caller.agent_id))
                 .hint(self.why_denied(resolved)));
         }
+        if let Some(why) = self.table.absent.get(resolved) {
+            let what = format!("{resolved} is not available: {why}");
+            return Err(Refusal::new(Code::Unsupported, what).hint("use one of the tools you were given"));
+        }
         let near = nearest(&dotted, self.granted.tools.iter().map(|tool| tool.spec.name.as_str()));
         let refusal = Refusal::new(Code::UnknownTool, format!("there is no tool `{}`", shown(&dotted, 80)));
         Err(match near {
             Some(near) => refusal.hint(format!("did you mean `{near}`?")),
             None => refusal.hint("use one of the tools you were given"),
         })
+    }
+
+    /// The tools of the catalogue that the agent does not have, by name, each with the reason (TOOL-05).
+    #[must_use]
+    pub fn absent(&self) -> Vec<(String, String)> {
+        let has = |name: &str| self.granted.tools.binary_search_by(|tool| tool.spec.name.as_str().cmp(name)).is_ok();
+        let denied = self.table.tools.keys().filter(|name| !has(name)).map(|name| {
+            let why = match self.find(name) {
+                Err(refusal) => refusal.in_words(),
+                Ok(_) => String::new(),
+            };
+            (name.clone(), why)
+        });
+        let absent = self.table.absent.iter().map(|(name, why)| ((*name).to_owned(), why.clone()));
+        let mut all: Vec<(String, String)> = denied.chain(absent).collect();
+        all.sort();
+        all
     }
 
     /// The canonical name of the tool of a call, granted or not; `None` if there is no such tool.

@@ -29,10 +29,17 @@ pub fn model_view(outcome: &CallOutcome, view_bytes: Option<u32>, limits: &Limit
     (text, outcome.refusal.is_some())
 }
 
-/// A refusal for a model, with its message truncated to the limit.
+/// A refusal for a model: its message and hint are cut at the limit, and details that are longer are left out.
 fn short(refusal: &Refusal, limits: &Limits) -> Value {
-    let cut = Refusal { message: clip(&refusal.message, limits.error_view_chars as usize), ..refusal.clone() };
-    cut.to_json()
+    let chars = limits.error_view_chars as usize;
+    let cut = |text: &str| clip(text, chars);
+    Refusal {
+        message: cut(&refusal.message),
+        hint: refusal.hint.as_deref().map(cut),
+        details: refusal.details.clone().filter(|details| details.to_string().len() <= chars),
+        ..refusal.clone()
+    }
+    .to_json()
 }
 
 /// The outcome of a refused call.

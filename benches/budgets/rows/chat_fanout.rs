@@ -107,6 +107,8 @@ pub(super) async fn gather(store: &Store, ctx: &OperationContext, hall: &Channel
                         desired: Desired::Running,
                         overrides: Value::Null,
                         daily_money: None,
+                        heartbeat: None,
+                        owner: None,
                         goal: None,
                         chain: Chain::root(&ctx),
                     };

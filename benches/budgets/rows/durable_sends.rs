@@ -94,6 +94,8 @@ async fn population(store: &Store, ctx: &OperationContext) -> Outcome<Vec<AgentI
             desired: Desired::Running,
             overrides: Value::Null,
             daily_money: None,
+            heartbeat: None,
+            owner: None,
             goal: None,
             chain: Chain::root(ctx),
         };

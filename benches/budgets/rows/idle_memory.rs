@@ -134,6 +134,8 @@ async fn populate(world: &World, name: &str, count: usize) -> Outcome<()> {
             desired: Desired::Running,
             overrides: Value::Null,
             daily_money: None,
+            heartbeat: None,
+            owner: None,
             goal: None,
             chain: Chain::root(world.ctx()),
         };

@@ -35,7 +35,8 @@ impl Brief {
     /// The line of one tool.
     async fn one(&self, client: &Client, name: &str) -> Result<String, Failure> {
         let tools = collect_all(async |limit, cursor| {
-            let request = ListToolsRequest { agent_id: self.agent_id.clone(), limit, cursor };
+            let agent_id = self.agent_id.clone();
+            let request = ListToolsRequest { agent_id, limit, cursor, include_absent: false };
             let page = rpc!(client, ToolsClient::list, request).await?;
             Ok((page.tools, page.next_cursor))
         })

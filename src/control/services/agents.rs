@@ -106,6 +106,7 @@ impl CreateInput {
             return Err(rules::reserved(ctx, by, &agent_id, existing.as_ref()));
         }
         let daily_money = plan.archetypes.get(&self.archetype).and_then(|archetype| archetype.config.daily_money);
+        let heartbeat = plan.archetype_heartbeats.get(&self.archetype).map(wanted);
         let new = NewAgent {
             name: self.name.unwrap_or_else(|| agent_id.to_string()),
             agent_id,
@@ -115,7 +116,7 @@ impl CreateInput {
             desired: Desired::Running,
             overrides: self.overrides,
             daily_money,
-            heartbeat: plan.archetype_heartbeats.get(&self.archetype).map(wanted),
+            heartbeat,
             owner: None,
             goal: self.goal,
             chain: Chain::root(ctx),

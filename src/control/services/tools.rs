@@ -10,6 +10,7 @@ use ghost_operations::mail::agent_for_operator;
 use ghost_operations::{requests, turns};
 use ghost_proto::v1;
 use ghost_proto::v1::tools_server::Tools;
+use ghost_tools::Registry;
 use ghost_world::{OperatorCall, World};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -89,12 +90,16 @@ impl Answer {
 
 /// All tools of an agent, whether its requests carry them or not.
 pub(crate) async fn listed(world: &World, agent_id: &AgentId) -> Result<Arc<[ToolSpec]>, Refusal> {
+    Ok(registry(world, agent_id).await?.specs())
+}
+
+async fn registry(world: &World, agent_id: &AgentId) -> Result<Registry, Refusal> {
     let (ctx, agent_id) = (world.ctx().clone(), agent_id.clone());
     let agent = world
         .store()
         .read(move |r| Box::pin(async move { agent_for_operator(r, |agent| ctx.may_run(agent), &agent_id).await }))
         .await?;
-    Ok(world.engine().spec_and_tools(&agent)?.1.specs())
+    Ok(world.engine().spec_and_tools(&agent)?.1)
 }
 
 /// The tools as text, one line `- name: description` each.
@@ -106,7 +111,12 @@ impl ToolsService {
     async fn page(&self, request: &v1::ListToolsRequest) -> Result<v1::ListToolsResponse, Refusal> {
         let agent_id = input::parsed("agent_id", &request.agent_id)?;
         let after = input::unseal("tools", &request.cursor)?;
-        let tools = listed(&self.0.world, &agent_id).await?;
+        let registry = registry(&self.0.world, &agent_id).await?;
+        let tools = registry.specs();
+        let absent = match request.include_absent && after.is_empty() {
+            true => registry.absent(),
+            false => Vec::new(),
+        };
         // The list has the order of the briefing, and contains each tool once. If the tool of the
         // cursor is gone, the list starts again.
         let start = tools.iter().position(|tool| tool.name == after).map_or(0, |at| at + 1);
@@ -120,7 +130,8 @@ impl ToolsService {
         let (tools, _) = queries::within_bytes(summaries, false);
         let next_cursor =
             tools.last().filter(|_| tools.len() < rest.len()).map(|last| input::seal("tools", &last.name));
-        Ok(v1::ListToolsResponse { next_cursor: next_cursor.unwrap_or_default(), tools })
+        let absent = absent.into_iter().map(|(name, reason)| v1::AbsentTool { name, reason }).collect();
+        Ok(v1::ListToolsResponse { next_cursor: next_cursor.unwrap_or_default(), tools, absent })
     }
 
     fn check(&self, request: &v1::CallToolRequest) -> Result<Call, Refusal> {

@@ -162,7 +162,10 @@ async fn everything(daemon: &TestDaemon, t: &[String], n: i64) -> Result<(), Tes
         v1::ListLedgerRequest { tool: some(a), since_at_ms: Some(n), limit, cursor: b.clone(), ..Default::default() };
     check("ledger", LedgerClient::new(daemon.channel.clone()).list(list).await)?;
     let mut tools = ToolsClient::new(daemon.channel.clone());
-    check("tools", tools.list(v1::ListToolsRequest { agent_id: a.clone(), limit, cursor: b.clone() }).await)?;
+    check(
+        "tools",
+        tools.list(v1::ListToolsRequest { agent_id: a.clone(), limit, cursor: b.clone(), include_absent: true }).await,
+    )?;
     let call = v1::CallToolRequest {
         request_id: a.clone(),
         agent_id: b.clone(),

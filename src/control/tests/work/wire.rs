@@ -304,7 +304,7 @@ async fn channels_schedules_conversations_and_tools_come_in_pages() {
     let whole: Vec<String> =
         tools.list(whole).await.unwrap().into_inner().tools.into_iter().map(|row| row.name).collect();
     let read = pages(async |cursor| {
-        let list = v1::ListToolsRequest { agent_id: "ben".into(), limit: 1, cursor };
+        let list = v1::ListToolsRequest { agent_id: "ben".into(), limit: 1, cursor, include_absent: false };
         let page = tools.list(list).await.unwrap().into_inner();
         (page.tools.into_iter().map(|row| row.name).collect(), page.next_cursor)
     })

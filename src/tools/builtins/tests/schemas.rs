@@ -10,11 +10,13 @@ use serde_json::{Map, Value, json};
 
 use super::tool_world::{ToolWorld, code};
 use crate::builtins::all;
-use crate::registry::Registry;
+use crate::registry::{Offering, Registry};
 use crate::tool::Tool;
 
 /// A bound that fits every tool.
-const ALL_BYTES: usize = 1 << 20;
+fn offering() -> Offering {
+    Offering { bytes: 1 << 20, receivers: Vec::new() }
+}
 
 const NAMES: [&str; 51] = [
     "channel.file_attach",
@@ -266,7 +268,7 @@ async fn a_registry_contains_only_granted_tools() {
     let words = BTreeMap::from([("admin".to_owned(), vec!["syscall.agent.create".to_owned()])]);
     let groups = Groups::new(&words, AccessDefault::Public, false, ExtraTools::default());
     let access = resolve(&groups, None, &BTreeSet::new(), None, None);
-    let registry = table.registry((*world.ada.caller).clone(), ALL_BYTES, &|name| access.can_access(name));
+    let registry = table.registry((*world.ada.caller).clone(), offering(), &|name| access.can_access(name));
     assert_eq!(registry.specs().len(), NAMES.len() - 4, "deleting goes with creating, and nothing is deferred");
     assert_eq!(code(registry.find("syscall.agent.create").map(|_| ())), Code::AccessDenied);
     assert_eq!(code(registry.find("workspace.raed").map(|_| ())), Code::UnknownTool);
@@ -277,7 +279,7 @@ async fn a_registry_contains_only_granted_tools() {
     assert!(hint(&registry).contains("admin"), "{}", hint(&registry));
     let mut member = (*world.ada.caller).clone();
     member.groups.insert("admin".to_owned());
-    let narrowed = table.registry(member, ALL_BYTES, &|_| false).of_plan(plan);
+    let narrowed = table.registry(member, offering(), &|_| false).of_plan(plan);
     assert!(hint(&narrowed).contains("admin") && hint(&narrowed) != hint(&registry), "{}", hint(&narrowed));
     let (tool, alias) = registry.find("file_read").unwrap();
     assert_eq!((tool.spec.name.as_str(), alias.as_deref()), ("workspace.read", Some("file_read")));
@@ -289,7 +291,7 @@ async fn a_registry_contains_only_granted_tools() {
 async fn unusual_names_are_resolved_if_only_one_tool_matches() {
     let world = ToolWorld::new().await;
     let registry =
-        world.table().registry((*world.ada.caller).clone(), ALL_BYTES, &|name| name != "syscall.agent.create");
+        world.table().registry((*world.ada.caller).clone(), offering(), &|name| name != "syscall.agent.create");
     for (written, meant) in [
         ("syscall_ask", "syscall.ask"),
         ("functions.syscall__ask", "syscall.ask"),
@@ -313,7 +315,7 @@ async fn unusual_names_are_resolved_if_only_one_tool_matches() {
 async fn lists_that_no_registry_uses_are_dropped() {
     let world = ToolWorld::new().await;
     let table = world.table();
-    let registry = |without: &str| table.registry((*world.ada.caller).clone(), ALL_BYTES, &|name| name != without);
+    let registry = |without: &str| table.registry((*world.ada.caller).clone(), offering(), &|name| name != without);
     let (kept, same) = (registry("channel.send"), registry("channel.send"));
     assert!(std::sync::Arc::ptr_eq(&kept.specs(), &same.specs()), "one list for the same access");
     for name in NAMES {
@@ -384,5 +386,37 @@ proptest! {
                 };
             }
         });
+    }
+}
+
+// covers: CONF-28
+#[tokio::test]
+async fn receivers_are_named_and_others_are_still_allowed() {
+    let world = ToolWorld::new().await;
+    let table = world.table();
+    let offering = Offering { receivers: vec!["ada".into(), "bob".into()], ..offering() };
+    let registry = table.registry((*world.ada.caller).clone(), offering, &|_| true);
+    for (tool, parameter) in
+        [("syscall.ask", "agent_id"), ("syscall.message.send", "to"), ("syscall.task.create", "owner")]
+    {
+        let spec = registry.specs().iter().find(|spec| spec.name == tool).cloned().unwrap();
+        let schema = &spec.parameters["properties"][parameter];
+        assert!(schema["description"].as_str().unwrap().contains("ada, bob"), "{tool}: {schema}");
+        assert!(schema.get("enum").is_none(), "{tool}: agents that are created later are receivers, too");
+    }
+}
+
+// covers: TOOL-05, BI-90, BI-91
+#[tokio::test]
+async fn an_absent_tool_has_a_reason() {
+    let world = ToolWorld::new().await;
+    let registry = world.table().registry((*world.ada.caller).clone(), offering(), &|name| name != "syscall.ask");
+    let absent: BTreeMap<String, String> = registry.absent().into_iter().collect();
+    for name in ["canvas", "image", "nodes", "tts", "syscall.control", "syscall.ask"] {
+        assert!(absent.get(name).is_some_and(|why| !why.is_empty()), "{name}: {absent:?}");
+    }
+    assert!(!absent.contains_key("workspace.read"));
+    for alias in ["gateway", "tts"] {
+        assert_eq!(code(registry.find(alias).map(|_| ())), Code::Unsupported, "{alias}");
     }
 }
