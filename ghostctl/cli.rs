@@ -8,8 +8,8 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use serde_json::json;
 
 use crate::commands::{
-    agent, budget, chat, config, conversation, cron, dead, events, knowledge, ledger, message, session, state, talk,
-    task, timer, tool, turn, watch, world,
+    agent, budget, chat, config, conversation, cron, dead, events, knowledge, ledger, message, session, skill, state,
+    talk, task, timer, tool, turn, watch, world,
 };
 use crate::complete;
 use crate::connection::Client;
@@ -91,6 +91,9 @@ enum Command {
     /// Show and reset the sessions of an agent: list, show, reset
     #[command(subcommand)]
     Session(session::Session),
+    /// Show the skills of the world: list, show
+    #[command(subcommand)]
+    Skill(skill::Skill),
     /// Manage turns: list, show, retry, cancel
     #[command(subcommand)]
     Turn(turn::Turn),
@@ -255,6 +258,7 @@ async fn execute(cli: Cli, environment: &Environment, out: &mut Output) -> Resul
         Command::Talk(verb) => verb.run(&client, cli.json, out).await,
         Command::Conversation(verb) => verb.run(&client).await,
         Command::Session(verb) => verb.run(&client).await,
+        Command::Skill(verb) => verb.run(&client).await,
         Command::Turn(verb) => verb.run(&client).await,
         Command::Task(verb) => verb.run(&client).await,
         Command::Timer(verb) => verb.run(&client).await,

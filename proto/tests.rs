@@ -24,7 +24,7 @@ fn messages() -> BTreeMap<String, DescriptorProto> {
 }
 
 /// Methods that change nothing. Each new method that only reads must be added here.
-const READS: [&str; 36] = [
+const READS: [&str; 38] = [
     "World.Status",
     "World.ResolveId",
     "World.Reflect",
@@ -59,6 +59,8 @@ const READS: [&str; 36] = [
     "Schedules.Runs",
     "Sessions.List",
     "Sessions.Get",
+    "Skills.List",
+    "Skills.Get",
     "State.Get",
     "State.List",
 ];
@@ -78,6 +80,7 @@ fn the_contract_has_exactly_these_services() {
         "Messages",
         "Schedules",
         "Sessions",
+        "Skills",
         "State",
         "Tasks",
         "Tools",

@@ -130,6 +130,33 @@ impl Places {
     }
 }
 
+// covers: HB-04, MEM-17, TOOL-05
+#[test]
+fn an_operator_sees_memory_absent_tools_and_the_heartbeats_of_new_agents() {
+    let places = Places::new();
+    let memory = places.test_env.data("places").join("agents/a/memory");
+    std::fs::create_dir_all(&memory).unwrap();
+    std::fs::write(memory.join("today.md"), "The desk is green.").unwrap();
+    assert_eq!(places.test_env.json(&["agent", "inspect", "a"])["files"][0]["path"], "today.md");
+    assert_eq!(places.test_env.json(&["agent", "inspect", "a", "today.md"])["content"], "The desk is green.");
+    places.test_env.ctl(&["agent", "inspect", "a", "yesterday.md"]).exits(3);
+    let tools = places.test_env.json(&["tool", "list", "a", "--all"]);
+    let absent = |name: &str| {
+        let row = tools.as_array().unwrap().iter().find(|row| row["name"] == name);
+        row.and_then(|row| row["absent"].as_str()).is_some_and(|why| !why.is_empty())
+    };
+    assert!(absent("tts") && absent("syscall.agent.create") && !absent("workspace.read"), "{tools}");
+    // The world gets heartbeats: agents that exist already and new ones have them, also after a reload.
+    places.test_env.ctl(&["agent", "create", "quiet", "--id", "q1"]).ok();
+    places.world.config(&format!("{WORLD}heartbeat: {{ every: 1h }}\n"));
+    places.test_env.ctl(&["reload"]).ok();
+    places.test_env.ctl(&["agent", "create", "quiet", "--id", "q2"]).ok();
+    let heartbeats = places.test_env.ctl(&["--json", "events", "--kind", "schedule.set"]).out;
+    for agent in ["a", "q1", "q2"] {
+        assert!(heartbeats.contains(&format!("\"agent_id\":\"{agent}\"")), "{agent}: {heartbeats}");
+    }
+}
+
 #[test]
 fn an_agent_that_the_file_no_longer_names_is_not_started_and_loses_nothing() {
     let mut places = Places::new();

@@ -15,7 +15,7 @@ llm: { default_provider: p, default_model: m, providers: { p: { kind: scripted }
 ";
 const TABLES: &str = "---\nname: tables\ndescription: Use when: figures are loose\n---\nRead MORE.md in this skill.\n";
 
-// covers: BI-72, CONF-06, SKILL-12, SKILL-41
+// covers: BI-72, CONF-06, CP-09, SKILL-12, SKILL-41
 #[test]
 fn a_loaded_skill_stays_in_the_prompt_until_it_is_dropped() {
     let mut test_env = TestEnvironment::new(ghostd_testing());
@@ -44,6 +44,11 @@ fn a_loaded_skill_stays_in_the_prompt_until_it_is_dropped() {
     assert!(before.contains("- tables: Use when: figures are loose") && !before.contains("unused"), "{before}");
     assert!(!before.contains("Read MORE.md"));
     call("syscall.skill.load", json!({ "name": "tables" }));
+    let listed = test_env.json(&["skill", "list", "--agent", "ada"]);
+    assert_eq!((&listed[0]["name"], &listed[0]["active"]), (&json!("tables"), &json!(true)), "{listed}");
+    assert_eq!(test_env.json(&["skill", "list"])[0]["held"], false);
+    assert_eq!(test_env.json(&["skill", "show", "tables"])["document"], "Read MORE.md in this skill.");
+    assert!(test_env.ctl(&["skill", "show", "table"]).exits(3).err.contains("`tables`"));
     daemon.kill();
     daemon = test_env.up(&world, &[]);
     assert!(prompt("ada").contains("[active]\n<skill name=\"tables\">\nRead MORE.md in this skill.\n</skill>"));

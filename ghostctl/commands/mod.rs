@@ -17,6 +17,7 @@ pub mod message;
 pub mod schedule;
 pub mod session;
 mod since;
+pub mod skill;
 pub mod state;
 pub mod talk;
 pub mod task;

@@ -21,6 +21,7 @@ use ghost_proto::v1::{
     messages_server::{self, MessagesServer},
     schedules_server::{self, SchedulesServer},
     sessions_server::{self, SessionsServer},
+    skills_server::{self, SkillsServer},
     state_server::{self, StateServer},
     tasks_server::{self, TasksServer},
     tools_server::{self, ToolsServer},
@@ -45,8 +46,8 @@ use crate::http;
 use crate::reflection::{Reflection, V1, V1Alpha};
 use crate::services::{
     AgentsService, BudgetsService, ChatService, ConversationsService, EventsService, KnowledgeService, LedgerService,
-    MessagesService, SchedulesService, SessionsService, StateService, TasksService, ToolsService, TurnsService,
-    WorldService,
+    MessagesService, SchedulesService, SessionsService, SkillsService, StateService, TasksService, ToolsService,
+    TurnsService, WorldService,
 };
 use crate::serving::incoming::Incoming;
 use crate::serving::{grpc, rest};
@@ -410,6 +411,7 @@ async fn set_health(health: &tonic_health::server::HealthReporter, status: tonic
         messages_server::SERVICE_NAME,
         schedules_server::SERVICE_NAME,
         sessions_server::SERVICE_NAME,
+        skills_server::SERVICE_NAME,
         state_server::SERVICE_NAME,
         tasks_server::SERVICE_NAME,
         tools_server::SERVICE_NAME,
@@ -457,6 +459,7 @@ where
         .add_service(gated!(StateServer, StateService(control.clone())))
         .add_service(gated!(SchedulesServer, SchedulesService(control.clone())))
         .add_service(gated!(SessionsServer, SessionsService(control.clone())))
+        .add_service(gated!(SkillsServer, SkillsService(control.clone())))
         .add_service(gated!(TasksServer, TasksService(control.clone())))
         .add_service(gated!(ToolsServer, ToolsService(control.clone())))
         .add_service(gated!(TurnsServer, TurnsService(control.clone())))

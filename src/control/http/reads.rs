@@ -21,7 +21,7 @@ use super::rest::Shared;
 use crate::control::Control;
 use crate::convert::input::PAGE_MAX;
 use crate::services::tools::listed;
-use crate::services::{ChatService, LedgerService, SessionsService, TasksService};
+use crate::services::{ChatService, LedgerService, SessionsService, SkillsService, TasksService};
 
 /// A name or id from the path.
 pub(super) type Named = Result<Path<String>, PathRejection>;
@@ -120,6 +120,22 @@ pub(super) async fn messages(State(rest): Shared, channel: Named, uri: Uri) -> A
     let before = history.messages.first().is_some_and(|first| first.seq > after.saturating_add(1));
     let truncated = history.cut || (full && before);
     Ok(Json(json!({ "messages": history.messages, "truncated": truncated })))
+}
+
+pub(super) async fn skills(State(rest): Shared, uri: Uri) -> Answer {
+    let params = Params::read(&uri, &["agent", "limit", "cursor"], &[])?;
+    let request = v1::ListSkillsRequest {
+        agent_id: params.text("agent"),
+        limit: params.limit()?,
+        cursor: params.text("cursor").unwrap_or_default(),
+    };
+    Ok(Json(json::value(&SkillsService(rest.control.clone()).page(request).await?)))
+}
+
+pub(super) async fn skill(State(rest): Shared, name: Named, uri: Uri) -> Answer {
+    Params::read(&uri, &[], &[])?;
+    let request = v1::GetSkillRequest { name: named(name)? };
+    Ok(Json(json::value(&SkillsService(rest.control.clone()).one(&request)?)))
 }
 
 pub(super) async fn sessions(State(rest): Shared, id: Named, uri: Uri) -> Answer {

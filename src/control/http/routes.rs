@@ -42,6 +42,12 @@ const CALL: Record = record("LedgerRow", || json::value(&v1::LedgerRow::default(
 const SESSIONS: Record = record("ListSessionsResponse", || {
     json::value(&v1::ListSessionsResponse { sessions: vec![v1::Session::default()] })
 });
+const SKILLS: Record = record("ListSkillsResponse", || {
+    json::value(&v1::ListSkillsResponse { skills: vec![v1::Skill::default()], next_cursor: String::new() })
+});
+const SKILL: Record = record("GetSkillResponse", || {
+    json::value(&v1::GetSkillResponse { skill: Some(v1::Skill::default()), document: String::new() })
+});
 const SESSION: Record = record("GetSessionResponse", || {
     json::value(&v1::GetSessionResponse { entries: vec![v1::SessionEntry::default()], ..Default::default() })
 });
@@ -143,6 +149,27 @@ pub(super) const ROUTES: &[Route] = &[
     Route {
         serve: || get(reads::brief),
         ..read("/api/agents/{id}/tools/brief", "The same, a line for each tool.", &[], Answer::Text("text/plain"))
+    },
+    Route {
+        serve: || get(reads::skills),
+        ..read(
+            "/api/skills",
+            "The skills of the world, or those that an agent may hold.",
+            &[
+                param(
+                    "agent",
+                    ParamType::Text,
+                    "Only the skills that this agent may hold, and which of them it holds.",
+                ),
+                param("limit", ParamType::Number, "Maximum number of skills, 1 to 500; 100 by default."),
+                param("cursor", ParamType::Text, "`next_cursor` of the page before."),
+            ],
+            Answer::One(SKILLS),
+        )
+    },
+    Route {
+        serve: || get(reads::skill),
+        ..read("/api/skills/{name}", "A skill with its text.", &[], Answer::One(SKILL))
     },
     Route {
         serve: || get(reads::sessions),

@@ -20,6 +20,10 @@ async fn delivery_is_one_row_one_event_and_one_wake() {
     assert_eq!(world.signals(), [ghost_domain::ports::Signal::Wake(id("bob"))]);
     world.deliver(NewMessage { wake: false, ..new_message(&world, "bob", party("ada")) }).await.unwrap();
     assert!(world.signals().is_empty(), "quiet mail wakes nobody");
+    let message_id = sent.message_id;
+    assert_eq!(read!(world, |r| r.message_get(message_id).await?).unwrap().read_at, None);
+    world.take("bob").await;
+    assert_eq!(read!(world, |r| r.message_get(message_id).await?).unwrap().read_at, Some(world.ctx.now()));
 }
 
 // covers: LIM-40, MSG-09

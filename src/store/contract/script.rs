@@ -264,6 +264,7 @@ impl Op {
                 let ids = [message_id(1 + a % n), message_id(1 + b % n), message_id(n.saturating_sub(1 + a % 4))];
                 let state = one_of(MailState::ALL, c);
                 let of_turn = (state != MailState::Pending).then(|| turn_id(b % 6));
+                w.message_read(&ids[..1], moment(n)).await.ok()?;
                 w.message_mark(&ids, state, of_turn, u32::try_from(c % 2).unwrap()).await
             }
             OpKind::ForgiveMail => match w.message_rouse(&[message_id(1 + b % n)]).await {
