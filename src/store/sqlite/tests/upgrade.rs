@@ -49,7 +49,11 @@ async fn first_version(path: &Path) {
     for (n, seq) in [(1, 1), (2, 2)] {
         let mut args = Args::default();
         Envelope { seq, ..mail(n, "a", "from before") }.bind(&mut args).unwrap();
-        let sql = format!("{}({})", Envelope::SHAPE.head, vec!["?"; Envelope::SHAPE.columns].join(","));
+        // Version 1 had no column `read_at`, the last one.
+        let head = Envelope::SHAPE.head.replace(", read_at", "").replace(" VALUES ", "");
+        let columns: Vec<String> = (1..Envelope::SHAPE.columns).map(|n| format!("column{n}")).collect();
+        let values = vec!["?"; Envelope::SHAPE.columns].join(",");
+        let sql = format!("{head} SELECT {} FROM (VALUES ({values}))", columns.join(","));
         sqlx::query_with(AssertSqlSafe(sql), args.finish().unwrap()).execute(&mut conn).await.unwrap();
     }
     sqlx::query("INSERT INTO counters (name, value) VALUES ('messages', 40), ('events', 70)")
