@@ -9,6 +9,7 @@ pub mod heartbeat;
 pub mod http;
 pub mod models;
 pub mod origins;
+pub mod places;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Deref;
@@ -25,6 +26,7 @@ pub use self::heartbeat::{ActiveHours, HeartbeatPlan};
 pub use self::http::HttpPlan;
 pub use self::models::{LlmPlan, ModelChoice, ProviderPlan};
 pub use self::origins::{Origin, Origins, ProviderOrigin};
+pub use self::places::{ListenAddress, PlacesPlan};
 use crate::access::{Groups, TASK_UPDATE, ToolAccess};
 use crate::problem::Problem;
 pub use crate::provider_kind::ProviderKind;
@@ -85,6 +87,8 @@ pub struct Plan {
     pub metrics_open: bool,
     /// Hosts and origins that the HTTP listener accepts besides its own address.
     pub http: HttpPlan,
+    /// Where the daemon keeps the data, and where it listens. A change takes effect at the next start.
+    pub places: PlacesPlan,
     /// Webhooks by name. Agents talk with people outside through them.
     pub webhooks: BTreeMap<String, WebhookPlan>,
     /// How readily agents react if their archetype does not set it (MSG-14).
