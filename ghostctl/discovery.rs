@@ -182,20 +182,16 @@ fn token_beside(
         return Ok(None);
     }
     let Ok(root) = environment.state_root() else { return Ok(None) };
-    let mut known = worlds(&root)?;
-    if let Some(name) = &options.world {
-        known.retain(|world| world.is_called(name));
-    }
+    let known = worlds(&root)?;
+    let is_named = |world: &World| options.world.as_deref().is_none_or(|name| world.is_called(name));
     let token_of = |world: &World| world.data_dir.join(TOKEN);
-    if let Some(exact) = known.iter().find(|world| world.endpoint == *endpoint) {
+    // A daemon that was killed may have left a pointer to the same port.
+    let exact = known.iter().filter(|world| world.endpoint == *endpoint && is_named(world));
+    if let Some(exact) = exact.min_by_key(|world| !world.may_run()) {
         return read_token(&token_of(exact));
     }
-    let with_token: Vec<PathBuf> = known
-        .iter()
-        .filter(|world| options.world.is_some() || world.may_run())
-        .map(token_of)
-        .filter(|file| file.exists())
-        .collect();
+    let running = known.iter().filter(|world| is_named(world) && world.may_run());
+    let with_token: Vec<PathBuf> = running.map(token_of).filter(|file| file.exists()).collect();
     match with_token.as_slice() {
         [only] => read_token(only),
         // With several worlds, the right token is unknown. The hint of the daemon's refusal

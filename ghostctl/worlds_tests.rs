@@ -143,5 +143,9 @@ fn the_token_is_that_of_the_data_directory_which_the_pointer_names() {
     assert_eq!(token(Some("b"), None), None);
     // Which world listens there is unknown.
     assert_eq!(token(None, Some("127.0.0.1:9")), None);
-    assert_eq!(token(Some("b"), Some("127.0.0.1:9")).as_deref(), Some("token-b"));
+    // A daemon that was killed had the same port.
+    let old = state.data("srv/a-old");
+    std::fs::write(old.join("token"), "token-old\n").unwrap();
+    state.point("0", "a-old", &old, "http://127.0.0.1:7070", false);
+    assert_eq!(token(None, Some("127.0.0.1:7070")).as_deref(), Some("token-a"));
 }
