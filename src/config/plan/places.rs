@@ -1,18 +1,13 @@
 //! Where a daemon keeps the data of a world and its workspace, and where it listens, as far as the world file says.
 //!
-//! A workspace must never contain files that decide what agents may do: agents write into it.
+//! A relative path must never be in a plan: it would depend on where the daemon was started.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use super::Plan;
-
 /// Maximum length of a Unix socket's path in bytes (Linux).
 pub const SOCKET_PATH_MAX: usize = 107;
-
-/// The directory of agents' memory in a data directory.
-const MEMORY: &str = "agents";
 
 /// The places that the world file names. Flags win over them, and they win over the defaults.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -80,23 +75,6 @@ fn too_long() -> String {
 /// The remedy.
 pub fn http_address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| "give HOST:PORT with a numeric host, such as 127.0.0.1:8080".to_owned())
-}
-
-impl Plan {
-    /// The directory that stands against a workspace at `workspace`: one of the world's files or of its data, if the
-    /// one contains the other. Agents could change their own rules, or the database. A workspace below the data
-    /// directory is possible.
-    #[must_use]
-    pub fn workspace_conflict(&self, workspace: &Path, data_dir: Option<&Path>) -> Option<PathBuf> {
-        let within = ["archetype", "knowledge", "skills"].map(|name| self.dir.join(name));
-        let named = self.llm.providers.values().filter_map(|provider| provider.dir.as_ref());
-        let named = named.chain(self.skills.roots()).chain(self.job.as_ref().map(|job| &job.input));
-        let memory = data_dir.map(|dir| dir.join(MEMORY));
-        let whole = [Some(self.dir.as_path()), data_dir];
-        let above = whole.into_iter().flatten().find(|dir| dir.starts_with(workspace)).map(Path::to_owned);
-        let either = |dir: &&PathBuf| dir.starts_with(workspace) || workspace.starts_with(dir);
-        above.or_else(|| within.iter().chain(named).chain(&memory).find(either).cloned())
-    }
 }
 
 #[cfg(test)]
