@@ -136,16 +136,16 @@ fn the_token_is_that_of_the_data_directory_which_the_pointer_names() {
         std::fs::write(data.join("token"), format!("token-{file}\n")).unwrap();
         state.point(file, file, data, endpoint, true);
     }
-    let token = |world, endpoint| state.find(world, endpoint).unwrap().token;
-    assert_eq!(token(Some("a"), None).as_deref(), Some("token-a"));
-    assert_eq!(token(None, Some("127.0.0.1:7070")).as_deref(), Some("token-a"));
+    let token = |state: &State, world, endpoint| state.find(world, endpoint).unwrap().token;
+    assert_eq!(token(&state, Some("a"), None).as_deref(), Some("token-a"));
+    assert_eq!(token(&state, None, Some("127.0.0.1:7070")).as_deref(), Some("token-a"));
     // A token from a file is never sent to another machine.
-    assert_eq!(token(Some("b"), None), None);
+    assert_eq!(token(&state, Some("b"), None), None);
     // Which world listens there is unknown.
-    assert_eq!(token(None, Some("127.0.0.1:9")), None);
+    assert_eq!(token(&state, None, Some("127.0.0.1:9")), None);
     // A daemon that was killed had the same port.
     let old = state.data("srv/a-old");
     std::fs::write(old.join("token"), "token-old\n").unwrap();
     state.point("0", "a-old", &old, "http://127.0.0.1:7070", false);
-    assert_eq!(token(None, Some("127.0.0.1:7070")).as_deref(), Some("token-a"));
+    assert_eq!(token(&state, None, Some("127.0.0.1:7070")).as_deref(), Some("token-a"));
 }

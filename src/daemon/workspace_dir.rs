@@ -98,12 +98,12 @@ impl WorkspaceDir {
     ) -> Result<Self, Refusal> {
         let default = data_dir.path().join(WORKSPACE);
         let place = real_place(given.or(plan.places.workspace_dir.as_deref()).unwrap_or(&default));
-        if given.is_some() || plan.places.workspace_dir.is_some() {
-            if let Some(dir) = plan.workspace_conflict(&place, Some(data_dir.path())) {
-                let (place, dir) = (place.display(), dir.display());
-                let what = format!("agents write into the workspace {place}, and it would share files with {dir}");
-                return Err(Refusal::new(Code::InvalidArguments, what).hint(ITS_OWN));
-            }
+        if (given.is_some() || plan.places.workspace_dir.is_some())
+            && let Some(dir) = plan.workspace_conflict(&place, Some(data_dir.path()))
+        {
+            let (place, dir) = (place.display(), dir.display());
+            let what = format!("agents write into the workspace {place}, and it would share files with {dir}");
+            return Err(Refusal::new(Code::InvalidArguments, what).hint(ITS_OWN));
         }
         if place.starts_with(data_dir.path()) {
             return Ok(Self { path: place, claim: None });

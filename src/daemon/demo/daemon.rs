@@ -66,6 +66,8 @@ impl Daemon {
             .arg("--listen")
             .arg(socket)
             .args(["--http", "off"])
+            // Its pointer, too, is beside the data.
+            .env("GHOST_STATE_DIR", data.parent().unwrap_or(data))
             .arg("--input")
             .arg(input)
             .stdin(Stdio::null())
