@@ -26,9 +26,9 @@ use crate::wording::as_typed;
 #[derive(Debug, Parser)]
 #[command(name = "ghostctl", version, arg_required_else_help = true, max_term_width = 110)]
 #[command(after_help = "\
-ghostctl connects to --endpoint, else to GHOST_ENDPOINT, else to the only running world under GHOST_STATE_DIR
-(default: ~/.local/state/ghost). If no daemon listens there, ghostctl fails within a second; --wait makes it
-wait. If the connection breaks later, ghostctl retries until --timeout.
+ghostctl connects to --endpoint, else to GHOST_ENDPOINT, else to the only running world that has its data or a
+pointer under GHOST_STATE_DIR (default: ~/.local/state/ghost). If no daemon listens there, ghostctl fails within
+a second; --wait makes it wait. If the connection breaks later, ghostctl retries until --timeout.
 An https endpoint needs the CA certificate (PEM) in GHOST_TLS_CA. Mutual TLS also needs GHOST_TLS_CERT and
 GHOST_TLS_KEY.
 
@@ -43,7 +43,7 @@ pub struct Cli {
     /// Connect to this address: unix:PATH, a path, HOST:PORT or http[s]://HOST:PORT
     #[arg(long, global = true, hide = true, value_name = "E", conflicts_with = "world")]
     endpoint: Option<String>,
-    /// Connect to this world, if several run under the state directory
+    /// Connect to this world, if several run
     #[arg(long, global = true, hide = true, value_name = "W")]
     world: Option<String>,
     /// Use this token for TCP; else GHOST_TOKEN, else the file `token` of the local world

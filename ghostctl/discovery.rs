@@ -1,18 +1,16 @@
-//! Finds the daemon's endpoint and token: `--endpoint`, else `GHOST_ENDPOINT`, else the only running world under the
-//! state directory.
+//! Finds the daemon's endpoint and token: `--endpoint`, else `GHOST_ENDPOINT`, else the only running world of this user.
 //!
 //! A token that was found in a file must never be sent to another machine.
 
-use std::os::unix::net::UnixStream;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use crate::endpoint::{Endpoint, SOCKET};
+use crate::endpoint::Endpoint;
 use crate::failure::Failure;
 use crate::text::one_line;
 use crate::view::local_zone;
+use crate::worlds::{World, worlds};
 
-/// Files of a data directory whose world has run before. A daemon removes its socket when it stops, but not the others.
-const HAS_RUN: [&str; 3] = [SOCKET, "world.id", "ghost.db"];
 /// Name of the token file in a data directory.
 const TOKEN: &str = "token";
 /// Largest token file in bytes: a token with a line break. A larger file is not a token.
@@ -106,75 +104,64 @@ pub fn find(options: &ConnectionOptions, environment: &Environment) -> Result<Ta
     Ok(Target { endpoint, token })
 }
 
-/// A world under the state directory.
-struct World {
-    name: String,
-    socket: PathBuf,
-}
-
-impl World {
-    /// Whether a daemon accepts connections. The existence of the socket file proves nothing: the
-    /// file survives `kill -9`.
-    fn runs(&self) -> bool {
-        UnixStream::connect(&self.socket).is_ok()
-    }
-}
-
-/// The worlds that have run under `root`, sorted by name.
-fn worlds(root: &Path) -> Result<Vec<World>, Failure> {
-    let unreadable = |error: std::io::Error| {
-        Failure::new("unavailable", format!("cannot read the state directory {}: {error}", root.display()))
-            .hint("name the daemon with --endpoint, or another directory in GHOST_STATE_DIR")
-    };
-    let entries = match std::fs::read_dir(root) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(unreadable(error)),
-    };
-    let mut found = Vec::new();
-    for entry in entries {
-        let entry = entry.map_err(unreadable)?;
-        if HAS_RUN.iter().any(|name| entry.path().join(name).exists()) {
-            let name = entry.file_name().to_string_lossy().into_owned();
-            found.push(World { name, socket: entry.path().join(SOCKET) });
-        }
-    }
-    found.sort_by(|a, b| a.name.cmp(&b.name));
-    Ok(found)
-}
-
 /// Names of the worlds that have run here; empty if the directory cannot be read.
 pub fn known_worlds(environment: &Environment) -> Vec<String> {
     let found = environment.state_root().and_then(|root| worlds(&root)).unwrap_or_default();
-    found.into_iter().map(|world| world.name).collect()
+    let names: BTreeSet<String> = found.into_iter().map(|world| world.name).collect();
+    names.into_iter().collect()
 }
 
+/// The worlds by name; a name that several of them have with its endpoint.
 fn names(worlds: &[World]) -> String {
-    worlds.iter().map(|world| world.name.as_str()).collect::<Vec<_>>().join(", ")
+    let text = |world: &World| match worlds.iter().filter(|other| other.name == world.name).count() {
+        1 => world.name.clone(),
+        _ => format!("{} at {}", world.name, world.endpoint),
+    };
+    worlds.iter().map(text).collect::<Vec<_>>().join(", ")
 }
 
-/// The endpoint of the world with this name. It need not run yet.
+/// The failure if several worlds run, and which one is meant is unknown.
+fn several(running: &[World]) -> Failure {
+    let distinct: BTreeSet<&str> = running.iter().map(|world| world.name.as_str()).collect();
+    let hint = match running.first() {
+        Some(first) if distinct.len() < running.len() => {
+            format!("pick one by its endpoint, for example --endpoint {}", first.endpoint)
+        }
+        _ => "pick one with --world NAME".to_owned(),
+    };
+    Failure::new("invalid_arguments", format!("several worlds run: {}", names(running))).hint(hint)
+}
+
+/// The endpoint of the world with this name. It need not run yet. If several have the name, it is the one that runs.
 fn named(world: &str, root: &Path) -> Result<Endpoint, Failure> {
-    let found = worlds(root)?;
-    if let Some(found) = found.iter().find(|known| known.name == world) {
-        return Ok(Endpoint::Unix(found.socket.clone()));
+    let (mut found, others): (Vec<World>, Vec<World>) =
+        worlds(root)?.into_iter().partition(|known| known.is_called(world));
+    if found.len() > 1 {
+        let (running, stopped): (Vec<World>, Vec<World>) = found.into_iter().partition(World::runs);
+        if running.len() > 1 {
+            return Err(several(&running));
+        }
+        found = if running.is_empty() { stopped } else { running };
+    }
+    // If none of them runs, the one under the state directory comes first.
+    if let Some(found) = found.into_iter().next() {
+        return Ok(found.endpoint);
     }
     let failure =
         Failure::new("not_found", format!("no world `{}` has run under {}", one_line(world, 100), root.display()));
-    Err(if found.is_empty() {
+    Err(if others.is_empty() {
         failure.hint("start one with `ghostd up`, or name a daemon elsewhere with --endpoint")
     } else {
-        failure.hint(format!("worlds there: {}", names(&found)))
+        failure.hint(format!("worlds there: {}", names(&others)))
     })
 }
 
 fn the_running_one(root: &Path) -> Result<Endpoint, Failure> {
     let (mut running, stopped): (Vec<World>, Vec<World>) = worlds(root)?.into_iter().partition(World::runs);
     if running.len() > 1 {
-        return Err(Failure::new("invalid_arguments", format!("several worlds run: {}", names(&running)))
-            .hint("pick one with --world NAME"));
+        return Err(several(&running));
     }
-    running.pop().map(|world| Endpoint::Unix(world.socket)).ok_or_else(|| {
+    running.pop().map(|world| world.endpoint).ok_or_else(|| {
         let failure = Failure::new("unavailable", format!("no world runs under {}", root.display()));
         if stopped.is_empty() {
             failure.hint("start one with `ghostd up`, or name a daemon elsewhere with --endpoint")
@@ -195,15 +182,16 @@ fn token_beside(
         return Ok(None);
     }
     let Ok(root) = environment.state_root() else { return Ok(None) };
-    if let Some(world) = &options.world {
-        return read_token(&root.join(world).join(TOKEN));
+    let known = worlds(&root)?;
+    let is_named = |world: &World| options.world.as_deref().is_none_or(|name| world.is_called(name));
+    let token_of = |world: &World| world.data_dir.join(TOKEN);
+    // A daemon that was killed may have left a pointer to the same port.
+    let exact = known.iter().filter(|world| world.endpoint == *endpoint && is_named(world));
+    if let Some(exact) = exact.min_by_key(|world| !world.may_run()) {
+        return read_token(&token_of(exact));
     }
-    let with_token: Vec<PathBuf> = worlds(&root)?
-        .into_iter()
-        .filter(|world| world.socket.exists())
-        .map(|world| world.socket.with_file_name(TOKEN))
-        .filter(|file| file.exists())
-        .collect();
+    let running = known.iter().filter(|world| is_named(world) && world.may_run());
+    let with_token: Vec<PathBuf> = running.map(token_of).filter(|file| file.exists()).collect();
     match with_token.as_slice() {
         [only] => read_token(only),
         // With several worlds, the right token is unknown. The hint of the daemon's refusal
@@ -232,6 +220,7 @@ fn read_token(file: &Path) -> Result<Option<String>, Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::endpoint::SOCKET;
     use std::os::unix::net::UnixListener;
 
     fn tcp_at(authority: &str) -> Endpoint {

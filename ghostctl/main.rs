@@ -27,6 +27,7 @@ mod view;
 mod wait;
 mod wait_notice;
 mod wording;
+mod worlds;
 
 #[cfg(test)]
 mod testing;

@@ -1,10 +1,11 @@
 //! The command line of `ghostd`.
 
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Parser, Subcommand};
-use ghost_control::ListenAddress;
+use ghost_config::plan::ListenAddress;
+use ghost_config::plan::places::http_address;
+use ghost_daemon::HttpOption;
 
 /// A supervisor for worlds of AI agents.
 #[derive(Debug, Parser)]
@@ -51,21 +52,26 @@ pub enum Command {
 pub struct Up {
     /// The world's directory; by default the current one, else worlds/newsroom.
     pub world_dir: Option<PathBuf>,
-    /// Where the world keeps its data [default: $GHOST_STATE_DIR/<world>, else ~/.local/state/ghost/<world>].
+    /// Where the world keeps its data [default: `data_dir` of the world file, else $GHOST_STATE_DIR/<world>, else
+    /// ~/.local/state/ghost/<world>].
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
+    /// Where agents keep their files [default: `workspace_dir` of the world file, else <data>/workspace].
+    #[arg(long, value_name = "DIR")]
+    pub workspace: Option<PathBuf>,
     /// Accept data that another world directory created, for example after the directory was moved.
     #[arg(long)]
     pub adopt: bool,
     /// The files of the main job [default: the world's own].
     #[arg(long, value_name = "DIR")]
     pub input: Option<PathBuf>,
-    /// The address of gRPC, `unix:PATH` or `HOST:PORT`; can be repeated [default: <data>/ghostd.sock].
+    /// The address of gRPC, `unix:PATH` or `HOST:PORT`; can be repeated [default: `listen.grpc` of the
+    /// world file, else <data>/ghostd.sock].
     #[arg(long, value_name = "ADDRESS", value_parser = listener)]
     pub listen: Vec<ListenAddress>,
-    /// The address of HTTP (REST, health, metrics); off by default.
+    /// The address of HTTP (REST, health, metrics), or `off` [default: `listen.http` of the world file, else off].
     #[arg(long, value_name = "HOST:PORT", value_parser = address, allow_negative_numbers = true)]
-    pub http: Option<SocketAddr>,
+    pub http: Option<HttpOption>,
     /// Use this provider instead of the archetypes' own: one named in the world file, or anthropic, openai, gemini,
     /// ollama, scripted.
     #[arg(long, value_name = "NAME")]
@@ -98,24 +104,12 @@ pub struct Demo {
     pub verbose: bool,
 }
 
-/// Maximum length of a Unix socket's path in bytes (Linux).
-const SOCKET_PATH_MAX: usize = 107;
-
-fn address(text: &str) -> Result<SocketAddr, String> {
-    text.parse().map_err(|_| "give HOST:PORT with a numeric host, such as 127.0.0.1:8080".to_owned())
+fn address(text: &str) -> Result<HttpOption, String> {
+    if text == "off" { Ok(HttpOption::Off) } else { http_address(text).map(HttpOption::At) }
 }
 
 fn listener(text: &str) -> Result<ListenAddress, String> {
-    if let Some(path) = text.strip_prefix("unix:") {
-        return match path.len() {
-            0 => Err("unix: needs a path".into()),
-            1..=SOCKET_PATH_MAX => Ok(ListenAddress::Unix(path.into())),
-            _ => Err(format!("a socket's path has {SOCKET_PATH_MAX} bytes at most")),
-        };
-    }
-    text.parse::<SocketAddr>()
-        .map(ListenAddress::Tcp)
-        .map_err(|_| "give unix:PATH or HOST:PORT with a numeric host, such as 127.0.0.1:7070".to_owned())
+    text.parse()
 }
 
 /// The world's directory: the one given, else the current one if it has a world file, else the newsroom if it exists.

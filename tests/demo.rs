@@ -16,7 +16,12 @@ fn test_env() -> TestEnvironment {
 #[test]
 fn three_kills_lose_nothing() {
     let test_env = test_env();
-    let (world, dir) = (Path::new(WORLDS).join("newsroom"), test_env.join("demo"));
+    let (world, dir) = (test_env.copy_of(&Path::new(WORLDS).join("newsroom"), "newsroom"), test_env.join("demo"));
+    // The places of the world itself stay as they are.
+    let file = world.join("world-config.yaml");
+    let places =
+        "data_dir: ../data\nworkspace_dir: ../files\nlisten: { grpc: 'unix:../d.sock', http: '127.0.0.1:0' }\n";
+    std::fs::write(&file, std::fs::read_to_string(&file).unwrap() + "\n" + places).unwrap();
     test_env.ghostd(&["demo", world.to_str().unwrap(), "--dir", dir.to_str().unwrap()]).exits(0);
     let database = Database::open(&dir.join("data"));
     // The last start, and perhaps one more that let the remaining work finish.
@@ -26,6 +31,8 @@ fn three_kills_lose_nothing() {
     assert_eq!(database.number("SELECT count(*) FROM messages WHERE state <> 'consumed'"), 0);
     let briefings: Vec<_> = std::fs::read_dir(dir.join("data/workspace/output/briefings")).unwrap().collect();
     assert_eq!(briefings.len(), 1);
+    let outside = ["data", "files", "d.sock", "state"].map(|name| test_env.join(name).exists());
+    assert_eq!(outside, [false; 4]);
 }
 
 #[test]

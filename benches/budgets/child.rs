@@ -39,6 +39,8 @@ impl Child {
         let mut process = Command::new(program)
             .args(arguments)
             .env("GHOST_LOG", "error")
+            // The pointers of these worlds are not among those of the user's own.
+            .env("GHOST_STATE_DIR", std::env::temp_dir().join("ghost-benches"))
             .stdin(Stdio::piped())
             .stdout(out)
             .spawn()?;

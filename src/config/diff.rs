@@ -46,6 +46,8 @@ pub struct ReloadPlan {
     pub skills: BTreeMap<String, String>,
     /// Effects on the channels and cron jobs that the file declares, one line each.
     pub declared: Vec<String>,
+    /// Changed parts that a running daemon keeps as they are: `data_dir`, `listen.grpc`, ….
+    pub next_start: Vec<String>,
 }
 
 /// Changes of files that a plan does not contain: each `added`, `changed` or `removed`.
@@ -143,6 +145,7 @@ impl ReloadPlan {
             && self.scripts.is_empty()
             && self.skills.is_empty()
             && self.declared.is_empty()
+            && self.next_start.is_empty()
     }
 }
 
@@ -153,8 +156,13 @@ pub fn diff(old: &Plan, new: &Plan, files: &FileChanges) -> ReloadPlan {
     let before: BTreeMap<&AgentId, &AgentPlan> = old.agents.iter().map(|agent| (&agent.agent_id, agent)).collect();
     let after: BTreeSet<&AgentId> = new.agents.iter().map(|agent| &agent.agent_id).collect();
     let archetypes = archetypes(old, new);
-    let mut plan =
-        ReloadPlan { archetypes, world: world(old, new), budgets: budgets(old, new), ..ReloadPlan::default() };
+    let mut plan = ReloadPlan {
+        archetypes,
+        world: world(old, new),
+        budgets: budgets(old, new),
+        next_start: next_start(old, new),
+        ..ReloadPlan::default()
+    };
     for agent in &new.agents {
         let Some(was) = before.get(&agent.agent_id) else {
             plan.added.push(agent.agent_id.clone());
@@ -289,6 +297,16 @@ fn world(old: &Plan, new: &Plan) -> Vec<String> {
     ])
 }
 
+/// The parts that a daemon uses only when it starts.
+fn next_start(old: &Plan, new: &Plan) -> Vec<String> {
+    names(&[
+        ("data_dir", old.places.data_dir != new.places.data_dir),
+        ("workspace_dir", old.places.workspace_dir != new.places.workspace_dir),
+        ("listen.grpc", old.places.grpc != new.places.grpc),
+        ("listen.http", old.places.http != new.places.http),
+    ])
+}
+
 impl fmt::Display for ReloadPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_empty() {
@@ -296,6 +314,9 @@ impl fmt::Display for ReloadPlan {
         }
         for name in &self.world {
             writeln!(f, "~ {name}")?;
+        }
+        for name in &self.next_start {
+            writeln!(f, "~ {name}: takes effect at the next start")?;
         }
         for (scope, what) in &self.budgets {
             writeln!(f, "~ budget {scope}: {what}")?;

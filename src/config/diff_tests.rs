@@ -112,3 +112,18 @@ fn agents_that_can_no_longer_run_are_listed_with_the_reason() {
     assert_eq!(cannot_run, CANNOT_RUN_SHOWN_MAX, "{text}");
     assert!(lines[1 + CANNOT_RUN_SHOWN_MAX].starts_with("! 1 "), "the number of the others: {text}");
 }
+
+#[test]
+fn places_that_change_are_used_at_the_next_start() {
+    let world = World::new();
+    let old = world.plan();
+    let more = "data_dir: d\nworkspace_dir: w\nlisten: { grpc: '127.0.0.1:1', http: '127.0.0.1:2' }\n";
+    world.config(&format!("{}{more}", crate::fixture::GOOD));
+    let plan = diff(&old, &world.plan(), &FileChanges::default());
+    let json = serde_json::to_value(&plan).unwrap();
+    assert_eq!(json["next_start"], json!(["data_dir", "workspace_dir", "listen.grpc", "listen.http"]));
+    assert!(!plan.is_empty() && plan.world.is_empty());
+    for key in &plan.next_start {
+        assert!(plan.to_string().lines().any(|line| line.starts_with(&format!("~ {key}: "))), "{key}: {plan}");
+    }
+}

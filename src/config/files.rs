@@ -165,6 +165,21 @@ pub fn directory_within(path: &Path, root: &Path) -> Option<PathBuf> {
     (real.is_dir() && real.starts_with(root)).then(|| path.to_owned())
 }
 
+/// The canonical form of a path whose last parts need not exist.
+pub fn real_place(path: &Path) -> PathBuf {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let there = path.ancestors().find_map(|part| Some((part, part.canonicalize().ok()?)));
+    let Some((part, mut real)) = there else { return path };
+    for component in path.strip_prefix(part).unwrap_or(Path::new("")).components() {
+        match component {
+            std::path::Component::ParentDir => drop(real.pop()),
+            std::path::Component::Normal(name) => real.push(name),
+            _ => {}
+        }
+    }
+    real
+}
+
 /// Whether a configured path is relative, without `..` and control characters, and at most 1024
 /// bytes long.
 pub fn is_plain_relative(text: &str) -> bool {

@@ -57,7 +57,7 @@ mod world_paths;
 pub mod yaml;
 
 pub use diff::{FileChanges, ReloadPlan, diff};
-pub use files::{Unread, directory_within, first_line, regular, text_of, unreadable};
+pub use files::{Unread, directory_within, first_line, real_place, regular, text_of, unreadable};
 pub use load::{examine, load};
 pub use model_list::ModelList;
 pub use model_warnings::model_warnings;

@@ -207,6 +207,7 @@ fn resolve(paths: &WorldPaths, node: &Node, file: &FileReport<'_>, env: Env<'_>)
         job,
         metrics_open: world.metrics_open,
         http: world.http.clone(),
+        places: world.places.resolve(&paths.dir),
         webhooks,
         reactions: world.reactions,
         declared: Declared::default(),
@@ -217,6 +218,7 @@ fn resolve(paths: &WorldPaths, node: &Node, file: &FileReport<'_>, env: Env<'_>)
     // Checking jobs needs the plan, to look up models and webhooks.
     plan.declared = declared::declared(&world, &plan);
     check_job_lead(&world, &plan);
+    world.places.check(&plan);
     Some(plan)
 }
 

@@ -115,7 +115,7 @@ limits: { hops_max: 0, inbox_maxx: 5 }
 budgets: { agent: { chorus: { tokens: many } } }
 write_acls: { nobody: [agents/x/] }
 job: { input: input, lead: primus, brief: 'Do {file}', result: ../out }
-data_dir: /tmp
+data_dir: ~/data
 limits: {}
 ",
     );

@@ -9,10 +9,11 @@ pub mod heartbeat;
 pub mod http;
 pub mod models;
 pub mod origins;
+pub mod places;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Deref;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,6 +26,7 @@ pub use self::heartbeat::{ActiveHours, HeartbeatPlan};
 pub use self::http::HttpPlan;
 pub use self::models::{LlmPlan, ModelChoice, ProviderPlan};
 pub use self::origins::{Origin, Origins, ProviderOrigin};
+pub use self::places::{ListenAddress, PlacesPlan};
 use crate::access::{Groups, TASK_UPDATE, ToolAccess};
 use crate::problem::Problem;
 pub use crate::provider_kind::ProviderKind;
@@ -32,6 +34,8 @@ use crate::skills::SkillSet;
 
 /// Largest number of agents that the descriptions of tools name.
 const RECEIVERS_MAX: usize = 12;
+/// The directory of agents' memory in a data directory.
+const MEMORY: &str = "agents";
 
 /// A checked world.
 #[derive(Clone, Debug)]
@@ -88,6 +92,8 @@ pub struct Plan {
     pub metrics_open: bool,
     /// Hosts and origins that the HTTP listener accepts besides its own address.
     pub http: HttpPlan,
+    /// Where the daemon keeps the data, and where it listens. A change takes effect at the next start.
+    pub places: PlacesPlan,
     /// Webhooks by name. Agents talk with people outside through them.
     pub webhooks: BTreeMap<String, WebhookPlan>,
     /// How readily agents react if their archetype does not set it (MSG-14).
@@ -189,6 +195,21 @@ impl Plan {
             true => access.can_access_with_channel(tool),
             false => false,
         }
+    }
+
+    /// The directory that stands against a workspace at `workspace`: one of the world's files or of its data, if the
+    /// one contains the other. Agents could change their own rules, or the database. A workspace below the data
+    /// directory is possible.
+    #[must_use]
+    pub fn workspace_conflict(&self, workspace: &Path, data_dir: Option<&Path>) -> Option<PathBuf> {
+        let within = ["archetype", "knowledge", "skills"].map(|name| self.dir.join(name));
+        let named = self.llm.providers.values().filter_map(|provider| provider.dir.as_ref());
+        let named = named.chain(self.skills.roots()).chain(self.job.as_ref().map(|job| &job.input));
+        let memory = data_dir.map(|dir| dir.join(MEMORY));
+        let whole = [Some(self.dir.as_path()), data_dir];
+        let above = whole.into_iter().flatten().find(|dir| dir.starts_with(workspace)).map(Path::to_owned);
+        let either = |dir: &&PathBuf| dir.starts_with(workspace) || workspace.starts_with(dir);
+        above.or_else(|| within.iter().chain(named).chain(&memory).find(either).cloned())
     }
 }
 

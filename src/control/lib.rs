@@ -28,4 +28,5 @@ mod serving;
 mod streams;
 mod tallies;
 
-pub use server::{Bound, ControlOptions, ListenAddress, OpenListeners, TlsFiles, bind};
+pub use ghost_config::plan::ListenAddress;
+pub use server::{Bound, ControlOptions, OpenListeners, TlsFiles, bind};

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use ghost_config::plan::ListenAddress;
 use ghost_domain::{Code, Party, Refusal};
 use ghost_proto::v1::{
     agents_server::{self, AgentsServer},
@@ -57,15 +58,6 @@ use crate::tallies;
 const REQUEST_MAX: usize = 4 * 1024 * 1024;
 /// How long open streams may go on after the daemon begins to stop.
 const CLOSING: Duration = Duration::from_millis(1_500);
-
-/// An address to listen on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum ListenAddress {
-    /// A Unix socket, for the daemon's own user.
-    Unix(PathBuf),
-    /// A TCP port, for holders of the token or of a client certificate.
-    Tcp(SocketAddr),
-}
 
 /// PEM files for mutual TLS.
 #[derive(Clone, Debug)]

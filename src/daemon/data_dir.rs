@@ -12,13 +12,12 @@ use std::time::Duration;
 use ghost_domain::{Clock, Code, Refusal};
 use rustix::fs::{FlockOperation, flock};
 
-/// The directory of the agents' files in the data directory.
-pub(crate) const WORKSPACE: &str = "workspace";
-
+/// The socket of the default listener.
+pub(crate) const SOCKET: &str = "ghostd.sock";
 /// The lock file. It contains the process id of the daemon that holds the lock.
 pub(crate) const LOCK: &str = "lock";
 /// The file with the id of the world whose data this is. It shows that there was a database, even if that is lost.
-const WORLD: &str = "world.id";
+pub(crate) const WORLD: &str = "world.id";
 /// The file with the canonical path of the world directory that created the data. Two directories of the same name
 /// have the same world id, and must not share data. The file is part of the data, so it stays correct if the data
 /// is moved.
@@ -30,11 +29,11 @@ const ENDING: &str = "ending";
 /// Maximum number of tries if the lock file is removed while it is being locked.
 const TRIES_MAX: usize = 16;
 /// Time between two tries if another daemon holds the lock.
-const AGAIN: Duration = Duration::from_millis(20);
+pub(crate) const AGAIN: Duration = Duration::from_millis(20);
 /// Number of tries if that daemon is shutting down: two seconds.
 const ENDING_TRIES: u32 = 100;
 /// Number of tries otherwise: a daemon that was just killed may still hold the lock for a moment.
-const KILLED_TRIES: u32 = 10;
+pub(crate) const KILLED_TRIES: u32 = 10;
 
 /// The parent of all default data directories: `$GHOST_STATE_DIR`, else `~/.local/state/ghost`.
 #[must_use]
@@ -52,7 +51,7 @@ pub fn default_data_dir(world_id: &str, env: &dyn Fn(&str) -> Option<String>) ->
             Code::InvalidArguments,
             "there is nowhere to keep the world's data: neither GHOST_STATE_DIR nor HOME is set",
         )
-        .hint("give --data DIR")
+        .hint("give --data DIR, or write `data_dir` into the world file")
     })
 }
 
@@ -229,32 +228,6 @@ impl DataDir {
     /// Whether a world has run here, so that there must be a database.
     pub(crate) fn has_held_a_world(&self) -> bool {
         self.path.join(WORLD).symlink_metadata().is_ok_and(|meta| meta.is_file())
-    }
-
-    /// Whether the workspace contains anything.
-    pub(crate) fn has_files(&self) -> bool {
-        std::fs::read_dir(self.path.join(WORKSPACE)).is_ok_and(|mut entries| entries.next().is_some())
-    }
-
-    /// Checks that a world that has run still has its workspace. Without their files, agents would treat lost work
-    /// as work that was never done. An empty workspace may be intended, so it is only logged.
-    ///
-    /// # Errors
-    /// `Unavailable` if the workspace does not exist.
-    pub(crate) fn check_workspace(&self) -> Result<(), Refusal> {
-        let workspace = self.path.join(WORKSPACE);
-        if workspace.symlink_metadata().is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound) {
-            let what = format!("the workspace {} is missing, but the world has run", workspace.display());
-            return Err(Refusal::new(Code::Unavailable, format!("{what}: its agents would continue without their files"))
-                .hint("restore it from the backup of the same time as the database; to continue without its files, create an empty directory there"));
-        }
-        if !self.has_files() {
-            tracing::warn!(
-                "the workspace {} is empty, but the world has run: if its files are elsewhere, stop the daemon and restore them",
-                workspace.display()
-            );
-        }
-        Ok(())
     }
 
     /// Path and metadata of the lock file; `None` if the system does not return them.

@@ -14,6 +14,7 @@ use ghost_store::Store;
 use ghost_store::sqlite::{SqliteOptions, is_current, open_store};
 
 use crate::data_dir::DataDir;
+use crate::workspace_dir::WorkspaceDir;
 
 /// The database file in the data directory.
 pub(crate) const FILE: &str = "ghost.db";
@@ -27,7 +28,7 @@ const MAKING: &str = "ghost.db-new";
 /// Why the database must have content: its directory says that a world has run.
 const HAS_RUN: &str = "a world has run in its directory";
 /// Why an existing database must have content: a copy made after a crash may lack the write-ahead log.
-const HAS_FILES: &str = "files of a world are in the workspace beside it";
+const HAS_FILES: &str = "files of a world are in its workspace";
 
 /// Locks the data directory and opens its database, if that exists and has the current version. Otherwise returns
 /// `None`: the database must wait until the configuration is known to be good.
@@ -48,7 +49,11 @@ pub(crate) async fn open_early(
 /// Opens a database that does not exist yet or has an earlier version. If it cannot be created completely, it is
 /// removed. It is not created where a world has run already. A database without tables beside a workspace with
 /// files is refused, unless the marker shows that a killed start was creating it.
-pub(crate) async fn open(data_dir: &DataDir, sqlite: SqliteOptions) -> Result<Store, Refusal> {
+pub(crate) async fn open(
+    data_dir: &DataDir,
+    workspace: &WorkspaceDir,
+    sqlite: SqliteOptions,
+) -> Result<Store, Refusal> {
     let file = data_dir.path().join(FILE);
     let named = |end: &str| {
         let mut name = file.as_os_str().to_owned();
@@ -63,7 +68,7 @@ pub(crate) async fn open(data_dir: &DataDir, sqlite: SqliteOptions) -> Result<St
     let expected = match () {
         () if data_dir.has_held_a_world() => Some(HAS_RUN),
         // If there is no database, the files may have been prepared for a new world.
-        () if !new && !marked && data_dir.has_files() => Some(HAS_FILES),
+        () if !new && !marked && workspace.has_files() => Some(HAS_FILES),
         () => None,
     };
     if new && expected.is_none() {
@@ -149,7 +154,7 @@ mod tests {
     }
 
     async fn refused(dir: &DataDir) -> Refusal {
-        match open(dir, SqliteOptions::default()).await {
+        match open(dir, &WorkspaceDir::within(dir), SqliteOptions::default()).await {
             Ok(_) => panic!("it was opened"),
             Err(refusal) => refusal,
         }
@@ -158,7 +163,7 @@ mod tests {
     /// The files of an open database whose tables exist only in its write-ahead log.
     async fn young() -> (Vec<u8>, Vec<u8>) {
         let (_home, dir) = left(&[]).await;
-        let store = open(&dir, SqliteOptions::default()).await.unwrap();
+        let store = open(&dir, &WorkspaceDir::within(&dir), SqliteOptions::default()).await.unwrap();
         let read = |name: &str| std::fs::read(dir.path().join(name)).unwrap();
         let young = (read(FILE), read(LOG));
         store.close().await;
@@ -181,7 +186,7 @@ mod tests {
         for state in states {
             let (_home, dir) = left(state).await;
             assert!(open_early(dir.path(), SqliteOptions::default(), &*ManualClock::at(0)).await.unwrap().is_none());
-            open(&dir, SqliteOptions::default()).await.unwrap().close().await;
+            open(&dir, &WorkspaceDir::within(&dir), SqliteOptions::default()).await.unwrap().close().await;
             let names: Vec<&str> = present(&dir).into_iter().map(|(name, _)| name).collect();
             assert_eq!(names, [FILE], "the marker is gone");
             assert!(is_current(&dir.path().join(FILE)));
@@ -208,7 +213,7 @@ mod tests {
     async fn a_database_that_cannot_be_created_is_removed_with_its_marker() {
         let (_home, dir) = left(&[]).await;
         let small = SqliteOptions { page_limit: Some(4), ..SqliteOptions::default() };
-        assert!(open(&dir, small).await.is_err());
+        assert!(open(&dir, &WorkspaceDir::within(&dir), small).await.is_err());
         assert_eq!(present(&dir), []);
         // A marker that cannot be removed stops the start.
         std::fs::create_dir(dir.path().join(MAKING)).unwrap();
@@ -216,6 +221,6 @@ mod tests {
         let refusal = refused(&dir).await;
         assert!(refusal.message.contains(MAKING) && refusal.hint.is_some(), "{refusal}");
         std::fs::remove_dir(dir.path().join(MAKING)).unwrap();
-        open(&dir, SqliteOptions::default()).await.unwrap().close().await;
+        open(&dir, &WorkspaceDir::within(&dir), SqliteOptions::default()).await.unwrap().close().await;
     }
 }

@@ -16,42 +16,39 @@ use ghost_tools::AgentControl;
 use ghost_world::World;
 use tokio::task::JoinHandle;
 
-use crate::data_dir::DataDir;
-use crate::data_dir::WORKSPACE;
 use crate::job;
 use crate::terminal::Terminal;
 
 /// The kinds of events that show a job's progress.
 const KINDS: [EventKind; 3] = [EventKind::TaskCreated, EventKind::TaskUpdated, EventKind::JobFinished];
 
-/// Starts the job and shows its progress in a task of its own. Gives `None` if the world has no job.
+/// Starts the job and shows its progress in a task of its own. `root` is the workspace. Gives `None` if the world has no job.
 pub(crate) async fn begin(
     world: &Arc<World>,
     plan: Option<JobPlan>,
     input: &[job::Input],
     terminal: &Terminal,
-    data_dir: &DataDir,
+    root: &Path,
 ) -> Result<Option<JoinHandle<()>>, Refusal> {
     let Some(plan) = plan else { return Ok(None) };
     // Events of the job come after this one.
     let mut after = world.store().last_seq();
     let job = job::begin(world, &plan, input).await?;
-    let root = data_dir.path().join(WORKSPACE);
     let started_at = world.directory().started_at();
     if job.finished_at.is_some_and(|at| at < started_at) {
-        terminal.job_ended_before(&job, &root);
+        terminal.job_ended_before(&job, root);
     } else {
         terminal.job(&job);
         if job.finished_at.is_some() {
             // A turn that this start resumed has already ended the job.
-            show_end(world, &job, terminal, &root).await;
+            show_end(world, &job, terminal, root).await;
             after = world.store().last_seq();
         }
     }
     if world.directory().is_paused() {
         terminal.paused();
     }
-    let (world, terminal) = (Arc::clone(world), terminal.clone());
+    let (world, terminal, root) = (Arc::clone(world), terminal.clone(), root.to_owned());
     Ok(Some(tokio::spawn(async move {
         if let Err(refusal) = follow(&world, &job, &terminal, &root, after).await {
             tracing::warn!(%refusal, "the terminal no longer shows the progress of the job");

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use ghost_config::Problems;
+use ghost_config::plan::Plan;
 use ghost_domain::{Clock, Code, Refusal};
 use ghost_store::Store;
 use ghost_store::sqlite::SqliteOptions;
@@ -17,12 +18,15 @@ use crate::data_dir::{DataDir, default_data_dir};
 use crate::environment::SharedEnv;
 use crate::failure::Failure;
 use crate::loading::{Loaded, Overrides, complete, of_provider};
+use crate::workspace_dir::WorkspaceDir;
 use crate::{database, job, recordings};
 
 /// The location of a world's files, and how to read them.
 pub(crate) struct Files {
     pub(crate) world_dir: PathBuf,
     pub(crate) overrides: Overrides,
+    /// The workspace; `None` for that of the world file, else the default.
+    pub(crate) workspace: Option<PathBuf>,
     /// Whether to accept data that another world directory created.
     pub(crate) adopt: bool,
     pub(crate) env: SharedEnv,
@@ -43,6 +47,7 @@ pub(crate) struct Read {
     pub(crate) loaded: Loaded,
     pub(crate) input: Vec<job::Input>,
     pub(crate) data_dir: DataDir,
+    pub(crate) workspace: WorkspaceDir,
     /// The open database; `None` if it does not exist yet or has an earlier version.
     pub(crate) store: Option<Store>,
 }
@@ -100,7 +105,11 @@ pub(crate) async fn read(
             Err(unread) => return Err(failure(files, Problems(vec![of_provider(unread, &first)])).await),
         };
         if opening.is_none() {
-            opening = Some(open(default_data_dir(&first.world_id, &*files.env)?));
+            let place = match &first.places.data_dir {
+                Some(dir) => dir.clone(),
+                None => default_data_dir(&first.world_id, &*files.env)?,
+            };
+            opening = Some(open(place));
         }
         let input = job::read(&first, input);
         let (env, clock) = (Arc::clone(&files.env), Arc::clone(&clock));
@@ -127,13 +136,15 @@ pub(crate) async fn read(
                 Some((data_dir, store)) => (data_dir, Some(store)),
                 None => (DataDir::lock(&path, &*clock).await?, None),
             };
-            if let Err(refusal) = data_dir.check_origin(&files.world_dir, &loaded.plan.world_id, files.adopt) {
-                if let Some(store) = store {
-                    store.close().await;
+            match workspace_of(&data_dir, files, &loaded.plan, &*clock).await {
+                Ok(workspace) => Ok(Some(Read { loaded, input, data_dir, workspace, store })),
+                Err(refusal) => {
+                    if let Some(store) = store {
+                        store.close().await;
+                    }
+                    Err(refusal.into())
                 }
-                return Err(refusal.into());
             }
-            Ok(Some(Read { loaded, input, data_dir, store }))
         }
         (Ok(Some(_)), None) => Err(Refusal::new(Code::Internal, "the data directory was not opened").into()),
         (nothing, opened) => {
@@ -143,4 +154,15 @@ pub(crate) async fn read(
             nothing.map(|_| None)
         }
     }
+}
+
+/// Checks that the data belongs to the world, and claims its workspace.
+async fn workspace_of(
+    data_dir: &DataDir,
+    files: &Files,
+    plan: &Plan,
+    clock: &dyn Clock,
+) -> Result<WorkspaceDir, Refusal> {
+    data_dir.check_origin(&files.world_dir, &plan.world_id, files.adopt)?;
+    WorkspaceDir::claim(data_dir, plan, files.workspace.as_deref(), files.adopt, clock).await
 }

@@ -20,13 +20,15 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
 use crate::check::rule_file_errors;
-use crate::data_dir::{DataDir, WORKSPACE};
+use crate::data_dir::{DataDir, SOCKET};
 use crate::environment::{SharedEnv, node_name, secrets_of, tls_files};
 use crate::failure::Failure;
 use crate::loading::{Loaded, Overrides, load, problems_refusal};
 use crate::ownership::OpenFiles;
+use crate::pointer::Pointer;
 use crate::reading::{Files, Read};
 use crate::terminal::Terminal;
+use crate::workspace_dir::WorkspaceDir;
 use crate::{database, job, main_job, reading, recordings};
 
 /// Maximum time to stop if the store can no longer write.
@@ -34,20 +36,34 @@ const GONE_GRACE: Duration = Duration::from_secs(5);
 /// Time from ready to the check of the rule files.
 const CHECK_DELAY: Duration = Duration::from_secs(1);
 
+/// Where HTTP listens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HttpOption {
+    /// Where the world file says; nowhere if it says nothing.
+    #[default]
+    File,
+    /// Nowhere.
+    Off,
+    /// At this address.
+    At(SocketAddr),
+}
+
 /// The options of a daemon.
 pub struct Options {
     /// The world's directory.
     pub world_dir: PathBuf,
-    /// The data directory; `None` for the default.
+    /// The data directory; `None` for that of the world file, else the default.
     pub data_dir: Option<PathBuf>,
+    /// The workspace; `None` for that of the world file, else `workspace` in the data directory.
+    pub workspace: Option<PathBuf>,
     /// Whether to accept data that another world directory created.
     pub adopt: bool,
     /// The directory of the main job's input; `None` for the world's own.
     pub input: Option<PathBuf>,
-    /// The addresses of gRPC; empty for the socket in the data directory.
+    /// The addresses of gRPC; empty for those of the world file, else the socket in the data directory.
     pub listen: Vec<ListenAddress>,
-    /// The address of HTTP; `None` for no HTTP.
-    pub http: Option<SocketAddr>,
+    /// The address of HTTP.
+    pub http: HttpOption,
     /// The model flags.
     pub overrides: Overrides,
     /// Reads an environment variable.
@@ -73,6 +89,7 @@ pub async fn run(options: Options, mut stop: watch::Receiver<bool>) -> Result<()
     let files = Arc::new(Files {
         world_dir: options.world_dir,
         overrides: options.overrides,
+        workspace: options.workspace,
         adopt: options.adopt,
         env: Arc::clone(&options.env),
         extra_tools: extra.iter().map(|tool| tool.spec.name.clone()).collect(),
@@ -85,28 +102,36 @@ pub async fn run(options: Options, mut stop: watch::Receiver<bool>) -> Result<()
         let _ = stop.wait_for(|stop| *stop).await;
     };
     let read = reading::read(&files, options.data_dir, options.input, clock, &sqlite, stopped).await?;
-    let Some(Read { loaded, input, data_dir, store }) = read else { return Ok(()) };
+    let Some(Read { loaded, input, data_dir, workspace, store }) = read else { return Ok(()) };
     for warning in &loaded.plan.warnings {
         tracing::warn!("{}", warning.bare());
     }
+    let places = &loaded.plan.places;
     let rest = ServeOptions {
         files,
         input,
-        listen: options.listen,
-        http: options.http,
+        workspace: &workspace,
+        listen: if options.listen.is_empty() { places.grpc.clone() } else { options.listen },
+        http: match options.http {
+            HttpOption::File => places.http,
+            HttpOption::Off => None,
+            HttpOption::At(address) => Some(address),
+        },
         env: options.env,
         tools,
         ports: options.ports,
         terminal: options.terminal,
     };
     let result = serve_world(loaded, &data_dir, store, sqlite, rest, stop).await;
+    drop(workspace);
     drop(data_dir);
     result
 }
 
-struct ServeOptions {
+struct ServeOptions<'d> {
     files: Arc<Files>,
     input: Vec<job::Input>,
+    workspace: &'d WorkspaceDir,
     listen: Vec<ListenAddress>,
     http: Option<SocketAddr>,
     env: SharedEnv,
@@ -120,7 +145,7 @@ async fn serve_world(
     data_dir: &DataDir,
     store: Option<Store>,
     sqlite: SqliteOptions,
-    options: ServeOptions,
+    options: ServeOptions<'_>,
     mut stop: watch::Receiver<bool>,
 ) -> Result<(), Failure> {
     let mut secrets = secrets_of(&loaded, &*options.env);
@@ -129,12 +154,12 @@ async fn serve_world(
     let shutdown_sender = Arc::clone(&shutdown);
     // Bound before the world boots, so that a taken port starts nothing.
     let listeners = if options.listen.is_empty() {
-        vec![ListenAddress::Unix(data_dir.path().join("ghostd.sock"))]
+        vec![ListenAddress::Unix(data_dir.path().join(SOCKET))]
     } else {
         options.listen
     };
     let bind = async {
-        job::check_place(&data_dir.path().join(WORKSPACE), &options.input)?;
+        job::check_place(options.workspace.path(), &options.input)?;
         let tls = tls_files(&*options.env)?;
         ghost_control::bind(ControlOptions {
             listeners,
@@ -167,8 +192,9 @@ async fn serve_world(
     let listeners = bound.listeners();
     let store = match store {
         Some(store) => store,
-        None => database::open(data_dir, sqlite).await?,
+        None => database::open(data_dir, options.workspace, sqlite).await?,
     };
+    let mut pointer = None;
     let outcome = boot_and_serve(
         loaded,
         data_dir,
@@ -178,6 +204,8 @@ async fn serve_world(
         Rest {
             files: options.files,
             input: options.input,
+            workspace: options.workspace,
+            pointer: &mut pointer,
             tools: options.tools,
             ports: options.ports,
             terminal: options.terminal,
@@ -192,13 +220,16 @@ async fn serve_world(
     .await;
     drop(shutdown);
     store.close().await;
+    drop(pointer);
     drop(listeners);
     outcome
 }
 
-struct Rest {
+struct Rest<'d> {
     files: Arc<Files>,
     input: Vec<job::Input>,
+    workspace: &'d WorkspaceDir,
+    pointer: &'d mut Option<Pointer>,
     tools: JoinHandle<Vec<Tool>>,
     ports: Ports,
     terminal: Terminal,
@@ -210,15 +241,15 @@ async fn boot_and_serve(
     store: &Store,
     secrets: Vec<String>,
     bound: ghost_control::Bound,
-    rest: Rest,
+    rest: Rest<'_>,
     stopped: impl Future<Output = &'static str>,
 ) -> Result<(), Failure> {
-    let Rest { files, input, tools, ports, terminal } = rest;
+    let Rest { files, input, workspace: dir, pointer, tools, ports, terminal } = rest;
     let job_plan = loaded.plan.job.clone();
     let (world_id, world_name) = (loaded.plan.world_id.clone(), loaded.plan.name.clone());
     let (clock, watch_clock) = (Arc::clone(&ports.clock), Arc::clone(&ports.clock));
     let redactor: Arc<OnceLock<Redactor>> = Arc::default();
-    let world_dir = files.world_dir.clone();
+    let (world_dir, env) = (files.world_dir.clone(), Arc::clone(&files.env));
     let learning = Arc::clone(&redactor);
     let journal = store.clone();
     let reloader = Box::new(move || {
@@ -239,10 +270,10 @@ async fn boot_and_serve(
         Ok((loaded.plan, loaded.providers))
     });
     if ghost_world::has_run(store, &world_id).await.map_err(|refusal| database::located(refusal, data_dir))? {
-        data_dir.check_workspace()?;
+        dir.check_kept()?;
     }
     recordings::go_on(store, &loaded.providers).await.map_err(|refusal| database::located(refusal, data_dir))?;
-    let workspace = Workspace::open(&data_dir.path().join(WORKSPACE))?;
+    let workspace = Workspace::open(dir.path())?;
     job::put_back(store, &workspace, &input).await?;
     let tools = tools
         .await
@@ -263,21 +294,23 @@ async fn boot_and_serve(
     .map_err(|refusal| database::located(refusal, data_dir))?;
     // The world has now run, so its data is kept.
     data_dir.keep(&world_id, &world_dir);
+    dir.keep();
     let open_files = OpenFiles::new(data_dir);
     // This is the only place that sets it, so it cannot fail.
     let _ = redactor.set((*world.ctx().redactor).clone());
     let endpoints = bound.endpoints();
+    *pointer = Pointer::place(&world_id, data_dir.path(), &endpoints, &*env);
     let (closing, closed) = watch::channel(false);
     let mut control = tokio::spawn(bound.serve(Arc::clone(&world), async move {
         let mut closed = closed;
         // An error means that the sender was dropped. That is a stop, too.
         let _ = closed.wait_for(|closed| *closed).await;
     }));
-    terminal.ready(&world_name, &endpoints, data_dir.path());
+    terminal.ready(&world_name, &endpoints, data_dir.path(), dir.is_apart().then(|| dir.path()));
     let checking = tokio::spawn(check_rule_files(world.plan(), Arc::clone(&watch_clock)));
     let watching = tokio::spawn(terminal.clone().watch(store.clone(), watch_clock.now()));
     let health = tokio::spawn(Arc::clone(&world).watch_health());
-    let main_job = main_job::begin(&world, job_plan, &input, &terminal, data_dir).await;
+    let main_job = main_job::begin(&world, job_plan, &input, &terminal, dir.path()).await;
     let mut failed = main_job.as_ref().err().cloned();
     let (mut served, mut gone) = (None, None);
     let reason = match failed {

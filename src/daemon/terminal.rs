@@ -49,9 +49,12 @@ impl Terminal {
         let _ = writeln!(out, "{text}").and_then(|()| out.flush());
     }
 
-    /// Prints that the world runs, with its data directory and its addresses.
-    pub fn ready(&self, world: &str, endpoints: &[String], data: &Path) {
+    /// Prints that the world runs, with its data directory, its workspace if that is elsewhere, and its addresses.
+    pub fn ready(&self, world: &str, endpoints: &[String], data: &Path, workspace: Option<&Path>) {
         self.line(&self.style.paint("1", &format!("{world} is up. Data: {}", data.display())));
+        if let Some(workspace) = workspace {
+            self.line(&format!("  workspace    {}", workspace.display()));
+        }
         for endpoint in endpoints {
             self.line(&format!("{SERVING}{endpoint}"));
         }

@@ -33,7 +33,7 @@ impl World {
     /// Reads the configuration again and applies it. With `dry_run` it only describes the changes.
     pub async fn reload(&self, by: &Party, dry_run: bool) -> Result<Reconciled, Refusal> {
         let mut reading = self.reloading.lock().await;
-        let (plan, mut providers) = self.read_anew(&mut reading).await?;
+        let (mut plan, mut providers) = self.read_anew(&mut reading).await?;
         let before = self.plan();
         if plan.world_id != before.world_id {
             return Err(Refusal::new(
@@ -66,6 +66,8 @@ impl World {
         if dry_run {
             return Ok(Reconciled { plan: words, ..Reconciled::default() });
         }
+        // The daemon keeps its places until it ends, so the next reload reports them again.
+        plan.places.clone_from(&before.places);
         let plan = Arc::new(plan);
         // The plan becomes current before the records are written: a new agent must find its
         // archetype.

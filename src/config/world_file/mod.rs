@@ -12,6 +12,7 @@ pub mod http;
 pub mod later;
 pub mod llm;
 pub mod parts;
+pub mod places;
 pub mod sent;
 
 use std::collections::BTreeMap;
@@ -34,6 +35,7 @@ use cron::CronEntry;
 use llm::LlmEntry;
 pub use parts::Named;
 use parts::{TEXT_MAX, intensity, names, section, variable, write_acl};
+use places::PlacesEntry;
 
 /// The parsed world file. The comment of each field is its key in the file.
 pub struct WorldFile<'n> {
@@ -83,6 +85,8 @@ pub struct WorldFile<'n> {
     pub metrics_open: bool,
     /// `http`.
     pub http: HttpPlan,
+    /// `data_dir`, `workspace_dir` and `listen`.
+    pub places: PlacesEntry<'n>,
     /// `channels.webhooks`.
     pub webhooks: BTreeMap<String, WebhookEntry<'n>>,
     /// `channels.reactions`.
@@ -118,11 +122,9 @@ pub struct JobEntry<'n> {
 }
 
 /// Keys that people expect here, with the hint for each: it names the place of the setting.
-const ELSEWHERE: [(&str, &str); 12] = [
-    ("data_dir", "the data directory is given by `ghostd up --data`"),
-    ("workspace_dir", "the workspace is the directory `workspace` in the data directory"),
-    ("listen", "listeners are given by `ghostd up --listen` and `--http`"),
-    ("storage", "the store is SQLite in the data directory"),
+const ELSEWHERE: [(&str, &str); 10] = [
+    ("workspace", "write `workspace_dir`"),
+    ("database", "the database is in the data directory: write `data_dir`"),
     ("dir", "the world's directory is the one that holds this file"),
     ("groups", "privilege groups are written under `tool_privileges`"),
     ("rooms", "chat channels are written under `chat_channels`"),
@@ -131,6 +133,14 @@ const ELSEWHERE: [(&str, &str); 12] = [
     ("schedule", "recurring jobs are written under `cron`"),
     ("schedules", "recurring jobs are written under `cron`"),
     ("timers", "recurring jobs are written under `cron`; a timer is set by an agent, or with `ghostctl timer set`"),
+];
+
+/// Keys that people write under `world`, with the hint for each.
+const IN_WORLD: [(&str, &str); 4] = [
+    ("data_dir", "write it at the top of the file, beside `world`"),
+    ("workspace_dir", "write it at the top of the file, beside `world`"),
+    ("listen", "write it at the top of the file, beside `world`"),
+    ("storage", "write it at the top of the file, beside `world`"),
 ];
 
 /// Limits of a `config.md` that people write here, with the hint for each.
@@ -146,12 +156,14 @@ const LIMITS_ELSEWHERE: [(&str, &str); 5] = [
 ];
 
 /// Keys that people write at the top of the file, with the section that they belong to.
-const WITHIN: [(&str, &str); 24] = [
+const WITHIN: [(&str, &str); 26] = [
     ("allowed_hosts", "http"),
     ("allowed_origins", "http"),
+    ("backend", "storage"),
     ("brief", "job"),
     ("default_model", "llm"),
     ("default_provider", "llm"),
+    ("grpc", "listen"),
     ("id", "world"),
     ("input", "job"),
     ("intensity", "world"),
@@ -236,6 +248,7 @@ pub fn read<'n>(root: &Field<'n>) -> Option<WorldFile<'n>> {
         job: section(&map, "job", job),
         metrics_open: section(&map, "metrics", |metrics| metrics.get("open")?.flag()).unwrap_or(false),
         http: http::http(&map),
+        places: places::places(&map),
         webhooks: channels.webhooks,
         reactions: channels.reactions,
         chat_channels: chat_channels::chat_channels(&map),
@@ -255,7 +268,7 @@ fn world(map: &Map<'_>) -> (Option<String>, Option<String>, Intensity) {
     let id = world.get("id").and_then(|field| field.name().map(str::to_owned));
     let name = world.get("name").and_then(|field| field.text(200).map(str::to_owned));
     let intensity = intensity(&world).unwrap_or_default();
-    world.finish(&ELSEWHERE);
+    world.finish(&[&IN_WORLD[..], &ELSEWHERE].concat());
     (id, name, intensity)
 }
 

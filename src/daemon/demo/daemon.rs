@@ -2,7 +2,7 @@
 //!
 //! The process must never outlive this value.
 
-use std::ffi::OsStr;
+use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -12,7 +12,9 @@ use std::time::Duration;
 use ghost_domain::{Code, Refusal};
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::data_dir::SOCKET;
 use crate::terminal::{RESULT, SERVING};
+use crate::workspace_dir::WORKSPACE;
 
 /// Maximum time without output before the demonstration fails.
 const SILENCE_MAX: Duration = Duration::from_secs(120);
@@ -45,16 +47,27 @@ pub(super) struct Daemon {
 }
 
 impl Daemon {
-    /// Starts a daemon.
+    /// Starts a daemon. Its files and its socket are in `data`, whatever the world file says.
     ///
     /// # Errors
     /// If the program cannot be run.
     // The ban on processes is for programs that agents run. This is the daemon itself.
     #[allow(clippy::disallowed_methods)]
     pub(super) fn start(program: &Path, world_dir: &Path, data: &Path, input: &Path) -> Result<Self, Refusal> {
-        let args = [OsStr::new("up"), world_dir.as_os_str(), OsStr::new("--data"), data.as_os_str()];
+        let mut socket = OsString::from("unix:");
+        socket.push(data.join(SOCKET));
         let mut child = Command::new(program)
-            .args(args)
+            .arg("up")
+            .arg(world_dir)
+            .arg("--data")
+            .arg(data)
+            .arg("--workspace")
+            .arg(data.join(WORKSPACE))
+            .arg("--listen")
+            .arg(socket)
+            .args(["--http", "off"])
+            // Its pointer, too, is beside the data.
+            .env("GHOST_STATE_DIR", data.parent().unwrap_or(data))
             .arg("--input")
             .arg(input)
             .stdin(Stdio::null())

@@ -13,9 +13,10 @@ use ghost_store::sqlite::SqliteOptions;
 use ghost_store::tables::TurnFilter;
 use ghost_store::{Reads, StoreError};
 
-use crate::data_dir::{DataDir, WORKSPACE};
+use crate::data_dir::DataDir;
 use crate::database;
 use crate::ports::system_ports;
+use crate::workspace_dir::{WORKSPACE, WorkspaceDir};
 
 /// Maximum number of rows in one read.
 const PAGE: u32 = 1_000;
@@ -115,7 +116,7 @@ pub(super) fn read(data: &Path, plan: &JobPlan, files: &[String]) -> Result<Proo
     let mut proof = runtime.block_on(async {
         let ports = system_ports();
         let data_dir = DataDir::lock(data, &*ports.clock).await?;
-        let store = database::open(&data_dir, SqliteOptions::default()).await?;
+        let store = database::open(&data_dir, &WorkspaceDir::within(&data_dir), SqliteOptions::default()).await?;
         let proof = store.read(|r| Box::pin(recorded(r))).await;
         store.close().await;
         proof.map_err(Refusal::from)

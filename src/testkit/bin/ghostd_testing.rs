@@ -45,10 +45,11 @@ fn main() -> ExitCode {
     let options = Options {
         world_dir: world_dir.clone(),
         data_dir: up.data,
+        workspace: up.workspace,
         adopt: up.adopt,
         input: up.input,
         listen: up.listen,
-        http: up.http,
+        http: up.http.unwrap_or_default(),
         overrides: ghost_daemon::Overrides { provider: up.provider, model: up.model, base_url: up.base_url },
         env: Arc::new(env),
         extra_tools: ghost_testkit::blackbox::test_tools(&env),

@@ -141,6 +141,7 @@ pub(crate) fn plan(seed: u64, dir: &Path) -> Result<Plan, Refusal> {
         job: None,
         metrics_open: false,
         http: ghost_config::plan::HttpPlan::default(),
+        places: ghost_config::plan::PlacesPlan::default(),
         reactions: ghost_domain::Reactions::Minimal,
         webhooks: BTreeMap::new(),
         heartbeats: BTreeMap::new(),

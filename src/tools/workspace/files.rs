@@ -20,6 +20,14 @@ use super::parents;
 /// The prefix of temporary files. Agents cannot use names with this prefix.
 pub(super) const TEMP_PREFIX: &str = ".ghost-tmp-";
 
+/// The file in the root of a workspace that says to which world it belongs. The daemon writes it; agents cannot see it.
+pub const MARK: &str = ".ghost-world";
+
+/// Whether agents cannot see or use a file of this name.
+pub(super) fn is_reserved(name: &str) -> bool {
+    name.starts_with(TEMP_PREFIX) || name == MARK
+}
+
 /// The number of bytes of a file that are read to find a line or to hash the file that a write
 /// would replace. Every file that a tool can write is smaller.
 const SCAN_MAX: u64 = 64 * 1024 * 1024;
@@ -73,12 +81,12 @@ fn hex(digest: &[u8]) -> String {
     })
 }
 
-/// Refuses names that are reserved for temporary files.
+/// Refuses names that are reserved.
 fn check_name(path: &WorkspacePath) -> Result<(), Refusal> {
-    if path.as_str().split('/').any(|part| part.starts_with(TEMP_PREFIX)) {
+    if path.as_str().split('/').any(is_reserved) {
         return Err(Refusal::new(
             Code::PathDenied,
-            format!("`{}`: names that begin with {TEMP_PREFIX} are reserved", clip(path.as_str(), 120)),
+            format!("`{}`: {MARK} and names that begin with {TEMP_PREFIX} are reserved", clip(path.as_str(), 120)),
         )
         .hint("choose another name"));
     }

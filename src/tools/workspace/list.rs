@@ -9,7 +9,7 @@ use ghost_domain::{Code, Refusal};
 use serde::Serialize;
 
 use super::faults::io_refusal;
-use super::files::TEMP_PREFIX;
+use super::files::is_reserved;
 use super::parents;
 
 /// The largest number of levels in a listing.
@@ -100,7 +100,7 @@ pub(crate) fn list(
             scanned += 1;
             let entry = entry.map_err(failed)?;
             let Ok(name) = entry.file_name().into_string() else { continue };
-            if name.starts_with(TEMP_PREFIX) {
+            if is_reserved(&name) {
                 continue;
             }
             let full = if base.is_empty() { name.clone() } else { format!("{base}/{name}") };

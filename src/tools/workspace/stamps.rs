@@ -9,7 +9,7 @@ use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{Code, Refusal, WatchSnapshot};
 
 use super::faults::{in_the_way, io_refusal};
-use super::files::TEMP_PREFIX;
+use super::files::is_reserved;
 use super::parents;
 
 /// The largest number of levels of a snapshot.
@@ -66,7 +66,7 @@ pub(super) fn stamps(
             let Ok(name) = entry.file_name().into_string() else { continue };
             // Temporary files of running writes are not reported, nor are names with control
             // characters.
-            if name.starts_with(TEMP_PREFIX) || name.contains(ghost_domain::text::is_strange) {
+            if is_reserved(&name) || name.contains(ghost_domain::text::is_strange) {
                 continue;
             }
             if kind.is_dir() && recursive && level < DEPTH_MAX {

@@ -145,6 +145,7 @@ mod tests {
             scripts: [("scripts/ada.yaml".into(), "changed".to_owned())].into(),
             skills: [("python".to_owned(), "added".to_owned())].into(),
             declared: vec!["+ channel desk: gated, members ada".into(), "= cron ada/pulse: left as it is".into()],
+            next_start: vec!["listen.http".into()],
         };
         let response = ReloadResponse::from(Answer::done(&plan.to_string(), &[], true));
         let rows: Vec<_> = response
@@ -154,6 +155,7 @@ mod tests {
             .collect();
         let expected = [
             ("update", "world", "laws"),
+            ("update", "world", "listen.http: "),
             ("update", "budget:team:desk", "removed"),
             ("update", "archetype:worker", "soul"),
             ("update", "script:scripts/ada.yaml", "changed"),
