@@ -405,7 +405,7 @@ fn a_heartbeat_text_without_a_heartbeat_gets_a_warning() {
     world.write("archetype/doer/HEARTBEAT.md", "Look at the desk.\n");
     assert_eq!(warned(), 1);
     let file = "tool_privileges: { communicator: [syscall.ask] }\nheartbeat: { every: 5m }\nagents:\n  - { id: x, archetype: doer }\n";
-    world.write("world-config.yaml", file.to_owned());
+    world.write("world-config.yaml", file);
     assert_eq!(warned(), 0);
     let plan = world.load().unwrap();
     let of =
