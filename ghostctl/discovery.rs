@@ -185,9 +185,9 @@ fn token_beside(
     let known = worlds(&root)?;
     let is_named = |world: &World| options.world.as_deref().is_none_or(|name| world.is_called(name));
     let token_of = |world: &World| world.data_dir.join(TOKEN);
-    // A daemon that was killed may have left a pointer to the same port.
-    let exact = known.iter().filter(|world| world.endpoint == *endpoint && is_named(world));
-    if let Some(exact) = exact.min_by_key(|world| !world.may_run()) {
+    // A daemon that was killed may have left a pointer to the port. Whoever listens there now must not get its token.
+    let mut exact = known.iter().filter(|world| world.endpoint == *endpoint && is_named(world) && world.may_run());
+    if let Some(exact) = exact.next() {
         return read_token(&token_of(exact));
     }
     let running = known.iter().filter(|world| is_named(world) && world.may_run());

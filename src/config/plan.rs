@@ -202,7 +202,7 @@ impl Plan {
     /// directory is possible.
     #[must_use]
     pub fn workspace_conflict(&self, workspace: &Path, data_dir: Option<&Path>) -> Option<PathBuf> {
-        let within = ["archetype", "knowledge", "skills"].map(|name| self.dir.join(name));
+        let within = ["archetype", "knowledge", "skills", "snippets"].map(|name| self.dir.join(name));
         let named = self.llm.providers.values().filter_map(|provider| provider.dir.as_ref());
         let named = named.chain(self.skills.roots()).chain(self.job.as_ref().map(|job| &job.input));
         let memory = data_dir.map(|dir| dir.join(MEMORY));

@@ -75,7 +75,8 @@ pub async fn may_own(r: &mut dyn Reads, creator: &AgentId, owner: &AgentId) -> R
             return Ok(());
         }
         let Some(above) = agent.creator() else { break };
-        let Some(found) = r.agent_get(&above).await? else { break };
+        // A deleted agent passes nothing on: its id may get another owner.
+        let Some(found) = r.agent_get(&above).await?.filter(|agent| !agent.is_deleted()) else { break };
         agent = found;
     }
     Err(Refusal::new(Code::AccessDenied, format!("{creator} did not create {owner}"))
@@ -130,9 +131,10 @@ pub async fn create(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, new:
             .details(json!({ "field": "name" })));
     }
     if new.kind == AgentKind::Dynamic {
-        ids::check_former_owner(w, by, before.as_ref()).await?;
+        let owner = new.owner.clone().map_or_else(|| by.clone(), Party::Agent);
+        ids::check_former_owner(w, &owner, before.as_ref()).await?;
         crate::root_limits::spawned(w, ctx, by, new.chain).await?;
-        budgets::may_create(w, by).await?;
+        budgets::may_create(w, &owner, &new.agent_id).await?;
         let (count, limit) = (w.agent_count_dynamic().await?, ctx.limits().dynamic_agents_max);
         if count >= limit {
             return Err(Refusal::new(

@@ -64,8 +64,19 @@ struct Slot {
     desired: Desired,
     status: AgentStatus,
     activity: Activity,
-    /// Whether it works without a place, because it waits for another agent, a model or a budget.
-    waits: bool,
+    /// Whether it works without a place, and why.
+    away: Away,
+}
+
+/// Why an agent that is awake holds no place.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Away {
+    /// It holds one.
+    No,
+    /// It waits for another agent's answer. That one may need the place.
+    Answer,
+    /// It waits for a model or a budget.
+    Model,
 }
 
 /// The receiver of a wake-up.
@@ -157,15 +168,36 @@ impl Directory {
     }
 
     /// Frees the place of an agent that begins to wait, or takes one when the wait ends.
-    fn set_slot_waits(&self, slot: &mut Slot, agent_id: &AgentId, waits: bool) {
-        if std::mem::replace(&mut slot.waits, waits) == waits {
-            return;
+    fn set_away(&self, slot: &mut Slot, agent_id: &AgentId, away: Away) {
+        match (slot.away, away) {
+            (Away::No, Away::Answer) => {
+                self.leave(agent_id);
+                slot.away = away;
+            }
+            (Away::No, Away::Model) => {
+                let mut places = self.places();
+                if places.go_away(agent_id) {
+                    slot.away = away;
+                    if places.waiting() > 0 {
+                        self.places_changed.notify_one();
+                    }
+                }
+            }
+            (Away::Answer | Away::Model, Away::No) => {
+                self.forget_away(slot);
+                // An actor that has ended holds no place.
+                if slot.wake.actor().is_some() {
+                    self.places().force(agent_id);
+                }
+            }
+            // A wait within a wait changes nothing.
+            (Away::No, Away::No) | (Away::Answer | Away::Model, Away::Answer | Away::Model) => {}
         }
-        match waits {
-            true => self.leave(agent_id),
-            // An actor that has ended holds no place.
-            false if slot.wake.actor().is_some() => self.places().force(agent_id),
-            false => {}
+    }
+
+    fn forget_away(&self, slot: &mut Slot) {
+        if std::mem::replace(&mut slot.away, Away::No) == Away::Model {
+            self.places().come_back();
         }
     }
 
@@ -205,7 +237,8 @@ impl Directory {
 
     /// Takes a place for an agent, or lets it wait for one. Returns whether its supervisor may create its actor.
     pub(crate) fn may_wake(&self, agent_id: &AgentId) -> bool {
-        self.lock().contains_key(agent_id) && self.enter(agent_id, Rank::Machine)
+        let slots = self.lock();
+        slots.contains_key(agent_id) && self.enter(agent_id, Rank::Machine)
     }
 
     /// Returns one shared copy of a string that many agents have in common, such as an archetype's name.
@@ -236,7 +269,10 @@ impl Directory {
     fn take_over(&self, agent: &Agent) -> Option<ActorRef<AgentMsg>> {
         if agent.is_deleted() {
             let mut slots = self.lock();
-            let removed = slots.remove(&agent.agent_id);
+            let mut removed = slots.remove(&agent.agent_id);
+            if let Some(slot) = &mut removed {
+                self.forget_away(slot);
+            }
             // Under the slots' lock, so that no one enters for the removed slot afterwards.
             self.leave(&agent.agent_id);
             return removed.and_then(|slot| slot.wake.into_actor()).map(|actor| *actor);
@@ -274,7 +310,7 @@ impl Directory {
                         desired: agent.desired,
                         status: agent.status,
                         activity: Activity::Asleep,
-                        waits: false,
+                        away: Away::No,
                     },
                 );
             }
@@ -332,7 +368,8 @@ impl Directory {
         if let Some(slot) = self.lock().get_mut(agent_id)
             && slot.wake.release(|actor| actor.get_id() == ended)
         {
-            slot.fall_asleep();
+            slot.activity = Activity::Asleep;
+            self.forget_away(slot);
             self.leave(agent_id);
         }
     }
@@ -342,7 +379,8 @@ impl Directory {
     pub(crate) fn remove_actor(&self, agent_id: &AgentId) {
         if let Some(slot) = self.lock().get_mut(agent_id) {
             slot.wake.give_up();
-            slot.fall_asleep();
+            slot.activity = Activity::Asleep;
+            self.forget_away(slot);
             self.leave(agent_id);
         }
     }
@@ -468,11 +506,6 @@ impl Slot {
         self.activity = activity;
     }
 
-    fn fall_asleep(&mut self) {
-        self.activity = Activity::Asleep;
-        self.waits = false;
-    }
-
     /// Whether the agent may take turns.
     fn runs(&self) -> bool {
         self.desired == Desired::Running && self.status == AgentStatus::Running
@@ -499,8 +532,10 @@ impl ActivityPort for Directory {
     fn show(&self, agent_id: &AgentId, activity: Activity) {
         if let Some(slot) = self.lock().get_mut(agent_id) {
             // An agent that waits for another's answer holds no place: the other one may need it to answer.
-            if activity == Activity::Asking || slot.activity == Activity::Asking {
-                self.set_slot_waits(slot, agent_id, activity == Activity::Asking);
+            if activity == Activity::Asking {
+                self.set_away(slot, agent_id, Away::Answer);
+            } else if slot.activity == Activity::Asking {
+                self.set_away(slot, agent_id, Away::No);
             }
             slot.show(activity, &*self.clock);
         }
@@ -508,7 +543,7 @@ impl ActivityPort for Directory {
 
     fn set_waits(&self, agent_id: &AgentId, waits: bool) {
         if let Some(slot) = self.lock().get_mut(agent_id) {
-            self.set_slot_waits(slot, agent_id, waits);
+            self.set_away(slot, agent_id, if waits { Away::Model } else { Away::No });
         }
     }
 
@@ -529,7 +564,7 @@ impl ActivityPort for Directory {
         let may_rest = slot.wake.is_answered(seen);
         if may_rest {
             // A cancelled turn may have ended in a wait.
-            self.set_slot_waits(slot, agent_id, false);
+            self.set_away(slot, agent_id, Away::No);
             slot.show(Activity::Idle, &*self.clock);
             if self.places().waiting() > 0
                 && let Some(actor) = slot.wake.actor()
@@ -546,7 +581,8 @@ impl ActivityPort for Directory {
         let Some(slot) = slots.get_mut(agent_id) else { return true };
         let sleeps = slot.wake.sleep(seen);
         if sleeps {
-            slot.fall_asleep();
+            slot.activity = Activity::Asleep;
+            self.forget_away(slot);
             self.leave(agent_id);
         }
         sleeps

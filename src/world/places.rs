@@ -30,6 +30,8 @@ pub(crate) struct Places {
     waiting: BTreeMap<AgentId, Rank>,
     /// Places that people got since the machines' last one.
     people_in_row: u8,
+    /// Agents that gave their place away because they wait for a model or a budget.
+    away: usize,
     /// Whether the queue has had its first member since [`take_begun`](Self::take_begun).
     begun: bool,
 }
@@ -43,6 +45,7 @@ impl Places {
             machines: VecDeque::new(),
             waiting: BTreeMap::new(),
             people_in_row: 0,
+            away: 0,
             begun: false,
         }
     }
@@ -85,6 +88,22 @@ impl Places {
     /// Takes a place even if there is none: the agent works already.
     pub(crate) fn force(&mut self, agent_id: &AgentId) {
         self.taken.insert(agent_id.clone());
+    }
+
+    /// Frees the place of an agent that waits for a model or a budget, if fewer than `max` agents have done so: an outage
+    /// must not wake a whole world. Returns whether it did; then [`come_back`](Self::come_back) must follow.
+    pub(crate) fn go_away(&mut self, agent_id: &AgentId) -> bool {
+        let may = self.away < self.max;
+        if may {
+            self.away += 1;
+            self.leave(agent_id);
+        }
+        may
+    }
+
+    /// Ends the wait of an agent that went away. It does not take a place.
+    pub(crate) fn come_back(&mut self) {
+        self.away = self.away.saturating_sub(1);
     }
 
     /// Frees the agent's place.
@@ -162,6 +181,17 @@ mod tests {
         places.set_max(9);
         assert_eq!((places.next(), places.next(), places.next()), (Some(id(4)), Some(id(5)), None));
         assert_eq!(places.waiting(), 0);
+    }
+
+    #[test]
+    fn no_more_agents_go_away_than_there_are_places() {
+        let mut places = Places::new(2);
+        for n in 0..2 {
+            assert!(places.enter(&id(n), Machine) && places.go_away(&id(n)));
+        }
+        assert!(places.enter(&id(2), Machine) && !places.go_away(&id(2)));
+        places.come_back();
+        assert!(places.go_away(&id(2)) && places.held().0 == 0);
     }
 
     #[test]

@@ -21,7 +21,7 @@ pub struct List {
     /// Agent id
     agent_id: String,
     /// Also list the tools that the agent does not have, with the reason
-    #[arg(long)]
+    #[arg(long = "all", id = "include_absent")]
     all: bool,
 }
 

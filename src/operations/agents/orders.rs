@@ -76,6 +76,7 @@ pub async fn stop(
     agent.dropped = false;
     agent.cannot_run = false;
     agent.let_go = by.agent().is_some();
+    agent.stop_grace_seconds = None;
     agent.desired = Desired::Stopped;
     if agent.status != AgentStatus::Stopped {
         agent.status = AgentStatus::Stopping;

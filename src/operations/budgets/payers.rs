@@ -99,16 +99,25 @@ pub(super) async fn payers(r: &mut dyn Reads, agent: &Agent) -> Result<Vec<Scope
     Ok(all(r, agent).await?.scopes.into_iter().map(|(scope, _)| scope).collect())
 }
 
-/// Refuses the creation of an agent by `by` if the chain of creators is too long.
-pub(crate) async fn may_create(r: &mut dyn Reads, by: &Party) -> Result<()> {
-    let Some(creator) = by.agent() else { return Ok(()) };
+/// Refuses an agent `new_id` that `owner` pays for if the chain of owners is too long, or would become a cycle.
+pub(crate) async fn may_create(r: &mut dyn Reads, owner: &Party, new_id: &AgentId) -> Result<()> {
+    let Some(creator) = owner.agent() else { return Ok(()) };
     let Some(creator) = r.agent_get(creator).await? else { return Ok(()) };
-    if all(r, &creator).await?.agents < OWNERS_MAX {
+    let payers = all(r, &creator).await?;
+    // An agent that is made again by its own last turn pays for itself.
+    if creator.agent_id != *new_id && payers.has(&Scope::Agent(new_id.clone())) {
+        return Err(Refusal::new(
+            Code::Conflict,
+            format!("an agent `{new_id}` created {owner}, directly or through others"),
+        )
+        .hint("choose another id"));
+    }
+    if payers.agents < OWNERS_MAX {
         return Ok(());
     }
     Err(Refusal::new(
         Code::RateLimited,
-        format!("{} is the last of {OWNERS_MAX} agents that created one another, which is the limit", by),
+        format!("{} is the last of {OWNERS_MAX} agents that created one another, which is the limit", owner),
     )
     .hint("let an agent that the world file names create it"))
 }

@@ -118,7 +118,7 @@ impl Session {
 
     /// Writes the rows of a running command that has many, such as a broadcast to a whole world, to SQL, and
     /// drops them from memory.
-    async fn spill(&mut self) -> Result<()> {
+    pub(super) async fn spill(&mut self) -> Result<()> {
         if self.buffer().is_none_or(|buffer| buffer.command_rows < SPILL_ROWS) {
             return Ok(());
         }

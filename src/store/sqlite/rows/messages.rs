@@ -323,6 +323,8 @@ impl MessageReads for Session {
 impl MessageWrites for Session {
     async fn message_append(&mut self, envelope: &Envelope) -> Result<()> {
         let message_id = envelope.message_id;
+        self.buffer_mut()?;
+        self.spill().await?;
         if self.buffer_mut()?.facts.mail_ids.may_hold(message_id) && self.head(message_id).await?.is_some() {
             return Err(StoreError::Row {
                 table: Envelope::TABLE,
@@ -339,6 +341,7 @@ impl MessageWrites for Session {
         {
             buffer.facts.inbox_depths.put(envelope.to.clone(), depth.saturating_add(1));
         }
+        buffer.command_rows += 2;
         buffer.tables.heads.put_implied(Head::from_envelope(envelope));
         buffer.tables.mail.put(Envelope { seq: buffer.counters.messages, ..envelope.clone() });
         Ok(())

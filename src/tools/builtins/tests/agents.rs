@@ -80,6 +80,10 @@ async fn the_owner_of_a_new_agent_is_its_creator_or_one_below() {
     world.content("syscall.agent.create", created).await;
     let record = read!(world, |r| r.agent_get(&id("helper")).await?).unwrap();
     assert_eq!(record.owner.as_deref(), Some("agent:writer-1"));
+    // No agent gets others that it does not pay for: not by a cycle, and not by a long chain.
+    world.content("syscall.agent.delete", json!({ "agent_id": first })).await;
+    let cycle = json!({ "archetype": "writer", "agent_id": first, "owner": "helper" });
+    assert_eq!(code(world.call("syscall.agent.create", cycle).await), Code::AccessDenied);
     // The owner may delete it, its creator may not.
     assert_eq!(code(world.call("syscall.agent.delete", json!({ "agent_id": "helper" })).await), Code::AccessDenied);
     for (owner, expected) in [("bob", Code::AccessDenied), ("nobody", Code::NotFound)] {
