@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
-use ghost_config::plan::Plan;
+use ghost_config::plan::{Plan, SandboxKind};
 use ghost_domain::tool_catalogue::CATALOGUE;
 use ghost_testkit::blackbox::{Deadline, TestEnvironment};
 
@@ -18,6 +18,15 @@ const ROOT: &str = env!("CARGO_MANIFEST_DIR");
 /// The names of all tools in the code.
 fn registered() -> BTreeSet<String> {
     ghost_tools::builtins::all().into_iter().map(|tool| tool.spec.name).collect()
+}
+
+/// The tools that this world can have: without a sandbox it has none that run commands.
+fn registered_in(plan: &Plan) -> BTreeSet<String> {
+    let mut names = registered();
+    if plan.sandbox.kind == SandboxKind::None {
+        names.retain(|name| !ghost_tools::builtins::NEED_SANDBOX.contains(&name.as_str()));
+    }
+    names
 }
 
 fn load(dir: &Path) -> Plan {
@@ -33,7 +42,7 @@ fn matrix(plan: &Plan) -> String {
             columns.insert(format!("{}:{}", agent.archetype, agent.agent_id), agent.access.clone());
         }
     }
-    let code = registered();
+    let code = registered_in(plan);
     let mut text = format!("{:<28}", "");
     for name in columns.keys() {
         write!(text, " {name}").unwrap();
@@ -184,7 +193,7 @@ fn a_running_newsroom_gives_the_tools_of_the_matrix() {
     test_env.set("GHOST_LOG", "ghost_world=info");
     let daemon = test_env.up(&newsroom, &[]);
     test_env.ctl(&["pause"]).ok();
-    let code = registered();
+    let code = registered_in(&plan);
     for agent in &plan.agents {
         let tools = test_env.json(&["tool", "list", agent.agent_id.as_str()]);
         let given: BTreeSet<&str> =

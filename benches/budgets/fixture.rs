@@ -56,6 +56,7 @@ pub async fn boot(dir: &Path, data: &Path, ports: Ports, extra_tools: Vec<Tool>)
         secrets: Vec::new(),
         node: "bench".into(),
         tools: ghost_tools::builtins::with(extra_tools),
+        sandbox: Err("a bench runs no commands".to_owned()),
         reloader: Box::new(|| Err(Refusal::new(Code::Unavailable, "a bench does not reload"))),
     })
     .await?;

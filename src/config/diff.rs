@@ -294,6 +294,7 @@ fn world(old: &Plan, new: &Plan) -> Vec<String> {
         ("metrics", old.metrics_open != new.metrics_open),
         ("http", old.http != new.http),
         ("heartbeat", old.heartbeats != new.heartbeats),
+        ("cli_policy", old.cli_policy.settings() != new.cli_policy.settings()),
     ])
 }
 
@@ -304,6 +305,7 @@ fn next_start(old: &Plan, new: &Plan) -> Vec<String> {
         ("workspace_dir", old.places.workspace_dir != new.places.workspace_dir),
         ("listen.grpc", old.places.grpc != new.places.grpc),
         ("listen.http", old.places.http != new.places.http),
+        ("sandbox", old.sandbox != new.sandbox),
     ])
 }
 

@@ -23,11 +23,11 @@ use crate::grantees::People;
 use crate::heartbeat::{self, HeartbeatBlock};
 use crate::knowledge;
 use crate::node::Node;
-use crate::plan::{AgentPlan, Archetype, ArchetypeConfig, HeartbeatPlan, LlmPlan, Plan, WebhookPlan};
+use crate::plan::{AgentPlan, Archetype, ArchetypeConfig, HeartbeatPlan, LlmPlan, Plan, SandboxKind, WebhookPlan};
 use crate::problem::{Hint, Problems, Severity};
 use crate::providers::{fallback_problems, llm, model_problem};
 use crate::reader::{Field, no_such};
-use crate::report::{FileReport, Report};
+use crate::report::{FileReport, Report, did_you_mean};
 use crate::skill_roots::{SkillSources, read_skills};
 use crate::substitute::Env;
 use crate::toolbox::{self, Bases};
@@ -141,6 +141,12 @@ fn resolve(paths: &WorldPaths, node: &Node, file: &FileReport<'_>, env: Env<'_>)
             (name.clone(), Arc::new(access))
         })
         .collect();
+    for (field, name) in &world.cli_policy.groups {
+        let known: Vec<&str> = groups.names().collect();
+        if !known.contains(name) {
+            no_such(field, "privilege group", known.iter().copied(), "write it under `tool_privileges`");
+        }
+    }
     let members = agents_and_teams::agents_and_teams(&world, &archetypes, &archetype_access, &groups, &llm);
     let creatable = creatable(&world, &archetypes);
     warn_of_public(
@@ -208,6 +214,8 @@ fn resolve(paths: &WorldPaths, node: &Node, file: &FileReport<'_>, env: Env<'_>)
         metrics_open: world.metrics_open,
         http: world.http.clone(),
         places: world.places.resolve(&paths.dir),
+        sandbox: world.sandbox.clone(),
+        cli_policy: Arc::new(ghost_policy::Policy::new(world.cli_policy.settings.clone())),
         webhooks,
         reactions: world.reactions,
         declared: Declared::default(),
@@ -218,8 +226,22 @@ fn resolve(paths: &WorldPaths, node: &Node, file: &FileReport<'_>, env: Env<'_>)
     // Checking jobs needs the plan, to look up models and webhooks.
     plan.declared = declared::declared(&world, &plan);
     check_job_lead(&world, &plan);
+    warn_of_heartbeat_targets(&plan, file);
     world.places.check(&plan);
     Some(plan)
+}
+
+/// Warns of a heartbeat whose alerts go to a channel that the file does not declare: they would not be delivered (HB-04).
+fn warn_of_heartbeat_targets(plan: &Plan, file: &FileReport<'_>) {
+    let channels: Vec<&str> = plan.declared.channels.iter().map(|channel| channel.channel.as_str()).collect();
+    let heartbeats = plan.heartbeats.values().chain(plan.archetype_heartbeats.values());
+    let targets: BTreeSet<&str> = heartbeats.map(|heartbeat| heartbeat.target.as_str()).collect();
+    for target in targets.into_iter().filter(|target| !["none", "last"].contains(target) && !channels.contains(target))
+    {
+        let hint =
+            did_you_mean(target, channels.iter().copied(), "name it under `chat_channels`, or write none or last");
+        file.warn(0, "heartbeat.target", format!("`chat_channels` has no channel `{target}`"), hint);
+    }
 }
 
 /// Checks that the lead of the main job may close the job's task. Otherwise the job would never end.
@@ -349,7 +371,10 @@ fn warn_of_public<'a>(
     all: impl Iterator<Item = &'a Arc<access::ToolAccess>> + Clone,
     file: &FileReport<'_>,
 ) {
-    for entry in tool_catalogue::CATALOGUE.iter().filter(|entry| entry.dangerous && groups.is_public(entry.name)) {
+    // Tools that run commands are absent without a sandbox.
+    let has = |name: &str| !name.starts_with("tool.") || world.sandbox.kind != SandboxKind::None;
+    let dangerous = tool_catalogue::CATALOGUE.iter().filter(|entry| entry.dangerous && has(entry.name));
+    for entry in dangerous.filter(|entry| groups.is_public(entry.name)) {
         let open = |access: &Arc<access::ToolAccess>| {
             access.mode() != access::Mode::AllowList && access.can_access(entry.name)
         };

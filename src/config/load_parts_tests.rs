@@ -2,7 +2,7 @@
 //! effect.
 
 use super::*;
-use crate::plan::ProviderKind;
+use crate::plan::{ProviderKind, SandboxKind};
 
 #[test]
 fn webhooks_are_read_and_checked() {
@@ -337,16 +337,44 @@ fn an_empty_item_in_a_list_of_tools_is_reported_as_empty() {
 fn dangerous_public_tools_get_a_warning() {
     let world = World::new();
     world.with("  shell: [bash, tool.python, syscall.state.write]\n", "");
+    assert!(!world.warnings().contains("tool.cli"), "without a sandbox no agent has it");
+    world.with("  shell: [bash, tool.python, syscall.state.write]\n", "sandbox: { kind: local }\n");
     let warnings = world.warnings();
     for tool in ["tool.cli", "tool.python", "syscall.state.write"] {
         assert!(warnings.contains(&format!("world-config.yaml:12: tool_privileges: `{tool}` ")), "{warnings}");
     }
     assert!(!warnings.contains("syscall.agent.create"));
-    world.with("  shell: [bash, tool.python, syscall.state.write]\n", "access: { default: privileged }\n");
+    world.with(
+        "  shell: [bash, tool.python, syscall.state.write]\n",
+        "access: { default: privileged }\nsandbox: { kind: local }\n",
+    );
     assert_eq!(world.warnings(), "");
 }
 
-// covers: CONF-13, EXEC-06, SBX-07, SBX-10, SBX-11
+// covers: SBX-07, SBX-10
+#[test]
+fn sandbox_and_policy_become_a_plan() {
+    let world = World::new();
+    let commands = "sandbox: { kind: local, memory_mb: 64, disk_mb: 8, pids: 9, require: [tree], passthrough_env: [GH_TOKEN], \
+                    workspace_access: ro, default_timeout_ms: 9000, max_timeout_ms: 5000, stdout_limit: 7 }\n\
+                    cli_policy: { default: deny, tiers: { read: { commands: [ls], action: allow, groups: [communicator] } } }\n";
+    world.config(&format!("{GOOD}{commands}"));
+    let plan = world.load().unwrap();
+    let sandbox = &plan.sandbox;
+    assert_eq!((sandbox.kind, sandbox.memory_bytes, sandbox.processes), (SandboxKind::Local, 64 << 20, 9));
+    assert_eq!((sandbox.default_timeout.as_millis(), sandbox.stdout_limit), (5_000, 7));
+    let settings = plan.cli_policy.settings();
+    assert_eq!((settings.default, settings.tiers.len()), (ghost_policy::Action::Deny, 1));
+    assert_eq!(settings.tiers["read"].groups, ["communicator"]);
+    world
+        .config(&format!("{GOOD}{}", commands.replace("[communicator]", "[comunicator]").replace("[tree]", "[treee]")));
+    let problems = world.problems();
+    assert!(problems.contains("`comunicator`") && problems.contains("sandbox.require[0]"), "{problems}");
+    world.config(&format!("{GOOD}sandbox: {{ kind: local, network: bridge }}\n"));
+    assert!(world.problems().contains("sandbox.network"));
+}
+
+// covers: EXEC-06
 #[test]
 fn sections_without_effect_are_checked_and_get_a_warning() {
     let world = World::new();
@@ -354,7 +382,7 @@ fn sections_without_effect_are_checked_and_get_a_warning() {
                  sandbox: { kind: local, memory_mb: 512, passthrough_env: [GH_TOKEN] }\nheartbeat: { every: 30m, \
                  ack_max_chars: 300 }\nchat: { wake: mentions }\napprovals: { security: allowlist, ask: on-miss }\n";
     world.config(&format!("{GOOD}{later}"));
-    assert_eq!(world.warnings().matches("warning: ").count(), 3);
+    assert_eq!(world.warnings().matches("warning: ").count(), 1);
     world.config(&format!("{GOOD}{}", later.replace("memory_mb", "memory").replace("mentions", "everyone")));
     let problems = world.problems();
     for part in ["sandbox.memory: ", "`memory_mb`", "chat.wake: ", "all, mentions, none"] {

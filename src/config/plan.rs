@@ -10,6 +10,7 @@ pub mod http;
 pub mod models;
 pub mod origins;
 pub mod places;
+pub mod sandbox;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Deref;
@@ -27,6 +28,7 @@ pub use self::http::HttpPlan;
 pub use self::models::{LlmPlan, ModelChoice, ProviderPlan};
 pub use self::origins::{Origin, Origins, ProviderOrigin};
 pub use self::places::{ListenAddress, PlacesPlan};
+pub use self::sandbox::{SandboxKind, SandboxPlan, WorkspaceAccess};
 use crate::access::{Groups, TASK_UPDATE, ToolAccess};
 use crate::problem::Problem;
 pub use crate::provider_kind::ProviderKind;
@@ -104,6 +106,10 @@ pub struct Plan {
     pub heartbeats: BTreeMap<AgentId, HeartbeatPlan>,
     /// The heartbeat of agents that are created at run time, by archetype (HB-04).
     pub archetype_heartbeats: BTreeMap<String, HeartbeatPlan>,
+    /// Where commands run.
+    pub sandbox: SandboxPlan,
+    /// Which commands may run.
+    pub cli_policy: Arc<ghost_policy::Policy>,
     /// Warnings found while loading.
     pub warnings: Vec<Problem>,
 }
@@ -195,6 +201,15 @@ impl Plan {
             true => access.can_access_with_channel(tool),
             false => false,
         }
+    }
+
+    /// The directory of the world's files that stands against a data directory at `data_dir`: agents or jobs would read the
+    /// database, or a start would read the data as files of the world.
+    #[must_use]
+    pub fn data_conflict(&self, data_dir: &Path) -> Option<PathBuf> {
+        let within = ["archetype", "knowledge", "skills", "snippets", "scripts"].map(|name| self.dir.join(name));
+        let input = self.job.as_ref().map(|job| &job.input);
+        within.iter().chain(input).find(|dir| data_dir.starts_with(dir)).cloned()
     }
 
     /// The directory that stands against a workspace at `workspace`: one of the world's files or of its data, if the

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use ghost_config::Problems;
-use ghost_config::plan::Plan;
+use ghost_config::plan::{Plan, SandboxKind};
 use ghost_control::{ControlOptions, ListenAddress};
 use ghost_domain::ports::Ports;
 use ghost_domain::redact::Redactor;
@@ -278,6 +278,12 @@ async fn boot_and_serve(
     let tools = tools
         .await
         .map_err(|error| Refusal::new(Code::Internal, format!("the tools could not be created: {error}")))?;
+    let sandbox =
+        ghost_sandbox::open(&loaded.plan.sandbox, data_dir.path(), dir.path(), Arc::clone(&ports.clock)).await;
+    if let (Err(why), true) = (&sandbox, loaded.plan.sandbox.kind != SandboxKind::None) {
+        tracing::warn!("there is no sandbox, so no agent can run commands: {why}");
+    }
+    let running = sandbox.as_ref().ok().map(Arc::clone);
     let world = ghost_world::boot(Boot {
         plan: loaded.plan,
         store: store.clone(),
@@ -288,6 +294,7 @@ async fn boot_and_serve(
         secrets,
         node: node_name(),
         tools,
+        sandbox,
         reloader,
     })
     .await
@@ -342,6 +349,9 @@ async fn boot_and_serve(
         () = world.shutdown(reason) => {}
         // If nothing can be stored, waiting for turns is useless.
         () = watch_clock.sleep(GONE_GRACE), if gone.is_some() => {}
+    }
+    if let Some(sandbox) = running {
+        sandbox.close().await;
     }
     failed = failed.or(gone);
     closing.send_replace(true);

@@ -14,6 +14,7 @@ use ghost_domain::{
 };
 use ghost_operations::OperationContext;
 use ghost_operations::mail::Chain;
+use ghost_sandbox::Sandbox;
 use ghost_store::Store;
 use serde_json::json;
 
@@ -41,6 +42,7 @@ pub struct WorldServices {
     pub control: Arc<dyn AgentControl>,
     plan: RwLock<Arc<Plan>>,
     data_dir: Option<PathBuf>,
+    sandbox: Result<Arc<dyn Sandbox>, String>,
 }
 
 impl WorldServices {
@@ -53,7 +55,15 @@ impl WorldServices {
         control: Arc<dyn AgentControl>,
         plan: Arc<Plan>,
     ) -> Self {
-        Self { ctx, store, workspace, control, plan: RwLock::new(plan), data_dir: None }
+        Self {
+            ctx,
+            store,
+            workspace,
+            control,
+            plan: RwLock::new(plan),
+            data_dir: None,
+            sandbox: Err("there is none here".to_owned()),
+        }
     }
 
     /// Sets the world's data directory. It contains agents' memory in `<data>/agents/<id>/memory`,
@@ -63,6 +73,25 @@ impl WorldServices {
     pub fn with_data_dir(mut self, data_dir: &Path) -> Self {
         self.data_dir = Some(data_dir.to_owned());
         self
+    }
+
+    /// Sets where commands run, or why they cannot.
+    #[must_use]
+    pub fn with_sandbox(mut self, sandbox: Result<Arc<dyn Sandbox>, String>) -> Self {
+        self.sandbox = sandbox;
+        self
+    }
+
+    /// Where commands run; `None` if they cannot.
+    #[must_use]
+    pub fn sandbox(&self) -> Option<&Arc<dyn Sandbox>> {
+        self.sandbox.as_ref().ok()
+    }
+
+    /// Why commands cannot run; `None` if they can.
+    #[must_use]
+    pub fn without_sandbox(&self) -> Option<&str> {
+        self.sandbox.as_ref().err().map(String::as_str)
     }
 
     /// The world's data directory, if it is set.

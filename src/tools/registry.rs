@@ -71,6 +71,16 @@ impl ToolTable {
         Ok(Self { tools: table, absent, granted: Mutex::new(BTreeMap::new()) })
     }
 
+    /// Takes tools out of the table because this world cannot have them, with the reason (TOOL-05).
+    #[must_use]
+    pub fn without(mut self, names: &[&'static str], why: &str) -> Self {
+        for name in names {
+            self.tools.remove(*name);
+            self.absent.insert(*name, why.to_owned());
+        }
+        self
+    }
+
     /// The number of lists in the cache.
     #[cfg(test)]
     pub(crate) fn lists_kept(&self) -> usize {

@@ -283,6 +283,13 @@ impl Tool {
         }
     }
 
+    /// Sets the longest time of a call, in seconds.
+    #[must_use]
+    pub fn within(mut self, seconds: u32) -> Self {
+        self.seconds = Some(seconds);
+        self
+    }
+
     /// Sets a view limit of its own.
     #[must_use]
     pub fn view(mut self, bytes: u32) -> Self {

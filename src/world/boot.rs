@@ -10,7 +10,9 @@ use ghost_domain::redact::Redactor;
 use ghost_domain::{Code, Party, Refusal};
 use ghost_operations::{OperationContext, agents, jobs, turns};
 use ghost_provider::Providers;
+use ghost_sandbox::Sandbox;
 use ghost_store::Store;
+use ghost_tools::builtins::NEED_SANDBOX;
 use ghost_tools::workspace::Workspace;
 use ghost_tools::{AgentControl, Tool, ToolTable, WorldServices};
 use ractor::Actor;
@@ -55,6 +57,8 @@ pub struct Boot {
     /// All tools compiled into the daemon. Creating them takes a while, so the caller may do it in
     /// parallel with other work.
     pub tools: Vec<Tool>,
+    /// Where commands run, or why they cannot.
+    pub sandbox: Result<Arc<dyn Sandbox>, String>,
     /// Reads the configuration again for a reload.
     pub reloader: Reloader,
 }
@@ -84,8 +88,12 @@ pub async fn boot(boot: Boot) -> Result<Arc<World>, Refusal> {
     if let Some(data_dir) = &boot.data_dir {
         services = services.with_data_dir(data_dir);
     }
-    let services = Arc::new(services);
-    let tools = Arc::new(ToolTable::new(boot.tools)?);
+    let mut tools = ToolTable::new(boot.tools)?;
+    if let Err(why) = &boot.sandbox {
+        tools = tools.without(&NEED_SANDBOX, &format!("there is no sandbox: {why}"));
+    }
+    let services = Arc::new(services.with_sandbox(boot.sandbox));
+    let tools = Arc::new(tools);
     let engine = Arc::new(Engine::new(
         services,
         tools,

@@ -70,6 +70,7 @@ impl TestWorld {
             secrets: vec![],
             node: "test".into(),
             tools: ghost_tools::builtins::all(),
+            sandbox: Err("none in tests".to_owned()),
             reloader: Box::new(|| Err(Refusal::new(Code::Unavailable, "no reload here"))),
         }
     }

@@ -57,6 +57,17 @@ fn text(status: &WorldStatus, view: &View) -> String {
             ("endpoints", status.endpoints.join(", ")),
         ],
     );
+    // A world without commands needs no line about them.
+    if let Some(sandbox) = status.sandbox.as_ref().filter(|sandbox| sandbox.kind != "none") {
+        let state = match &sandbox.absent {
+            Some(why) => format!("{}: absent: {}", sandbox.kind, one_line(why, 400)),
+            None => format!("{}: {}", sandbox.kind, sandbox.protections.join(", ")),
+        };
+        text.push_str(&fields(view.screen, &[("sandbox     ", state)]));
+        for missing in &sandbox.missing {
+            text.push_str(&fields(view.screen, &[("  lacks     ", one_line(missing, 400))]));
+        }
+    }
     for down in &status.models_down {
         let model = format!(
             "{} of {}, since {}, {}: {}",

@@ -7,6 +7,7 @@ pub mod agents;
 pub mod budgets;
 pub mod channels;
 pub mod chat_channels;
+pub mod commands;
 pub mod cron;
 pub mod http;
 pub mod later;
@@ -24,13 +25,14 @@ use ghost_domain::{AgentId, ChatWake, Limits, Reactions, Scope};
 
 use crate::access::AccessDefault;
 use crate::heartbeat::HeartbeatBlock;
-use crate::plan::HttpPlan;
+use crate::plan::{HttpPlan, SandboxPlan};
 use crate::reader::{Field, Map};
 
 use agents::{AgentEntry, TeamEntry};
 use budgets::BudgetEntry;
 use channels::WebhookEntry;
 use chat_channels::ChannelEntry;
+use commands::CliPolicy;
 use cron::CronEntry;
 use llm::LlmEntry;
 pub use parts::Named;
@@ -87,6 +89,10 @@ pub struct WorldFile<'n> {
     pub http: HttpPlan,
     /// `data_dir`, `workspace_dir` and `listen`.
     pub places: PlacesEntry<'n>,
+    /// `sandbox`.
+    pub sandbox: SandboxPlan,
+    /// `cli_policy`.
+    pub cli_policy: CliPolicy<'n>,
     /// `channels.webhooks`.
     pub webhooks: BTreeMap<String, WebhookEntry<'n>>,
     /// `channels.reactions`.
@@ -249,6 +255,8 @@ pub fn read<'n>(root: &Field<'n>) -> Option<WorldFile<'n>> {
         metrics_open: section(&map, "metrics", |metrics| metrics.get("open")?.flag()).unwrap_or(false),
         http: http::http(&map),
         places: places::places(&map),
+        sandbox: commands::sandbox(&map),
+        cli_policy: commands::cli_policy(&map),
         webhooks: channels.webhooks,
         reactions: channels.reactions,
         chat_channels: chat_channels::chat_channels(&map),

@@ -25,6 +25,7 @@ use ghost_proto::v1::{
     ResourcesRequest, ResourcesResponse, ResumeRequest, ResumeResponse, ShutdownRequest, ShutdownResponse,
     StatusRequest, WorldStatus, world_server,
 };
+use ghost_sandbox::Protection;
 use ghost_store::tables::UsageFilter;
 use ghost_tools::AgentControl;
 use ghost_world::{Directory, World};
@@ -195,6 +196,7 @@ impl WorldService {
             endpoints: endpoints.to_vec(),
             job: facts.job.map(|facts| job(facts, spent)),
             now_at_ms: ctx.now().0,
+            sandbox: Some(sandbox(world)),
             loops_down: world
                 .loops()
                 .down()
@@ -390,6 +392,18 @@ pub(crate) fn population(control: &Control) -> (BTreeMap<AgentStatus, u64>, BTre
 
 fn named<T: Copy>(counts: &BTreeMap<T, u64>, name: impl Fn(T) -> &'static str) -> Vec<NamedCount> {
     counts.iter().map(|(what, count)| NamedCount { name: name(*what).into(), count: *count }).collect()
+}
+
+/// Where commands run, and what keeps them inside.
+fn sandbox(world: &World) -> v1::SandboxStatus {
+    let services = &world.engine().services;
+    let report = services.sandbox().map(|sandbox| sandbox.report().clone()).unwrap_or_default();
+    v1::SandboxStatus {
+        kind: services.plan().sandbox.kind.as_str().into(),
+        absent: services.without_sandbox().map(one_line),
+        protections: Protection::names(report.in_force).into_iter().map(str::to_owned).collect(),
+        missing: report.missing,
+    }
 }
 
 /// The bound on awake agents while some wait for a place: how many are awake or wait, and how many may be awake.

@@ -255,6 +255,7 @@ impl SimWorld {
             secrets: Vec::new(),
             node: "sim".to_owned(),
             tools: ghost_tools::builtins::with(tools::all(&self.outside_log)),
+            sandbox: Err("a simulation runs no commands".to_owned()),
             reloader: Box::new(|| Err(Refusal::new(Code::Unavailable, "there is no file to read anew"))),
         }
     }

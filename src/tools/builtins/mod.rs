@@ -8,6 +8,7 @@
 mod agents;
 mod channel;
 mod chat;
+mod commands;
 mod common;
 mod cron;
 mod cron_options;
@@ -24,6 +25,8 @@ mod tasks;
 mod tools;
 mod workspace;
 mod world;
+
+pub use commands::NEED_SANDBOX;
 
 use ghost_domain::tool_catalogue::{CALL, DESCRIBE};
 
@@ -52,6 +55,7 @@ pub fn with(extra: Vec<Tool>) -> Vec<Tool> {
     tools.extend(knowledge_and_state());
     tools.extend(skills());
     tools.extend(schedules());
+    tools.extend(commands());
     tools.extend(deferred());
     tools.extend(extra);
     tools
@@ -284,6 +288,28 @@ fn schedules() -> [Tool; 3] {
 }
 
 /// The tools that reach deferred tools.
+fn commands() -> [Tool; 2] {
+    [
+        Tool::new::<commands::CliParams>(
+            "tool.cli",
+            "Run a bash command line in the sandbox: no network, the workspace to read, your own directories to write. The \
+             command policy decides which programs may run.",
+            Run::outside(commands::Cli),
+        )
+        .used(Use::Regularly)
+        .view(WIDE_VIEW)
+        .within(commands::TIME_MAX),
+        Tool::new::<commands::PythonParams>(
+            "tool.python",
+            "Run Python 3 code in the sandbox. Print what you want to see.",
+            Run::outside(commands::Python),
+        )
+        .used(Use::Regularly)
+        .view(WIDE_VIEW)
+        .within(commands::TIME_MAX),
+    ]
+}
+
 fn deferred() -> [Tool; 2] {
     use tools::{Call, CallParams, Describe, DescribeParams};
     [

@@ -18,7 +18,7 @@ fn offering() -> Offering {
     Offering { bytes: 1 << 20, receivers: Vec::new() }
 }
 
-const NAMES: [&str; 51] = [
+const NAMES: [&str; 53] = [
     "channel.file_attach",
     "channel.handoff",
     "channel.send",
@@ -63,6 +63,8 @@ const NAMES: [&str; 51] = [
     "syscall.task.update",
     "syscall.tool.call",
     "syscall.tool.describe",
+    "tool.cli",
+    "tool.python",
     "util.cron",
     "util.timer",
     "util.watch",

@@ -152,7 +152,8 @@ impl ToolWorld {
                 let ask = write!(self, |w, _c| tool.open(&ctx, arguments, w).await)?;
                 Ok(serde_json::to_value(ask).unwrap().into())
             }
-            Run::Outside(_) | Run::Choose(_) => unreachable!("no built-in of this stage"),
+            Run::Outside(tool) => tool.run(&ctx, arguments).await,
+            Run::Choose(_) => unreachable!("resolved before"),
         }?;
         let events = output.events.clone();
         write!(self, |w, ctx| {

@@ -1,0 +1,91 @@
+//! The sandbox of a world: where commands run, and within which bounds (SBX-07).
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Where commands run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SandboxKind {
+    /// Nowhere: the world has no tools that run commands.
+    #[default]
+    None,
+    /// On this machine, fenced in by the kernel.
+    Local,
+    /// In containers. Not built yet.
+    Docker,
+    /// On a toolbox server. Not built yet.
+    Remote,
+}
+
+impl SandboxKind {
+    /// The word in the world file.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Local => "local",
+            Self::Docker => "docker",
+            Self::Remote => "remote",
+        }
+    }
+}
+
+/// What commands see of the workspace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WorkspaceAccess {
+    /// Only the agent's own directory.
+    None,
+    /// All of it, to read.
+    ReadOnly,
+    /// All of it to read, and the agent's own write prefixes to write.
+    #[default]
+    ReadWrite,
+}
+
+/// The `sandbox` of a world file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SandboxPlan {
+    /// Where commands run.
+    pub kind: SandboxKind,
+    /// Protections without which no command runs, by name, besides those that always apply.
+    pub require: Vec<String>,
+    /// Memory of a command's whole tree, in bytes.
+    pub memory_bytes: u64,
+    /// Tasks of a command's whole tree.
+    pub processes: u32,
+    /// Bytes that a command may add to the files it can write.
+    pub disk_bytes: u64,
+    /// Variables that commands get.
+    pub env: BTreeMap<String, String>,
+    /// Variables of the daemon that commands get.
+    pub passthrough_env: Vec<String>,
+    /// What commands see of the workspace.
+    pub workspace_access: WorkspaceAccess,
+    /// How long a command runs if it does not say so.
+    pub default_timeout: Duration,
+    /// The longest time that a command may ask for.
+    pub max_timeout: Duration,
+    /// Bytes of standard output that are kept.
+    pub stdout_limit: usize,
+    /// Bytes of standard error that are kept.
+    pub stderr_limit: usize,
+}
+
+impl Default for SandboxPlan {
+    fn default() -> Self {
+        Self {
+            kind: SandboxKind::None,
+            require: Vec::new(),
+            memory_bytes: 1_024 << 20,
+            processes: 256,
+            disk_bytes: 1_024 << 20,
+            env: BTreeMap::new(),
+            passthrough_env: Vec::new(),
+            workspace_access: WorkspaceAccess::ReadWrite,
+            default_timeout: Duration::from_secs(30),
+            max_timeout: Duration::from_secs(120),
+            stdout_limit: 50 * 1_024,
+            stderr_limit: 10 * 1_024,
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! What is decided about a line, and about each of its commands.
+
+use crate::policy::Action;
+use crate::refusal::{Refusal, TierName};
+
+/// One command of a line, as it would run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JudgedCommand {
+    /// The program without its directory, or the path of a workspace script.
+    pub name: String,
+    /// The words of the command, its name included. `None`: known only when it runs, or more than one word.
+    pub argv: Vec<Option<String>>,
+    /// Who decided.
+    pub tier: TierName,
+    /// What was decided.
+    pub action: Action,
+    /// The programs that start it, outermost first: `timeout`, `xargs`, `sh`.
+    pub wrappers: Vec<String>,
+}
+
+/// What happens to a line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Judgement {
+    /// The strictest of what its commands get.
+    pub action: Action,
+    /// Every command that was found. Not all of them if the line could not be read.
+    pub commands: Vec<JudgedCommand>,
+    /// The shortest limit of the tiers that decided, in milliseconds.
+    pub max_timeout_ms: Option<u64>,
+    /// Why it is not simply allowed.
+    pub reason: Option<Refusal>,
+}

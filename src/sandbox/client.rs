@@ -1,0 +1,258 @@
+//! A connection to one runner: many commands over one stream, each with credit for its output, so that a command whose
+//! output nobody reads stops and holds no memory.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::Duration;
+
+use ghost_domain::{Code, Refusal};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
+use tokio::sync::mpsc;
+
+use crate::capture::Capture;
+use crate::command::{Finished, Progress};
+use crate::frame::{self, DISCARD, Exec, Exit, Hello, Order, Report, STDERR, STDOUT};
+
+/// Bytes of each output that a command may write ahead of the daemon.
+const CREDIT: u32 = 128 * 1024;
+/// Bytes of one output after which the rest is only counted.
+const READ_MAX: u64 = 256 * 1024 * 1024;
+/// Frames of one command that may wait. Credit bounds their bytes.
+const FRAMES: usize = 1_024;
+/// Frames that may wait to be sent.
+const ORDERS: usize = 256;
+/// Bytes of standard input in one frame.
+const CHUNK: usize = 32 * 1024;
+/// Ids from here on are the runner's.
+const OWN_IDS: u32 = 1 << 31;
+
+/// The runner's side of a command that waits for its end.
+type Streams = Arc<Mutex<HashMap<u32, mpsc::Sender<Report>>>>;
+
+/// A connection to a runner.
+#[derive(Debug)]
+pub(crate) struct Runner {
+    hello: Hello,
+    orders: mpsc::Sender<Vec<u8>>,
+    streams: Streams,
+    next: AtomicU32,
+    /// Why the runner ended, if it said so.
+    ended: Arc<OnceLock<String>>,
+}
+
+fn lock(streams: &Streams) -> MutexGuard<'_, HashMap<u32, mpsc::Sender<Report>>> {
+    // Changes under the lock are single calls of the map.
+    streams.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The runner is not there any more.
+fn gone(why: &str) -> Refusal {
+    Refusal::new(Code::Unavailable, format!("the sandbox's runner ended: {why}"))
+        .hint("it is started again with the next command; check what this one did before you repeat it")
+}
+
+impl Runner {
+    /// Greets a runner.
+    ///
+    /// # Errors
+    /// Why it is no runner of this version.
+    pub(crate) async fn connect(
+        mut from: impl AsyncRead + Unpin + Send + 'static,
+        mut to: impl AsyncWrite + Unpin + Send + 'static,
+    ) -> Result<Self, String> {
+        to.write_all(&Order::Hello.encode(0)).await.map_err(|error| error.to_string())?;
+        let hello = match frame::read(&mut from).await.map_err(|error| error.to_string())? {
+            Some((_, Report::Hello(hello))) if hello.version == frame::VERSION => hello,
+            Some((_, Report::Hello(hello))) => return Err(format!("it speaks version {}", hello.version)),
+            Some((_, Report::Fatal(why))) => return Err(why),
+            Some(_) => return Err("it does not greet".to_owned()),
+            None => return Err("it ended at once".to_owned()),
+        };
+        let (orders, mut queue) = mpsc::channel::<Vec<u8>>(ORDERS);
+        tokio::spawn(async move {
+            while let Some(order) = queue.recv().await {
+                // Its end shows on the other stream.
+                if to.write_all(&order).await.is_err() || to.flush().await.is_err() {
+                    break;
+                }
+            }
+        });
+        let (streams, ended) = (Streams::default(), Arc::new(OnceLock::new()));
+        let (reading, reason) = (Arc::clone(&streams), Arc::clone(&ended));
+        tokio::spawn(async move {
+            let why = loop {
+                match frame::read(&mut from).await {
+                    Ok(Some((_, Report::Fatal(why)))) => break why,
+                    Ok(Some((id, report))) => {
+                        let stream = lock(&reading).get(&id).cloned();
+                        // Frames of a command that nobody waits for are dropped.
+                        if let Some(stream) = stream {
+                            let _ = stream.send(report).await;
+                        }
+                    }
+                    Ok(None) => break "its stream closed".to_owned(),
+                    Err(error) => break error.to_string(),
+                }
+            };
+            let _ = reason.set(why);
+            lock(&reading).clear();
+        });
+        Ok(Self { hello, orders, streams, next: AtomicU32::new(0), ended })
+    }
+
+    pub(crate) fn hello(&self) -> &Hello {
+        &self.hello
+    }
+
+    /// Whether the runner has ended.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.ended.get().is_some()
+    }
+
+    fn why(&self) -> Refusal {
+        gone(self.ended.get().map_or("its stream closed", String::as_str))
+    }
+
+    async fn order(&self, order: &Order<'_>, id: u32) -> Result<(), Refusal> {
+        self.orders.send(order.encode(id)).await.map_err(|_| self.why())
+    }
+
+    /// Runs a command. `limits` are the bytes of standard output and error that are kept.
+    pub(crate) async fn run(
+        &self,
+        exec: &Exec,
+        stdin: &[u8],
+        limits: (usize, usize),
+        progress: Progress<'_>,
+    ) -> Result<Finished, Refusal> {
+        if !exec.is_sendable() {
+            return Err(Refusal::new(Code::TooLarge, "the command is too long, or contains a zero byte")
+                .hint("write long text to a file of the workspace, and use the file"));
+        }
+        let id = self.next.fetch_add(1, Ordering::Relaxed) % OWN_IDS;
+        let (sender, mut reports) = mpsc::channel(FRAMES);
+        lock(&self.streams).insert(id, sender);
+        let mut running = Running { runner: self, id, over: false };
+        if self.is_gone() {
+            return Err(self.why());
+        }
+        let exec = Exec { credit: (CREDIT, CREDIT), ..exec.clone() };
+        self.order(&Order::Exec(&exec), id).await?;
+        let mut input = Input { rest: stdin, window: self.hello.window, open: exec.flags & frame::flag::STDIN != 0 };
+        let mut outputs = Outputs::new(limits);
+        let mut in_force = 0;
+        loop {
+            input.send(self, id).await?;
+            let Some(report) = reports.recv().await else { return Err(self.why()) };
+            match report {
+                Report::Started { in_force: bits } => in_force = bits,
+                Report::Credit(bytes) => input.window = input.window.saturating_add(bytes),
+                Report::Data { channel, bytes } => {
+                    progress(&String::from_utf8_lossy(&bytes));
+                    let credit = outputs.take(channel, &bytes);
+                    self.order(&Order::Credit(channel, credit), id).await?;
+                }
+                Report::Exit(exit) => {
+                    running.over = true;
+                    return Ok(outputs.finish(exit, in_force));
+                }
+                Report::Refused { code, reason } => {
+                    running.over = true;
+                    return Err(refused(code, &reason));
+                }
+                Report::Eof | Report::Other | Report::Hello(_) | Report::Fatal(_) => {}
+            }
+        }
+    }
+}
+
+/// The refusal of a runner.
+fn refused(code: u16, reason: &str) -> Refusal {
+    let (code, hint) = match code {
+        3 | 5 => (Code::InvalidArguments, "check the program and the directory"),
+        6 => (Code::RateLimited, "wait until other commands of yours have ended"),
+        _ => (Code::Unavailable, "`ghostctl status` shows what the sandbox lacks"),
+    };
+    Refusal::new(code, format!("the sandbox refused the command: {reason}")).hint(hint)
+}
+
+/// A command under way. Dropped before its end, it kills the whole tree.
+struct Running<'r> {
+    runner: &'r Runner,
+    id: u32,
+    over: bool,
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        lock(&self.runner.streams).remove(&self.id);
+        if self.over {
+            return;
+        }
+        // The end of a command waits for its output, so that is discarded. A full queue means that the runner does not
+        // read; it then meets its deadline.
+        for order in [Order::Credit(STDOUT, DISCARD), Order::Credit(STDERR, DISCARD), Order::Kill] {
+            let _ = self.runner.orders.try_send(order.encode(self.id));
+        }
+    }
+}
+
+/// Standard input that is still to be sent, within the runner's window.
+struct Input<'i> {
+    rest: &'i [u8],
+    window: u32,
+    open: bool,
+}
+
+impl Input<'_> {
+    async fn send(&mut self, runner: &Runner, id: u32) -> Result<(), Refusal> {
+        while self.open && self.window > 0 && !self.rest.is_empty() {
+            let size = self.rest.len().min(CHUNK).min(usize::try_from(self.window).unwrap_or(CHUNK));
+            let (chunk, rest) = self.rest.split_at(size);
+            runner.order(&Order::Data(chunk), id).await?;
+            self.window -= u32::try_from(size).unwrap_or(self.window);
+            self.rest = rest;
+        }
+        if self.open && self.rest.is_empty() {
+            self.open = false;
+            runner.order(&Order::Eof, id).await?;
+        }
+        Ok(())
+    }
+}
+
+/// The two outputs of a command.
+struct Outputs {
+    stdout: Capture,
+    stderr: Capture,
+    read: [u64; 2],
+}
+
+impl Outputs {
+    fn new((stdout, stderr): (usize, usize)) -> Self {
+        Self { stdout: Capture::new(stdout), stderr: Capture::new(stderr), read: [0; 2] }
+    }
+
+    /// Keeps a piece. Returns the credit for the next one.
+    fn take(&mut self, channel: u8, bytes: &[u8]) -> u32 {
+        let (capture, read) = match channel {
+            STDERR => (&mut self.stderr, &mut self.read[1]),
+            _ => (&mut self.stdout, &mut self.read[0]),
+        };
+        capture.push(bytes);
+        *read = read.saturating_add(bytes.len() as u64);
+        if *read > READ_MAX { DISCARD } else { u32::try_from(bytes.len()).unwrap_or(DISCARD) }
+    }
+
+    fn finish(self, exit: Exit, in_force: u32) -> Finished {
+        Finished {
+            end: exit.end,
+            duration: exit.duration.max(Duration::ZERO),
+            cpu: exit.cpu,
+            stdout: self.stdout.finish(exit.stdout),
+            stderr: self.stderr.finish(exit.stderr),
+            in_force,
+        }
+    }
+}

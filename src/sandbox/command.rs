@@ -1,0 +1,108 @@
+//! A command, how it ended, and the trait that every sandbox implements (SBX-05).
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ghost_domain::{AgentId, Refusal};
+
+use crate::capture::Captured;
+use crate::protection::Report;
+
+/// A command to run for an agent.
+#[derive(Clone, Debug)]
+pub struct Command {
+    /// The agent. Its commands share a runner, and see nothing of those of other agents.
+    pub agent_id: AgentId,
+    /// Program and arguments. A program without `/` is looked up in the sandbox's `PATH`.
+    pub argv: Vec<String>,
+    /// Where it runs: a directory, relative to the workspace.
+    pub dir: String,
+    /// Variables besides those that the sandbox sets.
+    pub env: Vec<(String, String)>,
+    /// Its standard input.
+    pub stdin: Vec<u8>,
+    /// How long it may run.
+    pub timeout: Duration,
+    /// The directories that it may write to, relative to the workspace. Missing ones are created.
+    pub writable: Vec<String>,
+    /// Bytes of standard output that are kept, from its beginning and its end.
+    pub stdout_limit: usize,
+    /// Bytes of standard error that are kept.
+    pub stderr_limit: usize,
+}
+
+/// How a command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// It exited with this code.
+    Exited(i32),
+    /// This signal ended it.
+    Signal(u8),
+    /// It reached its deadline, and its whole tree was killed.
+    Deadline,
+    /// Its tree used more memory than allowed.
+    Memory,
+    /// Its tree had more tasks than allowed.
+    Processes,
+    /// It wrote more than allowed.
+    Disk,
+    /// It was killed because nobody waited for it any more.
+    Killed,
+    /// Its supervisor died. What it did is not known.
+    Lost,
+}
+
+impl End {
+    /// The word for the end in results: `ok`, `failed`, or the bound.
+    #[must_use]
+    pub fn status(self) -> &'static str {
+        match self {
+            Self::Exited(0) => "ok",
+            Self::Exited(_) | Self::Signal(_) => "failed",
+            Self::Deadline => "timed_out",
+            Self::Memory => "memory_limit",
+            Self::Processes => "process_limit",
+            Self::Disk => "disk_limit",
+            Self::Killed => "killed",
+            Self::Lost => "lost",
+        }
+    }
+}
+
+/// A command that has ended. None of its processes is left.
+#[derive(Clone, Debug)]
+pub struct Finished {
+    /// How it ended.
+    pub end: End,
+    /// How long it ran.
+    pub duration: Duration,
+    /// Processor time of its tree.
+    pub cpu: Duration,
+    /// Its standard output.
+    pub stdout: Captured,
+    /// Its standard error.
+    pub stderr: Captured,
+    /// The protections that were in force, as bits.
+    pub in_force: u32,
+}
+
+/// Gets pieces of a command's output as they come.
+pub type Progress<'p> = &'p (dyn for<'t> Fn(&'t str) + Send + Sync);
+
+/// A place where commands run.
+#[async_trait]
+pub trait Sandbox: Send + Sync {
+    /// Runs a command and waits for its end. `progress` gets pieces of its output as they come. Dropping the future
+    /// kills the command's whole tree.
+    ///
+    /// # Errors
+    /// `Unavailable` if a protection is missing or the runner cannot be started or has died; `InvalidArguments` and
+    /// `NotFound` for a program or directory that is not there.
+    async fn run(&self, command: Command, progress: Progress<'_>) -> Result<Finished, Refusal>;
+
+    /// What is enforced here.
+    fn report(&self) -> &Report;
+
+    /// Kills everything that runs.
+    async fn close(&self);
+}

@@ -1,0 +1,353 @@
+//! The frames of the runner's protocol, version 1. `runner/PROTOCOL.md` describes them.
+//!
+//! Reading a frame must never panic or allocate more than its stated bound: a runner shares its container with commands.
+
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncReadExt as _};
+
+use crate::command::End;
+
+/// Version of the protocol.
+pub(crate) const VERSION: u16 = 1;
+/// Largest payload of a frame.
+const PAYLOAD_MAX: usize = 256 * 1024;
+/// Credit that lets a command write without being read: its output is only counted.
+pub(crate) const DISCARD: u32 = u32::MAX;
+
+/// Flags of a command.
+pub(crate) mod flag {
+    pub(crate) const STDIN: u32 = 1;
+    pub(crate) const NAMESPACES: u32 = 4;
+    pub(crate) const NETNS: u32 = 8;
+    pub(crate) const PRIVATE_TMP: u32 = 16;
+}
+
+/// Rights of a path.
+pub(crate) mod right {
+    pub(crate) const READ: u8 = 1;
+    pub(crate) const WRITE: u8 = 2;
+    pub(crate) const EXECUTE: u8 = 4;
+    pub(crate) const FOLLOW: u8 = 64;
+    pub(crate) const IF_THERE: u8 = 128;
+}
+
+/// The output streams of a command, as channels of its frames.
+pub(crate) const STDOUT: u8 = 1;
+pub(crate) const STDERR: u8 = 2;
+
+/// A frame from the daemon.
+#[derive(Debug)]
+pub(crate) enum Order<'o> {
+    Hello,
+    Exec(&'o Exec),
+    Data(&'o [u8]),
+    Eof,
+    Credit(u8, u32),
+    Kill,
+}
+
+/// The request to run a command.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Exec {
+    pub(crate) flags: u32,
+    pub(crate) required: u32,
+    pub(crate) deadline: Duration,
+    pub(crate) memory: u64,
+    pub(crate) processes: u32,
+    pub(crate) disk: u64,
+    pub(crate) credit: (u32, u32),
+    pub(crate) cwd: String,
+    pub(crate) argv: Vec<String>,
+    pub(crate) env: Vec<String>,
+    pub(crate) paths: Vec<(u8, String)>,
+}
+
+/// Largest size of one file that a command writes is its disk limit; the number of open files is this.
+const OPEN_FILES: u64 = 1_024;
+/// Size of each private file system in memory.
+const TMP_BYTES: u64 = 256 << 20;
+/// No network.
+const NETWORK_NONE: u8 = 0;
+/// The runner chooses the user.
+const OWN_ID: u32 = u32::MAX;
+const UMASK: u32 = 0o022;
+
+impl Order<'_> {
+    /// The frame for stream `id`.
+    pub(crate) fn encode(&self, id: u32) -> Vec<u8> {
+        let mut body = Vec::new();
+        let kind = match self {
+            Self::Hello => {
+                body.extend(VERSION.to_le_bytes());
+                0x01
+            }
+            Self::Exec(exec) => {
+                exec.encode(&mut body);
+                0x02
+            }
+            Self::Data(bytes) => {
+                body.push(0);
+                body.extend_from_slice(bytes);
+                0x03
+            }
+            Self::Eof => {
+                body.push(0);
+                0x04
+            }
+            Self::Credit(channel, bytes) => {
+                body.push(*channel);
+                body.extend(bytes.to_le_bytes());
+                0x05
+            }
+            Self::Kill => 0x07,
+        };
+        let mut frame = Vec::with_capacity(body.len() + 9);
+        // A request is checked for its size before it is sent, so this does not cut.
+        frame.extend(u32::try_from(body.len()).unwrap_or(u32::MAX).to_le_bytes());
+        frame.push(kind);
+        frame.extend(id.to_le_bytes());
+        frame.append(&mut body);
+        frame
+    }
+}
+
+fn put_text(into: &mut Vec<u8>, text: &str) {
+    into.extend(u32::try_from(text.len()).unwrap_or(u32::MAX).to_le_bytes());
+    into.extend_from_slice(text.as_bytes());
+}
+
+fn put_list<T>(into: &mut Vec<u8>, items: &[T], put: impl Fn(&mut Vec<u8>, &T)) {
+    into.extend(u32::try_from(items.len()).unwrap_or(u32::MAX).to_le_bytes());
+    items.iter().for_each(|item| put(into, item));
+}
+
+impl Exec {
+    /// Whether the request fits into one frame, and no text has a zero byte.
+    pub(crate) fn is_sendable(&self) -> bool {
+        let texts = || self.argv.iter().chain(&self.env).chain(std::iter::once(&self.cwd));
+        let size: usize = texts().map(|text| text.len() + 4).sum();
+        let paths: usize = self.paths.iter().map(|(_, path)| path.len() + 5).sum();
+        size + paths + 256 <= PAYLOAD_MAX && !texts().any(|text| text.contains('\0'))
+    }
+
+    fn encode(&self, body: &mut Vec<u8>) {
+        body.extend(self.flags.to_le_bytes());
+        body.extend(self.required.to_le_bytes());
+        body.extend(0_u32.to_le_bytes());
+        body.push(NETWORK_NONE);
+        body.extend(OWN_ID.to_le_bytes());
+        body.extend(OWN_ID.to_le_bytes());
+        body.extend(UMASK.to_le_bytes());
+        body.extend(u32::try_from(self.deadline.as_millis()).unwrap_or(u32::MAX).to_le_bytes());
+        body.extend(self.memory.to_le_bytes());
+        body.extend(self.processes.to_le_bytes());
+        body.extend(self.disk.to_le_bytes());
+        body.extend(TMP_BYTES.to_le_bytes());
+        for limit in [OPEN_FILES, self.disk, 0, 0, 0, 0] {
+            body.extend(limit.to_le_bytes());
+        }
+        body.extend(self.credit.0.to_le_bytes());
+        body.extend(self.credit.1.to_le_bytes());
+        put_text(body, &self.cwd);
+        put_list(body, &self.argv, |body, word| put_text(body, word));
+        put_list(body, &self.env, |body, pair| put_text(body, pair));
+        put_list(body, &self.paths, |body, (rights, path)| {
+            body.push(*rights);
+            put_text(body, path);
+        });
+        // Ports to connect to and to bind, tunnels, and a wrapper: none.
+        for _ in 0..4 {
+            body.extend(0_u32.to_le_bytes());
+        }
+    }
+}
+
+/// What a runner says about itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Hello {
+    pub(crate) version: u16,
+    pub(crate) available: u32,
+    /// Bytes of input that a new stream may be sent.
+    pub(crate) window: u32,
+    pub(crate) kernel: String,
+    pub(crate) missing: Vec<String>,
+}
+
+/// A frame from the runner.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Report {
+    Hello(Hello),
+    Started {
+        in_force: u32,
+    },
+    Data {
+        channel: u8,
+        bytes: Vec<u8>,
+    },
+    Eof,
+    Credit(u32),
+    Exit(Exit),
+    Refused {
+        code: u16,
+        reason: String,
+    },
+    Fatal(String),
+    /// A frame of a kind that this daemon asks nothing of.
+    Other,
+}
+
+/// The last frame of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Exit {
+    pub(crate) end: End,
+    pub(crate) duration: Duration,
+    pub(crate) cpu: Duration,
+    pub(crate) stdout: u64,
+    pub(crate) stderr: u64,
+}
+
+/// Reads the fields of a payload in order.
+struct Fields<'b>(&'b [u8]);
+
+impl<'b> Fields<'b> {
+    fn take(&mut self, count: usize) -> Option<&'b [u8]> {
+        let (taken, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn array<const N: usize>(&mut self) -> Option<[u8; N]> {
+        self.take(N)?.try_into().ok()
+    }
+
+    fn u8(&mut self) -> Option<u8> {
+        Some(self.array::<1>()?[0])
+    }
+
+    fn u16(&mut self) -> Option<u16> {
+        self.array().map(u16::from_le_bytes)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    fn text(&mut self) -> Option<String> {
+        let length = usize::try_from(self.u32()?).ok()?;
+        Some(String::from_utf8_lossy(self.take(length)?).into_owned())
+    }
+
+    fn rest(&mut self) -> &'b [u8] {
+        std::mem::take(&mut self.0)
+    }
+}
+
+fn hello(fields: &mut Fields<'_>) -> Option<Hello> {
+    let version = fields.u16()?;
+    let (_landlock, available) = (fields.u32()?, fields.u32()?);
+    let (_uid, _gid, _pid, window) = (fields.u32()?, fields.u32()?, fields.u32()?, fields.u32()?);
+    fields.take(3)?;
+    let (kernel, _machine, _cgroups) = (fields.text()?, fields.text()?, fields.text()?);
+    let missing = fields.text()?.lines().map(str::to_owned).collect();
+    Some(Hello { version, available, window, kernel, missing })
+}
+
+fn exit(fields: &mut Fields<'_>) -> Option<Exit> {
+    let (why, code, signal) = (fields.u8()?, fields.array().map(i32::from_le_bytes)?, fields.u8()?);
+    let (duration, _rss, cpu) = (fields.u64()?, fields.u64()?, fields.u64()?);
+    let (stdout, stderr) = (fields.u64()?, fields.u64()?);
+    let end = match why {
+        0 => End::Exited(code),
+        1 => End::Signal(signal),
+        2 => End::Deadline,
+        3 => End::Memory,
+        4 => End::Processes,
+        5 => End::Disk,
+        6 => End::Killed,
+        7 => End::Lost,
+        _ => return None,
+    };
+    let (duration, cpu) = (Duration::from_micros(duration), Duration::from_micros(cpu));
+    Some(Exit { end, duration, cpu, stdout, stderr })
+}
+
+fn decoded(kind: u8, body: &[u8]) -> Option<Report> {
+    let mut fields = Fields(body);
+    Some(match kind {
+        0x81 => Report::Hello(hello(&mut fields)?),
+        0x82 => Report::Started { in_force: fields.u32()? },
+        0x83 => Report::Data { channel: fields.u8()?, bytes: fields.rest().to_vec() },
+        0x84 => Report::Eof,
+        0x85 => {
+            fields.u8()?;
+            Report::Credit(fields.u32()?)
+        }
+        0x86 => Report::Exit(exit(&mut fields)?),
+        0x87 => Report::Refused { code: fields.u16()?, reason: String::from_utf8_lossy(fields.rest()).into_owned() },
+        0x8F => Report::Fatal(String::from_utf8_lossy(fields.rest()).into_owned()),
+        _ => Report::Other,
+    })
+}
+
+/// Reads the next frame; `None` at the end of the stream.
+///
+/// # Errors
+/// If the stream fails, or a frame is too long or malformed.
+pub(crate) async fn read(from: &mut (impl AsyncRead + Unpin)) -> std::io::Result<Option<(u32, Report)>> {
+    let mut head = [0; 9];
+    match from.read_exact(&mut head).await {
+        Ok(_) => {}
+        Err(error) if error.kind() == std::io::ErrorKind::UnexpectedEof => return Ok(None),
+        Err(error) => return Err(error),
+    }
+    let wrong = |what: &str| std::io::Error::other(format!("the runner sent {what}"));
+    let [a, b, c, d, kind, e, f, g, h] = head;
+    let length = usize::try_from(u32::from_le_bytes([a, b, c, d])).unwrap_or(usize::MAX);
+    if length > PAYLOAD_MAX {
+        return Err(wrong("a frame that is too long"));
+    }
+    let mut body = vec![0; length];
+    from.read_exact(&mut body).await?;
+    let report = decoded(kind, &body).ok_or_else(|| wrong("a malformed frame"))?;
+    Ok(Some((u32::from_le_bytes([e, f, g, h]), report)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn frames_are_read_and_bad_ones_are_errors() {
+        let frame = |kind: u8, body: &[u8]| {
+            let mut frame = u32::try_from(body.len()).unwrap().to_le_bytes().to_vec();
+            frame.push(kind);
+            frame.extend(7_u32.to_le_bytes());
+            frame.extend(body);
+            frame
+        };
+        let read = async |bytes: Vec<u8>| super::read(&mut bytes.as_slice()).await;
+        assert_eq!(read(vec![]).await.unwrap(), None);
+        let data = Report::Data { channel: 1, bytes: b"ab".to_vec() };
+        assert_eq!(read(frame(0x83, b"\x01ab")).await.unwrap(), Some((7, data)));
+        let refused = Report::Refused { code: 5, reason: "no".into() };
+        assert_eq!(read(frame(0x87, b"\x05\x00no")).await.unwrap(), Some((7, refused)));
+        assert_eq!(read(frame(0x99, b"")).await.unwrap(), Some((7, Report::Other)));
+        for bad in [frame(0x82, b"\x01"), frame(0x86, &[9; 50]), frame(0x85, b""), vec![255; 9]] {
+            assert!(read(bad).await.is_err());
+        }
+        // A frame that breaks off is an error, too.
+        assert!(read(frame(0x83, b"\x01abc")[..11].to_vec()).await.is_err());
+    }
+
+    #[test]
+    fn a_request_that_cannot_be_sent_is_noticed() {
+        let exec = |text: &str| Exec { argv: vec![text.to_owned()], ..Exec::default() };
+        assert!(exec("true").is_sendable());
+        assert!(!exec("a\0b").is_sendable() && !exec(&"x".repeat(PAYLOAD_MAX)).is_sendable());
+    }
+}

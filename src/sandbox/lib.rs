@@ -1,0 +1,42 @@
+//! Sandboxes: where agents' commands run. The only room that starts a process.
+//!
+//! A command must never run with less protection than its world requires, and never on the bare host. If the sandbox of
+//! a world cannot be had, [`open`] says why, and the world has no tools that need it (SBX-04, promise 4).
+
+mod capture;
+mod client;
+mod command;
+mod frame;
+mod local;
+mod own_dirs;
+mod protection;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use ghost_config::plan::{SandboxKind, SandboxPlan};
+use ghost_domain::Clock;
+
+pub use capture::Captured;
+pub use command::{Command, End, Finished, Progress, Sandbox};
+pub use local::Local;
+pub use protection::{Protection, Report};
+
+/// Opens the sandbox of a world. `data_dir` gets the runner's program; commands see files below `workspace`.
+///
+/// # Errors
+/// Why there is none, as the rest of a sentence that begins with "there is no sandbox:".
+pub async fn open(
+    plan: &SandboxPlan,
+    data_dir: &Path,
+    workspace: &Path,
+    clock: Arc<dyn Clock>,
+) -> Result<Arc<dyn Sandbox>, String> {
+    match plan.kind {
+        SandboxKind::None => Err("the world file has no `sandbox: { kind: local }`".to_owned()),
+        SandboxKind::Local => Ok(Local::open(plan, data_dir, workspace, clock).await? as Arc<dyn Sandbox>),
+        SandboxKind::Docker | SandboxKind::Remote => {
+            Err(format!("the sandbox `{}` is not built yet; `local` is", plan.kind.as_str()))
+        }
+    }
+}

@@ -1,0 +1,338 @@
+//! The `local` sandbox: commands run on this machine, fenced in by the kernel. Each agent has a runner of its own, started
+//! with its first command and ended when it has been idle for a while.
+//!
+//! A command gets no variable of the daemon that the world does not name, and sees no file but the system's programs and
+//! the workspace.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ghost_config::plan::{SandboxPlan, WorkspaceAccess};
+use ghost_domain::{AgentId, Clock, Code, Refusal, Timestamp};
+use tokio::process::Child;
+use tokio::sync::Mutex;
+
+use crate::client::Runner;
+use crate::command::{Command, Finished, Progress, Sandbox};
+use crate::frame::{Exec, flag, right};
+use crate::own_dirs;
+use crate::protection::{Protection, Report};
+
+/// The runner's program. `build.rs` compiles it.
+const PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/runner"));
+/// Its name in the data directory.
+const PROGRAM_NAME: &str = "sandbox-runner";
+/// An idle runner ends after this time.
+const IDLE: Duration = Duration::from_secs(60);
+/// How long a runner may take to greet.
+const GREETING: Duration = Duration::from_secs(10);
+/// The user that commands have if the daemon is root: "nobody".
+const NOBODY: u32 = 65_534;
+
+/// Directories and files of the system that commands may read and run.
+const SYSTEM: [&str; 22] = [
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/opt",
+    "/etc/alternatives",
+    "/etc/group",
+    "/etc/ld.so.cache",
+    "/etc/ld.so.conf",
+    "/etc/ld.so.conf.d",
+    "/etc/localtime",
+    "/etc/magic",
+    "/etc/mime.types",
+    "/etc/nsswitch.conf",
+    "/etc/passwd",
+    "/etc/profile",
+    "/etc/protocols",
+    "/etc/services",
+    "/etc/terminfo",
+    "/etc/timezone",
+];
+/// Devices that commands may use.
+const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
+
+/// Settings that keep a repository's own configuration from running programs: they win over `.git/config`. `diff.external`
+/// cannot be switched off so.
+const GIT: [(&str, &str); 5] = [
+    ("core.fsmonitor", "false"),
+    ("core.hooksPath", "/dev/null"),
+    ("core.pager", "cat"),
+    ("core.editor", "true"),
+    ("protocol.ext.allow", "never"),
+];
+
+/// The sandbox.
+pub struct Local {
+    plan: SandboxPlan,
+    program: PathBuf,
+    workspace: PathBuf,
+    required: u32,
+    report: Report,
+    clock: Arc<dyn Clock>,
+    runners: Mutex<BTreeMap<AgentId, Started>>,
+    is_root: bool,
+}
+
+/// A runner that was started.
+#[derive(Debug)]
+struct Started {
+    runner: Arc<Runner>,
+    used_at: Timestamp,
+    /// Dropped, it is killed.
+    _child: Child,
+}
+
+impl Local {
+    /// Prepares the sandbox and starts a runner once, to learn what this machine can enforce.
+    ///
+    /// # Errors
+    /// Why commands cannot run here.
+    pub async fn open(
+        plan: &SandboxPlan,
+        data_dir: &Path,
+        workspace: &Path,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Arc<Self>, String> {
+        let unusable = |what: &str, error: std::io::Error| format!("{what}: {error}");
+        let workspace = workspace.canonicalize().map_err(|error| unusable("the workspace cannot be found", error))?;
+        let is_root = rustix::process::geteuid().is_root();
+        let program = data_dir.join(PROGRAM_NAME);
+        install(&program).map_err(|error| unusable("the runner's program cannot be written", error))?;
+        let mut required = Protection::ALWAYS.iter().fold(0, |bits, protection| bits | protection.bit());
+        for name in &plan.require {
+            let protection = Protection::named(name).ok_or_else(|| format!("there is no protection `{name}`"))?;
+            required |= protection.bit();
+        }
+        let mut local = Self {
+            plan: plan.clone(),
+            program,
+            workspace,
+            required,
+            report: Report::default(),
+            clock,
+            runners: Mutex::default(),
+            is_root,
+        };
+        let (runner, child) = local.start().await?;
+        let hello = runner.hello();
+        let lacking = required & !hello.available;
+        if lacking != 0 {
+            let names = Protection::names(lacking).join(", ");
+            return Err(format!("this machine lacks the protections {names}: {}", hello.missing.join("; ")));
+        }
+        local.report =
+            Report { in_force: hello.available, missing: hello.missing.clone(), kernel: hello.kernel.clone() };
+        if is_root {
+            local.let_others_in(data_dir)?;
+        }
+        drop(child);
+        let local = Arc::new(local);
+        tokio::spawn(end_idle(Arc::downgrade(&local)));
+        Ok(local)
+    }
+
+    /// If the daemon is root, commands are another user, who must get into the workspace.
+    fn let_others_in(&self, data_dir: &Path) -> Result<(), String> {
+        // Its files have modes of their own: the database and the token are for the daemon alone.
+        for dir in [data_dir, &self.workspace] {
+            let may_pass = std::fs::metadata(dir).map(|found| found.permissions().mode() | 0o711);
+            may_pass
+                .and_then(|mode| std::fs::set_permissions(dir, std::fs::Permissions::from_mode(mode)))
+                .map_err(|error| format!("{} cannot be opened to commands: {error}", dir.display()))?;
+        }
+        let closed = self
+            .workspace
+            .ancestors()
+            .find(|dir| std::fs::metadata(dir).is_ok_and(|found| found.permissions().mode() & 0o001 == 0));
+        match closed {
+            None => Ok(()),
+            Some(dir) => Err(format!(
+                "ghostd runs as root, so commands run as another user, who cannot pass through {}; run ghostd as an \
+                 ordinary user, or give it a workspace elsewhere with --workspace",
+                dir.display()
+            )),
+        }
+    }
+
+    async fn start(&self) -> Result<(Arc<Runner>, Child), String> {
+        #[allow(clippy::disallowed_methods, reason = "this is the room that starts processes, and the runner is ours")]
+        let mut command = std::process::Command::new(&self.program);
+        command.env_clear().stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).current_dir("/");
+        // A Ctrl-C in the daemon's terminal must not end commands before their turns.
+        std::os::unix::process::CommandExt::process_group(&mut command, 0);
+        let mut child = tokio::process::Command::from(command)
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(|error| format!("the runner does not start: {error}"))?;
+        let (Some(to), Some(from)) = (child.stdin.take(), child.stdout.take()) else {
+            return Err("the runner has no streams".to_owned());
+        };
+        let greeting = self.clock.sleep(GREETING);
+        let runner = tokio::select! {
+            biased;
+            runner = Runner::connect(from, to) => runner.map_err(|why| format!("the runner does not work: {why}"))?,
+            () = greeting => return Err("the runner does not greet".to_owned()),
+        };
+        Ok((Arc::new(runner), child))
+    }
+
+    /// The runner of an agent.
+    async fn runner(&self, agent_id: &AgentId) -> Result<Arc<Runner>, Refusal> {
+        let mut runners = self.runners.lock().await;
+        if let Some(started) = runners.get_mut(agent_id).filter(|started| !started.runner.is_gone()) {
+            started.used_at = self.clock.now();
+            return Ok(Arc::clone(&started.runner));
+        }
+        let (runner, child) = self.start().await.map_err(|why| {
+            Refusal::new(Code::Unavailable, format!("there is no sandbox now: {why}")).hint("try again later")
+        })?;
+        let started = Started { runner: Arc::clone(&runner), used_at: self.clock.now(), _child: child };
+        runners.insert(agent_id.clone(), started);
+        Ok(runner)
+    }
+
+    /// Ends runners that have had nothing to do.
+    async fn end_idle_runners(&self) {
+        let now = self.clock.now();
+        self.runners.lock().await.retain(|_, started| {
+            // One more holder is a command under way.
+            Arc::strong_count(&started.runner) > 1 || now.since(started.used_at) < IDLE
+        });
+    }
+
+    /// Prepares a directory of the workspace for the command.
+    fn own(&self, dir: &str) -> Result<(), Refusal> {
+        let user = self.is_root.then_some(NOBODY);
+        own_dirs::prepare(&self.workspace, Path::new(dir.trim_end_matches('/')), user).map_err(|error| {
+            Refusal::new(
+                Code::Unavailable,
+                format!("the directory `{dir}` cannot be prepared for the command: {error}"),
+            )
+            .hint("remove what stands in its place")
+        })
+    }
+
+    fn exec(&self, command: &Command) -> Exec {
+        let spaces = self.report.in_force & Protection::Namespaces.bit() != 0;
+        let at = |path: &str| self.workspace.join(path).display().to_string();
+        let home = at(&format!("agents/{}", command.agent_id));
+        let mut paths: Vec<(u8, String)> = SYSTEM
+            .iter()
+            .map(|path| (right::READ | right::EXECUTE | right::FOLLOW | right::IF_THERE, (*path).to_owned()))
+            .collect();
+        paths.extend(DEVICES.map(|path| (right::READ | right::WRITE | right::IF_THERE, path.to_owned())));
+        if self.plan.workspace_access != WorkspaceAccess::None {
+            paths.push((right::READ | right::EXECUTE, self.workspace.display().to_string()));
+        }
+        let all = right::READ | right::WRITE | right::EXECUTE;
+        paths.extend(command.writable.iter().map(|prefix| (all, at(prefix))));
+        let mut flags = flag::STDIN;
+        let mut tmp = home.clone();
+        if spaces {
+            flags |= flag::NAMESPACES | flag::NETNS | flag::PRIVATE_TMP;
+            paths.push((right::READ | right::FOLLOW, "/proc".to_owned()));
+            paths.extend(["/tmp", "/dev/shm"].map(|path| (all, path.to_owned())));
+            "/tmp".clone_into(&mut tmp);
+        }
+        let mut env = BTreeMap::from([
+            ("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned()),
+            ("HOME".to_owned(), home),
+            ("TMPDIR".to_owned(), tmp),
+            ("LANG".to_owned(), "C.UTF-8".to_owned()),
+            ("TERM".to_owned(), "dumb".to_owned()),
+            ("AGENT_WORKSPACE".to_owned(), self.workspace.display().to_string()),
+            ("GIT_CONFIG_NOSYSTEM".to_owned(), "1".to_owned()),
+            ("GIT_CONFIG_GLOBAL".to_owned(), "/dev/null".to_owned()),
+            ("GIT_TERMINAL_PROMPT".to_owned(), "0".to_owned()),
+            ("GIT_CONFIG_COUNT".to_owned(), GIT.len().to_string()),
+        ]);
+        for (at, (key, value)) in GIT.iter().enumerate() {
+            env.insert(format!("GIT_CONFIG_KEY_{at}"), (*key).to_owned());
+            env.insert(format!("GIT_CONFIG_VALUE_{at}"), (*value).to_owned());
+        }
+        for name in &self.plan.passthrough_env {
+            if let Ok(value) = std::env::var(name) {
+                env.insert(name.clone(), value);
+            }
+        }
+        env.extend(self.plan.env.clone());
+        env.extend(command.env.iter().cloned());
+        Exec {
+            flags,
+            required: self.required,
+            deadline: command.timeout,
+            memory: self.plan.memory_bytes,
+            processes: self.plan.processes,
+            disk: self.plan.disk_bytes,
+            credit: (0, 0),
+            cwd: at(&command.dir),
+            argv: command.argv.clone(),
+            env: env.into_iter().map(|(name, value)| format!("{name}={value}")).collect(),
+            paths,
+        }
+    }
+}
+
+#[async_trait]
+impl Sandbox for Local {
+    async fn run(&self, command: Command, progress: Progress<'_>) -> Result<Finished, Refusal> {
+        // Few system calls on directories that are in memory: cheaper than another thread.
+        self.own(&format!("agents/{}", command.agent_id))?;
+        let mut command = command;
+        if self.plan.workspace_access != WorkspaceAccess::ReadWrite {
+            command.writable.clear();
+        }
+        for prefix in &command.writable {
+            self.own(prefix)?;
+        }
+        let exec = self.exec(&command);
+        let runner = self.runner(&command.agent_id).await?;
+        runner.run(&exec, &command.stdin, (command.stdout_limit, command.stderr_limit), progress).await
+    }
+
+    fn report(&self) -> &Report {
+        &self.report
+    }
+
+    async fn close(&self) {
+        self.runners.lock().await.clear();
+    }
+}
+
+async fn end_idle(local: Weak<Local>) {
+    loop {
+        let Some(clock) = local.upgrade().map(|local| Arc::clone(&local.clock)) else { return };
+        clock.sleep(IDLE / 2).await;
+        let Some(local) = local.upgrade() else { return };
+        local.end_idle_runners().await;
+    }
+}
+
+/// Writes the runner's program, unless it is there already.
+fn install(program: &Path) -> std::io::Result<()> {
+    if std::fs::read(program).is_ok_and(|found| found == PROGRAM) {
+        return Ok(());
+    }
+    let new = program.with_extension("new");
+    match std::fs::remove_file(&new) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o500).open(&new)?;
+    file.write_all(PROGRAM)?;
+    file.sync_all()?;
+    drop(file);
+    std::fs::rename(new, program)
+}

@@ -1,0 +1,203 @@
+//! Commands in the `local` sandbox, from outside: what an agent can do with `tool.cli` and `tool.python`, what it cannot,
+//! and what is left after a kill. `docs/security.md` lists the attempts to get out; the runner's own tests make them all.
+
+// A failure in a test is a panic with a message.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods)]
+
+use std::path::Path;
+use std::time::Duration;
+
+use ghost_testkit::blackbox::{Daemon, Deadline, TestEnvironment, ghostd_testing};
+use serde_json::{Value, json};
+
+const WORLD: &str = "\
+world: { name: Shell }
+agents: [{ id: ada, archetype: worker }, { id: bob, archetype: worker }, { id: eve, archetype: guest }]
+tool_privileges: { shell: [tool.cli, tool.python] }
+sandbox: { kind: local, memory_mb: 256, pids: 64, disk_mb: 32, env: { MODE: test }, passthrough_env: [SHARED_WITH_AGENTS] }
+cli_policy:
+  default: deny
+  tiers:
+    read: { commands: [ls, cat, head, env, sleep, sh, seq, echo, setsid, python3, wc, ln, mkdir, touch, id, test, git], action: allow, unrestricted: true }
+    build: { commands: [make], action: ask }
+llm: { default_provider: p, default_model: m, providers: { p: { kind: scripted } } }
+";
+
+struct Shell {
+    test_env: TestEnvironment,
+    daemon: Option<Daemon>,
+}
+
+impl Shell {
+    /// `None`, with the reason on standard error, if this machine has no sandbox and none is required.
+    fn new() -> Option<Self> {
+        let mut test_env = TestEnvironment::new(ghostd_testing());
+        // If the tests run as root, commands are another user, who must reach the workspace.
+        for dir in [test_env.path().to_owned(), test_env.join("state")] {
+            std::fs::create_dir_all(&dir).unwrap();
+            std::fs::set_permissions(&dir, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+        }
+        test_env.set("SECRET_KEY", "tiger").set("SHARED_WITH_AGENTS", "lion");
+        let world = test_env.world("shell");
+        world.config(WORLD).write("scripts/m.yaml", "otherwise: [{ say: ok }]\n");
+        world.archetype("worker", "## Tool Access\nprivilege_groups: shell\n").archetype("guest", "");
+        let path = world.path().to_owned();
+        let daemon = test_env.up(&path, &[]);
+        let shell = Self { test_env, daemon: Some(daemon) };
+        let status = shell.test_env.json(&["status"]);
+        match status["sandbox"]["absent"].as_str() {
+            None => Some(shell),
+            Some(why) => {
+                assert!(std::env::var("GHOST_SANDBOX").is_err(), "GHOST_SANDBOX=required: {why}");
+                #[allow(clippy::print_stderr, reason = "a skipped test says so")]
+                {
+                    eprintln!("skipped: {why}");
+                }
+                None
+            }
+        }
+    }
+
+    fn call(&self, agent: &str, tool: &str, arguments: &Value) -> Value {
+        self.test_env.json(&["tool", "call", agent, tool, &arguments.to_string()])
+    }
+
+    fn run(&self, agent: &str, command: &str) -> Value {
+        let done = self.call(agent, "tool.cli", &json!({ "command": command }));
+        assert_eq!(done["status"], "ok", "{command}: {done}");
+        done["result"].clone()
+    }
+
+    fn workspace(&self) -> std::path::PathBuf {
+        self.test_env.data("shell").join("workspace")
+    }
+}
+
+// covers: BI-10, BI-12, BI-12a, SBX-01, SBX-05, SBX-06, SBX-07, TOOL-12
+#[test]
+fn commands_run_with_the_files_and_variables_that_are_theirs() {
+    let Some(shell) = Shell::new() else { return };
+    let done = shell.run("ada", "echo hello > note; cat note; ls; echo oops >&2; exit 3");
+    assert_eq!((&done["exit_code"], &done["status"]), (&json!(3), &json!("failed")));
+    assert!(done["stdout"].as_str().unwrap().starts_with("hello\n") && done["stderr"] == "oops\n", "{done}");
+    assert_eq!(done["cwd"], "agents/ada");
+    assert!(shell.workspace().join("agents/ada/note").exists());
+    // What an agent has is what the world names.
+    let env = shell.run("ada", "env")["stdout"].as_str().unwrap().to_owned();
+    assert!(env.contains("MODE=test") && env.contains("SHARED_WITH_AGENTS=lion") && !env.contains("tiger"), "{env}");
+    let python =
+        shell.call("ada", "tool.python", &json!({ "code": "import sys\nprint(sys.argv[1] * 2)", "args": ["ab"] }));
+    assert_eq!(python["result"]["stdout"], "abab\n", "{python}");
+    if Path::new("/usr/bin/git").exists() {
+        let git = "git init -q r; cd r; echo a > f; git add f; git -c user.name=a -c user.email=a@b commit -qm one; echo b > f; git diff";
+        let shown = shell.run("ada", git);
+        assert!(shown["stdout"].as_str().unwrap().contains("+b"), "{shown}");
+    }
+    // Another agent may read it, and write only its own.
+    let other = shell.run("bob", "cat ../ada/note; echo x > ../ada/note; echo x > mine; ls");
+    assert!(other["stdout"].as_str().unwrap().contains("hello\nmine"), "{other}");
+    assert!(other["stderr"].as_str().unwrap().contains("ada/note"), "{other}");
+    assert_eq!(std::fs::read_to_string(shell.workspace().join("agents/ada/note")).unwrap(), "hello\n");
+}
+
+// covers: BI-10a, EXEC-01, EXEC-11, EXEC-13, SBX-12, TOOL-05
+#[test]
+fn policy_and_privileges_decide_what_runs() {
+    let Some(shell) = Shell::new() else { return };
+    let refused = |agent: &str, command: &str| {
+        let done = shell.test_env.ctl(&[
+            "--json",
+            "tool",
+            "call",
+            agent,
+            "tool.cli",
+            &json!({ "command": command }).to_string(),
+        ]);
+        assert_ne!(done.code, Some(0), "{command}: {}", done.out);
+        format!("{}{}", done.out, done.err)
+    };
+    assert!(refused("ada", "ls; rm -rf .").contains("policy_denied"));
+    assert!(refused("ada", "make all").contains("approval"));
+    assert!(refused("eve", "ls").contains("access_denied"));
+    let done = shell.test_env.ctl(&[
+        "--json",
+        "tool",
+        "call",
+        "ada",
+        "tool.cli",
+        &json!({ "command": "ls", "env": { "LD_PRELOAD": "x" } }).to_string(),
+    ]);
+    assert!(done.out.contains("policy_denied"), "{}", done.out);
+    assert!(!shell.workspace().join("agents/eve/x").exists());
+}
+
+// covers: BI-10b, LIM-02, LIM-05, SBX-03, TEST-04, TOOL-07
+#[test]
+fn bounds_hold_and_whole_trees_die() {
+    let Some(shell) = Shell::new() else { return };
+    let done = shell.call("ada", "tool.cli", &json!({ "command": "setsid sh -c '(sleep 300; touch late) & sleep 300' & echo begun; sleep 300", "timeout_ms": 500 }));
+    let result = &done["result"];
+    assert_eq!((&result["status"], &result["error"]), (&json!("timed_out"), &json!("Command timed out after 500ms")));
+    assert_eq!(result["stdout"], "begun\n");
+    let long = shell.run("ada", "seq 1 1000000");
+    assert!(long["truncated"] == true && long["stdout"].as_str().unwrap().len() < 60_000, "{}", long["stdout"]);
+    assert!(long["stdout"].as_str().unwrap().ends_with("1000000\n"));
+    let memory =
+        shell.call("ada", "tool.python", &json!({ "code": "x = bytearray(600 << 20)\nimport time; time.sleep(5)" }));
+    assert_ne!(memory["result"]["status"], "ok", "{memory}");
+    let disk = shell.call(
+        "ada",
+        "tool.python",
+        &json!({ "code": "f = open('big', 'wb')\nfor n in range(200): f.write(bytes(1 << 20)); f.flush()" }),
+    );
+    assert_ne!(disk["result"]["status"], "ok", "{disk}");
+}
+
+// covers: SBX-04
+#[test]
+fn nothing_gets_out() {
+    let Some(shell) = Shell::new() else { return };
+    let data = shell.test_env.data("shell");
+    std::fs::write(data.join("workspace/agents/secret-of-nobody"), "x").unwrap();
+    let python = |code: String| {
+        let done = shell.call("ada", "tool.python", &json!({ "code": code }));
+        done["result"]["stdout"].as_str().unwrap_or_default().to_owned()
+    };
+    let tries = format!(
+        "import os, socket, signal\n\
+         def t(name, f):\n    try: f(); print('OUT', name)\n    except BaseException as e: print('held', name)\n\
+         t('database', lambda: open('{data}/ghost.db', 'rb').read(1))\n\
+         t('control socket', lambda: socket.socket(socket.AF_UNIX).connect('{data}/ghostd.sock'))\n\
+         t('tcp', lambda: socket.create_connection(('127.0.0.1', 1), 1) if False else socket.socket().connect(('127.0.0.1', 9)))\n\
+         t('daemon environment', lambda: open('/proc/{pid}/environ', 'rb').read(1))\n\
+         t('signal', lambda: os.kill({pid}, 0))\n\
+         t('passwd shadow', lambda: open('/etc/shadow').read(1))\n\
+         t('write outside', lambda: open('/var/tmp/ghost-out', 'w'))\n\
+         t('mount', lambda: os.unshare(0x10000000) if hasattr(os, 'unshare') else open('/etc/shadow'))\n",
+        data = data.display(),
+        pid = std::fs::read_to_string(data.join("lock")).unwrap().trim(),
+    );
+    let shown = python(tries);
+    assert!(shown.contains("held database") && shown.contains("held signal") && !shown.contains("OUT"), "{shown}");
+    assert!(!Path::new("/var/tmp/ghost-out").exists());
+    // A link in place of the agent's own directory gives nothing away.
+    shell.run("ada", "ln -s /etc sub; mkdir -p d; ln -s ../../bob d/bob");
+    let through = shell.call("ada", "tool.cli", &json!({ "command": "touch bob/x", "cwd": "agents/ada/d" }));
+    assert_ne!(through["result"]["exit_code"], 0, "{through}");
+}
+
+// covers: SBX-04
+#[test]
+fn a_killed_daemon_leaves_no_command_behind() {
+    let Some(mut shell) = Shell::new() else { return };
+    let mark = shell.workspace().join("agents/ada/mark");
+    let arguments =
+        json!({ "command": "touch mark; setsid sh -c 'sleep 8; touch late' & sleep 8; touch late" }).to_string();
+    let client = shell.test_env.ctl_in_background(&["tool", "call", "ada", "tool.cli", &arguments]);
+    Deadline::seconds(30).until("the command to begin", || if mark.exists() { Ok(()) } else { Err("no mark".into()) });
+    shell.daemon.take().unwrap().kill();
+    client.kill();
+    // Long enough for what would go on.
+    std::thread::sleep(Duration::from_secs(9));
+    assert!(!shell.workspace().join("agents/ada/late").exists());
+}
