@@ -190,3 +190,19 @@ fn a_world_runs_although_the_state_directory_cannot_be_written() {
     assert_eq!(reply(&test_env, &["--endpoint", "unix:desk.sock"]), "Here.");
     daemon.stop();
 }
+
+// covers: WORLD-10
+#[test]
+fn data_is_never_among_the_files_of_the_world() {
+    let test_env = TestEnvironment::new(env!("CARGO_BIN_EXE_ghostd"));
+    let desk = world(&test_env, "desk", JOB);
+    let (dir, inside) = (desk.to_str().unwrap(), desk.join("archetype/data"));
+    test_env.ghostd(&["up", dir, "--data", inside.to_str().unwrap()]).exits(2);
+    // Everything in the job's input is copied to where agents read it.
+    let input = test_env.join("notes");
+    fs::create_dir_all(&input).unwrap();
+    fs::write(input.join("a.txt"), "a").unwrap();
+    let data = input.join("data");
+    test_env.ghostd(&["up", dir, "--input", input.to_str().unwrap(), "--data", data.to_str().unwrap()]).exits(2);
+    assert!(!inside.exists() && !data.exists());
+}

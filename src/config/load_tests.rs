@@ -424,6 +424,10 @@ fn a_line_of_a_prompt_may_be_a_snippet() {
     // A snippet is not read for further ones.
     assert_eq!(plan.laws, "One\nBe kind.\n@snippets/other.md\nTwo\n");
     assert!(plan.archetypes["doer"].soul.starts_with("Be kind."));
+    world.write("laws.md", "One\n  @snippets/tone.md\n@snippet/tone.md");
+    let warned = world.load().unwrap().warnings;
+    let of = |file: &str| warned.iter().filter(|warning| warning.file.ends_with(file)).count();
+    assert_eq!((of("laws.md"), of("snippets/tone.md")), (2, 1), "{warned:?}");
     world.write("laws.md", "One\n@snippets/ton.md\n@snippets/../x.md");
     let reported = world.problems();
     assert!(

@@ -23,14 +23,17 @@ fn named(line: &str) -> Option<&str> {
 /// `text` with its snippets. `root` is the world's directory (a canonical path); problems are reported at the line of
 /// `file`.
 pub fn expanded(text: String, root: &Path, file: &FileReport<'_>) -> String {
-    if !text.contains("@snippets/") {
+    if !text.contains("@snippet") {
         return text;
     }
     let dir = root.join(SNIPPETS);
     let mut whole = String::with_capacity(text.len());
     for (at, line) in text.lines().enumerate() {
         match named(line) {
-            None => whole.push_str(line),
+            None => {
+                warn_of_slip(line, at + 1, file);
+                whole.push_str(line);
+            }
             Some(name) => whole.push_str(&one(&dir, root, name, file, at + 1)),
         }
         whole.push('\n');
@@ -43,12 +46,22 @@ pub fn expanded(text: String, root: &Path, file: &FileReport<'_>) -> String {
     whole
 }
 
+/// Warns of a line that looks like a snippet and is none: the text would be missing from a prompt without a word.
+fn warn_of_slip(line: &str, at: usize, file: &FileReport<'_>) {
+    if line.trim_start().starts_with("@snippet") {
+        let hint = "write `@snippets/NAME.md` at the beginning of a line of its own; a snippet holds no further ones";
+        file.warn(at, "", "this line is taken as text, not as a snippet", hint);
+    }
+}
+
 fn one(dir: &Path, root: &Path, name: &str, file: &FileReport<'_>, line: usize) -> String {
     let is_name = is_plain_relative(name) && !name.contains('/');
     let path = dir.join(name);
     if is_name && path.symlink_metadata().is_ok() {
         let shown = file.whole().file(Path::new(SNIPPETS).join(name));
-        return read_text(&path, root, MARKDOWN_MAX, &shown).unwrap_or_default().trim_end().to_owned();
+        let text = read_text(&path, root, MARKDOWN_MAX, &shown).unwrap_or_default();
+        text.lines().enumerate().for_each(|(at, line)| warn_of_slip(line, at + 1, &shown));
+        return text.trim_end().to_owned();
     }
     let names = if is_name && dir.is_dir() { names_in(dir, file) } else { Default::default() };
     let hint = did_you_mean(name, names.iter().map(String::as_str), "write the file, or remove this line");

@@ -171,6 +171,7 @@ impl Narrator {
                 let words = Some(text("preview"));
                 match text("direction") {
                     "in" => sentence(text("from").to_owned(), format!("says to {own}:"), words, Tone::Speech),
+                    "note" => sentence(own, "has a note in its conversation:".to_owned(), words, Tone::Quiet),
                     _ => sentence(own, "says to the outside:".to_owned(), words, Tone::Speech),
                 }
             }

@@ -3,11 +3,11 @@
 //!
 //! A refused start must never leave a change behind.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ghost_config::Problems;
 use ghost_config::plan::Plan;
+use ghost_config::{Problems, real_place};
 use ghost_domain::{Clock, Code, Refusal};
 use ghost_store::Store;
 use ghost_store::sqlite::SqliteOptions;
@@ -67,6 +67,19 @@ async fn failure(files: &Arc<Files>, first: Problems) -> Failure {
     }
 }
 
+/// Refuses data that lies among the files of the world or of the job's input: agents would read the database.
+fn check_apart(data_dir: &Path, input: Option<&Path>, plan: &Plan) -> Result<(), Refusal> {
+    let place = real_place(data_dir);
+    let input = input.map(real_place).filter(|input| place.starts_with(input));
+    match input.or_else(|| plan.data_conflict(&place)) {
+        None => Ok(()),
+        Some(dir) => {
+            let message = format!("the data directory {} is among the files of {}", place.display(), dir.display());
+            Err(Refusal::new(Code::InvalidArguments, message).hint("give another directory with --data"))
+        }
+    }
+}
+
 /// Reads everything, on threads of their own. `data_dir` is the data directory, `None` for the default. `input` is
 /// the job's input, `None` for the world's own. Returns `None` if `stopped` completes first.
 ///
@@ -110,6 +123,9 @@ pub(crate) async fn read(
                 None => default_data_dir(&first.world_id, &*files.env)?,
             };
             opening = Some(open(place));
+        }
+        if let Some((place, _)) = &opening {
+            check_apart(place, input.as_deref(), &first)?;
         }
         let input = job::read(&first, input);
         let (env, clock) = (Arc::clone(&files.env), Arc::clone(&clock));

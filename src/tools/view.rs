@@ -4,7 +4,7 @@
 use ghost_domain::journal::CallOutcome;
 use ghost_domain::text::{MORE_MARK, clip, cut_marked};
 use ghost_domain::{Limits, Refusal};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// The text of an outcome for a model: `(text, is_error)`. Deterministic, so that a resumed turn
 /// gets the same text.
@@ -13,7 +13,8 @@ pub fn model_view(outcome: &CallOutcome, view_bytes: Option<u32>, limits: &Limit
     let limit = view_bytes.unwrap_or(limits.result_view_bytes) as usize;
     let content = match &outcome.refusal {
         Some(refusal) if outcome.content.is_null() => short(refusal, limits),
-        _ => outcome.content.clone(),
+        Some(refusal) => failed(&outcome.content, refusal, limits),
+        None => outcome.content.clone(),
     };
     // A truncated list looks complete, so a mark is added. A truncated text contains its own mark.
     let more = outcome.truncated && (content.is_array() || content.is_object());
@@ -42,8 +43,42 @@ fn short(refusal: &Refusal, limits: &Limits) -> Value {
     .to_json()
 }
 
+/// The content of a failed call for a model. A long one is reduced to its error, which tools name in different ways.
+fn failed(content: &Value, refusal: &Refusal, limits: &Limits) -> Value {
+    let chars = limits.error_view_chars as usize;
+    if content.to_string().len() <= chars {
+        return content.clone();
+    }
+    let named = ["message", "error", "status"].iter().find_map(|key| content.get(key)?.as_str());
+    json!({ "error": clip(named.unwrap_or(&refusal.message), chars), "code": refusal.code })
+}
+
 /// The outcome of a refused call.
 #[must_use]
 pub fn refused(refusal: Refusal) -> CallOutcome {
     CallOutcome { content: Value::Null, refusal: Some(refusal), truncated: false }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ghost_domain::Code;
+
+    // covers: TOOL-15
+    #[test]
+    fn errors_are_short_and_found_under_their_usual_names() {
+        let limits = Limits { error_view_chars: 20, ..Limits::default() };
+        let refusal =
+            Refusal::new(Code::Timeout, "m".repeat(50)).hint("h".repeat(50)).details(json!({ "d": "x".repeat(50) }));
+        let (text, is_error) = model_view(&refused(refusal.clone()), None, &limits);
+        assert!(is_error && text.len() < 120 && !text.contains("details"), "{text}");
+        for key in ["message", "error", "status"] {
+            let content = json!({ key: "the disk is full", "rest": "x".repeat(99) });
+            let outcome = CallOutcome { content, refusal: Some(refusal.clone()), truncated: false };
+            let (text, _) = model_view(&outcome, None, &limits);
+            assert_eq!(text, "{\"error\":\"the disk is full\",\"code\":\"timeout\"}", "{key}");
+        }
+        let short = CallOutcome { content: json!({ "a": 1 }), refusal: Some(refusal), truncated: false };
+        assert_eq!(model_view(&short, None, &limits).0, "{\"a\":1}");
+    }
 }

@@ -31,7 +31,8 @@ impl List {
             Ok((page.conversations, page.next_cursor))
         })
         .await?;
-        let mut table = Table::new(&["CONVERSATION", "OWNER", "WITH", "ADAPTER", "LAST", "UPDATED", "AGE", "THREAD"]);
+        let mut table =
+            Table::new(&["CONVERSATION", "OWNER", "WITH", "ADAPTER", "LAST", "STATE", "UPDATED", "AGE", "THREAD"]);
         for conversation in &found.rows {
             table.row([
                 conversation.conversation_id.clone(),
@@ -39,6 +40,7 @@ impl List {
                 conversation.party.clone(),
                 conversation.adapter.clone(),
                 conversation.last_seq.to_string(),
+                if conversation.ended_at_ms.is_some() { "ended" } else { "open" }.to_owned(),
                 client.view.moment(conversation.updated_at_ms),
                 client.view.age(conversation.updated_at_ms),
                 conversation.thread.clone(),

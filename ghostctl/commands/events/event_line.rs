@@ -156,8 +156,12 @@ fn what_happened(event: &Event, view: &View) -> String {
             format!("conversation {} with {} started", f.id("conversation_id"), f.get("party"))
         }
         "conversation.message" => {
-            let way = if f.get("direction") == "out" { "sends" } else { "receives" };
-            format!("{way} a message in conversation {}: {}", f.id("conversation_id"), f.get("preview"))
+            let way = match f.get("direction").as_str() {
+                "out" => "sends a message",
+                "note" => "gets a note",
+                _ => "receives a message",
+            };
+            format!("{way} in conversation {}: {}", f.id("conversation_id"), f.get("preview"))
         }
         "conversation.handed_over" => {
             let (from, to) = (f.party("from"), f.party("to"));

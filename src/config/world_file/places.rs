@@ -127,8 +127,16 @@ impl PlacesEntry<'_> {
         }
     }
 
-    /// Checks that the workspace does not share a directory with files that agents must not write.
+    /// Checks that data and workspace share no directory with the files of the world.
     pub fn check(&self, plan: &Plan) {
+        if let (Some((field, _)), Some(data)) = (&self.data_dir, &plan.places.data_dir)
+            && let Some(dir) = plan.data_conflict(data)
+        {
+            field.error(
+                format!("the data would be among the files of {}", dir.display()),
+                "name a directory of its own, such as `data`",
+            );
+        }
         let (Some((field, _)), Some(workspace)) = (&self.workspace_dir, &plan.places.workspace_dir) else { return };
         if let Some(dir) = plan.workspace_conflict(workspace, plan.places.data_dir.as_deref()) {
             field.error(
@@ -187,6 +195,9 @@ mod tests {
         }
         for path in ["data/workspace", "data/files", "workspace", "../elsewhere", "archetypes"] {
             assert!(!conflict(path), "{path}");
+        }
+        for (path, refused) in [("archetype/doer", true), ("scripts", true), ("data", false), ("../data", false)] {
+            assert_eq!(plan.data_conflict(&plan.dir.join(path)).is_some(), refused, "{path}");
         }
         // A symbolic link does not hide the directory.
         std::os::unix::fs::symlink(&plan.dir, world.above().join("link")).unwrap();

@@ -129,7 +129,8 @@ pub(super) async fn skills(State(rest): Shared, uri: Uri) -> Answer {
         limit: params.limit()?,
         cursor: params.text("cursor").unwrap_or_default(),
     };
-    Ok(Json(json::value(&SkillsService(rest.control.clone()).page(request).await?)))
+    let page = SkillsService(rest.control.clone()).page(request).await?;
+    Ok(Json(json!({ "skills": page.skills, "next_cursor": cursor(page.next_cursor) })))
 }
 
 pub(super) async fn skill(State(rest): Shared, name: Named, uri: Uri) -> Answer {
