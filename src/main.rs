@@ -1,6 +1,7 @@
 //! The program `ghostd`: arguments, environment and exit codes. The work is in the crate `ghost-daemon`.
 
 mod arguments;
+mod memory;
 mod report;
 mod telemetry;
 
@@ -16,6 +17,7 @@ use ghost_domain::{Code, Refusal};
 use crate::arguments::{Arguments, Command};
 
 fn main() -> ExitCode {
+    memory::bound_arenas();
     // The only crypto provider of this process. With two, the first TLS handshake would panic.
     if rustls::crypto::ring::default_provider().install_default().is_err() {
         report::tell("error: a TLS crypto provider was installed twice");

@@ -23,7 +23,7 @@ use crate::StoreError;
 use crate::tables::{Reads, Result, Writes};
 
 /// Rows that a command keeps in memory before they go to SQL. Few in tests, so that all of them spill.
-const SPILL_ROWS: usize = if cfg!(test) { 8 } else { 4_096 };
+const SPILL_ROWS: usize = if cfg!(test) { 8 } else { 1_024 };
 
 /// A connection with its transaction state.
 pub(super) struct Session {
