@@ -37,7 +37,7 @@ impl Shell {
             std::fs::create_dir_all(&dir).unwrap();
             std::fs::set_permissions(&dir, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
         }
-        test_env.set("SECRET_KEY", "tiger").set("SHARED_WITH_AGENTS", "lion");
+        test_env.set("SECRET_KEY", "tiger").set("SHARED_WITH_AGENTS", "lion-of-the-north");
         let world = test_env.world("shell");
         world.config(WORLD).write("scripts/m.yaml", "otherwise: [{ say: ok }]\n");
         world.archetype("worker", "## Tool Access\nprivilege_groups: shell\n").archetype("guest", "");
@@ -84,7 +84,11 @@ fn commands_run_with_the_files_and_variables_that_are_theirs() {
     assert!(shell.workspace().join("agents/ada/note").exists());
     // What an agent has is what the world names.
     let env = shell.run("ada", "env")["stdout"].as_str().unwrap().to_owned();
-    assert!(env.contains("MODE=test") && env.contains("SHARED_WITH_AGENTS=lion") && !env.contains("tiger"), "{env}");
+    assert!(env.contains("MODE=test") && env.contains("SHARED_WITH_AGENTS=") && !env.contains("tiger"), "{env}");
+    // A command gets what is passed through, and no record shows it.
+    assert!(!env.contains("lion-of-the-north"), "{env}");
+    let shared = shell.run("ada", "echo $SHARED_WITH_AGENTS | wc -c");
+    assert_eq!(shared["stdout"].as_str().unwrap().trim(), "18", "{shared}");
     let python =
         shell.call("ada", "tool.python", &json!({ "code": "import sys\nprint(sys.argv[1] * 2)", "args": ["ab"] }));
     assert_eq!(python["result"]["stdout"], "abab\n", "{python}");

@@ -185,6 +185,8 @@ fn resolve(paths: &WorldPaths, node: &Node, file: &FileReport<'_>, env: Env<'_>)
     let (laws, tools_md) = paths.markdowns(report);
     let (id, name) = paths.identity(&world, file)?;
     let mut secret_env: BTreeSet<String> = world.secret_env.iter().cloned().collect();
+    // Commands may print what they get; it is redacted on every way out.
+    secret_env.extend(world.sandbox.passthrough_env.iter().cloned());
     secret_env.extend(llm.providers.values().filter_map(|provider| provider.api_key_env.clone()));
     secret_env.extend(world.llm.providers.values().flat_map(|entry| entry.sent.variables.iter().cloned()));
     secret_env.extend(webhooks.values().map(|webhook| webhook.secret_env.clone()));

@@ -1,6 +1,6 @@
 //! The runner: runs commands inside a sandbox and carries their bytes over one stream, its standard input and output.
 //! The daemon starts it once for each agent (`local`) or as the main process of a container (`docker`); after that a
-//! command costs a fork, not a container exec. `PROTOCOL.md` describes the frames, `NOTES.md` the reasons.
+//! command costs a fork, not a container exec. `PROTOCOL.md` describes the frames, `DESIGN.md` the reasons.
 //!
 //! It must never run a command with less protection than the request requires, never leave a process behind when its
 //! input ends, never hold output beyond the credit it was given, and never trust what a command does or says. It has no
