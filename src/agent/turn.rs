@@ -34,7 +34,6 @@ use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::{AgentId, Code, Refusal, TurnId, TurnStatus};
 use ghost_operations::agents;
 use ghost_operations::turns::{self, Ending, FoundMail, Next, Taken};
-use ghost_provider::Pass;
 use serde_json::json;
 
 use self::open::OpenError;
@@ -49,10 +48,12 @@ use crate::log::LoggedTurn;
 /// When the store refuses a write. The journal then ends with the last step that the store
 /// committed.
 pub async fn work(engine: &Arc<Engine>, agent_id: &AgentId, session: &Arc<AgentSession>) -> Result<(), Refusal> {
+    let mut slot = None;
     while engine.activity.may_begin(agent_id) && !session.yield_requested() {
         if let Some((wait, report)) =
             session.pace(engine.services.ctx.now(), engine.services.ctx.limits().agent_turns_per_minute)
         {
+            slot = None;
             if report {
                 report_turn_limit(engine, agent_id).await?;
             }
@@ -66,11 +67,21 @@ pub async fn work(engine: &Arc<Engine>, agent_id: &AgentId, session: &Arc<AgentS
             Ok(work) => work,
             Err(why) => return cannot_run(engine, agent_id, why).await,
         };
-        let pass = match &next {
-            Next::Mail { .. } => match gate::wait_for_model(engine, agent_id, session, &plan, &room.models).await {
-                Some(pass) => pass,
-                None => continue,
-            },
+        let admission = match &next {
+            Next::Mail { mail, .. } => {
+                let models = (&*room.models, open::class(mail));
+                match gate::wait_for_model(engine, agent_id, session, &plan, models, &mut slot).await {
+                    gate::Opening::Now(admission) => admission,
+                    gate::Opening::Waited => continue,
+                    gate::Opening::Queue(entry) => {
+                        let class = models.1;
+                        // The wait may be long, and the mail is in the store.
+                        drop((next, sources));
+                        slot = Some(gate::wait_for_slot(engine, agent_id, session, &entry, class).await);
+                        continue;
+                    }
+                }
+            }
             Next::Nothing | Next::Resume => None,
         };
         let (seen, more) = match next {
@@ -89,7 +100,7 @@ pub async fn work(engine: &Arc<Engine>, agent_id: &AgentId, session: &Arc<AgentS
         let Some(taken) = taken else { return Ok(()) };
         let turn_id = taken.turn.turn_id;
         session.set(Some(turn_id));
-        let outcome = run(engine, taken, sources, session, pass).await;
+        let outcome = run(engine, taken, sources, session, admission).await;
         session.set(None);
         match outcome {
             Ok(RunOutcome::Ended) => {}
@@ -163,14 +174,14 @@ async fn run(
     taken: Taken,
     sources: Option<open::Sources>,
     session: &Arc<AgentSession>,
-    pass: Option<Pass>,
+    admission: Option<gate::Admission>,
 ) -> Result<RunOutcome, Refusal> {
     let turn_id = taken.turn.turn_id;
     if let Some(refusal) = &taken.over {
         return end(engine, turn_id, Ending::Failed(refusal.clone())).await.map(|()| RunOutcome::Ended);
     }
     let mut runner = match Runner::open(engine, taken, sources, session).await? {
-        Ok(runner) => Runner { pass, ..runner },
+        Ok(runner) => Runner { admission, ..runner },
         // The plan has changed since the agent's next work was read.
         Err(OpenError::CannotRun(why)) => return Ok(RunOutcome::CannotRun(why)),
         Err(OpenError::Failed(refusal)) => {

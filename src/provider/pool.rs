@@ -92,8 +92,16 @@ impl Queue {
 
 /// Permission for one call. Dropping it frees the slot.
 pub struct Slot {
-    _slot: HeldSlot,
+    held: HeldSlot,
     _in_use: Counted,
+}
+
+impl Slot {
+    /// Whether the slot is of this pool.
+    #[must_use]
+    pub fn is_of(&self, pool: &Pool) -> bool {
+        Arc::ptr_eq(&self.held.0, &pool.queue)
+    }
 }
 
 /// One slot of the pool. Dropping it gives the slot back.
@@ -192,7 +200,7 @@ impl Pool {
             self.clock.sleep_until(until).await;
         }
         drop(queued);
-        Slot { _slot: slot, _in_use: Counted::new(&self.in_use) }
+        Slot { held: slot, _in_use: Counted::new(&self.in_use) }
     }
 
     async fn slot(&self, class: Class) -> HeldSlot {

@@ -1,16 +1,17 @@
-//! The gate before a model call. No turn opens while all its models are down. A turn that needs a
+//! The gate before a model call. No turn opens while all its models are down, or before its provider has a slot for it:
+//! mail in the inbox costs less memory than an open turn, and mail that arrives meanwhile joins it. A turn that needs a
 //! model parks here with its journal until a probe succeeds.
 //!
-//! The gate must never consume mail or hold a slot of a provider while it waits.
+//! The gate must never consume mail. It must never hold a slot of a provider while it waits for a model.
 
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 
-use futures_util::future::{FutureExt as _, select_all};
+use futures_util::future::{FutureExt as _, poll_immediate, select_all};
 use ghost_config::plan::Plan;
 use ghost_domain::{Activity, AgentId, Refusal, Scope, Timestamp};
 use ghost_operations::turns;
-use ghost_provider::{Admitted, Entry, Pass};
+use ghost_provider::{Admitted, Class, Entry, Pass, Slot};
 use tokio::sync::futures::Notified;
 
 use super::round::{Choice, Round};
@@ -46,6 +47,24 @@ impl Drop for Waiting<'_> {
             self.engine.activity.set_waits(self.agent_id, false);
             self.engine.services.ctx.set_waiting(self.agent_id, None);
         }
+    }
+}
+
+/// Marks a session as waiting for a slot until it is dropped, so that a stop need not wait for it.
+struct InQueue<'a> {
+    session: &'a AgentSession,
+    wait: u64,
+}
+
+impl<'a> InQueue<'a> {
+    fn begin(session: &'a AgentSession) -> Self {
+        Self { session, wait: session.begin_wait() }
+    }
+}
+
+impl Drop for InQueue<'_> {
+    fn drop(&mut self) {
+        self.session.end_wait(self.wait);
     }
 }
 
@@ -94,28 +113,59 @@ fn earlier(a: Option<Timestamp>, b: Option<Timestamp>) -> Option<Timestamp> {
     }
 }
 
-/// Waits, before a turn is opened, while all models of the agent are down. Returns the pass of a
-/// model that may be asked; the turn keeps it. `None` if it has waited: the agent's next work must
-/// be read again.
+/// What a turn needs for its first model call, obtained before it is opened.
+pub(super) struct Admission {
+    /// A pass of the first model that may be asked.
+    pub(super) pass: Pass,
+    /// A slot of that model's provider.
+    pub(super) slot: Slot,
+}
+
+/// Whether a turn may be opened.
+pub(super) enum Opening {
+    /// It may. There is no admission if the turn itself must report that its provider does not exist.
+    Now(Option<Admission>),
+    /// This provider has no slot: wait with [`wait_for_slot`], then read the agent's next work again.
+    Queue(Arc<Entry>),
+    /// This has waited for a model: the agent's next work must be read again.
+    Waited,
+}
+
+/// Waits for a slot of a provider, before a turn is opened.
+pub(super) async fn wait_for_slot(
+    engine: &Engine,
+    agent_id: &AgentId,
+    session: &AgentSession,
+    entry: &Entry,
+    class: Class,
+) -> Slot {
+    engine.activity.show(agent_id, Activity::Queued);
+    let _wait = InQueue::begin(session);
+    entry.pool.admit(class).await
+}
+
+/// Waits, before a turn is opened, while all models of the agent are down. If one may be asked, the turn gets its pass
+/// and a slot of its provider: `slot`, if the agent has waited for one.
 pub(super) async fn wait_for_model(
     engine: &Arc<Engine>,
     agent_id: &AgentId,
     session: &AgentSession,
     plan: &Arc<Plan>,
-    models: &[(String, String)],
-) -> Option<Option<Pass>> {
+    (models, class): (&[(String, String)], Class),
+    slot: &mut Option<Slot>,
+) -> Opening {
     let mut waiting = None;
     loop {
         let plan_changed = registered(engine.plan_changed.notified());
         if !Arc::ptr_eq(plan, &engine.services.plan()) {
-            return None;
+            return Opening::Waited;
         }
         let providers = engine.providers();
         let entries: Vec<(Arc<Entry>, &str)> =
             models.iter().filter_map(|(provider, model)| Some((providers.get(provider)?, model.as_str()))).collect();
         if entries.len() < models.len() || entries.is_empty() {
             // If a provider does not exist, the turn itself reports it.
-            return Some(None);
+            return Opening::Now(None);
         }
         let retry_now = registered(session.retry_now.notified());
         let notifications: Vec<_> = entries.iter().map(|(entry, _)| registered(entry.breaker.changed())).collect();
@@ -124,11 +174,22 @@ pub(super) async fn wait_for_model(
             match entry.breaker.admit(model) {
                 // After a wait the pass is given back. It is requested again after the next inbox
                 // read.
-                Admitted::Pass(_) if waiting.is_some() => return None,
-                Admitted::Pass(pass) => return Some(Some(pass)),
+                Admitted::Pass(_) if waiting.is_some() => return Opening::Waited,
+                Admitted::Pass(pass) => {
+                    let slot = match slot.take().filter(|slot| slot.is_of(&entry.pool)) {
+                        Some(slot) => Some(slot),
+                        None => poll_immediate(pin!(entry.pool.admit(class))).await,
+                    };
+                    return match slot {
+                        Some(slot) => Opening::Now(Some(Admission { pass, slot })),
+                        // Others may probe the model during the wait, so the pass is given back.
+                        None => Opening::Queue(Arc::clone(entry)),
+                    };
+                }
                 Admitted::Wait(at) => until = earlier(until, at),
             }
         }
+        *slot = None;
         if waiting.is_none() {
             let down = entries.first().and_then(|(entry, model)| reason(entry, model)).unwrap_or_default();
             engine.activity.show(agent_id, Activity::Queued);
@@ -137,15 +198,15 @@ pub(super) async fn wait_for_model(
         match change(engine, notifications, until, retry_now, plan_changed).await {
             Change::Availability => {}
             Change::RetryRequested => entries.iter().for_each(|(entry, model)| entry.breaker.probe_now(model)),
-            Change::PlanChanged => return None,
+            Change::PlanChanged => return Opening::Waited,
         }
     }
 }
 
 /// The result of waiting at the gate.
 pub(super) enum Gate {
-    /// This model may be asked.
-    Open(usize, Pass),
+    /// This model may be asked; with the slot of its provider, if the turn has one already.
+    Open(usize, Pass, Option<Slot>),
     /// The other models of this round are down. The first ones may answer in the next round.
     RoundOver,
     /// All models have refused this conversation permanently.
@@ -182,11 +243,11 @@ impl Runner {
             return Ok(Gate::Refused);
         }
         let (engine, session, agent_id) = (Arc::clone(&self.engine), Arc::clone(&self.session), self.agent_id.clone());
-        if let Some(pass) = self.pass.take()
+        if let Some(Admission { pass, slot }) = self.admission.take()
             && let Some(at) = choices.iter().position(|choice| pass.is_of(&choice.entry.breaker, &choice.model))
             && round.may_ask(at)
         {
-            return Ok(Gate::Open(at, pass));
+            return Ok(Gate::Open(at, pass, Some(slot)));
         }
         let mut waiting = None;
         loop {
@@ -199,7 +260,7 @@ impl Runner {
             let mut until = None;
             for (at, choice) in choices.iter().enumerate().skip(from).filter(|(at, _)| round.may_ask(*at)) {
                 match choice.entry.breaker.admit(&choice.model) {
-                    Admitted::Pass(pass) => return Ok(Gate::Open(at, pass)),
+                    Admitted::Pass(pass) => return Ok(Gate::Open(at, pass, None)),
                     Admitted::Wait(due) => until = earlier(until, due),
                 }
             }

@@ -66,7 +66,7 @@ pub(super) fn model_order(plan: &Plan, spec: &AgentSpec) -> Vec<(String, String)
 }
 
 /// Whether a turn over this mail calls its model for a person or for a machine.
-fn class(mail: &[Envelope]) -> Class {
+pub(super) fn class(mail: &[Envelope]) -> Class {
     let person =
         |envelope: &Envelope| envelope.kind == Kind::Conversation || matches!(envelope.from, Party::Operator(_));
     if mail.iter().any(person) { Class::Person } else { Class::Machine }
@@ -233,7 +233,7 @@ impl Runner {
             timed,
             class,
             alone,
-            pass: None,
+            admission: None,
             plan: Arc::clone(&profile.plan),
             reopen: false,
             reports_activity: true,

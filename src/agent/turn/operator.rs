@@ -143,7 +143,7 @@ pub async fn call_for_operator(
         timed: false,
         class: Class::Person,
         alone: 0,
-        pass: None,
+        admission: None,
         plan: engine.services.plan(),
         reopen: false,
         reports_activity: false,

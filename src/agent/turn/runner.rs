@@ -11,13 +11,14 @@ use ghost_domain::time::Clock;
 use ghost_domain::transcript::Message;
 use ghost_domain::{Activity, AgentId, CallId, Code, Limits, Refusal, Turn};
 use ghost_operations::turns::{BriefedLog, Held};
-use ghost_provider::{Class, Pass};
+use ghost_provider::Class;
 use ghost_tools::loop_guard::LoopGuard;
 use ghost_tools::view::model_view;
 use ghost_tools::{CallContext, Registry};
 use serde_json::json;
 
 use super::call::Checking;
+use super::gate::Admission;
 use super::pending_result::PendingResult;
 use super::session::AgentSession;
 use crate::engine::Engine;
@@ -82,8 +83,8 @@ pub(super) struct Runner {
     pub(super) class: Class,
     /// Failed rounds while the same model answered others.
     pub(super) alone: u32,
-    /// A pass to call a model, obtained before the turn was opened.
-    pub(super) pass: Option<Pass>,
+    /// The pass and the slot for the first model call, obtained before the turn was opened.
+    pub(super) admission: Option<Admission>,
     /// The plan under which the turn was opened.
     pub(super) plan: Arc<Plan>,
     /// Whether the turn must be opened again, because another plan is current.

@@ -64,8 +64,8 @@ impl Runner {
         let mut ticket = Ticket::new(&self.engine.queue);
         let (engine, session) = (Arc::clone(&self.engine), Arc::clone(&self.session));
         loop {
-            let (open, pass) = match self.gate(&choices, index, &mut round, &mut ticket).await? {
-                Gate::Open(open, pass) => (open, pass),
+            let (open, pass, slot) = match self.gate(&choices, index, &mut round, &mut ticket).await? {
+                Gate::Open(open, pass, slot) => (open, pass, slot),
                 Gate::RoundOver => {
                     if let Some(refusal) = self.next_round(&choices, &mut round).await? {
                         return Ok(Thought::Poisoned(refusal));
@@ -83,7 +83,9 @@ impl Runner {
             }
             let choice = &choices[index];
             self.show(Activity::Queued);
-            let slot = {
+            let slot = if let Some(slot) = slot.filter(|slot| slot.is_of(&choice.entry.pool)) {
+                slot
+            } else {
                 let mut admission = pin!(choice.entry.pool.admit(self.class));
                 match poll_immediate(&mut admission).await {
                     Some(slot) => slot,
