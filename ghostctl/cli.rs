@@ -8,8 +8,8 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use serde_json::json;
 
 use crate::commands::{
-    agent, budget, chat, config, conversation, cron, dead, events, knowledge, ledger, message, session, skill, state,
-    talk, task, timer, tool, turn, watch, world,
+    agent, approval, budget, chat, config, conversation, cron, dead, events, knowledge, ledger, message, session,
+    skill, state, talk, task, timer, tool, turn, watch, world,
 };
 use crate::complete;
 use crate::connection::Client;
@@ -82,6 +82,9 @@ enum Command {
     /// Show and call the tools of an agent: list, brief, call
     #[command(subcommand)]
     Tool(tool::Tool),
+    /// Answer calls that wait for an operator: list, show, watch, approve, deny, revoke
+    #[command(subcommand)]
+    Approval(approval::Approval),
     Send(message::send::Send),
     Ask(message::ask::Ask),
     Talk(talk::Talk),
@@ -267,6 +270,7 @@ async fn execute(cli: Cli, environment: &Environment, out: &mut Output) -> Resul
         Command::Knowledge(verb) => verb.run(&client).await,
         Command::State(verb) => verb.run(&client).await,
         Command::Chat(verb) => verb.run(&client, cli.json, out).await,
+        Command::Approval(verb) => verb.run(&client, cli.json, out).await,
         Command::Dead(verb) => verb.run(&client).await,
         Command::Budget(verb) => verb.run(&client).await,
         Command::Usage(verb) => verb.run(&client).await,

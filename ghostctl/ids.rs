@@ -15,6 +15,8 @@ const DIGITS: usize = 32;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdKind(pub &'static str);
 
+/// Id of an approval.
+pub const APPROVAL: IdKind = IdKind("approval");
 /// Id of a conversation.
 pub const CONVERSATION: IdKind = IdKind("conversation");
 /// Id of a dead letter.

@@ -31,6 +31,10 @@ struct Shell {
 impl Shell {
     /// `None`, with the reason on standard error, if this machine has no sandbox and none is required.
     fn new() -> Option<Self> {
+        Self::with(WORLD, "otherwise: [{ say: ok }]\n")
+    }
+
+    fn with(config: &str, script: &str) -> Option<Self> {
         let mut test_env = TestEnvironment::new(ghostd_testing());
         // If the tests run as root, commands are another user, who must reach the workspace.
         for dir in [test_env.path().to_owned(), test_env.join("state")] {
@@ -39,7 +43,7 @@ impl Shell {
         }
         test_env.set("SECRET_KEY", "tiger").set("SHARED_WITH_AGENTS", "lion-of-the-north");
         let world = test_env.world("shell");
-        world.config(WORLD).write("scripts/m.yaml", "otherwise: [{ say: ok }]\n");
+        world.config(config).write("scripts/m.yaml", script);
         world.archetype("worker", "## Tool Access\nprivilege_groups: shell\n").archetype("guest", "");
         let path = world.path().to_owned();
         let daemon = test_env.up(&path, &[]);
@@ -121,7 +125,12 @@ fn policy_and_privileges_decide_what_runs() {
         format!("{}{}", done.out, done.err)
     };
     assert!(refused("ada", "ls; rm -rf .").contains("policy_denied"));
-    assert!(refused("ada", "make all").contains("approval"));
+    assert!(!shell.call("ada", "tool.cli", &json!({ "command": "make all" })).to_string().contains("policy_denied"));
+    for host in ["host", "remote"] {
+        let arguments = json!({ "command": "ls", "host": host }).to_string();
+        let done = shell.test_env.ctl(&["--json", "tool", "call", "ada", "tool.cli", &arguments]);
+        assert!(done.out.contains("policy_denied"), "{host}: {}", done.out);
+    }
     assert!(refused("eve", "ls").contains("access_denied"));
     let done = shell.test_env.ctl(&[
         "--json",
@@ -204,4 +213,66 @@ fn a_killed_daemon_leaves_no_command_behind() {
     // Long enough for what would go on.
     std::thread::sleep(Duration::from_secs(9));
     assert!(!shell.workspace().join("agents/ada/late").exists());
+}
+
+const ASKING: &str = "\
+world: { name: Shell }
+agents: [{ id: ada, archetype: worker }]
+tool_privileges: { shell: [tool.cli] }
+sandbox: { kind: local }
+cli_policy: { default: ask, tiers: { read: { commands: [ls, cat, echo], action: allow } } }
+llm: { default_provider: p, default_model: m, providers: { p: { kind: scripted } } }
+";
+
+const DEPLOYS: &str = "\
+rules:
+  - when: { mail: 'run (?P<line>[^\\n<]+)', round: 0 }
+    do: [{ call: tool.cli, with: { command: '{{ match.line }}' } }]
+otherwise: [{ say: Well. }]
+";
+
+// covers: EXEC-01, EXEC-02, EXEC-03, EXEC-10, EXEC-11, TEST-14
+#[test]
+fn a_command_that_needs_an_approval_runs_exactly_as_it_was_shown() {
+    let Some(mut shell) = Shell::with(ASKING, DEPLOYS) else { return };
+    let script = |text: &str| {
+        let path = shell.workspace().join("agents/ada/deploy.sh");
+        std::fs::write(&path, format!("#!/bin/sh\n{text}\n")).unwrap();
+        std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    };
+    let pending = || {
+        Deadline::seconds(60).until("an approval waits", || {
+            let rows = shell.test_env.json(&["approval", "list"]);
+            rows.as_array().unwrap().first().cloned().ok_or_else(|| rows.to_string())
+        })
+    };
+    let made = |name: &str| shell.workspace().join("agents/ada").join(name).exists();
+    // The agent's directory exists from its first command on.
+    shell.run("ada", "ls");
+    script("echo one > one");
+    for (change, file) in [(false, "one"), (true, "two")] {
+        shell.test_env.ctl(&["send", "ada", "run ./deploy.sh; echo done"]).ok();
+        let approval = pending();
+        let id = approval["approval_id"].as_str().unwrap();
+        let shown = shell.test_env.json(&["approval", "show", id]);
+        assert_eq!(shown["argv"][4], "./deploy.sh; echo done", "{shown}");
+        assert_eq!((&shown["dir"], &shown["sandbox"]), (&json!("agents/ada"), &json!("local")));
+        assert_eq!(shown["files"][0]["path"], "agents/ada/deploy.sh");
+        assert!(shown["reason"].as_str().unwrap().contains("deploy.sh"), "{shown}");
+        if change {
+            // What was shown is not what would run.
+            script("echo two > two");
+        }
+        shell.test_env.ctl(&["approval", "approve", id]).ok();
+        shell.test_env.wait_until_quiet(Deadline::seconds(60));
+        let ledger = shell.test_env.json(&["ledger"]);
+        assert_eq!(made(file), !change, "{ledger}");
+        assert_eq!(ledger[0]["error_code"], if change { json!("conflict") } else { Value::Null });
+    }
+    // What the policy allows does not wait, and what it denies cannot be approved.
+    shell.test_env.ctl(&["send", "ada", "run echo plain"]).ok();
+    shell.test_env.wait_until_quiet(Deadline::seconds(60));
+    assert_eq!(shell.test_env.json(&["ledger"])[0]["status"], "ok");
+    assert_eq!(shell.test_env.json(&["approval", "list"]), json!([]));
+    shell.daemon.take().unwrap().stop();
 }

@@ -4,6 +4,7 @@
 //! A command must never make a decision that belongs to the daemon.
 
 pub mod agent;
+pub mod approval;
 pub mod budget;
 pub mod chat;
 pub mod config;

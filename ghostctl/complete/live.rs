@@ -3,6 +3,7 @@
 //! A completion must never request more than one page of a list.
 
 use ghost_proto::v1::agents_client::AgentsClient;
+use ghost_proto::v1::approvals_client::ApprovalsClient;
 use ghost_proto::v1::chat_client::ChatClient;
 use ghost_proto::v1::conversations_client::ConversationsClient;
 use ghost_proto::v1::knowledge_client::KnowledgeClient;
@@ -13,8 +14,8 @@ use ghost_proto::v1::tasks_client::TasksClient;
 use ghost_proto::v1::tools_client::ToolsClient;
 use ghost_proto::v1::turns_client::TurnsClient;
 use ghost_proto::v1::{
-    ListAgentsRequest, ListChannelsRequest, ListConversationsRequest, ListDeadRequest, ListKnowledgeRequest,
-    ListSchedulesRequest, ListStateRequest, ListTasksRequest, ListToolsRequest, ListTurnsRequest,
+    ListAgentsRequest, ListApprovalsRequest, ListChannelsRequest, ListConversationsRequest, ListDeadRequest,
+    ListKnowledgeRequest, ListSchedulesRequest, ListStateRequest, ListTasksRequest, ListToolsRequest, ListTurnsRequest,
 };
 
 use super::candidate::Candidate;
@@ -33,6 +34,8 @@ pub enum Live {
     Turn,
     /// A task id.
     Task,
+    /// The id of an approval: pending, or for `revoke` one that holds for later calls.
+    Approval { always: bool },
     /// The id of a held dead letter.
     DeadLetter,
     /// A conversation id.
@@ -59,6 +62,7 @@ impl Live {
             "owner" | "as_agent" | "members" => Self::Agent,
             "turn_id" => Self::Turn,
             "task_id" | "depends_on" | "parent_id" => Self::Task,
+            "approval_id" => Self::Approval { always: path.last() == Some(&"revoke") },
             "dead_letter_id" => Self::DeadLetter,
             "conversation_id" | "session" => Self::Conversation,
             "channel" if path != ["chat", "create"] => Self::Channel,
@@ -93,6 +97,12 @@ pub async fn candidates(client: &Client, kind: &Live) -> Result<Vec<Candidate>, 
             let tasks = rpc!(client, TasksClient::list, request).await?.tasks;
             let about = |row: &ghost_proto::v1::Task| format!("{} {}: {}", row.owner, row.status, row.title);
             tasks.iter().map(|row| Candidate::new(&row.task_id, &about(row))).collect()
+        }
+        Live::Approval { always } => {
+            let request = ListApprovalsRequest { always: *always, limit, ..ListApprovalsRequest::default() };
+            let approvals = rpc!(client, ApprovalsClient::list, request).await?.approvals;
+            let about = |row: &ghost_proto::v1::Approval| format!("{}: {}", row.agent_id, row.summary);
+            approvals.iter().map(|row| Candidate::new(&row.approval_id, &about(row))).collect()
         }
         Live::DeadLetter => {
             let request = ListDeadRequest { limit, ..ListDeadRequest::default() };

@@ -6,6 +6,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ghost_proto::v1::agents_server::AgentsServer;
+use ghost_proto::v1::approvals_server::ApprovalsServer;
 use ghost_proto::v1::budgets_server::BudgetsServer;
 use ghost_proto::v1::chat_server::ChatServer;
 use ghost_proto::v1::events_server::{Events, EventsServer};
@@ -154,6 +155,7 @@ impl Fake {
             .add_service(ToolsServer::new(self.clone()))
             .add_service(MessagesServer::new(self.clone()))
             .add_service(TasksServer::new(self.clone()))
+            .add_service(ApprovalsServer::new(self.clone()))
             .add_service(BudgetsServer::new(self.clone()))
             .add_service(KnowledgeServer::new(self.clone()))
             .add_service(SchedulesServer::new(self.clone()))

@@ -1,6 +1,7 @@
 //! Answers of the fake daemon to unary calls.
 
 use ghost_proto::v1::agents_server::Agents;
+use ghost_proto::v1::approvals_server::Approvals;
 use ghost_proto::v1::budgets_server::Budgets;
 use ghost_proto::v1::chat_server::Chat;
 use ghost_proto::v1::knowledge_server::Knowledge;
@@ -41,6 +42,21 @@ macro_rules! unary {
         }
     };
 }
+
+unary!(Approvals {
+    list(ListApprovalsRequest) -> ListApprovalsResponse = |fake, asked| {
+        let (rows, next_cursor) = fake.page(asked.limit, &asked.cursor);
+        let approval = |n: u32| Approval { approval_id: n.to_string(), ..Approval::default() };
+        ListApprovalsResponse { approvals: rows.map(approval).collect(), next_cursor }
+    };
+    get(GetApprovalRequest) -> Approval = |_fake, _asked| Approval::default();
+    decide(DecideApprovalRequest) -> Approval = |_fake, asked| Approval {
+        status: if asked.approve { "approved".into() } else { "denied".into() },
+        always: asked.always,
+        ..Approval::default()
+    };
+    revoke(RevokeApprovalRequest) -> Approval = |_fake, _asked| Approval::default();
+});
 
 unary!(World {
     status(StatusRequest) -> WorldStatus = |_fake, _asked| WorldStatus {

@@ -22,8 +22,8 @@ use crate::turn::{self, AgentSession, Pauses};
 pub enum AgentMsg {
     /// There may be new mail, or another reason to read the inbox.
     Wake,
-    /// An ask that this agent made is closed.
-    AskClosed,
+    /// An ask that this agent made, or an approval that its call waits for, is closed.
+    WaitEnded,
     /// This turn was ended from outside.
     Cancel(TurnId),
     /// This parked turn may be tried again.
@@ -153,7 +153,7 @@ impl Actor for AgentActor {
     ) -> Result<(), ActorProcessingErr> {
         match message {
             AgentMsg::Wake => state.begin(&myself),
-            AgentMsg::AskClosed => state.session.bell.notify_waiters(),
+            AgentMsg::WaitEnded => state.session.bell.notify_waiters(),
             AgentMsg::Cancel(turn_id) => {
                 if state.session.current() == Some(turn_id) && state.task.take().is_some() {
                     if state.stopping {

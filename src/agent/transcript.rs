@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use ghost_domain::journal::{CallOutcome, Effect, FilePlan, JournalRow, Step};
 use ghost_domain::transcript::{Block, Message, Role};
-use ghost_domain::{AskId, CallId, LogRange};
+use ghost_domain::{ApprovalId, AskId, CallId, LogRange};
 use ghost_provider::ErrorKind;
 use ghost_tools::offer::unwrapped;
 use serde_json::Value;
@@ -35,6 +35,8 @@ pub struct OpenCall {
     pub arguments: Value,
     /// The start of the call, if it was started before a crash.
     pub begun: Option<Begun>,
+    /// The approval that it waited for, if it was requested before a crash.
+    pub approval_id: Option<ApprovalId>,
 }
 
 impl OpenCall {
@@ -43,7 +45,7 @@ impl OpenCall {
     #[must_use]
     pub fn new(id: &str, name: &str, arguments: &Value, begun: Option<Begun>) -> Self {
         let (name, arguments) = unwrapped(name, arguments).unwrap_or_else(|| (name.to_owned(), arguments.clone()));
-        Self { id: id.to_owned(), name, arguments, begun }
+        Self { id: id.to_owned(), name, arguments, begun, approval_id: None }
     }
 }
 
@@ -105,6 +107,7 @@ impl Transcript {
     pub fn unfold(rows: &[JournalRow], view: View<'_>) -> Self {
         let mut transcript = Self::default();
         let mut begun: BTreeMap<String, Begun> = BTreeMap::new();
+        let mut approvals: BTreeMap<String, ApprovalId> = BTreeMap::new();
         let mut last_calls: Vec<(String, String, Value)> = Vec::new();
         for row in rows {
             match &row.step {
@@ -115,6 +118,7 @@ impl Transcript {
                 Step::ModelAnswered { blocks, .. } => {
                     transcript.close_round(&last_calls, view);
                     begun.clear();
+                    approvals.clear();
                     let message = Message { role: Role::Assistant, blocks: blocks.clone() };
                     last_calls = message
                         .calls()
@@ -141,6 +145,9 @@ impl Transcript {
                         Begun { call_id: *call_id, effect: *effect, file: file.clone(), ask_id: *ask_id },
                     );
                 }
+                Step::ApprovalRequested { approval_id, id } => {
+                    approvals.insert(id.clone(), *approval_id);
+                }
                 Step::CallFinished { id, tool, outcome, .. } => {
                     transcript.results.insert(id.clone(), (tool.clone(), outcome.clone()));
                 }
@@ -159,7 +166,10 @@ impl Transcript {
         let open: Vec<OpenCall> = last_calls
             .iter()
             .filter(|(id, ..)| !transcript.results.contains_key(id))
-            .map(|(id, name, arguments)| OpenCall::new(id, name, arguments, begun.remove(id)))
+            .map(|(id, name, arguments)| OpenCall {
+                approval_id: approvals.remove(id),
+                ..OpenCall::new(id, name, arguments, begun.remove(id))
+            })
             .collect();
         if open.is_empty() {
             transcript.close_round(&last_calls, view);

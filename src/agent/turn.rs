@@ -4,6 +4,7 @@
 
 mod act;
 mod answer;
+mod approval;
 mod ask;
 mod bound;
 mod call;

@@ -294,6 +294,7 @@ fn world(old: &Plan, new: &Plan) -> Vec<String> {
         ("metrics", old.metrics_open != new.metrics_open),
         ("http", old.http != new.http),
         ("heartbeat", old.heartbeats != new.heartbeats),
+        ("approvals", old.approvals != new.approvals),
         ("cli_policy", old.cli_policy.settings() != new.cli_policy.settings()),
     ])
 }

@@ -27,11 +27,11 @@ llm:
   prices: { m: { input: 1, output: 2, cache_read: 0, cache_write: 0 } }
 cli_policy: { default: ask, mode: segments, tiers: { a: { commands: [], action: deny, groups: [], max_timeout_ms: 5 } } }
 sandbox: { kind: none, image: a, network: none, memory_mb: 64, read_only_root: true, passthrough_env: [], env: { a: b } }
-approvals: { security: deny, ask: off, ask_fallback: deny, allowlist: [], expires: 5s, safe_bins: [], agents: { mux: {} } }
+approvals: { tools: [tool.cli], approvers: [uid-1000], expires: 5s }
 ";
 
 /// Maps with arbitrary keys, by path.
-const FREE: [&str; 14] = [
+const FREE: [&str; 13] = [
     "tool_privileges",
     "budgets.team",
     "budgets.agent",
@@ -44,7 +44,6 @@ const FREE: [&str; 14] = [
     "channels.webhooks",
     "cli_policy.tiers",
     "sandbox.env",
-    "approvals.agents",
     "x-notes",
 ];
 

@@ -23,7 +23,9 @@ use crate::grantees::People;
 use crate::heartbeat::{self, HeartbeatBlock};
 use crate::knowledge;
 use crate::node::Node;
-use crate::plan::{AgentPlan, Archetype, ArchetypeConfig, HeartbeatPlan, LlmPlan, Plan, SandboxKind, WebhookPlan};
+use crate::plan::{
+    AgentPlan, ApprovalsPlan, Archetype, ArchetypeConfig, HeartbeatPlan, LlmPlan, Plan, SandboxKind, WebhookPlan,
+};
 use crate::problem::{Hint, Problems, Severity};
 use crate::providers::{fallback_problems, llm, model_problem};
 use crate::reader::{Field, no_such};
@@ -190,6 +192,7 @@ fn resolve(paths: &WorldPaths, node: &Node, file: &FileReport<'_>, env: Env<'_>)
     secret_env.extend(llm.providers.values().filter_map(|provider| provider.api_key_env.clone()));
     secret_env.extend(world.llm.providers.values().flat_map(|entry| entry.sent.variables.iter().cloned()));
     secret_env.extend(webhooks.values().map(|webhook| webhook.secret_env.clone()));
+    let approvals = approvals(&world, groups.extra());
     let mut plan = Plan {
         world_id: id,
         name,
@@ -217,6 +220,7 @@ fn resolve(paths: &WorldPaths, node: &Node, file: &FileReport<'_>, env: Env<'_>)
         http: world.http.clone(),
         places: world.places.resolve(&paths.dir),
         sandbox: world.sandbox.clone(),
+        approvals,
         cli_policy: Arc::new(ghost_policy::Policy::new(world.cli_policy.settings.clone())),
         webhooks,
         reactions: world.reactions,
@@ -320,6 +324,19 @@ fn groups(world: &WorldFile<'_>, extra: ExtraTools) -> Groups {
         words.insert(group.clone(), list.iter().map(|(_, word)| (*word).to_owned()).collect());
     }
     Groups::new(&words, world.access_default, world.strict_channel, extra)
+}
+
+/// The calls that wait for an operator.
+fn approvals(world: &WorldFile<'_>, extra: &ExtraTools) -> ApprovalsPlan {
+    let mut plan = world.approvals.plan.clone();
+    for (field, word) in &world.approvals.tools {
+        let tools = extra.expand(word);
+        if tools.is_empty() {
+            field.error(format!("there is no tool `{}`", field.shown()), extra.hint(word));
+        }
+        plan.tools.extend(tools);
+    }
+    plan
 }
 
 fn creatable(world: &WorldFile<'_>, archetypes: &BTreeMap<String, Arc<Archetype>>) -> BTreeSet<String> {

@@ -1,5 +1,4 @@
-//! Parts of a world besides its agents: webhooks, toolboxes, skills, and sections without an
-//! effect.
+//! Parts of a world besides its agents: webhooks, toolboxes, skills and commands.
 
 use super::*;
 use crate::plan::{ProviderKind, SandboxKind};
@@ -376,16 +375,32 @@ fn sandbox_and_policy_become_a_plan() {
 
 // covers: EXEC-06
 #[test]
-fn sections_without_effect_are_checked_and_get_a_warning() {
+fn sections_of_commands_are_read_strictly() {
     let world = World::new();
-    let later = "cli_policy: { default: deny, mode: segments, tiers: { read: { commands: [ls], action: allow } } }\n\
-                 sandbox: { kind: local, memory_mb: 512, passthrough_env: [GH_TOKEN] }\nheartbeat: { every: 30m, \
-                 ack_max_chars: 300 }\nchat: { wake: mentions }\napprovals: { security: allowlist, ask: on-miss }\n";
-    world.config(&format!("{GOOD}{later}"));
-    assert_eq!(world.warnings().matches("warning: ").count(), 1);
-    world.config(&format!("{GOOD}{}", later.replace("memory_mb", "memory").replace("mentions", "everyone")));
+    let good = "cli_policy: { default: deny, mode: segments, tiers: { read: { commands: [ls], action: allow } } }\n\
+                sandbox: { kind: local, memory_mb: 512, passthrough_env: [GH_TOKEN] }\nheartbeat: { every: 30m, \
+                ack_max_chars: 300 }\nchat: { wake: mentions }\n\
+                approvals: { tools: [workspace.write, tool.cli], approvers: [uid-0], expires: 10m }\n";
+    world.config(&format!("{GOOD}{good}"));
+    assert_eq!(world.warnings(), "");
+    let approvals = world.plan().approvals;
+    assert_eq!(approvals.tools, ["tool.cli", "workspace.write"].map(str::to_owned).into());
+    assert_eq!(approvals.approvers, ["uid-0".to_owned()].into());
+    assert_eq!(approvals.expires.as_secs(), 600);
+    let bad = good
+        .replace("memory_mb", "memory")
+        .replace("mentions", "everyone")
+        .replace("workspace.write", "workspace.wrte");
+    world.config(&format!("{GOOD}{}", bad.replace("10m", "8d")));
     let problems = world.problems();
-    for part in ["sandbox.memory: ", "`memory_mb`", "chat.wake: ", "all, mentions, none"] {
+    for part in [
+        "sandbox.memory: ",
+        "`memory_mb`",
+        "chat.wake: ",
+        "all, mentions, none",
+        "approvals.tools[0]",
+        "approvals.expires",
+    ] {
         assert!(problems.contains(part), "{part} is not in {problems}");
     }
 }

@@ -4,6 +4,7 @@
 //! The value of a secret must never be in a plan. A plan holds the name of the environment variable
 //! that contains the secret.
 
+pub mod approvals;
 pub mod archetype;
 pub mod heartbeat;
 pub mod http;
@@ -22,6 +23,7 @@ use ghost_domain::restart::{Backoff, Intensity, RestartType, Strategy};
 use ghost_domain::write_acl::WriteAcl;
 use ghost_domain::{ActionKind, AgentId, BudgetLimits, ChatWake, Declared, KnowledgeSeed, Limits, Reactions, Scope};
 
+pub use self::approvals::ApprovalsPlan;
 pub use self::archetype::{AccessSection, AgentLimits, Archetype, ArchetypeConfig, ToolboxRef};
 pub use self::heartbeat::{ActiveHours, HeartbeatPlan};
 pub use self::http::HttpPlan;
@@ -110,6 +112,8 @@ pub struct Plan {
     pub sandbox: SandboxPlan,
     /// Which commands may run.
     pub cli_policy: Arc<ghost_policy::Policy>,
+    /// Which calls wait for an operator, and who may answer.
+    pub approvals: ApprovalsPlan,
     /// Warnings found while loading.
     pub warnings: Vec<Problem>,
 }

@@ -4,6 +4,7 @@
 //! This module must never decide anything, read other data, or leave a field of the message unset
 //! that the record has.
 
+mod approvals;
 pub mod chat;
 pub mod conversations;
 pub mod input;
@@ -23,6 +24,7 @@ use ghost_domain::{
 use ghost_proto::v1;
 use ghost_world::AgentCard;
 
+pub use self::approvals::{approval, approval_row};
 use self::texts::texts;
 
 /// An agent from its row. The activity is set only while the agent runs.

@@ -27,11 +27,11 @@ pub use roots::root_named;
 pub use turns::{turn, turns, why_ended};
 
 use ghost_domain::{
-    AgentId, CallId, DeadLetter, DeadLetterId, DeadLetterStatus, Envelope, LedgerRow, Refusal, RequestKey, Schedule,
-    ScheduleKind, StoredAnswer, Task, TaskId, TaskStatus, TurnId,
+    AgentId, Approval, ApprovalId, CallId, DeadLetter, DeadLetterId, DeadLetterStatus, Envelope, LedgerRow, Refusal,
+    RequestKey, Schedule, ScheduleKind, StoredAnswer, Task, TaskId, TaskStatus, TurnId,
 };
 use ghost_operations::tasks;
-use ghost_store::tables::{LedgerFilter, SchedulePlace, TaskFilter};
+use ghost_store::tables::{ApprovalFilter, LedgerFilter, SchedulePlace, TaskFilter};
 use ghost_world::World;
 
 use self::outcome::{Result, refused};
@@ -62,6 +62,20 @@ pub async fn schedules(
     let rows: Vec<Schedule> = read.await.map_err(refused)?;
     let position = |row: &Schedule| format!("{}\u{1}{}\u{1}{}", row.agent_id, row.kind.as_str(), row.name);
     Ok(Page::cut(rows, limit, position))
+}
+
+/// Approvals, newest first.
+pub async fn approvals(
+    world: &World,
+    filter: ApprovalFilter,
+    after: Option<Position>,
+    limit: usize,
+) -> Result<Page<Approval>> {
+    let after = after.map(|position| (position.at, ApprovalId(position.id)));
+    let read =
+        world.store().read(move |r| Box::pin(async move { r.approval_list(&filter, after, one_more(limit)).await }));
+    let rows: Vec<Approval> = read.await.map_err(refused)?;
+    Ok(Page::cut(rows, limit, |row| Position { at: row.requested_at, id: row.approval_id.0 }.cursor()))
 }
 
 /// Dead letters, newest first.

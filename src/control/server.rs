@@ -13,6 +13,7 @@ use ghost_config::plan::ListenAddress;
 use ghost_domain::{Code, Party, Refusal};
 use ghost_proto::v1::{
     agents_server::{self, AgentsServer},
+    approvals_server::{self, ApprovalsServer},
     budgets_server::{self, BudgetsServer},
     chat_server::{self, ChatServer},
     conversations_server::{self, ConversationsServer},
@@ -46,9 +47,9 @@ use crate::control::Control;
 use crate::http;
 use crate::reflection::{Reflection, V1, V1Alpha};
 use crate::services::{
-    AgentsService, BudgetsService, ChatService, ConversationsService, EventsService, KnowledgeService, LedgerService,
-    MessagesService, SchedulesService, SessionsService, SkillsService, StateService, TasksService, ToolsService,
-    TurnsService, WorldService,
+    AgentsService, ApprovalsService, BudgetsService, ChatService, ConversationsService, EventsService,
+    KnowledgeService, LedgerService, MessagesService, SchedulesService, SessionsService, SkillsService, StateService,
+    TasksService, ToolsService, TurnsService, WorldService,
 };
 use crate::serving::incoming::Incoming;
 use crate::serving::{grpc, rest};
@@ -394,6 +395,7 @@ async fn set_health(health: &tonic_health::server::HealthReporter, status: tonic
     for service in [
         "",
         agents_server::SERVICE_NAME,
+        approvals_server::SERVICE_NAME,
         budgets_server::SERVICE_NAME,
         chat_server::SERVICE_NAME,
         conversations_server::SERVICE_NAME,
@@ -441,6 +443,7 @@ where
         .add_service(InterceptedService::new(Reflection::<V1>::default(), gate.clone()))
         .add_service(InterceptedService::new(Reflection::<V1Alpha>::default(), gate.clone()))
         .add_service(gated!(AgentsServer, AgentsService::new(control.clone())))
+        .add_service(gated!(ApprovalsServer, ApprovalsService(control.clone())))
         .add_service(gated!(BudgetsServer, BudgetsService(control.clone())))
         .add_service(gated!(ChatServer, ChatService(control.clone())))
         .add_service(gated!(ConversationsServer, ConversationsService(control.clone())))

@@ -146,6 +146,12 @@ text_enum! {
         SkillAcquired = "skill.acquired",
         /// An agent read the text of a skill.
         SkillActivated = "skill.activated",
+        /// A call waits for an operator.
+        ApprovalRequested = "approval.requested",
+        /// An operator answered, nobody answered in time, or the turn of the call ended.
+        ApprovalClosed = "approval.closed",
+        /// An approval that held for later calls was revoked.
+        ApprovalRevoked = "approval.revoked",
         /// An agent dropped a skill.
         SkillDropped = "skill.dropped",
         /// A new file was written under `output/`.

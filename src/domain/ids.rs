@@ -57,6 +57,10 @@ uuid_id!(
     AskId, "ask"
 );
 uuid_id!(
+    /// Id of an approval: a call that waits for an operator.
+    ApprovalId, "approval"
+);
+uuid_id!(
     /// Id of a root: the event that started a chain of work. All later work of the chain is charged
     /// to it.
     RootId, "root"

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::ids::{AskId, CallId, MessageId, ReservationId, TurnId};
+use crate::ids::{ApprovalId, AskId, CallId, MessageId, ReservationId, TurnId};
 use crate::refusal::Refusal;
 use crate::session::LogRange;
 use crate::time::Timestamp;
@@ -145,6 +145,13 @@ pub enum Step {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         ask_id: Option<AskId>,
     },
+    /// A call waits for an operator. It has not run.
+    ApprovalRequested {
+        /// Id of the approval.
+        approval_id: ApprovalId,
+        /// The provider's id of the call.
+        id: String,
+    },
     /// A call ended, with a result or a refusal.
     CallFinished {
         /// Ghost's id of the call.
@@ -184,6 +191,7 @@ impl Step {
             Self::Shortened { .. } => "shortened",
             Self::StateDropped { .. } => "state_dropped",
             Self::CallStarted { .. } => "call_started",
+            Self::ApprovalRequested { .. } => "approval_requested",
             Self::CallFinished { .. } => "call_finished",
             Self::Parked { .. } => "parked",
             Self::Note { .. } => "note",

@@ -8,6 +8,7 @@
 
 pub mod admission;
 pub mod agent;
+pub mod approval;
 pub mod ask;
 pub mod budget;
 pub mod chat;
@@ -52,6 +53,7 @@ pub mod usage;
 pub mod write_acl;
 
 pub use agent::{Activity, Agent, AgentKind, AgentStatus, Desired};
+pub use approval::{Approval, ApprovalPlan, ApprovalStatus, BoundFile};
 pub use ask::{Ask, AskStatus, Asker};
 pub use budget::{Budget, BudgetLimits, Reservation};
 pub use chat::{ChatChannel, ChatMember, ChatPost, ChatWake};
@@ -66,8 +68,8 @@ pub use event_payload::EventPayload;
 pub use grantee::{Grantee, Viewer};
 pub use idempotency::{RequestKey, StoredAnswer};
 pub use ids::{
-    AgentId, AskId, CallId, ChannelName, ConversationId, DeadLetterId, EventId, MessageId, RequestId, ReservationId,
-    RootId, ScheduleId, TaskId, TurnId,
+    AgentId, ApprovalId, AskId, CallId, ChannelName, ConversationId, DeadLetterId, EventId, MessageId, RequestId,
+    ReservationId, RootId, ScheduleId, TaskId, TurnId,
 };
 pub use job::Job;
 pub use journal::{JournalRow, Step};

@@ -82,6 +82,8 @@ limits! {
     ask_seconds: u32 = 120, 1, 86_400;
     /// Open asks in the world.
     asks_open_max: u32 = 10_000, 1, 1_000_000;
+    /// Calls in the world that wait for an operator.
+    approvals_pending_max: u32 = 1_000, 1, 1_000_000;
     /// Crashes on one message before it is a dead letter.
     crashes_max: u32 = 3, 1, 100;
     /// Starts of the daemon in a row that find a turn without progress before it is a dead letter

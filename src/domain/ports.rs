@@ -37,6 +37,8 @@ pub enum Signal {
         /// The agent that waits for the answer, if the asker is an agent.
         asker: Option<AgentId>,
     },
+    /// An approval that a call of this agent waited for was closed.
+    ApprovalClosed(AgentId),
     /// The turn was cancelled in the store. The actor that runs it must stop.
     TurnCancelled {
         /// Agent that runs the turn.

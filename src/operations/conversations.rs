@@ -11,6 +11,7 @@ mod delivery;
 mod end;
 mod handoff;
 mod log;
+mod notes;
 mod out;
 
 pub use actions::{AllowedActions, ChannelAction, act, check_supported};
@@ -21,6 +22,7 @@ pub(crate) use handoff::taken_over;
 pub use handoff::{Handover, handoff};
 use log::{NewEntry, append, emit};
 pub use log::{entry, get, said_elsewhere};
+pub(crate) use notes::note;
 pub use out::{Post, attach, check_speaker, post};
 pub(crate) use out::{answer, check_length, owed, restore_drafts, unanswered};
 

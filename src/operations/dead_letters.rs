@@ -11,7 +11,7 @@ use crate::agent_lookup::agent_for;
 use crate::agents::orders::stop;
 use crate::turns::calls::close_open_calls;
 use crate::turns::ending::HeldMail;
-use crate::{OperationContext, Result, asks, budgets, conversations, schedules};
+use crate::{OperationContext, Result, approvals, asks, budgets, conversations, schedules};
 
 /// Turns a turn's mail into a dead letter and ends the turn. Askers are notified at once.
 pub async fn end_turn(
@@ -24,6 +24,7 @@ pub async fn end_turn(
 ) -> Result<DeadLetter> {
     let dead_letter = create(w, ctx, &turn, messages, reason, crashes).await?;
     asks::abandon(w, ctx, turn.turn_id).await?;
+    approvals::cancel(w, ctx, turn.turn_id).await?;
     budgets::forfeit_held(w, ctx, &mut turn).await?;
     close_open_calls(w, ctx, &turn).await?;
     turn.status = TurnStatus::Dead;

@@ -12,6 +12,7 @@
 
 mod agent_lookup;
 pub mod agents;
+pub mod approvals;
 pub mod asks;
 pub mod budgets;
 mod chain;

@@ -27,6 +27,7 @@ fn kept(family: Family, limits: &Limits) -> Duration {
         Family::Events => limits.events_days,
         Family::Turns
         | Family::Messages
+        | Family::Approvals
         | Family::Asks
         | Family::DeadLetters
         | Family::Tasks

@@ -20,6 +20,8 @@ pub struct Facts {
     pub inbox_total: u64,
     /// Dead letters that wait for an operator.
     pub dead_letters: u32,
+    /// Calls that wait for an operator.
+    pub approvals_pending: u32,
     /// The newest main job, if there is one.
     pub job: Option<Job>,
 }
@@ -34,6 +36,7 @@ impl Facts {
             parked_turns: count(open.iter().filter(|turn| turn.parked.is_some()).count()),
             inbox_total: r.inbox_total().await?,
             dead_letters: r.dead_letter_count_held(None).await?,
+            approvals_pending: r.approval_count_pending().await?,
             job: r.job_list(None, 1).await?.pop(),
         })
     }

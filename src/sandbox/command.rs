@@ -100,6 +100,12 @@ pub trait Sandbox: Send + Sync {
     /// `NotFound` for a program or directory that is not there.
     async fn run(&self, command: Command, progress: Progress<'_>) -> Result<Finished, Refusal>;
 
+    /// What an approval is bound to: the kind of sandbox, and its image if it has one.
+    fn identity(&self) -> String;
+
+    /// The absolute path at which commands see the workspace.
+    fn workspace_path(&self) -> String;
+
     /// What is enforced here.
     fn report(&self) -> &Report;
 

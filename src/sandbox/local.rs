@@ -302,6 +302,14 @@ impl Sandbox for Local {
         runner.run(&exec, &command.stdin, (command.stdout_limit, command.stderr_limit), progress).await
     }
 
+    fn identity(&self) -> String {
+        "local".to_owned()
+    }
+
+    fn workspace_path(&self) -> String {
+        self.workspace.to_string_lossy().into_owned()
+    }
+
     fn report(&self) -> &Report {
         &self.report
     }

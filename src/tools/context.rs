@@ -175,6 +175,8 @@ pub struct CallContext {
     pub call_id: CallId,
     /// The provider's id of the call.
     pub provider_call_id: String,
+    /// Whether an operator has approved exactly this call, or makes it.
+    pub approved: bool,
 }
 
 impl CallContext {

@@ -4,6 +4,7 @@
 //! An argument must never name the actor: the registry is bound to the agent. A call must never run
 //! if it was not validated against its schema or if a check is unavailable (promise 4).
 
+pub mod approval;
 mod arguments;
 pub mod builtins;
 pub mod context;

@@ -12,6 +12,7 @@ use ghost_domain::{Ask, Refusal};
 use ghost_store::Writes;
 use serde_json::Value;
 
+use crate::approval::Approvable;
 use crate::context::CallContext;
 use crate::loop_guard::Nature;
 use crate::parameters::{Params, parse};
@@ -253,6 +254,8 @@ pub struct Tool {
     /// Whether the loop guard treats a call as reading although it has an effect, because its
     /// result shows everything that it takes.
     pub looks: bool,
+    /// Decides which calls need an approval, if the tool has rules of its own for that.
+    pub approvable: Option<Arc<dyn Approvable>>,
     /// How often agents use the tool.
     pub used: Use,
     pub(crate) validator: OnceLock<Option<jsonschema::Validator>>,
@@ -278,6 +281,7 @@ impl Tool {
             seconds: None,
             passing: &[],
             looks: false,
+            approvable: None,
             used: Use::Seldom,
             validator: OnceLock::new(),
         }
@@ -308,6 +312,13 @@ impl Tool {
     #[must_use]
     pub fn used(mut self, used: Use) -> Self {
         self.used = used;
+        self
+    }
+
+    /// Sets the tool's own rules for approvals.
+    #[must_use]
+    pub fn approved_by(mut self, rules: impl Approvable) -> Self {
+        self.approvable = Some(Arc::new(rules));
         self
     }
 

@@ -119,7 +119,7 @@ impl SignalRouter {
         // nothing.
         drop(self.asks.send(None));
         for actor in self.directory.actors() {
-            drop(actor.cast(AgentMsg::AskClosed));
+            drop(actor.cast(AgentMsg::WaitEnded));
         }
         self.budget_queue.limits_set();
         self.deliveries.send_modify(|changes| *changes = changes.wrapping_add(1));
@@ -183,7 +183,12 @@ impl SignalRouter {
                 // An error means that no caller outside waits.
                 drop(self.asks.send(Some(*ask_id)));
                 if let Some(actor) = asker.as_ref().and_then(|asker| self.directory.actor(asker)) {
-                    drop(actor.cast(AgentMsg::AskClosed));
+                    drop(actor.cast(AgentMsg::WaitEnded));
+                }
+            }
+            Signal::ApprovalClosed(agent_id) => {
+                if let Some(actor) = self.directory.actor(agent_id) {
+                    drop(actor.cast(AgentMsg::WaitEnded));
                 }
             }
             Signal::Delivery => self.deliveries.send_modify(|changes| *changes = changes.wrapping_add(1)),

@@ -20,6 +20,8 @@ pub enum Order {
     Attach(String),
     /// `/handoff AGENT`
     Handoff(String),
+    /// `/approve ID allow-once|allow-always|deny [NOTE]`, as it was typed.
+    Approve(String),
     /// `/help`
     Help,
     /// `/quit`
@@ -41,6 +43,7 @@ pub fn order(line: &str) -> Order {
     let rest = rest.trim();
     match word {
         "attach" if !rest.is_empty() => Order::Attach(rest.to_owned()),
+        "approve" if !rest.is_empty() => Order::Approve(line.to_owned()),
         "handoff" if !rest.is_empty() => Order::Handoff(rest.to_owned()),
         "help" | "?" => Order::Help,
         "quit" | "exit" | "bye" => Order::Quit,
@@ -111,6 +114,7 @@ mod tests {
             ("//etc is a path", Order::Say("/etc is a path".into())),
             ("/attach a b.md", Order::Attach("a b.md".into())),
             ("/handoff mux", Order::Handoff("mux".into())),
+            ("/approve 01 deny no", Order::Approve("/approve 01 deny no".into())),
             ("/quit", Order::Quit),
             ("  ", Order::Nothing),
             ("/attach", Order::Unknown("attach".into())),

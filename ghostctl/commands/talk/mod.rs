@@ -18,6 +18,8 @@ use crate::output::{Answer, Body, Output};
 Each line is a message. These lines are commands:
   /attach PATH     attach a workspace file to the next message
   /handoff AGENT   hand the conversation over to another agent
+  /approve ID ANSWER
+                   answer an approval: allow-once, allow-always or deny
   /help            list these commands
   /quit            leave; Ctrl-D and Ctrl-C do the same
 At a terminal, answers are printed while the model writes them. The arrow keys move in the line and recall earlier

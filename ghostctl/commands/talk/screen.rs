@@ -23,6 +23,8 @@ const HELP: &str = "\
 each line is a message; a line that starts with // is sent with one slash
 /attach PATH     attach a workspace file to the next message
 /handoff AGENT   hand the conversation over to another agent
+/approve ID allow-once|allow-always|deny
+                 answer an approval
 /help            list these commands
 /quit            leave; Ctrl-D and Ctrl-C do the same
 arrow keys move in the line and recall earlier lines";

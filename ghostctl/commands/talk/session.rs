@@ -328,6 +328,7 @@ impl Session {
                 self.files.push(path);
             }
             Order::Handoff(agent_id) => self.handoff(agent_id, client, out).await?,
+            Order::Approve(line) => self.approve(line, client).await?,
             Order::Say(text) => self.say(text, client, out).await?,
             Order::Unknown(word) => {
                 return Err(Failure::new(
@@ -335,7 +336,7 @@ impl Session {
                     format!("unknown command /{word}, or its argument is missing"),
                 )
                 .hint(
-                    "commands: /attach PATH, /handoff AGENT, /help, /quit; start a message with // to send one slash",
+                    "commands: /attach PATH, /handoff AGENT, /approve ID ANSWER, /help, /quit; start a message with // to send one slash",
                 ));
             }
         }
@@ -378,6 +379,22 @@ impl Session {
             self.screen.conversation(&conversation, out)?;
             self.conversation_id = Some(conversation.conversation_id);
         }
+        Ok(())
+    }
+
+    /// Answers an approval. The daemon adds a note to the conversation, which is printed like any other.
+    async fn approve(&mut self, content: String, client: &Client) -> Result<(), Failure> {
+        let Some(conversation_id) = self.conversation_id.clone() else {
+            return Err(Failure::new("invalid_arguments", "the conversation has not begun")
+                .hint("answer with `ghostctl approval approve` or `ghostctl approval deny`"));
+        };
+        let request = SayRequest {
+            request_id: new_request_id(),
+            conversation_id: Some(conversation_id),
+            content,
+            ..SayRequest::default()
+        };
+        rpc!(client, ConversationsClient::say, request).await?;
         Ok(())
     }
 

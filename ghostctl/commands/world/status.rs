@@ -53,6 +53,7 @@ fn text(status: &WorldStatus, view: &View) -> String {
             ("activity", counted(&status.agents_by_activity)),
             ("inbox", format!("{} pending", status.inbox_total)),
             ("dead letters", format!("{} held", status.dead_letters_held)),
+            ("approvals", format!("{} pending", status.approvals_pending)),
             ("last event", status.last_seq.to_string()),
             ("endpoints", status.endpoints.join(", ")),
         ],

@@ -48,15 +48,16 @@ pub(crate) struct AgentWorld {
     files: WorldFiles,
 }
 
-/// Passes budget signals on to waiting turns, as the world's signal router does.
-struct BudgetSignals(Arc<BudgetQueue>);
+/// Passes signals on to waiting turns, as the world's signal router does.
+struct Signals(Arc<BudgetQueue>, Arc<AgentSession>);
 
-impl Wake for BudgetSignals {
+impl Wake for Signals {
     fn signal(&self, signals: &[Signal]) {
         for signal in signals {
             match signal {
                 Signal::BudgetsFreed(scopes) => self.0.freed(scopes),
                 Signal::LimitsSet => self.0.limits_set(),
+                Signal::ApprovalClosed(_) => self.1.bell.notify_waiters(),
                 _ => {}
             }
         }
@@ -95,13 +96,14 @@ impl AgentWorld {
         let providers = Arc::new(model.providers(3, rules.clock.clone()));
         let table = Arc::new(ToolTable::new(all).unwrap());
         let engine = Arc::new(Engine::new(Arc::new(services), table, activity.clone(), providers));
-        rules.store.on_signal(Arc::new(BudgetSignals(Arc::clone(&engine.queue))));
+        let session: Arc<AgentSession> = Arc::default();
+        rules.store.on_signal(Arc::new(Signals(Arc::clone(&engine.queue), Arc::clone(&session))));
         for name in ["ada", "bob", "cyd"] {
             engine.services.workspace.ensure_agent(&id(name)).await.unwrap();
             let new = NewAgent { team: None, kind: AgentKind::Persistent, ..new_agent(&rules.ctx, name) };
             rules.add_agent(new).await;
         }
-        Self { rules, engine, model, tool_state, activity, session: Arc::default(), disk, files }
+        Self { rules, engine, model, tool_state, activity, session, disk, files }
     }
 
     pub(crate) fn file(&self, path: &str) -> std::path::PathBuf {

@@ -4,6 +4,7 @@
 mod act;
 mod actor;
 mod agent_world;
+mod approvals;
 mod bounds;
 mod budget_waits;
 mod channel;

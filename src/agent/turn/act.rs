@@ -13,6 +13,7 @@ use ghost_domain::{Activity, CallId, Code, Limits, Refusal};
 use ghost_operations::mail::with_nearest;
 use ghost_operations::turns::{self, CallStart, Ending};
 use ghost_tools::Run;
+use ghost_tools::approval::Need;
 use ghost_tools::loop_guard::{Call, Verdict, is_own};
 use ghost_tools::tool::{ErasedOutside, ErasedRead, ErasedWorld};
 use tokio::sync::Semaphore;
@@ -129,7 +130,14 @@ impl Runner {
             }
         }
         let run = tool.run.resolve(&call.arguments);
-        Ok(Checked { call, tool, alias, run })
+        // A call that has begun was approved before.
+        let need = if call.begun.is_none() {
+            tool.need(&self.engine.services.plan(), self.registry.caller(), &call.arguments)
+        } else {
+            Need::Nothing
+        };
+        let needs_approval = if let Need::Approval(reason) = need { Some(reason) } else { None };
+        Ok(Checked { call, tool, alias, run, needs_approval })
     }
 
     /// Records the refusal of a call that may not run. A call that was started before a crash
@@ -166,23 +174,11 @@ impl Runner {
         let working = AtomicUsize::new(group.iter().filter(|checked| checked.run.effect() != Effect::Wait).count());
         let this: &Self = self;
         let runs = group.iter().map(|checked| async {
+            let refusal = this.wait_for_approval(checked).await?;
             let (began, paused) = (clock.now(), this.paused());
-            let outcome = match &checked.run {
-                Run::Ask(tool) => this.ask(checked, tool).await?,
-                Run::Read(tool) => {
-                    // The semaphore is never closed, so this cannot fail. Without a permit the call
-                    // would just start sooner.
-                    let _permit = permits.acquire().await.ok();
-                    this.read(checked, tool).await?
-                }
-                Run::Outside(tool) => {
-                    let _permit = permits.acquire().await.ok();
-                    this.outside(checked, tool).await?
-                }
-                Run::World(_) | Run::File(_) | Run::Choose(_) => CallResult::Refused(Refusal::new(
-                    Code::Internal,
-                    format!("{} cannot run beside other calls", checked.tool.spec.name),
-                )),
+            let outcome = match refusal {
+                Some(refusal) => CallResult::Refused(refusal),
+                None => this.run_beside(checked, &permits).await?,
             };
             // The turn's work time excludes waiting for an answer or for an unavailable store.
             let waited = checked.run.effect() == Effect::Wait;
@@ -201,11 +197,35 @@ impl Runner {
         Ok(outcomes)
     }
 
+    /// Runs a call that may overlap with others.
+    async fn run_beside(&self, checked: &Checked, permits: &Semaphore) -> Result<CallResult, Refusal> {
+        match &checked.run {
+            Run::Ask(tool) => self.ask(checked, tool).await,
+            Run::Read(tool) => {
+                // The semaphore is never closed, so this cannot fail. Without a permit the call
+                // would just start sooner.
+                let _permit = permits.acquire().await.ok();
+                self.read(checked, tool).await
+            }
+            Run::Outside(tool) => {
+                let _permit = permits.acquire().await.ok();
+                self.outside(checked, tool).await
+            }
+            Run::World(_) | Run::File(_) | Run::Choose(_) => Ok(CallResult::Refused(Refusal::new(
+                Code::Internal,
+                format!("{} cannot run beside other calls", checked.tool.spec.name),
+            ))),
+        }
+    }
+
     /// Runs a call that must not overlap with others.
     async fn run_one(&mut self, checked: Checked) -> Result<(String, CallOutcome), Refusal> {
         if checked.tool.spec.name == "syscall.inbox.read" {
             // This call may add mail to the turn, so only the store knows which mail it holds.
             self.held = None;
+        }
+        if let Some(refusal) = self.wait_for_approval(&checked).await? {
+            return self.recorded(&checked, CallResult::Refused(refusal)).await;
         }
         let clock = self.clock();
         let (began, paused) = (clock.now(), self.paused());
@@ -238,7 +258,7 @@ impl Runner {
     /// the tool refuses, only the refusal is recorded.
     async fn in_world(&self, checked: &Checked, tool: &Arc<dyn ErasedWorld>) -> Result<CallResult, Refusal> {
         let start = self.call_start(checked, CallId(self.engine.services.ctx.id()), None);
-        let call_context = self.call_context(start.call_id, &start.id);
+        let call_context = self.call_context(start.call_id, checked);
         let arguments = match self.in_time(checked, tool.prepare(&call_context, start.arguments.clone())).await {
             Ok(arguments) => arguments,
             Err(refusal) => return Ok(CallResult::Refused(refusal)),
@@ -272,10 +292,13 @@ impl Runner {
     /// turn, which follows at once: the next model call or the end. `begun` is the call's id if its
     /// start is already in the journal.
     async fn run_sole(&mut self, checked: Checked, begun: Option<CallId>) -> Result<(String, CallOutcome), Refusal> {
+        if let Some(refusal) = self.wait_for_approval(&checked).await? {
+            return self.recorded(&checked, CallResult::Refused(refusal)).await;
+        }
         let clock = self.clock();
         let began = clock.now();
         let call_id = begun.unwrap_or_else(|| CallId(self.engine.services.ctx.id()));
-        let call_context = self.call_context(call_id, &checked.call.id);
+        let call_context = self.call_context(call_id, &checked);
         let arguments = checked.call.arguments.clone();
         let (start, result) = match &checked.run {
             Run::Outside(tool) => {
@@ -303,7 +326,7 @@ impl Runner {
     /// Runs a call without effects, then records its start and its result together.
     async fn read(&self, checked: &Checked, tool: &Arc<dyn ErasedRead>) -> Result<CallResult, Refusal> {
         let call_id = CallId(self.engine.services.ctx.id());
-        let call_context = self.call_context(call_id, &checked.call.id);
+        let call_context = self.call_context(call_id, checked);
         let began = self.clock().now();
         let result = self.in_time(checked, tool.run(&call_context, checked.call.arguments.clone())).await;
         let start = CallStart { begun_at: Some(began), ..self.call_start(checked, call_id, None) };
@@ -319,7 +342,7 @@ impl Runner {
         let start = self.call_start(checked, CallId(self.engine.services.ctx.id()), None);
         let call_id = start.call_id;
         self.record_start(start).await?;
-        let call_context = self.call_context(call_id, &checked.call.id);
+        let call_context = self.call_context(call_id, checked);
         let result = self.in_time(checked, tool.run(&call_context, checked.call.arguments.clone())).await;
         self.record_result(call_id, &checked.call.id, &checked.tool.spec.name, result).await.map(CallResult::Recorded)
     }

@@ -23,7 +23,7 @@ impl Runner {
             Some(Begun { call_id, ask_id: Some(ask_id), .. }) => (*call_id, *ask_id),
             _ => {
                 let start = self.call_start(checked, CallId(self.engine.services.ctx.id()), None);
-                let call_context = self.call_context(start.call_id, &start.id);
+                let call_context = self.call_context(start.call_id, checked);
                 let (ctx, tool, turn_id) = (self.engine.services.ctx.clone(), Arc::clone(tool), self.turn.turn_id);
                 let opened = self
                     .engine

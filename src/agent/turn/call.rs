@@ -14,6 +14,8 @@ pub(super) struct Checked {
     pub(super) tool: Arc<Tool>,
     pub(super) alias: Option<String>,
     pub(super) run: Run,
+    /// Why it waits for an operator before it runs.
+    pub(super) needs_approval: Option<String>,
 }
 
 /// The result of checking a call: it may run, or the refusal.

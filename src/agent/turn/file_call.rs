@@ -48,7 +48,7 @@ impl Runner {
         begun: Option<CallId>,
     ) -> Result<CallResult, Refusal> {
         let call_id = begun.unwrap_or_else(|| CallId(self.engine.services.ctx.id()));
-        let call_context = self.call_context(call_id, &checked.call.id);
+        let call_context = self.call_context(call_id, checked);
         let work = match self.in_time(checked, tool.prepare(&call_context, &checked.call.arguments)).await {
             Ok(work) => work,
             Err(refusal) => return Ok(CallResult::Refused(refusal)),
@@ -75,7 +75,7 @@ impl Runner {
         call_id: CallId,
         plan: FilePlan,
     ) -> Result<CallResult, Refusal> {
-        let call_context = self.call_context(call_id, &checked.call.id);
+        let call_context = self.call_context(call_id, checked);
         let (ctx, recorder, turn_id) = (self.engine.services.ctx.clone(), Arc::clone(tool), self.turn.turn_id);
         let (id, name) = (checked.call.id.clone(), checked.tool.spec.name.clone());
         let (arguments, written_plan) = (checked.call.arguments.clone(), plan.clone());

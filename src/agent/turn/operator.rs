@@ -131,7 +131,7 @@ pub async fn call_for_operator(
         past: 0,
         whole: false,
         context: engine.services.ctx.limits().context_bytes as usize,
-        open: vec![OpenCall { id: CALL.into(), name: tool.clone(), arguments, begun }],
+        open: vec![OpenCall { id: CALL.into(), name: tool.clone(), arguments, begun, approval_id: None }],
         prepared: None,
         pending_result: None,
         rounds: 0,

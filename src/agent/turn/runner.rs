@@ -17,7 +17,7 @@ use ghost_tools::view::model_view;
 use ghost_tools::{CallContext, Registry};
 use serde_json::json;
 
-use super::call::Checking;
+use super::call::{Checked, Checking};
 use super::gate::Admission;
 use super::pending_result::PendingResult;
 use super::session::AgentSession;
@@ -134,8 +134,20 @@ impl Runner {
         self.engine.services.ctx.limits()
     }
 
-    pub(super) fn call_context(&self, call_id: CallId, provider_call_id: &str) -> CallContext {
-        call_context(&self.engine, &self.registry, &self.turn, call_id, provider_call_id)
+    /// The context of a call. A call that needs an approval runs only after it was approved.
+    pub(super) fn call_context(&self, call_id: CallId, checked: &Checked) -> CallContext {
+        CallContext {
+            services: Arc::clone(&self.engine.services),
+            caller: Arc::clone(self.registry.caller()),
+            tools: self.registry.specs(),
+            turn_id: self.turn.turn_id,
+            root_id: self.turn.root_id,
+            hop: self.turn.hop,
+            conversation_id: self.turn.conversation_id,
+            call_id,
+            provider_call_id: checked.call.id.clone(),
+            approved: checked.needs_approval.is_some(),
+        }
     }
 
     /// The name of a call in all records: the tool's own name, or, if there is no such tool, a
@@ -146,27 +158,6 @@ impl Runner {
 
     pub(super) fn view(&self, tool: &str, outcome: &CallOutcome) -> (String, bool) {
         view(&self.registry, &self.limits(), self.spec.limits.result_view_bytes, tool, outcome)
-    }
-}
-
-/// The context of one tool call.
-pub(super) fn call_context(
-    engine: &Arc<Engine>,
-    registry: &Registry,
-    turn: &Turn,
-    call_id: CallId,
-    provider_call_id: &str,
-) -> CallContext {
-    CallContext {
-        services: Arc::clone(&engine.services),
-        caller: Arc::clone(registry.caller()),
-        tools: registry.specs(),
-        turn_id: turn.turn_id,
-        root_id: turn.root_id,
-        hop: turn.hop,
-        conversation_id: turn.conversation_id,
-        call_id,
-        provider_call_id: provider_call_id.to_owned(),
     }
 }
 

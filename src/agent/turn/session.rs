@@ -46,7 +46,7 @@ struct LastLog {
 /// State that an actor shares with the task that runs its agent's turns.
 #[derive(Default)]
 pub struct AgentSession {
-    /// Notified when an ask that this agent made has been closed.
+    /// Notified when an ask that this agent made, or an approval that its call waits for, has been closed.
     pub bell: Notify,
     current: Mutex<Option<TurnId>>,
     /// Whether the agent certainly has no open turn, because this actor has ended its last one.

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use ghost_policy::{Action, Mode, Settings, Tier, shipped};
 
-use super::later::{unused, with};
-use super::parts::{Named, names};
+use super::parts::{Named, names, unused, with};
 use crate::plan::{SandboxKind, SandboxPlan, WorkspaceAccess};
 use crate::reader::{Field, Map};
 

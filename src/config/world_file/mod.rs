@@ -4,13 +4,13 @@
 //! No other file may be read here.
 
 pub mod agents;
+mod approvals;
 pub mod budgets;
 pub mod channels;
 pub mod chat_channels;
 pub mod commands;
 pub mod cron;
 pub mod http;
-pub mod later;
 pub mod llm;
 pub mod parts;
 pub mod places;
@@ -29,6 +29,7 @@ use crate::plan::{HttpPlan, SandboxPlan};
 use crate::reader::{Field, Map};
 
 use agents::{AgentEntry, TeamEntry};
+use approvals::Approvals;
 use budgets::BudgetEntry;
 use channels::WebhookEntry;
 use chat_channels::ChannelEntry;
@@ -93,6 +94,8 @@ pub struct WorldFile<'n> {
     pub sandbox: SandboxPlan,
     /// `cli_policy`.
     pub cli_policy: CliPolicy<'n>,
+    /// `approvals`.
+    pub approvals: Approvals<'n>,
     /// `channels.webhooks`.
     pub webhooks: BTreeMap<String, WebhookEntry<'n>>,
     /// `channels.reactions`.
@@ -257,6 +260,7 @@ pub fn read<'n>(root: &Field<'n>) -> Option<WorldFile<'n>> {
         places: places::places(&map),
         sandbox: commands::sandbox(&map),
         cli_policy: commands::cli_policy(&map),
+        approvals: approvals::approvals(&map),
         webhooks: channels.webhooks,
         reactions: channels.reactions,
         chat_channels: chat_channels::chat_channels(&map),
@@ -264,7 +268,6 @@ pub fn read<'n>(root: &Field<'n>) -> Option<WorldFile<'n>> {
         heartbeat,
         toolboxes: toolboxes(&map),
     };
-    later::read(&map);
     map.finish_or(&[&ELSEWHERE[..], &budgets::AT_THE_TOP].concat(), within);
     Some(file)
 }
@@ -390,7 +393,7 @@ fn toolboxes<'n>(map: &Map<'n>) -> Vec<ToolboxEntry<'n>> {
         found.extend(source.map(|source| ToolboxEntry { source, allow }));
     }
     if !found.is_empty() {
-        later::unused(&field);
+        parts::unused(&field);
     }
     found
 }

@@ -15,6 +15,19 @@ pub const TEXT_MAX: usize = 8 * 1024;
 /// A name that refers to something, with its field.
 pub type Named<'n> = (Field<'n>, &'n str);
 
+/// Warns that a section or key has no effect yet.
+pub fn unused(field: &Field<'_>) {
+    field.warn("nothing uses this yet", "remove it, or leave it for a version of Ghost that does");
+}
+
+/// Reads a map and reports keys that `read` did not ask for.
+pub fn with(field: &Field<'_>, read: impl FnOnce(&Map<'_>)) {
+    if let Some(map) = field.map() {
+        read(&map);
+        map.finish(&[]);
+    }
+}
+
 /// Reads the map under `key` with `read`, then reports its unknown keys.
 pub fn section<'n, T>(map: &Map<'n>, key: &'static str, read: impl FnOnce(&Map<'n>) -> Option<T>) -> Option<T> {
     let inner = map.get(key)?.map()?;

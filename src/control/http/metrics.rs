@@ -47,6 +47,7 @@ pub(super) async fn text(control: &Control) -> Result<String, Refusal> {
     );
     page.single("ghost_inbox_messages", "gauge", "Messages pending in all inboxes.", facts.inbox_total);
     page.single("ghost_dead_letters_held", "gauge", "Dead letters that wait for an operator.", facts.dead_letters);
+    page.single("ghost_approvals_pending", "gauge", "Calls that wait for an operator.", facts.approvals_pending);
     let last_seq = u64::try_from(world.store().last_seq()).unwrap_or(0);
     page.single("ghost_last_seq", "gauge", "Sequence of the newest event.", last_seq);
     // Sequence numbers rise by one from event to event over the life of the world, so the last one is

@@ -21,7 +21,7 @@ use super::rest::Shared;
 use crate::control::Control;
 use crate::convert::input::PAGE_MAX;
 use crate::services::tools::listed;
-use crate::services::{ChatService, LedgerService, SessionsService, SkillsService, TasksService};
+use crate::services::{ApprovalsService, ChatService, LedgerService, SessionsService, SkillsService, TasksService};
 
 /// A name or id from the path.
 pub(super) type Named = Result<Path<String>, PathRejection>;
@@ -137,6 +137,24 @@ pub(super) async fn skill(State(rest): Shared, name: Named, uri: Uri) -> Answer 
     Params::read(&uri, &[], &[])?;
     let request = v1::GetSkillRequest { name: named(name)? };
     Ok(Json(json::value(&SkillsService(rest.control.clone()).one(&request)?)))
+}
+
+pub(super) async fn approvals(State(rest): Shared, uri: Uri) -> Answer {
+    let params = Params::read(&uri, &["agent", "status", "always", "limit", "cursor"], &[])?;
+    let request = v1::ListApprovalsRequest {
+        agent_id: params.text("agent"),
+        status: params.text("status"),
+        always: params.flag("always")?,
+        limit: params.limit()?,
+        cursor: params.text("cursor").unwrap_or_default(),
+    };
+    let page = ApprovalsService(rest.control.clone()).page(request).await?;
+    Ok(Json(json!({ "approvals": page.approvals, "next_cursor": cursor(page.next_cursor) })))
+}
+
+pub(super) async fn approval(State(rest): Shared, id: Named, uri: Uri) -> Answer {
+    Params::read(&uri, &[], &[])?;
+    Ok(Json(json::value(&ApprovalsService(rest.control.clone()).one(&named(id)?).await?)))
 }
 
 pub(super) async fn sessions(State(rest): Shared, id: Named, uri: Uri) -> Answer {

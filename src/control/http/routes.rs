@@ -52,6 +52,7 @@ const SESSION: Record = record("GetSessionResponse", || {
     json::value(&v1::GetSessionResponse { entries: vec![v1::SessionEntry::default()], ..Default::default() })
 });
 const SESSION_RESET: Record = record("ResetSessionResponse", || json::value(&v1::ResetSessionResponse::default()));
+const APPROVAL: Record = record("Approval", || json::value(&v1::Approval::default()));
 const SENT: Record = record("SendResponse", || writes::sent(&v1::SendResponse::default(), ""));
 const ASKED: Record = record("AskResponse", || writes::asked(&v1::AskResponse::default(), ""));
 const POSTED: Record = record("PostResponse", || {
@@ -170,6 +171,45 @@ pub(super) const ROUTES: &[Route] = &[
     Route {
         serve: || get(reads::skill),
         ..read("/api/skills/{name}", "A skill with its text.", &[], Answer::One(SKILL))
+    },
+    Route {
+        serve: || get(reads::approvals),
+        ..read(
+            "/api/approvals",
+            "Calls that wait for an operator, newest first.",
+            &[
+                param("agent", ParamType::Text, "Only calls of this agent."),
+                param("status", ParamType::Text, "Only this status, or `all`; `pending` by default."),
+                param("always", ParamType::Flag, "Only approvals that hold for later calls."),
+                LIMIT,
+                CURSOR,
+            ],
+            Answer::Page { name: "approvals", record: APPROVAL, truncated: false },
+        )
+    },
+    Route {
+        serve: || get(reads::approval),
+        ..read("/api/approvals/{id}", "An approval with exactly what its call would do.", &[], Answer::One(APPROVAL))
+    },
+    Route {
+        serve: || post(writes::decide),
+        ..write(
+            Verb::Post,
+            "/api/approvals/{id}/decide",
+            "Lets a call run, or refuses it.",
+            Body { message: "DecideApprovalRequest", fields: &["approve", "always", "note", "digest"] },
+            APPROVAL,
+        )
+    },
+    Route {
+        serve: || post(writes::revoke),
+        ..write(
+            Verb::Post,
+            "/api/approvals/{id}/revoke",
+            "Ends an approval that holds for later calls.",
+            Body { message: "RevokeApprovalRequest", fields: &[] },
+            APPROVAL,
+        )
     },
     Route {
         serve: || get(reads::sessions),

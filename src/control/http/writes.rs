@@ -11,6 +11,7 @@ use axum::extract::rejection::BytesRejection;
 use axum::http::{HeaderMap, Uri, header};
 use ghost_domain::text::{clip, nearest};
 use ghost_domain::{Code, Refusal, RequestId};
+use ghost_proto::v1::approvals_server::Approvals as _;
 use ghost_proto::v1::chat_server::Chat as _;
 use ghost_proto::v1::messages_server::Messages as _;
 use ghost_proto::v1::sessions_server::Sessions as _;
@@ -25,7 +26,7 @@ use super::reads::{Named, NamedSession, named, named_session};
 use super::rest::Shared;
 use crate::caller::Principal;
 use crate::convert::input::{bad, strict_json};
-use crate::services::{ChatService, MessagesService, SessionsService, TasksService};
+use crate::services::{ApprovalsService, ChatService, MessagesService, SessionsService, TasksService};
 
 type Answer = Result<Json<Value>, Failed>;
 type RawBody = Result<Bytes, BytesRejection>;
@@ -179,6 +180,30 @@ pub(super) async fn ask(State(rest): Shared, id: Named, uri: Uri, headers: Heade
     let agent_id = request.agent_id.clone();
     let answer = into_result(MessagesService(rest.control.clone()).ask(as_token_holder(request)).await)?;
     Ok(Json(asked(&answer, &agent_id)))
+}
+
+/// `POST /api/approvals/{id}/decide`
+pub(super) async fn decide(State(rest): Shared, id: Named, uri: Uri, headers: HeaderMap, body: RawBody) -> Answer {
+    let Write { request_id, fields } = Write::read(&uri, &headers, body, &["approve", "always", "note", "digest"])?;
+    let approve = fields.get("approve", "true or false", Value::as_bool)?;
+    let request = v1::DecideApprovalRequest {
+        request_id,
+        approval_id: named(id)?,
+        approve: approve.ok_or_else(|| bad("approve", "is missing").hint("write true or false"))?,
+        always: fields.flag("always")?,
+        note: fields.text("note")?,
+        digest: fields.text("digest")?,
+    };
+    let answer = into_result(ApprovalsService(rest.control.clone()).decide(as_token_holder(request)).await)?;
+    Ok(Json(json::value(&answer)))
+}
+
+/// `POST /api/approvals/{id}/revoke`
+pub(super) async fn revoke(State(rest): Shared, id: Named, uri: Uri, headers: HeaderMap, body: RawBody) -> Answer {
+    let Write { request_id, .. } = Write::read(&uri, &headers, body, &[])?;
+    let request = v1::RevokeApprovalRequest { request_id, approval_id: named(id)? };
+    let answer = into_result(ApprovalsService(rest.control.clone()).revoke(as_token_holder(request)).await)?;
+    Ok(Json(json::value(&answer)))
 }
 
 /// `POST /api/agents/{id}/sessions/{session}/reset`

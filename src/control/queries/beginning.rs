@@ -17,7 +17,8 @@ const CANDIDATES_MAX: usize = 5;
 const DIGITS: usize = 32;
 
 /// Kinds of ids: wire name, store kind, name in sentences.
-const KINDS: [(&str, IdKind, &str); 7] = [
+const KINDS: [(&str, IdKind, &str); 8] = [
+    ("approval", IdKind::Approval, "approval"),
     ("ask", IdKind::Ask, "ask"),
     ("conversation", IdKind::Conversation, "conversation"),
     ("dead_letter", IdKind::DeadLetter, "dead letter"),

@@ -7,7 +7,8 @@ use std::pin::Pin;
 
 use ghost_domain::conversation::{CONTROL, mime_of};
 use ghost_domain::write_acl::WorkspacePath;
-use ghost_domain::{AgentId, Attachment, Code, ConversationId, Refusal};
+use ghost_domain::{AgentId, Attachment, Code, ConversationId, Party, Refusal, RequestKey};
+use ghost_operations::approvals::{self, ApproveCommand};
 use ghost_operations::conversations::{self as rules, Handover, IncomingMessage, Received, Start};
 use ghost_operations::mail::Chain;
 use ghost_operations::requests;
@@ -69,6 +70,9 @@ impl ConversationsService {
             Ok((conversation_id, agent_id, message))
         };
         let (conversation_id, agent_id, message) = parts(&request).map_err(to_status)?;
+        if let Some(command) = ApproveCommand::read(&message.content) {
+            return self.approve(key, by, conversation_id, command.map_err(to_status)?).await.map_err(to_status);
+        }
         let ctx = world.ctx().clone();
         requests::once(world.store(), world.ctx(), key, move |w| {
             Box::pin(async move {
@@ -87,6 +91,30 @@ impl ConversationsService {
         })
         .await
         .map_err(to_status)
+    }
+
+    /// Answers an approval from within a conversation.
+    async fn approve(
+        &self,
+        key: RequestKey,
+        by: Party,
+        conversation_id: Option<ConversationId>,
+        command: ApproveCommand,
+    ) -> Result<Received, Refusal> {
+        let conversation_id = conversation_id.ok_or_else(|| {
+            input::bad("content", "is an answer to an approval, but no conversation is named")
+                .hint("answer in a conversation, or with `ghostctl approval approve`")
+        })?;
+        let world = &self.0.world;
+        let whole = queries::beginning_with(world, "approval", &command.typed_id).await?;
+        let answer = (input::parsed("content", &whole)?, command.decision, command.note);
+        let (ctx, approvers) = (world.ctx().clone(), world.plan().approvals.approvers.clone());
+        requests::once(world.store(), world.ctx(), key, move |w| {
+            Box::pin(async move {
+                approvals::decide_in_conversation(w, &ctx, &by, &approvers, conversation_id, answer).await
+            })
+        })
+        .await
     }
 
     async fn page(&self, request: v1::ListConversationsRequest) -> Result<v1::ListConversationsResponse, Refusal> {

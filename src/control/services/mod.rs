@@ -1,6 +1,7 @@
 //! The gRPC services, one file each.
 
 mod agents;
+mod approvals;
 mod budgets;
 mod chat;
 mod conversations;
@@ -18,6 +19,7 @@ mod turns;
 mod world;
 
 pub use agents::AgentsService;
+pub use approvals::ApprovalsService;
 pub use budgets::BudgetsService;
 pub use chat::ChatService;
 pub use conversations::ConversationsService;

@@ -180,6 +180,7 @@ impl WorldService {
             models_down: models_down(world),
             inbox_total: facts.inbox_total,
             dead_letters_held: facts.dead_letters.into(),
+            approvals_pending: facts.approvals_pending.into(),
             last_seq: world.store().last_seq(),
             budgets_near_bound: budgets.iter().map(convert::budget).collect(),
             bounds_near: (directory.waiting() > 0)

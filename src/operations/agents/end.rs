@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::agent_lookup::{agent_for, deleted, put};
 use crate::turns::{self, Ending};
-use crate::{OperationContext, Result, asks, budgets, chat, conversations, jobs, schedules, tasks};
+use crate::{OperationContext, Result, approvals, asks, budgets, chat, conversations, jobs, schedules, tasks};
 
 /// Maximum messages, and maximum tasks, that a deletion event lists by id. It always gives the full
 /// counts.
@@ -59,6 +59,7 @@ pub async fn delete_because(
     // Done before the agent's turns end. Otherwise an asker would learn that the turn was
     // cancelled, and not that the agent was deleted.
     asks::fail_all_to(w, ctx, agent_id, &deleted(agent_id)).await?;
+    approvals::end_standing(w, agent_id).await?;
     // These include turns that run an operator's tool calls for the agent.
     for turn in w.turns_open().await?.into_iter().filter(|turn| turn.agent_id == *agent_id) {
         turns::finish(w, ctx, turn.turn_id, Ending::Cancelled(ending.clone())).await?;

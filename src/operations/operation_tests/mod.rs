@@ -2,6 +2,7 @@
 
 mod agents;
 mod agents_ids;
+mod approvals;
 mod asks;
 mod asks_ended;
 mod budgets;

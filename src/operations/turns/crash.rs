@@ -14,7 +14,7 @@ use super::calls::close_open_calls;
 use super::end::finish;
 use super::ending::Ending;
 use super::ownership::working_turn;
-use crate::{OperationContext, Result, asks, budgets, dead_letters};
+use crate::{OperationContext, Result, approvals, asks, budgets, dead_letters};
 
 /// Records a crash inside the process. The death of the daemon is not counted here.
 pub async fn crashed(w: &mut dyn Writes, ctx: &OperationContext, agent_id: &AgentId, reason: &str) -> Result<()> {
@@ -58,7 +58,8 @@ pub async fn review_at_boot(w: &mut dyn Writes, ctx: &OperationContext) -> Resul
             // A stopped agent makes no progress, so this turn is not stalled.
             continue;
         }
-        let waiting = !w.asks_open_of_turn(turn.turn_id).await?.is_empty();
+        let waiting = !w.asks_open_of_turn(turn.turn_id).await?.is_empty()
+            || !w.approvals_pending_of_turn(turn.turn_id).await?.is_empty();
         if turn.boot_mark == mark && !waiting {
             turn.stalled_boots = turn.stalled_boots.saturating_add(1);
         } else {
@@ -163,6 +164,7 @@ async fn split(
         dead_letters::create(w, ctx, &turn, &[envelope.message_id], reason, times).await?;
     }
     asks::abandon(w, ctx, turn.turn_id).await?;
+    approvals::cancel(w, ctx, turn.turn_id).await?;
     budgets::forfeit_held(w, ctx, &mut turn).await?;
     close_open_calls(w, ctx, &turn).await?;
     turn.status = TurnStatus::Split;

@@ -12,7 +12,7 @@ use serde_json::json;
 use super::calls::close_open_calls;
 use super::ending::{Ending, Held, HeldMail};
 use super::ownership::{open_turn, owned};
-use crate::{OperationContext, Result, asks, budgets, conversations, schedules};
+use crate::{OperationContext, Result, approvals, asks, budgets, conversations, schedules};
 
 /// The longest reason, in characters, that is stored for a turn that did not finish.
 const REASON_MAX: usize = 2_000;
@@ -84,6 +84,7 @@ pub async fn finish_held(
     // reservation. A check would force the write buffer into SQL for every turn.
     if status != TurnStatus::Finished {
         asks::abandon(w, ctx, turn_id).await?;
+        approvals::cancel(w, ctx, turn_id).await?;
         budgets::forfeit_held(w, ctx, &mut turn).await?;
         close_open_calls(w, ctx, &turn).await?;
     }

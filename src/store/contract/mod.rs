@@ -9,6 +9,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod agents;
+mod approvals;
 mod asks;
 mod budgets;
 mod chat;
@@ -64,6 +65,7 @@ macro_rules! for_each_check {
             ($($medium)?)
             agents: agents_are_put_and_listed, tombstones_of_creators_of_living_agents_are_kept, dynamic_agents_are_counted, meta_is_kept, skills_are_held_and_removed,
                 jobs_are_newest_first, requests_are_kept_by_principal;
+            approvals: approvals_round_trip_and_are_listed, standing_approvals_are_found, closed_approvals_are_pruned;
             asks: asks_round_trip, open_asks_are_found, dead_letters_are_newest_first;
             budgets: budgets_are_listed_by_scope, budgets_are_listed_by_sort_and_page,
                 accounts_of_deleted_agents_are_pruned, usage_is_summed, lists_are_bounded;

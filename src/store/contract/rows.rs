@@ -28,7 +28,7 @@ pub(super) fn at(n: u64) -> Timestamp {
     Timestamp(i64::try_from(n).unwrap() * 1_000)
 }
 
-fn uuid(n: u64) -> Uuid {
+pub(super) fn uuid(n: u64) -> Uuid {
     Uuid::from_u128(u128::from(n))
 }
 

@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 
 use async_trait::async_trait;
-use ghost_domain::{AskId, ConversationId, DeadLetterId, MessageId, ScheduleId, TaskId, TurnId};
+use ghost_domain::{ApprovalId, AskId, ConversationId, DeadLetterId, MessageId, ScheduleId, TaskId, TurnId};
 use uuid::Uuid;
 
 use super::session::{LIST_MAX, Session};
@@ -24,6 +24,7 @@ impl IdReads for Session<'_> {
         }
         let tables = &self.tables;
         Ok(match kind {
+            IdKind::Approval => keys(&tables.approvals, ApprovalId(first)..=ApprovalId(last), |id| id.0, limit),
             IdKind::Ask => keys(&tables.asks, AskId(first)..=AskId(last), |id| id.0, limit),
             IdKind::Conversation => {
                 keys(&tables.conversations, ConversationId(first)..=ConversationId(last), |id| id.0, limit)

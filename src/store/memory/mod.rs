@@ -6,6 +6,7 @@
 //! never wait for anything or keep a change of an undone command.
 
 mod agents;
+mod approvals;
 mod asks;
 mod backend;
 mod budgets;

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ghost_domain::{
-    Agent, AgentId, AskStatus, CallStatus, DeadLetterStatus, Envelope, Kind, MailState, MessageId, Money, RootId,
-    Scope, Step, TaskId, Timestamp, Turn, TurnId, TurnStatus,
+    Agent, AgentId, ApprovalStatus, AskStatus, CallStatus, DeadLetterStatus, Envelope, Kind, MailState, MessageId,
+    Money, RootId, Scope, Step, TaskId, Timestamp, Turn, TurnId, TurnStatus,
 };
 
 use super::session::{Session, bound};
@@ -123,6 +123,12 @@ impl Tables {
         let closed = self.asks.values().filter(|ask| ask.status != AskStatus::Open);
         let old = oldest(closed.map(|ask| (ask.closed_at.unwrap_or(ask.created_at), ask.ask_id)), before, limit);
         old.iter().filter(|ask_id| self.asks.remove(ask_id)).count()
+    }
+
+    fn prune_approvals(&mut self, before: Timestamp, limit: usize) -> usize {
+        let closed = self.approvals.values().filter(|row| row.status != ApprovalStatus::Pending && !row.always);
+        let old = oldest(closed.map(|row| (row.closed_at.unwrap_or(row.requested_at), row.approval_id)), before, limit);
+        old.iter().filter(|approval_id| self.approvals.remove(approval_id)).count()
     }
 
     fn prune_ledger(&mut self, before: Timestamp, limit: usize) -> usize {
@@ -248,6 +254,7 @@ impl PruneWrites for Session<'_> {
             Family::CronTurns => tables.prune_cron_turns(before, limit),
             Family::Messages => tables.prune_messages(before, limit),
             Family::Asks => tables.prune_asks(before, limit),
+            Family::Approvals => tables.prune_approvals(before, limit),
             Family::Ledger => tables.prune_ledger(before, limit),
             Family::Usage => tables.prune_usage(before, limit),
             Family::Requests => tables.prune_requests(before, limit),

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use ghost_domain::root_tally::RootTally;
 use ghost_domain::{
-    Agent, AgentId, Ask, AskId, Budget, CallId, ChannelName, ChatChannel, ChatMember, ChatPost, Conversation,
-    ConversationEntry, ConversationId, DeadLetter, DeadLetterId, Envelope, Event, HeldSkill, Job, JournalRow,
-    KnowledgeEntry, KnowledgeVersion, LedgerRow, MessageId, Party, RequestId, RootId, Schedule, ScheduleId,
+    Agent, AgentId, Approval, ApprovalId, Ask, AskId, Budget, CallId, ChannelName, ChatChannel, ChatMember, ChatPost,
+    Conversation, ConversationEntry, ConversationId, DeadLetter, DeadLetterId, Envelope, Event, HeldSkill, Job,
+    JournalRow, KnowledgeEntry, KnowledgeVersion, LedgerRow, MessageId, Party, RequestId, RootId, Schedule, ScheduleId,
     ScheduleRun, SessionStart, StateEntry, StoredAnswer, Task, TaskEvent, TaskId, Timestamp, Turn, TurnId, UsageRow,
     WatchSnapshot,
 };
@@ -40,6 +40,7 @@ pub(super) struct Tables {
     committed: Counters,
     pub(super) agents: Table<AgentId, Agent>,
     pub(super) meta: Table<String, String>,
+    pub(super) approvals: Table<ApprovalId, Approval>,
     pub(super) asks: Table<AskId, Ask>,
     pub(super) asks_by_open: Table<(Timestamp, AskId), ()>,
     /// By the text of the scope, because lists are in this order.
@@ -89,10 +90,11 @@ pub(super) struct Tables {
 }
 
 impl Tables {
-    fn each(&mut self) -> [&mut dyn Journaled; 44] {
+    fn each(&mut self) -> [&mut dyn Journaled; 45] {
         [
             &mut self.agents,
             &mut self.meta,
+            &mut self.approvals,
             &mut self.asks,
             &mut self.asks_by_open,
             &mut self.budgets,

@@ -6,9 +6,9 @@
 use ghost_domain::root_tally::RootTally;
 use ghost_domain::usage::UsageRow;
 use ghost_domain::{
-    Agent, Ask, Budget, ChatChannel, ChatMember, ChatPost, Conversation, ConversationEntry, DeadLetter, Envelope,
-    HeldSkill, Job, JournalRow, KnowledgeEntry, KnowledgeVersion, LedgerRow, Schedule, ScheduleRun, SessionStart,
-    StateEntry, StoredAnswer, Task, Turn,
+    Agent, Approval, Ask, Budget, ChatChannel, ChatMember, ChatPost, Conversation, ConversationEntry, DeadLetter,
+    Envelope, HeldSkill, Job, JournalRow, KnowledgeEntry, KnowledgeVersion, LedgerRow, Schedule, ScheduleRun,
+    SessionStart, StateEntry, StoredAnswer, Task, Turn,
 };
 
 use super::flush::{FlushError, FlushTarget, write_log, write_table};
@@ -124,6 +124,7 @@ tables! {
         JOBS jobs: Job [0, 0],
         MAIL mail: Envelope [0, 0],
         HEADS heads: Head [16_384, 0],
+        APPROVALS approvals: Approval [0, 0],
         ASKS asks: Ask [4_096, 0],
         TURNS turns: Turn [4_096, 0],
         // A text has tens of kilobytes. 64 are enough for the archetypes of a world.

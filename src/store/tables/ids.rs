@@ -8,6 +8,8 @@ use crate::error::Result;
 /// The kinds of ids that people type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IdKind {
+    /// Id of an approval.
+    Approval,
     /// Id of an ask.
     Ask,
     /// Id of a conversation.
@@ -26,8 +28,16 @@ pub enum IdKind {
 
 impl IdKind {
     /// All kinds.
-    pub const ALL: [Self; 7] =
-        [Self::Ask, Self::Conversation, Self::DeadLetter, Self::Message, Self::Schedule, Self::Task, Self::Turn];
+    pub const ALL: [Self; 8] = [
+        Self::Approval,
+        Self::Ask,
+        Self::Conversation,
+        Self::DeadLetter,
+        Self::Message,
+        Self::Schedule,
+        Self::Task,
+        Self::Turn,
+    ];
 }
 
 /// Reads of ids.

@@ -12,6 +12,7 @@
 //! many rows a read returns.
 
 mod agents;
+mod approvals;
 mod asks;
 mod budgets;
 mod chat;
@@ -34,6 +35,7 @@ mod tasks;
 mod turns;
 
 pub use agents::{AgentReads, AgentWrites};
+pub use approvals::{ApprovalFilter, ApprovalReads, ApprovalWrites};
 pub use asks::{AskReads, AskWrites};
 pub use budgets::{BudgetFilter, BudgetReads, BudgetWrites, UsageFilter};
 pub use chat::{ChatReads, ChatWrites};
@@ -69,6 +71,7 @@ pub(crate) fn page_size(limit: u32) -> u32 {
 /// All reads of the store.
 pub trait Reads:
     AgentReads
+    + ApprovalReads
     + AskReads
     + BudgetReads
     + ChatReads
@@ -96,6 +99,7 @@ pub trait Reads:
 pub trait Writes:
     Reads
     + AgentWrites
+    + ApprovalWrites
     + AskWrites
     + BudgetWrites
     + ChatWrites

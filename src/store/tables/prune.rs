@@ -21,6 +21,8 @@ pub enum Family {
     Messages,
     /// Closed asks.
     Asks,
+    /// Approvals that are not pending, except those that hold for later calls.
+    Approvals,
     /// Ledger rows of calls that have ended.
     Ledger,
     /// Usage rows. The sums in budgets stay.
@@ -64,12 +66,13 @@ pub enum Family {
 
 impl Family {
     /// All families.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::Events,
         Self::Turns,
         Self::CronTurns,
         Self::Messages,
         Self::Asks,
+        Self::Approvals,
         Self::Ledger,
         Self::Usage,
         Self::Requests,

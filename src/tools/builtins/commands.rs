@@ -5,15 +5,17 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use ghost_config::plan::SandboxKind;
 use ghost_domain::text::clip;
 use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{Code, Refusal, Timestamp};
-use ghost_policy::{Action, judge};
+use ghost_policy::Action;
 use ghost_sandbox::{Command, End, Finished};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
+use super::command_plan::judged;
 use super::common::{not_blank, without_nulls};
 use crate::context::CallContext;
 use crate::tool::{Output, OutsideTool};
@@ -27,16 +29,31 @@ const PROGRESS_CHARS: usize = 200;
 #[serde(deny_unknown_fields)]
 pub(super) struct CliParams {
     /// The command line, for bash.
-    command: String,
+    pub(super) command: String,
     /// The directory to run it in, relative to the workspace; your own directory if absent.
     #[serde(default)]
-    cwd: Option<String>,
+    pub(super) cwd: Option<String>,
     /// Milliseconds after which it is killed.
     #[serde(default)]
     timeout_ms: Option<u64>,
     /// Variables, by name.
     #[serde(default)]
-    env: std::collections::BTreeMap<String, String>,
+    pub(super) env: std::collections::BTreeMap<String, String>,
+    /// Where it runs; the sandbox if absent.
+    #[serde(default)]
+    host: Option<Host>,
+}
+
+/// Places for commands (EXEC-02).
+#[derive(Clone, Copy, Deserialize, JsonSchema, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+enum Host {
+    /// The world's sandbox.
+    Sandbox,
+    /// The machine of the daemon. Always refused.
+    Host,
+    /// A toolbox server, if that is the world's sandbox.
+    Remote,
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -46,10 +63,10 @@ pub(super) struct PythonParams {
     code: String,
     /// The arguments: sys.argv[1:].
     #[serde(default)]
-    args: Vec<String>,
+    pub(super) args: Vec<String>,
     /// The directory to run it in, relative to the workspace; your own directory if absent.
     #[serde(default)]
-    cwd: Option<String>,
+    pub(super) cwd: Option<String>,
     /// Milliseconds after which it is killed.
     #[serde(default)]
     timeout_ms: Option<u64>,
@@ -72,11 +89,7 @@ async fn run(call: &CallContext, request: Request) -> Result<Output, Refusal> {
         return Err(Refusal::new(Code::Unavailable, "this world has no sandbox").hint("do it without commands"));
     };
     let plan = &call.services.plan().sandbox;
-    let own = format!("agents/{}", call.caller.agent_id);
-    let dir = match &request.cwd {
-        None => own,
-        Some(text) => WorkspacePath::parse(text, true)?.as_str().to_owned(),
-    };
+    let dir = directory(call, request.cwd.as_deref())?;
     let most = request.timeout_max_ms.map_or(plan.max_timeout, |ms| plan.max_timeout.min(Duration::from_millis(ms)));
     let timeout = request.timeout_ms.map_or(plan.default_timeout, Duration::from_millis).min(most);
     let command = Command {
@@ -103,6 +116,26 @@ async fn run(call: &CallContext, request: Request) -> Result<Output, Refusal> {
     };
     let done = sandbox.run(command, &progress).await?;
     Ok(shown(&done, &dir, timeout))
+}
+
+/// The directory of a command, relative to the workspace.
+pub(super) fn directory(call: &CallContext, cwd: Option<&str>) -> Result<String, Refusal> {
+    match cwd {
+        None => Ok(format!("agents/{}", call.caller.agent_id)),
+        Some(text) => Ok(WorkspacePath::parse(text, true)?.as_str().to_owned()),
+    }
+}
+
+/// Exactly what runs for a command line.
+pub(super) fn bash(line: &str) -> Vec<String> {
+    ["/bin/bash", "--norc", "--noprofile", "-c", line].map(str::to_owned).to_vec()
+}
+
+/// Exactly what runs for Python code, which goes through standard input.
+pub(super) fn python(args: Vec<String>) -> Vec<String> {
+    let mut argv = vec!["python3".to_owned(), "-I".to_owned(), "-".to_owned()];
+    argv.extend(args);
+    argv
 }
 
 fn shown(done: &Finished, dir: &str, timeout: Duration) -> Output {
@@ -140,29 +173,41 @@ impl OutsideTool for Cli {
     async fn run(&self, call: &CallContext, params: CliParams) -> Result<Output, Refusal> {
         not_blank("command", &params.command)?;
         let plan = call.services.plan();
-        let groups: Vec<&str> = call.caller.groups.iter().map(String::as_str).collect();
-        let judged = judge(&plan.cli_policy, &groups, &params.command);
-        if judged.action != Action::Allow {
-            let why = judged.reason.map_or_else(|| "the command is not allowed".to_owned(), |why| why.to_string());
-            let refusal = Refusal::new(Code::PolicyDenied, why);
-            return Err(match judged.action {
-                Action::Ask => refusal.hint("nobody can approve commands yet; do it in another way"),
-                Action::Allow | Action::Deny => refusal.hint("nothing was run"),
-            });
+        match params.host {
+            None | Some(Host::Sandbox) => {}
+            Some(Host::Remote) if plan.sandbox.kind == SandboxKind::Remote => {}
+            Some(Host::Remote) => {
+                return Err(
+                    Refusal::new(Code::PolicyDenied, "this world has no toolbox server").hint("leave `host` out")
+                );
+            }
+            Some(Host::Host) => {
+                return Err(Refusal::new(Code::PolicyDenied, "commands never run on the daemon's own machine")
+                    .hint("leave `host` out: the command then runs in the sandbox"));
+            }
+        }
+        let judgement = judged(&plan, &call.caller, &params.command);
+        let may_run = match judgement.action {
+            Action::Allow => true,
+            Action::Ask => call.approved,
+            Action::Deny => false,
+        };
+        if !may_run {
+            let why = judgement.reason.map_or_else(|| "the command is not allowed".to_owned(), |why| why.to_string());
+            return Err(Refusal::new(Code::PolicyDenied, why).hint("nothing was run"));
         }
         // Variables decide what programs do, and the policy judges only the line.
         if let Some(name) = params.env.keys().find(|name| !is_plain_variable(name)) {
             return Err(Refusal::new(Code::PolicyDenied, format!("the variable `{}` may not be set", clip(name, 80)))
                 .hint("variables that change what programs run or load are refused; use another name"));
         }
-        let argv = ["/bin/bash", "--norc", "--noprofile", "-c", &params.command].map(str::to_owned).to_vec();
         let request = Request {
-            argv,
+            argv: bash(&params.command),
             env: params.env.into_iter().collect(),
             stdin: Vec::new(),
             cwd: params.cwd,
             timeout_ms: params.timeout_ms,
-            timeout_max_ms: judged.max_timeout_ms,
+            timeout_max_ms: judgement.max_timeout_ms,
         };
         run(call, request).await
     }
@@ -217,11 +262,9 @@ impl OutsideTool for Python {
 
     async fn run(&self, call: &CallContext, params: PythonParams) -> Result<Output, Refusal> {
         not_blank("code", &params.code)?;
-        // The code goes through standard input: it needs no file that a crash could leave, and has no limit of an argument.
-        let mut argv = vec!["python3".to_owned(), "-I".to_owned(), "-".to_owned()];
-        argv.extend(params.args);
+        // Through standard input, the code needs no file that a crash could leave, and has no limit of an argument.
         let request = Request {
-            argv,
+            argv: python(params.args),
             env: Vec::new(),
             stdin: params.code.into_bytes(),
             cwd: params.cwd,

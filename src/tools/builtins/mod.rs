@@ -8,6 +8,7 @@
 mod agents;
 mod channel;
 mod chat;
+mod command_plan;
 mod commands;
 mod common;
 mod cron;
@@ -296,6 +297,7 @@ fn commands() -> [Tool; 2] {
              command policy decides which programs may run.",
             Run::outside(commands::Cli),
         )
+        .approved_by(command_plan::CliApproval)
         .used(Use::Regularly)
         .view(WIDE_VIEW)
         .within(commands::TIME_MAX),
@@ -304,6 +306,7 @@ fn commands() -> [Tool; 2] {
             "Run Python 3 code in the sandbox. Print what you want to see.",
             Run::outside(commands::Python),
         )
+        .approved_by(command_plan::PythonApproval)
         .used(Use::Regularly)
         .view(WIDE_VIEW)
         .within(commands::TIME_MAX),

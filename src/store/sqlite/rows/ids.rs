@@ -12,6 +12,11 @@ use crate::tables::{IdKind, IdReads, Result};
 /// For a kind: its table, the tables to flush before a read, and the query.
 fn query(kind: IdKind) -> (&'static str, u64, &'static str) {
     match kind {
+        IdKind::Approval => (
+            "approvals",
+            table_set::APPROVALS,
+            "SELECT approval_id FROM approvals WHERE approval_id BETWEEN ? AND ? ORDER BY approval_id LIMIT ?",
+        ),
         IdKind::Ask => {
             ("asks", table_set::ASKS, "SELECT ask_id FROM asks WHERE ask_id BETWEEN ? AND ? ORDER BY ask_id LIMIT ?")
         }

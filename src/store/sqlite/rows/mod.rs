@@ -4,6 +4,7 @@
 //! A query must never return more rows than the limit in the trait's comment.
 
 mod agents;
+mod approvals;
 mod asks;
 mod budgets;
 mod chat;

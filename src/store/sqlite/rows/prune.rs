@@ -36,6 +36,8 @@ const MESSAGES: &str = "DELETE FROM messages WHERE seq IN (SELECT m.seq FROM mes
 
 const ASKS: &str = "DELETE FROM asks WHERE ask_id IN (SELECT ask_id FROM asks WHERE status <> 'open' \
     AND closed_at < ?1 ORDER BY closed_at, ask_id LIMIT ?2+0)";
+const APPROVALS: &str = "DELETE FROM approvals WHERE approval_id IN (SELECT approval_id FROM approvals \
+    WHERE status <> 'pending' AND always = 0 AND closed_at < ?1 ORDER BY closed_at, approval_id LIMIT ?2+0)";
 const LEDGER: &str = "DELETE FROM ledger WHERE call_id IN (SELECT call_id FROM ledger WHERE ended_at IS NOT NULL \
     AND ended_at < ?1 ORDER BY ended_at, started_at, call_id LIMIT ?2+0)";
 const USAGE: &str = "DELETE FROM usage WHERE seq IN (SELECT seq FROM usage WHERE at < ?1 ORDER BY at, seq LIMIT ?2+0)";
@@ -342,6 +344,7 @@ impl PruneWrites for Session {
                 deleted
             }
             Family::Asks => self.delete_old(ASKS, before, limit).await?,
+            Family::Approvals => self.delete_old(APPROVALS, before, limit).await?,
             Family::Ledger => self.delete_old(LEDGER, before, limit).await?,
             Family::Usage => {
                 let deleted = self.delete_old(USAGE, before, limit).await?;

@@ -1,0 +1,179 @@
+//! Approvals: calls that run only after an operator has seen exactly what they would do (EXEC-10).
+//!
+//! An approval must never cover more than the plan that was shown: a plan that differs in one byte has another digest.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+
+use crate::envelope::text_enum;
+use crate::ids::{AgentId, ApprovalId, ConversationId, RootId, TurnId};
+use crate::party::Party;
+use crate::time::Timestamp;
+
+text_enum! {
+    /// State of an approval.
+    ApprovalStatus, "approval status" {
+        /// The call waits for an operator.
+        Pending = "pending",
+        /// An operator let the call run.
+        Approved = "approved",
+        /// An operator refused the call.
+        Denied = "denied",
+        /// Nobody answered in time.
+        Expired = "expired",
+        /// The turn of the call ended first.
+        Cancelled = "cancelled",
+    }
+}
+
+/// A workspace file that the arguments of a command name, with its content at the time of the request.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BoundFile {
+    /// Path relative to the workspace root.
+    pub path: String,
+    /// SHA-256 of its content, in lower-case hexadecimal.
+    pub sha256: String,
+}
+
+/// Exactly what a call would do. An approval holds for this and nothing else.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ApprovalPlan {
+    /// Canonical name of the tool.
+    pub tool: String,
+    /// The arguments of the call, after aliases were resolved.
+    pub arguments: Value,
+    /// For a command: program and arguments.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub argv: Vec<String>,
+    /// For a command: the directory that it runs in, relative to the workspace root.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dir: Option<String>,
+    /// For a command: the variables of its call.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+    /// For a command: the sandbox, with the image if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<String>,
+    /// For a command: the workspace files that it names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<BoundFile>,
+}
+
+impl ApprovalPlan {
+    /// The digest of the plan for one agent: SHA-256 in lower-case hexadecimal.
+    #[must_use]
+    pub fn digest(&self, agent_id: &AgentId) -> String {
+        // The order of the members of an object is part of the plan: a different order is a different text.
+        let text = serde_json::json!({ "agent_id": agent_id, "plan": self }).to_string();
+        Sha256::digest(text).iter().fold(String::with_capacity(64), |mut hex, byte| {
+            // Writing to a string cannot fail.
+            let _ = write!(hex, "{byte:02x}");
+            hex
+        })
+    }
+
+    /// The plan in one line, for lists: the command line, or the tool with its arguments.
+    #[must_use]
+    pub fn summary(&self) -> String {
+        match self.argv.last() {
+            Some(line) => line.clone(),
+            None => format!("{} {}", self.tool, self.arguments),
+        }
+    }
+}
+
+/// A request to run one call, and its answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Approval {
+    /// Id of the approval.
+    pub approval_id: ApprovalId,
+    /// The agent that made the call.
+    pub agent_id: AgentId,
+    /// The turn that waits.
+    pub turn_id: TurnId,
+    /// The root of the turn.
+    pub root_id: RootId,
+    /// The conversation whose session the turn belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub conversation_id: Option<ConversationId>,
+    /// The provider's id of the call, unique within its answer.
+    pub provider_call_id: String,
+    /// What the call would do.
+    pub plan: ApprovalPlan,
+    /// The plan's digest for the agent.
+    pub digest: String,
+    /// Why the call needs an approval.
+    pub reason: String,
+    /// State of the approval.
+    pub status: ApprovalStatus,
+    /// Whether the same plan of the same agent runs without asking again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub always: bool,
+    /// Who answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub decided_by: Option<Party>,
+    /// What the operator wrote to the agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+    /// When the call began to wait.
+    pub requested_at: Timestamp,
+    /// When the request expires.
+    pub expires_at: Timestamp,
+    /// When it was answered, expired or was cancelled.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub closed_at: Option<Timestamp>,
+}
+
+impl Approval {
+    /// Whether an operator may still answer at `now`.
+    #[must_use]
+    pub fn is_open(&self, now: Timestamp) -> bool {
+        self.status == ApprovalStatus::Pending && now < self.expires_at
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn plan() -> ApprovalPlan {
+        ApprovalPlan {
+            tool: "tool.cli".into(),
+            arguments: json!({ "command": "git push" }),
+            argv: ["bash", "-c", "git push"].map(str::to_owned).to_vec(),
+            dir: Some("agents/ada".into()),
+            env: BTreeMap::from([("A".to_owned(), "1".to_owned())]),
+            sandbox: Some("local".into()),
+            files: vec![BoundFile { path: "x.sh".into(), sha256: "00".into() }],
+        }
+    }
+
+    // covers: EXEC-10, TEST-14
+    #[test]
+    fn every_byte_of_a_plan_and_the_agent_change_the_digest() {
+        let (ada, bob): (AgentId, AgentId) = ("ada".parse().unwrap(), "bob".parse().unwrap());
+        let digest = plan().digest(&ada);
+        assert_eq!(digest, plan().digest(&ada));
+        assert_ne!(digest, plan().digest(&bob));
+        let changes: [fn(&mut ApprovalPlan); 8] = [
+            |plan| plan.tool.push('x'),
+            |plan| plan.arguments["command"] = json!("git push "),
+            |plan| plan.argv[2].push(' '),
+            |plan| plan.argv.push(String::new()),
+            |plan| plan.dir = Some("agents/ada/".into()),
+            |plan| plan.env = BTreeMap::from([("A".to_owned(), "2".to_owned())]),
+            |plan| plan.sandbox = None,
+            |plan| plan.files[0].sha256 = "01".into(),
+        ];
+        for change in changes {
+            let mut other = plan();
+            change(&mut other);
+            assert_ne!(digest, other.digest(&ada), "{other:?}");
+        }
+    }
+}

@@ -1,0 +1,357 @@
+//! Approvals: calls that wait for an operator (EXEC-10, EXEC-12). The request, its answer and the events are records, so
+//! a call waits over restarts. The call itself runs in its turn, after the answer.
+//!
+//! These rules must never let an agent or a person outside answer, and never let an answer hold for another plan than
+//! the one that was shown.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use ghost_domain::conversation::CONTROL;
+use ghost_domain::event::{EventKind, NewEvent};
+use ghost_domain::journal::Step;
+use ghost_domain::ports::Signal;
+use ghost_domain::{
+    AgentId, Approval, ApprovalId, ApprovalPlan, ApprovalStatus, Code, ConversationId, Party, Refusal, Turn, TurnId,
+};
+use ghost_store::Writes;
+use ghost_store::tables::ApprovalFilter;
+use serde_json::json;
+
+use crate::conversations::{self, Received};
+use crate::{OperationContext, Result};
+
+/// Bytes of an operator's note.
+const NOTE_BYTES: usize = 2_000;
+/// Standing approvals of a deleted agent that one step ends.
+const SLICE: u32 = 500;
+
+/// A call that needs an approval.
+#[derive(Clone, Debug)]
+pub struct NewApproval {
+    /// The provider's id of the call.
+    pub provider_call_id: String,
+    /// What the call would do.
+    pub plan: ApprovalPlan,
+    /// Why it needs an approval.
+    pub reason: String,
+    /// How long it waits.
+    pub expires: Duration,
+}
+
+/// An operator's answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Decision {
+    /// The call may run.
+    Approve {
+        /// Whether the same plan of the same agent runs later without asking again.
+        always: bool,
+    },
+    /// The call may not run.
+    Deny,
+}
+
+/// Requests an approval and journals that the call waits for it. If an operator has approved the same plan for good, the
+/// answer is that approval, and nothing is written.
+///
+/// # Errors
+/// `RateLimited` if too many calls wait in this world.
+pub async fn request(w: &mut dyn Writes, ctx: &OperationContext, turn: &Turn, new: NewApproval) -> Result<Approval> {
+    let digest = new.plan.digest(&turn.agent_id);
+    if let Some(standing) = w.approval_standing(&turn.agent_id, &digest).await? {
+        return Ok(standing);
+    }
+    let (pending, most) = (w.approval_count_pending().await?, ctx.limits().approvals_pending_max);
+    if pending >= most {
+        return Err(Refusal::new(
+            Code::RateLimited,
+            format!("{pending} calls wait for an operator, which is the limit"),
+        )
+        .hint("do it without this call, or wait until an operator has answered the others")
+        .details(json!({ "limit": "approvals_pending_max", "value": most })));
+    }
+    let now = ctx.now();
+    let approval = Approval {
+        approval_id: ApprovalId(ctx.id()),
+        agent_id: turn.agent_id.clone(),
+        turn_id: turn.turn_id,
+        root_id: turn.root_id,
+        conversation_id: turn.conversation_id,
+        provider_call_id: new.provider_call_id,
+        plan: new.plan,
+        digest,
+        reason: new.reason,
+        status: ApprovalStatus::Pending,
+        always: false,
+        decided_by: None,
+        note: None,
+        requested_at: now,
+        expires_at: now.plus(new.expires),
+        closed_at: None,
+    };
+    w.approval_put(&approval).await?;
+    let step = Step::ApprovalRequested { approval_id: approval.approval_id, id: approval.provider_call_id.clone() };
+    w.journal_append(turn.turn_id, &step, now).await?;
+    emit(w, ctx, EventKind::ApprovalRequested, &approval).await?;
+    if let Some(conversation_id) = approval.conversation_id {
+        let what = ctx.excerpt(&approval.plan.summary(), 400);
+        let text = format!(
+            "{} waits for an approval: {what}\nAn approver answers with `/approve {} allow-once`, `allow-always` or `deny`.",
+            approval.agent_id, approval.approval_id
+        );
+        conversations::note(w, ctx, conversation_id, (Party::System, Some(turn.turn_id)), &text).await?;
+    }
+    Ok(approval)
+}
+
+/// An answer that was typed in a conversation: `/approve <id> allow-once|allow-always|deny [note]` (EXEC-12).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ApproveCommand {
+    /// The id as it was typed; its beginning is enough.
+    pub typed_id: String,
+    /// The answer.
+    pub decision: Decision,
+    /// The words after the answer.
+    pub note: Option<String>,
+}
+
+impl ApproveCommand {
+    /// Reads a message. `None` if it is no such command.
+    #[must_use]
+    pub fn read(content: &str) -> Option<Result<Self>> {
+        let mut words = content.split_whitespace();
+        if words.next() != Some("/approve") {
+            return None;
+        }
+        let wrong = || {
+            Refusal::new(Code::InvalidArguments, "`/approve` needs an id and an answer")
+                .hint("write /approve ID allow-once, /approve ID allow-always or /approve ID deny [note]")
+        };
+        let (Some(typed_id), Some(answer)) = (words.next(), words.next()) else { return Some(Err(wrong())) };
+        let decision = match answer {
+            "allow-once" => Decision::Approve { always: false },
+            "allow-always" => Decision::Approve { always: true },
+            "deny" => Decision::Deny,
+            _ => return Some(Err(wrong())),
+        };
+        let note = words.collect::<Vec<_>>().join(" ");
+        let note = (!note.is_empty()).then_some(note);
+        Some(Ok(Self { typed_id: typed_id.to_owned(), decision, note }))
+    }
+}
+
+/// Answers a request from within a conversation. Only a principal that the world file lists may do so, and only in a
+/// conversation over the control plane, whose speakers are authenticated. The log gets a note; the agent gets no message.
+///
+/// # Errors
+/// Those of [`decide`], and `PolicyDenied` if the world file lists no approvers.
+pub async fn decide_in_conversation(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    by: &Party,
+    approvers: &BTreeSet<String>,
+    conversation_id: ConversationId,
+    (approval_id, decision, note): (ApprovalId, Decision, Option<String>),
+) -> Result<Received> {
+    let conversation = conversations::get(w, conversation_id).await?;
+    if approvers.is_empty() || conversation.adapter != CONTROL {
+        return Err(Refusal::new(Code::PolicyDenied, "approvals cannot be answered in this conversation")
+            .hint("name your principal under `approvals.approvers` in the world file, or use `ghostctl approval`"));
+    }
+    let approval = decide(w, ctx, by, approvers, approval_id, decision, note).await?;
+    let always = if approval.always { ", also for later calls" } else { "" };
+    let text = format!("{by}: {}{always}: {}", approval.status.as_str(), approval.plan.summary());
+    let noted = conversations::note(w, ctx, conversation_id, (by.clone(), None), &text).await?;
+    noted.ok_or_else(|| Refusal::not_found("conversation", &conversation_id.to_string(), None))
+}
+
+/// Answers a request. `approvers` are the only principals that may, unless it is empty.
+///
+/// # Errors
+/// `PolicyDenied` if `by` may not answer, `NotFound`, and `Conflict` if the request is closed.
+pub async fn decide(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    by: &Party,
+    approvers: &BTreeSet<String>,
+    approval_id: ApprovalId,
+    decision: Decision,
+    note: Option<String>,
+) -> Result<Approval> {
+    may_answer(by, approvers)?;
+    let mut approval = named(w, approval_id).await?;
+    if approval.status != ApprovalStatus::Pending {
+        let who = approval.decided_by.as_ref().map(|who| format!(" by {who}")).unwrap_or_default();
+        return Err(Refusal::new(
+            Code::Conflict,
+            format!("this approval is {} already{who}", approval.status.as_str()),
+        )
+        .hint("`ghostctl approval list` shows what waits"));
+    }
+    if !approval.is_open(ctx.now()) {
+        return Err(Refusal::new(Code::Conflict, "this request has expired; its call does not run")
+            .hint("the agent may make the call again"));
+    }
+    if let Some(note) = note.as_ref().filter(|note| note.len() > NOTE_BYTES) {
+        return Err(Refusal::new(
+            Code::TooLarge,
+            format!("the note has {} bytes; at most {NOTE_BYTES} are taken", note.len()),
+        )
+        .hint("write a shorter note, or send the agent a message"));
+    }
+    (approval.status, approval.always) = match decision {
+        Decision::Approve { always } => (ApprovalStatus::Approved, always),
+        Decision::Deny => (ApprovalStatus::Denied, false),
+    };
+    approval.decided_by = Some(by.clone());
+    approval.note = note.filter(|note| !note.trim().is_empty());
+    close(w, ctx, approval).await
+}
+
+/// Ends an approval for good: the same plan asks again. A call that runs already is not stopped.
+///
+/// # Errors
+/// `PolicyDenied` if `by` may not answer, `NotFound`, and `Conflict` if it holds for one call only.
+pub async fn revoke(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    by: &Party,
+    approvers: &BTreeSet<String>,
+    approval_id: ApprovalId,
+) -> Result<Approval> {
+    may_answer(by, approvers)?;
+    let mut approval = named(w, approval_id).await?;
+    if !approval.always {
+        return Err(Refusal::new(
+            Code::Conflict,
+            "this approval holds for one call only, so nothing is left to revoke",
+        )
+        .hint("`ghostctl approval list --always` shows those that hold for later calls"));
+    }
+    approval.always = false;
+    w.approval_put(&approval).await?;
+    let mut event = event(ctx, EventKind::ApprovalRevoked, &approval);
+    event.payload["revoked_by"] = json!(by);
+    ctx.emit(w, event).await?;
+    Ok(approval)
+}
+
+/// Closes a request that nobody has answered in time. Does nothing if it is closed or not due.
+pub async fn expire(w: &mut dyn Writes, ctx: &OperationContext, approval_id: ApprovalId) -> Result<()> {
+    let Some(mut approval) = w.approval_get(approval_id).await? else { return Ok(()) };
+    if approval.status == ApprovalStatus::Pending && approval.expires_at <= ctx.now() {
+        approval.status = ApprovalStatus::Expired;
+        close(w, ctx, approval).await?;
+    }
+    Ok(())
+}
+
+/// Closes the requests that a turn still waits for when it ends.
+pub(crate) async fn cancel(w: &mut dyn Writes, ctx: &OperationContext, turn_id: TurnId) -> Result<()> {
+    for mut approval in w.approvals_pending_of_turn(turn_id).await? {
+        approval.status = ApprovalStatus::Cancelled;
+        close(w, ctx, approval).await?;
+    }
+    Ok(())
+}
+
+/// Ends the standing approvals of a deleted agent, so that a later agent with its id has none of them.
+pub(crate) async fn end_standing(w: &mut dyn Writes, agent_id: &AgentId) -> Result<()> {
+    let filter = ApprovalFilter { agent_id: Some(agent_id.clone()), always: true, ..ApprovalFilter::default() };
+    loop {
+        let standing = w.approval_list(&filter, None, SLICE).await?;
+        if standing.is_empty() {
+            return Ok(());
+        }
+        for mut approval in standing {
+            approval.always = false;
+            w.approval_put(&approval).await?;
+        }
+    }
+}
+
+/// The refusal that the model gets if its call may not run; `None` if it may.
+#[must_use]
+pub fn refusal(approval: &Approval) -> Option<Refusal> {
+    let what = &approval.plan.tool;
+    Some(match approval.status {
+        ApprovalStatus::Approved => return None,
+        ApprovalStatus::Denied => {
+            let note = approval.note.as_ref().map(|note| format!(": {note}")).unwrap_or_default();
+            Refusal::new(Code::ApprovalDenied, format!("an operator denied this call of {what}{note}"))
+                .hint("nothing was run; do not try the same call again")
+        }
+        ApprovalStatus::Pending | ApprovalStatus::Expired => {
+            let waited = approval.expires_at.since(approval.requested_at).as_secs();
+            Refusal::new(
+                Code::Timeout,
+                format!("no operator answered within {waited} s, so this call of {what} did not run"),
+            )
+            .hint("do it in another way, or say what you need approved")
+        }
+        ApprovalStatus::Cancelled => Refusal::new(Code::Cancelled, "the turn of this call ended, so it did not run"),
+    })
+}
+
+fn may_answer(by: &Party, approvers: &BTreeSet<String>) -> Result<()> {
+    match by {
+        Party::Operator(name) if approvers.is_empty() || approvers.contains(name) => Ok(()),
+        _ => Err(Refusal::new(Code::PolicyDenied, format!("{by} may not answer approvals"))
+            .hint("the world file lists who may under `approvals.approvers`")),
+    }
+}
+
+async fn named(w: &mut dyn Writes, approval_id: ApprovalId) -> Result<Approval> {
+    w.approval_get(approval_id).await?.ok_or_else(|| {
+        Refusal::new(Code::NotFound, format!("there is no approval {approval_id}"))
+            .hint("`ghostctl approval list` shows them")
+    })
+}
+
+async fn close(w: &mut dyn Writes, ctx: &OperationContext, mut approval: Approval) -> Result<Approval> {
+    approval.closed_at = Some(ctx.now());
+    w.approval_put(&approval).await?;
+    emit(w, ctx, EventKind::ApprovalClosed, &approval).await?;
+    w.signal(Signal::ApprovalClosed(approval.agent_id.clone()));
+    Ok(approval)
+}
+
+async fn emit(w: &mut dyn Writes, ctx: &OperationContext, kind: EventKind, approval: &Approval) -> Result<()> {
+    ctx.emit(w, event(ctx, kind, approval)).await
+}
+
+fn event(ctx: &OperationContext, kind: EventKind, approval: &Approval) -> NewEvent {
+    let payload = json!({
+        "approval_id": approval.approval_id, "status": approval.status, "turn_id": approval.turn_id,
+        "conversation_id": approval.conversation_id, "tool": approval.plan.tool,
+        "summary": ctx.excerpt(&approval.plan.summary(), 400), "reason": ctx.excerpt(&approval.reason, 400),
+        "expires_at_ms": approval.expires_at, "always": approval.always, "decided_by": approval.decided_by,
+    });
+    NewEvent::new(kind, payload).agent(&approval.agent_id).correlation(approval.turn_id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_read_and_a_wrong_one_is_refused() {
+        let read = |text: &str| ApproveCommand::read(text);
+        let command = |decision, note: Option<&str>| ApproveCommand {
+            typed_id: "0197".into(),
+            decision,
+            note: note.map(str::to_owned),
+        };
+        let once = Decision::Approve { always: false };
+        assert_eq!(read("/approve 0197 allow-once"), Some(Ok(command(once, None))));
+        let always = Decision::Approve { always: true };
+        assert_eq!(read("  /approve 0197  allow-always "), Some(Ok(command(always, None))));
+        assert_eq!(read("/approve 0197 deny use the fork"), Some(Ok(command(Decision::Deny, Some("use the fork")))));
+        for wrong in ["/approve", "/approve 0197", "/approve 0197 yes"] {
+            assert_eq!(read(wrong).unwrap().unwrap_err().code, Code::InvalidArguments, "{wrong}");
+        }
+        for other in ["please /approve 0197 deny", "/approved 0197 deny", "hello"] {
+            assert_eq!(read(other), None, "{other}");
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! Notes: entries that people and programs read in a conversation's log, and that no model gets and no adapter delivers.
+
+use ghost_domain::{ConversationId, Direction, Party, TurnId};
+use ghost_store::Writes;
+
+use super::Received;
+use super::log::{NewEntry, append};
+use crate::{OperationContext, Result};
+
+/// Characters of a note.
+const NOTE_MAX: usize = 1_000;
+
+/// Adds a note to a conversation. `None` if the conversation no longer exists.
+pub(crate) async fn note(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    conversation_id: ConversationId,
+    (from, turn_id): (Party, Option<TurnId>),
+    text: &str,
+) -> Result<Option<Received>> {
+    let Some(mut conversation) = w.conversation_get(conversation_id).await? else { return Ok(None) };
+    let text = ctx.excerpt(text, NOTE_MAX);
+    let line = NewEntry { turn_id, ..NewEntry::new(Direction::Note, from, text) };
+    let entry = append(w, ctx, &mut conversation, line).await?;
+    Ok(Some(Received { conversation, entry }))
+}

@@ -1,0 +1,61 @@
+//! Which calls wait for an operator, and what exactly an operator would approve (EXEC-10, EXEC-11).
+//!
+//! A tool decides about its own calls with [`Approvable`]. The world file can put any tool under approval
+//! (`approvals.tools`). Neither may let a call run that the tool itself refuses.
+
+use async_trait::async_trait;
+use ghost_config::plan::Plan;
+use ghost_domain::{ApprovalPlan, Refusal};
+use serde_json::Value;
+
+use crate::context::{CallContext, Caller};
+use crate::tool::Tool;
+
+/// Whether a call waits for an operator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// It runs at once.
+    Nothing,
+    /// It waits, for this reason.
+    Approval(String),
+    /// The tool refuses it, whatever an operator says.
+    Refused,
+}
+
+/// A tool that knows which of its calls need an approval.
+#[async_trait]
+pub trait Approvable: Send + Sync + 'static {
+    /// Whether a call needs an approval by the tool's own rules.
+    fn need(&self, plan: &Plan, caller: &Caller, arguments: &Value) -> Need;
+
+    /// What exactly the call would do. It is asked for before and after the wait.
+    async fn plan(&self, call: &CallContext, arguments: &Value) -> Result<ApprovalPlan, Refusal>;
+}
+
+impl Tool {
+    /// Whether a call waits for an operator in this world. `arguments` must be normalised.
+    #[must_use]
+    pub fn need(&self, plan: &Plan, caller: &Caller, arguments: &Value) -> Need {
+        let own = self.approvable.as_ref().map_or(Need::Nothing, |own| own.need(plan, caller, arguments));
+        match own {
+            Need::Nothing if plan.approvals.tools.contains(&self.spec.name) => {
+                Need::Approval(format!("`approvals.tools` of the world file names {}", self.spec.name))
+            }
+            need => need,
+        }
+    }
+
+    /// What exactly a call would do.
+    ///
+    /// # Errors
+    /// Why the tool cannot say so; the call must not run then.
+    pub async fn approval_plan(&self, call: &CallContext, arguments: &Value) -> Result<ApprovalPlan, Refusal> {
+        match &self.approvable {
+            Some(own) => own.plan(call, arguments).await,
+            None => {
+                let (tool, arguments) = (self.spec.name.clone(), arguments.clone());
+                Ok(ApprovalPlan { tool, arguments, ..ApprovalPlan::default() })
+            }
+        }
+    }
+}

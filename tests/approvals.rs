@@ -1,0 +1,158 @@
+//! Approvals from outside: a call waits for an operator over kills of the daemon, runs once or not at all, and only those
+//! whom the world names may answer.
+
+// A failure in a test is a panic with a message.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::path::PathBuf;
+
+use ghost_provider::testing::{FakeAnswer, FakeCall};
+use ghost_testkit::blackbox::{
+    Daemon, Deadline, ModelServer, TestEnvironment, fresh_outcomes, ghostd_testing, mail_of,
+};
+use serde_json::{Value, json};
+
+const WORLD: &str = "\
+world: { name: Desk }
+agents: [{ id: ada, archetype: clerk }]
+approvals: { tools: [workspace.write], expires: 10m APPROVERS }
+llm: { default_provider: local, default_model: m, providers: { local: { kind: openai, base_url: 'BASE' } } }
+";
+
+struct Desk {
+    test_env: TestEnvironment,
+    world: PathBuf,
+    daemon: Option<Daemon>,
+    _server: ModelServer,
+}
+
+impl Desk {
+    /// The agent writes the text of its mail to a file, and then says what came of it.
+    fn new(approvers: &str) -> Self {
+        let server = ModelServer::start(|request, _| {
+            if let Some(outcome) = fresh_outcomes(request).pop() {
+                return FakeAnswer::say(format!("It said: {}", outcome.content));
+            }
+            let content = mail_of(request).pop().unwrap().body;
+            let arguments = json!({ "path": "note.md", "content": content });
+            let calls = vec![FakeCall { id: "c".to_owned(), tool: "workspace.write".to_owned(), arguments }];
+            FakeAnswer::Model { text: String::new(), calls }
+        });
+        let test_env = TestEnvironment::new(ghostd_testing());
+        let world = test_env.world("desk");
+        let config = WORLD.replace("BASE", &server.base_url()).replace("APPROVERS", approvers);
+        world.config(&config).archetype("clerk", "");
+        let world = world.path().to_owned();
+        let daemon = Some(test_env.up(&world, &[]));
+        Self { test_env, world, daemon, _server: server }
+    }
+
+    fn kill_and_start(&mut self) {
+        self.daemon.take().unwrap().kill();
+        self.daemon = Some(self.test_env.up(&self.world, &[]));
+    }
+
+    /// The only pending approval, as soon as it is there.
+    fn pending(&self) -> Value {
+        Deadline::seconds(60).until("an approval waits", || {
+            let rows = self.test_env.json(&["approval", "list"]);
+            rows.as_array().unwrap().first().cloned().ok_or_else(|| rows.to_string())
+        })
+    }
+
+    fn note(&self) -> Option<String> {
+        std::fs::read_to_string(self.test_env.data("desk").join("workspace/agents/ada/note.md")).ok()
+    }
+
+    fn settle(&self) -> Vec<Value> {
+        self.test_env.wait_until_quiet(Deadline::seconds(60));
+        self.test_env.json(&["ledger"]).as_array().unwrap().clone()
+    }
+}
+
+fn id(approval: &Value) -> &str {
+    approval["approval_id"].as_str().unwrap()
+}
+
+// covers: CP-09, EXEC-01, EXEC-10, EXEC-12
+#[test]
+fn a_call_waits_over_kills_and_runs_once() {
+    let mut desk = Desk::new("");
+    desk.test_env.ctl(&["send", "ada", "first"]).ok();
+    let approval = desk.pending();
+    assert_eq!((&approval["tool"], &approval["status"]), (&json!("workspace.write"), &json!("pending")));
+    desk.kill_and_start();
+    assert_eq!(id(&desk.pending()), id(&approval), "the same request waits");
+    assert_eq!((desk.note(), desk.test_env.json(&["status"])["approvals_pending"].clone()), (None, json!(1)));
+    let shown = desk.test_env.json(&["approval", "show", &id(&approval)[..13]]);
+    assert_eq!(shown["arguments"]["content"], "first", "{shown}");
+    let decided = desk.test_env.json(&["approval", "approve", id(&approval)]);
+    assert_eq!(decided["status"], "approved");
+    assert!(decided["decided_by"].as_str().unwrap().starts_with("operator:"), "{decided}");
+    let calls = desk.settle();
+    assert_eq!((calls.len(), &calls[0]["status"], desk.note().as_deref()), (1, &json!("ok"), Some("first")));
+    // A second answer is too late, and an unknown one is not found.
+    desk.test_env.ctl(&["approval", "deny", id(&approval)]).exits(7);
+    desk.test_env.ctl(&["approval", "approve", "0197d2a0-1111-7000-8000-0123456789ab"]).exits(3);
+    desk.test_env.ctl(&["approval", "aprove", id(&approval)]).exits(2).says(&["approve"]);
+
+    // Denied, the call does not run, and the agent learns why.
+    desk.test_env.ctl(&["send", "ada", "second"]).ok();
+    let approval = desk.pending();
+    desk.test_env.ctl(&["approval", "deny", id(&approval), "--note", "write it elsewhere"]).ok();
+    let calls = desk.settle();
+    assert_eq!((&calls[0]["error_code"], desk.note().as_deref()), (&json!("approval_denied"), Some("first")));
+    assert!(calls[0]["result"].as_str().unwrap().contains("write it elsewhere"), "{}", calls[0]);
+
+    // An answer for good holds for the same plan alone, and until it is revoked.
+    desk.test_env.ctl(&["send", "ada", "third"]).ok();
+    let approval = desk.pending();
+    desk.test_env.ctl(&["approval", "approve", id(&approval), "--always"]).ok();
+    desk.settle();
+    desk.kill_and_start();
+    desk.test_env.ctl(&["send", "ada", "third"]).ok();
+    desk.settle();
+    assert_eq!(desk.test_env.json(&["approval", "list", "--status", "all"]).as_array().unwrap().len(), 3);
+    desk.test_env.ctl(&["approval", "revoke", id(&approval)]).ok();
+    desk.test_env.ctl(&["send", "ada", "third"]).ok();
+    desk.pending();
+    let kinds: Vec<Value> = desk.test_env.ctl(&["--json", "events", "--kind", "approval.*"]).json_lines();
+    let count = |kind: &str| kinds.iter().filter(|event| event["kind"] == kind).count();
+    assert_eq!((count("approval.requested"), count("approval.closed"), count("approval.revoked")), (4, 3, 1));
+    desk.daemon.take().unwrap().stop();
+}
+
+// covers: EXEC-12
+#[test]
+fn only_the_approvers_of_the_world_answer_also_in_a_conversation() {
+    let uid = rustix::process::getuid().as_raw();
+    for (approvers, may) in [(format!(", approvers: [uid-{uid}]"), true), (", approvers: [mallory]".to_owned(), false)]
+    {
+        let mut desk = Desk::new(&approvers);
+        let (code, out, err) =
+            desk.test_env.ctl_piped(&["--json", "--timeout", "2s", "talk", "ada"], b"please write\n");
+        assert_eq!(code, 6, "the answer waits for the approval: {out} {err}");
+        let approval = desk.pending();
+        let conversation = approval["conversation_id"].as_str().unwrap();
+        let shown = desk.test_env.json(&["conversation", "show", conversation]);
+        assert!(shown.to_string().contains(id(&approval)), "the conversation says what waits: {shown}");
+        let line = format!("/approve {} allow-once\n", id(&approval));
+        let place = ["--json", "--timeout", "30s", "talk", "ada", "--conversation", conversation];
+        let (code, _, err) = desk.test_env.ctl_piped(&place, line.as_bytes());
+        let direct = desk.test_env.ctl(&["approval", "approve", id(&approval)]);
+        if may {
+            assert_eq!(code, 0, "{err}");
+            direct.exits(7);
+            let calls = desk.settle();
+            assert_eq!((calls.len(), desk.note().as_deref()), (1, Some("please write")));
+        } else {
+            assert_eq!(code, 4, "{err}");
+            direct.exits(4);
+            assert_eq!(desk.note(), None);
+            // Nor may an operator make the call in the agent's name.
+            let arguments = json!({ "path": "note.md", "content": "x" }).to_string();
+            desk.test_env.ctl(&["tool", "call", "ada", "workspace.write", &arguments]).exits(4);
+        }
+        desk.daemon.take().unwrap().stop();
+    }
+}
