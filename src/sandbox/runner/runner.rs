@@ -2408,13 +2408,29 @@ fn dial(host: &str, port: u16) -> Result<Stream, Refusal> {
     }
 }
 
+/// `--identify`: says which directories stand at the given paths, a line of two numbers each, and ends. With it the daemon
+/// finds out, in a container, whether the engine mounted what it was told to mount.
+fn identify(paths: impl Iterator<Item = std::ffi::OsString>) -> ! {
+    for path in paths {
+        match fs::symlink_metadata(&path) {
+            Ok(data) => println!("{} {}", data.dev(), data.ino()),
+            Err(error) => {
+                eprintln!("{}: {error}", path.display());
+                quit(1);
+            }
+        }
+    }
+    quit(0)
+}
+
 fn main() {
     let mut arguments = std::env::args_os().skip(1);
-    match (arguments.next(), arguments.next()) {
-        (Some(word), None) if word == "--apply" => apply(),
-        (None, None) => {}
+    match arguments.next() {
+        Some(word) if word == "--apply" => apply(),
+        Some(word) if word == "--identify" => identify(arguments),
+        None => {}
         _ => {
-            eprintln!("runner: started by ghostd; takes no arguments but --apply");
+            eprintln!("runner: started by ghostd; takes no arguments but --apply and --identify");
             quit(2);
         }
     }
