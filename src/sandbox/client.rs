@@ -26,6 +26,9 @@ const ORDERS: usize = 256;
 const CHUNK: usize = 32 * 1024;
 /// How long after its deadline a command's end may take to arrive. The runner kills a tree within two seconds.
 const GRACE: Duration = Duration::from_secs(5);
+/// The longest silence towards a runner behind an engine, in seconds, and how often it is broken.
+const SILENCE_SECONDS: u16 = 20;
+const BEAT: Duration = Duration::from_secs(4);
 /// Ids from here on are the runner's.
 const OWN_IDS: u32 = 1 << 31;
 
@@ -103,6 +106,24 @@ impl Runner {
             lock(&reading).clear();
         });
         Ok(Self { hello, orders, streams, next: AtomicU32::new(0), ended })
+    }
+
+    /// Lets the runner end if this daemon is silent while a command runs, and keeps speaking. For streams whose end may
+    /// not arrive: between a container and this daemon stands an engine, which may die or stop.
+    pub(crate) async fn keep_speaking(&self, clock: Arc<dyn Clock>) -> Result<(), Refusal> {
+        self.order(&Order::Watch(SILENCE_SECONDS), 0).await?;
+        let (orders, streams) = (self.orders.downgrade(), Arc::clone(&self.streams));
+        tokio::spawn(async move {
+            loop {
+                clock.sleep(BEAT).await;
+                let Some(orders) = orders.upgrade() else { return };
+                // A full queue means that enough is said already, or that nobody reads.
+                if !lock(&streams).is_empty() && orders.try_send(Order::Watch(SILENCE_SECONDS).encode(0)).is_err() {
+                    tracing::debug!("a runner's stream is full");
+                }
+            }
+        });
+        Ok(())
     }
 
     pub(crate) fn hello(&self) -> &Hello {

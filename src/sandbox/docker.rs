@@ -72,7 +72,10 @@ impl Slot {
     fn is_idle(self: &Arc<Self>) -> bool {
         // Whoever begins a command holds the slot until it holds the container.
         Arc::strong_count(self) == 1
-            && self.current.try_lock().is_ok_and(|current| current.as_ref().is_none_or(|one| Arc::strong_count(one) == 1))
+            && self
+                .current
+                .try_lock()
+                .is_ok_and(|current| current.as_ref().is_none_or(|one| Arc::strong_count(one) == 1))
     }
 }
 
@@ -90,13 +93,14 @@ fn unavailable(why: &str) -> Refusal {
 }
 
 impl Docker {
-    /// Connects to the engine, removes what an earlier daemon left, and starts a container once, to learn what the engine
+    /// Connects to the engine that `host` names (`DOCKER_HOST`; without it the usual one), removes what an earlier daemon left, and starts a container once, to learn what the engine
     /// and the kernel can enforce.
     ///
     /// # Errors
     /// Why commands cannot run there.
     pub async fn open(
         plan: &SandboxPlan,
+        host: Option<&str>,
         owner: Owner<'_>,
         workspace: &Path,
         clock: Arc<dyn Clock>,
@@ -105,13 +109,12 @@ impl Docker {
             dir.canonicalize().map_err(|error| format!("the {what} cannot be found: {error}"))
         };
         let (workspace, data_dir) = (absolute("workspace", workspace)?, absolute("data directory", owner.data_dir)?);
-        let host = std::env::var("DOCKER_HOST").ok();
-        let engine = Arc::new(Engine::connect(host.as_deref(), Arc::clone(&clock)).await?);
+        let engine = Arc::new(Engine::connect(host, Arc::clone(&clock)).await?);
         let info = engine.info().await?;
         let image = engine.image(&plan.image).await?;
         usable(&info)?;
-        let program = program::install(&data_dir)
-            .map_err(|error| format!("the runner's program cannot be written: {error}"))?;
+        let program =
+            program::install(&data_dir).map_err(|error| format!("the runner's program cannot be written: {error}"))?;
         let is_root = rustix::process::geteuid().is_root();
         let own = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
         if is_root {
@@ -149,7 +152,7 @@ impl Docker {
     /// Finds out what is enforced, with a container that mounts nothing of the workspace.
     async fn learn(&mut self, info: &SystemInfo, image: &Image) -> Result<(), String> {
         let probe =
-            Container::start(Arc::clone(&self.engine), &self.plan, &self.common, Vec::new(), &*self.clock).await?;
+            Container::start(Arc::clone(&self.engine), &self.plan, &self.common, Vec::new(), &self.clock).await?;
         let hello = probe.runner.hello();
         let mut required = Protection::required(&self.plan.require)?;
         let is_open = self.plan.network == SandboxNetwork::Open;
@@ -189,7 +192,9 @@ impl Docker {
             let Some(oldest) = oldest else {
                 let most = self.plan.containers_max;
                 let what = format!("commands run in {most} containers already (`sandbox.containers_max`)");
-                return Err(Refusal::new(Code::RateLimited, what).hint("try again when other agents' commands have ended"));
+                return Err(
+                    Refusal::new(Code::RateLimited, what).hint("try again when other agents' commands have ended")
+                );
             };
             slots.remove(&oldest);
         }
@@ -210,7 +215,7 @@ impl Docker {
         let (engine, plan, clock) = (Arc::clone(&self.engine), self.plan.clone(), Arc::clone(&self.clock));
         let common = self.common.clone();
         // In a task of its own: a caller that goes away must not leave a container that nobody knows.
-        let started = tokio::spawn(async move { Container::start(engine, &plan, &common, places, &*clock).await });
+        let started = tokio::spawn(async move { Container::start(engine, &plan, &common, places, &clock).await });
         let started = started.await.map_err(|error| unavailable(&format!("its start failed: {error}")))?;
         let container = Arc::new(started.map_err(|why| unavailable(&why))?);
         *current = Some(Arc::clone(&container));
@@ -325,9 +330,11 @@ fn usable(info: &SystemInfo) -> Result<(), String> {
         return Err("the engine's kernel has no seccomp".to_owned());
     }
     if has("rootless") || has("userns") {
-        return Err("the engine gives containers other users than this machine (rootless or userns-remap), so commands \
+        return Err(
+            "the engine gives containers other users than this machine (rootless or userns-remap), so commands \
                     could not write the workspace; use another engine, or the sandbox `local`"
-            .to_owned());
+                .to_owned(),
+        );
     }
     Ok(())
 }
@@ -359,11 +366,8 @@ fn missing(
     warnings: &[String],
 ) -> Vec<String> {
     let holds = |name: &str| Protection::named(name).is_some_and(|protection| in_force & protection.bit() != 0);
-    let mut lines: Vec<String> = reasons
-        .iter()
-        .filter(|reason| !reason.split_once(':').is_some_and(|(name, _)| holds(name)))
-        .cloned()
-        .collect();
+    let mut lines: Vec<String> =
+        reasons.iter().filter(|reason| !reason.split_once(':').is_some_and(|(name, _)| holds(name))).cloned().collect();
     let mut say = |is_missing: bool, line: &str| {
         if is_missing {
             lines.push(line.to_owned());
@@ -427,9 +431,7 @@ mod tests {
 
     #[test]
     fn what_a_container_does_not_give_is_said() {
-        let has = |plan: &SandboxPlan, protection: Protection| {
-            given(plan, &info(&[]), false) & protection.bit() != 0
-        };
+        let has = |plan: &SandboxPlan, protection: Protection| given(plan, &info(&[]), false) & protection.bit() != 0;
         let mut plan = SandboxPlan::default();
         assert!(has(&plan, Protection::Files) && has(&plan, Protection::Network) && !has(&plan, Protection::Uid));
         plan.scope = SandboxScope::World;

@@ -1,4 +1,4 @@
-//! The frames of the runner's protocol, version 1. `runner/PROTOCOL.md` describes them.
+//! The frames of the runner's protocol, version 2. `runner/PROTOCOL.md` describes them.
 //!
 //! Reading a frame must never panic or allocate more than its stated bound: a runner shares its container with commands.
 
@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 use crate::command::End;
 
 /// Version of the protocol.
-pub(crate) const VERSION: u16 = 1;
+pub(crate) const VERSION: u16 = 2;
 /// Largest payload of a frame.
 const PAYLOAD_MAX: usize = 256 * 1024;
 /// Credit that lets a command write without being read: its output is only counted.
@@ -45,6 +45,8 @@ pub(crate) enum Order<'o> {
     Eof,
     Credit(u8, u32),
     Kill,
+    /// The longest silence of the daemon, in seconds, while a command runs.
+    Watch(u16),
 }
 
 /// The request to run a command.
@@ -110,6 +112,10 @@ impl Order<'_> {
                 0x05
             }
             Self::Kill => 0x07,
+            Self::Watch(seconds) => {
+                body.extend(seconds.to_le_bytes());
+                0x0B
+            }
         };
         let mut frame = Vec::with_capacity(body.len() + 9);
         // A request is checked for its size before it is sent, so this does not cut.

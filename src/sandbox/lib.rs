@@ -40,7 +40,10 @@ pub async fn open(
     match plan.kind {
         SandboxKind::None => Err("the world file has no `sandbox: { kind: local }` or `docker`".to_owned()),
         SandboxKind::Local => Ok(Local::open(plan, owner.data_dir, workspace, clock).await? as Arc<dyn Sandbox>),
-        SandboxKind::Docker => Ok(Docker::open(plan, owner, workspace, clock).await? as Arc<dyn Sandbox>),
+        SandboxKind::Docker => {
+            let host = std::env::var("DOCKER_HOST").ok();
+            Ok(Docker::open(plan, host.as_deref(), owner, workspace, clock).await? as Arc<dyn Sandbox>)
+        }
         SandboxKind::Remote => Err("the sandbox `remote` is not built yet; `local` and `docker` are".to_owned()),
     }
 }

@@ -91,8 +91,8 @@ impl Local {
         let unusable = |what: &str, error: std::io::Error| format!("{what}: {error}");
         let workspace = workspace.canonicalize().map_err(|error| unusable("the workspace cannot be found", error))?;
         let is_root = rustix::process::geteuid().is_root();
-        let program = program::install(data_dir)
-            .map_err(|error| unusable("the runner's program cannot be written", error))?;
+        let program =
+            program::install(data_dir).map_err(|error| unusable("the runner's program cannot be written", error))?;
         let required = Protection::required(&plan.require)?;
         let mut local = Self {
             plan: plan.clone(),
@@ -110,8 +110,7 @@ impl Local {
         if lacking != 0 {
             return Err(protection::lacking(lacking, &hello.missing));
         }
-        local.report =
-            Report { in_force: hello.available, missing: hello.missing.clone(), ..Report::default() };
+        local.report = Report { in_force: hello.available, missing: hello.missing.clone(), ..Report::default() };
         if is_root {
             // Files in the data directory, such as the token, are for the daemon alone.
             own_dirs::let_others_through(data_dir)?;

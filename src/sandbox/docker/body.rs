@@ -203,7 +203,8 @@ mod tests {
     // covers: SBX-04, SBX-07
     #[test]
     fn a_container_gets_no_rights_and_only_its_places() {
-        let plan = SandboxPlan { cpu_millis: Some(500), memory_bytes: 64 << 20, processes: 100, ..SandboxPlan::default() };
+        let plan =
+            SandboxPlan { cpu_millis: Some(500), memory_bytes: 64 << 20, processes: 100, ..SandboxPlan::default() };
         let all = mounted(WorkspaceAccess::ReadWrite, Identity { device: 1, inode: 9 }, &[place("agents/ada")]);
         let body = body(&plan, &common(), &all);
         let host = body.host_config.unwrap();
@@ -215,7 +216,8 @@ mod tests {
         assert_eq!(host.memory, Some((80 + 256 + 64) << 20));
         let options = host.security_opt.unwrap();
         assert!(options[0] == "no-new-privileges:true" && options[1].starts_with("seccomp={"));
-        let sources: Vec<_> = host.mounts.unwrap().into_iter().map(|at| (at.source.unwrap(), at.read_only.unwrap())).collect();
+        let sources: Vec<_> =
+            host.mounts.unwrap().into_iter().map(|at| (at.source.unwrap(), at.read_only.unwrap())).collect();
         let wanted = [("/data/sandbox-runner", true), ("/data/workspace", true), ("/data/workspace/agents/ada", false)];
         assert_eq!(sources, wanted.map(|(source, read_only)| (source.to_owned(), read_only)));
         assert_eq!(body.user.as_deref(), Some("65534:65534"));
@@ -227,7 +229,17 @@ mod tests {
         // The order of the file is not that of the kernel; a name must stand in one list only.
         let allowed = SECCOMP.split("never: ").next().unwrap();
         let never = &SECCOMP[allowed.len()..];
-        for name in ["io_uring_setup", "keyctl", "ptrace", "mount", "unshare", "setns", "bpf", "perf_event_open", "memfd_secret"] {
+        for name in [
+            "io_uring_setup",
+            "keyctl",
+            "ptrace",
+            "mount",
+            "unshare",
+            "setns",
+            "bpf",
+            "perf_event_open",
+            "memfd_secret",
+        ] {
             let quoted = format!("\"{name}\"");
             assert!(!allowed.contains(&quoted) && never.contains(&quoted), "{name}");
         }

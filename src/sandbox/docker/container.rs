@@ -56,7 +56,7 @@ impl Container {
         plan: &SandboxPlan,
         common: &Common,
         places: Vec<Place>,
-        clock: &dyn Clock,
+        clock: &Arc<dyn Clock>,
     ) -> Result<Self, String> {
         let (id, warnings) = engine.create(body::body(plan, common, &places)).await?;
         let created = Created { engine: Arc::clone(&engine), id };
@@ -69,7 +69,8 @@ impl Container {
             }
             () = greeting => return Err("the runner does not greet".to_owned()),
         };
-        check(&runner, &places, clock).await?;
+        runner.keep_speaking(Arc::clone(clock)).await.map_err(|refusal| refusal.message)?;
+        check(&runner, &places, &**clock).await?;
         Ok(Self { runner, places, warnings, _created: created })
     }
 }

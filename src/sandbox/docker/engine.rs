@@ -104,7 +104,8 @@ impl Engine {
 
     /// Attaches to a container and then starts it, so that nothing of what it says is lost.
     pub(super) async fn start(&self, id: &str) -> Result<Streams, String> {
-        let options = AttachContainerOptionsBuilder::default().stream(true).stdin(true).stdout(true).stderr(true).build();
+        let options =
+            AttachContainerOptionsBuilder::default().stream(true).stdin(true).stdout(true).stderr(true).build();
         let attach = self.within("its streams", self.docker.attach_container(id, Some(options)));
         let AttachContainerResults { output, input } = attach.await?;
         self.within("its start", self.docker.start_container(id, None)).await?;
@@ -133,7 +134,10 @@ impl Engine {
     }
 
     /// The containers, also those that have ended, that have all of these labels.
-    pub(super) async fn labelled(&self, labels: &[(&str, &str)]) -> Result<Vec<(String, HashMap<String, String>)>, String> {
+    pub(super) async fn labelled(
+        &self,
+        labels: &[(&str, &str)],
+    ) -> Result<Vec<(String, HashMap<String, String>)>, String> {
         let wanted = labels.iter().map(|(name, value)| format!("{name}={value}")).collect();
         let filters = HashMap::from([("label".to_owned(), wanted)]);
         let options = ListContainersOptionsBuilder::default().all(true).filters(&filters).build();
