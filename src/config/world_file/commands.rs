@@ -92,7 +92,10 @@ fn containers(map: &Map<'_>, plan: &mut SandboxPlan) {
         only_docker(&field);
         if let Some(image) = field.text(512) {
             if image.chars().any(|c| c.is_whitespace() || c.is_control()) || image.starts_with('-') {
-                field.error(format!("`{}` is not the name of an image", field.shown()), "write a name such as `ghost-toolbox`");
+                field.error(
+                    format!("`{}` is not the name of an image", field.shown()),
+                    "write a name such as `ghost-toolbox`",
+                );
             }
             image.clone_into(&mut plan.image);
         }
