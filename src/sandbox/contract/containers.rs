@@ -159,3 +159,30 @@ fn containers_of_an_earlier_start_are_removed_and_others_are_not() {
     place.runtime.block_on(opened.unwrap().close());
     assert!(!left.contains(&orphan) && left.contains(&foreign), "{left}");
 }
+
+// covers: SBX-07
+#[test]
+fn a_network_is_there_if_the_world_asks_for_it() {
+    let Some(place) = Place::with(Kind::Docker, |plan| plan.network = SandboxNetwork::Open) else { return };
+    let report = place.sandbox.report();
+    assert_eq!(report.in_force & Protection::Network.bit(), 0);
+    assert!(report.missing.iter().any(|line| line.starts_with("network:")), "{report:?}");
+    // The engine's bridge is the only thing here that a container reaches for certain.
+    let listening = std::net::TcpListener::bind(("0.0.0.0", 0)).unwrap();
+    let code = format!(
+        "rows = [line.split() for line in open('/proc/net/route')][1:]\n\
+         gateway = next(row[2] for row in rows if row[1] == '00000000')\n\
+         bridge = socket.inet_ntoa(bytes.fromhex(gateway)[::-1])\n\
+         t('bridge', lambda: socket.create_connection((bridge, {}), 5))\n\
+         t('unix', lambda: socket.socket(socket.AF_UNIX))\n\
+         t('packet', lambda: socket.socket(socket.AF_PACKET, socket.SOCK_RAW))\n\
+         t('raw', lambda: socket.socket(socket.AF_INET, socket.SOCK_RAW, 1))\n",
+        listening.local_addr().unwrap().port(),
+    );
+    let results = place.attempts("ada", &code);
+    assert_eq!(results["bridge"], "ok", "{results:?}");
+    for name in ["unix", "packet", "raw"] {
+        assert_ne!(results[name], "ok", "{name}");
+    }
+    assert!(listening.accept().is_ok());
+}

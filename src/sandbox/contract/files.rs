@@ -61,7 +61,6 @@ pub fn access_to_the_workspace_is_bounded(kind: Kind) {
     }
 }
 
-// covers: ACL-04
 pub fn rights_hold_from_the_next_command(kind: Kind) {
     let Some(place) = Place::new(kind) else { return };
     let write = |prefixes: &[&str]| {
