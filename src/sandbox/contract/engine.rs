@@ -21,8 +21,9 @@ struct Engine {
 fn daemon(dir: &Path) -> Child {
     let at = |name: &str| dir.join(name).display().to_string();
     let log = std::fs::OpenOptions::new().create(true).append(true).open(dir.join("log")).unwrap();
-    Command::new("dockerd")
-        .args(["--iptables=false", "--ip6tables=false", "--bridge=none"])
+    // In a network of its own: without a bridge, dockerd removes the one of the engine that runs here already.
+    Command::new("unshare")
+        .args(["--net", "dockerd", "--iptables=false", "--ip6tables=false", "--bridge=none"])
         .args(["--host", &format!("unix://{}", at("socket"))])
         .args(["--data-root", &at("data"), "--exec-root", &at("exec"), "--pidfile", &at("pid")])
         .stdin(Stdio::null())
