@@ -42,7 +42,8 @@ cases! {
     bounds: a_deadline_kills_the_whole_tree, the_end_of_a_command_ends_what_it_left, a_dropped_call_kills_the_whole_tree,
         too_much_memory, too_many_processes, too_much_on_disk;
     files: writes_stay_within_the_prefixes, access_to_the_workspace_is_bounded, rights_hold_from_the_next_command,
-        a_link_in_place_of_a_prefix_is_refused;
+        a_link_in_place_of_a_prefix_is_refused,
+        a_link_that_comes_and_goes_leads_nowhere;
     escapes: system_calls_are_refused, there_is_no_network, the_daemon_and_its_files_cannot_be_reached,
         nothing_is_gained_by_being_privileged, agents_see_nothing_of_each_other;
     deaths: a_killed_runner_is_an_error_and_leaves_nothing, a_stopped_runner_is_an_error_after_the_deadline;
