@@ -30,6 +30,7 @@ pub fn check(world_dir: &Path, json: bool, env: &dyn Fn(&str) -> Option<String>)
     if !json {
         if fine {
             out = format!("{} is a world that can be started. {}\n", world_dir.display(), counted(errors, warnings));
+            out.push_str(&ghost_daemon::sandbox_check(world_dir, env).unwrap_or_default());
         } else {
             tell(&counted(errors, warnings));
         }

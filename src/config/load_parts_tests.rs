@@ -1,7 +1,7 @@
 //! Parts of a world besides its agents: webhooks, toolboxes, skills and commands.
 
 use super::*;
-use crate::plan::{ProviderKind, SandboxKind};
+use crate::plan::{ProviderKind, SandboxKind, SandboxNetwork, SandboxScope};
 
 #[test]
 fn webhooks_are_read_and_checked() {
@@ -371,6 +371,31 @@ fn sandbox_and_policy_become_a_plan() {
     assert!(problems.contains("`comunicator`") && problems.contains("sandbox.require[0]"), "{problems}");
     world.config(&format!("{GOOD}sandbox: {{ kind: local, network: bridge }}\n"));
     assert!(world.problems().contains("sandbox.network"));
+}
+
+// covers: SBX-07
+#[test]
+fn containers_become_a_plan() {
+    let world = World::new();
+    let docker = "sandbox: { kind: docker, image: box@sha256:0a, scope: world, network: open, cpus: 1.5, containers_max: 3, \
+                  read_only_root: true }\n";
+    world.config(&format!("{GOOD}{docker}"));
+    let plan = world.load().unwrap().sandbox.clone();
+    assert_eq!((plan.kind, plan.scope, plan.network), (SandboxKind::Docker, SandboxScope::World, SandboxNetwork::Open));
+    assert_eq!((plan.image.as_str(), plan.cpu_millis, plan.containers_max), ("box@sha256:0a", Some(1_500), 3));
+    assert!(!world.warnings().contains("sandbox."), "{}", world.warnings());
+    for (good, bad) in [
+        ("scope: world", "scope: session"),
+        ("read_only_root: true", "read_only_root: false"),
+        ("cpus: 1.5", "cpus: 0"),
+        ("containers_max: 3", "containers_max: 0"),
+        ("image: box@sha256:0a", "image: \"a b\""),
+        ("network: open", "network: proxy"),
+        ("kind: docker", "kind: local"),
+    ] {
+        world.config(&format!("{GOOD}{}", docker.replace(good, bad)));
+        assert!(world.problems().contains("sandbox."), "{bad}: {}", world.problems());
+    }
 }
 
 // covers: EXEC-06

@@ -30,7 +30,7 @@ pub use self::http::HttpPlan;
 pub use self::models::{LlmPlan, ModelChoice, ProviderPlan};
 pub use self::origins::{Origin, Origins, ProviderOrigin};
 pub use self::places::{ListenAddress, PlacesPlan};
-pub use self::sandbox::{SandboxKind, SandboxPlan, WorkspaceAccess};
+pub use self::sandbox::{SandboxKind, SandboxNetwork, SandboxPlan, SandboxScope, WorkspaceAccess};
 use crate::access::{Groups, TASK_UPDATE, ToolAccess};
 use crate::problem::Problem;
 pub use crate::provider_kind::ProviderKind;

@@ -278,8 +278,8 @@ async fn boot_and_serve(
     let tools = tools
         .await
         .map_err(|error| Refusal::new(Code::Internal, format!("the tools could not be created: {error}")))?;
-    let sandbox =
-        ghost_sandbox::open(&loaded.plan.sandbox, data_dir.path(), dir.path(), Arc::clone(&ports.clock)).await;
+    let owner = ghost_sandbox::Owner { world_id: &loaded.plan.world_id, data_dir: data_dir.path() };
+    let sandbox = ghost_sandbox::open(&loaded.plan.sandbox, owner, dir.path(), Arc::clone(&ports.clock)).await;
     if let (Err(why), true) = (&sandbox, loaded.plan.sandbox.kind != SandboxKind::None) {
         tracing::warn!("there is no sandbox, so no agent can run commands: {why}");
     }

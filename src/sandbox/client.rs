@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use ghost_domain::{Code, Refusal};
+use ghost_domain::{Clock, Code, Refusal};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::mpsc;
 
@@ -24,6 +24,11 @@ const FRAMES: usize = 1_024;
 const ORDERS: usize = 256;
 /// Bytes of standard input in one frame.
 const CHUNK: usize = 32 * 1024;
+/// How long after its deadline a command's end may take to arrive. The runner kills a tree within two seconds.
+const GRACE: Duration = Duration::from_secs(5);
+/// The longest silence towards a runner behind an engine, in seconds, and how often it is broken.
+const SILENCE_SECONDS: u16 = 20;
+const BEAT: Duration = Duration::from_secs(4);
 /// Ids from here on are the runner's.
 const OWN_IDS: u32 = 1 << 31;
 
@@ -77,6 +82,8 @@ impl Runner {
                     break;
                 }
             }
+            // The end of its input ends the runner. One that has ended already is no error.
+            let _ = to.shutdown().await;
         });
         let (streams, ended) = (Streams::default(), Arc::new(OnceLock::new()));
         let (reading, reason) = (Arc::clone(&streams), Arc::clone(&ended));
@@ -101,6 +108,24 @@ impl Runner {
         Ok(Self { hello, orders, streams, next: AtomicU32::new(0), ended })
     }
 
+    /// Lets the runner end if this daemon is silent while a command runs, and keeps speaking. For streams whose end may
+    /// not arrive: between a container and this daemon stands an engine, which may die or stop.
+    pub(crate) async fn keep_speaking(&self, clock: Arc<dyn Clock>) -> Result<(), Refusal> {
+        self.order(&Order::Watch(SILENCE_SECONDS), 0).await?;
+        let (orders, streams) = (self.orders.downgrade(), Arc::clone(&self.streams));
+        tokio::spawn(async move {
+            loop {
+                clock.sleep(BEAT).await;
+                let Some(orders) = orders.upgrade() else { return };
+                // A full queue means that enough is said already, or that nobody reads.
+                if !lock(&streams).is_empty() && orders.try_send(Order::Watch(SILENCE_SECONDS).encode(0)).is_err() {
+                    tracing::debug!("a runner's stream is full");
+                }
+            }
+        });
+        Ok(())
+    }
+
     pub(crate) fn hello(&self) -> &Hello {
         &self.hello
     }
@@ -108,6 +133,12 @@ impl Runner {
     /// Whether the runner has ended.
     pub(crate) fn is_gone(&self) -> bool {
         self.ended.get().is_some()
+    }
+
+    /// Gives the runner up: every command that waits for it gets an error.
+    pub(crate) fn give_up(&self, why: &str) {
+        let _ = self.ended.set(why.to_owned());
+        lock(&self.streams).clear();
     }
 
     fn why(&self) -> Refusal {
@@ -118,8 +149,27 @@ impl Runner {
         self.orders.send(order.encode(id)).await.map_err(|_| self.why())
     }
 
-    /// Runs a command. `limits` are the bytes of standard output and error that are kept.
+    /// Runs a command. `limits` are the bytes of standard output and error that are kept. A runner that says nothing for
+    /// some seconds after the command's deadline (stopped, or behind an engine that hangs) is given up.
     pub(crate) async fn run(
+        &self,
+        exec: &Exec,
+        stdin: &[u8],
+        limits: (usize, usize),
+        progress: Progress<'_>,
+        clock: &dyn Clock,
+    ) -> Result<Finished, Refusal> {
+        tokio::select! {
+            biased;
+            done = self.attend(exec, stdin, limits, progress) => done,
+            () = clock.sleep(exec.deadline + GRACE) => {
+                self.give_up("it did not answer until the command's deadline");
+                Err(self.why())
+            }
+        }
+    }
+
+    async fn attend(
         &self,
         exec: &Exec,
         stdin: &[u8],

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use async_trait::async_trait;
+use ghost_config::plan::WorkspaceAccess;
 use ghost_domain::{AgentId, Refusal};
 
 use crate::capture::Captured;
@@ -29,6 +30,17 @@ pub struct Command {
     pub stdout_limit: usize,
     /// Bytes of standard error that are kept.
     pub stderr_limit: usize,
+}
+
+impl Command {
+    /// The directories that it may write to where commands see so much of the workspace.
+    pub(crate) fn may_write(&self, access: WorkspaceAccess) -> Vec<String> {
+        match access {
+            WorkspaceAccess::None => vec![format!("agents/{}", self.agent_id)],
+            WorkspaceAccess::ReadOnly => Vec::new(),
+            WorkspaceAccess::ReadWrite => self.writable.clone(),
+        }
+    }
 }
 
 /// How a command ended.

@@ -1,4 +1,4 @@
-//! The frames of the runner's protocol, version 1. `runner/PROTOCOL.md` describes them.
+//! The frames of the runner's protocol, version 2. `runner/PROTOCOL.md` describes them.
 //!
 //! Reading a frame must never panic or allocate more than its stated bound: a runner shares its container with commands.
 
@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncReadExt as _};
 use crate::command::End;
 
 /// Version of the protocol.
-pub(crate) const VERSION: u16 = 1;
+pub(crate) const VERSION: u16 = 2;
 /// Largest payload of a frame.
 const PAYLOAD_MAX: usize = 256 * 1024;
 /// Credit that lets a command write without being read: its output is only counted.
@@ -45,6 +45,8 @@ pub(crate) enum Order<'o> {
     Eof,
     Credit(u8, u32),
     Kill,
+    /// The longest silence of the daemon, in seconds, while a command runs.
+    Watch(u16),
 }
 
 /// The request to run a command.
@@ -61,14 +63,23 @@ pub(crate) struct Exec {
     pub(crate) argv: Vec<String>,
     pub(crate) env: Vec<String>,
     pub(crate) paths: Vec<(u8, String)>,
+    pub(crate) network: Network,
+}
+
+/// What a command reaches over the network.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Network {
+    /// Nothing.
+    #[default]
+    None = 0,
+    /// TCP and UDP to wherever the runner's own network leads.
+    Open = 3,
 }
 
 /// Largest size of one file that a command writes is its disk limit; the number of open files is this.
 const OPEN_FILES: u64 = 1_024;
 /// Size of each private file system in memory.
-const TMP_BYTES: u64 = 256 << 20;
-/// No network.
-const NETWORK_NONE: u8 = 0;
+pub(crate) const TMP_BYTES: u64 = 256 << 20;
 /// The runner chooses the user.
 const OWN_ID: u32 = u32::MAX;
 const UMASK: u32 = 0o022;
@@ -101,6 +112,10 @@ impl Order<'_> {
                 0x05
             }
             Self::Kill => 0x07,
+            Self::Watch(seconds) => {
+                body.extend(seconds.to_le_bytes());
+                0x0B
+            }
         };
         let mut frame = Vec::with_capacity(body.len() + 9);
         // A request is checked for its size before it is sent, so this does not cut.
@@ -135,7 +150,7 @@ impl Exec {
         body.extend(self.flags.to_le_bytes());
         body.extend(self.required.to_le_bytes());
         body.extend(0_u32.to_le_bytes());
-        body.push(NETWORK_NONE);
+        body.push(self.network as u8);
         body.extend(OWN_ID.to_le_bytes());
         body.extend(OWN_ID.to_le_bytes());
         body.extend(UMASK.to_le_bytes());
@@ -170,7 +185,6 @@ pub(crate) struct Hello {
     pub(crate) available: u32,
     /// Bytes of input that a new stream may be sent.
     pub(crate) window: u32,
-    pub(crate) kernel: String,
     pub(crate) missing: Vec<String>,
 }
 
@@ -252,9 +266,9 @@ fn hello(fields: &mut Fields<'_>) -> Option<Hello> {
     let (_landlock, available) = (fields.u32()?, fields.u32()?);
     let (_uid, _gid, _pid, window) = (fields.u32()?, fields.u32()?, fields.u32()?, fields.u32()?);
     fields.take(3)?;
-    let (kernel, _machine, _cgroups) = (fields.text()?, fields.text()?, fields.text()?);
+    let (_kernel, _machine, _cgroups) = (fields.text()?, fields.text()?, fields.text()?);
     let missing = fields.text()?.lines().map(str::to_owned).collect();
-    Some(Hello { version, available, window, kernel, missing })
+    Some(Hello { version, available, window, missing })
 }
 
 fn exit(fields: &mut Fields<'_>) -> Option<Exit> {

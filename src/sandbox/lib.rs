@@ -6,9 +6,12 @@
 mod capture;
 mod client;
 mod command;
+mod docker;
+mod environment;
 mod frame;
 mod local;
 mod own_dirs;
+mod program;
 mod protection;
 
 use std::path::Path;
@@ -19,24 +22,28 @@ use ghost_domain::Clock;
 
 pub use capture::Captured;
 pub use command::{Command, End, Finished, Progress, Sandbox};
+pub use docker::{Docker, Owner};
 pub use local::Local;
 pub use protection::{Protection, Report};
 
-/// Opens the sandbox of a world. `data_dir` gets the runner's program; commands see files below `workspace`.
+/// Opens the sandbox of a world. The data directory of `owner` gets the runner's program; commands see files below
+/// `workspace`.
 ///
 /// # Errors
 /// Why there is none, as the rest of a sentence that begins with "there is no sandbox:".
 pub async fn open(
     plan: &SandboxPlan,
-    data_dir: &Path,
+    owner: Owner<'_>,
     workspace: &Path,
     clock: Arc<dyn Clock>,
 ) -> Result<Arc<dyn Sandbox>, String> {
     match plan.kind {
-        SandboxKind::None => Err("the world file has no `sandbox: { kind: local }`".to_owned()),
-        SandboxKind::Local => Ok(Local::open(plan, data_dir, workspace, clock).await? as Arc<dyn Sandbox>),
-        SandboxKind::Docker | SandboxKind::Remote => {
-            Err(format!("the sandbox `{}` is not built yet; `local` is", plan.kind.as_str()))
+        SandboxKind::None => Err("the world file has no `sandbox: { kind: local }` or `docker`".to_owned()),
+        SandboxKind::Local => Ok(Local::open(plan, owner.data_dir, workspace, clock).await? as Arc<dyn Sandbox>),
+        SandboxKind::Docker => {
+            let host = std::env::var("DOCKER_HOST").ok();
+            Ok(Docker::open(plan, host.as_deref(), owner, workspace, clock).await? as Arc<dyn Sandbox>)
         }
+        SandboxKind::Remote => Err("the sandbox `remote` is not built yet; `local` and `docker` are".to_owned()),
     }
 }

@@ -5,8 +5,6 @@
 //! the workspace.
 
 use std::collections::BTreeMap;
-use std::io::Write as _;
-use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::{Arc, Weak};
@@ -20,21 +18,16 @@ use tokio::sync::Mutex;
 
 use crate::client::Runner;
 use crate::command::{Command, Finished, Progress, Sandbox};
-use crate::frame::{Exec, flag, right};
+use crate::environment;
+use crate::frame::{Exec, Network, flag, right};
 use crate::own_dirs;
-use crate::protection::{Protection, Report};
+use crate::program;
+use crate::protection::{self, Protection, Report};
 
-/// The runner's program. `build.rs` compiles it.
-const PROGRAM: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/runner"));
-/// Its name in the data directory.
-const PROGRAM_NAME: &str = "sandbox-runner";
 /// An idle runner ends after this time.
 const IDLE: Duration = Duration::from_secs(60);
 /// How long a runner may take to greet.
 const GREETING: Duration = Duration::from_secs(10);
-/// The user that commands have if the daemon is root: "nobody".
-const NOBODY: u32 = 65_534;
-
 /// Directories and files of the system that commands may read and run.
 const SYSTEM: [&str; 22] = [
     "/usr",
@@ -62,16 +55,6 @@ const SYSTEM: [&str; 22] = [
 ];
 /// Devices that commands may use.
 const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
-
-/// Settings that keep a repository's own configuration from running programs: they win over `.git/config`. `diff.external`
-/// cannot be switched off so.
-const GIT: [(&str, &str); 5] = [
-    ("core.fsmonitor", "false"),
-    ("core.hooksPath", "/dev/null"),
-    ("core.pager", "cat"),
-    ("core.editor", "true"),
-    ("protocol.ext.allow", "never"),
-];
 
 /// The sandbox.
 pub struct Local {
@@ -108,13 +91,9 @@ impl Local {
         let unusable = |what: &str, error: std::io::Error| format!("{what}: {error}");
         let workspace = workspace.canonicalize().map_err(|error| unusable("the workspace cannot be found", error))?;
         let is_root = rustix::process::geteuid().is_root();
-        let program = data_dir.join(PROGRAM_NAME);
-        install(&program).map_err(|error| unusable("the runner's program cannot be written", error))?;
-        let mut required = Protection::ALWAYS.iter().fold(0, |bits, protection| bits | protection.bit());
-        for name in &plan.require {
-            let protection = Protection::named(name).ok_or_else(|| format!("there is no protection `{name}`"))?;
-            required |= protection.bit();
-        }
+        let program =
+            program::install(data_dir).map_err(|error| unusable("the runner's program cannot be written", error))?;
+        let required = Protection::required(&plan.require)?;
         let mut local = Self {
             plan: plan.clone(),
             program,
@@ -129,41 +108,19 @@ impl Local {
         let hello = runner.hello();
         let lacking = required & !hello.available;
         if lacking != 0 {
-            let names = Protection::names(lacking).join(", ");
-            return Err(format!("this machine lacks the protections {names}: {}", hello.missing.join("; ")));
+            return Err(protection::lacking(lacking, &hello.missing));
         }
-        local.report =
-            Report { in_force: hello.available, missing: hello.missing.clone(), kernel: hello.kernel.clone() };
+        local.report = Report { in_force: hello.available, missing: hello.missing.clone(), ..Report::default() };
         if is_root {
-            local.let_others_in(data_dir)?;
+            // Files in the data directory, such as the token, are for the daemon alone.
+            own_dirs::let_others_through(data_dir)?;
+            own_dirs::let_others_through(&local.workspace)?;
+            own_dirs::is_reachable(&local.workspace)?;
         }
         drop(child);
         let local = Arc::new(local);
         tokio::spawn(end_idle(Arc::downgrade(&local)));
         Ok(local)
-    }
-
-    /// If the daemon is root, commands are another user, who must get into the workspace.
-    fn let_others_in(&self, data_dir: &Path) -> Result<(), String> {
-        // Its files have modes of their own: the database and the token are for the daemon alone.
-        for dir in [data_dir, &self.workspace] {
-            let may_pass = std::fs::metadata(dir).map(|found| found.permissions().mode() | 0o711);
-            may_pass
-                .and_then(|mode| std::fs::set_permissions(dir, std::fs::Permissions::from_mode(mode)))
-                .map_err(|error| format!("{} cannot be opened to commands: {error}", dir.display()))?;
-        }
-        let closed = self
-            .workspace
-            .ancestors()
-            .find(|dir| std::fs::metadata(dir).is_ok_and(|found| found.permissions().mode() & 0o001 == 0));
-        match closed {
-            None => Ok(()),
-            Some(dir) => Err(format!(
-                "ghostd runs as root, so commands run as another user, who cannot pass through {}; run ghostd as an \
-                 ordinary user, or give it a workspace elsewhere with --workspace",
-                dir.display()
-            )),
-        }
     }
 
     async fn start(&self) -> Result<(Arc<Runner>, Child), String> {
@@ -214,14 +171,7 @@ impl Local {
 
     /// Prepares a directory of the workspace for the command.
     fn own(&self, dir: &str) -> Result<(), Refusal> {
-        let user = self.is_root.then_some(NOBODY);
-        own_dirs::prepare(&self.workspace, Path::new(dir.trim_end_matches('/')), user).map_err(|error| {
-            Refusal::new(
-                Code::Unavailable,
-                format!("the directory `{dir}` cannot be prepared for the command: {error}"),
-            )
-            .hint("remove what stands in its place")
-        })
+        own_dirs::prepare(&self.workspace, dir, self.is_root.then_some(own_dirs::NOBODY)).map(drop)
     }
 
     fn exec(&self, command: &Command) -> Exec {
@@ -246,29 +196,8 @@ impl Local {
             paths.extend(["/tmp", "/dev/shm"].map(|path| (all, path.to_owned())));
             "/tmp".clone_into(&mut tmp);
         }
-        let mut env = BTreeMap::from([
-            ("PATH".to_owned(), "/usr/local/bin:/usr/bin:/bin".to_owned()),
-            ("HOME".to_owned(), home),
-            ("TMPDIR".to_owned(), tmp),
-            ("LANG".to_owned(), "C.UTF-8".to_owned()),
-            ("TERM".to_owned(), "dumb".to_owned()),
-            ("AGENT_WORKSPACE".to_owned(), self.workspace.display().to_string()),
-            ("GIT_CONFIG_NOSYSTEM".to_owned(), "1".to_owned()),
-            ("GIT_CONFIG_GLOBAL".to_owned(), "/dev/null".to_owned()),
-            ("GIT_TERMINAL_PROMPT".to_owned(), "0".to_owned()),
-            ("GIT_CONFIG_COUNT".to_owned(), GIT.len().to_string()),
-        ]);
-        for (at, (key, value)) in GIT.iter().enumerate() {
-            env.insert(format!("GIT_CONFIG_KEY_{at}"), (*key).to_owned());
-            env.insert(format!("GIT_CONFIG_VALUE_{at}"), (*value).to_owned());
-        }
-        for name in &self.plan.passthrough_env {
-            if let Ok(value) = std::env::var(name) {
-                env.insert(name.clone(), value);
-            }
-        }
-        env.extend(self.plan.env.clone());
-        env.extend(command.env.iter().cloned());
+        let workspace = self.workspace.display().to_string();
+        let env = environment::environment(&self.plan, &workspace, &home, &tmp, &command.env);
         Exec {
             flags,
             required: self.required,
@@ -279,8 +208,9 @@ impl Local {
             credit: (0, 0),
             cwd: at(&command.dir),
             argv: command.argv.clone(),
-            env: env.into_iter().map(|(name, value)| format!("{name}={value}")).collect(),
+            env,
             paths,
+            network: Network::None,
         }
     }
 }
@@ -290,16 +220,13 @@ impl Sandbox for Local {
     async fn run(&self, command: Command, progress: Progress<'_>) -> Result<Finished, Refusal> {
         // Few system calls on directories that are in memory: cheaper than another thread.
         self.own(&format!("agents/{}", command.agent_id))?;
-        let mut command = command;
-        if self.plan.workspace_access != WorkspaceAccess::ReadWrite {
-            command.writable.clear();
-        }
+        let command = Command { writable: command.may_write(self.plan.workspace_access), ..command };
         for prefix in &command.writable {
             self.own(prefix)?;
         }
         let exec = self.exec(&command);
         let runner = self.runner(&command.agent_id).await?;
-        runner.run(&exec, &command.stdin, (command.stdout_limit, command.stderr_limit), progress).await
+        runner.run(&exec, &command.stdin, (command.stdout_limit, command.stderr_limit), progress, &*self.clock).await
     }
 
     fn identity(&self) -> String {
@@ -326,21 +253,4 @@ async fn end_idle(local: Weak<Local>) {
         let Some(local) = local.upgrade() else { return };
         local.end_idle_runners().await;
     }
-}
-
-/// Writes the runner's program, unless it is there already.
-fn install(program: &Path) -> std::io::Result<()> {
-    if std::fs::read(program).is_ok_and(|found| found == PROGRAM) {
-        return Ok(());
-    }
-    let new = program.with_extension("new");
-    match std::fs::remove_file(&new) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let mut file = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o500).open(&new)?;
-    file.write_all(PROGRAM)?;
-    file.sync_all()?;
-    drop(file);
-    std::fs::rename(new, program)
 }

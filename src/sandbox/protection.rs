@@ -76,11 +76,28 @@ impl Protection {
         Self::ALL.into_iter().find(|protection| protection.as_str() == name)
     }
 
+    /// The bits of those that always apply and of those that the world requires, by name.
+    ///
+    /// # Errors
+    /// If there is no protection of such a name.
+    pub(crate) fn required(names: &[String]) -> Result<u32, String> {
+        let mut bits = Self::ALWAYS.iter().fold(0, |bits, protection| bits | protection.bit());
+        for name in names {
+            bits |= Self::named(name).ok_or_else(|| format!("there is no protection `{name}`"))?.bit();
+        }
+        Ok(bits)
+    }
+
     /// The names of the protections in `bits`.
     #[must_use]
     pub fn names(bits: u32) -> Vec<&'static str> {
         Self::ALL.into_iter().filter(|protection| bits & protection.bit() != 0).map(Self::as_str).collect()
     }
+}
+
+/// Why there is no sandbox: these protections are required and not to be had. `reasons` are the runner's.
+pub(crate) fn lacking(bits: u32, reasons: &[String]) -> String {
+    format!("this machine lacks the protections {}: {}", Protection::names(bits).join(", "), reasons.join("; "))
 }
 
 /// What a sandbox can enforce on this machine.
@@ -90,6 +107,6 @@ pub struct Report {
     pub in_force: u32,
     /// Why others are missing, one line each, as the runner found it.
     pub missing: Vec<String>,
-    /// Release of the kernel.
-    pub kernel: String,
+    /// The image of containers with its id; empty if there is none.
+    pub image: String,
 }

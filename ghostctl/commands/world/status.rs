@@ -65,6 +65,9 @@ fn text(status: &WorldStatus, view: &View) -> String {
             None => format!("{}: {}", sandbox.kind, sandbox.protections.join(", ")),
         };
         text.push_str(&fields(view.screen, &[("sandbox     ", state)]));
+        if let Some(image) = &sandbox.image {
+            text.push_str(&fields(view.screen, &[("  image     ", one_line(image, 400))]));
+        }
         for missing in &sandbox.missing {
             text.push_str(&fields(view.screen, &[("  lacks     ", one_line(missing, 400))]));
         }

@@ -11,7 +11,7 @@ pub enum SandboxKind {
     None,
     /// On this machine, fenced in by the kernel.
     Local,
-    /// In containers. Not built yet.
+    /// In containers of a Docker engine on this machine.
     Docker,
     /// On a toolbox server. Not built yet.
     Remote,
@@ -28,6 +28,26 @@ impl SandboxKind {
             Self::Remote => "remote",
         }
     }
+}
+
+/// Which commands share a container.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SandboxScope {
+    /// Those of one agent.
+    #[default]
+    Agent,
+    /// Those of all agents.
+    World,
+}
+
+/// What commands reach over the network.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SandboxNetwork {
+    /// Nothing.
+    #[default]
+    None,
+    /// Whatever the engine's bridge leads to.
+    Open,
 }
 
 /// What commands see of the workspace.
@@ -69,6 +89,16 @@ pub struct SandboxPlan {
     pub stdout_limit: usize,
     /// Bytes of standard error that are kept.
     pub stderr_limit: usize,
+    /// The image of containers: a name, a name with a digest, or an id.
+    pub image: String,
+    /// Which commands share a container.
+    pub scope: SandboxScope,
+    /// What commands reach over the network.
+    pub network: SandboxNetwork,
+    /// Processor time of a container, in thousandths of one processor; without it, as much as there is.
+    pub cpu_millis: Option<u32>,
+    /// Containers at one time.
+    pub containers_max: usize,
 }
 
 impl Default for SandboxPlan {
@@ -86,6 +116,11 @@ impl Default for SandboxPlan {
             max_timeout: Duration::from_secs(120),
             stdout_limit: 50 * 1_024,
             stderr_limit: 10 * 1_024,
+            image: "ghost-toolbox".to_owned(),
+            scope: SandboxScope::Agent,
+            network: SandboxNetwork::None,
+            cpu_millis: None,
+            containers_max: 64,
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use ghost_policy::{Action, Mode, Settings, Tier, shipped};
 
 use super::parts::{Named, names, unused, with};
-use crate::plan::{SandboxKind, SandboxPlan, WorkspaceAccess};
+use crate::plan::{SandboxKind, SandboxNetwork, SandboxPlan, SandboxScope, WorkspaceAccess};
 use crate::reader::{Field, Map};
 
 /// Names of the protections that a world may require.
@@ -65,36 +65,80 @@ fn read_sandbox(map: &Map<'_>, plan: &mut SandboxPlan) {
     };
     plan.stdout_limit = limit("stdout_limit").unwrap_or(plan.stdout_limit);
     plan.stderr_limit = limit("stderr_limit").unwrap_or(plan.stderr_limit);
-    if let Some(field) = map.get("network")
-        && field.choice(&["bridge", "none"]) == Some("bridge")
-    {
-        field.error("commands have no network yet", "write `network: none`, or remove the line");
+    if let Some(field) = map.get("network") {
+        // `bridge` is the older name.
+        plan.network = match field.choice(&["bridge", "none", "open"]) {
+            Some("bridge" | "open") => SandboxNetwork::Open,
+            _ => SandboxNetwork::None,
+        };
+        if plan.network == SandboxNetwork::Open && plan.kind != SandboxKind::Docker {
+            let message = format!("commands of the sandbox `{}` have no network", plan.kind.as_str());
+            field.error(message, "write `network: none`, or use `kind: docker`");
+        }
     }
+    containers(map, plan);
     without_effect(map);
 }
 
-/// Keys of sandboxes that are not built yet.
+/// Keys of containers.
+fn containers(map: &Map<'_>, plan: &mut SandboxPlan) {
+    let only_docker = |field: &Field<'_>| {
+        if plan.kind != SandboxKind::Docker {
+            field.warn("it has an effect in the sandbox `docker` only", "remove it, or write `kind: docker`");
+        }
+    };
+    if let Some(field) = map.get("image") {
+        only_docker(&field);
+        if let Some(image) = field.text(512) {
+            if image.chars().any(|c| c.is_whitespace() || c.is_control()) || image.starts_with('-') {
+                field.error(
+                    format!("`{}` is not the name of an image", field.shown()),
+                    "write a name such as `ghost-toolbox`",
+                );
+            }
+            image.clone_into(&mut plan.image);
+        }
+    }
+    if let Some(field) = map.get("scope") {
+        only_docker(&field);
+        plan.scope = match field.choice(&["agent", "session", "world"]) {
+            Some("world") => SandboxScope::World,
+            Some("session") => {
+                field.error("containers of a session are not built yet", "write `agent` or `world`");
+                SandboxScope::Agent
+            }
+            _ => SandboxScope::Agent,
+        };
+    }
+    if let Some(field) = map.get("cpus") {
+        only_docker(&field);
+        // At most 1,024,000, so it fits.
+        plan.cpu_millis = field.number(0.01..=1_024.0).map(|cpus| (cpus * 1_000.0).round() as u32);
+    }
+    if let Some(field) = map.get("containers_max") {
+        only_docker(&field);
+        if let Some(most) = field.count(1..=10_000).and_then(|most| usize::try_from(most).ok()) {
+            plan.containers_max = most;
+        }
+    }
+    if let Some(field) = map.get("read_only_root") {
+        only_docker(&field);
+        if field.flag() == Some(false) {
+            field.error("the root of containers is always read-only", "remove the line; `/tmp` can be written");
+        }
+    }
+}
+
+/// Keys that are not built yet.
 fn without_effect(map: &Map<'_>) {
-    for key in ["image", "container", "user", "setup_command"] {
+    for key in ["container", "user", "setup_command"] {
         if let Some(field) = map.get(key) {
             field.text(1_024);
             unused(&field);
         }
     }
-    if let Some(field) = map.get("cpus") {
-        field.number(0.01..=1_024.0);
-        unused(&field);
-    }
-    if let Some(field) = map.get("read_only_root") {
-        field.flag();
-        unused(&field);
-    }
     if let Some(field) = map.get("binds") {
         field.texts(1_024);
-        unused(&field);
-    }
-    if let Some(field) = map.get("scope") {
-        field.choice(&["agent", "session", "world"]);
         unused(&field);
     }
 }

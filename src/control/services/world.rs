@@ -404,6 +404,7 @@ fn sandbox(world: &World) -> v1::SandboxStatus {
         absent: services.without_sandbox().map(one_line),
         protections: Protection::names(report.in_force).into_iter().map(str::to_owned).collect(),
         missing: report.missing,
+        image: Some(report.image).filter(|image| !image.is_empty()),
     }
 }
 

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Changes whenever a frame changes. The daemon embeds the runner, so the two are equal unless an image is stale.
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
 /// Largest payload of a frame, in bytes. A longer script goes through standard input.
 const MAX_FRAME: usize = 256 * 1024;
 /// Bytes that the daemon may send to one stream before it is granted more.
@@ -353,6 +353,7 @@ mod kind {
     pub const DIAL: u8 = 0x08;
     pub const LISTEN: u8 = 0x09;
     pub const CLOSE: u8 = 0x0A;
+    pub const WATCH: u8 = 0x0B;
     pub const STARTED: u8 = 0x82;
     pub const EXIT: u8 = 0x86;
     pub const REFUSED: u8 = 0x87;
@@ -1745,7 +1746,7 @@ enum Role {
 
 /// Why the runner ends.
 enum End {
-    /// The daemon closed the stream or died.
+    /// The daemon closed the stream, died, or was silent for too long.
     Closed,
     Signal,
     Malformed(String),
@@ -1758,6 +1759,9 @@ struct Runner {
     signals: OwnedFd,
     greeted: bool,
     received: Vec<u8>,
+    /// The longest silence of the daemon while a command runs, if it promised to speak, and when it last spoke.
+    silence: Option<Duration>,
+    heard_at: Instant,
     /// Frames not yet written.
     out: Vec<u8>,
     streams: BTreeMap<u32, Stream>,
@@ -1778,7 +1782,10 @@ impl Runner {
             sys!(nr::SETGROUPS, 0, 0)?; // what root belonged to is nothing for its commands
         }
         let (received, out, streams) = (Vec::new(), Vec::new(), BTreeMap::new());
-        let mut runner = Runner { facts, null, signals, greeted: false, received, out, streams, next: 1 << 31 };
+        let (silence, heard_at) = (None, Instant::now());
+        let greeted = false;
+        let mut runner =
+            Runner { facts, null, signals, greeted, received, silence, heard_at, out, streams, next: 1 << 31 };
         runner.try_namespaces();
         set_nonblocking(0)?;
         set_nonblocking(1)?;
@@ -1830,7 +1837,10 @@ impl Runner {
             Kind::Command { force_at, .. } => *force_at,
             _ => None,
         });
-        let timeout = force.min().map(|at| at.saturating_duration_since(Instant::now()));
+        let runs = self.streams.values().any(|stream| matches!(stream.kind, Kind::Command { .. }));
+        let silent_at = self.silence.filter(|_| runs).map(|silence| self.heard_at + silence);
+        let due = force.chain(silent_at).min();
+        let timeout = due.map(|at| at.saturating_duration_since(Instant::now()));
         wait_ready(&mut fds, timeout).map_err(|errno| End::System("poll", errno))?;
         for (fd, role) in fds.iter().zip(roles).filter(|(fd, _)| fd.ready != 0) {
             match role {
@@ -1844,6 +1854,10 @@ impl Runner {
                 Role::Output => {}
                 Role::Input => self.input()?,
             }
+        }
+        // Input that came meanwhile has been read above.
+        if silent_at.is_some_and(|_| self.silence.is_some_and(|silence| self.heard_at.elapsed() >= silence)) {
+            return Err(End::Closed);
         }
         self.settle();
         self.flush()
@@ -1927,7 +1941,10 @@ impl Runner {
         let mut chunk = [0; CHUNK];
         match read_some(0, &mut chunk) {
             Ok(0) => return Err(End::Closed),
-            Ok(count) => self.received.extend_from_slice(&chunk[..count]),
+            Ok(count) => {
+                self.received.extend_from_slice(&chunk[..count]);
+                self.heard_at = Instant::now();
+            }
             Err(EAGAIN | EINTR) => {}
             Err(errno) => return Err(End::System("read", errno)),
         }
@@ -2016,6 +2033,11 @@ impl Runner {
                     self.streams.remove(&id);
                     self.frame(kind::CLOSED, id, &[&0i32.to_le_bytes()]);
                 }
+            }
+            kind::WATCH => {
+                let seconds = fields.u16()?;
+                fields.end()?;
+                self.silence = (seconds > 0).then(|| Duration::from_secs(seconds.into()));
             }
             _ => return Err(Malformed(format!("unknown frame {kind:#04x}"))),
         }
@@ -2408,13 +2430,29 @@ fn dial(host: &str, port: u16) -> Result<Stream, Refusal> {
     }
 }
 
+/// `--identify`: says which directories stand at the given paths, a line of two numbers each, and ends. With it the daemon
+/// finds out, in a container, whether the engine mounted what it was told to mount.
+fn identify(paths: impl Iterator<Item = std::ffi::OsString>) -> ! {
+    for path in paths {
+        match fs::symlink_metadata(&path) {
+            Ok(data) => println!("{} {}", data.dev(), data.ino()),
+            Err(error) => {
+                eprintln!("{}: {error}", path.display());
+                quit(1);
+            }
+        }
+    }
+    quit(0)
+}
+
 fn main() {
     let mut arguments = std::env::args_os().skip(1);
-    match (arguments.next(), arguments.next()) {
-        (Some(word), None) if word == "--apply" => apply(),
-        (None, None) => {}
+    match arguments.next() {
+        Some(word) if word == "--apply" => apply(),
+        Some(word) if word == "--identify" => identify(arguments),
+        None => {}
         _ => {
-            eprintln!("runner: started by ghostd; takes no arguments but --apply");
+            eprintln!("runner: started by ghostd; takes no arguments but --apply and --identify");
             quit(2);
         }
     }

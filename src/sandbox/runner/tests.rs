@@ -163,7 +163,7 @@ impl Client {
         let hello = frames.recv_timeout(Duration::from_secs(5)).expect("hello");
         assert_eq!(hello.kind, 0x81);
         let mut client = Client { child, to, frames, hello, mode, uid, dir, next: 1, kept: Vec::new() };
-        client.send(1, 0, &1u16.to_le_bytes());
+        client.send(1, 0, &2u16.to_le_bytes());
         client
     }
     fn raw(&mut self, bytes: &[u8]) {
@@ -471,7 +471,7 @@ fn each(test: impl Fn(&mut Client)) {
 fn hello_reports_the_kernel() {
     each(|client| {
         let body = &client.hello.body;
-        assert_eq!(u16::from_le_bytes([body[0], body[1]]), 1);
+        assert_eq!(u16::from_le_bytes([body[0], body[1]]), 2);
         let text = String::from_utf8_lossy(body);
         let release = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
         assert!(text.contains(release.trim()), "{text}");
@@ -818,6 +818,26 @@ fn the_end_of_the_stream_kills_everything() {
 }
 
 #[test]
+fn a_silence_kills_everything_while_a_command_runs() {
+    each(|client| {
+        client.send(0x0B, 0, &1u16.to_le_bytes());
+        // Nothing runs, so silence is no end; and every frame breaks it.
+        std::thread::sleep(Duration::from_millis(1_300));
+        let id = client.start(&client.spec(&["sh", "-c", &format!("{ESCAPEE} echo ready; sleep 999")]));
+        while client.next_of(id).kind != DATA {}
+        for _ in 0..4 {
+            std::thread::sleep(Duration::from_millis(400));
+            client.send(0x0B, 0, &1u16.to_le_bytes());
+        }
+        assert!(client.child.try_wait().unwrap().is_none());
+        let begun = Instant::now();
+        assert!(client.child.wait().unwrap().success());
+        assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+        assert_eq!(processes_of(client.uid), Vec::<String>::new());
+    });
+}
+
+#[test]
 fn the_death_of_the_runner_kills_everything() {
     each(|client| {
         let spec = client.spec(&["sh", "-c", &format!("{ESCAPEE} echo ready; sleep 999")]);
@@ -855,7 +875,7 @@ fn malformed_frames_end_the_runner_with_a_reason() {
     let cases: [Case; 9] = [
         ("at most", |client| client.raw(&[0xFF; 9])),
         ("unknown frame", |client| client.send(0x55, 1, &[])),
-        ("unknown frame", |client| client.send(1, 0, &[1, 0])),
+        ("unknown frame", |client| client.send(1, 0, &[2, 0])),
         ("too short", |client| client.send(2, 90, &[1, 2, 3])),
         ("longer than", |client| {
             let mut body = client.spec(&["true"]).encode();

@@ -1,0 +1,68 @@
+//! What `ghostd check` says about the sandbox of a world: whether commands can run on this machine, and what keeps them
+//! inside.
+//!
+//! It must never touch the data or the workspace of the world: the sandbox is opened in a directory of its own, which is
+//! removed.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use ghost_config::plan::{SandboxKind, SandboxPlan};
+use ghost_sandbox::{Owner, Protection, Report};
+
+use crate::loading::Env;
+use crate::ports::SystemClock;
+
+/// A directory that is removed at the end.
+struct Scratch(PathBuf);
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // It holds the runner and empty directories. Left behind, it harms nothing.
+        drop(std::fs::remove_dir_all(&self.0));
+    }
+}
+
+/// Opens the sandbox of the world at `world_dir` and describes it in lines of text. `None` if the world has none or its
+/// configuration cannot be read.
+#[must_use]
+pub fn sandbox_check(world_dir: &Path, env: Env<'_>) -> Option<String> {
+    let plan = ghost_config::examine(world_dir, env).0?.sandbox;
+    if plan.kind == SandboxKind::None {
+        return None;
+    }
+    let kind = plan.kind.as_str();
+    Some(match opened(&plan) {
+        Ok(report) => described(kind, &report),
+        Err(why) => format!("The sandbox `{kind}` cannot be had here, so no agent can run commands: {why}\n"),
+    })
+}
+
+fn opened(plan: &SandboxPlan) -> Result<Report, String> {
+    let dir = std::env::temp_dir().join(format!("ghost-check-{}", uuid::Uuid::new_v4()));
+    let failed = |error: std::io::Error| format!("{}: {error}", dir.display());
+    // Fails if somebody else made it.
+    std::fs::create_dir(&dir).map_err(failed)?;
+    let scratch = Scratch(dir.clone());
+    let workspace = scratch.0.join("workspace");
+    std::fs::create_dir(&workspace).map_err(failed)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().map_err(failed)?;
+    runtime.block_on(async {
+        let owner = Owner { world_id: "ghost-check", data_dir: &scratch.0 };
+        let sandbox = ghost_sandbox::open(plan, owner, &workspace, Arc::new(SystemClock)).await?;
+        let report = sandbox.report().clone();
+        sandbox.close().await;
+        Ok(report)
+    })
+}
+
+fn described(kind: &str, report: &Report) -> String {
+    let mut text = format!("The sandbox `{kind}` protects with: {}.\n", Protection::names(report.in_force).join(", "));
+    if !report.image.is_empty() {
+        text.push_str(&format!("  image: {}\n", report.image));
+    }
+    for missing in &report.missing {
+        text.push_str(&format!("  lacks: {missing}\n"));
+    }
+    text
+}

@@ -1,0 +1,457 @@
+//! The `docker` sandbox: commands run in containers of an engine on this machine. A container lives long and belongs to one
+//! agent, unless the world lets all agents share one; its main process is the runner, which is fed over one attached stream.
+//!
+//! A container must never outlive its daemon's next start, and never mount more than the workspace and the runner.
+
+mod body;
+mod container;
+mod engine;
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bollard::models::SystemInfo;
+use futures_util::future::join_all;
+use ghost_config::plan::{SandboxNetwork, SandboxPlan, SandboxScope, WorkspaceAccess};
+use ghost_domain::{AgentId, Clock, Code, Refusal, Timestamp};
+
+use self::body::{Common, Place, WORKSPACE, inside};
+use self::container::Container;
+use self::engine::{Engine, Image};
+use crate::command::{Command, Finished, Progress, Sandbox};
+use crate::environment::environment;
+use crate::frame::{Exec, Network, flag, right};
+use crate::own_dirs::{self, NOBODY};
+use crate::program;
+use crate::protection::{self, Protection, Report};
+
+/// An idle container ends after this time.
+const IDLE: Duration = Duration::from_secs(600);
+/// How long the removal of all containers may take at the end.
+const CLOSE_MAX: Duration = Duration::from_secs(15);
+/// Devices that commands may write to.
+const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
+/// File systems in memory that commands may write to.
+const IN_MEMORY: [&str; 2] = ["/tmp", "/dev/shm"];
+/// Labels of containers: the world, its data directory, and the start of the daemon that made them.
+const WORLD: &str = "ghost.world";
+const DATA: &str = "ghost.data";
+const BOOT: &str = "ghost.boot";
+
+/// The sandbox.
+pub struct Docker {
+    plan: SandboxPlan,
+    engine: Arc<Engine>,
+    common: Common,
+    /// Protections that the runner has to give.
+    required: u32,
+    /// Protections that the container gives to every command.
+    given: u32,
+    report: Report,
+    clock: Arc<dyn Clock>,
+    /// By agent, or one for all.
+    slots: Mutex<BTreeMap<Option<AgentId>, Arc<Slot>>>,
+    boot: String,
+    is_root: bool,
+}
+
+/// The place of a container, and the container if it runs.
+#[derive(Default)]
+struct Slot {
+    current: tokio::sync::Mutex<Option<Arc<Container>>>,
+    /// When a command last began, in milliseconds.
+    used_at: AtomicI64,
+}
+
+impl Slot {
+    /// Whether no command runs or waits here.
+    fn is_idle(self: &Arc<Self>) -> bool {
+        // Whoever begins a command holds the slot until it holds the container.
+        Arc::strong_count(self) == 1
+            && self
+                .current
+                .try_lock()
+                .is_ok_and(|current| current.as_ref().is_none_or(|one| Arc::strong_count(one) == 1))
+    }
+}
+
+/// Of which world, of which data directory.
+#[derive(Clone, Copy, Debug)]
+pub struct Owner<'o> {
+    /// Id of the world.
+    pub world_id: &'o str,
+    /// Its data directory.
+    pub data_dir: &'o Path,
+}
+
+fn unavailable(why: &str) -> Refusal {
+    Refusal::new(Code::Unavailable, format!("there is no sandbox now: {why}")).hint("try again later")
+}
+
+impl Docker {
+    /// Connects to the engine that `host` names (`DOCKER_HOST`; without it the usual one), removes what an earlier daemon left, and starts a container once, to learn what the engine
+    /// and the kernel can enforce.
+    ///
+    /// # Errors
+    /// Why commands cannot run there.
+    pub async fn open(
+        plan: &SandboxPlan,
+        host: Option<&str>,
+        owner: Owner<'_>,
+        workspace: &Path,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Arc<Self>, String> {
+        let absolute = |what: &str, dir: &Path| -> Result<PathBuf, String> {
+            dir.canonicalize().map_err(|error| format!("the {what} cannot be found: {error}"))
+        };
+        let (workspace, data_dir) = (absolute("workspace", workspace)?, absolute("data directory", owner.data_dir)?);
+        let engine = Arc::new(Engine::connect(host, Arc::clone(&clock)).await?);
+        let info = engine.info().await?;
+        let image = engine.image(&plan.image).await?;
+        usable(&info)?;
+        let program =
+            program::install(&data_dir).map_err(|error| format!("the runner's program cannot be written: {error}"))?;
+        let is_root = rustix::process::geteuid().is_root();
+        let own = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        if is_root {
+            own_dirs::let_others_through(&workspace)?;
+        }
+        let boot = format!("{}-{}", std::process::id(), clock.now().0);
+        let data = data_dir.display().to_string();
+        let labels = [(WORLD, owner.world_id), (DATA, data.as_str()), (BOOT, boot.as_str())];
+        let common = Common {
+            image: image.id.clone(),
+            workspace,
+            program,
+            user: if is_root { (NOBODY, NOBODY) } else { own },
+            labels: HashMap::from(labels.map(|(name, value)| (name.to_owned(), value.to_owned()))),
+        };
+        sweep(&engine, &[(WORLD, owner.world_id), (DATA, &data)], &boot).await?;
+        let mut docker = Self {
+            plan: plan.clone(),
+            engine,
+            common,
+            required: 0,
+            given: 0,
+            report: Report::default(),
+            clock,
+            slots: Mutex::default(),
+            boot,
+            is_root,
+        };
+        docker.learn(&info, &image).await?;
+        let docker = Arc::new(docker);
+        tokio::spawn(end_idle(Arc::downgrade(&docker)));
+        Ok(docker)
+    }
+
+    /// Finds out what is enforced, with a container that mounts nothing of the workspace.
+    async fn learn(&mut self, info: &SystemInfo, image: &Image) -> Result<(), String> {
+        let probe =
+            Container::start(Arc::clone(&self.engine), &self.plan, &self.common, Vec::new(), &self.clock).await?;
+        let hello = probe.runner.hello();
+        let mut required = Protection::required(&self.plan.require)?;
+        let is_open = self.plan.network == SandboxNetwork::Open;
+        if is_open && !self.plan.require.iter().any(|name| name == Protection::Network.as_str()) {
+            required &= !Protection::Network.bit();
+        }
+        self.given = given(&self.plan, info, self.is_root);
+        let in_force = self.in_force(hello.available);
+        let lacking = required & !in_force;
+        let missing = missing(&self.plan, info, in_force, &hello.missing, &probe.warnings);
+        if lacking != 0 {
+            return Err(protection::lacking(lacking, &missing));
+        }
+        self.required = required & !self.given;
+        self.report = Report { in_force, missing, image: format!("{} ({})", image.name, image.id) };
+        Ok(())
+    }
+
+    /// What holds for a command to which the runner gives `bits`.
+    fn in_force(&self, bits: u32) -> u32 {
+        let open = if self.plan.network == SandboxNetwork::Open { Protection::Network.bit() } else { 0 };
+        (bits | self.given) & !open
+    }
+
+    fn slots(&self) -> MutexGuard<'_, BTreeMap<Option<AgentId>, Arc<Slot>>> {
+        // Changes under the lock are single calls of the map.
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The place of an agent's container. If there are as many as there may be, the one that was idle longest goes.
+    fn slot(&self, agent_id: &AgentId) -> Result<Arc<Slot>, Refusal> {
+        let key = (self.plan.scope == SandboxScope::Agent).then(|| agent_id.clone());
+        let mut slots = self.slots();
+        if !slots.contains_key(&key) && slots.len() >= self.plan.containers_max {
+            let idle = slots.iter().filter(|(_, slot)| slot.is_idle());
+            let oldest = idle.min_by_key(|(_, slot)| slot.used_at.load(Ordering::Relaxed)).map(|(key, _)| key.clone());
+            let Some(oldest) = oldest else {
+                let most = self.plan.containers_max;
+                let what = format!("commands run in {most} containers already (`sandbox.containers_max`)");
+                return Err(
+                    Refusal::new(Code::RateLimited, what).hint("try again when other agents' commands have ended")
+                );
+            };
+            slots.remove(&oldest);
+        }
+        let slot = slots.entry(key).or_default();
+        slot.used_at.store(self.clock.now().0, Ordering::Relaxed);
+        Ok(Arc::clone(slot))
+    }
+
+    /// A container that mounts just these places. One that mounts others, because the agent's rights have changed, ends
+    /// with its last command.
+    async fn container(&self, agent_id: &AgentId, places: Vec<Place>) -> Result<Arc<Container>, Refusal> {
+        let slot = self.slot(agent_id)?;
+        let mut current = slot.current.lock().await;
+        if let Some(found) = current.as_ref().filter(|found| !found.runner.is_gone() && found.places == places) {
+            return Ok(Arc::clone(found));
+        }
+        *current = None;
+        let (engine, plan, clock) = (Arc::clone(&self.engine), self.plan.clone(), Arc::clone(&self.clock));
+        let common = self.common.clone();
+        // In a task of its own: a caller that goes away must not leave a container that nobody knows.
+        let started = tokio::spawn(async move { Container::start(engine, &plan, &common, places, &clock).await });
+        let started = started.await.map_err(|error| unavailable(&format!("its start failed: {error}")))?;
+        let container = Arc::new(started.map_err(|why| unavailable(&why))?);
+        *current = Some(Arc::clone(&container));
+        Ok(container)
+    }
+
+    /// Prepares directories of the workspace, and says which they are.
+    fn places(&self, command: &Command, writable: &[String]) -> Result<Vec<Place>, Refusal> {
+        let root = &self.common.workspace;
+        let own = |dir: &str| -> Result<Place, Refusal> {
+            let identity = own_dirs::prepare(root, dir, self.is_root.then_some(NOBODY))?;
+            Ok(Place { dir: dir.trim_end_matches('/').to_owned(), identity, writable: true })
+        };
+        own(&format!("agents/{}", command.agent_id))?;
+        let mut places = writable.iter().map(|prefix| own(prefix)).collect::<Result<Vec<_>, _>>()?;
+        let workspace = own_dirs::prepare(root, "", None)?;
+        if self.plan.scope == SandboxScope::World {
+            // All agents' places, so the whole; the runner holds each command to its own.
+            let writable = self.plan.workspace_access != WorkspaceAccess::ReadOnly;
+            return Ok(vec![Place { dir: String::new(), identity: workspace, writable }]);
+        }
+        Ok(body::mounted(self.plan.workspace_access, workspace, &std::mem::take(&mut places)))
+    }
+
+    fn exec(&self, command: &Command, writable: &[String]) -> Exec {
+        let own = format!("agents/{}", command.agent_id);
+        let mut paths = Vec::new();
+        let read = right::READ | right::EXECUTE;
+        if self.plan.scope == SandboxScope::World && self.plan.workspace_access == WorkspaceAccess::None {
+            // Only the image, and not the workspace, which this container has.
+            let image = ["/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/opt", "/etc", "/proc", "/sys", "/dev"];
+            paths.extend(image.map(|path| (read | right::FOLLOW | right::IF_THERE, path.to_owned())));
+        } else {
+            paths.push((read, "/".to_owned()));
+        }
+        paths.extend(DEVICES.map(|path| (right::READ | right::WRITE | right::IF_THERE, path.to_owned())));
+        let all = right::READ | right::WRITE | right::EXECUTE;
+        paths.extend(IN_MEMORY.map(|path| (all, path.to_owned())));
+        paths.extend(writable.iter().map(|prefix| (all, inside(prefix))));
+        let network = match self.plan.network {
+            SandboxNetwork::None => Network::None,
+            SandboxNetwork::Open => Network::Open,
+        };
+        Exec {
+            flags: flag::STDIN,
+            required: self.required,
+            deadline: command.timeout,
+            memory: self.plan.memory_bytes,
+            processes: self.plan.processes,
+            disk: self.plan.disk_bytes,
+            credit: (0, 0),
+            cwd: inside(&command.dir),
+            argv: command.argv.clone(),
+            env: environment(&self.plan, WORKSPACE, &inside(&own), "/tmp", &command.env),
+            paths,
+            network,
+        }
+    }
+
+    /// Ends containers that have had nothing to do.
+    fn end_idle(&self) {
+        let now = self.clock.now();
+        self.slots().retain(|_, slot| {
+            let used_at = Timestamp(slot.used_at.load(Ordering::Relaxed));
+            !slot.is_idle() || now.since(used_at) < IDLE
+        });
+    }
+}
+
+#[async_trait]
+impl Sandbox for Docker {
+    async fn run(&self, command: Command, progress: Progress<'_>) -> Result<Finished, Refusal> {
+        let writable = command.may_write(self.plan.workspace_access);
+        let places = self.places(&command, &writable)?;
+        let exec = self.exec(&command, &writable);
+        let container = self.container(&command.agent_id, places).await?;
+        let limits = (command.stdout_limit, command.stderr_limit);
+        let done = container.runner.run(&exec, &command.stdin, limits, progress, &*self.clock).await?;
+        Ok(Finished { in_force: self.in_force(done.in_force), ..done })
+    }
+
+    fn identity(&self) -> String {
+        format!("docker {}", self.common.image)
+    }
+
+    fn workspace_path(&self) -> String {
+        WORKSPACE.to_owned()
+    }
+
+    fn report(&self) -> &Report {
+        &self.report
+    }
+
+    async fn close(&self) {
+        self.slots().clear();
+        let removed = async {
+            let found = self.engine.labelled(&[(BOOT, &self.boot), (DATA, &self.common.labels[DATA])]).await?;
+            let all = found.iter().map(|(id, _)| self.engine.remove(id));
+            join_all(all).await.into_iter().collect::<Result<Vec<()>, String>>()
+        };
+        let result = tokio::select! {
+            biased;
+            result = removed => result.map(drop),
+            () = self.clock.sleep(CLOSE_MAX) => Err("the engine does not answer".to_owned()),
+        };
+        if let Err(why) = result {
+            tracing::warn!("containers may be left, which the next start removes: {why}");
+        }
+    }
+}
+
+/// Whether an engine can be used at all.
+fn usable(info: &SystemInfo) -> Result<(), String> {
+    let options = info.security_options.as_deref().unwrap_or_default();
+    let has = |name: &str| options.iter().any(|option| option.split(',').any(|part| part == format!("name={name}")));
+    if info.os_type.as_deref().is_some_and(|os| os != "linux") {
+        return Err("the engine does not run Linux containers".to_owned());
+    }
+    if !has("seccomp") {
+        return Err("the engine's kernel has no seccomp".to_owned());
+    }
+    if has("rootless") || has("userns") {
+        return Err(
+            "the engine gives containers other users than this machine (rootless or userns-remap), so commands \
+                    could not write the workspace; use another engine, or the sandbox `local`"
+                .to_owned(),
+        );
+    }
+    Ok(())
+}
+
+/// The protections that a container gives by itself. Where agents share one, what keeps them apart is the runner's work.
+fn given(plan: &SandboxPlan, info: &SystemInfo, is_root: bool) -> u32 {
+    let alone = plan.scope == SandboxScope::Agent;
+    let held = [
+        (Protection::Seccomp, true),
+        (Protection::Files, alone),
+        (Protection::Network, plan.network == SandboxNetwork::None),
+        (Protection::Signals, alone),
+        (Protection::Trace, alone),
+        (Protection::Metadata, alone),
+        (Protection::Tasks, info.pids_limit == Some(true)),
+        (Protection::Namespaces, true),
+        (Protection::Netns, true),
+        (Protection::Uid, is_root),
+    ];
+    held.iter().filter(|(_, holds)| *holds).fold(0, |bits, (protection, _)| bits | protection.bit())
+}
+
+/// What is not enforced, a line each. `reasons` are the runner's: those for what holds all the same are left out.
+fn missing(
+    plan: &SandboxPlan,
+    info: &SystemInfo,
+    in_force: u32,
+    reasons: &[String],
+    warnings: &[String],
+) -> Vec<String> {
+    let holds = |name: &str| Protection::named(name).is_some_and(|protection| in_force & protection.bit() != 0);
+    let mut lines: Vec<String> =
+        reasons.iter().filter(|reason| !reason.split_once(':').is_some_and(|(name, _)| holds(name))).cloned().collect();
+    let mut say = |is_missing: bool, line: &str| {
+        if is_missing {
+            lines.push(line.to_owned());
+        }
+    };
+    say(plan.network == SandboxNetwork::Open, "network: the world file has `network: open`");
+    say(!holds("metadata"), "metadata: agents share a container (`scope: world`), and with it the files' owner");
+    say(!holds("uid"), "uid: commands have ghostd's own user, because ghostd is not root");
+    say(info.memory_limit != Some(true), "memory: the engine cannot bound it; the runner measures it");
+    say(info.pids_limit != Some(true), "tasks: the engine cannot bound them; the runner counts them");
+    say(plan.cpu_millis.is_some() && info.cpu_cfs_quota != Some(true), "cpus: the engine cannot bound processor time");
+    lines.extend(warnings.iter().map(|warning| format!("engine: {}", warning.trim())));
+    lines
+}
+
+/// Removes the containers that earlier daemons of this data directory left.
+async fn sweep(engine: &Engine, labels: &[(&str, &str)], boot: &str) -> Result<(), String> {
+    let found = engine.labelled(labels).await?;
+    let orphans = found.iter().filter(|(_, labels)| labels.get(BOOT).is_none_or(|of| of != boot));
+    let ids: Vec<&str> = orphans.map(|(id, _)| id.as_str()).collect();
+    if !ids.is_empty() {
+        tracing::info!("{} containers of an earlier start are removed", ids.len());
+    }
+    for removed in join_all(ids.iter().map(|id| engine.remove(id))).await {
+        removed.map_err(|why| format!("a container of an earlier start cannot be removed: {why}"))?;
+    }
+    Ok(())
+}
+
+async fn end_idle(docker: Weak<Docker>) {
+    loop {
+        let Some(clock) = docker.upgrade().map(|docker| Arc::clone(&docker.clock)) else { return };
+        clock.sleep(IDLE / 4).await;
+        let Some(docker) = docker.upgrade() else { return };
+        docker.end_idle();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn info(options: &[&str]) -> SystemInfo {
+        SystemInfo {
+            security_options: Some(options.iter().map(|option| (*option).to_owned()).collect()),
+            os_type: Some("linux".into()),
+            memory_limit: Some(true),
+            pids_limit: Some(true),
+            ..SystemInfo::default()
+        }
+    }
+
+    #[test]
+    fn an_engine_without_a_filter_or_with_other_users_is_not_used() {
+        assert_eq!(usable(&info(&["name=seccomp,profile=default", "name=cgroupns"])), Ok(()));
+        for bad in [&[][..], &["name=apparmor"], &["name=seccomp", "name=rootless"], &["name=seccomp", "name=userns"]] {
+            assert!(usable(&info(bad)).is_err(), "{bad:?}");
+        }
+        assert!(usable(&SystemInfo { os_type: Some("windows".into()), ..info(&["name=seccomp"]) }).is_err());
+    }
+
+    #[test]
+    fn what_a_container_does_not_give_is_said() {
+        let has = |plan: &SandboxPlan, protection: Protection| given(plan, &info(&[]), false) & protection.bit() != 0;
+        let mut plan = SandboxPlan::default();
+        assert!(has(&plan, Protection::Files) && has(&plan, Protection::Network) && !has(&plan, Protection::Uid));
+        plan.scope = SandboxScope::World;
+        for apart in [Protection::Files, Protection::Signals, Protection::Trace, Protection::Metadata] {
+            assert!(!has(&plan, apart), "{apart:?}: agents share the container");
+        }
+        plan.network = SandboxNetwork::Open;
+        assert!(!has(&plan, Protection::Network));
+        let reasons = ["namespaces: process: not permitted".to_owned(), "landlock: version 1".to_owned()];
+        let bare = SystemInfo { memory_limit: None, pids_limit: None, ..info(&[]) };
+        let lines = missing(&plan, &bare, Protection::Namespaces.bit(), &reasons, &["no cpu".to_owned()]);
+        let names: Vec<&str> = lines.iter().filter_map(|line| line.split(':').next()).collect();
+        assert_eq!(names, ["landlock", "network", "metadata", "uid", "memory", "tasks", "engine"]);
+    }
+}

@@ -1,0 +1,54 @@
+//! The variables of a command: an allow-list, and settings that keep `git` from running what a repository names (SBX-06).
+//!
+//! No variable of the daemon gets in that the world does not name.
+
+use std::collections::BTreeMap;
+
+use ghost_config::plan::SandboxPlan;
+
+/// Settings that keep a repository's own configuration from running programs: they win over `.git/config`. `diff.external`
+/// cannot be switched off so.
+const GIT: [(&str, &str); 5] = [
+    ("core.fsmonitor", "false"),
+    ("core.hooksPath", "/dev/null"),
+    ("core.pager", "cat"),
+    ("core.editor", "true"),
+    ("protocol.ext.allow", "never"),
+];
+
+/// The environment of a command, as `name=value`, sorted by name. `workspace`, `home` and `tmp` are paths as the command
+/// sees them; `own` are the call's variables, which win.
+pub(crate) fn environment(
+    plan: &SandboxPlan,
+    workspace: &str,
+    home: &str,
+    tmp: &str,
+    own: &[(String, String)],
+) -> Vec<String> {
+    let fixed = [
+        ("PATH", "/usr/local/bin:/usr/bin:/bin"),
+        ("HOME", home),
+        ("TMPDIR", tmp),
+        ("LANG", "C.UTF-8"),
+        ("TERM", "dumb"),
+        ("AGENT_WORKSPACE", workspace),
+        ("GIT_CONFIG_NOSYSTEM", "1"),
+        ("GIT_CONFIG_GLOBAL", "/dev/null"),
+        ("GIT_TERMINAL_PROMPT", "0"),
+    ];
+    let mut env: BTreeMap<String, String> =
+        fixed.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+    env.insert("GIT_CONFIG_COUNT".to_owned(), GIT.len().to_string());
+    for (at, (key, value)) in GIT.iter().enumerate() {
+        env.insert(format!("GIT_CONFIG_KEY_{at}"), (*key).to_owned());
+        env.insert(format!("GIT_CONFIG_VALUE_{at}"), (*value).to_owned());
+    }
+    for name in &plan.passthrough_env {
+        if let Ok(value) = std::env::var(name) {
+            env.insert(name.clone(), value);
+        }
+    }
+    env.extend(plan.env.clone());
+    env.extend(own.iter().cloned());
+    env.into_iter().map(|(name, value)| format!("{name}={value}")).collect()
+}

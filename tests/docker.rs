@@ -1,0 +1,165 @@
+//! Commands in the `docker` sandbox, from outside: a world whose agent runs a command in a container, what `ghostd check`
+//! and `ghostctl status` say, and what is left after a kill. The contract suite of `src/sandbox/contract` has the details.
+//!
+//! Needs an engine (`DOCKER_HOST`) and the toolbox image. Without them the tests are skipped and say so; with
+//! `GHOST_DOCKER=required` they fail.
+
+// A failure in a test is a panic with a message.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods)]
+
+use std::process::Command;
+
+use ghost_testkit::blackbox::{Daemon, Deadline, TestEnvironment, WorldDir};
+use serde_json::{Value, json};
+
+const WORLD: &str = "\
+world: { name: Boxes }
+agents: [{ id: ada, archetype: worker }, { id: bob, archetype: worker }]
+tool_privileges: { shell: [tool.cli, tool.python] }
+sandbox: { kind: docker, memory_mb: 128, pids: 64, disk_mb: 32, cpus: 1.5, env: { MODE: test } }
+cli_policy:
+  default: deny
+  tiers:
+    all: { commands: [ls, cat, env, sleep, sh, echo, setsid, touch, rg], action: allow, unrestricted: true }
+llm: { default_provider: p, default_model: m, providers: { p: { kind: scripted } } }
+";
+
+const SCRIPT: &str = "\
+rules:
+  - when: { round: 0 }
+    do: [{ call: tool.cli, with: { command: \"rg --count green ../../notes.txt\" } }]
+otherwise: [{ say: \"{{ last_text }}\" }]
+";
+
+struct Boxes {
+    test_env: TestEnvironment,
+    world: WorldDir,
+    daemon: Option<Daemon>,
+}
+
+impl Boxes {
+    /// `None`, with the reason on standard error, if this machine has no engine or no image and none is required.
+    fn new() -> Option<Self> {
+        let mut test_env = TestEnvironment::new(env!("CARGO_BIN_EXE_ghostd"));
+        if let Ok(host) = std::env::var("DOCKER_HOST") {
+            test_env.set("DOCKER_HOST", host);
+        }
+        test_env.set("SECRET_KEY", "tiger");
+        let world = test_env.world("boxes");
+        world.config(WORLD).write("scripts/m.yaml", SCRIPT);
+        world.archetype("worker", "## Tool Access\nprivilege_groups: shell\n");
+        let daemon = test_env.up(world.path(), &[]);
+        let boxes = Self { test_env, world, daemon: Some(daemon) };
+        match boxes.status()["absent"].as_str() {
+            None => Some(boxes),
+            Some(why) => {
+                assert!(std::env::var("GHOST_DOCKER").is_err(), "GHOST_DOCKER=required: {why}");
+                #[allow(clippy::print_stderr, reason = "a skipped test says so")]
+                {
+                    eprintln!("skipped: {why}");
+                }
+                None
+            }
+        }
+    }
+
+    fn status(&self) -> Value {
+        self.test_env.json(&["status"])["sandbox"].clone()
+    }
+
+    fn run(&self, agent: &str, command: &str) -> Value {
+        let arguments = json!({ "command": command }).to_string();
+        let done = self.test_env.json(&["tool", "call", agent, "tool.cli", &arguments]);
+        assert_eq!(done["status"], "ok", "{command}: {done}");
+        done["result"].clone()
+    }
+
+    /// The containers of this data directory.
+    fn containers(&self) -> Vec<String> {
+        let data = self.test_env.data("boxes").canonicalize().unwrap();
+        let label = format!("label=ghost.data={}", data.display());
+        let done = Command::new("docker").args(["ps", "--all", "--quiet", "--filter", &label]).output().unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        String::from_utf8(done.stdout).unwrap().lines().map(str::to_owned).collect()
+    }
+}
+
+// covers: SBX-01, SBX-02, SBX-05, SBX-07, TOOL-12
+#[test]
+fn an_agent_runs_commands_in_a_container_of_its_own() {
+    let Some(mut boxes) = Boxes::new() else { return };
+    let workspace = boxes.test_env.data("boxes").join("workspace");
+    std::fs::write(workspace.join("notes.txt"), "green\nred\ngreen\n").unwrap();
+    // A turn of the model, not only a call of the operator.
+    let answer = boxes.test_env.ctl(&["ask", "ada", "how many lines are green?"]);
+    assert!(answer.ok().out.contains("\"exit_code\"") && answer.out.contains("2\\n"), "{}", answer.out);
+    let done = boxes.run("ada", "echo hello > note; cat note; rg -c green ../../notes.txt; env; exit 3");
+    assert_eq!(
+        (&done["exit_code"], &done["status"], &done["cwd"]),
+        (&json!(3), &json!("failed"), &json!("agents/ada"))
+    );
+    let text = done["stdout"].as_str().unwrap();
+    assert!(text.starts_with("hello\n2\n") && text.contains("MODE=test") && !text.contains("tiger"), "{text}");
+    assert_eq!(std::fs::read_to_string(workspace.join("agents/ada/note")).unwrap(), "hello\n");
+    let other = boxes.run("bob", "cat ../ada/note; echo x > ../ada/note");
+    assert!(other["stdout"] == "hello\n" && other["exit_code"] != 0, "{other}");
+    assert_eq!(boxes.containers().len(), 2, "one for each agent");
+    let status = boxes.status();
+    let protections: Vec<&str> = status["protections"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    for name in ["seccomp", "files", "network", "signals", "trace", "tree", "metadata", "namespaces", "netns"] {
+        assert!(protections.contains(&name), "{name}: {status}");
+    }
+    let image = status["image"].as_str().unwrap().to_owned();
+    assert!(image.contains("ghost-toolbox") && image.contains("sha256:"), "{image}");
+    let shown = boxes.test_env.ctl(&["status"]);
+    assert!(shown.ok().out.contains("docker: seccomp, files") && shown.out.contains(&image), "{}", shown.out);
+    // `check` says the same, and leaves nothing.
+    let checked = boxes.test_env.ghostd(&["check", boxes.world.path().to_str().unwrap()]);
+    let says = "The sandbox `docker` protects with: seccomp, files";
+    assert!(checked.ok().out.contains(says) && checked.out.contains(&image), "{}", checked.out);
+    // An orderly stop removes the containers.
+    boxes.daemon.take().unwrap().stop();
+    assert_eq!(boxes.containers(), Vec::<String>::new());
+}
+
+// covers: SBX-04
+#[test]
+fn a_killed_daemon_leaves_no_command_and_no_container() {
+    let Some(mut boxes) = Boxes::new() else { return };
+    let own = boxes.test_env.data("boxes").join("workspace/agents/ada");
+    let arguments =
+        json!({ "command": "touch mark; setsid sh -c 'sleep 8; touch late' & sleep 8; touch late" }).to_string();
+    let client = boxes.test_env.ctl_in_background(&["tool", "call", "ada", "tool.cli", &arguments]);
+    let is_there = |name: &str| if own.join(name).exists() { Ok(()) } else { Err("no file".to_owned()) };
+    Deadline::seconds(60).until("the command to begin", || is_there("mark"));
+    let begun = std::time::Instant::now();
+    boxes.daemon.take().unwrap().kill();
+    client.kill();
+    let path = boxes.world.path().to_owned();
+    boxes.daemon = Some(boxes.test_env.up(&path, &[]));
+    Deadline::seconds(30).until("no container is left", || {
+        let found = boxes.containers();
+        if found.is_empty() { Ok(()) } else { Err(format!("{found:?}")) }
+    });
+    // Long enough for what would go on.
+    std::thread::sleep(std::time::Duration::from_secs(9).saturating_sub(begun.elapsed()));
+    assert!(is_there("late").is_err(), "the command ran on");
+    assert_eq!(boxes.run("ada", "echo again")["stdout"], "again\n");
+}
+
+#[test]
+fn without_an_engine_agents_have_no_commands_and_the_reason_is_shown() {
+    let mut test_env = TestEnvironment::new(env!("CARGO_BIN_EXE_ghostd"));
+    test_env.set("DOCKER_HOST", "unix:///no/such/engine");
+    let world = test_env.world("boxes");
+    world.config(WORLD).write("scripts/m.yaml", SCRIPT);
+    world.archetype("worker", "## Tool Access\nprivilege_groups: shell\n");
+    let _daemon = test_env.up(world.path(), &[]);
+    let status = test_env.json(&["status"]);
+    assert!(status["sandbox"]["absent"].as_str().unwrap().contains("/no/such/engine"), "{status}");
+    let refused = test_env.ctl(&["--json", "tool", "call", "ada", "tool.cli", &json!({ "command": "ls" }).to_string()]);
+    assert_ne!(refused.code, Some(0), "{}", refused.out);
+    let checked = test_env.ghostd(&["check", world.path().to_str().unwrap()]);
+    assert!(checked.ok().out.contains("cannot be had here"), "{}", checked.out);
+    assert!(checked.out.contains("/no/such/engine"), "{}", checked.out);
+}
