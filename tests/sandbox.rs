@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 const WORLD: &str = "\
 world: { name: Shell }
 agents: [{ id: ada, archetype: worker }, { id: bob, archetype: worker }, { id: eve, archetype: guest }]
-tool_privileges: { shell: [tool.cli, tool.python] }
+tool_privileges: { shell: [tool.cli, tool.process, tool.python] }
 sandbox: { kind: local, memory_mb: 256, pids: 64, disk_mb: 32, env: { MODE: test }, passthrough_env: [SHARED_WITH_AGENTS] }
 cli_policy:
   default: deny
@@ -25,6 +25,7 @@ llm: { default_provider: p, default_model: m, providers: { p: { kind: scripted }
 
 struct Shell {
     test_env: TestEnvironment,
+    world: std::path::PathBuf,
     daemon: Option<Daemon>,
 }
 
@@ -47,7 +48,7 @@ impl Shell {
         world.archetype("worker", "## Tool Access\nprivilege_groups: shell\n").archetype("guest", "");
         let path = world.path().to_owned();
         let daemon = test_env.up(&path, &[]);
-        let shell = Self { test_env, daemon: Some(daemon) };
+        let shell = Self { test_env, world: path, daemon: Some(daemon) };
         let status = shell.test_env.json(&["status"]);
         match status["sandbox"]["absent"].as_str() {
             None => Some(shell),
@@ -75,6 +76,18 @@ impl Shell {
     fn workspace(&self) -> std::path::PathBuf {
         self.test_env.data("shell").join("workspace")
     }
+}
+
+/// Waits until no `sleep` with this argument runs on this machine.
+fn gone(argument: &str) {
+    let wanted = format!("sleep\0{argument}\0");
+    Deadline::seconds(30).until("the command to end", || {
+        let processes = std::fs::read_dir("/proc").unwrap().flatten();
+        let left = processes.filter(|entry| {
+            std::fs::read(entry.path().join("cmdline")).is_ok_and(|line| line == wanted.as_bytes())
+        });
+        if left.count() == 0 { Ok(()) } else { Err(format!("sleep {argument} runs")) }
+    });
 }
 
 // covers: BI-10, BI-12, BI-12a, SBX-01, SBX-05, SBX-06, SBX-07, TOOL-12
@@ -275,4 +288,56 @@ fn a_command_that_needs_an_approval_runs_exactly_as_it_was_shown() {
     assert_eq!(shell.test_env.json(&["ledger"])[0]["status"], "ok");
     assert_eq!(shell.test_env.json(&["approval", "list"]), json!([]));
     shell.daemon.take().unwrap().stop();
+}
+
+// covers: BI-10, BI-11, BI-11a
+#[test]
+fn a_background_command_outlives_its_call_and_is_lost_with_the_daemon() {
+    let Some(mut shell) = Shell::new() else { return };
+    let process = |agent: &str, arguments: Value| shell.call(agent, "tool.process", &arguments)["result"].clone();
+    let begun = |command: &str| {
+        let done = shell.call("ada", "tool.cli", &json!({ "command": command, "background": true }))["result"].clone();
+        assert_eq!(done["status"], "running", "{done}");
+        done["session_id"].as_str().unwrap().to_owned()
+    };
+    // It is fed, and its output is polled piece by piece.
+    let id = begun("while read line; do echo got $line; done; exit 7");
+    process("ada", json!({ "action": "write", "session_id": id, "data": "one\n" }));
+    let piece = process("ada", json!({ "action": "poll", "session_id": id, "timeout_ms": 30_000 }));
+    assert_eq!((&piece["output"], &piece["status"]), (&json!("got one\n"), &json!("running")));
+    process("ada", json!({ "action": "write", "session_id": id, "data": "two\n", "end": true }));
+    let ended = Deadline::seconds(30).until("the command ends", || {
+        let piece = process("ada", json!({ "action": "poll", "session_id": id, "timeout_ms": 1_000 }));
+        if piece["status"] == "running" { Err(piece.to_string()) } else { Ok(piece) }
+    });
+    assert_eq!((&ended["status"], &ended["exit_code"]), (&json!("failed"), &json!(7)), "{ended}");
+    let log = process("ada", json!({ "action": "log", "session_id": id, "offset": 0 }));
+    assert_eq!(log["output"], "got one\ngot two\n");
+    // It is its agent's alone.
+    let arguments = json!({ "action": "poll", "session_id": id }).to_string();
+    shell.test_env.ctl(&["tool", "call", "bob", "tool.process", &arguments]).exits(3);
+    assert_eq!(process("bob", json!({ "action": "list" }))["count"], 0);
+    assert_eq!(process("ada", json!({ "action": "clear" }))["removed"], 1);
+
+    // A command that takes longer goes on in the background; killed, its whole tree dies.
+    let slow = shell.call("ada", "tool.cli", &json!({ "command": "sleep 300 & echo begun; sleep 301", "yield_ms": 500 }));
+    assert_eq!((&slow["result"]["status"], &slow["result"]["output"]), (&json!("running"), &json!("begun\n")), "{slow}");
+    let id = slow["result"]["session_id"].as_str().unwrap().to_owned();
+    assert_eq!(process("ada", json!({ "action": "kill", "session_id": id }))["status"], "killed");
+    gone("300");
+    gone("301");
+
+    // A stopped agent leaves nothing behind, and neither does a killed daemon, which reports what was lost.
+    begun("sleep 302");
+    shell.test_env.ctl(&["agent", "stop", "ada"]).ok();
+    gone("302");
+    shell.test_env.ctl(&["agent", "start", "ada"]).ok();
+    let id = begun("sleep 303");
+    shell.daemon.take().unwrap().kill();
+    gone("303");
+    let daemon = shell.test_env.up(&shell.world, &[]);
+    let arguments = json!({ "action": "poll", "session_id": id }).to_string();
+    let lost = shell.test_env.ctl(&["--json", "tool", "call", "ada", "tool.process", &arguments]);
+    assert!(lost.out.contains("outcome_unknown"), "{}", lost.out);
+    daemon.stop();
 }

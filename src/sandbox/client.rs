@@ -12,6 +12,7 @@ use tokio::sync::mpsc;
 
 use crate::capture::Capture;
 use crate::command::{Finished, Progress};
+use crate::feed::Feed;
 use crate::frame::{self, DISCARD, Exec, Exit, Hello, Order, Report, STDERR, STDOUT};
 
 /// Bytes of each output that a command may write ahead of the daemon.
@@ -154,7 +155,7 @@ impl Runner {
     pub(crate) async fn run(
         &self,
         exec: &Exec,
-        stdin: &[u8],
+        stdin: (&[u8], Option<&Feed>),
         limits: (usize, usize),
         progress: Progress<'_>,
         clock: &dyn Clock,
@@ -172,7 +173,7 @@ impl Runner {
     async fn attend(
         &self,
         exec: &Exec,
-        stdin: &[u8],
+        stdin: (&[u8], Option<&Feed>),
         limits: (usize, usize),
         progress: Progress<'_>,
     ) -> Result<Finished, Refusal> {
@@ -189,12 +190,22 @@ impl Runner {
         }
         let exec = Exec { credit: (CREDIT, CREDIT), ..exec.clone() };
         self.order(&Order::Exec(&exec), id).await?;
-        let mut input = Input { rest: stdin, window: self.hello.window, open: exec.flags & frame::flag::STDIN != 0 };
+        let mut input = Input {
+            rest: stdin.0.to_vec(),
+            feed: stdin.1,
+            window: self.hello.window,
+            open: exec.flags & frame::flag::STDIN != 0,
+        };
         let mut outputs = Outputs::new(limits);
         let mut in_force = 0;
         loop {
             input.send(self, id).await?;
-            let Some(report) = reports.recv().await else { return Err(self.why()) };
+            let report = tokio::select! {
+                biased;
+                report = reports.recv() => report,
+                () = input.more() => continue,
+            };
+            let Some(report) = report else { return Err(self.why()) };
             match report {
                 Report::Started { in_force: bits } => in_force = bits,
                 Report::Credit(bytes) => input.window = input.window.saturating_add(bytes),
@@ -250,7 +261,8 @@ impl Drop for Running<'_> {
 
 /// Standard input that is still to be sent, within the runner's window.
 struct Input<'i> {
-    rest: &'i [u8],
+    rest: Vec<u8>,
+    feed: Option<&'i Feed>,
     window: u32,
     open: bool,
 }
@@ -259,16 +271,27 @@ impl Input<'_> {
     async fn send(&mut self, runner: &Runner, id: u32) -> Result<(), Refusal> {
         while self.open && self.window > 0 && !self.rest.is_empty() {
             let size = self.rest.len().min(CHUNK).min(usize::try_from(self.window).unwrap_or(CHUNK));
-            let (chunk, rest) = self.rest.split_at(size);
-            runner.order(&Order::Data(chunk), id).await?;
+            let rest = self.rest.split_off(size);
+            runner.order(&Order::Data(&self.rest), id).await?;
             self.window -= u32::try_from(size).unwrap_or(self.window);
             self.rest = rest;
         }
-        if self.open && self.rest.is_empty() {
+        if self.open && self.rest.is_empty() && self.feed.is_none() {
             self.open = false;
             runner.order(&Order::Eof, id).await?;
         }
         Ok(())
+    }
+
+    /// Waits for more input to send. Never completes if there is none to come, or if the runner must first read some.
+    async fn more(&mut self) {
+        match self.feed {
+            Some(feed) if self.open && self.rest.is_empty() => match feed.next().await {
+                Some(bytes) => self.rest = bytes,
+                None => self.feed = None,
+            },
+            _ => std::future::pending().await,
+        }
     }
 }
 

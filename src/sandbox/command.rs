@@ -7,6 +7,7 @@ use ghost_config::plan::WorkspaceAccess;
 use ghost_domain::{AgentId, Refusal};
 
 use crate::capture::Captured;
+use crate::feed::Feed;
 use crate::protection::Report;
 
 /// A command to run for an agent.
@@ -22,6 +23,8 @@ pub struct Command {
     pub env: Vec<(String, String)>,
     /// Its standard input.
     pub stdin: Vec<u8>,
+    /// More standard input, while it runs. Without it, the input ends after `stdin`.
+    pub feed: Option<Feed>,
     /// How long it may run.
     pub timeout: Duration,
     /// The directories that it may write to, relative to the workspace. Missing ones are created.

@@ -8,6 +8,7 @@ mod client;
 mod command;
 mod docker;
 mod environment;
+mod feed;
 mod frame;
 mod local;
 mod own_dirs;
@@ -21,6 +22,7 @@ use ghost_config::plan::{SandboxKind, SandboxPlan};
 use ghost_domain::Clock;
 
 pub use capture::Captured;
+pub use feed::{Feed, NotTaken};
 pub use command::{Command, End, Finished, Progress, Sandbox};
 pub use docker::{Docker, Owner};
 pub use local::Local;

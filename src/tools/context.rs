@@ -18,6 +18,7 @@ use ghost_sandbox::Sandbox;
 use ghost_store::Store;
 use serde_json::json;
 
+use crate::processes::Processes;
 use crate::workspace::Workspace;
 
 /// The world's view of its running agents, for tools. Read only: orders to agents are records in
@@ -40,6 +41,8 @@ pub struct WorldServices {
     pub workspace: Arc<Workspace>,
     /// The running agents of the world.
     pub control: Arc<dyn AgentControl>,
+    /// The background commands.
+    pub processes: Processes,
     plan: RwLock<Arc<Plan>>,
     data_dir: Option<PathBuf>,
     sandbox: Result<Arc<dyn Sandbox>, String>,
@@ -60,6 +63,7 @@ impl WorldServices {
             store,
             workspace,
             control,
+            processes: Processes::default(),
             plan: RwLock::new(plan),
             data_dir: None,
             sandbox: Err("there is none here".to_owned()),

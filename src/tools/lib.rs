@@ -12,6 +12,7 @@ pub mod heartbeats;
 pub mod loop_guard;
 pub mod offer;
 mod parameters;
+pub mod processes;
 pub mod registry;
 mod schema;
 mod spelling;

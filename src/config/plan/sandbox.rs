@@ -85,6 +85,8 @@ pub struct SandboxPlan {
     pub default_timeout: Duration,
     /// The longest time that a command may ask for.
     pub max_timeout: Duration,
+    /// How long a background command may run.
+    pub background_timeout: Duration,
     /// Bytes of standard output that are kept.
     pub stdout_limit: usize,
     /// Bytes of standard error that are kept.
@@ -114,6 +116,7 @@ impl Default for SandboxPlan {
             workspace_access: WorkspaceAccess::ReadWrite,
             default_timeout: Duration::from_secs(30),
             max_timeout: Duration::from_secs(120),
+            background_timeout: Duration::from_secs(3_600),
             stdout_limit: 50 * 1_024,
             stderr_limit: 10 * 1_024,
             image: "ghost-toolbox".to_owned(),

@@ -14,6 +14,8 @@ const PROTECTIONS: [&str; 11] =
     ["seccomp", "files", "network", "signals", "trace", "tree", "metadata", "tasks", "namespaces", "netns", "uid"];
 /// Longest time of a command, in milliseconds.
 const TIMEOUT_MAX: u64 = 86_400_000;
+/// Longest time of a background command, in milliseconds: a week.
+const BACKGROUND_MAX: u64 = 604_800_000;
 
 /// Reads `sandbox`.
 pub fn sandbox(map: &Map<'_>) -> SandboxPlan {
@@ -60,6 +62,9 @@ fn read_sandbox(map: &Map<'_>, plan: &mut SandboxPlan) {
     let (default, most) = (timeout("default_timeout_ms"), timeout("max_timeout_ms"));
     plan.max_timeout = most.map_or(plan.max_timeout, Duration::from_millis);
     plan.default_timeout = default.map_or(plan.default_timeout, Duration::from_millis).min(plan.max_timeout);
+    if let Some(most) = map.get("background_timeout_ms").and_then(|field| field.count(1..=BACKGROUND_MAX)) {
+        plan.background_timeout = Duration::from_millis(most);
+    }
     let limit = |key: &'static str| {
         map.get(key).and_then(|field| field.count(0..=16_777_216)).and_then(|bytes| usize::try_from(bytes).ok())
     };

@@ -10,7 +10,7 @@ use ghost_domain::text::clip;
 use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{Code, Refusal, Timestamp};
 use ghost_policy::Action;
-use ghost_sandbox::{Command, End, Finished};
+use ghost_sandbox::{Command, End, Feed, Finished};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -18,10 +18,13 @@ use serde_json::json;
 use super::command_plan::judged;
 use super::common::{not_blank, without_nulls};
 use crate::context::CallContext;
+use crate::processes::{NewProcess, ProcessState};
 use crate::tool::{Output, OutsideTool};
 
 /// Progress is shown at most so often.
 const PROGRESS_EVERY: Duration = Duration::from_millis(500);
+/// A command that runs longer goes on in the background (BI-11a).
+const YIELD: Duration = Duration::from_secs(10);
 /// Characters of one piece of progress.
 const PROGRESS_CHARS: usize = 200;
 
@@ -42,6 +45,12 @@ pub(super) struct CliParams {
     /// Where it runs; the sandbox if absent.
     #[serde(default)]
     host: Option<Host>,
+    /// Whether it runs on after this call; tool.process then shows its output. Its standard input stays open.
+    #[serde(default)]
+    background: bool,
+    /// Milliseconds after which it goes on in the background, if you have tool.process.
+    #[serde(default)]
+    yield_ms: Option<u64>,
 }
 
 /// Places for commands (EXEC-02).
@@ -81,6 +90,21 @@ struct Request {
     timeout_ms: Option<u64>,
     /// The longest time that the command policy allows.
     timeout_max_ms: Option<u64>,
+    /// The line, for lists.
+    line: String,
+    /// Whether the call waits for the end.
+    waits: Waits,
+}
+
+/// How long a call waits for its command.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Waits {
+    /// Until it has ended.
+    ToTheEnd,
+    /// So long; then it goes on in the background.
+    Until(Duration),
+    /// Not at all.
+    Never,
 }
 
 /// Runs a command for the caller and shows its output.
@@ -90,21 +114,64 @@ async fn run(call: &CallContext, request: Request) -> Result<Output, Refusal> {
     };
     let plan = &call.services.plan().sandbox;
     let dir = directory(call, request.cwd.as_deref())?;
-    let most = request.timeout_max_ms.map_or(plan.max_timeout, |ms| plan.max_timeout.min(Duration::from_millis(ms)));
-    let timeout = request.timeout_ms.map_or(plan.default_timeout, Duration::from_millis).min(most);
+    let (default, most) = match request.waits {
+        Waits::Never => (plan.background_timeout, plan.background_timeout),
+        Waits::ToTheEnd | Waits::Until(_) => (plan.default_timeout, plan.max_timeout),
+    };
+    let most = request.timeout_max_ms.map_or(most, |ms| most.min(Duration::from_millis(ms)));
+    let timeout = request.timeout_ms.map_or(default, Duration::from_millis).min(most);
     let command = Command {
         agent_id: call.caller.agent_id.clone(),
         argv: request.argv,
         dir: dir.clone(),
         env: request.env,
         stdin: request.stdin,
+        feed: (request.waits == Waits::Never).then(Feed::default),
         timeout,
         writable: call.caller.write_acl.prefixes().to_vec(),
         stdout_limit: plan.stdout_limit,
         stderr_limit: plan.stderr_limit,
     };
-    let shown_at = Mutex::new(Timestamp(i64::MIN));
-    let progress = |text: &str| {
+    let progress = progress_of(call);
+    let wait = match request.waits {
+        Waits::ToTheEnd => return Ok(result(&sandbox.run(command, &progress).await?, &dir, timeout)),
+        Waits::Until(wait) => wait,
+        Waits::Never => Duration::ZERO,
+    };
+    let ctx = &call.services.ctx;
+    // The end of an id is random; its beginning is the time, which a restart within the same minute repeats.
+    let boot = || ctx.id().simple().to_string().split_off(24);
+    let new = NewProcess { command, line: request.line };
+    let guard = call.services.processes.start(sandbox, &ctx.ports.clock, boot, new, progress);
+    let process = guard.process().cloned();
+    if let Some(process) = process.filter(|_| request.waits != Waits::Never) {
+        let ended = tokio::select! {
+            biased;
+            ended = process.ended() => Some(ended),
+            () = ctx.ports.clock.sleep(wait) => None,
+        };
+        match ended {
+            None => {}
+            Some(ProcessState::Ended(finished)) => return Ok(result(&finished, &dir, timeout)),
+            Some(ProcessState::Lost(refusal)) => return Err(refusal),
+            Some(ProcessState::Running | ProcessState::Killed) => {
+                return Err(Refusal::new(Code::Cancelled, "the command was killed").hint("check what it did"));
+            }
+        }
+    }
+    let process = call.services.processes.keep(guard, ctx.limits().processes_per_agent)?;
+    let so_far = process.poll(&*ctx.ports.clock, Duration::ZERO, plan.stdout_limit).await;
+    let content = without_nulls(json!({
+        "status": "running", "session_id": process.session_id, "cwd": shown(&dir),
+        "output": (!so_far.text.is_empty()).then_some(so_far.text), "ends_within_ms": timeout.as_millis() as u64,
+    }));
+    Ok(content.into())
+}
+
+/// Shows the last line of the output now and then.
+fn progress_of(call: &CallContext) -> impl Fn(&str) + Send + Sync + 'static {
+    let (call, shown_at) = (call.clone(), Mutex::new(Timestamp(i64::MIN)));
+    move |text: &str| {
         let now = call.services.ctx.now();
         // A poisoned lock means that another piece panicked; the next one may be shown.
         let mut last = shown_at.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -113,9 +180,7 @@ async fn run(call: &CallContext, request: Request) -> Result<Output, Refusal> {
             let line = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
             call.progress(&clip(line, PROGRESS_CHARS));
         }
-    };
-    let done = sandbox.run(command, &progress).await?;
-    Ok(shown(&done, &dir, timeout))
+    }
 }
 
 /// The directory of a command, relative to the workspace.
@@ -138,12 +203,22 @@ pub(super) fn python(args: Vec<String>) -> Vec<String> {
     argv
 }
 
-fn shown(done: &Finished, dir: &str, timeout: Duration) -> Output {
-    let (exit_code, signal) = match done.end {
+/// A directory as results show it.
+pub(super) fn shown(dir: &str) -> &str {
+    if dir.is_empty() { "." } else { dir }
+}
+
+/// The exit code or the signal of a command that ended by itself.
+pub(super) fn ended_as(done: &Finished) -> (Option<i32>, Option<u8>) {
+    match done.end {
         End::Exited(code) => (Some(code), None),
         End::Signal(number) => (None, Some(number)),
         _ => (None, None),
-    };
+    }
+}
+
+fn result(done: &Finished, dir: &str, timeout: Duration) -> Output {
+    let (exit_code, signal) = ended_as(done);
     let error = match done.end {
         End::Exited(_) | End::Signal(_) => None,
         End::Deadline => Some(format!("Command timed out after {}ms", timeout.as_millis())),
@@ -158,7 +233,7 @@ fn shown(done: &Finished, dir: &str, timeout: Duration) -> Output {
         "stdout": done.stdout.text, "stderr": (!done.stderr.text.is_empty()).then_some(&done.stderr.text),
         "duration_ms": u64::try_from(done.duration.as_millis()).unwrap_or(u64::MAX),
         "timed_out": (done.end == End::Deadline).then_some(true), "truncated": truncated.then_some(true),
-        "cwd": if dir.is_empty() { "." } else { dir },
+        "cwd": shown(dir),
     }));
     // The outputs are cut and marked already.
     Output { content, truncated: false, events: Vec::new() }
@@ -208,8 +283,22 @@ impl OutsideTool for Cli {
             cwd: params.cwd,
             timeout_ms: params.timeout_ms,
             timeout_max_ms: judgement.max_timeout_ms,
+            waits: waits(call, params.background, params.yield_ms)?,
+            line: params.command,
         };
         run(call, request).await
+    }
+}
+
+/// Only an agent that can reach background commands gets any.
+fn waits(call: &CallContext, background: bool, yield_ms: Option<u64>) -> Result<Waits, Refusal> {
+    let reaches = call.tools.iter().any(|tool| tool.name == "tool.process");
+    match (background, reaches) {
+        (true, true) => Ok(Waits::Never),
+        (true, false) => Err(Refusal::new(Code::AccessDenied, "you have no tool.process to reach a background command")
+            .hint("run it in the foreground, with a longer timeout_ms")),
+        (false, true) => Ok(Waits::Until(yield_ms.map_or(YIELD, Duration::from_millis))),
+        (false, false) => Ok(Waits::ToTheEnd),
     }
 }
 
@@ -270,6 +359,8 @@ impl OutsideTool for Python {
             cwd: params.cwd,
             timeout_ms: params.timeout_ms,
             timeout_max_ms: None,
+            waits: Waits::ToTheEnd,
+            line: "python3".to_owned(),
         };
         run(call, request).await
     }
@@ -279,7 +370,7 @@ impl OutsideTool for Python {
 pub(super) const TIME_MAX: u32 = 86_430;
 
 /// Names of the tools that need a sandbox.
-pub const NEED_SANDBOX: [&str; 2] = ["tool.cli", "tool.python"];
+pub const NEED_SANDBOX: [&str; 3] = ["tool.cli", "tool.process", "tool.python"];
 
 #[cfg(test)]
 mod tests {
@@ -310,7 +401,7 @@ mod tests {
             stderr: captured("b"),
             in_force: 0,
         };
-        let shown: Value = shown(&done, "", Duration::from_millis(900)).content;
+        let shown: Value = result(&done, "", Duration::from_millis(900)).content;
         assert_eq!((&shown["error"], &shown["stderr"]), (&json!("Command timed out after 900ms"), &json!("b")));
         assert_eq!(
             (&shown["status"], &shown["timed_out"], &shown["cwd"]),

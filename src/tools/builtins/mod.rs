@@ -17,6 +17,7 @@ mod inbox;
 mod knowledge;
 mod message;
 mod messages;
+mod processes;
 mod resources;
 mod schedules;
 mod sessions;
@@ -289,7 +290,7 @@ fn schedules() -> [Tool; 3] {
 }
 
 /// The tools that reach deferred tools.
-fn commands() -> [Tool; 2] {
+fn commands() -> [Tool; 3] {
     [
         Tool::new::<commands::CliParams>(
             "tool.cli",
@@ -301,6 +302,15 @@ fn commands() -> [Tool; 2] {
         .used(Use::Regularly)
         .view(WIDE_VIEW)
         .within(commands::TIME_MAX),
+        Tool::new::<processes::ProcessParams>(
+            "tool.process",
+            "Show, feed and kill your background commands.",
+            processes::kind(),
+        )
+        .used(Use::Sometimes)
+        .view(WIDE_VIEW)
+        .within(90)
+        .passing(&["duration_ms"]),
         Tool::new::<commands::PythonParams>(
             "tool.python",
             "Run Python 3 code in the sandbox. Print what you want to see.",

@@ -111,6 +111,9 @@ impl LifecycleRunner {
             .read(move |r| Box::pin(async move { r.agent_get(&id).await }))
             .await
             .map_err(Refusal::from)?;
+        if record.as_ref().is_none_or(|agent| agent.is_deleted() || agent.desired == Desired::Stopped) {
+            self.tree.engine.services.processes.end_all_of(agent_id);
+        }
         if let Some(agent) = &record
             && let Some(actor) = self.take_over(agent)
         {

@@ -1,0 +1,200 @@
+//! `tool.process`: an agent's background commands (BI-11).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use ghost_domain::text::clip;
+use ghost_domain::{Code, Refusal};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::commands::{ended_as, shown};
+use super::common::without_nulls;
+use crate::context::CallContext;
+use crate::processes::{Piece, Process, ProcessState};
+use crate::tool::{Output, OutsideTool, ReadTool, Run};
+
+/// Characters of a command line in a list.
+const LINE: usize = 160;
+/// Bytes of output in one result, unless the call says less.
+const PIECE: usize = 16 * 1024;
+/// The longest that a poll waits.
+const POLL_MAX: Duration = Duration::from_secs(60);
+
+/// What to do with background commands.
+#[derive(Clone, Copy, Debug, Deserialize, JsonSchema, PartialEq, Eq)]
+#[serde(rename_all = "snake_case")]
+enum Action {
+    /// Lists them.
+    List,
+    /// Output since the last poll; waits for some, or for the end.
+    Poll,
+    /// Output from `offset` on.
+    Log,
+    /// Writes `data` to the standard input.
+    Write,
+    /// Kills it.
+    Kill,
+    /// Forgets all that have ended.
+    Clear,
+    /// Kills and forgets it.
+    Remove,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ProcessParams {
+    /// list, poll, log, write, kill, clear or remove.
+    action: Action,
+    /// The command; not for list and clear.
+    #[serde(default)]
+    session_id: Option<String>,
+    /// Text for write.
+    #[serde(default)]
+    data: Option<String>,
+    /// For write: whether the input ends here.
+    #[serde(default)]
+    end: bool,
+    /// For log: where to begin, in bytes.
+    #[serde(default)]
+    offset: Option<u64>,
+    /// For poll and log: bytes of output.
+    #[serde(default)]
+    limit: Option<u32>,
+    /// For poll: milliseconds to wait.
+    #[serde(default)]
+    timeout_ms: Option<u64>,
+}
+
+/// The kind of a call: what changes nothing may run again after a crash.
+pub(super) fn kind() -> Run {
+    let (reads, changes) = (Run::read(Look), Run::outside(Change));
+    Run::Choose(Arc::new(move |arguments: &Value| match arguments.get("action").and_then(Value::as_str) {
+        Some("list" | "poll" | "log") => reads.clone(),
+        _ => changes.clone(),
+    }))
+}
+
+struct Look;
+
+#[async_trait]
+impl ReadTool for Look {
+    type Params = ProcessParams;
+
+    async fn run(&self, call: &CallContext, params: ProcessParams) -> Result<Output, Refusal> {
+        act(call, params).await
+    }
+}
+
+struct Change;
+
+#[async_trait]
+impl OutsideTool for Change {
+    type Params = ProcessParams;
+
+    async fn run(&self, call: &CallContext, params: ProcessParams) -> Result<Output, Refusal> {
+        act(call, params).await
+    }
+}
+
+async fn act(call: &CallContext, params: ProcessParams) -> Result<Output, Refusal> {
+    let (processes, agent_id) = (&call.services.processes, &call.caller.agent_id);
+    let one = || {
+        let session_id = params.session_id.as_deref().ok_or_else(|| {
+            Refusal::new(Code::InvalidArguments, "session_id is missing")
+                .hint("`list` shows the session_id of each background command")
+        })?;
+        processes.one(agent_id, session_id)
+    };
+    let limit = params.limit.map_or(PIECE, |limit| (limit as usize).clamp(1, PIECE));
+    let clock = &call.services.ctx.ports.clock;
+    match params.action {
+        Action::List => {
+            let rows: Vec<Value> = processes.of(agent_id).iter().map(|process| row(call, process)).collect();
+            Ok(json!({ "count": rows.len(), "processes": rows }).into())
+        }
+        Action::Poll => {
+            let process = one()?;
+            let wait = params.timeout_ms.map_or(Duration::ZERO, Duration::from_millis).min(POLL_MAX);
+            let piece = process.poll(&**clock, wait, limit).await;
+            Ok(with_output(call, &process, piece).into())
+        }
+        Action::Log => {
+            let process = one()?;
+            let offset = params.offset.unwrap_or_else(|| process.bytes().saturating_sub(limit as u64));
+            let piece = process.read(offset, limit);
+            Ok(with_output(call, &process, piece).into())
+        }
+        Action::Write => {
+            let process = one()?;
+            let data = params.data.as_deref().unwrap_or_default();
+            if data.is_empty() && !params.end {
+                return Err(Refusal::new(Code::InvalidArguments, "data is missing")
+                    .hint("give the text to write, or `end: true` to end the input"));
+            }
+            process.write(data.as_bytes(), params.end)?;
+            Ok(json!({ "session_id": process.session_id, "bytes": data.len(), "ended": params.end }).into())
+        }
+        Action::Kill => {
+            let process = one()?;
+            process.kill();
+            Ok(row(call, &process).into())
+        }
+        Action::Remove => {
+            let process = one()?;
+            processes.remove(&process);
+            Ok(json!({ "session_id": process.session_id, "removed": 1 }).into())
+        }
+        Action::Clear => {
+            let ended: Vec<_> = processes.of(agent_id).into_iter().filter(|process| !process.runs()).collect();
+            ended.iter().for_each(|process| processes.remove(process));
+            Ok(json!({ "removed": ended.len() }).into())
+        }
+    }
+}
+
+/// The word for a state, and how the command ended.
+fn state(process: &Process) -> Value {
+    match process.state() {
+        ProcessState::Running => json!({ "status": "running" }),
+        ProcessState::Killed => json!({ "status": "killed" }),
+        ProcessState::Lost(refusal) => json!({ "status": "lost", "error": refusal.message }),
+        ProcessState::Ended(finished) => {
+            let (exit_code, signal) = ended_as(&finished);
+            without_nulls(json!({ "status": finished.end.status(), "exit_code": exit_code, "signal": signal }))
+        }
+    }
+}
+
+fn row(call: &CallContext, process: &Process) -> Value {
+    let ran = match process.state() {
+        ProcessState::Ended(finished) => finished.duration,
+        _ => call.services.ctx.now().since(process.began_at),
+    };
+    let mut row = json!({
+        "session_id": process.session_id, "command": clip(&process.line, LINE), "cwd": shown(&process.dir),
+        "duration_ms": u64::try_from(ran.as_millis()).unwrap_or(u64::MAX), "bytes": process.bytes(),
+    });
+    merge(&mut row, state(process));
+    row
+}
+
+fn with_output(call: &CallContext, process: &Process, piece: Piece) -> Value {
+    let mut row = row(call, process);
+    merge(
+        &mut row,
+        without_nulls(json!({
+            "output": piece.text, "offset": piece.offset, "next_offset": piece.next_offset,
+            "missed": (piece.missed > 0).then_some(piece.missed),
+        })),
+    );
+    row
+}
+
+fn merge(row: &mut Value, more: Value) {
+    if let (Value::Object(row), Value::Object(more)) = (row, more) {
+        row.extend(more);
+    }
+}
