@@ -193,6 +193,7 @@ pub fn command(agent: &str, argv: &[&str]) -> Command {
         dir: format!("agents/{agent}"),
         env: Vec::new(),
         stdin: Vec::new(),
+        feed: None,
         timeout: Duration::from_secs(20),
         writable: vec![format!("agents/{agent}/"), "output/".to_owned()],
         stdout_limit: 50_000,

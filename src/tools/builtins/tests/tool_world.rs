@@ -201,6 +201,7 @@ async fn call_by(services: &Arc<WorldServices>, rules: &OperationWorld, name: &s
         conversation_id: turn.conversation_id,
         call_id: CallId(Uuid::nil()),
         provider_call_id: "c".into(),
+        approved: false,
     }
 }
 
