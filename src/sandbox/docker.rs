@@ -6,6 +6,7 @@
 mod body;
 mod container;
 mod engine;
+mod facts;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -112,7 +113,7 @@ impl Docker {
         let engine = Arc::new(Engine::connect(host, Arc::clone(&clock)).await?);
         let info = engine.info().await?;
         let image = engine.image(&plan.image).await?;
-        usable(&info)?;
+        facts::usable(&info)?;
         let program =
             program::install(&data_dir).map_err(|error| format!("the runner's program cannot be written: {error}"))?;
         let is_root = rustix::process::geteuid().is_root();
@@ -159,10 +160,10 @@ impl Docker {
         if is_open && !self.plan.require.iter().any(|name| name == Protection::Network.as_str()) {
             required &= !Protection::Network.bit();
         }
-        self.given = given(&self.plan, info, self.is_root);
+        self.given = facts::given(&self.plan, info, self.is_root);
         let in_force = self.in_force(hello.available);
         let lacking = required & !in_force;
-        let missing = missing(&self.plan, info, in_force, &hello.missing, &probe.warnings);
+        let missing = facts::missing(&self.plan, info, in_force, &hello.missing, &probe.warnings);
         if lacking != 0 {
             return Err(protection::lacking(lacking, &missing));
         }
@@ -319,70 +320,6 @@ impl Sandbox for Docker {
     }
 }
 
-/// Whether an engine can be used at all.
-fn usable(info: &SystemInfo) -> Result<(), String> {
-    let options = info.security_options.as_deref().unwrap_or_default();
-    let has = |name: &str| options.iter().any(|option| option.split(',').any(|part| part == format!("name={name}")));
-    if info.os_type.as_deref().is_some_and(|os| os != "linux") {
-        return Err("the engine does not run Linux containers".to_owned());
-    }
-    if !has("seccomp") {
-        return Err("the engine's kernel has no seccomp".to_owned());
-    }
-    if has("rootless") || has("userns") {
-        return Err(
-            "the engine gives containers other users than this machine (rootless or userns-remap), so commands \
-                    could not write the workspace; use another engine, or the sandbox `local`"
-                .to_owned(),
-        );
-    }
-    Ok(())
-}
-
-/// The protections that a container gives by itself. Where agents share one, what keeps them apart is the runner's work.
-fn given(plan: &SandboxPlan, info: &SystemInfo, is_root: bool) -> u32 {
-    let alone = plan.scope == SandboxScope::Agent;
-    let held = [
-        (Protection::Seccomp, true),
-        (Protection::Files, alone),
-        (Protection::Network, plan.network == SandboxNetwork::None),
-        (Protection::Signals, alone),
-        (Protection::Trace, alone),
-        (Protection::Metadata, alone),
-        (Protection::Tasks, info.pids_limit == Some(true)),
-        (Protection::Namespaces, true),
-        (Protection::Netns, true),
-        (Protection::Uid, is_root),
-    ];
-    held.iter().filter(|(_, holds)| *holds).fold(0, |bits, (protection, _)| bits | protection.bit())
-}
-
-/// What is not enforced, a line each. `reasons` are the runner's: those for what holds all the same are left out.
-fn missing(
-    plan: &SandboxPlan,
-    info: &SystemInfo,
-    in_force: u32,
-    reasons: &[String],
-    warnings: &[String],
-) -> Vec<String> {
-    let holds = |name: &str| Protection::named(name).is_some_and(|protection| in_force & protection.bit() != 0);
-    let mut lines: Vec<String> =
-        reasons.iter().filter(|reason| !reason.split_once(':').is_some_and(|(name, _)| holds(name))).cloned().collect();
-    let mut say = |is_missing: bool, line: &str| {
-        if is_missing {
-            lines.push(line.to_owned());
-        }
-    };
-    say(plan.network == SandboxNetwork::Open, "network: the world file has `network: open`");
-    say(!holds("metadata"), "metadata: agents share a container (`scope: world`), and with it the files' owner");
-    say(!holds("uid"), "uid: commands have ghostd's own user, because ghostd is not root");
-    say(info.memory_limit != Some(true), "memory: the engine cannot bound it; the runner measures it");
-    say(info.pids_limit != Some(true), "tasks: the engine cannot bound them; the runner counts them");
-    say(plan.cpu_millis.is_some() && info.cpu_cfs_quota != Some(true), "cpus: the engine cannot bound processor time");
-    lines.extend(warnings.iter().map(|warning| format!("engine: {}", warning.trim())));
-    lines
-}
-
 /// Removes the containers that earlier daemons of this data directory left.
 async fn sweep(engine: &Engine, labels: &[(&str, &str)], boot: &str) -> Result<(), String> {
     let found = engine.labelled(labels).await?;
@@ -403,47 +340,5 @@ async fn end_idle(docker: Weak<Docker>) {
         clock.sleep(IDLE / 4).await;
         let Some(docker) = docker.upgrade() else { return };
         docker.end_idle();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn info(options: &[&str]) -> SystemInfo {
-        SystemInfo {
-            security_options: Some(options.iter().map(|option| (*option).to_owned()).collect()),
-            os_type: Some("linux".into()),
-            memory_limit: Some(true),
-            pids_limit: Some(true),
-            ..SystemInfo::default()
-        }
-    }
-
-    #[test]
-    fn an_engine_without_a_filter_or_with_other_users_is_not_used() {
-        assert_eq!(usable(&info(&["name=seccomp,profile=default", "name=cgroupns"])), Ok(()));
-        for bad in [&[][..], &["name=apparmor"], &["name=seccomp", "name=rootless"], &["name=seccomp", "name=userns"]] {
-            assert!(usable(&info(bad)).is_err(), "{bad:?}");
-        }
-        assert!(usable(&SystemInfo { os_type: Some("windows".into()), ..info(&["name=seccomp"]) }).is_err());
-    }
-
-    #[test]
-    fn what_a_container_does_not_give_is_said() {
-        let has = |plan: &SandboxPlan, protection: Protection| given(plan, &info(&[]), false) & protection.bit() != 0;
-        let mut plan = SandboxPlan::default();
-        assert!(has(&plan, Protection::Files) && has(&plan, Protection::Network) && !has(&plan, Protection::Uid));
-        plan.scope = SandboxScope::World;
-        for apart in [Protection::Files, Protection::Signals, Protection::Trace, Protection::Metadata] {
-            assert!(!has(&plan, apart), "{apart:?}: agents share the container");
-        }
-        plan.network = SandboxNetwork::Open;
-        assert!(!has(&plan, Protection::Network));
-        let reasons = ["namespaces: process: not permitted".to_owned(), "landlock: version 1".to_owned()];
-        let bare = SystemInfo { memory_limit: None, pids_limit: None, ..info(&[]) };
-        let lines = missing(&plan, &bare, Protection::Namespaces.bit(), &reasons, &["no cpu".to_owned()]);
-        let names: Vec<&str> = lines.iter().filter_map(|line| line.split(':').next()).collect();
-        assert_eq!(names, ["landlock", "network", "metadata", "uid", "memory", "tasks", "engine"]);
     }
 }
