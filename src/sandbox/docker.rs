@@ -32,8 +32,9 @@ use crate::protection::{self, Protection, Report};
 
 /// An idle container ends after this time.
 const IDLE: Duration = Duration::from_secs(600);
-/// How long the removal of all containers may take at the end.
-const CLOSE_MAX: Duration = Duration::from_secs(15);
+/// How long the removal of containers may take at the start and at the end, and the pause before the next look.
+const CLEAR_MAX: Duration = Duration::from_secs(20);
+const AGAIN: Duration = Duration::from_millis(50);
 /// Devices that commands may write to.
 const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 /// File systems in memory that commands may write to.
@@ -56,6 +57,8 @@ pub struct Docker {
     clock: Arc<dyn Clock>,
     /// By agent, or one for all.
     slots: Mutex<BTreeMap<Option<AgentId>, Arc<Slot>>>,
+    /// Values of the labels.
+    data: String,
     boot: String,
     is_root: bool,
 }
@@ -131,7 +134,10 @@ impl Docker {
             user: if is_root { (NOBODY, NOBODY) } else { own },
             labels: HashMap::from(labels.map(|(name, value)| (name.to_owned(), value.to_owned()))),
         };
-        sweep(&engine, &[(WORLD, owner.world_id), (DATA, &data)], &boot).await?;
+        let of_earlier = |labels: &HashMap<String, String>| labels.get(BOOT).is_none_or(|of| *of != boot);
+        clear(&engine, &*clock, &[(WORLD, owner.world_id), (DATA, &data)], of_earlier)
+            .await
+            .map_err(|why| format!("containers of an earlier start are left: {why}"))?;
         let mut docker = Self {
             plan: plan.clone(),
             engine,
@@ -141,6 +147,7 @@ impl Docker {
             report: Report::default(),
             clock,
             slots: Mutex::default(),
+            data,
             boot,
             is_root,
         };
@@ -304,34 +311,41 @@ impl Sandbox for Docker {
 
     async fn close(&self) {
         self.slots().clear();
-        let removed = async {
-            let found = self.engine.labelled(&[(BOOT, &self.boot), (DATA, &self.common.labels[DATA])]).await?;
-            let all = found.iter().map(|(id, _)| self.engine.remove(id));
-            join_all(all).await.into_iter().collect::<Result<Vec<()>, String>>()
-        };
-        let result = tokio::select! {
-            biased;
-            result = removed => result.map(drop),
-            () = self.clock.sleep(CLOSE_MAX) => Err("the engine does not answer".to_owned()),
-        };
+        let labels = [(BOOT, self.boot.as_str()), (DATA, self.data.as_str())];
+        let result = clear(&self.engine, &*self.clock, &labels, |_| true).await;
         if let Err(why) = result {
             tracing::warn!("containers may be left, which the next start removes: {why}");
         }
     }
 }
 
-/// Removes the containers that earlier daemons of this data directory left.
-async fn sweep(engine: &Engine, labels: &[(&str, &str)], boot: &str) -> Result<(), String> {
-    let found = engine.labelled(labels).await?;
-    let orphans = found.iter().filter(|(_, labels)| labels.get(BOOT).is_none_or(|of| of != boot));
-    let ids: Vec<&str> = orphans.map(|(id, _)| id.as_str()).collect();
-    if !ids.is_empty() {
-        tracing::info!("{} containers of an earlier start are removed", ids.len());
+/// Removes the containers that have these labels and, by all labels, are meant. Waits until none is left: the engine
+/// may be at it already, and then answers before it is done.
+async fn clear(
+    engine: &Engine,
+    clock: &dyn Clock,
+    labels: &[(&str, &str)],
+    is_meant: impl Fn(&HashMap<String, String>) -> bool,
+) -> Result<(), String> {
+    let cleared = async {
+        loop {
+            let mut found = engine.labelled(labels).await?;
+            found.retain(|(_, labels)| is_meant(labels));
+            if found.is_empty() {
+                return Ok(());
+            }
+            join_all(found.iter().map(|(id, _)| engine.remove(id)))
+                .await
+                .into_iter()
+                .collect::<Result<Vec<()>, _>>()?;
+            clock.sleep(AGAIN).await;
+        }
+    };
+    tokio::select! {
+        biased;
+        result = cleared => result,
+        () = clock.sleep(CLEAR_MAX) => Err("the engine does not remove its containers".to_owned()),
     }
-    for removed in join_all(ids.iter().map(|id| engine.remove(id))).await {
-        removed.map_err(|why| format!("a container of an earlier start cannot be removed: {why}"))?;
-    }
-    Ok(())
 }
 
 async fn end_idle(docker: Weak<Docker>) {
