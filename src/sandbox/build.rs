@@ -12,7 +12,13 @@ use std::path::PathBuf;
 use std::process::Command;
 
 fn main() {
-    println!("cargo:rerun-if-changed=runner/runner.rs");
+    let files = std::fs::read_dir("runner").expect("the runner's sources are in a folder of this package");
+    for file in files {
+        let path = file.expect("the folder of the runner can be read").path();
+        if path.extension().is_some_and(|extension| extension == "rs") {
+            println!("cargo:rerun-if-changed={}", path.display());
+        }
+    }
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("Cargo sets OUT_DIR"));
     let rustc = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
     let target = env::var("TARGET").expect("Cargo sets TARGET");

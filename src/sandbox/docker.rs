@@ -6,6 +6,7 @@
 mod body;
 mod container;
 mod engine;
+mod facts;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -31,8 +32,9 @@ use crate::protection::{self, Protection, Report};
 
 /// An idle container ends after this time.
 const IDLE: Duration = Duration::from_secs(600);
-/// How long the removal of all containers may take at the end.
-const CLOSE_MAX: Duration = Duration::from_secs(15);
+/// How long the removal of containers may take at the start and at the end, and the pause before the next look.
+const CLEAR_MAX: Duration = Duration::from_secs(20);
+const AGAIN: Duration = Duration::from_millis(50);
 /// Devices that commands may write to.
 const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 /// File systems in memory that commands may write to.
@@ -55,6 +57,8 @@ pub struct Docker {
     clock: Arc<dyn Clock>,
     /// By agent, or one for all.
     slots: Mutex<BTreeMap<Option<AgentId>, Arc<Slot>>>,
+    /// Values of the labels.
+    data: String,
     boot: String,
     is_root: bool,
 }
@@ -112,7 +116,7 @@ impl Docker {
         let engine = Arc::new(Engine::connect(host, Arc::clone(&clock)).await?);
         let info = engine.info().await?;
         let image = engine.image(&plan.image).await?;
-        usable(&info)?;
+        facts::usable(&info)?;
         let program =
             program::install(&data_dir).map_err(|error| format!("the runner's program cannot be written: {error}"))?;
         let is_root = rustix::process::geteuid().is_root();
@@ -130,7 +134,10 @@ impl Docker {
             user: if is_root { (NOBODY, NOBODY) } else { own },
             labels: HashMap::from(labels.map(|(name, value)| (name.to_owned(), value.to_owned()))),
         };
-        sweep(&engine, &[(WORLD, owner.world_id), (DATA, &data)], &boot).await?;
+        let of_earlier = |labels: &HashMap<String, String>| labels.get(BOOT).is_none_or(|of| *of != boot);
+        clear(&engine, &*clock, &[(WORLD, owner.world_id), (DATA, &data)], of_earlier)
+            .await
+            .map_err(|why| format!("containers of an earlier start are left: {why}"))?;
         let mut docker = Self {
             plan: plan.clone(),
             engine,
@@ -140,6 +147,7 @@ impl Docker {
             report: Report::default(),
             clock,
             slots: Mutex::default(),
+            data,
             boot,
             is_root,
         };
@@ -159,10 +167,10 @@ impl Docker {
         if is_open && !self.plan.require.iter().any(|name| name == Protection::Network.as_str()) {
             required &= !Protection::Network.bit();
         }
-        self.given = given(&self.plan, info, self.is_root);
+        self.given = facts::given(&self.plan, info, self.is_root);
         let in_force = self.in_force(hello.available);
         let lacking = required & !in_force;
-        let missing = missing(&self.plan, info, in_force, &hello.missing, &probe.warnings);
+        let missing = facts::missing(&self.plan, info, in_force, &hello.missing, &probe.warnings);
         if lacking != 0 {
             return Err(protection::lacking(lacking, &missing));
         }
@@ -311,98 +319,41 @@ impl Sandbox for Docker {
 
     async fn close(&self) {
         self.slots().clear();
-        let removed = async {
-            let found = self.engine.labelled(&[(BOOT, &self.boot), (DATA, &self.common.labels[DATA])]).await?;
-            let all = found.iter().map(|(id, _)| self.engine.remove(id));
-            join_all(all).await.into_iter().collect::<Result<Vec<()>, String>>()
-        };
-        let result = tokio::select! {
-            biased;
-            result = removed => result.map(drop),
-            () = self.clock.sleep(CLOSE_MAX) => Err("the engine does not answer".to_owned()),
-        };
+        let labels = [(BOOT, self.boot.as_str()), (DATA, self.data.as_str())];
+        let result = clear(&self.engine, &*self.clock, &labels, |_| true).await;
         if let Err(why) = result {
             tracing::warn!("containers may be left, which the next start removes: {why}");
         }
     }
 }
 
-/// Whether an engine can be used at all.
-fn usable(info: &SystemInfo) -> Result<(), String> {
-    let options = info.security_options.as_deref().unwrap_or_default();
-    let has = |name: &str| options.iter().any(|option| option.split(',').any(|part| part == format!("name={name}")));
-    if info.os_type.as_deref().is_some_and(|os| os != "linux") {
-        return Err("the engine does not run Linux containers".to_owned());
-    }
-    if !has("seccomp") {
-        return Err("the engine's kernel has no seccomp".to_owned());
-    }
-    if has("rootless") || has("userns") {
-        return Err(
-            "the engine gives containers other users than this machine (rootless or userns-remap), so commands \
-                    could not write the workspace; use another engine, or the sandbox `local`"
-                .to_owned(),
-        );
-    }
-    Ok(())
-}
-
-/// The protections that a container gives by itself. Where agents share one, what keeps them apart is the runner's work.
-fn given(plan: &SandboxPlan, info: &SystemInfo, is_root: bool) -> u32 {
-    let alone = plan.scope == SandboxScope::Agent;
-    let held = [
-        (Protection::Seccomp, true),
-        (Protection::Files, alone),
-        (Protection::Network, plan.network == SandboxNetwork::None),
-        (Protection::Signals, alone),
-        (Protection::Trace, alone),
-        (Protection::Metadata, alone),
-        (Protection::Tasks, info.pids_limit == Some(true)),
-        (Protection::Namespaces, true),
-        (Protection::Netns, true),
-        (Protection::Uid, is_root),
-    ];
-    held.iter().filter(|(_, holds)| *holds).fold(0, |bits, (protection, _)| bits | protection.bit())
-}
-
-/// What is not enforced, a line each. `reasons` are the runner's: those for what holds all the same are left out.
-fn missing(
-    plan: &SandboxPlan,
-    info: &SystemInfo,
-    in_force: u32,
-    reasons: &[String],
-    warnings: &[String],
-) -> Vec<String> {
-    let holds = |name: &str| Protection::named(name).is_some_and(|protection| in_force & protection.bit() != 0);
-    let mut lines: Vec<String> =
-        reasons.iter().filter(|reason| !reason.split_once(':').is_some_and(|(name, _)| holds(name))).cloned().collect();
-    let mut say = |is_missing: bool, line: &str| {
-        if is_missing {
-            lines.push(line.to_owned());
+/// Removes the containers that have these labels and, by all labels, are meant. Waits until none is left: the engine
+/// may be at it already, and then answers before it is done.
+async fn clear(
+    engine: &Engine,
+    clock: &dyn Clock,
+    labels: &[(&str, &str)],
+    is_meant: impl Fn(&HashMap<String, String>) -> bool,
+) -> Result<(), String> {
+    let cleared = async {
+        loop {
+            let mut found = engine.labelled(labels).await?;
+            found.retain(|(_, labels)| is_meant(labels));
+            if found.is_empty() {
+                return Ok(());
+            }
+            join_all(found.iter().map(|(id, _)| engine.remove(id)))
+                .await
+                .into_iter()
+                .collect::<Result<Vec<()>, _>>()?;
+            clock.sleep(AGAIN).await;
         }
     };
-    say(plan.network == SandboxNetwork::Open, "network: the world file has `network: open`");
-    say(!holds("metadata"), "metadata: agents share a container (`scope: world`), and with it the files' owner");
-    say(!holds("uid"), "uid: commands have ghostd's own user, because ghostd is not root");
-    say(info.memory_limit != Some(true), "memory: the engine cannot bound it; the runner measures it");
-    say(info.pids_limit != Some(true), "tasks: the engine cannot bound them; the runner counts them");
-    say(plan.cpu_millis.is_some() && info.cpu_cfs_quota != Some(true), "cpus: the engine cannot bound processor time");
-    lines.extend(warnings.iter().map(|warning| format!("engine: {}", warning.trim())));
-    lines
-}
-
-/// Removes the containers that earlier daemons of this data directory left.
-async fn sweep(engine: &Engine, labels: &[(&str, &str)], boot: &str) -> Result<(), String> {
-    let found = engine.labelled(labels).await?;
-    let orphans = found.iter().filter(|(_, labels)| labels.get(BOOT).is_none_or(|of| of != boot));
-    let ids: Vec<&str> = orphans.map(|(id, _)| id.as_str()).collect();
-    if !ids.is_empty() {
-        tracing::info!("{} containers of an earlier start are removed", ids.len());
+    tokio::select! {
+        biased;
+        result = cleared => result,
+        () = clock.sleep(CLEAR_MAX) => Err("the engine does not remove its containers".to_owned()),
     }
-    for removed in join_all(ids.iter().map(|id| engine.remove(id))).await {
-        removed.map_err(|why| format!("a container of an earlier start cannot be removed: {why}"))?;
-    }
-    Ok(())
 }
 
 async fn end_idle(docker: Weak<Docker>) {
@@ -411,47 +362,5 @@ async fn end_idle(docker: Weak<Docker>) {
         clock.sleep(IDLE / 4).await;
         let Some(docker) = docker.upgrade() else { return };
         docker.end_idle();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn info(options: &[&str]) -> SystemInfo {
-        SystemInfo {
-            security_options: Some(options.iter().map(|option| (*option).to_owned()).collect()),
-            os_type: Some("linux".into()),
-            memory_limit: Some(true),
-            pids_limit: Some(true),
-            ..SystemInfo::default()
-        }
-    }
-
-    #[test]
-    fn an_engine_without_a_filter_or_with_other_users_is_not_used() {
-        assert_eq!(usable(&info(&["name=seccomp,profile=default", "name=cgroupns"])), Ok(()));
-        for bad in [&[][..], &["name=apparmor"], &["name=seccomp", "name=rootless"], &["name=seccomp", "name=userns"]] {
-            assert!(usable(&info(bad)).is_err(), "{bad:?}");
-        }
-        assert!(usable(&SystemInfo { os_type: Some("windows".into()), ..info(&["name=seccomp"]) }).is_err());
-    }
-
-    #[test]
-    fn what_a_container_does_not_give_is_said() {
-        let has = |plan: &SandboxPlan, protection: Protection| given(plan, &info(&[]), false) & protection.bit() != 0;
-        let mut plan = SandboxPlan::default();
-        assert!(has(&plan, Protection::Files) && has(&plan, Protection::Network) && !has(&plan, Protection::Uid));
-        plan.scope = SandboxScope::World;
-        for apart in [Protection::Files, Protection::Signals, Protection::Trace, Protection::Metadata] {
-            assert!(!has(&plan, apart), "{apart:?}: agents share the container");
-        }
-        plan.network = SandboxNetwork::Open;
-        assert!(!has(&plan, Protection::Network));
-        let reasons = ["namespaces: process: not permitted".to_owned(), "landlock: version 1".to_owned()];
-        let bare = SystemInfo { memory_limit: None, pids_limit: None, ..info(&[]) };
-        let lines = missing(&plan, &bare, Protection::Namespaces.bit(), &reasons, &["no cpu".to_owned()]);
-        let names: Vec<&str> = lines.iter().filter_map(|line| line.split(':').next()).collect();
-        assert_eq!(names, ["landlock", "network", "metadata", "uid", "memory", "tasks", "engine"]);
     }
 }

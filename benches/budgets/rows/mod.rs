@@ -14,5 +14,6 @@ pub mod idle_memory;
 pub mod journaled_turn;
 pub mod many_agents;
 pub mod ready;
+pub mod sandbox;
 pub mod streams;
 pub mod tokens;

@@ -65,6 +65,14 @@ fn what_cannot_be_had_is_an_error_with_a_reason() {
     let own = engine_host();
     let why = open(SandboxPlan { image: "ghost-no-such-image".into(), ..plan(Kind::Docker) }, own.as_deref());
     assert!(why.contains("ghost-no-such-image") && why.contains("deploy/toolbox/build"), "{why}");
+    // An image with a place that commands could fill.
+    let name = format!("ghost-with-volume-{}", std::process::id());
+    let tar = place.dir.path().join("empty.tar");
+    std::fs::write(&tar, [0; 10_240]).unwrap();
+    docker(&["import", "--change", "VOLUME /fill", tar.to_str().unwrap(), &name]);
+    let why = open(SandboxPlan { image: name.clone(), ..plan(Kind::Docker) }, own.as_deref());
+    docker(&["rmi", &name]);
+    assert!(why.contains("volumes"), "{why}");
     let why = open(plan(Kind::Docker), Some("unix:///no/such/socket"));
     assert!(why.contains("/no/such/socket"), "{why}");
     let why = open(plan(Kind::Docker), Some("tcp://127.0.0.1:1"));

@@ -7,8 +7,8 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use bollard::models::{
-    ContainerCreateBody, HostConfig, HostConfigLogConfig, Mount, MountBindOptions, MountBindOptionsPropagationEnum,
-    MountType,
+    ContainerCreateBody, HealthConfig, HostConfig, HostConfigLogConfig, Mount, MountBindOptions,
+    MountBindOptionsPropagationEnum, MountType,
 };
 use ghost_config::plan::{SandboxNetwork, SandboxPlan, WorkspaceAccess};
 
@@ -162,6 +162,8 @@ pub(super) fn body(plan: &SandboxPlan, common: &Common, places: &[Place]) -> Con
         // The end of our stream is the end of the runner's input, which ends everything.
         stdin_once: Some(true),
         stop_signal: Some("SIGKILL".to_owned()),
+        // One of the image would run beside the runner, without its bounds.
+        healthcheck: Some(HealthConfig { test: Some(vec!["NONE".to_owned()]), ..HealthConfig::default() }),
         host_config: Some(host),
         ..ContainerCreateBody::default()
     }
@@ -222,6 +224,7 @@ mod tests {
         assert_eq!(sources, wanted.map(|(source, read_only)| (source.to_owned(), read_only)));
         assert_eq!(body.user.as_deref(), Some("65534:65534"));
         assert_eq!((body.stdin_once, body.tty), (Some(true), Some(false)));
+        assert_eq!(body.healthcheck.and_then(|check| check.test), Some(vec!["NONE".to_owned()]));
     }
 
     #[test]

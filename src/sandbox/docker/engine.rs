@@ -92,6 +92,9 @@ impl Engine {
             )
         })?;
         let id = found.id.ok_or_else(|| format!("the image `{name}` has no id"))?;
+        if found.config.and_then(|config| config.volumes).is_some_and(|volumes| !volumes.is_empty()) {
+            return Err(format!("the image `{name}` declares volumes, which commands could fill; use one without"));
+        }
         Ok(Image { name: name.to_owned(), id })
     }
 

@@ -1,0 +1,166 @@
+//! The processes of one command: waiting for their end, holding them to their bounds, killing them.
+//!
+//! It must never return while one of them lives.
+
+use std::fs;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::time::{Duration, Instant};
+
+use super::disk::occupied;
+use super::kernel::*;
+use super::processes::{descendants, kill_descendants};
+use super::request::{Exec, flag};
+
+/// How often a tree is measured.
+pub const POLL: Duration = Duration::from_millis(50);
+
+/// Why a command ended. The numbers are part of the protocol.
+#[derive(Clone, Copy, PartialEq)]
+pub enum Why {
+    Exited = 0,
+    Signal = 1,
+    Deadline = 2,
+    Memory = 3,
+    Processes = 4,
+    Disk = 5,
+    Killed = 6,
+    Lost = 7,
+}
+
+/// How a command ended.
+pub struct Ended {
+    pub why: Why,
+    pub status: i32,
+    pub duration_us: u64,
+    pub max_rss_kib: u64,
+    pub cpu_us: u64,
+}
+
+/// The processes of one command.
+pub struct Tree<'a> {
+    pub main: i32,
+    /// Bytes in its writable places before it started.
+    pub base: u64,
+    pub exec: &'a Exec,
+    pub inside: bool,
+    pub started: Instant,
+}
+
+impl Tree<'_> {
+    /// Waits for the end of the command, enforcing what the kernel does not. Returns when no process is left.
+    pub fn watch(&self, control: RawFd, signals: &OwnedFd) -> Ended {
+        let mut ended = Ended { why: Why::Exited, status: 0, duration_us: 0, max_rss_kib: 0, cpu_us: 0 };
+        let deadline =
+            (self.exec.deadline_ms > 0).then(|| self.started + Duration::from_millis(self.exec.deadline_ms.into()));
+        let measured = self.exec.memory > 0 || self.exec.processes > 0 || self.exec.disk > 0;
+        let mut measure_at = measured.then(|| self.started + POLL / 2);
+        let (mut main_lives, mut verdict) = (true, None);
+        loop {
+            let left = self.collect(&mut ended, &mut main_lives);
+            if !left {
+                break;
+            }
+            if verdict.is_some() || (!main_lives && !self.exec.has(flag::BACKGROUND)) {
+                self.kill_all(&mut ended, &mut main_lives);
+                break;
+            }
+            let now = Instant::now();
+            let until = [deadline, measure_at].into_iter().flatten().min();
+            let mut fds = [control, signals.as_raw_fd()].map(|fd| PollFd { fd, events: POLLIN, ready: 0 });
+            let _ = wait_ready(&mut fds, until.map(|until| until.saturating_duration_since(now)));
+            if fds[1].ready != 0 {
+                let mut drained = [0; 512];
+                let _ = read_some(signals.as_raw_fd(), &mut drained);
+            }
+            if fds[0].ready != 0 {
+                verdict = self.obey(control, main_lives);
+            }
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                verdict = verdict.or(Some(Why::Deadline));
+            }
+            if measure_at.is_some_and(|due| Instant::now() >= due) {
+                let began = Instant::now();
+                verdict = verdict.or_else(|| self.excess());
+                // A slow measurement (a large workspace) must not become the main work.
+                measure_at = Some(Instant::now() + POLL.max(began.elapsed() * 10));
+            }
+        }
+        ended.duration_us = self.started.elapsed().as_micros() as u64;
+        ended.why = verdict.unwrap_or(if ended.status & 0x7F == 0 { Why::Exited } else { Why::Signal });
+        ended
+    }
+
+    /// Takes one order of the runner. The end of the runner is an order to kill.
+    pub fn obey(&self, control: RawFd, main_lives: bool) -> Option<Why> {
+        let mut order = [0; 8];
+        match receive_message(control, &mut order) {
+            Err(EAGAIN | EINTR) => None,
+            Ok((2, _)) if order[0] == b'G' => {
+                // After the main process its group's number may be somebody else's.
+                if main_lives || self.inside {
+                    send_signal(-self.main, i32::from(order[1]));
+                }
+                None
+            }
+            _ => Some(Why::Killed),
+        }
+    }
+
+    /// Reaps what has ended. False when no child is left: as every orphan comes to us, then the tree is gone.
+    pub fn collect(&self, ended: &mut Ended, main_lives: &mut bool) -> bool {
+        loop {
+            match reap() {
+                Ok(Some((pid, status, usage))) => {
+                    ended.max_rss_kib = ended.max_rss_kib.max(usage[4] as u64);
+                    ended.cpu_us += ((usage[0] + usage[2]) * 1_000_000 + usage[1] + usage[3]) as u64;
+                    if pid == self.main {
+                        ended.status = status;
+                        *main_lives = false;
+                    }
+                }
+                Ok(None) => return true,
+                Err(_) => return false,
+            }
+        }
+    }
+
+    pub fn kill_all(&self, ended: &mut Ended, main_lives: &mut bool) {
+        loop {
+            if self.inside {
+                send_signal(-1, SIGKILL); // everything in the namespace but us, in one step
+            } else {
+                kill_descendants(&[]);
+            }
+            if !self.collect(ended, main_lives) {
+                return;
+            }
+            let _ = wait_ready(&mut [], Some(Duration::from_millis(1)));
+        }
+    }
+
+    /// Which limit the tree is over, if any.
+    pub fn excess(&self) -> Option<Why> {
+        let tree = descendants(&[]);
+        let (mut kib, mut tasks) = (0, 0);
+        for pid in &tree {
+            let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+            for (name, rest) in status.lines().filter_map(|line| line.split_once(':')) {
+                let number = || rest.split_whitespace().next().and_then(|word| word.parse::<u64>().ok()).unwrap_or(0);
+                match name {
+                    // Not file pages: the kernel takes those back by itself.
+                    "RssAnon" | "RssShmem" | "VmSwap" | "VmPTE" => kib += number(),
+                    "Threads" => tasks += number(),
+                    _ => {}
+                }
+            }
+        }
+        if self.exec.memory > 0 && kib * 1024 > self.exec.memory {
+            return Some(Why::Memory);
+        }
+        if self.exec.processes > 0 && tasks > u64::from(self.exec.processes) {
+            return Some(Why::Processes);
+        }
+        let fits = |now: u64| now <= self.base.saturating_add(self.exec.disk);
+        (self.exec.disk > 0 && !occupied(self.exec, &tree).is_some_and(fits)).then_some(Why::Disk)
+    }
+}
