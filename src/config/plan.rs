@@ -11,6 +11,7 @@ pub mod models;
 pub mod origins;
 pub mod places;
 pub mod sandbox;
+pub mod web;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Deref;
@@ -29,6 +30,7 @@ pub use self::models::{LlmPlan, ModelChoice, ProviderPlan};
 pub use self::origins::{Origin, Origins, ProviderOrigin};
 pub use self::places::{ListenAddress, PlacesPlan};
 pub use self::sandbox::{SandboxKind, SandboxPlan, WorkspaceAccess};
+pub use self::web::WebPlan;
 use crate::access::{Groups, TASK_UPDATE, ToolAccess};
 use crate::problem::Problem;
 pub use crate::provider_kind::ProviderKind;
@@ -110,6 +112,8 @@ pub struct Plan {
     pub sandbox: SandboxPlan,
     /// Which commands may run.
     pub cli_policy: Arc<ghost_policy::Policy>,
+    /// What agents may reach over the network; `None` if nothing.
+    pub web: Option<WebPlan>,
     /// Warnings found while loading.
     pub warnings: Vec<Problem>,
 }

@@ -143,6 +143,7 @@ pub(crate) fn plan(seed: u64, dir: &Path) -> Result<Plan, Refusal> {
         http: ghost_config::plan::HttpPlan::default(),
         places: ghost_config::plan::PlacesPlan::default(),
         sandbox: ghost_config::plan::SandboxPlan::default(),
+        web: None,
         cli_policy: Arc::new(ghost_policy::Policy::new(ghost_policy::shipped())),
         reactions: ghost_domain::Reactions::Minimal,
         webhooks: BTreeMap::new(),
