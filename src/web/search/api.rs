@@ -132,6 +132,8 @@ impl Api {
         let refusal = match status {
             300..=399 => Refusal::new(Code::ExecFailed, format!("{} redirects, which is not followed", self.name))
                 .hint("ask the operator to set the service's own address in `web`"),
+            // Gemini answers a wrong key so.
+            400 if message.to_ascii_lowercase().contains("api key") => self.failed(401, message, wait),
             400 | 404 | 422 => Refusal::new(Code::InvalidArguments, what).hint("change the query or its options"),
             401 | 402 | 403 => Refusal::new(Code::Unavailable, what)
                 .hint("the service refuses the key or the request; tell the operator, and do it without a search"),
