@@ -224,7 +224,7 @@ fn artifact_type(path: &str) -> Option<&'static str> {
 }
 
 /// The output of a write, with an event if it made an artifact.
-fn written(call: &CallContext, plan: &FilePlan, bytes: Option<usize>, mut content: Value) -> Output {
+pub(super) fn written(call: &CallContext, plan: &FilePlan, bytes: Option<usize>, mut content: Value) -> Output {
     let mut output = Output::default();
     if let Some(kind) = artifact_type(&plan.path) {
         let artifact_id = call.services.ctx.id();
