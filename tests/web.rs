@@ -197,8 +197,8 @@ fn a_model_fetches_saves_and_searches() {
     assert_eq!(states.iter().filter(|state| **state == ("tool.fetch", "ok")).count(), 2, "{states:?}");
     assert_eq!(states.iter().filter(|state| **state == ("tool.fetch", "failed")).count(), 2, "{states:?}");
     let data = net.test_env.data("net");
-    let sum = "SELECT count(*) FROM ledger WHERE tool = 'tool.google_search' AND json_extract(result, '$.cost_usd') = 0.028 \
-               AND json_array_length(result, '$.queries') = 2";
+    let sum = "SELECT count(*) FROM (SELECT json_extract(record, '$.result') AS result FROM ledger WHERE tool = 'tool.google_search') \
+               WHERE json_extract(result, '$.cost_usd') = 0.028 AND json_array_length(result, '$.queries') = 2";
     assert_eq!(Database::open(&data).number(sum), 1);
     // A key is in the requests alone.
     assert!(net.server.asked("/v1beta")[0].contains(KEY));

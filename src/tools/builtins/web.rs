@@ -265,10 +265,11 @@ impl OutsideTool for GoogleSearch {
         let google = web_of(call)?.google.as_ref().map_err(|why| absent(why))?;
         let answer = google.ask(&params.query, params.model.as_deref()).await?;
         let (input, output) = answer.tokens;
+        // What it cost comes first: the ledger cuts a long result at its end.
         let content = json!({
-            "model": answer.model, "source": SOURCE, "answer": answer.answer, "citations": answer.citations,
-            "queries": answer.queries, "cost_usd": answer.cost.usd(),
+            "model": answer.model, "cost_usd": answer.cost.usd(), "queries": answer.queries,
             "usage": { "input_tokens": input, "output_tokens": output },
+            "source": SOURCE, "answer": answer.answer, "citations": answer.citations,
         });
         Ok(content.into())
     }
