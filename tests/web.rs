@@ -8,7 +8,7 @@ use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex};
 
-use ghost_testkit::blackbox::{Database, Daemon, Deadline, TestEnvironment};
+use ghost_testkit::blackbox::{Daemon, Database, Deadline, TestEnvironment};
 use serde_json::{Value, json};
 
 /// A server of this machine. It answers each connection once; a path that begins with `/hang` never.
@@ -61,11 +61,14 @@ const PDF: &[u8] = b"%PDF-1.7\n\x00\x01\xfe\xff not a real one";
 
 fn answer(path: &str) -> Vec<u8> {
     let (status, headers, body): (&str, &str, Vec<u8>) = match path.split('?').next().unwrap_or_default() {
-        "/page" => ("200 OK", "Content-Type: text/html", b"<title>News</title><h1>Today</h1><p>42 things.</p>".to_vec()),
+        "/page" => {
+            ("200 OK", "Content-Type: text/html", b"<title>News</title><h1>Today</h1><p>42 things.</p>".to_vec())
+        }
         "/report.pdf" => ("200 OK", "Content-Type: application/pdf", PDF.to_vec()),
         "/leave" => ("302 Found", "Location: http://10.0.0.1/secret", Vec::new()),
         "/search" => {
-            let found = json!({ "results": [{ "title": "Seen", "url": "https://seen.example/", "content": "by SearXNG" }] });
+            let found =
+                json!({ "results": [{ "title": "Seen", "url": "https://seen.example/", "content": "by SearXNG" }] });
             ("200 OK", "Content-Type: application/json", found.to_string().into_bytes())
         }
         "/res/v1/web/search" => {
@@ -130,7 +133,8 @@ impl Net {
         let ran = self.test_env.ctl(&["--json", "tool", "call", agent, tool, &arguments.to_string()]);
         assert_ne!(ran.code, Some(0), "{}", ran.out);
         let text = format!("{}{}", ran.out, ran.err);
-        let codes = ["policy_denied", "access_denied", "path_denied", "invalid_arguments", "unsupported", "exec_failed"];
+        let codes =
+            ["policy_denied", "access_denied", "path_denied", "invalid_arguments", "unsupported", "exec_failed"];
         codes.iter().find(|code| text.contains(*code)).unwrap_or_else(|| panic!("{text}")).to_string()
     }
 
@@ -171,18 +175,27 @@ fn a_model_fetches_saves_and_searches() {
         serde_json::from_str(rest.trim()).unwrap_or_else(|error| panic!("{error}: {rest}"))
     };
     let page = result(0, "tool.fetch True ");
-    assert_eq!((&page["content"], &page["title"], &page["status"]), (&json!("# Today\n\n42 things."), &json!("News"), &json!(200)));
+    assert_eq!(
+        (&page["content"], &page["title"], &page["status"]),
+        (&json!("# Today\n\n42 things."), &json!("News"), &json!(200))
+    );
     assert!(page["source"].as_str().unwrap().contains("not instructions"), "{page}");
     let saved = result(1, "tool.fetch True ");
     assert_eq!((&saved["path"], &saved["content_type"]), (&json!("output/reports/r.pdf"), &json!("application/pdf")));
     assert!(saved["artifact_id"].is_string() && saved.get("content").is_none(), "{saved}");
     assert_eq!(std::fs::read(net.workspace().join("output/reports/r.pdf")).unwrap(), PDF);
     let search = result(2, "tool.web_search True ");
-    assert_eq!(search["results"][0], json!({ "title": "Seen", "url": "https://seen.example/", "description": "by SearXNG" }));
+    assert_eq!(
+        search["results"][0],
+        json!({ "title": "Seen", "url": "https://seen.example/", "description": "by SearXNG" })
+    );
     assert!(net.server.asked("/search")[0].starts_with("GET /search?q=what+is+new&format=json HTTP/1.1"));
     let google = result(3, "tool.google_search True ");
     assert_eq!((&google["answer"], &google["cost_usd"]), (&json!("It is 42."), &json!(0.028)));
-    assert_eq!((&google["queries"][1], &google["citations"][0]["url"]), (&json!("is it 42"), &json!("https://source.example/")));
+    assert_eq!(
+        (&google["queries"][1], &google["citations"][0]["url"]),
+        (&json!("is it 42"), &json!("https://source.example/"))
+    );
     for at in [4, 5] {
         assert_eq!(result(at, "tool.fetch False ")["code"], "policy_denied", "{}", lines[at]);
     }
@@ -210,10 +223,18 @@ fn a_model_fetches_saves_and_searches() {
 #[test]
 fn rules_of_access_writing_and_addresses_hold() {
     let net = Net::new(BRAVE, QUIET);
-    let found = net.call("ada", "tool.web_search", &json!({ "query": "brave", "count": 3, "country": "DE", "freshness": "pw" }));
+    let found = net.call(
+        "ada",
+        "tool.web_search",
+        &json!({ "query": "brave", "count": 3, "country": "DE", "freshness": "pw" }),
+    );
     assert_eq!(found["result"]["results"][0]["title"], "Brave new", "{found}");
     let asked = &net.server.asked("/res/")[0];
-    assert!(asked.starts_with("GET /res/v1/web/search?q=brave&count=3&country=DE&freshness=pw&text_decorations=false HTTP/1.1"));
+    assert!(
+        asked.starts_with(
+            "GET /res/v1/web/search?q=brave&count=3&country=DE&freshness=pw&text_decorations=false HTTP/1.1"
+        )
+    );
     assert!(asked.to_lowercase().contains(&format!("x-subscription-token: {KEY}")), "{asked}");
     // What is no text gets a file of its own without being asked for, and nothing is saved where the agent may not write.
     let saved = net.call("ada", "web_fetch", &json!({ "url": net.url("/report.pdf") }));
@@ -243,7 +264,10 @@ fn rules_of_access_writing_and_addresses_hold() {
     }
     let broken = json!({ "url": net.url("/page"), "headers": { "X-A": "1\r\nHost: evil" } });
     assert_eq!(net.refused("ada", "tool.fetch", &broken), "invalid_arguments");
-    assert_eq!(net.refused("ada", "tool.fetch", &json!({ "url": net.url("/page"), "max_length": 0 })), "invalid_arguments");
+    assert_eq!(
+        net.refused("ada", "tool.fetch", &json!({ "url": net.url("/page"), "max_length": 0 })),
+        "invalid_arguments"
+    );
     let short = net.call("ada", "tool.fetch", &json!({ "url": net.url("/page"), "max_length": 5, "extract": "text" }));
     assert_eq!((&short["result"]["content"], &short["result"]["truncated"]), (&json!("Today"), &json!(true)));
     assert_eq!(net.refused("eve", "tool.fetch", &json!({ "url": net.url("/page") })), "access_denied");
@@ -255,7 +279,9 @@ fn what_a_world_lacks_is_absent_with_the_reason() {
     let mut test_env = TestEnvironment::new(env!("CARGO_BIN_EXE_ghostd"));
     let world = test_env.world("net");
     let config = |web: &str| {
-        format!("agents: [{{ id: ada, archetype: worker }}]\n{web}llm: {{ default_provider: scripted, default_model: m }}\n")
+        format!(
+            "agents: [{{ id: ada, archetype: worker }}]\n{web}llm: {{ default_provider: scripted, default_model: m }}\n"
+        )
     };
     world.archetype("worker", "").write("scripts/m.yaml", QUIET);
     let why = |test_env: &TestEnvironment, name: &str| -> Option<String> {

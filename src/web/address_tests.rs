@@ -41,10 +41,13 @@ fn spellings(address: Ipv4Addr) -> Vec<String> {
             format!("{rest}.{b}.{c}.{d}")
         }),
         // Full-width digits and dots become plain ones.
-        format!("{a}.{b}.{c}.{d}").chars().map(|ch| match ch {
-            '.' => '\u{3002}',
-            digit => char::from_u32(0xff10 + digit.to_digit(10).unwrap()).unwrap(),
-        }).collect(),
+        format!("{a}.{b}.{c}.{d}")
+            .chars()
+            .map(|ch| match ch {
+                '.' => '\u{3002}',
+                digit => char::from_u32(0xff10 + digit.to_digit(10).unwrap()).unwrap(),
+            })
+            .collect(),
         format!("[::ffff:{a}.{b}.{c}.{d}]"),
         format!("[::ffff:{:x}:{:x}]", whole >> 16, whole & 0xffff),
         format!("[64:ff9b::{a}.{b}.{c}.{d}]"),
@@ -67,15 +70,52 @@ fn tunnels(address: Ipv4Addr) -> Vec<String> {
 }
 
 const FORBIDDEN: [&str; 30] = [
-    "0.0.0.0", "0.1.2.3", "10.0.0.0", "10.255.255.255", "100.64.0.1", "100.100.100.200", "100.127.255.255", "127.0.0.1",
-    "127.255.255.255", "168.63.129.16", "169.254.0.1", "169.254.169.254", "169.254.170.2", "172.16.0.1", "172.31.255.255",
-    "192.0.0.192", "192.0.2.1", "192.88.99.1", "192.168.0.1", "198.18.0.1", "198.19.255.255", "198.51.100.9",
-    "203.0.113.7", "224.0.0.1", "239.255.255.255", "240.0.0.1", "255.255.255.255", "192.0.0.1", "10.1.2.3", "192.168.255.255",
+    "0.0.0.0",
+    "0.1.2.3",
+    "10.0.0.0",
+    "10.255.255.255",
+    "100.64.0.1",
+    "100.100.100.200",
+    "100.127.255.255",
+    "127.0.0.1",
+    "127.255.255.255",
+    "168.63.129.16",
+    "169.254.0.1",
+    "169.254.169.254",
+    "169.254.170.2",
+    "172.16.0.1",
+    "172.31.255.255",
+    "192.0.0.192",
+    "192.0.2.1",
+    "192.88.99.1",
+    "192.168.0.1",
+    "198.18.0.1",
+    "198.19.255.255",
+    "198.51.100.9",
+    "203.0.113.7",
+    "224.0.0.1",
+    "239.255.255.255",
+    "240.0.0.1",
+    "255.255.255.255",
+    "192.0.0.1",
+    "10.1.2.3",
+    "192.168.255.255",
 ];
 
 const PUBLIC: [&str; 13] = [
-    "1.1.1.1", "8.8.8.8", "9.255.255.255", "11.0.0.1", "100.63.255.255", "100.128.0.0", "126.255.255.255", "128.0.0.1",
-    "172.15.255.255", "172.32.0.0", "192.167.255.255", "198.20.0.0", "223.255.255.255",
+    "1.1.1.1",
+    "8.8.8.8",
+    "9.255.255.255",
+    "11.0.0.1",
+    "100.63.255.255",
+    "100.128.0.0",
+    "126.255.255.255",
+    "128.0.0.1",
+    "172.15.255.255",
+    "172.32.0.0",
+    "192.167.255.255",
+    "198.20.0.0",
+    "223.255.255.255",
 ];
 
 // covers: BI-13b
@@ -105,10 +145,30 @@ fn no_spelling_of_a_forbidden_address_passes() {
 fn forbidden_ipv6_addresses_and_local_names_are_refused() {
     let none = rules(&[], &[]);
     for host in [
-        "[::]", "[::1]", "[fd00:ec2::254]", "[fd20:ce::254]", "[fc00::1]", "[fdff:ffff::1]", "[fe80::1]", "[febf::1]",
-        "[fec0::1]", "[ff02::1]", "[2001:db8::1]", "[3fff::1]", "[100::1]", "[5f00::1]", "[4000::1]", "[::2]",
-        "localhost", "LOCALHOST", "localhost.", "a.localhost", "localhost.localdomain", "ip6-localhost",
-        "l\u{24de}calhost", "\u{ff4c}ocalhost",
+        "[::]",
+        "[::1]",
+        "[fd00:ec2::254]",
+        "[fd20:ce::254]",
+        "[fc00::1]",
+        "[fdff:ffff::1]",
+        "[fe80::1]",
+        "[febf::1]",
+        "[fec0::1]",
+        "[ff02::1]",
+        "[2001:db8::1]",
+        "[3fff::1]",
+        "[100::1]",
+        "[5f00::1]",
+        "[4000::1]",
+        "[::2]",
+        "localhost",
+        "LOCALHOST",
+        "localhost.",
+        "a.localhost",
+        "localhost.localdomain",
+        "ip6-localhost",
+        "l\u{24de}calhost",
+        "\u{ff4c}ocalhost",
     ] {
         assert_eq!(judged(&none, &format!("https://{host}/x")), Err(Code::PolicyDenied), "{host}");
     }
@@ -124,7 +184,10 @@ fn forbidden_ipv6_addresses_and_local_names_are_refused() {
 
 #[test]
 fn the_world_file_opens_and_closes_exactly_what_it_names() {
-    let open = rules(&["127.0.0.1:8080", "10.0.0.0/8", "intra.example", "*.corp.example:443"], &["10.9.0.0/16", "bad.example"]);
+    let open = rules(
+        &["127.0.0.1:8080", "10.0.0.0/8", "intra.example", "*.corp.example:443"],
+        &["10.9.0.0/16", "bad.example"],
+    );
     let ok = |url: &str| judged(&open, url).is_ok();
     assert!(ok("http://127.0.0.1:8080/") && ok("http://2130706433:8080/") && ok("http://[::ffff:127.0.0.1]:8080/"));
     assert!(ok("http://localhost:8080/") && !ok("http://localhost/") && !ok("http://127.0.0.1/"));

@@ -50,7 +50,10 @@ mod tests {
         assert_eq!(of("grün".as_bytes(), None, false).as_deref(), Some("grün"));
         assert_eq!(of(b"gr\xfcn", None, false).as_deref(), Some("grün"));
         assert_eq!(of(b"\xcf\xf0\xe8", Some("windows-1251"), false).as_deref(), Some("При"));
-        assert_eq!(of(b"<meta charset='windows-1251'>\xcf", None, true).as_deref(), Some("<meta charset='windows-1251'>П"));
+        assert_eq!(
+            of(b"<meta charset='windows-1251'>\xcf", None, true).as_deref(),
+            Some("<meta charset='windows-1251'>П")
+        );
         assert_eq!(of(b"<meta charset=utf-16>x", None, true).as_deref(), Some("<meta charset=utf-16>x"));
         assert_eq!(of(b"\xff\xfea\0b\0", Some("utf-8"), false).as_deref(), Some("ab"));
         assert_eq!(of(b"\xef\xbb\xbfa", None, false).as_deref(), Some("a"));

@@ -154,8 +154,9 @@ impl Fetcher {
         let fetching = self.follow(url.clone(), method.clone(), headers, body);
         let Some(answered) = within(&*self.clock, self.timeout, fetching).await else {
             let seconds = self.timeout.as_secs();
-            let slow = Refusal::new(Code::Timeout, format!("{} took more than {seconds} s (web.timeout)", shown_url(&url)))
-                .hint("try again later, or another source");
+            let slow =
+                Refusal::new(Code::Timeout, format!("{} took more than {seconds} s (web.timeout)", shown_url(&url)))
+                    .hint("try again later, or another source");
             return Err(if is_safe(&method) { slow } else { unknown(&url, &slow) });
         };
         let (final_url, reply) = answered?;
@@ -296,7 +297,8 @@ impl Fetcher {
         let max_bytes = self.max_bytes;
         let (body, save, extract, max_length) = (reply.body, request.save, request.extract, request.max_length);
         let (base, kind) = (final_url.clone(), media.clone());
-        let is_large = body.len() > INLINE_MAX || !codings.is_empty() && body.len() > INLINE_MAX / 16;
+        // A few compressed bytes can become a large page.
+        let is_large = body.len() > INLINE_MAX || !codings.is_empty();
         let render = move || {
             let body = decode(body, &codings, max_bytes)?;
             let bytes = body.len();
@@ -355,7 +357,11 @@ fn method_of(text: &str) -> Result<Method, Refusal> {
 /// The refusal of redirects that lead nowhere, with the way that they took.
 fn astray(visited: &[(Method, Url)], is_loop: bool, max: u32) -> Refusal {
     let way: Vec<String> = visited.iter().map(|(_, url)| shown_url(url)).collect();
-    let what = if is_loop { "the redirects go in a circle".to_owned() } else { format!("there are more than {max} redirects") };
+    let what = if is_loop {
+        "the redirects go in a circle".to_owned()
+    } else {
+        format!("there are more than {max} redirects")
+    };
     Refusal::new(Code::ExecFailed, format!("{what}: {}", way.join(" -> ")))
         .hint("the server is at fault; try another source")
         .details(json!({ "redirects": way }))

@@ -66,7 +66,10 @@ fn lossy(bytes: &[u8]) -> std::borrow::Cow<'_, str> {
 }
 
 fn attribute(tag: &StartTag<()>, name: &str) -> Option<String> {
-    tag.attributes.get(name.as_bytes()).map(|value| lossy(&value.value).trim().to_owned()).filter(|text| !text.is_empty())
+    tag.attributes
+        .get(name.as_bytes())
+        .map(|value| lossy(&value.value).trim().to_owned())
+        .filter(|text| !text.is_empty())
 }
 
 /// An open link: where its text begins, and where it leads.
@@ -230,8 +233,8 @@ impl Writer {
             return;
         }
         match name.as_str() {
-            "script" | "style" | "template" | "svg" | "noscript" | "iframe" | "object" | "canvas" | "audio" | "video"
-            | "select" | "textarea" | "noembed" | "noframes" => {
+            "script" | "style" | "template" | "svg" | "noscript" | "iframe" | "object" | "canvas" | "audio"
+            | "video" | "select" | "textarea" | "noembed" | "noframes" => {
                 if !tag.self_closing || matches!(name.as_str(), "script" | "style" | "textarea" | "iframe") {
                     self.skipped = Some((name, 1));
                 }
@@ -247,14 +250,14 @@ impl Writer {
                 self.end_heading();
                 self.block(2);
                 if !self.is_inline() {
-                    let level = name.bytes().nth(1).map_or(1, |digit| usize::from(digit - b'0'));
+                    let level = name.as_bytes().get(1).map_or(1, |digit| usize::from(digit - b'0'));
                     self.mark(&"#".repeat(level));
                     (self.heading, self.space) = (true, self.marks);
                 }
             }
-            "ul" | "ol" => self.open_list((name == "ol").then(|| {
-                attribute(tag, "start").and_then(|start| start.parse().ok()).unwrap_or(1)
-            })),
+            "ul" | "ol" => self.open_list(
+                (name == "ol").then(|| attribute(tag, "start").and_then(|start| start.parse().ok()).unwrap_or(1)),
+            ),
             "li" => self.open_item(),
             "blockquote" => {
                 self.block(2);
@@ -492,8 +495,8 @@ impl Writer {
 /// Line breaks around an element; `None` for one within a line.
 fn breaks_around(name: &str) -> Option<usize> {
     Some(match name {
-        "p" | "article" | "section" | "main" | "header" | "footer" | "nav" | "aside" | "figure" | "form" | "fieldset"
-        | "details" | "dl" | "address" | "body" | "html" | "head" => 2,
+        "p" | "article" | "section" | "main" | "header" | "footer" | "nav" | "aside" | "figure" | "form"
+        | "fieldset" | "details" | "dl" | "address" | "body" | "html" | "head" => 2,
         "div" | "li" | "dt" | "dd" | "summary" | "figcaption" | "caption" | "legend" | "option" | "thead" | "tbody"
         | "tfoot" | "center" | "search" | "dialog" | "menu" | "hgroup" => 1,
         _ => return None,

@@ -35,9 +35,19 @@ impl Media {
     #[must_use]
     pub fn is_text(&self) -> bool {
         let known = [
-            "", "application/javascript", "application/json", "application/ld+json", "application/toml",
-            "application/x-javascript", "application/x-ndjson", "application/x-sh", "application/x-yaml",
-            "application/xml", "application/yaml", "application/x-www-form-urlencoded", "image/svg+xml",
+            "",
+            "application/javascript",
+            "application/json",
+            "application/ld+json",
+            "application/toml",
+            "application/x-javascript",
+            "application/x-ndjson",
+            "application/x-sh",
+            "application/x-yaml",
+            "application/xml",
+            "application/yaml",
+            "application/x-www-form-urlencoded",
+            "image/svg+xml",
         ];
         self.essence.starts_with("text/")
             || known.contains(&self.essence.as_str())

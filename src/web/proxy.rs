@@ -36,8 +36,16 @@ const HEAD_TIME: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Headers of one connection, which do not go on.
-const HOP_BY_HOP: [&str; 8] =
-    ["connection", "keep-alive", "proxy-connection", "te", "trailer", "upgrade", "proxy-authenticate", "proxy-authorization"];
+const HOP_BY_HOP: [&str; 8] = [
+    "connection",
+    "keep-alive",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "upgrade",
+    "proxy-authenticate",
+    "proxy-authorization",
+];
 
 /// The hosts that one owner of a proxy may reach.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,7 +128,9 @@ impl Proxy {
     {
         let Ok(_permit) = self.permits.try_acquire() else {
             // The client may be gone already.
-            let _ = stream.write_all(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").await;
+            let _ = stream
+                .write_all(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+                .await;
             let _ = stream.shutdown().await;
             return;
         };
@@ -239,7 +249,8 @@ impl Proxy {
         if listed {
             return Ok(());
         }
-        let what = format!("{}:{port} is not among the hosts that may be reached from here", shown(&host.to_string(), 120));
+        let what =
+            format!("{}:{port} is not among the hosts that may be reached from here", shown(&host.to_string(), 120));
         Err(Refusal::new(Code::PolicyDenied, what).hint("the operator lists them in the world file"))
     }
 }

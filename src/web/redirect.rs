@@ -78,7 +78,9 @@ pub fn next(from: &Url, method: &Method, status: u16, location: Option<&str>) ->
     let url = check(joined, location).map_err(bad)?;
     if from.scheme() == "https" && url.scheme() == "http" {
         let what = format!("{} redirects from https to http: {}", shown_url(from), shown_url(&url));
-        return Err(Refusal::new(Code::PolicyDenied, what).hint("fetch that address itself if it may be read in the clear"));
+        return Err(
+            Refusal::new(Code::PolicyDenied, what).hint("fetch that address itself if it may be read in the clear")
+        );
     }
     let elsewhere = from.origin() != url.origin();
     // Browsers turn a POST into a GET at 301 and 302, too.
@@ -116,9 +118,26 @@ mod tests {
     #[test]
     fn only_addresses_of_pages_are_parsed() {
         for bad in [
-            "", "docs.example", "/a", "//docs.example", "file:///etc/passwd", "gopher://a/", "ftp://a/", "data:text/html,x",
-            "javascript:alert(1)", "unix:/run/x", "http://", "http:///", "https://u:p@a/", "https://u@a/", "http://a:0/",
-            "http://a:99999/", "http://[::1", "http://a b/", "view-source:http://a/", "http://a\0b/",
+            "",
+            "docs.example",
+            "/a",
+            "//docs.example",
+            "file:///etc/passwd",
+            "gopher://a/",
+            "ftp://a/",
+            "data:text/html,x",
+            "javascript:alert(1)",
+            "unix:/run/x",
+            "http://",
+            "http:///",
+            "https://u:p@a/",
+            "https://u@a/",
+            "http://a:0/",
+            "http://a:99999/",
+            "http://[::1",
+            "http://a b/",
+            "view-source:http://a/",
+            "http://a\0b/",
         ] {
             assert_eq!(code(parse(bad)), Code::InvalidArguments, "{bad}");
         }

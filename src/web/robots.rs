@@ -96,8 +96,13 @@ mod tests {
         let file = "User-agent: other\nDisallow: /\n\nuser-agent: *\nDisallow: /private # no\nAllow: /private/open\nDisallow: /*.pdf$\nDisallow:\n";
         let rules = Rules::parse(file, "ghostd");
         for (path, allowed) in [
-            ("/", true), ("/private", false), ("/private/x", false), ("/private/open/x", true), ("/a.pdf", false),
-            ("/a.pdf?x", true), ("/x/private", true),
+            ("/", true),
+            ("/private", false),
+            ("/private/x", false),
+            ("/private/open/x", true),
+            ("/a.pdf", false),
+            ("/a.pdf?x", true),
+            ("/x/private", true),
         ] {
             assert_eq!(rules.allow(path), allowed, "{path}");
         }

@@ -96,7 +96,8 @@ impl Found {
     /// A result as the services send it: text with marks and entities. `None` for one that is no page.
     fn of(title: Option<&str>, url: Option<&str>, description: Option<&str>) -> Option<Self> {
         let url = url::Url::parse(url?).ok().filter(|url| matches!(url.scheme(), "http" | "https"))?;
-        let text = |html: Option<&str>, max| ghost_domain::text::clip(&crate::html::line(html.unwrap_or_default()), max);
+        let text =
+            |html: Option<&str>, max| ghost_domain::text::clip(&crate::html::line(html.unwrap_or_default()), max);
         Some(Self { title: text(title, TITLE_MAX), url: url.into(), description: text(description, DESCRIPTION_MAX) })
     }
 }
@@ -146,8 +147,11 @@ impl Search {
 fn check_query(query: &str) -> Result<(), Refusal> {
     ghost_domain::refusal::not_blank("query", query)?;
     if query.len() > QUERY_MAX {
-        return Err(Refusal::new(Code::TooLarge, format!("the query has {} bytes; at most {QUERY_MAX} are sent", query.len()))
-            .hint("use fewer words"));
+        return Err(Refusal::new(
+            Code::TooLarge,
+            format!("the query has {} bytes; at most {QUERY_MAX} are sent", query.len()),
+        )
+        .hint("use fewer words"));
     }
     Ok(())
 }

@@ -76,7 +76,8 @@ async fn compare(address: SocketAddr) -> Outcome<Line> {
 
 /// Serves the page on connections that stay open.
 async fn serve(listener: TcpListener) -> Outcome<()> {
-    let paragraph = "<p>The report of the day has <b>42</b> figures, and <a href=\"/more\">more</a> of them come.</p>\n";
+    let paragraph =
+        "<p>The report of the day has <b>42</b> figures, and <a href=\"/more\">more</a> of them come.</p>\n";
     let page = format!("<!doctype html><title>Page</title><h1>Page</h1>\n{}", paragraph.repeat(PARAGRAPHS));
     let head = format!("HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: {}\r\n\r\n", page.len());
     let answer: Arc<[u8]> = [head.into_bytes(), page.into_bytes()].concat().into();

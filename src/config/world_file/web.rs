@@ -46,7 +46,10 @@ fn read(map: &Map<'_>) -> WebPlan {
             .and_then(|field| field.count(1_024..=67_108_864))
             .and_then(|bytes| usize::try_from(bytes).ok())
             .unwrap_or(default.max_bytes),
-        redirects_max: map.get("redirects_max").and_then(|field| field.count32(0..=20)).unwrap_or(default.redirects_max),
+        redirects_max: map
+            .get("redirects_max")
+            .and_then(|field| field.count32(0..=20))
+            .unwrap_or(default.redirects_max),
         search: section(map, "search", search),
         google_search: section(map, "google_search", google),
     }
@@ -104,7 +107,7 @@ fn search(map: &Map<'_>) -> Option<SearchPlan> {
     };
     let (base_url, api_key_env) = match kind {
         SearchKind::Brave => {
-            (base_url(map, None, BRAVE), Some(key.map_or_else(|| Some("BRAVE_API_KEY".to_owned()), |key| key)))
+            (base_url(map, None, BRAVE), Some(key.unwrap_or_else(|| Some("BRAVE_API_KEY".to_owned()))))
         }
         SearchKind::Searxng => (base_url(map, Some("http://127.0.0.1:8888"), ""), key),
     };
@@ -194,7 +197,10 @@ mod tests {
             ("{ google_search: { usd_per_query: free } }", "web.google_search.usd_per_query", "2.50"),
         ] {
             let found = problems_of(&format!("web: {text}\n"), |map| drop(web(map)));
-            assert!(found.starts_with(&format!("error: w.yaml:1: {field}: ")) && found.contains(hint), "{text}: {found}");
+            assert!(
+                found.starts_with(&format!("error: w.yaml:1: {field}: ")) && found.contains(hint),
+                "{text}: {found}"
+            );
         }
     }
 }

@@ -53,7 +53,8 @@ impl Api {
         client: Client,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, String> {
-        let base = Url::parse(&format!("{base_url}/")).map_err(|error| format!("`{base_url}` is no address: {error}"))?;
+        let base =
+            Url::parse(&format!("{base_url}/")).map_err(|error| format!("`{base_url}` is no address: {error}"))?;
         let redactor = Redactor::new(key.as_ref().map(|key| key.expose_secret().to_owned()));
         Ok(Self { name, base, key, redactor, client, clock })
     }
@@ -98,8 +99,11 @@ impl Api {
             Some(Ok(reply)) => reply,
             Some(Err(refusal)) => return Err(self.redacted(refusal)),
             None => {
-                return Err(Refusal::new(Code::Timeout, format!("{} did not answer within {} s", self.name, limit.as_secs()))
-                    .hint("try again later, or do it without a search"));
+                return Err(Refusal::new(
+                    Code::Timeout,
+                    format!("{} did not answer within {} s", self.name, limit.as_secs()),
+                )
+                .hint("try again later, or do it without a search"));
             }
         };
         self.json(reply).map_err(|refusal| self.redacted(refusal))
@@ -120,7 +124,11 @@ impl Api {
         }
         let message = parsed.ok().as_ref().and_then(message_of);
         let message = message.unwrap_or_else(|| one_line(&clip(&String::from_utf8_lossy(&body), MESSAGE_MAX)));
-        Err(self.failed(status, &message, wait.as_deref().and_then(|wait| seconds(wait, date.as_deref(), &*self.clock))))
+        Err(self.failed(
+            status,
+            &message,
+            wait.as_deref().and_then(|wait| seconds(wait, date.as_deref(), &*self.clock)),
+        ))
     }
 
     fn failed(&self, status: u16, message: &str, wait: Option<u64>) -> Refusal {
@@ -135,7 +143,7 @@ impl Api {
             // Gemini answers a wrong key so.
             400 if message.to_ascii_lowercase().contains("api key") => self.failed(401, message, wait),
             400 | 404 | 422 => Refusal::new(Code::InvalidArguments, what).hint("change the query or its options"),
-            401 | 402 | 403 => Refusal::new(Code::Unavailable, what)
+            401..=403 => Refusal::new(Code::Unavailable, what)
                 .hint("the service refuses the key or the request; tell the operator, and do it without a search"),
             429 => Refusal::new(Code::RateLimited, what).hint(later),
             _ => Refusal::new(Code::Unavailable, what).hint(later),
@@ -147,7 +155,7 @@ impl Api {
     }
 
     fn redacted(&self, refusal: Refusal) -> Refusal {
-        Refusal { message: self.redactor.redact(&refusal.message).into(), ..refusal }
+        Refusal { message: self.redactor.redact(&refusal.message), ..refusal }
     }
 }
 

@@ -83,12 +83,13 @@ impl Google {
             "contents": [{ "role": "user", "parts": [{ "text": query }] }],
             "tools": [{ "google_search": {} }],
         });
-        let answer = self.api.call(&url, Some(&body), "x-goog-api-key", LIMIT).await.map_err(|refusal| match refusal.code {
-            // Nothing was changed anywhere; at worst it was paid for.
-            Code::OutcomeUnknown => Refusal { code: Code::Unavailable, ..refusal }
-                .hint("the search may have been billed; try again later, or do it without a search"),
-            _ => refusal,
-        })?;
+        let answer =
+            self.api.call(&url, Some(&body), "x-goog-api-key", LIMIT).await.map_err(|refusal| match refusal.code {
+                // Nothing was changed anywhere; at worst it was paid for.
+                Code::OutcomeUnknown => Refusal { code: Code::Unavailable, ..refusal }
+                    .hint("the search may have been billed; try again later, or do it without a search"),
+                _ => refusal,
+            })?;
         self.read(model, &answer)
     }
 
@@ -99,14 +100,19 @@ impl Google {
         let text: String = said.filter_map(|part| part.get("text").and_then(Value::as_str)).collect();
         let metadata = candidate.get("groundingMetadata").unwrap_or(&Value::Null);
         let list = |field: &str| metadata.get(field).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
-        let queries: Vec<String> = list("webSearchQueries").iter().filter_map(Value::as_str).map(str::to_owned).collect();
+        let queries: Vec<String> =
+            list("webSearchQueries").iter().filter_map(Value::as_str).map(str::to_owned).collect();
         let citations = list("groundingChunks").iter().filter_map(|chunk| {
             let web = chunk.get("web")?;
-            let url = web.get("uri").and_then(Value::as_str).filter(|url| url.starts_with("https://") || url.starts_with("http://"))?;
+            let url = web
+                .get("uri")
+                .and_then(Value::as_str)
+                .filter(|url| url.starts_with("https://") || url.starts_with("http://"))?;
             let title = crate::html::line(web.get("title").and_then(Value::as_str).unwrap_or_default());
             Some(Citation { title: ghost_domain::text::clip(&title, super::TITLE_MAX), url: url.to_owned() })
         });
-        let tokens = |field: &str| answer.pointer(&format!("/usageMetadata/{field}")).and_then(Value::as_u64).unwrap_or(0);
+        let tokens =
+            |field: &str| answer.pointer(&format!("/usageMetadata/{field}")).and_then(Value::as_u64).unwrap_or(0);
         let count = u64::try_from(queries.len()).unwrap_or(u64::MAX);
         let cost = Money(self.plan.usd_per_query.0.saturating_mul(count));
         if text.trim().is_empty() {
@@ -125,7 +131,10 @@ impl Google {
             answer: text,
             citations: citations.take(KEPT_MAX).collect(),
             queries: queries.into_iter().take(KEPT_MAX).collect(),
-            tokens: (tokens("promptTokenCount"), tokens("candidatesTokenCount").saturating_add(tokens("thoughtsTokenCount"))),
+            tokens: (
+                tokens("promptTokenCount"),
+                tokens("candidatesTokenCount").saturating_add(tokens("thoughtsTokenCount")),
+            ),
             cost,
         })
     }

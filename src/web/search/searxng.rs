@@ -51,7 +51,8 @@ pub(super) async fn search(api: &Api, query: &Query) -> Result<Vec<Found>, Refus
 /// An instance answers 403 if it does not give JSON; that is how most are set up.
 fn without_json(refusal: Refusal) -> Refusal {
     if refusal.details.as_ref().is_some_and(|details| details["status"] == 403) {
-        return refusal.hint("the operator must add `json` to `search.formats` of the instance; do it without a search");
+        return refusal
+            .hint("the operator must add `json` to `search.formats` of the instance; do it without a search");
     }
     refusal
 }

@@ -54,7 +54,8 @@ async fn a_page_is_read_in_every_form() {
     assert_eq!(got.final_url.as_str(), server.url("/page"));
     let raw = web.fetch(FetchRequest { extract: Extract::Raw, ..get(&server.url("/page")) }).await.unwrap();
     assert!(text(&raw.content).starts_with("<title>"));
-    let cut = web.fetch(FetchRequest { max_length: 3, extract: Extract::Text, ..get(&server.url("/page")) }).await.unwrap();
+    let cut =
+        web.fetch(FetchRequest { max_length: 3, extract: Extract::Text, ..get(&server.url("/page")) }).await.unwrap();
     assert_eq!(cut.content, Content::Text { text: "Grü".into(), length: 7, truncated: true });
     assert_eq!(text(&web.get(&server.url("/json")).await.unwrap().content), "{\"a\": 1}");
     assert_eq!(text(&web.get(&server.url("/gzip")).await.unwrap().content), "squeezed");
@@ -89,22 +90,48 @@ async fn nothing_is_sent_to_an_address_that_was_not_allowed() {
     let port = server.address.port();
     let closed = TestWeb::new(&WebPlan::default());
     let spellings = [
-        "127.0.0.1", "127.1", "2130706433", "0x7f000001", "0177.0.0.1", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]",
-        "[64:ff9b::127.0.0.1]", "[::127.0.0.1]", "localhost", "LOCALHOST.", "x.localhost", "0.0.0.0", "0", "[::]", "[::1]",
-        "\u{ff11}27.0.0.1", "127\u{3002}0\u{3002}0\u{3002}1", "%31%32%37.0.0.1",
+        "127.0.0.1",
+        "127.1",
+        "2130706433",
+        "0x7f000001",
+        "0177.0.0.1",
+        "[::ffff:127.0.0.1]",
+        "[::ffff:7f00:1]",
+        "[64:ff9b::127.0.0.1]",
+        "[::127.0.0.1]",
+        "localhost",
+        "LOCALHOST.",
+        "x.localhost",
+        "0.0.0.0",
+        "0",
+        "[::]",
+        "[::1]",
+        "\u{ff11}27.0.0.1",
+        "127\u{3002}0\u{3002}0\u{3002}1",
+        "%31%32%37.0.0.1",
     ];
     for host in spellings {
         assert_eq!(closed.code(&format!("http://{host}:{port}/")).await, Code::PolicyDenied, "{host}");
     }
     for url in [
-        "http://169.254.169.254/latest/meta-data/", "http://[fd00:ec2::254]/", "http://10.0.0.1/", "http://192.168.1.1/",
-        "http://100.64.0.1/", "http://224.0.0.1/",
+        "http://169.254.169.254/latest/meta-data/",
+        "http://[fd00:ec2::254]/",
+        "http://10.0.0.1/",
+        "http://192.168.1.1/",
+        "http://100.64.0.1/",
+        "http://224.0.0.1/",
     ] {
         assert_eq!(closed.code(url).await, Code::PolicyDenied, "{url}");
     }
     for url in [
-        "file:///etc/passwd", "gopher://127.0.0.1/", "ftp://127.0.0.1/", "http://user:pass@127.0.0.1/", "http://[fe80::1%25lo]/",
-        "http:\\\\127.0.0.1\\@docs.example/", "//127.0.0.1/", "",
+        "file:///etc/passwd",
+        "gopher://127.0.0.1/",
+        "ftp://127.0.0.1/",
+        "http://user:pass@127.0.0.1/",
+        "http://[fe80::1%25lo]/",
+        "http:\\\\127.0.0.1\\@docs.example/",
+        "//127.0.0.1/",
+        "",
     ] {
         let code = closed.code(url).await;
         assert!(matches!(code, Code::InvalidArguments | Code::PolicyDenied), "{url}: {code}");
@@ -196,7 +223,10 @@ async fn every_redirect_is_judged_again() {
     assert_eq!(both.fetch(post("/post")).await.unwrap_err().code, Code::PolicyDenied);
     let seen = both.fetch(post("/303")).await.unwrap();
     let seen = text(&seen.content);
-    assert!(seen.starts_with("GET /seen ") && !seen.contains("content-type") && !seen.contains("content-length"), "{seen}");
+    assert!(
+        seen.starts_with("GET /seen ") && !seen.contains("content-type") && !seen.contains("content-length"),
+        "{seen}"
+    );
     assert!(secret.asked().is_empty());
     // Keys stay with the first site.
     let key = FetchRequest {
@@ -270,7 +300,9 @@ async fn sizes_are_bounded_before_and_after_decompression() {
             answer
         }
         "/cut" => b"HTTP/1.1 200 OK\r\nContent-Length: 50\r\n\r\nshort".to_vec(),
-        "/both" => b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n".to_vec(),
+        "/both" => {
+            b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n".to_vec()
+        }
         "/no-http" => b"SSH-2.0-OpenSSH_9.9\r\n".to_vec(),
         "/nothing" => Vec::new(),
         _ => http("404 Not Found", "", b""),
@@ -319,7 +351,8 @@ async fn time_is_bounded_in_silence_and_in_all() {
         })
     }))
     .await;
-    let bounds = WebPlan { timeout: Duration::from_secs(20), idle_timeout: Duration::from_secs(4), ..open_for(&[&server]) };
+    let bounds =
+        WebPlan { timeout: Duration::from_secs(20), idle_timeout: Duration::from_secs(4), ..open_for(&[&server]) };
     let outside = ghost_web::Outside {
         env: &|_| None,
         clock: Arc::clone(&clock) as Arc<dyn ghost_domain::Clock>,

@@ -81,7 +81,10 @@ async fn requests_go_on_without_what_belongs_to_one_connection() {
     .await;
     let (answered, echoed) = answer.split_once("\r\n\r\n").unwrap();
     assert!(answered.starts_with("HTTP/1.1 200 OK\r\n") && answered.contains("x-kept: 1"), "{answer}");
-    assert!(!answered.to_lowercase().contains("proxy-auth") && !answered.to_lowercase().contains("keep-alive"), "{answer}");
+    assert!(
+        !answered.to_lowercase().contains("proxy-auth") && !answered.to_lowercase().contains("keep-alive"),
+        "{answer}"
+    );
     assert!(echoed.starts_with("POST /a?b HTTP/1.1\r\n") && echoed.ends_with("|abc"), "{echoed}");
     assert!(echoed.contains(&format!("host: {place}\r\n")) && echoed.contains("x-end: 2"), "{echoed}");
     for gone in ["other.example", "proxy-authorization", "x-hop", "websocket"] {
@@ -104,25 +107,39 @@ async fn requests_go_on_without_what_belongs_to_one_connection() {
 async fn the_rules_of_fetches_hold_in_the_proxy_and_its_own_list_narrows_them() {
     let server = Server::answering(|_| page("text/plain", b"here")).await;
     let port = server.address.port();
-    let names = || Names::of(&[("site.example", &[&["127.0.0.1"], &["10.0.0.1"]]), ("inside.example", &[&["10.0.0.1"]])]);
+    let names =
+        || Names::of(&[("site.example", &[&["127.0.0.1"], &["10.0.0.1"]]), ("inside.example", &[&["10.0.0.1"]])]);
     let with = |plan: &WebPlan, hosts: Hosts| {
         let web = TestWeb::with(plan, names(), machine_tls().unwrap(), &|_| None);
         web.web.proxy(hosts, ProxyBounds::default())
     };
     let closed = with(&WebPlan::default(), Hosts::All);
     for host in [
-        format!("127.0.0.1:{port}"), format!("2130706433:{port}"), format!("0x7f.1:{port}"), format!("localhost:{port}"),
-        format!("[::1]:{port}"), format!("[::ffff:127.0.0.1]:{port}"), "169.254.169.254:80".into(), "inside.example:80".into(),
+        format!("127.0.0.1:{port}"),
+        format!("2130706433:{port}"),
+        format!("0x7f.1:{port}"),
+        format!("localhost:{port}"),
+        format!("[::1]:{port}"),
+        format!("[::ffff:127.0.0.1]:{port}"),
+        "169.254.169.254:80".into(),
+        "inside.example:80".into(),
         format!("site.example:{port}"),
     ] {
         let answer = talk(&closed, &format!("CONNECT {host} HTTP/1.1\r\n\r\n")).await;
-        assert!(answer.starts_with("HTTP/1.1 403 ") && answer.contains("x-ghost-refusal: policy_denied"), "{host}: {answer}");
+        assert!(
+            answer.starts_with("HTTP/1.1 403 ") && answer.contains("x-ghost-refusal: policy_denied"),
+            "{host}: {answer}"
+        );
         let answer = talk(&closed, &format!("GET http://{host}/ HTTP/1.1\r\n\r\n")).await;
         assert!(answer.starts_with("HTTP/1.1 403 "), "{host}: {answer}");
     }
     for bad in [
-        "GET / HTTP/1.1\r\nHost: a\r\n\r\n", "GET https://a.example/ HTTP/1.1\r\n\r\n", "GET ftp://a.example/ HTTP/1.1\r\n\r\n",
-        "GET http://u:p@a.example/ HTTP/1.1\r\n\r\n", "CONNECT a.example HTTP/1.1\r\n\r\n", "nonsense\r\n\r\n",
+        "GET / HTTP/1.1\r\nHost: a\r\n\r\n",
+        "GET https://a.example/ HTTP/1.1\r\n\r\n",
+        "GET ftp://a.example/ HTTP/1.1\r\n\r\n",
+        "GET http://u:p@a.example/ HTTP/1.1\r\n\r\n",
+        "CONNECT a.example HTTP/1.1\r\n\r\n",
+        "nonsense\r\n\r\n",
     ] {
         let answer = talk(&closed, bad).await;
         assert!(answer.starts_with("HTTP/1.1 400 "), "{bad}: {answer}");
@@ -139,7 +156,11 @@ async fn the_rules_of_fetches_hold_in_the_proxy_and_its_own_list_narrows_them() 
     // The second look-up of the name leads inside.
     assert!(talk(&listed, &get(&format!("site.example:{port}"))).await.starts_with("HTTP/1.1 403 "));
     assert!(talk(&with(&open, only(&[])), &get(&format!("127.0.0.1:{port}"))).await.starts_with("HTTP/1.1 403 "));
-    assert!(talk(&with(&WebPlan::default(), only(&["127.0.0.1"])), &get(&format!("127.0.0.1:{port}"))).await.starts_with("HTTP/1.1 403 "));
+    assert!(
+        talk(&with(&WebPlan::default(), only(&["127.0.0.1"])), &get(&format!("127.0.0.1:{port}")))
+            .await
+            .starts_with("HTTP/1.1 403 ")
+    );
     assert_eq!(server.asked().len(), 1);
     let gone = talk(&with(&plan(&["127.0.0.1:1"]), Hosts::All), &get("127.0.0.1:1")).await;
     assert!(gone.starts_with("HTTP/1.1 502 "), "{gone}");

@@ -39,7 +39,8 @@ fn google(server: &Server) -> TestWeb {
 
 async fn answering(status: &'static str, headers: &'static str, body: Value) -> Server {
     let body = body.to_string();
-    Server::answering(move |_| http(status, &format!("Content-Type: application/json\r\n{headers}"), body.as_bytes())).await
+    Server::answering(move |_| http(status, &format!("Content-Type: application/json\r\n{headers}"), body.as_bytes()))
+        .await
 }
 
 async fn search(web: &TestWeb, query: Query) -> Result<Vec<Found>, Refusal> {
@@ -100,10 +101,14 @@ async fn brave_is_asked_as_it_documents() {
 // covers: BI-15
 #[tokio::test]
 async fn searxng_is_asked_as_it_documents() {
-    let server = answering("200 OK", "", json!({
-        "query": "a", "number_of_results": 0, "answers": [], "suggestions": [],
-        "results": [{ "title": "One", "url": "https://a.example/x", "content": "text", "engine": "duckduckgo" }],
-    }))
+    let server = answering(
+        "200 OK",
+        "",
+        json!({
+            "query": "a", "number_of_results": 0, "answers": [], "suggestions": [],
+            "results": [{ "title": "One", "url": "https://a.example/x", "content": "text", "engine": "duckduckgo" }],
+        }),
+    )
     .await;
     let web = searching(SearchKind::Searxng, &server);
     let found = search(&web, Query { freshness: Some(Freshness::Month), ..query("a b") }).await.unwrap();
@@ -130,9 +135,7 @@ async fn searxng_is_asked_as_it_documents() {
 // covers: BI-15a
 #[tokio::test]
 async fn failures_of_a_service_are_typed_and_show_no_key() {
-    let error = |status: u16, detail: &str| {
-        json!({ "type": "ErrorResponse", "error": { "id": "1", "status": status, "code": "X", "detail": detail, "meta": {} } })
-    };
+    let error = |status: u16, detail: &str| json!({ "type": "ErrorResponse", "error": { "id": "1", "status": status, "code": "X", "detail": detail, "meta": {} } });
     for (status, headers, body, code, part) in [
         ("429 Too Many Requests", "Retry-After: 7\r\n", error(429, "Rate limit"), Code::RateLimited, "Rate limit"),
         ("429 Too Many Requests", "", json!({}), Code::RateLimited, "429"),
@@ -155,7 +158,10 @@ async fn failures_of_a_service_are_typed_and_show_no_key() {
     for body in [&b""[..], b"{\"web\": {", b"<html>", b"\0"] {
         let body = body.to_vec();
         let server = Server::answering(move |_| http("200 OK", "", &body)).await;
-        assert_eq!(search(&searching(SearchKind::Brave, &server), query("x")).await.unwrap_err().code, Code::ExecFailed);
+        assert_eq!(
+            search(&searching(SearchKind::Brave, &server), query("x")).await.unwrap_err().code,
+            Code::ExecFailed
+        );
     }
     let large = Server::answering(|_| http("200 OK", "", &vec![b' '; (4 << 20) + 1])).await;
     assert_eq!(search(&searching(SearchKind::Brave, &large), query("x")).await.unwrap_err().code, Code::TooLarge);
@@ -221,7 +227,11 @@ async fn gemini_answers_with_sources_and_a_price() {
     assert_eq!(answer.citations.len(), 1);
     assert_eq!(answer.citations[0].title, "aljazeera.com");
     let asked = only(&server);
-    assert!(asked.head.starts_with("POST /v1beta/models/gemini-2.5-flash:generateContent HTTP/1.1\r\n"), "{}", asked.head);
+    assert!(
+        asked.head.starts_with("POST /v1beta/models/gemini-2.5-flash:generateContent HTTP/1.1\r\n"),
+        "{}",
+        asked.head
+    );
     assert_eq!((asked.header("x-goog-api-key"), asked.header("content-type")), (Some(KEY), Some("application/json")));
     let body: Value = serde_json::from_slice(&asked.body).unwrap();
     let expected = json!({
