@@ -6,7 +6,7 @@ use ghost_domain::Refusal;
 use serde_json::Value;
 
 use super::api::Api;
-use super::{Found, Freshness, Query};
+use super::query::{Found, Freshness, Query};
 
 /// The longest time of a search.
 const LIMIT: Duration = Duration::from_secs(15);

@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::api::{self, Api};
-use super::{check_query, wrong};
+use super::query::{TITLE_MAX, check_query, wrong};
 use crate::client::Client;
 
 /// The longest time of a call: the model searches and reads before it answers.
@@ -109,7 +109,7 @@ impl Google {
                 .and_then(Value::as_str)
                 .filter(|url| url.starts_with("https://") || url.starts_with("http://"))?;
             let title = crate::html::line(web.get("title").and_then(Value::as_str).unwrap_or_default());
-            Some(Citation { title: ghost_domain::text::clip(&title, super::TITLE_MAX), url: url.to_owned() })
+            Some(Citation { title: ghost_domain::text::clip(&title, TITLE_MAX), url: url.to_owned() })
         });
         let tokens =
             |field: &str| answer.pointer(&format!("/usageMetadata/{field}")).and_then(Value::as_u64).unwrap_or(0);
