@@ -159,7 +159,7 @@ fn a_model_fetches_saves_and_searches() {
         "rules:\n\
          - when: { round: 0 }\n  do:\n\
          \x20   - { call: tool.fetch, with: { url: 'AT/page' } }\n\
-         \x20   - { call: tool.fetch, with: { url: 'AT/report.pdf', save_to: /workspace/output/reports/r.pdf } }\n\
+         \x20   - { call: tool.fetch, with: { url: 'AT/report.pdf', save_to: output/reports/r.pdf, scope: world } }\n\
          \x20   - { call: tool.web_search, with: { query: what is new } }\n\
          \x20   - { call: tool.google_search, with: { query: What is it? } }\n\
          \x20   - { call: tool.fetch, with: { url: 'http://169.254.169.254/latest/' } }\n\

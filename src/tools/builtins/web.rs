@@ -17,7 +17,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::common::without_nulls;
-use super::workspace::{Scope, resolve, written};
+use super::workspace::{Scope, resolve, scope_note, with_scope_hint, written};
 use crate::context::CallContext;
 use crate::tool::{Output, OutsideTool};
 use crate::workspace::sha256_hex;
@@ -93,9 +93,12 @@ pub(super) struct FetchParams {
     #[serde(default)]
     #[schemars(range(min = 1, max = 1_000_000))]
     max_length: Option<u32>,
-    /// Save the answer to this file instead, in your own directory, or in the shared root with /workspace/ before it.
+    /// Save the answer to this file instead of showing it.
     #[serde(default)]
     save_to: Option<String>,
+    /// Where `save_to` is: `agent`: your own directory (the default); `world`: the shared root.
+    #[serde(default)]
+    scope: Scope,
 }
 
 #[derive(Deserialize, JsonSchema)]
@@ -158,7 +161,7 @@ impl OutsideTool for Fetch {
     async fn run(&self, call: &CallContext, params: FetchParams) -> Result<Output, Refusal> {
         let web = web_of(call)?;
         // What cannot be saved is not fetched.
-        let path = params.save_to.as_deref().map(|path| target(call, path)).transpose()?;
+        let path = params.save_to.as_deref().map(|path| target(call, path, params.scope)).transpose()?;
         let request = FetchRequest {
             url: params.url,
             method: params.method.as_str().to_owned(),
@@ -179,15 +182,19 @@ impl OutsideTool for Fetch {
                 content["content"] = json!(text);
                 Ok(Output { content: without_nulls(content), truncated: *truncated, events: Vec::new() })
             }
-            Content::File(bytes) => save(call, &fetched, path, bytes).await,
+            Content::File(bytes) => {
+                let note = params.save_to.as_deref().and_then(|path| scope_note(path, params.scope));
+                save(call, &fetched, (path, note), bytes).await
+            }
         }
     }
 }
 
 /// The path of a file that the caller may write.
-fn target(call: &CallContext, path: &str) -> Result<WorkspacePath, Refusal> {
-    let path = resolve(call, path, Scope::Agent, false)?;
-    call.caller.write_acl.check(&call.caller.agent_id, &path)?;
+fn target(call: &CallContext, path: &str, scope: Scope) -> Result<WorkspacePath, Refusal> {
+    let hint = |refusal| with_scope_hint(refusal, path, scope);
+    let path = resolve(call, path, scope, false)?;
+    call.caller.write_acl.check(&call.caller.agent_id, &path).map_err(hint)?;
     Ok(path)
 }
 
@@ -209,7 +216,7 @@ fn facts(fetched: &Fetched, more: Value) -> Value {
 async fn save(
     call: &CallContext,
     fetched: &Fetched,
-    path: Option<WorkspacePath>,
+    (path, note): (Option<WorkspacePath>, Option<&str>),
     bytes: &[u8],
 ) -> Result<Output, Refusal> {
     // An answer to HEAD, or a status without a body.
@@ -223,16 +230,17 @@ async fn save(
         None => {
             let disposition = fetched.disposition.as_deref();
             let name = filename::of(&fetched.final_url, disposition, &fetched.content_type, &sha256);
-            target(call, &format!("{DOWNLOADS}/{name}")).map_err(|refusal| {
+            target(call, &format!("{DOWNLOADS}/{name}"), Scope::Agent).map_err(|refusal| {
                 refusal.hint("the answer is no text and needs a file: give save_to, a path that you may write")
             })?
         }
     };
     let workspace = &call.services.workspace;
-    let before = workspace.hash(&path).await?;
-    workspace.write_atomic(&path, bytes).await?;
-    let plan = FilePlan { path: path.as_str().to_owned(), before, after: sha256 };
-    let more = json!({ "length": bytes.len(), "truncated": false, "path": plan.path, "sha256": plan.after });
+    let plan = FilePlan { path: path.as_str().to_owned(), before: workspace.hash(&path).await?, after: sha256 };
+    workspace.carry_out(&plan, bytes).await?;
+    let more = json!({
+        "length": bytes.len(), "truncated": false, "path": plan.path, "sha256": plan.after, "note": note,
+    });
     Ok(written(call, &plan, Some(bytes.len()), facts(fetched, more)))
 }
 
