@@ -144,7 +144,7 @@ pub fn absent_web_tools(web: &Result<Arc<Web>, String>) -> Vec<(&'static str, St
 }
 
 fn web_of(call: &CallContext) -> Result<&Web, Refusal> {
-    call.services.web().map_err(|why| absent(why))
+    call.services.web().map_err(absent)
 }
 
 /// A tool that this world lacks is not in the table; this is for callers that have it all the same.
