@@ -20,11 +20,15 @@ fn registered() -> BTreeSet<String> {
     ghost_tools::builtins::all().into_iter().map(|tool| tool.spec.name).collect()
 }
 
-/// The tools that this world can have: without a sandbox it has none that run commands.
+/// The tools that this world can have: without a sandbox it has none that run commands, without `web` none that reach the
+/// network.
 fn registered_in(plan: &Plan) -> BTreeSet<String> {
     let mut names = registered();
     if plan.sandbox.kind == SandboxKind::None {
         names.retain(|name| !ghost_tools::builtins::NEED_SANDBOX.contains(&name.as_str()));
+    }
+    if plan.web.is_none() {
+        names.retain(|name| !ghost_tools::builtins::NEED_WEB.contains(&name.as_str()));
     }
     names
 }

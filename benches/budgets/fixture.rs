@@ -57,6 +57,7 @@ pub async fn boot(dir: &Path, data: &Path, ports: Ports, extra_tools: Vec<Tool>)
         node: "bench".into(),
         tools: ghost_tools::builtins::with(extra_tools),
         sandbox: Err("a bench runs no commands".to_owned()),
+        web: Err("a measurement reaches no network".to_owned()),
         reloader: Box::new(|| Err(Refusal::new(Code::Unavailable, "a bench does not reload"))),
     })
     .await?;

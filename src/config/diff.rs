@@ -307,6 +307,7 @@ fn next_start(old: &Plan, new: &Plan) -> Vec<String> {
         ("listen.grpc", old.places.grpc != new.places.grpc),
         ("listen.http", old.places.http != new.places.http),
         ("sandbox", old.sandbox != new.sandbox),
+        ("web", old.web != new.web),
     ])
 }
 

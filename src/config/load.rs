@@ -191,6 +191,7 @@ fn resolve(paths: &WorldPaths, node: &Node, file: &FileReport<'_>, env: Env<'_>)
     secret_env.extend(world.sandbox.passthrough_env.iter().cloned());
     secret_env.extend(llm.providers.values().filter_map(|provider| provider.api_key_env.clone()));
     secret_env.extend(world.llm.providers.values().flat_map(|entry| entry.sent.variables.iter().cloned()));
+    secret_env.extend(world.web.iter().flat_map(|web| web.key_variables()).map(str::to_owned));
     secret_env.extend(webhooks.values().map(|webhook| webhook.secret_env.clone()));
     let approvals = approvals(&world, groups.extra());
     let mut plan = Plan {
@@ -222,6 +223,7 @@ fn resolve(paths: &WorldPaths, node: &Node, file: &FileReport<'_>, env: Env<'_>)
         sandbox: world.sandbox.clone(),
         approvals,
         cli_policy: Arc::new(ghost_policy::Policy::new(world.cli_policy.settings.clone())),
+        web: world.web.clone(),
         webhooks,
         reactions: world.reactions,
         declared: Declared::default(),
@@ -232,6 +234,7 @@ fn resolve(paths: &WorldPaths, node: &Node, file: &FileReport<'_>, env: Env<'_>)
     // Checking jobs needs the plan, to look up models and webhooks.
     plan.declared = declared::declared(&world, &plan);
     check_job_lead(&world, &plan);
+    warn_of_search_keys(&plan, env, file);
     warn_of_heartbeat_targets(&plan, file);
     world.places.check(&plan);
     Some(plan)
@@ -247,6 +250,16 @@ fn warn_of_heartbeat_targets(plan: &Plan, file: &FileReport<'_>) {
         let hint =
             did_you_mean(target, channels.iter().copied(), "name it under `chat_channels`, or write none or last");
         file.warn(0, "heartbeat.target", format!("`chat_channels` has no channel `{target}`"), hint);
+    }
+}
+
+/// Warns of keys that are not set: agents then do not have the search that needs them.
+fn warn_of_search_keys(plan: &Plan, env: Env<'_>, file: &FileReport<'_>) {
+    for name in plan.web.iter().flat_map(|web| web.key_variables()) {
+        if env(name).is_none_or(|key| key.trim().is_empty()) {
+            let message = format!("`{name}` is not set: no agent has the search that needs it");
+            file.warn(0, "web", message, "set it to the key of the service, or remove the section");
+        }
     }
 }
 

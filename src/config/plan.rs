@@ -12,6 +12,7 @@ pub mod models;
 pub mod origins;
 pub mod places;
 pub mod sandbox;
+pub mod web;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Deref;
@@ -31,6 +32,7 @@ pub use self::models::{LlmPlan, ModelChoice, ProviderPlan};
 pub use self::origins::{Origin, Origins, ProviderOrigin};
 pub use self::places::{ListenAddress, PlacesPlan};
 pub use self::sandbox::{SandboxKind, SandboxNetwork, SandboxPlan, SandboxScope, WorkspaceAccess};
+pub use self::web::WebPlan;
 use crate::access::{Groups, TASK_UPDATE, ToolAccess};
 use crate::problem::Problem;
 pub use crate::provider_kind::ProviderKind;
@@ -114,6 +116,8 @@ pub struct Plan {
     pub cli_policy: Arc<ghost_policy::Policy>,
     /// Which calls wait for an operator, and who may answer.
     pub approvals: ApprovalsPlan,
+    /// What agents may reach over the network; `None` if nothing.
+    pub web: Option<WebPlan>,
     /// Warnings found while loading.
     pub warnings: Vec<Problem>,
 }

@@ -283,6 +283,10 @@ async fn boot_and_serve(
     if let (Err(why), true) = (&sandbox, loaded.plan.sandbox.kind != SandboxKind::None) {
         tracing::warn!("there is no sandbox, so no agent can run commands: {why}");
     }
+    let web = ghost_web::Web::open(loaded.plan.web.as_ref(), &|name| env(name), Arc::clone(&ports.clock)).map(Arc::new);
+    if let (Err(why), Some(_)) = (&web, &loaded.plan.web) {
+        tracing::warn!("no agent can reach the web: {why}");
+    }
     let running = sandbox.as_ref().ok().map(Arc::clone);
     let world = ghost_world::boot(Boot {
         plan: loaded.plan,
@@ -295,6 +299,7 @@ async fn boot_and_serve(
         node: node_name(),
         tools,
         sandbox,
+        web,
         reloader,
     })
     .await

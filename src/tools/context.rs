@@ -16,6 +16,7 @@ use ghost_operations::OperationContext;
 use ghost_operations::mail::Chain;
 use ghost_sandbox::Sandbox;
 use ghost_store::Store;
+use ghost_web::Web;
 use serde_json::json;
 
 use crate::processes::Processes;
@@ -46,6 +47,7 @@ pub struct WorldServices {
     plan: RwLock<Arc<Plan>>,
     data_dir: Option<PathBuf>,
     sandbox: Result<Arc<dyn Sandbox>, String>,
+    web: Result<Arc<Web>, String>,
 }
 
 impl WorldServices {
@@ -67,6 +69,7 @@ impl WorldServices {
             plan: RwLock::new(plan),
             data_dir: None,
             sandbox: Err("there is none here".to_owned()),
+            web: Err("there is none here".to_owned()),
         }
     }
 
@@ -84,6 +87,21 @@ impl WorldServices {
     pub fn with_sandbox(mut self, sandbox: Result<Arc<dyn Sandbox>, String>) -> Self {
         self.sandbox = sandbox;
         self
+    }
+
+    /// Sets what agents reach over the network, or why they reach nothing.
+    #[must_use]
+    pub fn with_web(mut self, web: Result<Arc<Web>, String>) -> Self {
+        self.web = web;
+        self
+    }
+
+    /// What agents reach over the network.
+    ///
+    /// # Errors
+    /// Why they reach nothing.
+    pub fn web(&self) -> Result<&Web, &str> {
+        self.web.as_deref().map_err(String::as_str)
     }
 
     /// Where commands run; `None` if they cannot.

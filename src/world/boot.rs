@@ -12,9 +12,10 @@ use ghost_operations::{OperationContext, agents, jobs, turns};
 use ghost_provider::Providers;
 use ghost_sandbox::Sandbox;
 use ghost_store::Store;
-use ghost_tools::builtins::NEED_SANDBOX;
+use ghost_tools::builtins::{NEED_SANDBOX, absent_web_tools};
 use ghost_tools::workspace::Workspace;
 use ghost_tools::{AgentControl, Tool, ToolTable, WorldServices};
+use ghost_web::Web;
 use ractor::Actor;
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
@@ -59,6 +60,8 @@ pub struct Boot {
     pub tools: Vec<Tool>,
     /// Where commands run, or why they cannot.
     pub sandbox: Result<Arc<dyn Sandbox>, String>,
+    /// What agents reach over the network, or why they reach nothing.
+    pub web: Result<Arc<Web>, String>,
     /// Reads the configuration again for a reload.
     pub reloader: Reloader,
 }
@@ -92,7 +95,10 @@ pub async fn boot(boot: Boot) -> Result<Arc<World>, Refusal> {
     if let Err(why) = &boot.sandbox {
         tools = tools.without(&NEED_SANDBOX, &format!("there is no sandbox: {why}"));
     }
-    let services = Arc::new(services.with_sandbox(boot.sandbox));
+    for (name, why) in absent_web_tools(&boot.web) {
+        tools = tools.without(&[name], &why);
+    }
+    let services = Arc::new(services.with_sandbox(boot.sandbox).with_web(boot.web));
     let tools = Arc::new(tools);
     let engine = Arc::new(Engine::new(
         services,

@@ -71,6 +71,7 @@ impl TestWorld {
             node: "test".into(),
             tools: ghost_tools::builtins::all(),
             sandbox: Err("none in tests".to_owned()),
+            web: Err("none in tests".to_owned()),
             reloader: Box::new(|| Err(Refusal::new(Code::Unavailable, "no reload here"))),
         }
     }

@@ -8,6 +8,7 @@ pub mod broadcast;
 pub mod cache;
 pub mod chat_fanout;
 pub mod durable_sends;
+pub mod fetch;
 pub mod gating;
 pub mod grpc_read;
 pub mod idle_memory;

@@ -15,6 +15,7 @@ pub mod llm;
 pub mod parts;
 pub mod places;
 pub mod sent;
+pub mod web;
 
 use std::collections::BTreeMap;
 
@@ -25,7 +26,7 @@ use ghost_domain::{AgentId, ChatWake, Limits, Reactions, Scope};
 
 use crate::access::AccessDefault;
 use crate::heartbeat::HeartbeatBlock;
-use crate::plan::{HttpPlan, SandboxPlan};
+use crate::plan::{HttpPlan, SandboxPlan, WebPlan};
 use crate::reader::{Field, Map};
 
 use agents::{AgentEntry, TeamEntry};
@@ -96,6 +97,8 @@ pub struct WorldFile<'n> {
     pub cli_policy: CliPolicy<'n>,
     /// `approvals`.
     pub approvals: Approvals<'n>,
+    /// `web`.
+    pub web: Option<WebPlan>,
     /// `channels.webhooks`.
     pub webhooks: BTreeMap<String, WebhookEntry<'n>>,
     /// `channels.reactions`.
@@ -261,6 +264,7 @@ pub fn read<'n>(root: &Field<'n>) -> Option<WorldFile<'n>> {
         sandbox: commands::sandbox(&map),
         cli_policy: commands::cli_policy(&map),
         approvals: approvals::approvals(&map),
+        web: web::web(&map),
         webhooks: channels.webhooks,
         reactions: channels.reactions,
         chat_channels: chat_channels::chat_channels(&map),

@@ -256,6 +256,7 @@ impl SimWorld {
             node: "sim".to_owned(),
             tools: ghost_tools::builtins::with(tools::all(&self.outside_log)),
             sandbox: Err("a simulation runs no commands".to_owned()),
+            web: Err("a simulation reaches no network".to_owned()),
             reloader: Box::new(|| Err(Refusal::new(Code::Unavailable, "there is no file to read anew"))),
         }
     }

@@ -25,10 +25,12 @@ mod shared_state;
 mod skills;
 mod tasks;
 mod tools;
+mod web;
 mod workspace;
 mod world;
 
 pub use commands::NEED_SANDBOX;
+pub use web::{NEED_WEB, absent_web_tools};
 
 use ghost_domain::tool_catalogue::{CALL, DESCRIBE};
 
@@ -58,6 +60,7 @@ pub fn with(extra: Vec<Tool>) -> Vec<Tool> {
     tools.extend(skills());
     tools.extend(schedules());
     tools.extend(commands());
+    tools.extend(web());
     tools.extend(deferred());
     tools.extend(extra);
     tools
@@ -289,7 +292,6 @@ fn schedules() -> [Tool; 3] {
     ]
 }
 
-/// The tools that reach deferred tools.
 fn commands() -> [Tool; 3] {
     [
         Tool::new::<commands::CliParams>(
@@ -323,6 +325,34 @@ fn commands() -> [Tool; 3] {
     ]
 }
 
+fn web() -> [Tool; 3] {
+    [
+        Tool::new::<web::FetchParams>(
+            "tool.fetch",
+            "Fetch a page of the web as Markdown; what is no text, or what you want as a file, is saved to the workspace.",
+            Run::outside(web::Fetch),
+        )
+        .used(Use::Regularly)
+        .view(WIDE_VIEW)
+        .within(web::TIME_MAX),
+        Tool::new::<web::SearchParams>(
+            "tool.web_search",
+            "Search the web: titles, addresses and descriptions of pages. Fetch a page to read it.",
+            Run::outside(web::WebSearch),
+        )
+        .used(Use::Regularly)
+        .view(LIST_VIEW),
+        Tool::new::<web::GoogleParams>(
+            "tool.google_search",
+            "Ask a question that Google's search answers in words, with its sources. Each query that it makes costs money.",
+            Run::outside(web::GoogleSearch),
+        )
+        .view(LIST_VIEW)
+        .within(web::TIME_MAX),
+    ]
+}
+
+/// The tools that reach deferred tools.
 fn deferred() -> [Tool; 2] {
     use tools::{Call, CallParams, Describe, DescribeParams};
     [

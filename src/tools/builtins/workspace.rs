@@ -198,7 +198,7 @@ fn looks_shared(path: &str, scope: Scope) -> bool {
 
 /// Adds a hint about the scope to a refusal if the scope is the likely cause. The path itself is
 /// never changed.
-fn with_scope_hint(refusal: Refusal, path: &str, scope: Scope) -> Refusal {
+pub(super) fn with_scope_hint(refusal: Refusal, path: &str, scope: Scope) -> Refusal {
     if matches!(refusal.code, Code::NotFound | Code::PathDenied) && looks_shared(path, scope) {
         return refusal.hint("did you mean scope: world? Without it a path is relative to your own directory");
     }
@@ -206,7 +206,7 @@ fn with_scope_hint(refusal: Refusal, path: &str, scope: Scope) -> Refusal {
 }
 
 /// The note for a write that went into the agent's own directory, perhaps by mistake.
-fn scope_note(path: &str, scope: Scope) -> Option<&'static str> {
+pub(super) fn scope_note(path: &str, scope: Scope) -> Option<&'static str> {
     looks_shared(path, scope)
         .then_some("this is inside your own directory; for the shared one of that name give scope: world")
 }
@@ -224,7 +224,7 @@ fn artifact_type(path: &str) -> Option<&'static str> {
 }
 
 /// The output of a write, with an event if it made an artifact.
-fn written(call: &CallContext, plan: &FilePlan, bytes: Option<usize>, mut content: Value) -> Output {
+pub(super) fn written(call: &CallContext, plan: &FilePlan, bytes: Option<usize>, mut content: Value) -> Output {
     let mut output = Output::default();
     if let Some(kind) = artifact_type(&plan.path) {
         let artifact_id = call.services.ctx.id();

@@ -18,7 +18,7 @@ fn offering() -> Offering {
     Offering { bytes: 1 << 20, receivers: Vec::new() }
 }
 
-const NAMES: [&str; 53] = [
+const NAMES: [&str; 56] = [
     "channel.file_attach",
     "channel.handoff",
     "channel.send",
@@ -64,7 +64,10 @@ const NAMES: [&str; 53] = [
     "syscall.tool.call",
     "syscall.tool.describe",
     "tool.cli",
+    "tool.fetch",
+    "tool.google_search",
     "tool.python",
+    "tool.web_search",
     "util.cron",
     "util.timer",
     "util.watch",

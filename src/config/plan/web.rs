@@ -1,0 +1,276 @@
+//! The `web` of a world: what agents may reach over the network, and how searches are made (BI-13..16).
+//!
+//! A target that could be read in two ways must never be accepted: it opens a way into private networks.
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use ghost_domain::Money;
+use ipnet::IpNet;
+
+/// A host or a network that the world file allows or denies, with a port if only that one is meant.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WebTarget {
+    /// The name or the network.
+    pub host: TargetHost,
+    /// The only port; `None` means any.
+    pub port: Option<u16>,
+}
+
+/// The host part of a [`WebTarget`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TargetHost {
+    /// Exactly this name, in lower case.
+    Name(String),
+    /// Every name that ends in a dot and this one, in lower case: `*.example.com`.
+    Below(String),
+    /// Every address of this network; one address is a network of its own.
+    Net(IpNet),
+}
+
+impl WebTarget {
+    /// Parses `name`, `*.name`, an address or a network in CIDR form, each with an optional `:port`. An IPv6 address or
+    /// network stands in brackets if a port follows.
+    #[must_use]
+    pub fn parse(text: &str) -> Option<Self> {
+        if let Some(inner) = text.strip_prefix('[') {
+            let (net, rest) = inner.split_once(']')?;
+            let net = network(net).filter(|net| net.addr().is_ipv6())?;
+            let port = if rest.is_empty() { None } else { Some(port(rest.strip_prefix(':')?)?) };
+            return Some(Self { host: TargetHost::Net(net), port });
+        }
+        if let Some(net) = network(text) {
+            return Some(Self { host: TargetHost::Net(net), port: None });
+        }
+        let (host, port) = match text.rsplit_once(':') {
+            Some((host, digits)) => (host, Some(port(digits)?)),
+            None => (text, None),
+        };
+        if let Some(net) = network(host) {
+            return net.addr().is_ipv4().then_some(Self { host: TargetHost::Net(net), port });
+        }
+        let host = match host.strip_prefix("*.") {
+            Some(name) => TargetHost::Below(name_of(name)?),
+            None => TargetHost::Name(name_of(host)?),
+        };
+        Some(Self { host, port })
+    }
+
+    /// Whether this is the name `name` (in lower case, without a dot at the end) at `port`.
+    #[must_use]
+    pub fn names(&self, name: &str, port: u16) -> bool {
+        let same = match &self.host {
+            TargetHost::Name(own) => own == name,
+            TargetHost::Below(own) => name.strip_suffix(own.as_str()).is_some_and(|rest| rest.ends_with('.')),
+            TargetHost::Net(_) => false,
+        };
+        same && self.port.is_none_or(|own| own == port)
+    }
+
+    /// Whether this network contains `address`, at `port`.
+    #[must_use]
+    pub fn contains(&self, address: IpAddr, port: u16) -> bool {
+        matches!(&self.host, TargetHost::Net(net) if net.contains(&address)) && self.port.is_none_or(|own| own == port)
+    }
+}
+
+/// An address or a network without bits beyond its prefix.
+fn network(text: &str) -> Option<IpNet> {
+    if let Ok(address) = text.parse::<IpAddr>() {
+        return Some(address.into());
+    }
+    text.parse::<IpNet>().ok().filter(|net| net.trunc() == *net)
+}
+
+fn port(digits: &str) -> Option<u16> {
+    // `parse` would accept `+80`.
+    let digits = Some(digits).filter(|text| text.bytes().all(|byte| byte.is_ascii_digit()))?;
+    digits.parse().ok().filter(|port| *port != 0)
+}
+
+/// A host name in lower case. URLs read a name whose last label is a number as an address, so such a name is refused.
+fn name_of(text: &str) -> Option<String> {
+    let valid = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    let label = |label: &str| (1..=63).contains(&label.len()) && label.bytes().all(valid);
+    let name = text.to_ascii_lowercase();
+    let last = name.rsplit('.').next().unwrap_or_default();
+    let is_number = last.bytes().all(|byte| byte.is_ascii_digit())
+        || last.strip_prefix("0x").is_some_and(|hex| hex.bytes().all(|byte| byte.is_ascii_hexdigit()));
+    (name.len() <= 253 && name.split('.').all(label) && !is_number).then_some(name)
+}
+
+/// Whether `robots.txt` of a site is respected.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Robots {
+    /// It is not read: an agent fetches a page as a person would open it.
+    #[default]
+    Ignore,
+    /// A page that it forbids is refused.
+    Respect,
+}
+
+/// A search service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SearchKind {
+    /// Brave's Web Search API.
+    Brave,
+    /// An instance of SearXNG.
+    Searxng,
+}
+
+impl SearchKind {
+    /// The word in the world file.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Brave => "brave",
+            Self::Searxng => "searxng",
+        }
+    }
+}
+
+/// `web.search`: the service of `tool.web_search`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SearchPlan {
+    /// The service.
+    pub kind: SearchKind,
+    /// Its address, without the path of the API.
+    pub base_url: String,
+    /// The variable with its key; `None` if it needs none.
+    pub api_key_env: Option<String>,
+}
+
+/// `web.google_search`: Gemini with its search.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GooglePlan {
+    /// The model that is asked if the agent names none.
+    pub model: String,
+    /// Other models that an agent may name.
+    pub models: Vec<String>,
+    /// The address of the API, without its path.
+    pub base_url: String,
+    /// The variable with the key.
+    pub api_key_env: String,
+    /// The price of one query that the model makes.
+    pub usd_per_query: Money,
+}
+
+/// The `web` of a world file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WebPlan {
+    /// What may be reached although its address is not public.
+    pub allow: Vec<WebTarget>,
+    /// What may not be reached. It wins over `allow`.
+    pub deny: Vec<WebTarget>,
+    /// Whether `robots.txt` is respected.
+    pub robots: Robots,
+    /// The `User-Agent` of requests; `None` for Ghost's own.
+    pub user_agent: Option<String>,
+    /// The longest time of a fetch, with all redirects.
+    pub timeout: Duration,
+    /// The longest silence of a server during a fetch.
+    pub idle_timeout: Duration,
+    /// Bytes of a body, both as it is sent and decompressed.
+    pub max_bytes: usize,
+    /// Redirects of one fetch.
+    pub redirects_max: u32,
+    /// The service of `tool.web_search`, if there is one.
+    pub search: Option<SearchPlan>,
+    /// The settings of `tool.google_search`, if agents have it.
+    pub google_search: Option<GooglePlan>,
+}
+
+impl Default for WebPlan {
+    fn default() -> Self {
+        Self {
+            allow: Vec::new(),
+            deny: Vec::new(),
+            robots: Robots::Ignore,
+            user_agent: None,
+            timeout: Duration::from_secs(20),
+            idle_timeout: Duration::from_secs(10),
+            max_bytes: 5 << 20,
+            redirects_max: 5,
+            search: None,
+            google_search: None,
+        }
+    }
+}
+
+impl WebPlan {
+    /// The variables that hold keys.
+    pub fn key_variables(&self) -> impl Iterator<Item = &str> {
+        let search = self.search.as_ref().and_then(|search| search.api_key_env.as_deref());
+        search.into_iter().chain(self.google_search.as_ref().map(|google| google.api_key_env.as_str()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_clear_targets_are_parsed() {
+        let net = |text: &str| TargetHost::Net(text.parse().unwrap());
+        for (text, host, port) in [
+            ("Docs.Example", TargetHost::Name("docs.example".into()), None),
+            ("a_b:8080", TargetHost::Name("a_b".into()), Some(8_080)),
+            ("*.corp.example:443", TargetHost::Below("corp.example".into()), Some(443)),
+            ("127.0.0.1", net("127.0.0.1/32"), None),
+            ("127.0.0.1:80", net("127.0.0.1/32"), Some(80)),
+            ("10.0.0.0/8", net("10.0.0.0/8"), None),
+            ("10.0.0.0/8:22", net("10.0.0.0/8"), Some(22)),
+            ("::1", net("::1/128"), None),
+            ("fd00::/8", net("fd00::/8"), None),
+            ("[::1]:9", net("::1/128"), Some(9)),
+            ("[fd00::/8]", net("fd00::/8"), None),
+        ] {
+            assert_eq!(WebTarget::parse(text), Some(WebTarget { host, port }), "{text}");
+        }
+        for text in [
+            "",
+            "*",
+            "*.",
+            ".",
+            "a.",
+            ".a",
+            "a..b",
+            "a b",
+            "a/b",
+            "a@b",
+            "http://a",
+            "a:0",
+            "a:+80",
+            "a:65536",
+            "a:",
+            "ü",
+            "10.0.0.1/8",
+            "10.0.0.0/33",
+            "127.1",
+            "0x7f.1",
+            "2130706433",
+            "a.0x7f",
+            "017700000001",
+            "[127.0.0.1]",
+            "[::1",
+            "[::1]x",
+            "fe80::1%eth0",
+            "[a]:1",
+            "*.1",
+        ] {
+            assert_eq!(WebTarget::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_target_covers_its_own_names_and_addresses_only() {
+        let target = |text: &str| WebTarget::parse(text).unwrap();
+        let below = target("*.corp.example");
+        assert!(below.names("a.corp.example", 1) && below.names("a.b.corp.example", 1));
+        assert!(!below.names("corp.example", 1) && !below.names("xcorp.example", 1));
+        assert!(target("a.example:80").names("a.example", 80) && !target("a.example:80").names("a.example", 81));
+        let ten: IpAddr = "10.1.2.3".parse().unwrap();
+        assert!(target("10.0.0.0/8:80").contains(ten, 80) && !target("10.0.0.0/8:80").contains(ten, 81));
+        assert!(!target("11.0.0.0/8").contains(ten, 80) && !target("a.example").contains(ten, 80));
+    }
+}

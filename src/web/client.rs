@@ -1,0 +1,254 @@
+//! One exchange over HTTP/1: a request out, a bounded answer back. Follows no redirect.
+//!
+//! Connections come from [`crate::dial`] alone. An answer must never be held beyond its bound, nor waited for in silence.
+
+use std::error::Error;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use ghost_domain::text::clip;
+use ghost_domain::{Clock, Code, Refusal};
+use http_body_util::{BodyExt as _, Full};
+use hyper::body::Body as _;
+use hyper::header::{CONTENT_LENGTH, HeaderMap};
+use hyper::{Method, Request, Uri};
+use hyper_rustls::{HttpsConnector, MaybeHttpsStream};
+use hyper_util::client::legacy;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use rustls_platform_verifier::BuilderVerifierExt as _;
+use tokio::net::TcpStream;
+use tower::Service;
+use url::{Host, Url};
+
+use crate::decode::too_large;
+use crate::dial::Dialer;
+use crate::redirect::shown_url;
+use crate::wait::within;
+
+/// The longest time to connect, with the handshake of TLS.
+const CONNECT_TIME: Duration = Duration::from_secs(15);
+/// How long an unused connection is kept.
+const IDLE_TIME: Duration = Duration::from_secs(30);
+/// Unused connections to one host.
+const IDLE_MAX: usize = 8;
+/// Bytes of the head of an answer.
+const HEAD_MAX: usize = 64 * 1_024;
+
+type BoxError = Box<dyn Error + Send + Sync>;
+
+/// The settings of TLS: the certificates that this machine trusts.
+///
+/// # Errors
+/// If the machine's certificates cannot be read.
+pub fn machine_tls() -> Result<Arc<rustls::ClientConfig>, String> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .and_then(|config| config.with_platform_verifier())
+        .map_err(|error| format!("the certificates of this machine cannot be used: {error}"))?;
+    Ok(Arc::new(config.with_no_client_auth()))
+}
+
+/// A client. Clones share its connections.
+#[derive(Clone)]
+pub struct Client {
+    inner: legacy::Client<Connector, Full<Bytes>>,
+    clock: Arc<dyn Clock>,
+}
+
+/// Bounds of one exchange.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// Bytes of the body as it is sent.
+    pub max_bytes: usize,
+    /// The longest silence.
+    pub idle: Duration,
+}
+
+/// A request, checked.
+#[derive(Clone, Debug)]
+pub struct Outgoing<'r> {
+    /// Where to.
+    pub url: &'r Url,
+    /// The method.
+    pub method: Method,
+    /// All headers but `Host` and those of the framing.
+    pub headers: HeaderMap,
+    /// The body.
+    pub body: Bytes,
+}
+
+/// An answer. The body is as it was sent, still compressed.
+#[derive(Clone, Debug)]
+pub struct Reply {
+    /// The status.
+    pub status: u16,
+    /// The headers.
+    pub headers: HeaderMap,
+    /// The body.
+    pub body: Vec<u8>,
+}
+
+impl Reply {
+    /// A header as text.
+    #[must_use]
+    pub fn header(&self, name: &str) -> Option<&str> {
+        self.headers.get(name).and_then(|value| value.to_str().ok()).map(str::trim)
+    }
+}
+
+impl Client {
+    /// A client whose connections come from `dialer`.
+    #[must_use]
+    pub fn new(dialer: Dialer, tls: Arc<rustls::ClientConfig>) -> Self {
+        let clock = Arc::clone(dialer.clock());
+        let https = HttpsConnector::from((Dial(dialer), tls));
+        let inner = legacy::Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE_TIME)
+            .pool_max_idle_per_host(IDLE_MAX)
+            .http1_max_buf_size(HEAD_MAX)
+            .build(Connector { https, clock: Arc::clone(&clock) });
+        Self { inner, clock }
+    }
+
+    /// Sends a request and reads the answer. The caller limits the whole time.
+    ///
+    /// # Errors
+    /// The refusal of the address; `TooLarge`; `Timeout`; `Unavailable`; `ExecFailed` for an answer that is not HTTP.
+    /// `OutcomeUnknown` if a request that may have an effect was perhaps sent.
+    pub async fn exchange(&self, outgoing: Outgoing<'_>, bounds: Bounds) -> Result<Reply, Refusal> {
+        let (url, safe) = (outgoing.url, matches!(outgoing.method, Method::GET | Method::HEAD));
+        let sent = |refusal: Refusal| if safe { refusal } else { unknown(url, &refusal) };
+        let uri: Uri = url.as_str().parse().map_err(|error| {
+            Refusal::new(Code::InvalidArguments, format!("`{}` cannot be requested: {error}", shown_url(url)))
+                .hint("write the address in plain characters")
+        })?;
+        let mut request = Request::new(Full::new(outgoing.body));
+        *request.method_mut() = outgoing.method;
+        *request.uri_mut() = uri;
+        *request.headers_mut() = outgoing.headers;
+        let answer = match within(&*self.clock, CONNECT_TIME + bounds.idle, self.inner.request(request)).await {
+            Some(Ok(answer)) => answer,
+            Some(Err(error)) if error.is_connect() => return Err(failed(url, &error)),
+            Some(Err(error)) => return Err(sent(failed(url, &error))),
+            None => return Err(sent(silent(url))),
+        };
+        let (head, mut body) = answer.into_parts();
+        let declared = head.headers.get(CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+        let is_above = declared.is_some_and(|length| length > u64::try_from(bounds.max_bytes).unwrap_or(u64::MAX));
+        // An answer to HEAD declares the length that it leaves out.
+        if is_above && !body.is_end_stream() {
+            return Err(sent(too_large(bounds.max_bytes)));
+        }
+        let mut bytes = Vec::new();
+        loop {
+            match within(&*self.clock, bounds.idle, body.frame()).await {
+                None => return Err(sent(silent(url))),
+                Some(None) => break,
+                Some(Some(Err(error))) => return Err(sent(failed(url, &error))),
+                Some(Some(Ok(frame))) => {
+                    let Ok(data) = frame.into_data() else { continue };
+                    if bytes.len() + data.len() > bounds.max_bytes {
+                        return Err(sent(too_large(bounds.max_bytes)));
+                    }
+                    bytes.extend_from_slice(&data);
+                }
+            }
+        }
+        Ok(Reply { status: head.status.as_u16(), headers: head.headers, body: bytes })
+    }
+}
+
+fn silent(url: &Url) -> Refusal {
+    Refusal::new(Code::Timeout, format!("{} did not answer in time", shown_url(url)))
+        .hint("try again later, or another source")
+}
+
+/// The refusal of a request that may have had an effect.
+pub(crate) fn unknown(url: &Url, why: &Refusal) -> Refusal {
+    let what = format!("the request to {} was sent and may have had its effect: {}", shown_url(url), why.message);
+    Refusal::new(Code::OutcomeUnknown, what).hint("check what it did before you send it again")
+}
+
+/// The refusal of the dialer in an error of the client, else one that tells the error's causes.
+fn failed(url: &Url, error: &(dyn Error + 'static)) -> Refusal {
+    let (mut cause, mut told) = (Some(error), Vec::new());
+    while let Some(inner) = cause {
+        if let Some(refusal) = inner.downcast_ref::<Refusal>() {
+            return refusal.clone();
+        }
+        told.push(inner.to_string());
+        cause = inner.source();
+    }
+    told.dedup();
+    // The outer error says only "client error (SendRequest)".
+    let why = told.get(1..).filter(|inner| !inner.is_empty()).unwrap_or(&told).join(": ");
+    Refusal::new(Code::Unavailable, format!("{} failed: {}", shown_url(url), clip(&why, 300)))
+        .hint("try again later, or another source")
+}
+
+/// The dialer as the client wants it.
+#[derive(Clone)]
+struct Dial(Dialer);
+
+impl Service<Uri> for Dial {
+    type Response = TokioIo<TcpStream>;
+    type Error = Refusal;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Refusal>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Refusal>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        let dialer = self.0.clone();
+        Box::pin(async move {
+            let text = uri.host().unwrap_or_default();
+            let host = Host::parse(text).map_err(|error| {
+                Refusal::new(Code::InvalidArguments, format!("`{}` is no host: {error}", clip(text, 100)))
+                    .hint("write the address in plain characters")
+            })?;
+            let port = uri.port_u16().unwrap_or(if uri.scheme_str() == Some("https") { 443 } else { 80 });
+            let host = match &host {
+                Host::Domain(name) => Host::Domain(name.as_str()),
+                Host::Ipv4(address) => Host::Ipv4(*address),
+                Host::Ipv6(address) => Host::Ipv6(*address),
+            };
+            dialer.dial(&host, port).await.map(TokioIo::new)
+        })
+    }
+}
+
+/// Connects, with TLS for https, within a bound: the client may go on connecting after its request was given up.
+#[derive(Clone)]
+struct Connector {
+    https: HttpsConnector<Dial>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Service<Uri> for Connector {
+    type Response = MaybeHttpsStream<TokioIo<TcpStream>>;
+    type Error = BoxError;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BoxError>> + Send>>;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.https.poll_ready(cx)
+    }
+
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        let clock = Arc::clone(&self.clock);
+        let connecting = self.https.call(uri);
+        Box::pin(async move {
+            match within(&*clock, CONNECT_TIME, connecting).await {
+                Some(done) => done,
+                None => Err(Refusal::new(Code::Timeout, "the server did not finish the handshake in time")
+                    .hint("try again later, or another source")
+                    .into()),
+            }
+        })
+    }
+}
