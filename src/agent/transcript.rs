@@ -244,7 +244,7 @@ mod tests {
             call_id: CallId(Uuid::nil()),
             id: id.into(),
             tool: "t".into(),
-            outcome: CallOutcome { content: json!(id), refusal: None, truncated: false },
+            outcome: CallOutcome { content: json!(id), refusal: None, truncated: false, ..CallOutcome::default() },
         })
     }
 

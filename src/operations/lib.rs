@@ -12,6 +12,7 @@
 
 mod agent_lookup;
 pub mod agents;
+pub mod artifacts;
 pub mod asks;
 pub mod budgets;
 mod chain;
@@ -21,6 +22,7 @@ pub mod conversations;
 pub mod dead_letters;
 pub mod declared;
 pub mod feed;
+pub mod grants;
 mod job_result;
 pub mod jobs;
 pub mod knowledge;

@@ -2,6 +2,7 @@
 
 mod agents;
 mod agents_ids;
+mod artifacts;
 mod asks;
 mod asks_ended;
 mod budgets;
@@ -18,6 +19,7 @@ mod dead_letters;
 mod declared;
 mod feed;
 mod fencing;
+mod grants;
 mod jobs;
 mod knowledge;
 mod mail;

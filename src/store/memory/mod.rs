@@ -6,6 +6,7 @@
 //! never wait for anything or keep a change of an undone command.
 
 mod agents;
+mod artifacts;
 mod asks;
 mod backend;
 mod budgets;
@@ -14,6 +15,7 @@ mod conversations;
 mod dead_letters;
 mod disk;
 mod events;
+mod grants;
 mod ids;
 mod jobs;
 mod knowledge;

@@ -14,6 +14,8 @@ pub enum IdKind {
     Conversation,
     /// Id of a dead letter.
     DeadLetter,
+    /// Id of a write grant.
+    Grant,
     /// Id of a message.
     Message,
     /// Id of a schedule: a timer, cron job, watch or heartbeat.
@@ -26,8 +28,16 @@ pub enum IdKind {
 
 impl IdKind {
     /// All kinds.
-    pub const ALL: [Self; 7] =
-        [Self::Ask, Self::Conversation, Self::DeadLetter, Self::Message, Self::Schedule, Self::Task, Self::Turn];
+    pub const ALL: [Self; 8] = [
+        Self::Ask,
+        Self::Conversation,
+        Self::DeadLetter,
+        Self::Grant,
+        Self::Message,
+        Self::Schedule,
+        Self::Task,
+        Self::Turn,
+    ];
 }
 
 /// Reads of ids.

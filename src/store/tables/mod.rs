@@ -12,12 +12,14 @@
 //! many rows a read returns.
 
 mod agents;
+mod artifacts;
 mod asks;
 mod budgets;
 mod chat;
 mod conversations;
 mod dead_letters;
 mod events;
+mod grants;
 mod ids;
 mod jobs;
 mod knowledge;
@@ -34,12 +36,14 @@ mod tasks;
 mod turns;
 
 pub use agents::{AgentReads, AgentWrites};
+pub use artifacts::{ArtifactFilter, ArtifactReads, ArtifactWrites};
 pub use asks::{AskReads, AskWrites};
 pub use budgets::{BudgetFilter, BudgetReads, BudgetWrites, UsageFilter};
 pub use chat::{ChatReads, ChatWrites};
 pub use conversations::{ConversationReads, ConversationWrites};
 pub use dead_letters::{DeadLetterReads, DeadLetterWrites};
 pub use events::{EventReads, EventWrites};
+pub use grants::{GrantReads, GrantWrites};
 pub use ids::{IdKind, IdReads};
 pub use jobs::{JobReads, JobWrites};
 pub use knowledge::{KnowledgeReads, KnowledgeWrites};
@@ -69,12 +73,14 @@ pub(crate) fn page_size(limit: u32) -> u32 {
 /// All reads of the store.
 pub trait Reads:
     AgentReads
+    + ArtifactReads
     + AskReads
     + BudgetReads
     + ChatReads
     + ConversationReads
     + DeadLetterReads
     + EventReads
+    + GrantReads
     + IdReads
     + JobReads
     + KnowledgeReads
@@ -96,12 +102,14 @@ pub trait Reads:
 pub trait Writes:
     Reads
     + AgentWrites
+    + ArtifactWrites
     + AskWrites
     + BudgetWrites
     + ChatWrites
     + ConversationWrites
     + DeadLetterWrites
     + EventWrites
+    + GrantWrites
     + JobWrites
     + KnowledgeWrites
     + LedgerWrites

@@ -60,11 +60,13 @@ pub enum Family {
     ScheduleRuns,
     /// Tallies of roots, by the time of their last change.
     Roots,
+    /// Write grants, by their end.
+    Grants,
 }
 
 impl Family {
     /// All families.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::Events,
         Self::Turns,
         Self::CronTurns,
@@ -83,6 +85,7 @@ impl Family {
         Self::Knowledge,
         Self::ScheduleRuns,
         Self::Roots,
+        Self::Grants,
     ];
 }
 

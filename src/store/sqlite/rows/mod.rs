@@ -4,12 +4,14 @@
 //! A query must never return more rows than the limit in the trait's comment.
 
 mod agents;
+mod artifacts;
 mod asks;
 mod budgets;
 mod chat;
 mod conversations;
 mod dead_letters;
 mod events;
+mod grants;
 mod ids;
 mod jobs;
 mod knowledge;
