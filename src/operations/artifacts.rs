@@ -74,7 +74,7 @@ pub async fn index(
     let payload = json!({
         "artifact_id": artifact.artifact_id, "path": artifact.path, "type": artifact.kind,
         "sha256": artifact.sha256, "replaced": before.is_some(), "bytes": artifact.bytes,
-        "turn_id": artifact.turn_id,
+        "turn_id": artifact.turn_id, "created_at": artifact.created_at,
     });
     ctx.emit(w, event(EventKind::ArtifactCreated, payload, origin)).await?;
     Ok(Some(artifact))

@@ -7,10 +7,14 @@
 mod arguments;
 pub mod builtins;
 pub mod context;
+mod grant_cache;
 pub mod heartbeats;
 pub mod loop_guard;
+pub mod manifest;
 pub mod offer;
+mod outputs;
 mod parameters;
+mod patch;
 pub mod registry;
 mod schema;
 mod spelling;
@@ -18,7 +22,8 @@ pub mod tool;
 pub mod view;
 pub mod workspace;
 
-pub use context::{AgentControl, CallContext, Caller, WorldServices};
+pub use context::{AgentControl, CallContext, Caller, WorldServices, Writable};
+pub use grant_cache::GrantCache;
 pub use offer::Offer;
 pub use registry::{Offering, Registry, ToolTable};
 pub use tool::{AskTool, FileTool, FileWork, Output, OutsideTool, ReadTool, Run, Tool, WorldTool};

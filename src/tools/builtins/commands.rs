@@ -8,6 +8,7 @@ use async_trait::async_trait;
 use ghost_domain::text::clip;
 use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{Code, Refusal, Timestamp};
+use ghost_operations::grants;
 use ghost_policy::{Action, judge};
 use ghost_sandbox::{Command, End, Finished};
 use schemars::JsonSchema;
@@ -16,6 +17,7 @@ use serde_json::json;
 
 use super::common::{not_blank, without_nulls};
 use crate::context::CallContext;
+use crate::outputs::Before;
 use crate::tool::{Output, OutsideTool};
 
 /// Progress is shown at most so often.
@@ -79,6 +81,9 @@ async fn run(call: &CallContext, request: Request) -> Result<Output, Refusal> {
     };
     let most = request.timeout_max_ms.map_or(plan.max_timeout, |ms| plan.max_timeout.min(Duration::from_millis(ms)));
     let timeout = request.timeout_ms.map_or(plan.default_timeout, Duration::from_millis).min(most);
+    // Read for each command, so that a new grant holds from the next one and a revoked one for no more.
+    let writable = call.writable().await?;
+    let before = Before::look(call, &writable.prefixes).await;
     let command = Command {
         agent_id: call.caller.agent_id.clone(),
         argv: request.argv,
@@ -86,7 +91,7 @@ async fn run(call: &CallContext, request: Request) -> Result<Output, Refusal> {
         env: request.env,
         stdin: request.stdin,
         timeout,
-        writable: call.caller.write_acl.prefixes().to_vec(),
+        writable: writable.prefixes,
         stdout_limit: plan.stdout_limit,
         stderr_limit: plan.stderr_limit,
     };
@@ -102,7 +107,12 @@ async fn run(call: &CallContext, request: Request) -> Result<Output, Refusal> {
         }
     };
     let done = sandbox.run(command, &progress).await?;
-    Ok(shown(&done, &dir, timeout))
+    let mut output = shown(&done, &dir, timeout);
+    for grant_id in writable.grants {
+        output.events.push(grants::used(&call.caller.agent_id, call.turn_id, call.call_id, grant_id, None));
+    }
+    before.into_output(call, &mut output).await;
+    Ok(output)
 }
 
 fn shown(done: &Finished, dir: &str, timeout: Duration) -> Output {
@@ -127,8 +137,14 @@ fn shown(done: &Finished, dir: &str, timeout: Duration) -> Output {
         "timed_out": (done.end == End::Deadline).then_some(true), "truncated": truncated.then_some(true),
         "cwd": if dir.is_empty() { "." } else { dir },
     }));
+    // The ledger counts a command that ended with an error as a failed call.
+    let failed = match done.end {
+        End::Exited(0) => None,
+        End::Deadline => Some(Code::Timeout),
+        _ => Some(Code::ExecFailed),
+    };
     // The outputs are cut and marked already.
-    Output { content, truncated: false, events: Vec::new() }
+    Output { content, failed, ..Output::default() }
 }
 
 pub(super) struct Cli;

@@ -16,6 +16,7 @@ mod inbox;
 mod knowledge;
 mod message;
 mod messages;
+mod patch;
 mod resources;
 mod schedules;
 mod sessions;
@@ -25,6 +26,7 @@ mod tasks;
 mod tools;
 mod workspace;
 mod world;
+mod written;
 
 pub use commands::NEED_SANDBOX;
 
@@ -61,7 +63,7 @@ pub fn with(extra: Vec<Tool>) -> Vec<Tool> {
     tools
 }
 
-fn files() -> [Tool; 4] {
+fn files() -> [Tool; 5] {
     use workspace::{Edit, EditParams, List, ListParams, Read, ReadParams, Write, WriteParams};
     [
         Tool::new::<ReadParams>(
@@ -83,6 +85,12 @@ fn files() -> [Tool; 4] {
             Run::file(Edit),
         )
         .used(Use::Often),
+        Tool::new::<patch::PatchParams>(
+            "workspace.patch",
+            "Apply a unified diff to one or several files: all of it, or nothing.",
+            patch::patch(),
+        )
+        .used(Use::Regularly),
         Tool::new::<ListParams>(
             "workspace.list",
             "List a directory of the workspace, with sizes; use it to find a path before reading.",

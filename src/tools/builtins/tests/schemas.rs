@@ -18,7 +18,7 @@ fn offering() -> Offering {
     Offering { bytes: 1 << 20, receivers: Vec::new() }
 }
 
-const NAMES: [&str; 53] = [
+const NAMES: [&str; 54] = [
     "channel.file_attach",
     "channel.handoff",
     "channel.send",
@@ -70,6 +70,7 @@ const NAMES: [&str; 53] = [
     "util.watch",
     "workspace.edit",
     "workspace.list",
+    "workspace.patch",
     "workspace.read",
     "workspace.write",
 ];
