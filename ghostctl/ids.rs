@@ -19,6 +19,8 @@ pub struct IdKind(pub &'static str);
 pub const CONVERSATION: IdKind = IdKind("conversation");
 /// Id of a dead letter.
 pub const DEAD_LETTER: IdKind = IdKind("dead_letter");
+/// Id of a write grant.
+pub const GRANT: IdKind = IdKind("grant");
 /// Id of a timer, cron job or watch.
 pub const SCHEDULE: IdKind = IdKind("schedule");
 /// Id of a task.

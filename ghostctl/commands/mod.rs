@@ -4,6 +4,7 @@
 //! A command must never make a decision that belongs to the daemon.
 
 pub mod agent;
+pub mod artifact;
 pub mod budget;
 pub mod chat;
 pub mod config;
@@ -11,6 +12,7 @@ pub mod conversation;
 pub mod cron;
 pub mod dead;
 pub mod events;
+pub mod grant;
 pub mod knowledge;
 pub mod ledger;
 pub mod message;

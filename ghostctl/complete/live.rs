@@ -5,6 +5,7 @@
 use ghost_proto::v1::agents_client::AgentsClient;
 use ghost_proto::v1::chat_client::ChatClient;
 use ghost_proto::v1::conversations_client::ConversationsClient;
+use ghost_proto::v1::grants_client::GrantsClient;
 use ghost_proto::v1::knowledge_client::KnowledgeClient;
 use ghost_proto::v1::messages_client::MessagesClient;
 use ghost_proto::v1::schedules_client::SchedulesClient;
@@ -13,8 +14,8 @@ use ghost_proto::v1::tasks_client::TasksClient;
 use ghost_proto::v1::tools_client::ToolsClient;
 use ghost_proto::v1::turns_client::TurnsClient;
 use ghost_proto::v1::{
-    ListAgentsRequest, ListChannelsRequest, ListConversationsRequest, ListDeadRequest, ListKnowledgeRequest,
-    ListSchedulesRequest, ListStateRequest, ListTasksRequest, ListToolsRequest, ListTurnsRequest,
+    ListAgentsRequest, ListChannelsRequest, ListConversationsRequest, ListDeadRequest, ListGrantsRequest,
+    ListKnowledgeRequest, ListSchedulesRequest, ListStateRequest, ListTasksRequest, ListToolsRequest, ListTurnsRequest,
 };
 
 use super::candidate::Candidate;
@@ -35,6 +36,8 @@ pub enum Live {
     Task,
     /// The id of a held dead letter.
     DeadLetter,
+    /// The id of a write grant.
+    Grant,
     /// A conversation id.
     Conversation,
     /// A schedule as `AGENT/NAME`; the field is its kind: timer, cron or watch.
@@ -60,6 +63,7 @@ impl Live {
             "turn_id" => Self::Turn,
             "task_id" | "depends_on" | "parent_id" => Self::Task,
             "dead_letter_id" => Self::DeadLetter,
+            "grant_id" => Self::Grant,
             "conversation_id" | "session" => Self::Conversation,
             "channel" if path != ["chat", "create"] => Self::Channel,
             "key" | "prefix" => Self::Key,
@@ -99,6 +103,12 @@ pub async fn candidates(client: &Client, kind: &Live) -> Result<Vec<Candidate>, 
             let letters = rpc!(client, MessagesClient::list_dead, request).await?.dead_letters;
             let about = |row: &ghost_proto::v1::DeadLetter| format!("{}: {}", row.agent_id, row.reason);
             letters.iter().map(|row| Candidate::new(&row.dead_letter_id, &about(row))).collect()
+        }
+        Live::Grant => {
+            let request = ListGrantsRequest { limit, ..ListGrantsRequest::default() };
+            let grants = rpc!(client, GrantsClient::list, request).await?.grants;
+            let about = |row: &ghost_proto::v1::Grant| format!("{}: {}", row.agent_id, row.prefix);
+            grants.iter().map(|row| Candidate::new(&row.grant_id, &about(row))).collect()
         }
         Live::Conversation => {
             let request = ListConversationsRequest { limit, ..ListConversationsRequest::default() };

@@ -45,7 +45,7 @@ impl Before {
             Ok(found) => output.artifacts.extend(found),
             Err(refusal) => {
                 let text = format!("what a command changed under {OUTPUT} is not indexed: {}", refusal.message);
-                let payload = json!({ "text": text, "call_id": call.call_id, "turn_id": call.turn_id });
+                let payload = json!({ "warning": text, "call_id": call.call_id, "turn_id": call.turn_id });
                 output.events.push(NewEvent::new(EventKind::WorldWarning, payload).agent(&call.caller.agent_id));
             }
         }

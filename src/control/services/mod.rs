@@ -1,10 +1,12 @@
 //! The gRPC services, one file each.
 
 mod agents;
+mod artifacts;
 mod budgets;
 mod chat;
 mod conversations;
 mod events;
+mod grants;
 mod knowledge;
 mod ledger;
 mod messages;
@@ -18,10 +20,12 @@ mod turns;
 mod world;
 
 pub use agents::AgentsService;
+pub use artifacts::ArtifactsService;
 pub use budgets::BudgetsService;
 pub use chat::ChatService;
 pub use conversations::ConversationsService;
 pub use events::EventsService;
+pub use grants::GrantsService;
 pub use knowledge::KnowledgeService;
 pub use ledger::LedgerService;
 pub use messages::MessagesService;
