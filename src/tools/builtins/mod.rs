@@ -90,7 +90,7 @@ fn files() -> [Tool; 5] {
             "Apply a unified diff to one or several files: all of it, or nothing.",
             patch::patch(),
         )
-        .used(Use::Regularly),
+        .used(Use::Sometimes),
         Tool::new::<ListParams>(
             "workspace.list",
             "List a directory of the workspace, with sizes; use it to find a path before reading.",
