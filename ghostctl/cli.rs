@@ -8,8 +8,8 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use serde_json::json;
 
 use crate::commands::{
-    agent, approval, budget, chat, config, conversation, cron, dead, events, knowledge, ledger, message, session,
-    skill, state, talk, task, timer, tool, turn, watch, world,
+    agent, approval, artifact, budget, chat, config, conversation, cron, dead, events, grant, knowledge, ledger,
+    message, session, skill, state, talk, task, timer, tool, turn, watch, world,
 };
 use crate::complete;
 use crate::connection::Client;
@@ -103,6 +103,12 @@ enum Command {
     /// Manage tasks: create, list, get, update
     #[command(subcommand)]
     Task(task::Task),
+    /// Manage write grants: add, list, revoke
+    #[command(subcommand)]
+    Grant(grant::Grant),
+    /// Show the files under output/: list, rebuild
+    #[command(subcommand)]
+    Artifact(artifact::Artifact),
     /// Manage knowledge entries: list, read, write, delete
     #[command(subcommand)]
     Knowledge(knowledge::Knowledge),
@@ -267,6 +273,8 @@ async fn execute(cli: Cli, environment: &Environment, out: &mut Output) -> Resul
         Command::Timer(verb) => verb.run(&client).await,
         Command::Cron(verb) => verb.run(&client).await,
         Command::Watch(verb) => verb.run(&client).await,
+        Command::Grant(verb) => verb.run(&client).await,
+        Command::Artifact(verb) => verb.run(&client).await,
         Command::Knowledge(verb) => verb.run(&client).await,
         Command::State(verb) => verb.run(&client).await,
         Command::Chat(verb) => verb.run(&client, cli.json, out).await,

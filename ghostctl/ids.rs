@@ -21,6 +21,8 @@ pub const APPROVAL: IdKind = IdKind("approval");
 pub const CONVERSATION: IdKind = IdKind("conversation");
 /// Id of a dead letter.
 pub const DEAD_LETTER: IdKind = IdKind("dead_letter");
+/// Id of a write grant.
+pub const GRANT: IdKind = IdKind("grant");
 /// Id of a timer, cron job or watch.
 pub const SCHEDULE: IdKind = IdKind("schedule");
 /// Id of a task.

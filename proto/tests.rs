@@ -24,7 +24,7 @@ fn messages() -> BTreeMap<String, DescriptorProto> {
 }
 
 /// Methods that change nothing. Each new method that only reads must be added here.
-const READS: [&str; 38] = [
+const READS: [&str; 41] = [
     "World.Status",
     "World.ResolveId",
     "World.Reflect",
@@ -45,6 +45,9 @@ const READS: [&str; 38] = [
     "Budgets.List",
     "Budgets.Usage",
     "Ledger.List",
+    "Ledger.Totals",
+    "Grants.List",
+    "Artifacts.List",
     "Events.Subscribe",
     "Chat.List",
     "Chat.History",
@@ -71,10 +74,12 @@ fn the_contract_has_exactly_these_services() {
         descriptors().file.iter().flat_map(|file| &file.service).map(|service| service.name().to_owned()).collect();
     let expected = [
         "Agents",
+        "Artifacts",
         "Budgets",
         "Chat",
         "Conversations",
         "Events",
+        "Grants",
         "Knowledge",
         "Ledger",
         "Messages",

@@ -5,6 +5,7 @@
 
 pub mod agent;
 pub mod approval;
+pub mod artifact;
 pub mod budget;
 pub mod chat;
 pub mod config;
@@ -12,6 +13,7 @@ pub mod conversation;
 pub mod cron;
 pub mod dead;
 pub mod events;
+pub mod grant;
 pub mod knowledge;
 pub mod ledger;
 pub mod message;

@@ -6,6 +6,7 @@ use ghost_proto::v1::agents_client::AgentsClient;
 use ghost_proto::v1::approvals_client::ApprovalsClient;
 use ghost_proto::v1::chat_client::ChatClient;
 use ghost_proto::v1::conversations_client::ConversationsClient;
+use ghost_proto::v1::grants_client::GrantsClient;
 use ghost_proto::v1::knowledge_client::KnowledgeClient;
 use ghost_proto::v1::messages_client::MessagesClient;
 use ghost_proto::v1::schedules_client::SchedulesClient;
@@ -15,6 +16,7 @@ use ghost_proto::v1::tools_client::ToolsClient;
 use ghost_proto::v1::turns_client::TurnsClient;
 use ghost_proto::v1::{
     ListAgentsRequest, ListApprovalsRequest, ListChannelsRequest, ListConversationsRequest, ListDeadRequest,
+    ListGrantsRequest,
     ListKnowledgeRequest, ListSchedulesRequest, ListStateRequest, ListTasksRequest, ListToolsRequest, ListTurnsRequest,
 };
 
@@ -38,6 +40,8 @@ pub enum Live {
     Approval { always: bool },
     /// The id of a held dead letter.
     DeadLetter,
+    /// The id of a write grant.
+    Grant,
     /// A conversation id.
     Conversation,
     /// A schedule as `AGENT/NAME`; the field is its kind: timer, cron or watch.
@@ -64,6 +68,7 @@ impl Live {
             "task_id" | "depends_on" | "parent_id" => Self::Task,
             "approval_id" => Self::Approval { always: path.last() == Some(&"revoke") },
             "dead_letter_id" => Self::DeadLetter,
+            "grant_id" => Self::Grant,
             "conversation_id" | "session" => Self::Conversation,
             "channel" if path != ["chat", "create"] => Self::Channel,
             "key" | "prefix" => Self::Key,
@@ -109,6 +114,12 @@ pub async fn candidates(client: &Client, kind: &Live) -> Result<Vec<Candidate>, 
             let letters = rpc!(client, MessagesClient::list_dead, request).await?.dead_letters;
             let about = |row: &ghost_proto::v1::DeadLetter| format!("{}: {}", row.agent_id, row.reason);
             letters.iter().map(|row| Candidate::new(&row.dead_letter_id, &about(row))).collect()
+        }
+        Live::Grant => {
+            let request = ListGrantsRequest { limit, ..ListGrantsRequest::default() };
+            let grants = rpc!(client, GrantsClient::list, request).await?.grants;
+            let about = |row: &ghost_proto::v1::Grant| format!("{}: {}", row.agent_id, row.prefix);
+            grants.iter().map(|row| Candidate::new(&row.grant_id, &about(row))).collect()
         }
         Live::Conversation => {
             let request = ListConversationsRequest { limit, ..ListConversationsRequest::default() };

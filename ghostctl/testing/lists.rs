@@ -37,6 +37,21 @@ async fn every_list_is_one_array_over_all_pages() {
 }
 
 #[tokio::test]
+async fn totals_of_the_ledger_are_sums_and_the_calls_that_failed() {
+    let client = TestClient::new(Fake::default().rows(3));
+    let args = ["ledger", "--tool", "tool.cli", "--since", "24h", "--totals"];
+    let answer = client.run(&[&["--json"][..], &args].concat()).await.json();
+    assert_eq!((&answer["totals"][1]["cost_usd"], &answer["totals"][1]["tokens"]), (&0.035.into(), &7.into()));
+    assert_eq!(answer["failed"].as_array().unwrap().len(), 3);
+    let asked = client.fake.asked();
+    let listed: Vec<&String> =
+        asked.iter().filter(|(method, _)| *method == "Ledger.list").map(|(_, asked)| asked).collect();
+    assert!(listed.len() == 1 && listed[0].contains("status: Some(\"failed\")"), "{listed:?}");
+    let shown = client.run(&args).await;
+    assert!(shown.code == 0 && shown.out.contains("$1.035"), "{}", shown.out);
+}
+
+#[tokio::test]
 async fn lists_of_a_knowledge_entry_are_set_kept_or_emptied() {
     let client = TestClient::new(Fake::default());
     let args = ["knowledge", "write", "e", "text", "--readers", "a, group:b,", "--tags", ""];

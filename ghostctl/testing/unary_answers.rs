@@ -373,6 +373,18 @@ unary!(Ledger {
         let rows = rows.map(|n| LedgerRow { call_id: n.to_string(), ..LedgerRow::default() }).collect();
         ListLedgerResponse { rows, next_cursor }
     };
+    totals(LedgerTotalsRequest) -> LedgerTotalsResponse = |_fake, _asked| LedgerTotalsResponse {
+        totals: [("ok", 1_000_000), ("failed", 35_000)]
+            .map(|(status, cost_micros)| CallTotals {
+                tool: "tool.cli".into(),
+                status: status.into(),
+                calls: 2,
+                tokens: 7,
+                cost_micros,
+                ..CallTotals::default()
+            })
+            .to_vec(),
+    };
 });
 
 fn schedule(schedule_id: String, kind: &str) -> Schedule {

@@ -54,7 +54,7 @@ fn the_json_of_every_record_is_fixed() {
     records!(
         Agent Turn JournalRow Task TaskEvent LedgerRow DeadLetter Envelope Budget UsageSum Job Event Channel
         ChatMessage WorldStatus Conversation ConversationEntry KnowledgeEntry KnowledgeVersion Schedule ScheduleRun
-        GetAgentResponse GetTaskResponse AgentChange CreateChannelResponse
+        Grant Artifact CallTotals GetAgentResponse GetTaskResponse AgentChange CreateChannelResponse
     );
     let golden: Vec<&str> = include_str!("golden.txt").lines().collect();
     assert_eq!(lines.len(), golden.len());

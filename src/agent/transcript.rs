@@ -18,8 +18,8 @@ pub struct Begun {
     pub call_id: CallId,
     /// The kind of effect that the call has.
     pub effect: Effect,
-    /// For a file write: the planned path and hashes.
-    pub file: Option<FilePlan>,
+    /// For file writes: the planned paths and hashes.
+    pub files: Vec<FilePlan>,
     /// For an ask: the id of the ask.
     pub ask_id: Option<AskId>,
 }
@@ -139,10 +139,10 @@ impl Transcript {
                     drop_state(&mut transcript.messages);
                     transcript.state_dropped = true;
                 }
-                Step::CallStarted { call_id, id, effect, file, ask_id, .. } => {
+                Step::CallStarted { call_id, id, effect, files, ask_id, .. } => {
                     begun.insert(
                         id.clone(),
-                        Begun { call_id: *call_id, effect: *effect, file: file.clone(), ask_id: *ask_id },
+                        Begun { call_id: *call_id, effect: *effect, files: files.clone(), ask_id: *ask_id },
                     );
                 }
                 Step::ApprovalRequested { approval_id, id } => {
@@ -254,7 +254,7 @@ mod tests {
             call_id: CallId(Uuid::nil()),
             id: id.into(),
             tool: "t".into(),
-            outcome: CallOutcome { content: json!(id), refusal: None, truncated: false },
+            outcome: CallOutcome { content: json!(id), refusal: None, truncated: false, ..CallOutcome::default() },
         })
     }
 

@@ -18,8 +18,8 @@ use ghost_domain::redact::Redactor;
 use ghost_domain::transcript::TokenUsage;
 use ghost_domain::usage::UsageSum;
 use ghost_domain::{
-    Activity, Agent, AgentStatus, Budget, DeadLetter, Desired, Envelope, Event, JournalRow, LedgerRow, Money, Refusal,
-    Task, TaskEvent, Turn,
+    Activity, Agent, AgentStatus, Artifact, Budget, CallTotals, DeadLetter, Desired, Envelope, Event, Grant,
+    JournalRow, LedgerRow, Money, Refusal, Task, TaskEvent, Turn,
 };
 use ghost_proto::v1;
 use ghost_world::AgentCard;
@@ -150,7 +150,54 @@ pub fn ledger_row(row: &LedgerRow) -> v1::LedgerRow {
         bytes_in: row.bytes_in,
         bytes_out: row.bytes_out,
         tokens: row.tokens,
+        cost_micros: row.cost.map(|Money(micros)| micros),
         truncated: row.truncated,
+    }
+}
+
+/// Sums of tool calls.
+#[must_use]
+pub fn call_totals(totals: &CallTotals) -> v1::CallTotals {
+    v1::CallTotals {
+        tool: totals.tool.clone(),
+        status: totals.status.as_str().to_owned(),
+        calls: totals.calls,
+        duration_ms: totals.duration_ms,
+        bytes_in: totals.bytes_in,
+        bytes_out: totals.bytes_out,
+        tokens: totals.tokens,
+        cost_micros: totals.cost.0,
+    }
+}
+
+/// A write grant, redacted.
+#[must_use]
+pub fn grant(grant: &Grant, redactor: &Redactor) -> v1::Grant {
+    v1::Grant {
+        grant_id: grant.grant_id.to_string(),
+        agent_id: grant.agent_id.to_string(),
+        prefix: grant.prefix.clone(),
+        source: grant.source.as_str().to_owned(),
+        reason: grant.reason.as_deref().map(|reason| redactor.redact(reason)),
+        created_by: grant.created_by.to_string(),
+        created_at_ms: grant.created_at.0,
+        expires_at_ms: grant.expires_at.0,
+    }
+}
+
+/// An artifact.
+#[must_use]
+pub fn artifact(artifact: &Artifact) -> v1::Artifact {
+    v1::Artifact {
+        artifact_id: artifact.artifact_id.to_string(),
+        path: artifact.path.clone(),
+        r#type: artifact.kind.as_str().to_owned(),
+        agent_id: artifact.agent_id.as_ref().map(ToString::to_string),
+        turn_id: artifact.turn_id.map(|id| id.to_string()),
+        bytes: artifact.bytes,
+        sha256: artifact.sha256.clone(),
+        created_at_ms: artifact.created_at.0,
+        updated_at_ms: artifact.updated_at.0,
     }
 }
 

@@ -14,10 +14,12 @@ use ghost_domain::{Code, Party, Refusal};
 use ghost_proto::v1::{
     agents_server::{self, AgentsServer},
     approvals_server::{self, ApprovalsServer},
+    artifacts_server::{self, ArtifactsServer},
     budgets_server::{self, BudgetsServer},
     chat_server::{self, ChatServer},
     conversations_server::{self, ConversationsServer},
     events_server::{self, EventsServer},
+    grants_server::{self, GrantsServer},
     knowledge_server::{self, KnowledgeServer},
     ledger_server::{self, LedgerServer},
     messages_server::{self, MessagesServer},
@@ -47,7 +49,8 @@ use crate::control::Control;
 use crate::http;
 use crate::reflection::{Reflection, V1, V1Alpha};
 use crate::services::{
-    AgentsService, ApprovalsService, BudgetsService, ChatService, ConversationsService, EventsService,
+    AgentsService, ApprovalsService, ArtifactsService, BudgetsService, ChatService, ConversationsService, EventsService,
+    GrantsService,
     KnowledgeService, LedgerService, MessagesService, SchedulesService, SessionsService, SkillsService, StateService,
     TasksService, ToolsService, TurnsService, WorldService,
 };
@@ -396,10 +399,12 @@ async fn set_health(health: &tonic_health::server::HealthReporter, status: tonic
         "",
         agents_server::SERVICE_NAME,
         approvals_server::SERVICE_NAME,
+        artifacts_server::SERVICE_NAME,
         budgets_server::SERVICE_NAME,
         chat_server::SERVICE_NAME,
         conversations_server::SERVICE_NAME,
         events_server::SERVICE_NAME,
+        grants_server::SERVICE_NAME,
         knowledge_server::SERVICE_NAME,
         ledger_server::SERVICE_NAME,
         messages_server::SERVICE_NAME,
@@ -444,10 +449,12 @@ where
         .add_service(InterceptedService::new(Reflection::<V1Alpha>::default(), gate.clone()))
         .add_service(gated!(AgentsServer, AgentsService::new(control.clone())))
         .add_service(gated!(ApprovalsServer, ApprovalsService(control.clone())))
+        .add_service(gated!(ArtifactsServer, ArtifactsService(control.clone())))
         .add_service(gated!(BudgetsServer, BudgetsService(control.clone())))
         .add_service(gated!(ChatServer, ChatService(control.clone())))
         .add_service(gated!(ConversationsServer, ConversationsService(control.clone())))
         .add_service(gated!(EventsServer, EventsService(control.clone())))
+        .add_service(gated!(GrantsServer, GrantsService(control.clone())))
         .add_service(gated!(KnowledgeServer, KnowledgeService(control.clone())))
         .add_service(gated!(LedgerServer, LedgerService(control.clone())))
         .add_service(gated!(MessagesServer, MessagesService(control.clone())))

@@ -154,8 +154,16 @@ text_enum! {
         ApprovalRevoked = "approval.revoked",
         /// An agent dropped a skill.
         SkillDropped = "skill.dropped",
-        /// A new file was written under `output/`.
+        /// A file under `output/` was written or changed.
         ArtifactCreated = "artifact.created",
+        /// A file under `output/` was removed.
+        ArtifactRemoved = "artifact.removed",
+        /// A write grant was made.
+        GrantCreated = "grant.created",
+        /// A write grant was revoked.
+        GrantRevoked = "grant.revoked",
+        /// A call could write only because of a grant, or ran a command that could.
+        GrantUsed = "grant.used",
         /// A main job started.
         JobStarted = "job.started",
         /// A main job finished.

@@ -91,6 +91,15 @@ uuid_id!(
     ScheduleId, "schedule"
 );
 
+uuid_id!(
+    /// Id of a write grant.
+    GrantId, "grant"
+);
+uuid_id!(
+    /// Id of an artifact.
+    ArtifactId, "artifact"
+);
+
 /// A client's id for one mutation, unique to its principal: 1 to 128 printable ASCII characters
 /// without spaces.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -1,11 +1,12 @@
 //! The journal: the steps of a turn. A turn resumes from its journal alone. So each step contains
 //! what is needed to continue, and no more; whole prompts are never in it.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-use crate::ids::{ApprovalId, AskId, CallId, MessageId, ReservationId, TurnId};
-use crate::refusal::Refusal;
+use crate::ids::{ApprovalId, AskId, CallId, GrantId, MessageId, ReservationId, TurnId};
+use crate::money::Money;
+use crate::refusal::{Code, Refusal};
 use crate::session::LogRange;
 use crate::time::Timestamp;
 use crate::transcript::{Block, TokenUsage};
@@ -21,7 +22,7 @@ pub enum Effect {
     World,
     /// Its effect is outside. It is recorded as started before it runs and is never repeated.
     Outside,
-    /// It writes one file. The hashes before and after show whether the write happened.
+    /// It writes files. The hashes before and after show which of the writes happened.
     File,
     /// It waits for another agent. After a crash it waits on for the same ask.
     Wait,
@@ -34,12 +35,30 @@ pub struct FilePlan {
     pub path: String,
     /// Hash of the present file; `None` if there is no file.
     pub before: Option<String>,
-    /// Hash of the file after the write.
-    pub after: String,
+    /// Hash of the file after the write; `None` if it is removed.
+    pub after: Option<String>,
+    /// The grant without which the agent could not write it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grant_id: Option<GrantId>,
+}
+
+/// Reads the plans of a call. Earlier versions wrote one plan without a list.
+fn plans<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<FilePlan>, D::Error> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Written {
+        One(FilePlan),
+        Many(Vec<FilePlan>),
+    }
+    Ok(match Option::<Written>::deserialize(deserializer)? {
+        None => Vec::new(),
+        Some(Written::One(plan)) => vec![plan],
+        Some(Written::Many(plans)) => plans,
+    })
 }
 
 /// The outcome of a call: a result or a refusal.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CallOutcome {
     /// The result for the model, before it is truncated for the prompt; the JSON of a refusal.
     pub content: Value,
@@ -49,6 +68,17 @@ pub struct CallOutcome {
     /// Whether the tool itself truncated the content.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub truncated: bool,
+    /// Why the ledger counts the call as failed although it has a result, as for a command that ended with an
+    /// error.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed: Option<Code>,
+    /// What the tool charged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cost: Option<Money>,
+    /// The largest part of the content that a model sees, in bytes; `None` means the world's limit. Only the
+    /// estimate of tokens in the ledger needs it, so the journal does not have it.
+    #[serde(skip)]
+    pub view_bytes: Option<u32>,
 }
 
 /// One step of a turn.
@@ -138,9 +168,9 @@ pub enum Step {
         tool: String,
         /// Kind of the tool.
         effect: Effect,
-        /// Plan of the file write, if it is one.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        file: Option<FilePlan>,
+        /// Plans of the file writes, if it writes files.
+        #[serde(default, rename = "file", deserialize_with = "plans", skip_serializing_if = "Vec::is_empty")]
+        files: Vec<FilePlan>,
         /// Id of the ask, if it is one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         ask_id: Option<AskId>,
@@ -211,4 +241,44 @@ pub struct JournalRow {
     pub step: Step,
     /// When the step was recorded.
     pub at: Timestamp,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use uuid::Uuid;
+
+    use super::*;
+
+    #[test]
+    fn plans_of_earlier_versions_are_read() {
+        let plan = FilePlan { path: "a".into(), before: None, after: Some("00".into()), grant_id: None };
+        let start = |file: Value| {
+            let mut step = json!({
+                "step": "call_started", "call_id": Uuid::nil(), "id": "c", "tool": "t", "effect": "file",
+            });
+            if !file.is_null() {
+                step["file"] = file;
+            }
+            match serde_json::from_value(step).unwrap() {
+                Step::CallStarted { files, .. } => files,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert_eq!(start(Value::Null), []);
+        assert_eq!(start(json!({ "path": "a", "before": null, "after": "00" })), [plan.clone()]);
+        let gone = FilePlan { after: None, grant_id: Some(GrantId(Uuid::nil())), ..plan.clone() };
+        let files = vec![plan, gone];
+        let step = Step::CallStarted {
+            call_id: CallId(Uuid::nil()),
+            id: "c".into(),
+            tool: "t".into(),
+            effect: Effect::File,
+            files: files.clone(),
+            ask_id: None,
+        };
+        let text = serde_json::to_string(&step).unwrap();
+        assert_eq!(serde_json::from_str::<Step>(&text).unwrap(), step);
+        assert_eq!(start(json!(files)), files);
+    }
 }

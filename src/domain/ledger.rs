@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::envelope::text_enum;
 use crate::ids::{AgentId, CallId, TurnId};
+use crate::money::Money;
 use crate::refusal::Code;
 use crate::time::Timestamp;
 
@@ -19,7 +20,7 @@ text_enum! {
         Started = "started",
         /// The call returned a result.
         Ok = "ok",
-        /// The call returned a refusal.
+        /// The call returned a refusal, or a command that it ran failed.
         Failed = "failed",
         /// The daemon crashed during the call, and it is unknown whether its outside effect
         /// happened.
@@ -47,7 +48,7 @@ pub struct LedgerRow {
     pub result: Option<String>,
     /// State of the call.
     pub status: CallStatus,
-    /// Code of the refusal; `None` if the call was not refused.
+    /// Code of the refusal or of the failure; `None` if there was neither.
     pub error_code: Option<Code>,
     /// When the call started.
     pub started_at: Timestamp,
@@ -61,7 +62,30 @@ pub struct LedgerRow {
     /// Estimated tokens of the arguments and of the part of the result that a model sees, at
     /// [`BYTES_PER_TOKEN`]. `None` while the call runs.
     pub tokens: Option<u64>,
+    /// What the tool charged. `None` if it charges nothing.
+    pub cost: Option<Money>,
     /// Whether a size limit truncated the arguments or the result. The truncated text contains a
     /// mark.
     pub truncated: bool,
+}
+
+/// Sums over the calls of one tool that have the same status.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallTotals {
+    /// Canonical name of the tool.
+    pub tool: String,
+    /// Status of the calls.
+    pub status: CallStatus,
+    /// Number of calls.
+    pub calls: u64,
+    /// Sum of their durations, in milliseconds.
+    pub duration_ms: u64,
+    /// Bytes of their arguments.
+    pub bytes_in: u64,
+    /// Bytes of their results.
+    pub bytes_out: u64,
+    /// Their estimated tokens.
+    pub tokens: u64,
+    /// What they charged.
+    pub cost: Money,
 }

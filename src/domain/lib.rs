@@ -9,6 +9,7 @@
 pub mod admission;
 pub mod agent;
 pub mod approval;
+pub mod artifact;
 pub mod ask;
 pub mod budget;
 pub mod chat;
@@ -18,6 +19,7 @@ pub mod declared;
 pub mod envelope;
 pub mod event;
 mod event_payload;
+pub mod grant;
 pub mod grantee;
 pub mod idempotency;
 pub mod ids;
@@ -54,6 +56,7 @@ pub mod write_acl;
 
 pub use agent::{Activity, Agent, AgentKind, AgentStatus, Desired};
 pub use approval::{Approval, ApprovalPlan, ApprovalStatus, BoundFile};
+pub use artifact::{Artifact, ArtifactType};
 pub use ask::{Ask, AskStatus, Asker};
 pub use budget::{Budget, BudgetLimits, Reservation};
 pub use chat::{ChatChannel, ChatMember, ChatPost, ChatWake};
@@ -65,16 +68,17 @@ pub use declared::{Declared, DeclaredChannel, DeclaredJob};
 pub use envelope::{Envelope, Kind, MailState, TextEnum};
 pub use event::{Event, EventKind, NewEvent};
 pub use event_payload::EventPayload;
+pub use grant::{Grant, GrantSource};
 pub use grantee::{Grantee, Viewer};
 pub use idempotency::{RequestKey, StoredAnswer};
 pub use ids::{
-    AgentId, ApprovalId, AskId, CallId, ChannelName, ConversationId, DeadLetterId, EventId, MessageId, RequestId,
-    ReservationId, RootId, ScheduleId, TaskId, TurnId,
+    AgentId, ApprovalId, ArtifactId, AskId, CallId, ChannelName, ConversationId, DeadLetterId, EventId, GrantId, MessageId,
+    RequestId, ReservationId, RootId, ScheduleId, TaskId, TurnId,
 };
 pub use job::Job;
 pub use journal::{JournalRow, Step};
 pub use knowledge::{KnowledgeEntry, KnowledgeSeed, KnowledgeVersion};
-pub use ledger::{CallStatus, LedgerRow};
+pub use ledger::{CallStatus, CallTotals, LedgerRow};
 pub use limits::Limits;
 pub use money::{Money, Price};
 pub use party::Party;

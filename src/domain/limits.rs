@@ -225,6 +225,12 @@ limits! {
     /// Times that two agents may send each other the same short text within one root. A higher
     /// number is treated as a loop.
     echoes_max: u32 = 3, 1, 1_000;
+    /// Write grants of one agent that hold at the same time.
+    grants_max: u32 = 64, 1, 1_000;
+    /// Files that one patch changes.
+    patch_files_max: u32 = 64, 1, 1_000;
+    /// Files under `output/` that are looked at before and after a command, to index what it changed.
+    output_files_max: u32 = 10_000, 0, 1_000_000;
     /// Input files of one job.
     job_files_max: u32 = 200, 1, 10_000;
     /// Bytes of all input files of one job.

@@ -64,6 +64,8 @@ pub enum Signal {
     LimitsSet,
     /// A schedule was set, changed or cancelled, so the next due time may be different.
     Schedules,
+    /// The write grants of an agent changed, so what is remembered of them is out of date.
+    Grants(AgentId),
     /// The world was paused (`true`) or resumed. The commit sends it, because commits have one
     /// order.
     Paused(bool),

@@ -130,6 +130,15 @@ impl WriteAcl {
         &self.prefixes
     }
 
+    /// These rules and the directories of grants. `more` must be checked prefixes.
+    #[must_use]
+    pub fn with(&self, more: impl IntoIterator<Item = String>) -> Self {
+        let mut prefixes: Vec<String> = self.prefixes.iter().cloned().chain(more).collect();
+        prefixes.sort();
+        prefixes.dedup();
+        Self { prefixes }
+    }
+
     /// Checks that `agent` may write the file at `path`.
     ///
     /// # Errors

@@ -179,7 +179,7 @@ pub async fn answer(
             content["truncated"] = json!(true);
         }
     }
-    let outcome = CallOutcome { content, refusal: None, truncated: ask.truncated };
+    let outcome = CallOutcome { content, refusal: None, truncated: ask.truncated, ..CallOutcome::default() };
     close(w, ctx, ask, AskStatus::Answered, outcome).await
 }
 
@@ -196,7 +196,7 @@ pub async fn fail(w: &mut dyn Writes, ctx: &OperationContext, ask_id: AskId, ref
         object.insert("status".into(), if timed_out { "timeout" } else { "error" }.into());
         object.insert("message_id".into(), json!(ask.message_id));
     }
-    let outcome = CallOutcome { content, refusal: Some(refusal.clone()), truncated: false };
+    let outcome = CallOutcome { content, refusal: Some(refusal.clone()), truncated: false, ..CallOutcome::default() };
     let status = if timed_out { AskStatus::TimedOut } else { AskStatus::Failed };
     close(w, ctx, ask, status, outcome).await
 }

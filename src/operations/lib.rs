@@ -13,6 +13,7 @@
 mod agent_lookup;
 pub mod agents;
 pub mod approvals;
+pub mod artifacts;
 pub mod asks;
 pub mod budgets;
 mod chain;
@@ -22,6 +23,7 @@ pub mod conversations;
 pub mod dead_letters;
 pub mod declared;
 pub mod feed;
+pub mod grants;
 mod job_result;
 pub mod jobs;
 pub mod knowledge;

@@ -8,9 +8,10 @@ use ghost_config::plan::Plan;
 use ghost_config::skills::SkillSet;
 use ghost_domain::event::{Event, EventKind};
 use ghost_domain::transcript::ToolSpec;
-use ghost_domain::write_acl::WriteAcl;
+use ghost_domain::write_acl::{WorkspacePath, WriteAcl};
 use ghost_domain::{
-    Activity, AgentId, CallId, ChannelContext, ConversationId, EventId, Party, RootId, Timestamp, TurnId, Viewer,
+    Activity, AgentId, CallId, ChannelContext, ConversationId, EventId, Grant, GrantId, Party, Refusal, RootId,
+    Timestamp, TurnId, Viewer,
 };
 use ghost_operations::OperationContext;
 use ghost_operations::mail::Chain;
@@ -20,6 +21,7 @@ use ghost_web::Web;
 use serde_json::json;
 
 use crate::processes::Processes;
+use crate::grant_cache::GrantCache;
 use crate::workspace::Workspace;
 
 /// The world's view of its running agents, for tools. Read only: orders to agents are records in
@@ -44,6 +46,8 @@ pub struct WorldServices {
     pub control: Arc<dyn AgentControl>,
     /// The background commands.
     pub processes: Processes,
+    /// What is remembered of write grants.
+    pub grants: Arc<GrantCache>,
     plan: RwLock<Arc<Plan>>,
     data_dir: Option<PathBuf>,
     sandbox: Result<Arc<dyn Sandbox>, String>,
@@ -66,6 +70,7 @@ impl WorldServices {
             workspace,
             control,
             processes: Processes::default(),
+            grants: Arc::default(),
             plan: RwLock::new(plan),
             data_dir: None,
             sandbox: Err("there is none here".to_owned()),
@@ -176,6 +181,15 @@ impl Caller {
     }
 }
 
+/// Where an agent may write at this moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Writable {
+    /// The directories, each ending in `/`: those of its write rules and of its grants.
+    pub prefixes: Vec<String>,
+    /// The grants among them.
+    pub grants: Vec<GrantId>,
+}
+
 /// One call of a tool.
 #[derive(Clone)]
 pub struct CallContext {
@@ -212,6 +226,41 @@ impl CallContext {
     #[must_use]
     pub fn chain(&self) -> Chain {
         Chain { root_id: self.root_id, hop: self.hop.saturating_add(1), conversation_id: self.conversation_id }
+    }
+
+    /// The caller's grants that hold now.
+    async fn grants(&self) -> Result<Vec<Grant>, Refusal> {
+        let now = self.services.ctx.now();
+        let grants = self.services.grants.of(&self.services.store, &self.caller.agent_id, now).await?;
+        Ok(grants.iter().filter(|grant| grant.is_live(now)).cloned().collect())
+    }
+
+    /// Checks that the caller may write the file at `path` now (ACL-05). Returns the grant without which it could
+    /// not. The store is asked only if the write rules do not allow it.
+    ///
+    /// # Errors
+    /// `PathDenied` if it may not; `Unavailable` if its grants cannot be read.
+    pub async fn may_write(&self, path: &WorkspacePath) -> Result<Option<GrantId>, Refusal> {
+        let (agent_id, rules) = (&self.caller.agent_id, &self.caller.write_acl);
+        if rules.check(agent_id, path).is_ok() {
+            return Ok(None);
+        }
+        let (grants, now) = (self.grants().await?, self.services.ctx.now());
+        match grants.iter().find(|grant| grant.allows(path, now)) {
+            Some(grant) => Ok(Some(grant.grant_id)),
+            None => rules.with(grants.into_iter().map(|grant| grant.prefix)).check(agent_id, path).map(|()| None),
+        }
+    }
+
+    /// Where the caller may write now, for a command.
+    ///
+    /// # Errors
+    /// `Unavailable` if its grants cannot be read.
+    pub async fn writable(&self) -> Result<Writable, Refusal> {
+        let grants = self.grants().await?;
+        let ids = grants.iter().map(|grant| grant.grant_id).collect();
+        let rules = self.caller.write_acl.with(grants.into_iter().map(|grant| grant.prefix));
+        Ok(Writable { prefixes: rules.prefixes().to_vec(), grants: ids })
     }
 
     /// Streams the progress of a long call. It is not stored and not shown to the model (TOOL-19).

@@ -4,7 +4,7 @@ use ghost_domain::{CallId, Timestamp, TurnId};
 use proptest::prelude::*;
 
 fn outcome(n: u8) -> CallOutcome {
-    CallOutcome { content: json!({ "n": n }), refusal: None, truncated: false }
+    CallOutcome { content: json!({ "n": n }), refusal: None, truncated: false, ..CallOutcome::default() }
 }
 
 const LOOK: Nature = Nature { looks: true, passing: &["time"] };
@@ -17,7 +17,9 @@ fn call<'a>(tool: &'a str, arguments: &'a Value) -> Call<'a> {
 /// Makes a call as a turn does: checked first, observed if it runs.
 fn make_call(guard: &mut LoopGuard, call: Call<'_>, content: Value) -> Verdict {
     match guard.before(call) {
-        Verdict::Fine => guard.observe(call, &CallOutcome { content, refusal: None, truncated: false }),
+        Verdict::Fine => {
+            guard.observe(call, &CallOutcome { content, refusal: None, truncated: false, ..CallOutcome::default() })
+        }
         verdict => verdict,
     }
 }
@@ -192,7 +194,12 @@ fn journal(calls: &[(u8, u8)], limits: &Limits) -> (Vec<JournalRow>, LoopGuard, 
                 (guard.observe(make_call, &left), left)
             }
             Verdict::Block(refusal) | Verdict::Stop(refusal) => {
-                let left = CallOutcome { content: Value::Null, refusal: Some(refusal.clone()), truncated: false };
+                let left = CallOutcome {
+                    content: Value::Null,
+                    refusal: Some(refusal.clone()),
+                    truncated: false,
+                    ..CallOutcome::default()
+                };
                 (Verdict::Block(refusal), left)
             }
             Verdict::Warn(_) => unreachable!("nothing warns before a call"),

@@ -5,10 +5,11 @@
 use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
+use ghost_domain::artifact::Found;
 use ghost_domain::event::NewEvent;
 use ghost_domain::journal::{Effect, FilePlan};
 use ghost_domain::transcript::ToolSpec;
-use ghost_domain::{Ask, Refusal};
+use ghost_domain::{Ask, Code, Money, Refusal};
 use ghost_store::Writes;
 use serde_json::Value;
 
@@ -16,6 +17,7 @@ use crate::approval::Approvable;
 use crate::context::CallContext;
 use crate::loop_guard::Nature;
 use crate::parameters::{Params, parse};
+use crate::workspace::FileWrite;
 
 /// The result of a call.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -26,6 +28,12 @@ pub struct Output {
     pub truncated: bool,
     /// Events to write in the transaction that records the call.
     pub events: Vec<NewEvent>,
+    /// Files under `output/` that the call changed, and that are to be indexed in that transaction.
+    pub artifacts: Vec<Found>,
+    /// What the call charged.
+    pub cost: Option<Money>,
+    /// Why the call counts as failed although it has a result.
+    pub failed: Option<Code>,
 }
 
 impl From<Value> for Output {
@@ -70,31 +78,54 @@ pub trait OutsideTool: Send + Sync + 'static {
     async fn run(&self, call: &CallContext, params: Self::Params) -> Result<Output, Refusal>;
 }
 
-/// A planned file write.
+/// Planned file writes: all are made, or none.
 #[derive(Clone, Debug)]
 pub struct FileWork {
-    /// The path with the hashes before and after the write.
-    pub plan: FilePlan,
-    /// The new content.
-    pub bytes: Vec<u8>,
+    /// The writes, in the order in which they are made.
+    pub writes: Vec<FileWrite>,
 }
 
-/// A tool that writes one file. It may also have an effect in the store.
+impl FileWork {
+    /// One file with this content.
+    #[must_use]
+    pub fn one(plan: FilePlan, bytes: Vec<u8>) -> Self {
+        Self { writes: vec![FileWrite { plan, bytes: Some(bytes) }] }
+    }
+
+    /// The plans alone.
+    #[must_use]
+    pub fn plans(&self) -> Vec<FilePlan> {
+        self.writes.iter().map(|write| write.plan.clone()).collect()
+    }
+}
+
+/// A tool that writes files. It may also have an effect in the store.
 #[async_trait]
 pub trait FileTool: Send + Sync + 'static {
     /// The parameters of the tool.
     type Params: Params;
 
-    /// Checks the call and prepares the write. Changes nothing.
+    /// Checks the call and prepares the writes. Changes nothing.
     async fn prepare(&self, call: &CallContext, params: &Self::Params) -> Result<FileWork, Refusal>;
 
-    /// Runs in the transaction that records the end of the call, after the file was written. After
-    /// a crash, it also runs if the file is found to be written.
+    /// Prepares the writes of `rest` again, which a crash prevented after others of the same call were made. Access is
+    /// checked again. Changes nothing.
+    async fn prepare_rest(
+        &self,
+        _call: &CallContext,
+        _params: &Self::Params,
+        _rest: &[FilePlan],
+    ) -> Result<FileWork, Refusal> {
+        Err(Refusal::new(Code::Internal, "this tool writes one file, so nothing of it can be left"))
+    }
+
+    /// Runs in the transaction that records the end of the call, after the files were written. After
+    /// a crash, it also runs if the files are found to be written.
     async fn record(
         &self,
         call: &CallContext,
         params: Self::Params,
-        plan: &FilePlan,
+        plans: &[FilePlan],
         w: &mut dyn Writes,
     ) -> Result<Output, Refusal>;
 }
@@ -140,12 +171,16 @@ pub trait ErasedFile: Send + Sync {
     /// See [`FileTool::prepare`].
     async fn prepare(&self, call: &CallContext, arguments: &Value) -> Result<FileWork, Refusal>;
 
+    /// See [`FileTool::prepare_rest`].
+    async fn prepare_rest(&self, call: &CallContext, arguments: &Value, rest: &[FilePlan])
+    -> Result<FileWork, Refusal>;
+
     /// See [`FileTool::record`].
     async fn record(
         &self,
         call: &CallContext,
         arguments: Value,
-        plan: &FilePlan,
+        plans: &[FilePlan],
         w: &mut dyn Writes,
     ) -> Result<Output, Refusal>;
 }
@@ -190,7 +225,7 @@ impl Run {
         Self::Outside(Arc::new(Typed(tool)))
     }
 
-    /// Wraps a tool that writes a file.
+    /// Wraps a tool that writes files.
     pub fn file<T: FileTool>(tool: T) -> Self {
         Self::File(Arc::new(Typed(tool)))
     }
@@ -370,14 +405,23 @@ impl<T: FileTool> ErasedFile for Typed<T> {
         self.0.prepare(call, &parse(arguments.clone())?).await
     }
 
+    async fn prepare_rest(
+        &self,
+        call: &CallContext,
+        arguments: &Value,
+        rest: &[FilePlan],
+    ) -> Result<FileWork, Refusal> {
+        self.0.prepare_rest(call, &parse(arguments.clone())?, rest).await
+    }
+
     async fn record(
         &self,
         call: &CallContext,
         arguments: Value,
-        plan: &FilePlan,
+        plans: &[FilePlan],
         w: &mut dyn Writes,
     ) -> Result<Output, Refusal> {
-        self.0.record(call, parse(arguments)?, plan, w).await
+        self.0.record(call, parse(arguments)?, plans, w).await
     }
 }
 

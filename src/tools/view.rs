@@ -56,7 +56,7 @@ fn failed(content: &Value, refusal: &Refusal, limits: &Limits) -> Value {
 /// The outcome of a refused call.
 #[must_use]
 pub fn refused(refusal: Refusal) -> CallOutcome {
-    CallOutcome { content: Value::Null, refusal: Some(refusal), truncated: false }
+    CallOutcome { content: Value::Null, refusal: Some(refusal), truncated: false, ..CallOutcome::default() }
 }
 
 #[cfg(test)]
@@ -74,11 +74,17 @@ mod tests {
         assert!(is_error && text.len() < 120 && !text.contains("details"), "{text}");
         for key in ["message", "error", "status"] {
             let content = json!({ key: "the disk is full", "rest": "x".repeat(99) });
-            let outcome = CallOutcome { content, refusal: Some(refusal.clone()), truncated: false };
+            let outcome =
+                CallOutcome { content, refusal: Some(refusal.clone()), truncated: false, ..CallOutcome::default() };
             let (text, _) = model_view(&outcome, None, &limits);
             assert_eq!(text, "{\"error\":\"the disk is full\",\"code\":\"timeout\"}", "{key}");
         }
-        let short = CallOutcome { content: json!({ "a": 1 }), refusal: Some(refusal), truncated: false };
+        let short = CallOutcome {
+            content: json!({ "a": 1 }),
+            refusal: Some(refusal),
+            truncated: false,
+            ..CallOutcome::default()
+        };
         assert_eq!(model_view(&short, None, &limits).0, "{\"a\":1}");
     }
 }

@@ -11,6 +11,7 @@ mod layout;
 mod list;
 mod parents;
 mod stamps;
+mod together;
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
@@ -28,6 +29,9 @@ pub(crate) use files::read_text;
 pub use files::{FileText, Lines, MARK, sha256_hex};
 pub(crate) use list::list as list_dir;
 pub use list::{DEPTH_MAX, ENTRIES_MAX, Entry, EntryKind, Listing};
+pub use together::FileWrite;
+#[cfg(feature = "testing")]
+pub use together::fault;
 
 /// The number of locks that make "compare, then replace" atomic. Two paths may share a lock.
 const LOCKS: usize = 64;
@@ -208,48 +212,81 @@ impl Workspace {
         .await
     }
 
-    /// Writes as planned, if the file has not changed since the plan was made. Turns must write
+    /// Makes the planned writes, all or none, if no file has changed since the plan was made. Turns must write
     /// this way: if two agents change a file at once, the second gets a conflict instead of undoing
     /// the first change.
     ///
     /// # Errors
     ///
-    /// `Conflict` if the file has changed since; otherwise the errors of
-    /// [`write_atomic`](Self::write_atomic).
-    pub async fn carry_out(&self, plan: &FilePlan, bytes: &[u8]) -> Result<(), Refusal> {
-        let (path, before, bytes) = (WorkspacePath::parse(&plan.path, false)?, plan.before.clone(), bytes.to_vec());
+    /// `Conflict` if a file has changed since; `OutcomeUnknown` if a part was written and could not be taken back;
+    /// otherwise the errors of [`write_atomic`](Self::write_atomic), with every file unchanged.
+    pub async fn carry_out(&self, writes: Vec<FileWrite>) -> Result<(), Refusal> {
+        let paths = writes
+            .iter()
+            .map(|write| WorkspacePath::parse(&write.plan.path, false))
+            .collect::<Result<Vec<WorkspacePath>, Refusal>>()?;
+        let mut names: Vec<&str> = paths.iter().map(WorkspacePath::as_str).collect();
+        names.sort_unstable();
+        if let Some(twice) = names.windows(2).find(|pair| pair[0] == pair[1]) {
+            return Err(Refusal::new(Code::InvalidArguments, format!("`{}` would be written twice", twice[0]))
+                .hint("nothing was written; put all changes of a file into one"));
+        }
         self.on_disk(move |disk| {
-            let _held = disk.lock(&path);
-            if files::hash(&disk.root, &path)? != before {
-                return Err(Refusal::new(Code::Conflict, format!("`{}` was changed meanwhile", path.as_str()))
-                    .hint("nothing was written; read the file again and repeat the change"));
-            }
-            files::write_atomic(&disk.root, &path, &bytes)
+            let _held = disk.lock_all(&paths);
+            together::carry_out(&disk.root, &paths, &writes)
         })
         .await
     }
 
-    /// Undoes a planned write whose accompanying effect was refused: removes the file if there was
-    /// none before and it still holds the planned content. Returns whether the file is as it was
-    /// before the write.
+    /// Undoes planned writes whose accompanying effect was refused: removes the files that were not there before and
+    /// still hold the planned content. Returns whether all files are as they were before the writes.
     ///
     /// # Errors
     ///
     /// The errors of [`hash`](Self::hash).
-    pub async fn take_back(&self, plan: &FilePlan) -> Result<bool, Refusal> {
-        let (path, plan) = (WorkspacePath::parse(&plan.path, false)?, plan.clone());
+    pub async fn take_back(&self, plans: &[FilePlan]) -> Result<bool, Refusal> {
+        let mut all = true;
+        for plan in plans {
+            let (path, plan) = (WorkspacePath::parse(&plan.path, false)?, plan.clone());
+            all &= self
+                .on_disk(move |disk| {
+                    let _held = disk.lock(&path);
+                    let found = files::hash(&disk.root, &path)?;
+                    if found == plan.before {
+                        return Ok(true);
+                    }
+                    if plan.before.is_some() || found != plan.after {
+                        return Ok(false);
+                    }
+                    files::remove(&disk.root, &path).map(|()| true)
+                })
+                .await?;
+        }
+        Ok(all)
+    }
+
+    /// Adds `bytes` to the end of a file, and creates it if it is missing. Nothing waits for the disk.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`write_atomic`](Self::write_atomic).
+    pub async fn append(&self, path: &WorkspacePath, bytes: Vec<u8>) -> Result<(), Refusal> {
+        let path = path.clone();
         self.on_disk(move |disk| {
             let _held = disk.lock(&path);
-            let found = files::hash(&disk.root, &path)?;
-            if found == plan.before {
-                return Ok(true);
-            }
-            if plan.before.is_some() || found.as_ref() != Some(&plan.after) {
-                return Ok(false);
-            }
-            files::remove(&disk.root, &path).map(|()| true)
+            files::append(&disk.root, &path, &bytes)
         })
         .await
+    }
+
+    /// The lower-case hexadecimal SHA-256 and the size of a file of any size; `None` if there is none.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`hash`](Self::hash), but `TooLarge`.
+    pub async fn digest(&self, path: &WorkspacePath) -> Result<Option<(String, u64)>, Refusal> {
+        let path = path.clone();
+        self.on_disk(move |disk| files::digest(&disk.root, &path)).await
     }
 
     /// A snapshot of the files at or below `path`, for at most `limit` files and at most as many
@@ -291,12 +328,25 @@ impl Workspace {
 }
 
 impl Disk {
-    fn lock(&self, path: &WorkspacePath) -> std::sync::MutexGuard<'_, ()> {
+    fn shard(path: &WorkspacePath) -> usize {
         let mut hasher = DefaultHasher::new();
         path.hash(&mut hasher);
-        let index = usize::try_from(hasher.finish() % LOCKS as u64).unwrap_or(0);
+        usize::try_from(hasher.finish() % LOCKS as u64).unwrap_or(0)
+    }
+
+    fn hold(&self, shard: usize) -> std::sync::MutexGuard<'_, ()> {
         // The lock protects no value, so poisoning does not matter.
-        self.locks[index].lock().unwrap_or_else(PoisonError::into_inner)
+        self.locks[shard].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn lock(&self, path: &WorkspacePath) -> std::sync::MutexGuard<'_, ()> {
+        self.hold(Self::shard(path))
+    }
+
+    /// Locks several paths, always in the same order, so that two callers never wait for each other.
+    fn lock_all(&self, paths: &[WorkspacePath]) -> Vec<std::sync::MutexGuard<'_, ()>> {
+        let shards: std::collections::BTreeSet<usize> = paths.iter().map(Self::shard).collect();
+        shards.into_iter().map(|shard| self.hold(shard)).collect()
     }
 }
 

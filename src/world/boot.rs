@@ -23,6 +23,7 @@ use tokio::sync::oneshot;
 use crate::directory::Directory;
 use crate::loops::{self, Loops};
 use crate::maintenance;
+use crate::manifest;
 use crate::pause::{PAUSED, agents_with_work};
 use crate::reconcile::{self, Stage};
 use crate::root::{Root, RootMsg};
@@ -107,7 +108,12 @@ pub async fn boot(boot: Boot) -> Result<Arc<World>, Refusal> {
         Arc::new(boot.providers),
     ));
     let loops = Arc::new(Loops::default());
-    let signal_router = SignalRouter::new(Arc::clone(&directory), Arc::clone(&engine.queue), Arc::clone(&loops));
+    let signal_router = SignalRouter::new(
+        Arc::clone(&directory),
+        Arc::clone(&engine.queue),
+        Arc::clone(&engine.services.grants),
+        Arc::clone(&loops),
+    );
     let tree = Arc::new(Tree { engine, directory, signal_router: Arc::new(signal_router), loops });
     let started = json!({
         "world_id": plan.world_id, "node": boot.node, "epoch": epoch, "version": env!("CARGO_PKG_VERSION"),
@@ -154,6 +160,11 @@ fn start_loops(world: &World, tree: &Arc<Tree>) {
     world.keep_running(loops::WATCHES, move || Box::pin(watches::rounds(Arc::clone(&own))));
     let own = Arc::clone(tree);
     world.keep_running(loops::MAINTENANCE, move || Box::pin(maintenance::rounds(Arc::clone(&own))));
+    // A world on simulated time writes no files beside those of its agents.
+    if tree.engine.services.workspace.place().is_some() {
+        let own = Arc::clone(tree);
+        world.keep_running(loops::MANIFEST, move || Box::pin(manifest::rounds(Arc::clone(&own))));
+    }
 }
 
 /// Whether this world has run on this database before.

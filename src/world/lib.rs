@@ -10,6 +10,7 @@ pub mod directory;
 mod health;
 pub mod loops;
 mod maintenance;
+mod manifest;
 mod pause;
 mod places;
 pub mod reconcile;

@@ -28,6 +28,8 @@ pub const MAINTENANCE: &str = "maintenance";
 pub const SCHEDULES: &str = "schedules";
 /// Compares watched files with their last snapshots.
 pub const WATCHES: &str = "watches";
+/// Writes the file of artifacts.
+pub const MANIFEST: &str = "manifest";
 /// Delivers messages to the outside.
 pub const DELIVERIES: &str = "deliveries";
 

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use ghost_agent::{AgentMsg, BudgetQueue, panics};
 use ghost_domain::ports::{Signal, Wake};
 use ghost_domain::{AgentId, AskId, Timestamp};
+use ghost_tools::GrantCache;
 use ractor::ActorRef;
 use tokio::sync::{Notify, broadcast, watch};
 
@@ -37,6 +38,9 @@ pub(crate) struct SignalRouter {
     schedules: watch::Sender<u64>,
     /// Model calls that wait for free budget.
     budget_queue: Arc<BudgetQueue>,
+    /// What is remembered of write grants. A signal comes before the answer of the commit that sent it, so a revoke
+    /// holds when its caller hears of it.
+    grants: Arc<GrantCache>,
     loops: Arc<Loops>,
     /// Why the last signal could not be delivered, until the loop in `signals` reads it.
     failed: Mutex<Option<String>>,
@@ -44,7 +48,12 @@ pub(crate) struct SignalRouter {
 }
 
 impl SignalRouter {
-    pub(crate) fn new(directory: Arc<Directory>, budget_queue: Arc<BudgetQueue>, loops: Arc<Loops>) -> Self {
+    pub(crate) fn new(
+        directory: Arc<Directory>,
+        budget_queue: Arc<BudgetQueue>,
+        grants: Arc<GrantCache>,
+        loops: Arc<Loops>,
+    ) -> Self {
         Self {
             directory,
             teams: Mutex::default(),
@@ -52,6 +61,7 @@ impl SignalRouter {
             deliveries: watch::Sender::new(0),
             schedules: watch::Sender::new(0),
             budget_queue,
+            grants,
             loops,
             failed: Mutex::default(),
             alarm: Notify::new(),
@@ -122,6 +132,7 @@ impl SignalRouter {
             drop(actor.cast(AgentMsg::WaitEnded));
         }
         self.budget_queue.limits_set();
+        self.grants.forget_all();
         self.deliveries.send_modify(|changes| *changes = changes.wrapping_add(1));
         self.notify_schedules();
     }
@@ -206,6 +217,7 @@ impl SignalRouter {
                 // A running actor reads again only if the wake generation rose.
                 self.wake(agent_id);
             }
+            Signal::Grants(agent_id) => self.grants.forget(agent_id),
             Signal::Schedules => self.notify_schedules(),
             Signal::Paused(paused) => {
                 self.directory.set_paused(*paused);

@@ -183,6 +183,9 @@ fn what_happened(event: &Event, view: &View) -> String {
         "budget.exhausted" => format!("budget spent: {}", f.get("reason")),
         "limit.reached" => format!("limit reached: {} at {}", f.get("limit"), f.get("value")),
         "artifact.created" => format!("writes {} ({} bytes)", f.get("path"), f.get("bytes")),
+        "artifact.removed" => format!("removes {}", f.get("path")),
+        "grant.created" => format!("may write {}, by {}{}", f.get("prefix"), f.party("by"), f.with(": ", "reason")),
+        "grant.revoked" => format!("may no longer write {}, by {}", f.get("prefix"), f.party("by")),
         "job.started" => {
             format!("job {} starts: {}, led by {}", f.get("job_id"), plural(f.number("files"), "file"), f.get("lead"))
         }

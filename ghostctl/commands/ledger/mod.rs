@@ -1,3 +1,5 @@
 //! `ghostctl ledger`: the record of all tool calls.
 
 pub mod list;
+mod rows;
+mod totals;

@@ -21,8 +21,8 @@ use ghost_tools::{ToolTable, WorldServices, builtins};
 use serde_json::Value;
 
 use super::fakes::{ActivityLog, NoAgents, ToolState, tools};
+use crate::Engine;
 use crate::turn::{self, AgentSession};
-use crate::{BudgetQueue, Engine};
 
 const WORLD: &str = "\
 world: { id: test, name: Test }
@@ -48,15 +48,16 @@ pub(crate) struct AgentWorld {
     files: WorldFiles,
 }
 
-/// Passes signals on to waiting turns, as the world's signal router does.
-struct Signals(Arc<BudgetQueue>, Arc<AgentSession>);
+/// Passes signals on to waiting turns and caches, as the world's signal router does.
+struct Signals(Arc<Engine>, Arc<AgentSession>);
 
 impl Wake for Signals {
     fn signal(&self, signals: &[Signal]) {
         for signal in signals {
             match signal {
-                Signal::BudgetsFreed(scopes) => self.0.freed(scopes),
-                Signal::LimitsSet => self.0.limits_set(),
+                Signal::BudgetsFreed(scopes) => self.0.queue.freed(scopes),
+                Signal::LimitsSet => self.0.queue.limits_set(),
+                Signal::Grants(agent_id) => self.0.services.grants.forget(agent_id),
                 Signal::ApprovalClosed(_) => self.1.bell.notify_waiters(),
                 _ => {}
             }
@@ -97,7 +98,7 @@ impl AgentWorld {
         let table = Arc::new(ToolTable::new(all).unwrap());
         let engine = Arc::new(Engine::new(Arc::new(services), table, activity.clone(), providers));
         let session: Arc<AgentSession> = Arc::default();
-        rules.store.on_signal(Arc::new(Signals(Arc::clone(&engine.queue), Arc::clone(&session))));
+        rules.store.on_signal(Arc::new(Signals(Arc::clone(&engine), Arc::clone(&session))));
         for name in ["ada", "bob", "cyd"] {
             engine.services.workspace.ensure_agent(&id(name)).await.unwrap();
             let new = NewAgent { team: None, kind: AgentKind::Persistent, ..new_agent(&rules.ctx, name) };

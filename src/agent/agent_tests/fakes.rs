@@ -135,14 +135,15 @@ impl FileTool for NumberFileTool {
         let path = WorkspacePath::parse(FILE, false)?;
         let before = call.services.workspace.hash(&path).await?;
         let bytes = params.n.to_string().into_bytes();
-        Ok(FileWork { plan: FilePlan { path: FILE.into(), before, after: sha256_hex(&bytes) }, bytes })
+        let plan = FilePlan { path: FILE.into(), before, after: Some(sha256_hex(&bytes)), grant_id: None };
+        Ok(FileWork::one(plan, bytes))
     }
 
     async fn record(
         &self,
         _: &CallContext,
         params: Number,
-        _: &FilePlan,
+        _: &[FilePlan],
         _: &mut dyn Writes,
     ) -> Result<Output, Refusal> {
         match params.n {

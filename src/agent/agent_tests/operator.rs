@@ -29,11 +29,11 @@ async fn operator_call(
 
 /// The turn of an operator's call that a daemon's death interrupted, as the next start leaves it.
 /// With `begun`, the call's start is recorded.
-async fn interrupted_call(world: &AgentWorld, tool: &'static str, begun: Option<(Effect, Option<FilePlan>)>) -> TurnId {
+async fn interrupted_call(world: &AgentWorld, tool: &'static str, begun: Option<(Effect, Vec<FilePlan>)>) -> TurnId {
     let turn_id = TurnId(world.ctx().id());
     write!(world, |w, ctx| {
         let turn = turns::operator_turn(w, &ctx, &id("ada"), turn_id).await?;
-        if let Some((effect, file)) = begun {
+        if let Some((effect, files)) = begun {
             let start = CallStart {
                 call_id: CallId(ctx.id()),
                 id: "operator-1".into(),
@@ -41,7 +41,7 @@ async fn interrupted_call(world: &AgentWorld, tool: &'static str, begun: Option<
                 alias: None,
                 arguments: json!({}),
                 effect,
-                file,
+                files,
                 ask_id: None,
                 begun_at: None,
             };
@@ -140,8 +140,8 @@ async fn an_interrupted_write_is_verified_by_its_hashes() {
             std::fs::write(world.file(path), found).unwrap();
         }
         let hash = |text: &str| sha256_hex(text.as_bytes());
-        let plan = FilePlan { path: path.into(), before: old.map(hash), after: hash(new) };
-        let turn_id = interrupted_call(&world, "workspace.write", Some((Effect::File, Some(plan)))).await;
+        let plan = FilePlan { path: path.into(), before: old.map(hash), after: Some(hash(new)), grant_id: None };
+        let turn_id = interrupted_call(&world, "workspace.write", Some((Effect::File, vec![plan]))).await;
         assert_eq!(world.ledger().await[0].status, CallStatus::Unknown);
         let arguments = json!({ "path": "notes/sum.md", "content": new });
         let outcome = operator_call(&world, turn_id, true, "workspace.write", arguments).await.unwrap();
@@ -156,7 +156,7 @@ async fn an_interrupted_write_is_verified_by_its_hashes() {
 #[tokio::test]
 async fn an_interrupted_outside_effect_is_not_repeated() {
     let world = AgentWorld::new().await;
-    let turn_id = interrupted_call(&world, "test.act", Some((Effect::Outside, None))).await;
+    let turn_id = interrupted_call(&world, "test.act", Some((Effect::Outside, Vec::new()))).await;
     let outcome = operator_call(&world, turn_id, true, "test.act", json!({ "n": 1 })).await.unwrap();
     assert_eq!(outcome.refusal.map(|refusal| refusal.code), Some(Code::OutcomeUnknown));
     assert_eq!(world.ledger().await[0].status, CallStatus::Unknown);

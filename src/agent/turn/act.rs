@@ -257,13 +257,14 @@ impl Runner {
     /// Runs a call with an effect in the store. The effect and its record share one transaction. If
     /// the tool refuses, only the refusal is recorded.
     async fn in_world(&self, checked: &Checked, tool: &Arc<dyn ErasedWorld>) -> Result<CallResult, Refusal> {
-        let start = self.call_start(checked, CallId(self.engine.services.ctx.id()), None);
+        let start = self.call_start(checked, CallId(self.engine.services.ctx.id()), Vec::new());
         let call_context = self.call_context(start.call_id, checked);
         let arguments = match self.in_time(checked, tool.prepare(&call_context, start.arguments.clone())).await {
             Ok(arguments) => arguments,
             Err(refusal) => return Ok(CallResult::Refused(refusal)),
         };
         let (ctx, tool, turn_id) = (self.engine.services.ctx.clone(), Arc::clone(tool), self.turn.turn_id);
+        let ended = self.ended(checked, start.call_id);
         let done = self
             .engine
             .services
@@ -273,9 +274,7 @@ impl Runner {
                     let turn = turns::working_turn(w, &ctx, turn_id).await.map_err(InTransaction::Turn)?;
                     turns::record_call_start(w, &ctx, &turn, &start).await.map_err(InTransaction::Turn)?;
                     let output = tool.apply(&call_context, arguments, w).await.map_err(InTransaction::Tool)?;
-                    record_end(w, &ctx, &turn, start.call_id, &start.id, &start.tool, output)
-                        .await
-                        .map_err(InTransaction::Turn)
+                    record_end(w, &ctx, &turn, &ended, output).await.map_err(InTransaction::Turn)
                 })
             })
             .await;
@@ -303,12 +302,12 @@ impl Runner {
         let (start, result) = match &checked.run {
             Run::Outside(tool) => {
                 if begun.is_none() {
-                    self.record_start(self.call_start(&checked, call_id, None)).await?;
+                    self.record_start(self.call_start(&checked, call_id, Vec::new())).await?;
                 }
                 (None, self.in_time(&checked, tool.run(&call_context, arguments)).await)
             }
             Run::Read(tool) => {
-                let start = CallStart { begun_at: Some(began), ..self.call_start(&checked, call_id, None) };
+                let start = CallStart { begun_at: Some(began), ..self.call_start(&checked, call_id, Vec::new()) };
                 (Some(start), self.in_time(&checked, tool.run(&call_context, arguments)).await)
             }
             Run::World(_) | Run::File(_) | Run::Ask(_) | Run::Choose(_) => {
@@ -317,7 +316,7 @@ impl Runner {
             }
         };
         self.worked += clock.now().since(began);
-        let pending_result = PendingResult::new(start, call_id, &checked, result);
+        let pending_result = PendingResult::new(start, self.ended(&checked, call_id), result);
         let outcome = pending_result.outcome.clone();
         self.pending_result = Some(Arc::new(pending_result));
         Ok((checked.call.id, outcome))
@@ -329,8 +328,9 @@ impl Runner {
         let call_context = self.call_context(call_id, checked);
         let began = self.clock().now();
         let result = self.in_time(checked, tool.run(&call_context, checked.call.arguments.clone())).await;
-        let start = CallStart { begun_at: Some(began), ..self.call_start(checked, call_id, None) };
-        self.record_whole(start, result).await.map(CallResult::Recorded)
+        let start = CallStart { begun_at: Some(began), ..self.call_start(checked, call_id, Vec::new()) };
+        let view_bytes = self.ended(checked, call_id).view_bytes;
+        self.record_whole(start, view_bytes, result).await.map(CallResult::Recorded)
     }
 
     /// Runs a call with an outside effect. Its start is recorded before it runs. After a crash it
@@ -339,12 +339,12 @@ impl Runner {
         if checked.call.begun.is_some() {
             return Ok(CallResult::Refused(outcome_unknown(&checked.tool.spec.name)));
         }
-        let start = self.call_start(checked, CallId(self.engine.services.ctx.id()), None);
+        let start = self.call_start(checked, CallId(self.engine.services.ctx.id()), Vec::new());
         let call_id = start.call_id;
         self.record_start(start).await?;
         let call_context = self.call_context(call_id, checked);
         let result = self.in_time(checked, tool.run(&call_context, checked.call.arguments.clone())).await;
-        self.record_result(call_id, &checked.call.id, &checked.tool.spec.name, result).await.map(CallResult::Recorded)
+        self.record_result(self.ended(checked, call_id), result).await.map(CallResult::Recorded)
     }
 
     /// Runs a call with its time limit.

@@ -79,7 +79,7 @@ impl Runner {
             let checked = self.check(call.clone());
             start = match &checked {
                 Ok(checked) if checked.run.effect() == Effect::Outside && checked.needs_approval.is_none() => {
-                    Some(self.call_start(checked, CallId(self.engine.services.ctx.id()), None))
+                    Some(self.call_start(checked, CallId(self.engine.services.ctx.id()), Vec::new()))
                 }
                 _ => None,
             };

@@ -11,7 +11,7 @@ use ghost_operations::turns::{self, CallStart};
 use ghost_tools::tool::ErasedAsk;
 
 use super::call::{CallResult, Checked};
-use super::record::InTransaction;
+use super::record::{Ended, InTransaction};
 use super::runner::Runner;
 use crate::transcript::Begun;
 
@@ -22,7 +22,7 @@ impl Runner {
             // Resumes the wait for the same ask.
             Some(Begun { call_id, ask_id: Some(ask_id), .. }) => (*call_id, *ask_id),
             _ => {
-                let start = self.call_start(checked, CallId(self.engine.services.ctx.id()), None);
+                let start = self.call_start(checked, CallId(self.engine.services.ctx.id()), Vec::new());
                 let call_context = self.call_context(start.call_id, checked);
                 let (ctx, tool, turn_id) = (self.engine.services.ctx.clone(), Arc::clone(tool), self.turn.turn_id);
                 let opened = self
@@ -91,7 +91,8 @@ impl Runner {
                 // ended, and this write is refused, or the turn was interrupted and runs again.
                 let refusal = Refusal::new(Code::Unavailable, "this ask ended when the turn was interrupted")
                     .hint("ask again if you still need the answer");
-                return self.record_result(call_id, id, tool, Err(refusal)).await;
+                let ended = Ended { call_id, id: id.to_owned(), tool: tool.to_owned(), view_bytes: None };
+                return self.record_result(ended, Err(refusal)).await;
             };
             tokio::select! {
                 biased;

@@ -56,8 +56,8 @@ impl CallProgress {
         for row in journal {
             match row.step {
                 Step::CallFinished { outcome, .. } => return Self::Ended(outcome),
-                Step::CallStarted { call_id, effect, file, ask_id, .. } => {
-                    progress = Self::Begun(Begun { call_id, effect, file, ask_id });
+                Step::CallStarted { call_id, effect, files, ask_id, .. } => {
+                    progress = Self::Begun(Begun { call_id, effect, files, ask_id });
                 }
                 _ => {}
             }

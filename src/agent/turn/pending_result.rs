@@ -1,40 +1,35 @@
 //! The result of a call that is journaled with the next write of its turn.
 
-use ghost_domain::event::NewEvent;
 use ghost_domain::journal::CallOutcome;
-use ghost_domain::{CallId, Refusal, TurnId};
+use ghost_domain::{Refusal, TurnId};
 use ghost_operations::OperationContext;
 use ghost_operations::turns::{self, CallStart};
 use ghost_store::Writes;
 use ghost_tools::Output;
 use ghost_tools::view::refused;
 
-use super::call::Checked;
+use super::record::{Ended, record_beside};
 
 /// A result that is not in the journal yet.
 pub(super) struct PendingResult {
     /// The call's start, if it is not in the journal either.
     start: Option<CallStart>,
-    call_id: CallId,
-    id: String,
-    tool: String,
-    events: Vec<NewEvent>,
+    ended: Ended,
+    /// The events and artifacts of the result; its content is in the outcome.
+    beside: Output,
     pub(super) outcome: CallOutcome,
 }
 
 impl PendingResult {
-    pub(super) fn new(
-        start: Option<CallStart>,
-        call_id: CallId,
-        checked: &Checked,
-        result: Result<Output, Refusal>,
-    ) -> Self {
-        let (events, outcome) = match result {
-            Ok(Output { content, events, truncated }) => (events, CallOutcome { content, refusal: None, truncated }),
-            Err(refusal) => (Vec::new(), refused(refusal)),
+    pub(super) fn new(start: Option<CallStart>, ended: Ended, result: Result<Output, Refusal>) -> Self {
+        let (beside, outcome) = match result {
+            Ok(mut output) => {
+                let (events, artifacts) = (std::mem::take(&mut output.events), std::mem::take(&mut output.artifacts));
+                (Output { events, artifacts, ..Output::default() }, ended.outcome(output))
+            }
+            Err(refusal) => (Output::default(), refused(refusal)),
         };
-        let (id, tool) = (checked.call.id.clone(), checked.tool.spec.name.clone());
-        Self { start, call_id, id, tool, events, outcome }
+        Self { start, ended, beside, outcome }
     }
 
     /// Records the result, within a transaction of its turn.
@@ -48,9 +43,8 @@ impl PendingResult {
         if let Some(start) = &self.start {
             turns::record_call_start(w, ctx, &turn, start).await?;
         }
-        for event in &self.events {
-            ctx.emit(w, event.clone()).await?;
-        }
-        turns::record_call_end(w, ctx, &turn, self.call_id, &self.id, &self.tool, &self.outcome).await
+        record_beside(w, ctx, &turn, &mut self.beside.clone()).await?;
+        let Ended { call_id, id, tool, .. } = &self.ended;
+        turns::record_call_end(w, ctx, &turn, *call_id, id, tool, &self.outcome).await
     }
 }

@@ -3,9 +3,10 @@
 //!
 //! This module must never run a call.
 
-use ghost_domain::journal::{CallOutcome, Effect};
-use ghost_domain::{CallId, Code, Refusal};
+use ghost_domain::journal::{CallOutcome, Effect, FilePlan};
+use ghost_domain::{CallId, Code, Refusal, Turn};
 use ghost_operations::OperationContext;
+use ghost_operations::artifacts::{self, Origin};
 use ghost_operations::turns::{self, CallStart};
 use ghost_store::{StoreError, Writes};
 use ghost_tools::Output;
@@ -28,7 +29,43 @@ impl From<StoreError> for InTransaction {
     }
 }
 
+/// The call whose end is recorded.
+#[derive(Clone)]
+pub(super) struct Ended {
+    pub(super) call_id: CallId,
+    /// The provider's id.
+    pub(super) id: String,
+    /// The canonical name of the tool.
+    pub(super) tool: String,
+    /// The largest part of a result that the model sees, in bytes; `None` means the world's limit.
+    pub(super) view_bytes: Option<u32>,
+}
+
+impl Ended {
+    /// The outcome of this call for what its tool returned.
+    pub(super) fn outcome(&self, output: Output) -> CallOutcome {
+        CallOutcome {
+            content: output.content,
+            refusal: None,
+            truncated: output.truncated,
+            failed: output.failed,
+            cost: output.cost,
+            view_bytes: self.view_bytes,
+        }
+    }
+}
+
 impl Runner {
+    pub(super) fn ended(&self, checked: &Checked, call_id: CallId) -> Ended {
+        let own = self.spec.limits.result_view_bytes;
+        Ended {
+            call_id,
+            id: checked.call.id.clone(),
+            tool: checked.tool.spec.name.clone(),
+            view_bytes: Some(checked.tool.view_bytes.unwrap_or(own)),
+        }
+    }
+
     /// Records the pending result, if there is one, in a transaction of its own.
     pub(super) async fn flush(&mut self) -> Result<(), Refusal> {
         let Some(pending_result) = self.pending_result.take() else { return Ok(()) };
@@ -36,12 +73,7 @@ impl Runner {
         self.write_with_retry(move |w| Box::pin(async move { pending_result.record(w, &ctx, turn_id).await })).await
     }
 
-    pub(super) fn call_start(
-        &self,
-        checked: &Checked,
-        call_id: CallId,
-        file: Option<ghost_domain::journal::FilePlan>,
-    ) -> CallStart {
+    pub(super) fn call_start(&self, checked: &Checked, call_id: CallId, files: Vec<FilePlan>) -> CallStart {
         CallStart {
             call_id,
             id: checked.call.id.clone(),
@@ -49,7 +81,7 @@ impl Runner {
             alias: checked.alias.clone(),
             arguments: checked.call.arguments.clone(),
             effect: checked.run.effect(),
-            file,
+            files,
             ask_id: None,
             begun_at: None,
         }
@@ -72,17 +104,14 @@ impl Runner {
     /// Records the end of a call that was recorded as started.
     pub(super) async fn record_result(
         &self,
-        call_id: CallId,
-        id: &str,
-        tool: &str,
+        ended: Ended,
         result: Result<Output, Refusal>,
     ) -> Result<CallOutcome, Refusal> {
         let (ctx, turn_id) = (self.engine.services.ctx.clone(), self.turn.turn_id);
-        let (id, name) = (id.to_owned(), tool.to_owned());
         self.write_with_retry(move |w| {
             Box::pin(async move {
                 let turn = turns::working_turn(w, &ctx, turn_id).await?;
-                record_either(w, &ctx, &turn, call_id, &id, &name, result).await
+                record_either(w, &ctx, &turn, &ended, result).await
             })
         })
         .await
@@ -92,14 +121,16 @@ impl Runner {
     pub(super) async fn record_whole(
         &self,
         start: CallStart,
+        view_bytes: Option<u32>,
         result: Result<Output, Refusal>,
     ) -> Result<CallOutcome, Refusal> {
+        let ended = Ended { call_id: start.call_id, id: start.id.clone(), tool: start.tool.clone(), view_bytes };
         let (ctx, turn_id) = (self.engine.services.ctx.clone(), self.turn.turn_id);
         self.write_with_retry(move |w| {
             Box::pin(async move {
                 let turn = turns::working_turn(w, &ctx, turn_id).await?;
                 turns::record_call_start(w, &ctx, &turn, &start).await?;
-                record_either(w, &ctx, &turn, start.call_id, &start.id, &start.tool, result).await
+                record_either(w, &ctx, &turn, &ended, result).await
             })
         })
         .await
@@ -125,56 +156,67 @@ impl Runner {
             alias,
             arguments: call.arguments.clone(),
             effect,
-            file: None,
+            files: Vec::new(),
             ask_id: None,
             begun_at: None,
         };
         if begun.is_none() {
-            return self.record_whole(start, Err(refusal)).await;
+            return self.record_whole(start, None, Err(refusal)).await;
         }
         let (ctx, turn_id) = (self.engine.services.ctx.clone(), self.turn.turn_id);
         self.write_with_retry(move |w| {
             Box::pin(async move {
                 let turn = turns::working_turn(w, &ctx, turn_id).await?;
-                record_either(w, &ctx, &turn, start.call_id, &start.id, &start.tool, Err(refusal)).await
+                let ended = Ended { call_id: start.call_id, id: start.id, tool: start.tool, view_bytes: None };
+                record_either(w, &ctx, &turn, &ended, Err(refusal)).await
             })
         })
         .await
     }
 }
 
-/// Records a result and the events that belong to it.
+/// Records a result, and the events and artifacts that belong to it.
 pub(super) async fn record_end(
     w: &mut dyn Writes,
     ctx: &OperationContext,
-    turn: &ghost_domain::Turn,
-    call_id: CallId,
-    id: &str,
-    tool: &str,
-    output: Output,
+    turn: &Turn,
+    ended: &Ended,
+    mut output: Output,
 ) -> Result<CallOutcome, Refusal> {
-    for event in output.events {
+    record_beside(w, ctx, turn, &mut output).await?;
+    let outcome = ended.outcome(output);
+    turns::record_call_end(w, ctx, turn, ended.call_id, &ended.id, &ended.tool, &outcome).await?;
+    Ok(outcome)
+}
+
+/// Records what an output has beside its content.
+pub(super) async fn record_beside(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    turn: &Turn,
+    output: &mut Output,
+) -> Result<(), Refusal> {
+    for event in std::mem::take(&mut output.events) {
         ctx.emit(w, event).await?;
     }
-    let outcome = CallOutcome { content: output.content, refusal: None, truncated: output.truncated };
-    turns::record_call_end(w, ctx, turn, call_id, id, tool, &outcome).await?;
-    Ok(outcome)
+    for found in std::mem::take(&mut output.artifacts) {
+        artifacts::index(w, ctx, Some(&Origin::of(turn)), found, false).await?;
+    }
+    Ok(())
 }
 
 async fn record_either(
     w: &mut dyn Writes,
     ctx: &OperationContext,
-    turn: &ghost_domain::Turn,
-    call_id: CallId,
-    id: &str,
-    tool: &str,
+    turn: &Turn,
+    ended: &Ended,
     result: Result<Output, Refusal>,
 ) -> Result<CallOutcome, Refusal> {
     match result {
-        Ok(output) => record_end(w, ctx, turn, call_id, id, tool, output).await,
+        Ok(output) => record_end(w, ctx, turn, ended, output).await,
         Err(refusal) => {
             let outcome = refused(refusal);
-            turns::record_call_end(w, ctx, turn, call_id, id, tool, &outcome).await?;
+            turns::record_call_end(w, ctx, turn, ended.call_id, &ended.id, &ended.tool, &outcome).await?;
             Ok(outcome)
         }
     }

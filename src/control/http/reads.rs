@@ -21,7 +21,10 @@ use super::rest::Shared;
 use crate::control::Control;
 use crate::convert::input::PAGE_MAX;
 use crate::services::tools::listed;
-use crate::services::{ApprovalsService, ChatService, LedgerService, SessionsService, SkillsService, TasksService};
+use crate::services::{
+    ApprovalsService, ArtifactsService, ChatService, GrantsService, LedgerService, SessionsService, SkillsService,
+    TasksService,
+};
 
 /// A name or id from the path.
 pub(super) type Named = Result<Path<String>, PathRejection>;
@@ -192,6 +195,41 @@ pub(super) async fn task(State(rest): Shared, id: Named, uri: Uri) -> Answer {
     let request = v1::GetTaskRequest { task_id: named(id)? };
     let found = TasksService(rest.control.clone()).with_history(request).await?;
     Ok(Json(json::value(&found)))
+}
+
+pub(super) async fn grants(State(rest): Shared, uri: Uri) -> Answer {
+    let params = Params::read(&uri, &["agent", "limit", "cursor"], &[])?;
+    let request = v1::ListGrantsRequest {
+        agent_id: params.text("agent"),
+        limit: params.limit()?,
+        cursor: params.text("cursor").unwrap_or_default(),
+    };
+    let page = GrantsService(rest.control.clone()).page(request).await?;
+    Ok(Json(json!({ "grants": page.grants, "next_cursor": cursor(page.next_cursor) })))
+}
+
+pub(super) async fn artifacts(State(rest): Shared, uri: Uri) -> Answer {
+    let params = Params::read(&uri, &["agent", "prefix", "limit", "cursor"], &[])?;
+    let request = v1::ListArtifactsRequest {
+        prefix: params.text("prefix"),
+        agent_id: params.text("agent"),
+        limit: params.limit()?,
+        cursor: params.text("cursor").unwrap_or_default(),
+    };
+    let page = ArtifactsService(rest.control.clone()).page(request).await?;
+    Ok(Json(json!({ "artifacts": page.artifacts, "next_cursor": cursor(page.next_cursor) })))
+}
+
+pub(super) async fn ledger_totals(State(rest): Shared, uri: Uri) -> Answer {
+    let params = Params::read(&uri, &["agent", "tool", "status", "turn", "since"], &[])?;
+    let request = v1::LedgerTotalsRequest {
+        agent_id: params.text("agent"),
+        tool: params.text("tool"),
+        status: params.text("status"),
+        turn_id: params.text("turn"),
+        since_at_ms: params.since("since", rest.control.world.ctx().now().0)?,
+    };
+    Ok(Json(json::value(&LedgerService(rest.control.clone()).sums(request).await?)))
 }
 
 pub(super) async fn ledger(State(rest): Shared, uri: Uri) -> Answer {

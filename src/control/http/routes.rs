@@ -38,6 +38,12 @@ const TASK: Record = record("Task", || json::value(&v1::Task::default()));
 const TASK_WITH_HISTORY: Record = record("GetTaskResponse", || {
     json::value(&v1::GetTaskResponse { task: Some(v1::Task::default()), ..Default::default() })
 });
+const GRANT: Record = record("Grant", || json::value(&v1::Grant::default()));
+const ARTIFACT: Record = record("Artifact", || json::value(&v1::Artifact::default()));
+const REBUILT: Record = record("RebuildArtifactsResponse", || json::value(&v1::RebuildArtifactsResponse::default()));
+const TOTALS: Record = record("LedgerTotalsResponse", || {
+    json::value(&v1::LedgerTotalsResponse { totals: vec![v1::CallTotals::default()] })
+});
 const CALL: Record = record("LedgerRow", || json::value(&v1::LedgerRow::default()));
 const SESSIONS: Record = record("ListSessionsResponse", || {
     json::value(&v1::ListSessionsResponse { sessions: vec![v1::Session::default()] })
@@ -354,6 +360,78 @@ pub(super) const ROUTES: &[Route] = &[
                 ],
             },
             TASK,
+        )
+    },
+    Route {
+        serve: || get(reads::grants),
+        ..read(
+            "/api/grants",
+            "The write grants that hold now, oldest first.",
+            &[param("agent", ParamType::Text, "Only grants of this agent."), LIMIT, CURSOR],
+            Answer::Page { name: "grants", record: GRANT, truncated: false },
+        )
+    },
+    Route {
+        serve: || post(writes::add_grant),
+        ..write(
+            Verb::Post,
+            "/api/grants",
+            "Lets an agent write to a directory for some time.",
+            Body { message: "AddGrantRequest", fields: &["agent_id", "prefix", "lasts_ms", "source", "reason"] },
+            GRANT,
+        )
+    },
+    Route {
+        serve: || post(writes::revoke_grant),
+        ..write(
+            Verb::Post,
+            "/api/grants/{id}/revoke",
+            "Takes a write grant back.",
+            Body { message: "RevokeGrantRequest", fields: &[] },
+            GRANT,
+        )
+    },
+    Route {
+        serve: || get(reads::artifacts),
+        ..read(
+            "/api/artifacts",
+            "The files under output/, by path.",
+            &[
+                param("agent", ParamType::Text, "Only files that this agent changed last."),
+                param("prefix", ParamType::Text, "Only files whose path begins with this text."),
+                LIMIT,
+                CURSOR,
+            ],
+            Answer::Page { name: "artifacts", record: ARTIFACT, truncated: false },
+        )
+    },
+    Route {
+        serve: || post(writes::rebuild_artifacts),
+        ..write(
+            Verb::Post,
+            "/api/artifacts/rebuild",
+            "Corrects the record of artifacts after the files, and makes shared/manifests/index.jsonl anew.",
+            Body { message: "RebuildArtifactsRequest", fields: &[] },
+            REBUILT,
+        )
+    },
+    Route {
+        serve: || get(reads::ledger_totals),
+        ..read(
+            "/api/ledger/totals",
+            "Sums of tool calls by tool and status.",
+            &[
+                param("agent", ParamType::Text, "Only calls of this agent."),
+                param("tool", ParamType::Text, "Only calls of this tool."),
+                param("status", ParamType::Text, "Only calls with this status."),
+                param("turn", ParamType::Text, "Only calls of this turn."),
+                param(
+                    "since",
+                    ParamType::Text,
+                    "Only calls since then: a span such as `24h`, or milliseconds since 1970.",
+                ),
+            ],
+            Answer::One(TOTALS),
         )
     },
     Route {

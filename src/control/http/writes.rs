@@ -12,7 +12,9 @@ use axum::http::{HeaderMap, Uri, header};
 use ghost_domain::text::{clip, nearest};
 use ghost_domain::{Code, Refusal, RequestId};
 use ghost_proto::v1::approvals_server::Approvals as _;
+use ghost_proto::v1::artifacts_server::Artifacts as _;
 use ghost_proto::v1::chat_server::Chat as _;
+use ghost_proto::v1::grants_server::Grants as _;
 use ghost_proto::v1::messages_server::Messages as _;
 use ghost_proto::v1::sessions_server::Sessions as _;
 use ghost_proto::v1::tasks_server::Tasks as _;
@@ -26,7 +28,9 @@ use super::reads::{Named, NamedSession, named, named_session};
 use super::rest::Shared;
 use crate::caller::Principal;
 use crate::convert::input::{bad, strict_json};
-use crate::services::{ApprovalsService, ChatService, MessagesService, SessionsService, TasksService};
+use crate::services::{
+    ApprovalsService, ArtifactsService, ChatService, GrantsService, MessagesService, SessionsService, TasksService,
+};
 
 type Answer = Result<Json<Value>, Failed>;
 type RawBody = Result<Bytes, BytesRejection>;
@@ -235,6 +239,44 @@ pub(super) async fn chat(State(rest): Shared, channel: Named, uri: Uri, headers:
     };
     let answer = into_result(ChatService(rest.control.clone()).post(as_token_holder(request)).await)?;
     Ok(Json(posted(&answer)))
+}
+
+/// `POST /api/grants`
+pub(super) async fn add_grant(State(rest): Shared, uri: Uri, headers: HeaderMap, body: RawBody) -> Answer {
+    let known = ["agent_id", "prefix", "lasts_ms", "source", "reason"];
+    let Write { request_id, fields } = Write::read(&uri, &headers, body, &known)?;
+    let request = v1::AddGrantRequest {
+        request_id,
+        agent_id: fields.text("agent_id")?.unwrap_or_default(),
+        prefix: fields.text("prefix")?.unwrap_or_default(),
+        lasts_ms: fields.number("lasts_ms")?,
+        source: fields.text("source")?,
+        reason: fields.text("reason")?,
+    };
+    let made = into_result(GrantsService(rest.control.clone()).add(as_token_holder(request)).await)?;
+    Ok(Json(json::value(&made)))
+}
+
+/// `POST /api/grants/{id}/revoke`
+pub(super) async fn revoke_grant(
+    State(rest): Shared,
+    id: Named,
+    uri: Uri,
+    headers: HeaderMap,
+    body: RawBody,
+) -> Answer {
+    let Write { request_id, .. } = Write::read(&uri, &headers, body, &[])?;
+    let request = v1::RevokeGrantRequest { request_id, grant_id: named(id)? };
+    let gone = into_result(GrantsService(rest.control.clone()).revoke(as_token_holder(request)).await)?;
+    Ok(Json(json::value(&gone)))
+}
+
+/// `POST /api/artifacts/rebuild`
+pub(super) async fn rebuild_artifacts(State(rest): Shared, uri: Uri, headers: HeaderMap, body: RawBody) -> Answer {
+    let Write { request_id, .. } = Write::read(&uri, &headers, body, &[])?;
+    let request = v1::RebuildArtifactsRequest { request_id };
+    let done = into_result(ArtifactsService(rest.control.clone()).rebuild(as_token_holder(request)).await)?;
+    Ok(Json(json::value(&done)))
 }
 
 /// `POST /api/tasks`

@@ -17,11 +17,12 @@ const CANDIDATES_MAX: usize = 5;
 const DIGITS: usize = 32;
 
 /// Kinds of ids: wire name, store kind, name in sentences.
-const KINDS: [(&str, IdKind, &str); 8] = [
+const KINDS: [(&str, IdKind, &str); 9] = [
     ("approval", IdKind::Approval, "approval"),
     ("ask", IdKind::Ask, "ask"),
     ("conversation", IdKind::Conversation, "conversation"),
     ("dead_letter", IdKind::DeadLetter, "dead letter"),
+    ("grant", IdKind::Grant, "write grant"),
     ("message", IdKind::Message, "message"),
     ("schedule", IdKind::Schedule, "schedule"),
     ("task", IdKind::Task, "task"),

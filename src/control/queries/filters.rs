@@ -136,6 +136,7 @@ mod tests {
             bytes_in: None,
             bytes_out: None,
             tokens: None,
+            cost: None,
             truncated: false,
         };
         let write = test.world.store().write(move |w| Box::pin(async move { w.call_put(&call).await }));

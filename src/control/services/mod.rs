@@ -2,10 +2,12 @@
 
 mod agents;
 mod approvals;
+mod artifacts;
 mod budgets;
 mod chat;
 mod conversations;
 mod events;
+mod grants;
 mod knowledge;
 mod ledger;
 mod messages;
@@ -20,10 +22,12 @@ mod world;
 
 pub use agents::AgentsService;
 pub use approvals::ApprovalsService;
+pub use artifacts::ArtifactsService;
 pub use budgets::BudgetsService;
 pub use chat::ChatService;
 pub use conversations::ConversationsService;
 pub use events::EventsService;
+pub use grants::GrantsService;
 pub use knowledge::KnowledgeService;
 pub use ledger::LedgerService;
 pub use messages::MessagesService;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ghost_domain::transcript::ToolSpec;
-use ghost_domain::{AgentId, Code, Refusal, RequestKey, TurnId};
+use ghost_domain::{AgentId, CallStatus, Code, Refusal, RequestKey, TurnId};
 use ghost_operations::mail::agent_for_operator;
 use ghost_operations::{requests, turns};
 use ghost_proto::v1;
@@ -271,7 +271,13 @@ async fn answer(world: &World, call: OperatorCall) -> Result<Answer, Refusal> {
         turn_id: turn_id.to_string(),
         agent_id,
         tool: row.as_ref().map_or(tool, |row| row.tool.clone()),
-        status: turns::ledger_status(&outcome).as_str().to_owned(),
+        // A result that tells of a failure is a result; only the ledger counts it as a failed call.
+        status: match &outcome.refusal {
+            None => CallStatus::Ok,
+            Some(_) => turns::ledger_status(&outcome),
+        }
+        .as_str()
+        .to_owned(),
         result_json: world.ctx().redactor.redact_json(&outcome.content).to_string(),
         truncated: outcome.truncated || row.as_ref().is_some_and(|row| row.truncated),
         refusal: outcome.refusal,

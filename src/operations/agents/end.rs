@@ -14,7 +14,7 @@ use serde_json::json;
 
 use crate::agent_lookup::{agent_for, deleted, put};
 use crate::turns::{self, Ending};
-use crate::{OperationContext, Result, approvals, asks, budgets, chat, conversations, jobs, schedules, tasks};
+use crate::{OperationContext, Result, approvals, asks, budgets, chat, conversations, grants, jobs, schedules, tasks};
 
 /// Maximum messages, and maximum tasks, that a deletion event lists by id. It always gives the full
 /// counts.
@@ -87,6 +87,7 @@ pub async fn delete_because(
     for held in w.skills_held(agent_id).await? {
         w.skill_remove(agent_id, &held.skill).await?;
     }
+    grants::revoke_all(w, ctx, by, agent_id).await?;
     budgets::of_archetype(w, ctx, by, agent_id, None).await?;
     agent.desired = Desired::Stopped;
     agent.status = AgentStatus::Stopped;

@@ -104,7 +104,7 @@ async fn only_starts_without_progress_count() {
     boot(&world).await;
     assert_eq!(stalled(turn.turn_id).await, 2);
     let began = turn.clone();
-    let outcome = CallOutcome { content: json!("x"), refusal: None, truncated: false };
+    let outcome = CallOutcome { content: json!("x"), refusal: None, truncated: false, ..CallOutcome::default() };
     write!(world, |w, ctx| {
         let call_id = CallId(ctx.id());
         turns::record_call_end(w, &ctx, &began, call_id, "c", "t", &outcome).await

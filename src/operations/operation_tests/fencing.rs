@@ -1,7 +1,7 @@
 //! A daemon that has lost an agent to another daemon cannot write for it any more.
 
 use ghost_domain::journal::{CallOutcome, Effect};
-use ghost_domain::{CallId, Code, Refusal, TurnStatus};
+use ghost_domain::{CallId, CallStatus, Code, EventKind, Money, Refusal, TurnStatus};
 use serde_json::{Value, json};
 
 use super::operation_world::{OperationWorld, call_start, code, demand, id, used, write};
@@ -79,7 +79,8 @@ async fn the_records_of_a_call_are_consistent() {
     assert!(world.journal(turn.turn_id).await.is_empty(), "the store holds the effect itself");
     world.pass(std::time::Duration::from_millis(40));
     world.limits(|limits| limits.ledger_result_bytes = 5);
-    let outcome = CallOutcome { content: Value::from("ééééé"), refusal: None, truncated: false };
+    let outcome =
+        CallOutcome { content: Value::from("ééééé"), refusal: None, truncated: false, ..CallOutcome::default() };
     let began = turn.clone();
     write!(world, |w, ctx| turns::record_call_end(w, &ctx, &began, call_id, "c1", "t", &outcome).await).unwrap();
     let row = world.call(call_id).await;
@@ -90,6 +91,41 @@ async fn the_records_of_a_call_are_consistent() {
     assert_eq!(row.tokens, Some((bytes_in + 10).div_ceil(3)));
     assert_eq!(world.turn(turn.turn_id).await.calls, 1);
     assert_eq!(world.journal(turn.turn_id).await.len(), 1);
+}
+
+// covers: TOOL-09, TOOL-16
+#[tokio::test]
+async fn a_call_that_failed_or_charged_says_so() {
+    let world = OperationWorld::new().await;
+    world.limits(|limits| limits.result_view_bytes = 300);
+    let turn = world.busy("ada").await;
+    let of = async |outcome: CallOutcome| {
+        let (call_id, began) = (CallId(world.ctx.id()), turn.clone());
+        let start = call_start(call_id, "t", Effect::Outside);
+        let bytes_in = u64::try_from(start.arguments.to_string().len()).unwrap();
+        write!(world, |w, ctx| {
+            turns::record_call_start(w, &ctx, &began, &start).await?;
+            turns::record_call_end(w, &ctx, &began, call_id, "c1", "t", &outcome).await
+        })
+        .unwrap();
+        (world.call(call_id).await, bytes_in)
+    };
+    let content = Value::from("x".repeat(900));
+    let outcome = CallOutcome { content: content.clone(), cost: Some(Money(35_000)), ..CallOutcome::default() };
+    let (row, bytes_in) = of(outcome.clone()).await;
+    assert_eq!((row.status, row.error_code, row.cost), (CallStatus::Ok, None, Some(Money(35_000))));
+    assert_eq!((row.bytes_out, row.tokens), (Some(900), Some((bytes_in + 300).div_ceil(3))));
+    // A tool that shows more counts more.
+    let (row, bytes_in) = of(CallOutcome { view_bytes: Some(600), ..outcome }).await;
+    assert_eq!(row.tokens, Some((bytes_in + 600).div_ceil(3)));
+    let (row, _) = of(CallOutcome { content, failed: Some(Code::ExecFailed), ..CallOutcome::default() }).await;
+    assert_eq!((row.status, row.error_code, row.cost), (CallStatus::Failed, Some(Code::ExecFailed), None));
+    assert!(row.result.unwrap().starts_with('x'), "the result is kept");
+    let finished = world.events().await.into_iter().rfind(|event| event.kind == EventKind::ToolFinished).unwrap();
+    assert_eq!(
+        (&finished.payload["status"], &finished.payload["error_code"]),
+        (&json!("failed"), &json!("exec_failed"))
+    );
 }
 
 // covers: TOOL-14
@@ -103,7 +139,8 @@ async fn cut_arguments_stay_json_and_are_marked() {
         let arguments = json!({ "path": "notes/a.md", "content": text });
         let start = turns::CallStart { arguments: arguments.clone(), ..call_start(call_id, "t", Effect::World) };
         write!(world, |w, ctx| turns::record_call_start(w, &ctx, &began, &start).await).unwrap();
-        let outcome = CallOutcome { content: Value::from("short"), refusal: None, truncated: false };
+        let outcome =
+            CallOutcome { content: Value::from("short"), refusal: None, truncated: false, ..CallOutcome::default() };
         let began = turn.clone();
         write!(world, |w, ctx| turns::record_call_end(w, &ctx, &began, call_id, "c1", "t", &outcome).await).unwrap();
         let row = world.call(call_id).await;

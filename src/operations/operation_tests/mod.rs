@@ -3,6 +3,7 @@
 mod agents;
 mod agents_ids;
 mod approvals;
+mod artifacts;
 mod asks;
 mod asks_ended;
 mod budgets;
@@ -19,6 +20,7 @@ mod dead_letters;
 mod declared;
 mod feed;
 mod fencing;
+mod grants;
 mod jobs;
 mod knowledge;
 mod mail;

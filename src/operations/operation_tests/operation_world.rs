@@ -243,7 +243,7 @@ pub(crate) fn call_start(call_id: CallId, tool: &str, effect: Effect) -> CallSta
         alias: None,
         arguments: json!({}),
         effect,
-        file: None,
+        files: Vec::new(),
         ask_id: None,
         begun_at: None,
     }

@@ -36,10 +36,16 @@ async fn no_event_ledger_row_or_dead_letter_shows_a_secret_or_part_of_one() {
             let start = CallStart { arguments, ..call_start(call_id, "t", Effect::Outside) };
             turns::record_call_start(w, &ctx, &began, &start).await?;
             let refusal = Refusal::new(Code::ExecFailed, said.clone()).details(json!({ "x": said }));
-            let outcome = CallOutcome { content: json!({ "a": said }), refusal: Some(refusal), truncated: false };
+            let outcome = CallOutcome {
+                content: json!({ "a": said }),
+                refusal: Some(refusal),
+                truncated: false,
+                ..CallOutcome::default()
+            };
             turns::record_call_end(w, &ctx, &began, call_id, "c1", "t", &outcome).await?;
             let call_id = CallId(ctx.id());
-            let outcome = CallOutcome { content: json!(said), refusal: None, truncated: false };
+            let outcome =
+                CallOutcome { content: json!(said), refusal: None, truncated: false, ..CallOutcome::default() };
             turns::record_call_end(w, &ctx, &began, call_id, "c2", "t", &outcome).await?;
             turns::malformed(w, &ctx, &began, &said).await?;
             turns::model_failed(w, &ctx, began.turn_id, held, "m", &said, crate::budgets::Settlement::Released).await?;

@@ -64,7 +64,12 @@ async fn limit_events(world: &OperationWorld) -> Vec<serde_json::Value> {
 async fn recorded(world: &OperationWorld, turn: &Turn, refusal: &Refusal) {
     let (turn, refusal) = (turn.clone(), refusal.clone());
     write!(world, |w, ctx| {
-        let outcome = CallOutcome { content: serde_json::Value::Null, refusal: Some(refusal), truncated: false };
+        let outcome = CallOutcome {
+            content: serde_json::Value::Null,
+            refusal: Some(refusal),
+            truncated: false,
+            ..CallOutcome::default()
+        };
         turns::record_call_end(w, &ctx, &turn, CallId(ctx.id()), "c1", "t", &outcome).await
     })
     .unwrap();

@@ -30,8 +30,8 @@ pub struct CallStart {
     pub arguments: Value,
     /// The kind of effect that the tool has.
     pub effect: Effect,
-    /// For a file write: the file's hashes before and after.
-    pub file: Option<FilePlan>,
+    /// For file writes: the files' hashes before and after.
+    pub files: Vec<FilePlan>,
     /// For an ask: its id.
     pub ask_id: Option<AskId>,
     /// The start time, if the call began before it is recorded.
@@ -53,7 +53,7 @@ pub async fn record_call_start(
             id: call.id.clone(),
             tool: call.tool.clone(),
             effect: call.effect,
-            file: call.file.clone(),
+            files: call.files.clone(),
             ask_id: call.ask_id,
         };
         w.journal_append(turn.turn_id, &step, now).await?;
@@ -77,6 +77,7 @@ pub async fn record_call_start(
         bytes_in: Some(bytes_in),
         bytes_out: None,
         tokens: None,
+        cost: None,
         truncated,
     })
     .await?;
@@ -127,12 +128,14 @@ pub async fn record_call_end(
         bytes_in: None,
         bytes_out: None,
         tokens: None,
+        cost: None,
         truncated: false,
     });
     let duration_ms = u64::try_from(now.since(row.started_at).as_millis()).unwrap_or(u64::MAX);
     row.status = ledger_status(outcome);
-    row.error_code = outcome.refusal.as_ref().map(|refusal| refusal.code);
-    let (bytes_out, shown) = (length(&text), u64::from(ctx.limits().result_view_bytes));
+    row.error_code = outcome.refusal.as_ref().map(|refusal| refusal.code).or(outcome.failed);
+    row.cost = outcome.cost;
+    let (bytes_out, shown) = (length(&text), u64::from(outcome.view_bytes.unwrap_or(ctx.limits().result_view_bytes)));
     row.bytes_out = Some(bytes_out);
     row.tokens = Some((row.bytes_in.unwrap_or_default() + bytes_out.min(shown)).div_ceil(BYTES_PER_TOKEN));
     let (result, cut) = cut_marked(&text, kept);
@@ -174,6 +177,7 @@ fn length(text: &str) -> u64 {
 #[must_use]
 pub fn ledger_status(outcome: &CallOutcome) -> CallStatus {
     match &outcome.refusal {
+        None if outcome.failed.is_some() => CallStatus::Failed,
         None => CallStatus::Ok,
         Some(refusal) if refusal.code == Code::OutcomeUnknown => CallStatus::Unknown,
         Some(_) => CallStatus::Failed,
@@ -202,6 +206,7 @@ pub async fn malformed(w: &mut dyn Writes, ctx: &OperationContext, turn: &Turn, 
         bytes_in: None,
         bytes_out: None,
         tokens: None,
+        cost: None,
         truncated,
     })
     .await?;

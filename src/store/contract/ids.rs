@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::Medium;
 use super::rows::{ask, letter, mail, task, turn};
-use super::rows_shared::{conversation, schedule};
+use super::rows_shared::{conversation, grant, schedule};
 use super::tools::{keep, open, reading};
 use crate::tables::IdKind;
 
@@ -23,6 +23,7 @@ pub(super) async fn ids_are_read_by_range(medium: Arc<dyn Medium>) {
             w.ask_put(&ask(n, "a", "b", AskStatus::Open)).await?;
             w.conversation_put(&conversation(n, "a")).await?;
             w.dead_letter_put(&letter(n, "a", DeadLetterStatus::Held)).await?;
+            w.grant_put(&grant(n, "a")).await?;
             w.message_append(&mail(n, "a")).await?;
             w.schedule_put(&schedule(n, "a", ScheduleKind::Timer, &name)).await?;
             w.task_put(&task(n, "a", TaskStatus::Done)).await?;

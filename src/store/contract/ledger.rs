@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use ghost_domain::{CallId, CallStatus, Code, LedgerRow};
+use ghost_domain::{CallId, CallStatus, CallTotals, Code, LedgerRow, Money};
 
 use super::Medium;
 use super::rows::{AWKWARD, at, call, call_id, id_of, turn_id};
@@ -21,6 +21,7 @@ pub(super) async fn calls_round_trip(medium: Arc<dyn Medium>) {
         bytes_in: Some(1 << 41),
         bytes_out: Some(1 << 42),
         tokens: Some(1 << 43),
+        cost: Some(Money(1 << 44)),
         truncated: true,
         ..call(1, "a", CallStatus::Unknown)
     };
@@ -63,6 +64,51 @@ pub(super) async fn calls_are_filtered(medium: Arc<dyn Medium>) {
     assert_eq!(found(&store, LedgerFilter { after: Some((at(3), call_id(9))), ..any() }).await, ids(&[3, 2, 1]));
     let narrow = LedgerFilter { agent_id: Some(id_of("a")), status: Some(CallStatus::Ok), limit: 1, ..any() };
     assert_eq!(found(&store, narrow).await, ids(&[3]));
+}
+
+// covers: TOOL-16
+pub(super) async fn calls_are_summed(medium: Arc<dyn Medium>) {
+    let store = open(&medium).await;
+    let cli = |n, status| LedgerRow {
+        tool: "tool.cli".to_owned(),
+        bytes_in: Some(n),
+        bytes_out: Some(10 * n),
+        tokens: Some(100 * n),
+        cost: (n > 1).then_some(Money(n)),
+        ..call(n, "a", status)
+    };
+    keep!(&store, |w| {
+        for n in 1..=3 {
+            w.call_put(&cli(n, CallStatus::Ok)).await?;
+        }
+        w.call_put(&cli(4, CallStatus::Failed)).await?;
+        w.call_put(&call(5, "b", CallStatus::Ok)).await?;
+        w.call_put(&cli(6, CallStatus::Started)).await?;
+        // The end of a call replaces what its start recorded.
+        w.call_put(&cli(6, CallStatus::Failed)).await?;
+    });
+    let sums = async |filter: LedgerFilter| reading!(&store, |r| { r.call_totals(&filter).await? });
+    let total = |tool: &str, status, calls, n| CallTotals {
+        tool: tool.to_owned(),
+        status,
+        calls,
+        duration_ms: 5 * calls,
+        bytes_in: n,
+        bytes_out: 10 * n,
+        tokens: 100 * n,
+        cost: Money(n),
+    };
+    let ok = CallTotals { cost: Money(5), ..total("tool.cli", CallStatus::Ok, 3, 6) };
+    let failed = total("tool.cli", CallStatus::Failed, 2, 10);
+    let read = total("workspace.read", CallStatus::Ok, 1, 0);
+    let any = LedgerFilter::default;
+    assert_eq!(sums(any()).await, [failed.clone(), ok, read.clone()]);
+    let only = LedgerFilter { tool: Some("tool.cli".to_owned()), status: Some(CallStatus::Failed), ..any() };
+    assert_eq!(sums(only).await, [failed]);
+    assert_eq!(sums(LedgerFilter { agent_id: Some(id_of("b")), limit: 1, ..any() }).await, [read]);
+    let late = LedgerFilter { since: Some(at(3)), before: Some(at(4)), after: Some((at(0), call_id(0))), ..any() };
+    assert_eq!(sums(late).await, [total("tool.cli", CallStatus::Ok, 1, 3)]);
+    assert_eq!(sums(LedgerFilter { turn_id: Some(turn_id(9)), ..any() }).await, []);
 }
 
 pub(super) async fn call_lists_are_bounded(medium: Arc<dyn Medium>) {

@@ -10,12 +10,14 @@
 
 mod agents;
 mod approvals;
+mod artifacts;
 mod asks;
 mod budgets;
 mod chat;
 mod concurrency;
 mod conversations;
 mod events;
+mod grants;
 mod ids;
 mod knowledge;
 mod ledger;
@@ -66,6 +68,7 @@ macro_rules! for_each_check {
             agents: agents_are_put_and_listed, tombstones_of_creators_of_living_agents_are_kept, dynamic_agents_are_counted, meta_is_kept, skills_are_held_and_removed,
                 jobs_are_newest_first, requests_are_kept_by_principal;
             approvals: approvals_round_trip_and_are_listed, standing_approvals_are_found, closed_approvals_are_pruned;
+            artifacts: artifacts_are_kept_by_path, artifacts_are_listed_by_prefix_and_agent;
             asks: asks_round_trip, open_asks_are_found, dead_letters_are_newest_first;
             budgets: budgets_are_listed_by_scope, budgets_are_listed_by_sort_and_page,
                 accounts_of_deleted_agents_are_pruned, usage_is_summed, lists_are_bounded;
@@ -78,9 +81,10 @@ macro_rules! for_each_check {
             events: events_are_gapless_and_in_order, correlation_ids_are_read_back, refused_commands_use_no_sequence, events_are_published_after_commit,
                 ephemeral_kinds_are_refused, events_are_paged, a_filter_with_few_matches_reads_to_the_end,
                 bounds_follow_pruning, the_sequence_continues_after_reopening;
+            grants: live_grants_of_an_agent_are_found, grants_are_replaced_removed_and_pruned;
             ids: ids_are_read_by_range;
             knowledge: entries_round_trip, entries_that_are_not_deleted_are_listed, versions_are_newest_first;
-            ledger: calls_round_trip, calls_are_filtered, call_lists_are_bounded;
+            ledger: calls_round_trip, calls_are_filtered, calls_are_summed, call_lists_are_bounded;
             messages: mail_round_trips, inboxes_are_in_order_of_append, the_depth_is_exact, marking_moves_mail,
                 crash_counts_add_up_and_are_reset, waiting_agents_have_waking_mail,
                 mail_of_a_root_with_a_spent_budget_is_not_ready,

@@ -270,6 +270,7 @@ pub(super) fn call(n: u64, agent: &str, status: CallStatus) -> LedgerRow {
         bytes_in: None,
         bytes_out: None,
         tokens: None,
+        cost: None,
         truncated: false,
     }
 }

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use ghost_domain::schedule::{FileStamp, Missed, When};
 use ghost_domain::{
-    ChannelName, ChatChannel, ChatMember, ChatPost, Conversation, ConversationEntry, ConversationId, Delivery,
-    Direction, Grantee, KnowledgeEntry, KnowledgeVersion, Party, Schedule, ScheduleId, ScheduleKind, ScheduleRun,
-    StateEntry, WatchSnapshot,
+    Artifact, ArtifactId, ChannelName, ChatChannel, ChatMember, ChatPost, Conversation, ConversationEntry,
+    ConversationId, Delivery, Direction, Grant, GrantId, GrantSource, Grantee, KnowledgeEntry, KnowledgeVersion, Party,
+    Schedule, ScheduleId, ScheduleKind, ScheduleRun, StateEntry, WatchSnapshot,
 };
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -178,6 +178,39 @@ pub(super) fn run(n: u64, run: u64) -> ScheduleRun {
         message_id: Some(message_id(1_000 * n + run)),
         note: None,
         own_turn: None,
+    }
+}
+
+pub(super) fn grant_id(n: u64) -> GrantId {
+    GrantId(uuid(n))
+}
+
+/// Grant `n`, which ends at second `n`.
+pub(super) fn grant(n: u64, agent: &str) -> Grant {
+    Grant {
+        grant_id: grant_id(n),
+        agent_id: id_of(agent),
+        prefix: "output/".to_owned(),
+        source: GrantSource::Manual,
+        reason: Some(super::rows::AWKWARD.to_owned()),
+        created_by: Party::System,
+        created_at: at(0),
+        expires_at: at(n),
+    }
+}
+
+/// Artifact `n` of agent `a`, indexed at second `n`.
+pub(super) fn artifact(path: &str, n: u64) -> Artifact {
+    Artifact {
+        artifact_id: ArtifactId(uuid(n)),
+        path: path.to_owned(),
+        kind: ghost_domain::ArtifactType::Report,
+        agent_id: Some(id_of("a")),
+        turn_id: Some(super::rows::turn_id(n)),
+        bytes: n,
+        sha256: "00".to_owned(),
+        created_at: at(n),
+        updated_at: at(n),
     }
 }
 

@@ -342,9 +342,14 @@ impl Op {
             }
             _ => {
                 let calls = w.call_list(&LedgerFilter::default()).await?;
+                let sums = w.call_totals(&LedgerFilter::default()).await?;
                 let after = (a % 2 == 0).then(|| (super::rows::at(b % 5), super::rows::letter_id(c % 6)));
                 let letters = w.dead_letter_list(None, None, after, page_limit).await?;
-                format!("{calls:?} {letters:?} {:?} {:?}", w.skills_held(&name).await?, w.job_list(None, 1_000).await?)
+                format!(
+                    "{calls:?} {sums:?} {letters:?} {:?} {:?}",
+                    w.skills_held(&name).await?,
+                    w.job_list(None, 1_000).await?
+                )
             }
         })
     }

@@ -5,19 +5,19 @@
 
 use ghost_domain::schedule::RunStatus;
 use ghost_domain::{
-    AgentId, ChannelName, ChatChannel, ChatMember, ChatPost, Conversation, ConversationEntry, Delivery, KnowledgeEntry,
-    Schedule, ScheduleKind, ScheduleRun, StateEntry,
+    AgentId, Artifact, ChannelName, ChatChannel, ChatMember, ChatPost, Conversation, ConversationEntry, Delivery,
+    Grant, KnowledgeEntry, Schedule, ScheduleKind, ScheduleRun, StateEntry,
 };
 use serde_json::json;
 
 use super::random::{AGENTS, OpNumbers, moment, one_of};
 use super::rows::{id_of, message_id, turn_id};
 use super::rows_shared::{
-    channel, channel_name, conversation, conversation_id, entry, knowledge, member, post, run, schedule, schedule_id,
-    snapshot, state, version,
+    artifact, channel, channel_name, conversation, conversation_id, entry, grant, grant_id, knowledge, member, post,
+    run, schedule, schedule_id, snapshot, state, version,
 };
 
-use crate::tables::{Reads, Result, Writes};
+use crate::tables::{ArtifactFilter, Reads, Result, Writes};
 
 const CHANNELS: [&str; 3] = ["a", "a-b", "b"];
 const KNOWN: [&str; 4] = ["k", "k/1", "k/2", "l"];
@@ -47,10 +47,14 @@ pub(super) enum SharedOp {
     ScanKnowledge,
     ScanState,
     ScanSchedules,
+    PutGrant,
+    RemoveGrant,
+    PutArtifact,
+    ScanGrants,
 }
 
 impl SharedOp {
-    pub(super) const ALL: [Self; 20] = [
+    pub(super) const ALL: [Self; 24] = [
         Self::PutChannel,
         Self::PutMember,
         Self::RemoveMember,
@@ -71,6 +75,10 @@ impl SharedOp {
         Self::ScanKnowledge,
         Self::ScanState,
         Self::ScanSchedules,
+        Self::PutGrant,
+        Self::RemoveGrant,
+        Self::PutArtifact,
+        Self::ScanGrants,
     ];
 
     /// Runs the operation. Returns what it read, as text.
@@ -148,6 +156,18 @@ impl SharedOp {
                 };
                 w.schedule_run_put(&row).await
             }
+            Self::PutGrant => {
+                let row = Grant { expires_at: moment(n), ..grant(a % 6, agent) };
+                w.grant_put(&row).await
+            }
+            Self::RemoveGrant => w.grant_remove(grant_id(a % 6)).await.map(drop),
+            Self::PutArtifact => {
+                let path = format!("output/{}", one_of(&KEYS, a));
+                if c.is_multiple_of(4) {
+                    return Some(w.artifact_remove(&path).await.map(drop));
+                }
+                w.artifact_put(&Artifact { agent_id: Some(id_of(agent)), bytes: n, ..artifact(&path, a) }).await
+            }
             Self::PutSnapshot => w.watch_snapshot_put(schedule_id(a % 8), &snapshot(c % 3)).await,
             _ => return None,
         })
@@ -199,6 +219,19 @@ impl SharedOp {
                 let after = if c.is_multiple_of(2) { "" } else { one_of(&KEYS, b) };
                 let listed = w.state_list(one_of(&PREFIXES, a), after, limit).await?;
                 format!("{listed:?} {}", w.state_count().await?)
+            }
+            Self::ScanGrants => {
+                let prefix = format!("output/{}", one_of(&PREFIXES, a));
+                let agent_id = c.is_multiple_of(2).then(|| agent.clone());
+                let after = format!("output/{}", one_of(&KEYS, b));
+                let found = (
+                    w.grants_live(&agent, moment(n.saturating_sub(b % 9))).await?,
+                    w.grant_list(c.is_multiple_of(2).then(|| grant_id(a % 6)), limit).await?,
+                    w.grant_get(grant_id(a % 6)).await?,
+                    w.artifact_get(&after).await?,
+                    w.artifact_list(&ArtifactFilter { prefix, agent_id, after, limit }).await?,
+                );
+                format!("{found:?}")
             }
             _ => {
                 let (of, kind) = (c.is_multiple_of(2).then_some(&agent), one_of(ScheduleKind::ALL, a));
@@ -292,6 +325,9 @@ pub(super) async fn observe(r: &mut dyn Reads) -> Result<Vec<String>> {
     for prefix in PREFIXES {
         lines.push(format!("{:?} {}", r.state_list(prefix, "", 10_000).await?, r.state_count().await?));
     }
+    lines.push(format!("{:?}", r.grant_list(None, 1_000).await?));
+    let all = ArtifactFilter { limit: 1_000, ..ArtifactFilter::default() };
+    lines.push(format!("{:?}", r.artifact_list(&all).await?));
     lines.push(format!("{:?}", r.schedule_list(None, None, None).await?));
     let due = r.schedules_due(ghost_domain::Timestamp(i64::MAX), 10_000).await?;
     lines.push(format!("{due:?} {:?}", r.schedule_next_at().await?));

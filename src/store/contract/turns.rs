@@ -174,7 +174,7 @@ fn steps() -> Vec<Step> {
             id: "1".to_owned(),
             tool: "workspace.write".to_owned(),
             effect: Effect::File,
-            file: Some(FilePlan { path: "a".to_owned(), before: None, after: "00".to_owned() }),
+            files: vec![FilePlan { path: "a".to_owned(), before: None, after: Some("00".to_owned()), grant_id: None }],
             ask_id: Some(ask_id(1)),
         },
         Step::CallFinished {
@@ -185,6 +185,9 @@ fn steps() -> Vec<Step> {
                 content: json!({"ok": false}),
                 refusal: Some(Refusal::new(Code::PathDenied, "no").hint("elsewhere")),
                 truncated: true,
+                failed: Some(Code::ExecFailed),
+                cost: Some(ghost_domain::Money(7)),
+                view_bytes: None,
             },
         },
         note(AWKWARD),

@@ -3,7 +3,7 @@
 use std::ops::RangeInclusive;
 
 use async_trait::async_trait;
-use ghost_domain::{ApprovalId, AskId, ConversationId, DeadLetterId, MessageId, ScheduleId, TaskId, TurnId};
+use ghost_domain::{ApprovalId, AskId, ConversationId, DeadLetterId, GrantId, MessageId, ScheduleId, TaskId, TurnId};
 use uuid::Uuid;
 
 use super::session::{LIST_MAX, Session};
@@ -32,6 +32,7 @@ impl IdReads for Session<'_> {
             IdKind::DeadLetter => {
                 keys(&tables.dead_letters, DeadLetterId(first)..=DeadLetterId(last), |id| id.0, limit)
             }
+            IdKind::Grant => keys(&tables.grants, GrantId(first)..=GrantId(last), |id| id.0, limit),
             IdKind::Message => keys(&tables.messages_by_id, MessageId(first)..=MessageId(last), |id| id.0, limit),
             IdKind::Schedule => keys(&tables.schedules, ScheduleId(first)..=ScheduleId(last), |id| id.0, limit),
             IdKind::Task => keys(&tables.tasks, TaskId(first)..=TaskId(last), |id| id.0, limit),

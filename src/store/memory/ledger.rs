@@ -1,9 +1,11 @@
 //! The ledger.
 
-use async_trait::async_trait;
-use ghost_domain::{CallId, LedgerRow};
+use std::collections::BTreeMap;
 
-use super::session::{Session, page};
+use async_trait::async_trait;
+use ghost_domain::{CallId, CallTotals, LedgerRow, Money};
+
+use super::session::{LIST_MAX, Session, page};
 use crate::tables::{LedgerFilter, LedgerReads, LedgerWrites, Result};
 
 fn matches(filter: &LedgerFilter, row: &LedgerRow) -> bool {
@@ -26,6 +28,30 @@ impl LedgerReads for Session<'_> {
         let newest_first = self.tables.ledger_by_start.iter().rev();
         let rows = newest_first.filter_map(|((_, call_id), ())| self.tables.ledger.get(call_id));
         Ok(page(rows.filter(|row| matches(filter, row)), filter.limit))
+    }
+
+    async fn call_totals(&mut self, filter: &LedgerFilter) -> Result<Vec<CallTotals>> {
+        let filter = LedgerFilter { after: None, ..filter.clone() };
+        let mut totals: BTreeMap<(String, &str), CallTotals> = BTreeMap::new();
+        for row in self.tables.ledger.values().filter(|row| matches(&filter, row)) {
+            let sum = totals.entry((row.tool.clone(), row.status.as_str())).or_insert_with(|| CallTotals {
+                tool: row.tool.clone(),
+                status: row.status,
+                calls: 0,
+                duration_ms: 0,
+                bytes_in: 0,
+                bytes_out: 0,
+                tokens: 0,
+                cost: Money(0),
+            });
+            sum.calls += 1;
+            sum.duration_ms += row.duration_ms.unwrap_or_default();
+            sum.bytes_in += row.bytes_in.unwrap_or_default();
+            sum.bytes_out += row.bytes_out.unwrap_or_default();
+            sum.tokens += row.tokens.unwrap_or_default();
+            sum.cost = sum.cost.plus(row.cost.unwrap_or_default());
+        }
+        Ok(totals.into_values().take(LIST_MAX).collect())
     }
 }
 

@@ -7,6 +7,7 @@
 
 mod agents;
 mod approvals;
+mod artifacts;
 mod asks;
 mod backend;
 mod budgets;
@@ -15,6 +16,7 @@ mod conversations;
 mod dead_letters;
 mod disk;
 mod events;
+mod grants;
 mod ids;
 mod jobs;
 mod knowledge;

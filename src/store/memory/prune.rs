@@ -148,6 +148,11 @@ impl Tables {
         old.iter().filter(|seq| self.usage.remove(seq)).count()
     }
 
+    fn prune_grants(&mut self, before: Timestamp, limit: usize) -> usize {
+        let old = oldest(self.grants.values().map(|grant| (grant.expires_at, grant.grant_id)), before, limit);
+        old.iter().filter(|grant_id| self.grants.remove(grant_id)).count()
+    }
+
     fn prune_requests(&mut self, before: Timestamp, limit: usize) -> usize {
         let old = oldest(self.requests.iter().map(|(key, answer)| (answer.at, key.clone())), before, limit);
         old.iter().filter(|key| self.requests.remove(key)).count()
@@ -265,6 +270,7 @@ impl PruneWrites for Session<'_> {
             Family::Knowledge => tables.prune_knowledge(before, limit),
             Family::ScheduleRuns => tables.prune_schedule_runs(before, limit),
             Family::Roots => tables.prune_roots(before, limit),
+            Family::Grants => tables.prune_grants(before, limit),
             Family::RootBudgets => tables.prune_root_budgets(before, limit),
             Family::AgentBudgets => tables.prune_agent_budgets(before, limit),
             Family::Agents => {

@@ -42,6 +42,13 @@ impl Conditions {
         self
     }
 
+    /// Adds groups, order and limit. Returns the SQL and the values.
+    pub(super) fn grouped(mut self, group: &'static str, order: &'static str, limit: i64) -> (String, Args) {
+        self.sql.push_str(" GROUP BY ");
+        self.sql.push_str(group);
+        self.order(order, limit)
+    }
+
     /// Adds order and limit. Returns the SQL and the values.
     pub(super) fn order(mut self, order: &'static str, limit: i64) -> (String, Args) {
         self.sql.push_str(" ORDER BY ");

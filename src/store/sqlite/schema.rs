@@ -24,6 +24,7 @@ const MIGRATIONS: &[&str] = &[
     include_str!("migrations/0011_bounds.sql"),
     include_str!("migrations/0012_read_mail.sql"),
     include_str!("migrations/0013_approvals.sql"),
+    include_str!("migrations/0014_grants.sql"),
 ];
 
 /// The schema version of this program.

@@ -6,8 +6,8 @@
 use ghost_domain::root_tally::RootTally;
 use ghost_domain::usage::UsageRow;
 use ghost_domain::{
-    Agent, Approval, Ask, Budget, ChatChannel, ChatMember, ChatPost, Conversation, ConversationEntry, DeadLetter,
-    Envelope, HeldSkill, Job, JournalRow, KnowledgeEntry, KnowledgeVersion, LedgerRow, Schedule, ScheduleRun,
+    Agent, Approval, Artifact, Ask, Budget, ChatChannel, ChatMember, ChatPost, Conversation, ConversationEntry, DeadLetter,
+    Envelope, Grant, HeldSkill, Job, JournalRow, KnowledgeEntry, KnowledgeVersion, LedgerRow, Schedule, ScheduleRun,
     SessionStart, StateEntry, StoredAnswer, Task, Turn,
 };
 
@@ -151,6 +151,8 @@ tables! {
         ROOTS roots: RootTally [2_048, 2_048],
         SCHEDULES schedules: Schedule [512, 0],
         SCHEDULE_RUNS schedule_runs: ScheduleRun [0, 0],
+        GRANTS grants: Grant [0, 0],
+        ARTIFACTS artifacts: Artifact [0, 0],
         // A snapshot may name thousands of files.
         SNAPSHOTS snapshots: WatchSnapshotRow [0, 0],
     }

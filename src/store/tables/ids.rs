@@ -16,6 +16,8 @@ pub enum IdKind {
     Conversation,
     /// Id of a dead letter.
     DeadLetter,
+    /// Id of a write grant.
+    Grant,
     /// Id of a message.
     Message,
     /// Id of a schedule: a timer, cron job, watch or heartbeat.
@@ -28,11 +30,12 @@ pub enum IdKind {
 
 impl IdKind {
     /// All kinds.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Approval,
         Self::Ask,
         Self::Conversation,
         Self::DeadLetter,
+        Self::Grant,
         Self::Message,
         Self::Schedule,
         Self::Task,

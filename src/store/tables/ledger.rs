@@ -1,7 +1,7 @@
 //! The `ledger` table.
 
 use async_trait::async_trait;
-use ghost_domain::{AgentId, CallId, CallStatus, LedgerRow, Timestamp, TurnId};
+use ghost_domain::{AgentId, CallId, CallStatus, CallTotals, LedgerRow, Timestamp, TurnId};
 
 use crate::error::Result;
 
@@ -34,6 +34,10 @@ pub trait LedgerReads {
 
     /// Matching rows, newest first.
     async fn call_list(&mut self, filter: &LedgerFilter) -> Result<Vec<LedgerRow>>;
+
+    /// Sums over the matching rows by tool and status, in the order of both. `after` and `limit` of the filter do
+    /// not apply: there are at most [`PAGE_MAX`](super::PAGE_MAX) sums.
+    async fn call_totals(&mut self, filter: &LedgerFilter) -> Result<Vec<CallTotals>>;
 }
 
 /// Writes of the ledger.

@@ -13,12 +13,14 @@
 
 mod agents;
 mod approvals;
+mod artifacts;
 mod asks;
 mod budgets;
 mod chat;
 mod conversations;
 mod dead_letters;
 mod events;
+mod grants;
 mod ids;
 mod jobs;
 mod knowledge;
@@ -36,12 +38,14 @@ mod turns;
 
 pub use agents::{AgentReads, AgentWrites};
 pub use approvals::{ApprovalFilter, ApprovalReads, ApprovalWrites};
+pub use artifacts::{ArtifactFilter, ArtifactReads, ArtifactWrites};
 pub use asks::{AskReads, AskWrites};
 pub use budgets::{BudgetFilter, BudgetReads, BudgetWrites, UsageFilter};
 pub use chat::{ChatReads, ChatWrites};
 pub use conversations::{ConversationReads, ConversationWrites};
 pub use dead_letters::{DeadLetterReads, DeadLetterWrites};
 pub use events::{EventReads, EventWrites};
+pub use grants::{GrantReads, GrantWrites};
 pub use ids::{IdKind, IdReads};
 pub use jobs::{JobReads, JobWrites};
 pub use knowledge::{KnowledgeReads, KnowledgeWrites};
@@ -72,12 +76,14 @@ pub(crate) fn page_size(limit: u32) -> u32 {
 pub trait Reads:
     AgentReads
     + ApprovalReads
+    + ArtifactReads
     + AskReads
     + BudgetReads
     + ChatReads
     + ConversationReads
     + DeadLetterReads
     + EventReads
+    + GrantReads
     + IdReads
     + JobReads
     + KnowledgeReads
@@ -100,12 +106,14 @@ pub trait Writes:
     Reads
     + AgentWrites
     + ApprovalWrites
+    + ArtifactWrites
     + AskWrites
     + BudgetWrites
     + ChatWrites
     + ConversationWrites
     + DeadLetterWrites
     + EventWrites
+    + GrantWrites
     + JobWrites
     + KnowledgeWrites
     + LedgerWrites

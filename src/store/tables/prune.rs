@@ -62,6 +62,8 @@ pub enum Family {
     ScheduleRuns,
     /// Tallies of roots, by the time of their last change.
     Roots,
+    /// Write grants, by their end.
+    Grants,
 }
 
 impl Family {
@@ -86,6 +88,7 @@ impl Family {
         Self::Knowledge,
         Self::ScheduleRuns,
         Self::Roots,
+        Self::Grants,
     ];
 }
 

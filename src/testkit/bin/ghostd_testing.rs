@@ -41,6 +41,7 @@ fn main() -> ExitCode {
             return ExitCode::FAILURE;
         }
     };
+    ghost_testkit::blackbox::test_faults(&env);
     let world_dir = arguments::world_dir(up.world_dir);
     let options = Options {
         world_dir: world_dir.clone(),

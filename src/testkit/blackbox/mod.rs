@@ -10,6 +10,7 @@
 mod clock;
 mod daemon;
 mod database;
+mod faults;
 mod lines;
 mod model_server;
 mod programs;
@@ -23,6 +24,7 @@ mod world_dir;
 pub use clock::{AHEAD, test_ports};
 pub use daemon::Daemon;
 pub use database::Database;
+pub use faults::{PATCH_KILL, test_faults};
 pub use lines::Lines;
 pub use model_server::{Asked, Mail, ModelServer, Outcome, agent_of, fresh_outcomes, mail_of};
 pub use programs::{ghostctl, ghostd_testing};

@@ -8,7 +8,7 @@ use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ghost_domain::{Code, Refusal};
+use ghost_domain::{Code, Money, Refusal};
 use ghost_store::Writes;
 use ghost_tools::CallContext;
 use ghost_tools::tool::{Output, OutsideTool, Run, Tool, WorldTool};
@@ -34,6 +34,7 @@ pub fn test_tools(env: &dyn Fn(&str) -> Option<String>) -> Vec<Tool> {
         Tool::new::<PanicParams>("test.panic", "Panics.", Run::outside(panic)),
         Tool::new::<PoisonParams>("test.poison", "Panics in the store's transaction.", Run::world(poison)),
         hang,
+        Tool::new::<ChargeParams>("test.charge", "Charges money, and may end as failed.", Run::outside(Charge)),
         Tool::new::<HangParams>("test.break_store", "Has the store's writer panic.", Run::outside(BreakStore)),
     ]
 }
@@ -114,6 +115,28 @@ impl WorldTool for Poison {
         let poisoned = params.text.contains("poison") && !is_calm(self.calm.as_ref());
         assert!(!poisoned, "test.poison: {}", params.text);
         Ok(json!({ "swallowed": params.text }).into())
+    }
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ChargeParams {
+    /// Millionths of a dollar.
+    micros: u64,
+    /// Whether the call counts as failed.
+    #[serde(default)]
+    fails: bool,
+}
+
+struct Charge;
+
+#[async_trait]
+impl OutsideTool for Charge {
+    type Params = ChargeParams;
+
+    async fn run(&self, _: &CallContext, params: ChargeParams) -> Result<Output, Refusal> {
+        let failed = params.fails.then_some(Code::ExecFailed);
+        Ok(Output { cost: Some(Money(params.micros)), failed, ..json!({ "charged": params.micros }).into() })
     }
 }
 

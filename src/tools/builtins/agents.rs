@@ -153,7 +153,7 @@ impl ReadTool for List {
             }))
         });
         let (rows, all) = fitting(rows, LIST_BYTES);
-        Ok(Output { content: Value::Array(rows), truncated: !all, events: Vec::new() })
+        Ok(Output { content: Value::Array(rows), truncated: !all, ..Output::default() })
     }
 }
 
@@ -343,7 +343,7 @@ fn memory_file(
     let content = json!({
         "agent_id": target, "path": path.as_str(), "content": text.content, "truncated": text.truncated,
     });
-    Ok(Output { content, truncated: text.truncated, events: Vec::new() })
+    Ok(Output { content, truncated: text.truncated, ..Output::default() })
 }
 
 fn memory_files(memory: Option<&Dir>, target: &AgentId, limit: Option<u32>) -> Result<Output, Refusal> {
@@ -355,5 +355,5 @@ fn memory_files(memory: Option<&Dir>, target: &AgentId, limit: Option<u32>) -> R
     let (files, all) = fitting(listing.entries.iter().map(|entry| json!(entry)), LIST_BYTES);
     let truncated = listing.truncated || !all;
     let content = json!({ "agent_id": target, "files": files, "truncated": truncated });
-    Ok(Output { content, truncated, events: Vec::new() })
+    Ok(Output { content, truncated, ..Output::default() })
 }

@@ -152,7 +152,7 @@ impl WorldTool for Send {
             "message_id": posted.post.message_id, "seq": posted.post.seq, "delivered": posted.delivered,
             "woken": posted.woken, "skipped": skipped,
         });
-        Ok(Output { content, truncated: !all, events: Vec::new() })
+        Ok(Output { content, truncated: !all, ..Output::default() })
     }
 }
 
@@ -187,7 +187,7 @@ impl ReadTool for List {
         let views =
             call.services.store.read(move |r| Box::pin(async move { rules::list(r, Some(&own)).await })).await?;
         let (rows, all) = fitting(views.iter().map(view_json), LIST_BYTES);
-        Ok(Output { content: Value::Array(rows), truncated: !all, events: Vec::new() })
+        Ok(Output { content: Value::Array(rows), truncated: !all, ..Output::default() })
     }
 }
 
@@ -220,6 +220,6 @@ impl ReadTool for History {
             (rows, all)
         };
         let content = json!({ "channel": channel, "messages": messages });
-        Ok(Output { content, truncated: !all, events: Vec::new() })
+        Ok(Output { content, truncated: !all, ..Output::default() })
     }
 }

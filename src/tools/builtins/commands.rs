@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ghost_config::plan::SandboxKind;
+use ghost_domain::ids::GrantId;
 use ghost_domain::text::clip;
 use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{Code, Refusal, Timestamp};
+use ghost_operations::grants;
 use ghost_policy::Action;
 use ghost_sandbox::{Command, End, Feed, Finished};
 use schemars::JsonSchema;
@@ -18,6 +20,7 @@ use serde_json::json;
 use super::command_plan::judged;
 use super::common::{not_blank, without_nulls};
 use crate::context::CallContext;
+use crate::outputs::Before;
 use crate::processes::{NewProcess, ProcessState};
 use crate::tool::{Output, OutsideTool};
 
@@ -120,6 +123,9 @@ async fn run(call: &CallContext, request: Request) -> Result<Output, Refusal> {
     };
     let most = request.timeout_max_ms.map_or(most, |ms| most.min(Duration::from_millis(ms)));
     let timeout = request.timeout_ms.map_or(default, Duration::from_millis).min(most);
+    // Read for each command, so that a new grant holds from the next one and a revoked one for no more.
+    let writable = call.writable().await?;
+    let before = Before::look(call, &writable.prefixes).await;
     let command = Command {
         agent_id: call.caller.agent_id.clone(),
         argv: request.argv,
@@ -128,13 +134,16 @@ async fn run(call: &CallContext, request: Request) -> Result<Output, Refusal> {
         stdin: request.stdin,
         feed: (request.waits == Waits::Never).then(Feed::default),
         timeout,
-        writable: call.caller.write_acl.prefixes().to_vec(),
+        writable: writable.prefixes,
         stdout_limit: plan.stdout_limit,
         stderr_limit: plan.stderr_limit,
     };
     let progress = progress_of(call);
     let wait = match request.waits {
-        Waits::ToTheEnd => return Ok(result(&sandbox.run(command, &progress).await?, &dir, timeout)),
+        Waits::ToTheEnd => {
+            let done = sandbox.run(command, &progress).await?;
+            return Ok(indexed(call, result(&done, &dir, timeout), before, writable.grants).await);
+        }
         Waits::Until(wait) => wait,
         Waits::Never => Duration::ZERO,
     };
@@ -152,7 +161,9 @@ async fn run(call: &CallContext, request: Request) -> Result<Output, Refusal> {
         };
         match ended {
             None => {}
-            Some(ProcessState::Ended(finished)) => return Ok(result(&finished, &dir, timeout)),
+            Some(ProcessState::Ended(done)) => {
+                return Ok(indexed(call, result(&done, &dir, timeout), before, writable.grants).await);
+            }
             Some(ProcessState::Lost(refusal)) => return Err(refusal),
             Some(ProcessState::Running | ProcessState::Killed) => {
                 return Err(Refusal::new(Code::Cancelled, "the command was killed").hint("check what it did"));
@@ -163,9 +174,20 @@ async fn run(call: &CallContext, request: Request) -> Result<Output, Refusal> {
     let so_far = process.poll(&*ctx.ports.clock, Duration::ZERO, plan.stdout_limit).await;
     let content = without_nulls(json!({
         "status": "running", "session_id": process.session_id, "cwd": shown(&dir),
-        "output": (!so_far.text.is_empty()).then_some(so_far.text), "ends_within_ms": timeout.as_millis() as u64,
+        "output": (!so_far.text.is_empty()).then_some(so_far.text),
+        "ends_within_ms": u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX),
     }));
-    Ok(content.into())
+    Ok(indexed(call, content.into(), before, writable.grants).await)
+}
+
+/// Adds to the result of a command what it changed under `output/`, and the grants that it ran with. What a background
+/// command changes later is indexed by `ghostctl artifact rebuild`.
+async fn indexed(call: &CallContext, mut output: Output, before: Before, used: Vec<GrantId>) -> Output {
+    for grant_id in used {
+        output.events.push(grants::used(&call.caller.agent_id, call.turn_id, call.call_id, grant_id, None));
+    }
+    before.into_output(call, &mut output).await;
+    output
 }
 
 /// Shows the last line of the output now and then.
@@ -235,8 +257,14 @@ fn result(done: &Finished, dir: &str, timeout: Duration) -> Output {
         "timed_out": (done.end == End::Deadline).then_some(true), "truncated": truncated.then_some(true),
         "cwd": shown(dir),
     }));
+    // The ledger counts a command that ended with an error as a failed call.
+    let failed = match done.end {
+        End::Exited(0) => None,
+        End::Deadline => Some(Code::Timeout),
+        _ => Some(Code::ExecFailed),
+    };
     // The outputs are cut and marked already.
-    Output { content, truncated: false, events: Vec::new() }
+    Output { content, failed, ..Output::default() }
 }
 
 pub(super) struct Cli;

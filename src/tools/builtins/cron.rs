@@ -173,7 +173,7 @@ impl WorldTool for Cron {
                 let runs = rules::runs(w, job_id, RUNS_SHOWN).await?;
                 let own = runs.iter().filter(|run| run.agent_id == call.caller.agent_id);
                 let (rows, all) = fitting(own.map(run_shown), LIST_BYTES);
-                Ok(Output { content: json!({ "job_id": job_id, "runs": rows }), truncated: !all, events: Vec::new() })
+                Ok(Output { content: json!({ "job_id": job_id, "runs": rows }), truncated: !all, ..Output::default() })
             }
         }
     }
@@ -192,7 +192,7 @@ async fn overview(call: &CallContext, w: &mut dyn Writes) -> Result<Output, Refu
         "now": call.services.ctx.now().rfc3339(), "jobs": jobs, "timers": timers, "watches": watches,
         "next_at": all.iter().filter_map(|schedule| schedule.next_at).min().map(Timestamp::rfc3339),
     });
-    Ok(Output { content, truncated: !(all_jobs && all_timers && all_watches), events: Vec::new() })
+    Ok(Output { content, truncated: !(all_jobs && all_timers && all_watches), ..Output::default() })
 }
 
 /// The job that the arguments select by id or by name.

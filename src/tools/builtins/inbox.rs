@@ -84,7 +84,7 @@ impl WorldTool for Read {
 fn shown<'m>(mail: impl Iterator<Item = &'m Envelope>, remaining: u32) -> Output {
     let (messages, all) = fitting(mail.map(envelope_json), TAKE_BYTES);
     let content = json!({ "messages": messages, "remaining": remaining });
-    Output { content, truncated: !all, events: Vec::new() }
+    Output { content, truncated: !all, ..Output::default() }
 }
 
 fn envelope_json(mail: &Envelope) -> Value {

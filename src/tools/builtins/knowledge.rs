@@ -124,7 +124,7 @@ impl ReadTool for List {
         let listed =
             call.services.store.read(move |r| Box::pin(async move { rules::list(r, &viewer, &wanted).await })).await?;
         let (rows, all) = fitting(listed.entries.iter().map(row), LIST_BYTES);
-        Ok(Output { content: Value::Array(rows), truncated: listed.more || !all, events: Vec::new() })
+        Ok(Output { content: Value::Array(rows), truncated: listed.more || !all, ..Output::default() })
     }
 }
 

@@ -17,6 +17,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::common::{agent_id, not_blank, without_nulls};
+use super::written::only;
 use crate::context::CallContext;
 use crate::tool::{AskTool, FileTool, FileWork, Output, Run, WorldTool};
 use crate::workspace::sha256_hex;
@@ -174,17 +175,18 @@ impl FileTool for SendFile {
             .store
             .read(move |r| Box::pin(async move { mail::would_deliver(r, &ctx, &new_message).await }))
             .await?;
-        let plan = FilePlan { path: path.as_str().to_owned(), before, after };
-        Ok(FileWork { plan, bytes: params.content.clone().into_bytes() })
+        let plan = FilePlan { path: path.as_str().to_owned(), before, after: Some(after), grant_id: None };
+        Ok(FileWork::one(plan, params.content.clone().into_bytes()))
     }
 
     async fn record(
         &self,
         call: &CallContext,
         params: SendParams,
-        plan: &FilePlan,
+        plans: &[FilePlan],
         w: &mut dyn Writes,
     ) -> Result<Output, Refusal> {
+        let plan = only(plans)?;
         let to = agent_id(w, &params.to).await?;
         let bytes = params.content.len();
         let new_message = file_message(call, &params, &to, &plan.path);

@@ -18,6 +18,7 @@ mod knowledge;
 mod message;
 mod messages;
 mod processes;
+mod patch;
 mod resources;
 mod schedules;
 mod sessions;
@@ -28,6 +29,7 @@ mod tools;
 mod web;
 mod workspace;
 mod world;
+mod written;
 
 pub use commands::NEED_SANDBOX;
 pub use web::{NEED_WEB, absent_web_tools};
@@ -66,7 +68,7 @@ pub fn with(extra: Vec<Tool>) -> Vec<Tool> {
     tools
 }
 
-fn files() -> [Tool; 4] {
+fn files() -> [Tool; 5] {
     use workspace::{Edit, EditParams, List, ListParams, Read, ReadParams, Write, WriteParams};
     [
         Tool::new::<ReadParams>(
@@ -88,6 +90,12 @@ fn files() -> [Tool; 4] {
             Run::file(Edit),
         )
         .used(Use::Often),
+        Tool::new::<patch::PatchParams>(
+            "workspace.patch",
+            "Apply a unified diff to one or several files: all of it, or nothing.",
+            patch::patch(),
+        )
+        .used(Use::Sometimes),
         Tool::new::<ListParams>(
             "workspace.list",
             "List a directory of the workspace, with sizes; use it to find a path before reading.",

@@ -60,7 +60,7 @@ impl ReadTool for List {
             }))
         });
         let (rows, all) = fitting(rows, LIST_BYTES);
-        Ok(Output { content: json!({ "sessions": rows }), truncated: !all, events: Vec::new() })
+        Ok(Output { content: json!({ "sessions": rows }), truncated: !all, ..Output::default() })
     }
 }
 
@@ -114,7 +114,7 @@ impl ReadTool for History {
         rows.truncate(shown);
         rows.reverse();
         let content = without_nulls(json!({ "session": name_of(session), "entries": rows, "earlier": earlier }));
-        Ok(Output { content, truncated: !all, events: Vec::new() })
+        Ok(Output { content, truncated: !all, ..Output::default() })
     }
 }
 

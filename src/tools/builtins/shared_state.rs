@@ -100,7 +100,7 @@ impl ReadTool for Read {
             }
             values.insert(entry.key, value);
         }
-        Ok(Output { content: Value::Object(values), truncated, events: Vec::new() })
+        Ok(Output { content: Value::Object(values), truncated, ..Output::default() })
     }
 }
 

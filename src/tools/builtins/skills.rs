@@ -96,7 +96,7 @@ impl ReadTool for List {
             }))
         });
         let (rows, all) = fitting(rows, LIST_BYTES);
-        Ok(Output { content: Value::Array(rows), truncated: !all, events: Vec::new() })
+        Ok(Output { content: Value::Array(rows), truncated: !all, ..Output::default() })
     }
 }
 
@@ -158,7 +158,7 @@ impl WorldTool for Activate {
         if let Some(note) = tools_note(&skill) {
             content["note"] = note.into();
         }
-        Ok(Output { content, truncated: skill.continues_at.is_some(), events: Vec::new() })
+        Ok(Output { content, truncated: skill.continues_at.is_some(), ..Output::default() })
     }
 }
 

@@ -211,7 +211,7 @@ impl ReadTool for List {
         let more = tasks.len() > limit as usize;
         tasks.truncate(limit as usize);
         let (rows, all) = fitting(tasks.iter().map(|task| task_json(task, true)), LIST_BYTES);
-        Ok(Output { content: Value::Array(rows), truncated: more || !all, events: Vec::new() })
+        Ok(Output { content: Value::Array(rows), truncated: more || !all, ..Output::default() })
     }
 }
 
@@ -238,7 +238,7 @@ impl ReadTool for Get {
             .map(|event| json!({ "at": event["at"], "by": event["by"], "note": event["note"] }));
         content["notes"] = Value::Array(notes.collect());
         content["history"] = Value::Array(history);
-        Ok(Output { content, truncated: !all, events: Vec::new() })
+        Ok(Output { content, truncated: !all, ..Output::default() })
     }
 }
 

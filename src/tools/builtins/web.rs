@@ -8,19 +8,22 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use ghost_domain::artifact::{Found, OUTPUT};
+use ghost_domain::ids::GrantId;
 use ghost_domain::journal::FilePlan;
 use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{Code, Refusal};
+use ghost_operations::grants;
 use ghost_web::{Content, Extract, FetchRequest, Fetched, Freshness, Query, Web, filename};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::common::without_nulls;
-use super::workspace::{Scope, resolve, scope_note, with_scope_hint, written};
+use super::workspace::{Scope, resolve, scope_note, with_scope_hint};
 use crate::context::CallContext;
 use crate::tool::{Output, OutsideTool};
-use crate::workspace::sha256_hex;
+use crate::workspace::{FileWrite, sha256_hex};
 
 /// Characters of a page, by default and at most (LIM-31).
 const LENGTH_DEFAULT: u32 = 10_000;
@@ -161,7 +164,10 @@ impl OutsideTool for Fetch {
     async fn run(&self, call: &CallContext, params: FetchParams) -> Result<Output, Refusal> {
         let web = web_of(call)?;
         // What cannot be saved is not fetched.
-        let path = params.save_to.as_deref().map(|path| target(call, path, params.scope)).transpose()?;
+        let path = match params.save_to.as_deref() {
+            Some(path) => Some(target(call, path, params.scope).await?),
+            None => None,
+        };
         let request = FetchRequest {
             url: params.url,
             method: params.method.as_str().to_owned(),
@@ -180,7 +186,7 @@ impl OutsideTool for Fetch {
             Content::Text { text, length, truncated } => {
                 let mut content = facts(&fetched, json!({ "length": length, "truncated": truncated }));
                 content["content"] = json!(text);
-                Ok(Output { content: without_nulls(content), truncated: *truncated, events: Vec::new() })
+                Ok(Output { content: without_nulls(content), truncated: *truncated, ..Output::default() })
             }
             Content::File(bytes) => {
                 let note = params.save_to.as_deref().and_then(|path| scope_note(path, params.scope));
@@ -190,12 +196,18 @@ impl OutsideTool for Fetch {
     }
 }
 
-/// The path of a file that the caller may write.
-fn target(call: &CallContext, path: &str, scope: Scope) -> Result<WorkspacePath, Refusal> {
+/// The path of a file that the caller may write, and the grant without which it could not.
+async fn target(call: &CallContext, path: &str, scope: Scope) -> Result<Target, Refusal> {
     let hint = |refusal| with_scope_hint(refusal, path, scope);
     let path = resolve(call, path, scope, false)?;
-    call.caller.write_acl.check(&call.caller.agent_id, &path).map_err(hint)?;
-    Ok(path)
+    let grant_id = call.may_write(&path).await.map_err(hint)?;
+    Ok(Target { path, grant_id })
+}
+
+/// Where an answer is saved.
+struct Target {
+    path: WorkspacePath,
+    grant_id: Option<GrantId>,
 }
 
 /// What is known of an answer.
@@ -216,7 +228,7 @@ fn facts(fetched: &Fetched, more: Value) -> Value {
 async fn save(
     call: &CallContext,
     fetched: &Fetched,
-    (path, note): (Option<WorkspacePath>, Option<&str>),
+    (path, note): (Option<Target>, Option<&str>),
     bytes: &[u8],
 ) -> Result<Output, Refusal> {
     // An answer to HEAD, or a status without a body.
@@ -230,18 +242,29 @@ async fn save(
         None => {
             let disposition = fetched.disposition.as_deref();
             let name = filename::of(&fetched.final_url, disposition, &fetched.content_type, &sha256);
-            target(call, &format!("{DOWNLOADS}/{name}"), Scope::Agent).map_err(|refusal| {
+            target(call, &format!("{DOWNLOADS}/{name}"), Scope::Agent).await.map_err(|refusal| {
                 refusal.hint("the answer is no text and needs a file: give save_to, a path that you may write")
             })?
         }
     };
+    let Target { path, grant_id } = path;
     let workspace = &call.services.workspace;
-    let plan = FilePlan { path: path.as_str().to_owned(), before: workspace.hash(&path).await?, after: sha256 };
-    workspace.carry_out(&plan, bytes).await?;
+    let (before, after) = (workspace.hash(&path).await?, Some(sha256.clone()));
+    let plan = FilePlan { path: path.as_str().to_owned(), before, after, grant_id };
+    workspace.carry_out(vec![FileWrite { plan, bytes: Some(bytes.to_vec()) }]).await?;
     let more = json!({
-        "length": bytes.len(), "truncated": false, "path": plan.path, "sha256": plan.after, "note": note,
+        "length": bytes.len(), "truncated": false, "path": path.as_str(), "sha256": sha256, "note": note,
     });
-    Ok(written(call, &plan, Some(bytes.len()), facts(fetched, more)))
+    let mut output = Output::from(without_nulls(facts(fetched, more)));
+    if path.as_str().starts_with(OUTPUT) {
+        let content = Some((sha256, bytes.len() as u64));
+        output.artifacts.push(Found { path: path.as_str().to_owned(), content });
+    }
+    if let Some(grant_id) = grant_id {
+        let (agent_id, path) = (&call.caller.agent_id, Some(path.as_str()));
+        output.events.push(grants::used(agent_id, call.turn_id, call.call_id, grant_id, path));
+    }
+    Ok(output)
 }
 
 pub(super) struct WebSearch;
@@ -279,6 +302,6 @@ impl OutsideTool for GoogleSearch {
             "usage": { "input_tokens": input, "output_tokens": output },
             "source": SOURCE, "answer": answer.answer, "citations": answer.citations,
         });
-        Ok(content.into())
+        Ok(Output { cost: Some(answer.cost), ..Output::from(content) })
     }
 }

@@ -1,5 +1,4 @@
-//! The tools for workspace files: read, write, edit, list (BI-01..03, BI-05; ACL-01..03, ART-01,
-//! ART-02). Every agent may read all files; its write rules say where it may write.
+//! The tools for workspace files: read, write, edit, list (BI-01..03, BI-05; ACL-01..05). Every agent may read all files; its write rules say where it may write.
 
 use std::io;
 use std::sync::Arc;
@@ -8,16 +7,16 @@ use async_trait::async_trait;
 use cap_std::ambient_authority;
 use cap_std::fs::Dir;
 use ghost_config::skills::Skill;
-use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::journal::FilePlan;
 use ghost_domain::write_acl::WorkspacePath;
-use ghost_domain::{Code, Refusal};
+use ghost_domain::{Code, GrantId, Refusal};
 use ghost_store::Writes;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::common::{LIST_BYTES, fitting, without_nulls};
+use super::written::{only, written};
 use crate::context::CallContext;
 use crate::tool::{FileTool, FileWork, Output, ReadTool};
 use crate::workspace::{DEPTH_MAX, ENTRIES_MAX, FileText, Lines, io_refusal, list_dir, read_text, sha256_hex};
@@ -211,37 +210,8 @@ pub(super) fn scope_note(path: &str, scope: Scope) -> Option<&'static str> {
         .then_some("this is inside your own directory; for the shared one of that name give scope: world")
 }
 
-/// The type of a file under `output/` (ART-01).
-fn artifact_type(path: &str) -> Option<&'static str> {
-    let rest = path.strip_prefix("output/")?;
-    Some(match rest.split_once('/').map(|(dir, _)| dir) {
-        Some("briefings") => "briefing",
-        Some("reports") => "report",
-        Some("reviews") => "review",
-        Some("digests") => "digest",
-        _ => "artifact",
-    })
-}
-
-/// The output of a write, with an event if it made an artifact.
-pub(super) fn written(call: &CallContext, plan: &FilePlan, bytes: Option<usize>, mut content: Value) -> Output {
-    let mut output = Output::default();
-    if let Some(kind) = artifact_type(&plan.path) {
-        let artifact_id = call.services.ctx.id();
-        content["artifact_id"] = json!(artifact_id.to_string());
-        let payload = without_nulls(json!({
-            "artifact_id": artifact_id.to_string(), "path": plan.path, "type": kind, "sha256": plan.after,
-            "replaced": plan.before.is_some(), "bytes": bytes, "turn_id": call.turn_id,
-        }));
-        let event = NewEvent::new(EventKind::ArtifactCreated, payload);
-        output.events.push(event.agent(&call.caller.agent_id).correlation(call.root_id));
-    }
-    output.content = without_nulls(content);
-    output
-}
-
 /// Refuses a write that would make the file too large.
-fn check_size(call: &CallContext, path: &WorkspacePath, bytes: usize) -> Result<(), Refusal> {
+pub(super) fn check_size(call: &CallContext, path: &WorkspacePath, bytes: usize) -> Result<(), Refusal> {
     let limit = call.services.ctx.limits().file_bytes;
     if bytes > limit as usize {
         return Err(Refusal::new(
@@ -253,9 +223,9 @@ fn check_size(call: &CallContext, path: &WorkspacePath, bytes: usize) -> Result<
     Ok(())
 }
 
-fn work(path: &WorkspacePath, before: Option<String>, bytes: Vec<u8>) -> FileWork {
-    let plan = FilePlan { path: path.as_str().to_owned(), before, after: sha256_hex(&bytes) };
-    FileWork { plan, bytes }
+fn work(path: &WorkspacePath, grant_id: Option<GrantId>, before: Option<String>, bytes: Vec<u8>) -> FileWork {
+    let plan = FilePlan { path: path.as_str().to_owned(), before, after: Some(sha256_hex(&bytes)), grant_id };
+    FileWork::one(plan, bytes)
 }
 
 /// Truncates a text so that its JSON has at most `limit` bytes. Otherwise the model would not get
@@ -317,7 +287,7 @@ impl ReadTool for Read {
             "path": shown, "content": text.content, "encoding": text.encoding.name(), "bytes": text.bytes,
             "lines": text.lines, "truncated": text.truncated, "next_offset": next, "next_skip_bytes": next_skip,
         }));
-        Ok(Output { content, truncated: text.truncated, events: Vec::new() })
+        Ok(Output { content, truncated: text.truncated, ..Output::default() })
     }
 }
 
@@ -330,33 +300,35 @@ impl FileTool for Write {
     async fn prepare(&self, call: &CallContext, params: &WriteParams) -> Result<FileWork, Refusal> {
         let hint = |refusal| with_scope_hint(refusal, &params.path, params.scope);
         let path = resolve(call, &params.path, params.scope, false)?;
-        call.caller.write_acl.check(&call.caller.agent_id, &path).map_err(hint)?;
+        let grant_id = call.may_write(&path).await.map_err(hint)?;
         check_size(call, &path, params.content.len())?;
         if !params.append {
             let before = call.services.workspace.hash(&path).await.map_err(hint)?;
-            return Ok(work(&path, before, params.content.clone().into_bytes()));
+            return Ok(work(&path, grant_id, before, params.content.clone().into_bytes()));
         }
         let limit = u64::from(call.services.ctx.limits().file_bytes);
         let old = call.services.workspace.text_for_change(&path, limit).await.map_err(hint)?;
         let before = old.as_ref().map(|old| sha256_hex(old.as_bytes()));
         let new = old.unwrap_or_default() + &params.content;
         check_size(call, &path, new.len())?;
-        Ok(work(&path, before, new.into_bytes()))
+        Ok(work(&path, grant_id, before, new.into_bytes()))
     }
 
     async fn record(
         &self,
         call: &CallContext,
         params: WriteParams,
-        plan: &FilePlan,
-        _: &mut dyn Writes,
+        plans: &[FilePlan],
+        w: &mut dyn Writes,
     ) -> Result<Output, Refusal> {
         let bytes = params.content.len();
+        let plan = only(plans)?;
+        let artifact_id = written(call, plan, w).await?;
         let content = json!({
-            "path": plan.path, "bytes": bytes, "appended": params.append,
+            "path": plan.path, "bytes": bytes, "appended": params.append, "artifact_id": artifact_id,
             "note": scope_note(&params.path, params.scope),
         });
-        Ok(written(call, plan, (!params.append).then_some(bytes), content))
+        Ok(without_nulls(content).into())
     }
 }
 
@@ -369,7 +341,7 @@ impl FileTool for Edit {
     async fn prepare(&self, call: &CallContext, params: &EditParams) -> Result<FileWork, Refusal> {
         let hint = |refusal| with_scope_hint(refusal, &params.path, params.scope);
         let path = resolve(call, &params.path, params.scope, false)?;
-        call.caller.write_acl.check(&call.caller.agent_id, &path).map_err(hint)?;
+        let grant_id = call.may_write(&path).await.map_err(hint)?;
         if params.old_text.is_empty() || params.old_text == params.new_text {
             return Err(Refusal::new(Code::InvalidArguments, "old_text is empty or equal to new_text")
                 .hint("give the piece of text to replace and what comes in its place"));
@@ -394,20 +366,23 @@ impl FileTool for Edit {
         let grown = old.len() - count * params.old_text.len();
         check_size(call, &path, grown.saturating_add(count.saturating_mul(params.new_text.len())))?;
         let new = old.replace(params.old_text.as_str(), &params.new_text);
-        Ok(work(&path, Some(sha256_hex(old.as_bytes())), new.into_bytes()))
+        Ok(work(&path, grant_id, Some(sha256_hex(old.as_bytes())), new.into_bytes()))
     }
 
     async fn record(
         &self,
         call: &CallContext,
         params: EditParams,
-        plan: &FilePlan,
-        _: &mut dyn Writes,
+        plans: &[FilePlan],
+        w: &mut dyn Writes,
     ) -> Result<Output, Refusal> {
         // The number of occurrences is known only from the old text, which no longer exists after a
         // crash.
         let replacements = if params.replace_all { json!("all") } else { json!(1) };
-        Ok(written(call, plan, None, json!({ "path": plan.path, "replacements": replacements })))
+        let plan = only(plans)?;
+        let artifact_id = written(call, plan, w).await?;
+        let content = json!({ "path": plan.path, "replacements": replacements, "artifact_id": artifact_id });
+        Ok(without_nulls(content).into())
     }
 }
 
@@ -442,6 +417,6 @@ impl ReadTool for List {
         let truncated = listing.truncated || !all;
         let shown = if shown.is_empty() { "." } else { &shown };
         let content = json!({ "path": shown, "entries": entries, "truncated": truncated });
-        Ok(Output { content, truncated, events: Vec::new() })
+        Ok(Output { content, truncated, ..Output::default() })
     }
 }

@@ -52,7 +52,7 @@ impl ReadTool for Reflect {
             "uptime_seconds": now.since(call.services.control.started_at()).as_secs(),
             "open_turns": facts.open_turns, "waiting_mail": facts.inbox_total, "dead_letters": facts.dead_letters,
         });
-        Ok(Output { content, truncated: !all, events: Vec::new() })
+        Ok(Output { content, truncated: !all, ..Output::default() })
     }
 }
 

@@ -30,7 +30,7 @@ pub(super) fn is_reserved(name: &str) -> bool {
 
 /// The number of bytes of a file that are read to find a line or to hash the file that a write
 /// would replace. Every file that a tool can write is smaller.
-const SCAN_MAX: u64 = 64 * 1024 * 1024;
+pub(super) const SCAN_MAX: u64 = 64 * 1024 * 1024;
 
 /// The number of names that are tried for a temporary file. Each name is new in this process, so
 /// the first one works unless a crashed process left it.
@@ -303,21 +303,32 @@ pub(super) fn whole_text(root: &Dir, path: &WorkspacePath, max_bytes: u64) -> Re
 }
 
 pub(super) fn hash(root: &Dir, path: &WorkspacePath) -> Result<Option<String>, Refusal> {
-    let Some((mut file, size)) = open_for_change(root, path)? else { return Ok(None) };
+    let Some((file, size)) = open_for_change(root, path)? else { return Ok(None) };
     let refused = |size| too_large(path, size, SCAN_MAX).hint("nothing was written; choose another path");
     if size > SCAN_MAX {
         return Err(refused(size));
     }
+    // The file may grow while it is read.
+    match hash_of(file.take(SCAN_MAX + 1), path)? {
+        (_, bytes) if bytes > SCAN_MAX => Err(refused(bytes)),
+        (hash, _) => Ok(Some(hash)),
+    }
+}
+
+/// The SHA-256 and the size of a file of any size; `None` if there is none.
+pub(super) fn digest(root: &Dir, path: &WorkspacePath) -> Result<Option<(String, u64)>, Refusal> {
+    let Some((file, _)) = open_for_change(root, path)? else { return Ok(None) };
+    hash_of(file, path).map(Some)
+}
+
+/// The SHA-256 and the number of the bytes that `file` has.
+fn hash_of(mut file: impl Read, path: &WorkspacePath) -> Result<(String, u64), Refusal> {
     let (mut hasher, mut buffer, mut hashed) = (Sha256::new(), vec![0_u8; 64 * 1024], 0_u64);
     loop {
         match file.read(&mut buffer) {
-            Ok(0) => return Ok(Some(hex(&hasher.finalize()))),
+            Ok(0) => return Ok((hex(&hasher.finalize()), hashed)),
             Ok(count) => {
-                // The file may grow while it is read.
                 hashed += count as u64;
-                if hashed > SCAN_MAX {
-                    return Err(refused(hashed));
-                }
                 hasher.update(&buffer[..count]);
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -344,6 +355,23 @@ pub(super) fn replace(
     path: &WorkspacePath,
     fill: impl FnOnce(&mut File) -> io::Result<()>,
 ) -> Result<(), Refusal> {
+    stage(root, path, fill)?.place()
+}
+
+/// New content of a file, complete on the disk beside the file. Dropping it removes the content.
+pub(super) struct Staged<'p> {
+    parent: OwnedFd,
+    temp: String,
+    name: &'p str,
+    path: &'p WorkspacePath,
+}
+
+/// Writes the new content of the file at `path` beside it.
+pub(super) fn stage<'p>(
+    root: &Dir,
+    path: &'p WorkspacePath,
+    fill: impl FnOnce(&mut File) -> io::Result<()>,
+) -> Result<Staged<'p>, Refusal> {
     check_name(path)?;
     // Check before anything is created, so that a refused write leaves no trace.
     if let Some((parent, name)) = parents::parent_of(root, path, false)? {
@@ -354,14 +382,45 @@ pub(super) fn replace(
         return Err(failed(Errno::NOENT.into()));
     };
     let (temp, file) = create_temp(parent.as_fd()).map_err(failed)?;
-    let placed = complete(file, fill).and_then(|()| Ok(rustix::fs::renameat(&parent, &temp, &parent, name)?));
-    if let Err(error) = placed {
-        // Agents cannot read it under that name and the next start removes it, so a failure here
-        // does no harm.
-        let _ = rustix::fs::unlinkat(&parent, &temp, AtFlags::empty());
-        return Err(failed(error));
+    let staged = Staged { parent, temp, name, path };
+    complete(file, fill).map_err(failed)?;
+    Ok(staged)
+}
+
+impl Staged<'_> {
+    /// Puts the content in the place of the file.
+    pub(super) fn place(self) -> Result<(), Refusal> {
+        let failed = |error: Errno| io_refusal("write", self.path.as_str(), &error.into());
+        rustix::fs::renameat(&self.parent, &self.temp, &self.parent, self.name).map_err(failed)?;
+        rustix::fs::fsync(&self.parent).map_err(failed)
     }
-    rustix::fs::fsync(&parent).map_err(|error| failed(error.into()))
+}
+
+impl Drop for Staged<'_> {
+    fn drop(&mut self) {
+        // Nothing is left there if the content was placed. Otherwise agents cannot read it under that name and the
+        // next start removes it, so a failure here does no harm.
+        let _ = rustix::fs::unlinkat(&self.parent, &self.temp, AtFlags::empty());
+    }
+}
+
+/// Adds `bytes` to the end of the file at `path`, and creates it if it is missing. It is not synced.
+pub(super) fn append(root: &Dir, path: &WorkspacePath, bytes: &[u8]) -> Result<(), Refusal> {
+    check_name(path)?;
+    let failed = |error: io::Error| io_refusal("write", path.as_str(), &error);
+    let Some((parent, name)) = parents::parent_of(root, path, true)? else {
+        return Err(failed(Errno::NOENT.into()));
+    };
+    regular_or_missing(&parent, name, path)?;
+    let flags =
+        OFlags::WRONLY | OFlags::APPEND | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let fd = rustix::fs::openat(&parent, name, flags, Mode::from_raw_mode(0o644)).map_err(|e| failed(e.into()))?;
+    let mut file = File::from(fd);
+    // The file may have been replaced since the check above.
+    if !file.metadata().map_err(failed)?.is_file() {
+        return Err(in_the_way(path.as_str(), "something that is not a file"));
+    }
+    file.write_all(bytes).map_err(failed)
 }
 
 fn create_temp(parent: std::os::fd::BorrowedFd<'_>) -> io::Result<(String, File)> {

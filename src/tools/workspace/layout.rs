@@ -14,11 +14,16 @@ use super::files::TEMP_PREFIX;
 use super::parents;
 
 /// Directories of every workspace.
-const SEED: [&str; 6] =
-    ["agents", "output/briefings", "output/reports", "output/reviews", "output/digests", "projects"];
-
-/// The directory that agents share.
-const SHARED: &str = "shared";
+const SEED: [&str; 8] = [
+    "agents",
+    "output/briefings",
+    "output/reports",
+    "output/reviews",
+    "output/digests",
+    "projects",
+    "shared/manifests",
+    "shared/templates",
+];
 
 /// Directories of every agent.
 const OWN: [&str; 3] = ["drafts", "notes", "inbox"];
@@ -45,7 +50,7 @@ pub(super) fn has_moved(root: &Dir, place: &Path) -> bool {
 }
 
 pub(super) fn create_seed(root: &Dir) -> Result<(), Refusal> {
-    for path in SEED.into_iter().chain([SHARED]) {
+    for path in SEED {
         parents::directory(root, path, true)?;
     }
     Ok(())

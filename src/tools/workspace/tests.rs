@@ -25,6 +25,13 @@ pub(super) fn all_lines(max_bytes: usize) -> Lines {
     Lines { first: 1, skip: 0, count: None, max_bytes }
 }
 
+/// A planned change of a file from one text to another; `None` is no file.
+fn write_of(path: &str, before: Option<&str>, after: Option<&str>) -> FileWrite {
+    let hash = |text: &str| sha256_hex(text.as_bytes());
+    let plan = FilePlan { path: path.into(), before: before.map(hash), after: after.map(hash), grant_id: None };
+    FileWrite { plan, bytes: after.map(|text| text.as_bytes().to_vec()) }
+}
+
 /// Every name under `root` that is a temporary file.
 fn temps(root: &Path) -> usize {
     let mut found = 0;
@@ -48,7 +55,15 @@ async fn opening_creates_the_layout_and_removes_temporary_files() {
     workspace.ensure_agent(&"ada".parse().unwrap()).await.unwrap();
     workspace.ensure_agent(&"ada".parse().unwrap()).await.unwrap();
     let root = dir.path().join("ws");
-    for place in ["output/briefings", "output/digests", "projects", "shared", "agents/ada/inbox", "agents/ada/notes"] {
+    for place in [
+        "output/briefings",
+        "output/digests",
+        "projects",
+        "shared/manifests",
+        "shared/templates",
+        "agents/ada/inbox",
+        "agents/ada/notes",
+    ] {
         assert!(root.join(place).is_dir(), "{place}");
     }
     std::fs::write(root.join("agents/ada/notes/.ghost-tmp-7"), "half").unwrap();
@@ -119,7 +134,8 @@ async fn links_do_not_lead_out_and_writes_follow_none() {
     workspace.write_atomic(&path("projects/x"), b"x").await.unwrap();
     assert_eq!(workspace.read(&path("shared/inside/x"), 10).await.unwrap(), b"x");
     let listing = workspace.list(&path("shared"), 8, None, 100).await.unwrap();
-    assert!(listing.entries.iter().all(|entry| entry.kind == EntryKind::Link), "{listing:?}");
+    let made = |entry: &&Entry| !["shared/manifests", "shared/templates"].contains(&entry.path.as_str());
+    assert!(listing.entries.iter().filter(made).all(|entry| entry.kind == EntryKind::Link), "{listing:?}");
 }
 
 #[tokio::test]
@@ -196,17 +212,12 @@ async fn a_failed_write_leaves_the_old_content() {
 #[tokio::test]
 async fn an_outdated_plan_is_a_conflict() {
     let (_dir, workspace) = new_workspace();
-    let plan = |before: Option<&[u8]>, after: &[u8]| FilePlan {
-        path: "shared/board.md".into(),
-        before: before.map(sha256_hex),
-        after: sha256_hex(after),
-    };
-    workspace.carry_out(&plan(None, b"1"), b"1").await.unwrap();
-    assert_eq!(code(workspace.carry_out(&plan(None, b"2"), b"2").await), Code::Conflict);
-    workspace.carry_out(&plan(Some(b"1"), b"2"), b"2").await.unwrap();
-    assert_eq!(code(workspace.carry_out(&plan(Some(b"1"), b"3"), b"3").await), Code::Conflict);
-    let outside = FilePlan { path: "../x".into(), before: None, after: String::new() };
-    assert_eq!(code(workspace.carry_out(&outside, b"").await), Code::PathDenied);
+    let board = |before: Option<&str>, after: &str| vec![write_of("shared/board.md", before, Some(after))];
+    workspace.carry_out(board(None, "1")).await.unwrap();
+    assert_eq!(code(workspace.carry_out(board(None, "2")).await), Code::Conflict);
+    workspace.carry_out(board(Some("1"), "2")).await.unwrap();
+    assert_eq!(code(workspace.carry_out(board(Some("1"), "3")).await), Code::Conflict);
+    assert_eq!(code(workspace.carry_out(vec![write_of("../x", None, Some(""))]).await), Code::PathDenied);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -217,8 +228,8 @@ async fn of_many_writers_with_one_plan_exactly_one_wins() {
         .map(|n| {
             let workspace = Arc::clone(&workspace);
             tokio::spawn(async move {
-                let plan = FilePlan { path: "shared/one".into(), before: None, after: sha256_hex(&[n]) };
-                workspace.carry_out(&plan, &[n]).await.is_ok()
+                let text = n.to_string();
+                workspace.carry_out(vec![write_of("shared/one", None, Some(text.as_str()))]).await.is_ok()
             })
         })
         .collect();
@@ -228,6 +239,77 @@ async fn of_many_writers_with_one_plan_exactly_one_wins() {
     }
     assert_eq!(won, 1);
     assert_eq!(temps(dir.path()), 0);
+}
+
+// covers: BI-04
+#[tokio::test]
+async fn several_files_are_written_together_or_not_at_all() {
+    let (dir, workspace) = new_workspace();
+    let read = async |name: &str| match workspace.read(&path(name), 100).await {
+        Ok(bytes) => Some(String::from_utf8(bytes).unwrap()),
+        Err(_) => None,
+    };
+    for (name, text) in [("projects/old", "old"), ("projects/gone", "gone")] {
+        workspace.write_atomic(&path(name), text.as_bytes()).await.unwrap();
+    }
+    let all = || {
+        vec![
+            write_of("projects/new/a", None, Some("a")),
+            write_of("projects/old", Some("old"), Some("new")),
+            write_of("projects/gone", Some("gone"), None),
+        ]
+    };
+    let untouched = async || {
+        let now = (read("projects/new/a").await, read("projects/old").await, read("projects/gone").await);
+        assert_eq!(now, (None, Some("old".into()), Some("gone".into())));
+        assert_eq!(temps(dir.path()), 0);
+    };
+    // One that is not as planned, wherever it stands, stops all.
+    for at in 0..3 {
+        let mut writes = all();
+        writes.insert(at, write_of("projects/other", Some("not there"), Some("x")));
+        assert_eq!(code(workspace.carry_out(writes).await), Code::Conflict, "{at}");
+        untouched().await;
+    }
+    let mut twice = all();
+    twice.push(write_of("projects/old", Some("old"), Some("other")));
+    assert_eq!(code(workspace.carry_out(twice).await), Code::InvalidArguments);
+    untouched().await;
+    // One that fails when the others are in their places: a directory that only another write makes is in its way.
+    let mut writes = all();
+    writes.push(write_of("projects/deep", None, Some("a file")));
+    writes.push(write_of("projects/deep/x", None, Some("below it")));
+    assert_eq!(code(workspace.carry_out(writes).await), Code::PathDenied);
+    untouched().await;
+    workspace.carry_out(all()).await.unwrap();
+    let now = (read("projects/new/a").await, read("projects/old").await, read("projects/gone").await);
+    assert_eq!(now, (Some("a".into()), Some("new".into()), None));
+    assert_eq!(temps(dir.path()), 0);
+    // The files that were not there are taken back, the others are not.
+    assert!(!workspace.take_back(&all().into_iter().map(|write| write.plan).collect::<Vec<_>>()).await.unwrap());
+    assert_eq!((read("projects/new/a").await, read("projects/old").await), (None, Some("new".into())));
+}
+
+#[tokio::test]
+async fn lines_are_appended_and_files_of_any_size_hashed() {
+    let (dir, workspace) = new_workspace();
+    let file = path("shared/manifests/x.jsonl");
+    workspace.append(&file, b"one\n".to_vec()).await.unwrap();
+    workspace.append(&file, b"two\n".to_vec()).await.unwrap();
+    assert_eq!(workspace.read(&file, 100).await.unwrap(), b"one\ntwo\n");
+    assert_eq!(workspace.digest(&file).await.unwrap(), Some((sha256_hex(b"one\ntwo\n"), 8)));
+    assert_eq!(workspace.digest(&path("shared/none")).await.unwrap(), None);
+    let root = dir.path().join("ws/shared/manifests");
+    std::fs::write(dir.path().join("outside"), "kept").unwrap();
+    symlink(dir.path().join("outside"), root.join("link")).unwrap();
+    std::fs::create_dir(root.join("dir")).unwrap();
+    for name in ["link", "dir", "link/x"] {
+        assert_eq!(
+            code(workspace.append(&path(&format!("shared/manifests/{name}")), b"x".to_vec()).await),
+            Code::PathDenied
+        );
+    }
+    assert_eq!(std::fs::read_to_string(dir.path().join("outside")).unwrap(), "kept");
 }
 
 #[tokio::test]
@@ -304,7 +386,8 @@ fn an_unreadable_directory_is_reported_and_not_treated_as_removed() {
             |mode| std::fs::set_permissions(&closed, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
         mode(0o000);
         let listing = list();
-        assert!(listing.truncated && listing.entries.len() == 2, "{listing:?}");
+        // Beside the two, the layout has two.
+        assert!(listing.truncated && listing.entries.len() == 4, "{listing:?}");
         let refusal = stamps().unwrap_err();
         assert!(refusal.code == Code::PathDenied && refusal.message.contains("shared/closed"), "{refusal}");
         // Opening skips such a directory.
@@ -319,10 +402,10 @@ fn an_unreadable_directory_is_reported_and_not_treated_as_removed() {
 async fn directories_below_a_watch_are_limited_too() {
     let (dir, workspace) = new_workspace();
     for n in 0..5 {
-        std::fs::create_dir(dir.path().join(format!("ws/shared/{n}"))).unwrap();
+        std::fs::create_dir(dir.path().join(format!("ws/projects/{n}"))).unwrap();
     }
-    assert!(workspace.stamps(&path("shared"), true, 5).await.unwrap().unwrap().files.is_empty());
-    let refusal = workspace.stamps(&path("shared"), true, 4).await.unwrap_err();
+    assert!(workspace.stamps(&path("projects"), true, 5).await.unwrap().unwrap().files.is_empty());
+    let refusal = workspace.stamps(&path("projects"), true, 4).await.unwrap_err();
     assert!(refusal.code == Code::TooLarge && refusal.message.contains("4 directories"), "{refusal}");
 }
 
@@ -338,27 +421,24 @@ async fn a_file_too_large_to_hash_is_not_replaced() {
     let refusal = workspace.read_text(&path("shared/big"), beyond).await.unwrap_err();
     assert!(refusal.code == Code::TooLarge && refusal.message.contains("`shared/big`"), "{refusal}");
     assert!(refusal.hint.is_some_and(|hint| !hint.contains("offset")));
-    let plan = FilePlan { path: "shared/big".into(), before: None, after: sha256_hex(b"x") };
-    assert_eq!(code(workspace.carry_out(&plan, b"x").await), Code::TooLarge);
+    assert_eq!(code(workspace.carry_out(vec![write_of("shared/big", None, Some("x"))]).await), Code::TooLarge);
+    let (_, bytes) = workspace.digest(&path("shared/big")).await.unwrap().unwrap();
+    assert_eq!(bytes, 65 * 1024 * 1024, "a digest has no such bound");
 }
 
 #[tokio::test]
 async fn a_write_is_undone_only_if_its_content_is_unchanged() {
     let (dir, workspace) = new_workspace();
-    let plan = |before: Option<&[u8]>| FilePlan {
-        path: "shared/new".into(),
-        before: before.map(sha256_hex),
-        after: sha256_hex(b"new"),
-    };
+    let plan = |before: Option<&str>| [write_of("shared/new", before, Some("new")).plan];
     let at = dir.path().join("ws/shared/new");
-    workspace.carry_out(&plan(None), b"new").await.unwrap();
+    workspace.carry_out(vec![write_of("shared/new", None, Some("new"))]).await.unwrap();
     assert!(workspace.take_back(&plan(None)).await.unwrap() && !at.exists());
     assert!(workspace.take_back(&plan(None)).await.unwrap(), "nothing is there");
     std::fs::write(&at, "someone else's").unwrap();
     assert!(!workspace.take_back(&plan(None)).await.unwrap() && at.exists());
     std::fs::write(&at, "new").unwrap();
-    assert!(!workspace.take_back(&plan(Some(b"old"))).await.unwrap() && at.exists());
-    assert!(workspace.take_back(&plan(Some(b"new"))).await.unwrap() && at.exists(), "it was there before");
+    assert!(!workspace.take_back(&plan(Some("old"))).await.unwrap() && at.exists());
+    assert!(workspace.take_back(&plan(Some("new"))).await.unwrap() && at.exists(), "it was there before");
 }
 
 #[tokio::test]

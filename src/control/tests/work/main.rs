@@ -6,6 +6,7 @@
 mod agents;
 mod any_input;
 mod board;
+mod grants;
 mod knowledge;
 mod messages;
 mod test_daemon;

@@ -32,6 +32,11 @@ fn query(kind: IdKind) -> (&'static str, u64, &'static str) {
             "SELECT dead_letter_id FROM dead_letters WHERE dead_letter_id BETWEEN ? AND ? \
              ORDER BY dead_letter_id LIMIT ?",
         ),
+        IdKind::Grant => (
+            "acl_grants",
+            table_set::GRANTS,
+            "SELECT grant_id FROM acl_grants WHERE grant_id BETWEEN ? AND ? ORDER BY grant_id LIMIT ?",
+        ),
         IdKind::Message => (
             "messages",
             table_set::MAIL | table_set::HEADS,

@@ -3,12 +3,12 @@
 use std::borrow::Cow;
 
 use async_trait::async_trait;
-use ghost_domain::{CallId, CallStatus, Code, LedgerRow, Timestamp, TurnId};
+use ghost_domain::{CallId, CallStatus, CallTotals, Code, LedgerRow, Money, Timestamp, TurnId};
 use serde::{Deserialize, Serialize};
 use sqlx::sqlite::SqliteRow;
 
-use crate::sqlite::query::{Conditions, list_limit};
-use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, get, get_id, get_parsed, to_json};
+use crate::sqlite::query::{Conditions, LIST_MAX, list_limit};
+use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, get, get_count, get_id, get_parsed, to_json};
 use crate::sqlite::session::Session;
 use crate::sqlite::table_list::table_set;
 use crate::tables::{LedgerFilter, LedgerReads, LedgerWrites, Result};
@@ -52,20 +52,21 @@ impl<'a> RecordFields<'a> {
     }
 }
 
-/// The columns of every query, in this order.
+/// The columns of every query but that of sums, in this order.
 macro_rules! select {
     () => {
-        "SELECT record, call_id, agent_id, turn_id, tool, status, started_at FROM ledger"
+        "SELECT record, call_id, agent_id, turn_id, tool, status, started_at, cost_micros FROM ledger"
     };
 }
 
 impl Row for LedgerRow {
     const TABLE: &'static str = "ledger";
     const SHAPE: Shape = Shape {
-        head: "INSERT INTO ledger (call_id, agent_id, turn_id, tool, status, started_at, ended_at, record) VALUES ",
-        columns: 8,
+        head: "INSERT INTO ledger (call_id, agent_id, turn_id, tool, status, started_at, ended_at, cost_micros, record) \
+               VALUES ",
+        columns: 9,
         tail: " ON CONFLICT (call_id) DO UPDATE SET status = excluded.status, ended_at = excluded.ended_at, \
-               record = excluded.record",
+               cost_micros = excluded.cost_micros, record = excluded.record",
     };
 
     fn bind(&self, args: &mut Args) -> Result<()> {
@@ -78,6 +79,7 @@ impl Row for LedgerRow {
             .text(self.status.as_str())
             .int(self.started_at.0)
             .put(ended)
+            .put(self.cost.map(|Money(micros)| i64::try_from(micros).unwrap_or(i64::MAX)))
             .put(to_json(Self::TABLE, self.call_id, &RecordFields::from_row(self))?);
         Ok(())
     }
@@ -113,6 +115,7 @@ impl Keyed for LedgerRow {
             bytes_in: rest.bytes_in,
             bytes_out: rest.bytes_out,
             tokens: rest.tokens,
+            cost: get::<Option<i64>>(TABLE, row, 7)?.map(|micros| Money(u64::try_from(micros).unwrap_or_default())),
             truncated: rest.truncated,
         })
     }
@@ -134,19 +137,58 @@ fn with_status(status: CallStatus) -> &'static str {
     }
 }
 
-/// The query and index for a list. The index is named, because SQLite does not know that a turn has
-/// few calls, that a tool is rare, or that few calls have failed.
-fn list_source(filter: &LedgerFilter) -> &'static str {
+/// The index for a list. It is named, because SQLite does not know that a turn has few calls, that a tool is
+/// rare, or that few calls have failed.
+fn index_of(filter: &LedgerFilter) -> &'static str {
     let failed = filter.status.is_some_and(|status| status != CallStatus::Ok);
     match (filter.turn_id, &filter.agent_id, &filter.tool) {
-        (Some(_), ..) => concat!(select!(), " INDEXED BY ledger_turn"),
-        (None, Some(_), _) if failed => concat!(select!(), " INDEXED BY ledger_agent_status"),
-        (None, None, _) if failed => concat!(select!(), " INDEXED BY ledger_status"),
-        (None, Some(_), Some(_)) => concat!(select!(), " INDEXED BY ledger_agent_tool"),
-        (None, Some(_), None) => concat!(select!(), " INDEXED BY ledger_agent"),
-        (None, None, Some(_)) => concat!(select!(), " INDEXED BY ledger_tool"),
-        (None, None, None) => concat!(select!(), " INDEXED BY ledger_started"),
+        (Some(_), ..) => " INDEXED BY ledger_turn",
+        (None, Some(_), _) if failed => " INDEXED BY ledger_agent_status",
+        (None, None, _) if failed => " INDEXED BY ledger_status",
+        (None, Some(_), Some(_)) => " INDEXED BY ledger_agent_tool",
+        (None, Some(_), None) => " INDEXED BY ledger_agent",
+        (None, None, Some(_)) => " INDEXED BY ledger_tool",
+        (None, None, None) => " INDEXED BY ledger_started",
     }
+}
+
+/// The query for the rows that `filter` lets through, before order and limit.
+fn matching(select: &str, filter: &LedgerFilter) -> Conditions {
+    Conditions::new(&format!("{select}{}", index_of(filter)))
+        .when(filter.agent_id.as_ref(), "agent_id = ?", |id, args| {
+            args.text(id.as_str());
+        })
+        .when(filter.turn_id, "turn_id = ?", |id, args| {
+            args.id(id.0);
+        })
+        .when(filter.tool.as_deref(), "tool = ?", |tool, args| {
+            args.text(tool);
+        })
+        .when(filter.status, filter.status.map_or("", with_status), |_, _| {})
+        .when(filter.since, "started_at >= ?", |at, args| {
+            args.int(at.0);
+        })
+        .when(filter.before, "started_at < ?", |at, args| {
+            args.int(at.0);
+        })
+}
+
+const TOTALS: &str = "SELECT tool, status, count(*), coalesce(sum(record ->> '$.duration_ms'), 0), \
+    coalesce(sum(record ->> '$.bytes_in'), 0), coalesce(sum(record ->> '$.bytes_out'), 0), \
+    coalesce(sum(record ->> '$.tokens'), 0), coalesce(sum(cost_micros), 0) FROM ledger";
+
+fn total(row: &SqliteRow) -> Result<CallTotals> {
+    const TABLE: &str = LedgerRow::TABLE;
+    Ok(CallTotals {
+        tool: get(TABLE, row, 0)?,
+        status: get_parsed(TABLE, row, 1)?,
+        calls: get_count(TABLE, row, 2)?,
+        duration_ms: get_count(TABLE, row, 3)?,
+        bytes_in: get_count(TABLE, row, 4)?,
+        bytes_out: get_count(TABLE, row, 5)?,
+        tokens: get_count(TABLE, row, 6)?,
+        cost: Money(get_count(TABLE, row, 7)?),
+    })
 }
 
 #[async_trait]
@@ -156,29 +198,19 @@ impl LedgerReads for Session {
     }
 
     async fn call_list(&mut self, filter: &LedgerFilter) -> Result<Vec<LedgerRow>> {
-        let (sql, args) = Conditions::new(list_source(filter))
-            .when(filter.agent_id.as_ref(), "agent_id = ?", |id, args| {
-                args.text(id.as_str());
-            })
-            .when(filter.turn_id, "turn_id = ?", |id, args| {
-                args.id(id.0);
-            })
-            .when(filter.tool.as_deref(), "tool = ?", |tool, args| {
-                args.text(tool);
-            })
-            .when(filter.status, filter.status.map_or("", with_status), |_, _| {})
-            .when(filter.since, "started_at >= ?", |at, args| {
-                args.int(at.0);
-            })
-            .when(filter.before, "started_at < ?", |at, args| {
-                args.int(at.0);
-            })
+        let (sql, args) = matching(select!(), filter)
             .when(filter.after, "(started_at, call_id) < (?, ?)", |(at, id), args| {
                 args.int(at.0).id(id.0);
             })
             .order("started_at DESC, call_id DESC", list_limit(filter.limit));
         self.flush_before_read(table_set::CALLS).await?;
         self.rows_dynamic(sql, args).await?.iter().map(LedgerRow::read).collect()
+    }
+
+    async fn call_totals(&mut self, filter: &LedgerFilter) -> Result<Vec<CallTotals>> {
+        let (sql, args) = matching(TOTALS, filter).grouped("tool, status", "tool, status", i64::from(LIST_MAX));
+        self.flush_before_read(table_set::CALLS).await?;
+        self.rows_dynamic(sql, args).await?.iter().map(total).collect()
     }
 }
 

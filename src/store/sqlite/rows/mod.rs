@@ -5,12 +5,14 @@
 
 mod agents;
 mod approvals;
+mod artifacts;
 mod asks;
 mod budgets;
 mod chat;
 mod conversations;
 mod dead_letters;
 mod events;
+mod grants;
 mod ids;
 mod jobs;
 mod knowledge;

@@ -42,7 +42,7 @@ impl Keyed for StateEntry {
 
 /// The smallest text that is larger than all texts with this prefix, if there is one. Texts are
 /// compared byte by byte, which for UTF-8 is the order of characters.
-fn end_of_prefix(prefix: &str) -> Option<String> {
+pub(super) fn end_of_prefix(prefix: &str) -> Option<String> {
     let mut rest = prefix.chars();
     while let Some(last) = rest.next_back() {
         // The code points from U+D800 to U+DFFF are surrogates and no characters.

@@ -160,7 +160,12 @@ async fn the_next_offset_reaches_the_model_with_a_page_of_any_size() {
             let page = world.call("workspace.read", json!({ "path": name, "offset": offset })).await.unwrap();
             let content = page.content["content"].as_str().unwrap();
             let view = world.tools["workspace.read"].view_bytes;
-            let outcome = CallOutcome { content: page.content.clone(), refusal: None, truncated: page.truncated };
+            let outcome = CallOutcome {
+                content: page.content.clone(),
+                refusal: None,
+                truncated: page.truncated,
+                ..CallOutcome::default()
+            };
             let (shown, _) = model_view(&outcome, view, &world.ctx.limits());
             assert!(!shown.contains("[cut: "), "{name}: {}", shown.len());
             if page.content["truncated"] == false {

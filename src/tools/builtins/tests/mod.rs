@@ -8,6 +8,7 @@ mod chat;
 mod files;
 mod knowledge;
 mod mail;
+mod patch;
 mod schedules;
 mod schemas;
 mod sessions;

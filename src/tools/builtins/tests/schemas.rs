@@ -18,7 +18,7 @@ fn offering() -> Offering {
     Offering { bytes: 1 << 20, receivers: Vec::new() }
 }
 
-const NAMES: [&str; 56] = [
+const NAMES: [&str; 58] = [
     "channel.file_attach",
     "channel.handoff",
     "channel.send",
@@ -66,6 +66,7 @@ const NAMES: [&str; 56] = [
     "tool.cli",
     "tool.fetch",
     "tool.google_search",
+    "tool.process",
     "tool.python",
     "tool.web_search",
     "util.cron",
@@ -73,6 +74,7 @@ const NAMES: [&str; 56] = [
     "util.watch",
     "workspace.edit",
     "workspace.list",
+    "workspace.patch",
     "workspace.read",
     "workspace.write",
 ];

@@ -145,8 +145,9 @@ impl ToolWorld {
             }
             Run::File(tool) => {
                 let work = tool.prepare(&ctx, &arguments).await?;
-                self.services.workspace.carry_out(&work.plan, &work.bytes).await?;
-                write!(self, |w, _c| tool.record(&ctx, arguments, &work.plan, w).await)
+                let plans = work.plans();
+                self.services.workspace.carry_out(work.writes).await?;
+                write!(self, |w, _c| tool.record(&ctx, arguments, &plans, w).await)
             }
             Run::Ask(tool) => {
                 let ask = write!(self, |w, _c| tool.open(&ctx, arguments, w).await)?;

@@ -1,0 +1,24 @@
+//! `ghostctl artifact`: the files under `output/`.
+
+mod list;
+mod rebuild;
+
+use crate::connection::Client;
+use crate::failure::Failure;
+use crate::output::Answer;
+
+/// Subcommands of `artifact`.
+#[derive(Debug, clap::Subcommand)]
+pub enum Artifact {
+    List(list::List),
+    Rebuild(rebuild::Rebuild),
+}
+
+impl Artifact {
+    pub async fn run(self, client: &Client) -> Result<Answer, Failure> {
+        match self {
+            Self::List(verb) => verb.run(client).await,
+            Self::Rebuild(verb) => verb.run(client).await,
+        }
+    }
+}

@@ -1,0 +1,101 @@
+//! Artifacts (ART-01..03): the record of the files under `output/`.
+//!
+//! A file keeps its artifact id until it is removed. The record follows the files: it must never be used to
+//! decide whether a file exists.
+
+use std::collections::BTreeMap;
+
+use ghost_domain::artifact::{Found, OUTPUT};
+use ghost_domain::event::{EventKind, NewEvent};
+use ghost_domain::ids::ArtifactId;
+use ghost_domain::{AgentId, Artifact, ArtifactType, RootId, Turn, TurnId};
+use ghost_store::tables::{ArtifactFilter, PAGE_MAX};
+use ghost_store::{Reads, Writes};
+use serde_json::json;
+
+use crate::{OperationContext, Result};
+
+/// Who changed a file, if that is known.
+#[derive(Clone, Debug)]
+pub struct Origin {
+    /// The agent.
+    pub agent_id: AgentId,
+    /// Its turn.
+    pub turn_id: TurnId,
+    /// The root of the turn.
+    pub root_id: RootId,
+}
+
+impl Origin {
+    /// The origin of what a turn changes.
+    #[must_use]
+    pub fn of(turn: &Turn) -> Self {
+        Self { agent_id: turn.agent_id.clone(), turn_id: turn.turn_id, root_id: turn.root_id }
+    }
+}
+
+/// Records what was found at a path. Returns the artifact, unless the path is not under `output/` or the file is
+/// gone. A file whose content is the recorded one is no change, but with `always` it is an event too: somebody
+/// wrote it.
+pub async fn index(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    origin: Option<&Origin>,
+    found: Found,
+    always: bool,
+) -> Result<Option<Artifact>> {
+    let Some(kind) = ArtifactType::of(&found.path) else { return Ok(None) };
+    let (before, now) = (w.artifact_get(&found.path).await?, ctx.now());
+    let Some((sha256, bytes)) = found.content else {
+        if let Some(gone) = before {
+            w.artifact_remove(&gone.path).await?;
+            let payload = json!({
+                "artifact_id": gone.artifact_id, "path": gone.path, "turn_id": origin.map(|origin| origin.turn_id),
+            });
+            ctx.emit(w, event(EventKind::ArtifactRemoved, payload, origin)).await?;
+        }
+        return Ok(None);
+    };
+    if let Some(same) = before.as_ref().filter(|before| !always && before.sha256 == sha256) {
+        return Ok(Some(same.clone()));
+    }
+    let artifact = Artifact {
+        artifact_id: before.as_ref().map_or_else(|| ArtifactId(ctx.id()), |before| before.artifact_id),
+        path: found.path,
+        kind,
+        agent_id: origin.map(|origin| origin.agent_id.clone()),
+        turn_id: origin.map(|origin| origin.turn_id),
+        bytes,
+        sha256,
+        created_at: before.as_ref().map_or(now, |before| before.created_at),
+        updated_at: now,
+    };
+    w.artifact_put(&artifact).await?;
+    let payload = json!({
+        "artifact_id": artifact.artifact_id, "path": artifact.path, "type": artifact.kind,
+        "sha256": artifact.sha256, "replaced": before.is_some(), "bytes": artifact.bytes,
+        "turn_id": artifact.turn_id, "created_at": artifact.created_at,
+    });
+    ctx.emit(w, event(EventKind::ArtifactCreated, payload, origin)).await?;
+    Ok(Some(artifact))
+}
+
+fn event(kind: EventKind, payload: serde_json::Value, origin: Option<&Origin>) -> NewEvent {
+    let event = NewEvent::new(kind, payload);
+    match origin {
+        Some(origin) => event.agent(&origin.agent_id).correlation(origin.root_id),
+        None => event,
+    }
+}
+
+/// All artifacts, by path.
+pub async fn all(r: &mut dyn Reads) -> Result<BTreeMap<String, Artifact>> {
+    let mut all = BTreeMap::new();
+    let mut filter = ArtifactFilter { prefix: OUTPUT.to_owned(), limit: PAGE_MAX, ..ArtifactFilter::default() };
+    loop {
+        let page = r.artifact_list(&filter).await?;
+        let Some(last) = page.last() else { return Ok(all) };
+        filter.after.clone_from(&last.path);
+        all.extend(page.into_iter().map(|artifact| (artifact.path.clone(), artifact)));
+    }
+}

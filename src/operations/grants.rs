@@ -1,0 +1,87 @@
+//! Write grants (ACL-04, 06, 10): operators let an agent write to a directory for some time.
+//!
+//! Every change is an event and a signal, so that no agent's rights are remembered for longer than they hold.
+
+use ghost_domain::event::{EventKind, NewEvent};
+use ghost_domain::grant::NewGrant;
+use ghost_domain::ports::Signal;
+use ghost_domain::{AgentId, CallId, Code, Grant, GrantId, Party, Refusal, TurnId};
+use ghost_store::Writes;
+use ghost_store::tables::PAGE_MAX;
+use serde_json::json;
+
+use crate::{OperationContext, Result, agent_lookup};
+
+/// Makes a grant. It holds from the next call of the agent.
+///
+/// # Errors
+/// `NotFound` for an unknown or deleted agent; the errors of [`NewGrant::checked`]; `RateLimited` above
+/// `limits.grants_max`.
+pub async fn add(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, new: NewGrant) -> Result<Grant> {
+    let agent = agent_lookup::agent_for(w, ctx, by, &new.agent_id).await?;
+    let grant = new.checked(GrantId(ctx.id()), by.clone(), ctx.now())?;
+    let (live, most) = (w.grants_live(&agent.agent_id, ctx.now()).await?, ctx.limits().grants_max);
+    if live.len() >= most as usize {
+        return Err(Refusal::new(
+            Code::RateLimited,
+            format!("{} has {} write grants, which is the limit (limits.grants_max)", agent.agent_id, live.len()),
+        )
+        .hint("revoke one, or grant a directory above several"));
+    }
+    w.grant_put(&grant).await?;
+    let payload = json!({
+        "grant_id": grant.grant_id, "prefix": grant.prefix, "source": grant.source, "reason": grant.reason,
+        "by": by, "expires_at": grant.expires_at,
+    });
+    ctx.emit(w, NewEvent::new(EventKind::GrantCreated, payload).agent(&grant.agent_id)).await?;
+    w.signal(Signal::Grants(grant.agent_id.clone()));
+    Ok(grant)
+}
+
+/// Takes a grant back. The next call of the agent is refused.
+///
+/// # Errors
+/// `NotFound` if there is no such grant, or none any more.
+pub async fn revoke(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, grant_id: GrantId) -> Result<Grant> {
+    match w.grant_get(grant_id).await? {
+        Some(grant) if grant.is_live(ctx.now()) => take_back(w, ctx, by, grant).await,
+        _ => Err(Refusal::not_found("write grant", &grant_id.to_string(), None)
+            .hint("list the grants; one that was revoked or is over is not among them")),
+    }
+}
+
+/// Takes all grants of an agent back, because the agent is deleted: the next agent of that id must not have
+/// them.
+pub(crate) async fn revoke_all(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    by: &Party,
+    agent_id: &AgentId,
+) -> Result<()> {
+    loop {
+        let live = w.grants_live(agent_id, ctx.now()).await?;
+        let last = live.len() < PAGE_MAX as usize;
+        for grant in live {
+            take_back(w, ctx, by, grant).await?;
+        }
+        if last {
+            return Ok(());
+        }
+    }
+}
+
+async fn take_back(w: &mut dyn Writes, ctx: &OperationContext, by: &Party, grant: Grant) -> Result<Grant> {
+    w.grant_remove(grant.grant_id).await?;
+    let payload = json!({ "grant_id": grant.grant_id, "prefix": grant.prefix, "by": by });
+    ctx.emit(w, NewEvent::new(EventKind::GrantRevoked, payload).agent(&grant.agent_id)).await?;
+    w.signal(Signal::Grants(grant.agent_id.clone()));
+    Ok(grant)
+}
+
+/// The event for a use of a grant. `path` is the file that was written; without it, a command ran that could
+/// write below the grant's prefix.
+#[must_use]
+pub fn used(agent_id: &AgentId, turn_id: TurnId, call_id: CallId, grant_id: GrantId, path: Option<&str>) -> NewEvent {
+    let payload = json!({ "grant_id": grant_id, "path": path, "turn_id": turn_id, "call_id": call_id });
+    NewEvent::new(EventKind::GrantUsed, payload).agent(agent_id).correlation(turn_id)
+}

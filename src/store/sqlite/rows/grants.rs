@@ -1,0 +1,88 @@
+//! Rows and queries of write grants.
+
+use async_trait::async_trait;
+use ghost_domain::{AgentId, Grant, GrantId, Timestamp};
+use sqlx::sqlite::SqliteRow;
+
+use crate::sqlite::query::{Conditions, LIST_MAX, list_limit};
+use crate::sqlite::row::{Args, Keyed, Row, Shape, from_record, to_json};
+use crate::sqlite::session::Session;
+use crate::sqlite::table_list::table_set;
+use crate::tables::{GrantReads, GrantWrites, Result};
+
+impl Row for Grant {
+    const TABLE: &'static str = "acl_grants";
+    const SHAPE: Shape = Shape {
+        head: "INSERT INTO acl_grants (grant_id, agent_id, expires_at, record) VALUES ",
+        columns: 4,
+        tail: " ON CONFLICT (grant_id) DO UPDATE SET agent_id = excluded.agent_id, \
+               expires_at = excluded.expires_at, record = excluded.record",
+    };
+
+    fn bind(&self, args: &mut Args) -> Result<()> {
+        args.id(self.grant_id.0).text(self.agent_id.as_str()).int(self.expires_at.0).put(to_json(
+            Self::TABLE,
+            self.grant_id,
+            self,
+        )?);
+        Ok(())
+    }
+}
+
+impl Keyed for Grant {
+    type Key = GrantId;
+    const SELECT: &'static str = "SELECT record FROM acl_grants WHERE grant_id = ?";
+
+    fn key(&self) -> GrantId {
+        self.grant_id
+    }
+
+    fn bind_key(key: &GrantId, args: &mut Args) {
+        args.id(key.0);
+    }
+
+    fn read(row: &SqliteRow) -> Result<Self> {
+        from_record(Self::TABLE, row)
+    }
+}
+
+#[async_trait]
+impl GrantReads for Session {
+    async fn grant_get(&mut self, grant_id: GrantId) -> Result<Option<Grant>> {
+        self.get(&grant_id).await
+    }
+
+    async fn grants_live(&mut self, agent_id: &AgentId, now: Timestamp) -> Result<Vec<Grant>> {
+        let mut args = Args::default();
+        args.text(agent_id.as_str()).int(now.0).int(i64::from(LIST_MAX));
+        self.list(
+            "SELECT record FROM acl_grants INDEXED BY acl_grants_agent WHERE agent_id = ? AND expires_at > ? \
+             ORDER BY grant_id LIMIT ?+0",
+            args,
+        )
+        .await
+    }
+
+    async fn grant_list(&mut self, after: Option<GrantId>, limit: u32) -> Result<Vec<Grant>> {
+        let (sql, args) = Conditions::new("SELECT record FROM acl_grants")
+            .when(after, "grant_id > ?", |after, args| {
+                args.id(after.0);
+            })
+            .order("grant_id", list_limit(limit));
+        self.flush_before_read(table_set::GRANTS).await?;
+        self.rows_dynamic(sql, args).await?.iter().map(Grant::read).collect()
+    }
+}
+
+#[async_trait]
+impl GrantWrites for Session {
+    async fn grant_put(&mut self, grant: &Grant) -> Result<()> {
+        self.put(grant.clone())
+    }
+
+    async fn grant_remove(&mut self, grant_id: GrantId) -> Result<bool> {
+        let mut args = Args::default();
+        args.id(grant_id.0);
+        Ok(self.execute_now(table_set::GRANTS, "DELETE FROM acl_grants WHERE grant_id = ?", args).await? > 0)
+    }
+}

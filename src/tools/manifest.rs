@@ -1,0 +1,102 @@
+//! The index of artifacts as a file (ART-01..03): `shared/manifests/index.jsonl`, one JSON object a line. The last line
+//! of a path holds. The table of artifacts is the record; the file follows it and can be made anew from it.
+//!
+//! It must never fail a write, and nothing may read it back: agents can write to it.
+
+use std::collections::BTreeMap;
+
+use ghost_domain::artifact::{Found, OUTPUT};
+use ghost_domain::write_acl::WorkspacePath;
+use ghost_domain::{Artifact, Event, EventKind, Refusal};
+use ghost_operations::artifacts;
+use serde_json::{Value, json};
+
+use crate::context::WorldServices;
+
+/// The path of the file, relative to the workspace.
+pub const INDEX: &str = "shared/manifests/index.jsonl";
+
+fn index() -> Result<WorkspacePath, Refusal> {
+    WorkspacePath::parse(INDEX, false)
+}
+
+fn line(artifact: &Artifact) -> Value {
+    json!({
+        "artifact_id": artifact.artifact_id, "path": artifact.path, "agent_id": artifact.agent_id,
+        "type": artifact.kind, "created_at": artifact.created_at, "updated_at": artifact.updated_at,
+        "bytes": artifact.bytes, "sha256": artifact.sha256,
+    })
+}
+
+/// The line for an event of the family `artifact`; `None` for any other event.
+#[must_use]
+pub fn line_of(event: &Event) -> Option<String> {
+    let facts = &event.payload;
+    let line = match event.kind {
+        EventKind::ArtifactCreated => json!({
+            "artifact_id": facts["artifact_id"], "path": facts["path"], "agent_id": event.agent_id,
+            "type": facts["type"], "created_at": facts["created_at"], "updated_at": event.ts,
+            "bytes": facts["bytes"], "sha256": facts["sha256"],
+        }),
+        EventKind::ArtifactRemoved => json!({
+            "artifact_id": facts["artifact_id"], "path": facts["path"], "agent_id": event.agent_id,
+            "removed_at": event.ts,
+        }),
+        _ => return None,
+    };
+    Some(format!("{line}\n"))
+}
+
+/// Adds lines to the file.
+///
+/// # Errors
+/// Those of [`Workspace::append`](crate::workspace::Workspace::append).
+pub async fn append(services: &WorldServices, lines: String) -> Result<(), Refusal> {
+    services.workspace.append(&index()?, lines.into_bytes()).await
+}
+
+/// Makes the file anew from the table: one line for each artifact, by path. Without artifacts and without a file it
+/// does nothing. Returns the number of artifacts.
+///
+/// # Errors
+/// Those of [`Workspace::write_atomic`](crate::workspace::Workspace::write_atomic); `Unavailable` if the store cannot
+/// be read.
+pub async fn rewrite(services: &WorldServices) -> Result<usize, Refusal> {
+    let all = services.store.read(|r| Box::pin(async move { artifacts::all(r).await })).await?;
+    let path = index()?;
+    if all.is_empty() && services.workspace.size_now(&path).is_err() {
+        return Ok(0);
+    }
+    let mut text = String::new();
+    for artifact in all.values() {
+        text.push_str(&line(artifact).to_string());
+        text.push('\n');
+    }
+    services.workspace.write_atomic(&path, text.as_bytes()).await?;
+    Ok(all.len())
+}
+
+/// What is under `output/` and is not in the table as it is: new and changed files, and those that are gone.
+///
+/// # Errors
+/// `TooLarge` above `limits.output_files_max` files; the errors of reading files.
+pub async fn differences(services: &WorldServices) -> Result<Vec<Found>, Refusal> {
+    let limit = services.ctx.limits().output_files_max as usize;
+    let output = WorkspacePath::parse(OUTPUT, false)?;
+    let there = services.workspace.stamps(&output, true, limit).await?.unwrap_or_default();
+    let known: BTreeMap<String, Artifact> =
+        services.store.read(|r| Box::pin(async move { artifacts::all(r).await })).await?;
+    let mut found: Vec<Found> = known
+        .keys()
+        .filter(|path| !there.files.contains_key(*path))
+        .map(|path| Found { path: path.clone(), content: None })
+        .collect();
+    for path in there.files.into_keys() {
+        let content = services.workspace.digest(&WorkspacePath::parse(&path, false)?).await?;
+        let same = |artifact: &Artifact| content.as_ref().is_some_and(|(sha256, _)| *sha256 == artifact.sha256);
+        if !known.get(&path).is_some_and(same) {
+            found.push(Found { path, content });
+        }
+    }
+    Ok(found)
+}
