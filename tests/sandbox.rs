@@ -83,9 +83,8 @@ fn gone(argument: &str) {
     let wanted = format!("sleep\0{argument}\0");
     Deadline::seconds(30).until("the command to end", || {
         let processes = std::fs::read_dir("/proc").unwrap().flatten();
-        let left = processes.filter(|entry| {
-            std::fs::read(entry.path().join("cmdline")).is_ok_and(|line| line == wanted.as_bytes())
-        });
+        let left = processes
+            .filter(|entry| std::fs::read(entry.path().join("cmdline")).is_ok_and(|line| line == wanted.as_bytes()));
         if left.count() == 0 { Ok(()) } else { Err(format!("sleep {argument} runs")) }
     });
 }
@@ -320,8 +319,13 @@ fn a_background_command_outlives_its_call_and_is_lost_with_the_daemon() {
     assert_eq!(process("ada", json!({ "action": "clear" }))["removed"], 1);
 
     // A command that takes longer goes on in the background; killed, its whole tree dies.
-    let slow = shell.call("ada", "tool.cli", &json!({ "command": "sleep 300 & echo begun; sleep 301", "yield_ms": 500 }));
-    assert_eq!((&slow["result"]["status"], &slow["result"]["output"]), (&json!("running"), &json!("begun\n")), "{slow}");
+    let slow =
+        shell.call("ada", "tool.cli", &json!({ "command": "sleep 300 & echo begun; sleep 301", "yield_ms": 500 }));
+    assert_eq!(
+        (&slow["result"]["status"], &slow["result"]["output"]),
+        (&json!("running"), &json!("begun\n")),
+        "{slow}"
+    );
     let id = slow["result"]["session_id"].as_str().unwrap().to_owned();
     assert_eq!(process("ada", json!({ "action": "kill", "session_id": id }))["status"], "killed");
     gone("300");

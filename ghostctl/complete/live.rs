@@ -16,8 +16,8 @@ use ghost_proto::v1::tools_client::ToolsClient;
 use ghost_proto::v1::turns_client::TurnsClient;
 use ghost_proto::v1::{
     ListAgentsRequest, ListApprovalsRequest, ListChannelsRequest, ListConversationsRequest, ListDeadRequest,
-    ListGrantsRequest,
-    ListKnowledgeRequest, ListSchedulesRequest, ListStateRequest, ListTasksRequest, ListToolsRequest, ListTurnsRequest,
+    ListGrantsRequest, ListKnowledgeRequest, ListSchedulesRequest, ListStateRequest, ListTasksRequest,
+    ListToolsRequest, ListTurnsRequest,
 };
 
 use super::candidate::Candidate;

@@ -49,10 +49,9 @@ use crate::control::Control;
 use crate::http;
 use crate::reflection::{Reflection, V1, V1Alpha};
 use crate::services::{
-    AgentsService, ApprovalsService, ArtifactsService, BudgetsService, ChatService, ConversationsService, EventsService,
-    GrantsService,
-    KnowledgeService, LedgerService, MessagesService, SchedulesService, SessionsService, SkillsService, StateService,
-    TasksService, ToolsService, TurnsService, WorldService,
+    AgentsService, ApprovalsService, ArtifactsService, BudgetsService, ChatService, ConversationsService,
+    EventsService, GrantsService, KnowledgeService, LedgerService, MessagesService, SchedulesService, SessionsService,
+    SkillsService, StateService, TasksService, ToolsService, TurnsService, WorldService,
 };
 use crate::serving::incoming::Incoming;
 use crate::serving::{grpc, rest};

@@ -72,8 +72,8 @@ pub use grant::{Grant, GrantSource};
 pub use grantee::{Grantee, Viewer};
 pub use idempotency::{RequestKey, StoredAnswer};
 pub use ids::{
-    AgentId, ApprovalId, ArtifactId, AskId, CallId, ChannelName, ConversationId, DeadLetterId, EventId, GrantId, MessageId,
-    RequestId, ReservationId, RootId, ScheduleId, TaskId, TurnId,
+    AgentId, ApprovalId, ArtifactId, AskId, CallId, ChannelName, ConversationId, DeadLetterId, EventId, GrantId,
+    MessageId, RequestId, ReservationId, RootId, ScheduleId, TaskId, TurnId,
 };
 pub use job::Job;
 pub use journal::{JournalRow, Step};

@@ -301,7 +301,10 @@ impl Sandbox for Docker {
         let exec = self.exec(&command, &writable);
         let container = self.container(&command.agent_id, places).await?;
         let limits = (command.stdout_limit, command.stderr_limit);
-        let done = container.runner.run(&exec, (&command.stdin, command.feed.as_ref()), limits, progress, &*self.clock).await?;
+        let done = container
+            .runner
+            .run(&exec, (&command.stdin, command.feed.as_ref()), limits, progress, &*self.clock)
+            .await?;
         Ok(Finished { in_force: self.in_force(done.in_force), ..done })
     }
 

@@ -22,9 +22,9 @@ use ghost_config::plan::{SandboxKind, SandboxPlan};
 use ghost_domain::Clock;
 
 pub use capture::Captured;
-pub use feed::{Feed, NotTaken};
 pub use command::{Command, End, Finished, Progress, Sandbox};
 pub use docker::{Docker, Owner};
+pub use feed::{Feed, NotTaken};
 pub use local::Local;
 pub use protection::{Protection, Report};
 

@@ -226,7 +226,15 @@ impl Sandbox for Local {
         }
         let exec = self.exec(&command);
         let runner = self.runner(&command.agent_id).await?;
-        runner.run(&exec, (&command.stdin, command.feed.as_ref()), (command.stdout_limit, command.stderr_limit), progress, &*self.clock).await
+        runner
+            .run(
+                &exec,
+                (&command.stdin, command.feed.as_ref()),
+                (command.stdout_limit, command.stderr_limit),
+                progress,
+                &*self.clock,
+            )
+            .await
     }
 
     fn identity(&self) -> String {

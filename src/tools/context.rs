@@ -20,8 +20,8 @@ use ghost_store::Store;
 use ghost_web::Web;
 use serde_json::json;
 
-use crate::processes::Processes;
 use crate::grant_cache::GrantCache;
+use crate::processes::Processes;
 use crate::workspace::Workspace;
 
 /// The world's view of its running agents, for tools. Read only: orders to agents are records in

@@ -325,8 +325,11 @@ impl Processes {
         let mut all = lock(&self.all);
         let own = || all.values().filter(|one| one.agent_id == process.agent_id);
         if own().filter(|one| one.runs()).count() >= most as usize {
-            return Err(Refusal::new(Code::RateLimited, format!("you have {most} background commands, which is the limit"))
-                .hint("the command was killed; kill one that you do not need with tool.process, or wait for its end"));
+            return Err(Refusal::new(
+                Code::RateLimited,
+                format!("you have {most} background commands, which is the limit"),
+            )
+            .hint("the command was killed; kill one that you do not need with tool.process, or wait for its end"));
         }
         let mut ended: Vec<(Timestamp, String)> =
             own().filter(|one| !one.runs()).map(|one| (one.began_at, one.session_id.clone())).collect();

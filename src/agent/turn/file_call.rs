@@ -94,7 +94,7 @@ impl Runner {
         plans: Vec<FilePlan>,
         rest: &[FilePlan],
     ) -> Result<CallResult, Refusal> {
-        let call_context = self.call_context(call_id, &checked.call.id);
+        let call_context = self.call_context(call_id, checked);
         let prepared = tool.prepare_rest(&call_context, &checked.call.arguments, rest);
         let why = match self.in_time(checked, prepared).await {
             Ok(work) if is_same(&work.plans(), rest) => {

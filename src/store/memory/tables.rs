@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use ghost_domain::root_tally::RootTally;
 use ghost_domain::{
-    Agent, AgentId, Approval, ApprovalId, Artifact, Ask, AskId, Budget, CallId, ChannelName, ChatChannel, ChatMember, ChatPost, Conversation,
-    ConversationEntry, ConversationId, DeadLetter, DeadLetterId, Envelope, Event, Grant, GrantId, HeldSkill, Job,
-    JournalRow, KnowledgeEntry, KnowledgeVersion, LedgerRow, MessageId, Party, RequestId, RootId, Schedule, ScheduleId,
-    ScheduleRun, SessionStart, StateEntry, StoredAnswer, Task, TaskEvent, TaskId, Timestamp, Turn, TurnId, UsageRow,
-    WatchSnapshot,
+    Agent, AgentId, Approval, ApprovalId, Artifact, Ask, AskId, Budget, CallId, ChannelName, ChatChannel, ChatMember,
+    ChatPost, Conversation, ConversationEntry, ConversationId, DeadLetter, DeadLetterId, Envelope, Event, Grant,
+    GrantId, HeldSkill, Job, JournalRow, KnowledgeEntry, KnowledgeVersion, LedgerRow, MessageId, Party, RequestId,
+    RootId, Schedule, ScheduleId, ScheduleRun, SessionStart, StateEntry, StoredAnswer, Task, TaskEvent, TaskId,
+    Timestamp, Turn, TurnId, UsageRow, WatchSnapshot,
 };
 
 use super::table::{Journaled, Table};

@@ -6,9 +6,9 @@
 use ghost_domain::root_tally::RootTally;
 use ghost_domain::usage::UsageRow;
 use ghost_domain::{
-    Agent, Approval, Artifact, Ask, Budget, ChatChannel, ChatMember, ChatPost, Conversation, ConversationEntry, DeadLetter,
-    Envelope, Grant, HeldSkill, Job, JournalRow, KnowledgeEntry, KnowledgeVersion, LedgerRow, Schedule, ScheduleRun,
-    SessionStart, StateEntry, StoredAnswer, Task, Turn,
+    Agent, Approval, Artifact, Ask, Budget, ChatChannel, ChatMember, ChatPost, Conversation, ConversationEntry,
+    DeadLetter, Envelope, Grant, HeldSkill, Job, JournalRow, KnowledgeEntry, KnowledgeVersion, LedgerRow, Schedule,
+    ScheduleRun, SessionStart, StateEntry, StoredAnswer, Task, Turn,
 };
 
 use super::flush::{FlushError, FlushTarget, write_log, write_table};

@@ -68,7 +68,7 @@ pub enum Family {
 
 impl Family {
     /// All families.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::Events,
         Self::Turns,
         Self::CronTurns,

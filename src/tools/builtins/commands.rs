@@ -323,8 +323,10 @@ fn waits(call: &CallContext, background: bool, yield_ms: Option<u64>) -> Result<
     let reaches = call.tools.iter().any(|tool| tool.name == "tool.process");
     match (background, reaches) {
         (true, true) => Ok(Waits::Never),
-        (true, false) => Err(Refusal::new(Code::AccessDenied, "you have no tool.process to reach a background command")
-            .hint("run it in the foreground, with a longer timeout_ms")),
+        (true, false) => {
+            Err(Refusal::new(Code::AccessDenied, "you have no tool.process to reach a background command")
+                .hint("run it in the foreground, with a longer timeout_ms"))
+        }
         (false, true) => Ok(Waits::Until(yield_ms.map_or(YIELD, Duration::from_millis))),
         (false, false) => Ok(Waits::ToTheEnd),
     }
