@@ -194,3 +194,13 @@ fn a_network_is_there_if_the_world_asks_for_it() {
     }
     assert!(listening.accept().is_ok());
 }
+
+/// Longer than the silence after which a runner ends: the daemon keeps speaking, although nobody has anything to say.
+#[test]
+fn a_long_silent_command_goes_on() {
+    let Some(place) = Place::new(Kind::Docker) else { return };
+    let mut command = sh("ada", "sleep 24; echo done");
+    command.timeout = std::time::Duration::from_secs(60);
+    let done = place.run(command).unwrap();
+    assert_eq!((done.end, done.stdout.text.as_str()), (End::Exited(0), "done\n"));
+}
