@@ -345,3 +345,26 @@ fn a_background_command_outlives_its_call_and_is_lost_with_the_daemon() {
     assert!(lost.out.contains("outcome_unknown"), "{}", lost.out);
     daemon.stop();
 }
+
+const BUILDS: &str = "\
+rules:
+  - when: { mail: 'build it', round: 0 }
+    do: [{ call: tool.cli, with: { command: 'echo step one; sleep 1; echo step two' } }]
+otherwise: [{ say: Built. }]
+";
+
+// covers: TOOL-19
+#[test]
+fn a_person_sees_what_a_command_reports_while_it_runs() {
+    let Some(mut shell) = Shell::with(WORLD, BUILDS) else { return };
+    let (code, out, err) = shell.test_env.ctl_piped(&["--json", "--timeout", "60s", "talk", "ada"], b"build it\n");
+    assert_eq!(code, 0, "{err}");
+    let lines: Vec<Value> = out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let place = |wanted: &dyn Fn(&Value) -> bool| lines.iter().position(wanted).unwrap_or_else(|| panic!("{out}"));
+    let progress = place(&|line| line["type"] == "progress" && line["text"] == "step one");
+    let answer = place(&|line| line["type"] == "entry" && line["content"] == "Built.");
+    assert!(progress < answer, "{out}");
+    // The model gets the result of the command, and no progress.
+    assert_eq!(shell.test_env.json(&["ledger"]).as_array().unwrap().len(), 1);
+    shell.daemon.take().unwrap().stop();
+}

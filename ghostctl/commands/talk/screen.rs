@@ -3,11 +3,15 @@
 use std::io::Write as _;
 
 use ghost_proto::json;
-use ghost_proto::v1::{Conversation, ConversationEntry, TurnOver};
+use ghost_proto::v1::{Conversation, ConversationEntry, ToolProgress, TurnOver};
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
 use crate::output::Output;
+use crate::text::one_line;
+
+/// Progress is truncated to this many characters.
+const PROGRESS: usize = 200;
 
 /// Printer of a conversation.
 pub struct Screen {
@@ -163,6 +167,17 @@ impl Screen {
                 out.text(&format!("-- {}\n", entry.content))?;
             }
             _ => {}
+        }
+        Ok(out.flush()?)
+    }
+
+    /// Prints what a tool reports while it runs.
+    pub fn progress(&mut self, progress: &ToolProgress, out: &mut Output) -> Result<(), Failure> {
+        if self.as_json {
+            out.text(&tagged("progress", json::value(progress)))?;
+        } else {
+            self.end_stream(out)?;
+            out.text(&format!("-- {}\n", one_line(&progress.text, PROGRESS)))?;
         }
         Ok(out.flush()?)
     }

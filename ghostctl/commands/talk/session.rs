@@ -288,6 +288,7 @@ impl Session {
                 self.screen.entry(&entry, self.unanswered == Some(entry.seq), out)?;
             }
             Some(What::Delta(text)) => self.screen.delta(&text, &self.owner, out)?,
+            Some(What::Progress(progress)) => self.screen.progress(&progress, out)?,
             Some(What::Discard(turn_id)) => self.screen.discard(&turn_id, out)?,
             // A handoff by this client is printed already.
             Some(What::Changed(conversation)) if conversation.owner != self.owner => {

@@ -12,7 +12,7 @@ use ghost_domain::{
     AgentId, AgentStatus, Code, ConversationEntry, ConversationId, Limits, Refusal, TurnId, TurnStatus,
 };
 use ghost_operations::feed::Subscription;
-use ghost_proto::v1::{TurnOver, WatchConversationResponse, watch_conversation_response::What};
+use ghost_proto::v1::{ToolProgress, TurnOver, WatchConversationResponse, watch_conversation_response::What};
 use ghost_world::World;
 use tokio::sync::{mpsc, watch};
 use tonic::Status;
@@ -69,7 +69,7 @@ pub(super) async fn open(
 }
 
 async fn listen(world: &World) -> Result<Subscription, Refusal> {
-    let kinds = ["conversation.", "model.", "turn.", "agent.deleted", "agent.stopped", "agent.failed"]
+    let kinds = ["conversation.", "model.", "tool.progress", "turn.", "agent.deleted", "agent.stopped", "agent.failed"]
         .map(str::to_owned)
         .to_vec();
     Subscription::open(world.store(), None, EventFilter { kinds, ..EventFilter::default() }, true).await
@@ -254,6 +254,10 @@ impl Watcher {
                     Some(delta) => self.send(What::Delta(delta)).await,
                     None => Ok(()),
                 }
+            }
+            EventKind::ToolProgress if self.turns.contains_key(turn_id) => {
+                let (call_id, line) = (text("call_id").to_owned(), text("text").to_owned());
+                self.send(What::Progress(ToolProgress { turn_id: turn_id.to_owned(), call_id, text: line })).await
             }
             EventKind::TurnFinished if self.turns.contains_key(turn_id) => {
                 self.send_entries().await?;
