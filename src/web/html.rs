@@ -5,7 +5,10 @@
 
 mod writer;
 
-use html5gum::{DefaultEmitter, StartTag, Token, Tokenizer};
+use std::convert::Infallible;
+
+use html5gum::emitters::callback::{CallbackEmitter, CallbackEvent};
+use html5gum::{Span, Tokenizer};
 use url::Url;
 
 use self::writer::Writer;
@@ -43,19 +46,14 @@ pub fn line(html: &str) -> String {
 }
 
 fn convert(html: &str, base: Option<&Url>) -> Page {
-    let mut emitter = DefaultEmitter::default();
+    let mut reader = Reader { writer: Writer::new(base), ..Reader::default() };
+    let mut emitter = CallbackEmitter::new(|event: CallbackEvent<'_>, _: Span<()>| -> Option<Infallible> {
+        reader.event(event);
+        None
+    });
     emitter.naively_switch_states(true);
-    let mut reader = Reader { writer: Writer::new(base), title: String::new(), in_title: false, skipped: None };
-    for token in Tokenizer::new_with_emitter(html, emitter) {
-        // Reading from memory cannot fail.
-        let Ok(token) = token;
-        match token {
-            Token::StartTag(tag) => reader.open(&tag),
-            Token::EndTag(tag) => reader.close(&lossy(&tag.name)),
-            Token::String(text) => reader.text(&lossy(&text.value)),
-            Token::Comment(_) | Token::Doctype(_) | Token::Error(_) => {}
-        }
-    }
+    // Reading from memory cannot fail.
+    let Ok(()) = Tokenizer::new_with_emitter(html, emitter).finish();
     let title = reader.title.split_whitespace().collect::<Vec<_>>().join(" ");
     Page { title: ghost_domain::text::clip(&title, TITLE_MAX), text: reader.writer.finish() }
 }
@@ -64,23 +62,66 @@ fn lossy(bytes: &[u8]) -> std::borrow::Cow<'_, str> {
     String::from_utf8_lossy(bytes)
 }
 
-fn attribute(tag: &StartTag<()>, name: &str) -> Option<String> {
-    tag.attributes
-        .get(name.as_bytes())
-        .map(|value| lossy(&value.value).trim().to_owned())
-        .filter(|text| !text.is_empty())
+/// The attributes that are read.
+const ATTRIBUTES: [&[u8]; 4] = [b"href", b"src", b"alt", b"start"];
+
+/// A start tag as far as it is read.
+#[derive(Default)]
+struct Tag {
+    name: String,
+    /// The values of [`ATTRIBUTES`].
+    values: [Option<String>; 4],
+    /// The attribute whose value comes next.
+    next: Option<usize>,
+    self_closing: bool,
+}
+
+impl Tag {
+    /// A value without white space around it; `None` if it is missing or empty.
+    fn value(&mut self, name: &[u8]) -> Option<String> {
+        let at = ATTRIBUTES.iter().position(|known| *known == name)?;
+        self.values[at].take().map(|value| value.trim().to_owned()).filter(|value| !value.is_empty())
+    }
 }
 
 /// Reads tags: what is written, and what is left out.
+#[derive(Default)]
 struct Reader {
     writer: Writer,
     title: String,
     in_title: bool,
     /// The element whose content is left out, and how many of it are open.
     skipped: Option<(String, usize)>,
+    tag: Tag,
 }
 
 impl Reader {
+    fn event(&mut self, event: CallbackEvent<'_>) {
+        match event {
+            CallbackEvent::OpenStartTag { name } => {
+                self.tag = Tag { name: lossy(name).into_owned(), ..Tag::default() };
+            }
+            CallbackEvent::AttributeName { name } => {
+                // The first of several values counts.
+                let known = ATTRIBUTES.iter().position(|known| *known == name);
+                self.tag.next = known.filter(|at| self.tag.values[*at].is_none());
+            }
+            CallbackEvent::AttributeValue { value } => {
+                if let Some(at) = self.tag.next.take() {
+                    self.tag.values[at] = Some(lossy(value).into_owned());
+                }
+            }
+            CallbackEvent::CloseStartTag { self_closing } => {
+                let mut tag = std::mem::take(&mut self.tag);
+                tag.self_closing = self_closing;
+                self.open(tag);
+            }
+            CallbackEvent::EndTag { name } => self.close(&lossy(name)),
+            CallbackEvent::String { value } => self.text(&lossy(value)),
+            CallbackEvent::Comment { .. } | CallbackEvent::Doctype { .. } | CallbackEvent::Error(_) => {}
+        }
+    }
+
     fn text(&mut self, text: &str) {
         if self.skipped.is_some() {
             return;
@@ -92,8 +133,8 @@ impl Reader {
         }
     }
 
-    fn open(&mut self, tag: &StartTag<()>) {
-        let name = lossy(&tag.name).into_owned();
+    fn open(&mut self, mut tag: Tag) {
+        let name = std::mem::take(&mut tag.name);
         if let Some((skipped, count)) = &mut self.skipped {
             if *skipped == name && !tag.self_closing {
                 *count += 1;
@@ -110,13 +151,13 @@ impl Reader {
                 }
             }
             "title" => self.in_title = self.title.is_empty(),
-            "base" => writer.rebase(&attribute(tag, "href").unwrap_or_default()),
+            "base" => writer.rebase(&tag.value(b"href").unwrap_or_default()),
             "h1" | "h2" | "h3" | "h4" | "h5" | "h6" => {
                 writer.open_heading(name.as_bytes().get(1).map_or(1, |digit| usize::from(digit - b'0')));
             }
             "ul" => writer.open_list(None),
             "ol" => {
-                let start = attribute(tag, "start").and_then(|start| start.parse().ok());
+                let start = tag.value(b"start").and_then(|start| start.parse().ok());
                 writer.open_list(Some(start.unwrap_or(1)));
             }
             "li" => writer.open_item(),
@@ -124,8 +165,8 @@ impl Reader {
             "pre" => writer.open_pre(),
             "br" => writer.block(1),
             "hr" => writer.rule(),
-            "a" => writer.open_link(attribute(tag, "href")),
-            "img" => writer.image(attribute(tag, "alt"), attribute(tag, "src")),
+            "a" => writer.open_link(tag.value(b"href")),
+            "img" => writer.image(tag.value(b"alt"), tag.value(b"src")),
             "strong" | "b" => writer.open_strong(),
             "code" | "kbd" => writer.open_code(),
             "table" => writer.open_table(),

@@ -1,5 +1,6 @@
-//! 1,000 fetches of a page of this machine, one after another: `tool.fetch` without its records, with the conversion to
-//! Markdown. The floor is bare reqwest, which returns the page as text.
+//! 1,000 fetches of a page of this machine, one after another: `tool.fetch` without its records. The page as it is stands
+//! beside bare reqwest, which returns it as text; the page as Markdown beside bare reqwest with bare html5gum, which only
+//! counts the page's tokens.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -7,7 +8,8 @@ use std::sync::Arc;
 use ghost_config::plan::WebPlan;
 use ghost_config::plan::web::WebTarget;
 use ghost_daemon::ports::SystemClock;
-use ghost_web::{FetchRequest, Web};
+use ghost_web::{Extract, FetchRequest, Web};
+use html5gum::Tokenizer;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -27,13 +29,23 @@ pub fn measure() -> Outcome<Vec<Line>> {
     // The server has a thread of its own, so that it costs both sides the same.
     std::thread::spawn(move || -> Outcome<()> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(serve(TcpListener::from_std(listener)?))
+        runtime.block_on(async { serve(TcpListener::from_std(listener)?).await })
     });
-    let line = runtime()?.block_on(compare(address))?;
-    Ok(vec![line])
+    runtime()?.block_on(async {
+        let raw = compare(address, Extract::Raw, "1,000 fetches of a local page", |page| page.len()).await?;
+        let markdown =
+            compare(address, Extract::Markdown, "the same, as Markdown", |page| Tokenizer::new(page).count());
+        Ok(vec![raw, markdown.await?])
+    })
 }
 
-async fn compare(address: SocketAddr) -> Outcome<Line> {
+/// Measures fetches beside bare requests whose pages `bare_work` looks at.
+async fn compare(
+    address: SocketAddr,
+    extract: Extract,
+    what: &'static str,
+    bare_work: impl Fn(&str) -> usize,
+) -> Outcome<Line> {
     let url = format!("http://{address}/page");
     let allow = WebTarget::parse(&address.to_string()).ok_or("the address is no target")?;
     let plan = WebPlan { allow: vec![allow], ..WebPlan::default() };
@@ -45,15 +57,15 @@ async fn compare(address: SocketAddr) -> Outcome<Line> {
     for round in 0..=ROUNDS {
         let began = now();
         for _ in 0..FETCHES {
-            let request = FetchRequest { url: url.clone(), max_length: 10_000, ..FetchRequest::default() };
+            let request = FetchRequest { url: url.clone(), max_length: 10_000, extract, ..FetchRequest::default() };
             let fetched = ours.fetcher.fetch(request).await?;
             assert!(fetched.status == 200 && fetched.bytes > 3_000);
         }
         let our_rate = FETCHES as f64 / began.elapsed().as_secs_f64();
         let began = now();
         for _ in 0..FETCHES {
-            let text = bare.get(&url).send().await?.text().await?;
-            assert!(text.len() > 3_000);
+            let page = bare.get(&url).send().await?.text().await?;
+            assert!(bare_work(&page) > 100);
         }
         let floor_rate = FETCHES as f64 / began.elapsed().as_secs_f64();
         // The first round warms up both.
@@ -64,7 +76,7 @@ async fn compare(address: SocketAddr) -> Outcome<Line> {
     }
     let (ours, floor) = (median(our_rates), median(floor_rates));
     Ok(Line {
-        what: "1,000 fetches of a local page",
+        what,
         floor: format!("{floor:.0}/s"),
         ours: format!("{ours:.0}/s"),
         ratio: ours / floor,

@@ -142,12 +142,24 @@ impl Writer {
             self.preformatted(text);
             return;
         }
-        for (at, word) in text.split(|c: char| c.is_ascii_whitespace()).enumerate() {
-            if at > 0 {
-                self.space = true;
+        // Pieces whose only white space is single spaces are written whole.
+        let (bytes, mut at) = (text.as_bytes(), 0);
+        while at < bytes.len() {
+            let start = at;
+            while at < bytes.len()
+                && (!bytes[at].is_ascii_whitespace()
+                    || (bytes[at] == b' '
+                        && at > start
+                        && bytes.get(at + 1).is_some_and(|next| !next.is_ascii_whitespace())))
+            {
+                at += 1;
             }
-            if !word.is_empty() {
-                self.put(word);
+            if at > start {
+                self.put(&text[start..at]);
+            }
+            while at < bytes.len() && bytes[at].is_ascii_whitespace() {
+                self.space = true;
+                at += 1;
             }
         }
     }
@@ -306,12 +318,23 @@ impl Writer {
         let Some(href) = href.filter(|href| !href.starts_with('#') && href.len() <= LINK_MAX) else {
             return;
         };
-        let Some(to) = self.base.as_ref().and_then(|base| base.join(&href).ok()) else { return };
-        if matches!(to.scheme(), "http" | "https" | "mailto") {
-            self.end_marks();
-            self.lead();
-            self.link = Some(Link { at: self.out.len(), to: to.into() });
+        let Some(to) = self.target(&href) else { return };
+        self.end_marks();
+        self.lead();
+        self.link = Some(Link { at: self.out.len(), to });
+    }
+
+    /// Where a link leads, if that is a page or an address of mail.
+    fn target(&self, href: &str) -> Option<String> {
+        let base = self.base.as_ref()?;
+        // Most links are paths in plain characters. Joining them properly takes longer than everything else here.
+        let plain =
+            |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'/' | b'-' | b'_' | b'=' | b'?' | b'&' | b'#');
+        if href.starts_with('/') && !href.starts_with("//") && href.bytes().all(plain) && !base.cannot_be_a_base() {
+            return Some(format!("{}{href}", &base[..url::Position::BeforePath]));
         }
+        let to = base.join(href).ok()?;
+        matches!(to.scheme(), "http" | "https" | "mailto").then(|| to.into())
     }
 
     pub(super) fn close_link(&mut self) {
