@@ -85,6 +85,8 @@ pub async fn work(engine: &Arc<Engine>, agent_id: &AgentId, session: &Arc<AgentS
             }
             Next::Nothing | Next::Resume => None,
         };
+        // A turn that goes on asks for a slot when it needs one. Holding one would make it wait for itself.
+        slot = None;
         let (seen, more) = match next {
             Next::Nothing => return Ok(()),
             Next::Resume => (None, true),
@@ -181,6 +183,8 @@ async fn run(
     if let Some(refusal) = &taken.over {
         return end(engine, turn_id, Ending::Failed(refusal.clone())).await.map(|()| RunOutcome::Ended);
     }
+    // A resumed turn may first run calls, which can take long.
+    let admission = admission.filter(|_| !taken.resumed);
     let mut runner = match Runner::open(engine, taken, sources, session).await? {
         Ok(runner) => Runner { admission, ..runner },
         // The plan has changed since the agent's next work was read.

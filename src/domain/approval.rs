@@ -30,6 +30,9 @@ text_enum! {
     }
 }
 
+/// Characters of a plan's summary that notes, events and lists show.
+pub const SHOWN_MAX: usize = 400;
+
 /// A workspace file that the arguments of a command name, with its content at the time of the request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BoundFile {
@@ -61,6 +64,9 @@ pub struct ApprovalPlan {
     /// For a command: the workspace files that it names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<BoundFile>,
+    /// Why an answer can hold for this call only: what it would run is not all in the plan.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub once_only: Option<String>,
 }
 
 impl ApprovalPlan {
@@ -76,13 +82,21 @@ impl ApprovalPlan {
         })
     }
 
-    /// The plan in one line, for lists: the command line, or the tool with its arguments.
+    /// The plan in one line: a command line that is the only argument, otherwise the tool with all its arguments as JSON,
+    /// which escapes line breaks.
     #[must_use]
     pub fn summary(&self) -> String {
-        match self.argv.last() {
-            Some(line) => line.clone(),
-            None => format!("{} {}", self.tool, self.arguments),
+        let only = self.arguments.as_object().filter(|arguments| self.tool == "tool.cli" && arguments.len() == 1);
+        match only.and_then(|arguments| arguments.get("command")).and_then(Value::as_str) {
+            Some(line) if !line.chars().any(char::is_control) => line.to_owned(),
+            _ => format!("{} {}", self.tool, self.arguments),
         }
+    }
+
+    /// Whether the beginning of the summary that notes and events show is the whole plan.
+    #[must_use]
+    pub fn is_shown_whole(&self) -> bool {
+        self.summary().chars().count() <= SHOWN_MAX
     }
 }
 
@@ -150,7 +164,22 @@ mod tests {
             env: BTreeMap::from([("A".to_owned(), "1".to_owned())]),
             sandbox: Some("local".into()),
             files: vec![BoundFile { path: "x.sh".into(), sha256: "00".into() }],
+            once_only: None,
         }
+    }
+
+    #[test]
+    fn a_summary_shows_all_that_is_approved_or_says_that_it_does_not() {
+        let of = |tool: &str, arguments: Value| ApprovalPlan { tool: tool.into(), arguments, ..plan() };
+        assert_eq!(of("tool.cli", json!({ "command": "git push" })).summary(), "git push");
+        for arguments in [json!({ "command": "git push", "cwd": "x" }), json!({ "command": "a\nb" })] {
+            assert_eq!(of("tool.cli", arguments.clone()).summary(), format!("tool.cli {arguments}"));
+        }
+        // The arguments of a script are no summary of its code.
+        let python = of("tool.python", json!({ "code": "evil()", "args": ["print('hello')"] }));
+        assert!(python.summary().contains("evil()") && python.is_shown_whole());
+        let long = of("tool.cli", json!({ "command": format!("git status{}; git push", " ".repeat(400)) }));
+        assert!(!long.is_shown_whole());
     }
 
     // covers: EXEC-10, TEST-14

@@ -84,6 +84,8 @@ limits! {
     asks_open_max: u32 = 10_000, 1, 1_000_000;
     /// Calls in the world that wait for an operator.
     approvals_pending_max: u32 = 1_000, 1, 1_000_000;
+    /// Calls of one agent that wait for an operator.
+    approvals_per_agent: u32 = 20, 1, 1_000;
     /// Background commands of one agent that run at once.
     processes_per_agent: u32 = 8, 0, 1_000;
     /// Crashes on one message before it is a dead letter.

@@ -7,12 +7,13 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use ghost_domain::approval::SHOWN_MAX;
 use ghost_domain::conversation::CONTROL;
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::journal::Step;
 use ghost_domain::ports::Signal;
 use ghost_domain::{
-    AgentId, Approval, ApprovalId, ApprovalPlan, ApprovalStatus, Code, ConversationId, Party, Refusal, Turn, TurnId,
+    AgentId, Approval, ApprovalId, ApprovalPlan, ApprovalStatus, Code, ConversationId, Party, Refusal, Turn, TurnId, TurnStatus,
 };
 use ghost_store::Writes;
 use ghost_store::tables::ApprovalFilter;
@@ -70,6 +71,18 @@ pub async fn request(w: &mut dyn Writes, ctx: &OperationContext, turn: &Turn, ne
         .hint("do it without this call, or wait until an operator has answered the others")
         .details(json!({ "limit": "approvals_pending_max", "value": most })));
     }
+    let most = ctx.limits().approvals_per_agent;
+    let filter = ApprovalFilter {
+        agent_id: Some(turn.agent_id.clone()),
+        status: Some(ApprovalStatus::Pending),
+        ..ApprovalFilter::default()
+    };
+    if w.approval_list(&filter, None, most).await?.len() >= most as usize {
+        let what = format!("{most} calls of {} wait for an operator, which is the limit", turn.agent_id);
+        return Err(Refusal::new(Code::RateLimited, what)
+            .hint("do it without this call, or wait until an operator has answered the others")
+            .details(json!({ "limit": "approvals_per_agent", "value": most })));
+    }
     let now = ctx.now();
     let approval = Approval {
         approval_id: ApprovalId(ctx.id()),
@@ -94,11 +107,12 @@ pub async fn request(w: &mut dyn Writes, ctx: &OperationContext, turn: &Turn, ne
     w.journal_append(turn.turn_id, &step, now).await?;
     emit(w, ctx, EventKind::ApprovalRequested, &approval).await?;
     if let Some(conversation_id) = approval.conversation_id {
-        let what = ctx.excerpt(&approval.plan.summary(), 400);
-        let text = format!(
-            "{} waits for an approval: {what}\nAn approver answers with `/approve {} allow-once`, `allow-always` or `deny`.",
-            approval.agent_id, approval.approval_id
-        );
+        let what = ctx.excerpt(&approval.plan.summary(), SHOWN_MAX);
+        let how = match approval.plan.is_shown_whole() {
+            true => format!("an approver answers with `/approve {} allow-once` or `deny`", approval.approval_id),
+            false => format!("this is only its beginning; see `ghostctl approval show {}`", approval.approval_id),
+        };
+        let text = format!("{} waits for an approval ({how}): {what}", approval.agent_id);
         conversations::note(w, ctx, conversation_id, (Party::System, Some(turn.turn_id)), &text).await?;
     }
     Ok(approval)
@@ -158,6 +172,11 @@ pub async fn decide_in_conversation(
         return Err(Refusal::new(Code::PolicyDenied, "approvals cannot be answered in this conversation")
             .hint("name your principal under `approvals.approvers` in the world file, or use `ghostctl approval`"));
     }
+    let shown = named(w, approval_id).await?.plan.is_shown_whole();
+    if !shown && decision != Decision::Deny {
+        return Err(Refusal::new(Code::PolicyDenied, "this call is too long to be approved here")
+            .hint(format!("see it with `ghostctl approval show {approval_id}`, and approve it with `ghostctl approval`")));
+    }
     let approval = decide(w, ctx, by, approvers, approval_id, decision, note).await?;
     let always = if approval.always { ", also for later calls" } else { "" };
     let text = format!("{by}: {}{always}: {}", approval.status.as_str(), approval.plan.summary());
@@ -198,6 +217,16 @@ pub async fn decide(
             format!("the note has {} bytes; at most {NOTE_BYTES} are taken", note.len()),
         )
         .hint("write a shorter note, or send the agent a message"));
+    }
+    if decision == (Decision::Approve { always: true })
+        && let Some(why) = &approval.plan.once_only
+    {
+        return Err(Refusal::new(Code::InvalidArguments, format!("this call can be approved once only: {why}"))
+            .hint("approve it without `--always`"));
+    }
+    if w.turn_get(approval.turn_id).await?.is_none_or(|turn| turn.status != TurnStatus::Open) {
+        return Err(Refusal::new(Code::Conflict, "the turn of this call has ended, so it does not run any more")
+            .hint("the agent may make the call again"));
     }
     (approval.status, approval.always) = match decision {
         Decision::Approve { always } => (ApprovalStatus::Approved, always),
@@ -244,6 +273,22 @@ pub async fn expire(w: &mut dyn Writes, ctx: &OperationContext, approval_id: App
         close(w, ctx, approval).await?;
     }
     Ok(())
+}
+
+/// Closes all requests whose time is over: their turns may not run any more.
+pub async fn expire_due(w: &mut dyn Writes, ctx: &OperationContext) -> Result<()> {
+    let (now, filter) = (ctx.now(), ApprovalFilter { status: Some(ApprovalStatus::Pending), ..<_>::default() });
+    let mut after = None;
+    loop {
+        let page = w.approval_list(&filter, after, SLICE).await?;
+        let Some(last) = page.last() else { return Ok(()) };
+        after = Some((last.requested_at, last.approval_id));
+        for approval in page {
+            if approval.expires_at <= now {
+                close(w, ctx, Approval { status: ApprovalStatus::Expired, ..approval }).await?;
+            }
+        }
+    }
 }
 
 /// Closes the requests that a turn still waits for when it ends.
@@ -324,7 +369,7 @@ fn event(ctx: &OperationContext, kind: EventKind, approval: &Approval) -> NewEve
     let payload = json!({
         "approval_id": approval.approval_id, "status": approval.status, "turn_id": approval.turn_id,
         "conversation_id": approval.conversation_id, "tool": approval.plan.tool,
-        "summary": ctx.excerpt(&approval.plan.summary(), 400), "reason": ctx.excerpt(&approval.reason, 400),
+        "summary": ctx.excerpt(&approval.plan.summary(), SHOWN_MAX), "reason": ctx.excerpt(&approval.reason, 400),
         "expires_at_ms": approval.expires_at, "always": approval.always, "decided_by": approval.decided_by,
     });
     NewEvent::new(kind, payload).agent(&approval.agent_id).correlation(approval.turn_id)

@@ -25,6 +25,8 @@ pub struct Judgement {
     pub action: Action,
     /// Every command that was found. Not all of them if the line could not be read.
     pub commands: Vec<JudgedCommand>,
+    /// The files of its redirections, as they are written: those that are read and those that are written.
+    pub files: Vec<String>,
     /// The shortest limit of the tiers that decided, in milliseconds.
     pub max_timeout_ms: Option<u64>,
     /// Why it is not simply allowed.

@@ -61,6 +61,7 @@ impl Walk<'_> {
         if hidden || outside || path.is_empty() {
             return self.fault(Cause::Outside, path);
         }
+        self.files.push(path.to_owned());
         if !path.starts_with('/') {
             self.target.get_or_insert_with(|| path.to_owned());
         }

@@ -46,6 +46,8 @@ pub(crate) struct Walk<'p> {
     /// Set by a `cd` that may leave the workspace.
     pub away: bool,
     refusal: Option<Refusal>,
+    /// The files of redirections.
+    pub files: Vec<String>,
     /// A relative file that was a redirection's target.
     pub target: Option<String>,
     depth: usize,
@@ -64,6 +66,7 @@ impl<'p> Walk<'p> {
             functions: BTreeSet::new(),
             away: false,
             refusal: None,
+            files: Vec::new(),
             target: None,
             depth: 0,
             scripts: 0,
@@ -148,7 +151,7 @@ impl<'p> Walk<'p> {
             action: found.decision.action,
             wrappers: found.wrappers,
         });
-        Judgement { action, commands: commands.collect(), max_timeout_ms: self.max_timeout_ms, reason }
+        Judgement { action, commands: commands.collect(), files: self.files, max_timeout_ms: self.max_timeout_ms, reason }
     }
 
     /// Judges the commands of a script.

@@ -210,7 +210,7 @@ impl Runner {
                 Report::Started { in_force: bits } => in_force = bits,
                 Report::Credit(bytes) => input.window = input.window.saturating_add(bytes),
                 Report::Data { channel, bytes } => {
-                    progress(&String::from_utf8_lossy(&bytes));
+                    progress(&bytes);
                     let credit = outputs.take(channel, &bytes);
                     self.order(&Order::Credit(channel, credit), id).await?;
                 }

@@ -102,7 +102,7 @@ pub struct Finished {
 }
 
 /// Gets pieces of a command's output as they come.
-pub type Progress<'p> = &'p (dyn for<'t> Fn(&'t str) + Send + Sync);
+pub type Progress<'p> = &'p (dyn for<'t> Fn(&'t [u8]) + Send + Sync);
 
 /// A place where commands run.
 #[async_trait]

@@ -5,13 +5,13 @@
 //! [`LOG_MAX`] bytes of output.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use ghost_domain::time::Clock;
 use ghost_domain::{AgentId, Code, Refusal, Timestamp};
-use ghost_sandbox::{Command, Feed, Finished, NotTaken, Sandbox};
+use ghost_sandbox::{Captured, Command, Feed, Finished, NotTaken, Sandbox};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 
@@ -19,6 +19,8 @@ use tokio::task::AbortHandle;
 pub const LOG_MAX: usize = 256 * 1024;
 /// Commands of one agent that have ended and are kept. The oldest is forgotten first.
 const ENDED_MAX: usize = 16;
+/// Commands of all agents that have ended and are kept.
+const ENDED_ALL_MAX: usize = 256;
 
 /// The state of a background command.
 #[derive(Clone, Debug)]
@@ -107,6 +109,18 @@ pub struct Process {
     /// Changes with each piece of output.
     output: watch::Sender<u64>,
     task: OnceLock<AbortHandle>,
+    /// Whether it is a background command now.
+    kept: AtomicBool,
+}
+
+/// Ends a command whose task has ended in any other way, such as a panic.
+struct EndGuard(Arc<Process>);
+
+impl Drop for EndGuard {
+    fn drop(&mut self) {
+        let lost = Refusal::new(Code::Internal, "the command's task failed").hint("check what it did");
+        self.0.end(ProcessState::Lost(lost));
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -206,17 +220,22 @@ impl Process {
         Ok(())
     }
 
+    /// Sets the last state, unless there is one. Returns whether it was set.
+    fn end(&self, last: ProcessState) -> bool {
+        self.state.send_if_modified(|state| {
+            let runs = matches!(state, ProcessState::Running);
+            if runs {
+                *state = last;
+            }
+            runs
+        })
+    }
+
     /// Kills its whole tree, unless it has ended.
     pub fn kill(&self) {
-        let mut killed = false;
-        self.state.send_if_modified(|state| {
-            killed = matches!(state, ProcessState::Running);
-            if killed {
-                *state = ProcessState::Killed;
-            }
-            killed
-        });
-        if killed && let Some(task) = self.task.get() {
+        if self.end(ProcessState::Killed)
+            && let Some(task) = self.task.get()
+        {
             // Dropping the command's future kills its tree.
             task.abort();
         }
@@ -274,7 +293,7 @@ impl Processes {
         clock: &Arc<dyn Clock>,
         boot: impl FnOnce() -> String,
         new: NewProcess,
-        watch_output: impl Fn(&str) + Send + Sync + 'static,
+        watch_output: impl Fn(&[u8]) + Send + Sync + 'static,
     ) -> Guard {
         let boot = self.boot.get_or_init(boot);
         let session_id = format!("run-{boot}-{}", self.next.fetch_add(1, Ordering::Relaxed) + 1);
@@ -289,58 +308,67 @@ impl Processes {
             state: watch::Sender::new(ProcessState::Running),
             output: watch::Sender::new(0),
             task: OnceLock::new(),
+            kept: AtomicBool::new(false),
         });
         let (sandbox, running) = (Arc::clone(sandbox), Arc::clone(&process));
         let task = tokio::spawn(async move {
-            let progress = |text: &str| {
-                lock(&running.log).push(text.as_bytes());
+            let end = EndGuard(Arc::clone(&running));
+            let progress = |piece: &[u8]| {
+                lock(&running.log).push(piece);
                 running.output.send_modify(|pieces| *pieces = pieces.wrapping_add(1));
-                watch_output(text);
+                watch_output(piece);
             };
-            let ended = match sandbox.run(new.command, &progress).await {
+            let last = match sandbox.run(new.command, &progress).await {
+                // The log of a kept command has the end of its output already.
+                Ok(finished) if running.kept.load(Ordering::Acquire) => ProcessState::Ended(Box::new(Finished {
+                    stdout: Captured::default(),
+                    stderr: Captured::default(),
+                    ..finished
+                })),
                 Ok(finished) => ProcessState::Ended(Box::new(finished)),
                 Err(refusal) => ProcessState::Lost(refusal),
             };
-            running.state.send_if_modified(|state| {
-                let runs = matches!(state, ProcessState::Running);
-                if runs {
-                    *state = ended;
-                }
-                runs
-            });
+            running.end(last);
+            drop(end);
         });
         // Set once: this is the only place.
         let _ = process.task.set(task.abort_handle());
         Guard(Some(process))
     }
 
-    /// Takes a running command over as a background command of its agent, at most `most` of each agent.
-    ///
-    /// # Errors
-    /// `RateLimited` if the agent has `most` already; the command is then killed.
-    pub fn keep(&self, guard: Guard, most: u32) -> Result<Arc<Process>, Refusal> {
-        let Some(process) = guard.process().cloned() else {
-            return Err(Refusal::new(Code::Internal, "there is no command to keep"));
-        };
-        let mut all = lock(&self.all);
-        let own = || all.values().filter(|one| one.agent_id == process.agent_id);
-        if own().filter(|one| one.runs()).count() >= most as usize {
-            return Err(Refusal::new(
-                Code::RateLimited,
-                format!("you have {most} background commands, which is the limit"),
-            )
-            .hint("the command was killed; kill one that you do not need with tool.process, or wait for its end"));
+    /// Whether an agent that may have `most` background commands may have another one.
+    #[must_use]
+    pub fn has_room(&self, agent_id: &AgentId, most: u32) -> bool {
+        let all = lock(&self.all);
+        all.values().filter(|one| one.agent_id == *agent_id && one.runs()).count() < most as usize
+    }
+
+    /// Takes a running command over as a background command of its agent, at most `most` of each agent. `None` if the
+    /// agent has so many already; the command is then killed.
+    #[must_use]
+    pub fn keep(&self, guard: Guard, most: u32) -> Option<Arc<Process>> {
+        let process = guard.process().cloned()?;
+        if !self.has_room(&process.agent_id, most) {
+            return None;
         }
-        let mut ended: Vec<(Timestamp, String)> =
-            own().filter(|one| !one.runs()).map(|one| (one.began_at, one.session_id.clone())).collect();
+        process.kept.store(true, Ordering::Release);
+        let mut all = lock(&self.all);
+        let mut ended: Vec<(Timestamp, String, bool)> = all
+            .values()
+            .filter(|one| !one.runs())
+            .map(|one| (one.began_at, one.session_id.clone(), one.agent_id == process.agent_id))
+            .collect();
         ended.sort();
-        for (_, session_id) in ended.iter().take((ended.len() + 1).saturating_sub(ENDED_MAX)) {
+        let own = ended.iter().filter(|(.., own)| *own).count();
+        let old_own = ended.iter().filter(|(.., own)| *own).take((own + 1).saturating_sub(ENDED_MAX));
+        let old = ended.iter().take((ended.len() + 1).saturating_sub(ENDED_ALL_MAX));
+        for (_, session_id, _) in old_own.chain(old) {
             all.remove(session_id);
         }
         all.insert(process.session_id.clone(), Arc::clone(&process));
         drop(all);
         guard.release();
-        Ok(process)
+        Some(process)
     }
 
     /// The background commands of an agent, oldest first.
@@ -378,7 +406,17 @@ impl Processes {
         lock(&self.all).remove(&process.session_id);
     }
 
-    /// Kills and forgets all background commands of an agent that was stopped or deleted.
+    /// Kills and forgets the background commands that began before an agent was created: those of an earlier agent with
+    /// its id.
+    pub fn end_before(&self, agent_id: &AgentId, created_at: Timestamp) {
+        for process in self.of(agent_id) {
+            if process.began_at < created_at {
+                self.remove(&process);
+            }
+        }
+    }
+
+    /// Kills and forgets all background commands of an agent that was stopped or deleted, or has failed.
     pub fn end_all_of(&self, agent_id: &AgentId) {
         for process in self.of(agent_id) {
             self.remove(&process);

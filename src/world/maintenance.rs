@@ -8,7 +8,7 @@ use std::time::Duration;
 use ghost_agent::AgentMsg;
 use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::{AgentId, Limits, Refusal, Timestamp};
-use ghost_operations::{agents, asks, retention};
+use ghost_operations::{agents, approvals, asks, retention};
 use serde_json::json;
 
 use crate::loops::MAINTENANCE;
@@ -53,6 +53,9 @@ pub(crate) async fn rounds(tree: Arc<Tree>) -> Result<(), String> {
                     suspects = BTreeMap::new();
                 }
             }
+            if let Err(refusal) = expire_approvals(&tree).await {
+                tracing::warn!(%refusal, "approvals could not be expired");
+            }
             let helpers = tree.directory.stopped_helpers(HELPERS);
             if let Err(refusal) = agents::end_helpers(&tree.engine.services.store, &ctx, helpers).await {
                 tracing::warn!(%refusal, "agents that are no longer needed could not be deleted");
@@ -75,6 +78,17 @@ pub(crate) async fn rounds(tree: Arc<Tree>) -> Result<(), String> {
         }
         tree.loops.round(MAINTENANCE);
     }
+}
+
+/// Closes requests of calls whose turns do not wait for them any more. A waiting turn closes its own.
+async fn expire_approvals(tree: &Tree) -> Result<(), Refusal> {
+    let services = &tree.engine.services;
+    let pending = services.store.read(|r| Box::pin(async move { r.approval_count_pending().await })).await;
+    if pending.map_err(Refusal::from)? == 0 {
+        return Ok(());
+    }
+    let ctx = services.ctx.clone();
+    services.store.write(move |w| Box::pin(async move { approvals::expire_due(w, &ctx).await })).await
 }
 
 /// Deletes old rows if the database is over its size limit. Writes one warning when the size passes the warning limit.

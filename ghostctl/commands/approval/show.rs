@@ -46,6 +46,7 @@ pub fn whole(approval: &Approval, view: &View) -> String {
             ("env", if approval.env_json == "{}" { String::new() } else { approval.env_json.clone() }),
             ("sandbox", approval.sandbox.clone().unwrap_or_default()),
             ("files", files.collect::<Vec<_>>().join("\n")),
+            ("once only", approval.once_only.clone().unwrap_or_default()),
             ("turn_id", approval.turn_id.clone()),
             ("conversation_id", approval.conversation_id.clone().unwrap_or_default()),
             ("since", view.when(approval.requested_at_ms)),

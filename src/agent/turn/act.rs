@@ -165,24 +165,28 @@ impl Runner {
         if group.is_empty() {
             return Ok(Vec::new());
         }
-        let asking = group.iter().all(|checked| checked.run.effect() == Effect::Wait);
-        let has_asks = group.iter().any(|checked| checked.run.effect() == Effect::Wait);
+        let waits = |checked: &Checked| checked.run.effect() == Effect::Wait || checked.needs_approval.is_some();
+        let (asking, has_waits) = (group.iter().all(waits), group.iter().any(waits));
         self.show(if asking { Activity::Asking } else { Activity::Acting });
         let clock = self.clock();
         let permits = Semaphore::new(self.limits().calls_parallel as usize);
         // When the last call that works has ended, the agent only waits for answers.
-        let working = AtomicUsize::new(group.iter().filter(|checked| checked.run.effect() != Effect::Wait).count());
+        let working = AtomicUsize::new(group.iter().filter(|checked| !waits(checked)).count());
         let this: &Self = self;
         let runs = group.iter().map(|checked| async {
             let refusal = this.wait_for_approval(checked).await?;
+            let waited = checked.run.effect() == Effect::Wait;
+            if checked.needs_approval.is_some() && !waited {
+                working.fetch_add(1, Ordering::Relaxed);
+                this.show(Activity::Acting);
+            }
             let (began, paused) = (clock.now(), this.paused());
             let outcome = match refusal {
                 Some(refusal) => CallResult::Refused(refusal),
                 None => this.run_beside(checked, &permits).await?,
             };
             // The turn's work time excludes waiting for an answer or for an unavailable store.
-            let waited = checked.run.effect() == Effect::Wait;
-            if !waited && working.fetch_sub(1, Ordering::Relaxed) == 1 && has_asks {
+            if !waited && working.fetch_sub(1, Ordering::Relaxed) == 1 && has_waits {
                 this.show(Activity::Asking);
             }
             let worked = clock.now().since(began).saturating_sub(this.paused().saturating_sub(paused));
@@ -224,7 +228,7 @@ impl Runner {
             // This call may add mail to the turn, so only the store knows which mail it holds.
             self.held = None;
         }
-        if let Some(refusal) = self.wait_for_approval(&checked).await? {
+        if let Some(refusal) = self.wait_for_sole_approval(&checked).await? {
             return self.recorded(&checked, CallResult::Refused(refusal)).await;
         }
         let clock = self.clock();
@@ -291,7 +295,7 @@ impl Runner {
     /// turn, which follows at once: the next model call or the end. `begun` is the call's id if its
     /// start is already in the journal.
     async fn run_sole(&mut self, checked: Checked, begun: Option<CallId>) -> Result<(String, CallOutcome), Refusal> {
-        if let Some(refusal) = self.wait_for_approval(&checked).await? {
+        if let Some(refusal) = self.wait_for_sole_approval(&checked).await? {
             return self.recorded(&checked, CallResult::Refused(refusal)).await;
         }
         let clock = self.clock();

@@ -3,6 +3,8 @@
 //!
 //! A call must never run under an approval of another plan: the plan is read again after the wait.
 
+use std::sync::Arc;
+
 use ghost_domain::{Activity, Approval, ApprovalPlan, ApprovalStatus, CallId, Code, Refusal};
 use ghost_operations::approvals::{self, NewApproval};
 use ghost_operations::turns;
@@ -11,6 +13,17 @@ use super::call::Checked;
 use super::runner::Runner;
 
 impl Runner {
+    /// Waits until a call that runs alone may run. Meanwhile the agent only waits.
+    pub(super) async fn wait_for_sole_approval(&self, checked: &Checked) -> Result<Option<Refusal>, Refusal> {
+        if checked.needs_approval.is_none() {
+            return Ok(None);
+        }
+        self.show(Activity::Asking);
+        let refusal = self.wait_for_approval(checked).await;
+        self.show(Activity::Acting);
+        refusal
+    }
+
     /// Waits until the call may run. Returns the refusal if it may not.
     pub(super) async fn wait_for_approval(&self, checked: &Checked) -> Result<Option<Refusal>, Refusal> {
         let Some(reason) = &checked.needs_approval else { return Ok(None) };
@@ -35,6 +48,9 @@ impl Runner {
         if let Some(refusal) = approvals::refusal(&self.wait_for_decision(approval).await?) {
             return Ok(Some(refusal));
         }
+        if let Some(refusal) = self.lost_access(checked).await? {
+            return Ok(Some(refusal));
+        }
         let plan = match self.approval_plan(checked).await {
             Ok(plan) => plan,
             Err(refusal) => return Ok(Some(refusal)),
@@ -46,6 +62,30 @@ impl Runner {
             ));
         }
         Ok(None)
+    }
+
+    /// Why the call may not run any more, although it was approved: a reload has changed what its agent may do.
+    async fn lost_access(&self, checked: &Checked) -> Result<Option<Refusal>, Refusal> {
+        if Arc::ptr_eq(&self.plan, &self.engine.services.plan()) {
+            return Ok(None);
+        }
+        let (store, id) = (&self.engine.services.store, self.agent_id.clone());
+        let agent = store.read(move |r| Box::pin(async move { r.agent_get(&id).await })).await?;
+        let Some(agent) = agent else { return Ok(None) };
+        let before = self.registry.caller();
+        let registry = match self.engine.spec_and_tools_for(&agent, before.channel) {
+            Ok((_, registry)) => registry,
+            Err(refusal) => return Ok(Some(refusal)),
+        };
+        if let Err(refusal) = registry.find(&checked.tool.spec.name) {
+            return Ok(Some(refusal));
+        }
+        let now = registry.caller();
+        let same = now.groups == before.groups && now.write_acl == before.write_acl;
+        Ok((!same).then(|| {
+            Refusal::new(Code::Conflict, "what you may do has changed since this call was approved")
+                .hint("nothing was run; make the call again")
+        }))
     }
 
     /// Why an operator may not make the call: it would answer for itself although the world lists who may.
@@ -94,7 +134,6 @@ impl Runner {
     async fn wait_for_decision(&self, mut approval: Approval) -> Result<Approval, Refusal> {
         let (clock, approval_id) = (self.clock(), approval.approval_id);
         while approval.status == ApprovalStatus::Pending {
-            self.show(Activity::Asking);
             // Registered before the read, so that an answer in between is not missed.
             let closed = self.session.bell.notified();
             tokio::pin!(closed);
@@ -119,7 +158,6 @@ impl Runner {
                 }
             }
         }
-        self.show(Activity::Acting);
         Ok(approval)
     }
 }

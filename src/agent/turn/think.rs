@@ -143,6 +143,8 @@ impl Runner {
                 }
                 // A fall-back without a price is skipped; the next one may have one.
                 Err(refusal) if index > 0 && is_unpriced(&refusal) => {
+                    // The writes and the wait below may take long.
+                    drop((slot, pass));
                     // If the skipped fall-back was the last one, the conversation is shortened for
                     // the model that refused it as too long.
                     let shortened = match &round.outage {

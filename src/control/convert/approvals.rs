@@ -1,12 +1,10 @@
 //! Approvals on the wire, redacted.
 
+use ghost_domain::approval::SHOWN_MAX;
 use ghost_domain::redact::Redactor;
 use ghost_domain::text::clip;
 use ghost_domain::{Approval, BoundFile};
 use ghost_proto::v1;
-
-/// Characters of a summary.
-const SUMMARY: usize = 400;
 
 /// An approval without the details of its plan.
 #[must_use]
@@ -17,7 +15,7 @@ pub fn approval_row(approval: &Approval, redactor: &Redactor) -> v1::Approval {
         turn_id: approval.turn_id.to_string(),
         conversation_id: approval.conversation_id.map(|id| id.to_string()),
         tool: approval.plan.tool.clone(),
-        summary: clip(&redactor.redact(&approval.plan.summary()), SUMMARY),
+        summary: clip(&redactor.redact(&approval.plan.summary()), SHOWN_MAX),
         reason: redactor.redact(&approval.reason),
         status: approval.status.as_str().to_owned(),
         always: approval.always,
@@ -42,6 +40,7 @@ pub fn approval(approval: &Approval, redactor: &Redactor) -> v1::Approval {
         dir: plan.dir.clone(),
         env_json: redactor.redact_json(&serde_json::json!(plan.env)).to_string(),
         sandbox: plan.sandbox.clone(),
+        once_only: plan.once_only.clone(),
         files: plan.files.iter().map(file).collect(),
         ..approval_row(approval, redactor)
     }

@@ -1,7 +1,8 @@
 //! What a command would run, for its approval (EXEC-10): its argv, directory, variables and sandbox, and the content of
 //! the workspace files that it names, so that a script cannot change between the answer and the run.
 //!
-//! Files that a named program opens on its own are not bound. `docs/security.md` says so.
+//! Files that a named program opens on its own are not bound. `docs/security.md` says so. If a word is known only when
+//! the line runs, or names a file elsewhere, the approval can hold for one call only.
 
 use std::collections::BTreeSet;
 
@@ -19,6 +20,10 @@ use crate::parameters::parse;
 
 /// Files that one command may name.
 const FILES_MAX: usize = 64;
+/// Directories that a line may change to.
+const BASES_MAX: usize = 32;
+/// Directories whose files no agent can change.
+const SYSTEM: [&str; 6] = ["/bin", "/etc", "/lib", "/opt", "/sbin", "/usr"];
 
 /// Judges a line for an agent.
 pub(super) fn judged(plan: &Plan, caller: &Caller, line: &str) -> Judgement {
@@ -45,20 +50,39 @@ impl Approvable for CliApproval {
         let params: CliParams = parse(arguments.clone())?;
         let judgement = judged(&call.services.plan(), &call.caller, &params.command);
         let dir = directory(call, params.cwd.as_deref())?;
-        let mut words = BTreeSet::new();
-        // A line may change its directory before it names a file.
+        let root = workspace_path(call);
+        let mut words: BTreeSet<String> = judgement.files.into_iter().collect();
+        let mut once_only = None;
+        // A line may change its directory before it names a file, more than once.
         let mut bases = vec![dir.clone(), String::new()];
         for command in judgement.commands {
+            let literal = command.argv.iter().flatten();
             if matches!(command.name.as_str(), "cd" | "pushd") {
-                let targets = command.argv.iter().skip(1).flatten();
-                bases.extend(targets.filter_map(|target| below(&workspace_path(call), &dir, target)));
+                let targets: Vec<&String> = literal.clone().skip(1).collect();
+                let further: Vec<String> = bases
+                    .iter()
+                    .flat_map(|base| targets.iter().filter_map(|target| below(&root, base, target)))
+                    .collect();
+                bases.extend(further);
+                bases.sort();
+                bases.dedup();
+                if bases.len() > BASES_MAX {
+                    return Err(Refusal::new(Code::TooLarge, "the line changes its directory too often to be approved")
+                        .hint("give cwd instead, or split it into several calls"));
+                }
             }
+            if command.argv.iter().any(Option::is_none) {
+                once_only = Some(format!("what `{}` gets is known only when it runs", command.name));
+            }
+            if let Some(word) = literal.clone().find(|word| is_elsewhere(&root, word)) {
+                once_only = Some(format!("`{word}` is outside the workspace"));
+            }
+            words.extend(literal.cloned());
             words.insert(command.name);
-            words.extend(command.argv.into_iter().flatten());
         }
         let (argv, env) = (bash(&params.command), params.env);
         let files = bound_files(call, &bases, words).await?;
-        let plan = ApprovalPlan { argv, env, files, ..of_command(call, "tool.cli", arguments, dir) };
+        let plan = ApprovalPlan { argv, env, files, once_only, ..of_command(call, "tool.cli", arguments, dir) };
         Ok(plan)
     }
 }
@@ -94,6 +118,12 @@ fn of_command(call: &CallContext, tool: &str, arguments: &Value, dir: String) ->
 /// The path at which commands see the workspace; empty without a sandbox.
 fn workspace_path(call: &CallContext) -> String {
     call.services.sandbox().map(|sandbox| sandbox.workspace_path()).unwrap_or_default()
+}
+
+/// Whether a word names a file that is neither in the workspace nor a part of the system.
+fn is_elsewhere(root: &str, word: &str) -> bool {
+    let within = |dir: &str| word.strip_prefix(dir).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    word.starts_with('/') && !within(root) && !SYSTEM.iter().any(|dir| within(dir))
 }
 
 /// A word as a path relative to the workspace, if it could name something there.
@@ -132,7 +162,7 @@ async fn bound_files(call: &CallContext, bases: &[String], words: BTreeSet<Strin
         .flat_map(|word| bases.iter().filter_map(|base| below(&root, base, word)))
         .filter(|path| !path.is_empty())
         .collect();
-    let mut files = Vec::new();
+    let mut files: Vec<BoundFile> = Vec::new();
     for path in paths {
         // A word that is no path of the workspace names no file there.
         let Ok(path) = WorkspacePath::parse(&path, false) else { continue };
@@ -148,12 +178,29 @@ async fn bound_files(call: &CallContext, bases: &[String], words: BTreeSet<Strin
             return Err(Refusal::new(Code::TooLarge, what).hint("split it into several calls"));
         }
     }
+    // A command of the agent that still runs could change a file between the check and the run.
+    if !files.is_empty()
+        && let Some(running) = call.services.processes.of(&call.caller.agent_id).iter().find(|one| one.runs())
+    {
+        let what = format!("{} runs in the background and could change `{}`", running.session_id, files[0].path);
+        return Err(Refusal::new(Code::Conflict, what)
+            .hint("kill your background commands with tool.process before a call that needs an approval"));
+    }
     Ok(files)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn files_outside_that_can_change_are_noticed() {
+        for (word, elsewhere) in
+            [("/usr/bin/env", false), ("/w/s/x", false), ("x/y", false), ("/proc/self/cwd/x", true), ("/usrx", true), ("/w/sx", true)]
+        {
+            assert_eq!(is_elsewhere("/w/s", word), elsewhere, "{word}");
+        }
+    }
 
     #[test]
     fn words_become_paths_of_the_workspace_or_none() {

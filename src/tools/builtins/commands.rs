@@ -19,7 +19,7 @@ use serde_json::json;
 
 use super::command_plan::judged;
 use super::common::{not_blank, without_nulls};
-use crate::context::CallContext;
+use crate::context::{CallContext, Writable};
 use crate::outputs::Before;
 use crate::processes::{NewProcess, ProcessState};
 use crate::tool::{Output, OutsideTool};
@@ -123,8 +123,17 @@ async fn run(call: &CallContext, request: Request) -> Result<Output, Refusal> {
     };
     let most = request.timeout_max_ms.map_or(most, |ms| most.min(Duration::from_millis(ms)));
     let timeout = request.timeout_ms.map_or(default, Duration::from_millis).min(most);
-    // Read for each command, so that a new grant holds from the next one and a revoked one for no more.
-    let writable = call.writable().await?;
+    let processes = &call.services.processes;
+    let (agent_id, most_kept) = (&call.caller.agent_id, call.services.ctx.limits().processes_per_agent);
+    if request.waits == Waits::Never && !processes.has_room(agent_id, most_kept) {
+        return Err(no_room(most_kept));
+    }
+    // Read for each command, so that a new grant holds from the next one and a revoked one for no more. A background
+    // command could outlive a grant, so it gets none.
+    let writable = match request.waits {
+        Waits::Never => Writable { prefixes: call.caller.write_acl.prefixes().to_vec(), grants: Vec::new() },
+        Waits::ToTheEnd | Waits::Until(_) => call.writable().await?,
+    };
     let before = Before::look(call, &writable.prefixes).await;
     let command = Command {
         agent_id: call.caller.agent_id.clone(),
@@ -132,7 +141,8 @@ async fn run(call: &CallContext, request: Request) -> Result<Output, Refusal> {
         dir: dir.clone(),
         env: request.env,
         stdin: request.stdin,
-        feed: (request.waits == Waits::Never).then(Feed::default),
+        // What an approved command reads was not shown to the operator.
+        feed: (request.waits == Waits::Never && !call.approved).then(Feed::default),
         timeout,
         writable: writable.prefixes,
         stdout_limit: plan.stdout_limit,
@@ -151,14 +161,17 @@ async fn run(call: &CallContext, request: Request) -> Result<Output, Refusal> {
     // The end of an id is random; its beginning is the time, which a restart within the same minute repeats.
     let boot = || ctx.id().simple().to_string().split_off(24);
     let new = NewProcess { command, line: request.line };
-    let guard = call.services.processes.start(sandbox, &ctx.ports.clock, boot, new, progress);
+    let guard = processes.start(sandbox, &ctx.ports.clock, boot, new, progress);
     let process = guard.process().cloned();
     if let Some(process) = process.filter(|_| request.waits != Waits::Never) {
-        let ended = tokio::select! {
+        let mut ended = tokio::select! {
             biased;
             ended = process.ended() => Some(ended),
             () = ctx.ports.clock.sleep(wait) => None,
         };
+        if ended.is_none() && !(processes.has_room(agent_id, most_kept) && writable.grants.is_empty()) {
+            ended = Some(process.ended().await);
+        }
         match ended {
             None => {}
             Some(ProcessState::Ended(done)) => {
@@ -170,7 +183,7 @@ async fn run(call: &CallContext, request: Request) -> Result<Output, Refusal> {
             }
         }
     }
-    let process = call.services.processes.keep(guard, ctx.limits().processes_per_agent)?;
+    let process = processes.keep(guard, most_kept).ok_or_else(|| no_room(most_kept))?;
     let so_far = process.poll(&*ctx.ports.clock, Duration::ZERO, plan.stdout_limit).await;
     let content = without_nulls(json!({
         "status": "running", "session_id": process.session_id, "cwd": shown(&dir),
@@ -190,15 +203,21 @@ async fn indexed(call: &CallContext, mut output: Output, before: Before, used: V
     output
 }
 
+fn no_room(most: u32) -> Refusal {
+    Refusal::new(Code::RateLimited, format!("you have {most} background commands, which is the limit"))
+        .hint("nothing runs on; kill one that you do not need with tool.process, or wait for its end")
+}
+
 /// Shows the last line of the output now and then.
-fn progress_of(call: &CallContext) -> impl Fn(&str) + Send + Sync + 'static {
+fn progress_of(call: &CallContext) -> impl Fn(&[u8]) + Send + Sync + 'static {
     let (call, shown_at) = (call.clone(), Mutex::new(Timestamp(i64::MIN)));
-    move |text: &str| {
+    move |piece: &[u8]| {
         let now = call.services.ctx.now();
         // A poisoned lock means that another piece panicked; the next one may be shown.
         let mut last = shown_at.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if now.since(*last) >= PROGRESS_EVERY {
             *last = now;
+            let text = String::from_utf8_lossy(piece);
             let line = text.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
             call.progress(&clip(line, PROGRESS_CHARS));
         }

@@ -243,15 +243,23 @@ async fn save(
             let disposition = fetched.disposition.as_deref();
             let name = filename::of(&fetched.final_url, disposition, &fetched.content_type, &sha256);
             target(call, &format!("{DOWNLOADS}/{name}"), Scope::Agent).await.map_err(|refusal| {
-                refusal.hint("the answer is no text and needs a file: give save_to, a path that you may write")
+                let status = fetched.status;
+                refusal.hint(format!(
+                    "the request was made (status {status}); its answer is no text and needs a file: give save_to, a path that you may write"
+                ))
             })?
         }
     };
     let Target { path, grant_id } = path;
     let workspace = &call.services.workspace;
-    let (before, after) = (workspace.hash(&path).await?, Some(sha256.clone()));
+    // The request cannot be taken back, and the model must not make it twice.
+    let made = |refusal: Refusal| {
+        let what = format!("the request was made (status {}), but its answer was not saved: {}", fetched.status, refusal.message);
+        Refusal { message: what, ..refusal }
+    };
+    let (before, after) = (workspace.hash(&path).await.map_err(made)?, Some(sha256.clone()));
     let plan = FilePlan { path: path.as_str().to_owned(), before, after, grant_id };
-    workspace.carry_out(vec![FileWrite { plan, bytes: Some(bytes.to_vec()) }]).await?;
+    workspace.carry_out(vec![FileWrite { plan, bytes: Some(bytes.to_vec()) }]).await.map_err(made)?;
     let more = json!({
         "length": bytes.len(), "truncated": false, "path": path.as_str(), "sha256": sha256, "note": note,
     });

@@ -111,8 +111,13 @@ impl LifecycleRunner {
             .read(move |r| Box::pin(async move { r.agent_get(&id).await }))
             .await
             .map_err(Refusal::from)?;
-        if record.as_ref().is_none_or(|agent| agent.is_deleted() || agent.desired == Desired::Stopped) {
-            self.tree.engine.services.processes.end_all_of(agent_id);
+        let processes = &self.tree.engine.services.processes;
+        let runs = |agent: &&Agent| {
+            !agent.is_deleted() && agent.desired != Desired::Stopped && agent.status != AgentStatus::Failed
+        };
+        match record.as_ref().filter(runs) {
+            Some(agent) => processes.end_before(agent_id, agent.created_at),
+            None => processes.end_all_of(agent_id),
         }
         if let Some(agent) = &record
             && let Some(actor) = self.take_over(agent)
@@ -186,6 +191,7 @@ impl LifecycleRunner {
     }
 
     pub(super) async fn stopped(&self, agent_id: &AgentId) {
+        self.tree.engine.services.processes.end_all_of(agent_id);
         let id = agent_id.clone();
         let recorded = self.write(move |w, ctx| Box::pin(async move { agents::stopped(w, &ctx, &id).await })).await;
         if let Err(refusal) = recorded
