@@ -7,6 +7,7 @@ mod answer;
 mod ask;
 mod bound;
 mod call;
+mod ended;
 mod file_call;
 mod gate;
 mod load_log;

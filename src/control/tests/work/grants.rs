@@ -77,7 +77,7 @@ async fn invalid_grants_are_refused() {
         ),
         (
             v1::AddGrantRequest { reason: Some("x".repeat(501)), ..add("1", "ada", "output/") },
-            Code::InvalidArgument,
+            Code::ResourceExhausted,
             Some("reason"),
         ),
     ] {
