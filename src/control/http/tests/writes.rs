@@ -48,18 +48,18 @@ async fn a_message_a_task_and_a_post_are_written_once() {
 async fn a_grant_is_made_and_revoked_and_artifacts_are_rebuilt() {
     let test = TestControl::new().await;
     let routes = routes(&test);
-    let new = json!({ "agent_id": "ben", "prefix": "output/", "lasts_ms": 60_000, "reason": "for now" });
-    let made = object(&write(&routes, "POST", "/api/grants", "g1", &new).await.body);
+    let new = json!({ "prefix": "output/", "lasts_ms": 60_000, "reason": "for now" });
+    let made = object(&write(&routes, "POST", "/api/agents/ben/grants", "g1", &new).await.body);
     assert_eq!((&made["agent_id"], &made["created_by"]), (&json!("ben"), &json!("operator:token")), "{made}");
-    assert_eq!(object(&write(&routes, "POST", "/api/grants", "g1", &new).await.body), made);
+    assert_eq!(object(&write(&routes, "POST", "/api/agents/ben/grants", "g1", &new).await.body), made);
     let listed = object(&get(&routes, "/api/grants?agent=ben").await.body);
     assert_eq!(listed, json!({ "grants": [made], "next_cursor": null }));
     let path = format!("/api/grants/{}/revoke", made["grant_id"].as_str().unwrap());
     assert_eq!(object(&write(&routes, "POST", &path, "g2", &json!({})).await.body), made);
     assert_eq!(write(&routes, "POST", &path, "g3", &json!({})).await.status, StatusCode::NOT_FOUND);
     assert_eq!(object(&get(&routes, "/api/grants").await.body)["grants"], json!([]));
-    let foreign = json!({ "agent_id": "ben", "prefix": "agents/ada/" });
-    assert_eq!(write(&routes, "POST", "/api/grants", "g4", &foreign).await.status, StatusCode::BAD_REQUEST);
+    let foreign = json!({ "prefix": "agents/ada/" });
+    assert_eq!(write(&routes, "POST", "/api/agents/ben/grants", "g4", &foreign).await.status, StatusCode::BAD_REQUEST);
     let done = object(&write(&routes, "POST", "/api/artifacts/rebuild", "a1", &json!({})).await.body);
     assert_eq!(done, json!({ "artifacts": 0, "corrected": 0 }));
     let listed = object(&get(&routes, "/api/artifacts?prefix=output/").await.body);
