@@ -8,6 +8,7 @@ mod approval;
 mod ask;
 mod bound;
 mod call;
+mod ended;
 mod file_call;
 mod gate;
 mod load_log;

@@ -13,7 +13,8 @@ use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::journal::Step;
 use ghost_domain::ports::Signal;
 use ghost_domain::{
-    AgentId, Approval, ApprovalId, ApprovalPlan, ApprovalStatus, Code, ConversationId, Party, Refusal, Turn, TurnId, TurnStatus,
+    AgentId, Approval, ApprovalId, ApprovalPlan, ApprovalStatus, Code, ConversationId, Party, Refusal, Turn, TurnId,
+    TurnStatus,
 };
 use ghost_store::Writes;
 use ghost_store::tables::ApprovalFilter;
@@ -174,8 +175,9 @@ pub async fn decide_in_conversation(
     }
     let shown = named(w, approval_id).await?.plan.is_shown_whole();
     if !shown && decision != Decision::Deny {
-        return Err(Refusal::new(Code::PolicyDenied, "this call is too long to be approved here")
-            .hint(format!("see it with `ghostctl approval show {approval_id}`, and approve it with `ghostctl approval`")));
+        return Err(Refusal::new(Code::PolicyDenied, "this call is too long to be approved here").hint(format!(
+            "see it with `ghostctl approval show {approval_id}`, and approve it with `ghostctl approval`"
+        )));
     }
     let approval = decide(w, ctx, by, approvers, approval_id, decision, note).await?;
     let always = if approval.always { ", also for later calls" } else { "" };

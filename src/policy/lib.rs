@@ -45,7 +45,13 @@ pub fn judge(policy: &Policy, agent_groups: &[&str], line: &str) -> Judgement {
     let unusable = if line.len() > LINE_MAX { Some(Cause::TooLong) } else { line.contains('\0').then_some(Cause::Nul) };
     if let Some(cause) = unusable {
         let reason = Some(Refusal::Unusable { cause });
-        return Judgement { action: Action::Deny, commands: Vec::new(), files: Vec::new(), max_timeout_ms: None, reason };
+        return Judgement {
+            action: Action::Deny,
+            commands: Vec::new(),
+            files: Vec::new(),
+            max_timeout_ms: None,
+            reason,
+        };
     }
     let mut walk = Walk::new(View { policy, groups: agent_groups });
     match policy.settings().mode {

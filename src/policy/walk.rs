@@ -151,7 +151,13 @@ impl<'p> Walk<'p> {
             action: found.decision.action,
             wrappers: found.wrappers,
         });
-        Judgement { action, commands: commands.collect(), files: self.files, max_timeout_ms: self.max_timeout_ms, reason }
+        Judgement {
+            action,
+            commands: commands.collect(),
+            files: self.files,
+            max_timeout_ms: self.max_timeout_ms,
+            reason,
+        }
     }
 
     /// Judges the commands of a script.

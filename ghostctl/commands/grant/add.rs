@@ -6,7 +6,7 @@ use ghost_proto::json;
 use ghost_proto::v1::AddGrantRequest;
 use ghost_proto::v1::grants_client::GrantsClient;
 
-use super::told;
+use super::told::told;
 use crate::connection::{Client, new_request_id, rpc};
 use crate::failure::Failure;
 use crate::output::Answer;

@@ -3,8 +3,7 @@
 mod add;
 mod list;
 mod revoke;
-
-use ghost_proto::v1::Grant as GrantRow;
+mod told;
 
 use crate::connection::Client;
 use crate::failure::Failure;
@@ -26,10 +25,4 @@ impl Grant {
             Self::Revoke(verb) => verb.run(client).await,
         }
     }
-}
-
-/// A grant in one sentence, after what became of it.
-fn told(grant: &GrantRow, what: &str, client: &Client) -> String {
-    let until = client.view.moment(grant.expires_at_ms);
-    format!("grant {} {what}: {} may write {} until {until}", grant.grant_id, grant.agent_id, grant.prefix)
 }

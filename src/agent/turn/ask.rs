@@ -11,7 +11,8 @@ use ghost_operations::turns::{self, CallStart};
 use ghost_tools::tool::ErasedAsk;
 
 use super::call::{CallResult, Checked};
-use super::record::{Ended, InTransaction};
+use super::ended::Ended;
+use super::record::InTransaction;
 use super::runner::Runner;
 use crate::transcript::Begun;
 

@@ -8,7 +8,7 @@ use ghost_store::Writes;
 use ghost_tools::Output;
 use ghost_tools::view::refused;
 
-use super::record::{Ended, record_beside};
+use super::ended::{Ended, record_beside};
 
 /// A result that is not in the journal yet.
 pub(super) struct PendingResult {

@@ -6,13 +6,13 @@
 use ghost_domain::journal::{CallOutcome, Effect, FilePlan};
 use ghost_domain::{CallId, Code, Refusal, Turn};
 use ghost_operations::OperationContext;
-use ghost_operations::artifacts::{self, Origin};
 use ghost_operations::turns::{self, CallStart};
 use ghost_store::{StoreError, Writes};
 use ghost_tools::Output;
 use ghost_tools::view::refused;
 
 use super::call::Checked;
+use super::ended::{Ended, record_beside};
 use super::runner::Runner;
 use crate::transcript::OpenCall;
 
@@ -26,32 +26,6 @@ pub(super) enum InTransaction {
 impl From<StoreError> for InTransaction {
     fn from(error: StoreError) -> Self {
         Self::Turn(error.into())
-    }
-}
-
-/// The call whose end is recorded.
-#[derive(Clone)]
-pub(super) struct Ended {
-    pub(super) call_id: CallId,
-    /// The provider's id.
-    pub(super) id: String,
-    /// The canonical name of the tool.
-    pub(super) tool: String,
-    /// The largest part of a result that the model sees, in bytes; `None` means the world's limit.
-    pub(super) view_bytes: Option<u32>,
-}
-
-impl Ended {
-    /// The outcome of this call for what its tool returned.
-    pub(super) fn outcome(&self, output: Output) -> CallOutcome {
-        CallOutcome {
-            content: output.content,
-            refusal: None,
-            truncated: output.truncated,
-            failed: output.failed,
-            cost: output.cost,
-            view_bytes: self.view_bytes,
-        }
     }
 }
 
@@ -187,22 +161,6 @@ pub(super) async fn record_end(
     let outcome = ended.outcome(output);
     turns::record_call_end(w, ctx, turn, ended.call_id, &ended.id, &ended.tool, &outcome).await?;
     Ok(outcome)
-}
-
-/// Records what an output has beside its content.
-pub(super) async fn record_beside(
-    w: &mut dyn Writes,
-    ctx: &OperationContext,
-    turn: &Turn,
-    output: &mut Output,
-) -> Result<(), Refusal> {
-    for event in std::mem::take(&mut output.events) {
-        ctx.emit(w, event).await?;
-    }
-    for found in std::mem::take(&mut output.artifacts) {
-        artifacts::index(w, ctx, Some(&Origin::of(turn)), found, false).await?;
-    }
-    Ok(())
 }
 
 async fn record_either(

@@ -375,9 +375,9 @@ pub(super) const ROUTES: &[Route] = &[
         serve: || post(writes::add_grant),
         ..write(
             Verb::Post,
-            "/api/grants",
+            "/api/agents/{id}/grants",
             "Lets an agent write to a directory for some time.",
-            Body { message: "AddGrantRequest", fields: &["agent_id", "prefix", "lasts_ms", "source", "reason"] },
+            Body { message: "AddGrantRequest", fields: &["prefix", "lasts_ms", "source", "reason"] },
             GRANT,
         )
     },

@@ -241,13 +241,13 @@ pub(super) async fn chat(State(rest): Shared, channel: Named, uri: Uri, headers:
     Ok(Json(posted(&answer)))
 }
 
-/// `POST /api/grants`
-pub(super) async fn add_grant(State(rest): Shared, uri: Uri, headers: HeaderMap, body: RawBody) -> Answer {
-    let known = ["agent_id", "prefix", "lasts_ms", "source", "reason"];
+/// `POST /api/agents/{id}/grants`
+pub(super) async fn add_grant(State(rest): Shared, id: Named, uri: Uri, headers: HeaderMap, body: RawBody) -> Answer {
+    let known = ["prefix", "lasts_ms", "source", "reason"];
     let Write { request_id, fields } = Write::read(&uri, &headers, body, &known)?;
     let request = v1::AddGrantRequest {
         request_id,
-        agent_id: fields.text("agent_id")?.unwrap_or_default(),
+        agent_id: named(id)?,
         prefix: fields.text("prefix")?.unwrap_or_default(),
         lasts_ms: fields.number("lasts_ms")?,
         source: fields.text("source")?,

@@ -67,8 +67,11 @@ impl Approvable for CliApproval {
                 bases.sort();
                 bases.dedup();
                 if bases.len() > BASES_MAX {
-                    return Err(Refusal::new(Code::TooLarge, "the line changes its directory too often to be approved")
-                        .hint("give cwd instead, or split it into several calls"));
+                    return Err(Refusal::new(
+                        Code::TooLarge,
+                        "the line changes its directory too often to be approved",
+                    )
+                    .hint("give cwd instead, or split it into several calls"));
                 }
             }
             if command.argv.iter().any(Option::is_none) {
@@ -195,9 +198,14 @@ mod tests {
 
     #[test]
     fn files_outside_that_can_change_are_noticed() {
-        for (word, elsewhere) in
-            [("/usr/bin/env", false), ("/w/s/x", false), ("x/y", false), ("/proc/self/cwd/x", true), ("/usrx", true), ("/w/sx", true)]
-        {
+        for (word, elsewhere) in [
+            ("/usr/bin/env", false),
+            ("/w/s/x", false),
+            ("x/y", false),
+            ("/proc/self/cwd/x", true),
+            ("/usrx", true),
+            ("/w/sx", true),
+        ] {
             assert_eq!(is_elsewhere("/w/s", word), elsewhere, "{word}");
         }
     }

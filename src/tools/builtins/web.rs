@@ -254,7 +254,10 @@ async fn save(
     let workspace = &call.services.workspace;
     // The request cannot be taken back, and the model must not make it twice.
     let made = |refusal: Refusal| {
-        let what = format!("the request was made (status {}), but its answer was not saved: {}", fetched.status, refusal.message);
+        let what = format!(
+            "the request was made (status {}), but its answer was not saved: {}",
+            fetched.status, refusal.message
+        );
         Refusal { message: what, ..refusal }
     };
     let (before, after) = (workspace.hash(&path).await.map_err(made)?, Some(sha256.clone()));

@@ -48,23 +48,23 @@ async fn a_message_a_task_and_a_post_are_written_once() {
 async fn a_grant_is_made_and_revoked_and_artifacts_are_rebuilt() {
     let test = TestControl::new().await;
     let routes = routes(&test);
-    let new = json!({ "agent_id": "ben", "prefix": "output/", "lasts_ms": 60_000, "reason": "for now" });
-    let made = object(&write(&routes, "POST", "/api/grants", "g1", &new).await.body);
+    let new = json!({ "prefix": "output/", "lasts_ms": 60_000, "reason": "for now" });
+    let made = object(&write(&routes, "POST", "/api/agents/ben/grants", "g1", &new).await.body);
     assert_eq!((&made["agent_id"], &made["created_by"]), (&json!("ben"), &json!("operator:token")), "{made}");
-    assert_eq!(object(&write(&routes, "POST", "/api/grants", "g1", &new).await.body), made);
+    assert_eq!(object(&write(&routes, "POST", "/api/agents/ben/grants", "g1", &new).await.body), made);
     let listed = object(&get(&routes, "/api/grants?agent=ben").await.body);
     assert_eq!(listed, json!({ "grants": [made], "next_cursor": null }));
     let path = format!("/api/grants/{}/revoke", made["grant_id"].as_str().unwrap());
     assert_eq!(object(&write(&routes, "POST", &path, "g2", &json!({})).await.body), made);
     assert_eq!(write(&routes, "POST", &path, "g3", &json!({})).await.status, StatusCode::NOT_FOUND);
     assert_eq!(object(&get(&routes, "/api/grants").await.body)["grants"], json!([]));
-    let foreign = json!({ "agent_id": "ben", "prefix": "agents/ada/" });
-    assert_eq!(write(&routes, "POST", "/api/grants", "g4", &foreign).await.status, StatusCode::BAD_REQUEST);
+    let foreign = json!({ "prefix": "agents/ada/" });
+    assert_eq!(write(&routes, "POST", "/api/agents/ben/grants", "g4", &foreign).await.status, StatusCode::BAD_REQUEST);
     let done = object(&write(&routes, "POST", "/api/artifacts/rebuild", "a1", &json!({})).await.body);
     assert_eq!(done, json!({ "artifacts": 0, "corrected": 0 }));
     let listed = object(&get(&routes, "/api/artifacts?prefix=output/").await.body);
     assert_eq!(listed, json!({ "artifacts": [], "next_cursor": null }));
-    assert_eq!(object(&get(&routes, "/api/ledger/totals?since=24h").await.body), json!({ "totals": [] }));
+    assert_eq!(object(&get(&routes, "/api/ledger/totals").await.body), json!({ "totals": [] }));
 }
 
 #[tokio::test]
@@ -228,7 +228,8 @@ async fn each_route_of_the_table_is_served_and_described() {
                 assert!(property["type"] != Value::Null && property["description"].is_string(), "{name}: {property}");
             }
             let misspelled = write(&routes, verb, &path, "k", &json!({ "zzz": 1 })).await;
-            assert!(misspelled.refusal().hint.unwrap().contains(&body.fields.join(", ")), "{verb} {path}");
+            let hint = misspelled.refusal().hint.unwrap();
+            assert!(hint.contains(&body.fields.join(", ")), "{verb} {path}: {hint}");
         }
         if let Some(schema) =
             operation["responses"]["200"]["content"].get("application/json").map(|json| &json["schema"])

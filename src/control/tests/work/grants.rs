@@ -38,12 +38,12 @@ async fn grants_are_added_listed_and_revoked_once() {
     test_world.clock.advance(std::time::Duration::from_secs(1));
     let all = v1::ListGrantsRequest { limit: 1, ..Default::default() };
     let page = grants.list(all.clone()).await.unwrap().into_inner();
-    assert_eq!(page.grants, [one.clone()]);
+    assert_eq!(page.grants, std::slice::from_ref(&one));
     let next = v1::ListGrantsRequest { cursor: page.next_cursor, ..all };
     let page = grants.list(next).await.unwrap().into_inner();
     assert_eq!((page.grants, page.next_cursor.as_str()), (vec![other], ""));
     let of_ada = v1::ListGrantsRequest { agent_id: Some("ada".into()), ..Default::default() };
-    assert_eq!(grants.list(of_ada.clone()).await.unwrap().into_inner().grants, [one.clone()]);
+    assert_eq!(grants.list(of_ada.clone()).await.unwrap().into_inner().grants, std::slice::from_ref(&one));
     let typed = v1::ResolveIdRequest { kind: "grant".into(), prefix: one.grant_id.clone() };
     let found = WorldClient::new(daemon.channel.clone()).resolve_id(typed).await.unwrap().into_inner();
     assert_eq!(found.full_id, one.grant_id);
@@ -77,7 +77,7 @@ async fn invalid_grants_are_refused() {
         ),
         (
             v1::AddGrantRequest { reason: Some("x".repeat(501)), ..add("1", "ada", "output/") },
-            Code::InvalidArgument,
+            Code::ResourceExhausted,
             Some("reason"),
         ),
     ] {
