@@ -65,8 +65,18 @@ mod tests {
     use crate::cli::command;
 
     /// Fields that no option sets. The daemon returns the cursor; the command itself sets the others.
-    const NEVER_TYPED: [&str; 8] =
-        ["request_id", "cursor", "kind", "clear", "clear_tokens", "clear_micros", "enabled", "overrides_json"];
+    const NEVER_TYPED: [&str; 10] = [
+        "request_id",
+        "cursor",
+        "kind",
+        "clear",
+        "clear_tokens",
+        "clear_micros",
+        "enabled",
+        "overrides_json",
+        "approve",
+        "digest",
+    ];
 
     fn rewritten(failure: Failure, line: &str) -> Failure {
         let matches = command().try_get_matches_from(format!("ghostctl {line}").split(' '));

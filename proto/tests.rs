@@ -24,7 +24,7 @@ fn messages() -> BTreeMap<String, DescriptorProto> {
 }
 
 /// Methods that change nothing. Each new method that only reads must be added here.
-const READS: [&str; 41] = [
+const READS: [&str; 43] = [
     "World.Status",
     "World.ResolveId",
     "World.Reflect",
@@ -47,6 +47,8 @@ const READS: [&str; 41] = [
     "Ledger.List",
     "Ledger.Totals",
     "Grants.List",
+    "Approvals.List",
+    "Approvals.Get",
     "Artifacts.List",
     "Events.Subscribe",
     "Chat.List",
@@ -74,6 +76,7 @@ fn the_contract_has_exactly_these_services() {
         descriptors().file.iter().flat_map(|file| &file.service).map(|service| service.name().to_owned()).collect();
     let expected = [
         "Agents",
+        "Approvals",
         "Artifacts",
         "Budgets",
         "Chat",

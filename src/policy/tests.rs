@@ -292,3 +292,10 @@ fn simple_sed_scripts_pass() {
         assert_eq!(cause(line), Some(Cause::Script), "{line}");
     }
 }
+
+#[test]
+fn the_files_of_redirections_are_named() {
+    let policy = Policy::new(shipped());
+    let judged = judge(&policy, &[], "sort < in.txt > out.txt; { cat; } 2>> log/e < b");
+    assert_eq!(judged.files, ["in.txt", "out.txt", "log/e", "b"]);
+}

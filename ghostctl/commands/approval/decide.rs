@@ -16,8 +16,8 @@ With --always, the same agent may run the same plan again without asking: the sa
 sandbox and content of the files that the command names.
 
 Examples:
-  ghostctl approval approve 0197d2
-  ghostctl approval approve 0197d2 --always")]
+  ghostctl approval approve $ID
+  ghostctl approval approve $ID --always")]
 pub struct Approve {
     /// Approval id
     approval_id: String,
@@ -28,7 +28,7 @@ pub struct Approve {
 
 /// Refuse a waiting call
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  ghostctl approval deny 0197d2 --note 'push to the fork instead'")]
+#[command(after_help = "Examples:\n  ghostctl approval deny $ID --note 'push to the fork instead'")]
 pub struct Deny {
     /// Approval id
     approval_id: String,

@@ -11,7 +11,7 @@ use crate::output::Answer;
 
 /// End an approval that holds for later calls
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  ghostctl approval list --always\n  ghostctl approval revoke 0197d2")]
+#[command(after_help = "Examples:\n  ghostctl approval list --always\n  ghostctl approval revoke $ID")]
 pub struct Revoke {
     /// Approval id
     approval_id: String,

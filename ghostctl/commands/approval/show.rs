@@ -13,7 +13,7 @@ use crate::view::View;
 
 /// Show exactly what a waiting call would do
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  ghostctl approval list\n  ghostctl approval show 0197d2")]
+#[command(after_help = "Examples:\n  ghostctl approval list\n  ghostctl approval show $ID")]
 pub struct Show {
     /// Approval id
     approval_id: String,

@@ -174,6 +174,60 @@ async fn a_turn_with_a_spent_root_is_set_aside_until_the_limit_is_raised() {
     assert_eq!((turn.status, turn.parked), (TurnStatus::Finished, None));
 }
 
+/// Takes the only slot of the provider until it is dropped.
+async fn take_the_slot(world: &AgentWorld) -> ghost_provider::Slot {
+    let entry = world.engine.providers().get("test").unwrap();
+    entry.pool.resize(1);
+    entry.pool.admit(ghost_provider::Class::Machine).await
+}
+
+#[tokio::test]
+async fn no_turn_opens_before_its_provider_has_a_slot_and_later_mail_joins_it() {
+    let world = AgentWorld::new().await;
+    world.model.reply_with(|_, _| say("well"));
+    let slot = take_the_slot(&world).await;
+    world.send("ada", "first").await;
+    let later = async {
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        assert!(read!(world, |r| r.turns_open().await?).is_empty(), "the mail waits in the store");
+        world.send("ada", "second").await;
+        drop(slot);
+    };
+    let (worked, ()) = tokio::join!(world.work("ada"), later);
+    worked.unwrap();
+    assert_eq!((world.turn("ada").await.status, world.model.requests().len()), (TurnStatus::Finished, 1));
+    assert!(world.inbox("ada").await.is_empty(), "both messages were in the turn");
+}
+
+#[tokio::test]
+async fn a_turn_that_goes_on_does_not_wait_for_a_slot_that_its_own_agent_holds() {
+    let world = AgentWorld::new().await;
+    world.model.reply_with(|_, _| say("well"));
+    let spent = world.send("ada", "too dear").await;
+    let root = Scope::Root(spent.root_id);
+    let limit = |tokens| NewLimits { tokens: Some(Some(tokens)), money: None };
+    let scope = root.clone();
+    write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &scope, limit(20)).await).unwrap();
+    world.work("ada").await.unwrap();
+    let turn_id = world.turn("ada").await.turn_id;
+    // The agent waits for the only slot with other mail, and meanwhile its parked turn may go on.
+    let slot = take_the_slot(&world).await;
+    world.send("ada", "something else").await;
+    let later = async {
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+        write!(world, |w, ctx| budgets::set(w, &ctx, &operator(), &root, limit(1_000_000)).await).unwrap();
+        drop(slot);
+    };
+    let (worked, ()) = tokio::join!(world.work("ada"), later);
+    worked.unwrap();
+    let turn = read!(world, |r| r.turn_get(turn_id).await?.unwrap());
+    assert_eq!(turn.status, TurnStatus::Finished);
+}
+
 #[tokio::test]
 async fn an_ask_that_waits_for_a_model_times_out_with_the_outage_as_reason() {
     let world = AgentWorld::new().await;

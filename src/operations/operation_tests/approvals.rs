@@ -95,3 +95,36 @@ async fn a_standing_approval_is_the_agents_own_until_it_is_revoked_or_the_agent_
     let digest = again.digest.clone();
     assert_eq!(read!(world, |r| r.approval_standing(&id("ada"), &digest).await?), None);
 }
+
+// covers: EXEC-10
+#[tokio::test]
+async fn requests_that_nobody_waits_for_are_closed_and_bounded_by_agent() {
+    let world = OperationWorld::new().await;
+    let (ada, bob) = (world.busy("ada").await, world.busy("bob").await);
+    world.limits(|limits| limits.approvals_per_agent = 1);
+    let approval = request(&world, &ada, 1).await.unwrap();
+    assert_eq!(code(request(&world, &ada, 2).await), Code::RateLimited);
+    assert_eq!(request(&world, &bob, 2).await.unwrap().status, ApprovalStatus::Pending);
+    // The turn ends without its call.
+    world.finish(ada.turn_id, "done").await.unwrap();
+    assert_eq!(code(decide(&world, operator(), &[], &approval, APPROVE).await), Code::Conflict);
+    write!(world, |w, ctx| approvals::expire_due(w, &ctx).await).unwrap();
+    let pending = || async { read!(world, |r| r.approval_count_pending().await?) };
+    assert_eq!(pending().await, 2, "they are not due");
+    world.pass(Duration::from_secs(60));
+    write!(world, |w, ctx| approvals::expire_due(w, &ctx).await).unwrap();
+    assert_eq!(pending().await, 0);
+}
+
+// covers: EXEC-10
+#[tokio::test]
+async fn a_plan_that_does_not_hold_all_that_runs_is_approved_once_only() {
+    let world = OperationWorld::new().await;
+    let turn = world.busy("ada").await;
+    let mut plan = new(1);
+    plan.plan.once_only = Some("a word is known only when it runs".into());
+    let approval = write!(world, |w, ctx| approvals::request(w, &ctx, &turn, plan).await).unwrap();
+    let always = Decision::Approve { always: true };
+    assert_eq!(code(decide(&world, operator(), &[], &approval, always).await), Code::InvalidArguments);
+    assert_eq!(decide(&world, operator(), &[], &approval, APPROVE).await.unwrap().status, ApprovalStatus::Approved);
+}

@@ -42,7 +42,7 @@ pub fn a_dropped_call_kills_the_whole_tree(kind: Kind) {
     let Some(place) = Place::new(kind) else { return };
     let mark = mark();
     let begun = tokio::sync::Notify::new();
-    let progress = |_: &str| begun.notify_one();
+    let progress = |_: &[u8]| begun.notify_one();
     place.runtime.block_on(async {
         let command = sh("ada", &format!("{} echo ready; sleep {mark}", escapees(&mark)));
         tokio::select! {

@@ -23,7 +23,7 @@ pub fn exit_codes_and_signals(kind: Kind) {
     assert_eq!(done.stderr.text, "err\n");
     // Pieces of the output come while the command runs.
     let pieces = Mutex::new(String::new());
-    let keep = |piece: &str| pieces.lock().unwrap().push_str(piece);
+    let keep = |piece: &[u8]| pieces.lock().unwrap().push_str(std::str::from_utf8(piece).unwrap());
     place.runtime.block_on(place.sandbox.run(sh("ada", "echo one; echo two"), &keep)).unwrap();
     assert_eq!(*pieces.lock().unwrap(), "one\ntwo\n");
 }

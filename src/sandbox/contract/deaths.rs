@@ -12,7 +12,7 @@ use crate::place::{Kind, Place, sh};
 /// Runs a command, and does something to the machine as soon as it has said something.
 pub fn run_and(place: &Place, command: Command, then: impl FnOnce()) -> Result<Finished, Refusal> {
     let begun = tokio::sync::Notify::new();
-    let progress = |_: &str| begun.notify_one();
+    let progress = |_: &[u8]| begun.notify_one();
     place.runtime.block_on(async {
         let run = place.sandbox.run(command, &progress);
         tokio::pin!(run);

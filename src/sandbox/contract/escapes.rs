@@ -163,7 +163,7 @@ pub fn nothing_is_gained_by_being_privileged(kind: Kind) {
 pub fn agents_see_nothing_of_each_other(kind: Kind) {
     let Some(place) = Place::new(kind) else { return };
     let (mark, begun) = (mark(), tokio::sync::Notify::new());
-    let progress = |_: &str| begun.notify_one();
+    let progress = |_: &[u8]| begun.notify_one();
     let script = format!("echo secret > /tmp/of-ada 2>/dev/null; echo ready; sleep {mark}; true");
     let mut of_ada = sh("ada", &script);
     of_ada.env.push(("SECRET".into(), "tiger".into()));

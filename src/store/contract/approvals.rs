@@ -15,7 +15,7 @@ fn approval_id(n: u64) -> ApprovalId {
 }
 
 /// Approval `n` of turn `n`, requested at second `n`. A closed one was closed a second later.
-fn approval(n: u64, agent: &str, status: ApprovalStatus) -> Approval {
+pub(super) fn approval(n: u64, agent: &str, status: ApprovalStatus) -> Approval {
     let plan = ApprovalPlan { tool: "tool.cli".into(), arguments: json!({ "command": AWKWARD }), ..<_>::default() };
     Approval {
         approval_id: approval_id(n),

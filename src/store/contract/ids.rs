@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
-use ghost_domain::{AskStatus, DeadLetterStatus, ScheduleKind, TaskStatus, TurnStatus};
+use ghost_domain::{ApprovalStatus, AskStatus, DeadLetterStatus, ScheduleKind, TaskStatus, TurnStatus};
 use uuid::Uuid;
 
 use super::Medium;
+use super::approvals::approval;
 use super::rows::{ask, letter, mail, task, turn};
 use super::rows_shared::{conversation, grant, schedule};
 use super::tools::{keep, open, reading};
@@ -20,6 +21,7 @@ pub(super) async fn ids_are_read_by_range(medium: Arc<dyn Medium>) {
     let inside = keep!(&store, |w| {
         for n in [7, 3, 5, 4] {
             let name = format!("a{n}");
+            w.approval_put(&approval(n, "a", ApprovalStatus::Pending)).await?;
             w.ask_put(&ask(n, "a", "b", AskStatus::Open)).await?;
             w.conversation_put(&conversation(n, "a")).await?;
             w.dead_letter_put(&letter(n, "a", DeadLetterStatus::Held)).await?;

@@ -56,15 +56,12 @@ pub(super) struct CliParams {
     yield_ms: Option<u64>,
 }
 
-/// Places for commands (EXEC-02).
+// Places for commands (EXEC-02). Comments on the variants would make the schema larger.
 #[derive(Clone, Copy, Deserialize, JsonSchema, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 enum Host {
-    /// The world's sandbox.
     Sandbox,
-    /// The machine of the daemon. Always refused.
     Host,
-    /// A toolbox server, if that is the world's sandbox.
     Remote,
 }
 

@@ -23,30 +23,24 @@ const PIECE: usize = 16 * 1024;
 /// The longest that a poll waits.
 const POLL_MAX: Duration = Duration::from_secs(60);
 
-/// What to do with background commands.
+// Comments on the variants would make the schema larger; `action` explains them.
 #[derive(Clone, Copy, Debug, Deserialize, JsonSchema, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 enum Action {
-    /// Lists them.
     List,
-    /// Output since the last poll; waits for some, or for the end.
     Poll,
-    /// Output from `offset` on.
     Log,
-    /// Writes `data` to the standard input.
     Write,
-    /// Kills it.
     Kill,
-    /// Forgets all that have ended.
     Clear,
-    /// Kills and forgets it.
     Remove,
 }
 
 #[derive(Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct ProcessParams {
-    /// list, poll, log, write, kill, clear or remove.
+    /// What to do: list them; poll output since the last poll; log output from offset on; write to the input; kill;
+    /// clear those that have ended; remove one.
     action: Action,
     /// The command; not for list and clear.
     #[serde(default)]
