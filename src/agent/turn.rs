@@ -3,6 +3,7 @@
 //! starts here again and resumes from its journal.
 
 mod act;
+mod admission;
 mod answer;
 mod approval;
 mod ask;
@@ -38,6 +39,7 @@ use ghost_operations::agents;
 use ghost_operations::turns::{self, Ending, FoundMail, Next, Taken};
 use serde_json::json;
 
+use self::admission::Admission;
 use self::open::OpenError;
 use self::runner::{Runner, limit_reached};
 use crate::engine::Engine;
@@ -104,7 +106,8 @@ pub async fn work(engine: &Arc<Engine>, agent_id: &AgentId, session: &Arc<AgentS
         let Some(taken) = taken else { return Ok(()) };
         let turn_id = taken.turn.turn_id;
         session.set(Some(turn_id));
-        let outcome = run(engine, taken, sources, session, admission).await;
+        // Boxed, because an agent that only waits for a slot should not hold the memory of a whole turn.
+        let outcome = Box::pin(run(engine, taken, sources, session, admission)).await;
         session.set(None);
         match outcome {
             Ok(RunOutcome::Ended) => {}
@@ -178,7 +181,7 @@ async fn run(
     taken: Taken,
     sources: Option<open::Sources>,
     session: &Arc<AgentSession>,
-    admission: Option<gate::Admission>,
+    admission: Option<Admission>,
 ) -> Result<RunOutcome, Refusal> {
     let turn_id = taken.turn.turn_id;
     if let Some(refusal) = &taken.over {

@@ -183,6 +183,7 @@ pub async fn decide_in_conversation(
     let always = if approval.always { ", also for later calls" } else { "" };
     let text = format!("{by}: {}{always}: {}", approval.status.as_str(), approval.plan.summary());
     let noted = conversations::note(w, ctx, conversation_id, (by.clone(), None), &text).await?;
+    let noted = noted.map(|(conversation, entry)| Received { conversation, entry });
     noted.ok_or_else(|| Refusal::not_found("conversation", &conversation_id.to_string(), None))
 }
 

@@ -9,7 +9,6 @@ use ghost_domain::{ApprovalPlan, Refusal};
 use serde_json::Value;
 
 use crate::context::{CallContext, Caller};
-use crate::tool::Tool;
 
 /// Whether a call waits for an operator.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,32 +29,4 @@ pub trait Approvable: Send + Sync + 'static {
 
     /// What exactly the call would do. It is asked for before and after the wait.
     async fn plan(&self, call: &CallContext, arguments: &Value) -> Result<ApprovalPlan, Refusal>;
-}
-
-impl Tool {
-    /// Whether a call waits for an operator in this world. `arguments` must be normalised.
-    #[must_use]
-    pub fn need(&self, plan: &Plan, caller: &Caller, arguments: &Value) -> Need {
-        let own = self.approvable.as_ref().map_or(Need::Nothing, |own| own.need(plan, caller, arguments));
-        match own {
-            Need::Nothing if plan.approvals.tools.contains(&self.spec.name) => {
-                Need::Approval(format!("`approvals.tools` of the world file names {}", self.spec.name))
-            }
-            need => need,
-        }
-    }
-
-    /// What exactly a call would do.
-    ///
-    /// # Errors
-    /// Why the tool cannot say so; the call must not run then.
-    pub async fn approval_plan(&self, call: &CallContext, arguments: &Value) -> Result<ApprovalPlan, Refusal> {
-        match &self.approvable {
-            Some(own) => own.plan(call, arguments).await,
-            None => {
-                let (tool, arguments) = (self.spec.name.clone(), arguments.clone());
-                Ok(ApprovalPlan { tool, arguments, ..ApprovalPlan::default() })
-            }
-        }
-    }
 }

@@ -5,16 +5,17 @@
 use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
+use ghost_config::plan::Plan;
 use ghost_domain::artifact::Found;
 use ghost_domain::event::NewEvent;
 use ghost_domain::journal::{Effect, FilePlan};
 use ghost_domain::transcript::ToolSpec;
-use ghost_domain::{Ask, Code, Money, Refusal};
+use ghost_domain::{ApprovalPlan, Ask, Code, Money, Refusal};
 use ghost_store::Writes;
 use serde_json::Value;
 
-use crate::approval::Approvable;
-use crate::context::CallContext;
+use crate::approval::{Approvable, Need};
+use crate::context::{CallContext, Caller};
 use crate::loop_guard::Nature;
 use crate::parameters::{Params, parse};
 use crate::workspace::FileWrite;
@@ -362,6 +363,32 @@ impl Tool {
     pub fn looking(mut self) -> Self {
         self.looks = true;
         self
+    }
+
+    /// Whether a call waits for an operator in this world. `arguments` must be normalised.
+    #[must_use]
+    pub fn need(&self, plan: &Plan, caller: &Caller, arguments: &Value) -> Need {
+        let own = self.approvable.as_ref().map_or(Need::Nothing, |own| own.need(plan, caller, arguments));
+        match own {
+            Need::Nothing if plan.approvals.tools.contains(&self.spec.name) => {
+                Need::Approval(format!("`approvals.tools` of the world file names {}", self.spec.name))
+            }
+            need => need,
+        }
+    }
+
+    /// What exactly a call would do.
+    ///
+    /// # Errors
+    /// Why the tool cannot say so; the call must not run then.
+    pub async fn approval_plan(&self, call: &CallContext, arguments: &Value) -> Result<ApprovalPlan, Refusal> {
+        match &self.approvable {
+            Some(own) => own.plan(call, arguments).await,
+            None => {
+                let (tool, arguments) = (self.spec.name.clone(), arguments.clone());
+                Ok(ApprovalPlan { tool, arguments, ..ApprovalPlan::default() })
+            }
+        }
     }
 
     /// The properties of a call for the loop guard. `arguments` must be normalised.

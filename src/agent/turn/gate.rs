@@ -14,6 +14,7 @@ use ghost_operations::turns;
 use ghost_provider::{Admitted, Class, Entry, Pass, Slot};
 use tokio::sync::futures::Notified;
 
+use super::admission::Admission;
 use super::round::{Choice, Round};
 use super::runner::Runner;
 use super::session::AgentSession;
@@ -111,14 +112,6 @@ fn earlier(a: Option<Timestamp>, b: Option<Timestamp>) -> Option<Timestamp> {
         (Some(a), Some(b)) => Some(a.min(b)),
         (a, b) => a.or(b),
     }
-}
-
-/// What a turn needs for its first model call, obtained before it is opened.
-pub(super) struct Admission {
-    /// A pass of the first model that may be asked.
-    pub(super) pass: Pass,
-    /// A slot of that model's provider.
-    pub(super) slot: Slot,
 }
 
 /// Whether a turn may be opened.

@@ -17,8 +17,8 @@ use ghost_tools::view::model_view;
 use ghost_tools::{CallContext, Registry};
 use serde_json::json;
 
+use super::admission::Admission;
 use super::call::{Checked, Checking};
-use super::gate::Admission;
 use super::pending_result::PendingResult;
 use super::session::AgentSession;
 use crate::engine::Engine;

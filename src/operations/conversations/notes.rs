@@ -1,9 +1,8 @@
 //! Notes: entries that people and programs read in a conversation's log, and that no model gets and no adapter delivers.
 
-use ghost_domain::{ConversationId, Direction, Party, TurnId};
+use ghost_domain::{Conversation, ConversationEntry, ConversationId, Direction, Party, TurnId};
 use ghost_store::Writes;
 
-use super::Received;
 use super::log::{NewEntry, append};
 use crate::{OperationContext, Result};
 
@@ -17,10 +16,10 @@ pub(crate) async fn note(
     conversation_id: ConversationId,
     (from, turn_id): (Party, Option<TurnId>),
     text: &str,
-) -> Result<Option<Received>> {
+) -> Result<Option<(Conversation, ConversationEntry)>> {
     let Some(mut conversation) = w.conversation_get(conversation_id).await? else { return Ok(None) };
     let text = ctx.excerpt(text, NOTE_MAX);
     let line = NewEntry { turn_id, ..NewEntry::new(Direction::Note, from, text) };
     let entry = append(w, ctx, &mut conversation, line).await?;
-    Ok(Some(Received { conversation, entry }))
+    Ok(Some((conversation, entry)))
 }

@@ -10,10 +10,10 @@ use async_trait::async_trait;
 use ghost_config::plan::Plan;
 use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{ApprovalPlan, BoundFile, Code, Refusal};
-use ghost_policy::{Action, Judgement, judge};
+use ghost_policy::Action;
 use serde_json::Value;
 
-use super::commands::{CliParams, PythonParams, bash, directory, python};
+use super::commands::{CliParams, PythonParams, bash, directory, judged, python};
 use crate::approval::{Approvable, Need};
 use crate::context::{CallContext, Caller};
 use crate::parameters::parse;
@@ -24,12 +24,6 @@ const FILES_MAX: usize = 64;
 const BASES_MAX: usize = 32;
 /// Directories whose files no agent can change.
 const SYSTEM: [&str; 6] = ["/bin", "/etc", "/lib", "/opt", "/sbin", "/usr"];
-
-/// Judges a line for an agent.
-pub(super) fn judged(plan: &Plan, caller: &Caller, line: &str) -> Judgement {
-    let groups: Vec<&str> = caller.groups.iter().map(String::as_str).collect();
-    judge(&plan.cli_policy, &groups, line)
-}
 
 /// Calls of `tool.cli`.
 pub(super) struct CliApproval;

@@ -5,21 +5,20 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ghost_config::plan::SandboxKind;
+use ghost_config::plan::{Plan, SandboxKind};
 use ghost_domain::ids::GrantId;
 use ghost_domain::text::clip;
 use ghost_domain::write_acl::WorkspacePath;
 use ghost_domain::{Code, Refusal, Timestamp};
 use ghost_operations::grants;
-use ghost_policy::Action;
+use ghost_policy::{Action, Judgement, judge};
 use ghost_sandbox::{Command, End, Feed, Finished};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::command_plan::judged;
 use super::common::{not_blank, without_nulls};
-use crate::context::{CallContext, Writable};
+use crate::context::{CallContext, Caller, Writable};
 use crate::outputs::Before;
 use crate::processes::{NewProcess, ProcessState};
 use crate::tool::{Output, OutsideTool};
@@ -219,6 +218,12 @@ fn progress_of(call: &CallContext) -> impl Fn(&[u8]) + Send + Sync + 'static {
             call.progress(&clip(line, PROGRESS_CHARS));
         }
     }
+}
+
+/// Judges a line for an agent.
+pub(super) fn judged(plan: &Plan, caller: &Caller, line: &str) -> Judgement {
+    let groups: Vec<&str> = caller.groups.iter().map(String::as_str).collect();
+    judge(&plan.cli_policy, &groups, line)
 }
 
 /// The directory of a command, relative to the workspace.
