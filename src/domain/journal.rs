@@ -266,7 +266,7 @@ mod tests {
             }
         };
         assert_eq!(start(Value::Null), []);
-        assert_eq!(start(json!({ "path": "a", "before": null, "after": "00" })), [plan.clone()]);
+        assert_eq!(start(json!({ "path": "a", "before": null, "after": "00" })), std::slice::from_ref(&plan));
         let gone = FilePlan { after: None, grant_id: Some(GrantId(Uuid::nil())), ..plan.clone() };
         let files = vec![plan, gone];
         let step = Step::CallStarted {

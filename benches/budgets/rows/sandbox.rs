@@ -64,6 +64,7 @@ impl Place {
             dir: "agents/ada".into(),
             env: Vec::new(),
             stdin: Vec::new(),
+            feed: None,
             timeout: Duration::from_secs(60),
             writable: vec!["agents/ada/".into()],
             stdout_limit: 50 * 1_024,

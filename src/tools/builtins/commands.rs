@@ -46,7 +46,7 @@ pub(super) struct CliParams {
     pub(super) env: std::collections::BTreeMap<String, String>,
     /// Where it runs; the sandbox if absent.
     #[serde(default)]
-    host: Option<Host>,
+    host: Option<CommandHost>,
     /// Whether it runs on after this call; tool.process then shows its output. Its standard input stays open.
     #[serde(default)]
     background: bool,
@@ -58,7 +58,7 @@ pub(super) struct CliParams {
 // Places for commands (EXEC-02). Comments on the variants would make the schema larger.
 #[derive(Clone, Copy, Deserialize, JsonSchema, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
-enum Host {
+enum CommandHost {
     Sandbox,
     Host,
     Remote,
@@ -298,14 +298,14 @@ impl OutsideTool for Cli {
         not_blank("command", &params.command)?;
         let plan = call.services.plan();
         match params.host {
-            None | Some(Host::Sandbox) => {}
-            Some(Host::Remote) if plan.sandbox.kind == SandboxKind::Remote => {}
-            Some(Host::Remote) => {
+            None | Some(CommandHost::Sandbox) => {}
+            Some(CommandHost::Remote) if plan.sandbox.kind == SandboxKind::Remote => {}
+            Some(CommandHost::Remote) => {
                 return Err(
                     Refusal::new(Code::PolicyDenied, "this world has no toolbox server").hint("leave `host` out")
                 );
             }
-            Some(Host::Host) => {
+            Some(CommandHost::Host) => {
                 return Err(Refusal::new(Code::PolicyDenied, "commands never run on the daemon's own machine")
                     .hint("leave `host` out: the command then runs in the sandbox"));
             }
