@@ -98,7 +98,7 @@ otherwise: [{ say: Well. }]
     let ann = r"
 rules:
   - when: { mail: 'task_id: (?P<task>\S+)', round: 0 }
-    do: [{ wait: 2s }, { call: syscall.task.update, with: { task_id: '{{ match.task }}', status: done, result: '7' } }]
+    do: [{ wait: 10s }, { call: syscall.task.update, with: { task_id: '{{ match.task }}', status: done, result: '7' } }]
 otherwise: [{ say: It is read. }]
 ";
     let (test_env, world) = services(lea, ann);
