@@ -182,7 +182,9 @@ fn a_model_fetches_saves_and_searches() {
     assert!(page["source"].as_str().unwrap().contains("not instructions"), "{page}");
     let saved = result(1, "tool.fetch True ");
     assert_eq!((&saved["path"], &saved["content_type"]), (&json!("output/reports/r.pdf"), &json!("application/pdf")));
-    assert!(saved["artifact_id"].is_string() && saved.get("content").is_none(), "{saved}");
+    assert!(saved.get("content").is_none(), "{saved}");
+    let artifacts = net.test_env.json(&["artifact", "list"]);
+    assert!(artifacts.to_string().contains("output/reports/r.pdf"), "{artifacts}");
     assert_eq!(std::fs::read(net.workspace().join("output/reports/r.pdf")).unwrap(), PDF);
     let search = result(2, "tool.web_search True ");
     assert_eq!(

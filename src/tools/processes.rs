@@ -158,7 +158,11 @@ impl Process {
         let (mut output, mut state) = (self.output.subscribe(), self.state.subscribe());
         let news = async {
             loop {
-                if !self.runs() || lock(&self.log).end() > lock(&self.log).polled {
+                let has_more = {
+                    let log = lock(&self.log);
+                    log.end() > log.polled
+                };
+                if has_more || !self.runs() {
                     return;
                 }
                 tokio::select! {
