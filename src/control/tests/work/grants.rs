@@ -71,7 +71,7 @@ async fn invalid_grants_are_refused() {
         (v1::AddGrantRequest { lasts_ms: Some(0), ..add("1", "ada", "output/") }, Code::InvalidArgument, None),
         (v1::AddGrantRequest { lasts_ms: Some(u64::MAX), ..add("1", "ada", "output/") }, Code::InvalidArgument, None),
         (
-            v1::AddGrantRequest { source: Some("whim".into()), ..add("1", "ada", "output/") },
+            v1::AddGrantRequest { source: Some("other".into()), ..add("1", "ada", "output/") },
             Code::InvalidArgument,
             Some("source"),
         ),
