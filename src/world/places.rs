@@ -116,7 +116,7 @@ impl Places {
         if self.taken.len() >= self.max {
             return None;
         }
-        let machines_first = self.people_in_row + 1 >= MACHINES_SHARE;
+        let machines_first = self.people_in_row >= MACHINES_SHARE - 1;
         let order = if machines_first { [Rank::Machine, Rank::Person] } else { [Rank::Person, Rank::Machine] };
         let (rank, agent_id) = order.into_iter().find_map(|rank| Some((rank, self.first_of(rank)?)))?;
         self.people_in_row = if rank == Rank::Person { self.people_in_row.saturating_add(1) } else { 0 };
@@ -214,6 +214,20 @@ mod tests {
         }
         assert_eq!(order, [10, 11, 12, 1, 13, 4, 2, 3].map(id));
         assert_eq!(places.waiting(), 0);
+    }
+
+    #[test]
+    fn people_alone_may_come_without_end() {
+        let mut places = Places::new(1);
+        assert!(places.enter(&id(0), Person));
+        for _ in 0..1_000 {
+            assert!(!places.enter(&id(1), Person));
+            places.leave(&id(0));
+            assert_eq!(places.next(), Some(id(1)));
+            assert!(!places.enter(&id(0), Person));
+            places.leave(&id(1));
+            assert_eq!(places.next(), Some(id(0)));
+        }
     }
 
     proptest! {
