@@ -19,7 +19,11 @@ struct Server {
 
 impl Server {
     fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        Self::at("127.0.0.1")
+    }
+
+    fn at(host: &str) -> Self {
+        let listener = TcpListener::bind((host, 0)).unwrap();
         let address = listener.local_addr().unwrap();
         let asked: Arc<Mutex<Vec<String>>> = Arc::default();
         let log = Arc::clone(&asked);
@@ -336,4 +340,56 @@ fn a_fetch_that_a_kill_cut_off_is_not_sent_again() {
     let ledger = net.test_env.json(&["ledger", "--agent", "ada"]);
     let states: Vec<&str> = ledger.as_array().unwrap().iter().map(|row| row["status"].as_str().unwrap()).collect();
     assert_eq!(states, ["ok", "unknown"], "{ledger}");
+}
+
+/// A world whose agent runs Python with `network: proxy`. `None` if this machine has no such sandbox.
+fn with_proxy(test_env: &mut TestEnvironment, listed: SocketAddr, allowed: &[SocketAddr]) -> Option<Daemon> {
+    // If the tests run as root, commands are another user, who must reach the workspace.
+    for dir in [test_env.path().to_owned(), test_env.join("state")] {
+        std::fs::create_dir_all(&dir).unwrap();
+        std::fs::set_permissions(&dir, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    }
+    let world = test_env.world("net");
+    world.config(&format!(
+        "agents: [{{ id: ada, archetype: worker }}]\ntool_privileges: {{ shell: [tool.python] }}\n\
+         web: {{ allow: {} }}\nsandbox: {{ kind: local, network: proxy, hosts: ['{listed}', unlisted.invalid] }}\n\
+         llm: {{ default_provider: scripted, default_model: m }}\n",
+        json!(allowed.iter().map(SocketAddr::to_string).collect::<Vec<_>>())
+    ));
+    world.write("scripts/m.yaml", QUIET).archetype("worker", "## Tool Access\nprivilege_groups: shell\n");
+    let path = world.path().to_owned();
+    let daemon = test_env.up(&path, &[]);
+    let Some(why) = test_env.json(&["status"])["sandbox"]["absent"].as_str().map(str::to_owned) else {
+        return Some(daemon);
+    };
+    assert!(std::env::var("GHOST_SANDBOX").is_err(), "GHOST_SANDBOX=required: {why}");
+    #[allow(clippy::print_stderr, reason = "a skipped test says so")]
+    {
+        eprintln!("skipped: {why}");
+    }
+    None
+}
+
+// covers: SBX-07, BI-13b
+#[test]
+fn commands_reach_listed_hosts_through_the_proxy_and_no_others() {
+    // Programs reach 127.0.0.1 without a proxy: inside it is their own.
+    let server = || Server::at("127.0.0.2");
+    let (listed, other, denied) = (server(), server(), server());
+    let mut test_env = TestEnvironment::new(env!("CARGO_BIN_EXE_ghostd"));
+    let Some(daemon) = with_proxy(&mut test_env, listed.address, &[listed.address, other.address]) else { return };
+    let code = format!(
+        "import urllib.request, urllib.error\n\
+         for url in ['http://{}/page', 'http://{}/page', 'http://{}/page', 'http://169.254.169.254/latest']:\n\
+         \x20   try: print(urllib.request.urlopen(url).read().decode())\n\
+         \x20   except urllib.error.HTTPError as error: print(error.code, error.headers['x-ghost-refusal'])\n",
+        listed.address, other.address, denied.address
+    );
+    let done = test_env.json(&["tool", "call", "ada", "tool.python", &json!({ "code": code }).to_string()]);
+    let lines: Vec<&str> = done["result"]["stdout"].as_str().unwrap().lines().collect();
+    assert_eq!(lines.len(), 4, "{done}");
+    assert!(lines[0].contains("42 things"), "{done}");
+    assert_eq!(lines[1..], ["403 policy_denied"; 3], "{done}");
+    assert_eq!((listed.asked("/page").len(), other.asked("/").len(), denied.asked("/").len()), (1, 0, 0));
+    daemon.stop();
 }

@@ -398,6 +398,26 @@ fn containers_become_a_plan() {
     }
 }
 
+// covers: SBX-07
+#[test]
+fn the_hosts_of_commands_become_a_plan() {
+    let world = World::new();
+    let good = "sandbox: { kind: local, network: proxy, hosts: ['crates.io:443', '*.crates.io', 10.0.0.0/8] }\n";
+    world.config(&format!("{GOOD}{good}"));
+    let plan = world.load().unwrap().sandbox.clone();
+    assert_eq!((plan.network, plan.hosts.len()), (SandboxNetwork::Proxy, 3));
+    assert!(plan.hosts[0].names("crates.io", 443) && !plan.hosts[0].names("crates.io", 80));
+    let without = good.replace(", hosts: ['crates.io:443', '*.crates.io', 10.0.0.0/8]", "");
+    for (bad, place) in [
+        (without.as_str(), "sandbox.network"),
+        (&good.replace("proxy", "none"), "sandbox.hosts"),
+        (&good.replace("10.0.0.0/8", "'http://a.example/'"), "sandbox.hosts[2]"),
+    ] {
+        world.config(&format!("{GOOD}{bad}"));
+        assert!(world.problems().contains(place), "{bad}: {}", world.problems());
+    }
+}
+
 // covers: EXEC-06
 #[test]
 fn sections_of_commands_are_read_strictly() {

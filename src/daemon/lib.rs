@@ -13,6 +13,7 @@ mod job;
 mod loading;
 mod main_job;
 mod narration;
+mod outlet;
 mod ownership;
 mod page;
 mod pointer;

@@ -24,6 +24,7 @@ use crate::data_dir::{DataDir, SOCKET};
 use crate::environment::{SharedEnv, node_name, secrets_of, tls_files};
 use crate::failure::Failure;
 use crate::loading::{Loaded, Overrides, load, problems_refusal};
+use crate::outlet::Proxies;
 use crate::ownership::OpenFiles;
 use crate::pointer::Pointer;
 use crate::reading::{Files, Read};
@@ -279,7 +280,8 @@ async fn boot_and_serve(
         .await
         .map_err(|error| Refusal::new(Code::Internal, format!("the tools could not be created: {error}")))?;
     let owner = ghost_sandbox::Owner { world_id: &loaded.plan.world_id, data_dir: data_dir.path() };
-    let sandbox = ghost_sandbox::open(&loaded.plan.sandbox, owner, dir.path(), Arc::clone(&ports.clock)).await;
+    let outlet = Proxies::new(&loaded.plan, Arc::clone(&ports.clock));
+    let sandbox = ghost_sandbox::open(&loaded.plan.sandbox, owner, dir.path(), outlet, Arc::clone(&ports.clock)).await;
     if let (Err(why), true) = (&sandbox, loaded.plan.sandbox.kind != SandboxKind::None) {
         tracing::warn!("there is no sandbox, so no agent can run commands: {why}");
     }

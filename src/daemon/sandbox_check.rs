@@ -7,10 +7,12 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ghost_config::plan::{SandboxKind, SandboxPlan};
+use ghost_config::plan::{Plan, SandboxKind};
+use ghost_domain::Clock;
 use ghost_sandbox::{Owner, Protection, Report};
 
 use crate::loading::Env;
+use crate::outlet::Proxies;
 use crate::ports::SystemClock;
 
 /// A directory that is removed at the end.
@@ -27,18 +29,19 @@ impl Drop for Scratch {
 /// configuration cannot be read.
 #[must_use]
 pub fn sandbox_check(world_dir: &Path, env: Env<'_>) -> Option<String> {
-    let plan = ghost_config::examine(world_dir, env).0?.sandbox;
+    let world = ghost_config::examine(world_dir, env).0?;
+    let plan = &world.sandbox;
     if plan.kind == SandboxKind::None {
         return None;
     }
     let kind = plan.kind.as_str();
-    Some(match opened(&plan) {
+    Some(match opened(&world) {
         Ok(report) => described(kind, &report),
         Err(why) => format!("The sandbox `{kind}` cannot be had here, so no agent can run commands: {why}\n"),
     })
 }
 
-fn opened(plan: &SandboxPlan) -> Result<Report, String> {
+fn opened(plan: &Plan) -> Result<Report, String> {
     let dir = std::env::temp_dir().join(format!("ghost-check-{}", uuid::Uuid::new_v4()));
     let failed = |error: std::io::Error| format!("{}: {error}", dir.display());
     // Fails if somebody else made it.
@@ -49,7 +52,9 @@ fn opened(plan: &SandboxPlan) -> Result<Report, String> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().map_err(failed)?;
     runtime.block_on(async {
         let owner = Owner { world_id: "ghost-check", data_dir: &scratch.0 };
-        let sandbox = ghost_sandbox::open(plan, owner, &workspace, Arc::new(SystemClock)).await?;
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let outlet = Proxies::new(plan, Arc::clone(&clock));
+        let sandbox = ghost_sandbox::open(&plan.sandbox, owner, &workspace, outlet, clock).await?;
         let report = sandbox.report().clone();
         sandbox.close().await;
         Ok(report)

@@ -14,6 +14,7 @@ use crate::capture::Capture;
 use crate::command::{Finished, Progress};
 use crate::feed::Feed;
 use crate::frame::{self, DISCARD, Exec, Exit, Hello, Order, Report, STDERR, STDOUT};
+use crate::tunnel::{self, Connection};
 
 /// Bytes of each output that a command may write ahead of the daemon.
 const CREDIT: u32 = 128 * 1024;
@@ -33,8 +34,16 @@ const BEAT: Duration = Duration::from_secs(4);
 /// Ids from here on are the runner's.
 const OWN_IDS: u32 = 1 << 31;
 
-/// The runner's side of a command that waits for its end.
-type Streams = Arc<Mutex<HashMap<u32, mpsc::Sender<Report>>>>;
+/// Who gets the frames of a stream.
+#[derive(Clone, Debug)]
+enum Stream {
+    /// A command that waits for its end, or a listener that begins.
+    Command(mpsc::Sender<Report>),
+    /// A connection of a command to the proxy.
+    Connection(Arc<Connection>),
+}
+
+type Streams = Arc<Mutex<HashMap<u32, Stream>>>;
 
 /// A connection to a runner.
 #[derive(Debug)]
@@ -47,7 +56,7 @@ pub(crate) struct Runner {
     ended: Arc<OnceLock<String>>,
 }
 
-fn lock(streams: &Streams) -> MutexGuard<'_, HashMap<u32, mpsc::Sender<Report>>> {
+fn lock(streams: &Streams) -> MutexGuard<'_, HashMap<u32, Stream>> {
     // Changes under the lock are single calls of the map.
     streams.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -58,14 +67,71 @@ fn gone(why: &str) -> Refusal {
         .hint("it is started again with the next command; check what this one did before you repeat it")
 }
 
+/// Ends the wait of everybody who waits for the runner.
+fn end_all(streams: &Streams) {
+    for (_, stream) in lock(streams).drain() {
+        // A command's channel closes with its sender.
+        if let Stream::Connection(connection) = stream {
+            connection.close();
+        }
+    }
+}
+
+/// Reads the runner's frames and gives them to their streams. Returns why there are no more.
+async fn read_frames(
+    mut from: impl AsyncRead + Unpin,
+    streams: &Streams,
+    orders: mpsc::WeakSender<Vec<u8>>,
+    exit: Option<tunnel::Exit>,
+    window: u32,
+) -> String {
+    loop {
+        let (id, report) = match frame::read(&mut from).await {
+            Ok(Some((_, Report::Fatal(why)))) => return why,
+            Ok(Some(read)) => read,
+            Ok(None) => return "its stream closed".to_owned(),
+            Err(error) => return error.to_string(),
+        };
+        if let Report::Accepted(id) = report {
+            match &exit {
+                Some(exit) if id >= OWN_IDS => {
+                    let connection = exit.serve(orders.clone(), id, window);
+                    lock(streams).insert(id, Stream::Connection(connection));
+                }
+                _ => return "it accepted a connection that it was not told to expect".to_owned(),
+            }
+            continue;
+        }
+        let stream = lock(streams).get(&id).cloned();
+        match stream {
+            Some(Stream::Command(reports)) => {
+                let _ = reports.send(report).await;
+            }
+            Some(Stream::Connection(connection)) => match report {
+                Report::Data { bytes, .. } => connection.push(&bytes),
+                Report::Credit(bytes) => connection.grant(bytes),
+                Report::Eof => connection.finish(),
+                Report::Closed | Report::Refused { .. } => {
+                    connection.close();
+                    lock(streams).remove(&id);
+                }
+                _ => {}
+            },
+            // Frames of a stream that nobody waits for are dropped.
+            None => {}
+        }
+    }
+}
+
 impl Runner {
-    /// Greets a runner.
+    /// Greets a runner. `exit` serves the connections that it accepts.
     ///
     /// # Errors
     /// Why it is no runner of this version.
     pub(crate) async fn connect(
         mut from: impl AsyncRead + Unpin + Send + 'static,
         mut to: impl AsyncWrite + Unpin + Send + 'static,
+        exit: Option<tunnel::Exit>,
     ) -> Result<Self, String> {
         to.write_all(&Order::Hello.encode(0)).await.map_err(|error| error.to_string())?;
         let hello = match frame::read(&mut from).await.map_err(|error| error.to_string())? {
@@ -88,23 +154,11 @@ impl Runner {
         });
         let (streams, ended) = (Streams::default(), Arc::new(OnceLock::new()));
         let (reading, reason) = (Arc::clone(&streams), Arc::clone(&ended));
+        let (answering, window) = (orders.downgrade(), hello.window);
         tokio::spawn(async move {
-            let why = loop {
-                match frame::read(&mut from).await {
-                    Ok(Some((_, Report::Fatal(why)))) => break why,
-                    Ok(Some((id, report))) => {
-                        let stream = lock(&reading).get(&id).cloned();
-                        // Frames of a command that nobody waits for are dropped.
-                        if let Some(stream) = stream {
-                            let _ = stream.send(report).await;
-                        }
-                    }
-                    Ok(None) => break "its stream closed".to_owned(),
-                    Err(error) => break error.to_string(),
-                }
-            };
+            let why = read_frames(from, &reading, answering, exit, window).await;
             let _ = reason.set(why);
-            lock(&reading).clear();
+            end_all(&reading);
         });
         Ok(Self { hello, orders, streams, next: AtomicU32::new(0), ended })
     }
@@ -127,6 +181,24 @@ impl Runner {
         Ok(())
     }
 
+    /// Lets the runner listen at a port of its own network, for the connections that its exit serves.
+    ///
+    /// # Errors
+    /// Why it does not listen.
+    pub(crate) async fn listen(&self, port: u16) -> Result<(), String> {
+        let id = self.next.fetch_add(1, Ordering::Relaxed) % OWN_IDS;
+        let (sender, mut reports) = mpsc::channel(1);
+        lock(&self.streams).insert(id, Stream::Command(sender));
+        self.order(&Order::Listen(port), id).await.map_err(|refusal| refusal.message)?;
+        let answer = reports.recv().await;
+        lock(&self.streams).remove(&id);
+        match answer {
+            Some(Report::Opened(_)) => Ok(()),
+            Some(Report::Refused { reason, .. }) => Err(reason),
+            _ => Err(self.why().message),
+        }
+    }
+
     pub(crate) fn hello(&self) -> &Hello {
         &self.hello
     }
@@ -139,7 +211,7 @@ impl Runner {
     /// Gives the runner up: every command that waits for it gets an error.
     pub(crate) fn give_up(&self, why: &str) {
         let _ = self.ended.set(why.to_owned());
-        lock(&self.streams).clear();
+        end_all(&self.streams);
     }
 
     fn why(&self) -> Refusal {
@@ -183,7 +255,7 @@ impl Runner {
         }
         let id = self.next.fetch_add(1, Ordering::Relaxed) % OWN_IDS;
         let (sender, mut reports) = mpsc::channel(FRAMES);
-        lock(&self.streams).insert(id, sender);
+        lock(&self.streams).insert(id, Stream::Command(sender));
         let mut running = Running { runner: self, id, over: false };
         if self.is_gone() {
             return Err(self.why());
@@ -222,7 +294,7 @@ impl Runner {
                     running.over = true;
                     return Err(refused(code, &reason));
                 }
-                Report::Eof | Report::Other | Report::Hello(_) | Report::Fatal(_) => {}
+                _ => {}
             }
         }
     }

@@ -29,6 +29,7 @@ use crate::frame::{Exec, Network, flag, right};
 use crate::own_dirs::{self, NOBODY};
 use crate::program;
 use crate::protection::{self, Protection, Report};
+use crate::tunnel::{Exit, Outlet};
 
 /// An idle container ends after this time.
 const IDLE: Duration = Duration::from_secs(600);
@@ -54,6 +55,7 @@ pub struct Docker {
     /// Protections that the container gives to every command.
     given: u32,
     report: Report,
+    outlet: Arc<dyn Outlet>,
     clock: Arc<dyn Clock>,
     /// By agent, or one for all.
     slots: Mutex<BTreeMap<Option<AgentId>, Arc<Slot>>>,
@@ -97,8 +99,8 @@ fn unavailable(why: &str) -> Refusal {
 }
 
 impl Docker {
-    /// Connects to the engine that `host` names (`DOCKER_HOST`; without it the usual one), removes what an earlier daemon left, and starts a container once, to learn what the engine
-    /// and the kernel can enforce.
+    /// Connects to the engine that `host` names (`DOCKER_HOST`; without it the usual one), removes what an earlier daemon
+    /// left, and starts a container once, to learn what the engine and the kernel can enforce.
     ///
     /// # Errors
     /// Why commands cannot run there.
@@ -107,6 +109,7 @@ impl Docker {
         host: Option<&str>,
         owner: Owner<'_>,
         workspace: &Path,
+        outlet: Arc<dyn Outlet>,
         clock: Arc<dyn Clock>,
     ) -> Result<Arc<Self>, String> {
         let absolute = |what: &str, dir: &Path| -> Result<PathBuf, String> {
@@ -145,6 +148,7 @@ impl Docker {
             required: 0,
             given: 0,
             report: Report::default(),
+            outlet,
             clock,
             slots: Mutex::default(),
             data,
@@ -160,7 +164,7 @@ impl Docker {
     /// Finds out what is enforced, with a container that mounts nothing of the workspace.
     async fn learn(&mut self, info: &SystemInfo, image: &Image) -> Result<(), String> {
         let probe =
-            Container::start(Arc::clone(&self.engine), &self.plan, &self.common, Vec::new(), &self.clock).await?;
+            Container::start(Arc::clone(&self.engine), &self.plan, &self.common, Vec::new(), None, &self.clock).await?;
         let hello = probe.runner.hello();
         let mut required = Protection::required(&self.plan.require)?;
         let is_open = self.plan.network == SandboxNetwork::Open;
@@ -222,8 +226,10 @@ impl Docker {
         *current = None;
         let (engine, plan, clock) = (Arc::clone(&self.engine), self.plan.clone(), Arc::clone(&self.clock));
         let common = self.common.clone();
+        let of_agent = (self.plan.scope == SandboxScope::Agent).then_some(agent_id);
+        let exit = (self.plan.network == SandboxNetwork::Proxy).then(|| Exit::new(&self.outlet, of_agent));
         // In a task of its own: a caller that goes away must not leave a container that nobody knows.
-        let started = tokio::spawn(async move { Container::start(engine, &plan, &common, places, &clock).await });
+        let started = tokio::spawn(async move { Container::start(engine, &plan, &common, places, exit, &clock).await });
         let started = started.await.map_err(|error| unavailable(&format!("its start failed: {error}")))?;
         let container = Arc::new(started.map_err(|why| unavailable(&why))?);
         *current = Some(Arc::clone(&container));
@@ -265,7 +271,8 @@ impl Docker {
         paths.extend(writable.iter().map(|prefix| (all, inside(prefix))));
         let network = match self.plan.network {
             SandboxNetwork::None => Network::None,
-            SandboxNetwork::Open => Network::Open,
+            // The container's network has nothing but the proxy's port.
+            SandboxNetwork::Open | SandboxNetwork::Proxy => Network::Open,
         };
         Exec {
             flags: flag::STDIN,

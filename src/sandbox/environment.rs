@@ -4,7 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use ghost_config::plan::SandboxPlan;
+use ghost_config::plan::{SandboxNetwork, SandboxPlan};
+
+use crate::tunnel;
 
 /// Settings that keep a repository's own configuration from running programs: they win over `.git/config`. `diff.external`
 /// cannot be switched off so.
@@ -42,6 +44,16 @@ pub(crate) fn environment(
     for (at, (key, value)) in GIT.iter().enumerate() {
         env.insert(format!("GIT_CONFIG_KEY_{at}"), (*key).to_owned());
         env.insert(format!("GIT_CONFIG_VALUE_{at}"), (*value).to_owned());
+    }
+    if plan.network == SandboxNetwork::Proxy {
+        // Programs read the one spelling or the other.
+        let address = format!("http://127.0.0.1:{}", tunnel::PORT);
+        for name in ["http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"] {
+            env.insert(name.to_owned(), address.clone());
+        }
+        for name in ["no_proxy", "NO_PROXY"] {
+            env.insert(name.to_owned(), "localhost,127.0.0.1,::1".to_owned());
+        }
     }
     for name in &plan.passthrough_env {
         if let Ok(value) = std::env::var(name) {

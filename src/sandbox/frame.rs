@@ -45,6 +45,10 @@ pub(crate) enum Order<'o> {
     Eof,
     Credit(u8, u32),
     Kill,
+    /// Listens at a port of the runner's own network, or at any if it is 0.
+    Listen(u16),
+    /// Ends a connection.
+    Close,
     /// The longest silence of the daemon, in seconds, while a command runs.
     Watch(u16),
 }
@@ -71,9 +75,22 @@ pub(crate) struct Exec {
 pub(crate) enum Network {
     /// Nothing.
     #[default]
-    None = 0,
+    None,
+    /// A network of its own, in which the runner listens at this port.
+    Tunnel(u16),
     /// TCP and UDP to wherever the runner's own network leads.
-    Open = 3,
+    Open,
+}
+
+impl Network {
+    /// The mode, and the list of tunnels. The runner's mode 1 is not used: it would allow the port of any host.
+    fn encoded(self) -> (u8, Option<u16>) {
+        match self {
+            Self::None => (0, None),
+            Self::Tunnel(port) => (2, Some(port)),
+            Self::Open => (3, None),
+        }
+    }
 }
 
 /// Largest size of one file that a command writes is its disk limit; the number of open files is this.
@@ -112,6 +129,11 @@ impl Order<'_> {
                 0x05
             }
             Self::Kill => 0x07,
+            Self::Listen(port) => {
+                body.extend(port.to_le_bytes());
+                0x09
+            }
+            Self::Close => 0x0A,
             Self::Watch(seconds) => {
                 body.extend(seconds.to_le_bytes());
                 0x0B
@@ -150,7 +172,8 @@ impl Exec {
         body.extend(self.flags.to_le_bytes());
         body.extend(self.required.to_le_bytes());
         body.extend(0_u32.to_le_bytes());
-        body.push(self.network as u8);
+        let (mode, tunnel) = self.network.encoded();
+        body.push(mode);
         body.extend(OWN_ID.to_le_bytes());
         body.extend(OWN_ID.to_le_bytes());
         body.extend(UMASK.to_le_bytes());
@@ -171,10 +194,11 @@ impl Exec {
             body.push(*rights);
             put_text(body, path);
         });
-        // Ports to connect to and to bind, tunnels, and a wrapper: none.
-        for _ in 0..4 {
-            body.extend(0_u32.to_le_bytes());
-        }
+        // No ports to connect to and to bind.
+        body.extend([0; 8]);
+        put_list(body, tunnel.as_slice(), |body, port| body.extend(port.to_le_bytes()));
+        // No wrapper.
+        body.extend([0; 4]);
     }
 }
 
@@ -207,6 +231,12 @@ pub(crate) enum Report {
         reason: String,
     },
     Fatal(String),
+    /// The runner listens at this port.
+    Opened(u16),
+    /// A connection came, and is this stream.
+    Accepted(u32),
+    /// The last frame of a connection.
+    Closed,
     /// A frame of a kind that this daemon asks nothing of.
     Other,
 }
@@ -303,6 +333,9 @@ fn decoded(kind: u8, body: &[u8]) -> Option<Report> {
         }
         0x86 => Report::Exit(exit(&mut fields)?),
         0x87 => Report::Refused { code: fields.u16()?, reason: String::from_utf8_lossy(fields.rest()).into_owned() },
+        0x88 => Report::Opened(fields.u16()?),
+        0x89 => Report::Accepted(fields.u32()?),
+        0x8A => Report::Closed,
         0x8F => Report::Fatal(String::from_utf8_lossy(fields.rest()).into_owned()),
         _ => Report::Other,
     })

@@ -14,6 +14,7 @@ mod local;
 mod own_dirs;
 mod program;
 mod protection;
+mod tunnel;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -27,9 +28,10 @@ pub use docker::{Docker, Owner};
 pub use feed::{Feed, NotTaken};
 pub use local::Local;
 pub use protection::{Protection, Report};
+pub use tunnel::Outlet;
 
 /// Opens the sandbox of a world. The data directory of `owner` gets the runner's program; commands see files below
-/// `workspace`.
+/// `workspace`. With `network: proxy` their connections go to `outlet`.
 ///
 /// # Errors
 /// Why there is none, as the rest of a sentence that begins with "there is no sandbox:".
@@ -37,14 +39,17 @@ pub async fn open(
     plan: &SandboxPlan,
     owner: Owner<'_>,
     workspace: &Path,
+    outlet: Arc<dyn Outlet>,
     clock: Arc<dyn Clock>,
 ) -> Result<Arc<dyn Sandbox>, String> {
     match plan.kind {
         SandboxKind::None => Err("the world file has no `sandbox: { kind: local }` or `docker`".to_owned()),
-        SandboxKind::Local => Ok(Local::open(plan, owner.data_dir, workspace, clock).await? as Arc<dyn Sandbox>),
+        SandboxKind::Local => {
+            Ok(Local::open(plan, owner.data_dir, workspace, outlet, clock).await? as Arc<dyn Sandbox>)
+        }
         SandboxKind::Docker => {
             let host = std::env::var("DOCKER_HOST").ok();
-            Ok(Docker::open(plan, host.as_deref(), owner, workspace, clock).await? as Arc<dyn Sandbox>)
+            Ok(Docker::open(plan, host.as_deref(), owner, workspace, outlet, clock).await? as Arc<dyn Sandbox>)
         }
         SandboxKind::Remote => Err("the sandbox `remote` is not built yet; `local` and `docker` are".to_owned()),
     }

@@ -11,7 +11,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use ghost_config::plan::{SandboxPlan, WorkspaceAccess};
+use ghost_config::plan::{SandboxNetwork, SandboxPlan, WorkspaceAccess};
 use ghost_domain::{AgentId, Clock, Code, Refusal, Timestamp};
 use tokio::process::Child;
 use tokio::sync::Mutex;
@@ -23,6 +23,7 @@ use crate::frame::{Exec, Network, flag, right};
 use crate::own_dirs;
 use crate::program;
 use crate::protection::{self, Protection, Report};
+use crate::tunnel::{self, Exit, Outlet};
 
 /// An idle runner ends after this time.
 const IDLE: Duration = Duration::from_secs(60);
@@ -63,6 +64,7 @@ pub struct Local {
     workspace: PathBuf,
     required: u32,
     report: Report,
+    outlet: Arc<dyn Outlet>,
     clock: Arc<dyn Clock>,
     runners: Mutex<BTreeMap<AgentId, Started>>,
     is_root: bool,
@@ -86,6 +88,7 @@ impl Local {
         plan: &SandboxPlan,
         data_dir: &Path,
         workspace: &Path,
+        outlet: Arc<dyn Outlet>,
         clock: Arc<dyn Clock>,
     ) -> Result<Arc<Self>, String> {
         let unusable = |what: &str, error: std::io::Error| format!("{what}: {error}");
@@ -93,18 +96,23 @@ impl Local {
         let is_root = rustix::process::geteuid().is_root();
         let program =
             program::install(data_dir).map_err(|error| unusable("the runner's program cannot be written", error))?;
-        let required = Protection::required(&plan.require)?;
+        let mut required = Protection::required(&plan.require)?;
+        if plan.network == SandboxNetwork::Proxy {
+            // Landlock could only hold commands to the proxy's port, on whatever host.
+            required |= Protection::Netns.bit();
+        }
         let mut local = Self {
             plan: plan.clone(),
             program,
             workspace,
             required,
             report: Report::default(),
+            outlet,
             clock,
             runners: Mutex::default(),
             is_root,
         };
-        let (runner, child) = local.start().await?;
+        let (runner, child) = local.start(None).await?;
         let hello = runner.hello();
         let lacking = required & !hello.available;
         if lacking != 0 {
@@ -123,7 +131,8 @@ impl Local {
         Ok(local)
     }
 
-    async fn start(&self) -> Result<(Arc<Runner>, Child), String> {
+    /// Starts a runner for an agent; without one, to learn what it can enforce.
+    async fn start(&self, agent_id: Option<&AgentId>) -> Result<(Arc<Runner>, Child), String> {
         #[allow(clippy::disallowed_methods, reason = "this is the room that starts processes, and the runner is ours")]
         let mut command = std::process::Command::new(&self.program);
         command.env_clear().stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).current_dir("/");
@@ -136,10 +145,11 @@ impl Local {
         let (Some(to), Some(from)) = (child.stdin.take(), child.stdout.take()) else {
             return Err("the runner has no streams".to_owned());
         };
+        let exit = agent_id.map(|agent_id| Exit::new(&self.outlet, Some(agent_id)));
         let greeting = self.clock.sleep(GREETING);
         let runner = tokio::select! {
             biased;
-            runner = Runner::connect(from, to) => runner.map_err(|why| format!("the runner does not work: {why}"))?,
+            runner = Runner::connect(from, to, exit) => runner.map_err(|why| format!("the runner does not work: {why}"))?,
             () = greeting => return Err("the runner does not greet".to_owned()),
         };
         Ok((Arc::new(runner), child))
@@ -152,7 +162,7 @@ impl Local {
             started.used_at = self.clock.now();
             return Ok(Arc::clone(&started.runner));
         }
-        let (runner, child) = self.start().await.map_err(|why| {
+        let (runner, child) = self.start(Some(agent_id)).await.map_err(|why| {
             Refusal::new(Code::Unavailable, format!("there is no sandbox now: {why}")).hint("try again later")
         })?;
         let started = Started { runner: Arc::clone(&runner), used_at: self.clock.now(), _child: child };
@@ -210,7 +220,10 @@ impl Local {
             argv: command.argv.clone(),
             env,
             paths,
-            network: Network::None,
+            network: match self.plan.network {
+                SandboxNetwork::Proxy => Network::Tunnel(tunnel::PORT),
+                SandboxNetwork::None | SandboxNetwork::Open => Network::None,
+            },
         }
     }
 }

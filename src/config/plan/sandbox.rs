@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use super::web::WebTarget;
+
 /// Where commands run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SandboxKind {
@@ -46,6 +48,8 @@ pub enum SandboxNetwork {
     /// Nothing.
     #[default]
     None,
+    /// The hosts that the world names, through ghostd's proxy.
+    Proxy,
     /// Whatever the engine's bridge leads to.
     Open,
 }
@@ -97,6 +101,8 @@ pub struct SandboxPlan {
     pub scope: SandboxScope,
     /// What commands reach over the network.
     pub network: SandboxNetwork,
+    /// With [`SandboxNetwork::Proxy`]: the hosts, as far as the rules of `web` allow them.
+    pub hosts: Vec<WebTarget>,
     /// Processor time of a container, in thousandths of one processor; without it, as much as there is.
     pub cpu_millis: Option<u32>,
     /// Containers at one time.
@@ -122,6 +128,7 @@ impl Default for SandboxPlan {
             image: "ghost-toolbox".to_owned(),
             scope: SandboxScope::Agent,
             network: SandboxNetwork::None,
+            hosts: Vec::new(),
             cpu_millis: None,
             containers_max: 64,
         }

@@ -70,19 +70,36 @@ fn read_sandbox(map: &Map<'_>, plan: &mut SandboxPlan) {
     };
     plan.stdout_limit = limit("stdout_limit").unwrap_or(plan.stdout_limit);
     plan.stderr_limit = limit("stderr_limit").unwrap_or(plan.stderr_limit);
+    network(map, plan);
+    containers(map, plan);
+    without_effect(map);
+}
+
+/// What commands reach over the network.
+fn network(map: &Map<'_>, plan: &mut SandboxPlan) {
     if let Some(field) = map.get("network") {
         // `bridge` is the older name.
-        plan.network = match field.choice(&["bridge", "none", "open"]) {
+        plan.network = match field.choice(&["bridge", "none", "open", "proxy"]) {
             Some("bridge" | "open") => SandboxNetwork::Open,
+            Some("proxy") => SandboxNetwork::Proxy,
             _ => SandboxNetwork::None,
         };
         if plan.network == SandboxNetwork::Open && plan.kind != SandboxKind::Docker {
-            let message = format!("commands of the sandbox `{}` have no network", plan.kind.as_str());
-            field.error(message, "write `network: none`, or use `kind: docker`");
+            let message = format!("the sandbox `{}` has no network that leads everywhere", plan.kind.as_str());
+            field.error(message, "write `network: proxy` and the `hosts`, or `network: none`, or use `kind: docker`");
         }
     }
-    containers(map, plan);
-    without_effect(map);
+    let hosts = map.get("hosts");
+    plan.hosts = hosts.as_ref().map(super::web::targets).unwrap_or_default();
+    match (plan.network, hosts, map.get("network")) {
+        (SandboxNetwork::Proxy, None, Some(field)) => {
+            field.error("no hosts are named that commands may reach", "add `hosts: [crates.io, \"*.crates.io\"]`");
+        }
+        (SandboxNetwork::None | SandboxNetwork::Open, Some(field), _) => {
+            field.error("it has an effect with `network: proxy` only", "add `network: proxy`, or remove the line");
+        }
+        _ => {}
+    }
 }
 
 /// Keys of containers.

@@ -55,7 +55,7 @@ fn read(map: &Map<'_>) -> WebPlan {
     }
 }
 
-fn targets(field: &Field<'_>) -> Vec<WebTarget> {
+pub(super) fn targets(field: &Field<'_>) -> Vec<WebTarget> {
     let mut found = Vec::new();
     for (item, text) in field.texts(300) {
         match WebTarget::parse(text) {

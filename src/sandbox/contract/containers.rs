@@ -8,7 +8,7 @@ use ghost_sandbox::{Docker, End, Owner, Protection, Sandbox as _};
 
 use crate::deaths::run_and;
 use crate::machine::{containers, gone, mark, marked, until};
-use crate::place::{Kind, Place, SystemClock, engine_host, open_dir, plan, runtime, sh};
+use crate::place::{Kind, Place, SystemClock, engine_host, open_dir, outlet, plan, runtime, sh};
 
 fn docker(arguments: &[&str]) -> String {
     let done = Command::new("docker").args(arguments).output().unwrap();
@@ -59,7 +59,7 @@ fn what_cannot_be_had_is_an_error_with_a_reason() {
     let data = place.data();
     let owner = Owner { world_id: "contract", data_dir: &data };
     let open = |plan: SandboxPlan, host: Option<&str>| {
-        let opened = place.runtime.block_on(Docker::open(&plan, host, owner, &place.workspace(), clock()));
+        let opened = place.runtime.block_on(Docker::open(&plan, host, owner, &place.workspace(), outlet(), clock()));
         opened.map(|_| ()).unwrap_err()
     };
     let own = engine_host();
@@ -160,8 +160,14 @@ fn containers_of_an_earlier_start_are_removed_and_others_are_not() {
     let data = place.data();
     let owner = Owner { world_id: "contract", data_dir: &data };
     let clock = std::sync::Arc::new(SystemClock);
-    let opened =
-        place.runtime.block_on(Docker::open(&place.plan, engine_host().as_deref(), owner, &place.workspace(), clock));
+    let opened = place.runtime.block_on(Docker::open(
+        &place.plan,
+        engine_host().as_deref(),
+        owner,
+        &place.workspace(),
+        outlet(),
+        clock,
+    ));
     let left = docker(&["ps", "--all", "--quiet", "--no-trunc"]);
     docker(&["rm", "--force", &foreign]);
     place.runtime.block_on(opened.unwrap().close());

@@ -15,6 +15,7 @@ mod engine;
 mod escapes;
 mod files;
 mod machine;
+mod network;
 mod place;
 
 /// Makes a test of each case for each kind of sandbox.
@@ -46,5 +47,7 @@ cases! {
         a_link_that_comes_and_goes_leads_nowhere;
     escapes: system_calls_are_refused, there_is_no_network, the_daemon_and_its_files_cannot_be_reached,
         nothing_is_gained_by_being_privileged, agents_see_nothing_of_each_other;
+    network: the_port_of_the_proxy_leads_to_the_outlet, nothing_else_can_be_reached, connections_end_with_their_command,
+        a_connection_that_is_not_read_stops_no_other;
     deaths: a_killed_runner_is_an_error_and_leaves_nothing, a_stopped_runner_is_an_error_after_the_deadline;
 }

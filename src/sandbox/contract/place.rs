@@ -8,7 +8,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use futures_util::future::BoxFuture;
 use ghost_config::plan::{SandboxKind, SandboxPlan};
 use ghost_domain::{AgentId, Clock, Refusal, Timestamp};
-use ghost_sandbox::{Command, Docker, End, Finished, Local, Owner, Sandbox};
+use ghost_sandbox::{Command, Docker, End, Finished, Local, Outlet, Owner, Sandbox};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 
 /// Which sandbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +31,31 @@ impl Clock for SystemClock {
         let left = until.since(self.now());
         Box::pin(tokio::time::sleep(left))
     }
+}
+
+/// An outlet that names the agent, and then says again what it hears.
+struct Echo;
+
+impl Outlet for Echo {
+    fn serve(&self, agent_id: Option<&AgentId>, mut stream: DuplexStream) -> BoxFuture<'static, ()> {
+        let hello = format!("{}\n", agent_id.map_or("all", AgentId::as_str));
+        Box::pin(async move {
+            // The other side may go away at any time.
+            if stream.write_all(hello.as_bytes()).await.is_err() {
+                return;
+            }
+            let (mut from, mut to) = tokio::io::split(stream);
+            let _ = tokio::io::copy(&mut from, &mut to).await;
+            let _ = to.shutdown().await;
+            // Until the other side has closed.
+            let _ = from.read(&mut [0]).await;
+        })
+    }
+}
+
+/// The outlet of the sandboxes under test.
+pub fn outlet() -> Arc<dyn Outlet> {
+    Arc::new(Echo)
 }
 
 /// A sandbox with a data directory and a workspace of its own.
@@ -175,12 +201,12 @@ pub async fn open(
     host: Option<&str>,
 ) -> Result<Arc<dyn Sandbox>, String> {
     let workspace = data.join("workspace");
-    let clock = Arc::new(SystemClock);
+    let (clock, outlet) = (Arc::new(SystemClock), outlet());
     Ok(match kind {
-        Kind::Local => Local::open(plan, &data, &workspace, clock).await? as Arc<dyn Sandbox>,
+        Kind::Local => Local::open(plan, &data, &workspace, outlet, clock).await? as Arc<dyn Sandbox>,
         Kind::Docker => {
             let owner = Owner { world_id: "contract", data_dir: &data };
-            Docker::open(plan, host, owner, &workspace, clock).await? as Arc<dyn Sandbox>
+            Docker::open(plan, host, owner, &workspace, outlet, clock).await? as Arc<dyn Sandbox>
         }
     })
 }

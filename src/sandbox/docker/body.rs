@@ -122,7 +122,7 @@ pub(super) fn body(plan: &SandboxPlan, common: &Common, places: &[Place]) -> Con
     let memory = signed(above(plan.memory_bytes) + TMP_BYTES + SHM_BYTES);
     let tmp = format!("rw,exec,nosuid,nodev,mode=1777,size={TMP_BYTES},nr_inodes={TMP_NAMES}");
     let network = match plan.network {
-        SandboxNetwork::None => "none",
+        SandboxNetwork::None | SandboxNetwork::Proxy => "none",
         SandboxNetwork::Open => "bridge",
     };
     let host = HostConfig {

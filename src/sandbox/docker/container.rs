@@ -11,6 +11,7 @@ use super::engine::Engine;
 use crate::client::Runner;
 use crate::command::End;
 use crate::frame::{Exec, right};
+use crate::tunnel::{self, Exit};
 
 /// How long a runner may take to greet, and to say what is mounted. Many containers may start at once.
 const GREETING: Duration = Duration::from_secs(30);
@@ -47,7 +48,7 @@ pub(super) struct Container {
 }
 
 impl Container {
-    /// Starts a container that mounts `places`.
+    /// Starts a container that mounts `places`. With an `exit` the runner listens at the proxy's port.
     ///
     /// # Errors
     /// Why it does not run, or not with those very places.
@@ -56,21 +57,26 @@ impl Container {
         plan: &SandboxPlan,
         common: &Common,
         places: Vec<Place>,
+        exit: Option<Exit>,
         clock: &Arc<dyn Clock>,
     ) -> Result<Self, String> {
         let (id, warnings) = engine.create(body::body(plan, common, &places)).await?;
         let created = Created { engine: Arc::clone(&engine), id };
         let streams = engine.start(&created.id).await?;
+        let listens = exit.is_some();
         let greeting = clock.sleep(GREETING);
         let runner = tokio::select! {
             biased;
-            runner = Runner::connect(streams.from, streams.to) => {
+            runner = Runner::connect(streams.from, streams.to, exit) => {
                 runner.map_err(|why| format!("the runner does not work: {why}"))?
             }
             () = greeting => return Err("the runner does not greet".to_owned()),
         };
         runner.keep_speaking(Arc::clone(clock)).await.map_err(|refusal| refusal.message)?;
         check(&runner, &places, &**clock).await?;
+        if listens {
+            runner.listen(tunnel::PORT).await.map_err(|why| format!("the proxy's port cannot be had: {why}"))?;
+        }
         Ok(Self { runner, places, warnings, _created: created })
     }
 }

@@ -32,7 +32,7 @@ pub(super) fn given(plan: &SandboxPlan, info: &SystemInfo, is_root: bool) -> u32
     let held = [
         (Protection::Seccomp, true),
         (Protection::Files, alone),
-        (Protection::Network, plan.network == SandboxNetwork::None),
+        (Protection::Network, plan.network != SandboxNetwork::Open),
         (Protection::Signals, alone),
         (Protection::Trace, alone),
         (Protection::Metadata, alone),

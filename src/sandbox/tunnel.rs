@@ -1,0 +1,195 @@
+//! Connections of commands to the proxy (`network: proxy`): the runner accepts them inside, and their bytes come over its
+//! stream. Each becomes a stream of its own, which the world's [`Outlet`] serves.
+//!
+//! No connection may hold up the others of its runner, or hold more bytes than its credit.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures_util::future::BoxFuture;
+use ghost_domain::AgentId;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
+use tokio::sync::{Notify, Semaphore, mpsc};
+
+use crate::frame::Order;
+
+/// The port at which commands find the proxy, on 127.0.0.1.
+pub(crate) const PORT: u16 = 3128;
+/// Bytes that a connection may send ahead of the proxy.
+const CREDIT: u32 = 64 * 1024;
+/// Bytes of one frame to a connection.
+const CHUNK: usize = 32 * 1024;
+
+/// What is at the other end of the proxy's port.
+pub trait Outlet: Send + Sync + 'static {
+    /// Serves one connection of a command until it ends. `agent_id` is the command's agent, or `None` if agents share the
+    /// container.
+    fn serve(&self, agent_id: Option<&AgentId>, stream: DuplexStream) -> BoxFuture<'static, ()>;
+}
+
+/// What serves the connections of one runner.
+#[derive(Clone)]
+pub(crate) struct Exit {
+    outlet: Arc<dyn Outlet>,
+    agent_id: Option<AgentId>,
+}
+
+impl Exit {
+    pub(crate) fn new(outlet: &Arc<dyn Outlet>, agent_id: Option<&AgentId>) -> Self {
+        Self { outlet: Arc::clone(outlet), agent_id: agent_id.cloned() }
+    }
+
+    /// Serves a connection that the runner has accepted as stream `id`, until either side ends it.
+    pub(crate) fn serve(&self, orders: mpsc::WeakSender<Vec<u8>>, id: u32, window: u32) -> Arc<Connection> {
+        let (theirs, ours) = tokio::io::duplex(CHUNK);
+        let connection = Arc::new(Connection {
+            arrived: Mutex::default(),
+            news: Notify::new(),
+            window: Semaphore::new(usize::try_from(window).unwrap_or(CHUNK)),
+        });
+        let served = self.outlet.serve(self.agent_id.as_ref(), theirs);
+        let carried = Arc::clone(&connection);
+        tokio::spawn(async move {
+            let served = tokio::spawn(served);
+            // An error means that the runner has ended, and every connection with it.
+            let _ = carried.carry(&orders, id, ours).await;
+            let _ = send(&orders, Order::Close, id).await;
+            // The proxy sees the end of its stream, and ends.
+            drop(served);
+        });
+        connection
+    }
+}
+
+/// A connection whose bytes come and go in frames.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    arrived: Mutex<Arrived>,
+    news: Notify,
+    /// Bytes that the runner takes.
+    window: Semaphore,
+}
+
+/// What has come from the command and is not yet with the proxy.
+#[derive(Debug, Default)]
+struct Arrived {
+    bytes: Vec<u8>,
+    /// The command sends no more.
+    finished: bool,
+    /// The connection is over.
+    closed: bool,
+}
+
+/// One side is gone.
+struct Gone;
+
+/// Sends a frame. A connection does not keep its runner: without its holder the runner ends.
+async fn send(orders: &mpsc::WeakSender<Vec<u8>>, order: Order<'_>, id: u32) -> Result<(), Gone> {
+    orders.upgrade().ok_or(Gone)?.send(order.encode(id)).await.map_err(|_| Gone)
+}
+
+impl Connection {
+    fn arrived(&self) -> MutexGuard<'_, Arrived> {
+        // Changes under the lock are single calls.
+        self.arrived.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes bytes of the command. More than the credit is the end of the connection.
+    pub(crate) fn push(&self, bytes: &[u8]) {
+        let mut arrived = self.arrived();
+        if arrived.bytes.len() + bytes.len() > CREDIT as usize {
+            arrived.closed = true;
+        } else {
+            arrived.bytes.extend_from_slice(bytes);
+        }
+        drop(arrived);
+        self.news.notify_one();
+    }
+
+    /// The runner takes more.
+    pub(crate) fn grant(&self, bytes: u32) {
+        let room = Semaphore::MAX_PERMITS - self.window.available_permits();
+        self.window.add_permits(usize::try_from(bytes).unwrap_or(room).min(room));
+    }
+
+    /// The command sends no more.
+    pub(crate) fn finish(&self) {
+        self.arrived().finished = true;
+        self.news.notify_one();
+    }
+
+    /// The connection is over.
+    pub(crate) fn close(&self) {
+        self.arrived().closed = true;
+        self.window.close();
+        self.news.notify_one();
+    }
+
+    /// Carries bytes both ways until both sides have ended, or one is gone.
+    async fn carry(&self, orders: &mpsc::WeakSender<Vec<u8>>, id: u32, stream: DuplexStream) -> Result<(), Gone> {
+        send(orders, Order::Credit(0, CREDIT), id).await?;
+        let (mut from_proxy, mut to_proxy) = tokio::io::split(stream);
+        let inward = async {
+            loop {
+                let (bytes, finished, closed) = {
+                    let mut arrived = self.arrived();
+                    (std::mem::take(&mut arrived.bytes), arrived.finished, arrived.closed)
+                };
+                if bytes.is_empty() {
+                    if closed {
+                        return Err(Gone);
+                    }
+                    if finished {
+                        // The proxy may have gone.
+                        let _ = to_proxy.shutdown().await;
+                        self.until_closed().await;
+                        return Err(Gone);
+                    }
+                    self.news.notified().await;
+                    continue;
+                }
+                to_proxy.write_all(&bytes).await.map_err(|_| Gone)?;
+                send(orders, Order::Credit(0, u32::try_from(bytes.len()).unwrap_or(CREDIT)), id).await?;
+            }
+        };
+        let outward = async {
+            let mut chunk = vec![0; CHUNK];
+            loop {
+                let count = from_proxy.read(&mut chunk).await.map_err(|_| Gone)?;
+                if count == 0 {
+                    send(orders, Order::Eof, id).await?;
+                    return Ok::<(), Gone>(());
+                }
+                let mut rest = &chunk[..count];
+                while !rest.is_empty() {
+                    let first = self.window.acquire().await.map_err(|_| Gone)?;
+                    first.forget();
+                    let more = self.window.available_permits().min(rest.len() - 1);
+                    // Nobody else takes permits.
+                    let more = match u32::try_from(more).ok().and_then(|more| self.window.try_acquire_many(more).ok()) {
+                        Some(permits) => {
+                            permits.forget();
+                            more
+                        }
+                        None => 0,
+                    };
+                    let (now, later) = rest.split_at(more + 1);
+                    send(orders, Order::Data(now), id).await?;
+                    rest = later;
+                }
+            }
+        };
+        let (inward, outward) = (std::pin::pin!(inward), std::pin::pin!(outward));
+        match futures_util::future::select(inward, outward).await {
+            futures_util::future::Either::Left((ended, _)) => ended,
+            // What the proxy said is on its way; the command may still send.
+            futures_util::future::Either::Right((Ok(()), inward)) => inward.await,
+            futures_util::future::Either::Right((Err(gone), _)) => Err(gone),
+        }
+    }
+
+    async fn until_closed(&self) {
+        while !self.arrived().closed {
+            self.news.notified().await;
+        }
+    }
+}
