@@ -40,13 +40,17 @@ struct Boxes {
 impl Boxes {
     /// `None`, with the reason on standard error, if this machine has no engine or no image and none is required.
     fn new() -> Option<Self> {
+        Self::with(WORLD)
+    }
+
+    fn with(config: &str) -> Option<Self> {
         let mut test_env = TestEnvironment::new(env!("CARGO_BIN_EXE_ghostd"));
         if let Ok(host) = std::env::var("DOCKER_HOST") {
             test_env.set("DOCKER_HOST", host);
         }
         test_env.set("SECRET_KEY", "tiger");
         let world = test_env.world("boxes");
-        world.config(WORLD).write("scripts/m.yaml", SCRIPT);
+        world.config(config).write("scripts/m.yaml", SCRIPT);
         world.archetype("worker", "## Tool Access\nprivilege_groups: shell\n");
         let daemon = test_env.up(world.path(), &[]);
         let boxes = Self { test_env, world, daemon: Some(daemon) };
@@ -162,4 +166,107 @@ fn without_an_engine_agents_have_no_commands_and_the_reason_is_shown() {
     let checked = test_env.ghostd(&["check", world.path().to_str().unwrap()]);
     assert!(checked.ok().out.contains("cannot be had here"), "{}", checked.out);
     assert!(checked.out.contains("/no/such/engine"), "{}", checked.out);
+}
+
+/// Pages of this machine, one connection each.
+fn pages() -> std::net::SocketAddr {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    // The thread ends with the test's process.
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            std::thread::spawn(move || answer(stream.unwrap()));
+        }
+    });
+    address
+}
+
+fn answer(mut stream: std::net::TcpStream) {
+    use std::io::{Read as _, Write as _};
+    let (mut head, mut buffer) = (Vec::new(), [0; 4_096]);
+    while !head.windows(4).any(|four| four == b"\r\n\r\n") {
+        match stream.read(&mut buffer) {
+            Ok(count) if count > 0 => head.extend_from_slice(&buffer[..count]),
+            _ => return,
+        }
+    }
+    let head = String::from_utf8_lossy(&head).into_owned();
+    let path = head.split(' ').nth(1).unwrap_or_default();
+    let tall = "<p style='height:3000px'>tall</p>";
+    let (status, body) = match path {
+        "/page" => ("200 OK", format!("<title>Shown</title><div id=a></div>{tall}<script>a.textContent = 'by a script ' + 6 * 7</script>")),
+        "/leave" => ("200 OK", "<script>location = 'http://169.254.169.254/latest/'</script>".to_owned()),
+        "/ask" => ("200 OK", "<title>Asked</title><script>alert(1); document.write('after the question')</script>".to_owned()),
+        "/inside" => ("200 OK", "<div id=a>waits</div><script>fetch('http://10.0.0.1/').then(r => r.text()).then(t => a.textContent = t)</script>".to_owned()),
+        _ => ("404 Not Found", "nothing".to_owned()),
+    };
+    // The browser may have gone.
+    let _ = write!(
+        stream,
+        "HTTP/1.1 {status}\r\nContent-Type: text/html\r\nContent-Length: {}\r\nConnection: close\r\n\r\n{body}",
+        body.len()
+    );
+}
+
+// covers: BI-14, TOOL-05
+#[test]
+fn an_agent_opens_pages_in_a_browser_that_is_held_to_the_rules_of_addresses() {
+    let address = pages();
+    let config = WORLD
+        .replace("tool.python]", "tool.python, tool.browser]")
+        .replace("cli_policy:", &format!("web: {{ allow: ['{address}'] }}\ncli_policy:"));
+    let Some(mut boxes) = Boxes::with(&config) else { return };
+    let all = boxes.test_env.json(&["tool", "list", "ada", "--all"]);
+    let browser = all.as_array().unwrap().iter().find(|tool| tool["name"] == "tool.browser").unwrap().clone();
+    if browser["absent"].is_string() {
+        assert!(std::env::var("GHOST_CHROMIUM").is_err(), "GHOST_CHROMIUM=required: {browser}");
+        #[allow(clippy::print_stderr, reason = "a skipped test says so")]
+        {
+            eprintln!("skipped: {browser}");
+        }
+        return;
+    }
+    let open = |arguments: Value| {
+        let ran = boxes.test_env.ctl(&["--json", "tool", "call", "ada", "tool.browser", &arguments.to_string()]);
+        let value: Value = serde_json::from_str(&ran.out).unwrap_or_else(|_| json!({ "error": ran.err }));
+        value
+    };
+    let url = |path: &str| format!("http://{address}{path}");
+    let page = open(json!({ "url": url("/page") }));
+    let result = &page["result"];
+    assert_eq!((&result["title"], &result["status"]), (&json!("Shown"), &json!(200)), "{page}");
+    assert!(result["content"].as_str().unwrap().contains("by a script 42"), "{page}");
+    let asked = open(json!({ "url": url("/ask"), "action": "html" }));
+    assert!(asked["result"]["content"].as_str().unwrap().contains("after the question"), "{asked}");
+
+    // Files: the agent's own by default, and nowhere that it may not write.
+    let arguments = json!({ "url": url("/page"), "action": "screenshot", "full_page": true, "viewport": [800, 600], "output_path": "shot.png" });
+    let shot = open(arguments)["result"].clone();
+    assert_eq!((&shot["path"], &shot["width"]), (&json!("agents/ada/shot.png"), &json!(800)), "{shot}");
+    assert!(shot["height"].as_u64().unwrap() > 3_000, "{shot}");
+    let workspace = boxes.test_env.data("boxes").join("workspace");
+    let png = std::fs::read(workspace.join("agents/ada/shot.png")).unwrap();
+    assert_eq!((png.len() as u64, &png[..4]), (shot["bytes"].as_u64().unwrap(), b"\x89PNG".as_slice()));
+    let side = |at: usize| u32::from_be_bytes(png[at..at + 4].try_into().unwrap());
+    assert_eq!((side(16), u64::from(side(20))), (800, shot["height"].as_u64().unwrap()));
+    let pdf = open(json!({ "url": url("/page"), "action": "pdf" }))["result"].clone();
+    assert!(std::fs::read(workspace.join(pdf["path"].as_str().unwrap())).unwrap().starts_with(b"%PDF-"), "{pdf}");
+    let refused =
+        open(json!({ "url": url("/page"), "action": "pdf", "output_path": "agents/bob/x.pdf", "scope": "world" }));
+    assert!(refused.to_string().contains("path_denied"), "{refused}");
+
+    // Addresses: at once, after a script has gone there, and for what a page loads itself.
+    for (path, code) in [("http://10.0.0.1/", "policy_denied"), ("file:///etc/passwd", "invalid_arguments")] {
+        let refused = open(json!({ "url": path }));
+        assert!(refused.to_string().contains(code), "{path}: {refused}");
+    }
+    let left = open(json!({ "url": url("/leave"), "wait_ms": 1_500 }));
+    assert!(left.to_string().contains("policy_denied"), "{left}");
+    let inside = open(json!({ "url": url("/inside"), "wait_ms": 1_500 }));
+    assert_eq!(inside["result"]["content"], "waits", "{inside}");
+    Deadline::seconds(30).until("the browsers' containers are gone", || {
+        let found = boxes.containers();
+        if found.is_empty() { Ok(()) } else { Err(format!("{found:?}")) }
+    });
+    boxes.daemon.take().unwrap().stop();
 }

@@ -98,9 +98,12 @@ fn summary(passed: &[&str]) {
         println!("verify: ok       {what}");
     }
     // Tests that were skipped have said so. `.ci/run` sets these variables, so that there they fail instead.
-    for (variable, what) in
-        [("GHOST_SANDBOX", "the sandbox"), ("GHOST_DOCKER", "containers"), ("GHOST_CLIENTS", "clients")]
-    {
+    for (variable, what) in [
+        ("GHOST_SANDBOX", "the sandbox"),
+        ("GHOST_DOCKER", "containers"),
+        ("GHOST_CHROMIUM", "the browser"),
+        ("GHOST_CLIENTS", "clients"),
+    ] {
         if std::env::var_os(variable).is_none() {
             println!("verify: tests of {what} may have been skipped; {variable}=required lets them fail instead");
         }

@@ -385,7 +385,7 @@ fn containers_become_a_plan() {
     assert_eq!((plan.image.as_str(), plan.cpu_millis, plan.containers_max), ("box@sha256:0a", Some(1_500), 3));
     assert!(!world.warnings().contains("sandbox."), "{}", world.warnings());
     for (good, bad) in [
-        ("scope: world", "scope: session"),
+        ("scope: world", "scope: sessions"),
         ("read_only_root: true", "read_only_root: false"),
         ("cpus: 1.5", "cpus: 0"),
         ("containers_max: 3", "containers_max: 0"),

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ghost_config::plan::WorkspaceAccess;
-use ghost_domain::{AgentId, Refusal};
+use ghost_domain::ids::ConversationId;
+use ghost_domain::{AgentId, Code, Refusal};
 
 use crate::capture::Captured;
 use crate::feed::Feed;
@@ -15,6 +16,8 @@ use crate::protection::Report;
 pub struct Command {
     /// The agent. Its commands share a runner, and see nothing of those of other agents.
     pub agent_id: AgentId,
+    /// The conversation that it belongs to; `None` for the agent's own work.
+    pub conversation_id: Option<ConversationId>,
     /// Program and arguments. A program without `/` is looked up in the sandbox's `PATH`.
     pub argv: Vec<String>,
     /// Where it runs: a directory, relative to the workspace.
@@ -44,6 +47,22 @@ impl Command {
             WorkspaceAccess::ReadWrite => self.writable.clone(),
         }
     }
+}
+
+/// A command in a container of its own, which mounts nothing of the workspace, reaches the proxy's port alone, and is
+/// thrown away afterwards.
+#[derive(Clone, Debug)]
+pub struct Alone {
+    /// The agent.
+    pub agent_id: AgentId,
+    /// Program and arguments.
+    pub argv: Vec<String>,
+    /// Its standard input.
+    pub stdin: Vec<u8>,
+    /// How long it may run.
+    pub timeout: Duration,
+    /// Bytes of standard output that are kept.
+    pub stdout_limit: usize,
 }
 
 /// How a command ended.
@@ -114,6 +133,14 @@ pub trait Sandbox: Send + Sync {
     /// `Unavailable` if a protection is missing or the runner cannot be started or has died; `InvalidArguments` and
     /// `NotFound` for a program or directory that is not there.
     async fn run(&self, command: Command, progress: Progress<'_>) -> Result<Finished, Refusal>;
+
+    /// Runs a command in a container of its own and waits for its end. Dropping the future ends the container.
+    ///
+    /// # Errors
+    /// `Unsupported` where there are no containers; else as [`run`](Self::run).
+    async fn run_alone(&self, _command: Alone) -> Result<Finished, Refusal> {
+        Err(Refusal::new(Code::Unsupported, "this sandbox has no containers").hint("do it without a browser"))
+    }
 
     /// What an approval is bound to: the kind of sandbox, and its image if it has one.
     fn identity(&self) -> String;

@@ -3,6 +3,7 @@
 //!
 //! A container must never outlive its daemon's next start, and never mount more than the workspace and the runner.
 
+mod alone;
 mod body;
 mod container;
 mod engine;
@@ -18,18 +19,19 @@ use async_trait::async_trait;
 use bollard::models::SystemInfo;
 use futures_util::future::join_all;
 use ghost_config::plan::{SandboxNetwork, SandboxPlan, SandboxScope, WorkspaceAccess};
+use ghost_domain::ids::ConversationId;
 use ghost_domain::{AgentId, Clock, Code, Refusal, Timestamp};
 
 use self::body::{Common, Place, WORKSPACE, inside};
 use self::container::Container;
 use self::engine::{Engine, Image};
-use crate::command::{Command, Finished, Progress, Sandbox};
+use crate::command::{Alone, Command, Finished, Progress, Sandbox};
 use crate::environment::environment;
 use crate::frame::{Exec, Network, flag, right};
 use crate::own_dirs::{self, NOBODY};
 use crate::program;
 use crate::protection::{self, Protection, Report};
-use crate::tunnel::{Exit, Outlet};
+use crate::tunnel::{Client, Exit, Outlet};
 
 /// An idle container ends after this time.
 const IDLE: Duration = Duration::from_secs(600);
@@ -57,12 +59,38 @@ pub struct Docker {
     report: Report,
     outlet: Arc<dyn Outlet>,
     clock: Arc<dyn Clock>,
-    /// By agent, or one for all.
-    slots: Mutex<BTreeMap<Option<AgentId>, Arc<Slot>>>,
+    /// Places for containers of one command.
+    alone: tokio::sync::Semaphore,
+    slots: Mutex<BTreeMap<Share, Arc<Slot>>>,
     /// Values of the labels.
     data: String,
     boot: String,
     is_root: bool,
+}
+
+/// Who shares a container.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+enum Share {
+    Agent(AgentId),
+    Session(AgentId, Option<ConversationId>),
+    All,
+}
+
+impl Share {
+    fn of(command: &Command, scope: SandboxScope) -> Self {
+        match scope {
+            SandboxScope::Agent => Self::Agent(command.agent_id.clone()),
+            SandboxScope::Session => Self::Session(command.agent_id.clone(), command.conversation_id),
+            SandboxScope::World => Self::All,
+        }
+    }
+
+    fn client(&self) -> Client {
+        match self {
+            Self::Agent(agent_id) | Self::Session(agent_id, _) => Client::Agent(agent_id.clone()),
+            Self::All => Client::Shared,
+        }
+    }
 }
 
 /// The place of a container, and the container if it runs.
@@ -150,6 +178,7 @@ impl Docker {
             report: Report::default(),
             outlet,
             clock,
+            alone: tokio::sync::Semaphore::new(alone::MOST),
             slots: Mutex::default(),
             data,
             boot,
@@ -179,7 +208,8 @@ impl Docker {
             return Err(protection::lacking(lacking, &missing));
         }
         self.required = required & !self.given;
-        self.report = Report { in_force, missing, image: format!("{} ({})", image.name, image.id) };
+        let browser = alone::browser(&probe, &*self.clock).await?;
+        self.report = Report { in_force, missing, image: format!("{} ({})", image.name, image.id), browser };
         Ok(())
     }
 
@@ -189,14 +219,13 @@ impl Docker {
         (bits | self.given) & !open
     }
 
-    fn slots(&self) -> MutexGuard<'_, BTreeMap<Option<AgentId>, Arc<Slot>>> {
+    fn slots(&self) -> MutexGuard<'_, BTreeMap<Share, Arc<Slot>>> {
         // Changes under the lock are single calls of the map.
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The place of an agent's container. If there are as many as there may be, the one that was idle longest goes.
-    fn slot(&self, agent_id: &AgentId) -> Result<Arc<Slot>, Refusal> {
-        let key = (self.plan.scope == SandboxScope::Agent).then(|| agent_id.clone());
+    /// The place of a container. If there are as many as there may be, the one that was idle longest goes.
+    fn slot(&self, key: Share) -> Result<Arc<Slot>, Refusal> {
         let mut slots = self.slots();
         if !slots.contains_key(&key) && slots.len() >= self.plan.containers_max {
             let idle = slots.iter().filter(|(_, slot)| slot.is_idle());
@@ -217,8 +246,9 @@ impl Docker {
 
     /// A container that mounts just these places. One that mounts others, because the agent's rights have changed, ends
     /// with its last command.
-    async fn container(&self, agent_id: &AgentId, places: Vec<Place>) -> Result<Arc<Container>, Refusal> {
-        let slot = self.slot(agent_id)?;
+    async fn container(&self, share: Share, places: Vec<Place>) -> Result<Arc<Container>, Refusal> {
+        let client = share.client();
+        let slot = self.slot(share)?;
         let mut current = slot.current.lock().await;
         if let Some(found) = current.as_ref().filter(|found| !found.runner.is_gone() && found.places == places) {
             return Ok(Arc::clone(found));
@@ -226,8 +256,7 @@ impl Docker {
         *current = None;
         let (engine, plan, clock) = (Arc::clone(&self.engine), self.plan.clone(), Arc::clone(&self.clock));
         let common = self.common.clone();
-        let of_agent = (self.plan.scope == SandboxScope::Agent).then_some(agent_id);
-        let exit = (self.plan.network == SandboxNetwork::Proxy).then(|| Exit::new(&self.outlet, of_agent));
+        let exit = (self.plan.network == SandboxNetwork::Proxy).then(|| Exit::new(&self.outlet, client));
         // In a task of its own: a caller that goes away must not leave a container that nobody knows.
         let started = tokio::spawn(async move { Container::start(engine, &plan, &common, places, exit, &clock).await });
         let started = started.await.map_err(|error| unavailable(&format!("its start failed: {error}")))?;
@@ -265,9 +294,8 @@ impl Docker {
         } else {
             paths.push((read, "/".to_owned()));
         }
-        paths.extend(DEVICES.map(|path| (right::READ | right::WRITE | right::IF_THERE, path.to_owned())));
+        paths.extend(of_container());
         let all = right::READ | right::WRITE | right::EXECUTE;
-        paths.extend(IN_MEMORY.map(|path| (all, path.to_owned())));
         paths.extend(writable.iter().map(|prefix| (all, inside(prefix))));
         let network = match self.plan.network {
             SandboxNetwork::None => Network::None,
@@ -300,19 +328,30 @@ impl Docker {
     }
 }
 
+/// What every command may write: devices, and files in memory.
+fn of_container() -> impl Iterator<Item = (u8, String)> {
+    let devices = DEVICES.map(|path| (right::READ | right::WRITE | right::IF_THERE, path.to_owned()));
+    let all = right::READ | right::WRITE | right::EXECUTE;
+    devices.into_iter().chain(IN_MEMORY.map(|path| (all, path.to_owned())))
+}
+
 #[async_trait]
 impl Sandbox for Docker {
     async fn run(&self, command: Command, progress: Progress<'_>) -> Result<Finished, Refusal> {
         let writable = command.may_write(self.plan.workspace_access);
         let places = self.places(&command, &writable)?;
         let exec = self.exec(&command, &writable);
-        let container = self.container(&command.agent_id, places).await?;
+        let container = self.container(Share::of(&command, self.plan.scope), places).await?;
         let limits = (command.stdout_limit, command.stderr_limit);
         let done = container
             .runner
             .run(&exec, (&command.stdin, command.feed.as_ref()), limits, progress, &*self.clock)
             .await?;
         Ok(Finished { in_force: self.in_force(done.in_force), ..done })
+    }
+
+    async fn run_alone(&self, command: Alone) -> Result<Finished, Refusal> {
+        self.alone(command).await
     }
 
     fn identity(&self) -> String {

@@ -47,9 +47,8 @@ pub(crate) fn environment(
     }
     if plan.network == SandboxNetwork::Proxy {
         // Programs read the one spelling or the other.
-        let address = format!("http://127.0.0.1:{}", tunnel::PORT);
         for name in ["http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"] {
-            env.insert(name.to_owned(), address.clone());
+            env.insert(name.to_owned(), tunnel::ADDRESS.to_owned());
         }
         for name in ["no_proxy", "NO_PROXY"] {
             env.insert(name.to_owned(), "localhost,127.0.0.1,::1".to_owned());

@@ -21,6 +21,8 @@ pub(crate) mod flag {
     pub(crate) const NAMESPACES: u32 = 4;
     pub(crate) const NETNS: u32 = 8;
     pub(crate) const PRIVATE_TMP: u32 = 16;
+    pub(crate) const MEMFD: u32 = 32;
+    pub(crate) const UNIX: u32 = 128;
 }
 
 /// Rights of a path.

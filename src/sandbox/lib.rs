@@ -23,12 +23,12 @@ use ghost_config::plan::{SandboxKind, SandboxPlan};
 use ghost_domain::Clock;
 
 pub use capture::Captured;
-pub use command::{Command, End, Finished, Progress, Sandbox};
+pub use command::{Alone, Command, End, Finished, Progress, Sandbox};
 pub use docker::{Docker, Owner};
 pub use feed::{Feed, NotTaken};
 pub use local::Local;
 pub use protection::{Protection, Report};
-pub use tunnel::Outlet;
+pub use tunnel::{ADDRESS as PROXY, Client, Outlet};
 
 /// Opens the sandbox of a world. The data directory of `owner` gets the runner's program; commands see files below
 /// `workspace`. With `network: proxy` their connections go to `outlet`.

@@ -23,7 +23,7 @@ use crate::frame::{Exec, Network, flag, right};
 use crate::own_dirs;
 use crate::program;
 use crate::protection::{self, Protection, Report};
-use crate::tunnel::{self, Exit, Outlet};
+use crate::tunnel::{self, Client, Exit, Outlet};
 
 /// An idle runner ends after this time.
 const IDLE: Duration = Duration::from_secs(60);
@@ -145,7 +145,7 @@ impl Local {
         let (Some(to), Some(from)) = (child.stdin.take(), child.stdout.take()) else {
             return Err("the runner has no streams".to_owned());
         };
-        let exit = agent_id.map(|agent_id| Exit::new(&self.outlet, Some(agent_id)));
+        let exit = agent_id.map(|agent_id| Exit::new(&self.outlet, Client::Agent(agent_id.clone())));
         let greeting = self.clock.sleep(GREETING);
         let runner = tokio::select! {
             biased;

@@ -109,4 +109,6 @@ pub struct Report {
     pub missing: Vec<String>,
     /// The image of containers with its id; empty if there is none.
     pub image: String,
+    /// The version of the browser in the image, if it has one.
+    pub browser: Option<String>,
 }

@@ -14,28 +14,40 @@ use crate::frame::Order;
 
 /// The port at which commands find the proxy, on 127.0.0.1.
 pub(crate) const PORT: u16 = 3128;
+/// The same as an address.
+pub const ADDRESS: &str = "http://127.0.0.1:3128";
 /// Bytes that a connection may send ahead of the proxy.
 const CREDIT: u32 = 64 * 1024;
 /// Bytes of one frame to a connection.
 const CHUNK: usize = 32 * 1024;
 
+/// Who connects to the proxy's port.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Client {
+    /// The commands of an agent.
+    Agent(AgentId),
+    /// The commands of agents that share a container.
+    Shared,
+    /// The browser of an agent.
+    Browser(AgentId),
+}
+
 /// What is at the other end of the proxy's port.
 pub trait Outlet: Send + Sync + 'static {
-    /// Serves one connection of a command until it ends. `agent_id` is the command's agent, or `None` if agents share the
-    /// container.
-    fn serve(&self, agent_id: Option<&AgentId>, stream: DuplexStream) -> BoxFuture<'static, ()>;
+    /// Serves one connection until it ends.
+    fn serve(&self, client: &Client, stream: DuplexStream) -> BoxFuture<'static, ()>;
 }
 
 /// What serves the connections of one runner.
 #[derive(Clone)]
 pub(crate) struct Exit {
     outlet: Arc<dyn Outlet>,
-    agent_id: Option<AgentId>,
+    client: Client,
 }
 
 impl Exit {
-    pub(crate) fn new(outlet: &Arc<dyn Outlet>, agent_id: Option<&AgentId>) -> Self {
-        Self { outlet: Arc::clone(outlet), agent_id: agent_id.cloned() }
+    pub(crate) fn new(outlet: &Arc<dyn Outlet>, client: Client) -> Self {
+        Self { outlet: Arc::clone(outlet), client }
     }
 
     /// Serves a connection that the runner has accepted as stream `id`, until either side ends it.
@@ -46,7 +58,7 @@ impl Exit {
             news: Notify::new(),
             window: Semaphore::new(usize::try_from(window).unwrap_or(CHUNK)),
         });
-        let served = self.outlet.serve(self.agent_id.as_ref(), theirs);
+        let served = self.outlet.serve(&self.client, theirs);
         let carried = Arc::clone(&connection);
         tokio::spawn(async move {
             let served = tokio::spawn(served);

@@ -222,7 +222,7 @@ impl Fetcher {
     }
 
     /// Refuses a page that its site wants left alone, if this world respects that.
-    async fn check_robots(&self, url: &Url) -> Result<(), Refusal> {
+    pub(crate) async fn check_robots(&self, url: &Url) -> Result<(), Refusal> {
         if self.robots == Robots::Ignore {
             return Ok(());
         }

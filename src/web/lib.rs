@@ -24,7 +24,7 @@ mod wait;
 use std::sync::Arc;
 
 use ghost_config::plan::WebPlan;
-use ghost_domain::Clock;
+use ghost_domain::{Clock, Refusal};
 
 pub use client::machine_tls;
 pub use fetch::{Content, Extract, FetchRequest, Fetched, Fetcher};
@@ -33,7 +33,6 @@ pub use search::{Answer, Citation, Found, Freshness, Google, Query, Search};
 use address::Rules;
 use client::Client;
 use dial::{Dialer, Resolve, SystemResolver};
-use proxy::{Hosts, Proxy, ProxyBounds};
 
 /// The web as one world has it.
 pub struct Web {
@@ -94,9 +93,16 @@ impl Web {
         Ok(Self { dialer, fetcher, search, google })
     }
 
-    /// A proxy for one owner, under the same rules as fetches.
-    #[must_use]
-    pub fn proxy(&self, hosts: Hosts, bounds: ProxyBounds) -> Arc<Proxy> {
-        Proxy::new(self.dialer.clone(), hosts, bounds)
+    /// Parses the address of a page, and finds out whether it may be opened and can be reached.
+    ///
+    /// # Errors
+    /// As [`redirect::parse`] and [`Dialer::dial`]; `PolicyDenied` if the site forbids it and the world respects that.
+    pub async fn reach(&self, text: &str) -> Result<url::Url, Refusal> {
+        let url = redirect::parse(text)?;
+        self.fetcher.check_robots(&url).await?;
+        if let (Some(host), Some(port)) = (url.host(), url.port_or_known_default()) {
+            self.dialer.dial(&host, port).await?;
+        }
+        Ok(url)
     }
 }

@@ -13,9 +13,8 @@ use bollard::exec::StartExecResults;
 use bollard::models::ExecConfig;
 use bollard::query_parameters::ListContainersOptionsBuilder;
 use ghost_config::plan::{SandboxKind, SandboxPlan};
-use ghost_domain::AgentId;
 use ghost_domain::time::BoxFuture;
-use ghost_sandbox::{Command, End, Owner, Sandbox};
+use ghost_sandbox::{Client, Command, End, Owner, Sandbox};
 use tokio::io::DuplexStream;
 use tokio_stream::StreamExt as _;
 
@@ -45,7 +44,7 @@ pub fn measure() -> Outcome<Vec<Line>> {
 struct Nowhere;
 
 impl ghost_sandbox::Outlet for Nowhere {
-    fn serve(&self, _: Option<&AgentId>, _: DuplexStream) -> BoxFuture<'static, ()> {
+    fn serve(&self, _: &Client, _: DuplexStream) -> BoxFuture<'static, ()> {
         Box::pin(std::future::ready(()))
     }
 }
@@ -79,6 +78,7 @@ impl Place {
     async fn run(&self, argv: &[&str]) -> Outcome<u64> {
         let command = Command {
             agent_id: "ada".parse()?,
+            conversation_id: None,
             argv: argv.iter().map(|word| (*word).to_owned()).collect(),
             dir: "agents/ada".into(),
             env: Vec::new(),

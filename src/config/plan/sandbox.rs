@@ -38,6 +38,8 @@ pub enum SandboxScope {
     /// Those of one agent.
     #[default]
     Agent,
+    /// Those of one agent in one session: in one conversation, or in its own work.
+    Session,
     /// Those of all agents.
     World,
 }

@@ -125,10 +125,7 @@ fn containers(map: &Map<'_>, plan: &mut SandboxPlan) {
         only_docker(&field);
         plan.scope = match field.choice(&["agent", "session", "world"]) {
             Some("world") => SandboxScope::World,
-            Some("session") => {
-                field.error("containers of a session are not built yet", "write `agent` or `world`");
-                SandboxScope::Agent
-            }
+            Some("session") => SandboxScope::Session,
             _ => SandboxScope::Agent,
         };
     }

@@ -4,7 +4,7 @@ use std::process::Command;
 
 use ghost_config::plan::{SandboxNetwork, SandboxPlan, SandboxScope};
 use ghost_domain::Code;
-use ghost_sandbox::{Docker, End, Owner, Protection, Sandbox as _};
+use ghost_sandbox::{Alone, Command as SandboxCommand, Docker, End, Owner, Protection, Sandbox as _};
 
 use crate::deaths::run_and;
 use crate::machine::{containers, gone, mark, marked, until};
@@ -50,6 +50,58 @@ fn a_container_is_made_of_the_workspace_and_the_runner_and_has_no_rights() {
     assert_eq!(place.sh("ada", "find / -xdev -perm /6000 -type f 2>/dev/null").stdout.text, "");
     drop(place);
     until("no container is left", || containers(engine_host().as_deref(), &data).is_empty());
+}
+
+// covers: SBX-07
+#[test]
+fn sessions_of_an_agent_share_no_container_if_the_world_says_so() {
+    let Some(place) = Place::with(Kind::Docker, |plan| plan.scope = SandboxScope::Session) else { return };
+    let of = |conversation: Option<u128>, script: &str| {
+        let conversation_id = conversation.map(|id| ghost_domain::ids::ConversationId(uuid::Uuid::from_u128(id)));
+        let done = place.run(SandboxCommand { conversation_id, ..sh("ada", script) }).unwrap();
+        done.stdout.text
+    };
+    assert_eq!(of(Some(1), "echo private > /tmp/note; echo shared > note; cat /tmp/note"), "private\n");
+    let look = "cat /tmp/note 2>/dev/null; cat note";
+    assert_eq!(of(Some(1), look), "private\nshared\n");
+    assert_eq!((of(Some(2), look), of(None, look)), ("shared\n".to_owned(), "shared\n".to_owned()));
+    assert_eq!(containers(engine_host().as_deref(), &place.data()).len(), 3);
+}
+
+// covers: BI-14
+#[test]
+fn a_container_of_one_command_mounts_nothing_and_is_thrown_away() {
+    let Some(place) = Place::new(Kind::Docker) else { return };
+    let script = "ls /workspace | wc -l; python3 -c '
+import socket
+print(socket.create_connection((\"127.0.0.1\", 3128)).recv(100).decode().strip())
+socket.socket(socket.AF_UNIX)
+try: socket.create_connection((\"1.1.1.1\", 80), 2)
+except OSError as error: print(error.errno)
+'; echo left > /tmp/left; ls /tmp";
+    let alone = || Alone {
+        agent_id: "ada".parse().unwrap(),
+        argv: ["/bin/sh", "-c", script].map(str::to_owned).into(),
+        stdin: Vec::new(),
+        timeout: std::time::Duration::from_secs(20),
+        stdout_limit: 10_000,
+    };
+    for _ in 0..2 {
+        let done = place.runtime.block_on(place.sandbox.run_alone(alone())).unwrap();
+        let network_is_unreachable = "101";
+        let expected = format!("0\nbrowser of ada\n{network_is_unreachable}\nleft\n");
+        assert_eq!((done.end, done.stdout.text), (End::Exited(0), expected), "{}", done.stderr.text);
+    }
+    until("the containers are gone", || containers(engine_host().as_deref(), &place.data()).is_empty());
+    // A caller that goes away ends it.
+    let mark = mark();
+    let begun = Alone { argv: ["sleep", &mark].map(str::to_owned).into(), ..alone() };
+    let sandbox = std::sync::Arc::clone(&place.sandbox);
+    let running = place.runtime.spawn(async move { sandbox.run_alone(begun).await });
+    until("the command runs", || !marked(&mark).is_empty());
+    running.abort();
+    gone(&mark);
+    until("the container is gone", || containers(engine_host().as_deref(), &place.data()).is_empty());
 }
 
 #[test]

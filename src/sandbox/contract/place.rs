@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use futures_util::future::BoxFuture;
 use ghost_config::plan::{SandboxKind, SandboxPlan};
 use ghost_domain::{AgentId, Clock, Refusal, Timestamp};
-use ghost_sandbox::{Command, Docker, End, Finished, Local, Outlet, Owner, Sandbox};
+use ghost_sandbox::{Client, Command, Docker, End, Finished, Local, Outlet, Owner, Sandbox};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 
 /// Which sandbox.
@@ -37,8 +37,12 @@ impl Clock for SystemClock {
 struct Echo;
 
 impl Outlet for Echo {
-    fn serve(&self, agent_id: Option<&AgentId>, mut stream: DuplexStream) -> BoxFuture<'static, ()> {
-        let hello = format!("{}\n", agent_id.map_or("all", AgentId::as_str));
+    fn serve(&self, client: &Client, mut stream: DuplexStream) -> BoxFuture<'static, ()> {
+        let hello = match client {
+            Client::Agent(agent_id) => format!("{agent_id}\n"),
+            Client::Shared => "all\n".to_owned(),
+            Client::Browser(agent_id) => format!("browser of {agent_id}\n"),
+        };
         Box::pin(async move {
             // The other side may go away at any time.
             if stream.write_all(hello.as_bytes()).await.is_err() {
@@ -215,6 +219,7 @@ pub async fn open(
 pub fn command(agent: &str, argv: &[&str]) -> Command {
     Command {
         agent_id: agent.parse::<AgentId>().unwrap(),
+        conversation_id: None,
         argv: argv.iter().map(|word| (*word).to_owned()).collect(),
         dir: format!("agents/{agent}"),
         env: Vec::new(),

@@ -28,7 +28,7 @@ pub(super) fn usable(info: &SystemInfo) -> Result<(), String> {
 
 /// The protections that a container gives by itself. Where agents share one, what keeps them apart is the runner's work.
 pub(super) fn given(plan: &SandboxPlan, info: &SystemInfo, is_root: bool) -> u32 {
-    let alone = plan.scope == SandboxScope::Agent;
+    let alone = plan.scope != SandboxScope::World;
     let held = [
         (Protection::Seccomp, true),
         (Protection::Files, alone),

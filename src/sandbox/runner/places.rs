@@ -131,8 +131,9 @@ pub fn ruleset(exec: &Exec, version: u32) -> Result<Option<OwnedFd>, Failed> {
             rights |= 1;
         }
         if access & access::WRITE != 0 {
-            // WRITE_FILE, REMOVE_*, MAKE_{DIR,REG,FIFO,SYM}, REFER, TRUNCATE; no devices and no sockets.
+            // WRITE_FILE, REMOVE_*, MAKE_{DIR,REG,FIFO,SYM}, REFER, TRUNCATE; no devices, and sockets by flag alone.
             rights |= 1 << 1 | 1 << 4 | 1 << 5 | 1 << 7 | 1 << 8 | 1 << 10 | 1 << 12 | 1 << 13 | 1 << 14;
+            rights |= u64::from(exec.has(flag::UNIX)) << 9;
         }
         if !is_folder(&place) {
             rights &= 1 | 1 << 1 | 1 << 2 | 1 << 14;

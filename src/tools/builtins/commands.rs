@@ -133,6 +133,7 @@ async fn run(call: &CallContext, request: Request) -> Result<Output, Refusal> {
     let before = Before::look(call, &writable.prefixes).await;
     let command = Command {
         agent_id: call.caller.agent_id.clone(),
+        conversation_id: call.conversation_id,
         argv: request.argv,
         dir: dir.clone(),
         env: request.env,

@@ -6,6 +6,7 @@
 //! argument.
 
 mod agents;
+mod browser;
 mod channel;
 mod chat;
 mod command_plan;
@@ -20,6 +21,7 @@ mod messages;
 mod patch;
 mod processes;
 mod resources;
+mod saved;
 mod schedules;
 mod sessions;
 mod shared_state;
@@ -31,6 +33,7 @@ mod workspace;
 mod world;
 mod written;
 
+pub use browser::absent_browser;
 pub use commands::NEED_SANDBOX;
 pub use web::{NEED_WEB, absent_web_tools};
 
@@ -333,8 +336,15 @@ fn commands() -> [Tool; 3] {
     ]
 }
 
-fn web() -> [Tool; 3] {
+fn web() -> [Tool; 4] {
     [
+        Tool::new::<browser::BrowserParams>(
+            "tool.browser",
+            "Open a page in a browser that runs its scripts: its text or HTML, or a screenshot or PDF as a file. Slower than tool.fetch.",
+            Run::outside(browser::Browser),
+        )
+        .view(WIDE_VIEW)
+        .within(browser::TIME_MAX),
         Tool::new::<web::FetchParams>(
             "tool.fetch",
             "Fetch a page of the web as Markdown; what is no text, or what you want as a file, is saved to the workspace.",

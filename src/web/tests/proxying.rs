@@ -69,7 +69,7 @@ async fn requests_go_on_without_what_belongs_to_one_connection() {
     })
     .await;
     let web = TestWeb::new(&open_for(&[&server]));
-    let proxy = web.web.proxy(Hosts::All, ProxyBounds::default());
+    let proxy = web.proxy(Hosts::All, ProxyBounds::default());
     let place = server.address;
     let answer = talk(
         &proxy,
@@ -93,7 +93,7 @@ async fn requests_go_on_without_what_belongs_to_one_connection() {
     // Two requests on one connection, to two servers.
     let second = Server::answering(|_| page("text/plain", b"second")).await;
     let web = TestWeb::new(&open_for(&[&server, &second]));
-    let proxy = web.web.proxy(Hosts::All, ProxyBounds::default());
+    let proxy = web.proxy(Hosts::All, ProxyBounds::default());
     let both = format!(
         "GET http://{place}/ HTTP/1.1\r\n\r\nGET http://{}/ HTTP/1.1\r\nConnection: close\r\n\r\n",
         second.address
@@ -111,7 +111,7 @@ async fn the_rules_of_fetches_hold_in_the_proxy_and_its_own_list_narrows_them() 
         || Names::of(&[("site.example", &[&["127.0.0.1"], &["10.0.0.1"]]), ("inside.example", &[&["10.0.0.1"]])]);
     let with = |plan: &WebPlan, hosts: Hosts| {
         let web = TestWeb::with(plan, names(), machine_tls().unwrap(), &|_| None);
-        web.web.proxy(hosts, ProxyBounds::default())
+        web.proxy(hosts, ProxyBounds::default())
     };
     let closed = with(&WebPlan::default(), Hosts::All);
     for host in [
@@ -171,7 +171,7 @@ async fn the_rules_of_fetches_hold_in_the_proxy_and_its_own_list_narrows_them() 
 async fn a_tunnel_carries_bytes_both_ways_and_ends_with_its_listener() {
     let (address, _echo) = echo().await;
     let web = TestWeb::new(&plan(&[&address.to_string()]));
-    let proxy = web.web.proxy(Hosts::All, ProxyBounds::default());
+    let proxy = web.proxy(Hosts::All, ProxyBounds::default());
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let at = listener.local_addr().unwrap();
     let listening = tokio::spawn(Arc::clone(&proxy).listen(listener));
@@ -206,7 +206,7 @@ async fn connections_bytes_and_silence_are_bounded() {
     let (address, _echo) = echo().await;
     let web = TestWeb::new(&plan(&[&address.to_string()]));
     let bounds = ProxyBounds { connections: 1, bytes: 100_000, idle: Duration::from_secs(30) };
-    let proxy = web.web.proxy(Hosts::All, bounds);
+    let proxy = web.proxy(Hosts::All, bounds);
     let connect = format!("CONNECT {address} HTTP/1.1\r\n\r\n");
     let mut first = through(&proxy);
     first.write_all(connect.as_bytes()).await.unwrap();

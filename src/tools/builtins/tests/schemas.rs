@@ -18,7 +18,7 @@ fn offering() -> Offering {
     Offering { bytes: 1 << 20, receivers: Vec::new() }
 }
 
-const NAMES: [&str; 58] = [
+const NAMES: [&str; 59] = [
     "channel.file_attach",
     "channel.handoff",
     "channel.send",
@@ -63,6 +63,7 @@ const NAMES: [&str; 58] = [
     "syscall.task.update",
     "syscall.tool.call",
     "syscall.tool.describe",
+    "tool.browser",
     "tool.cli",
     "tool.fetch",
     "tool.google_search",

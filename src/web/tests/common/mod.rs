@@ -15,7 +15,9 @@ use ghost_config::plan::WebPlan;
 use ghost_config::plan::web::WebTarget;
 use ghost_domain::testing::{ManualClock, START_MS};
 use ghost_domain::{Code, Refusal};
-use ghost_web::dial::Resolve;
+use ghost_web::address::Rules;
+use ghost_web::dial::{Dialer, Resolve};
+use ghost_web::proxy::{Hosts, Proxy, ProxyBounds};
 use ghost_web::{FetchRequest, Fetched, Outside, Web, machine_tls};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpListener;
@@ -182,6 +184,7 @@ impl Resolve for Names {
 /// A web with a clock that stands still.
 pub struct TestWeb {
     pub web: Web,
+    pub dialer: Dialer,
     pub clock: Arc<ManualClock>,
 }
 
@@ -207,8 +210,13 @@ impl TestWeb {
         env: &dyn Fn(&str) -> Option<String>,
     ) -> Self {
         let clock = ManualClock::at(START_MS);
+        let dialer = Dialer::new(Rules::new(plan), resolver.clone(), clock.clone());
         let web = Web::open_with(plan, Outside { env, clock: clock.clone(), resolver, tls }).unwrap();
-        Self { web, clock }
+        Self { web, dialer, clock }
+    }
+
+    pub fn proxy(&self, hosts: Hosts, bounds: ProxyBounds) -> Arc<Proxy> {
+        Proxy::new(self.dialer.clone(), hosts, bounds)
     }
 
     pub async fn fetch(&self, request: FetchRequest) -> Result<Fetched, Refusal> {
