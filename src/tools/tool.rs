@@ -10,7 +10,7 @@ use ghost_domain::artifact::Found;
 use ghost_domain::event::NewEvent;
 use ghost_domain::journal::{Effect, FilePlan};
 use ghost_domain::transcript::ToolSpec;
-use ghost_domain::{ApprovalPlan, Ask, Code, Money, Refusal};
+use ghost_domain::{ApprovalPlan, Ask, Code, ImageFile, Money, Refusal};
 use ghost_store::Writes;
 use serde_json::Value;
 
@@ -25,6 +25,8 @@ use crate::workspace::FileWrite;
 pub struct Output {
     /// The content that the model gets.
     pub content: Value,
+    /// Images that the model sees after the content; see [`CallContext::image`].
+    pub images: Vec<ImageFile>,
     /// Whether the tool truncated the content.
     pub truncated: bool,
     /// Events to write in the transaction that records the call.

@@ -7,6 +7,7 @@
 mod encoding;
 mod faults;
 mod files;
+mod image;
 mod layout;
 mod list;
 mod parents;
@@ -21,7 +22,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use cap_std::fs::Dir;
 use ghost_domain::journal::FilePlan;
 use ghost_domain::write_acl::WorkspacePath;
-use ghost_domain::{AgentId, Code, Refusal, WatchSnapshot};
+use ghost_domain::{AgentId, Code, ImageFile, Refusal, WatchSnapshot};
 
 pub use encoding::Encoding;
 pub(crate) use faults::io_refusal;
@@ -149,6 +150,18 @@ impl Workspace {
     pub async fn read(&self, path: &WorkspacePath, max_bytes: u64) -> Result<Vec<u8>, Refusal> {
         let path = path.clone();
         self.on_disk(move |disk| files::read(&disk.root, &path, max_bytes)).await
+    }
+
+    /// What a model needs to know of an image; `None` for a file that is none. Symbolic links within the workspace are
+    /// followed.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`read`](Self::read); `TooLarge` for an image that providers refuse for its bytes or its sides;
+    /// `InvalidArguments` for one that is damaged or moves.
+    pub async fn image(&self, path: &WorkspacePath) -> Result<Option<ImageFile>, Refusal> {
+        let path = path.clone();
+        self.on_disk(move |disk| image::image(&disk.root, &path)).await
     }
 
     /// The size of a file, in bytes. Reads only metadata and does not use the blocking pool, so it

@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use ghost_domain::journal::{CallOutcome, Effect, Step};
 use ghost_domain::tool_catalogue::DESCRIBE;
-use ghost_domain::transcript::{Block, Message, Role};
+use ghost_domain::transcript::{Message, Role};
 use ghost_domain::{Activity, CallId, Code, Limits, Refusal};
 use ghost_operations::mail::with_nearest;
 use ghost_operations::turns::{self, CallStart, Ending};
@@ -23,7 +23,7 @@ use super::pending_result::PendingResult;
 use super::record::{InTransaction, outcome_unknown, record_end};
 use super::runner::Runner;
 use super::wait::within;
-use crate::transcript::{Begun, OpenCall};
+use crate::transcript::{Begun, OpenCall, result_blocks};
 
 impl Runner {
     /// Runs the open calls and adds their results to the conversation.
@@ -425,8 +425,7 @@ impl Runner {
                     Verdict::Stop(refusal) => stop = Some(refusal),
                 }
             }
-            let (content, is_error) = self.view(&tool, &outcome);
-            blocks.push(Block::ToolResult { id: id.clone(), name: name.clone(), content, is_error });
+            blocks.extend(result_blocks(id, name, self.view(&tool, &outcome), &outcome));
         }
         self.messages.push(Message { role: Role::Tool, blocks });
         if let Some(refusal) = stop {

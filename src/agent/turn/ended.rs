@@ -28,6 +28,7 @@ impl Ended {
             truncated: output.truncated,
             failed: output.failed,
             cost: output.cost,
+            images: output.images,
             view_bytes: self.view_bytes,
         }
     }

@@ -73,7 +73,7 @@ fn files() -> [Tool; 5] {
     [
         Tool::new::<ReadParams>(
             "workspace.read",
-            "Read a text file of the workspace, whole or from a line on. Every agent may read every file.",
+            "Read a text file of the workspace, whole or from a line on, or an image. Every agent may read every file.",
             Run::read(Read),
         )
         .used(Use::Often)
