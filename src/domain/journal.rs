@@ -79,6 +79,9 @@ pub struct CallOutcome {
     /// Images that belong to the content.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub images: Vec<ImageFile>,
+    /// Path of the file that has the whole content, if the model sees only its beginning and its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub saved: Option<String>,
     /// The largest part of the content that a model sees, in bytes; `None` means the world's limit. Only the
     /// estimate of tokens in the ledger needs it, so the journal does not have it.
     #[serde(skip)]

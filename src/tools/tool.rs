@@ -27,6 +27,9 @@ pub struct Output {
     pub content: Value,
     /// Images that the model sees after the content; see [`CallContext::image`].
     pub images: Vec<ImageFile>,
+    /// Path of the file that has the whole of a content that the model sees a part of. Tools leave it empty; see
+    /// [`crate::saved`].
+    pub saved: Option<String>,
     /// Whether the tool truncated the content.
     pub truncated: bool,
     /// Events to write in the transaction that records the call.

@@ -320,6 +320,34 @@ impl Workspace {
         self.on_disk(move |disk| stamps::stamps(&disk.root, &path, recursive, limit)).await
     }
 
+    /// Removes the oldest files directly in `dir` until at most `keep` are left of those whose name `is_meant`. Other
+    /// files stay. Does nothing if there is no such directory.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`stamps`](Self::stamps), with at most 1,000 files.
+    pub async fn keep_newest(
+        &self,
+        dir: &WorkspacePath,
+        keep: usize,
+        is_meant: fn(&str) -> bool,
+    ) -> Result<(), Refusal> {
+        let dir = dir.clone();
+        self.on_disk(move |disk| {
+            let Some(seen) = stamps::stamps(&disk.root, &dir, false, 1_000)? else { return Ok(()) };
+            let name = |path: &str| path.rsplit('/').next().is_some_and(is_meant);
+            let mut files: Vec<_> = seen.files.into_iter().filter(|(path, _)| name(path)).collect();
+            files.sort_by_key(|(_, stamp)| stamp.changed_ns);
+            for (path, _) in files.iter().rev().skip(keep) {
+                let path = WorkspacePath::parse(path, false)?;
+                let _held = disk.lock(&path);
+                files::remove(&disk.root, &path)?;
+            }
+            Ok(())
+        })
+        .await
+    }
+
     /// Lists the entries under `path`, sorted by path: `depth` levels (1 to [`DEPTH_MAX`]), at most
     /// `limit` entries (never more than [`ENTRIES_MAX`]). With `glob`, only entries whose path or
     /// name matches (`*` stands for any run of characters).

@@ -12,10 +12,10 @@ use ghost_domain::transcript::{Message, Role};
 use ghost_domain::{Activity, CallId, Code, Limits, Refusal};
 use ghost_operations::mail::with_nearest;
 use ghost_operations::turns::{self, CallStart, Ending};
-use ghost_tools::Run;
 use ghost_tools::approval::Need;
 use ghost_tools::loop_guard::{Call, Verdict, is_own};
 use ghost_tools::tool::{ErasedOutside, ErasedRead, ErasedWorld};
+use ghost_tools::{CallContext, Output, Run, saved};
 use tokio::sync::Semaphore;
 
 use super::call::{CallResult, Checked, Checking};
@@ -308,11 +308,11 @@ impl Runner {
                 if begun.is_none() {
                     self.record_start(self.call_start(&checked, call_id, Vec::new())).await?;
                 }
-                (None, self.in_time(&checked, tool.run(&call_context, arguments)).await)
+                (None, self.in_time_saved(&checked, &call_context, tool.run(&call_context, arguments)).await)
             }
             Run::Read(tool) => {
                 let start = CallStart { begun_at: Some(began), ..self.call_start(&checked, call_id, Vec::new()) };
-                (Some(start), self.in_time(&checked, tool.run(&call_context, arguments)).await)
+                (Some(start), self.in_time_saved(&checked, &call_context, tool.run(&call_context, arguments)).await)
             }
             Run::World(_) | Run::File(_) | Run::Ask(_) | Run::Choose(_) => {
                 let name = &checked.tool.spec.name;
@@ -331,7 +331,8 @@ impl Runner {
         let call_id = CallId(self.engine.services.ctx.id());
         let call_context = self.call_context(call_id, checked);
         let began = self.clock().now();
-        let result = self.in_time(checked, tool.run(&call_context, checked.call.arguments.clone())).await;
+        let work = tool.run(&call_context, checked.call.arguments.clone());
+        let result = self.in_time_saved(checked, &call_context, work).await;
         let start = CallStart { begun_at: Some(began), ..self.call_start(checked, call_id, Vec::new()) };
         let view_bytes = self.ended(checked, call_id).view_bytes;
         self.record_whole(start, view_bytes, result).await.map(CallResult::Recorded)
@@ -347,7 +348,8 @@ impl Runner {
         let call_id = start.call_id;
         self.record_start(start).await?;
         let call_context = self.call_context(call_id, checked);
-        let result = self.in_time(checked, tool.run(&call_context, checked.call.arguments.clone())).await;
+        let work = tool.run(&call_context, checked.call.arguments.clone());
+        let result = self.in_time_saved(checked, &call_context, work).await;
         self.record_result(self.ended(checked, call_id), result).await.map(CallResult::Recorded)
     }
 
@@ -367,6 +369,19 @@ impl Runner {
             )
             .hint("it was cancelled; try something smaller, or check which effects it had")),
         }
+    }
+
+    /// Runs a tool with its time limit, and saves a result that is too large for the model. Results that are recorded in
+    /// the transaction of their effect are not saved; their tools bound them.
+    async fn in_time_saved(
+        &self,
+        checked: &Checked,
+        call_context: &CallContext,
+        work: impl Future<Output = Result<Output, Refusal>>,
+    ) -> Result<Output, Refusal> {
+        let output = self.in_time(checked, work).await?;
+        let view_bytes = checked.tool.view_bytes.unwrap_or(self.spec.limits.result_view_bytes);
+        Ok(saved::save(call_context, view_bytes as usize, output).await)
     }
 
     /// Adds the results to the conversation, in the model's order, and reports them to the loop

@@ -29,6 +29,7 @@ impl Ended {
             failed: output.failed,
             cost: output.cost,
             images: output.images,
+            saved: output.saved,
             view_bytes: self.view_bytes,
         }
     }

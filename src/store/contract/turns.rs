@@ -187,6 +187,7 @@ fn steps() -> Vec<Step> {
                 truncated: true,
                 failed: Some(Code::ExecFailed),
                 cost: Some(ghost_domain::Money(7)),
+                saved: Some("agents/a/tool-results/1.txt".to_owned()),
                 images: vec![ghost_domain::ImageFile {
                     path: "agents/a/shot.png".to_owned(),
                     media_type: ghost_domain::MediaType::Png,

@@ -310,7 +310,6 @@ fn commands() -> [Tool; 3] {
         )
         .approved_by(command_plan::CliApproval)
         .used(Use::Regularly)
-        .view(WIDE_VIEW)
         .within(commands::TIME_MAX),
         Tool::new::<processes::ProcessParams>(
             "tool.process",
@@ -318,7 +317,6 @@ fn commands() -> [Tool; 3] {
             processes::kind(),
         )
         .used(Use::Sometimes)
-        .view(WIDE_VIEW)
         .within(90)
         .passing(&["duration_ms"]),
         Tool::new::<commands::PythonParams>(
@@ -328,7 +326,6 @@ fn commands() -> [Tool; 3] {
         )
         .approved_by(command_plan::PythonApproval)
         .used(Use::Regularly)
-        .view(WIDE_VIEW)
         .within(commands::TIME_MAX),
     ]
 }
