@@ -221,10 +221,19 @@ fn a_model_fetches_saves_and_searches() {
     assert!(!shown.contains(KEY));
 }
 
-// covers: BI-13, BI-13b, BI-15, BI-15a
+// covers: BI-13, BI-13b, BI-15, BI-15a, TOOL-23
 #[test]
 fn rules_of_access_writing_and_addresses_hold() {
     let net = Net::new(BRAVE, QUIET);
+    let tools = net.test_env.json(&["tool", "list", "ada"]);
+    for (name, fact) in [
+        ("tool.web_search", "Brave"),
+        ("tool.google_search", "gemini-2.5-flash, $0.014 a query"),
+        ("tool.fetch", "public addresses and one more"),
+    ] {
+        let tool = tools.as_array().unwrap().iter().find(|tool| tool["name"] == name).unwrap();
+        assert!(tool["description"].as_str().unwrap().contains(fact), "{tool}");
+    }
     let found = net.call(
         "ada",
         "tool.web_search",

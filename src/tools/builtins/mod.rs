@@ -13,6 +13,7 @@ mod commands;
 mod common;
 mod cron;
 mod cron_options;
+mod facts;
 mod inbox;
 mod knowledge;
 mod message;
@@ -32,6 +33,7 @@ mod world;
 mod written;
 
 pub use commands::NEED_SANDBOX;
+pub use facts::facts;
 pub use web::{NEED_WEB, absent_web_tools};
 
 use ghost_domain::tool_catalogue::{CALL, DESCRIBE};
@@ -304,8 +306,7 @@ fn commands() -> [Tool; 3] {
     [
         Tool::new::<commands::CliParams>(
             "tool.cli",
-            "Run a bash command line in the sandbox: no network, the workspace to read, your own directories to write. The \
-             command policy decides which programs may run.",
+            "Run a bash command line in the sandbox. The command policy decides which programs may run.",
             Run::outside(commands::Cli),
         )
         .approved_by(command_plan::CliApproval)
