@@ -129,3 +129,33 @@ fn a_large_result_is_saved_and_a_killed_turn_sees_the_same() {
     let cut = world.ask("bob", "test.effect", &arguments);
     assert!(cut.contains("line 0\\n") && cut.contains("[cut: ") && !cut.contains("line 1999"), "{cut}");
 }
+
+// covers: TOOL-09
+#[test]
+fn what_calls_cost_is_charged_and_a_spent_budget_refuses_more() {
+    let world = World::new();
+    world.test_env.json(&["budget", "set", "agent:ada", "--usd", "0.05"]);
+    let charge = |agent: &str, micros: u64| world.ask(agent, "test.charge", &json!({ "micros": micros }));
+    let spent = |scope: &str| -> Value {
+        let budgets = world.test_env.json(&["budget", "list"]);
+        budgets.as_array().unwrap().iter().find(|budget| budget["scope"] == scope).unwrap()["spent_usd"].clone()
+    };
+    for _ in 0..2 {
+        assert_eq!(charge("ada", 30_000), "{\"charged\":30000}");
+    }
+    assert_eq!((spent("agent:ada"), spent("world")), (json!(0.06), json!(0.06)));
+    let refused = charge("ada", 30_000);
+    assert!(refused.contains("budget_exhausted") && refused.contains("agent:ada"), "{refused}");
+    assert_eq!((spent("agent:ada"), spent("world")), (json!(0.06), json!(0.06)), "it did not run");
+    let ledger = world.test_env.json(&["ledger", "--agent", "ada", "--tool", "test.charge"]);
+    let codes: Vec<&Value> = ledger.as_array().unwrap().iter().map(|row| &row["error_code"]).collect();
+    assert_eq!(codes.iter().filter(|code| ***code == "budget_exhausted").count(), 1, "{ledger}");
+    // Free calls go on, and so do other agents, until the world's budget is spent.
+    assert!(world.ask("ada", "test.effect", &json!({ "arg": "free" })).contains("free"));
+    assert_eq!(charge("bob", 5), "{\"charged\":5}");
+    // A limit that is set later counts what was charged before.
+    world.test_env.json(&["budget", "set", "agent:bob", "--usd", "0.000005"]);
+    assert!(charge("bob", 5).contains("budget_exhausted"));
+    world.test_env.json(&["budget", "set", "agent:ada", "--usd", "none"]);
+    assert_eq!(charge("ada", 7), "{\"charged\":7}");
+}

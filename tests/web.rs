@@ -215,6 +215,9 @@ fn a_model_fetches_saves_and_searches() {
     let sum = "SELECT count(*) FROM (SELECT json_extract(record, '$.result') AS result FROM ledger WHERE tool = 'tool.google_search') \
                WHERE json_extract(result, '$.cost_usd') = 0.028 AND json_array_length(result, '$.queries') = 2";
     assert_eq!(Database::open(&data).number(sum), 1);
+    let budgets = net.test_env.json(&["budget", "list"]);
+    let world = budgets.as_array().unwrap().iter().find(|budget| budget["scope"] == "world").unwrap();
+    assert_eq!(world["spent_usd"], json!(0.028), "what the queries cost is charged");
     // A key is in the requests alone.
     assert!(net.server.asked("/v1beta")[0].contains(KEY));
     let shown = net.test_env.ctl(&["--json", "events"]).out + &ledger.to_string() + &reply;

@@ -297,6 +297,8 @@ pub struct Tool {
     pub looks: bool,
     /// Decides which calls need an approval, if the tool has rules of its own for that.
     pub approvable: Option<Arc<dyn Approvable>>,
+    /// Whether a call costs money, so that it is refused when a budget is spent.
+    pub charges: bool,
     /// How often agents use the tool.
     pub used: Use,
     pub(crate) validator: OnceLock<Option<jsonschema::Validator>>,
@@ -323,6 +325,7 @@ impl Tool {
             passing: &[],
             looks: false,
             approvable: None,
+            charges: false,
             used: Use::Seldom,
             validator: OnceLock::new(),
         }
@@ -360,6 +363,13 @@ impl Tool {
     #[must_use]
     pub fn approved_by(mut self, rules: impl Approvable) -> Self {
         self.approvable = Some(Arc::new(rules));
+        self
+    }
+
+    /// Says that calls cost money.
+    #[must_use]
+    pub fn charging(mut self) -> Self {
+        self.charges = true;
         self
     }
 

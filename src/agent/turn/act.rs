@@ -10,6 +10,7 @@ use ghost_domain::journal::{CallOutcome, Effect, Step};
 use ghost_domain::tool_catalogue::DESCRIBE;
 use ghost_domain::transcript::{Message, Role};
 use ghost_domain::{Activity, CallId, Code, Limits, Refusal};
+use ghost_operations::budgets;
 use ghost_operations::mail::with_nearest;
 use ghost_operations::turns::{self, CallStart, Ending};
 use ghost_tools::approval::Need;
@@ -379,9 +380,33 @@ impl Runner {
         call_context: &CallContext,
         work: impl Future<Output = Result<Output, Refusal>>,
     ) -> Result<Output, Refusal> {
+        if let Some(refusal) = self.over_budget(checked).await? {
+            return Err(refusal);
+        }
         let output = self.in_time(checked, work).await?;
         let view_bytes = checked.tool.view_bytes.unwrap_or(self.spec.limits.result_view_bytes);
         Ok(saved::save(call_context, view_bytes as usize, output).await)
+    }
+
+    /// Why a call that costs money may not run: a budget is spent. A model call would wait or end its turn; here the model
+    /// is told, so that it can do without.
+    async fn over_budget(&self, checked: &Checked) -> Result<Option<Refusal>, Refusal> {
+        if !checked.tool.charges {
+            return Ok(None);
+        }
+        let (ctx, turn_id) = (self.engine.services.ctx.clone(), self.turn.turn_id);
+        let read = self.engine.services.store.read(move |r| {
+            Box::pin(async move {
+                let Some(turn) = r.turn_get(turn_id).await? else { return Ok(()) };
+                let Some(agent) = r.agent_get(&turn.agent_id).await? else { return Ok(()) };
+                budgets::may_charge(r, &ctx, &agent, &turn).await
+            })
+        });
+        match read.await {
+            Ok(()) => Ok(None),
+            Err(refusal) if refusal.code == Code::BudgetExhausted => Ok(Some(refusal)),
+            Err(refusal) => Err(refusal),
+        }
     }
 
     /// Adds the results to the conversation, in the model's order, and reports them to the loop

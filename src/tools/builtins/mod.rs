@@ -353,6 +353,7 @@ fn web() -> [Tool; 3] {
             "Ask a question that Google's search answers in words, with its sources. Each query that it makes costs money.",
             Run::outside(web::GoogleSearch),
         )
+        .charging()
         .view(LIST_VIEW)
         .within(web::TIME_MAX),
     ]
