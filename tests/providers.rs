@@ -9,11 +9,13 @@
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use ghost_domain::tool_catalogue::DESCRIBE;
 use ghost_domain::transcript::{Block, Message, Role};
 use ghost_provider::testing::{Asked, StrictServer, Wire};
 use ghost_testkit::blackbox::{Daemon, Deadline, ScriptedRoles, TestEnvironment, python};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
 const NEWSROOM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/worlds/newsroom");
@@ -159,6 +161,90 @@ fn attached_state_comes_back_over_twenty_rounds_and_two_kills() {
         daemon.stop();
     }
     check_types(&requests);
+}
+
+/// A red picture of one pixel.
+const PNG: &str = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg==";
+
+/// The requests of one turn that reads an image. The daemon is killed while the model is asked with it.
+fn image_turn(wire: Wire, vision: bool, change: impl Fn(&Path)) -> Vec<Value> {
+    let (test_env, runtime, gate) = (test_env(), runtime(), Arc::new(Gate::default()));
+    let shared = Arc::clone(&gate);
+    let answer = move |asked: &Asked| {
+        let round = asked.messages.iter().filter(|message: &&Message| message.role == Role::Assistant).count();
+        match round {
+            0 => {
+                let arguments = json!({ "path": "agents/a/notes/red.png", "scope": "world" });
+                vec![Block::ToolCall { id: String::new(), name: "workspace.read".into(), arguments }]
+            }
+            _ => {
+                // The first request after the result is held back; the one after the restart is answered.
+                shared.pass(7);
+                vec![Block::Text { text: "red".into() }]
+            }
+        }
+    };
+    let server = runtime.block_on(StrictServer::start(wire, answer)).unwrap();
+    let world = test_env.world("images");
+    world.config(&format!(
+        "world: {{ name: Images, id: images }}\nagents: [{{ id: a, archetype: worker, overrides: {{ thinking: high }} }}]\n\
+         llm: {{ models_file: models.yaml, default_provider: p, default_model: model-x, providers: {{ {} }} }}\n",
+        provider(wire, &server.base_url())
+    ));
+    world.archetype("worker", "## Tool Access\n- workspace.read\n");
+    let models = format!("as_of: 2026-07-02\np: {{ model-x: {{ vision: {vision} }} }}\n");
+    std::fs::write(world.path().join("models.yaml"), models).unwrap();
+    let mut daemon: Daemon = test_env.up(world.path(), &[]);
+    let file = test_env.data("images").join("workspace/agents/a/notes/red.png");
+    std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+    std::fs::write(&file, STANDARD.decode(PNG).unwrap()).unwrap();
+    test_env.json(&["send", "a", "which colour has notes/red.png?"]);
+    gate.wait_for(7);
+    daemon.kill();
+    change(&file);
+    gate.release(7);
+    daemon = test_env.up(world.path(), &[]);
+    test_env.wait_until_quiet(Deadline::seconds(60));
+    assert_eq!(server.refusals(), Vec::<String>::new(), "{wire:?}");
+    // The next turn has the image as text.
+    test_env.json(&["send", "a", "thanks"]);
+    test_env.wait_until_quiet(Deadline::seconds(60));
+    let turns = test_env.json(&["turn", "list"]);
+    assert!(turns.as_array().unwrap().iter().all(|turn| turn["status"] == "finished"), "{wire:?}: {turns}");
+    daemon.stop();
+    server.requests().into_iter().map(|request| request.body).collect()
+}
+
+// covers: LOOP-05, TOOL-15
+#[test]
+fn an_image_reaches_the_model_over_every_protocol_and_a_kill() {
+    let mut requests = String::new();
+    for wire in Wire::ALL {
+        let bodies = image_turn(wire, true, |_| ());
+        assert_eq!(bodies.len(), 4, "{wire:?}: a call, the same request before and after the kill, the next turn");
+        let has = |body: &Value| body.to_string().contains(PNG);
+        assert_eq!(bodies.iter().map(has).collect::<Vec<_>>(), [false, true, true, false], "{wire:?}");
+        assert_eq!(bodies[1], bodies[2], "{wire:?}: a resumed turn asks the same");
+        assert!(bodies[3].to_string().contains("[image: "), "{wire:?}: earlier turns have its text");
+        for body in bodies {
+            requests.push_str(&format!("{}\n", json!({ "wire": format!("{wire:?}"), "body": body })));
+        }
+    }
+    check_types(&requests);
+}
+
+// covers: TOOL-15
+#[test]
+fn an_image_that_is_not_seen_or_not_there_any_more_becomes_text() {
+    let blind = image_turn(Wire::Chat, false, |_| ());
+    assert!(blind.iter().all(|body| !body.to_string().contains(PNG)));
+    assert!(blind[1].to_string().contains("[image: 70 bytes, image/png, 1x1, saved at agents/a/notes/red.png"));
+    let changed = image_turn(Wire::Anthropic, true, |file| std::fs::write(file, "other").unwrap());
+    let gone = image_turn(Wire::Gemini, true, |file| std::fs::remove_file(file).unwrap());
+    for bodies in [changed, gone] {
+        assert!(bodies[1].to_string().contains(PNG) && !bodies[2].to_string().contains(PNG));
+        assert!(bodies[2].to_string().contains("[image: 70 bytes"));
+    }
 }
 
 // covers: LOOP-05

@@ -219,16 +219,28 @@ fn a_model_fetches_saves_and_searches() {
     let sum = "SELECT count(*) FROM (SELECT json_extract(record, '$.result') AS result FROM ledger WHERE tool = 'tool.google_search') \
                WHERE json_extract(result, '$.cost_usd') = 0.028 AND json_array_length(result, '$.queries') = 2";
     assert_eq!(Database::open(&data).number(sum), 1);
+    let budgets = net.test_env.json(&["budget", "list"]);
+    let world = budgets.as_array().unwrap().iter().find(|budget| budget["scope"] == "world").unwrap();
+    assert_eq!(world["spent_usd"], json!(0.028), "what the queries cost is charged");
     // A key is in the requests alone.
     assert!(net.server.asked("/v1beta")[0].contains(KEY));
     let shown = net.test_env.ctl(&["--json", "events"]).out + &ledger.to_string() + &reply;
     assert!(!shown.contains(KEY));
 }
 
-// covers: BI-13, BI-13b, BI-15, BI-15a
+// covers: BI-13, BI-13b, BI-15, BI-15a, TOOL-23
 #[test]
 fn rules_of_access_writing_and_addresses_hold() {
     let net = Net::new(BRAVE, QUIET);
+    let tools = net.test_env.json(&["tool", "list", "ada"]);
+    for (name, fact) in [
+        ("tool.web_search", "Brave"),
+        ("tool.google_search", "gemini-2.5-flash, $0.014 a query"),
+        ("tool.fetch", "public addresses and one more"),
+    ] {
+        let tool = tools.as_array().unwrap().iter().find(|tool| tool["name"] == name).unwrap();
+        assert!(tool["description"].as_str().unwrap().contains(fact), "{tool}");
+    }
     let found = net.call(
         "ada",
         "tool.web_search",

@@ -9,6 +9,7 @@ pub mod activity_port;
 pub mod actor;
 pub mod budget_queue;
 pub mod engine;
+pub mod images;
 pub mod log;
 pub mod panics;
 pub mod profile;

@@ -9,6 +9,7 @@ use ghost_domain::journal::JournalRow;
 use ghost_domain::transcript::{Block, Message, Role};
 use ghost_domain::{LogPlace, LogRange, LogStart, Turn, TurnStatus};
 
+use crate::images::leave_out;
 use crate::transcript::{Transcript, View, drop_state};
 use crate::truncate::{CUT_MARK, bytes_of};
 
@@ -71,9 +72,11 @@ impl LoggedTurn {
         self.rounds.iter().map(|round| round.bytes).sum()
     }
 
-    /// A turn that has just ended, by its mail and the messages after it.
+    /// A turn that has just ended, by its mail and the messages after it. Its images are left out.
     #[must_use]
     pub fn new(turn: &Turn, mail: String, messages: Vec<Message>) -> Self {
+        let mut messages = messages;
+        leave_out(&mut messages, None);
         let mut rounds: Vec<Vec<Message>> = vec![vec![Message::text(Role::User, mail)]];
         for message in messages {
             match rounds.last_mut() {

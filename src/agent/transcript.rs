@@ -187,23 +187,27 @@ impl Transcript {
         }
         let blocks = calls
             .iter()
-            .map(|(id, name, _)| match self.results.get(id) {
-                Some((tool, outcome)) => {
-                    let (content, is_error) = view(tool, outcome);
-                    Block::ToolResult { id: id.clone(), name: name.clone(), content, is_error }
+            .flat_map(|(id, name, _)| match self.results.get(id) {
+                Some((tool, outcome)) => result_blocks(id, name, view(tool, outcome), outcome),
+                None => {
+                    let content =
+                        "{\"error\":\"this call was interrupted and has no result\",\"code\":\"outcome_unknown\"}";
+                    let (id, name, content) = (id.clone(), name.clone(), content.to_owned());
+                    vec![Block::ToolResult { id, name, content, is_error: true }]
                 }
-                None => Block::ToolResult {
-                    id: id.clone(),
-                    name: name.clone(),
-                    content: "{\"error\":\"this call was interrupted and has no result\",\"code\":\"outcome_unknown\"}"
-                        .into(),
-                    is_error: true,
-                },
             })
             .collect();
         self.messages.push(Message { role: Role::Tool, blocks });
         self.results.clear();
     }
+}
+
+/// The blocks of a result: its text and its images. `view` is its text and whether it is a refusal.
+#[must_use]
+pub fn result_blocks(id: &str, name: &str, view: (String, bool), outcome: &CallOutcome) -> Vec<Block> {
+    let (content, is_error) = view;
+    let result = Block::ToolResult { id: id.to_owned(), name: name.to_owned(), content, is_error };
+    std::iter::once(result).chain(outcome.images.iter().cloned().map(Block::ImageFile)).collect()
 }
 
 /// Makes the ids of an answer's calls unique within the answer and drops calls without an id. Some

@@ -3,8 +3,11 @@
 //!
 //! Truncation must never change the briefing or the mail, or remove the result of a call.
 
+use ghost_domain::image::IMAGE_TOKENS;
 use ghost_domain::transcript::{Block, Message, Role};
 use serde_json::Value;
+
+use crate::images::leave_out;
 
 /// Stands where the older part of a log was left out.
 pub const CUT_MARK: &str =
@@ -15,6 +18,9 @@ pub const CUT_MARK: &str =
 const RESULT_LEAST: usize = 400;
 const MARK_BYTES: usize = 64;
 
+/// Bytes of text that take as many tokens as an image.
+const IMAGE_BYTES: usize = 3 * IMAGE_TOKENS;
+
 /// Size of a conversation in bytes.
 #[must_use]
 pub fn bytes_of(messages: &[Message]) -> usize {
@@ -23,7 +29,7 @@ pub fn bytes_of(messages: &[Message]) -> usize {
 
 /// Shortens a conversation to `limit` bytes, as far as possible. `past` is the number of messages before the turn's
 /// mail: the briefing and the session's log. The log loses its older half first, then the rest. The briefing and the
-/// mail stay unchanged. Then, from the turn's oldest round on, results are replaced with a note, and long texts and
+/// mail stay unchanged. Then, from the turn's oldest round on, images and results are replaced with a note, and long texts and
 /// arguments are truncated. If that is not enough, opaque blocks of old answers are dropped; then the results of the
 /// last round are truncated, each in proportion to its size; then its arguments. No call loses its result.
 ///
@@ -65,6 +71,9 @@ fn truncate_turn(messages: &mut [Message], keep_first: usize, limit: usize) {
         if total <= limit {
             return;
         }
+        let with_images = message_bytes(message);
+        leave_out(std::slice::from_mut(message), Some("left out to save space"));
+        total = total.saturating_sub(with_images.saturating_sub(message_bytes(message)));
         for block in &mut message.blocks {
             let before = block_bytes(block);
             match block {
@@ -137,7 +146,7 @@ fn block_bytes(block: &Block) -> usize {
         Block::Text { text } => text.len(),
         Block::Thinking { text } => text.len(),
         Block::Opaque(opaque) => opaque.json.len(),
-        Block::Image { data, .. } => data.len(),
+        Block::Image { .. } | Block::ImageFile(_) => IMAGE_BYTES,
         Block::ToolCall { name, arguments, .. } => name.len() + json_bytes(arguments),
         Block::ToolResult { content, .. } => content.len(),
     }

@@ -12,6 +12,7 @@ mod call;
 mod ended;
 mod file_call;
 mod gate;
+mod images;
 mod load_log;
 mod open;
 mod operator;

@@ -17,7 +17,8 @@ impl LlmPlan {
         // The part after `:` names a build or variant of the model.
         let bare = model.strip_prefix("ft:").unwrap_or(model).split(':').next().unwrap_or(model);
         let own = [model, bare].into_iter().find_map(|name| self.models.find_at(kind, provider, name));
-        own.map(|known| known.facts.clone()).or_else(|| self.models.find_anywhere(bare)).unwrap_or_default()
+        let known = own.map(|known| known.facts_at(kind)).or_else(|| self.models.find_anywhere(bare));
+        known.unwrap_or_else(|| ModelFacts { vision: kind.sees_images(), ..ModelFacts::default() })
     }
 
     /// The price of `model` at the provider `provider`, or `None` if it is unknown. The world's own

@@ -49,7 +49,16 @@ pub struct ModelList {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Known {
     pub(crate) price: Option<Price>,
-    pub(crate) facts: ModelFacts,
+    /// Without the default for `vision`, which is that of the provider's kind.
+    facts: ModelFacts,
+    vision: Option<bool>,
+}
+
+impl Known {
+    /// The facts about this model at a provider of `kind`.
+    pub(crate) fn facts_at(&self, kind: ProviderKind) -> ModelFacts {
+        ModelFacts { vision: self.vision.unwrap_or(kind.sees_images()), ..self.facts.clone() }
+    }
 }
 
 impl ModelList {
@@ -133,9 +142,12 @@ impl ModelList {
     /// forms are the gateway's, so they stay unknown.
     pub(crate) fn find_anywhere(&self, model: &str) -> Option<ModelFacts> {
         let model = model.rsplit('/').next().unwrap_or(model);
-        let mut found = kinds().filter_map(|kind| self.find(kind, model, |name| name.replace('.', "-")));
+        let at = |(name, kind): (&'static str, ProviderKind)| {
+            self.find(name, model, |name| name.replace('.', "-")).map(|known| known.facts_at(kind))
+        };
+        let mut found = vendors().filter_map(at);
         match (found.next(), found.next()) {
-            (Some(known), None) => Some(ModelFacts { api: None, loads_tools: false, ..known.facts.clone() }),
+            (Some(known), None) => Some(ModelFacts { api: None, loads_tools: false, ..known }),
             _ => None,
         }
     }
@@ -143,7 +155,12 @@ impl ModelList {
 
 /// The provider kinds that the list may contain.
 fn kinds() -> impl Iterator<Item = &'static str> + Clone {
-    ProviderKind::ALL.into_iter().filter(|(_, kind)| !kind.is_local()).map(|(name, _)| name)
+    vendors().map(|(name, _)| name)
+}
+
+/// The provider kinds that the list may contain, with their names.
+fn vendors() -> impl Iterator<Item = (&'static str, ProviderKind)> + Clone {
+    ProviderKind::ALL.into_iter().filter(|(_, kind)| !kind.is_local())
 }
 
 fn section(field: &Field<'_>) -> BTreeMap<String, Known> {
@@ -158,6 +175,7 @@ fn section(field: &Field<'_>) -> BTreeMap<String, Known> {
                 ("max_tokens", "write `output`"),
                 ("context_window", "write `context`"),
                 ("reasoning", "write `thinking`"),
+                ("images", "write `vision`"),
             ]);
         }
     }
@@ -179,9 +197,11 @@ fn known(map: &Map<'_>) -> Known {
         context_tokens: tokens("context"),
         output_tokens: tokens("output"),
         api: map.get("api").and_then(|field| api(&field)),
+        vision: false,
         loads_tools: map.get("loads_tools").and_then(|field| field.flag()).unwrap_or(false),
     };
-    Known { price: map.get("price").and_then(|field| price(&field)), facts }
+    let vision = map.get("vision").and_then(|field| field.flag());
+    Known { price: map.get("price").and_then(|field| price(&field)), facts, vision }
 }
 
 /// Reads one of the APIs of the OpenAI kind.

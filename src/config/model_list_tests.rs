@@ -111,6 +111,36 @@ fn the_shipped_facts_of_models_are_right() {
     }
 }
 
+// covers: TOOL-15
+#[test]
+fn a_model_sees_images_if_the_list_or_its_kind_says_so() {
+    use ProviderKind::{Anthropic, Gemini, Ollama, OpenAi, Scripted};
+    for (kind, model, vision) in [
+        (Anthropic, "claude-sonnet-4-6", true),
+        (Anthropic, "claude-of-tomorrow", true),
+        (Gemini, "gemini-2.5-pro", true),
+        (OpenAi, "gpt-4o-mini", true),
+        (OpenAi, "gpt-4", false),
+        (OpenAi, "o3-mini", false),
+        (OpenAi, "deepseek-chat", false),
+        (OpenAi, "nobody-knows", false),
+        (OpenAi, "anthropic/claude-opus-4.8", true),
+        (Ollama, "llava:13b", true),
+        (Ollama, "gpt-oss:20b", false),
+        (Scripted, "gpt-4o", false),
+    ] {
+        assert_eq!(facts(kind, model).vision, vision, "{model}");
+    }
+    let own = "p: { blind: { vision: false }, plain: { context: 5 } }";
+    let file = crate::report::Report::default();
+    let file = file.file("models.yaml");
+    let node = crate::yaml::parse_within(own, &file, None, crate::yaml::Bounds::CONFIGURATION).unwrap();
+    let own = ModelList::read(&crate::reader::Field::root(&node, &file), &["p"]);
+    let plan = LlmPlan { models: Arc::new(own), ..LlmPlan::default() };
+    let sees = |kind, model| plan.facts(kind, "p", model).vision;
+    assert_eq!((sees(Anthropic, "blind"), sees(Anthropic, "plain"), sees(OpenAi, "plain")), (false, true, false));
+}
+
 #[test]
 fn a_gateways_model_has_the_capabilities_of_the_vendors_model() {
     let plan = LlmPlan::default();

@@ -50,6 +50,13 @@ impl ProviderKind {
         }
     }
 
+    /// Whether a model sees images unless the list of models says otherwise. All models of two vendors do; at other
+    /// servers many do not, and refuse a request with one.
+    #[must_use]
+    pub fn sees_images(self) -> bool {
+        matches!(self, Self::Anthropic | Self::Gemini)
+    }
+
     /// The environment variable that usually holds the provider's key.
     #[must_use]
     pub fn usual_key_env(self) -> Option<&'static str> {

@@ -153,6 +153,24 @@ pub fn allow(
     Ok(Admission::Granted(Allowance { max_tokens: output, tokens: input.saturating_add(output), money }))
 }
 
+/// Checks that each of `budgets` has something left, for a tool call that costs money. How much is known only afterwards.
+///
+/// # Errors
+/// `BudgetExhausted` for the first that has nothing left.
+pub fn any_left(budgets: &[Budget]) -> Result<(), Refusal> {
+    const NEXT: &str = "the call would cost more";
+    for budget in budgets {
+        let left = Left::of(budget, Reservations::Ignore);
+        if let (Some(0), Some(limit)) = (left.tokens, budget.limits.tokens) {
+            return Err(spent(budget, "tokens", (limit, budget.spent_tokens, budget.reserved_tokens), NEXT));
+        }
+        if let (Some(Money(0)), Some(limit)) = (left.money, budget.limits.money) {
+            return Err(spent(budget, "", (limit, budget.spent_money, budget.reserved_money), NEXT));
+        }
+    }
+    Ok(())
+}
+
 fn unpriced(budget: &Budget, model: &str) -> Refusal {
     let what = format!("budget {} counts money, and the price of {model} is unknown", budget.scope);
     Refusal::new(Code::BudgetExhausted, what)
@@ -190,6 +208,16 @@ mod tests {
         match admission.unwrap() {
             Admission::Granted(allowance) => allowance,
             Admission::Held(scope) => panic!("{scope} is held"),
+        }
+    }
+
+    #[test]
+    fn a_call_that_costs_needs_something_left_in_every_account() {
+        let spent = |tokens, money| Budget { spent_tokens: 10, spent_money: Money(5), ..budget(tokens, money) };
+        assert_eq!(any_left(&[spent(None, None), spent(Some(11), Some(6))]), Ok(()));
+        for gone in [spent(Some(10), None), spent(None, Some(5)), spent(Some(9), Some(4))] {
+            let refusal = any_left(&[spent(None, None), gone]).unwrap_err();
+            assert_eq!((refusal.code, is_unpriced(&refusal)), (Code::BudgetExhausted, false));
         }
     }
 

@@ -5,6 +5,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use crate::ids::{ApprovalId, AskId, CallId, GrantId, MessageId, ReservationId, TurnId};
+use crate::image::ImageFile;
 use crate::money::Money;
 use crate::refusal::{Code, Refusal};
 use crate::session::LogRange;
@@ -75,6 +76,12 @@ pub struct CallOutcome {
     /// What the tool charged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<Money>,
+    /// Images that belong to the content.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub images: Vec<ImageFile>,
+    /// Path of the file that has the whole content, if the model sees only its beginning and its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub saved: Option<String>,
     /// The largest part of the content that a model sees, in bytes; `None` means the world's limit. Only the
     /// estimate of tokens in the ledger needs it, so the journal does not have it.
     #[serde(skip)]

@@ -23,6 +23,7 @@ pub mod grant;
 pub mod grantee;
 pub mod idempotency;
 pub mod ids;
+pub mod image;
 pub mod job;
 pub mod journal;
 pub mod knowledge;
@@ -75,6 +76,7 @@ pub use ids::{
     AgentId, ApprovalId, ArtifactId, AskId, CallId, ChannelName, ConversationId, DeadLetterId, EventId, GrantId,
     MessageId, RequestId, ReservationId, RootId, ScheduleId, TaskId, TurnId,
 };
+pub use image::{ImageFile, MediaType};
 pub use job::Job;
 pub use journal::{JournalRow, Step};
 pub use knowledge::{KnowledgeEntry, KnowledgeSeed, KnowledgeVersion};

@@ -69,6 +69,8 @@ pub struct ModelFacts {
     pub output_tokens: Option<u64>,
     /// The API that the model needs, if its provider has several.
     pub api: Option<Api>,
+    /// Whether the model can see images.
+    pub vision: bool,
     /// Whether the model can load a tool in the middle of a conversation, in its provider's own form.
     pub loads_tools: bool,
 }
@@ -83,6 +85,7 @@ impl Default for ModelFacts {
             context_tokens: None,
             output_tokens: None,
             api: None,
+            vision: false,
             loads_tools: false,
         }
     }

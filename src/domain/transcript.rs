@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::image::ImageFile;
 use crate::tool_catalogue;
 
 /// Author of a message. The system prompt is not a message; it is sent separately.
@@ -41,6 +42,9 @@ pub enum Block {
         /// The image's bytes in base64.
         data: String,
     },
+    /// An image after the result of the call that returned it, before a request is built. A request has its bytes, or a
+    /// text in the result.
+    ImageFile(ImageFile),
     /// A tool call by the model.
     ToolCall {
         /// The provider's id of the call, never empty.

@@ -10,7 +10,7 @@ pub(crate) mod scans;
 
 use std::collections::BTreeSet;
 
-use ghost_domain::admission::{Admission, Allowance, allow};
+use ghost_domain::admission::{Admission, Allowance, allow, any_left};
 use ghost_domain::budget::{Budget, Reservation};
 use ghost_domain::ports::Signal;
 use ghost_domain::transcript::TokenUsage;
@@ -26,10 +26,14 @@ pub use payers::OWNERS_MAX;
 use payers::payers;
 pub(crate) use payers::{Since, may_create};
 
+use crate::agent_lookup::agent_named;
 use crate::{OperationContext, Result};
 
 /// The smallest answer, in tokens, that is worth a model call.
 pub const ANSWER_FLOOR: u64 = 16;
+
+/// The provider in the usage rows of tool calls; their model is the name of the tool.
+const TOOL: &str = "tool";
 
 /// The maximum use of one model call.
 #[derive(Clone, Debug)]
@@ -56,16 +60,16 @@ pub struct Demand {
 /// Returns the accounts that a call of an agent is charged to. The world has an account from the
 /// first call on. A root has one too if roots have a default limit. Other scopes get an account
 /// when a limit is set for them; their earlier spending is in the usage rows.
-async fn accounts(w: &mut dyn Writes, ctx: &OperationContext, agent: &Agent, turn: &Turn) -> Result<Vec<Budget>> {
-    let world = w.budget_get(&Scope::World).await?.unwrap_or_else(|| Budget::open(Scope::World, ctx.now()));
+async fn accounts(r: &mut dyn Reads, ctx: &OperationContext, agent: &Agent, turn: &Turn) -> Result<Vec<Budget>> {
+    let world = r.budget_get(&Scope::World).await?.unwrap_or_else(|| Budget::open(Scope::World, ctx.now()));
     let mut budgets = vec![world];
-    let scopes = payers(w, agent).await?;
+    let scopes = payers(r, agent).await?;
     let daily: Vec<Scope> = scopes.iter().chain([&Scope::World]).filter_map(Scope::daily).collect();
     for scope in scopes.into_iter().chain(daily) {
-        budgets.extend(w.budget_get(&scope).await?.map(|budget| budget.at(ctx.now())));
+        budgets.extend(r.budget_get(&scope).await?.map(|budget| budget.at(ctx.now())));
     }
     let root = Scope::Root(turn.root_id);
-    let account = w.budget_get(&root).await?;
+    let account = r.budget_get(&root).await?;
     let new = (ctx.limits().root_tokens_max > 0).then(|| Budget::open(root, ctx.now()));
     budgets.extend(account.or(new));
     Ok(budgets)
@@ -268,6 +272,52 @@ pub async fn settle(
         .await?;
     }
     Ok(Some(charged))
+}
+
+/// Checks that the accounts of a turn have something left for a tool call that costs money. Nothing is reserved: what the
+/// call costs is known only when it has ended, so the last call may pass a limit.
+///
+/// # Errors
+/// `BudgetExhausted` if an account is spent.
+pub async fn may_charge(r: &mut dyn Reads, ctx: &OperationContext, agent: &Agent, turn: &Turn) -> Result<()> {
+    let accounts = accounts(r, ctx, agent, turn).await?;
+    let root_tokens = ctx.limits().root_tokens_max;
+    let bounds: Vec<Budget> = accounts.iter().map(|budget| budget.clone().with_default(root_tokens)).collect();
+    any_left(&bounds).map_err(|refusal| with_root_hint(refusal, &accounts, root_tokens))
+}
+
+/// Charges what a tool call cost to the accounts of its turn, adds it to the turn, and appends the usage row. The caller
+/// writes the turn.
+pub(crate) async fn charge(
+    w: &mut dyn Writes,
+    ctx: &OperationContext,
+    turn: &mut Turn,
+    tool: &str,
+    cost: Money,
+    duration_ms: u64,
+) -> Result<()> {
+    let agent = agent_named(w, &turn.agent_id).await?;
+    for mut budget in accounts(w, ctx, &agent, turn).await? {
+        budget.spent_money = budget.spent_money.plus(cost);
+        budget.updated_at = ctx.now();
+        w.budget_put(&budget).await?;
+    }
+    turn.cost = turn.cost.plus(cost);
+    w.usage_append(&UsageRow {
+        agent_id: turn.agent_id.clone(),
+        turn_id: turn.turn_id,
+        root_id: turn.root_id,
+        provider: TOOL.to_owned(),
+        model: tool.to_owned(),
+        tokens: TokenUsage::default(),
+        cost: Some(cost),
+        estimated: false,
+        free: false,
+        duration_ms,
+        at: ctx.now(),
+    })
+    .await?;
+    Ok(())
 }
 
 /// Charges the whole reservation of a turn, if the turn still has one, because its call was

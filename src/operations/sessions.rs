@@ -222,7 +222,11 @@ fn entries_of(turn: &Turn, journal: Vec<JournalRow>, entries: &mut Vec<SessionEn
                     }
                 }
             }
-            Step::CallFinished { tool, outcome, .. } => add(Author::Tool, Some(tool), outcome.content.to_string()),
+            Step::CallFinished { tool, outcome, .. } => {
+                let images = outcome.images.iter().map(|image| image.note(None));
+                let text: Vec<String> = std::iter::once(outcome.content.to_string()).chain(images).collect();
+                add(Author::Tool, Some(tool), text.join("\n"));
+            }
             Step::MailJoined { .. }
             | Step::ModelStarted { .. }
             | Step::ModelFailed { .. }

@@ -50,7 +50,7 @@ pub(crate) fn check_text(blocks: &[Block]) -> Result<(), ProviderError> {
         Block::Text { text } => text.len(),
         Block::Thinking { text } => text.len(),
         Block::Opaque(opaque) => opaque.json.len(),
-        Block::ToolCall { .. } | Block::ToolResult { .. } | Block::Image { .. } => 0,
+        Block::ToolCall { .. } | Block::ToolResult { .. } | Block::Image { .. } | Block::ImageFile(_) => 0,
     });
     within("the answer's text has", text.sum(), WORDS_MAX)
 }

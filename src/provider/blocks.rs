@@ -25,6 +25,9 @@ const NAME_MAX: usize = 256;
 /// The longest tool name that any of the providers accepts, in bytes; some accept less.
 const WIRE_NAME_MAX: usize = 128;
 
+/// The text of the message in which the pictures of results follow, where a result itself is only text.
+pub(crate) const PICTURES_OF_RESULTS: &str = "[The images of the results above, in their order.]";
+
 /// The tool that a result of [`DESCRIBE`] describes; `None` for another result, and for a refusal.
 pub(crate) fn described(block: &Block) -> Option<ToolSpec> {
     match block {

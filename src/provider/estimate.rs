@@ -5,6 +5,7 @@
 
 use std::io;
 
+use ghost_domain::image::IMAGE_TOKENS;
 use ghost_domain::transcript::{Block, ToolSpec};
 use serde_json::Value;
 
@@ -30,8 +31,8 @@ pub fn tool_bytes(tools: &[ToolSpec]) -> usize {
     tools.iter().map(|tool| tool.name.len() + tool.description.len() + json_len(&tool.parameters)).sum()
 }
 
-/// Bytes by which a picture is estimated: providers charge about 1,600 tokens for a large one.
-const IMAGE_BYTES: usize = 3 * 1_600;
+/// Bytes by which a picture is estimated.
+const IMAGE_BYTES: usize = 3 * IMAGE_TOKENS;
 
 /// [`estimate_tokens`] of a request whose tools have `tools` bytes.
 #[must_use]
@@ -53,7 +54,7 @@ pub fn estimate_with(request: &ModelRequest, tools: usize) -> u64 {
                     }
                 }
                 Block::Opaque(opaque) => opaque.json.len(),
-                Block::Image { .. } => IMAGE_BYTES,
+                Block::Image { .. } | Block::ImageFile(_) => IMAGE_BYTES,
                 Block::ToolCall { id, name, arguments } => id.len() + name.len() + json_len(arguments),
                 Block::ToolResult { id, name, content, .. } => id.len() + name.len() + content.len(),
             };

@@ -84,7 +84,11 @@ impl Provider for Recorded {
             match block {
                 Block::Text { text } => deltas.text(text),
                 Block::Thinking { text } => deltas.thinking(text),
-                Block::ToolCall { .. } | Block::ToolResult { .. } | Block::Opaque(_) | Block::Image { .. } => {}
+                Block::ToolCall { .. }
+                | Block::ToolResult { .. }
+                | Block::Opaque(_)
+                | Block::Image { .. }
+                | Block::ImageFile(_) => {}
             }
         }
         let calls = answer.blocks.iter().any(|block| matches!(block, Block::ToolCall { .. }));

@@ -10,8 +10,8 @@ use ghost_domain::event::{Event, EventKind};
 use ghost_domain::transcript::ToolSpec;
 use ghost_domain::write_acl::{WorkspacePath, WriteAcl};
 use ghost_domain::{
-    Activity, AgentId, CallId, ChannelContext, ConversationId, EventId, Grant, GrantId, Party, Refusal, RootId,
-    Timestamp, TurnId, Viewer,
+    Activity, AgentId, CallId, ChannelContext, ConversationId, EventId, Grant, GrantId, ImageFile, Party, Refusal,
+    RootId, Timestamp, TurnId, Viewer,
 };
 use ghost_operations::OperationContext;
 use ghost_operations::mail::Chain;
@@ -250,6 +250,15 @@ impl CallContext {
             Some(grant) => Ok(Some(grant.grant_id)),
             None => rules.with(grants.into_iter().map(|grant| grant.prefix)).check(agent_id, path).map(|()| None),
         }
+    }
+
+    /// The image in the file at `path`, for a tool to return beside its content (see [`crate::Output`]). The file must stay as it is
+    /// for as long as the model is to see it. `None` if the file is no image.
+    ///
+    /// # Errors
+    /// See [`Workspace::image`].
+    pub async fn image(&self, path: &WorkspacePath) -> Result<Option<ImageFile>, Refusal> {
+        self.services.workspace.image(path).await
     }
 
     /// Where the caller may write now, for a command.

@@ -18,6 +18,7 @@ mod parameters;
 mod patch;
 pub mod processes;
 pub mod registry;
+pub mod saved;
 mod schema;
 mod spelling;
 pub mod tool;

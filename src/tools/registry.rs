@@ -81,6 +81,24 @@ impl ToolTable {
         self
     }
 
+    /// Adds sentences about this world to the descriptions of tools (TOOL-23). Must be called before the first
+    /// registry is built; a name that the table does not have is ignored.
+    #[must_use]
+    pub fn telling(mut self, facts: Vec<(&'static str, String)>) -> Self {
+        for (name, fact) in facts {
+            if let Some(tool) = self.tools.get_mut(name).and_then(Arc::get_mut) {
+                tool.spec.description = ghost_domain::text::one_line(&format!("{} {fact}", tool.spec.description));
+            }
+        }
+        self
+    }
+
+    /// The description of a tool.
+    #[cfg(test)]
+    pub(crate) fn description(&self, name: &str) -> Option<&str> {
+        self.tools.get(name).map(|tool| tool.spec.description.as_str())
+    }
+
     /// The number of lists in the cache.
     #[cfg(test)]
     pub(crate) fn lists_kept(&self) -> usize {

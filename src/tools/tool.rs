@@ -10,7 +10,7 @@ use ghost_domain::artifact::Found;
 use ghost_domain::event::NewEvent;
 use ghost_domain::journal::{Effect, FilePlan};
 use ghost_domain::transcript::ToolSpec;
-use ghost_domain::{ApprovalPlan, Ask, Code, Money, Refusal};
+use ghost_domain::{ApprovalPlan, Ask, Code, ImageFile, Money, Refusal};
 use ghost_store::Writes;
 use serde_json::Value;
 
@@ -25,6 +25,11 @@ use crate::workspace::FileWrite;
 pub struct Output {
     /// The content that the model gets.
     pub content: Value,
+    /// Images that the model sees after the content; see [`CallContext::image`].
+    pub images: Vec<ImageFile>,
+    /// Path of the file that has the whole of a content that the model sees a part of. Tools leave it empty; see
+    /// [`crate::saved`].
+    pub saved: Option<String>,
     /// Whether the tool truncated the content.
     pub truncated: bool,
     /// Events to write in the transaction that records the call.
@@ -292,6 +297,8 @@ pub struct Tool {
     pub looks: bool,
     /// Decides which calls need an approval, if the tool has rules of its own for that.
     pub approvable: Option<Arc<dyn Approvable>>,
+    /// Whether a call costs money, so that it is refused when a budget is spent.
+    pub charges: bool,
     /// How often agents use the tool.
     pub used: Use,
     pub(crate) validator: OnceLock<Option<jsonschema::Validator>>,
@@ -318,6 +325,7 @@ impl Tool {
             passing: &[],
             looks: false,
             approvable: None,
+            charges: false,
             used: Use::Seldom,
             validator: OnceLock::new(),
         }
@@ -355,6 +363,13 @@ impl Tool {
     #[must_use]
     pub fn approved_by(mut self, rules: impl Approvable) -> Self {
         self.approvable = Some(Arc::new(rules));
+        self
+    }
+
+    /// Says that calls cost money.
+    #[must_use]
+    pub fn charging(mut self) -> Self {
+        self.charges = true;
         self
     }
 

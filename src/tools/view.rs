@@ -6,6 +6,8 @@ use ghost_domain::text::{MORE_MARK, clip, cut_marked};
 use ghost_domain::{Limits, Refusal};
 use serde_json::{Value, json};
 
+use crate::saved;
+
 /// The text of an outcome for a model: `(text, is_error)`. Deterministic, so that a resumed turn
 /// gets the same text.
 #[must_use]
@@ -18,12 +20,10 @@ pub fn model_view(outcome: &CallOutcome, view_bytes: Option<u32>, limits: &Limit
     };
     // A truncated list looks complete, so a mark is added. A truncated text contains its own mark.
     let more = outcome.truncated && (content.is_array() || content.is_object());
-    let text = match content {
-        Value::String(text) => text,
-        Value::Null => "(no output)".to_owned(),
-        other => other.to_string(),
+    let mut text = match &outcome.saved {
+        Some(path) => saved::view(&content, path, limit),
+        None => cut_marked(&saved::text_of(&content), limit).0,
     };
-    let mut text = cut_marked(&text, limit).0;
     if more {
         text.push_str(MORE_MARK);
     }

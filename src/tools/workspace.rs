@@ -7,6 +7,7 @@
 mod encoding;
 mod faults;
 mod files;
+mod image;
 mod layout;
 mod list;
 mod parents;
@@ -21,7 +22,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use cap_std::fs::Dir;
 use ghost_domain::journal::FilePlan;
 use ghost_domain::write_acl::WorkspacePath;
-use ghost_domain::{AgentId, Code, Refusal, WatchSnapshot};
+use ghost_domain::{AgentId, Code, ImageFile, Refusal, WatchSnapshot};
 
 pub use encoding::Encoding;
 pub(crate) use faults::io_refusal;
@@ -149,6 +150,18 @@ impl Workspace {
     pub async fn read(&self, path: &WorkspacePath, max_bytes: u64) -> Result<Vec<u8>, Refusal> {
         let path = path.clone();
         self.on_disk(move |disk| files::read(&disk.root, &path, max_bytes)).await
+    }
+
+    /// What a model needs to know of an image; `None` for a file that is none. Symbolic links within the workspace are
+    /// followed.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`read`](Self::read); `TooLarge` for an image that providers refuse for its bytes or its sides;
+    /// `InvalidArguments` for one that is damaged or moves.
+    pub async fn image(&self, path: &WorkspacePath) -> Result<Option<ImageFile>, Refusal> {
+        let path = path.clone();
+        self.on_disk(move |disk| image::image(&disk.root, &path)).await
     }
 
     /// The size of a file, in bytes. Reads only metadata and does not use the blocking pool, so it
@@ -305,6 +318,34 @@ impl Workspace {
     ) -> Result<Option<WatchSnapshot>, Refusal> {
         let path = path.clone();
         self.on_disk(move |disk| stamps::stamps(&disk.root, &path, recursive, limit)).await
+    }
+
+    /// Removes the oldest files directly in `dir` until at most `keep` are left of those whose name `is_meant`. Other
+    /// files stay. Does nothing if there is no such directory.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`stamps`](Self::stamps), with at most 1,000 files.
+    pub async fn keep_newest(
+        &self,
+        dir: &WorkspacePath,
+        keep: usize,
+        is_meant: fn(&str) -> bool,
+    ) -> Result<(), Refusal> {
+        let dir = dir.clone();
+        self.on_disk(move |disk| {
+            let Some(seen) = stamps::stamps(&disk.root, &dir, false, 1_000)? else { return Ok(()) };
+            let name = |path: &str| path.rsplit('/').next().is_some_and(is_meant);
+            let mut files: Vec<_> = seen.files.into_iter().filter(|(path, _)| name(path)).collect();
+            files.sort_by_key(|(_, stamp)| stamp.changed_ns);
+            for (path, _) in files.iter().rev().skip(keep) {
+                let path = WorkspacePath::parse(path, false)?;
+                let _held = disk.lock(&path);
+                files::remove(&disk.root, &path)?;
+            }
+            Ok(())
+        })
+        .await
     }
 
     /// Lists the entries under `path`, sorted by path: `depth` levels (1 to [`DEPTH_MAX`]), at most

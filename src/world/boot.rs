@@ -12,7 +12,7 @@ use ghost_operations::{OperationContext, agents, jobs, turns};
 use ghost_provider::Providers;
 use ghost_sandbox::Sandbox;
 use ghost_store::Store;
-use ghost_tools::builtins::{NEED_SANDBOX, absent_browser, absent_web_tools};
+use ghost_tools::builtins::{NEED_SANDBOX, absent_browser, absent_web_tools, facts};
 use ghost_tools::workspace::Workspace;
 use ghost_tools::{AgentControl, Tool, ToolTable, WorldServices};
 use ghost_web::Web;
@@ -102,6 +102,7 @@ pub async fn boot(boot: Boot) -> Result<Arc<World>, Refusal> {
     if let Some(why) = absent_browser(&boot.sandbox, &boot.web) {
         tools = tools.without(&["tool.browser"], &why);
     }
+    tools = tools.telling(facts(&plan));
     let services = Arc::new(services.with_sandbox(boot.sandbox).with_web(boot.web));
     let tools = Arc::new(tools);
     let engine = Arc::new(Engine::new(

@@ -42,7 +42,7 @@ fn text_of(request: &ModelRequest) -> String {
         Block::Text { text } => text.clone(),
         Block::ToolCall { arguments, .. } => arguments.to_string(),
         Block::ToolResult { content, .. } => content.clone(),
-        Block::Thinking { .. } | Block::Opaque(_) | Block::Image { .. } => String::new(),
+        Block::Thinking { .. } | Block::Opaque(_) | Block::Image { .. } | Block::ImageFile(_) => String::new(),
     });
     texts.collect::<Vec<_>>().join("\n")
 }

@@ -17,6 +17,7 @@ pub fn log_text(messages: &[Message]) -> String {
                 Block::Text { text } => lines.push(format!("{author}: {text}")),
                 Block::ToolCall { name, arguments, .. } => lines.push(format!("{author}: calls {name} {arguments}")),
                 Block::ToolResult { name, content, .. } => lines.push(format!("{author}: {name}: {content}")),
+                Block::ImageFile(image) => lines.push(format!("{author}: {}", image.note(None))),
                 Block::Image { media_type, .. } => lines.push(format!("{author}: an image ({media_type})")),
                 Block::Thinking { .. } | Block::Opaque(_) => {}
             }

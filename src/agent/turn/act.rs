@@ -8,14 +8,15 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use ghost_domain::journal::{CallOutcome, Effect, Step};
 use ghost_domain::tool_catalogue::DESCRIBE;
-use ghost_domain::transcript::{Block, Message, Role};
+use ghost_domain::transcript::{Message, Role};
 use ghost_domain::{Activity, CallId, Code, Limits, Refusal};
+use ghost_operations::budgets;
 use ghost_operations::mail::with_nearest;
 use ghost_operations::turns::{self, CallStart, Ending};
-use ghost_tools::Run;
 use ghost_tools::approval::Need;
 use ghost_tools::loop_guard::{Call, Verdict, is_own};
 use ghost_tools::tool::{ErasedOutside, ErasedRead, ErasedWorld};
+use ghost_tools::{CallContext, Output, Run, saved};
 use tokio::sync::Semaphore;
 
 use super::call::{CallResult, Checked, Checking};
@@ -23,7 +24,7 @@ use super::pending_result::PendingResult;
 use super::record::{InTransaction, outcome_unknown, record_end};
 use super::runner::Runner;
 use super::wait::within;
-use crate::transcript::{Begun, OpenCall};
+use crate::transcript::{Begun, OpenCall, result_blocks};
 
 impl Runner {
     /// Runs the open calls and adds their results to the conversation.
@@ -308,11 +309,11 @@ impl Runner {
                 if begun.is_none() {
                     self.record_start(self.call_start(&checked, call_id, Vec::new())).await?;
                 }
-                (None, self.in_time(&checked, tool.run(&call_context, arguments)).await)
+                (None, self.in_time_saved(&checked, &call_context, tool.run(&call_context, arguments)).await)
             }
             Run::Read(tool) => {
                 let start = CallStart { begun_at: Some(began), ..self.call_start(&checked, call_id, Vec::new()) };
-                (Some(start), self.in_time(&checked, tool.run(&call_context, arguments)).await)
+                (Some(start), self.in_time_saved(&checked, &call_context, tool.run(&call_context, arguments)).await)
             }
             Run::World(_) | Run::File(_) | Run::Ask(_) | Run::Choose(_) => {
                 let name = &checked.tool.spec.name;
@@ -331,7 +332,8 @@ impl Runner {
         let call_id = CallId(self.engine.services.ctx.id());
         let call_context = self.call_context(call_id, checked);
         let began = self.clock().now();
-        let result = self.in_time(checked, tool.run(&call_context, checked.call.arguments.clone())).await;
+        let work = tool.run(&call_context, checked.call.arguments.clone());
+        let result = self.in_time_saved(checked, &call_context, work).await;
         let start = CallStart { begun_at: Some(began), ..self.call_start(checked, call_id, Vec::new()) };
         let view_bytes = self.ended(checked, call_id).view_bytes;
         self.record_whole(start, view_bytes, result).await.map(CallResult::Recorded)
@@ -347,7 +349,8 @@ impl Runner {
         let call_id = start.call_id;
         self.record_start(start).await?;
         let call_context = self.call_context(call_id, checked);
-        let result = self.in_time(checked, tool.run(&call_context, checked.call.arguments.clone())).await;
+        let work = tool.run(&call_context, checked.call.arguments.clone());
+        let result = self.in_time_saved(checked, &call_context, work).await;
         self.record_result(self.ended(checked, call_id), result).await.map(CallResult::Recorded)
     }
 
@@ -366,6 +369,43 @@ impl Runner {
                 format!("{} did not end within {} s", checked.tool.spec.name, limit.as_secs()),
             )
             .hint("it was cancelled; try something smaller, or check which effects it had")),
+        }
+    }
+
+    /// Runs a tool with its time limit, and saves a result that is too large for the model. Results that are recorded in
+    /// the transaction of their effect are not saved; their tools bound them.
+    async fn in_time_saved(
+        &self,
+        checked: &Checked,
+        call_context: &CallContext,
+        work: impl Future<Output = Result<Output, Refusal>>,
+    ) -> Result<Output, Refusal> {
+        if let Some(refusal) = self.over_budget(checked).await? {
+            return Err(refusal);
+        }
+        let output = self.in_time(checked, work).await?;
+        let view_bytes = checked.tool.view_bytes.unwrap_or(self.spec.limits.result_view_bytes);
+        Ok(saved::save(call_context, view_bytes as usize, output).await)
+    }
+
+    /// Why a call that costs money may not run: a budget is spent. A model call would wait or end its turn; here the model
+    /// is told, so that it can do without.
+    async fn over_budget(&self, checked: &Checked) -> Result<Option<Refusal>, Refusal> {
+        if !checked.tool.charges {
+            return Ok(None);
+        }
+        let (ctx, turn_id) = (self.engine.services.ctx.clone(), self.turn.turn_id);
+        let read = self.engine.services.store.read(move |r| {
+            Box::pin(async move {
+                let Some(turn) = r.turn_get(turn_id).await? else { return Ok(()) };
+                let Some(agent) = r.agent_get(&turn.agent_id).await? else { return Ok(()) };
+                budgets::may_charge(r, &ctx, &agent, &turn).await
+            })
+        });
+        match read.await {
+            Ok(()) => Ok(None),
+            Err(refusal) if refusal.code == Code::BudgetExhausted => Ok(Some(refusal)),
+            Err(refusal) => Err(refusal),
         }
     }
 
@@ -425,8 +465,7 @@ impl Runner {
                     Verdict::Stop(refusal) => stop = Some(refusal),
                 }
             }
-            let (content, is_error) = self.view(&tool, &outcome);
-            blocks.push(Block::ToolResult { id: id.clone(), name: name.clone(), content, is_error });
+            blocks.extend(result_blocks(id, name, self.view(&tool, &outcome), &outcome));
         }
         self.messages.push(Message { role: Role::Tool, blocks });
         if let Some(refusal) = stop {

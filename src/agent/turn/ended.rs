@@ -28,6 +28,8 @@ impl Ended {
             truncated: output.truncated,
             failed: output.failed,
             cost: output.cost,
+            images: output.images,
+            saved: output.saved,
             view_bytes: self.view_bytes,
         }
     }

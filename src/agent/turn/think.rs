@@ -16,6 +16,7 @@ use ghost_provider::{Charge, ErrorKind, ModelRequest, Next, ProviderError, Rest,
 
 use super::bound::Partial;
 use super::gate::{Gate, registered};
+use super::images;
 use super::open::model_order;
 use super::parsed_answer::ParsedAnswer;
 use super::round::{Choice, Round, unanswered};
@@ -23,6 +24,7 @@ use super::runner::Runner;
 use super::stream::Streamer;
 use super::wait::within;
 use crate::budget_queue::Ticket;
+use crate::images::select;
 use crate::transcript::drop_state;
 use crate::truncate::{bytes_of, truncate};
 
@@ -102,7 +104,7 @@ impl Runner {
                 // The model went down while this call waited in the queue.
                 continue;
             }
-            let mut request = self.request(choice);
+            let mut request = self.request(choice).await;
             let behind = ticket.check();
             let notifications = (
                 registered(engine.queue.limits_changed.notified()),
@@ -149,7 +151,7 @@ impl Runner {
                     // the model that refused it as too long.
                     let shortened = match &round.outage {
                         Some((of, error)) if index + 1 == choices.len() && error.kind == ErrorKind::ContextTooLong => {
-                            self.shortened(&request.messages).map(|context| (*of, context))
+                            self.shortened(choice, &request.messages).map(|context| (*of, context))
                         }
                         _ => None,
                     };
@@ -227,7 +229,7 @@ impl Runner {
             }
             let too_long = next == Next::GiveUp && error.kind == ErrorKind::ContextTooLong;
             let remedy = if too_long && timeout_refusal.is_none() {
-                self.shortened(&request.messages).map(Remedy::Shorten)
+                self.shortened(choice, &request.messages).map(Remedy::Shorten)
             } else {
                 let stale = error.kind == ErrorKind::StaleState && timeout_refusal.is_none() && self.has_state();
                 stale.then_some(Remedy::DropState)
@@ -336,9 +338,18 @@ impl Runner {
         facts.output_tokens.map_or(room, |limit| room.min(limit))
     }
 
-    fn request(&self, choice: &Choice) -> ModelRequest {
+    /// The conversation as a model gets it, in at most `limit` bytes as far as possible, and the number of messages before
+    /// the mail. The bytes of its images are not loaded.
+    fn conversation(&self, choice: &Choice, limit: usize) -> (Vec<Message>, usize) {
         let mut messages = self.messages.clone();
-        let past = truncate(&mut messages, self.past, self.context);
+        select(&mut messages, choice.entry.plan.kind, &choice.facts);
+        let past = truncate(&mut messages, self.past, limit);
+        (messages, past)
+    }
+
+    async fn request(&self, choice: &Choice) -> ModelRequest {
+        let (mut messages, past) = self.conversation(choice, self.context);
+        images::load(&self.engine.services.workspace, &mut messages).await;
         ModelRequest {
             agent_id: self.agent_id.clone(),
             turn_id: self.turn.turn_id,
@@ -359,10 +370,9 @@ impl Runner {
     }
 
     /// Half of the size of `sent`, if the conversation can be shortened towards that.
-    fn shortened(&self, sent: &[Message]) -> Option<usize> {
+    fn shortened(&self, choice: &Choice, sent: &[Message]) -> Option<usize> {
         let (whole, half) = (bytes_of(sent), bytes_of(sent) / 2);
-        let mut messages = self.messages.clone();
-        truncate(&mut messages, self.past, half);
+        let (messages, _) = self.conversation(choice, half);
         (whole > 0 && bytes_of(&messages) <= whole - whole / 10).then_some(half)
     }
 

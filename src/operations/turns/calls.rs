@@ -7,13 +7,13 @@ use ghost_domain::event::{EventKind, NewEvent};
 use ghost_domain::journal::{CallOutcome, Effect, FilePlan, Step};
 use ghost_domain::ledger::BYTES_PER_TOKEN;
 use ghost_domain::text::{clip, cut_json, cut_marked};
-use ghost_domain::{AskId, CallId, CallStatus, Code, LedgerRow, Refusal, Timestamp, Turn};
+use ghost_domain::{AskId, CallId, CallStatus, Code, LedgerRow, Money, Refusal, Timestamp, Turn};
 use ghost_store::Writes;
 use ghost_store::tables::LedgerFilter;
 use serde_json::{Value, json};
 
 use crate::chain::Chain;
-use crate::{OperationContext, Result, root_limits};
+use crate::{OperationContext, Result, budgets, root_limits};
 
 /// A tool call that is about to run.
 #[derive(Clone, Debug)]
@@ -145,6 +145,9 @@ pub async fn record_call_end(
     w.call_put(&row).await?;
     let mut counted = w.turn_get(turn.turn_id).await?.unwrap_or_else(|| turn.clone());
     counted.calls = counted.calls.saturating_add(1);
+    if let Some(cost) = outcome.cost.filter(|cost| *cost != Money(0)) {
+        budgets::charge(w, ctx, &mut counted, tool, cost, duration_ms).await?;
+    }
     w.turn_put(&counted).await?;
     let event = NewEvent::new(
         EventKind::ToolFinished,

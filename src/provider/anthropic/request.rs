@@ -205,7 +205,7 @@ fn is_sent(part: &Part<'_>) -> bool {
         Part::Block(Block::Thinking { .. }, attached) => attached.is_some(),
         Part::Block(Block::ToolCall { id, .. }, _) => !id.is_empty(),
         Part::Block(Block::ToolResult { .. } | Block::Image { .. }, _) => true,
-        Part::Block(Block::Opaque(_), _) => false,
+        Part::Block(Block::Opaque(_) | Block::ImageFile(_), _) => false,
     }
 }
 
@@ -319,7 +319,7 @@ impl Serialize for Wire<'_> {
                 map.serialize_entry("type", "image")?;
                 map.serialize_entry("source", &Source { media_type, data })?;
             }
-            Block::Opaque(_) => {}
+            Block::Opaque(_) | Block::ImageFile(_) => {}
         }
         if let Some(attached) = self.attached
             && let Ok(fields) = serde_json::from_str::<std::collections::BTreeMap<String, &RawValue>>(attached.get())

@@ -70,7 +70,12 @@ impl<'a> Body<'a> {
         let needs_signature = !matches!(request.facts.thinking, ThinkingControl::Budget | ThinkingControl::Never);
         let content = |message: &'a Message| {
             let role = if message.role == Role::Assistant { "model" } else { "user" };
-            let mut parts: Vec<Wire<'_>> = parts(request, message).iter().filter_map(wire).collect();
+            let mut parts = parts(request, message);
+            if message.role == Role::Tool {
+                // All results of a round come first; their pictures follow in the same order.
+                parts.sort_by_key(|part| matches!(part, Part::Block(Block::Image { .. }, _)));
+            }
+            let mut parts: Vec<Wire<'_>> = parts.iter().filter_map(wire).collect();
             let first = parts.iter_mut().find_map(|part| match part {
                 Wire::Built(built) if built.contains_key("functionCall") => Some(built),
                 _ => None,
@@ -147,7 +152,7 @@ fn wire<'a>(part: &Part<'a>) -> Option<Wire<'a>> {
             [("functionResponse", response)].into()
         }
         Block::Image { media_type, data } => [("inlineData", json!({ "mimeType": media_type, "data": data }))].into(),
-        Block::Thinking { .. } | Block::ToolCall { .. } | Block::Opaque(_) => return None,
+        Block::Thinking { .. } | Block::ToolCall { .. } | Block::Opaque(_) | Block::ImageFile(_) => return None,
     };
     let signed = attached.and_then(|json| serde_json::from_str::<BTreeMap<String, Value>>(json.get()).ok());
     if let Some(signature) = signed.and_then(|mut fields| fields.remove("thoughtSignature")) {

@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::attached::{Part, parts};
-use crate::blocks::{sent_arguments, wire_name};
+use crate::blocks::{PICTURES_OF_RESULTS, sent_arguments, wire_name};
 use crate::model::ModelRequest;
 
 #[derive(Serialize)]
@@ -49,7 +49,7 @@ pub(super) fn body<'a>(request: &'a ModelRequest, tools: Option<&'a RawValue>) -
             Role::Tool => {
                 messages.extend(message.blocks.iter().filter_map(result));
                 if message.blocks.iter().any(|block| matches!(block, Block::Image { .. })) {
-                    messages.push(with_pictures(json!({ "role": "user", "content": "" }), message));
+                    messages.push(with_pictures(json!({ "role": "user", "content": PICTURES_OF_RESULTS }), message));
                 }
             }
         }

@@ -279,7 +279,7 @@ impl<'a> Gathered<'a> {
                     *call = Partial { id, name, arguments, extra_content: None };
                 }
             }
-            Some(Block::ToolResult { .. } | Block::Opaque(_) | Block::Image { .. }) | None => {}
+            Some(Block::ToolResult { .. } | Block::Opaque(_) | Block::Image { .. } | Block::ImageFile(_)) | None => {}
         }
         Ok(())
     }

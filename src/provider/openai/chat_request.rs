@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use super::dialect::Dialect;
 use crate::attached::{Part, parts};
-use crate::blocks::{sent_arguments, wire_name};
+use crate::blocks::{PICTURES_OF_RESULTS, sent_arguments, wire_name};
 use crate::model::ModelRequest;
 
 /// The state attached to reasoning: the name of the field in which the server sent it.
@@ -172,7 +172,9 @@ impl Serialize for Messages<'_> {
                     }
                     // Results are text only in this API. Their pictures follow in a message after
                     // all results.
-                    if let Some(content) = content(&message.blocks) {
+                    if let Some(Content::Parts(mut parts)) = content(&message.blocks) {
+                        parts.insert(0, ContentPart::Text { text: PICTURES_OF_RESULTS });
+                        let content = Content::Parts(parts);
                         list.serialize_element(&Plain { role: "user", content, tool_call_id: None })?;
                     }
                 }

@@ -11,7 +11,7 @@ fn spec(name: &str) -> ToolSpec {
     ToolSpec { name: name.to_owned(), description: format!("Does {name}."), parameters }
 }
 
-fn adapter_for(wire: Wire, url: String) -> Arc<dyn Provider> {
+pub(super) fn adapter_for(wire: Wire, url: String) -> Arc<dyn Provider> {
     let api = (wire == Wire::Responses).then_some(Api::Responses);
     let plan = ProviderPlan { api_key_env: Some("THE_KEY".to_owned()), api, ..provider_plan(wire.kind(), Some(url)) };
     build(plan, &|_| Some(KEY.to_owned())).unwrap().get("p").unwrap().provider.clone()

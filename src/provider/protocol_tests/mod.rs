@@ -9,6 +9,7 @@ mod fuzz;
 mod gemini;
 mod hosts;
 mod idle;
+mod images;
 mod ollama;
 mod openai;
 mod openai_state;

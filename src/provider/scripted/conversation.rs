@@ -102,7 +102,11 @@ impl<'a> Conversation<'a> {
                             round: conversation.round.saturating_sub(1),
                         });
                     }
-                    Block::Text { .. } | Block::Thinking { .. } | Block::Opaque(_) | Block::Image { .. } => {}
+                    Block::Text { .. }
+                    | Block::Thinking { .. }
+                    | Block::Opaque(_)
+                    | Block::Image { .. }
+                    | Block::ImageFile(_) => {}
                 }
             }
         }
@@ -167,7 +171,7 @@ fn text_of(message: &Message) -> String {
             Block::Text { text } => Some(text.clone()),
             Block::ToolCall { name, arguments, .. } => Some(format!("{name} {arguments}")),
             Block::ToolResult { content, .. } => Some(content.clone()),
-            Block::Thinking { .. } | Block::Opaque(_) | Block::Image { .. } => None,
+            Block::Thinking { .. } | Block::Opaque(_) | Block::Image { .. } | Block::ImageFile(_) => None,
         })
         .collect();
     parts.join("\n")

@@ -97,7 +97,11 @@ impl ScriptedRoles {
                         Block::ToolCall { id, name, arguments } => {
                             calls.push(FakeCall { id, tool: name, arguments });
                         }
-                        Block::Thinking { .. } | Block::ToolResult { .. } | Block::Opaque(_) | Block::Image { .. } => {}
+                        Block::Thinking { .. }
+                        | Block::ToolResult { .. }
+                        | Block::Opaque(_)
+                        | Block::Image { .. }
+                        | Block::ImageFile(_) => {}
                     }
                 }
                 FakeAnswer::Model { text, calls }

@@ -34,7 +34,8 @@ pub fn test_tools(env: &dyn Fn(&str) -> Option<String>) -> Vec<Tool> {
         Tool::new::<PanicParams>("test.panic", "Panics.", Run::outside(panic)),
         Tool::new::<PoisonParams>("test.poison", "Panics in the store's transaction.", Run::world(poison)),
         hang,
-        Tool::new::<ChargeParams>("test.charge", "Charges money, and may end as failed.", Run::outside(Charge)),
+        Tool::new::<ChargeParams>("test.charge", "Charges money, and may end as failed.", Run::outside(Charge))
+            .charging(),
         Tool::new::<HangParams>("test.break_store", "Has the store's writer panic.", Run::outside(BreakStore)),
     ]
 }

@@ -50,7 +50,8 @@ pub(super) fn usage_json(sums: &[UsageSum]) -> Value {
     for sum in sums {
         tokens.input = tokens.input.saturating_add(sum.tokens.input);
         tokens.output = tokens.output.saturating_add(sum.tokens.output);
-        calls = calls.saturating_add(sum.calls);
+        // What tools charged has no tokens.
+        calls = calls.saturating_add(if sum.tokens.total() > 0 { sum.calls } else { 0 });
     }
     let spent = Spending::of(sums);
     json!({

@@ -14,6 +14,7 @@ mod commands;
 mod common;
 mod cron;
 mod cron_options;
+mod facts;
 mod inbox;
 mod knowledge;
 mod message;
@@ -35,6 +36,7 @@ mod written;
 
 pub use browser::absent_browser;
 pub use commands::NEED_SANDBOX;
+pub use facts::facts;
 pub use web::{NEED_WEB, absent_web_tools};
 
 use ghost_domain::tool_catalogue::{CALL, DESCRIBE};
@@ -76,7 +78,7 @@ fn files() -> [Tool; 5] {
     [
         Tool::new::<ReadParams>(
             "workspace.read",
-            "Read a text file of the workspace, whole or from a line on. Every agent may read every file.",
+            "Read a text file of the workspace, whole or from a line on, or an image. Every agent may read every file.",
             Run::read(Read),
         )
         .used(Use::Often)
@@ -307,13 +309,11 @@ fn commands() -> [Tool; 3] {
     [
         Tool::new::<commands::CliParams>(
             "tool.cli",
-            "Run a bash command line in the sandbox: no network, the workspace to read, your own directories to write. The \
-             command policy decides which programs may run.",
+            "Run a bash command line in the sandbox. The command policy decides which programs may run.",
             Run::outside(commands::Cli),
         )
         .approved_by(command_plan::CliApproval)
         .used(Use::Regularly)
-        .view(WIDE_VIEW)
         .within(commands::TIME_MAX),
         Tool::new::<processes::ProcessParams>(
             "tool.process",
@@ -321,7 +321,6 @@ fn commands() -> [Tool; 3] {
             processes::kind(),
         )
         .used(Use::Sometimes)
-        .view(WIDE_VIEW)
         .within(90)
         .passing(&["duration_ms"]),
         Tool::new::<commands::PythonParams>(
@@ -331,7 +330,6 @@ fn commands() -> [Tool; 3] {
         )
         .approved_by(command_plan::PythonApproval)
         .used(Use::Regularly)
-        .view(WIDE_VIEW)
         .within(commands::TIME_MAX),
     ]
 }
@@ -365,6 +363,7 @@ fn web() -> [Tool; 4] {
             "Ask a question that Google's search answers in words, with its sources. Each query that it makes costs money.",
             Run::outside(web::GoogleSearch),
         )
+        .charging()
         .view(LIST_VIEW)
         .within(web::TIME_MAX),
     ]

@@ -260,6 +260,16 @@ impl ReadTool for Read {
             return Err(Refusal::new(Code::InvalidArguments, "limit is 0; it must be 1 or more")
                 .hint("leave it out to read as much as one result holds"));
         }
+        if let Place::Workspace(path, scope) = &place {
+            let image = call.image(path).await.map_err(|refusal| with_scope_hint(refusal, &params.path, *scope))?;
+            if let Some(image) = image {
+                let content = json!({
+                    "path": image.path, "media_type": image.media_type, "bytes": image.bytes,
+                    "width": image.width, "height": image.height,
+                });
+                return Ok(Output { images: vec![image], ..content.into() });
+            }
+        }
         let (first, skip) = (params.offset.unwrap_or(1).max(1), params.skip_bytes.unwrap_or(0));
         // The limit is at least one character of four bytes, so that reading always advances.
         let max_bytes = (call.services.ctx.limits().file_bytes as usize).max(4);

@@ -95,7 +95,7 @@ fn check_name(path: &WorkspacePath) -> Result<(), Refusal> {
 
 /// Opens a regular file for reading. Links within the root are followed. Never blocks, not even on
 /// a pipe.
-fn open(root: &Dir, path: &WorkspacePath) -> Result<(cap_std::fs::File, u64), Refusal> {
+pub(super) fn open(root: &Dir, path: &WorkspacePath) -> Result<(cap_std::fs::File, u64), Refusal> {
     check_name(path)?;
     let failed = |error: io::Error| io_refusal("read", path.as_str(), &error);
     let mut options = OpenOptions::new();

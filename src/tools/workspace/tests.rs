@@ -48,6 +48,28 @@ fn temps(root: &Path) -> usize {
     found
 }
 
+#[tokio::test]
+async fn the_oldest_files_of_a_kind_are_removed() {
+    let (dir, workspace) = new_workspace();
+    let is_kept = |name: &str| name.starts_with('r');
+    workspace.keep_newest(&path("agents/a/r"), 1, is_kept).await.unwrap();
+    for name in ["r1", "r2", "own", "r3"] {
+        workspace.write_atomic(&path(&format!("agents/a/r/{name}")), b"x").await.unwrap();
+    }
+    let place = dir.path().join("ws/agents/a/r");
+    for (name, day) in [("r1", 3), ("r2", 1), ("own", 0), ("r3", 2)] {
+        let file = std::fs::File::options().write(true).open(place.join(name)).unwrap();
+        file.set_modified(std::time::UNIX_EPOCH + std::time::Duration::from_secs(day * 86_400)).unwrap();
+    }
+    workspace.keep_newest(&path("agents/a/r"), 2, is_kept).await.unwrap();
+    let left = |name: &str| place.join(name).exists();
+    assert_eq!(["r1", "r2", "own", "r3"].map(left), [true, false, true, true]);
+    // Nothing is removed through a link.
+    symlink("r", dir.path().join("ws/agents/a/link")).unwrap();
+    assert_eq!(code(workspace.keep_newest(&path("agents/a/link"), 0, is_kept).await), Code::PathDenied);
+    assert!(left("r1"));
+}
+
 // covers: ART-04
 #[tokio::test]
 async fn opening_creates_the_layout_and_removes_temporary_files() {

@@ -37,6 +37,36 @@ async fn a_file_is_written_read_edited_and_listed() {
     assert!(!world.events().await.iter().any(|event| event.kind == EventKind::ArtifactCreated));
 }
 
+/// A PNG file of this size, as far as its head goes.
+fn png(width: u32, height: u32) -> Vec<u8> {
+    let head = [&b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"[..], &width.to_be_bytes(), &height.to_be_bytes()];
+    [&head.concat()[..], &[8, 2, 0, 0, 0]].concat()
+}
+
+// covers: BI-01, TOOL-15
+#[tokio::test]
+async fn an_image_file_is_returned_as_an_image() {
+    let world = ToolWorld::new().await;
+    let dir = world.files.path("data/workspace/agents/ada");
+    std::fs::write(dir.join("shot.txt"), png(640, 480)).unwrap();
+    let output = world.call("workspace.read", json!({ "path": "shot.txt" })).await.unwrap();
+    let path = "agents/ada/shot.txt";
+    let expected = json!({ "path": path, "media_type": "image/png", "bytes": 29, "width": 640, "height": 480 });
+    assert_eq!(output.content, expected);
+    let image = &output.images[0];
+    assert_eq!((image.path.as_str(), image.bytes, image.sha256.len()), (path, 29, 64));
+    for (bytes, expected) in [
+        (png(8_001, 1), Code::TooLarge),
+        ([png(8, 8), vec![0; 3_750_000]].concat(), Code::TooLarge),
+        (png(0, 8), Code::InvalidArguments),
+        (b"GIF89a\x08\0\x08\0\0\0\0NETSCAPE2.0".to_vec(), Code::InvalidArguments),
+        (b"%PDF-1.4\0".to_vec(), Code::InvalidArguments),
+    ] {
+        std::fs::write(dir.join("shot.txt"), bytes).unwrap();
+        assert_eq!(code(world.call("workspace.read", json!({ "path": "shot.txt" })).await), expected);
+    }
+}
+
 // covers: ACL-01, ACL-03, CONF-15
 #[tokio::test]
 async fn writes_stay_within_the_rules() {

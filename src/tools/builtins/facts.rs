@@ -1,0 +1,107 @@
+//! What the descriptions of tools say about this world (TOOL-23): where commands run, how long, and who answers a search.
+//!
+//! A fact must be short, because every prompt carries it, and must hold until the daemon ends.
+
+use ghost_config::plan::sandbox::{SandboxKind, SandboxNetwork, WorkspaceAccess};
+use ghost_config::plan::web::{GooglePlan, Robots, SearchKind, SearchPlan};
+use ghost_config::plan::{Plan, SandboxPlan, WebPlan};
+
+/// Sentences for the ends of descriptions, by the name of the tool.
+#[must_use]
+pub fn facts(plan: &Plan) -> Vec<(&'static str, String)> {
+    let mut facts = Vec::new();
+    if plan.sandbox.kind != SandboxKind::None {
+        let sandbox = sandbox(&plan.sandbox);
+        facts.extend([("tool.cli", sandbox.clone()), ("tool.python", sandbox)]);
+    }
+    if let Some(web) = &plan.web {
+        facts.push(("tool.fetch", fetch(web)));
+        facts.extend(web.search.as_ref().map(|search| ("tool.web_search", searched(search))));
+        facts.extend(web.google_search.as_ref().map(|google| ("tool.google_search", asked(google))));
+    }
+    facts
+}
+
+fn sandbox(plan: &SandboxPlan) -> String {
+    let network = match plan.network {
+        SandboxNetwork::None => "no network",
+        SandboxNetwork::Open => "network",
+    };
+    let workspace = match plan.workspace_access {
+        WorkspaceAccess::None => "only your own directory of the workspace, to read",
+        WorkspaceAccess::ReadOnly => "the workspace to read, nothing to write",
+        WorkspaceAccess::ReadWrite => "the workspace to read, your own directories to write",
+    };
+    let kind = plan.kind.as_str();
+    let (usual, most) = (plan.default_timeout.as_secs_f64(), plan.max_timeout.as_secs_f64());
+    format!("The sandbox ({kind}) has {network}, {workspace}; a command ends after {usual} s, at most {most} s.")
+}
+
+fn fetch(plan: &WebPlan) -> String {
+    let reach = match plan.allow.len() {
+        0 => "Reaches public addresses".to_owned(),
+        1 => "Reaches public addresses and one more that the operator allows".to_owned(),
+        more => format!("Reaches public addresses and {more} more that the operator allows"),
+    };
+    let robots = match plan.robots {
+        Robots::Ignore => "",
+        Robots::Respect => "; robots.txt is respected",
+    };
+    format!("{reach}; takes at most {} s{robots}.", plan.timeout.as_secs_f64())
+}
+
+fn searched(plan: &SearchPlan) -> String {
+    match plan.kind {
+        SearchKind::Brave => "By Brave.".to_owned(),
+        SearchKind::Searxng => "By SearXNG.".to_owned(),
+    }
+}
+
+fn asked(plan: &GooglePlan) -> String {
+    let others = if plan.models.is_empty() { String::new() } else { format!(" (or {})", plan.models.join(", ")) };
+    format!("By {}{others}, ${} a query.", plan.model, plan.usd_per_query.usd())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::builtins;
+    use crate::registry::ToolTable;
+
+    fn said(plan: &Plan, tool: &str) -> Option<String> {
+        facts(plan).into_iter().find(|(name, _)| *name == tool).map(|(_, fact)| fact)
+    }
+
+    // covers: TOOL-23
+    #[test]
+    fn the_descriptions_say_what_holds_in_this_world() {
+        let mut plan = ghost_config::testing::WorldFiles::new(ghost_config::testing::TWO_AGENTS, "").plan();
+        assert_eq!(facts(&plan), [], "without a sandbox and a web there is nothing to say");
+        plan.sandbox.kind = SandboxKind::Local;
+        let local = said(&plan, "tool.cli").unwrap();
+        assert!(local.contains("local") && local.contains("no network") && local.contains("at most 120 s"), "{local}");
+        assert_eq!(said(&plan, "tool.python"), Some(local));
+        plan.sandbox.kind = SandboxKind::Docker;
+        plan.sandbox.network = SandboxNetwork::Open;
+        plan.sandbox.workspace_access = WorkspaceAccess::ReadOnly;
+        plan.sandbox.max_timeout = Duration::from_millis(1_500);
+        let docker = said(&plan, "tool.cli").unwrap();
+        assert!(docker.contains("docker) has network, the workspace to read, nothing to write"), "{docker}");
+        assert!(docker.contains("at most 1.5 s"), "{docker}");
+        let search = SearchPlan { kind: SearchKind::Searxng, base_url: String::new(), api_key_env: None };
+        plan.web = Some(WebPlan { search: Some(search), robots: Robots::Respect, ..WebPlan::default() });
+        assert_eq!(said(&plan, "tool.web_search").as_deref(), Some("By SearXNG."));
+        assert_eq!(said(&plan, "tool.google_search"), None);
+        let fetch = said(&plan, "tool.fetch").unwrap();
+        assert!(fetch.contains("at most 20 s; robots.txt is respected"), "{fetch}");
+        let bytes: usize = facts(&plan).iter().map(|(_, fact)| fact.len()).sum();
+        assert!(bytes < 600, "every prompt carries them: {bytes}");
+
+        let table = Arc::new(ToolTable::new(builtins::all()).unwrap().telling(facts(&plan)));
+        let description = table.description("tool.cli").unwrap();
+        assert!(description.starts_with("Run a bash") && description.ends_with(&docker), "{description}");
+    }
+}
