@@ -74,6 +74,22 @@ impl WebTarget {
     }
 }
 
+impl std::fmt::Display for WebTarget {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let host = match &self.host {
+            TargetHost::Name(name) => name.clone(),
+            TargetHost::Below(name) => format!("*.{name}"),
+            TargetHost::Net(net) if net.prefix_len() == net.max_prefix_len() => net.addr().to_string(),
+            TargetHost::Net(net) => net.to_string(),
+        };
+        match self.port {
+            Some(port) if host.contains(':') => write!(f, "[{host}]:{port}"),
+            Some(port) => write!(f, "{host}:{port}"),
+            None => f.write_str(&host),
+        }
+    }
+}
+
 /// An address or a network without bits beyond its prefix.
 fn network(text: &str) -> Option<IpNet> {
     if let Ok(address) = text.parse::<IpAddr>() {
@@ -225,7 +241,9 @@ mod tests {
             ("[::1]:9", net("::1/128"), Some(9)),
             ("[fd00::/8]", net("fd00::/8"), None),
         ] {
-            assert_eq!(WebTarget::parse(text), Some(WebTarget { host, port }), "{text}");
+            let target = WebTarget { host, port };
+            assert_eq!(WebTarget::parse(&target.to_string()).as_ref(), Some(&target), "{text}: {target}");
+            assert_eq!(WebTarget::parse(text), Some(target), "{text}");
         }
         for text in [
             "",

@@ -19,7 +19,7 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::common::without_nulls;
-use super::saved::{put, target};
+use super::downloads::{put, target};
 use super::web::{DOWNLOADS, SOURCE, web_of};
 use super::workspace::Scope;
 use crate::context::CallContext;
@@ -204,7 +204,14 @@ impl OutsideTool for Browser {
         facts["sha256"] = sha256.clone().into();
         facts["width"] = json!(answer.width);
         facts["height"] = json!(answer.height);
-        put(call, path, sha256, &bytes, Output::from(without_nulls(facts))).await
+        let saved = path.path.clone();
+        let mut output = put(call, path, sha256, &bytes, Output::from(without_nulls(facts))).await?;
+        match call.image(&saved).await {
+            Ok(image) => output.images.extend(image),
+            // The file is there; only the model does not see it.
+            Err(refusal) => output.content["note"] = format!("not shown: {}", refusal.message).into(),
+        }
+        Ok(output)
     }
 }
 

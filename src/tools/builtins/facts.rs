@@ -3,8 +3,11 @@
 //! A fact must be short, because every prompt carries it, and must hold until the daemon ends.
 
 use ghost_config::plan::sandbox::{SandboxKind, SandboxNetwork, WorkspaceAccess};
-use ghost_config::plan::web::{GooglePlan, Robots, SearchKind, SearchPlan};
+use ghost_config::plan::web::{GooglePlan, Robots, SearchKind, SearchPlan, WebTarget};
 use ghost_config::plan::{Plan, SandboxPlan, WebPlan};
+
+/// Hosts of commands that are named.
+const HOSTS_MAX: usize = 6;
 
 /// Sentences for the ends of descriptions, by the name of the tool.
 #[must_use]
@@ -24,8 +27,9 @@ pub fn facts(plan: &Plan) -> Vec<(&'static str, String)> {
 
 fn sandbox(plan: &SandboxPlan) -> String {
     let network = match plan.network {
-        SandboxNetwork::None => "no network",
-        SandboxNetwork::Open => "network",
+        SandboxNetwork::None => "no network".to_owned(),
+        SandboxNetwork::Proxy => format!("a proxy (http_proxy) to {}", hosts(&plan.hosts)),
+        SandboxNetwork::Open => "network".to_owned(),
     };
     let workspace = match plan.workspace_access {
         WorkspaceAccess::None => "only your own directory of the workspace, to read",
@@ -35,6 +39,14 @@ fn sandbox(plan: &SandboxPlan) -> String {
     let kind = plan.kind.as_str();
     let (usual, most) = (plan.default_timeout.as_secs_f64(), plan.max_timeout.as_secs_f64());
     format!("The sandbox ({kind}) has {network}, {workspace}; a command ends after {usual} s, at most {most} s.")
+}
+
+fn hosts(hosts: &[WebTarget]) -> String {
+    let mut named: Vec<String> = hosts.iter().take(HOSTS_MAX).map(WebTarget::to_string).collect();
+    if let Some(more) = hosts.len().checked_sub(HOSTS_MAX).filter(|more| *more > 0) {
+        named.push(format!("{more} more hosts"));
+    }
+    named.join(", ")
 }
 
 fn fetch(plan: &WebPlan) -> String {
@@ -85,6 +97,9 @@ mod tests {
         assert!(local.contains("local") && local.contains("no network") && local.contains("at most 120 s"), "{local}");
         assert_eq!(said(&plan, "tool.python"), Some(local));
         plan.sandbox.kind = SandboxKind::Docker;
+        plan.sandbox.network = SandboxNetwork::Proxy;
+        plan.sandbox.hosts = ["a.example:443", "10.0.0.0/8"].map(|text| WebTarget::parse(text).unwrap()).into();
+        assert!(said(&plan, "tool.cli").unwrap().contains("a proxy (http_proxy) to a.example:443, 10.0.0.0/8"));
         plan.sandbox.network = SandboxNetwork::Open;
         plan.sandbox.workspace_access = WorkspaceAccess::ReadOnly;
         plan.sandbox.max_timeout = Duration::from_millis(1_500);

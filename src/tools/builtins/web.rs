@@ -15,7 +15,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::common::without_nulls;
-use super::saved::{Target, put, target};
+use super::downloads::{Target, put, target};
 use super::workspace::{Scope, scope_note};
 use crate::context::CallContext;
 use crate::tool::{Output, OutsideTool};
