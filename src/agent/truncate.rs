@@ -30,8 +30,8 @@ pub fn bytes_of(messages: &[Message]) -> usize {
 /// Shortens a conversation to `limit` bytes, as far as possible. `past` is the number of messages before the turn's
 /// mail: the briefing and the session's log. The log loses its older half first, then the rest. The briefing and the
 /// mail stay unchanged. Then, from the turn's oldest round on, images and results are replaced with a note, and long texts and
-/// arguments are truncated. If that is not enough, opaque blocks of old answers are dropped; then the results of the
-/// last round are truncated, each in proportion to its size; then its arguments. No call loses its result.
+/// arguments are truncated. If that is not enough, opaque blocks of old answers are dropped; then images of the last
+/// round are replaced, and its results are truncated, each in proportion to its size; then its arguments. No call loses its result.
 ///
 /// Returns the number of messages that are now before the mail.
 pub fn truncate(messages: &mut Vec<Message>, past: usize, limit: usize) -> usize {
@@ -98,8 +98,13 @@ fn truncate_turn(messages: &mut [Message], keep_first: usize, limit: usize) {
         message.blocks.retain(|block| !matches!(block, Block::Opaque(_)));
         total = total.saturating_sub(before.saturating_sub(message_bytes(message)));
     }
+    let round = messages.get_mut(last.max(keep_first)..).unwrap_or_default();
+    if total > limit {
+        let with_images = bytes_of(round);
+        leave_out(round, Some("left out to save space"));
+        total = total.saturating_sub(with_images.saturating_sub(bytes_of(round)));
+    }
     if let Some(over) = total.checked_sub(limit).filter(|over| *over > 0) {
-        let round = messages.get_mut(last.max(keep_first)..).unwrap_or_default();
         shorten_round(round, over);
     }
 }
@@ -176,6 +181,7 @@ fn json_bytes(value: &Value) -> usize {
 #[cfg(test)]
 mod tests {
     use ghost_domain::transcript::Opaque;
+    use ghost_domain::{ImageFile, MediaType};
     use serde_json::json;
 
     use super::*;
@@ -268,6 +274,34 @@ mod tests {
         assert!(results[0] == 2_000 && results[1] > 5_000 && (5_000..5_300).contains(&results[2]), "{results:?}");
         let arguments = sizes(4_000);
         assert!(arguments[0] == 2_000 && arguments[1] < 400 && arguments[2] < 1_000, "{arguments:?}");
+    }
+
+    #[test]
+    fn images_give_way_the_oldest_rounds_first() {
+        let image = || ImageFile {
+            path: "p".into(),
+            media_type: MediaType::Png,
+            sha256: "s".into(),
+            bytes: 1,
+            width: 1,
+            height: 1,
+        };
+        let result = || Block::ToolResult { id: "1".into(), name: "t".into(), content: "{}".into(), is_error: false };
+        let round = || {
+            let call = Block::ToolCall { id: "1".into(), name: "t".into(), arguments: json!({}) };
+            let results = Message { role: Role::Tool, blocks: vec![result(), Block::ImageFile(image())] };
+            [Message { role: Role::Assistant, blocks: vec![call] }, results]
+        };
+        let whole = [vec![Message::text(Role::User, "mail")], round().to_vec(), round().to_vec()].concat();
+        let left = |limit| {
+            let mut messages = whole.clone();
+            truncate(&mut messages, 0, limit);
+            let has = |at: usize| messages[at].blocks.iter().any(|block| matches!(block, Block::ImageFile(_)));
+            (has(2), has(4), bytes_of(&messages) <= limit)
+        };
+        assert_eq!(left(31_000), (true, true, true));
+        assert_eq!(left(30_000), (false, true, true));
+        assert_eq!(left(15_000), (false, false, true));
     }
 
     // covers: TOOL-14

@@ -77,11 +77,11 @@ pub struct CallOutcome {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cost: Option<Money>,
     /// Images that belong to the content.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub images: Vec<ImageFile>,
+    #[serde(default, skip_serializing_if = "<[ImageFile]>::is_empty")]
+    pub images: Box<[ImageFile]>,
     /// Path of the file that has the whole content, if the model sees only its beginning and its end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub saved: Option<String>,
+    pub saved: Option<Box<str>>,
     /// The largest part of the content that a model sees, in bytes; `None` means the world's limit. Only the
     /// estimate of tokens in the ledger needs it, so the journal does not have it.
     #[serde(skip)]

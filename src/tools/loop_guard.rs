@@ -248,7 +248,7 @@ fn count(length: usize) -> u32 {
 fn digest_of(outcome: &CallOutcome, passing: &[&str]) -> Digest {
     let mut hasher = Sha256::new();
     hash_value(&mut hasher, &outcome.content, &|name, _| !passing.contains(&name));
-    for image in &outcome.images {
+    for image in outcome.images.iter() {
         hasher.update(&image.sha256);
     }
     if let Some(refusal) = &outcome.refusal {

@@ -28,8 +28,8 @@ impl Ended {
             truncated: output.truncated,
             failed: output.failed,
             cost: output.cost,
-            images: output.images,
-            saved: output.saved,
+            images: output.images.into(),
+            saved: output.saved.map(Into::into),
             view_bytes: self.view_bytes,
         }
     }

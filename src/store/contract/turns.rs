@@ -187,15 +187,15 @@ fn steps() -> Vec<Step> {
                 truncated: true,
                 failed: Some(Code::ExecFailed),
                 cost: Some(ghost_domain::Money(7)),
-                saved: Some("agents/a/tool-results/1.txt".to_owned()),
-                images: vec![ghost_domain::ImageFile {
+                saved: Some("agents/a/tool-results/1.txt".into()),
+                images: Box::new([ghost_domain::ImageFile {
                     path: "agents/a/shot.png".to_owned(),
                     media_type: ghost_domain::MediaType::Png,
                     sha256: "00".to_owned(),
                     bytes: 7,
                     width: 1,
                     height: 1,
-                }],
+                }]),
                 view_bytes: None,
             },
         },
