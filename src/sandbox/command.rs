@@ -5,6 +5,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ghost_config::plan::WorkspaceAccess;
 use ghost_domain::{AgentId, Refusal};
+use serde::{Deserialize, Serialize};
 
 use crate::capture::Captured;
 use crate::feed::Feed;
@@ -47,7 +48,8 @@ impl Command {
 }
 
 /// How a command ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum End {
     /// It exited with this code.
     Exited(i32),

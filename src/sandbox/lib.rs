@@ -14,6 +14,7 @@ mod local;
 mod own_dirs;
 mod program;
 mod protection;
+pub mod remote;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -27,6 +28,7 @@ pub use docker::{Docker, Owner};
 pub use feed::{Feed, NotTaken};
 pub use local::Local;
 pub use protection::{Protection, Report};
+pub use remote::Remote;
 
 /// Opens the sandbox of a world. The data directory of `owner` gets the runner's program; commands see files below
 /// `workspace`.
@@ -40,12 +42,15 @@ pub async fn open(
     clock: Arc<dyn Clock>,
 ) -> Result<Arc<dyn Sandbox>, String> {
     match plan.kind {
-        SandboxKind::None => Err("the world file has no `sandbox: { kind: local }` or `docker`".to_owned()),
+        SandboxKind::None => Err("the world file has no `sandbox: { kind: local }`, `docker` or `remote`".to_owned()),
         SandboxKind::Local => Ok(Local::open(plan, owner.data_dir, workspace, clock).await? as Arc<dyn Sandbox>),
         SandboxKind::Docker => {
             let host = std::env::var("DOCKER_HOST").ok();
             Ok(Docker::open(plan, host.as_deref(), owner, workspace, clock).await? as Arc<dyn Sandbox>)
         }
-        SandboxKind::Remote => Err("the sandbox `remote` is not built yet; `local` and `docker` are".to_owned()),
+        SandboxKind::Remote => {
+            let token = plan.remote.as_ref().and_then(|remote| std::env::var(&remote.token_env).ok());
+            Ok(Remote::open(plan, token.as_deref(), owner, workspace, clock).await? as Arc<dyn Sandbox>)
+        }
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use ghost_policy::{Action, Mode, Settings, Tier, shipped};
 
 use super::parts::{Named, names, unused, with};
+use super::remote::remote;
 use crate::plan::{SandboxKind, SandboxNetwork, SandboxPlan, SandboxScope, WorkspaceAccess};
 use crate::reader::{Field, Map};
 
@@ -82,6 +83,7 @@ fn read_sandbox(map: &Map<'_>, plan: &mut SandboxPlan) {
         }
     }
     containers(map, plan);
+    plan.remote = remote(map, plan.kind);
     without_effect(map);
 }
 
