@@ -171,6 +171,7 @@ impl Remote {
     /// wrote until then is brought back all the same.
     async fn attend(self: Arc<Self>, command: Command, pieces: mpsc::Sender<Vec<u8>>) -> Result<Finished, Refusal> {
         let _running = Running::begin(&self.running);
+        let kill = self.kill.subscribe();
         if command.stdin.len() > STDIN_MAX {
             return Err(Refusal::new(
                 Code::TooLarge,
@@ -191,7 +192,7 @@ impl Remote {
         }
         let number = self.numbers.fetch_add(1, Ordering::Relaxed);
         let active = self.mirror.begin(number, places);
-        let ran = self.converse(&command, &pieces).await;
+        let ran = self.converse(&command, &pieces, kill).await;
         let agreed = self.mirror.agree(&scope).await;
         drop(active);
         match (ran, agreed) {
@@ -217,13 +218,17 @@ impl Remote {
     }
 
     /// Runs a command, with the workspace as it is there.
-    async fn converse(&self, command: &Command, pieces: &mpsc::Sender<Vec<u8>>) -> Result<Finished, Refusal> {
+    async fn converse(
+        &self,
+        command: &Command,
+        pieces: &mpsc::Sender<Vec<u8>>,
+        mut kill: watch::Receiver<()>,
+    ) -> Result<Finished, Refusal> {
         let (to, body) = mpsc::channel::<Bytes>(LINES);
         let head = protocol::line(&self.exec(command)).map_err(|error| unavailable(error.to_string()))?;
         to.try_send(head.into()).map_err(|_| unavailable("was not asked"))?;
         keep_speaking(&to, &self.clock)?;
         let deadline = self.clock.sleep(command.timeout.saturating_add(GRACE));
-        let mut kill = self.kill.subscribe();
         let run = async {
             let mut answer = self.server.converse("/exec-stream", body).await?;
             let killed = tokio::select! {

@@ -150,7 +150,15 @@ pub(crate) async fn write(worlds: &Arc<Worlds>, body: Body) -> Result<Written, R
         loop {
             let change: Change = serde_json::from_slice(&next_line(&mut lines, clock).await?).map_err(invalid)?;
             match &change {
-                Change::End => return Ok(()),
+                // What follows is read to its end, so that the connection can be used again.
+                Change::End => {
+                    let rest = tokio::select! {
+                        biased;
+                        rest = lines.next(0) => rest,
+                        () = clock.sleep(IDLE) => return Err(invalid("it has no end")),
+                    };
+                    return if matches!(rest, Ok(None)) { Ok(()) } else { Err(invalid("something follows its end")) };
+                }
                 Change::Data(piece) => bytes = bytes.saturating_add(piece.0.len() as u64),
                 _ => count += 1,
             }

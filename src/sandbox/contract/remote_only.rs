@@ -223,3 +223,50 @@ fn standard_input_comes_while_the_command_runs() {
     assert_eq!((done.end, done.stdout.bytes), (End::Exited(0), 6 + 6 + 120_000 + 4), "{}", done.stderr.text);
     assert!(done.stdout.text.starts_with("ready\nfirst\nxxx") && done.stdout.text.ends_with("yend\n"));
 }
+
+// covers: TBX-07
+#[test]
+fn a_plain_client_is_answered_and_its_command_dies_with_its_connection() {
+    use std::io::{Read as _, Write as _};
+    let Some(place) = Place::new(Kind::Remote) else { return };
+    let url = &place.server.as_ref().unwrap().url;
+    let ask = |path: &str, token: &str, version: u32, script: &str| {
+        let body = serde_json::json!({
+            "version": version, "world": "plain", "agent_id": "ada", "argv": ["/bin/sh", "-c", script], "dir": "agents/ada",
+            "timeout_ms": 60_000, "access": "rw", "stdout_limit": 1_000, "stderr_limit": 1_000,
+            "bounds": { "memory_bytes": 64 << 20, "processes": 16, "disk_bytes": 1 << 20 },
+        });
+        let body = format!("{body}\n");
+        let mut stream = std::net::TcpStream::connect(url.strip_prefix("http://").unwrap()).unwrap();
+        let head = format!(
+            "POST {path} HTTP/1.1\r\nhost: box\r\nauthorization: Bearer {token}\r\ncontent-type: application/json\r\n\
+             connection: close\r\ncontent-length: {}\r\n\r\n",
+            body.len()
+        );
+        stream.write_all((head + &body).as_bytes()).unwrap();
+        stream
+    };
+    let answer = |mut stream: std::net::TcpStream| {
+        let mut text = String::new();
+        stream.read_to_string(&mut text).unwrap();
+        text
+    };
+    let token = ToolboxServer::TOKEN;
+    let text = answer(ask("/exec", token, 1, "echo hello; exit 7"));
+    assert!(text.starts_with("HTTP/1.1 200") && text.contains("\"exited\":7") && text.contains("hello\\n"), "{text}");
+    for (path, token, version, status, code) in [
+        ("/exec", "another-token-of-16", 1, 401, "access_denied"),
+        ("/exec", token, 2, 409, "conflict"),
+        ("/exec-stream", token, 2, 409, "conflict"),
+        ("/workspace/read", token, 1, 400, "invalid_arguments"),
+        ("/none", token, 1, 404, "not_found"),
+    ] {
+        let text = answer(ask(path, token, version, "true"));
+        assert!(text.starts_with(&format!("HTTP/1.1 {status}")) && text.contains(code), "{path} {version}: {text}");
+    }
+    let mark = mark();
+    let stream = ask("/exec", token, 1, &format!("(setsid sleep {mark} &); sleep {mark}"));
+    until("the command sleeps", || marked(&mark).len() >= 2);
+    drop(stream);
+    gone(&mark);
+}

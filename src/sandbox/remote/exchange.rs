@@ -13,7 +13,7 @@ use futures_util::{Stream, StreamExt as _};
 use ghost_config::plan::RemotePlan;
 use ghost_domain::text::{clip, shown};
 use ghost_domain::{Clock, Code, Refusal};
-use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderValue};
+use reqwest::header::{AUTHORIZATION, CONNECTION, HeaderMap, HeaderValue};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::mpsc;
@@ -127,10 +127,16 @@ impl Server {
         }
     }
 
+    /// Sends a request. One whose body is no stream only asks, and is sent again if the server closed the connection just
+    /// when it was used again. Streams, which run commands and change files, are sent once.
     async fn sent(&self, request: reqwest::RequestBuilder, most: Duration) -> Result<reqwest::Response, Refusal> {
+        let again = request.try_clone();
         let send = async {
-            let response =
-                request.send().await.map_err(|error| unavailable(format!("cannot be reached: {}", chain(error))))?;
+            let sent = match (request.send().await, again) {
+                (Err(error), Some(again)) if !error.is_connect() => again.send().await,
+                (sent, _) => sent,
+            };
+            let response = sent.map_err(|error| unavailable(format!("cannot be reached: {}", chain(error))))?;
             if response.status().is_success() {
                 return Ok(response);
             }
@@ -164,7 +170,7 @@ impl Server {
         serde_json::from_slice(&body).map_err(|error| wrong(&error))
     }
 
-    /// Sends one object. The answer is a stream.
+    /// Asks for something, which changes nothing there. The answer is a stream.
     pub(crate) async fn ask(&self, path: &str, body: &impl Serialize) -> Result<Answer, Refusal> {
         let response = self.sent(self.client.post(format!("{}{path}", self.url)).json(body), IDLE).await?;
         Ok(self.answer(response))
@@ -190,7 +196,8 @@ impl Server {
     /// Sends a stream. The answer is one, too, and begins before the other has ended.
     pub(crate) async fn converse(&self, path: &str, body: mpsc::Receiver<Bytes>) -> Result<Answer, Refusal> {
         let request = self.client.post(format!("{}{path}", self.url)).body(reqwest::Body::wrap_stream(stream(body)));
-        Ok(self.answer(self.sent(request, IDLE).await?))
+        // The end of the answer may come before that of the request, so nothing else can follow on this connection.
+        Ok(self.answer(self.sent(request.header(CONNECTION, "close"), IDLE).await?))
     }
 }
 
