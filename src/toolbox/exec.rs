@@ -19,8 +19,7 @@ use ghost_sandbox::remote::protocol::{
 use ghost_sandbox::{Command, Feed, Finished, Sandbox as _};
 use tokio::sync::{mpsc, watch};
 
-use crate::refused::invalid;
-use crate::routes::parsed;
+use crate::requests::{invalid, parsed};
 use crate::worlds::{Key, Worlds};
 
 /// Longest time of a command: a week, as in a world file.

@@ -20,8 +20,7 @@ use ghost_sandbox::remote::protocol::{
 use ghost_sandbox::remote::tree::{Incoming, Tree};
 use tokio::sync::mpsc;
 
-use crate::refused::invalid;
-use crate::routes::parsed;
+use crate::requests::{invalid, parsed};
 use crate::worlds::{World, Worlds};
 
 /// Lines that may wait for the client, and changes that may wait for the disk.

@@ -7,11 +7,12 @@ mod connections;
 mod exec;
 mod files;
 mod refused;
+mod requests;
 mod routes;
 mod settings;
 mod worlds;
 
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -60,6 +61,7 @@ fn main() -> ExitCode {
     tracing_subscriber::fmt()
         .with_env_filter(tracing_subscriber::EnvFilter::try_from_default_env().unwrap_or_else(|_| "info".into()))
         .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
         .init();
     let failed = |refusal: &Refusal| {
         // Without standard error there is nobody to tell.

@@ -30,9 +30,3 @@ impl IntoResponse for Refused {
         (status, Json(self.0)).into_response()
     }
 }
-
-/// A request that is not one.
-pub(crate) fn invalid(why: impl std::fmt::Display) -> Refusal {
-    Refusal::new(Code::InvalidArguments, format!("the request cannot be read: {why}"))
-        .hint("docs/remote.md describes the requests")
-}

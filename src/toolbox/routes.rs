@@ -14,11 +14,11 @@ use axum::{Json, Router};
 use ghost_domain::bearer::bearer_matches;
 use ghost_domain::{Code, Refusal};
 use ghost_sandbox::Protection;
-use ghost_sandbox::remote::protocol::{Ended, Exec, HEAD_MAX, Health, Read, VERSION, Versioned};
+use ghost_sandbox::remote::protocol::{Ended, Exec, HEAD_MAX, Health, Read, VERSION};
 use serde::Deserialize;
-use serde::de::DeserializeOwned;
 
-use crate::refused::{Refused, invalid};
+use crate::refused::Refused;
+use crate::requests::parsed;
 use crate::worlds::Worlds;
 use crate::{exec, files};
 
@@ -49,16 +49,6 @@ async fn nothing() -> Response {
     let refusal = Refusal::new(Code::NotFound, "there is nothing at this path")
         .hint("/health, /exec, /exec-stream, /workspace/read or /workspace/write");
     (StatusCode::NOT_FOUND, Json(refusal)).into_response()
-}
-
-/// A request of this version.
-pub(crate) fn parsed<T: DeserializeOwned>(body: &[u8]) -> Result<T, Refusal> {
-    let version = serde_json::from_slice::<Versioned>(body).map_err(invalid)?.version;
-    if version != VERSION {
-        let what = format!("the client speaks version {version} of the protocol, and this server speaks {VERSION}");
-        return Err(Refusal::new(Code::Conflict, what).hint("use ghostd and ghost-toolbox of the same release"));
-    }
-    serde_json::from_slice(body).map_err(invalid)
 }
 
 #[derive(Deserialize)]

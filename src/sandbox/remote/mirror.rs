@@ -182,11 +182,7 @@ impl Mirror {
             agreed.into_keys().chain(here.keys().cloned()).chain(there.keys().cloned()).collect();
         for path in paths {
             match (here.get(&path), there.get(&path)) {
-                (Some(one), Some(other)) if one == other => {
-                    if state.agreed.get(&path) != Some(one) {
-                        state.agreed.insert(path, one.clone());
-                    }
-                }
+                (Some(one), Some(other)) if one == other => drop(state.agreed.insert(path, one.clone())),
                 (None, None) => drop(state.agreed.remove(&path)),
                 // They do not agree, so what they agreed on last counts.
                 _ => {}
