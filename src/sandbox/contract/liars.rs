@@ -113,8 +113,11 @@ fn files_of(dir: &std::path::Path) -> BTreeMap<String, String> {
     found
 }
 
-/// Runs a command of ada at a server. Returns its result, and the files that there are afterwards.
-fn run(script: Script) -> Result<(Result<Finished, Refusal>, BTreeMap<String, String>), String> {
+/// The result of a command, and the files that there are afterwards.
+type Ran = (Result<Finished, Refusal>, BTreeMap<String, String>);
+
+/// Runs a command of ada at a server.
+fn run(script: Script) -> Result<Ran, String> {
     let (dir, runtime) = (open_dir(), runtime());
     let data = dir.path().join("data");
     std::fs::write(data.join("workspace/shared.txt"), "shared").unwrap();
