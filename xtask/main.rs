@@ -29,6 +29,8 @@ const VERIFY: [(&str, &[&str]); 5] = [
             "ghostctl",
             "--package",
             "ghost-testkit",
+            "--package",
+            "ghost-toolbox",
             "--bins",
             "--features",
             "ghost-testkit/daemon",

@@ -189,6 +189,7 @@ fn resolve(paths: &WorldPaths, node: &Node, file: &FileReport<'_>, env: Env<'_>)
     let mut secret_env: BTreeSet<String> = world.secret_env.iter().cloned().collect();
     // Commands may print what they get; it is redacted on every way out.
     secret_env.extend(world.sandbox.passthrough_env.iter().cloned());
+    secret_env.extend(world.sandbox.remote.iter().map(|remote| remote.token_env.clone()));
     secret_env.extend(llm.providers.values().filter_map(|provider| provider.api_key_env.clone()));
     secret_env.extend(world.llm.providers.values().flat_map(|entry| entry.sent.variables.iter().cloned()));
     secret_env.extend(world.web.iter().flat_map(|web| web.key_variables()).map(str::to_owned));
@@ -220,7 +221,7 @@ fn resolve(paths: &WorldPaths, node: &Node, file: &FileReport<'_>, env: Env<'_>)
         metrics_open: world.metrics_open,
         http: world.http.clone(),
         places: world.places.resolve(&paths.dir),
-        sandbox: world.sandbox.clone(),
+        sandbox: world.sandbox.clone().within(&paths.dir),
         approvals,
         cli_policy: Arc::new(ghost_policy::Policy::new(world.cli_policy.settings.clone())),
         web: world.web.clone(),

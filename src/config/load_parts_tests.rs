@@ -418,6 +418,31 @@ fn the_hosts_of_commands_become_a_plan() {
     }
 }
 
+// covers: SBX-07, TBX-07
+#[test]
+fn a_toolbox_server_becomes_a_plan() {
+    let world = World::new();
+    let remote = "sandbox: { kind: remote, url: 'https://box.example:9090', token_env: BOX_TOKEN, ca_file: box.pem }\n";
+    world.config(&format!("{GOOD}{remote}"));
+    let plan = world.load().unwrap();
+    let server = plan.sandbox.remote.clone().unwrap();
+    assert_eq!((server.url.as_str(), server.token_env.as_str()), ("https://box.example:9090", "BOX_TOKEN"));
+    assert_eq!(server.ca_file, Some(plan.dir.join("box.pem")));
+    assert!(plan.secret_env.contains("BOX_TOKEN"), "its value is redacted");
+    assert!(!world.warnings().contains("sandbox."), "{}", world.warnings());
+    for (good, bad) in [
+        ("url: 'https://box.example:9090', ", ""),
+        ("https:", "http:"),
+        (", token_env: BOX_TOKEN", ""),
+        ("BOX_TOKEN", "'a token'"),
+        ("kind: remote", "kind: remote, network: open"),
+        ("kind: remote", "kind: remote, network: proxy, hosts: [a.example]"),
+    ] {
+        world.config(&format!("{GOOD}{}", remote.replace(good, bad)));
+        assert!(world.problems().contains("sandbox"), "{bad}: {}", world.problems());
+    }
+}
+
 // covers: EXEC-06
 #[test]
 fn sections_of_commands_are_read_strictly() {

@@ -31,7 +31,7 @@ pub use self::http::HttpPlan;
 pub use self::models::{LlmPlan, ModelChoice, ProviderPlan};
 pub use self::origins::{Origin, Origins, ProviderOrigin};
 pub use self::places::{ListenAddress, PlacesPlan};
-pub use self::sandbox::{SandboxKind, SandboxNetwork, SandboxPlan, SandboxScope, WorkspaceAccess};
+pub use self::sandbox::{RemotePlan, SandboxKind, SandboxNetwork, SandboxPlan, SandboxScope, WorkspaceAccess};
 pub use self::web::WebPlan;
 use crate::access::{Groups, TASK_UPDATE, ToolAccess};
 use crate::problem::Problem;

@@ -3,11 +3,11 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
-use std::ops::RangeInclusive;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::Arc;
 
+use ghost_domain::bearer::{bearer_matches, check_token};
 use ghost_domain::{Code, Refusal};
 use sha2::{Digest, Sha256};
 use tonic::service::Interceptor;
@@ -84,38 +84,11 @@ impl Interceptor for Gate {
     }
 }
 
-/// Whether an `Authorization` header carries the token. The comparison takes the same time wherever
-/// the two differ.
-pub(crate) fn bearer_matches(header: &str, token: &str) -> bool {
-    let Some(given) = header.strip_prefix("Bearer ").or_else(|| header.strip_prefix("bearer ")) else { return false };
-    // Digests have the same length, so the comparison does not reveal the length of the token.
-    let (given, token) = (Sha256::digest(given.trim().as_bytes()), Sha256::digest(token.as_bytes()));
-    given.iter().zip(token.iter()).fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
-}
-
 /// 32 random bytes from the system, as 64 hexadecimal digits.
 pub(crate) fn random_hex() -> std::io::Result<String> {
     let mut random = [0u8; 32];
     File::open("/dev/urandom").and_then(|mut source| source.read_exact(&mut random))?;
     Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
-}
-
-/// Allowed length of a token in bytes. It travels in a header, and servers accept 8 KiB of headers.
-/// ghostctl has the same upper bound.
-const TOKEN_BYTES: RangeInclusive<usize> = 16..=4_096;
-
-/// Checks that a text can be a token. The error completes the sentence "the token …".
-pub(crate) fn check_token(token: &str) -> Result<(), String> {
-    let (min, max) = (TOKEN_BYTES.start(), TOKEN_BYTES.end());
-    match token.len() {
-        length if length < *min => Err(format!("is shorter than {min} characters")),
-        length if length > *max => Err(format!("has {length} bytes; the maximum is {max}")),
-        // A header value allows nothing else, and spaces at its ends are trimmed.
-        _ if token.trim() != token || !token.bytes().all(|byte| (b' '..=b'~').contains(&byte)) => {
-            Err("is not one line of printable ASCII".to_owned())
-        }
-        _ => Ok(()),
-    }
 }
 
 /// Name of the token's file in the data directory.
@@ -170,15 +143,6 @@ pub(crate) fn token(data_dir: &Path) -> Result<Arc<str>, Refusal> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    // covers: CP-10
-    #[test]
-    fn only_the_token_matches() {
-        assert!(bearer_matches("Bearer abcdefghijklmnop", "abcdefghijklmnop"));
-        for wrong in ["Bearer abcdefghijklmno", "abcdefghijklmnop", "Bearer ", "Basic abcdefghijklmnop", ""] {
-            assert!(!bearer_matches(wrong, "abcdefghijklmnop"), "{wrong}");
-        }
-    }
 
     #[test]
     fn a_token_is_one_line_of_printable_ascii_of_16_to_4096_bytes() {

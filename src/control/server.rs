@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ghost_config::plan::ListenAddress;
+use ghost_domain::bearer::check_token;
 use ghost_domain::{Code, Party, Refusal};
 use ghost_proto::v1::{
     agents_server::{self, AgentsServer},
@@ -43,7 +44,7 @@ use tonic::service::interceptor::InterceptedService;
 use tonic::transport::{Certificate, Identity, Server, ServerTlsConfig};
 
 use crate::adapters;
-use crate::auth::{Gate, TOKEN_FILE, check_token, token};
+use crate::auth::{Gate, TOKEN_FILE, token};
 use crate::connection_limit::ConnectionLimit;
 use crate::control::Control;
 use crate::http;

@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use ghost_config::plan::Plan;
 use ghost_config::real_place;
+use ghost_domain::write_acl::MARK;
 use ghost_domain::{Clock, Code, Refusal};
-use ghost_tools::workspace::MARK;
 use rustix::fs::{FlockOperation, OFlags, flock};
 use rustix::io::Errno;
 

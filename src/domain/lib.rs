@@ -11,6 +11,7 @@ pub mod agent;
 pub mod approval;
 pub mod artifact;
 pub mod ask;
+pub mod bearer;
 pub mod budget;
 pub mod chat;
 pub mod conversation;

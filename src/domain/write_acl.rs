@@ -7,6 +7,16 @@ use crate::refusal::{Code, Refusal};
 
 /// Longest path in bytes.
 pub const PATH_MAX: usize = 1_024;
+/// The prefix of temporary files. Agents cannot use names with this prefix.
+pub const TEMP_PREFIX: &str = ".ghost-tmp-";
+/// The file in the root of a workspace that says to which world it belongs. The daemon writes it; agents cannot see it.
+pub const MARK: &str = ".ghost-world";
+
+/// Whether agents cannot see or use a file of this name.
+#[must_use]
+pub fn is_reserved(name: &str) -> bool {
+    name.starts_with(TEMP_PREFIX) || name == MARK
+}
 
 /// A path relative to the workspace root: components joined by `/`, never absolute, without `.` or
 /// `..`. Only the root itself is empty.

@@ -2,8 +2,10 @@
 
 use std::collections::VecDeque;
 
+use serde::{Deserialize, Serialize};
+
 /// Output as text: whole characters, with a mark where it was cut.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Captured {
     /// The text. Bytes that are not UTF-8 are replacement characters.
     pub text: String,

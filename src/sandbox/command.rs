@@ -6,6 +6,7 @@ use async_trait::async_trait;
 use ghost_config::plan::WorkspaceAccess;
 use ghost_domain::ids::ConversationId;
 use ghost_domain::{AgentId, Code, Refusal};
+use serde::{Deserialize, Serialize};
 
 use crate::capture::Captured;
 use crate::feed::Feed;
@@ -66,7 +67,8 @@ pub struct Alone {
 }
 
 /// How a command ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum End {
     /// It exited with this code.
     Exited(i32),

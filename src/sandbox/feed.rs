@@ -17,6 +17,8 @@ pub struct Feed(Arc<Shared>);
 struct Shared {
     state: Mutex<State>,
     changed: Notify,
+    /// Notified when the command takes what waits.
+    taken: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -64,6 +66,18 @@ impl Feed {
         self.0.changed.notify_one();
     }
 
+    /// Completes when nothing waits any more. For one caller at a time.
+    pub async fn drained(&self) {
+        loop {
+            // A notification before the wait is kept, so nothing between the two is missed.
+            let taken = self.0.taken.notified();
+            if self.state().waiting.is_empty() {
+                return;
+            }
+            taken.await;
+        }
+    }
+
     /// The next input; `None` at its end. Dropping the future loses nothing.
     pub(crate) async fn next(&self) -> Option<Vec<u8>> {
         loop {
@@ -72,6 +86,7 @@ impl Feed {
             {
                 let mut state = self.state();
                 if !state.waiting.is_empty() {
+                    self.0.taken.notify_one();
                     return Some(std::mem::take(&mut state.waiting));
                 }
                 if state.closed {
@@ -99,7 +114,9 @@ mod tests {
         feed.push(&[b'x'; WAITING_MAX]).unwrap();
         feed.close();
         assert_eq!(feed.push(b"y"), Err(NotTaken::Closed));
+        assert_eq!(feed.drained().now_or_never(), None);
         assert_eq!(feed.next().await.map(|bytes| bytes.len()), Some(WAITING_MAX));
+        feed.drained().await;
         assert_eq!(feed.next().await, None);
     }
 }

@@ -14,6 +14,7 @@ mod local;
 mod own_dirs;
 mod program;
 mod protection;
+pub mod remote;
 mod tunnel;
 
 use std::path::Path;
@@ -28,7 +29,8 @@ pub use docker::{Docker, Owner};
 pub use feed::{Feed, NotTaken};
 pub use local::Local;
 pub use protection::{Protection, Report};
-pub use tunnel::{ADDRESS as PROXY, Client, Outlet};
+pub use remote::Remote;
+pub use tunnel::{ADDRESS as PROXY, Client, Closed, Outlet};
 
 /// Opens the sandbox of a world. The data directory of `owner` gets the runner's program; commands see files below
 /// `workspace`. With `network: proxy` their connections go to `outlet`.
@@ -43,7 +45,7 @@ pub async fn open(
     clock: Arc<dyn Clock>,
 ) -> Result<Arc<dyn Sandbox>, String> {
     match plan.kind {
-        SandboxKind::None => Err("the world file has no `sandbox: { kind: local }` or `docker`".to_owned()),
+        SandboxKind::None => Err("the world file has no `sandbox: { kind: local }`, `docker` or `remote`".to_owned()),
         SandboxKind::Local => {
             Ok(Local::open(plan, owner.data_dir, workspace, outlet, clock).await? as Arc<dyn Sandbox>)
         }
@@ -51,6 +53,9 @@ pub async fn open(
             let host = std::env::var("DOCKER_HOST").ok();
             Ok(Docker::open(plan, host.as_deref(), owner, workspace, outlet, clock).await? as Arc<dyn Sandbox>)
         }
-        SandboxKind::Remote => Err("the sandbox `remote` is not built yet; `local` and `docker` are".to_owned()),
+        SandboxKind::Remote => {
+            let token = plan.remote.as_ref().and_then(|remote| std::env::var(&remote.token_env).ok());
+            Ok(Remote::open(plan, token.as_deref(), owner, workspace, clock).await? as Arc<dyn Sandbox>)
+        }
     }
 }

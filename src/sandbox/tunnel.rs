@@ -38,6 +38,16 @@ pub trait Outlet: Send + Sync + 'static {
     fn serve(&self, client: &Client, stream: DuplexStream) -> BoxFuture<'static, ()>;
 }
 
+/// An outlet that leads nowhere: each connection ends at once.
+#[derive(Clone, Copy, Debug)]
+pub struct Closed;
+
+impl Outlet for Closed {
+    fn serve(&self, _client: &Client, _stream: DuplexStream) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::ready(()))
+    }
+}
+
 /// What serves the connections of one runner.
 #[derive(Clone)]
 pub(crate) struct Exit {

@@ -27,7 +27,7 @@ use ghost_domain::{AgentId, Code, ImageFile, Refusal, WatchSnapshot};
 pub use encoding::Encoding;
 pub(crate) use faults::io_refusal;
 pub(crate) use files::read_text;
-pub use files::{FileText, Lines, MARK, sha256_hex};
+pub use files::{FileText, Lines, sha256_hex};
 pub(crate) use list::list as list_dir;
 pub use list::{DEPTH_MAX, ENTRIES_MAX, Entry, EntryKind, Listing};
 pub use together::FileWrite;

@@ -13,9 +13,7 @@ use bollard::exec::StartExecResults;
 use bollard::models::ExecConfig;
 use bollard::query_parameters::ListContainersOptionsBuilder;
 use ghost_config::plan::{SandboxKind, SandboxPlan};
-use ghost_domain::time::BoxFuture;
-use ghost_sandbox::{Client, Command, End, Owner, Sandbox};
-use tokio::io::DuplexStream;
+use ghost_sandbox::{Closed, Command, End, Owner, Sandbox};
 use tokio_stream::StreamExt as _;
 
 use crate::measure::{Outcome, median, now, runtime};
@@ -40,15 +38,6 @@ pub fn measure() -> Outcome<Vec<Line>> {
     Ok(lines)
 }
 
-/// Commands have no network here.
-struct Nowhere;
-
-impl ghost_sandbox::Outlet for Nowhere {
-    fn serve(&self, _: &Client, _: DuplexStream) -> BoxFuture<'static, ()> {
-        Box::pin(std::future::ready(()))
-    }
-}
-
 /// A sandbox with directories of its own.
 struct Place {
     sandbox: Arc<dyn Sandbox>,
@@ -64,14 +53,9 @@ impl Place {
         std::fs::create_dir(&workspace)?;
         let plan = SandboxPlan { kind, ..SandboxPlan::default() };
         let owner = Owner { world_id: "bench", data_dir: dir.path() };
-        let sandbox = ghost_sandbox::open(
-            &plan,
-            owner,
-            &workspace,
-            Arc::new(Nowhere),
-            Arc::new(ghost_daemon::ports::SystemClock),
-        )
-        .await?;
+        let sandbox =
+            ghost_sandbox::open(&plan, owner, &workspace, Arc::new(Closed), Arc::new(ghost_daemon::ports::SystemClock))
+                .await?;
         Ok(Self { sandbox, dir })
     }
 

@@ -1,6 +1,7 @@
 //! The sandbox of a world: where commands run, and within which bounds (SBX-07).
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::web::WebTarget;
@@ -15,7 +16,7 @@ pub enum SandboxKind {
     Local,
     /// In containers of a Docker engine on this machine.
     Docker,
-    /// On a toolbox server. Not built yet.
+    /// On a toolbox server.
     Remote,
 }
 
@@ -68,6 +69,17 @@ pub enum WorkspaceAccess {
     ReadWrite,
 }
 
+/// The toolbox server of a world.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RemotePlan {
+    /// Its address, without a path: `https`, or `http` on this machine.
+    pub url: String,
+    /// The variable with the token.
+    pub token_env: String,
+    /// A PEM file with the only certificate authorities that are trusted; without it, those of the system are.
+    pub ca_file: Option<PathBuf>,
+}
+
 /// The `sandbox` of a world file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SandboxPlan {
@@ -109,6 +121,19 @@ pub struct SandboxPlan {
     pub cpu_millis: Option<u32>,
     /// Containers at one time.
     pub containers_max: usize,
+    /// The toolbox server, for the kind `remote` only.
+    pub remote: Option<RemotePlan>,
+}
+
+impl SandboxPlan {
+    /// With relative paths resolved against the world's directory `dir`.
+    #[must_use]
+    pub fn within(mut self, dir: &Path) -> Self {
+        if let Some(file) = self.remote.as_mut().and_then(|remote| remote.ca_file.as_mut()) {
+            *file = dir.join(&*file);
+        }
+        self
+    }
 }
 
 impl Default for SandboxPlan {
@@ -133,6 +158,7 @@ impl Default for SandboxPlan {
             hosts: Vec::new(),
             cpu_millis: None,
             containers_max: 64,
+            remote: None,
         }
     }
 }

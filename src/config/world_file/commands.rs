@@ -6,6 +6,7 @@ use std::time::Duration;
 use ghost_policy::{Action, Mode, Settings, Tier, shipped};
 
 use super::parts::{Named, names, unused, with};
+use super::remote::remote;
 use crate::plan::{SandboxKind, SandboxNetwork, SandboxPlan, SandboxScope, WorkspaceAccess};
 use crate::reader::{Field, Map};
 
@@ -72,6 +73,7 @@ fn read_sandbox(map: &Map<'_>, plan: &mut SandboxPlan) {
     plan.stderr_limit = limit("stderr_limit").unwrap_or(plan.stderr_limit);
     network(map, plan);
     containers(map, plan);
+    plan.remote = remote(map, plan.kind);
     without_effect(map);
 }
 
@@ -87,6 +89,9 @@ fn network(map: &Map<'_>, plan: &mut SandboxPlan) {
         if plan.network == SandboxNetwork::Open && plan.kind != SandboxKind::Docker {
             let message = format!("the sandbox `{}` has no network that leads everywhere", plan.kind.as_str());
             field.error(message, "write `network: proxy` and the `hosts`, or `network: none`, or use `kind: docker`");
+        }
+        if plan.network == SandboxNetwork::Proxy && plan.kind == SandboxKind::Remote {
+            field.error("commands on a toolbox server have no network", "write `network: none`, or use another `kind`");
         }
     }
     let hosts = map.get("hosts");

@@ -14,6 +14,7 @@ pub mod http;
 pub mod llm;
 pub mod parts;
 pub mod places;
+mod remote;
 pub mod sent;
 pub mod web;
 

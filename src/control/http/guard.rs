@@ -12,13 +12,13 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use ghost_config::plan::HttpPlan;
 use ghost_config::plan::http::HostPort;
+use ghost_domain::bearer::bearer_matches;
 use ghost_domain::text::clip;
 use ghost_domain::{Code, Refusal};
 
 use super::failed::{Failed, body};
 use super::rest::Rest;
 use super::session;
-use crate::auth::bearer_matches;
 
 /// The port of an address without one.
 const HTTP_PORT: u16 = 80;

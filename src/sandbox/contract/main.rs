@@ -1,7 +1,8 @@
-//! The contract of all sandboxes: the same cases run in `local` and in `docker`. Cases of containers alone are in
-//! `containers`, and those that kill and stop an engine in `engine`.
+//! The contract of all sandboxes: the same cases run in `local`, in `docker`, and in `remote` with a real toolbox server on
+//! this machine. Cases of containers alone are in `containers`, those that kill and stop an engine in `engine`; those of
+//! `remote` alone are in `remote_only`, and those with a server that lies in `liars`.
 //!
-//! A machine without a sandbox skips its cases and says so. With `GHOST_SANDBOX=required` (`local`) and
+//! A machine without a sandbox skips its cases and says so. With `GHOST_SANDBOX=required` (`local`, `remote`) and
 //! `GHOST_DOCKER=required` (`docker`) they fail instead. `docker` needs the toolbox image (`deploy/toolbox/build`).
 
 // A failure in a test is a panic with a message. The tests look at the machine's processes, as an operator would.
@@ -14,9 +15,11 @@ mod deaths;
 mod engine;
 mod escapes;
 mod files;
+mod liars;
 mod machine;
 mod network;
 mod place;
+mod remote_only;
 
 /// Makes a test of each case for each kind of sandbox.
 macro_rules! cases {
@@ -31,6 +34,12 @@ macro_rules! cases {
             #[test]
             fn $case() {
                 crate::$module::$case(crate::place::Kind::Docker);
+            }
+        )+)+ }
+        mod remote { $($(
+            #[test]
+            fn $case() {
+                crate::$module::$case(crate::place::Kind::Remote);
             }
         )+)+ }
     };

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::future::BoxFuture;
-use ghost_config::plan::{SandboxKind, SandboxPlan};
+use ghost_config::plan::{RemotePlan, SandboxKind, SandboxPlan};
 use ghost_domain::{AgentId, Clock, Refusal, Timestamp};
-use ghost_sandbox::{Client, Command, Docker, End, Finished, Local, Outlet, Owner, Sandbox};
+use ghost_sandbox::{Client, Command, Docker, End, Finished, Local, Outlet, Owner, Remote, Sandbox};
+use ghost_testkit::blackbox::ToolboxServer;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 
 /// Which sandbox.
@@ -16,6 +17,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 pub enum Kind {
     Local,
     Docker,
+    Remote,
 }
 
 /// The machine's clock.
@@ -68,13 +70,19 @@ pub struct Place {
     pub sandbox: Arc<dyn Sandbox>,
     pub plan: SandboxPlan,
     pub runtime: tokio::runtime::Runtime,
+    /// The toolbox server of `remote`.
+    pub server: Option<ToolboxServer>,
     pub dir: tempfile::TempDir,
 }
 
 /// A plan with bounds that tests reach quickly.
 pub fn plan(kind: Kind) -> SandboxPlan {
     SandboxPlan {
-        kind: if kind == Kind::Local { SandboxKind::Local } else { SandboxKind::Docker },
+        kind: match kind {
+            Kind::Local => SandboxKind::Local,
+            Kind::Docker => SandboxKind::Docker,
+            Kind::Remote => SandboxKind::Remote,
+        },
         memory_bytes: 256 << 20,
         processes: 64,
         disk_bytes: 32 << 20,
@@ -103,7 +111,7 @@ pub fn runtime() -> tokio::runtime::Runtime {
 
 /// Says that a case is skipped, or fails if it must not be.
 pub fn skipped(kind: Kind, why: &str) {
-    let variable = if kind == Kind::Local { "GHOST_SANDBOX" } else { "GHOST_DOCKER" };
+    let variable = if kind == Kind::Docker { "GHOST_DOCKER" } else { "GHOST_SANDBOX" };
     assert!(std::env::var(variable).is_err(), "{variable}=required: {why}");
     eprintln!("skipped: {why}");
 }
@@ -123,9 +131,17 @@ impl Place {
 
     /// The same at a certain engine.
     pub fn at(kind: Kind, plan: SandboxPlan, host: Option<&str>) -> Option<Self> {
-        let (runtime, dir) = (runtime(), open_dir());
+        let (runtime, dir, mut plan) = (runtime(), open_dir(), plan);
+        let server = match (kind == Kind::Remote).then(|| server_in(dir.path())).transpose() {
+            Ok(server) => server,
+            Err(why) => {
+                skipped(kind, &why);
+                return None;
+            }
+        };
+        plan.remote = server.as_ref().map(|server| remote_plan(&server.url));
         match runtime.block_on(open(kind, &plan, dir.path().join("data"), host)) {
-            Ok(sandbox) => Some(Self { kind, sandbox, plan, runtime, dir }),
+            Ok(sandbox) => Some(Self { kind, sandbox, plan, runtime, server, dir }),
             Err(why) => {
                 skipped(kind, &why);
                 None
@@ -146,6 +162,7 @@ impl Place {
         match self.kind {
             Kind::Local => self.workspace().canonicalize().unwrap().display().to_string(),
             Kind::Docker => "/workspace".to_owned(),
+            Kind::Remote => self.sandbox.workspace_path(),
         }
     }
 
@@ -197,6 +214,18 @@ def call(number, *arguments):
     return result
 ";
 
+/// Starts a toolbox server with its files in a directory of `dir`.
+pub fn server_in(dir: &std::path::Path) -> Result<ToolboxServer, String> {
+    let own = dir.join("toolbox");
+    std::fs::create_dir_all(&own).unwrap();
+    ToolboxServer::start(&own, "127.0.0.1:0", None)
+}
+
+/// The plan for a server.
+pub fn remote_plan(url: &str) -> RemotePlan {
+    RemotePlan { url: url.to_owned(), token_env: "GHOST_TOOLBOX_TOKEN".to_owned(), ca_file: None }
+}
+
 /// Opens a sandbox.
 pub async fn open(
     kind: Kind,
@@ -211,6 +240,10 @@ pub async fn open(
         Kind::Docker => {
             let owner = Owner { world_id: "contract", data_dir: &data };
             Docker::open(plan, host, owner, &workspace, outlet, clock).await? as Arc<dyn Sandbox>
+        }
+        Kind::Remote => {
+            let owner = Owner { world_id: "contract", data_dir: &data };
+            Remote::open(plan, Some(ToolboxServer::TOKEN), owner, &workspace, clock).await? as Arc<dyn Sandbox>
         }
     })
 }

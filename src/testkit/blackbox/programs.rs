@@ -16,6 +16,12 @@ pub fn ghostd_testing() -> PathBuf {
     bin_dir().join("ghostd_testing")
 }
 
+/// Path of the toolbox server.
+#[must_use]
+pub fn ghost_toolbox() -> PathBuf {
+    bin_dir().join("ghost-toolbox")
+}
+
 /// The directory of the programs. The first call builds them with cargo, so that a test never runs an outdated
 /// program. If they are up to date, this takes little time.
 fn bin_dir() -> PathBuf {
@@ -40,6 +46,8 @@ fn bin_dir() -> PathBuf {
             "ghostctl",
             "--package",
             "ghost-testkit",
+            "--package",
+            "ghost-toolbox",
             "--bins",
             "--features",
             "ghost-testkit/daemon",

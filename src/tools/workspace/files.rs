@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use cap_std::fs::{Dir, OpenOptions, OpenOptionsExt};
 use ghost_domain::text::clip;
-use ghost_domain::write_acl::WorkspacePath;
+use ghost_domain::write_acl::{MARK, TEMP_PREFIX, WorkspacePath, is_reserved};
 use ghost_domain::{Code, Refusal};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags};
 use rustix::io::Errno;
@@ -16,17 +16,6 @@ use sha2::{Digest, Sha256};
 use super::encoding::Encoding;
 use super::faults::{in_the_way, io_refusal};
 use super::parents;
-
-/// The prefix of temporary files. Agents cannot use names with this prefix.
-pub(super) const TEMP_PREFIX: &str = ".ghost-tmp-";
-
-/// The file in the root of a workspace that says to which world it belongs. The daemon writes it; agents cannot see it.
-pub const MARK: &str = ".ghost-world";
-
-/// Whether agents cannot see or use a file of this name.
-pub(super) fn is_reserved(name: &str) -> bool {
-    name.starts_with(TEMP_PREFIX) || name == MARK
-}
 
 /// The number of bytes of a file that are read to find a line or to hash the file that a write
 /// would replace. Every file that a tool can write is smaller.

@@ -7,10 +7,10 @@ use std::path::Path;
 
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, MetadataExt as _};
+use ghost_domain::write_acl::TEMP_PREFIX;
 use ghost_domain::{AgentId, Refusal};
 
 use super::faults::io_refusal;
-use super::files::TEMP_PREFIX;
 use super::parents;
 
 /// Directories of every workspace.

@@ -4,12 +4,11 @@ use std::collections::VecDeque;
 
 use cap_std::fs::Dir;
 use ghost_domain::tool_catalogue::glob;
-use ghost_domain::write_acl::WorkspacePath;
+use ghost_domain::write_acl::{WorkspacePath, is_reserved};
 use ghost_domain::{Code, Refusal};
 use serde::Serialize;
 
 use super::faults::io_refusal;
-use super::files::is_reserved;
 use super::parents;
 
 /// The largest number of levels in a listing.

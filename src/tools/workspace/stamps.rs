@@ -5,11 +5,10 @@ use std::io;
 
 use cap_std::fs::{Dir, Metadata, MetadataExt};
 use ghost_domain::schedule::FileStamp;
-use ghost_domain::write_acl::WorkspacePath;
+use ghost_domain::write_acl::{WorkspacePath, is_reserved};
 use ghost_domain::{Code, Refusal, WatchSnapshot};
 
 use super::faults::{in_the_way, io_refusal};
-use super::files::is_reserved;
 use super::parents;
 
 /// The largest number of levels of a snapshot.

@@ -42,7 +42,7 @@ fn temps(root: &Path) -> usize {
             if entry.file_type().unwrap().is_dir() {
                 waiting.push(entry.path());
             }
-            found += usize::from(entry.file_name().to_string_lossy().starts_with(files::TEMP_PREFIX));
+            found += usize::from(entry.file_name().to_string_lossy().starts_with(ghost_domain::write_acl::TEMP_PREFIX));
         }
     }
     found

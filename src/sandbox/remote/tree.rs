@@ -1,0 +1,151 @@
+//! One copy of a workspace on a disk: lists it, and changes single entries of it.
+//!
+//! It must never follow a symbolic link, whoever made it and whenever: every directory on the way is opened by itself.
+
+mod entry;
+mod incoming;
+mod list;
+
+use std::fs::File;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+
+use rustix::fs::{CWD, FileType, Mode, OFlags, fstat, mkdirat, openat, symlinkat};
+use rustix::io::Errno;
+
+pub use incoming::Incoming;
+pub use list::{Hashes, TreeError};
+
+use self::entry::{TARGET_MAX, clear, dir_at, hand_over, is_still, kind, open_dir, open_file, size};
+use super::node::{self, Node, Nodes};
+
+/// A copy of a workspace.
+#[derive(Debug)]
+pub struct Tree {
+    root: OwnedFd,
+}
+
+impl Tree {
+    /// The copy at `root`.
+    ///
+    /// # Errors
+    /// If it is no directory, or cannot be opened.
+    pub fn open(root: &Path) -> io::Result<Self> {
+        Ok(Self { root: openat(CWD, root, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())? })
+    }
+
+    /// The entries below the directory `scope`, and how many names were left out because they are no text. Contents are
+    /// kept in `hashes`, but not of files below the directories `busy`, which commands may be writing. `now_ms` is the
+    /// time in milliseconds since 1970.
+    ///
+    /// # Errors
+    /// If there are too many entries or bytes, or the disk fails.
+    pub fn list(
+        &self,
+        scope: &str,
+        hashes: &mut Hashes,
+        busy: &[String],
+        now_ms: i64,
+    ) -> Result<(Nodes, usize), TreeError> {
+        list::list(&self.root, scope.trim_matches('/'), hashes, busy, now_ms)
+    }
+
+    /// Makes the directory `path` with all above it, unless it is there.
+    ///
+    /// # Errors
+    /// If a link stands in the way, or the disk fails.
+    pub fn prepare(&self, path: &str) -> io::Result<()> {
+        let mut at = dir_at(&self.root, "")?;
+        for part in path.split('/').filter(|part| !part.is_empty()) {
+            at = match open_dir(&at, part) {
+                Err(Errno::NOENT) => {
+                    mkdirat(&at, part, Mode::from_raw_mode(0o755))?;
+                    hand_over(&at, part)?;
+                    open_dir(&at, part)?
+                }
+                found => found?,
+            };
+        }
+        Ok(())
+    }
+
+    /// The directory of an entry, and the entry's name in it.
+    fn place<'p>(&self, path: &'p str) -> io::Result<(OwnedFd, &'p str)> {
+        if !node::is_plain(path) || path.split('/').any(ghost_domain::write_acl::is_reserved) {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the path is not one of a workspace"));
+        }
+        let name = path.rsplit('/').next().unwrap_or(path);
+        Ok((dir_at(&self.root, node::parent(path))?, name))
+    }
+
+    /// Opens a regular file to read it, with its size. `None` if there is none.
+    ///
+    /// # Errors
+    /// If a link stands in the way, or the disk fails.
+    pub fn read(&self, path: &str) -> io::Result<Option<(File, u64)>> {
+        let (dir, name) = self.place(path)?;
+        let file = match open_file(&dir, name) {
+            Ok(file) => file,
+            Err(Errno::NOENT) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let found = fstat(&file)?;
+        Ok((kind(&found) == FileType::RegularFile).then(|| (file, size(&found))))
+    }
+
+    /// Removes an entry that is `was`; a directory must be empty. Returns whether it was so.
+    ///
+    /// # Errors
+    /// If a link stands in the way, or the disk fails.
+    pub fn remove(&self, path: &str, was: &Node) -> io::Result<bool> {
+        let (dir, name) = self.place(path)?;
+        let still = is_still(&dir, name, Some(was))?;
+        if still {
+            clear(&dir, name, Some(was))?;
+        }
+        Ok(still)
+    }
+
+    /// Makes a directory where `was` is. Returns whether it was so.
+    ///
+    /// # Errors
+    /// If a link stands in the way, or the disk fails.
+    pub fn make_dir(&self, path: &str, was: Option<&Node>) -> io::Result<bool> {
+        let (dir, name) = self.place(path)?;
+        let still = is_still(&dir, name, was)?;
+        if still {
+            clear(&dir, name, was)?;
+            mkdirat(&dir, name, Mode::from_raw_mode(0o755))?;
+            hand_over(&dir, name)?;
+        }
+        Ok(still)
+    }
+
+    /// Makes a symbolic link where `was` is. Returns whether it was so.
+    ///
+    /// # Errors
+    /// If a link stands in the way, or the disk fails.
+    pub fn make_link(&self, path: &str, target: &str, was: Option<&Node>) -> io::Result<bool> {
+        let (dir, name) = self.place(path)?;
+        let still = target.len() <= TARGET_MAX && is_still(&dir, name, was)?;
+        if still {
+            clear(&dir, name, was)?;
+            symlinkat(target, &dir, name)?;
+            hand_over(&dir, name)?;
+        }
+        Ok(still)
+    }
+
+    /// Begins to write a file of `size` bytes.
+    ///
+    /// # Errors
+    /// If its directory is not there, a link stands in the way, or the disk fails.
+    pub fn receive(&self, path: &str, size: u64, executable: bool) -> io::Result<Incoming> {
+        let (dir, name) = self.place(path)?;
+        Incoming::begin(dir, name, size, executable)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,145 @@
+//! Single entries of a directory: what is at a name, and how it goes.
+//!
+//! It must never follow a symbolic link.
+
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::os::fd::{AsFd, OwnedFd};
+
+use rustix::fs::{
+    AtFlags, FileType, Gid, Mode, OFlags, Stat, Uid, chownat, fstat, openat, readlinkat, statat, unlinkat,
+};
+use rustix::io::Errno;
+use sha2::{Digest as _, Sha256};
+
+use crate::remote::node::{Node, hex};
+use crate::remote::protocol::BYTES_MAX;
+
+const BUFFER: usize = 64 * 1024;
+
+/// Longest target of a link.
+pub(super) const TARGET_MAX: usize = 4_096;
+
+pub(super) fn open_dir(at: impl AsFd, name: &str) -> Result<OwnedFd, Errno> {
+    openat(at, name, OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
+}
+
+pub(super) fn open_file(at: impl AsFd, name: &str) -> Result<File, Errno> {
+    // A pipe must not block.
+    openat(at, name, OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty())
+        .map(File::from)
+}
+
+pub(super) fn kind(found: &Stat) -> FileType {
+    FileType::from_raw_mode(found.st_mode)
+}
+
+pub(super) fn is_executable(found: &Stat) -> bool {
+    found.st_mode & 0o100 != 0
+}
+
+pub(super) fn size(found: &Stat) -> u64 {
+    u64::try_from(found.st_size).unwrap_or(0)
+}
+
+/// What is at `name`; `None` if nothing is.
+fn node_at(at: impl AsFd, name: &str) -> io::Result<Option<Node>> {
+    let found = match statat(&at, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Ok(found) => found,
+        Err(Errno::NOENT) => return Ok(None),
+        Err(error) => return Err(error.into()),
+    };
+    Ok(Some(match kind(&found) {
+        FileType::Directory => Node::Dir,
+        FileType::Symlink => link_at(&at, name),
+        FileType::RegularFile => match open_file(&at, name) {
+            Ok(file) => content(file)?,
+            Err(Errno::NOENT | Errno::LOOP | Errno::ACCESS) => Node::Other,
+            Err(error) => return Err(error.into()),
+        },
+        _ => Node::Other,
+    }))
+}
+
+pub(super) fn link_at(at: impl AsFd, name: &str) -> Node {
+    let target = readlinkat(at, name, Vec::new()).ok().and_then(|target| target.into_string().ok());
+    target.filter(|target| target.len() <= TARGET_MAX).map_or(Node::Other, |target| Node::Link { target })
+}
+
+/// Whether `name` is as `was` says. A file that has another size is not read.
+pub(super) fn is_still(at: impl AsFd, name: &str, was: Option<&Node>) -> io::Result<bool> {
+    if let Some(Node::File { size: wanted, .. }) = was {
+        match statat(&at, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(found) if kind(&found) == FileType::RegularFile && size(&found) == *wanted => {}
+            Ok(_) | Err(Errno::NOENT) => return Ok(false),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(node_at(at, name)?.as_ref() == was)
+}
+
+/// Root's new entries get the owner of their directory: commands are another user then, who must be able to change them.
+pub(super) fn heir(dir: impl AsFd) -> io::Result<Option<(Uid, Gid)>> {
+    if !rustix::process::geteuid().is_root() {
+        return Ok(None);
+    }
+    let found = fstat(dir)?;
+    Ok((found.st_uid != 0).then(|| (Uid::from_raw(found.st_uid), Gid::from_raw(found.st_gid))))
+}
+
+pub(super) fn hand_over(dir: impl AsFd, name: &str) -> io::Result<()> {
+    if let Some((uid, gid)) = heir(&dir)? {
+        chownat(dir, name, Some(uid), Some(gid), AtFlags::SYMLINK_NOFOLLOW)?;
+    }
+    Ok(())
+}
+
+/// Removes what is at `name`, which is `was`.
+pub(super) fn clear(at: impl AsFd, name: &str, was: Option<&Node>) -> io::Result<()> {
+    match was {
+        None => Ok(()),
+        Some(Node::Dir) => Ok(unlinkat(at, name, AtFlags::REMOVEDIR)?),
+        // What cannot be compared may be a directory that cannot be read.
+        Some(Node::Other) => match unlinkat(&at, name, AtFlags::empty()) {
+            Err(Errno::ISDIR) => Ok(unlinkat(at, name, AtFlags::REMOVEDIR)?),
+            done => Ok(done?),
+        },
+        Some(_) => Ok(unlinkat(at, name, AtFlags::empty())?),
+    }
+}
+
+fn hash(mut file: File) -> io::Result<(String, u64)> {
+    let (mut hash, mut buffer, mut size) = (Sha256::new(), vec![0; BUFFER], 0_u64);
+    loop {
+        let read = match file.read(&mut buffer) {
+            Ok(0) => return Ok((hex(&hash.finalize()), size)),
+            Ok(read) => read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        hash.update(&buffer[..read]);
+        size = size.saturating_add(read as u64);
+        if size > BYTES_MAX {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
+    }
+}
+
+/// A file with its content.
+pub(super) fn content(file: File) -> io::Result<Node> {
+    let found = fstat(&file)?;
+    if kind(&found) != FileType::RegularFile {
+        return Ok(Node::Other);
+    }
+    let (sha256, size) = hash(file)?;
+    Ok(Node::File { sha256, size, executable: is_executable(&found) })
+}
+
+/// The directory at `path`, a plain path or the root, which is `root`.
+pub(super) fn dir_at(root: impl AsFd, path: &str) -> Result<OwnedFd, Errno> {
+    let mut at = open_dir(root, ".")?;
+    for part in path.split('/').filter(|part| !part.is_empty()) {
+        at = open_dir(&at, part)?;
+    }
+    Ok(at)
+}

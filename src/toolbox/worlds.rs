@@ -1,0 +1,264 @@
+//! The worlds that use this server: for each a copy of its workspace, and the sandboxes of its commands.
+//!
+//! A world must never get at the files of another one.
+
+use std::collections::BTreeMap;
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ghost_config::plan::{SandboxKind, SandboxPlan};
+use ghost_domain::text::shown;
+use ghost_domain::{Clock, Code, Refusal};
+use ghost_sandbox::remote::node::hex;
+use ghost_sandbox::remote::protocol::{Access, Bounds, is_world};
+use ghost_sandbox::remote::tree::{Hashes, Tree};
+use ghost_sandbox::{Closed, Local, Report, Sandbox as _};
+use tokio::sync::{Semaphore, watch};
+
+/// The directory of the worlds, in that of the server.
+const WORLDS: &str = "worlds";
+/// The directory of the copy, in that of its world.
+const COPY: &str = "workspace";
+/// The file with the name of this life of the copy.
+const EPOCH: &str = "epoch";
+/// Worlds of one server.
+const WORLDS_MAX: usize = 256;
+/// Sandboxes of one world: ghostd uses one at a time, and another after its settings have changed.
+const SANDBOXES_MAX: usize = 8;
+/// Commands at one time.
+const COMMANDS_MAX: usize = 128;
+
+/// All worlds.
+pub(crate) struct Worlds {
+    /// The server's directory.
+    dir: PathBuf,
+    report: Report,
+    clock: Arc<dyn Clock>,
+    worlds: Mutex<BTreeMap<String, Arc<World>>>,
+    commands: Arc<Semaphore>,
+    stopped: watch::Receiver<bool>,
+}
+
+/// What a sandbox was opened with.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Key {
+    pub(crate) bounds: Bounds,
+    pub(crate) access: Access,
+    pub(crate) require: Vec<String>,
+}
+
+/// One world.
+pub(crate) struct World {
+    pub(crate) tree: Arc<Tree>,
+    /// The name of this life of the copy.
+    pub(crate) epoch: String,
+    pub(crate) hashes: Arc<Mutex<Hashes>>,
+    workspace: PathBuf,
+    sandboxes: tokio::sync::Mutex<BTreeMap<Key, Arc<Local>>>,
+    /// The places that running commands may write to.
+    busy: Mutex<Vec<(u64, Vec<String>)>>,
+}
+
+/// A command that runs. Dropped, its places are quiet.
+pub(crate) struct Busy {
+    world: Arc<World>,
+    number: u64,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Changes under these locks leave a valid value.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        lock(&self.world.busy).retain(|(number, _)| *number != self.number);
+    }
+}
+
+impl World {
+    /// Notes that a command may write to these places.
+    pub(crate) fn begin(self: &Arc<Self>, places: Vec<String>) -> Busy {
+        let mut busy = lock(&self.busy);
+        let number = busy.iter().map(|(number, _)| number + 1).max().unwrap_or(0);
+        busy.push((number, places));
+        drop(busy);
+        Busy { world: Arc::clone(self), number }
+    }
+
+    /// The places that running commands may write to.
+    pub(crate) fn busy(&self) -> Vec<String> {
+        lock(&self.busy).iter().flat_map(|(_, places)| places.clone()).collect()
+    }
+}
+
+impl Worlds {
+    /// Prepares the directory, and finds out what this machine can enforce.
+    ///
+    /// # Errors
+    /// If commands cannot be protected here: the refusal names what is missing.
+    pub(crate) async fn open(
+        dir: &Path,
+        clock: Arc<dyn Clock>,
+        stopped: watch::Receiver<bool>,
+    ) -> Result<Self, Refusal> {
+        let unusable = |error: std::io::Error| {
+            Refusal::new(Code::Unavailable, format!("the directory {} cannot be used: {error}", dir.display()))
+                .hint("give another one with --dir")
+        };
+        let worlds = dir.join(WORLDS);
+        std::fs::DirBuilder::new().recursive(true).mode(0o711).create(&worlds).map_err(unusable)?;
+        let dir = dir.canonicalize().map_err(unusable)?;
+        let plan = SandboxPlan { kind: SandboxKind::Local, ..SandboxPlan::default() };
+        let probe =
+            Local::open(&plan, &dir, &dir.join(WORLDS), Arc::new(Closed), Arc::clone(&clock)).await.map_err(|why| {
+                Refusal::new(Code::Unavailable, format!("commands cannot be protected here, so none may run: {why}"))
+                    .hint("docs/security.md lists what the kernel must offer")
+            })?;
+        let report = probe.report().clone();
+        probe.close().await;
+        let commands = Arc::new(Semaphore::new(COMMANDS_MAX));
+        Ok(Self { dir, report, clock, worlds: Mutex::default(), commands, stopped })
+    }
+
+    pub(crate) fn report(&self) -> &Report {
+        &self.report
+    }
+
+    pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
+        &self.clock
+    }
+
+    /// Turns true when the server stops.
+    pub(crate) fn stopped(&self) -> watch::Receiver<bool> {
+        self.stopped.clone()
+    }
+
+    /// Room for one more command.
+    ///
+    /// # Errors
+    /// `RateLimited` if there is none.
+    pub(crate) fn room(&self) -> Result<tokio::sync::OwnedSemaphorePermit, Refusal> {
+        Arc::clone(&self.commands).try_acquire_owned().map_err(|_| {
+            let what = format!("{COMMANDS_MAX} commands run on this server already");
+            Refusal::new(Code::RateLimited, what).hint("try again when others have ended")
+        })
+    }
+
+    /// Where commands of a world see their workspace.
+    ///
+    /// # Errors
+    /// If it is no name of a world.
+    pub(crate) fn workspace(&self, world: &str) -> Result<PathBuf, Refusal> {
+        if !is_world(world) {
+            return Err(Refusal::new(Code::InvalidArguments, format!("`{}` is no name of a world", shown(world, 80)))
+                .hint("use letters, digits, `.`, `_` and `-`"));
+        }
+        Ok(self.dir.join(WORLDS).join(world).join(COPY))
+    }
+
+    /// A world, which is made if it is new.
+    ///
+    /// # Errors
+    /// If it has no valid name, there are too many, or the disk fails.
+    pub(crate) async fn world(self: &Arc<Self>, name: &str) -> Result<Arc<World>, Refusal> {
+        let workspace = self.workspace(name)?;
+        if let Some(world) = lock(&self.worlds).get(name) {
+            return Ok(Arc::clone(world));
+        }
+        let (me, name) = (Arc::clone(self), name.to_owned());
+        let opened = tokio::task::spawn_blocking(move || {
+            let mut worlds = lock(&me.worlds);
+            if let Some(world) = worlds.get(&name) {
+                return Ok(Arc::clone(world));
+            }
+            let is_new = !workspace.exists();
+            if is_new && std::fs::read_dir(me.dir.join(WORLDS)).map_or(0, Iterator::count) >= WORLDS_MAX {
+                let what = format!("this server has {WORLDS_MAX} worlds, which is the limit");
+                return Err(Refusal::new(Code::RateLimited, what)
+                    .hint("an operator removes directories of worlds that are gone"));
+            }
+            let world = Arc::new(opened(workspace).map_err(|error| {
+                Refusal::new(Code::Unavailable, format!("the copy of the workspace cannot be used: {error}"))
+                    .hint("an operator must look at the server's disk")
+            })?);
+            worlds.insert(name, Arc::clone(&world));
+            Ok(world)
+        });
+        opened.await.map_err(|error| Refusal::new(Code::Internal, format!("opening a world panicked: {error}")))?
+    }
+
+    /// The sandbox of a world with these settings.
+    ///
+    /// # Errors
+    /// If it cannot be had: a required protection is missing.
+    pub(crate) async fn sandbox(&self, world: &World, key: Key) -> Result<Arc<Local>, Refusal> {
+        let mut sandboxes = world.sandboxes.lock().await;
+        if let Some(found) = sandboxes.get(&key) {
+            return Ok(Arc::clone(found));
+        }
+        if sandboxes.len() >= SANDBOXES_MAX {
+            sandboxes.retain(|_, sandbox| Arc::strong_count(sandbox) > 1);
+        }
+        if sandboxes.len() >= SANDBOXES_MAX {
+            return Err(Refusal::new(Code::RateLimited, "commands with too many different settings run at once")
+                .hint("try again when they have ended"));
+        }
+        let plan = SandboxPlan {
+            kind: SandboxKind::Local,
+            require: key.require.clone(),
+            memory_bytes: key.bounds.memory_bytes,
+            processes: key.bounds.processes,
+            disk_bytes: key.bounds.disk_bytes,
+            workspace_access: key.access.into(),
+            ..SandboxPlan::default()
+        };
+        let opened = Local::open(&plan, &self.dir, &world.workspace, Arc::new(Closed), Arc::clone(&self.clock)).await;
+        let sandbox = opened.map_err(|why| {
+            Refusal::new(Code::Unavailable, format!("the command cannot be protected, so it does not run: {why}"))
+                .hint("an operator must look at the server, or at `sandbox.require`")
+        })?;
+        sandboxes.insert(key, Arc::clone(&sandbox));
+        Ok(sandbox)
+    }
+
+    /// Kills everything that runs.
+    pub(crate) async fn close(&self) {
+        let worlds: Vec<Arc<World>> = lock(&self.worlds).values().cloned().collect();
+        for world in worlds {
+            for sandbox in world.sandboxes.lock().await.values() {
+                sandbox.close().await;
+            }
+        }
+    }
+}
+
+/// Opens a copy, which is made if it is missing.
+fn opened(workspace: PathBuf) -> std::io::Result<World> {
+    let dir = workspace.parent().map(Path::to_owned).unwrap_or_default();
+    std::fs::DirBuilder::new().recursive(true).mode(0o711).create(&workspace)?;
+    let file = workspace.with_file_name(EPOCH);
+    let mut epoch = String::new();
+    match std::fs::File::open(&file) {
+        Ok(found) => drop(found.take(64).read_to_string(&mut epoch)?),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let mut random = [0; 12];
+            std::fs::File::open("/dev/urandom")?.read_exact(&mut random)?;
+            epoch = hex(&random);
+            let mut made = std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&file)?;
+            made.write_all(epoch.as_bytes())?;
+        }
+        Err(error) => return Err(error),
+    }
+    tracing::info!(dir = %dir.display(), "a world uses this server");
+    Ok(World {
+        tree: Arc::new(Tree::open(&workspace)?),
+        epoch,
+        hashes: Arc::default(),
+        workspace,
+        sandboxes: tokio::sync::Mutex::default(),
+        busy: Mutex::default(),
+    })
+}
