@@ -132,7 +132,7 @@ fn mistakes_in_one_file_hide_none_in_another() {
 fn tools_in_scripts_are_checked_against_their_agents_tools() {
     let (test_env, world) = test_env();
     world
-        .write("scripts/clerk.yaml", "rules:\n  - when: { tool: workspace.raed }\n    do:\n      - { call: syscall.task.create }\n      - { call: workspace.wirte }\n      - { call: tool.browser }\n      - { call: '{{ mail }}' }\notherwise: [{ say: x }]\n")
+        .write("scripts/clerk.yaml", "rules:\n  - when: { tool: workspace.raed }\n    do:\n      - { call: syscall.task.create }\n      - { call: workspace.wirte }\n      - { call: tts }\n      - { call: '{{ mail }}' }\notherwise: [{ say: x }]\n")
         .write("scripts/unused.yaml", "otherwise: [{ call: syscall.task.create }, { call: no.such.thing }]\n");
     let found = reported(&test_env, &world);
     exactly(
@@ -141,7 +141,7 @@ fn tools_in_scripts_are_checked_against_their_agents_tools() {
             "scripts/clerk.yaml:2: `workspace.read`",
             "scripts/clerk.yaml:4: error: `syscall.task.create`",
             "scripts/clerk.yaml:5: `workspace.write`",
-            "scripts/clerk.yaml:6: warning: `tool.browser`",
+            "scripts/clerk.yaml:6: warning: `tts`",
             "scripts/unused.yaml:1: `no.such.thing`",
         ],
     );

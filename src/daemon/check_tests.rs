@@ -151,7 +151,7 @@ fn every_problem_of_a_rule_file_has_a_line_and_a_hint() {
         ("otherwise: [{ wait: soon }]", 1, "`soon`"),
         ("otherwise: [{ fail: { times: 1 } }]", 1, "`kind: rate_limited`"),
         ("otherwise: [{ fail: { kind: server, times: '1' } }]", 1, "`1`"),
-        ("otherwise: [{ call: tool.browser }]", 1, "`tool.browser`"),
+        ("otherwise: [{ call: tts }]", 1, "`tts`"),
         ("otherwise: [{ call: quite.another.thing }]", 1, "docs/tools.md"),
         ("otherwise: [{ call: workspace.raed }]", 1, "`workspace.read`"),
         ("otherwise: [{ say: x }]\nrules: [{ when: { mail: '(' } }]", 2, "`(`"),

@@ -155,7 +155,7 @@ pub const CATALOGUE: &[Entry] = &[
         .description("Shows the parameters of a tool that a prompt only lists.")
         .always_on(),
     entry("tool.browser", "Use a browser", "ui", &["browser"], &[])
-        .description("Opens pages in a browser and works with them."),
+        .description("Opens a page in a browser: its text, a screenshot or a PDF."),
     entry("tool.cli", "Run a command", "runtime", &["bash", "exec"], &[COD])
         .description("Runs a command in the sandbox.")
         .dangerous()
